@@ -1,0 +1,32 @@
+PYTHON ?= python3
+CODE = tograph samples tests
+
+.DEFAULT_GOAL := help
+.PHONY: help check format lint types layers tests differential fix
+
+help:  ## list the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "%-14s %s\n", $$1, $$2}'
+
+check: format lint types layers tests  ## everything below but the last two
+
+format:  ## is the code formatted?
+	$(PYTHON) -m ruff format --check $(CODE)
+
+lint:  ## ruff's rules
+	$(PYTHON) -m ruff check $(CODE)
+
+types:  ## mypy
+	$(PYTHON) -m mypy tograph
+
+layers:  ## directions of imports, cycles
+	$(PYTHON) -m pytest -q tests/test_layers.py
+
+tests:  ## all tests
+	$(PYTHON) -m pytest -q -n auto
+
+differential:  ## random programs, native against converted; SEEDS=0:2000
+	$(PYTHON) -m tests.program_generator --seeds $(or $(SEEDS),0:2000) --shrink
+
+fix:  ## format, and apply ruff's safe fixes
+	$(PYTHON) -m ruff format $(CODE)
+	$(PYTHON) -m ruff check --fix $(CODE)

@@ -1,0 +1,141 @@
+"""Import directions: `samples, tests -> tograph -> converters -> {transpiler, runtime}`.
+
+Inside runtime ORDER holds, where a name that is not in it is only checked for cycles.
+"""
+
+import ast
+import graphlib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+HALVES = ("converters", "transpiler", "runtime")
+FORBIDDEN = {
+    "converters": {"tests", "samples", ""},
+    "transpiler": {"tests", "samples", "", "converters", "runtime", "torch"},
+    "runtime": {"tests", "samples", "", "converters", "transpiler"},
+    "": {"tests", "samples"},
+}
+ORDER = ["types", "ops", "ir", "text interp rewrite", "passes autodiff kernels", "scheduler"]
+ORDER += ["tracing", "function"]
+LEVEL = {name: level for level, names in enumerate(ORDER) for name in names.split()}
+ONE_FILE_ONLY = {"gast", "astunparse", "triton", "llvmlite", "cuda"}
+
+
+def layer(module):
+    """The layer of a name: a half of the package, "" for the rest of it, else its top name."""
+    top, *rest = module.split(".")
+    return top if top != "tograph" else next((half for half in HALVES if rest[:1] == [half]), "")
+
+
+def runtime_level(module):
+    parts = module.split(".")
+    return LEVEL.get(parts[2]) if parts[:2] == ["tograph", "runtime"] and parts[2:] else None
+
+
+def imported(node, module, modules):
+    """The modules that an import names; the name in `from package import name` may be one."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    package = module.split(".")[: -node.level or None]
+    if node.level and modules[module].endswith("__init__.py"):
+        package = module.split(".")[: 1 - node.level or None]
+    base = ".".join((package if node.level else []) + ([node.module] if node.module else []))
+    names = [f"{base}.{alias.name}" for alias in node.names]
+    return [name if name in modules else base for name in names]
+
+
+def check(sources, paths=None):
+    """The violations in {module: source}; `paths` tells which modules are packages."""
+    modules = {module: (paths or {}).get(module, module) for module in sources}
+    problems, edges, users = [], {}, {name: set() for name in ONE_FILE_ONLY}
+    for module, source in sources.items():
+        tree = ast.parse(source)
+        for function in ast.walk(tree):
+            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+                inside = [
+                    n for n in ast.walk(function) if isinstance(n, ast.Import | ast.ImportFrom)
+                ]
+                problems += [f"{module}:{n.lineno}: import inside a function" for n in inside]
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.Import | ast.ImportFrom):
+                continue
+            for target in imported(node, module, modules):
+                if target != module and target in modules:
+                    edges.setdefault(module, set()).add(target)
+                if layer(target) in FORBIDDEN.get(layer(module), ()):
+                    problems.append(f"{module}:{node.lineno}: imports {target}")
+                low, high = runtime_level(module), runtime_level(target)
+                same = module.split(".")[:3] == target.split(".")[:3]
+                if None not in (low, high) and low <= high and not same:
+                    problems.append(f"{module}:{node.lineno}: imports {target}, against the order")
+                if target.split(".")[0] in users:
+                    users[target.split(".")[0]].add(module)
+    problems += [
+        f"{name} imported in {sorted(u)}" for name, u in sorted(users.items()) if len(u) > 1
+    ]
+    try:
+        graphlib.TopologicalSorter(edges).prepare()
+    except graphlib.CycleError as error:
+        problems.append("cycle: " + " -> ".join(reversed(error.args[1])))
+    return problems
+
+
+def test_layers():
+    paths = {}
+    for path in sorted((ROOT / "tograph").rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        paths[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = str(path)
+    assert check({module: Path(path).read_text() for module, path in paths.items()}, paths) == []
+
+
+@pytest.mark.parametrize(
+    ("problem", "sources"),
+    [
+        ("imports tograph.converters.if_", {"tograph.runtime.ir": "from ..converters import if_"}),
+        ("imports tograph.transpiler", {"tograph.runtime.ir": "import tograph.transpiler"}),
+        ("imports tograph.transpiler", {"tograph.runtime.ir": "from tograph import transpiler"}),
+        ("imports torch", {"tograph.transpiler.cfg": "import torch.nn"}),
+        ("imports tograph.runtime", {"tograph.transpiler.cfg": "from ..runtime import types"}),
+        ("imports tograph", {"tograph.converters.if_": "import tograph"}),
+        ("imports tests", {"tograph.api": "from tests import helpers"}),
+        ("against the order", {"tograph.runtime.ops": "from . import ir"}),
+        ("against the order", {"tograph.runtime.text": "from .interp import run"}),
+        ("against the order", {"tograph.runtime.ir": "from tograph.runtime.passes.dce import dce"}),
+        ("inside a function", {"tograph.a": "def f():\n    if f:\n        import os"}),
+        ("inside a function", {"tograph.a": "class C:\n    def f(self):\n        import os"}),
+        ("gast imported", {"tograph.a": "import gast", "tograph.b": "from gast import Name"}),
+        ("cuda imported", {"tograph.a": "import cuda.bindings", "tograph.b": "from cuda import x"}),
+        ("cycle: ", {"tograph.a": "from tograph import b", "tograph.b": "import tograph.a"}),
+        (
+            "cycle: ",
+            {
+                "tograph.runtime.debug": "from . import x",
+                "tograph.runtime.x": "from .debug import d",
+            },
+        ),
+    ],
+)
+def test_checker_finds(problem, sources):
+    everything = {name: "" for name in ("tograph.converters.if_", "tograph.transpiler")}
+    everything |= {
+        f"tograph.runtime.{name}": "" for name in ("types", "ir", "interp", "passes.dce")
+    }
+    found = check(everything | sources)
+    assert len(found) == 1
+    assert problem in found[0]
+
+
+def test_checker_accepts():
+    sources = {
+        "tograph.runtime.types": "import torch",
+        "tograph.runtime.ir": "from .types import Tensor",
+        "tograph.runtime.passes.dce": "from .. import ir\nfrom . import helper",
+        "tograph.runtime.passes.helper": "from ..ir import Graph",
+        "tograph.runtime.debug": "",
+        "tograph.converters.if_": "from ..runtime import ir\nimport torch",
+        "tograph.transpiler.cfg": "import gast",
+        "tograph.api": "from tograph.converters import if_",
+    }
+    assert check(sources) == []

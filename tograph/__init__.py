@@ -1,0 +1,34 @@
+"""tograph: AutoGraph for PyTorch. A plain Python function becomes one graph, and runs.
+
+>>> import torch, tograph as tg
+>>> @tg.function
+... def root(x):
+...     y = x
+...     while (y * y - x).abs() > 1e-6:
+...         y = (y + x / y) / 2
+...     return y
+>>> root(torch.tensor(2.0))
+tensor(1.4142)
+"""
+
+from . import errors
+from .converters.api import convert, function, to_code, to_graph
+from .converters.call_rules import do_not_convert
+from .converters.directives import set_loop_options
+from .converters.staged_range import range_ as range
+from .runtime import debug
+from .runtime.effects import init_scope, print_ as print, py_function, stop_gradient
+from .runtime.function import run_functions_eagerly
+from .runtime.higher_order import cond, foldl, foldr, map_fn, scan, switch_case, while_loop
+from .runtime.lists import Optional, TensorArray, TensorList
+from .runtime.specs import TensorSpec
+from .runtime.text import parse_graph
+from .settings import set_verbosity
+from .runtime.variables import Variable
+
+__version__ = "0.1.0"
+__all__ = [
+    "Optional", "TensorArray", "TensorList", "TensorSpec", "Variable", "cond", "convert", "debug", "do_not_convert", "errors",
+    "foldl", "foldr", "function", "init_scope", "map_fn", "parse_graph", "print", "py_function", "range", "run_functions_eagerly",
+    "scan", "set_loop_options", "set_verbosity", "stop_gradient", "switch_case", "to_code", "to_graph", "while_loop",
+]  # fmt: skip

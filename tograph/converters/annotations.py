@@ -1,0 +1,18 @@
+"""Annotated assignments to variables lose their annotation, which Python does not evaluate either.
+
+``x: int = 1``  ->  ``x = 1``; ``x: int`` alone does nothing.
+"""
+
+from __future__ import annotations
+
+from ..transpiler.syntax import gast
+from .context import Converter
+
+
+class Annotations(Converter):
+    def visit_AnnAssign(self, node):
+        if not isinstance(node.target, gast.Name):
+            return self.generic_visit(node)
+        if node.value is None:
+            return gast.copy_location(gast.Pass(), node)
+        return gast.copy_location(gast.Assign([node.target], self.visit(node.value), None), node)

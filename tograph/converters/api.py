@@ -1,0 +1,130 @@
+"""``tg.function`` and what shows and makes converted code: ``to_code``, ``to_graph``, ``convert``."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from ..errors import ConversionError, NotAFunctionError
+from ..runtime.function import Function, _BoundFunction, _WeakMethod
+from .call_rules import MARK
+from .calls import call
+from .pipeline import conversion, convert_function
+
+
+def function(
+    fn: Callable[..., Any] | None = None,
+    *,
+    input_signature: Sequence[Any] | None = None,
+    reduce_retracing: bool = False,
+    autograph: bool = True,
+    name: str | None = None,
+) -> Any:
+    """Run a Python function as a graph. A decorator, with and without arguments.
+
+    ``input_signature``: a ``TensorSpec`` (or structure of them) for each parameter; the function is traced once.
+    ``reduce_retracing``: the second size seen in a dimension generalises it. ``autograph``: whether Python control flow on
+    tensors is converted. ``name``: of the graph.
+
+    Returns a ``Function``. Raises NotAFunctionError for a class or a built-in, ConversionError, when it is called, for
+    code that cannot be converted.
+
+    Example::
+
+        @tg.function
+        def collatz(n):
+            steps = 0
+            while n != 1:
+                n = n // 2 if n % 2 == 0 else 3 * n + 1
+                steps += 1
+            return steps
+    """
+    if fn is None:
+        return functools.partial(
+            function, input_signature=input_signature, reduce_retracing=reduce_retracing, autograph=autograph, name=name
+        )
+    convert_ = _entry if autograph else None
+    _check(fn)
+    return Function(fn, convert_, input_signature, reduce_retracing, name)
+
+
+def _check(fn: Any) -> None:
+    if isinstance(fn, (staticmethod, classmethod)):
+        raise NotAFunctionError(f"put @{type(fn).__name__} above @tg.function, not below it")
+    target = fn.python_function if isinstance(fn, Function) else fn
+    if isinstance(target, (types.BuiltinFunctionType, types.BuiltinMethodType, torch._ops.OpOverload)):
+        raise NotAFunctionError(f"tg.function takes a Python function; {target!r} is a built-in. Wrap it in a lambda.")
+    if inspect.iscoroutinefunction(target) or inspect.isasyncgenfunction(target):
+        code = target.__code__
+        raise ConversionError(
+            f"{target.__qualname__!r} is an async function: asynchronous functions are not supported in a graph",
+            (code.co_filename, code.co_firstlineno),
+        )
+    if inspect.isgeneratorfunction(target):
+        code = target.__code__
+        raise ConversionError(
+            f"{target.__qualname__!r} is a generator function: generators are not supported as the decorated function. "
+            "Call it from a function that returns the values.",
+            (code.co_filename, code.co_firstlineno),
+        )
+
+
+def _entry(fn: Any) -> Callable[..., Any]:
+    """The converted form of the decorated callable."""
+    if isinstance(fn, _WeakMethod):
+        inner = _entry(fn.function)
+        return lambda *args, **kwargs: inner(fn.bound_to(), *args, **kwargs)
+    if getattr(fn, MARK, False):
+        return fn
+    if isinstance(fn, types.FunctionType):
+        return convert_function(fn)
+    return functools.partial(call, fn)
+
+
+def _python_function(fn: Any) -> types.FunctionType:
+    if isinstance(fn, (Function, _BoundFunction)):
+        fn = fn.python_function
+    if isinstance(fn, _WeakMethod):
+        fn = fn.function
+    if isinstance(fn, functools.partial):
+        return _python_function(fn.func)
+    if isinstance(fn, types.MethodType):
+        fn = fn.__func__
+    if not isinstance(fn, types.FunctionType):
+        method = getattr(type(fn), "__call__", None)
+        if isinstance(fn, torch.nn.Module):
+            method = type(fn).forward
+        if not isinstance(method, types.FunctionType):
+            raise NotAFunctionError(f"{fn!r} is not a Python function")
+        fn = method
+    return fn
+
+
+def to_code(fn: Any) -> str:
+    """The rewritten Python of a function, as it is run while tracing."""
+    return conversion(_python_function(fn)).source
+
+
+def to_graph(fn: Any) -> Callable[..., Any]:
+    """The converted function, not traced: on real tensors it runs at once and gives what ``fn`` gives."""
+    if isinstance(fn, types.MethodType):
+        return types.MethodType(convert_function(fn.__func__), fn.__self__)
+    return convert_function(_python_function(fn))
+
+
+def convert(fn: Callable[..., Any] | None = None) -> Any:
+    """Convert a function in place: the decorator form of ``to_graph``.
+
+    Code that is left alone, such as a callback of a library, then works with tensor conditions.
+    """
+    if fn is None:
+        return convert
+    made = to_graph(fn)
+    return functools.wraps(fn)(made) if isinstance(made, types.FunctionType) and made is not fn else made
+
+

@@ -1,0 +1,160 @@
+"""Attributes: reads of user objects, and writes, which may be state of a staged construct.
+
+``o.a``  ->  ``ag__.attr(o, 'a')`` unless ``a`` is an attribute that tensors have, or ``o`` is a module; ``o.a = v``  ->
+``ag__.setattr_(o, 'a', v)``; ``o.a += v`` reads and writes once; ``del o.a`` likewise.
+"""
+
+from __future__ import annotations
+
+import types
+from collections import deque
+
+import torch
+
+from ..runtime import journal
+from ..runtime.structure import is_union
+from ..transpiler.syntax import gast
+from ..transpiler.templates import constant
+from .call_rules import is_user_function
+from .calls import call
+from .context import OPERATORS, Converter
+from .union import apply
+
+_METHODS = frozenset(n for c in (torch.Tensor, list, dict, str, set, tuple, deque, bytes) for n in dir(c))
+_AUGMENTED = {gast.Add: "iadd", gast.Sub: "isub", gast.Mult: "imul", gast.MatMult: "imatmul", gast.Div: "itruediv",
+              gast.FloorDiv: "ifloordiv", gast.Mod: "imod", gast.Pow: "ipow", gast.LShift: "ilshift",
+              gast.RShift: "irshift", gast.BitOr: "ior", gast.BitXor: "ixor", gast.BitAnd: "iand"}  # fmt: skip
+
+
+def augmented(op: gast.operator) -> str:
+    """The operator function of ``x op= y``."""
+    return _AUGMENTED[type(op)]
+
+
+class Attributes(Converter):
+    def visit_Attribute(self, node):
+        node = self.generic_visit(node)
+        if not isinstance(node.ctx, gast.Load) or self._plain(node):
+            return node
+        return self.expression(f"{OPERATORS}.attr(owner_, name_)", node, owner_=node.value, name_=constant(node.attr))
+
+    def _plain(self, node) -> bool:
+        if node.attr in _METHODS or (node.attr.startswith("__") and node.attr.endswith("__")):
+            return True
+        return isinstance(node.value, gast.Name) and (
+            node.value.id == OPERATORS or isinstance(self.context.resolve(node.value), types.ModuleType)
+        ) or (isinstance(node.value, gast.Attribute) and isinstance(self.context.resolve(node.value), types.ModuleType))
+
+    def visit_Assign(self, node):
+        node.value = self.visit(node.value)
+        if len(node.targets) == 1 and isinstance(node.targets[0], gast.Attribute):
+            return self._store(node.targets[0], node.value, node)
+        if not any(isinstance(n, gast.Attribute) for t in node.targets for n in gast.walk(t)):
+            node.targets = [self.visit(t) for t in node.targets]
+            return node
+        return self.spread(node)
+
+    def spread(self, node):
+        """Several targets, or a tuple with attributes in it: through temporaries, left to right."""
+        temp = self.context.namer.fresh("value")
+        out = self.fill("temp_ = value_", node, temp_=temp, value_=node.value)
+        for target in node.targets:
+            out += self.target(target, gast.copy_location(gast.Name(temp, gast.Load(), None, None), node), node)
+        return out
+
+    def target(self, target, value, origin):
+        if isinstance(target, gast.Attribute):
+            return self._store(target, value, origin)
+        after = []
+        for child in gast.walk(target):
+            for field in ("elts", "value"):
+                found = getattr(child, field, None)
+                if isinstance(found, list):
+                    setattr(child, field, [self._temporary(e, after, origin) for e in found])
+                elif isinstance(child, gast.Starred) and isinstance(found, gast.Attribute):
+                    child.value = self._temporary(found, after, origin)
+        assign = gast.copy_location(gast.Assign([target], value, None), origin)
+        return [assign, *after]
+
+    def _temporary(self, e, after, origin):
+        if not isinstance(e, gast.Attribute):
+            return e
+        temp = self.context.namer.fresh("part")
+        after += self._store(e, gast.copy_location(gast.Name(temp, gast.Load(), None, None), origin), origin)
+        return gast.copy_location(gast.Name(temp, gast.Store(), None, None), origin)
+
+    def _store(self, target, value, origin):
+        holes = {"owner_": self.visit(target.value), "name_": constant(target.attr), "value_": value}
+        return self.fill(f"{OPERATORS}.setattr_(owner_, name_, value_)", origin, **holes)
+
+    def visit_AnnAssign(self, node):
+        if isinstance(node.target, gast.Attribute) and node.value is not None:
+            return self._store(node.target, self.visit(node.value), node)
+        if node.value is not None:
+            node.value = self.visit(node.value)
+        return node
+
+    def visit_AugAssign(self, node):
+        node.value = self.visit(node.value)
+        if not isinstance(node.target, gast.Attribute):
+            node.target = self.visit(node.target)
+            return node
+        temp = self.context.namer.fresh("owner")
+        op = constant(augmented(node.op))
+        holes = {"temp_": temp, "owner_": self.visit(node.target.value), "name_": constant(node.target.attr), "op_": op,
+                 "value_": node.value}  # fmt: skip
+        text = (
+            f"temp_ = owner_\n{OPERATORS}.setattr_(temp_, name_, {OPERATORS}.augment(op_, {OPERATORS}.attr(temp_, name_), value_))"
+        )
+        return self.fill(text, node, **holes)
+
+    def visit_Delete(self, node):
+        out = []
+        for target in node.targets:
+            if isinstance(target, gast.Attribute):
+                holes = {"owner_": self.visit(target.value), "name_": constant(target.attr)}
+                out += self.fill(f"{OPERATORS}.delattr_(owner_, name_)", node, **holes)
+            else:
+                out.append(gast.copy_location(gast.Delete([self.visit(target)]), node))
+        return out
+
+
+# ---- the operators
+
+
+def attr(owner, name):
+    """``owner.name``; the code of a property of a user's class is converted."""
+    if is_union(owner):
+        return apply(lambda o: attr(o, name), owner)
+    found = _descriptor(owner, name)
+    if isinstance(found, property) and is_user_function(found.fget):
+        return call(found.fget, owner)
+    return getattr(owner, name)
+
+
+def _descriptor(owner, name):
+    for cls in type(owner).__mro__:
+        if name in cls.__dict__:
+            return cls.__dict__[name]
+    return None
+
+
+def setattr_(owner, name, value) -> None:
+    """``owner.name = value``"""
+    if is_union(owner):
+        apply(lambda o: setattr_(o, name, value), owner)
+        return
+    found = _descriptor(owner, name)
+    if isinstance(found, property) and is_user_function(found.fset):
+        call(found.fset, owner, value)
+        return
+    if journal.active() and found is None:
+        journal.record(journal.attribute(owner, name))
+    setattr(owner, name, value)
+
+
+def delattr_(owner, name) -> None:
+    """``del owner.name``"""
+    if journal.active():
+        journal.record(journal.attribute(owner, name))
+    delattr(owner, name)

@@ -1,0 +1,93 @@
+"""Which callables are converted when called, and which are left alone.
+
+Left alone: C functions; everything in ``LEFT_ALONE`` (torch's op-level modules, numpy, the standard library, tograph
+itself); functions marked by ``tg.do_not_convert``; code that is converted already. Everything else is converted,
+third-party packages and torch's own Python that decides on data included. A Python function without source
+is an error that names it, unless its code holds no branch and no loop.
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+import sys
+import types
+from typing import Any
+
+import torch
+
+# Packages and modules whose functions run as they are. A longer name wins over a shorter one.
+LEFT_ALONE = frozenset((
+    "torch", "numpy", "tograph", "builtins", "gast", "astunparse", "six", "scipy", "matplotlib", "pandas", "PIL", "tqdm",
+    "triton", "llvmlite", "numba", "sympy", "jax", "tensorflow", "pytest", "_pytest", "hypothesis", "IPython", "ipykernel",
+    "yaml", "attr", "attrs", "typing_extensions", "packaging", "filelock", "fsspec", "jinja2", "networkx", "mpmath",
+))  # fmt: skip
+CONVERTED = frozenset((
+    "torch.optim", "torch.distributions", "torch.nn.modules", "torch._lobpcg", "torch.nn.utils", "torch.utils.checkpoint",
+    "torch.nn.parallel", "torch.ao",
+))  # fmt: skip
+STANDARD = frozenset(sys.stdlib_module_names) - {"__main__"}
+MARK = "__tograph_do_not_convert__"
+
+# Modules of torch.nn that are one op each: nothing in them decides on data.
+LEAF_MODULES = frozenset(
+    getattr(torch.nn, n)
+    for n in "Linear Bilinear Identity Embedding LayerNorm GroupNorm RMSNorm Conv1d Conv2d Conv3d ReLU ReLU6 LeakyReLU ELU SELU "
+    "GELU SiLU Mish Tanh Sigmoid Softplus Softmax LogSoftmax Hardtanh Hardswish Dropout Dropout1d Dropout2d Flatten Unflatten "
+    "MaxPool1d MaxPool2d AvgPool1d AvgPool2d AdaptiveAvgPool1d AdaptiveAvgPool2d MSELoss L1Loss CrossEntropyLoss NLLLoss "
+    "BCELoss BCEWithLogitsLoss SmoothL1Loss HuberLoss ZeroPad2d PReLU GLU Softsign Tanhshrink".split()
+)
+
+CONVERTED_CODE: set[types.CodeType] = set()
+_BRANCHES = frozenset(op for op in dis.opmap.values() if "JUMP" in dis.opname[op] or dis.opname[op] == "FOR_ITER")
+
+
+@functools.cache
+def module_rule(name: str) -> bool:
+    """Whether functions of a module are converted."""
+    parts = name.split(".")
+    for i in range(len(parts), 0, -1):
+        prefix = ".".join(parts[:i])
+        if prefix in CONVERTED:
+            return True
+        if prefix in LEFT_ALONE:
+            return False
+    return parts[0] not in STANDARD
+
+
+def is_user_function(f: Any) -> bool:
+    """Whether ``f`` is a Python function that has to be converted before it is called in a trace."""
+    if type(f) is not types.FunctionType or f.__code__ in CONVERTED_CODE or getattr(f, MARK, False):
+        return False
+    return module_rule(f.__module__ or "") and module_rule(f.__globals__.get("__name__") or "")
+
+
+def is_straight(code: types.CodeType) -> bool:
+    """Whether code holds no branch and no loop, so that there is nothing to convert in it."""
+    return not any(i.opcode in _BRANCHES for i in dis.get_instructions(code))
+
+
+def do_not_convert(function: Any = None) -> Any:
+    """Leave a function alone: it runs as plain Python while tracing, on symbolic tensors.
+
+    Works with and without parentheses. Example: ``@tg.do_not_convert``.
+    """
+    if function is None:
+        return do_not_convert
+    target = function.__func__ if isinstance(function, types.MethodType) else function
+    if isinstance(target, types.FunctionType):
+
+        @functools.wraps(target)
+        def left_alone(*args, **kwargs):
+            return target(*args, **kwargs)
+
+        setattr(left_alone, MARK, True)
+        if isinstance(function, types.MethodType):
+            return types.MethodType(left_alone, function.__self__)
+        return left_alone
+
+    def left_alone_object(*args, **kwargs):
+        return function(*args, **kwargs)
+
+    setattr(left_alone_object, MARK, True)
+    return left_alone_object

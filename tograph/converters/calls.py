@@ -1,0 +1,238 @@
+"""Calls: every call in converted code goes through ``ag__.call``, which converts the callee when it is first called.
+
+``f(a, *b, k=v)``  ->  ``ag__.call(f, a, *b, k=v)``. Functions, methods, partials, callable objects, modules, constructors of
+user classes and ``tg.function`` objects are dispatched here; built-ins that have a staged form are in
+``builtin_functions``; what is left alone is in ``call_rules``.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.nn.modules import module as torch_module
+
+from ..errors import SourceError
+from ..runtime import journal
+from ..runtime.funcgraph import is_tracing
+from ..runtime.structure import is_union
+from ..transpiler.syntax import gast
+from . import union
+from .call_rules import CONVERTED_CODE, LEAF_MODULES, MARK, is_straight, is_user_function, module_rule
+from .context import OPERATORS, Converter
+
+# ---- the rewrite
+
+_FRAME = ("locals", "globals", "vars", "dir", "eval", "exec", "breakpoint")
+
+
+class Calls(Converter):
+    def visit_FunctionDef(self, node):
+        """Decorators are called by Python: what they return is what the name stands for."""
+        node.args = self.visit(node.args)
+        node.body = self.block(node.body)
+        return node
+
+    def visit_Call(self, node):
+        if isinstance(node.func, gast.Attribute) and isinstance(node.func.value, gast.Name) and node.func.value.id == OPERATORS:
+            return self.generic_visit(node)
+        if isinstance(node.func, gast.Name):
+            if node.func.id == "super" and not node.args:
+                return self._super(node)
+            if node.func.id in _FRAME:
+                return self.generic_visit(node)
+        node = self.generic_visit(node)
+        made = self.expression(f"{OPERATORS}.call(f_)", node, f_=node.func)
+        made.args += node.args
+        made.keywords = node.keywords
+        return made
+
+    def _super(self, node):
+        owner = self.context.first_param
+        if owner is None:
+            return node
+        holes = {"cls_": gast.Name("__class__", gast.Load(), None, None), "self_": gast.Name(owner, gast.Load(), None, None)}
+        return self.expression("super(cls_, self_)", node, **holes)
+
+
+# ---- the operator
+
+_convert: Callable[[types.FunctionType], types.FunctionType]
+BUILTINS: dict[Any, Callable[..., Any]] = {}  # built-in -> its staged form, which falls back to the built-in
+_HIGHER_ORDER: set[Any] = set()
+
+
+def set_converter(convert: Callable[[types.FunctionType], types.FunctionType]) -> None:
+    """The pipeline, which imports this module, says how a function is converted."""
+    global _convert
+    _convert = convert
+
+
+def handles(*functions: Any) -> Callable:
+    """Registers the staged form of functions."""
+
+    def add(form):
+        for f in functions:
+            BUILTINS[f] = form
+        return form
+
+    return add
+
+
+def takes_functions(*functions: Any) -> None:
+    """Functions that call their arguments: those are converted first."""
+    _HIGHER_ORDER.update(functions)
+
+
+def call(f, /, *args, **kwargs):
+    """``f(*args, **kwargs)``, converted."""
+    kind = type(f)
+    if kind is types.FunctionType:
+        if f.__code__ in CONVERTED_CODE:
+            return f(*args, **kwargs)
+        form = BUILTINS.get(f)
+        if form is not None:
+            return form(*args, **kwargs)
+        if is_user_function(f):
+            return converted(f)(*args, **kwargs)
+        return _left_alone(f, args, kwargs)
+    if kind is types.MethodType:
+        return _method(f, args, kwargs)
+    if is_union(f) :
+        return union.distribute(lambda g: call(g, *args, **kwargs), f)
+    if kind is types.BuiltinFunctionType or kind is types.BuiltinMethodType or kind is types.MethodWrapperType:
+        return _builtin(f, args, kwargs)
+    if isinstance(f, type):
+        return _construct(f, args, kwargs)
+    if kind is functools.partial:
+        return call(f.func, *f.args, *args, **{**f.keywords, **kwargs})
+    if isinstance(f, torch.nn.Module):
+        return _module(f, args, kwargs)
+    form = BUILTINS.get(f) if _hashable(f) else None
+    if form is not None:
+        return form(*args, **kwargs)
+    if getattr(kind, "__tograph_callable__", False):
+        return f(*args, **kwargs)
+    method = getattr(kind, "__call__", None)
+    if type(method) is types.FunctionType and is_user_function(method):
+        return converted(method)(f, *args, **kwargs)
+    return _left_alone(f, args, kwargs)
+
+
+def _hashable(f: Any) -> bool:
+    return type(f).__hash__ is not None
+
+
+def converted(f: types.FunctionType) -> types.FunctionType:
+    """The converted form of a user's function; code without branches may do without source."""
+    try:
+        return _convert(f)
+    except SourceError:
+        if is_straight(f.__code__):
+            return f
+        raise
+
+
+def convert_if_needed(f: Any) -> Any:
+    """A function argument of a higher-order function, converted."""
+    if type(f) is types.FunctionType and is_user_function(f):
+        return converted(f)
+    if type(f) is types.MethodType and is_user_function(f.__func__):
+        return types.MethodType(converted(f.__func__), f.__self__)
+    return f
+
+
+def _method(f: types.MethodType, args, kwargs):
+    function = f.__func__
+    form = BUILTINS.get(function) if _hashable(function) else None
+    if form is not None:
+        return form(f.__self__, *args, **kwargs)
+    if type(function) is types.FunctionType and is_user_function(function):
+        return converted(function)(f.__self__, *args, **kwargs)
+    if type(function) is types.FunctionType:
+        return _left_alone(f, args, kwargs)
+    return call(function, f.__self__, *args, **kwargs)
+
+
+def _left_alone(f, args, kwargs):
+    if union.holds_union(args, kwargs):
+        return union.apply(lambda *a, **k: _left_alone(f, a, k), *args, **kwargs)
+    if _hashable(f) and f in _HIGHER_ORDER:
+        args = tuple(map(convert_if_needed, args))
+        kwargs = {k: convert_if_needed(v) for k, v in kwargs.items()}
+    return f(*args, **kwargs)
+
+
+_MUTABLE = (list, dict, set, deque, bytearray)
+
+
+def _builtin(f, args, kwargs):
+    """A C function or a method of a built-in object; changes of containers are recorded."""
+    form = BUILTINS.get(f) if _hashable(f) else None
+    if form is not None:
+        return form(*args, **kwargs)
+    owner = getattr(f, "__self__", None)
+    if isinstance(owner, _MUTABLE):
+        form = METHODS.get((type(owner), f.__name__))
+        if form is not None:
+            return form(owner, *args, **kwargs)
+        if journal.active():
+            journal.record(journal.contents(owner))
+            args = tuple(map(convert_if_needed, args))
+        if f.__name__ in _STORING:
+            return f(*args, **kwargs)
+    elif isinstance(owner, torch.Tensor):
+        form = TENSOR_METHODS.get(f.__name__)
+        if form is not None:
+            return form(owner, *args, **kwargs)
+    elif owner is not None and not isinstance(owner, types.ModuleType):
+        form = METHODS.get((type(owner), f.__name__))
+        if form is not None:
+            return form(owner, *args, **kwargs)
+    return _left_alone(f, args, kwargs)
+
+
+_STORING = frozenset(("append", "insert", "extend", "add", "update", "setdefault", "appendleft", "extendleft"))
+METHODS: dict[tuple[type, str], Callable[..., Any]] = {}
+TENSOR_METHODS: dict[str, Callable[..., Any]] = {}
+
+
+def _construct(cls: type, args, kwargs):
+    """A class: its staged form, or an object whose ``__init__`` is converted."""
+    form = BUILTINS.get(cls)
+    if form is not None:
+        return form(*args, **kwargs)
+    init = cls.__init__
+    simple = type(cls).__call__ is type.__call__ and cls.__new__ is object.__new__
+    if not (simple and is_tracing() and is_user_function(init)) or not module_rule(cls.__module__ or ""):
+        return cls(*args, **kwargs)
+    if init.__code__.co_filename.startswith("<") or issubclass(cls, torch.nn.Module):
+        return cls(*args, **kwargs)
+    made = object.__new__(cls)
+    call(init, made, *args, **kwargs)
+    return made
+
+
+def _module(m: torch.nn.Module, args, kwargs):
+    """A module: its converted ``forward``, with hooks through torch's own converted ``_call_impl``."""
+    cls = type(m)
+    if getattr(m, MARK, False) or getattr(cls.forward, MARK, False):
+        return m(*args, **kwargs)
+    if cls.__call__ is not torch.nn.Module.__call__:
+        method = cls.__call__
+        return converted(method)(m, *args, **kwargs) if is_user_function(method) else m(*args, **kwargs)
+    hooked = (
+        m._forward_hooks or m._forward_pre_hooks or m._backward_hooks or m._backward_pre_hooks
+        or torch_module._global_forward_hooks or torch_module._global_forward_pre_hooks
+        or torch_module._global_backward_hooks or torch_module._global_backward_pre_hooks
+    )  # fmt: skip
+    if hooked:
+        return m(*args, **kwargs) if cls in LEAF_MODULES else converted(cls._call_impl)(m, *args, **kwargs)
+    forward = m.forward
+    if cls in LEAF_MODULES:
+        return union.apply(forward, *args, **kwargs)
+    return call(forward, *args, **kwargs)

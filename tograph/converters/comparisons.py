@@ -1,0 +1,99 @@
+"""Comparison chains, ``in`` and ``is``. A single ``a < b`` stays as it is.
+
+``a < g() < c``  ->  ``ag__.chain(a, ('<', lambda: g()), ('<', lambda: c))``: every operand is evaluated once, and only when
+the comparison before it holds. ``x in xs`` over a tensor gives a staged answer; ``x is None`` of a value that is None
+on some path does too.
+"""
+
+from __future__ import annotations
+
+import operator
+
+import torch
+
+from ..runtime import control_flow
+from ..runtime.shapes import SYMBOLS
+from ..runtime.structure import is_union
+from ..transpiler.syntax import gast
+from ..transpiler.templates import constant
+from .context import OPERATORS, Converter
+from .logical import and_, not_, or_
+from .staging import is_staged
+from .thunks import thunk
+from .union import apply, distribute, test_options
+
+_SIGNS = {gast.Lt: "<", gast.LtE: "<=", gast.Gt: ">", gast.GtE: ">=", gast.Eq: "==", gast.NotEq: "!=", gast.In: "in",
+          gast.NotIn: "not in", gast.Is: "is", gast.IsNot: "is not"}  # fmt: skip
+
+
+class Comparisons(Converter):
+    def visit_Compare(self, node):
+        signs = [_SIGNS[type(op)] for op in node.ops]
+        if len(signs) > 1:
+            links = [
+                gast.copy_location(gast.Tuple([constant(s), thunk(self, c)], gast.Load()), node)
+                for s, c in zip(signs, node.comparators)
+            ]
+            return self.expression(f"{OPERATORS}.chain(first_, links_)", node, first_=self.visit(node.left), links_=links)
+        node = self.generic_visit(node)
+        names = {"in": "contains", "not in": "not_contains", "is": "is_", "is not": "is_not"}
+        if signs[0] not in names:
+            return node
+        text = f"{OPERATORS}.{names[signs[0]]}(left_, right_)"
+        return self.expression(text, node, left_=node.left, right_=node.comparators[0])
+
+
+def chain(first, *links):
+    """``first < b < c``: each operand once."""
+    (sign, operand), rest = links[0], links[1:]
+    second = operand()
+    held = _COMPARE[sign](first, second)
+    if not rest:
+        return held
+    return and_(held, lambda: chain(second, *rest))
+
+
+def contains(x, items):
+    """``x in items``"""
+    if is_union(items) or is_union(x):
+        return apply(contains, x, items)
+    if isinstance(items, torch.Tensor) and is_staged(items):
+        return (items == x).any()
+    if isinstance(items, (list, tuple, dict, set, frozenset, range)) and (is_staged(x) or any(map(is_staged, items))):
+        found = False
+        for item in items:
+            if item is x:
+                return True
+            found = or_(found, lambda item=item: _equal(item, x))
+            if found is True:
+                return True
+        return found
+    return x in items
+
+
+def _equal(a, b):
+    if not (isinstance(a, (torch.Tensor, int, float, *SYMBOLS)) and isinstance(b, (torch.Tensor, int, float, *SYMBOLS))):
+        return False
+    same = a == b
+    return control_flow.predicate(same, "in") if is_staged(same) else same
+
+
+def not_contains(x, items):
+    return not_(contains(x, items))
+
+
+def is_(a, b):
+    """``a is b``"""
+    if is_union(a):
+        return distribute(lambda v: is_(v, b), a) if is_union(b) else test_options(lambda v: v is b, a)
+    if is_union(b):
+        return test_options(lambda v: v is a, b)
+    return a is b
+
+
+def is_not(a, b):
+    return not_(is_(a, b))
+
+
+_COMPARE = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq,
+            "!=": operator.ne, "in": contains, "not in": not_contains, "is": is_, "is not": is_not}  # fmt: skip

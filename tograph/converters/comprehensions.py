@@ -1,0 +1,100 @@
+"""Comprehensions become local functions with plain loops, which the other converters then convert.
+
+``[f(x) for x in xs if c]`` turns into a call, in its place, of a function defined before the statement::
+
+    def list_comp(items):
+        result = []
+        for x in items:
+            if c:
+                result.append(f(x))
+        return result
+
+The first iterable is evaluated outside, as Python does. ``any`` and ``all`` of a generator stop early; other
+consumers of a whole generator (``sum``, ``list``, ...) take the list.
+"""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any
+
+from ..transpiler.syntax import gast
+from ..transpiler.templates import name
+from .context import Converter, has_walrus, has_yield, walrus_names
+
+_CONSUMERS = ("sum", "list", "tuple", "set", "frozenset", "min", "max", "sorted", "dict")
+
+
+class Comprehensions(Converter):
+    def visit_ListComp(self, node):
+        return self._rewrite(node, "list_comp", "[]", "result_.append(value_)", {"value_": node.elt})
+
+    def visit_SetComp(self, node):
+        return self._rewrite(node, "set_comp", "set()", "result_.add(value_)", {"value_": node.elt})
+
+    def visit_DictComp(self, node):
+        holes = {"key_": node.key, "value_": node.value}
+        return self._rewrite(node, "dict_comp", "{}", "result_[key_] = value_", holes)
+
+    def visit_GeneratorExp(self, node):
+        return self._function(node, "generator", "yield value_", {"value_": node.elt}, "pass", "pass")
+
+    def visit_Call(self, node):
+        if len(node.args) >= 1 and isinstance(node.args[0], gast.GeneratorExp) and isinstance(node.func, gast.Name):
+            found = self.context.resolve(node.func)
+            if found in (any, all):
+                return self._early_exit(node, found)
+            if node.func.id in _CONSUMERS and found is getattr(builtins, node.func.id):
+                inner = node.args[0]
+                node.args[0] = gast.copy_location(gast.ListComp(inner.elt, inner.generators), inner)
+        return self.generic_visit(node)
+
+    def visit_Lambda(self, node):
+        holds = any(isinstance(n, (gast.ListComp, gast.SetComp, gast.DictComp, gast.GeneratorExp)) for n in gast.walk(node))
+        if not holds or node.args.defaults or any(node.args.kw_defaults):
+            return node if holds else self.generic_visit(node)
+        fresh = self.context.namer.fresh("lambda_function")
+        definition = self.fill("def name_():\n    return value_", node, name_=fresh, value_=node.body)[0]
+        definition.args = node.args
+        definition.generated = True
+        self.prelude.append(self.visit(definition))
+        return gast.copy_location(name(fresh), node)
+
+    def _early_exit(self, node, which):
+        found, other = ("True", "False") if which is any else ("False", "True")
+        test = "value_" if which is any else "not value_"
+        inner = node.args[0]
+        return self._function(inner, which.__name__ + "_comp", f"if {test}:\n    return {found}", {"value_": inner.elt},
+                              "pass", f"return {other}")  # fmt: skip
+
+    def _rewrite(self, node, wish, start, step, holes):
+        result = self.context.namer.fresh("result")
+        return self._function(node, wish, step, {**holes, "result_": result}, f"result_ = {start}", "return result_", result)
+
+    def _function(self, node, wish: str, step: str, holes: dict[str, Any], first: str, last: str, result: str = ""):
+        if any(g.is_async for g in node.generators):
+            raise self.context.error(node, "asynchronous comprehensions are not supported")
+        fresh = self.context.namer.fresh(wish)
+        items = self.context.namer.fresh("items")
+        body = self.fill(step, node, **holes)
+        for i, generator in reversed(list(enumerate(node.generators))):
+            for test in reversed(generator.ifs):
+                body = [gast.copy_location(gast.If(test, body, []), node)]
+            source = generator.iter if i else gast.copy_location(name(items), node)
+            loop = gast.For(generator.target, source, body, [], None)
+            body = [gast.copy_location(loop, node)]
+        outer = {"result_": result} if result else {}
+        body = self.fill(first, node, **outer) + body + self.fill(last, node, **outer)
+        body = [s for s in body if not isinstance(s, gast.Pass)]
+        bound = walrus_names(node) if has_walrus(node) else []
+        if bound:
+            body.insert(0, gast.copy_location(gast.Nonlocal(bound), node))
+        definition = self.fill("def name_(items_):\n    pass", node, name_=fresh, items_=[items])[0]
+        definition.args.args = [gast.copy_location(gast.Name(items, gast.Param(), None, None), node)]
+        definition.body = body
+        definition.generated = True
+        source = self.visit(node.generators[0].iter)
+        if has_yield(definition) and wish != "generator":
+            raise self.context.error(node, "yield inside a comprehension is not supported")
+        self.prelude.append(self.visit(definition))
+        return self.expression("name_(source_)", node, name_=fresh, source_=source)

@@ -1,0 +1,109 @@
+"""``for``: over a tensor or a staged range it becomes a ``While`` with a counter; over anything else a Python loop.
+
+::
+
+    for x in xs:                    def for_body(x_item):
+        s += x               ->         nonlocal s, x
+                                        x = x_item
+                                        s += x
+                                    ag__.for_stmt(xs, for_body, ('s', 'x'))
+
+A staged ``break`` in a Python loop guards the iterations that follow it.
+"""
+
+from __future__ import annotations
+
+from ..runtime import control_flow, debug
+from ..runtime.funcgraph import is_tracing
+from ..runtime.journal import Location
+from ..runtime.structure import is_union
+from ..transpiler.anno import Fact
+from ..transpiler.syntax import gast
+from ..transpiler.templates import name
+from . import directives
+from .context import OPERATORS
+from .iterables import staged_source
+from .logical import and_
+from .places import places_of
+from .staging import is_staged
+from .union import distribute
+
+
+def rewrite(pass_, node):
+    names = pass_.state_of(node, Fact.LIVE_OUT, Fact.LIVE_IN_HEAD)
+    options = directives.take(pass_, node)
+    item = pass_.context.namer.fresh("item")
+    target = gast.Assign([node.target], name(item), None)
+    gast.copy_location(target, node.target)
+    gast.copy_location(target.value, node.target)
+    out = []
+    extra = getattr(node, "extra_test", None)
+    body = pass_.body_function("for_body", [target, *pass_.block(node.body)], node, params=[item])
+    holes = {"iter_": pass_.visit(node.iter), "body_": body.name, "names_": pass_.names_node(names, node)}
+    text = "iter_, body_, names_"
+    if extra is not None:
+        ret = gast.copy_location(gast.Return(extra), node)
+        test = pass_.body_function("for_test", [ret], node)
+        out.append(test)
+        text, holes["test_"] = text + ", test=test_", test.name
+    if options is not None:
+        text, holes["options_"] = text + ", options=options_", options
+    out += [body, *pass_.fill(f"{OPERATORS}.for_stmt({text})", node, **holes)]
+    return out + (pass_.block(node.orelse) if node.orelse else [])
+
+
+def for_stmt(iterable, body, names, test=None, options=None) -> None:
+    """Run the loop, or stage it; ``test`` is False once a ``break`` or ``return`` was met."""
+    if is_union(iterable):
+        places = places_of(names, test, body)
+        distribute(lambda chosen: for_stmt(chosen, body, names, test, options), iterable, places=places)
+        return
+    source = staged_source(iterable)
+    if source is not None:
+        _staged_for(source, body, names, test, options)
+    else:
+        _python_for(iterable, body, names, test)
+
+
+def _python_for(iterable, body, names, test) -> None:
+    unrolled = debug.Unrolling() if is_tracing() else None
+    for item in iterable:
+        if unrolled is not None:
+            unrolled.step()
+        if test is None:
+            body(item)
+            continue
+        go = test()
+        if is_staged(go):
+            places = places_of(names, test, body)
+            control_flow.staged_if(control_flow.predicate(go, "for"), lambda item=item: body(item), _nothing, places)
+        elif go:
+            body(item)
+        else:
+            return
+        if not is_staged(go := test()) and not go:
+            return
+
+
+def _nothing() -> None:
+    return None
+
+
+def _staged_for(source, body, names, test, options) -> None:
+    cell = [0]
+    counter = Location(("counter", id(cell)), "the loop counter", lambda: cell[0], lambda v: cell.__setitem__(0, v), cell)
+    length = source.length()
+
+    def while_test():
+        inside = cell[0] < length
+        return inside if test is None else and_(test(), lambda: inside)
+
+    def while_body():
+        index = cell[0]
+        item = source.item(index)
+        body(item)
+        counter.set(index + 1)
+
+    places = places_of(names, test, body)
+    limits = directives.loop_options(options, places)
+    control_flow.staged_while(while_test, while_body, [counter, *places], limits, first=None)

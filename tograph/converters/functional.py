@@ -1,0 +1,236 @@
+"""Statements with bodies become calls of operators on local functions: the common half of ``if``, ``while``, ``for``, ``try``.
+
+A body turns into a nested function that declares the names it binds ``nonlocal``, so the variables stay those of the
+user's function: an operator reads and writes them through the cells of the body, an unbound variable is an empty
+cell, and a closure over a variable sees every later value, as in plain Python. A name that occurs in one body only, and
+that no later iteration reads, stays a local of that body.
+
+Names passed to an operator are the state: what the statement binds and something after it (or a next
+iteration) may read.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from ..transpiler.anno import Fact, get_fact
+from ..transpiler.syntax import gast
+from ..transpiler.templates import names_tuple
+from . import for_stmt, if_stmt, try_stmt, while_stmt
+from .context import FUNCTIONS, OPERATORS, Context, Converter, own_nodes
+
+_EMPTY: frozenset[str] = frozenset()
+
+
+@dataclass
+class Scope:
+    """The user's function around: how often each name occurs in it, and which loops carry which names."""
+
+    counts: Counter
+    shared: frozenset[str]
+    globals: frozenset[str]
+    keep_all: bool
+    carried: list[frozenset[str]] = field(default_factory=list)
+
+
+class ControlFlow(Converter):
+    """Rewrites If, While, For and Try, innermost first; needs the facts as the jump pass left them."""
+
+    def __init__(self, context: Context):
+        super().__init__(context)
+        self.scopes: list[Scope] = []
+
+    def visit_FunctionDef(self, node):
+        node.decorator_list = [self.visit(d) for d in node.decorator_list]
+        node.args = self.visit(node.args)
+        facts = get_fact(node, Fact.SCOPE)
+        declared = frozenset(facts.declared_global)
+        scope = Scope(occurrences(node), frozenset(facts.captured_by_inner) | facts.declared_nonlocal, declared, facts.uses_frame)
+        self.scopes.append(scope)
+        node.body = self.block(node.body)
+        self.scopes.pop()
+        return node
+
+    def visit_AsyncFunctionDef(self, node):
+        return node
+
+    def visit_ClassDef(self, node):
+        """Statements of a class body run once, where they stand; the methods are functions of their own."""
+        for i, statement in enumerate(node.body):
+            if isinstance(statement, (gast.FunctionDef, gast.ClassDef)):
+                node.body[i] = self.visit(statement)
+        return node
+
+    def visit_Lambda(self, node):
+        return node
+
+    def visit_If(self, node):
+        if get_fact(node, Fact.HAS_YIELD, False):
+            return self.generic_visit(node)
+        return if_stmt.rewrite(self, node)
+
+    def visit_While(self, node):
+        with_head = get_fact(node, Fact.LIVE_IN_HEAD, _EMPTY)
+        self.scopes[-1].carried.append(with_head)
+        try:
+            if get_fact(node, Fact.HAS_YIELD, False):
+                return self.generic_visit(node)
+            return while_stmt.rewrite(self, node)
+        finally:
+            self.scopes[-1].carried.pop()
+
+    def visit_For(self, node):
+        self.scopes[-1].carried.append(get_fact(node, Fact.LIVE_IN_HEAD, _EMPTY))
+        try:
+            if get_fact(node, Fact.HAS_YIELD, False):
+                extra = getattr(node, "extra_test", None)
+                if extra is not None:
+                    node.body = self.fill("if not test_:\n    break", node, test_=extra) + node.body
+                return self.generic_visit(node)
+            return for_stmt.rewrite(self, node)
+        finally:
+            self.scopes[-1].carried.pop()
+
+    def visit_Try(self, node):
+        if get_fact(node, Fact.HAS_YIELD, False):
+            return self.generic_visit(node)
+        return try_stmt.rewrite(self, node)
+
+    # ---- what the constructs use
+
+    def state_of(self, node: gast.stmt, *facts: Fact) -> frozenset[str]:
+        """The names that the statement binds and that are live where the facts say."""
+        bound = get_fact(node, Fact.BOUND, _EMPTY)
+        live: frozenset[str] = frozenset()
+        for fact in facts:
+            live |= get_fact(node, fact, _EMPTY)
+        return bound & (live | self.scopes[-1].globals | self.scopes[-1].shared)
+
+    def body_function(self, wish: str, body: list[gast.stmt], origin: gast.AST, params: list[str] = []) -> gast.FunctionDef:
+        """``body`` as a local function."""
+        scope = self.scopes[-1]
+        made = self.fill("def name_():\n    body_", origin, name_=self.context.namer.fresh(wish), body_=body)[0]
+        made.generated = True
+        made.args.args = [gast.copy_location(gast.Name(p, gast.Param(), None, None), origin) for p in params]
+        bound = bound_names(body) - set(params)
+        inside = occurrences(made)
+        carried = frozenset().union(*scope.carried)
+        kept = {
+            n
+            for n in bound
+            if not scope.keep_all
+            and n not in carried
+            and n not in scope.shared
+            and n not in scope.globals
+            and inside[n] == scope.counts[n]
+        }
+        outer = sorted(bound - kept - scope.globals)
+        if outer:
+            made.body.insert(0, gast.copy_location(gast.Nonlocal(outer), origin))
+        inner = sorted(bound & scope.globals)
+        if inner:
+            made.body.insert(0, gast.copy_location(gast.Global(inner), origin))
+        return made
+
+    def names_node(self, names: frozenset[str], origin: gast.AST) -> gast.expr:
+        node = names_tuple(names)
+        for child in gast.walk(node):
+            gast.copy_location(child, origin)
+        return node
+
+
+def occurrences(root: gast.AST) -> Counter:
+    """How often each name stands in a tree, nested functions included."""
+    counts: Counter = Counter()
+    for node in gast.walk(root):
+        if isinstance(node, gast.Name):
+            counts[node.id] += 1
+        elif isinstance(node, (gast.FunctionDef, gast.ClassDef, gast.ExceptHandler, gast.MatchAs, gast.MatchStar)):
+            name = getattr(node, "name", None)
+            if isinstance(name, str):
+                counts[name] += 1
+        elif isinstance(node, gast.alias):
+            counts[(node.asname or node.name).partition(".")[0]] += 1
+        elif isinstance(node, (gast.Global,)):
+            for name in node.names:
+                counts[name] += 1
+    return counts
+
+
+def bound_names(body: list[gast.stmt]) -> set[str]:
+    """The names that statements bind in their own function, through generated bodies as well."""
+    bound: set[str] = set()
+    todo: list[gast.AST] = list(body)
+    while todo:
+        node = todo.pop()
+        if isinstance(node, gast.Name) and isinstance(node.ctx, (gast.Store, gast.Del)):
+            bound.add(node.id)
+        elif isinstance(node, (gast.FunctionDef, gast.AsyncFunctionDef, gast.ClassDef)):
+            if not getattr(node, "generated", False):
+                bound.add(node.name)
+        elif isinstance(node, gast.alias):
+            bound.add((node.asname or node.name).partition(".")[0])
+        elif isinstance(node, gast.ExceptHandler) and isinstance(node.name, gast.Name):
+            bound.add(node.name.id)
+        elif isinstance(node, gast.ExceptHandler) and isinstance(node.name, str):
+            bound.add(node.name)
+        if isinstance(node, (*FUNCTIONS, gast.ClassDef)):
+            if isinstance(node, gast.FunctionDef):
+                for inner in own_nodes(node):
+                    if isinstance(inner, gast.Nonlocal):
+                        bound.update(inner.names)
+            todo += list(getattr(node, "decorator_list", []))
+            continue
+        todo += gast.iter_child_nodes(node)
+    return bound
+
+
+class Declarations(gast.NodeVisitor):
+    """Makes every name that nested bodies declare nonlocal a local of the function that owns it: ``x: ag__.local``."""
+
+    def __init__(self, context: Context):
+        self.context = context
+
+    def convert(self, tree: gast.AST) -> gast.AST:
+        self.visit(tree)
+        return tree
+
+    def visit_FunctionDef(self, node):
+        self.generic_visit(node)
+        wanted: set[str] = set()
+        own: set[str] = {a.id for a in gast.walk(node.args) if isinstance(a, gast.Name) and isinstance(a.ctx, gast.Param)}
+        for inner in own_nodes(node):
+            if isinstance(inner, gast.Name) and isinstance(inner.ctx, (gast.Store, gast.Del)):
+                own.add(inner.id)
+            elif isinstance(inner, (gast.Global, gast.Nonlocal)):
+                own.update(inner.names)
+            elif isinstance(inner, (gast.FunctionDef, gast.ClassDef)):
+                own.add(inner.name)
+            elif isinstance(inner, gast.alias):
+                own.add((inner.asname or inner.name).partition(".")[0])
+            if isinstance(inner, gast.FunctionDef):
+                for deeper in own_nodes(inner):
+                    if isinstance(deeper, gast.Nonlocal):
+                        wanted.update(deeper.names)
+        user = get_fact(node, Fact.SCOPE, None)
+        if user is not None:
+            wanted -= user.declared_nonlocal
+        missing = sorted(wanted - own - self.free)
+        if missing:
+            at = 1 if _docstring(node.body[0]) else 0
+            while at < len(node.body) and isinstance(node.body[at], (gast.Global, gast.Nonlocal)):
+                at += 1
+            for n in reversed(missing):
+                target = gast.Name(n, gast.Store(), None, None)
+                annotation = gast.Attribute(gast.Name(OPERATORS, gast.Load(), None, None), "local", gast.Load())
+                made = gast.AnnAssign(target, annotation, None, 1)
+                for child in gast.walk(made):
+                    gast.copy_location(child, node.body[at])
+                node.body.insert(at, made)
+
+    free: frozenset[str] = frozenset()
+
+
+def _docstring(s: gast.stmt) -> bool:
+    return isinstance(s, gast.Expr) and isinstance(s.value, gast.Constant) and isinstance(s.value.value, str)

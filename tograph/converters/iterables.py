@@ -1,0 +1,171 @@
+"""Things that a staged ``for`` can go over: a length and an item for every index, both perhaps staged."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..errors import GraphBoolError
+from ..runtime.funcgraph import current_graph, is_tracing, user_location
+from ..runtime.scalars import new_scalar
+from ..runtime.shapes import SYMBOLS
+from ..runtime.symbolic import SymTensor, scalar_of
+
+
+class StagedSequence:
+    """Base of what ``range``, ``enumerate``, ``zip``, ``map`` and ``reversed`` give for staged arguments."""
+
+    def length(self) -> Any:
+        raise NotImplementedError
+
+    def item(self, index: Any) -> Any:
+        raise NotImplementedError
+
+    def __iter__(self):
+        n = self.length()
+        if isinstance(n, SYMBOLS):
+            raise GraphBoolError(
+                "iterating over a staged sequence outside of converted code is not possible: its length is known only "
+                "when the graph runs",
+                user_location(),
+            )
+        return (self.item(i) for i in range(int(n)))
+
+    def __len__(self):
+        return self.length().__index__()
+
+
+class Rows(StagedSequence):
+    """The rows of a tensor."""
+
+    def __init__(self, x: torch.Tensor):
+        if x.dim() == 0:
+            raise TypeError("iteration over a 0-d tensor")
+        self.x = x
+
+    def length(self):
+        return self.x.shape[0]
+
+    def item(self, index):
+        return torch.select(self.x, 0, index)
+
+
+class StagedRange(StagedSequence):
+    """``range`` with a staged bound; items are staged Python ints, or 0-d tensors when ``tensors`` is set."""
+
+    def __init__(self, start: Any, stop: Any, step: Any, tensors: bool = False):
+        self.start, self.stop, self.step, self.tensors = start, stop, step, tensors
+
+    def length(self):
+        graph = current_graph()
+        args = tuple(x.node.value(graph) if isinstance(x, SYMBOLS) else x for x in (self.start, self.stop, self.step))
+        if not any(isinstance(x, SYMBOLS) for x in (self.start, self.stop, self.step)):
+            return len(range(*args))
+        return new_scalar("py.range_length", args, int, graph)
+
+    def item(self, index):
+        value = index * self.step if not (type(self.step) is int and self.step == 1) else index
+        value = value + self.start if not (type(self.start) is int and self.start == 0) else value
+        return torch.scalar_tensor(value, dtype=torch.int64) if self.tensors else value
+
+
+class Enumerated(StagedSequence):
+    def __init__(self, source: StagedSequence, start: Any):
+        self.source, self.start = source, start
+
+    def length(self):
+        return self.source.length()
+
+    def item(self, index):
+        return index + self.start, self.source.item(index)
+
+
+class Zipped(StagedSequence):
+    def __init__(self, sources: list[StagedSequence]):
+        self.sources = sources
+
+    def length(self):
+        lengths = [s.length() for s in self.sources]
+        least = lengths[0]
+        for n in lengths[1:]:
+            if isinstance(least, SYMBOLS) or isinstance(n, SYMBOLS):
+                first = least if isinstance(least, SYMBOLS) else n
+                other = n if first is least else least
+                least = staged_min(first, other)
+            else:
+                least = min(least, n)
+        return least
+
+    def item(self, index):
+        return tuple(s.item(index) for s in self.sources)
+
+
+def staged_min(a, b):
+    graph = current_graph()
+    args = tuple(x.node.value(graph) if isinstance(x, SYMBOLS) else x for x in (a, b))
+    return new_scalar("py.min", args, int, graph)
+
+
+class Mapped(StagedSequence):
+    def __init__(self, call: Any, function: Any, sources: list[StagedSequence]):
+        self.call, self.function, self.zipped = call, function, Zipped(sources)
+
+    def length(self):
+        return self.zipped.length()
+
+    def item(self, index):
+        return self.call(self.function, *self.zipped.item(index))
+
+
+class Reversed(StagedSequence):
+    def __init__(self, source: StagedSequence):
+        self.source = source
+
+    def length(self):
+        return self.source.length()
+
+    def item(self, index):
+        return self.source.item(self.source.length() - 1 - index)
+
+
+class Items(StagedSequence):
+    """A Python sequence beside a staged one, as in ``zip(tensor, [1, 2, 3])``: its items become a tensor."""
+
+    def __init__(self, items: Any):
+        self.items = list(items)
+        tensors = [torch.as_tensor(i) if not isinstance(i, torch.Tensor) else i for i in self.items]
+        self.stacked = torch.stack(tensors) if tensors else torch.empty(0)
+
+    def length(self):
+        return len(self.items)
+
+    def item(self, index):
+        if type(index) is int:
+            return self.items[index]
+        row = torch.select(self.stacked, 0, index)
+        kinds = {type(i) for i in self.items}
+        return scalar_of(row) if kinds <= {int} or kinds <= {float} or kinds <= {bool} else row
+
+
+def staged_source(x: Any) -> StagedSequence | None:
+    """What a staged ``for`` goes over, or None when ``x`` is iterated by Python."""
+    if isinstance(x, StagedSequence):
+        return x
+    if isinstance(x, torch.Tensor):
+        if not (isinstance(x, SymTensor) or is_tracing()):
+            return None
+        bounds = getattr(x, "range_", None)
+        return StagedRange(*bounds, tensors=True) if bounds is not None else Rows(x)
+    maker = getattr(x, "__tograph_rows__", None)
+    return maker() if maker is not None else None
+
+
+def as_source(x: Any) -> StagedSequence:
+    """``staged_source``, with Python sequences beside staged ones."""
+    found = staged_source(x)
+    if found is not None:
+        return found
+    if isinstance(x, range):
+        return StagedRange(x.start, x.stop, x.step)
+    return Items(x)

@@ -1,0 +1,73 @@
+"""``and``, ``or``, ``not``: Python's own on Python values; staged, lazily, on staged ones.
+
+``a and b``  ->  ``ag__.and_(a, lambda: b)``. The second operand is traced in a branch, so it runs only where the first
+one does not decide.
+"""
+
+from __future__ import annotations
+
+from ..runtime import control_flow, facts
+from ..runtime.scalars import StagedBool, combine
+from ..runtime.structure import is_union
+from ..transpiler.syntax import gast
+from .context import OPERATORS, Converter
+from .staging import is_staged
+from .thunks import thunk
+from .union import distribute
+
+
+class Logical(Converter):
+    def visit_BoolOp(self, node):
+        values = [self.visit(node.values[0]), *(thunk(self, v) for v in node.values[1:])]
+        op = "and_" if isinstance(node.op, gast.And) else "or_"
+        return self.expression(f"{OPERATORS}.{op}(values_)", node, values_=values)
+
+    def visit_UnaryOp(self, node):
+        node = self.generic_visit(node)
+        if not isinstance(node.op, gast.Not):
+            return node
+        return self.expression(f"{OPERATORS}.not_(value_)", node, value_=node.operand)
+
+
+def and_(first, *rest):
+    """``first and rest[0]() and ...``"""
+    for i, operand in enumerate(rest):
+        if is_union(first):
+            return distribute(lambda v, i=i: and_(v, *rest[i:]), first)
+        if is_staged(first):
+            after = rest[i + 1 :]
+            value, test = first, control_flow.predicate(first, "and")
+            return control_flow.staged_if(test, lambda o=operand: and_(o(), *after), lambda v=value: v)
+        if not first:
+            return first
+        first = operand()
+    return first
+
+
+def or_(first, *rest):
+    """``first or rest[0]() or ...``"""
+    for i, operand in enumerate(rest):
+        if is_union(first):
+            return distribute(lambda v, i=i: or_(v, *rest[i:]), first)
+        if is_staged(first):
+            after = rest[i + 1 :]
+            value, test = first, control_flow.predicate(first, "or")
+            return control_flow.staged_if(test, lambda v=value: v, lambda o=operand: or_(o(), *after))
+        if first:
+            return first
+        first = operand()
+    return first
+
+
+def not_(x):
+    """``not x``"""
+    if is_union(x):
+        return distribute(not_, x)
+    if not is_staged(x):
+        return not x
+    test = control_flow.predicate(x, "not")
+    if isinstance(test, StagedBool) or hasattr(test, "node"):
+        result = StagedBool(combine("not", test.node))
+        facts.negated(test, result)
+        return result
+    return test.logical_not()

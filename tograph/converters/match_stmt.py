@@ -1,0 +1,248 @@
+"""``match`` becomes a chain of ``if``; the patterns become data that an operator matches.
+
+::
+
+    case Point(x, 0) if x > 1: body
+
+turns into ``found = ag__.match_case(subject, pattern)``, ``if found.matched:`` binding of the captures, then the
+guard, then the body; the next case is in the ``else``. A literal or value pattern against a tensor gives a staged
+condition; the shapes of sequence, mapping and class patterns are Python's and are decided while tracing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from ..runtime.shapes import SYMBOLS
+from ..transpiler.syntax import gast
+from ..transpiler.templates import constant, name
+from .context import OPERATORS, Converter
+from .logical import and_, or_
+
+# ---- the rewrite
+
+
+class MatchStatements(Converter):
+    def visit_Match(self, node):
+        namer = self.context.namer
+        subject = namer.fresh("subject")
+        first = self.fill("subject_ = value_", node, subject_=subject, value_=self.visit(node.subject))
+        chain: list[gast.stmt] = []
+        for case in reversed(node.cases):
+            chain = self._case(case, subject, chain)
+        return first + chain
+
+    def _case(self, case, subject, rest):
+        found = self.context.namer.fresh("found")
+        pattern = self._pattern(case.pattern)
+        head = self.fill("found_ = ag.match_case(subject_, pattern_)".replace("ag.", OPERATORS + "."), case.pattern,
+                         found_=found, subject_=subject, pattern_=pattern)  # fmt: skip
+        names = _captures(case.pattern)
+        binding = [
+            self.fill("name_ = found_.captures[key_]", case.pattern, name_=n, found_=found, key_=constant(n))[0]
+            for n in names
+        ]
+        body = self.block(case.body)
+        if case.guard is None:
+            text = "if found_.matched:\n    body_\nelse:\n    rest_"
+            made = self.fill(text, case.pattern, found_=found, body_=binding + body, rest_=rest or [gast.Pass()])
+        else:
+            passed = self.context.namer.fresh("passed")
+            text = (
+                "passed_ = False\nif found_.matched:\n    binding_\n    passed_ = guard_\n"
+                "if passed_:\n    body_\nelse:\n    rest_"
+            )
+            made = self.fill(text, case.pattern, found_=found, passed_=passed, binding_=binding,
+                             guard_=self.visit(case.guard), body_=body, rest_=rest or [gast.Pass()])  # fmt: skip
+        last = made[-1]
+        if not rest:
+            last.orelse = []
+        return head + made
+
+    def _pattern(self, p) -> gast.expr:
+        build = getattr(self, "_" + type(p).__name__)
+        return build(p)
+
+    def _op(self, p, text, **holes):
+        return self.expression(f"{OPERATORS}.{text}", p, **holes)
+
+    def _MatchValue(self, p):
+        return self._op(p, "match_value(value_)", value_=p.value)
+
+    def _MatchSingleton(self, p):
+        return self._op(p, "match_singleton(value_)", value_=constant(p.value))
+
+    def _MatchAs(self, p):
+        if p.pattern is None:
+            return self._op(p, "match_capture(name_)", name_=constant(p.name))
+        return self._op(p, "match_as(pattern_, name_)", pattern_=self._pattern(p.pattern), name_=constant(p.name))
+
+    def _MatchOr(self, p):
+        return self._op(p, "match_or(patterns_)", patterns_=[self._pattern(x) for x in p.patterns])
+
+    def _MatchStar(self, p):
+        return self._op(p, "match_star(name_)", name_=constant(p.name))
+
+    def _MatchSequence(self, p):
+        return self._op(p, "match_sequence(patterns_)", patterns_=[self._pattern(x) for x in p.patterns])
+
+    def _MatchMapping(self, p):
+        patterns = gast.Tuple([self._pattern(x) for x in p.patterns], gast.Load())
+        keys = gast.Tuple(list(p.keys), gast.Load())
+        return self._op(p, "match_mapping(keys_, patterns_, rest_)", keys_=keys, patterns_=patterns, rest_=constant(p.rest))
+
+    def _MatchClass(self, p):
+        patterns = gast.Tuple([self._pattern(x) for x in p.patterns], gast.Load())
+        names = gast.Tuple([constant(n) for n in p.kwd_attrs], gast.Load())
+        kwd = gast.Tuple([self._pattern(x) for x in p.kwd_patterns], gast.Load())
+        return self._op(p, "match_class(cls_, patterns_, names_, kwd_)", cls_=p.cls, patterns_=patterns, names_=names, kwd_=kwd)
+
+
+def _captures(pattern) -> list[str]:
+    names: list[str] = []
+    for p in gast.walk(pattern):
+        found = getattr(p, "name", None) or getattr(p, "rest", None)
+        if isinstance(found, str) and found not in names:
+            names.append(found)
+    return names
+
+
+# ---- the operators
+
+
+@dataclass
+class Match:
+    """``matched`` is a bool or a staged condition; ``captures`` what the names stand for."""
+
+    matched: Any
+    captures: dict[str, Any] = field(default_factory=dict)
+
+
+def match_case(subject, pattern) -> Match:
+    captures: dict[str, Any] = {}
+    return Match(pattern(subject, captures), captures)
+
+
+def match_value(value):
+    return lambda subject, captures: subject == value
+
+
+def match_singleton(value):
+    return lambda subject, captures: subject is value if value is None else _is_bool(subject, value)
+
+
+def _is_bool(subject, value):
+    if isinstance(subject, SYMBOLS):
+        return subject == value if subject.node.kind is bool else False
+    return subject is value
+
+
+def match_capture(name):
+    def match(subject, captures):
+        if name is not None:
+            captures[name] = subject
+        return True
+
+    return match
+
+
+def match_as(pattern, name):
+    def match(subject, captures):
+        matched = pattern(subject, captures)
+        captures[name] = subject
+        return matched
+
+    return match
+
+
+def match_or(*patterns):
+    def match(subject, captures):
+        found = patterns[0](subject, captures)
+        for pattern in patterns[1:]:
+            found = or_(lambda found=found: found, lambda pattern=pattern: pattern(subject, captures))
+        return found
+
+    return match
+
+
+def _all(tests):
+    found = True
+    for test in tests:
+        found = and_(lambda found=found: found, test)
+        if found is False:
+            return False
+    return found
+
+
+@dataclass
+class match_star:  # noqa: N801 - an operator is named after the idiom
+    name: str | None
+
+
+def match_sequence(*patterns):
+    star = next((i for i, p in enumerate(patterns) if isinstance(p, match_star)), None)
+
+    def match(subject, captures):
+        if isinstance(subject, (str, bytes, bytearray, dict, set, torch.Tensor)) or not hasattr(subject, "__getitem__"):
+            return False
+        count, fixed = len(subject), len(patterns) - (star is not None)
+        if count != fixed if star is None else count < fixed:
+            return False
+        items, rows = list(subject), list(patterns)
+        if star is not None:
+            after = len(patterns) - star - 1
+            end = count - after
+            if patterns[star].name is not None:
+                captures[patterns[star].name] = items[star:end]
+            items, rows = items[:star] + items[end:], rows[:star] + rows[star + 1 :]
+        return _all([lambda p=p, x=x: p(x, captures) for p, x in zip(rows, items)])
+
+    return match
+
+
+def match_mapping(keys, patterns, rest):
+    def match(subject, captures):
+        if not (hasattr(subject, "keys") and hasattr(subject, "__getitem__")):
+            return False
+        if any(k not in subject for k in keys):
+            return False
+        if rest is not None:
+            captures[rest] = {k: v for k, v in subject.items() if k not in keys}
+        return _all([lambda k=k, p=p: p(subject[k], captures) for k, p in zip(keys, patterns)])
+
+    return match
+
+
+_SELF = (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple)
+
+
+def match_class(cls, patterns, names, kwd):
+    def match(subject, captures):
+        kind = subject.node.kind if isinstance(subject, SYMBOLS) else type(subject)
+        if not issubclass(kind, cls):
+            return False
+        tests = []
+        if patterns and cls in _SELF:
+            tests.append(lambda: patterns[0](subject, captures))
+        else:
+            fields = getattr(cls, "__match_args__", ())
+            if len(patterns) > len(fields):
+                raise TypeError(f"{cls.__name__}() accepts {len(fields)} positional sub-patterns ({len(patterns)} given)")
+            for attr, p in zip(fields, patterns):
+                if not hasattr(subject, attr):
+                    return False
+                tests.append(lambda attr=attr, p=p: p(getattr(subject, attr), captures))
+        for attr, p in zip(names, kwd):
+            if not hasattr(subject, attr):
+                return False
+            tests.append(lambda attr=attr, p=p: p(getattr(subject, attr), captures))
+        return _all(tests)
+
+    return match
+
+
+__all__ = ["MatchStatements", "match_as", "match_capture", "match_case", "match_class", "match_mapping", "match_or",
+           "match_sequence", "match_singleton", "match_star", "match_value", "name"]  # fmt: skip

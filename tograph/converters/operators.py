@@ -1,0 +1,39 @@
+"""The namespace ``ag__`` of generated code: every operator by the name that converters write."""
+
+from __future__ import annotations
+
+from . import builtin_functions  # noqa: F401  registers the staged forms of built-ins
+from ..runtime.structure import UNSET
+from .asserts import assert_stmt
+from .attributes import attr, delattr_, setattr_
+from .calls import call
+from .comparisons import chain, contains, is_, is_not, not_contains
+from .conditional_expression import if_exp
+from .directives import options
+from .for_stmt import for_stmt
+from .if_stmt import if_stmt
+from .logical import and_, not_, or_
+from .match_stmt import (
+    match_as,
+    match_capture,
+    match_case,
+    match_class,
+    match_mapping,
+    match_or,
+    match_sequence,
+    match_singleton,
+    match_star,
+    match_value,
+)
+from .strings import fstring
+from .subscripts import augment, delitem, getitem, setitem, slice_
+from .try_stmt import caught, try_stmt
+from .variables import ld, local, variables
+from .while_stmt import while_stmt
+
+__all__ = [
+    "UNSET", "and_", "assert_stmt", "attr", "augment", "call", "caught", "chain", "contains", "delattr_", "delitem", "for_stmt",
+    "fstring", "getitem", "if_exp", "if_stmt", "is_", "is_not", "ld", "local", "match_as", "match_capture", "match_case",
+    "match_class", "match_mapping", "match_or", "match_sequence", "match_singleton", "match_star", "match_value", "not_",
+    "not_contains", "options", "or_", "setattr_", "setitem", "slice_", "try_stmt", "variables", "while_stmt",
+]  # fmt: skip

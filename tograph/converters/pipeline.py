@@ -1,0 +1,165 @@
+"""The conversion of a function: the passes, in order, and the cache of what they made.
+
+A function is parsed, rewritten by the passes of ``PIPELINE``, compiled under the user's file name, and bound to the
+original's globals, cells and defaults. The code object is cached by the original's code object, weakly, so functions
+made from the same ``def`` share one conversion; only the binding to cells is done again.
+"""
+
+from __future__ import annotations
+
+import builtins
+import threading
+import types
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import ConversionError
+from ..runtime.funcgraph import USER_CODE
+from ..runtime.guards import watched
+from ..transpiler import loader
+from ..transpiler.analysis import analyze_all
+from ..transpiler.names import Namer
+from ..transpiler.parsing import Parsed, parse_function
+from ..transpiler.printing import to_source
+from ..transpiler.syntax import gast, to_ast
+from . import operators
+from .annotations import Annotations
+from .asserts import Asserts
+from .attributes import Attributes
+from .call_rules import CONVERTED_CODE
+from .calls import Calls, set_converter
+from .comparisons import Comparisons
+from .comprehensions import Comprehensions
+from .conditional_expression import ConditionalExpressions
+from .context import OPERATORS, Context
+from .directives import Directives
+from .functional import ControlFlow, Declarations
+from .jumps import Jumps
+from .logical import Logical
+from .match_stmt import MatchStatements
+from .strings import Strings
+from .subscripts import Subscripts
+from .try_stmt import Reraises
+from .variables import Frames, Reads
+
+# Before the analyses: constructs that become plainer Python.
+PLAINER = (Annotations, Directives, Comprehensions, MatchStatements, Reraises)
+# After them: reads are marked and variables located while the facts still fit; then statements; then expressions.
+PIPELINE = (Reads, Frames, Jumps, ControlFlow, Asserts, Calls, Attributes, Subscripts, Strings, Comparisons, Logical,
+            ConditionalExpressions, Declarations)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """A converted function: its code and its tree, for printing."""
+
+    code: types.CodeType
+    tree: gast.FunctionDef
+
+    @property
+    def source(self) -> str:
+        """The rewritten Python."""
+        return to_source(to_ast(gast.Module([self.tree], [])))
+
+
+_lock = threading.RLock()
+_cache: weakref.WeakKeyDictionary[types.CodeType, Conversion] = weakref.WeakKeyDictionary()
+
+
+def conversion(function: types.FunctionType) -> Conversion:
+    """The conversion of a function, made once for its code object."""
+    with _lock:
+        found = _cache.get(function.__code__)
+        if found is None:
+            found = _cache[function.__code__] = _convert(function)
+        return found
+
+
+def convert_function(function: types.FunctionType) -> types.FunctionType:
+    """The converted form of a Python function; functions that are converted already come back as they are."""
+    if function.__code__ in CONVERTED_CODE:
+        return function
+    watched(function)
+    return loader.instantiate(conversion(function).code, function, OPERATORS, operators)
+
+
+set_converter(convert_function)
+
+
+def _convert(function: types.FunctionType) -> Conversion:
+    parsed = parse_function(function)
+    tree = convert_tree(parsed, function)
+    code = loader.load(tree, parsed.file, parsed.freevars, OPERATORS)
+    codes = loader.nested_codes(code)
+    CONVERTED_CODE.update(codes)
+    USER_CODE.update(codes)
+    return Conversion(code, tree)
+
+
+def convert_tree(parsed: Parsed, function: types.FunctionType) -> gast.FunctionDef:
+    """Run the passes over a parsed function."""
+    tree = _as_def(parsed)
+    if isinstance(tree, gast.AsyncFunctionDef):
+        raise ConversionError(
+            f"{parsed.name!r} is an async function: asynchronous functions are not supported in a graph",
+            (parsed.file, tree.lineno),
+        )
+    tree.decorator_list = []
+    tree.returns = None
+    params = _params(tree)
+    namer = Namer(tree, (OPERATORS, *parsed.freevars, *function.__code__.co_names))
+    context = Context(parsed.file, namer, resolver(function, tree), params[0] if params else None)
+    for make in PLAINER:
+        tree = make(context).convert(tree)
+    analyze_all(tree)
+    for make in PIPELINE:
+        pass_ = make(context)
+        if make is Declarations:
+            pass_.free = frozenset(parsed.freevars)
+        tree = pass_.convert(tree)
+    return tree
+
+
+def _as_def(parsed: Parsed) -> Any:
+    node = parsed.node
+    if not isinstance(node, gast.Lambda):
+        return node
+    ret = gast.copy_location(gast.Return(node.body), node.body)
+    extra = {"type_params": []} if "type_params" in gast.FunctionDef._fields else {}
+    made = gast.FunctionDef("lambda_", node.args, [ret], [], None, None, **extra)
+    return gast.copy_location(made, node)
+
+
+def _params(tree: gast.FunctionDef) -> list[str]:
+    return [a.id for a in (*tree.args.posonlyargs, *tree.args.args)]
+
+
+def resolver(function: types.FunctionType, tree: gast.AST) -> Callable[[gast.AST], Any]:
+    """Gives the object behind a global, built-in or closure name, or a dotted path of modules; None for locals."""
+    scope_locals = {n.id for n in gast.walk(tree) if isinstance(n, gast.Name) and not isinstance(n.ctx, gast.Load)}
+    scope_locals |= {n.name for n in gast.walk(tree) if n is not tree and isinstance(n, (gast.FunctionDef, gast.ClassDef))}
+    scope_locals |= {a for n in gast.walk(tree) if isinstance(n, gast.alias) for a in [(n.asname or n.name).partition(".")[0]]}
+    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or ()))
+
+    def resolve(node: gast.AST) -> Any:
+        if isinstance(node, gast.Attribute):
+            owner = resolve(node.value)
+            return getattr(owner, node.attr, None) if isinstance(owner, types.ModuleType) else None
+        if not isinstance(node, gast.Name) or node.id in scope_locals:
+            return None
+        if node.id in cells:
+            try:
+                return cells[node.id].cell_contents
+            except ValueError:
+                return None
+        return function.__globals__.get(node.id, getattr(builtins, node.id, None))
+
+    return resolve
+
+
+def clear() -> None:
+    """Forget all conversions."""
+    with _lock:
+        _cache.clear()

@@ -1,0 +1,26 @@
+"""What counts as staged: a value that is known only when the graph runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..runtime.funcgraph import is_tracing
+from ..runtime.shapes import SYMBOLS
+from ..runtime.structure import TaggedUnion
+from ..runtime.symbolic import SymTensor
+
+
+def is_staged(x: Any) -> bool:
+    """Whether a condition has to be decided by the graph. A real tensor counts while tracing: it is captured."""
+    if isinstance(x, SYMBOLS):
+        return True
+    if isinstance(x, torch.Tensor):
+        return isinstance(x, SymTensor) or is_tracing()
+    return False
+
+
+def is_symbolic(x: Any) -> bool:
+    """Whether ``x`` has no value yet."""
+    return isinstance(x, (SymTensor, TaggedUnion, *SYMBOLS))

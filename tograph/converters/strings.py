@@ -1,0 +1,125 @@
+"""f-strings over staged values: the text is made when the graph runs.
+
+``f"x = {x:.2f}"``  ->  ``ag__.fstring('x = ', (x, '', '.2f'))``. With a staged part the result is a ``StagedString``, which
+``print``, exceptions and other f-strings take.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..runtime import control_flow, types
+from ..runtime.funcgraph import Ref, current_graph
+from ..runtime.shapes import SYMBOLS
+from ..runtime.structure import Handle, is_union
+from ..transpiler.syntax import gast
+from ..transpiler.templates import constant
+from .context import OPERATORS, Converter
+from .staging import is_staged
+from .union import apply
+
+
+class Strings(Converter):
+    def visit_JoinedStr(self, node):
+        return self.expression(f"{OPERATORS}.fstring(parts_)", node, parts_=self._parts(node))
+
+    def _parts(self, node) -> list[gast.expr]:
+        parts = []
+        for value in node.values:
+            if isinstance(value, gast.Constant):
+                parts.append(value)
+                continue
+            conversion = "" if value.conversion == -1 else chr(value.conversion)
+            spec = constant("")
+            if value.format_spec is not None:
+                inner = self._parts(value.format_spec)
+                plain = all(isinstance(p, gast.Constant) for p in inner)
+                spec = constant("".join(p.value for p in inner)) if plain else gast.Tuple(inner, gast.Load())
+            triple = gast.Tuple([self.visit(value.value), constant(conversion), spec], gast.Load())
+            parts.append(gast.copy_location(triple, node))
+        return parts
+
+
+class StagedString:
+    """A string that is made when the graph runs."""
+
+    def __init__(self, handle: Handle):
+        self.handle_ = handle
+
+    def __tograph_flatten__(self):
+        return None, [self.handle_]
+
+    @staticmethod
+    def __tograph_unflatten__(aux, parts):
+        return StagedString(parts[0]) if isinstance(parts[0], Handle) else parts[0]
+
+    def __add__(self, other):
+        return fstring((self, "", ""), (other, "", ""))
+
+    def __radd__(self, other):
+        return fstring((other, "", ""), (self, "", ""))
+
+    def __repr__(self):
+        return "<symbolic str>"
+
+
+def fstring(*parts: Any) -> Any:
+    """The text of the parts: strings, and triples (value, conversion, format spec)."""
+    values = [p[0] for p in parts if not isinstance(p, str)]
+    if any(map(is_union, values)):
+        return apply(lambda *v: fstring(*_with_values(parts, v)), *values)
+    if not _symbolic(parts):
+        return "".join(p if isinstance(p, str) else _formatted(*p) for p in parts)
+    graph = current_graph()
+    made = graph.emit("py.format", *(_argument(p, graph) for p in parts), type=types.OBJECT)
+    return StagedString(Handle(Ref(made, graph)))
+
+
+def _with_values(parts, values):
+    rest = iter(values)
+    return [p if isinstance(p, str) else (next(rest), *p[1:]) for p in parts]
+
+
+def _symbolic(parts: Any) -> bool:
+    for part in parts:
+        if not isinstance(part, str):
+            value, _, spec = part
+            if is_staged_part(value) or (isinstance(spec, tuple) and _symbolic(spec)):
+                return True
+    return False
+
+
+def is_staged_part(x: Any) -> bool:
+    """Whether a value, or something in a list or dict that is shown, is staged."""
+    if isinstance(x, StagedString) or is_staged(x):
+        return True
+    if isinstance(x, (list, tuple, set)):
+        return any(map(is_staged_part, x))
+    return isinstance(x, dict) and any(map(is_staged_part, x.values()))
+
+
+def _argument(part: Any, graph) -> Any:
+    if isinstance(part, str):
+        return part
+    value, conversion, spec = part
+    spec = spec if isinstance(spec, str) else tuple(_argument(p, graph) for p in spec)
+    return (outside(value, graph), conversion, spec)
+
+
+def outside(value: Any, graph) -> Any:
+    return control_flow.outside_value(value, graph)
+
+
+def _formatted(value: Any, conversion: str, spec: Any) -> str:
+    if conversion:
+        value = {"r": repr, "s": str, "a": ascii}[conversion](value)
+    return format(value, spec if isinstance(spec, str) else fstring(*spec))
+
+
+def text_of(x: Any) -> Any:
+    """``str(x)``"""
+    if is_staged(x) and not (isinstance(x, torch.Tensor) and not is_staged(x)):
+        return fstring((x, "s", ""))
+    return fstring((x, "s", "")) if isinstance(x, (StagedString, *SYMBOLS)) else str(x)

@@ -1,0 +1,285 @@
+"""Subscripts: ``x[i]`` reads, writes, updates and deletes, with staged indices.
+
+``x[i]``  ->  ``ag__.getitem(x, i)``; ``x[i] = v``  ->  ``ag__.setitem(x, i, v)``; ``x[i] += v`` evaluates ``x`` and ``i`` once.
+An index that is a staged number selects: in a tensor by the graph, in a Python list or tuple among its items.
+"""
+
+from __future__ import annotations
+
+import operator
+
+import torch
+
+from ..errors import OutOfRangeError
+from ..runtime import control_flow, journal
+from ..runtime.shapes import SYMBOLS
+from ..runtime.structure import is_union
+from ..runtime.symbolic import SymTensor, scalar_of
+from ..transpiler.syntax import gast
+from ..transpiler.templates import constant
+from .attributes import augmented
+from .call_rules import is_user_function
+from .calls import call
+from .context import OPERATORS, Converter
+from .staging import is_staged
+from .union import apply
+
+slice_ = slice
+
+
+class Subscripts(Converter):
+    def visit_Subscript(self, node):
+        node = self.generic_visit(node)
+        if not isinstance(node.ctx, gast.Load):
+            return node
+        return self.expression(f"{OPERATORS}.getitem(x_, key_)", node, x_=node.value, key_=self.key(node.slice))
+
+    def key(self, node):
+        """An index expression as a value: slices become slice objects."""
+        if isinstance(node, gast.Slice):
+            parts = [p if p is not None else constant(None) for p in (node.lower, node.upper, node.step)]
+            return self.expression(f"{OPERATORS}.slice_(parts_)", node, parts_=parts)
+        if isinstance(node, gast.Tuple) and any(isinstance(e, gast.Slice) for e in node.elts):
+            return gast.copy_location(gast.Tuple([self.key(e) for e in node.elts], gast.Load()), node)
+        return node
+
+    def visit_AnnAssign(self, node):
+        if node.value is not None:
+            node.value = self.visit(node.value)
+        if isinstance(node.target, gast.Subscript) and node.value is not None:
+            return self._store(node.target, node.value, node)
+        return node
+
+    def visit_Assign(self, node):
+        node.value = self.visit(node.value)
+        if len(node.targets) == 1 and isinstance(node.targets[0], gast.Subscript):
+            return self._store(node.targets[0], node.value, node)
+        if not any(isinstance(n, gast.Subscript) for t in node.targets for n in gast.walk(t)):
+            return node
+        temp = self.context.namer.fresh("value")
+        out = self.fill("temp_ = value_", node, temp_=temp, value_=node.value)
+        for target in node.targets:
+            out += self._spread(target, gast.copy_location(gast.Name(temp, gast.Load(), None, None), node), node)
+        return out
+
+    def _spread(self, target, value, origin):
+        if isinstance(target, gast.Subscript):
+            return self._store(target, value, origin)
+        after = []
+        for child in list(gast.walk(target)):
+            found = getattr(child, "elts", None)
+            if isinstance(found, list) and isinstance(child, (gast.Tuple, gast.List)) and isinstance(child.ctx, gast.Store):
+                child.elts = [self._temporary(e, after, origin) for e in found]
+            elif isinstance(child, gast.Starred) and isinstance(child.value, gast.Subscript):
+                child.value = self._temporary(child.value, after, origin)
+        return [gast.copy_location(gast.Assign([target], value, None), origin), *after]
+
+    def _temporary(self, e, after, origin):
+        if not isinstance(e, gast.Subscript):
+            return e
+        temp = self.context.namer.fresh("part")
+        after += self._store(e, gast.copy_location(gast.Name(temp, gast.Load(), None, None), origin), origin)
+        return gast.copy_location(gast.Name(temp, gast.Store(), None, None), origin)
+
+    def _store(self, target, value, origin):
+        holes = {"x_": self.visit(target.value), "key_": self.key(self.visit(target.slice)), "value_": value}
+        if isinstance(value, (gast.Name, gast.Constant)):
+            return self.fill(f"{OPERATORS}.setitem(x_, key_, value_)", origin, **holes)
+        temp = self.context.namer.fresh("value")
+        first = self.fill("temp_ = value_", origin, temp_=temp, value_=holes.pop("value_"))
+        return first + self.fill(f"{OPERATORS}.setitem(x_, key_, temp_)", origin, temp_=temp, **holes)
+
+    def visit_AugAssign(self, node):
+        node.value = self.visit(node.value)
+        op = constant(augmented(node.op))
+        if isinstance(node.target, gast.Name):
+            if isinstance(node.value, gast.Constant) and isinstance(node.value.value, (int, float)):
+                return node
+            read = gast.copy_location(gast.Name(node.target.id, gast.Load(), None, None), node)
+            text = f"target_ = {OPERATORS}.augment(op_, read_, value_)"
+            return self.fill(text, node, target_=node.target, op_=op, read_=read, value_=node.value)
+        if not isinstance(node.target, gast.Subscript):
+            return node
+        x, key = self.context.namer.fresh("container"), self.context.namer.fresh("key")
+        holes = {"x_": x, "key_": key, "base_": self.visit(node.target.value), "op_": op, "value_": node.value,
+                 "index_": self.key(self.visit(node.target.slice))}  # fmt: skip
+        text = (
+            f"x_ = base_\nkey_ = index_\n"
+            f"{OPERATORS}.setitem(x_, key_, {OPERATORS}.augment(op_, {OPERATORS}.getitem(x_, key_), value_))"
+        )
+        return self.fill(text, node, **holes)
+
+    def visit_Delete(self, node):
+        out = []
+        for target in node.targets:
+            if isinstance(target, gast.Subscript):
+                holes = {"x_": self.visit(target.value), "key_": self.key(self.visit(target.slice))}
+                out += self.fill(f"{OPERATORS}.delitem(x_, key_)", node, **holes)
+            else:
+                out.append(gast.copy_location(gast.Delete([target]), node))
+        return out
+
+
+# ---- the operators
+
+
+def _staged_parts(key) -> bool:
+    parts = key if isinstance(key, tuple) else (key,)
+    return any(is_staged(p) or (isinstance(p, slice) and any(map(is_staged, (p.start, p.stop, p.step)))) for p in parts)
+
+
+def as_int(x):
+    """An index as torch takes it: a staged number for a 0-d whole tensor."""
+    if isinstance(x, torch.Tensor) and x.dim() == 0 and not x.dtype.is_floating_point and x.dtype != torch.bool:
+        return scalar_of(x) if is_staged(x) else x
+    return x
+
+
+def getitem(x, key):
+    """``x[key]``"""
+    if is_union(x) or is_union(key):
+        return apply(getitem, x, key)
+    if isinstance(x, torch.Tensor) and _staged_parts(key):
+        return _tensor_item(x, key)
+    if is_staged(key) and isinstance(x, (list, tuple, range, str)):
+        return _select(x, as_int(key))
+    if isinstance(key, slice) and isinstance(x, (list, tuple)) and _staged_parts(key):
+        raise TypeError("slicing a Python list by a staged index is not supported: use a tensor or a tg.TensorList")
+    if is_staged(key) and isinstance(x, dict):
+        return _lookup(x, key)
+    method = getattr(type(x), "__getitem__", None)
+    if is_user_function(method):
+        return call(method, x, key)
+    return x[key]
+
+
+def _tensor_item(x, key):
+    """A tensor indexed with staged numbers: one dimension after the other; the rest is torch's own indexing."""
+    parts = key if isinstance(key, tuple) else (key,)
+    if not any(isinstance(as_int(p), SYMBOLS) for p in parts):
+        bounds = [slice(as_int(p.start), as_int(p.stop), as_int(p.step)) if isinstance(p, slice) else p for p in parts]
+        return x[tuple(bounds) if isinstance(key, tuple) else bounds[0]]
+    if any(isinstance(p, (torch.Tensor, list)) and not isinstance(as_int(p), SYMBOLS) for p in parts):
+        ready = [torch.scalar_tensor(as_int(p), dtype=torch.int64) if isinstance(as_int(p), SYMBOLS) else p for p in parts]
+        return x[tuple(ready)]
+    taken = sum(p is not None and p is not Ellipsis for p in parts)
+    dim, out = 0, x
+    for p in parts:
+        p = as_int(p)
+        if isinstance(p, SYMBOLS):
+            out = torch.select(out, dim, p)
+        elif p is Ellipsis:
+            dim += x.dim() - taken
+        else:
+            if isinstance(p, slice):
+                p = slice(as_int(p.start), as_int(p.stop), as_int(p.step))
+            before = out.dim()
+            out = out[(slice(None),) * dim + (p,)]
+            dim += 1 - (before - out.dim() if p is not None else 0)
+    return out
+
+
+def _select(items, index):
+    """An item of a Python sequence by a staged index."""
+    n = len(items)
+    if n == 0:
+        raise IndexError(f"{type(items).__name__} index out of range")
+
+    def chain(low: int):
+        if low == n:
+            raise IndexError(f"{type(items).__name__} index out of range")
+        here = (index == low) | (index == low - n)
+        return control_flow.staged_if(here, lambda: items[low], lambda: chain(low + 1))
+
+    return chain(0)
+
+
+def _lookup(items: dict, key):
+    keys = list(items)
+
+    def chain(i: int):
+        if i == len(keys):
+            raise KeyError("a staged key")
+        if not isinstance(keys[i], (int, float)):
+            return chain(i + 1)
+        same = control_flow.predicate(key == keys[i], "subscript")
+        return control_flow.staged_if(same, lambda: items[keys[i]], lambda: chain(i + 1))
+
+    return chain(0)
+
+
+def setitem(x, key, value) -> None:
+    """``x[key] = value``"""
+    if is_union(x) or is_union(key):
+        apply(lambda a, k: setitem(a, k, value), x, key)
+        return
+    if isinstance(x, torch.Tensor):
+        if is_union(value):
+            apply(lambda v: setitem(x, key, v), value)
+            return
+        _set_tensor(x, key, value)
+        return
+    if is_staged(key) and isinstance(x, list):
+        _set_list(x, as_int(key), value)
+        return
+    if isinstance(x, (dict, list)) and journal.active():
+        integer = isinstance(x, list)
+        journal.record(journal.contents(x) if integer else journal.key_of(x, key, f"[{key!r}]"))
+    method = getattr(type(x), "__setitem__", None)
+    if is_user_function(method):
+        call(method, x, key, value)
+        return
+    x[key] = value
+
+
+def _set_list(items: list, index, value) -> None:
+    """Write an item of a Python list by a staged index: every item is the new value or its old one."""
+    n = len(items)
+    inside = (index >= -n) & (index < n)
+    control_flow.staged_if(inside, lambda: None, lambda: _out_of_range())
+    journal.record(journal.contents(items))
+    for i in range(n):
+        here = (index == i) | (index == i - n)
+        items[i] = control_flow.staged_if(here, lambda: value, lambda i=i: items[i])
+
+
+def _out_of_range():
+    raise OutOfRangeError("list assignment index out of range")
+
+
+def _set_tensor(x, key, value) -> None:
+    if isinstance(x, SymTensor) or is_staged(x):
+        if isinstance(value, SYMBOLS):
+            value = torch.scalar_tensor(value, dtype=x.dtype)
+        parts = key if isinstance(key, tuple) else (key,)
+        if any(isinstance(as_int(p), SYMBOLS) for p in parts) and not any(
+            isinstance(p, (torch.Tensor, list)) and not isinstance(as_int(p), SYMBOLS) for p in parts
+        ):
+            target = _tensor_item(x, key)
+            target.copy_(torch.as_tensor(value) if not isinstance(value, torch.Tensor) else value)
+            return
+        if any(isinstance(p, torch.Tensor) for p in parts):
+            ready = tuple(
+                torch.scalar_tensor(as_int(p), dtype=torch.int64) if isinstance(as_int(p), SYMBOLS) else p for p in parts
+            )
+            key = ready if isinstance(key, tuple) else ready[0]
+    x[key] = value
+
+
+def delitem(x, key) -> None:
+    """``del x[key]``"""
+    if isinstance(x, (dict, list)) and journal.active():
+        journal.record(journal.contents(x))
+    del x[key]
+
+
+def augment(op: str, x, value):
+    """``x op= value``, as an expression."""
+    if is_union(x) or is_union(value):
+        return apply(lambda a, b: augment(op, a, b), x, value)
+    if isinstance(x, (list, dict, set, bytearray)) and journal.active():
+        journal.record(journal.contents(x))
+    if op == "iadd" and isinstance(x, list) and is_staged(value):
+        x.extend(value)
+        return x
+    return getattr(operator, op)(x, value)

@@ -1,0 +1,191 @@
+"""``try``: exceptions that Python code raises while tracing are handled by Python; failures of staged ops by a ``Try``.
+
+::
+
+    try:                            def try_body(): ...
+        y = a[i]                    def handler(): ...
+    except IndexError:       ->     ag__.try_stmt(try_body, ((lambda: IndexError, handler),), None, None, ('y',))
+        y = -1
+
+The body is traced once apart. When nothing in it can fail at run time, it runs in place under Python's own ``try``;
+otherwise it becomes a ``Try`` node with a graph for the body and one for each handler. ``finally`` runs on every way
+out.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from ..runtime import control_flow
+from ..runtime.control_flow import StagedException
+from ..runtime.funcgraph import current_graph, is_tracing
+from ..runtime.structure import Handle
+from ..transpiler.anno import Fact, get_fact
+from ..transpiler.syntax import gast
+from ..transpiler.templates import constant
+from .context import OPERATORS
+from .places import places_of
+
+
+def rewrite(pass_, node):
+    names = pass_.state_of(node, Fact.LIVE_OUT) | (get_fact(node, Fact.BOUND, frozenset()) & _handler_names(node))
+    functions = [pass_.body_function("try_body", pass_.block(node.body), node)]
+    pairs = []
+    for handler in node.handlers:
+        functions.append(_handler(pass_, handler))
+        kind = constant(None) if handler.type is None else pass_.expression("lambda: kind_", handler, kind_=pass_.visit(handler.type))
+        pair = gast.Tuple([kind, gast.Name(functions[-1].name, gast.Load(), None, None)], gast.Load())
+        pairs.append(pair)
+    rest = []
+    for wish, block in (("else_body", node.orelse), ("finally_body", node.finalbody)):
+        if block:
+            functions.append(pass_.body_function(wish, pass_.block(block), block[0]))
+        rest.append(gast.Name(functions[-1].name, gast.Load(), None, None) if block else constant(None))
+    holes = {"body_": functions[0].name, "handlers_": gast.Tuple(pairs, gast.Load()), "orelse_": rest[0], "final_": rest[1],
+             "names_": pass_.names_node(names, node)}  # fmt: skip
+    return [*functions, *pass_.fill(f"{OPERATORS}.try_stmt(body_, handlers_, orelse_, final_, names_)", node, **holes)]
+
+
+def _handler_names(node) -> frozenset[str]:
+    """Names that handlers and later blocks read: what the body leaves in them counts."""
+    blocks = [h for h in node.handlers] + node.orelse + node.finalbody
+    return frozenset(n.id for b in blocks for n in gast.walk(b) if isinstance(n, gast.Name))
+
+
+def _handler(pass_, handler):
+    caught = pass_.context.namer.fresh("caught")
+    body = pass_.block(handler.body)
+    name = handler.name.id if isinstance(handler.name, gast.Name) else handler.name
+    if name:
+        body = [*pass_.fill("name_ = caught_", handler, name_=name, caught_=caught), *body]
+        body = pass_.fill("try:\n    body_\nfinally:\n    name_ = None\n    del name_", handler, body_=body, name_=name)
+    return pass_.body_function("handler", body, handler, params=[caught])
+
+
+class Reraises(gast.NodeTransformer):
+    """``raise`` without an exception raises the one that is being handled, staged or not."""
+
+    def __init__(self, context):
+        self.context = context
+
+    def convert(self, tree):
+        return self.visit(tree)
+
+    def visit_Raise(self, node):
+        if node.exc is None:
+            call = gast.Call(gast.Attribute(gast.Name(OPERATORS, gast.Load(), None, None), "caught", gast.Load()), [], [])
+            node.exc = call
+            for child in gast.walk(node):
+                gast.copy_location(child, node)
+        return node
+
+
+# ---- the operators
+
+
+_handled: list[StagedException] = []
+
+
+def caught() -> BaseException:
+    """The exception that a bare ``raise`` raises."""
+    active = sys.exc_info()[1]
+    if active is None and _handled:
+        return _handled[-1]
+    if active is None:
+        return RuntimeError("No active exception to reraise")
+    return active
+
+
+def try_stmt(body, handlers, orelse, final, names) -> None:
+    functions = [body, *(h for _, h in handlers), orelse, final]
+    if not is_tracing() or not _can_fail(body, places_of(names, *functions)):
+        _python_try(body, handlers, orelse, final)
+        return
+    _staged_try(body, handlers, orelse, final, places_of(names, *functions))
+
+
+def _python_try(body, handlers, orelse, final) -> None:
+    try:
+        try:
+            body()
+        except control_flow.Unreachable:
+            raise
+        except BaseException as error:
+            for kind, handler in handlers:
+                if kind is None or isinstance(error, kind()):
+                    handler(error)
+                    break
+            else:
+                raise
+        else:
+            if orelse is not None:
+                orelse()
+    finally:
+        if final is not None:
+            final()
+
+
+def _can_fail(body, places) -> bool:
+    """Whether something in the body may fail when the graph runs; the body is traced apart and undone."""
+    attempt = control_flow.Attempt(places)
+    graph = current_graph().graph
+    before = len(graph.nodes)
+    try:
+        body()
+    except control_flow.Unreachable:
+        return True
+    except Exception:
+        # Python raises it again in place, under Python's own try; what the graph did before it counts here.
+        return control_flow.may_fail(graph.nodes[before:])
+    else:
+        return control_flow.may_fail(graph.nodes[before:])
+    finally:
+        attempt.undo()
+
+
+def _staged_try(body, handlers, orelse, final, places) -> None:
+    kinds = [_kinds(kind) for kind, _ in handlers]
+
+    def whole() -> None:
+        body()
+        if orelse is not None:
+            orelse()
+
+    def staged(run, runners) -> None:
+        control_flow.staged_try(run, runners, places)
+
+    runners = [(k, _runner(handler)) for k, (_, handler) in zip(kinds, handlers)]
+    if final is None:
+        staged(whole, runners)
+        return
+
+    def with_final() -> None:
+        if runners:
+            staged(whole, runners)
+        else:
+            whole()
+
+    def finish(handle: Handle) -> None:
+        final()
+        raise StagedException(handle)
+
+    staged(with_final, [((BaseException,), finish)])
+    final()
+
+
+def _kinds(kind: Any) -> tuple[type, ...]:
+    found = BaseException if kind is None else kind()
+    return found if isinstance(found, tuple) else (found,)
+
+
+def _runner(handler):
+    def run(handle: Handle) -> None:
+        error = StagedException(handle)
+        _handled.append(error)
+        try:
+            handler(error)
+        finally:
+            _handled.pop()
+
+    return run

@@ -1,0 +1,100 @@
+"""Operations on a value that is one of several kinds: done on each kind, in the branches of an ``If`` on its tag.
+
+A variable that is None on one path and a tensor on the other is a ``TaggedUnion``. Using it runs the operation on every
+option under a staged condition; an option that fails (``None + 1``) raises when the graph runs and that is the one.
+Where the tag is already known, in the branch of a condition that was asked of it, only the options that are
+left count.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..runtime import control_flow, facts
+from ..runtime.journal import MISSING, Location
+from ..runtime.structure import TaggedUnion, is_union
+
+
+def distribute(function: Callable[[Any], Any], x: TaggedUnion, places: Sequence[Location] = ()) -> Any:
+    """``function`` of the option that ``x`` is."""
+    left = facts.possible(x)
+
+    def chain(options: list[int]) -> Any:
+        i = options[0]
+        if len(options) == 1:
+            return function(_checked(x, i))
+        test = facts.is_option(x, i)
+        return control_flow.staged_if(test, lambda: function(_checked(x, i)), lambda: chain(options[1:]), places)
+
+    return chain(left)
+
+
+def _checked(x: TaggedUnion, i: int) -> Any:
+    if x.options_[i] is MISSING:
+        raise UnboundLocalError(f"cannot access local variable {x.name_!r} where it is not associated with a value")
+    return x.options_[i]
+
+
+def apply(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """``function(*args)`` with every union among the arguments resolved."""
+    for i, a in enumerate(args):
+        if is_union(a):
+            return distribute(lambda v, i=i: apply(function, *args[:i], v, *args[i + 1 :], **kwargs), a)
+    for k, a in kwargs.items():
+        if is_union(a):
+            return distribute(lambda v, k=k: apply(function, *args, **{**kwargs, k: v}), a)
+    return function(*args, **kwargs)
+
+
+def holds_union(args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+    return any(map(is_union, args)) or any(map(is_union, kwargs.values()))
+
+
+def test_options(question: Callable[[Any], Any], x: TaggedUnion) -> Any:
+    """A yes-or-no question whose answer for each option is known now: no branches, a test of the tag."""
+    answers = {i: bool(question(_checked_quiet(x, i))) for i in facts.possible(x)}
+    if len(set(answers.values())) == 1:
+        return next(iter(answers.values()))
+    return facts.is_one_of(x, [i for i, yes in answers.items() if yes])
+
+
+def _checked_quiet(x: TaggedUnion, i: int) -> Any:
+    return x.options_[i]
+
+
+def _method(name: str):
+    function = getattr(operator, name)
+
+    def method(self, *args):
+        return apply(function, self, *args)
+
+    return method
+
+
+def _reflected(name: str):
+    function = getattr(operator, name)
+    return lambda self, other: apply(function, other, self)
+
+
+for _name in "add sub mul truediv floordiv mod pow matmul lshift rshift and_ or_ xor".split():
+    setattr(TaggedUnion, f"__{_name.rstrip('_')}__", _method(_name))
+    setattr(TaggedUnion, f"__r{_name.rstrip('_')}__", _reflected(_name))
+for _name in "lt le gt ge eq ne neg pos abs invert getitem".split():
+    setattr(TaggedUnion, f"__{_name}__", _method(_name))
+
+
+def _getattr(self, name):
+    if name.startswith("__") and name.endswith("__"):
+        raise AttributeError(name)
+    return distribute(lambda v: getattr(v, name), self)
+
+
+def _torch_function(cls, func, types, args=(), kwargs=None):
+    return apply(func, *args, **(kwargs or {}))
+
+
+TaggedUnion.__getattr__ = _getattr  # type: ignore[attr-defined]
+TaggedUnion.__hash__ = lambda self: id(self)  # type: ignore[method-assign]
+TaggedUnion.__torch_function__ = classmethod(_torch_function)  # type: ignore[attr-defined]

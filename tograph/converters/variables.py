@@ -1,0 +1,96 @@
+"""Reads of variables that may be unbound, and ``locals()`` and ``eval`` in functions whose variables moved.
+
+A name that some path leaves unbound is read through ``ag__.ld(x)``: unbound, plain Python raises in place; bound on some
+staged paths only, the read checks when the graph runs that one of these was taken.
+"""
+
+from __future__ import annotations
+
+import builtins
+
+from ..runtime import journal
+from ..runtime.structure import UNSET, is_union
+from ..transpiler.anno import Fact, get_fact
+from ..transpiler.syntax import gast
+from .context import OPERATORS, Converter
+from .union import distribute
+
+local = object  # the annotation of a variable that only nested bodies bind
+
+
+class Reads(Converter):
+    """Marks the reads that the analysis found to be perhaps unbound. Runs on the analysed tree."""
+
+    def visit_Name(self, node):
+        if isinstance(node.ctx, gast.Load) and get_fact(node, Fact.MAYBE_UNBOUND, False):
+            inner = gast.copy_location(gast.Name(node.id, gast.Load(), None, None), node)
+            return self.expression(f"{OPERATORS}.ld(name_)", node, name_=inner)
+        return node
+
+    def visit_AnnAssign(self, node):
+        if node.value is not None:
+            node.value = self.visit(node.value)
+        return node
+
+    def visit_Delete(self, node):
+        return node
+
+
+class Frames(Converter):
+    """``locals()``, ``vars()``, ``dir()`` and ``eval(source)`` see the variables of the user's function."""
+
+    def __init__(self, context):
+        super().__init__(context)
+        self.names: list[list[str]] = []
+
+    def visit_FunctionDef(self, node):
+        scope = get_fact(node, Fact.SCOPE, None)
+        self.names.append(sorted(scope.locals) if scope is not None and scope.uses_frame else [])
+        node = self.generic_visit(node)
+        self.names.pop()
+        return node
+
+    def visit_Call(self, node):
+        node = self.generic_visit(node)
+        if not (isinstance(node.func, gast.Name) and self.names):
+            return node
+        word = node.func.id
+        if word not in ("locals", "vars", "dir", "eval", "exec") or self.context.resolve(node.func) is not getattr(builtins, word):
+            return node
+        if word in ("locals", "vars", "dir") and not node.args:
+            found = self._variables(node)
+            return found if word != "dir" else self.expression("sorted(found_)", node, found_=found)
+        if word in ("eval", "exec") and len(node.args) == 1:
+            node.args += [self.expression("globals()", node), self._variables(node)]
+        return node
+
+    def _variables(self, node):
+        keywords = []
+        for n in self.names[-1]:
+            read = gast.copy_location(gast.Name(n, gast.Load(), None, None), node)
+            keywords.append(gast.keyword(n, self.expression("lambda: read_", node, read_=read)))
+        made = self.expression(f"{OPERATORS}.variables()", node)
+        made.keywords = keywords
+        return made
+
+
+def ld(x):
+    """The value of a variable that may be unbound on some path."""
+    if is_union(x) and any(o is journal.MISSING for o in x.options_):
+        return distribute(lambda v: v, x)
+    if x is UNSET:
+        raise UnboundLocalError("cannot access local variable where it is not associated with a value")
+    return x
+
+
+def variables(**reads):
+    """A dict of the variables that are bound: ``locals()``."""
+    found = {}
+    for name, read in reads.items():
+        try:
+            found[name] = read()
+        except NameError:
+            continue
+    return found
+
+

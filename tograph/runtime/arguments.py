@@ -1,0 +1,152 @@
+"""Arguments of a call: bound to the signature, flattened into leaves, and turned into a trace key.
+
+Tensors enter a key by dtype, shape and device; Python numbers, strings and None by type and value (1, True and 1.0
+are three keys, 0.0 and -0.0 two); containers by structure; functions and other objects by identity. numpy arrays
+become tensors.
+"""
+
+from __future__ import annotations
+
+import enum
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..errors import SignatureError, UnhashableArgumentError
+from .shapes import SYMBOLS
+from .specs import TensorSpec
+from .structure import Handle, parts_of, rebuild
+
+_CONTAINERS = (list, tuple, dict)
+
+
+@dataclass
+class Flat:
+    """The leaves of bound arguments: tensors (or specs) in order, and the key of everything else."""
+
+    tensors: list[Any] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+    objects: list[Any] = field(default_factory=list)
+
+
+def bind(signature: inspect.Signature, args: tuple, kwargs: dict) -> inspect.BoundArguments:
+    """Arguments by name with defaults; SignatureError in Python's words."""
+    try:
+        bound = signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise SignatureError(f"Binding inputs to tg.function failed due to: {error}") from None
+    bound.apply_defaults()
+    return bound
+
+
+def key_of(x: Any, flat: Flat, name: str) -> Any:
+    """The key of a value; its tensors are appended to ``flat``."""
+    kind = type(x)
+    if isinstance(x, torch.Tensor):
+        flat.tensors.append(x)
+        flat.names.append(name)
+        return ("tensor", x.dtype, tuple(x.shape), x.device, kind if kind not in (torch.Tensor, torch.nn.Parameter) else None)
+    if kind in (int, bool, str, bytes) or x is None:
+        return (kind, x)
+    if kind is float:
+        return (kind, repr(x))
+    if isinstance(x, TensorSpec):
+        flat.tensors.append(x)
+        flat.names.append(x.name or name)
+        return ("tensor", x.dtype, x.shape, x.device, None)
+    if isinstance(x, (np.ndarray, np.generic)):
+        return key_of(from_numpy(x), flat, name)
+    if kind in _CONTAINERS or (isinstance(x, tuple) and hasattr(kind, "_fields")):
+        return _container_key(x, kind, flat, name)
+    if isinstance(x, SYMBOLS):
+        return ("staged", x.node.kind)
+    return _object_key(x, flat, name)
+
+
+def _container_key(x: Any, kind: type, flat: Flat, name: str) -> Any:
+    if kind is dict:
+        items = tuple((k, key_of(v, flat, f"{name}_{k}")) for k, v in sorted(x.items(), key=lambda i: repr(i[0])))
+        return (kind, items)
+    return (kind, tuple(key_of(v, flat, f"{name}_{i}") for i, v in enumerate(x)))
+
+
+def _object_key(x: Any, flat: Flat, name: str) -> Any:
+    kind = type(x)
+    if hasattr(kind, "__tograph_flatten__"):
+        aux, parts = x.__tograph_flatten__()
+        return (kind, repr(aux), tuple(key_of(p, flat, f"{name}_{i}") for i, p in enumerate(parts)))
+    if isinstance(x, Handle):
+        return ("handle", x.type)
+    if isinstance(x, (enum.Enum, torch.dtype, torch.device, torch.Size, complex, range, type)):
+        return (kind, x)
+    if isinstance(x, (set, slice, bytearray)) and kind.__module__ == "builtins":
+        raise UnhashableArgumentError(
+            f"Could not generate a generic TraceType for {x!r} (argument {name!r}): a {kind.__name__} cannot be part of a trace "
+            "key. Pass a tuple or a frozenset instead."
+        )
+    if kind.__hash__ is None and not hasattr(x, "__dict__"):
+        raise UnhashableArgumentError(
+            f"Could not generate a generic TraceType for {x!r} (argument {name!r}): it cannot be hashed"
+        )
+    if isinstance(x, frozenset):
+        return (kind, x)
+    flat.objects.append(x)
+    return ("object", kind, id(x))
+
+
+def from_numpy(x: Any) -> torch.Tensor:
+    """A tensor of a numpy array or number, with its dtype."""
+    return torch.as_tensor(np.asarray(x))
+
+
+def replace_tensors(x: Any, take: Callable[[], Any], spares: list[tuple[Any, Any]]) -> Any:
+    """``x`` with every tensor replaced, in the order of ``key_of``; containers are copied and noted in ``spares``."""
+    kind = type(x)
+    if isinstance(x, (torch.Tensor, TensorSpec, np.ndarray, np.generic)):
+        return take()
+    if kind is dict:
+        done = {k: replace_tensors(v, take, spares) for k, v in sorted(x.items(), key=lambda i: repr(i[0]))}
+        made: Any = {k: done[k] for k in x}
+    elif kind is list or kind is tuple:
+        made = kind(replace_tensors(v, take, spares) for v in x)
+    elif isinstance(x, tuple) and hasattr(kind, "_fields"):
+        made = kind._make(replace_tensors(v, take, spares) for v in x)
+    elif hasattr(kind, "__tograph_flatten__"):
+        aux, parts = parts_of(x) or (None, [])
+        made = rebuild(kind, aux, [replace_tensors(p, take, spares) for p in parts])
+    else:
+        return x
+    if kind in (dict, list):
+        spares.append((made, x))
+    return made
+
+
+def check_signature(
+    names: Sequence[str], bound: inspect.BoundArguments, specs: Sequence[Any], signature: inspect.Signature
+) -> None:
+    """Convert the bound arguments to what ``input_signature`` says; SignatureError where one does not fit."""
+    for name, spec in zip(names, specs):
+        bound.arguments[name] = _fit(bound.arguments[name], spec, name)
+
+
+def _fit(x: Any, spec: Any, name: str) -> Any:
+    if isinstance(spec, (list, tuple)):
+        if not isinstance(x, (list, tuple)) or len(x) != len(spec):
+            raise SignatureError(f"argument {name!r}: expected {len(spec)} items, found {x!r}")
+        return type(x)(_fit(v, s, f"{name}[{i}]") for i, (v, s) in enumerate(zip(x, spec)))
+    if isinstance(spec, dict):
+        return {k: _fit(x[k], s, f"{name}[{k!r}]") for k, s in spec.items()}
+    if not isinstance(spec, TensorSpec):
+        return x
+    if isinstance(x, (bool, int, float, list, tuple, np.ndarray, np.generic)):
+        x = torch.as_tensor(x, dtype=spec.dtype)
+    if isinstance(x, TensorSpec):
+        return x
+    if not isinstance(x, torch.Tensor) or not spec.accepts(x):
+        found = f"{x.dtype} tensor of shape {tuple(x.shape)}" if isinstance(x, torch.Tensor) else repr(x)
+        raise SignatureError(f"argument {name!r}: found {found}, which does not fit {spec} of the input_signature")
+    return x

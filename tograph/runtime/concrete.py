@@ -1,0 +1,175 @@
+"""One trace of a function: its graph, what it captured, and how to call it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any
+
+import torch
+
+from ..errors import show_location
+from . import host, structure
+from .funcgraph import FuncGraph, Storage
+from .ir import Graph, Node, Value, prune, set_control_inputs
+from .journal import Location
+from .structure import Const, Leaf, Spec, Tree, flatten, spec_of
+from .symbolic import SymTensor
+from .tracing import recording
+
+
+class ConcreteFunction:
+    """A traced function for one signature. Call it with the same arguments as the function.
+
+    ``graph``: the Graph. ``inputs``, ``outputs``: its values. ``captured_inputs``: tensors that it reads or writes by
+    reference. ``structured_outputs``: the structure of the result. ``host_code``: the program that runs it.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        graph: Graph,
+        captured: Sequence[torch.Tensor],
+        result: Spec,
+        effects: Sequence[tuple[Any, Spec]],
+        signature: Any,
+        bind: Callable[..., list[Any]] | None = None,
+    ):
+        self.name, self.graph = name, graph
+        self.captured_inputs = list(captured)
+        self.structured_input_signature = signature
+        self._result, self._effects, self._bind = result, list(effects), bind
+        self.kernels: list[Any] = []
+
+    inputs = property(lambda self: self.graph.inputs[: len(self.graph.inputs) - len(self.captured_inputs)])
+    outputs = property(lambda self: self.graph.outputs)
+
+    @property
+    def structured_outputs(self) -> Any:
+        """The result's structure with a type for every value."""
+        rest = iter(self.graph.outputs)
+        return structure.unflatten(self._result, rest, lambda v: v.type)
+
+    @cached_property
+    def program(self) -> host.Program:
+        return host.build(self.graph)
+
+    @property
+    def host_code(self) -> str:
+        """The generated host program."""
+        return self.program.source
+
+    def __repr__(self) -> str:
+        return f"<ConcreteFunction {self.name}: {len(self.graph.nodes)} nodes>"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._bind is None:
+            return self.run(list(args))
+        tensors, places = self._bind(self, args, kwargs)
+        return self.run(tensors, places)
+
+    def run(self, tensors: list[Any], places: Sequence[Location] = ()) -> Any:
+        """The result for the tensors of the arguments; ``places`` are where effects on arguments go."""
+        try:
+            values = iter(self.program.run(*tensors, *self.captured_inputs))
+        except Exception as error:
+            _add_location(error, self)
+            raise
+        result = structure.unflatten(self._result, values, _same)
+        for (place, spec), target in zip(self._effects, places):
+            target._set(structure.unflatten(spec, values, _same))
+        return result
+
+
+def _same(x: Any) -> Any:
+    return x
+
+
+def _add_location(error: BaseException, concrete: ConcreteFunction) -> None:
+    """Note on an error which line of the user's code made the op that failed."""
+    name = f"<tograph host program of {concrete.graph.name}>"
+    trace, line = sys.exc_info()[2], 0
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == name:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    node = concrete.program.node_at(line)
+    if node is not None and node.location is not None and not getattr(error, "__notes__", None):
+        error.add_note(f"raised by {node.op}, made at:{show_location(node.location)}")
+
+
+# ---- finishing a trace
+
+
+def finish(root: FuncGraph, arguments: Sequence[SymTensor], result: Any, effects: Sequence[tuple[Location, Any]]):
+    """(graph, captured tensors, result spec, effects) of a root graph that was recorded."""
+    spec = open_tensors(spec_of(result))
+    specs = [(place, open_tensors(spec_of(content))) for place, content in effects]
+    with recording(root):
+        outputs = flatten(result, spec, root)
+        for (_, inner), (_, content) in zip(specs, effects):
+            outputs += flatten(content, inner, root)
+    graph = root.graph
+    graph.outputs = outputs
+    captured = [k.external for k in root.captures if isinstance(k, Storage) and k.external is not None]
+    order = [root.captures[a.storage_] for a in arguments]
+    order += [v for k, v in root.captures.items() if isinstance(k, Storage) and k.external is not None]
+    names = dict(zip(graph.inputs, graph.input_names))
+    graph.inputs = order
+    graph.input_names = [names.get(v, "") for v in order]
+    forward_reads(graph, frozenset())
+    prune(graph)
+    set_control_inputs(graph)
+    root.closed = True
+    return graph, captured, spec, specs
+
+
+def open_tensors(spec: Spec) -> Spec:
+    """Symbolic tensors and numbers of a result become outputs; real tensors and plain constants stay."""
+    if isinstance(spec, Leaf):
+        if spec.fixed and (isinstance(spec.const, (bool, int, float)) or _is_real(spec.const)):
+            return Const(spec.const)
+        return Leaf(spec.type)
+    if isinstance(spec, Tree):
+        return Tree(spec.cls, spec.aux, tuple(map(open_tensors, spec.parts)))
+    if isinstance(spec, structure.Choice):
+        return structure.Choice(tuple(map(open_tensors, spec.options)))
+    return spec
+
+
+def _is_real(x: Any) -> bool:
+    return isinstance(x, torch.Tensor) and not isinstance(x, SymTensor)
+
+
+def forward_reads(graph: Graph, assigned: frozenset[Value]) -> None:
+    """A read of an input that nothing in the graph writes is that input itself."""
+    assigned = assigned | _assigned_inputs(graph)
+    replaced: dict[Value, Value] = {}
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        node.replace_inputs(lambda v: replaced.get(v, v))
+        if node.op == "tg.read" and node.args[0] not in assigned:
+            replaced[node.outputs[0]] = node.args[0]
+            continue
+        for region in node.regions.values():
+            skip = len(node.args) - len(region.inputs)
+            outer = dict(zip(region.inputs, node.args[skip:]))
+            forward_reads(region, frozenset(v for v, o in outer.items() if o in assigned))
+        nodes.append(node)
+    graph.nodes = nodes
+    graph.outputs = [replaced.get(v, v) for v in graph.outputs]
+
+
+def _assigned_inputs(graph: Graph) -> frozenset[Value]:
+    found: set[Value] = set()
+    for node in graph.nodes:
+        if node.op == "tg.assign":
+            found.add(node.args[0])
+        for region in node.regions.values():
+            skip = len(node.args) - len(region.inputs)
+            inner = _assigned_inputs(region)
+            found |= {o for v, o in zip(region.inputs, node.args[skip:]) if v in inner and isinstance(o, Value)}
+    return frozenset(found)
+
+

@@ -1,0 +1,587 @@
+"""``If`` and ``While`` from Python callables, at the level of values and locations.
+
+``staged_if`` traces both callables, each in a graph of its own, rolls back what each changed, joins the two outcomes
+and applies the join. ``staged_while`` finds the fixed point of its state: it traces the body with the state that
+the entry suggests, joins what comes out with what went in, and repeats with the wider state until it is stable.
+
+A Python exception that leaves a branch becomes a ``tg.raise`` at its end: it is raised when the graph runs and takes
+that branch. When every path raises, what follows cannot be reached: ``Unreachable`` unwinds to the next region.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from . import facts, journal, structure, types
+from ..errors import GraphBoolError, LoopTypeError, ShapeInvariantError, StructureError, TographError
+from .funcgraph import FuncGraph, Storage, current_graph, user_location
+from .ir import Node, Value, graph_effects, node_effects, prune
+from .journal import MISSING, Journal
+from .journal import Location as Place
+from .ops import OpaqueObject
+from .shapes import SYMBOLS
+from .structure import Choice, Const, Handle, Leaf, Spec, flatten, generalize, is_union, join, leaf_types, spec_of
+from .tracing import recording
+from .types import ScalarType, TensorType
+
+
+class Unreachable(BaseException):
+    """Unwinds tracing from a point that no execution reaches."""
+
+
+class ConditionError(GraphBoolError, ValueError, RuntimeError):
+    """A condition that is neither true nor false, such as a tensor of several elements."""
+
+
+def predicate(test: Any, what: str) -> Any:
+    """A staged condition: a one-element bool tensor or a staged bool. Other numbers are compared with 0."""
+    if isinstance(test, SYMBOLS):
+        return test if test.node.kind is bool else test != 0
+    for n in test.shape:
+        if type(n) is int and n != 1:
+            raise ConditionError(
+                f"condition of {what} statement expected to be `torch.bool` scalar, got a tensor of shape "
+                f"{tuple(test.shape)}: Boolean value of Tensor with {'no values' if n == 0 else 'more than one value'} "
+                "is ambiguous; use .any() or .all()",
+                user_location(),
+            )
+    return test if test.dtype == torch.bool else test != 0
+
+
+# ---- one region
+
+
+@dataclass
+class Region:
+    """What tracing a callable gave: its graph, result, changed locations with new contents, and whether it raised."""
+
+    graph: FuncGraph
+    result: Any
+    changed: dict[Any, tuple[Place, Any]]
+    raised: bool
+
+    def content(self, place: Place) -> Any:
+        """What the region leaves in a location."""
+        return self.changed[place.key][1] if place.key in self.changed else place.get()
+
+
+def trace_region(
+    name: str,
+    function: Callable[[], Any],
+    before: Callable[[FuncGraph], None] | None = None,
+    stage_errors: bool = True,
+) -> Region:
+    """Trace ``function`` in a graph of its own and roll back its changes.
+
+    A Python exception becomes a ``tg.raise`` at the end of the graph, unless ``stage_errors`` is off.
+    """
+    graph = FuncGraph(name, current_graph())
+    log = journal.push()
+    result, raised = MISSING, False
+    try:
+        with recording(graph):
+            if before is not None:
+                before(graph)
+            try:
+                result = function()
+            except Unreachable:
+                raised = True
+            except TographError:
+                raise
+            except Exception as error:
+                if not stage_errors or not _may_stage(error):
+                    raise
+                emit_raise(error)
+                raised = True
+        changed = {k: (p, p.get()) for k, (p, _) in log.entries.items()}
+    finally:
+        journal.pop(log)
+        log.rollback()
+    return Region(graph, result, changed, raised)
+
+
+class StagedException(Exception):
+    """What a handler gets for an exception that happens when the graph runs."""
+
+    def __init__(self, handle: Handle):
+        super().__init__()
+        self.handle_ = handle
+
+    def __str__(self):
+        return "<symbolic exception>"
+
+
+def _may_stage(error: Exception) -> bool:
+    return not isinstance(error, (RecursionError, MemoryError))
+
+
+def emit_raise(error: BaseException) -> None:
+    """Record that ``error`` is raised here."""
+    graph = current_graph()
+    if isinstance(error, StagedException):
+        graph.add("tg.reraise", (graph.resolve(error.handle_.ref),))
+        return
+    error.__traceback__ = None
+    graph.add("tg.raise", exception_arguments(error, graph))
+
+
+def exception_arguments(error: BaseException, graph: FuncGraph) -> tuple[Any, tuple]:
+    """(kind, arguments) of an exception for ``tg.raise`` and ``tg.assert``."""
+    args = tuple(outside_value(a, graph) for a in error.args)
+    kind = type(error)
+    simple = getattr(builtins, kind.__name__, None) is kind and not vars(error) and error.__cause__ is None
+    return (kind.__name__ if simple else OpaqueObject(error, f"exception {kind.__name__}")), args
+
+
+def outside_value(x: Any, graph: FuncGraph) -> Any:
+    """An argument of an effect: a value, a plain constant, or an opaque Python object."""
+    if isinstance(x, torch.Tensor):
+        return structure.value_of(x, graph)
+    if isinstance(x, SYMBOLS):
+        return x.node.value(graph)
+    if isinstance(x, Handle):
+        return graph.resolve(x.ref)
+    handle = getattr(x, "handle_", None)
+    if isinstance(handle, Handle):
+        return graph.resolve(handle.ref)
+    if x is None or type(x) in (bool, int, float, str, complex):
+        return x
+    found = structure.parts_of(x)
+    if found is not None and found[1]:
+        parts = [outside_value(p, graph) for p in found[1]]
+        maker = OpaqueObject(_Rebuild(type(x), found[0]), f"make {type(x).__name__}")
+        return graph.emit("py.apply_opaque", maker, *parts, type=types.OBJECT)
+    return OpaqueObject(x, type(x).__name__)
+
+
+@dataclass
+class _Rebuild:
+    cls: type
+    aux: Any
+
+    def __call__(self, *parts):
+        return structure.rebuild(self.cls, self.aux, list(parts))
+
+
+# ---- If
+
+
+def staged_if(pred: Any, then: Callable[[], Any], orelse: Callable[[], Any], places: Sequence[Place] = ()) -> Any:
+    """``then()`` if ``pred`` else ``orelse()`` when the graph runs.
+
+    The contents of ``places``, and of every location that either changes through an operator, are merged.
+    """
+    with facts.assuming(pred, True):
+        first = trace_region("then", then, _recording_places(places))
+    with facts.assuming(pred, False):
+        second = trace_region("orelse", orelse, _recording_places(places))
+    return join_regions("If", [pred], {"then": first, "orelse": second})
+
+
+def _recording_places(places: Sequence[Place]) -> Callable[[FuncGraph], None]:
+    def before(graph: FuncGraph) -> None:
+        for place in places:
+            journal.record(place)
+
+    return before
+
+
+def join_regions(op: str, heads: Sequence[Any], regions: dict[str, Region], **attrs):
+    """Record a region op whose regions are alternatives, and apply the join of their outcomes."""
+    graph = current_graph()
+    live = [r for r in regions.values() if not r.raised]
+    if not live:
+        _emit_regions(op, heads, regions, [[] for _ in regions], [], graph, attrs)
+        raise Unreachable
+    places: dict[Any, Place] = {}
+    for region in regions.values():
+        places.update({k: p for k, (p, _) in region.changed.items()})
+    slots = [(None, [r.result for r in live])] + [(p, [r.content(p) for r in live]) for p in places.values()]
+    specs = [_join_contents(contents) for place, contents in slots]
+    outputs = []
+    for region in regions.values():
+        with recording(region.graph):
+            outputs.append(_region_outputs(region, slots, specs, live))
+    kinds = [t for s in specs for t in leaf_types(s)]
+    node = _emit_regions(op, heads, regions, outputs, kinds, graph, attrs)
+    _forget_written(graph, regions)
+    values = iter(node.outputs)
+    result = MISSING
+    for (place, _), spec in zip(slots, specs):
+        x = structure.unflatten(spec, values, lambda v: structure.symbolic(v, graph))
+        if place is None:
+            result = x
+        else:
+            _put(place, x)
+    return result
+
+
+def _put(place: Place, x: Any) -> None:
+    """Write what a staged construct made of a location."""
+    if isinstance(place.keep, Storage):
+        x = x.ref  # storages hold references, not tensors
+    elif is_union(x):
+        if place.key[0] == "contents":
+            raise StructureError(
+                f"{place.name} has a different number of items, or items of different kinds, depending on a staged "
+                "condition; append in both branches, or use a tg.TensorList",
+                user_location(),
+            )
+        x.__dict__["name_"] = place.name
+    place.set(x)
+
+
+def _as_value(x: Any) -> Any:
+    """The content of a location as a value that has a spec."""
+    return Handle(x) if isinstance(x, structure.Ref) else x
+
+
+def _join_contents(contents: list[Any]) -> Spec:
+    contents = [_as_value(c) for c in contents]
+    spec = spec_of(contents[0])
+    for other in contents[1:]:
+        spec = join(spec, spec_of(other))
+    return spec
+
+
+def _region_outputs(region: Region, slots, specs, live) -> list[Value]:
+    graph = region.graph
+    out: list[Value] = []
+    for (place, _), spec in zip(slots, specs):
+        if region.raised:
+            out += [structure.zero_value(t, graph) for t in leaf_types(spec)]
+        else:
+            x = region.result if place is None else region.content(place)
+            out += _flatten_or_zero(_as_value(x), spec, graph)
+    return out
+
+
+def _takes(spec: Spec, x: Any) -> bool:
+    options = spec.options if isinstance(spec, Choice) else (spec,)
+    return any(isinstance(o, Const) and o.value is x for o in options)
+
+
+def _emit_regions(op, heads, regions, outputs, kinds, graph: FuncGraph, attrs) -> Node:
+    keys: dict[Any, Value] = {}
+    for region in regions.values():
+        keys.update(region.graph.arguments)
+    for region, outs in zip(regions.values(), outputs):
+        close(region.graph, list(keys), outs)
+    args = tuple(structure_argument(h, graph) for h in heads) + tuple(keys.values())
+    return graph.add(op, args, attrs, kinds, regions={n: r.graph.graph for n, r in regions.items()})
+
+
+def structure_argument(x: Any, graph: FuncGraph) -> Any:
+    if isinstance(x, torch.Tensor):
+        return structure.value_of(x, graph)
+    return x.node.value(graph) if isinstance(x, SYMBOLS) else x
+
+
+def close(graph: FuncGraph, keys: list[Any], outputs: list[Value], lead: int = 0) -> None:
+    """Finish a region: its inputs in the order of ``keys`` after ``lead`` own ones, and its outputs."""
+    inner = graph.graph
+    own = inner.inputs[:lead]
+    for key in keys:
+        if key not in graph.captures:
+            outer = key.type if isinstance(key, Value) else structure.tensor_type(key.meta)
+            graph.captures[key] = Value(outer)
+    inner.inputs = own + [graph.captures[k] for k in keys]
+    inner.input_names = inner.input_names[:lead] + [""] * len(keys)
+    inner.outputs = outputs
+    prune(inner)
+    graph.closed = True
+
+
+def _forget_written(graph: FuncGraph, regions: dict[str, Region]) -> None:
+    """External storages that a region wrote have to be read again."""
+    for region in regions.values():
+        forget_written(graph, region.graph)
+
+
+def forget_written(graph: FuncGraph, inner: FuncGraph) -> None:
+    written = set(graph_effects(inner.graph).writes)
+    for key, value in inner.captures.items():
+        if isinstance(key, Storage) and inner.graph.inputs.index(value) in written:
+            graph.known.pop(key, None)
+
+
+# ---- Try
+
+
+def may_fail(nodes: Sequence[Node]) -> bool:
+    """Whether one of the nodes can raise when the graph runs."""
+    return any(node_effects(n).may_fail for n in nodes)
+
+
+def staged_try(
+    body: Callable[[], Any],
+    handlers: Sequence[tuple[tuple[type, ...], Callable[[Handle], Any]]],
+    places: Sequence[Place],
+) -> None:
+    """Run ``body``; an exception of one of the types of a handler, when the graph runs, runs that handler instead.
+
+    A handler gets a handle of the exception. Its region starts from the state before the body.
+    """
+    regions = {"body": trace_region("body", body, _recording_places(places))}
+    for i, (_, handler) in enumerate(handlers):
+        regions[f"handler{i}"] = _handler_region(f"handler{i}", handler, places)
+    kinds = tuple(OpaqueObject(k, " ".join(t.__name__ for t in k)) for k, _ in handlers)
+    join_regions("Try", [], regions, kinds=kinds)
+
+
+def _handler_region(name: str, handler: Callable[[Handle], Any], places: Sequence[Place]) -> Region:
+    box: list[Handle] = []
+
+    def before(graph: FuncGraph) -> None:
+        box.append(Handle(structure.Ref(graph.emit("tg.caught", type=types.OBJECT), graph)))
+        _recording_places(places)(graph)
+
+    return trace_region(name, lambda: handler(box[0]), before)
+
+
+# ---- While
+
+
+@dataclass
+class LoopOptions:
+    """What ``tg.set_loop_options`` said: ``shape_invariants`` maps a location key to a shape."""
+
+    shape_invariants: dict[Any, Sequence[int | None]] | None = None
+    maximum_iterations: Any = None
+    parallel_iterations: int = 10
+
+
+MAX_ROUNDS = 12
+
+
+def staged_while(
+    test: Callable[[], Any],
+    body: Callable[[], Any],
+    places: Sequence[Place],
+    options: LoopOptions | None = None,
+    first: Any = None,
+) -> None:
+    """``while test(): body()`` when the graph runs, over the contents of ``places`` and all that the body changes."""
+    options = options or LoopOptions()
+    state = list(places)
+    if options.maximum_iterations is not None:
+        test, body, counter = _limited(test, body, options.maximum_iterations)
+        state.append(counter)
+    contents = [_as_value(p.get()) for p in state]
+    specs = [_initial_spec(c, p, options) for c, p in zip(contents, state)]
+    for _ in range(MAX_ROUNDS):
+        cond = _trace_with_state("cond", lambda: predicate_value(test()), state, specs)
+        if cond.raised or cond.changed_outside or not _removable(cond.graph):
+            test, body, flag = _rotated(test, body, first)
+            state.append(flag)
+            specs.append(generalize(_open(spec_of(flag.get()))))
+            continue
+        loop = _trace_with_state("body", body, state, specs)
+        fresh = [p for k, (p, _) in loop.changed.items() if k not in {s.key for s in state}]
+        widened = [_next_spec(s, p, loop, options) for s, p in zip(specs, state)]
+        if not fresh and all(map(structure.equal, specs, widened)):
+            _emit_while(cond, loop, state, specs, contents_of(state))
+            return
+        specs = widened
+        for place in fresh:
+            state.append(place)
+            specs.append(_next_spec(generalize(spec_of(_as_value(place.get()))), place, loop, options))
+    names = ", ".join(f"'{p.name}'" for p in state)
+    raise LoopTypeError(f"the kinds of the loop variables {names} keep changing from iteration to iteration", user_location())
+
+
+def contents_of(state: Sequence[Place]) -> list[Any]:
+    return [_as_value(p.get()) for p in state]
+
+
+def predicate_value(x: Any) -> Any:
+    """A loop test as a staged condition or a plain bool."""
+    if isinstance(x, (torch.Tensor, *SYMBOLS)):
+        return predicate(x, "while")
+    return bool(x)
+
+
+def _open(spec: Spec) -> Spec:
+    """The spec without knowing which tensor or number it is."""
+    return Leaf(spec.type) if isinstance(spec, Leaf) else spec
+
+
+def _rotated(test, body, first):
+    """``go = test(); while go: body(); go = test()``: for a test that does more than compute.
+
+    ``first`` is what the test gave before the loop, when it was asked already.
+    """
+    cell = [predicate_value(test() if first is None else first)]
+    flag = Place(("flag", id(cell)), "the loop test", lambda: cell[0], lambda v: cell.__setitem__(0, v), cell)
+
+    def rotated_body():
+        body()
+        flag.set(predicate_value(test()))
+
+    return (lambda: cell[0]), rotated_body, flag
+
+
+def _limited(test, body, limit):
+    """The loop with at most ``limit`` iterations."""
+    cell: list[Any] = [0]
+    counter = Place(("flag", id(cell)), "the iteration count", lambda: cell[0], lambda v: cell.__setitem__(0, v), cell)
+
+    def limited_test():
+        more = cell[0] < limit
+        inner = predicate_value(test())
+        if inner is True:
+            return more
+        if more is True or more is False:
+            return inner if more else False
+        inner = inner if isinstance(inner, torch.Tensor) else torch.scalar_tensor(inner, dtype=torch.bool)
+        return torch.logical_and(inner, torch.scalar_tensor(more, dtype=torch.bool))
+
+    def limited_body():
+        body()
+        counter.set(cell[0] + 1)
+
+    return limited_test, limited_body, counter
+
+
+def _removable(graph: FuncGraph) -> bool:
+    e = graph_effects(graph.graph)
+    return not (e.random or e.io or e.writes)
+
+
+def _initial_spec(content: Any, place: Place, options: LoopOptions) -> Spec:
+    spec = generalize(spec_of(content))
+    return _with_invariant(spec, place, options)
+
+
+def _with_invariant(spec: Spec, place: Place, options: LoopOptions) -> Spec:
+    shape = (options.shape_invariants or {}).get(place.key)
+    if shape is None or not isinstance(spec, Leaf) or not isinstance(spec.type, TensorType):
+        return spec
+    return Leaf(TensorType(spec.type.dtype, tuple(shape), spec.type.device))
+
+
+def _next_spec(spec: Spec, place: Place, loop: StateRegion, options: LoopOptions) -> Spec:
+    """The join of what went in and what came out."""
+    if loop.raised:
+        return spec
+    out = spec_of(_as_value(loop.content(place)))
+    shape = (options.shape_invariants or {}).get(place.key)
+    if shape is not None and isinstance(out, Leaf) and isinstance(out.type, TensorType):
+        covered = types.join_shapes(tuple(shape), out.type.shape)
+        if covered != tuple(shape):
+            found = ", ".join("None" if n is None else str(n) for n in out.type.shape)
+            comma = "," if len(out.type.shape) == 1 else ""
+            raise ShapeInvariantError(
+                f"'{place.name}' has shape ({found}{comma}) after one iteration, which does not conform with the shape "
+                f"invariant {tuple(shape)}.",
+                user_location(),
+            )
+    return join(spec, generalize(out))
+
+
+@dataclass
+class StateRegion(Region):
+    """A region that was traced with placeholders in its state. ``lead`` counts their inputs."""
+
+    lead: int = 0
+    changed_outside: bool = False
+
+
+def _trace_with_state(name: str, function, state: Sequence[Place], specs: Sequence[Spec]) -> StateRegion:
+    lead = 0
+    entered: dict[Any, Any] = {}
+
+    def before(graph: FuncGraph) -> None:
+        nonlocal lead
+        for place, spec in zip(state, specs):
+            journal.record(place)
+            values = [graph.input(t) for t in leaf_types(spec)]
+            lead += len(values)
+            if values:
+                _put(place, structure.unflatten(spec, iter(values), lambda v: structure.symbolic(v, graph)))
+            entered[place.key] = place.get()
+
+    region = trace_region(name, function, before)
+    moved = any(k not in entered or region.changed[k][1] is not entered[k] for k in region.changed)
+    return StateRegion(region.graph, region.result, region.changed, region.raised, lead, moved)
+
+
+def _emit_while(cond: StateRegion, loop: StateRegion, state, specs, contents) -> None:
+    graph = current_graph()
+    initial = [v for c, s in zip(contents, specs) for v in _flatten_or_zero(c, s, graph)]
+    with recording(cond.graph):
+        pred = cond.result
+        if isinstance(pred, bool):
+            test_value = cond.graph.emit("py.constant", pred, type=types.BOOL)
+        else:
+            test_value = structure_argument(pred, cond.graph)
+    with recording(loop.graph):
+        if loop.raised:
+            outs = [structure.zero_value(t, loop.graph) for s in specs for t in leaf_types(s)]
+        else:
+            outs = []
+            for place, spec in zip(state, specs):
+                outs += _flatten_or_zero(_as_value(loop.content(place)), spec, loop.graph)
+    keys = {**cond.graph.arguments, **loop.graph.arguments}
+    close(cond.graph, list(keys), [test_value], cond.lead)
+    close(loop.graph, list(keys), outs, loop.lead)
+    node = graph.add(
+        "While",
+        (*initial, *keys.values()),
+        {"carried": len(initial)},
+        [t for s in specs for t in leaf_types(s)],
+        regions={"cond": cond.graph.graph, "body": loop.graph.graph},
+    )
+    forget_written(graph, loop.graph)
+    values = iter(node.outputs)
+    for place, spec in zip(state, specs):
+        fixed = isinstance(spec, (Leaf, Const)) and not leaf_types(spec)
+        x = structure.unflatten(spec, values, lambda v: structure.symbolic(v, graph))
+        if not fixed:
+            _put(place, x)
+
+
+def _flatten_or_zero(x: Any, spec: Spec, graph: FuncGraph) -> list[Value]:
+    """``flatten``; a content that never counts, because nothing reads it there, is zero."""
+    if (x is MISSING or x is structure.UNSET) and not _takes(spec, x):
+        return [structure.zero_value(t, graph) for t in leaf_types(spec)]
+    return flatten(x, spec, graph)
+
+
+# ---- trying an iteration
+
+
+class Attempt:
+    """Run something while tracing in a way that can be undone: graph nodes, variables and recorded changes."""
+
+    def __init__(self, places: Sequence[Place]):
+        self.graph = current_graph()
+        self.mark = len(self.graph.graph.nodes)
+        self.known = dict(self.graph.known)
+        self.log = journal.push()
+        for place in places:
+            journal.record(place)
+
+    def run(self, function: Callable[[], Any]) -> Any:
+        try:
+            return function()
+        except BaseException:
+            self.commit()
+            raise
+
+    def commit(self) -> None:
+        """Keep what was done."""
+        journal.pop(self.log)
+        journal.adopt(self.log)
+
+    def undo(self) -> None:
+        """Put everything back."""
+        journal.pop(self.log)
+        self.log.rollback()
+        del self.graph.graph.nodes[self.mark :]
+        self.graph.known = self.known

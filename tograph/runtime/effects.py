@@ -1,0 +1,109 @@
+"""Effects that users name: ``tg.print``, ``tg.py_function``, ``tg.stop_gradient``, ``tg.init_scope``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from . import types
+from .control_flow import outside_value
+from .funcgraph import current_graph, is_tracing
+from .ops import OpaqueObject
+from .specs import TensorSpec
+from .structure import symbolic
+from .tracing import suspended
+from .types import TensorType
+
+
+def print_(*values: Any, sep: str = " ", end: str = "\n", file: Any = None) -> None:
+    """Print when the graph runs, each time it runs, in program order.
+
+    Example: ``tg.print("loss", loss)``
+    """
+    if not is_tracing():
+        print(*values, sep=sep, end=end, file=file)
+        return
+    graph = current_graph()
+    args = tuple(outside_value(v, graph) for v in values)
+    kwargs: dict[str, Any] = {}
+    if sep != " ":
+        kwargs["sep"] = sep
+    if end != "\n":
+        kwargs["end"] = end
+    if file is not None:
+        kwargs["file"] = OpaqueObject(file, "file")
+    graph.add("tg.print", args, kwargs)
+
+
+def py_function(fn: Callable[..., Any], inputs: Sequence[Any], out_spec: Any) -> Any:
+    """Call Python code on real values when the graph runs, in program order with other effects.
+
+    ``inputs``: tensors or numbers. ``out_spec``: a ``TensorSpec``, a list of them, or None when nothing is returned.
+
+    Example: ``y = tg.py_function(scipy_solve, [a, b], tg.TensorSpec([3], torch.float64))``
+    """
+    specs = [] if out_spec is None else list(out_spec) if isinstance(out_spec, (list, tuple)) else [out_spec]
+    if not is_tracing():
+        return _checked(fn, specs, isinstance(out_spec, (list, tuple)))(*inputs)
+    graph = current_graph()
+    kinds = [TensorType(s.dtype, s.shape or (), str(s.device)) for s in specs]
+    call = OpaqueObject(_checked(fn, specs, False), getattr(fn, "__qualname__", type(fn).__name__))
+    args = [outside_value(x, graph) for x in inputs]
+    first: tuple[Any, ...] = tuple(kinds) if len(kinds) == 1 else (types.OBJECT,)
+    made = graph.add("tg.py_call", (call, args, len(kinds)), None, first).outputs[0]
+    if not kinds:
+        return None
+    if len(kinds) == 1:
+        return symbolic(made, graph)
+    pick = OpaqueObject(_Item(), "item")
+    outs = [graph.emit("py.apply_opaque", pick, made, i, type=k) for i, k in enumerate(kinds)]
+    return [symbolic(v, graph) for v in outs]
+
+
+class _Item:
+    def __call__(self, items: Any, i: int) -> Any:
+        return items[i]
+
+
+def _checked(fn: Callable[..., Any], specs: list[TensorSpec], many: bool) -> Callable[..., Any]:
+    """``fn`` with its results made tensors of the promised type."""
+
+    def call(*args: Any) -> Any:
+        result = fn(*args)
+        if not specs:
+            return None
+        results = list(result) if len(specs) > 1 or many else [result]
+        if len(results) != len(specs):
+            raise TypeError(f"the py_function returned {len(results)} values, not {len(specs)}")
+        out = []
+        for value, spec in zip(results, specs):
+            value = value if isinstance(value, torch.Tensor) else torch.as_tensor(value, dtype=spec.dtype)
+            if not spec.accepts(value):
+                raise TypeError(
+                    f"the py_function {getattr(fn, '__name__', fn)!r} returned a {value.dtype} tensor of shape "
+                    f"{tuple(value.shape)}, not {spec}"
+                )
+            out.append(value)
+        return out if len(specs) > 1 or many else out[0]
+
+    return call
+
+
+def stop_gradient(x: Any) -> Any:
+    """``x`` as a constant for differentiation."""
+    return x.detach() if isinstance(x, torch.Tensor) else x
+
+
+@contextmanager
+def init_scope():
+    """Run the code inside once, while tracing, outside of the graph and on real values."""
+    if not is_tracing():
+        yield
+        return
+    with suspended():
+        yield
+
+

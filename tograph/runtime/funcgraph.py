@@ -1,0 +1,190 @@
+"""Graphs being recorded: values of outer graphs, captured tensors, and the stack of open graphs.
+
+``FuncGraph``  a graph being recorded, with its outer graph. A value of an outer graph, or a real tensor, used
+               inside becomes an input of every graph on the way in: a **capture**.
+``Storage``    what in-place ops change. Values of a graph never change: an in-place op computes a new base value
+               for the storage, and a view is a chain of view ops that is replayed on the current base value.
+               A storage is *local* (made while tracing) or *external* (an argument or a captured tensor, held by
+               reference): writing an external one is a ``tg.assign`` that the caller sees.
+
+Invariant: ``known`` of a graph holds the base value of an external storage only while nothing can have written
+it since; a write in a nested graph drops the entry in every graph around it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import threading
+import types as pytypes
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from . import journal
+from ..errors import Location, ScopeError
+from .infer import tensor_type
+from .ir import Graph, Node, Value
+from .shapes import Meta
+from .types import Type
+
+USER_CODE: set[pytypes.CodeType] = set()  # code objects whose frames count as the user's lines
+_versions = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class Ref:
+    """A value and the graph that it belongs to."""
+
+    value: Value
+    graph: FuncGraph
+
+
+@dataclass(eq=False)
+class Storage:
+    """The changing content that tensors share. ``ref`` is the current base value of a local storage."""
+
+    meta: Meta
+    ref: Ref | None = None
+    external: torch.Tensor | None = None
+    argument: int | None = None
+    version: int = 0
+
+    def location(self) -> journal.Location:
+        """The storage as a location: its content is the pair (base value, version)."""
+
+        def set(content):
+            self.ref = content
+            self.version = next(_versions)
+
+        return journal.Location(("storage", id(self)), "a tensor", lambda: self.ref, set, self)
+
+
+@dataclass(eq=False)
+class Root:
+    """What all graphs of one trace share."""
+
+    captured: dict[int, Storage] = field(default_factory=dict)
+    assigned: set[int] = field(default_factory=set)
+    guards: list[tuple[Any, Any]] = field(default_factory=list)
+    keep: list[Any] = field(default_factory=list)
+
+
+class FuncGraph:
+    """A graph being recorded.
+
+    ``captures`` maps each outer value or external storage to the input that stands for it, in order;
+    ``arguments`` maps the same keys to the value that the next outer graph passes.
+    """
+
+    def __init__(self, name: str, outer: FuncGraph | None = None):
+        self.graph = Graph(name)
+        self.outer = outer
+        self.root: Root = outer.root if outer else Root()
+        self.captures: dict[Any, Value] = {}
+        self.arguments: dict[Any, Value] = {}
+        self.known: dict[Storage, Value] = {}
+        self.closed = False
+
+    def __repr__(self) -> str:
+        return f"<FuncGraph {self.graph.name}>"
+
+    def input(self, type: Type, label: str = "") -> Value:
+        value = Value(type)
+        self.graph.inputs.append(value)
+        self.graph.input_names.append(label)
+        return value
+
+    def add(self, op: str, args=(), kwargs=None, types: Sequence[Type] = (), regions=None, grad=None) -> Node:
+        """Append a node; all values among the arguments must be this graph's."""
+        grad = torch.is_grad_enabled() if grad is None else grad
+        node = Node(op, args, kwargs, types, regions=regions, location=user_location(), grad=grad)
+        self.graph.nodes.append(node)
+        return node
+
+    def emit(self, op: str, *args, type: Type, **kwargs) -> Value:
+        """Append a node with one output."""
+        return self.add(op, args, kwargs, (type,)).outputs[0]
+
+    def resolve(self, ref: Ref) -> Value:
+        """The value of ``ref`` as seen from here."""
+        if ref.graph is self:
+            return ref.value
+        if ref.value not in self.captures:
+            if self.outer is None or ref.graph.closed:
+                raise ScopeError(
+                    "a tensor is out of scope and cannot be used here: it belongs to another function, branch or loop "
+                    "body. Use return values, explicit Python locals or tograph collections to access it.",
+                    user_location(),
+                )
+            outer = self.outer.resolve(ref)
+            self.captures[ref.value] = self.input(outer.type)
+            self.arguments[ref.value] = outer
+        return self.captures[ref.value]
+
+    def reference(self, storage: Storage) -> Value:
+        """The input through which an external storage is reached."""
+        if storage not in self.captures:
+            kind = tensor_type(storage.meta)
+            if self.outer is not None:
+                self.arguments[storage] = self.outer.reference(storage)
+            self.captures[storage] = self.input(kind)
+        return self.captures[storage]
+
+    def current(self, storage: Storage) -> Value:
+        """The base value of a storage at this point."""
+        if storage.external is None and storage.argument is None:
+            assert storage.ref is not None
+            return self.resolve(storage.ref)
+        if storage not in self.known:
+            source = self.reference(storage)
+            self.known[storage] = self.emit("tg.read", source, type=source.type)
+        return self.known[storage]
+
+    def assign(self, storage: Storage, value: Value) -> None:
+        """Give a storage a new base value."""
+        if storage.external is None and storage.argument is None:
+            storage.location().set(Ref(value, self))
+            return
+        self.add("tg.assign", (self.reference(storage), value))
+        self.root.assigned.add(id(storage))
+        graph: FuncGraph | None = self
+        while graph is not None:
+            graph.known.pop(storage, None)
+            graph = graph.outer
+        self.known[storage] = value
+        storage.version = next(_versions)
+
+
+class _Stack(threading.local):
+    def __init__(self) -> None:
+        self.graphs: list[FuncGraph] = []
+
+
+_stack = _Stack()
+
+
+def current_graph() -> FuncGraph:
+    """The innermost graph being recorded; ScopeError outside of a trace."""
+    if not _stack.graphs:
+        raise ScopeError(
+            "a symbolic tensor is out of scope and cannot be used here: its function has been traced already. "
+            "Return it from the function instead.",
+        )
+    return _stack.graphs[-1]
+
+
+def is_tracing() -> bool:
+    return bool(_stack.graphs)
+
+
+def user_location() -> Location | None:
+    """File and line of the innermost frame that runs the user's code."""
+    frame = sys._getframe(2)
+    while frame is not None:
+        if frame.f_code in USER_CODE:
+            return frame.f_code.co_filename, frame.f_lineno
+        frame = frame.f_back
+    return None

@@ -1,0 +1,141 @@
+"""Guards: what a trace depends on besides its arguments.
+
+``watching`` collects, while a root graph is recorded, the converted functions that run. Their code names globals and
+closure cells; the values found there at the end of the trace are compared by identity before the trace is used
+again. Modules, classes and built-ins are left out: code that swaps these is rare and the check would cost every
+call. Size guards are relations of dynamic sizes that torch had to decide while tracing.
+"""
+
+from __future__ import annotations
+
+import dis
+import operator
+import threading
+import types
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+_SKIPPED = (types.ModuleType, type, types.BuiltinFunctionType, types.FunctionType, types.MethodType)
+_OPS = {n: getattr(operator, n) for n in
+        "add sub mul truediv floordiv mod pow lt le gt ge eq ne and_ or_ xor neg pos abs lshift rshift".split()}  # fmt: skip
+_OPS |= {"min": min, "max": max, "not": operator.not_, "int": int, "float": float, "bool": bool}
+
+
+class _State(threading.local):
+    def __init__(self) -> None:
+        self.watches: list[Watch] = []
+
+
+_state = _State()
+_MISSING = object()
+
+
+class Guards:
+    """Checks that a trace still holds."""
+
+    def __init__(self, cells: list, names: list, sizes: list):
+        self.cells, self.names, self.sizes = cells, names, sizes
+
+    def hold(self, tensors: list[Any]) -> bool:
+        for cell, old in self.cells:
+            try:
+                if cell.cell_contents is not old:
+                    return False
+            except ValueError:
+                return False
+        for namespace, name, old in self.names:
+            if namespace.get(name, _MISSING) is not old:
+                return False
+        return all(_evaluate(expr, tensors) == wanted for expr, wanted in self.sizes)
+
+
+def _evaluate(expr: Any, tensors: list[Any]) -> Any:
+    if not isinstance(expr, tuple):
+        return expr
+    if expr[0] == "size":
+        shape = tensors[expr[1]].shape
+        return shape[expr[2]] if shape is not None and shape[expr[2]] is not None else None
+    return _OPS[expr[0]](*(_evaluate(e, tensors) for e in expr[1:]))
+
+
+class Watch:
+    """The functions that ran during a trace, and what their names meant when they first ran."""
+
+    def __init__(self) -> None:
+        self.cells: dict[int, tuple[Any, Any]] = {}
+        self.names: dict[tuple[int, str], tuple[dict, str, Any]] = {}
+        self.seen: set[Any] = set()
+
+    def add(self, function: types.FunctionType) -> None:
+        """Note what a user's function can read: its cells and globals, by the names in its code."""
+        key = (function.__code__, tuple(map(id, function.__closure__ or ())))
+        if key in self.seen:
+            return
+        self.seen.add(key)
+        stored = _stored_globals(function.__code__)
+        for cell in function.__closure__ or ():
+            try:
+                content = cell.cell_contents
+            except ValueError:
+                continue
+            if not isinstance(content, _SKIPPED):
+                self.cells.setdefault(id(cell), (cell, content))
+        namespace = function.__globals__
+        for name in _names(function.__code__):
+            value = namespace.get(name, _MISSING)
+            if value is not _MISSING and name not in stored and not isinstance(value, _SKIPPED):
+                self.names.setdefault((id(namespace), name), (namespace, name, value))
+
+    def guards(self, root: Any) -> Guards:
+        cells = [(c, old) for c, old in self.cells.values() if _unchanged_cell(c, old)]
+        names = [(n, k, old) for n, k, old in self.names.values() if n.get(k, _MISSING) is old]
+        sizes = list(dict.fromkeys(root.root.guards))
+        return Guards(cells, names, sizes)
+
+
+def _unchanged_cell(cell: Any, old: Any) -> bool:
+    """A variable that the traced code itself wrote is not read from outside again."""
+    try:
+        return cell.cell_contents is old and not isinstance(old, torch.nn.Module)
+    except ValueError:
+        return False
+
+
+def _names(code: types.CodeType) -> list[str]:
+    found = list(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            found += _names(constant)
+    return found
+
+
+def _stored_globals(code: types.CodeType) -> frozenset[str]:
+    """Globals that the code itself assigns."""
+    import_free = [i.argval for i in _instructions(code) if i.opname in ("STORE_GLOBAL", "DELETE_GLOBAL")]
+    return frozenset(import_free)
+
+
+def _instructions(code: types.CodeType):
+    yield from dis.get_instructions(code)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _instructions(constant)
+
+
+def watched(function: types.FunctionType) -> None:
+    """A user's function is about to run in a trace."""
+    for watch in _state.watches:
+        watch.add(function)
+
+
+@contextmanager
+def watching(root: Any):
+    """Collect the functions that run while ``root`` is recorded."""
+    watch = Watch()
+    _state.watches.append(watch)
+    try:
+        yield watch
+    finally:
+        _state.watches.pop()

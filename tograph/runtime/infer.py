@@ -1,0 +1,121 @@
+"""Memoised shape inference: metas in, metas out. See ``shapes`` for the rules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+from . import shapes
+from .shapes import Meta
+from .types import TensorType
+
+
+def tensor_type(meta: Meta) -> TensorType:
+    dims = tuple(n if type(n) is int else None for n in meta.size)
+    return TensorType(meta.dtype, dims, str(meta.device))
+
+
+def meta_of(x: torch.Tensor) -> Meta:
+    return Meta(x.dtype, tuple(x.shape), tuple(x.stride()), x.storage_offset(), x.device)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """``mutated``: positions or names of arguments written in place; ``view``: outputs alias the first argument."""
+
+    mutated: tuple[Any, ...]
+    view: bool
+    unsupported: bool
+
+
+_FACTS: dict[Any, Facts] = {}
+_RESIZING = ("set_", "resize_", "resize_as_", "resize", "as_strided_")
+
+
+def facts_of(func) -> Facts:
+    found = _FACTS.get(func)
+    if found is None:
+        schema = func._schema
+        mutated = tuple(
+            a.name if a.kwarg_only else i
+            for i, a in enumerate(schema.arguments)
+            if a.alias_info is not None and a.alias_info.is_write
+        )
+        view = not mutated and any(r.alias_info is not None for r in schema.returns)
+        name = schema.name.split("::")[-1]
+        found = _FACTS[func] = Facts(mutated, view, name in _RESIZING)
+    return found
+
+
+_MEMO: dict[Any, Any] = {}
+
+
+def infer(func, args: tuple, kwargs: dict) -> Any:
+    """The meta, or list of metas, of the outputs of an op whose tensor arguments are metas."""
+    key = _key((args, kwargs))
+    if key is not None:
+        key = (func, key, torch.get_default_dtype())
+        if key in _MEMO:
+            return _MEMO[key]
+    out = _infer_fresh(func, args, kwargs)
+    if key is not None:
+        _MEMO[key] = out
+    return out
+
+
+def _key(x: Any) -> Any:
+    """A hashable form that tells 1, True and 1.0 apart, or None when something is symbolic."""
+    if isinstance(x, Meta):
+        return x if x.static else None
+    if isinstance(x, (list, tuple)):
+        parts = tuple(_key(a) for a in x)
+        return None if any(p is None for p in parts) else (type(x) is tuple, parts)
+    if isinstance(x, dict):
+        return _key(tuple(x.items()))
+    if isinstance(x, shapes.SYMBOLS) or isinstance(x, torch.Generator):
+        return None
+    if x is None:
+        return "None"
+    return (type(x), x)
+
+
+def _infer_fresh(func, args: tuple, kwargs: dict) -> Any:
+    if not facts_of(func).view:
+        found = shapes.RULES.get(func._schema.name.split("::")[-1])
+        if found is not None and func.namespace == "aten":
+            out = found(*args, **kwargs)
+            if out is not None:
+                return out
+    return _meta_kernel(func, args, kwargs)
+
+
+def _meta_kernel(func, args: tuple, kwargs: dict) -> Any:
+    devices: list[torch.device] = []
+
+    def to_meta(x):
+        if isinstance(x, Meta):
+            devices.append(x.device)
+            return torch.empty_strided(x.size, x.stride, dtype=x.dtype, device="meta")
+        if type(x) is tuple:
+            return [to_meta(a) for a in x]
+        return x
+
+    with _disable_current_modes(), torch.no_grad():
+        margs = [to_meta(a) for a in args]
+        mkwargs = {k: to_meta(a) for k, a in kwargs.items()}
+        device = kwargs.get("device")
+        if device is not None:
+            devices.insert(0, torch.device(device))
+            mkwargs["device"] = "meta"
+        elif not devices and any(a.name == "device" for a in func._schema.arguments):
+            mkwargs["device"] = "meta"
+        out = func(*margs, **mkwargs)
+    where = devices[0] if devices else torch.device("cpu")
+    if isinstance(out, torch.Tensor):
+        return meta_of(out)._replace(device=where)
+    if out is None:
+        return []
+    return [meta_of(o)._replace(device=where) for o in out]

@@ -1,0 +1,185 @@
+"""Journals: what a piece of tracing changed, so that it can be undone and, later, be made state.
+
+While a branch or a loop body is traced, Python code runs that may run differently, or not at all, when the graph
+runs. Every change it makes to something that existed before goes through a ``Location`` and is recorded, with
+the old content, in the innermost journal. At the end of the region the operator reads the new contents,
+rolls all of them back, and writes what the staged construct makes of them.
+
+Invariant: after ``rollback`` every recorded location has its content from before the region.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Hashable
+from typing import Any
+
+
+class Missing:
+    """What a location holds when it holds nothing: an unbound variable, an absent key or attribute."""
+
+    def __repr__(self) -> str:
+        return "<missing>"
+
+    def __reduce__(self):
+        return "MISSING"
+
+
+MISSING = Missing()
+
+
+class Location:
+    """A place that can be read and written: ``key`` identifies it, ``name`` is what a user would call it."""
+
+    def __init__(self, key: Hashable, name: str, get: Callable[[], Any], set: Callable[[Any], None], keep: Any = None):
+        self.key, self.name, self.get, self._set, self.keep = key, name, get, set, keep
+
+    def set(self, value: Any) -> None:
+        """Write, and record the old content in the current journal."""
+        record(self)
+        self._set(value)
+
+    def __repr__(self) -> str:
+        return f"<location {self.name}>"
+
+
+class Journal:
+    """The changes of one region, in order of their first write."""
+
+    def __init__(self) -> None:
+        self.entries: dict[Hashable, tuple[Location, Any]] = {}
+
+    def locations(self) -> list[Location]:
+        return [location for location, _ in self.entries.values()]
+
+    def rollback(self) -> None:
+        for location, old in reversed(self.entries.values()):
+            location._set(old)
+
+
+class _Stack(threading.local):
+    def __init__(self) -> None:
+        self.journals: list[Journal] = []
+
+
+_stack = _Stack()
+
+
+def active() -> bool:
+    """Whether a region is being traced in this thread."""
+    return bool(_stack.journals)
+
+
+def push() -> Journal:
+    """Begin a region."""
+    journal = Journal()
+    _stack.journals.append(journal)
+    return journal
+
+
+def pop(journal: Journal) -> None:
+    """End a region; its changes stay until rolled back."""
+    last = _stack.journals.pop()
+    if last is not journal:
+        raise RuntimeError("journals must end in the reverse order of their beginning")
+
+
+def adopt(journal: Journal) -> None:
+    """Keep the changes of an ended region: they count as changes of the region around it."""
+    if _stack.journals:
+        for key, (location, old) in journal.entries.items():
+            _stack.journals[-1].entries.setdefault(key, (location, old))
+
+
+def record(location: Location) -> None:
+    """Note that ``location`` is about to change."""
+    if _stack.journals:
+        entries = _stack.journals[-1].entries
+        if location.key not in entries:
+            entries[location.key] = (location, location.get())
+
+
+# ---- the kinds of locations
+
+
+def cell(cell, name: str) -> Location:
+    """A variable of a function that nested functions share."""
+
+    def get():
+        try:
+            return cell.cell_contents
+        except ValueError:
+            return MISSING
+
+    def set(value):
+        if value is not MISSING:
+            cell.cell_contents = value
+        elif get() is not MISSING:
+            del cell.cell_contents
+
+    return Location(("cell", id(cell)), name, get, set, cell)
+
+
+def key_of(mapping, key, name: str) -> Location:
+    """One key of a dict-like object, module globals among them."""
+
+    def set(value):
+        if value is MISSING:
+            mapping.pop(key, None)
+        else:
+            mapping[key] = value
+
+    where = key if isinstance(key, (str, int, float, bool, tuple)) else id(key)
+    return Location(("key", id(mapping), type(key), where), name, lambda: mapping.get(key, MISSING), set, mapping)
+
+
+def attribute(owner, attr: str) -> Location:
+    """An attribute that is kept in the object itself."""
+
+    def get():
+        found = getattr(owner, "__dict__", None)
+        if found is not None and attr in found:
+            return found[attr]
+        for store in ("_parameters", "_buffers", "_modules"):
+            kept = (found or {}).get(store)
+            if isinstance(kept, dict) and attr in kept:
+                return kept[attr]
+        if found is None or isinstance(getattr(type(owner), attr, None), _SLOT):
+            return getattr(owner, attr, MISSING)
+        return MISSING
+
+    def set(value):
+        if value is not MISSING:
+            setattr(owner, attr, value)
+        elif get() is not MISSING:
+            delattr(owner, attr)
+
+    return Location(("attr", id(owner), attr), f"{type(owner).__name__}.{attr}", get, set, owner)
+
+
+class _Slotted:
+    __slots__ = ("x",)
+
+
+_SLOT = type(_Slotted.x)
+
+
+def contents(container, name: str = "") -> Location:
+    """All of a list, dict, set, deque or bytearray."""
+
+    def get():
+        return dict(container) if isinstance(container, dict) else type(container)(container)
+
+    def set(value):
+        if isinstance(container, (list, bytearray)):
+            container[:] = value
+        elif isinstance(container, deque):
+            container.clear()
+            container.extend(value)
+        else:
+            container.clear()
+            container.update(value)
+
+    label = name or f"a {type(container).__name__}"
+    return Location(("contents", id(container)), label, get, set, container)

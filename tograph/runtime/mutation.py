@@ -1,0 +1,193 @@
+"""In-place ops become functional: a new value for the storage, through the chain of views that was written.
+
+``x.add_(y)`` is recorded as ``add``; ``x[1].mul_(2)`` computes the new row and scatters it back into the base value,
+view by view, outwards. Other views of the same storage see it because they replay their chain on the new base.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ..errors import UnsupportedOpError
+from .funcgraph import FuncGraph, current_graph, user_location
+from .infer import Facts, infer, tensor_type
+from .ir import Value
+from .ops import exists, overload, overload_name
+from .shapes import Meta
+from .symbolic import SymTensor, View, apply_view, argument, as_symbolic, value_of
+
+aten = torch.ops.aten
+
+# In-place ops whose functional form has another name.
+_FUNCTIONAL = {
+    "aten.normal_.default": "aten.normal_functional.default",
+    "aten.bernoulli_.float": "aten.bernoulli.p",
+    "aten.native_batch_norm.default": "aten._native_batch_norm_legit_functional.default",
+    "aten._native_batch_norm_legit.default": "aten._native_batch_norm_legit_functional.default",
+    "aten._fused_sgd_.default": "aten._fused_sgd.default",
+}
+
+
+def functional_form(func) -> Any:
+    """The overload that computes what ``func`` writes; UnsupportedOpError when there is none."""
+    name = overload_name(func)
+    if name in _FUNCTIONAL:
+        return overload(_FUNCTIONAL[name])
+    library, base, variant = name.rsplit(".", 2)
+    candidates = []
+    if base.endswith("_") and not base.endswith("__"):
+        candidates = [f"{library}.{base[:-1]}.{variant}"]
+    elif base.startswith("__i"):
+        candidates = [f"{library}.__{base[3:]}.{variant}"]
+    if "out" in variant:
+        stem = variant.removesuffix("_out").removesuffix("out") or "default"
+        candidates += [f"{library}.{base}.{stem}", f"{library}.{base}.default", f"{library}.{base}.Tensor"]
+    for candidate in candidates:
+        if exists(candidate):
+            return overload(candidate)
+    raise UnsupportedOpError(
+        f"{func} writes in place and has no functional form, so it cannot be part of a graph", user_location()
+    )
+
+
+def write_in_place(func, facts: Facts, args: tuple, kwargs: dict, record: Callable[..., Any]) -> Any:
+    """Record an in-place or ``out=`` op and write its results to the tensors it mutates."""
+    form = functional_form(func)
+    places = [args[m] if isinstance(m, int) and m < len(args) else kwargs.get(m) for m in facts.mutated]
+    targets: list[Any] = []
+    for place in places:
+        targets += list(place) if isinstance(place, (list, tuple)) else [place]
+    names = {m for m in facts.mutated if isinstance(m, str)}
+    out_variant = bool(names) and form is not func and "out" in func._schema.overload_name
+    rest = {k: v for k, v in kwargs.items() if not (out_variant and k in names)}
+    results = record(form, args, rest)
+    flat = list(results) if isinstance(results, (list, tuple)) else [results]
+    written = flat[-len(targets) :] if len(flat) > len(targets) and not out_variant else flat
+    for target, result in zip(targets, written):
+        if target is not None:
+            write(target, result)
+    if out_variant or len(func._schema.returns) == len(targets):
+        outs = [t for t in targets]
+        return outs[0] if len(outs) == 1 and not isinstance(places[0], (list, tuple)) else tuple(outs)
+    if not func._schema.returns:
+        return None
+    kept = flat[: len(func._schema.returns)]
+    return kept[0] if len(kept) == 1 else tuple(kept)
+
+
+def write(target: torch.Tensor, result: torch.Tensor) -> None:
+    """Give ``target`` the content of ``result``, which has its shape or broadcasts to it."""
+    graph = current_graph()
+    x = as_symbolic(target)
+    y = as_symbolic(result)
+    value = value_of(y, graph)
+    if y.meta.dtype != x.meta.dtype or tuple(y.meta.size) != tuple(x.meta.size):
+        value = _converted(graph, x, y, value)
+    bases = [graph.current(x.storage_)] if x.chain else []
+    for view in x.chain[:-1]:
+        bases.append(apply_view(graph, view, bases[-1]))
+    for view, base in zip(reversed(x.chain), reversed(bases)):
+        value = _scatter(graph, view, base, value)
+    graph.assign(x.storage_, value)
+
+
+def _converted(graph: FuncGraph, x: SymTensor, y: SymTensor, value: Value) -> Value:
+    if y.meta.dtype != x.meta.dtype and not torch.can_cast(y.meta.dtype, x.meta.dtype):
+        names = [str(m.meta.dtype).removeprefix("torch.").capitalize() for m in (y, x)]
+        raise RuntimeError(f"result type {names[0]} can't be cast to the desired output type {names[1]}")
+    kind = tensor_type(x.meta)
+    return graph.emit("aten.copy.default", value_of(x, graph), value, type=kind)
+
+
+def _scatter(graph: FuncGraph, view: View, base: Value, value: Value) -> Value:
+    """The base value with ``value`` in the place that the view shows."""
+    name = overload_name(view.func)
+    kind = tensor_type(view.base)
+    args = tuple(argument(graph, a) for a in view.args)
+    if name in _SCATTER:
+        return graph.emit(_SCATTER[name], base, value, *args, type=kind)
+    if name in _INVERSE:
+        return _INVERSE[name](graph, view, base, value)
+    raise UnsupportedOpError(f"writing through a view made by {view.func} is not supported", user_location())
+
+
+_SCATTER = {
+    "aten.select.int": "aten.select_scatter.default",
+    "aten.slice.Tensor": "aten.slice_scatter.default",
+    "aten.diagonal.default": "aten.diagonal_scatter.default",
+    "aten.as_strided.default": "aten.as_strided_scatter.default",
+}
+
+
+def _reshape_back(graph: FuncGraph, view: View, base: Value, value: Value) -> Value:
+    size = [argument(graph, n) for n in view.base.size]
+    return graph.emit("aten.view.default", value, size, type=tensor_type(view.base))
+
+
+def _same(graph: FuncGraph, view: View, base: Value, value: Value) -> Value:
+    return value
+
+
+def _permute_back(graph: FuncGraph, view: View, base: Value, value: Value) -> Value:
+    dims = list(view.args[0])
+    rank = len(dims)
+    inverse = sorted(range(rank), key=lambda i: dims[i] % rank)
+    return graph.emit("aten.permute.default", value, inverse, type=tensor_type(view.base))
+
+
+def _transpose_back(graph: FuncGraph, view: View, base: Value, value: Value) -> Value:
+    return graph.emit(overload_name(view.func), value, *view.args, type=tensor_type(view.base))
+
+
+def _expand_back(graph: FuncGraph, view: View, base: Value, value: Value) -> Value:
+    if tuple(view.base.size) == _view_size(view):
+        return value
+    raise RuntimeError(
+        "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
+        "Please clone() the tensor before performing the operation."
+    )
+
+
+def _view_size(view: View) -> tuple:
+    out = infer(view.func, (view.base, *view.args), view.kwargs)
+    return tuple((out[view.index or 0] if isinstance(out, list) else out).size)
+
+
+def _pieces(view: View) -> list[Meta]:
+    return infer(view.func, (view.base, *view.args), view.kwargs)
+
+
+def _split_back(graph: FuncGraph, view: View, base: Value, value: Value) -> Value:
+    dim = view.args[1] if len(view.args) > 1 else view.kwargs.get("dim", 0)
+    sizes = [m.size[dim] for m in _pieces(view)]
+    start = sum(sizes[: view.index])
+    stop = start + sizes[view.index or 0]
+    return graph.emit("aten.slice_scatter.default", base, value, dim, start, stop, 1, type=tensor_type(view.base))
+
+
+def _unbind_back(graph: FuncGraph, view: View, base: Value, value: Value) -> Value:
+    dim = view.args[0] if view.args else view.kwargs.get("dim", 0)
+    return graph.emit("aten.select_scatter.default", base, value, dim, view.index, type=tensor_type(view.base))
+
+
+_INVERSE: dict[str, Callable[..., Value]] = {
+    "aten.view.default": _reshape_back,
+    "aten._unsafe_view.default": _reshape_back,
+    "aten._reshape_alias.default": _reshape_back,
+    "aten.unsqueeze.default": _reshape_back,
+    "aten.squeeze.default": _reshape_back,
+    "aten.squeeze.dim": _reshape_back,
+    "aten.squeeze.dims": _reshape_back,
+    "aten.alias.default": _same,
+    "aten.detach.default": _same,
+    "aten.t.default": _transpose_back,
+    "aten.transpose.int": _transpose_back,
+    "aten.permute.default": _permute_back,
+    "aten.expand.default": _expand_back,
+    "aten.split.Tensor": _split_back,
+    "aten.split_with_sizes.default": _split_back,
+    "aten.unbind.int": _unbind_back,
+}

@@ -1,0 +1,465 @@
+"""The op table: what every op of a graph means.
+
+A row (``Op``) is complete: its reference (what it does to run-time values), its effects, its gradient
+and its kernel cell. ``NONE`` in a cell is a statement ("no gradient", "no kernel"), not an omission.
+
+Names. ``aten.add.Tensor`` is an ATen overload; its row is made from the schema, so any ATen op can be
+recorded. ``py.add`` works on Python numbers with Python's own meaning. ``tg.*`` are effects, lists,
+optionals and constants. ``If``, ``While``, ``Case``, ``Call`` and ``Try`` hold graphs and are run by
+the interpreter and the scheduler; their effects are derived from those graphs.
+
+Run-time values: a tensor, a Python number (``ScalarType``), a tuple of tensors (``ListType``), a
+one- or zero-element tuple (``OptionalType``) or any object (``ObjectType``).
+
+Effects are separate facts, so that each pass asks only the one it needs:
+``random`` draws from torch's generator; ``io`` is seen outside; ``may_fail`` can raise, so writes after
+it wait; ``writes`` are the positions of arguments written in place. An op with none is pure.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import math
+import operator
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ..errors import AssertionFailed, OutOfRangeError, TographError
+
+NONE = "none"
+REPLAY = "replay"  # the gradient is torch's own: replay the op with autograd on
+REGION_OPS = ("If", "While", "Case", "Call", "Try")
+
+
+@dataclass(frozen=True)
+class Effects:
+    """What an op does besides computing its outputs."""
+
+    random: bool = False
+    io: bool = False
+    may_fail: bool = False
+    reads: tuple[int, ...] = ()
+    writes: tuple[int, ...] = ()
+
+    @property
+    def pure(self) -> bool:
+        return not (self.random or self.io or self.may_fail or self.writes or self.reads)
+
+    @property
+    def removable(self) -> bool:
+        """Whether the op may go when nothing uses its outputs."""
+        return not (self.random or self.io or self.may_fail or self.writes)
+
+    def __or__(self, other: Effects) -> Effects:
+        return Effects(
+            self.random or other.random,
+            self.io or other.io,
+            self.may_fail or other.may_fail,
+            self.reads + other.reads,
+            self.writes + other.writes,
+        )
+
+
+PURE, MAY_FAIL, IO = Effects(), Effects(may_fail=True), Effects(io=True)
+
+
+@dataclass(frozen=True)
+class Op:
+    """One row of the table. ``run`` takes run-time values and returns one value or a tuple."""
+
+    name: str
+    run: Callable[..., Any]
+    effects: Effects
+    gradient: str
+    kernel: str
+    outputs: int = 1
+
+
+_TABLE: dict[str, Op] = {}
+
+
+def register(name: str, *, run, effects: Effects, gradient: str, kernel: str, outputs=1) -> None:
+    """Add a row; a second row of the same name is an error."""
+    if name in _TABLE:
+        raise KeyError(f"two rows for {name}")
+    _TABLE[name] = Op(name, run, effects, gradient, kernel, outputs)
+
+
+def lookup(name: str) -> Op:
+    """The row of an op; KeyError when there is none."""
+    row = _TABLE.get(name)
+    if row is None:
+        if not name.startswith(("aten.", "op.")):
+            raise KeyError(f"no such op: {name}")
+        row = _TABLE[name] = _torch_row(name)
+    return row
+
+
+def exists(name: str) -> bool:
+    """Whether ``lookup`` would find a row."""
+    try:
+        lookup(name)
+    except (KeyError, AttributeError):
+        return False
+    return True
+
+
+# ---- ATen: rows from schemas
+
+# Ops whose arguments decide, at run time, whether they fail.
+_MAY_FAIL = frozenset(
+    "index gather index_select embedding take take_along_dim scatter scatter_add index_put index_add index_copy "
+    "index_fill nll_loss_forward nll_loss2d_forward bincount one_hot multinomial linalg_cholesky_ex cholesky "
+    "linalg_inv_ex linalg_solve_ex _linalg_solve_ex linalg_lu_factor_ex masked_scatter repeat_interleave "
+    "floor_divide remainder fmod _assert_async _cdist_forward put".split()
+)
+_INTEGER_ONLY_FAILURE = frozenset(("floor_divide", "remainder", "fmod", "div"))
+
+
+def overload_name(func: torch._ops.OpOverload) -> str:
+    """The table's name of a torch overload: ``aten.add.Tensor``, or ``op.ns.name.overload`` for other libraries."""
+    text = str(func)
+    return text if text.startswith("aten.") else "op." + text
+
+
+@functools.cache
+def overload(name: str) -> torch._ops.OpOverload:
+    """The torch overload that a table name stands for."""
+    parts = name.removeprefix("op.").split(".")
+    found = torch.ops
+    for part in parts:
+        found = getattr(found, part)
+    return found
+
+
+def _torch_row(name: str) -> Op:
+    func = overload(name)
+    base = func._schema.name.split("::")[-1]
+    effects = Effects(
+        random=torch.Tag.nondeterministic_seeded in func.tags,
+        may_fail=base in _MAY_FAIL and base not in _INTEGER_ONLY_FAILURE,
+    )
+    return Op(name, _reference(name, func), effects, REPLAY, NONE, len(func._schema.returns))
+
+
+def _reference(name: str, func) -> Callable[..., Any]:
+    """``func``, but a view of a value that nobody writes to may as well be a copy: strides never fail."""
+    if name in ("aten.view.default", "aten._unsafe_view.default"):
+        return torch.reshape
+    if name == "aten.copy.default":
+        return _copy
+    return func
+
+
+def _copy(target, source, non_blocking=False):
+    return torch.empty_like(target).copy_(source)
+
+
+# ---- Python numbers: Python's own operators are the reference
+
+_UNARY = {"neg": operator.neg, "pos": operator.pos, "abs": abs, "invert": operator.invert, "not": operator.not_,
+          "int": int, "float": float, "bool": bool, "trunc": math.trunc, "ceil": math.ceil, "floor": math.floor,
+          "str": str}  # fmt: skip
+_BINARY = {n: getattr(operator, n) for n in
+           "add sub mul truediv floordiv mod pow lshift rshift and_ or_ xor lt le gt ge eq ne".split()}  # fmt: skip
+_BINARY |= {"min": min, "max": max}
+_FAILING = frozenset("truediv floordiv mod pow int float lshift rshift trunc ceil floor".split())
+
+
+def _number(function):
+    """Apply to numbers; a tensor among the arguments counts as the number it holds."""
+
+    def run(*args):
+        return function(*(a.item() if isinstance(a, torch.Tensor) else a for a in args))
+
+    return run
+
+
+for _name, _function in {**_UNARY, **_BINARY}.items():
+    _effects = MAY_FAIL if _name in _FAILING else PURE
+    register(f"py.{_name}", run=_number(_function), effects=_effects, gradient=NONE, kernel=NONE)
+for _name in ("sqrt sin cos tan exp log log2 log10 tanh sinh cosh asin acos atan atan2 fabs floor ceil trunc isnan "
+              "isinf isfinite hypot pow fmod copysign log1p expm1 erf gamma lgamma degrees radians isqrt gcd "
+              "comb factorial").split():  # fmt: skip
+    register(f"py.math.{_name}", run=_number(getattr(math, _name)), effects=MAY_FAIL, gradient=NONE, kernel=NONE)
+
+
+def _round(x, digits=None):
+    return round(x) if digits is None else round(x, digits)
+
+
+def _format(*parts) -> str:
+    """The text of an f-string: strings as they are, triples (value, conversion, spec) formatted."""
+    out = []
+    for part in parts:
+        if isinstance(part, str):
+            out.append(part)
+            continue
+        value, conversion, spec = part
+        if conversion:
+            value = {"r": repr, "s": str, "a": ascii}[conversion](value)
+        out.append(format(value, spec if isinstance(spec, str) else _format(*spec)))
+    return "".join(out)
+
+
+def _size(x, dim):
+    return x.size(dim)
+
+
+register("py.round", run=_number(_round), effects=MAY_FAIL, gradient=NONE, kernel=NONE)
+register("py.select", run=lambda c, a, b: a if c else b, effects=PURE, gradient=NONE, kernel=NONE)
+register("tg.choose", run=lambda tag, options: options[tag], effects=PURE, gradient=REPLAY, kernel=NONE)
+register("py.size", run=_size, effects=PURE, gradient=NONE, kernel=NONE)
+register("py.rank", run=lambda x: x.dim(), effects=PURE, gradient=NONE, kernel=NONE)
+register("py.format", run=_format, effects=PURE, gradient=NONE, kernel=NONE)
+register("py.apply", run=lambda f, *a: f(*a), effects=MAY_FAIL, gradient=NONE, kernel=NONE)
+
+
+def _range_length(start, stop, step):
+    """How many numbers ``range(start, stop, step)`` has; ValueError for a step of zero, as range says."""
+    return len(range(*(int(v) for v in (start, stop, step))))
+
+
+register("py.range_length", run=_range_length, effects=MAY_FAIL, gradient=NONE, kernel=NONE)
+
+
+# ---- effects on the outside
+
+
+class OpaqueObject:
+    """A Python object inside a graph's arguments, such as a file or a callback. Shown as ``<py label>``."""
+
+    __slots__ = ("label", "value")
+
+    def __init__(self, value: Any, label: str):
+        self.value, self.label = value, label
+
+    def __repr__(self) -> str:
+        return f"<py {self.label}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OpaqueObject) and other.label == self.label
+
+    def __hash__(self) -> int:
+        return hash(self.label)
+
+
+def plain(value: Any) -> Any:
+    """``value`` with opaque objects opened."""
+    return value.value if isinstance(value, OpaqueObject) else value
+
+
+register("py.apply_opaque", run=lambda f, *a: plain(f)(*a), effects=PURE, gradient=NONE, kernel=NONE)
+
+
+def _print(*values, sep=None, end=None, file=None, flush=False):
+    out = sys.stdout if file is None else plain(file)
+    print(*map(plain, values), sep=sep, end=end, file=out, flush=flush)
+
+
+def make_exception(kind: Any, args: tuple) -> BaseException:
+    """An exception of a built-in type by name, or a copy of a template exception with new arguments."""
+    if isinstance(kind, str):
+        return getattr(builtins, kind)(*args)
+    template = kind.value
+    made = type(template).__new__(type(template), *args)
+    made.args = args
+    made.__dict__.update(template.__dict__)
+    made.__cause__ = template.__cause__
+    made.__suppress_context__ = template.__suppress_context__
+    return made
+
+
+def _raise(kind, args):
+    raise make_exception(kind, tuple(plain(a) for a in args))
+
+
+def _reraise(error):
+    raise error
+
+
+def _caught():
+    """The exception that the handler around is for."""
+    return sys.exc_info()[1]
+
+
+def _assert(condition, kind, args, data=None):
+    if isinstance(condition, torch.Tensor) and condition.numel() != 1:
+        condition = bool(condition.all())
+    if condition:
+        return
+    if kind == "tg.AssertionFailed":
+        text = " ".join(map(str, args)) or "assertion failed"
+        raise AssertionFailed(text)
+    _raise(kind, args)
+
+
+def _python_call(function, args, count):
+    return plain(function)(*args)
+
+
+register("tg.print", run=_print, effects=IO, gradient=NONE, kernel=NONE, outputs=0)
+register("tg.raise", run=_raise, effects=MAY_FAIL, gradient=NONE, kernel=NONE, outputs=0)
+register("tg.reraise", run=_reraise, effects=MAY_FAIL, gradient=NONE, kernel=NONE, outputs=0)
+register("tg.caught", run=_caught, effects=Effects(io=True), gradient=NONE, kernel=NONE)
+register("tg.assert", run=_assert, effects=MAY_FAIL, gradient=NONE, kernel=NONE, outputs=0)
+register("tg.py_call", run=_python_call, effects=Effects(io=True, may_fail=True), gradient=NONE, kernel=NONE)
+
+
+# ---- constants and captured tensors
+
+
+def _constant(data, dtype, device):
+    return torch.tensor(data, dtype=dtype, device=device)
+
+
+def _read(x):
+    """A snapshot of a captured tensor."""
+    return x.clone()
+
+
+def _assign(x, value):
+    with torch.no_grad():
+        x.copy_(value)
+
+
+register("py.constant", run=lambda v: v, effects=PURE, gradient=NONE, kernel=NONE)
+register("tg.constant", run=_constant, effects=PURE, gradient=NONE, kernel=NONE)
+register("tg.identity", run=lambda x: x, effects=PURE, gradient=REPLAY, kernel=NONE)
+register("tg.read", run=_read, effects=Effects(reads=(0,)), gradient=REPLAY, kernel=NONE)
+register("tg.assign", run=_assign, effects=Effects(writes=(0,)), gradient=NONE, kernel=NONE, outputs=0)
+
+
+# ---- lists and optionals: values, never changed in place
+
+
+def _at(items, i):
+    n = len(items)
+    i = int(i)
+    if not -n <= i < n:
+        raise OutOfRangeError(f"list index out of range: index {i}, size {n}")
+    return i % n
+
+
+def _list_set(items, i, v):
+    i = _at(items, i)
+    return (*items[:i], v, *items[i + 1 :])
+
+
+def _list_pop(items, i):
+    if not items:
+        raise IndexError("pop from empty list")
+    if not -len(items) <= int(i) < len(items):
+        raise IndexError("pop index out of range")
+    i = int(i) % len(items)
+    return items[:i] + items[i + 1 :], items[i]
+
+
+def _list_insert(items, i, v):
+    out = list(items)
+    out.insert(int(i), v)
+    return tuple(out)
+
+
+def _as_tensor(v, dtype=None):
+    return v if isinstance(v, torch.Tensor) else torch.tensor(v, dtype=dtype)
+
+
+def _list_stack(items, dtype, shape, device):
+    if not items:
+        return torch.empty((0, *(shape or ())), dtype=dtype, device=device)
+    return torch.stack([_as_tensor(v, dtype) for v in items])
+
+
+def _list_concat(items, dtype, shape, device):
+    if not items:
+        return torch.empty((0, *(shape or ())), dtype=dtype, device=device)
+    return torch.cat(list(items))
+
+
+def _list_get(items, i):
+    return items[_at(items, i)]
+
+
+def _list_slice(items, start, stop, step):
+    return items[slice(start, stop, step)]
+
+
+def _array_write(items, i, v, limit):
+    """Write a cell of a TensorArray; cells between the old end and ``i`` stay unwritten (None)."""
+    i = int(i)
+    if i < 0 or (limit is not None and i >= limit):
+        raise OutOfRangeError(f"index {i} is out of range for a TensorArray of size {limit}")
+    items = items + (None,) * (i + 1 - len(items))
+    return (*items[:i], v, *items[i + 1 :])
+
+
+def _array_read(items, i, dtype, shape, device):
+    i = int(i)
+    if not 0 <= i < len(items):
+        raise OutOfRangeError(f"index {i} is out of range for a TensorArray of size {len(items)}")
+    return _cells(items, dtype, shape, device)[i]
+
+
+def _cells(items, dtype, shape, device):
+    """The cells with unwritten ones as zeros."""
+    if any(v is None for v in items):
+        if shape is None or None in shape:
+            shape = next((tuple(v.shape) for v in items if v is not None), None)
+        if shape is None:
+            raise TographError("an unwritten cell of a TensorArray needs element_shape")
+        zero = torch.zeros(shape, dtype=dtype, device=device)
+        items = tuple(zero if v is None else v for v in items)
+    return items
+
+
+def _array_stack(items, dtype, shape, device):
+    return _list_stack(_cells(items, dtype, shape, device), dtype, shape, device)
+
+
+def _array_concat(items, dtype, shape, device):
+    return _list_concat(_cells(items, dtype, shape, device), dtype, shape and shape[1:], device)
+
+
+def _list_split(x, lengths):
+    lengths = [int(n) for n in (lengths.tolist() if isinstance(lengths, torch.Tensor) else lengths)]
+    return tuple(torch.split(x, lengths))
+
+
+def _optional_get(optional):
+    if not optional:
+        raise TographError("Optional has no value")
+    return optional[0]
+
+
+for _name, _run, _effects, _outputs in [
+    ("list_new", lambda: (), PURE, 1),
+    ("list_of", lambda *v: v, PURE, 1),
+    ("list_push", lambda items, v: (*items, v), PURE, 1),
+    ("list_pop", _list_pop, MAY_FAIL, 2),
+    ("list_insert", _list_insert, PURE, 1),
+    ("list_get", _list_get, MAY_FAIL, 1),
+    ("list_set", _list_set, MAY_FAIL, 1),
+    ("list_slice", _list_slice, PURE, 1),
+    ("list_size", len, PURE, 1),
+    ("list_extend", lambda a, b: a + b, PURE, 1),
+    ("list_stack", _list_stack, MAY_FAIL, 1),
+    ("list_concat", _list_concat, MAY_FAIL, 1),
+    ("list_split", _list_split, MAY_FAIL, 1),
+    ("list_from_tensor", lambda x: tuple(x.unbind(0)), PURE, 1),
+    ("list_reserve", lambda n: (None,) * int(n), PURE, 1),
+    ("array_write", _array_write, MAY_FAIL, 1),
+    ("array_read", _array_read, MAY_FAIL, 1),
+    ("array_stack", _array_stack, MAY_FAIL, 1),
+    ("array_concat", _array_concat, MAY_FAIL, 1),
+    ("optional_some", lambda v: (v,), PURE, 1),
+    ("optional_none", lambda: (), PURE, 1),
+    ("optional_has", bool, PURE, 1),
+    ("optional_get", _optional_get, MAY_FAIL, 1),
+]:
+    register(f"tg.{_name}", run=_run, effects=_effects, gradient=REPLAY, kernel=NONE, outputs=_outputs)

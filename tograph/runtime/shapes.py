@@ -1,0 +1,582 @@
+"""What an ATen op gives: sizes, strides and dtypes of its outputs, without running it.
+
+A rule of the table below answers for the common ops in a few microseconds. Where there is none, torch's own
+kernel runs on **meta** tensors, which is exact but costs up to a second at its first use, because it imports
+torch's Python decompositions. Both are memoised on the op and all its arguments, unless a size is symbolic.
+
+A rule takes the arguments of the op, with a ``Meta`` for each tensor, and returns a ``Meta`` (or a list of
+them); it returns None when the case is not its own. Views always use the meta kernel: it is C++ and cheap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+import torch
+
+SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+class Meta(NamedTuple):
+    """What is known of a tensor while tracing. Sizes and strides may be ``torch.SymInt``."""
+
+    dtype: torch.dtype
+    size: tuple
+    stride: tuple
+    offset: Any
+    device: torch.device
+
+    @property
+    def rank(self) -> int:
+        return len(self.size)
+
+    @property
+    def static(self) -> bool:
+        return all(type(n) is int for n in self.size)
+
+
+def contiguous(dtype: torch.dtype, size: Sequence, device: torch.device) -> Meta:
+    """A freshly made tensor."""
+    stride, step = [], 1
+    for n in reversed(size):
+        stride.append(step)
+        step = step * (n if type(n) is not int else max(n, 1))
+    return Meta(dtype, tuple(size), tuple(reversed(stride)), 0, device)
+
+
+def like(x: Meta, dtype: torch.dtype | None = None, size: Sequence | None = None) -> Meta:
+    """A contiguous tensor with the properties of ``x`` but for those given."""
+    return contiguous(dtype or x.dtype, x.size if size is None else size, x.device)
+
+
+RULES: dict[str, Callable[..., Any]] = {}
+
+
+def rule(*names: str):
+    def add(function):
+        for name in names:
+            RULES.update(dict.fromkeys(name.split(), function))
+        return function
+
+    return add
+
+
+# ---- pointwise ops
+
+
+@cache
+def _dummy(dtype: torch.dtype, scalar: bool) -> torch.Tensor:
+    with torch.utils._python_dispatch._disable_current_modes():
+        return torch.empty(() if scalar else (0,), dtype=dtype)
+
+
+def _number(x: Any) -> Any:
+    """A plain number that promotes as ``x`` does."""
+    if isinstance(x, SYMBOLS):
+        return {torch.SymInt: 1, torch.SymFloat: 1.0, torch.SymBool: True}[type(x)]
+    return x
+
+
+def result_type(*xs: Any) -> torch.dtype:
+    """torch's promotion over metas and numbers."""
+    dummies = [_dummy(x.dtype, not x.size) if isinstance(x, Meta) else _number(x) for x in xs]
+    out = dummies[0]
+    if len(dummies) == 1:
+        return torch.result_type(out, out)
+    if len(dummies) == 2:
+        return torch.result_type(*dummies)
+    return _promote(dummies)
+
+
+def _promote(dummies: list) -> torch.dtype:
+    # torch.result_type takes two; cat-free fold by category: dimensioned, then 0-d, then numbers.
+    ranked = [
+        [d for d in dummies if isinstance(d, torch.Tensor) and d.dim()],
+        [d for d in dummies if isinstance(d, torch.Tensor) and not d.dim()],
+        [d for d in dummies if not isinstance(d, torch.Tensor)],
+    ]
+    out: Any = None
+    for group in ranked:
+        best = None
+        for d in group:
+            best = d if best is None else _dummy_like(torch.result_type(best, d), best, d)
+        if best is not None:
+            out = best if out is None else _dummy_like(torch.result_type(out, best), out, best)
+    return torch.result_type(out, out)
+
+
+def _dummy_like(dtype: torch.dtype, *xs: Any) -> torch.Tensor:
+    return _dummy(dtype, not any(isinstance(x, torch.Tensor) and x.dim() for x in xs))
+
+
+def same_size(a: Any, b: Any) -> bool:
+    """Whether two sizes are known to be equal."""
+    if type(a) is int and type(b) is int:
+        return a == b
+    return a is b or (isinstance(a, torch.SymInt) and isinstance(b, torch.SymInt) and a.node.same(b.node))
+
+
+def broadcast(*sizes: Sequence) -> tuple:
+    """The broadcast size; RuntimeError in torch's words when there is none."""
+    rank = max(map(len, sizes))
+    out: list[Any] = [1] * rank
+    for size in sizes:
+        for i, n in enumerate(size, rank - len(size)):
+            old = out[i]
+            if type(old) is int and old == 1:
+                out[i] = n
+            elif (type(n) is int and n == 1) or same_size(n, old):
+                continue
+            elif type(n) is int and type(old) is int:
+                raise RuntimeError(
+                    f"The size of tensor a ({old}) must match the size of tensor b ({n}) at non-singleton dimension {i}"
+                )
+            elif type(n) is int:
+                out[i] = n  # a symbolic size beside a known one: equal, or 1
+    return tuple(out)
+
+
+def pointwise(xs: Sequence[Any], dtype: torch.dtype) -> Meta:
+    """The output of an elementwise op over metas and numbers."""
+    metas = [x for x in xs if isinstance(x, Meta)]
+    size = broadcast(*(m.size for m in metas)) if len(metas) > 1 else metas[0].size
+    device = next((m.device for m in metas if m.size), metas[0].device)
+    out = contiguous(dtype, size, device)
+    full = [m for m in metas if len(m.size) == len(size) and m.size == size] if out.static else []
+    if not full or all(m.stride == out.stride for m in full):
+        return out
+    return out._replace(stride=_elementwise_strides(size, full))
+
+
+def _elementwise_strides(size: tuple, metas: list[Meta]) -> tuple:
+    """The stride order that TensorIterator gives its output: that of the inputs, first input first."""
+
+    def before(i: int, j: int) -> bool:  # whether dim i is outside dim j
+        for m in metas:
+            a, b = m.stride[i], m.stride[j]
+            if a == 0 or b == 0 or a == b:
+                continue
+            return a > b
+        return False
+
+    order = list(range(len(size)))
+    for at in range(1, len(order)):
+        k = at
+        while k and before(order[k], order[k - 1]):
+            order[k - 1], order[k] = order[k], order[k - 1]
+            k -= 1
+    strides, step = [0] * len(size), 1
+    for d in reversed(order):
+        strides[d] = step
+        step *= max(size[d], 1)
+    return tuple(strides)
+
+
+def _floating(dtype: torch.dtype) -> torch.dtype:
+    return dtype if dtype.is_floating_point or dtype.is_complex else torch.get_default_dtype()
+
+
+@rule("add sub mul rsub maximum minimum fmax fmin bitwise_and bitwise_or bitwise_xor remainder fmod floor_divide "
+      "pow clamp_min clamp_max hypot nextafter __lshift__ __rshift__ lerp __and__ __or__ __xor__ gcd lcm "
+      "bitwise_left_shift bitwise_right_shift heaviside copysign")  # fmt: skip
+def _binary(a, b, *rest, alpha=None):
+    if not isinstance(a, Meta) and not isinstance(b, Meta):
+        return None
+    return pointwise((a, b), result_type(a, b))
+
+
+@rule("div true_divide atan2 xlogy")
+def _divide(a, b, *, rounding_mode=None):
+    dtype = result_type(a, b)
+    return pointwise((a, b), dtype if rounding_mode else _floating(dtype))
+
+
+@rule("lt le gt ge eq ne logical_and logical_or logical_xor")
+def _compare(a, b):
+    return pointwise((a, b), torch.bool)
+
+
+@rule("isnan isinf isfinite logical_not signbit isposinf isneginf")
+def _test(x):
+    return pointwise((x,), torch.bool)
+
+
+@rule("sin cos tan exp exp2 expm1 log log2 log10 log1p tanh sinh cosh sigmoid sqrt rsqrt erf erfc erfinv asin acos "
+      "atan asinh acosh atanh reciprocal digamma lgamma special_entr i0 sinc logit deg2rad rad2deg")  # fmt: skip
+def _float_unary(x, eps=None):
+    return pointwise((x,), _floating(x.dtype))
+
+
+@rule("neg relu sign sgn abs floor ceil round trunc frac silu gelu hardtanh leaky_relu elu softplus bitwise_not square "
+      "positive mish hardswish hardsigmoid relu6 log_sigmoid_forward threshold celu selu nan_to_num hardshrink "
+      "softshrink fill zero")  # fmt: skip
+def _unary(x, *args, **kwargs):
+    if x.dtype.is_complex:
+        return None
+    return pointwise((x,), x.dtype)
+
+
+@rule("clamp")
+def _clamp(x, low=None, high=None):
+    return pointwise((x, low, high), result_type(*(v for v in (x, low, high) if v is not None)))
+
+
+@rule("where")
+def _where(c, a=None, b=None):
+    if a is None or not isinstance(a, Meta) or not isinstance(b, Meta):
+        return None
+    return pointwise((c, a, b), result_type(a, b))
+
+
+@rule("addcmul addcdiv")
+def _ternary(x, a, b, value=1):
+    return pointwise((x, a, b), result_type(x, a, b))
+
+
+@rule("sigmoid_backward tanh_backward threshold_backward gelu_backward silu_backward hardtanh_backward "
+      "leaky_relu_backward elu_backward softplus_backward")  # fmt: skip
+def _pointwise_backward(g, x, *args, **kwargs):
+    return pointwise((g, x), result_type(g, x))
+
+
+# ---- copies and makers
+
+
+@rule("clone contiguous lift_fresh lift_fresh_copy detach_copy alias_copy dropout_ bernoulli")
+def _clone(x, *args, memory_format=None, generator=None):
+    if memory_format not in (None, torch.preserve_format, torch.contiguous_format):
+        return None
+    return like(x) if memory_format == torch.contiguous_format else pointwise((x,), x.dtype)
+
+
+@rule("copy")
+def _copy(x, source, non_blocking=False):
+    return x._replace(offset=0)
+
+
+@rule("_to_copy")
+def _to_copy(x, *, dtype=None, device=None, memory_format=None, **kwargs):
+    if memory_format not in (None, torch.preserve_format):
+        return None
+    out = pointwise((x,), dtype or x.dtype)
+    return out._replace(device=torch.device(device)) if device is not None else out
+
+
+def _make(size, dtype, device) -> Meta:
+    return contiguous(dtype or torch.get_default_dtype(), size, torch.device(device or "cpu"))
+
+
+@rule("zeros ones empty rand randn")
+def _maker(size, *, dtype=None, device=None, names=None, memory_format=None, generator=None, **kwargs):
+    return _make(size, dtype, device)
+
+
+def _value_dtype(value) -> torch.dtype:
+    return {bool: torch.bool, int: torch.int64}.get(type(_number(value)), torch.get_default_dtype())
+
+
+@rule("full")
+def _full(size, value, *, dtype=None, device=None, **kwargs):
+    return _make(size, dtype or _value_dtype(value), device)
+
+
+@rule("scalar_tensor")
+def _scalar_tensor(value, *, dtype=None, device=None, **kwargs):
+    return _make((), dtype, device)
+
+
+@rule("randint")
+def _randint(*args, dtype=None, device=None, **kwargs):
+    return _make(args[-1], dtype or torch.int64, device)
+
+
+@rule("randperm")
+def _randperm(n, *, dtype=None, device=None, **kwargs):
+    return _make((n,), dtype or torch.int64, device)
+
+
+@rule("eye")
+def _eye(n, m=None, *, dtype=None, device=None, **kwargs):
+    return _make((n, n if m is None else m), dtype, device)
+
+
+@rule("arange")
+def _arange(*args, dtype=None, device=None, **kwargs):
+    if any(isinstance(a, SYMBOLS) for a in args) or not all(isinstance(a, int) for a in args):
+        return None
+    start, stop, step = (0, args[0], 1) if len(args) == 1 else (*args, 1)[:3]
+    return _make((len(range(start, stop, step)),), dtype or torch.int64, device)
+
+
+@rule("linspace")
+def _linspace(start, stop, steps, *, dtype=None, device=None, **kwargs):
+    return _make((steps,), dtype, device)
+
+
+@rule("zeros_like ones_like empty_like rand_like randn_like full_like randint_like")
+def _make_like(x, *args, dtype=None, device=None, memory_format=None, **kwargs):
+    if memory_format not in (None, torch.preserve_format):
+        return None
+    out = pointwise((x,), dtype or x.dtype)
+    return out._replace(device=torch.device(device)) if device is not None else out
+
+
+@rule("new_zeros new_ones new_empty new_full")
+def _make_new(x, size, *args, dtype=None, device=None, **kwargs):
+    return contiguous(dtype or x.dtype, size, torch.device(device or x.device))
+
+
+@rule("normal uniform normal_functional random exponential")
+def _filled(x, *args, **kwargs):
+    return like(x) if isinstance(x, Meta) else None
+
+
+# ---- reductions
+
+
+def _dims(x: Meta, dim) -> tuple[int, ...]:
+    if dim is None or (isinstance(dim, (list, tuple)) and not dim):
+        return tuple(range(x.rank))
+    dims = dim if isinstance(dim, (list, tuple)) else (dim,)
+    rank = max(x.rank, 1)
+    for d in dims:
+        if not -rank <= d < rank:
+            raise IndexError(
+                f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {d})"
+            )
+    return tuple(d % rank for d in dims)
+
+
+def reduced(x: Meta, dim, keepdim: bool, dtype: torch.dtype) -> Meta:
+    dims = _dims(x, dim)
+    if keepdim:
+        size = [1 if i in dims else n for i, n in enumerate(x.size)]
+    else:
+        size = [n for i, n in enumerate(x.size) if i not in dims]
+    return like(x, dtype, size)
+
+
+@rule("sum prod nansum")
+def _sum(x, dim=None, keepdim=False, *, dtype=None):
+    whole = not x.dtype.is_floating_point and not x.dtype.is_complex
+    return reduced(x, dim, keepdim, dtype or (torch.int64 if whole else x.dtype))
+
+
+@rule("mean")
+def _mean(x, dim=None, keepdim=False, *, dtype=None):
+    dtype = dtype or x.dtype
+    if not (dtype.is_floating_point or dtype.is_complex):
+        raise RuntimeError(
+            "mean(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. "
+            f"Got: {str(x.dtype).removeprefix('torch.').capitalize()}"
+        )
+    return reduced(x, dim, keepdim, dtype)
+
+
+@rule("amax amin logsumexp")
+def _extreme(x, dim=(), keepdim=False):
+    return reduced(x, dim, keepdim, x.dtype)
+
+
+@rule("any all")
+def _any(x, dim=None, keepdim=False):
+    return reduced(x, dim, keepdim, torch.uint8 if x.dtype == torch.uint8 else torch.bool)
+
+
+@rule("argmax argmin")
+def _argmax(x, dim=None, keepdim=False):
+    return reduced(x, dim, keepdim, torch.int64)
+
+
+@rule("max min median")
+def _max(x, dim=None, keepdim=False):
+    if isinstance(dim, Meta):
+        return _binary(x, dim)
+    if dim is None:
+        return reduced(x, None, False, x.dtype)
+    return [reduced(x, dim, keepdim, x.dtype), reduced(x, dim, keepdim, torch.int64)]
+
+
+@rule("var std")
+def _var(x, dim=None, *args, correction=None, keepdim=False, unbiased=True):
+    if isinstance(dim, bool) or args:
+        return None
+    return reduced(x, dim, keepdim, x.dtype)
+
+
+@rule("norm linalg_vector_norm")
+def _norm(x, p=2, dim=None, keepdim=False, *, dtype=None):
+    if x.dtype.is_complex:
+        return None
+    return reduced(x, dim, keepdim, dtype or x.dtype)
+
+
+@rule("cumsum cumprod")
+def _cumsum(x, dim, *, dtype=None):
+    return like(x, dtype or (x.dtype if x.dtype.is_floating_point or x.dtype.is_complex else torch.int64))
+
+
+@rule("_softmax _log_softmax")
+def _softmax(x, dim, half):
+    _dims(x, dim)
+    return like(x) if not half else None
+
+
+@rule("_softmax_backward_data _log_softmax_backward_data")
+def _softmax_backward(g, y, dim, dtype):
+    return like(g)
+
+
+# ---- linear algebra
+
+
+@rule("mm")
+def _mm(a, b):
+    _check_product(a, b, a.size[1], b.size[0])
+    return like(a, size=(a.size[0], b.size[1]))
+
+
+def _check_product(a: Meta, b: Meta, n, k) -> None:
+    if type(n) is int and type(k) is int and n != k:
+        shapes = "x".join(map(str, a.size)), "x".join(map(str, b.size))
+        raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({shapes[0]} and {shapes[1]})")
+    if a.dtype != b.dtype:
+        names = [str(m.dtype).removeprefix("torch.") for m in (a, b)]
+        raise RuntimeError(f"expected m1 and m2 to have the same dtype, but got: {names[0]} != {names[1]}")
+
+
+@rule("addmm")
+def _addmm(c, a, b, *, beta=1, alpha=1):
+    return _mm(a, b)
+
+
+@rule("bmm")
+def _bmm(a, b):
+    _check_product(a, b, a.size[2], b.size[1])
+    return like(a, size=(a.size[0], a.size[1], b.size[2]))
+
+
+@rule("baddbmm")
+def _baddbmm(c, a, b, *, beta=1, alpha=1):
+    return _bmm(a, b)
+
+
+@rule("mv")
+def _mv(a, b):
+    if type(a.size[1]) is int and type(b.size[0]) is int and a.size[1] != b.size[0]:
+        raise RuntimeError(f"size mismatch, got input ({a.size[0]}), mat ({a.size[0]}x{a.size[1]}), vec ({b.size[0]})")
+    return like(a, size=(a.size[0],))
+
+
+@rule("dot vdot")
+def _dot(a, b):
+    return like(a, size=())
+
+
+# ---- rows, indices and joins
+
+
+@rule("cat")
+def _cat(xs, dim=0):
+    xs = [x for x in xs if x.size != (0,)] or list(xs)
+    first = xs[0]
+    if any(x.rank != first.rank for x in xs) or not first.rank:
+        return None
+    dim = _dims(first, dim)[0]
+    for x in xs:
+        for i, (n, m) in enumerate(zip(first.size, x.size)):
+            if i != dim and type(n) is int and type(m) is int and n != m:
+                return None  # the kernel has the words for it
+    size = list(first.size)
+    size[dim] = sum(x.size[dim] for x in xs[1:]) + size[dim]
+    return like(first, result_type(*xs), size)
+
+
+@rule("stack")
+def _stack(xs, dim=0):
+    first = xs[0]
+    if any(x.rank != first.rank or not all(map(same_size, x.size, first.size)) for x in xs):
+        return None
+    rank = first.rank + 1
+    dim = dim % rank if -rank <= dim < rank else None
+    if dim is None:
+        return None
+    return like(first, result_type(*xs), (*first.size[:dim], len(xs), *first.size[dim:]))
+
+
+@rule("index_select")
+def _index_select(x, dim, index):
+    if not x.rank:
+        return None
+    dim = _dims(x, dim)[0]
+    return like(x, size=(*x.size[:dim], index.size[0] if index.rank else 1, *x.size[dim + 1 :]))
+
+
+@rule("gather")
+def _gather(x, dim, index, *, sparse_grad=False):
+    return like(x, size=index.size)
+
+
+@rule("embedding")
+def _embedding(weight, index, *args, **kwargs):
+    return like(weight, size=(*index.size, weight.size[1]))
+
+
+@rule("index")
+def _index(x, indices):
+    given = [i for i in indices if i is not None]
+    if any(i.dtype in (torch.bool, torch.uint8) for i in given) or len(indices) > x.rank:
+        return None
+    places = [k for k, i in enumerate(indices) if i is not None]
+    size = broadcast(*(i.size for i in given))
+    together = places == list(range(places[0], places[-1] + 1))
+    kept = [n for k, n in enumerate(x.size) if k not in places]
+    at = places[0] if together else 0
+    if not together or x.stride != contiguous(x.dtype, x.size, x.device).stride:
+        return None
+    return like(x, size=(*kept[:at], *size, *kept[at:]))
+
+
+@rule("select_scatter slice_scatter diagonal_scatter scatter scatter_add index_put index_add index_copy index_fill "
+      "masked_fill masked_scatter flip roll tril triu as_strided_scatter sort_ scatter_reduce")  # fmt: skip
+def _same(x, *args, **kwargs):
+    return like(x)
+
+
+@rule("sort")
+def _sort(x, dim=-1, descending=False, *, stable=None):
+    return [like(x), like(x, torch.int64)]
+
+
+@rule("topk")
+def _topk(x, k, dim=-1, largest=True, sorted=True):
+    if not x.rank:
+        return None
+    dim = _dims(x, dim)[0]
+    size = (*x.size[:dim], k, *x.size[dim + 1 :])
+    return [like(x, size=size), like(x, torch.int64, size)]
+
+
+@rule("multinomial")
+def _multinomial(p, n, replacement=False, *, generator=None):
+    return like(p, torch.int64, (*p.size[:-1], n))
+
+
+@rule("native_layer_norm")
+def _layer_norm(x, shape, weight, bias, eps):
+    kept = x.rank - len(shape)
+    stats = like(x, size=(*x.size[:kept], *[1] * len(shape)))
+    return [like(x), stats, stats]
+
+
+@rule("native_dropout")
+def _native_dropout(x, p, train):
+    return [like(x), like(x, torch.bool)]
+
+
+@rule("nll_loss_forward")
+def _nll(x, target, weight, reduction, ignore):
+    size = target.size if reduction == 0 else ()
+    return [like(x, size=size), like(x, size=())]

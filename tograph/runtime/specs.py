@@ -1,0 +1,51 @@
+"""``tg.TensorSpec``: what a tensor argument of a function may be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from .types import DTYPE_NAMES
+
+
+class TensorSpec:
+    """The dtype and shape of a tensor argument.
+
+    ``shape``: a sequence with None for a dimension of any size (0 and 1 included), or None for any rank.
+    ``dtype``: a torch.dtype. ``name``: shown for the argument in the graph.
+
+    Example: ``tg.TensorSpec([None, 4], torch.float32)``
+    """
+
+    def __init__(self, shape: Sequence[int | None] | None, dtype: torch.dtype, name: str | None = None, device: Any = "cpu"):
+        self.shape = None if shape is None else tuple(shape)
+        self.dtype, self.name, self.device = dtype, name, torch.device(device)
+        if dtype not in DTYPE_NAMES:
+            raise TypeError(f"dtype must be a torch.dtype, not {dtype!r}")
+
+    @classmethod
+    def of(cls, x: torch.Tensor) -> TensorSpec:
+        """The exact spec of a tensor."""
+        return cls(tuple(x.shape), x.dtype, device=x.device)
+
+    def accepts(self, x: torch.Tensor) -> bool:
+        """Whether a tensor fits."""
+        if x.dtype != self.dtype:
+            return False
+        if self.shape is None:
+            return True
+        return len(self.shape) == x.dim() and all(s is None or s == n for s, n in zip(self.shape, x.shape))
+
+    def _key(self) -> tuple:
+        return self.shape, self.dtype, str(self.device)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TensorSpec) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def __repr__(self) -> str:
+        return f"TensorSpec({None if self.shape is None else list(self.shape)}, {self.dtype})"

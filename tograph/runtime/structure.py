@@ -1,0 +1,416 @@
+"""Specs: what is known, while tracing, of a Python value that a graph carries.
+
+A staged construct has inputs and outputs that are Python values: tensors, numbers, None, lists of these, objects. A
+spec says which parts are staged (each becomes a graph value) and which are constants of the trace.
+
+``Leaf``    a graph value of a type; with ``const`` when the same known object or number stands there every time.
+``Const``   a Python object that is the same every time: None, a string, a function, a module, ``MISSING``.
+``Tree``    a container or object of a class with parts in order.
+``Choice``  one of several specs, told by a tag that is known when the graph runs: None on one path and a tensor
+            on the other, an int and a float, two different strings. ``TaggedUnion`` is its Python value.
+
+``join`` is the least spec that covers two. It always exists: what cannot be merged becomes a Choice. So the join
+of the branches of an If, and the fixed point of a loop's state, never change what plain Python would give.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from . import types
+from ..errors import StructureError
+from .funcgraph import FuncGraph, Ref, current_graph
+from .infer import meta_of, tensor_type
+from .ir import Value
+from .journal import MISSING
+from .scalars import size_of, staged, ScalarNode
+from .shapes import SYMBOLS, contiguous
+from .symbolic import SymTensor, value_of, wrap
+from .types import INT, ListType, ObjectType, OptionalType, ScalarType, TensorType, Type
+
+_NO = object()
+
+
+class _Unset:
+    """What a variable holds whose content does not count yet: any other content takes its place in a join."""
+
+    def __repr__(self) -> str:
+        return "<unset>"
+
+
+UNSET = _Unset()
+
+
+@dataclass(frozen=True)
+class Handle:
+    """A graph value that is not a tensor or a number: a list, an optional or an opaque object."""
+
+    ref: Ref
+
+    @property
+    def type(self) -> Type:
+        return self.ref.value.type
+
+
+@dataclass(frozen=True, eq=False)
+class Leaf:
+    type: Type
+    const: Any = _NO
+
+    @property
+    def fixed(self) -> bool:
+        return self.const is not _NO
+
+
+@dataclass(frozen=True, eq=False)
+class Const:
+    value: Any
+
+
+@dataclass(frozen=True, eq=False)
+class Tree:
+    cls: type
+    aux: Any
+    parts: tuple[Spec, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    options: tuple[Spec, ...]
+
+
+Spec = Leaf | Const | Tree | Choice
+
+
+class TaggedUnion:
+    """A value that is one of ``options``; ``tag`` is the staged index of the one that counts."""
+
+    def __init__(self, tag: Any, options: list[Any]):
+        self.__dict__.update(tag_=tag, options_=options, name_="")
+
+
+def is_union(x: Any) -> bool:
+    return type(x) is TaggedUnion
+
+
+# ---- containers
+
+
+def parts_of(x: Any) -> tuple[Any, list[Any]] | None:
+    """(aux, parts) of a container or a simple object, or None when ``x`` is not one."""
+    cls = type(x)
+    if cls in (list, tuple, deque):
+        return (getattr(x, "maxlen", None), list(x))
+    if cls in (dict, OrderedDict, defaultdict):
+        return ((tuple(x), getattr(x, "default_factory", None)), list(x.values()))
+    if issubclass(cls, tuple) and hasattr(cls, "_fields"):
+        return (None, list(x))
+    if issubclass(cls, torch.Size):
+        return (None, list(x))
+    if cls is slice:
+        return (None, [x.start, x.stop, x.step])
+    if hasattr(cls, "__tograph_flatten__"):
+        return x.__tograph_flatten__()
+    if dataclasses.is_dataclass(cls) or _plain_class(cls):
+        return (tuple(vars(x)), list(vars(x).values())) if hasattr(x, "__dict__") else None
+    return None
+
+
+def _plain_class(cls: type) -> bool:
+    """Whether objects of a class are their ``__dict__`` and nothing more: a class that users write for data."""
+    if cls.__module__.partition(".")[0] in _LIBRARIES or issubclass(cls, (type, BaseException, torch.nn.Module)):
+        return False
+    ours = [c for c in cls.__mro__ if c is not object]
+    plain = all(c.__flags__ & _HEAP and "__slots__" not in vars(c) and "__new__" not in vars(c) for c in ours)
+    return plain and not any(hasattr(cls, n) for n in ("__call__", "__enter__", "__next__", "__get__", "get_concrete_function"))
+
+
+_HEAP = 1 << 9
+_LIBRARIES = frozenset(("builtins", "torch", "numpy", "functools", "typing", "types", "enum", "tograph", "threading"))
+
+
+def rebuild(cls: type, aux: Any, parts: list[Any]) -> Any:
+    """The container or object of ``cls`` with these parts."""
+    if cls is list or cls is tuple:
+        return cls(parts)
+    if cls is deque:
+        return deque(parts, aux)
+    if cls in (dict, OrderedDict):
+        return cls(zip(aux[0], parts))
+    if cls is defaultdict:
+        return defaultdict(aux[1], zip(aux[0], parts))
+    if issubclass(cls, torch.Size):
+        return torch.Size(parts)
+    if issubclass(cls, tuple):
+        return cls._make(parts)
+    if cls is slice:
+        return slice(*parts)
+    if hasattr(cls, "__tograph_flatten__"):
+        return cls.__tograph_unflatten__(aux, parts)
+    made = object.__new__(cls)
+    made.__dict__.update(zip(aux, parts))
+    return made
+
+
+# ---- specs of values
+
+
+def spec_of(x: Any, seen: tuple[int, ...] = ()) -> Spec:
+    """The spec of a Python value, with everything in it a constant that can be."""
+    if isinstance(x, torch.Tensor):
+        return Leaf(tensor_type(x.meta if isinstance(x, SymTensor) else meta_of(x)), x)
+    if isinstance(x, SYMBOLS):
+        return Leaf(ScalarType(x.node.kind), x)
+    if type(x) in (bool, int, float):
+        return Leaf(ScalarType(type(x)), x)
+    if isinstance(x, Handle):
+        return Leaf(x.type, x)
+    if is_union(x):
+        return Choice(tuple(spec_of(o, seen) for o in x.options_))
+    if x is None or x is MISSING or x is UNSET or isinstance(x, (str, bytes, type)) or id(x) in seen:
+        return Const(x)
+    found = parts_of(x)
+    if found is None:
+        return Const(x)
+    aux, parts = found
+    return Tree(type(x), aux, tuple(spec_of(p, (*seen, id(x))) for p in parts))
+
+
+def same_number(a: Any, b: Any) -> bool:
+    """Whether two Python numbers cannot be told apart: type, sign of zero and NaN included."""
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, float):
+        return (a != a and b != b) or (a == b and math.copysign(1, a) == math.copysign(1, b))
+    return a == b
+
+
+def _same_const(a: Any, b: Any) -> bool:
+    if a is b:
+        return True
+    if isinstance(a, SYMBOLS) and isinstance(b, SYMBOLS):
+        return a.node.same(b.node)
+    if isinstance(a, Handle) and isinstance(b, Handle):
+        return a.ref == b.ref
+    if isinstance(a, (bool, int, float)):
+        return same_number(a, b)
+    if isinstance(a, (str, bytes)) or (hasattr(a, "__func__") and hasattr(b, "__func__")):
+        return type(a) is type(b) and a == b
+    return False
+
+
+def join(a: Spec, b: Spec) -> Spec:
+    """The least spec that covers both."""
+    if a is b or (isinstance(b, Const) and b.value is UNSET):
+        return a
+    if isinstance(a, Const) and a.value is UNSET:
+        return b
+    if isinstance(a, Choice) or isinstance(b, Choice):
+        return _join_choice(a, b)
+    merged = _merge(a, b)
+    return Choice((a, b)) if merged is None else merged
+
+
+def _merge(a: Spec, b: Spec) -> Spec | None:
+    """The join of two specs where it needs no tag."""
+    if isinstance(a, Leaf) and isinstance(b, Leaf):
+        if a.fixed and b.fixed and _same_const(a.const, b.const):
+            return a if a.type == b.type else Leaf(types.join(a.type, b.type) or a.type, a.const)
+        kind = types.join(a.type, b.type) or _join_number(a.type, b.type)
+        return None if kind is None else Leaf(kind)
+    if isinstance(a, Const) and isinstance(b, Const):
+        return a if _same_const(a.value, b.value) else None
+    if isinstance(a, Tree) and isinstance(b, Tree):
+        if a.cls is not b.cls or a.aux != b.aux or len(a.parts) != len(b.parts):
+            return None
+        return Tree(a.cls, a.aux, tuple(map(join, a.parts, b.parts)))
+    return None
+
+
+def _join_number(a: Type, b: Type) -> Type | None:
+    """A number that meets a 0-d tensor of its category, or of a higher one, becomes such a tensor."""
+    if isinstance(b, ScalarType):
+        a, b = b, a
+    if isinstance(a, ScalarType) and isinstance(b, TensorType) and b.shape == ():
+        rank = {bool: 0, int: 1, float: 2}[a.kind]
+        dtype = b.dtype
+        have = 2 if dtype.is_floating_point else 3 if dtype.is_complex else 0 if dtype == torch.bool else 1
+        return b if rank == have or (rank == 1 and have == 2) else None
+    return None
+
+
+def _join_choice(a: Spec, b: Spec) -> Spec:
+    options = list(a.options) if isinstance(a, Choice) else [a]
+    for new in b.options if isinstance(b, Choice) else (b,):
+        for i, old in enumerate(options):
+            merged = _merge(old, new)
+            if merged is not None:
+                options[i] = merged
+                break
+        else:
+            options.append(new)
+    return Choice(tuple(options))
+
+
+def generalize(spec: Spec) -> Spec:
+    """Numbers that are known now will be others in the next iteration: they become staged."""
+    if isinstance(spec, Leaf) and isinstance(spec.type, ScalarType):
+        return Leaf(spec.type)
+    if isinstance(spec, Tree):
+        return Tree(spec.cls, spec.aux, tuple(map(generalize, spec.parts)))
+    if isinstance(spec, Choice):
+        return Choice(tuple(map(generalize, spec.options)))
+    return spec
+
+
+def equal(a: Spec, b: Spec) -> bool:
+    """Whether two specs say the same."""
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, Leaf):
+        return a.type == b.type and a.fixed == b.fixed and (not a.fixed or _same_const(a.const, b.const))
+    if isinstance(a, Const):
+        return _same_const(a.value, b.value)
+    left, right = (a.parts, b.parts) if isinstance(a, Tree) else (a.options, b.options)
+    if isinstance(a, Tree) and (a.cls is not b.cls or a.aux != b.aux):
+        return False
+    return len(left) == len(right) and all(map(equal, left, right))
+
+
+def leaf_types(spec: Spec) -> list[Type]:
+    """The types of the graph values of a spec, in order."""
+    if isinstance(spec, Leaf):
+        return [] if spec.fixed else [spec.type]
+    if isinstance(spec, Const):
+        return []
+    if isinstance(spec, Tree):
+        return [t for p in spec.parts for t in leaf_types(p)]
+    return [INT] + [t for o in spec.options for t in leaf_types(o)]
+
+
+# ---- values in and out of a graph
+
+
+def flatten(x: Any, spec: Spec, graph: FuncGraph) -> list[Value]:
+    """The graph values that ``x`` gives for ``spec``; ``x`` is covered by it."""
+    if isinstance(spec, Leaf):
+        return [] if spec.fixed else [leaf_value(x, spec.type, graph)]
+    if isinstance(spec, Const):
+        return []
+    if isinstance(spec, Tree):
+        found = parts_of(x)
+        if found is None or len(found[1]) != len(spec.parts):
+            raise StructureError(f"expected {spec.cls.__name__} of {len(spec.parts)} parts, found {x!r}")
+        return [v for p, s in zip(found[1], spec.parts) for v in flatten(p, s, graph)]
+    if is_union(x):
+        return _flatten_union(x, spec, graph)
+    chosen = _option(spec_of(x), spec)
+    out = [graph.emit("py.constant", chosen, type=INT)]
+    for i, option in enumerate(spec.options):
+        out += flatten(x, option, graph) if i == chosen else [zero_value(t, graph) for t in leaf_types(option)]
+    return out
+
+
+def _option(spec: Spec, choice: Choice) -> int:
+    for i, option in enumerate(choice.options):
+        merged = _merge(option, spec)
+        if merged is not None and equal(merged, option):
+            return i
+    raise StructureError("a value does not fit the kinds that were found for it")
+
+
+def _flatten_union(x: TaggedUnion, spec: Choice, graph: FuncGraph) -> list[Value]:
+    places = [_option(spec_of(o), spec) for o in x.options_]
+    tag = x.tag_.node.value(graph)
+    out: list[Value] = []
+    if places == list(range(len(places))):
+        out.append(graph.emit("py.constant", tag, type=INT) if not isinstance(tag, Value) else tag)
+    else:
+        out.append(graph.emit("tg.choose", tag, places, type=INT))
+    for i, option in enumerate(spec.options):
+        sources = [k for k, place in enumerate(places) if place == i]
+        rows = [flatten(x.options_[k], option, graph) for k in sources]
+        if not rows:
+            out += [zero_value(t, graph) for t in leaf_types(option)]
+        elif len(rows) == 1:
+            out += rows[0]
+        else:
+            out += _choose(rows, sources, len(places), tag, option, graph)
+    return out
+
+
+def _choose(rows, sources, count, tag, option, graph) -> list[Value]:
+    columns = []
+    for values, kind in zip(zip(*rows), leaf_types(option)):
+        table = [values[sources.index(k)] if k in sources else values[0] for k in range(count)]
+        columns.append(graph.emit("tg.choose", tag, table, type=kind))
+    return columns
+
+
+def leaf_value(x: Any, kind: Type, graph: FuncGraph) -> Value:
+    """The graph value of a tensor, number or handle, made to be of type ``kind``."""
+    if isinstance(x, Handle):
+        return graph.resolve(x.ref)
+    if isinstance(x, torch.Tensor):
+        if isinstance(kind, ScalarType):
+            raise StructureError(f"expected a Python {kind}, found a tensor")
+        return value_of(x, graph)
+    value = x.node.value(graph) if isinstance(x, SYMBOLS) else x
+    if isinstance(kind, ScalarType):
+        return value if isinstance(value, Value) else graph.emit("py.constant", value, type=kind)
+    if isinstance(kind, TensorType):
+        kwargs = {"dtype": kind.dtype, "device": torch.device(kind.device)}
+        return graph.emit("aten.scalar_tensor.default", value, type=kind, **kwargs)
+    raise StructureError(f"expected {kind}, found {x!r}")
+
+
+def zero_value(kind: Type, graph: FuncGraph) -> Value:
+    """A value that stands where none is ever read."""
+    if isinstance(kind, ScalarType):
+        return graph.emit("py.constant", kind.kind(0), type=kind)
+    if isinstance(kind, TensorType):
+        size = [0 if n is None else n for n in kind.shape]
+        made = TensorType(kind.dtype, tuple(size), kind.device)
+        return graph.emit("aten.zeros.default", size, type=made, dtype=kind.dtype, device=torch.device(kind.device))
+    if isinstance(kind, ListType):
+        return graph.emit("tg.list_new", type=kind)
+    if isinstance(kind, OptionalType):
+        return graph.emit("tg.optional_none", type=kind)
+    return graph.emit("py.constant", None, type=kind)
+
+
+def symbolic(value: Value, graph: FuncGraph) -> Any:
+    """The Python object that stands for a graph value while tracing."""
+    kind = value.type
+    if isinstance(kind, ScalarType):
+        return staged(ScalarNode(kind.kind, Ref(value, graph)))
+    if isinstance(kind, TensorType):
+        size = [size_of(value, i, graph) if n is None else n for i, n in enumerate(kind.shape)]
+        return wrap(value, contiguous(kind.dtype, size, torch.device(kind.device)), graph)
+    return Handle(Ref(value, graph))
+
+
+def unflatten(spec: Spec, values: Iterator[Any], make: Callable[[Any], Any]) -> Any:
+    """The Python value of ``spec`` from its graph values; ``make`` turns one of these into an object."""
+    if isinstance(spec, Leaf):
+        return spec.const if spec.fixed else make(next(values))
+    if isinstance(spec, Const):
+        return spec.value
+    if isinstance(spec, Tree):
+        return rebuild(spec.cls, spec.aux, [unflatten(p, values, make) for p in spec.parts])
+    tag = make(next(values))
+    options = [unflatten(o, values, make) for o in spec.options]
+    return options[tag] if type(tag) is int else TaggedUnion(tag, options)
+
+
+def unflatten_symbolic(spec: Spec, values: list[Value]) -> Any:
+    """``unflatten`` into symbolic objects of the current graph."""
+    graph = current_graph()
+    return unflatten(spec, iter(values), lambda v: symbolic(v, graph))

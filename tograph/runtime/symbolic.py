@@ -1,0 +1,207 @@
+"""Symbolic tensors: ``torch.Tensor`` objects without data that stand for values of a graph."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from . import ops, shapes
+from ..errors import GraphBoolError, ScopeError, SymbolicValueError
+from .funcgraph import FuncGraph, Ref, Storage, current_graph, user_location
+from .infer import infer, meta_of, tensor_type
+from .ir import Value
+from .scalars import new_scalar
+from .shapes import Meta
+
+
+@dataclass(frozen=True)
+class View:
+    """One step of a view chain: ``op(base, *args, **kwargs)``, its ``index``-th output."""
+
+    func: Any
+    args: tuple
+    kwargs: dict
+    index: int | None
+    base: Meta
+
+
+class SymTensor(torch.Tensor):
+    """A tensor whose content is known only when the graph runs."""
+
+    storage_: Storage
+    chain: tuple[View, ...]
+    meta: Meta
+    ref: Ref | None
+    version: int
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @staticmethod
+    def __new__(cls, meta: Meta, storage: Storage, chain: tuple = (), ref: Ref | None = None):
+        self = torch.Tensor._make_wrapper_subclass(
+            cls, meta.size, strides=meta.stride, storage_offset=meta.offset, dtype=meta.dtype, device=meta.device
+        )
+        self.meta, self.storage_, self.chain, self.ref = meta, storage, chain, ref
+        self.version = storage.version
+        return self
+
+    def __init__(self, *args, **kwargs):
+        pass
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        raise ScopeError(
+            f"a symbolic tensor is out of scope and cannot be used here ({func}): its function has been traced "
+            "already. Return it from the function instead."
+        )
+
+    def __repr__(self, **kwargs) -> str:
+        return f"<symbolic tensor {tensor_type(self.meta)}>"
+
+    def _no_value(self, what: str):
+        raise GraphBoolError(
+            f"Using a symbolic `torch.Tensor` as a Python `{what}` is not allowed: its value is known only when the "
+            "graph runs. Here the code runs as plain Python: it was not converted (tg.do_not_convert, "
+            "autograph=False, or a library that is left alone).",
+            user_location(),
+        )
+
+    def __bool__(self):
+        self._no_value("bool")
+
+    def __int__(self):
+        self._no_value("int")
+
+    def __float__(self):
+        self._no_value("float")
+
+    def __complex__(self):
+        self._no_value("complex")
+
+    def __index__(self):
+        self._no_value("int")
+
+    def __iter__(self):
+        if not self.meta.rank:
+            raise TypeError("iteration over a 0-d tensor")
+        if type(self.meta.size[0]) is not int:
+            self._no_value("iterator")
+        return iter(self.unbind(0))
+
+    def __contains__(self, item):
+        self._no_value("bool")
+
+    def __array__(self, *args, **kwargs):
+        return self.numpy()
+
+    def numpy(self, *args, **kwargs):
+        raise SymbolicValueError(
+            f"Cannot convert a symbolic torch.Tensor ({tensor_type(self.meta)}) to a numpy array: numpy() needs the "
+            "value, which is known only when the graph runs. Use torch functions, or tg.py_function.",
+            user_location(),
+        )
+
+    def __format__(self, spec):
+        return repr(self)
+
+    def item(self):
+        return scalar_of(self)
+
+    def tolist(self):
+        if not self.meta.rank:
+            return scalar_of(self)
+        return [row.tolist() for row in self.unbind(0)]
+
+    def detach(self):
+        graph = current_graph()
+        value = graph.emit("aten.detach.default", value_of(self, graph), type=tensor_type(self.meta))
+        out = wrap(value, self.meta._replace(offset=0), graph)
+        out.requires_grad_(False)
+        return out
+
+    def __deepcopy__(self, memo):
+        return self.clone()
+
+
+def scalar_of(x: torch.Tensor) -> Any:
+    """The staged Python number that ``x.item()`` is."""
+    x = as_symbolic(x)
+    for n in x.meta.size:
+        if type(n) is int and n != 1:
+            raise RuntimeError(f"a Tensor with {x.numel()} elements cannot be converted to Scalar")
+    kind = bool if x.dtype == torch.bool else float if x.dtype.is_floating_point else int
+    graph = current_graph()
+    return new_scalar(f"py.{kind.__name__}", (value_of(x, graph),), kind, graph)
+
+
+def wrap(value: Value, meta: Meta, graph: FuncGraph) -> SymTensor:
+    """A new tensor, with a storage of its own, for a value of ``graph``."""
+    ref = Ref(value, graph)
+    return SymTensor(meta, Storage(meta, ref), (), ref)
+
+
+def placeholder(graph: FuncGraph, meta: Meta, argument: int, label: str = "") -> SymTensor:
+    """An argument of the function: an external storage that the caller can see change."""
+    storage = Storage(meta, argument=argument)
+    graph.captures[storage] = graph.input(tensor_type(meta), label)
+    return SymTensor(meta, storage)
+
+
+def capture(x: torch.Tensor) -> SymTensor:
+    """The symbolic tensor that stands for a real one, captured by reference."""
+    root = current_graph().root
+    if id(x) not in root.captured:
+        root.captured[id(x)] = Storage(meta_of(x), external=x)
+    storage = root.captured[id(x)]
+    return SymTensor(storage.meta, storage)
+
+
+def as_symbolic(x: torch.Tensor) -> SymTensor:
+    return x if isinstance(x, SymTensor) else capture(x)
+
+
+def value_of(x: torch.Tensor, graph: FuncGraph) -> Value:
+    """The graph value that a tensor has at this point."""
+    x = as_symbolic(x)
+    storage = x.storage_
+    if x.ref is not None and x.version == storage.version:
+        return graph.resolve(x.ref)
+    value = graph.current(storage)
+    for view in x.chain:
+        value = apply_view(graph, view, value)
+    if storage.external is None and storage.argument is None:
+        x.ref, x.version = Ref(value, graph), storage.version
+    return value
+
+
+def apply_view(graph: FuncGraph, view: View, base: Value) -> Value:
+    """One step of a view chain on a base value."""
+    found = infer(view.func, (view.base, *view.args), view.kwargs)
+    args = tuple(argument(graph, a) for a in view.args)
+    types = [tensor_type(m) for m in (found if isinstance(found, list) else [found])]
+    return graph.add(ops.overload_name(view.func), (base, *args), view.kwargs, types).outputs[view.index or 0]
+
+
+def argument(graph: FuncGraph, x: Any) -> Any:
+    """An op's argument as it stands in a node: values for tensors and staged numbers."""
+    if isinstance(x, torch.Tensor):
+        return value_of(x, graph)
+    if isinstance(x, shapes.SYMBOLS):
+        return x.node.value(graph)
+    if isinstance(x, (list, tuple)):
+        return type(x)(argument(graph, a) for a in x) if type(x) in (list, tuple) else [argument(graph, a) for a in x]
+    if isinstance(x, torch.Generator):
+        return ops.OpaqueObject(x, "generator")
+    return x
+
+
+def metas(x: Any) -> Any:
+    if isinstance(x, torch.Tensor):
+        return x.meta if isinstance(x, SymTensor) else meta_of(x)
+    if type(x) in (list, tuple) or isinstance(x, (list, tuple)):
+        return tuple(metas(a) for a in x)
+    return x
+
+

@@ -1,0 +1,322 @@
+"""The text of a graph, and the graph of a text: ``show(parse(show(g))) == show(g)``.
+
+One node, one line; the graphs of a region op follow it, indented::
+
+    main(%x: f32[3], %n: i64[]) {
+      %0: bool[] = aten.gt.Scalar(%n, 0)  # user.py:3
+      %1: f32[3] = If(%0, %x) {  # user.py:3
+        then(%x: f32[3]) {
+          %2: f32[3] = aten.mul.Tensor(%x, 2)  # user.py:4
+          return %2
+        }
+        orelse(%x: f32[3]) {
+          return %x
+        }
+      }
+      !3 = tg.print(%1) ^%2  # user.py:5
+      return %1
+    }
+
+Names are made in order of appearance, so equal graphs have equal texts. ``!3`` names a node without outputs;
+``^`` marks control inputs; ``nograd`` an op recorded while gradients were off.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any
+
+import torch
+
+from . import ir
+from ..errors import GraphSyntaxError
+from .ir import Graph, Node, Value
+from .ops import OpaqueObject
+from .types import parse_type
+
+_FLOATS = {"inf": float("inf"), "-inf": float("-inf"), "nan": float("nan")}
+_TORCH = (torch.dtype, torch.layout, torch.memory_format)
+
+
+class _Writer:
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.names: dict[Any, str] = {}
+        self.count = 0
+
+    def name(self, thing: Value | Node, wish: str = "") -> str:
+        if thing not in self.names:
+            mark = "%" if isinstance(thing, Value) else "!"
+            if not wish or mark + wish in self.names.values():
+                wish, self.count = str(self.count), self.count + 1
+            self.names[thing] = mark + wish
+        return self.names[thing]
+
+    def constant(self, x: Any) -> str:
+        if isinstance(x, Value):
+            return self.names[x]
+        if isinstance(x, (list, tuple)):
+            inner = ", ".join(map(self.constant, x))
+            if isinstance(x, list):
+                return f"[{inner}]"
+            return f"({inner},)" if len(x) == 1 else f"({inner})"
+        if isinstance(x, torch.device):
+            return f"device({str(x)!r})"
+        return str(x) if isinstance(x, _TORCH) else repr(x)
+
+    def graph(self, graph: Graph, indent: str, label: str) -> None:
+        labels = graph.input_names + [""] * (len(graph.inputs) - len(graph.input_names))
+        params = ", ".join(f"{self.name(v, n)}: {v.type}" for v, n in zip(graph.inputs, labels))
+        self.lines.append(f"{indent}{label}({params}) {{")
+        for node in graph.nodes:
+            self.node(node, indent + "  ")
+        outs = ", ".join(self.names[v] for v in graph.outputs)
+        self.lines.append(f"{indent}  return {outs}".rstrip())
+        self.lines.append(indent + "}")
+
+    def node(self, node: Node, indent: str) -> None:
+        args = [self.constant(a) for a in node.args]
+        args += [f"{k}={self.constant(v)}" for k, v in node.kwargs.items()]
+        text = f"{node.op}({', '.join(args)})"
+        if node.control_inputs:
+            text += " " + " ".join("^" + self.anchor(n) for n in node.control_inputs)
+        text += "" if node.grad else " nograd"
+        text += " {" if node.regions else ""
+        text += f"  # {os.path.basename(node.location[0])}:{node.location[1]}" if node.location else ""
+        where = len(self.lines)
+        self.lines.append("")
+        # The graphs of a region see none of the names outside, but share the counter: names are unique.
+        for label, region in node.regions.items():
+            outer, self.names = self.names, {}
+            self.graph(region, indent + "  ", label)
+            self.names = outer
+        if node.regions:
+            self.lines.append(indent + "}")
+        outs = ", ".join(f"{self.name(v)}: {v.type}" for v in node.outputs) or self.name(node)
+        self.lines[where] = f"{indent}{outs} = {text}"
+
+    def anchor(self, node: Node) -> str:
+        return self.names[node.outputs[0] if node.outputs else node]
+
+
+def show(graph: Graph) -> str:
+    """The text of a graph."""
+    writer = _Writer()
+    writer.graph(graph, "", graph.name)
+    return "\n".join(writer.lines)
+
+
+ir.Graph.__str__ = show  # type: ignore[method-assign]  # ir may not import this module
+
+_TOKEN = re.compile(
+    r"""\s*(?:(?P<string>'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*")|(?P<py><py\s[^>]*>)
+    |(?P<number>-?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|inf\b|nan\b)j?)|(?P<name>[%!^]*[\w.]+)|(?P<mark>[()\[\],={}:]))""",
+    re.X,
+)
+_HEAD = re.compile(r"(\w+)\((.*)\) \{$")
+_PLACE = re.compile(r"  # (.*):(\d+)$")
+
+
+class _Reader:
+    def __init__(self, text: str):
+        self.lines = [line for line in text.splitlines() if line.strip()]
+        self.at = 0
+
+    def fail(self, why: str) -> GraphSyntaxError:
+        line = self.lines[self.at] if self.at < len(self.lines) else "<end of text>"
+        return GraphSyntaxError(f"line {self.at + 1} of the graph: {why}: {line.strip()!r}")
+
+    def take(self) -> str:
+        if self.at >= len(self.lines):
+            raise self.fail("the text ends too early")
+        self.at += 1
+        return self.lines[self.at - 1].strip()
+
+    def graph(self) -> Graph:
+        head = _HEAD.match(self.take())
+        if head is None:
+            self.at -= 1
+            raise self.fail("expected 'name(inputs) {'")
+        graph, known = Graph(head[1]), {}
+        for part in _split(head[2]):
+            name, _, kind = part.partition(": ")
+            graph.inputs.append(self.define(known, name, kind))
+            graph.input_names.append("" if name[1:].isdigit() else name[1:])
+        while not (line := self.take()).startswith("return"):
+            graph.nodes.append(self.node(line, known))
+        graph.outputs = [self.use(known, n) for n in _split(line[len("return") :])]
+        if self.take() != "}":
+            raise self.fail("expected '}'")
+        return graph
+
+    def define(self, known: dict, name: str, kind: str) -> Value:
+        try:
+            value = Value(parse_type(kind))
+        except ValueError as error:
+            self.at -= 1
+            raise self.fail(str(error)) from None
+        known[name] = value
+        return value
+
+    def use(self, known: dict, name: str) -> Any:
+        if name not in known:
+            self.at -= 1
+            raise self.fail(f"{name} is not defined")
+        return known[name]
+
+    def node(self, line: str, known: dict) -> Node:
+        place = _PLACE.search(line)
+        line = line[: place.start()] if place else line
+        location = (place[1], int(place[2])) if place else None
+        outs, equals, right = line.partition(" = ")
+        opens = right.endswith(" {")
+        right = right[:-2] if opens else right
+        grad = not right.endswith(" nograd")
+        right = right if grad else right[: -len(" nograd")]
+        op, paren, rest = right.partition("(")
+        if not equals or not paren:
+            self.at -= 1
+            raise self.fail("expected 'outputs = op(arguments)'")
+        tokens = _Tokens(self, rest, known)
+        args, kwargs = tokens.arguments()
+        names = [] if outs.startswith("!") else [o.partition(": ") for o in _split(outs)]
+        node = Node(op, args, kwargs, location=location, grad=grad)
+        node.control_inputs = [self.use(known, "node " + n[1:]) for n in tokens.rest()]
+        while opens and self.lines[self.at].strip() != "}":
+            region = self.graph()
+            node.regions[region.name] = region
+        if opens:
+            self.take()
+        for index, (name, _, kind) in enumerate(names):
+            value = self.define(known, name, kind)
+            value.node, value.index = node, index
+            node.outputs.append(value)
+        known["node " + (names[0][0] if names else outs)] = node
+        return node
+
+
+class _Tokens:
+    """The constants of one line."""
+
+    def __init__(self, reader: _Reader, text: str, known: dict):
+        self.reader, self.known = reader, known
+        self.items: list[tuple[str, str]] = []
+        at = 0
+        text = text.rstrip()
+        while at < len(text):
+            found = _TOKEN.match(text, at)
+            if found is None:
+                if text[at:].lstrip().startswith("^"):
+                    break
+                reader.at -= 1
+                raise reader.fail(f"cannot read {text[at:]!r}")
+            self.items.append((str(found.lastgroup), found[str(found.lastgroup)]))
+            at = found.end()
+        self.at = 0
+
+    def peek(self, offset: int = 0) -> str:
+        i = self.at + offset
+        return self.items[i][1] if i < len(self.items) else ""
+
+    def rest(self) -> list[str]:
+        return [text for _, text in self.items[self.at :]]
+
+    def arguments(self) -> tuple[tuple, dict]:
+        args: list[Any] = []
+        kwargs: dict[str, Any] = {}
+        while self.peek() != ")":
+            if self.peek(1) == "=":
+                key = self.peek()
+                self.at += 2
+                kwargs[key] = self.value()
+            else:
+                args.append(self.value())
+            if self.peek() == ",":
+                self.at += 1
+            elif self.peek() != ")":
+                raise self.reader.fail("expected ',' or ')'")
+        self.at += 1
+        return tuple(args), kwargs
+
+    def value(self) -> Any:
+        if self.at >= len(self.items):
+            raise self.reader.fail("the line ends too early")
+        kind, text = self.items[self.at]
+        self.at += 1
+        if kind == "string":
+            return _unquote(text)
+        if kind == "py":
+            return OpaqueObject(None, text[4:-1])
+        if kind == "number":
+            return _number(text)
+        if text in "[(":
+            return self.sequence(text)
+        if text.startswith("%"):
+            return self.reader.use(self.known, text)
+        return self.word(text)
+
+    def sequence(self, opening: str) -> Any:
+        close, items = ("]" if opening == "[" else ")"), []
+        while self.peek() != close:
+            items.append(self.value())
+            if self.peek() == ",":
+                self.at += 1
+            elif self.peek() != close:
+                raise self.reader.fail(f"expected ',' or {close!r}")
+        self.at += 1
+        return items if opening == "[" else tuple(items)
+
+    def word(self, text: str) -> Any:
+        words = {"None": None, "True": True, "False": False, "Ellipsis": ...}
+        if text in words:
+            return words[text]
+        if text == "device":
+            self.at += 1
+            name = self.value()
+            self.at += 1
+            return torch.device(name)
+        found = getattr(torch, text.removeprefix("torch."), None) if text.startswith("torch.") else None
+        if not isinstance(found, _TORCH):
+            raise self.reader.fail(f"unknown word {text!r}")
+        return found
+
+
+def _number(text: str) -> Any:
+    if text in _FLOATS:
+        return _FLOATS[text]
+    if text.endswith("j"):
+        return complex(text)
+    return int(text) if re.fullmatch(r"-?\d+", text) else float(text)
+
+
+def _unquote(text: str) -> str:
+    """The string that a Python literal shows."""
+    body = text[1:-1]
+    escapes = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"'}
+
+    def one(m: re.Match) -> str:
+        return escapes[m[1]] if m[1] in escapes else chr(int(m[1][1:], 16))
+
+    return re.sub(r"\\(x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8}|.)", one, body)
+
+
+def _split(text: str) -> list[str]:
+    """The parts between commas that stand outside brackets."""
+    parts, depth, start = [], 0, 0
+    for i, c in enumerate(text):
+        depth += (c in "[<(") - (c in "]>)")
+        if c == "," and not depth:
+            parts.append(text[start:i])
+            start = i + 1
+    parts.append(text[start:])
+    return [p.strip() for p in parts if p.strip()]
+
+
+def parse_graph(text: str) -> Graph:
+    """The graph that ``str(graph)`` shows as ``text``; GraphSyntaxError names the line that is wrong."""
+    reader = _Reader(text)
+    graph = reader.graph()
+    if reader.at != len(reader.lines):
+        raise reader.fail("text after the end of the graph")
+    return graph

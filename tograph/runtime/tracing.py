@@ -1,0 +1,161 @@
+"""Tracing: Python code runs on symbolic tensors, and every ATen op becomes a node of a graph.
+
+A ``TorchDispatchMode`` receives all ops below autograd, so gradients taken inside a function are recorded
+like any other op. The mode says that it does not skip dynamo: torch would import ``torch._dynamo`` (a second)
+at its first dispatch otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, return_and_correct_aliasing
+
+from . import ops
+from ..errors import UnsupportedOpError
+from .funcgraph import _stack, FuncGraph, Ref, Storage, current_graph, user_location
+from .infer import facts_of, infer, meta_of, tensor_type
+from .ir import Value
+from .mutation import write_in_place
+from .scalars import size_of
+from .shapes import Meta, contiguous
+from .symbolic import SymTensor, View, argument, as_symbolic, capture, metas, scalar_of, wrap
+
+
+@contextmanager
+def recording(graph: FuncGraph):
+    """Record ops into ``graph``; the outermost one enters the dispatch mode."""
+    outermost = not _stack.graphs
+    _stack.graphs.append(graph)
+    try:
+        if outermost:
+            with _MODE:
+                yield graph
+        else:
+            yield graph
+    finally:
+        _stack.graphs.pop()
+
+
+@contextmanager
+def suspended():
+    """Run code outside of any trace (``tg.init_scope``)."""
+    graphs, _stack.graphs = _stack.graphs, []
+    try:
+        with _disable_current_modes():
+            yield
+    finally:
+        _stack.graphs = graphs
+
+
+class TraceMode(TorchDispatchMode):
+    """Hands every ATen op to ``dispatch``."""
+
+    @classmethod
+    def _should_skip_dynamo(cls):
+        return False
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        return dispatch(func, args, kwargs or {})
+
+
+_MODE = TraceMode()
+
+
+def dispatch(func, args: tuple, kwargs: dict) -> Any:
+    """Record one ATen op and return symbolic outputs."""
+    special = SPECIAL.get(func)
+    if special is not None:
+        return special(*args, **kwargs)
+    facts = facts_of(func)
+    if facts.mutated:
+        return write_in_place(func, facts, args, kwargs, record)
+    if facts.unsupported:
+        raise UnsupportedOpError(f"{func} has no functional form and cannot be part of a graph", user_location())
+    return record(func, args, kwargs, view=facts.view)
+
+
+def record(func, args: tuple, kwargs: dict, view: bool = False) -> Any:
+    graph = current_graph()
+    found = infer(func, metas(args), {k: metas(v) for k, v in kwargs.items()})
+    node_args = tuple([argument(graph, a) for a in args])
+    node_kwargs = {k: argument(graph, a) for k, a in kwargs.items() if a is not None and k != "pin_memory"}
+    flat = found if isinstance(found, list) else [found]
+    node = graph.add(ops.overload_name(func), node_args, node_kwargs, [tensor_type(m) for m in flat])
+    if view and isinstance(args[0], torch.Tensor):
+        return _wrap_views(func, args, kwargs, found, node, graph)
+    outs = [wrap(v, _with_symbols(m, v, graph), graph) for v, m in zip(node.outputs, flat)]
+    if isinstance(found, list):
+        return outs if len(func._schema.returns) == 1 else tuple(outs)
+    return outs[0] if outs else None
+
+
+def _with_symbols(meta: Meta, value: Value, graph: FuncGraph) -> Meta:
+    """Sizes that are unknown (None) become staged numbers that the value itself tells."""
+    if None not in meta.size:
+        return meta
+    size = [size_of(value, i, graph) if n is None else n for i, n in enumerate(meta.size)]
+    return contiguous(meta.dtype, size, meta.device)
+
+
+def _wrap_views(func, args, kwargs, found, node, graph) -> Any:
+    base = as_symbolic(args[0])
+    flat = found if isinstance(found, list) else [found]
+    outs = []
+    for i, (value, meta) in enumerate(zip(node.outputs, flat)):
+        step = View(func, args[1:], kwargs, i if isinstance(found, list) else None, base.meta)
+        meta = _with_symbols(meta, value, graph)
+        outs.append(SymTensor(meta, base.storage_, (*base.chain, step), Ref(value, graph)))
+    return outs if isinstance(found, list) else outs[0]
+
+
+# ---- ops with a meaning of their own
+
+
+def _detach(x):
+    """torch detaches inside autograd as well, where it means an alias; ``SymTensor.detach`` is the user's."""
+    if not isinstance(x, SymTensor):
+        x = capture(x)
+    return SymTensor(x.meta, x.storage_, x.chain, x.ref)
+
+
+def _lift_fresh(x):
+    """``torch.tensor(...)`` ends here with a real tensor: a constant, fresh at every execution."""
+    if isinstance(x, SymTensor):
+        return x
+    graph = current_graph()
+    if x.numel() <= 64 and x.dtype in _LISTED and x.device.type == "cpu":
+        with _disable_current_modes():
+            data = x.tolist()
+        args: tuple = (data, x.dtype, x.device)
+        value = graph.emit("tg.constant", *args, type=tensor_type(meta_of(x)))
+        return wrap(value, meta_of(x)._replace(offset=0), graph)
+    storage = Storage(meta_of(x), external=x)
+    graph.root.captured[id(x)] = storage
+    graph.root.keep.append(x)
+    return wrap(graph.current(storage), storage.meta, graph)
+
+
+_LISTED = (torch.bool, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.float32, torch.float64,
+           torch.float16, torch.bfloat16, torch.complex64, torch.complex128)  # fmt: skip
+
+
+def _local_scalar(x):
+    return scalar_of(x)
+
+
+def _is_same_size(a, b):
+    return tuple(a.shape) == tuple(b.shape)
+
+
+aten = torch.ops.aten
+SPECIAL: dict[Any, Callable[..., Any]] = {
+    aten.detach.default: _detach,
+    aten.lift_fresh.default: _lift_fresh,
+    aten._local_scalar_dense.default: _local_scalar,
+    aten.is_same_size.default: _is_same_size,
+    torch.ops.prim.device.default: lambda x: x.device,
+}

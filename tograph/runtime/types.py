@@ -1,0 +1,136 @@
+"""Types of the values in a graph, and their text.
+
+``TensorType``   a tensor: dtype, shape (None is a size known only at run time) and device. Text: ``f32[8,4]``,
+                 ``i64[?]``, ``f16[2]@cuda:0``.
+``ScalarType``   a Python number that is only known at run time: ``int``, ``float`` or ``bool``. It is a Python
+                 number when the graph runs, so it promotes, overflows and divides as Python's numbers do.
+``ListType``     a list of tensors with value semantics. Text: ``list<f32[3]>``; ``list<?>`` when the element
+                 type is open.
+``OptionalType`` a value or nothing. Text: ``optional<f32[]>``.
+``ObjectType``   an opaque Python object, such as the result of ``tg.py_function``. Text: ``object``.
+
+All types are immutable and compare by content; ``join`` is the least type that covers two.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import Union
+
+import torch
+
+DTYPE_NAMES = {
+    torch.float16: "f16", torch.bfloat16: "bf16", torch.float32: "f32", torch.float64: "f64",
+    torch.int8: "i8", torch.int16: "i16", torch.int32: "i32", torch.int64: "i64",
+    torch.uint8: "u8", torch.uint16: "u16", torch.uint32: "u32", torch.uint64: "u64",
+    torch.bool: "bool", torch.complex32: "c32", torch.complex64: "c64", torch.complex128: "c128",
+    torch.float8_e4m3fn: "f8e4m3", torch.float8_e5m2: "f8e5m2",
+}  # fmt: skip
+DTYPES = {name: dtype for dtype, name in DTYPE_NAMES.items()}
+SCALARS = {int: torch.int64, float: torch.float64, bool: torch.bool}
+
+Shape = tuple[Union[int, None], ...]
+
+
+@dataclass(frozen=True)
+class TensorType:
+    """A tensor of ``dtype`` and ``shape`` on ``device``; a shape of None is of unknown rank."""
+
+    dtype: torch.dtype
+    shape: Shape
+    device: str = "cpu"
+
+    def __str__(self) -> str:
+        dims = ",".join("?" if d is None else str(d) for d in self.shape)
+        where = "" if self.device == "cpu" else f"@{self.device}"
+        return f"{DTYPE_NAMES[self.dtype]}[{dims}]{where}"
+
+
+@dataclass(frozen=True)
+class ScalarType:
+    """A Python ``int``, ``float`` or ``bool`` known at run time."""
+
+    kind: type
+
+    def __str__(self) -> str:
+        return self.kind.__name__
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return SCALARS[self.kind]
+
+
+@dataclass(frozen=True)
+class ListType:
+    """A list of tensors; ``element`` is None until the first push."""
+
+    element: TensorType | None
+
+    def __str__(self) -> str:
+        return f"list<{'?' if self.element is None else self.element}>"
+
+
+@dataclass(frozen=True)
+class OptionalType:
+    """A value of type ``element`` or nothing."""
+
+    element: Type
+
+    def __str__(self) -> str:
+        return f"optional<{self.element}>"
+
+
+@dataclass(frozen=True)
+class ObjectType:
+    """An opaque Python object."""
+
+    def __str__(self) -> str:
+        return "object"
+
+
+Type = Union[TensorType, ScalarType, ListType, OptionalType, ObjectType]
+INT, FLOAT, BOOL, OBJECT = ScalarType(int), ScalarType(float), ScalarType(bool), ObjectType()
+_TENSOR = re.compile(r"(\w+)\[([\d?,]*)\](?:@([\w:]+))?$")
+
+
+def parse_type(text: str) -> Type:
+    """The type that ``str`` shows as ``text``; ValueError when there is none."""
+    text = text.strip()
+    plain = {"int": INT, "float": FLOAT, "bool": BOOL, "object": OBJECT, "list<?>": ListType(None)}
+    if text in plain:
+        return plain[text]
+    for word, build in (("list", ListType), ("optional", OptionalType)):
+        if text.startswith(word + "<") and text.endswith(">"):
+            return build(parse_type(text[len(word) + 1 : -1]))
+    found = _TENSOR.match(text)
+    if found is None or found[1] not in DTYPES:
+        raise ValueError(f"not a type: {text!r}")
+    dims = tuple(None if d == "?" else int(d) for d in found[2].split(",") if d)
+    return TensorType(DTYPES[found[1]], dims, found[3] or "cpu")
+
+
+def join_shapes(a: Shape, b: Shape) -> Shape | None:
+    """The shape that covers both, or None when the ranks differ."""
+    if len(a) != len(b):
+        return None
+    return tuple(x if x == y else None for x, y in zip(a, b))
+
+
+def join(a: Type, b: Type) -> Type | None:
+    """The least type that covers ``a`` and ``b``, or None when there is none."""
+    if a == b:
+        return a
+    if isinstance(a, TensorType) and isinstance(b, TensorType):
+        shape = join_shapes(a.shape, b.shape)
+        same = a.dtype == b.dtype and a.device == b.device
+        return replace(a, shape=shape) if same and shape is not None else None
+    if isinstance(a, ListType) and isinstance(b, ListType):
+        if a.element is None or b.element is None:
+            return a if b.element is None else b
+        element = join(a.element, b.element)
+        return None if element is None else ListType(element)
+    if isinstance(a, OptionalType) and isinstance(b, OptionalType):
+        element = join(a.element, b.element)
+        return None if element is None else OptionalType(element)
+    return None

@@ -1,0 +1,80 @@
+"""``tg.Variable``: a tensor that functions read and write by reference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+
+class Variable(torch.Tensor):
+    """A tensor with a value that functions may assign. It is a ``torch.Tensor`` and takes part in autograd.
+
+    ``value``: a tensor, a number, a list, or a function that gives one. ``dtype``: of the variable, that of the value by
+    default. ``requires_grad``: for floating variables.
+
+    Example::
+
+        v = tg.Variable(0.0)
+
+        @tg.function
+        def add(x):
+            v.assign_add(x)
+            return v.read_value()
+    """
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @staticmethod
+    def __new__(
+        cls,
+        value: Any,
+        dtype: torch.dtype | None = None,
+        requires_grad: bool = True,
+        name: str | None = None,
+    ):
+        if isinstance(value, Callable) and not isinstance(value, torch.Tensor):
+            value = value()
+        data = torch.as_tensor(value, dtype=dtype).detach().clone()
+        grad = requires_grad and (data.is_floating_point() or data.is_complex())
+        made = torch.Tensor._make_subclass(cls, data, grad)
+        made.name_ = name
+        return made
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        pass
+
+    def read_value(self) -> torch.Tensor:
+        """A snapshot of the value: later assignments do not change it."""
+        return self.clone()
+
+    def assign(self, value: Any) -> Variable:
+        """Set the value; shape and dtype stay."""
+        with torch.no_grad():
+            self.copy_(self._checked(value))
+        return self
+
+    def assign_add(self, delta: Any) -> Variable:
+        """Add to the value."""
+        with torch.no_grad():
+            self.copy_(self.detach() + self._checked(delta, broadcast=True))
+        return self
+
+    def assign_sub(self, delta: Any) -> Variable:
+        """Subtract from the value."""
+        with torch.no_grad():
+            self.copy_(self.detach() - self._checked(delta, broadcast=True))
+        return self
+
+    def _checked(self, value: Any, broadcast: bool = False) -> Any:
+        if isinstance(value, torch.Tensor):
+            if value.dtype != self.dtype:
+                raise TypeError(f"a variable of dtype {self.dtype} cannot take a value of dtype {value.dtype}")
+            if not broadcast and tuple(value.shape) != tuple(self.shape):
+                raise ValueError(f"a variable of shape {tuple(self.shape)} cannot take a value of shape {tuple(value.shape)}")
+            return value
+        return torch.as_tensor(value, dtype=self.dtype) if not isinstance(value, (torch.SymInt, torch.SymFloat)) else value
+
+    def __repr__(self, **kwargs: Any) -> str:
+        return f"tg.Variable({self.tolist()}, dtype={self.dtype})"

@@ -1,0 +1,64 @@
+"""From a rewritten tree back to a function object that shares the original's globals, cells and defaults.
+
+The tree is compiled with the user's file name and positions, so breakpoints, coverage, profilers, ``inspect`` and
+tracebacks show the user's own lines; nothing is written to disk.
+"""
+
+from __future__ import annotations
+
+import ast
+import types
+from typing import Any
+
+from .syntax import gast, to_ast
+
+
+def make_factory(node: gast.FunctionDef, freevars: tuple[str, ...], operators: str) -> gast.Module:
+    """A module with one function that takes the free variables and returns the converted function."""
+    params = [gast.Name(n, gast.Param(), None, None) for n in (*freevars, operators)]
+    arguments = gast.arguments(params, [], None, [], [], None, [])
+    ret = gast.Return(gast.Name(node.name, gast.Load(), None, None))
+    extra = {"type_params": []} if "type_params" in gast.FunctionDef._fields else {}
+    factory = gast.FunctionDef("factory__", arguments, [node, ret], [], None, None, **extra)
+    for child in (factory, ret, *params):
+        gast.copy_location(child, node)
+    return gast.Module([factory], [])
+
+
+def load(node: gast.FunctionDef, file: str, freevars: tuple[str, ...], operators: str) -> types.CodeType:
+    """The code object of the converted function; its free variables are ``freevars`` and ``operators``."""
+    tree = to_ast(make_factory(node, freevars, operators))
+    module = compile(tree, file, "exec", dont_inherit=True)
+    namespace: dict[str, Any] = {}
+    factory = next(c for c in module.co_consts if isinstance(c, types.CodeType))
+    del namespace
+    return next(c for c in factory.co_consts if isinstance(c, types.CodeType) and c.co_name == node.name)
+
+
+def nested_codes(code: types.CodeType) -> list[types.CodeType]:
+    """A code object and all that are nested in it."""
+    out = [code]
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            out += nested_codes(constant)
+    return out
+
+
+def instantiate(code: types.CodeType, original: types.FunctionType, operators: str, namespace: Any) -> types.FunctionType:
+    """The converted function over the cells of ``original``."""
+    cells = dict(zip(original.__code__.co_freevars, original.__closure__ or ()))
+    cells[operators] = types.CellType(namespace)
+    closure = tuple(cells[n] for n in code.co_freevars)
+    made = types.FunctionType(code, original.__globals__, original.__name__, original.__defaults__, closure)
+    made.__kwdefaults__ = original.__kwdefaults__
+    made.__qualname__ = original.__qualname__
+    made.__module__ = original.__module__
+    made.__doc__ = original.__doc__
+    made.__annotations__ = getattr(original, "__annotations__", {})
+    made.__dict__.update({k: v for k, v in original.__dict__.items() if k != "__wrapped__"})
+    return made
+
+
+def to_module(node: gast.AST) -> ast.Module:
+    """A module of one statement, for printing."""
+    return to_ast(gast.Module([node], []))

@@ -1,0 +1,162 @@
+"""From a function object to its syntax tree, with positions in the user's file.
+
+The source is found by the code object, not by ``inspect.getsource``, which follows ``__wrapped__`` to another
+function. A ``def`` is cut out of its file by its first line; a lambda is found in the parsed file by the columns
+that its code object knows, so several lambdas on a line are told apart. Sources come through ``linecache``:
+notebooks, doctests and code that was registered there before ``exec`` work like files.
+
+Names such as ``__x`` in a class body are mangled here, as the compiler would do.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import linecache
+import types
+from dataclasses import dataclass
+
+from ..errors import ConversionError, SourceError
+from .syntax import from_ast, gast
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """A function's tree; ``node`` is a FunctionDef or Lambda whose positions are those of ``file``."""
+
+    node: gast.AST
+    file: str
+    name: str
+    freevars: tuple[str, ...]
+
+
+def parse_function(function: types.FunctionType) -> Parsed:
+    """The tree of a function; SourceError or ConversionError when there is none or it cannot be converted."""
+    code = function.__code__
+    lines = linecache.getlines(code.co_filename, function.__globals__)
+    if not lines:
+        lines = _registered(code)
+    if not lines:
+        raise SourceError(
+            f"the source of {function.__qualname__!r} was not found (it says {code.co_filename!r}, line "
+            f"{code.co_firstlineno}). Functions made by exec or typed into a plain prompt have none: put the function into "
+            "a file or notebook, register its source in linecache, or leave it alone with tg.do_not_convert."
+        )
+    node = _lambda_node(code, lines) if code.co_name == "<lambda>" else _def_node(code, lines)
+    tree = from_ast(node)
+    _mangle(tree, _class_name(function))
+    return Parsed(tree, code.co_filename, function.__name__, code.co_freevars)
+
+
+def _registered(code: types.CodeType) -> list[str]:
+    try:
+        return inspect.findsource(code)[0]
+    except (OSError, IndexError):
+        return []
+
+
+def _def_node(code: types.CodeType, lines: list[str]) -> ast.AST:
+    start = code.co_firstlineno - 1
+    if start >= len(lines):
+        raise SourceError(f"{code.co_filename} has no line {code.co_firstlineno} any more: it changed after it was imported")
+    try:
+        block = inspect.getblock(lines[start:])
+        indented = block[0][:1].isspace()
+        text = ("if 1:\n" if indented else "") + "".join(block)
+        module = ast.parse(text)
+    except (SyntaxError, IndentationError):
+        return _search(ast.parse("".join(lines)), code)
+    ast.increment_lineno(module, start - indented)
+    body = module.body[0].body if indented else module.body  # type: ignore[attr-defined]
+    found = body[0] if body else None
+    if isinstance(found, (ast.FunctionDef, ast.AsyncFunctionDef)) and found.name == code.co_name:
+        return found
+    return _search(ast.parse("".join(lines)), code)
+
+
+def _search(module: ast.Module, code: types.CodeType) -> ast.AST:
+    for node in ast.walk(module):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == code.co_name:
+            first = min([node.lineno] + [d.lineno for d in node.decorator_list])
+            if first == code.co_firstlineno:
+                return node
+    raise SourceError(
+        f"the source of {code.co_name!r} is not at {code.co_filename}, line {code.co_firstlineno}: the file changed after "
+        "it was imported"
+    )
+
+
+_TREES: dict[tuple[str, int], ast.Module] = {}
+
+
+def _lambda_node(code: types.CodeType, lines: list[str]) -> ast.AST:
+    text = "".join(lines)
+    key = (code.co_filename, hash(text))
+    if key not in _TREES:
+        _TREES.clear()
+        _TREES[key] = ast.parse(text)
+    wanted = {p for p in code.co_positions() if p[0] is not None and p[2] is not None}
+    found = [n for n in ast.walk(_TREES[key]) if isinstance(n, ast.Lambda) and _covers(n, wanted, lines)]
+    exact = [n for n in found if _signature(n) == code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]]
+    exact = [n for n in exact if n.lineno == code.co_firstlineno] or exact
+    if not exact:
+        raise SourceError(f"the source of a lambda was not found at {code.co_filename}, line {code.co_firstlineno}")
+    return min(exact, key=lambda n: (n.end_lineno - n.lineno, n.end_col_offset - n.col_offset))
+
+
+def _signature(node: ast.Lambda) -> tuple[str, ...]:
+    a = node.args
+    return tuple(x.arg for x in (*a.posonlyargs, *a.args, *a.kwonlyargs))
+
+
+def _covers(node: ast.Lambda, wanted: set, lines: list[str]) -> bool:
+    """Whether all positions of the code lie in the body of this lambda."""
+    body = node.body
+    first, last = (body.lineno, body.col_offset), (body.end_lineno, body.end_col_offset)
+    for line, end_line, column, end_column in wanted:
+        if line == node.lineno and column == 0 and end_column == 0:
+            continue
+        if (line, column) < (node.lineno, node.col_offset) or (end_line, end_column) > last:
+            return False
+        if (line, column) < first and (end_line, end_column) > first:
+            return False
+    return True
+
+
+def _class_name(function: types.FunctionType) -> str | None:
+    """The class whose body a function was defined in, by its qualified name."""
+    parts = function.__qualname__.split(".")
+    if len(parts) < 2 or parts[-2] == "<locals>":
+        return None
+    return parts[-2]
+
+
+def _mangle(tree: gast.AST, class_name: str | None) -> None:
+    """Spell private names as the compiler does in a class body."""
+    stripped = (class_name or "").lstrip("_")
+
+    def spell(name: str, owner: str) -> str:
+        private = name.startswith("__") and not name.endswith("__") and "." not in name
+        return f"_{owner}{name}" if private and owner else name
+
+    def walk(node: gast.AST, owner: str) -> None:
+        if isinstance(node, gast.ClassDef):
+            owner = node.name.lstrip("_")
+        for field in ("id", "attr", "name"):
+            value = getattr(node, field, None)
+            if isinstance(value, str) and not isinstance(node, (gast.ClassDef, gast.alias)):
+                setattr(node, field, spell(value, owner))
+        if isinstance(node, (gast.Global, gast.Nonlocal)):
+            node.names = [spell(n, owner) for n in node.names]
+        for child in gast.iter_child_nodes(node):
+            walk(child, owner)
+
+    name = getattr(tree, "name", None)
+    walk(tree, stripped)
+    if name is not None:
+        tree.name = name
+
+
+def unsupported(node: gast.AST, file: str, what: str) -> ConversionError:
+    """The error for a construct that is not converted, at its line."""
+    return ConversionError(what, (file, getattr(node, "lineno", 1)))
