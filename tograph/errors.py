@@ -45,7 +45,7 @@ class NotAFunctionError(TographError, TypeError):
     """``tg.function`` was given something that is not a function with Python source."""
 
 
-class ScopeError(StagingError, TypeError):
+class ScopeError(StagingError, RuntimeError):
     """A tensor of one graph used in another graph that cannot see it."""
 
 

@@ -16,7 +16,7 @@ from ..runtime.funcgraph import current_graph, is_tracing, user_location
 from ..runtime.scalars import StagedBool, StagedFloat, StagedInt, combine, new_scalar, to_python
 from ..runtime.shapes import SYMBOLS
 from ..runtime.structure import is_union
-from ..runtime.symbolic import SymTensor, scalar_of
+from ..runtime.symbolic import scalar_of
 from . import attributes, union
 from .calls import TENSOR_METHODS, call, convert_if_needed, handles, takes_functions
 from .iterables import Enumerated, Mapped, Reversed, StagedRange, StagedSequence, Zipped, as_source, staged_source
@@ -404,7 +404,7 @@ def isinstance_(x, classes):
         return union.test_options(lambda v: isinstance_(v, classes), x)
     kind = _kind_of(x)
     if kind is not None:
-        return issubclass(kind, classes) if not isinstance(classes, tuple) else any(issubclass(kind, c) for c in classes)
+        return issubclass(kind, classes) or isinstance(x, classes)
     if isinstance(x, StagedRange):
         return isinstance(range(0), classes)
     return isinstance(x, classes)
@@ -416,9 +416,8 @@ def type_(x, *rest, **kwargs):
         return type(x, *rest, **kwargs)
     if is_union(x):
         return union.distribute(type_, x)
-    if isinstance(x, SymTensor):
-        return torch.Tensor
-    return _kind_of(x) or type(x)
+    # A size that torch made stays torch.SymInt: ``type(n) is int`` asks whether a size is static.
+    return type(x) if type(x) is torch.SymInt else _kind_of(x) or type(x)
 
 
 @handles(callable)

@@ -21,6 +21,7 @@ from .shapes import SYMBOLS
 from .specs import TensorSpec
 from .structure import Handle, parts_of, rebuild
 
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
 _CONTAINERS = (list, tuple, dict)
 
 
@@ -31,6 +32,15 @@ class Flat:
     tensors: list[Any] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
     objects: list[Any] = field(default_factory=list)
+    places: dict[int, int] = field(default_factory=dict)
+
+    def add(self, x: Any, name: str) -> int:
+        """The position of a tensor; one that is passed twice has one position."""
+        if id(x) not in self.places:
+            self.places[id(x)] = len(self.tensors)
+            self.tensors.append(x)
+            self.names.append(name)
+        return self.places[id(x)]
 
 
 def bind(signature: inspect.Signature, args: tuple, kwargs: dict) -> inspect.BoundArguments:
@@ -47,19 +57,20 @@ def key_of(x: Any, flat: Flat, name: str) -> Any:
     """The key of a value; its tensors are appended to ``flat``."""
     kind = type(x)
     if isinstance(x, torch.Tensor):
-        flat.tensors.append(x)
-        flat.names.append(name)
-        return ("tensor", x.dtype, tuple(x.shape), x.device, kind if kind not in (torch.Tensor, torch.nn.Parameter) else None)
+        place = flat.add(x, name)
+        return ("tensor", x.dtype, tuple(x.shape), x.device, kind if kind not in _PLAIN else None, place)
     if kind in (int, bool, str, bytes) or x is None:
         return (kind, x)
     if kind is float:
         return (kind, repr(x))
     if isinstance(x, TensorSpec):
-        flat.tensors.append(x)
-        flat.names.append(x.name or name)
-        return ("tensor", x.dtype, x.shape, x.device, None)
+        place = flat.add(x, x.name or name)
+        return ("tensor", x.dtype, x.shape, x.device, None, place)
     if isinstance(x, (np.ndarray, np.generic)):
-        return key_of(from_numpy(x), flat, name)
+        made = from_numpy(x)
+        flat.tensors.append(made)
+        flat.names.append(name)
+        return ("tensor", made.dtype, tuple(made.shape), made.device, None, len(flat.tensors) - 1)
     if kind in _CONTAINERS or (isinstance(x, tuple) and hasattr(kind, "_fields")):
         return _container_key(x, kind, flat, name)
     if isinstance(x, SYMBOLS):
@@ -103,11 +114,11 @@ def from_numpy(x: Any) -> torch.Tensor:
     return torch.as_tensor(np.asarray(x))
 
 
-def replace_tensors(x: Any, take: Callable[[], Any], spares: list[tuple[Any, Any]]) -> Any:
+def replace_tensors(x: Any, take: Callable[[Any], Any], spares: list[tuple[Any, Any]]) -> Any:
     """``x`` with every tensor replaced, in the order of ``key_of``; containers are copied and noted in ``spares``."""
     kind = type(x)
     if isinstance(x, (torch.Tensor, TensorSpec, np.ndarray, np.generic)):
-        return take()
+        return take(x)
     if kind is dict:
         done = {k: replace_tensors(v, take, spares) for k, v in sorted(x.items(), key=lambda i: repr(i[0]))}
         made: Any = {k: done[k] for k in x}

@@ -11,6 +11,7 @@ that branch. When every path raises, what follows cannot be reached: ``Unreachab
 from __future__ import annotations
 
 import builtins
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,7 @@ from .ir import Node, Value, graph_effects, node_effects, prune
 from .journal import MISSING, Journal
 from .journal import Location as Place
 from .ops import OpaqueObject
+from .reach import reachable
 from .shapes import SYMBOLS
 from .structure import Choice, Const, Handle, Leaf, Spec, flatten, generalize, is_union, join, leaf_types, spec_of
 from .tracing import recording
@@ -87,6 +89,7 @@ def trace_region(
         with recording(graph):
             if before is not None:
                 before(graph)
+            given = set(log.entries)
             try:
                 result = function()
             except Unreachable:
@@ -102,7 +105,34 @@ def trace_region(
     finally:
         journal.pop(log)
         log.rollback()
-    return Region(graph, result, changed, raised)
+    outside = _outside(changed, graph, function, given)
+    for key, (place, content) in changed.items():
+        if key not in outside:
+            place._set(content)  # what the region made itself is not rolled back
+    return Region(graph, result, outside, raised)
+
+
+_OWNED = ("cell", "key", "attr", "contents")
+
+
+def _outside(changed: dict, graph: FuncGraph, function: Any, given: set) -> dict[Any, tuple[Place, Any]]:
+    """The changes that concern what was there before the region: not what it made itself."""
+    doubtful = [p for k, (p, _) in changed.items() if k not in given and k[0] in _OWNED]
+    known = reachable([function]) if doubtful else set()
+    kept = {}
+    for key, (place, content) in changed.items():
+        if key in given:
+            kept[key] = (place, content)
+        elif key[0] == "storage":
+            if place.keep.home is None or not place.keep.home.within(graph):
+                kept[key] = (place, content)
+        elif key[0] in _OWNED and (id(place.keep) in known or _is_module_globals(place)):
+            kept[key] = (place, content)
+    return kept
+
+
+def _is_module_globals(place: Place) -> bool:
+    return place.key[0] == "key" and isinstance(place.keep, dict) and "__name__" in place.keep and "__builtins__" in place.keep
 
 
 class StagedException(Exception):
@@ -202,7 +232,7 @@ def join_regions(op: str, heads: Sequence[Any], regions: dict[str, Region], **at
     for region in regions.values():
         places.update({k: p for k, (p, _) in region.changed.items()})
     slots = [(None, [r.result for r in live])] + [(p, [r.content(p) for r in live]) for p in places.values()]
-    specs = [_join_contents(contents) for place, contents in slots]
+    specs = [visible(_join_contents(contents), graph) for place, contents in slots]
     outputs = []
     for region in regions.values():
         with recording(region.graph):
@@ -239,6 +269,26 @@ def _put(place: Place, x: Any) -> None:
 def _as_value(x: Any) -> Any:
     """The content of a location as a value that has a spec."""
     return Handle(x) if isinstance(x, structure.Ref) else x
+
+
+def visible(spec: Spec, graph: FuncGraph) -> Spec:
+    """The spec with everything opened that is known only by a value inside a region."""
+    if isinstance(spec, Leaf):
+        return Leaf(spec.type) if spec.fixed and not _seen_from(spec.const, graph) else spec
+    if isinstance(spec, structure.Tree):
+        return structure.Tree(spec.cls, spec.aux, tuple(visible(p, graph) for p in spec.parts))
+    if isinstance(spec, Choice):
+        return Choice(tuple(visible(o, graph) for o in spec.options))
+    return spec
+
+
+def _seen_from(x: Any, graph: FuncGraph) -> bool:
+    if isinstance(x, structure.SymTensor):
+        refs = [x.ref] if x.ref is not None else []
+        return (x.storage_.home is None or graph.within(x.storage_.home)) and all(graph.within(r.graph) for r in refs)
+    if isinstance(x, SYMBOLS):
+        return x.node.ref is None or graph.within(x.node.ref.graph)
+    return not isinstance(x, Handle) or graph.within(x.ref.graph)
 
 
 def _join_contents(contents: list[Any]) -> Spec:
@@ -383,14 +433,15 @@ def staged_while(
             continue
         loop = _trace_with_state("body", body, state, specs)
         fresh = [p for k, (p, _) in loop.changed.items() if k not in {s.key for s in state}]
-        widened = [_next_spec(s, p, loop, options) for s, p in zip(specs, state)]
+        widened = [visible(_next_spec(s, p, loop, options), current_graph()) for s, p in zip(specs, state)]
         if not fresh and all(map(structure.equal, specs, widened)):
             _emit_while(cond, loop, state, specs, contents_of(state))
             return
         specs = widened
         for place in fresh:
             state.append(place)
-            specs.append(_next_spec(generalize(spec_of(_as_value(place.get()))), place, loop, options))
+            spec = _next_spec(generalize(spec_of(_as_value(place.get()))), place, loop, options)
+            specs.append(visible(spec, current_graph()))
     names = ", ".join(f"'{p.name}'" for p in state)
     raise LoopTypeError(f"the kinds of the loop variables {names} keep changing from iteration to iteration", user_location())
 
@@ -507,8 +558,19 @@ def _trace_with_state(name: str, function, state: Sequence[Place], specs: Sequen
             entered[place.key] = place.get()
 
     region = trace_region(name, function, before)
-    moved = any(k not in entered or region.changed[k][1] is not entered[k] for k in region.changed)
+    moved = any(k not in entered or not _unmoved(region.changed[k][1], entered[k]) for k in region.changed)
     return StateRegion(region.graph, region.result, region.changed, region.raised, lead, moved)
+
+
+def _unmoved(a: Any, b: Any) -> bool:
+    """Whether a location still holds what it held."""
+    if a is b:
+        return True
+    if type(a) is not type(b) or not isinstance(a, (list, dict, set, deque)) or len(a) != len(b):
+        return False
+    if isinstance(a, dict):
+        return all(k in b and a[k] is b[k] for k in a)
+    return a == b if isinstance(a, set) else all(x is y for x, y in zip(a, b))
 
 
 def _emit_while(cond: StateRegion, loop: StateRegion, state, specs, contents) -> None:

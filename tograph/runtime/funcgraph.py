@@ -51,6 +51,7 @@ class Storage:
     external: torch.Tensor | None = None
     argument: int | None = None
     version: int = 0
+    home: FuncGraph | None = None
 
     def location(self) -> journal.Location:
         """The storage as a location: its content is the pair (base value, version)."""
@@ -90,6 +91,13 @@ class FuncGraph:
 
     def __repr__(self) -> str:
         return f"<FuncGraph {self.graph.name}>"
+
+    def within(self, other: FuncGraph) -> bool:
+        """Whether this graph is ``other`` or nested in it."""
+        graph: FuncGraph | None = self
+        while graph is not None and graph is not other:
+            graph = graph.outer
+        return graph is other
 
     def input(self, type: Type, label: str = "") -> Value:
         value = Value(type)

@@ -328,8 +328,8 @@ def _relax(a: TensorSpec, b: TensorSpec) -> TensorSpec:
 
 def _without_sizes(key: Any) -> Any:
     if isinstance(key, tuple):
-        if len(key) == 5 and key[0] == "tensor":
-            return ("tensor", key[1], None if key[2] is None else len(key[2]), key[3], key[4])
+        if len(key) == 6 and key[0] == "tensor":
+            return ("tensor", key[1], None if key[2] is None else len(key[2]), *key[3:])
         return tuple(map(_without_sizes, key))
     return key
 
@@ -379,8 +379,8 @@ class _Tracer:
         spares: list[tuple[Any, Any]] = []
         with recording(self.root), torch.enable_grad(), guards.watching(self.root) as watch:
             inputs = [self._placeholder(i, s) for i, s in enumerate(self.specs)]
-            values = iter(inputs)
-            given = {n: arguments.replace_tensors(x, lambda: next(values), spares) for n, x in self.bound.arguments.items()}
+            take = _Taker(self.flat, inputs)
+            given = {n: arguments.replace_tensors(x, take, spares) for n, x in self.bound.arguments.items()}
             bound = inspect.BoundArguments(self.bound.signature, OrderedDict(given))
             result, changes = self._run(bound, spares)
         effects, finder = self._effects(changes, spares)
@@ -471,10 +471,22 @@ class _Tracer:
         def find(bound: inspect.BoundArguments) -> list[Location]:
             real: list[tuple[Any, Any]] = []
             for x in bound.arguments.values():
-                arguments.replace_tensors(x, lambda: None, real)
+                arguments.replace_tensors(x, lambda _: None, real)
             return [journal.contents(real[i][1]) for i, _ in taken]
 
         return effects, find
+
+
+class _Taker:
+    """The placeholder for each tensor of the arguments; numpy arrays come in order."""
+
+    def __init__(self, flat: Flat, inputs: list[SymTensor]):
+        self.places, self.inputs = flat.places, inputs
+        self.arrays = iter(sorted(set(range(len(inputs))) - set(flat.places.values())))
+
+    def __call__(self, x: Any) -> SymTensor:
+        place = self.places.get(id(x))
+        return self.inputs[next(self.arrays) if place is None else place]
 
 
 def _no_places(bound: inspect.BoundArguments) -> list[Location]:

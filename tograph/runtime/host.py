@@ -264,6 +264,7 @@ def build(graph: Graph) -> Program:
     """The host program of a graph: ``run(*inputs) -> outputs``."""
     writer = _Writer()
     writer.bound["set_grad"] = torch._C._set_grad_enabled
+    writer.bound[_identifier(graph.name)] = None
     params = [writer.name(v) for v in graph.inputs]
     for value, label in zip(graph.inputs, graph.input_names):
         if label.isidentifier() and not keyword.iskeyword(label) and label not in writer.bound:

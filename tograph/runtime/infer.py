@@ -83,13 +83,19 @@ def _key(x: Any) -> Any:
 
 
 def _infer_fresh(func, args: tuple, kwargs: dict) -> Any:
-    if not facts_of(func).view:
+    if not facts_of(func).view or _symbolic_view(func, args):
         found = shapes.RULES.get(func._schema.name.split("::")[-1])
         if found is not None and func.namespace == "aten":
             out = found(*args, **kwargs)
             if out is not None:
                 return out
     return _meta_kernel(func, args, kwargs)
+
+
+def _symbolic_view(func, args: tuple) -> bool:
+    """A selection by a staged number: its result does not depend on the number's value."""
+    base = func._schema.name.split("::")[-1]
+    return base in ("select", "slice") and any(isinstance(a, shapes.SYMBOLS) for a in args)
 
 
 def _meta_kernel(func, args: tuple, kwargs: dict) -> Any:

@@ -42,7 +42,7 @@ def contiguous(dtype: torch.dtype, size: Sequence, device: torch.device) -> Meta
     stride, step = [], 1
     for n in reversed(size):
         stride.append(step)
-        step = step * (n if type(n) is not int else max(n, 1))
+        step = step * (max(n, 1) if type(n) is int else 1 if n is None else n)
     return Meta(dtype, tuple(size), tuple(reversed(stride)), 0, device)
 
 
@@ -75,7 +75,7 @@ def _dummy(dtype: torch.dtype, scalar: bool) -> torch.Tensor:
 def _number(x: Any) -> Any:
     """A plain number that promotes as ``x`` does."""
     if isinstance(x, SYMBOLS):
-        return {torch.SymInt: 1, torch.SymFloat: 1.0, torch.SymBool: True}[type(x)]
+        return x.node.kind(1)
     return x
 
 
@@ -304,7 +304,10 @@ def _eye(n, m=None, *, dtype=None, device=None, **kwargs):
 
 @rule("arange")
 def _arange(*args, dtype=None, device=None, **kwargs):
-    if any(isinstance(a, SYMBOLS) for a in args) or not all(isinstance(a, int) for a in args):
+    if any(isinstance(a, SYMBOLS) for a in args):
+        whole = all(_number(a).__class__ is not float for a in args)
+        return _make((None,), dtype or (torch.int64 if whole else None), device)
+    if not all(isinstance(a, int) for a in args):
         return None
     start, stop, step = (0, args[0], 1) if len(args) == 1 else (*args, 1)[:3]
     return _make((len(range(start, stop, step)),), dtype or torch.int64, device)
@@ -478,9 +481,27 @@ def _dot(a, b):
 # ---- rows, indices and joins
 
 
+@rule("select")
+def _select(x, dim, index):
+    """Only for an index that is known at run time; other views go to the meta kernel."""
+    if not isinstance(index, SYMBOLS):
+        return None
+    dim = _dims(x, dim)[0]
+    return x._replace(size=x.size[:dim] + x.size[dim + 1 :], stride=x.stride[:dim] + x.stride[dim + 1 :])
+
+
+@rule("slice")
+def _slice(x, dim=0, start=None, end=None, step=1):
+    """Only for bounds that are known at run time: the size is unknown."""
+    if not any(isinstance(v, SYMBOLS) for v in (start, end, step)):
+        return None
+    dim = _dims(x, dim)[0]
+    return like(x, size=(*x.size[:dim], None, *x.size[dim + 1 :]))
+
+
 @rule("cat")
 def _cat(xs, dim=0):
-    xs = [x for x in xs if x.size != (0,)] or list(xs)
+    xs = [x for x in xs if not (x.rank == 1 and type(x.size[0]) is int and x.size[0] == 0)] or list(xs)
     first = xs[0]
     if any(x.rank != first.rank for x in xs) or not first.rank:
         return None

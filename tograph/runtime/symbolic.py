@@ -139,7 +139,7 @@ def scalar_of(x: torch.Tensor) -> Any:
 def wrap(value: Value, meta: Meta, graph: FuncGraph) -> SymTensor:
     """A new tensor, with a storage of its own, for a value of ``graph``."""
     ref = Ref(value, graph)
-    return SymTensor(meta, Storage(meta, ref), (), ref)
+    return SymTensor(meta, Storage(meta, ref, home=graph), (), ref)
 
 
 def placeholder(graph: FuncGraph, meta: Meta, argument: int, label: str = "") -> SymTensor:
@@ -166,13 +166,14 @@ def value_of(x: torch.Tensor, graph: FuncGraph) -> Value:
     """The graph value that a tensor has at this point."""
     x = as_symbolic(x)
     storage = x.storage_
-    if x.ref is not None and x.version == storage.version:
+    if x.ref is not None and x.version == storage.version and (x.ref.graph is graph or graph.within(x.ref.graph)):
         return graph.resolve(x.ref)
     value = graph.current(storage)
     for view in x.chain:
         value = apply_view(graph, view, value)
     if storage.external is None and storage.argument is None:
-        x.ref, x.version = Ref(value, graph), storage.version
+        # A view is known where it was replayed; a whole tensor wherever its storage is.
+        x.ref, x.version = Ref(value, graph) if x.chain else storage.ref, storage.version
     return value
 
 

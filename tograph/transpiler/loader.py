@@ -27,12 +27,16 @@ def make_factory(node: gast.FunctionDef, freevars: tuple[str, ...], operators: s
 
 def load(node: gast.FunctionDef, file: str, freevars: tuple[str, ...], operators: str) -> types.CodeType:
     """The code object of the converted function; its free variables are ``freevars`` and ``operators``."""
-    tree = to_ast(make_factory(node, freevars, operators))
+    # Under its own name the function would hide a global of that name, such as itself when it recurses.
+    name, node.name = node.name, "converted__"
+    try:
+        tree = to_ast(make_factory(node, freevars, operators))
+    finally:
+        node.name = name
     module = compile(tree, file, "exec", dont_inherit=True)
-    namespace: dict[str, Any] = {}
     factory = next(c for c in module.co_consts if isinstance(c, types.CodeType))
-    del namespace
-    return next(c for c in factory.co_consts if isinstance(c, types.CodeType) and c.co_name == node.name)
+    code = next(c for c in factory.co_consts if isinstance(c, types.CodeType) and c.co_name == "converted__")
+    return code.replace(co_name=name, co_qualname=name)
 
 
 def nested_codes(code: types.CodeType) -> list[types.CodeType]:

@@ -1,0 +1,69 @@
+"""What a piece of code can reach: objects and variables that exist before it runs.
+
+A region of a staged construct may change objects that it made itself, which concerns nobody, and objects that were
+there before, which are state. The latter are those reachable from the functions that the region runs: their cells,
+the globals that their code names, and what these hold.
+"""
+
+from __future__ import annotations
+
+import types
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+LIMIT = 50_000
+_ATOMS = (int, float, bool, str, bytes, complex, type(None), torch.Tensor, torch.dtype, types.ModuleType, type,
+          types.BuiltinFunctionType, types.CodeType)  # fmt: skip
+
+
+def reachable(roots: Iterable[Any]) -> set[int]:
+    """The ids of all objects and cells that can be reached from ``roots``, at most ``LIMIT`` of them."""
+    seen: set[int] = set()
+    todo = deque(roots)
+    while todo and len(seen) < LIMIT:
+        x = todo.popleft()
+        if isinstance(x, _ATOMS) or id(x) in seen:
+            continue
+        seen.add(id(x))
+        todo.extend(_children(x))
+    return seen
+
+
+def _children(x: Any) -> list[Any]:
+    if isinstance(x, types.FunctionType):
+        return [*(x.__closure__ or ()), *(x.__defaults__ or ()), *_globals(x)]
+    if isinstance(x, types.MethodType):
+        return [x.__self__, x.__func__]
+    if isinstance(x, types.CellType):
+        try:
+            return [x.cell_contents]
+        except ValueError:
+            return []
+    if isinstance(x, dict):
+        return list(x.values())
+    if isinstance(x, (list, tuple, set, frozenset, deque)):
+        return list(x)
+    found = list(vars(x).values()) if hasattr(x, "__dict__") else []
+    slots = [getattr(x, s, None) for c in type(x).__mro__ for s in _names(getattr(c, "__slots__", ()))]
+    return found + slots
+
+
+def _names(slots: Any) -> tuple[str, ...]:
+    names = (slots,) if isinstance(slots, str) else tuple(slots)
+    return tuple(n for n in names if not n.startswith("__"))
+
+
+def _globals(f: types.FunctionType) -> list[Any]:
+    return [f.__globals__[n] for n in code_names(f.__code__) if n in f.__globals__]
+
+
+def code_names(code: types.CodeType) -> list[str]:
+    """The global and attribute names of a code object and of those nested in it."""
+    found = list(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            found += code_names(constant)
+    return found
