@@ -25,7 +25,7 @@ tests:  ## all tests
 	$(PYTHON) -m pytest -q -n auto
 
 differential:  ## random programs, native against converted; SEEDS=0:2000
-	$(PYTHON) -m tests.program_generator --seeds $(or $(SEEDS),0:2000) --shrink
+	$(PYTHON) -m tests.program_runner --seeds $(or $(SEEDS),0:2000) --shrink
 
 fix:  ## format, and apply ruff's safe fixes
 	$(PYTHON) -m ruff format $(CODE)

@@ -3,15 +3,8 @@
 import pytest
 import torch
 
-from tests.program_generator import (
-    Outcome,
-    Program,
-    compare,
-    generate,
-    mismatch,
-    run_native,
-    shrink_program,
-)
+from tests.program_generator import Program, generate
+from tests.program_runner import Outcome, compare, mismatch, run_native, shrink_program
 
 CHUNK = 100
 SHOWN = 3

@@ -24,6 +24,7 @@ from ..transpiler.syntax import gast
 from . import union
 from .call_rules import CONVERTED_CODE, LEAF_MODULES, MARK, is_straight, is_user_function, module_rule
 from .context import OPERATORS, Converter
+from .places import writes
 
 # ---- the rewrite
 
@@ -93,6 +94,7 @@ def call(f, /, *args, **kwargs):
     kind = type(f)
     if kind is types.FunctionType:
         if f.__code__ in CONVERTED_CODE:
+            record_writes(f)
             return f(*args, **kwargs)
         form = BUILTINS.get(f)
         if form is not None:
@@ -130,11 +132,25 @@ def _hashable(f: Any) -> bool:
 def converted(f: types.FunctionType) -> types.FunctionType:
     """The converted form of a user's function; code without branches may do without source."""
     try:
-        return _convert(f)
+        made = _convert(f)
+        record_writes(made)
+        return made
     except SourceError:
         if is_straight(f.__code__):
             return f
         raise
+
+
+def record_writes(f: types.FunctionType) -> None:
+    """The variables of outer functions and the globals that a function assigns are about to change."""
+    if not journal.active():
+        return
+    cells, names = writes(f.__code__)
+    for name, cell in zip(f.__code__.co_freevars, f.__closure__ or ()):
+        if name in cells:
+            journal.record(journal.cell(cell, name))
+    for name in names:
+        journal.record(journal.key_of(f.__globals__, name, name))
 
 
 def convert_if_needed(f: Any) -> Any:

@@ -19,6 +19,7 @@ from ..transpiler.templates import constant
 from .context import OPERATORS
 from .places import places_of
 from .staging import is_staged
+from .union import truth
 
 
 def rewrite(pass_, node):
@@ -37,6 +38,7 @@ def rewrite(pass_, node):
 
 def if_stmt(test, body, orelse, names) -> None:
     """Run a branch, or stage both; ``names`` are the variables that live on."""
+    test = truth(test, "if")
     if is_staged(test):
         places = places_of(names, body, orelse)
         control_flow.staged_if(control_flow.predicate(test, "if"), body, orelse or _nothing, places)

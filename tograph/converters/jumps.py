@@ -38,9 +38,9 @@ def _completes(s: gast.stmt) -> bool:
         return False
     if isinstance(s, gast.If):
         return completes(s.body) or completes(s.orelse)
-    if isinstance(s, gast.While):
-        endless = isinstance(s.test, gast.Constant) and bool(s.test.value)
-        return not endless or _breaks(s.body)
+    if isinstance(s, _LOOPS):
+        endless = isinstance(s, gast.While) and isinstance(s.test, gast.Constant) and bool(s.test.value)
+        return _breaks(s.body) or (not endless and completes(s.orelse))
     if isinstance(s, gast.Try):
         after = completes(s.body) and completes(s.orelse)
         return completes(s.finalbody) and (after or any(completes(h.body) for h in s.handlers))
@@ -284,7 +284,7 @@ class Jumps(Converter):
         for made in before:
             set_fact(made, Fact.BOUND, frozenset([loop.broken]))
         after = self._loop_else(s, stops, tail, last)
-        return before + [s] + after, frozenset([returned] if returned else [])
+        return before + [s] + after, frozenset([returned] if returned else []) | self._set_flags(after)
 
     def _add_stops(self, s, stops: frozenset[str]) -> None:
         if not stops:

@@ -162,7 +162,7 @@ def match_or(*patterns):
     def match(subject, captures):
         found = patterns[0](subject, captures)
         for pattern in patterns[1:]:
-            found = or_(lambda found=found: found, lambda pattern=pattern: pattern(subject, captures))
+            found = or_(found, lambda pattern=pattern: pattern(subject, captures))
         return found
 
     return match
@@ -171,7 +171,7 @@ def match_or(*patterns):
 def _all(tests):
     found = True
     for test in tests:
-        found = and_(lambda found=found: found, test)
+        found = and_(found, test)
         if found is False:
             return False
     return found

@@ -15,6 +15,7 @@ from typing import Any
 from ..runtime import control_flow, facts
 from ..runtime.journal import MISSING, Location
 from ..runtime.structure import TaggedUnion, is_union
+from .staging import is_staged
 
 
 def distribute(function: Callable[[Any], Any], x: TaggedUnion, places: Sequence[Location] = ()) -> Any:
@@ -62,6 +63,13 @@ def test_options(question: Callable[[Any], Any], x: TaggedUnion) -> Any:
 
 def _checked_quiet(x: TaggedUnion, i: int) -> Any:
     return x.options_[i]
+
+
+def truth(x: Any, what: str) -> Any:
+    """A condition that may be of several kinds as one bool or staged condition."""
+    if not is_union(x):
+        return x
+    return distribute(lambda v: control_flow.predicate(v, what) if is_staged(v) else bool(v), x)
 
 
 def _method(name: str):

@@ -23,6 +23,7 @@ from . import directives
 from .context import OPERATORS
 from .places import places_of
 from .staging import is_staged
+from .union import truth
 
 
 def rewrite(pass_, node):
@@ -42,6 +43,7 @@ def rewrite(pass_, node):
 def while_stmt(test, body, names, options=None) -> None:
     """Run the loop, or stage it; ``names`` are the variables that a next iteration or what follows reads."""
     unrolled = debug.Unrolling()
+    ask, test = test, lambda: truth(ask(), "while")
     value = test()
     while not is_staged(value):
         if not value:
@@ -51,7 +53,7 @@ def while_stmt(test, body, names, options=None) -> None:
             body()
             value = test()
             continue
-        places = places_of(names, test, body)
+        places = places_of(names, ask, body)
         attempt = control_flow.Attempt(places)
         after = attempt.run(lambda: (body(), test())[1])
         if is_staged(after):
@@ -59,5 +61,5 @@ def while_stmt(test, body, names, options=None) -> None:
             break
         attempt.commit()
         value = after
-    places = places_of(names, test, body)
+    places = places_of(names, ask, body)
     control_flow.staged_while(test, body, places, directives.loop_options(options, places), first=value)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import builtins
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -107,7 +108,7 @@ def trace_region(
         log.rollback()
     outside = _outside(changed, graph, function, given)
     for key, (place, content) in changed.items():
-        if key not in outside:
+        if key not in outside and not place.scratch:
             place._set(content)  # what the region made itself is not rolled back
     return Region(graph, result, outside, raised)
 
@@ -122,7 +123,8 @@ def _outside(changed: dict, graph: FuncGraph, function: Any, given: set) -> dict
     kept = {}
     for key, (place, content) in changed.items():
         if key in given:
-            kept[key] = (place, content)
+            if not place.scratch:
+                kept[key] = (place, content)
         elif key[0] == "storage":
             if place.keep.home is None or not place.keep.home.within(graph):
                 kept[key] = (place, content)
@@ -198,6 +200,20 @@ class _Rebuild:
         return structure.rebuild(self.cls, self.aux, list(parts))
 
 
+@contextmanager
+def replayed(region: Region):
+    """Inside, tensors have the content that the region left in them: its outputs are read."""
+    storages = [(p, content) for p, content in region.changed.values() if isinstance(p.keep, Storage)]
+    before = [p.get() for p, _ in storages]
+    for place, content in storages:
+        place._set(content)
+    try:
+        yield
+    finally:
+        for (place, _), old in zip(storages, before):
+            place._set(old)
+
+
 # ---- If
 
 
@@ -235,7 +251,7 @@ def join_regions(op: str, heads: Sequence[Any], regions: dict[str, Region], **at
     specs = [visible(_join_contents(contents), graph) for place, contents in slots]
     outputs = []
     for region in regions.values():
-        with recording(region.graph):
+        with recording(region.graph), replayed(region):
             outputs.append(_region_outputs(region, slots, specs, live))
     kinds = [t for s in specs for t in leaf_types(s)]
     node = _emit_regions(op, heads, regions, outputs, kinds, graph, attrs)
@@ -254,7 +270,7 @@ def join_regions(op: str, heads: Sequence[Any], regions: dict[str, Region], **at
 def _put(place: Place, x: Any) -> None:
     """Write what a staged construct made of a location."""
     if isinstance(place.keep, Storage):
-        x = x.ref  # storages hold references, not tensors
+        x = x.ref if not isinstance(x, structure.SymTensor) else structure.Ref(structure.value_of(x, current_graph()), current_graph())
     elif is_union(x):
         if place.key[0] == "contents":
             raise StructureError(
@@ -282,6 +298,10 @@ def visible(spec: Spec, graph: FuncGraph) -> Spec:
     return spec
 
 
+def _all_seen(spec: Spec, graph: FuncGraph) -> bool:
+    return structure.equal(visible(spec, graph), spec)
+
+
 def _seen_from(x: Any, graph: FuncGraph) -> bool:
     if isinstance(x, structure.SymTensor):
         refs = [x.ref] if x.ref is not None else []
@@ -307,13 +327,8 @@ def _region_outputs(region: Region, slots, specs, live) -> list[Value]:
             out += [structure.zero_value(t, graph) for t in leaf_types(spec)]
         else:
             x = region.result if place is None else region.content(place)
-            out += _flatten_or_zero(_as_value(x), spec, graph)
+            out += flatten(_as_value(x), spec, graph)
     return out
-
-
-def _takes(spec: Spec, x: Any) -> bool:
-    options = spec.options if isinstance(spec, Choice) else (spec,)
-    return any(isinstance(o, Const) and o.value is x for o in options)
 
 
 def _emit_regions(op, heads, regions, outputs, kinds, graph: FuncGraph, attrs) -> Node:
@@ -368,6 +383,72 @@ def may_fail(nodes: Sequence[Node]) -> bool:
     return any(node_effects(n).may_fail for n in nodes)
 
 
+class _Progress:
+    """What variables hold at each point of a ``try`` body where an op may fail, for its handlers.
+
+    The contents live in a cell of the graph that the body sets before such an op, when they have changed. The
+    handler finds there which setting was the last one and its values.
+    """
+
+    def __init__(self, places: Sequence[Place], graph: FuncGraph):
+        self.places, self.outer = [p for p in places if not p.scratch], graph
+        self.cell = structure.Ref(graph.emit("tg.cell_new", type=types.OBJECT), graph)
+        self.last = [_as_value(p.get()) for p in self.places]
+        self.specs: list[list[Spec]] = [[spec_of(c) for c in self.last]]
+        self.depth = journal.depth()
+
+    def __call__(self, graph: FuncGraph) -> None:
+        self._add_changed()
+        now = [_as_value(p.get()) for p in self.places]
+        if all(_unmoved(a, b) for a, b in zip(now, self.last)):
+            return
+        self.last = now
+        specs = [visible(spec_of(c), self.outer) for c in now]
+        values = [v for c, s in zip(now, specs) for v in flatten(c, s, graph)]
+        tag = len(self.specs)
+        self.specs.append(specs)
+        stack, graph.root.before_failure = graph.root.before_failure, []
+        graph.add("tg.cell_set", (graph.resolve(self.cell), tag, values))
+        graph.root.before_failure = stack
+
+    def _add_changed(self) -> None:
+        """Locations that the body changed through operators: tensors written in place, attributes, containers."""
+        known = {p.key for p in self.places}
+        for place, old in journal.changes_since(self.depth):
+            if place.key not in known and self._existed(place, old):
+                known.add(place.key)
+                self.places.append(place)
+                self.last.append(_as_value(old))
+                for specs in self.specs:
+                    specs.append(spec_of(_as_value(old)))
+
+    def _existed(self, place: Place, old: Any) -> bool:
+        """Whether a changed location was there before the body."""
+        if isinstance(place.keep, Storage):
+            return place.keep.home is not None and self.outer.within(place.keep.home)
+        return place.key[0] in ("attr", "key", "contents") and _all_seen(spec_of(_as_value(old)), self.outer)
+
+    def restore(self, graph: FuncGraph) -> None:
+        """In a handler: put into the variables what they held when the body failed."""
+        if len(self.specs) == 1:
+            return
+        for place in self.places:
+            journal.record(place)
+        cell = graph.resolve(self.cell)
+        tag = structure.symbolic(graph.emit("tg.cell_tag", cell, type=types.INT), graph)
+        starts = [0] * len(self.specs)
+        for k, place in enumerate(self.places):
+            options = []
+            for t, specs in enumerate(self.specs):
+                kinds = leaf_types(specs[k])
+                values = [graph.emit("tg.cell_get", cell, t, starts[t] + i, str(kind), type=kind)
+                          for i, kind in enumerate(kinds)]  # fmt: skip
+                starts[t] += len(kinds)
+                make = structure.unflatten(specs[k], iter(values), lambda v: structure.symbolic(v, graph))
+                options.append(_as_value(place.get()) if t == 0 else make)
+            _put(place, structure.choose(tag, options, graph))
+
+
 def staged_try(
     body: Callable[[], Any],
     handlers: Sequence[tuple[tuple[type, ...], Callable[[Handle], Any]]],
@@ -375,21 +456,28 @@ def staged_try(
 ) -> None:
     """Run ``body``; an exception of one of the types of a handler, when the graph runs, runs that handler instead.
 
-    A handler gets a handle of the exception. Its region starts from the state before the body.
+    A handler gets a handle of the exception, and finds the variables as the body left them where it failed.
     """
-    regions = {"body": trace_region("body", body, _recording_places(places))}
+    graph = current_graph()
+    progress = _Progress(places, graph)
+    graph.root.before_failure.append(progress)
+    try:
+        regions = {"body": trace_region("body", body, _recording_places(places))}
+    finally:
+        graph.root.before_failure.pop()
     for i, (_, handler) in enumerate(handlers):
-        regions[f"handler{i}"] = _handler_region(f"handler{i}", handler, places)
+        regions[f"handler{i}"] = _handler_region(f"handler{i}", handler, places, progress)
     kinds = tuple(OpaqueObject(k, " ".join(t.__name__ for t in k)) for k, _ in handlers)
     join_regions("Try", [], regions, kinds=kinds)
 
 
-def _handler_region(name: str, handler: Callable[[Handle], Any], places: Sequence[Place]) -> Region:
+def _handler_region(name: str, handler: Callable[[Handle], Any], places: Sequence[Place], progress: _Progress) -> Region:
     box: list[Handle] = []
 
     def before(graph: FuncGraph) -> None:
         box.append(Handle(structure.Ref(graph.emit("tg.caught", type=types.OBJECT), graph)))
         _recording_places(places)(graph)
+        progress.restore(graph)
 
     return trace_region(name, lambda: handler(box[0]), before)
 
@@ -418,20 +506,21 @@ def staged_while(
 ) -> None:
     """``while test(): body()`` when the graph runs, over the contents of ``places`` and all that the body changes."""
     options = options or LoopOptions()
-    state = list(places)
+    state = [p for p in places if not p.scratch]
+    scratch = [p for p in places if p.scratch]
     if options.maximum_iterations is not None:
         test, body, counter = _limited(test, body, options.maximum_iterations)
         state.append(counter)
     contents = [_as_value(p.get()) for p in state]
     specs = [_initial_spec(c, p, options) for c, p in zip(contents, state)]
     for _ in range(MAX_ROUNDS):
-        cond = _trace_with_state("cond", lambda: predicate_value(test()), state, specs)
+        cond = _trace_with_state("cond", lambda: predicate_value(test()), state, specs, scratch)
         if cond.raised or cond.changed_outside or not _removable(cond.graph):
             test, body, flag = _rotated(test, body, first)
             state.append(flag)
             specs.append(generalize(_open(spec_of(flag.get()))))
             continue
-        loop = _trace_with_state("body", body, state, specs)
+        loop = _trace_with_state("body", body, state, specs, scratch)
         fresh = [p for k, (p, _) in loop.changed.items() if k not in {s.key for s in state}]
         widened = [visible(_next_spec(s, p, loop, options), current_graph()) for s, p in zip(specs, state)]
         if not fresh and all(map(structure.equal, specs, widened)):
@@ -543,12 +632,16 @@ class StateRegion(Region):
     changed_outside: bool = False
 
 
-def _trace_with_state(name: str, function, state: Sequence[Place], specs: Sequence[Spec]) -> StateRegion:
+def _trace_with_state(
+    name: str, function, state: Sequence[Place], specs: Sequence[Spec], scratch: Sequence[Place]
+) -> StateRegion:
     lead = 0
     entered: dict[Any, Any] = {}
 
     def before(graph: FuncGraph) -> None:
         nonlocal lead
+        for place in scratch:
+            journal.record(place)
         for place, spec in zip(state, specs):
             journal.record(place)
             values = [graph.input(t) for t in leaf_types(spec)]
@@ -575,20 +668,20 @@ def _unmoved(a: Any, b: Any) -> bool:
 
 def _emit_while(cond: StateRegion, loop: StateRegion, state, specs, contents) -> None:
     graph = current_graph()
-    initial = [v for c, s in zip(contents, specs) for v in _flatten_or_zero(c, s, graph)]
+    initial = [v for c, s in zip(contents, specs) for v in flatten(c, s, graph)]
     with recording(cond.graph):
         pred = cond.result
         if isinstance(pred, bool):
             test_value = cond.graph.emit("py.constant", pred, type=types.BOOL)
         else:
             test_value = structure_argument(pred, cond.graph)
-    with recording(loop.graph):
+    with recording(loop.graph), replayed(loop):
         if loop.raised:
             outs = [structure.zero_value(t, loop.graph) for s in specs for t in leaf_types(s)]
         else:
             outs = []
             for place, spec in zip(state, specs):
-                outs += _flatten_or_zero(_as_value(loop.content(place)), spec, loop.graph)
+                outs += flatten(_as_value(loop.content(place)), spec, loop.graph)
     keys = {**cond.graph.arguments, **loop.graph.arguments}
     close(cond.graph, list(keys), [test_value], cond.lead)
     close(loop.graph, list(keys), outs, loop.lead)
@@ -606,13 +699,6 @@ def _emit_while(cond: StateRegion, loop: StateRegion, state, specs, contents) ->
         x = structure.unflatten(spec, values, lambda v: structure.symbolic(v, graph))
         if not fixed:
             _put(place, x)
-
-
-def _flatten_or_zero(x: Any, spec: Spec, graph: FuncGraph) -> list[Value]:
-    """``flatten``; a content that never counts, because nothing reads it there, is zero."""
-    if (x is MISSING or x is structure.UNSET) and not _takes(spec, x):
-        return [structure.zero_value(t, graph) for t in leaf_types(spec)]
-    return flatten(x, spec, graph)
 
 
 # ---- trying an iteration

@@ -26,7 +26,7 @@ import torch
 from . import journal
 from ..errors import Location, ScopeError
 from .infer import tensor_type
-from .ir import Graph, Node, Value
+from .ir import Graph, Node, Value, op_effects
 from .shapes import Meta
 from .types import Type
 
@@ -71,6 +71,7 @@ class Root:
     assigned: set[int] = field(default_factory=set)
     guards: list[tuple[Any, Any]] = field(default_factory=list)
     keep: list[Any] = field(default_factory=list)
+    before_failure: list[Any] = field(default_factory=list)
 
 
 class FuncGraph:
@@ -107,6 +108,8 @@ class FuncGraph:
 
     def add(self, op: str, args=(), kwargs=None, types: Sequence[Type] = (), regions=None, grad=None) -> Node:
         """Append a node; all values among the arguments must be this graph's."""
+        if self.root.before_failure and not regions and op_effects(op, tuple(args)).may_fail:
+            self.root.before_failure[-1](self)
         grad = torch.is_grad_enabled() if grad is None else grad
         node = Node(op, args, kwargs, types, regions=regions, location=user_location(), grad=grad)
         self.graph.nodes.append(node)

@@ -20,8 +20,8 @@ from typing import Any
 
 import torch
 
-from ..errors import ConversionError, NotAFunctionError, ScopeError, SignatureError
-from . import arguments, control_flow, guards, journal
+from ..errors import ConversionError, NotAFunctionError, ScopeError, SignatureError, TographError
+from . import arguments, control_flow, guards, host, journal
 from .arguments import Flat
 from .concrete import ConcreteFunction, finish
 from .funcgraph import FuncGraph, is_tracing
@@ -374,11 +374,27 @@ class _Tracer:
     def __init__(self, function: Function, bound: inspect.BoundArguments, flat: Flat, specs: list[TensorSpec]):
         self.function, self.bound, self.flat, self.specs = function, bound, flat, specs
         self.root = FuncGraph(_graph_name(function._label()))
+        self.inputs: list[SymTensor] = []
+        self.failed: Exception | None = None
 
     def trace(self, key: Any) -> _Trace:
+        try:
+            return self._trace(key)
+        except Exception as error:
+            if error is self.failed:
+                self._run_effects()
+            raise
+
+    def _run_effects(self) -> None:
+        """The code raised while it was traced: what it did before is done, then the error goes on."""
+        if all(isinstance(x, torch.Tensor) for x in self.flat.tensors) and self.root.graph.control_outputs:
+            graph, captured, _, _ = finish(self.root, self.inputs, None, [])
+            host.build(graph).run(*self.flat.tensors, *captured)
+
+    def _trace(self, key: Any) -> _Trace:
         spares: list[tuple[Any, Any]] = []
         with recording(self.root), torch.enable_grad(), guards.watching(self.root) as watch:
-            inputs = [self._placeholder(i, s) for i, s in enumerate(self.specs)]
+            self.inputs = inputs = [self._placeholder(i, s) for i, s in enumerate(self.specs)]
             take = _Taker(self.flat, inputs)
             given = {n: arguments.replace_tensors(x, take, spares) for n, x in self.bound.arguments.items()}
             bound = inspect.BoundArguments(self.bound.signature, OrderedDict(given))
@@ -414,10 +430,12 @@ class _Tracer:
             if inspect.iscoroutine(result) or inspect.isasyncgen(result):
                 raise ConversionError(f"{self.function._label()!r} is an async function: these are not supported in a graph")
             return result, log
-        except BaseException:
+        except BaseException as error:
             journal.pop(log)
             log.rollback()
             log = None
+            if isinstance(error, Exception) and not isinstance(error, TographError):
+                self.failed = error
             raise
         finally:
             if log is not None:

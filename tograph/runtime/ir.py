@@ -116,10 +116,20 @@ def map_values(function: Callable[[Value], Any], tree: Any) -> Any:
     return tree
 
 
+def op_effects(op: str, args: tuple) -> ops.Effects:
+    """The effects of an op without regions, given its arguments."""
+    effects = ops.lookup(op).effects
+    place = ops.FAILS_BY_VALUE.get(op)
+    if place is None:
+        return effects
+    fails = len(args) > place and isinstance(args[place], Value)
+    return ops.MAY_FAIL if fails else ops.PURE
+
+
 def node_effects(node: Node) -> ops.Effects:
     """The effects of a node; those of a region op are the union of its graphs'."""
     if not node.regions:
-        return ops.lookup(node.op).effects
+        return op_effects(node.op, node.args)
     found = ops.PURE
     for graph in node.regions.values():
         found = found | graph_effects(graph)

@@ -30,10 +30,14 @@ MISSING = Missing()
 
 
 class Location:
-    """A place that can be read and written: ``key`` identifies it, ``name`` is what a user would call it."""
+    """A place that can be read and written: ``key`` identifies it, ``name`` is what a user would call it.
+
+    ``scratch``: nothing reads the place after the region that writes it; it is put back and no more.
+    """
 
     def __init__(self, key: Hashable, name: str, get: Callable[[], Any], set: Callable[[Any], None], keep: Any = None):
         self.key, self.name, self.get, self._set, self.keep = key, name, get, set, keep
+        self.scratch = False
 
     def set(self, value: Any) -> None:
         """Write, and record the old content in the current journal."""
@@ -69,6 +73,20 @@ _stack = _Stack()
 def active() -> bool:
     """Whether a region is being traced in this thread."""
     return bool(_stack.journals)
+
+
+def depth() -> int:
+    """How many regions are open."""
+    return len(_stack.journals)
+
+
+def changes_since(depth: int) -> list[tuple[Location, Any]]:
+    """The locations recorded in regions opened since ``depth``, with their contents before."""
+    found: dict[Hashable, tuple[Location, Any]] = {}
+    for log in _stack.journals[depth:]:
+        for key, entry in log.entries.items():
+            found.setdefault(key, entry)
+    return list(found.values())
 
 
 def push() -> Journal:

@@ -30,6 +30,7 @@ from typing import Any
 import torch
 
 from ..errors import AssertionFailed, OutOfRangeError, TographError
+from .types import ObjectType, ScalarType, TensorType, parse_type
 
 NONE = "none"
 REPLAY = "replay"  # the gradient is torch's own: replay the op with autograd on
@@ -107,6 +108,11 @@ def exists(name: str) -> bool:
     except (KeyError, AttributeError):
         return False
     return True
+
+
+# Ops that fail only by the value of one argument: known while tracing when it is constant.
+FAILS_BY_VALUE = {"aten.select.int": 2, "aten.select_scatter.default": 3, "py.truediv": 1, "py.floordiv": 1, "py.mod": 1,
+                  "py.range_length": 2}  # fmt: skip
 
 
 # ---- ATen: rows from schemas
@@ -333,6 +339,42 @@ register("tg.constant", run=_constant, effects=PURE, gradient=NONE, kernel=NONE)
 register("tg.identity", run=lambda x: x, effects=PURE, gradient=REPLAY, kernel=NONE)
 register("tg.read", run=_read, effects=Effects(reads=(0,)), gradient=REPLAY, kernel=NONE)
 register("tg.assign", run=_assign, effects=Effects(writes=(0,)), gradient=NONE, kernel=NONE, outputs=0)
+
+
+# ---- the state of a try body
+
+
+class ProgressCell:
+    """What the variables of a ``try`` body held before the op that may have failed: a number and values."""
+
+    def __init__(self) -> None:
+        self.tag, self.values = 0, []
+
+
+def _cell_set(cell, tag, values):
+    cell.tag, cell.values = tag, values
+
+
+def _cell_get(cell, tag, index, kind):
+    """A value of the setting ``tag``; where another one was the last, a value that nobody reads."""
+    if cell.tag == tag and tag:
+        return cell.values[index]
+    return zero_of(parse_type(kind))
+
+
+def zero_of(kind):
+    """Some value of a type."""
+    if isinstance(kind, ScalarType):
+        return kind.kind(0)
+    if isinstance(kind, TensorType):
+        return torch.zeros([n or 0 for n in kind.shape], dtype=kind.dtype, device=kind.device)
+    return None if isinstance(kind, ObjectType) else ()
+
+
+register("tg.cell_new", run=ProgressCell, effects=IO, gradient=NONE, kernel=NONE)
+register("tg.cell_set", run=_cell_set, effects=IO, gradient=NONE, kernel=NONE, outputs=0)
+register("tg.cell_tag", run=lambda cell: cell.tag, effects=IO, gradient=NONE, kernel=NONE)
+register("tg.cell_get", run=_cell_get, effects=IO, gradient=NONE, kernel=NONE)
 
 
 # ---- lists and optionals: values, never changed in place

@@ -299,7 +299,12 @@ def leaf_types(spec: Spec) -> list[Type]:
 
 
 def flatten(x: Any, spec: Spec, graph: FuncGraph) -> list[Value]:
-    """The graph values that ``x`` gives for ``spec``; ``x`` is covered by it."""
+    """The graph values that ``x`` gives for ``spec``, which covers it.
+
+    A content that never counts, because nothing reads it there, is zeros.
+    """
+    if (x is MISSING or x is UNSET) and not _takes(spec, x):
+        return [zero_value(t, graph) for t in leaf_types(spec)]
     if isinstance(spec, Leaf):
         return [] if spec.fixed else [leaf_value(x, spec.type, graph)]
     if isinstance(spec, Const):
@@ -316,6 +321,11 @@ def flatten(x: Any, spec: Spec, graph: FuncGraph) -> list[Value]:
     for i, option in enumerate(spec.options):
         out += flatten(x, option, graph) if i == chosen else [zero_value(t, graph) for t in leaf_types(option)]
     return out
+
+
+def _takes(spec: Spec, x: Any) -> bool:
+    options = spec.options if isinstance(spec, Choice) else (spec,)
+    return any(isinstance(o, Const) and o.value is x for o in options)
 
 
 def _option(spec: Spec, choice: Choice) -> int:
@@ -352,6 +362,19 @@ def _choose(rows, sources, count, tag, option, graph) -> list[Value]:
         table = [values[sources.index(k)] if k in sources else values[0] for k in range(count)]
         columns.append(graph.emit("tg.choose", tag, table, type=kind))
     return columns
+
+
+def choose(tag: Any, options: list[Any], graph: FuncGraph) -> Any:
+    """The option that the staged index ``tag`` picks: one value where the options join, else a union."""
+    spec = spec_of(options[0])
+    for other in options[1:]:
+        spec = join(spec, spec_of(other))
+    if isinstance(spec, Choice):
+        return TaggedUnion(tag, options)
+    rows = [flatten(o, spec, graph) for o in options]
+    index = tag.node.value(graph)
+    columns = [graph.emit("tg.choose", index, list(c), type=t) for c, t in zip(zip(*rows), leaf_types(spec))]
+    return unflatten(spec, iter(columns), lambda v: symbolic(v, graph))
 
 
 def leaf_value(x: Any, kind: Type, graph: FuncGraph) -> Value:
