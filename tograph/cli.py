@@ -60,8 +60,8 @@ GRAPH_TOKEN = re.compile(
     |(?P<number>(?<![\w%.^])-?\d+(?:\.\d*)?(?:e[+-]?\d+)?(?!\w))""",
     re.VERBOSE | re.MULTILINE,
 )
-LIBRARIES = tuple({sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib")})
-PACKAGE = str(Path(__file__).parent)
+_LIBRARIES = {sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib")}
+NOT_OF_THE_USER = (*(f"{path}{os.sep}" for path in (*_LIBRARIES, Path(__file__).parent)), "<")
 PLACE = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
 
 
@@ -171,17 +171,17 @@ def _environment(path: Path, name: str, module: types.ModuleType | None) -> Iter
 def loaded(path: Path) -> Iterator[types.ModuleType]:
     """The user's file as a module, importable by its name until the command ends."""
     name = path.stem if path.stem not in sys.modules else f"__tograph_{path.stem}__"
-    loader = importlib.machinery.SourceFileLoader(name, str(path.resolve()))
-    module = types.ModuleType(name)
-    spec = importlib.util.spec_from_loader(name, loader)
-    if spec is not None:
-        module = importlib.util.module_from_spec(spec)
+    file = str(path.resolve())
+    loader = importlib.machinery.SourceFileLoader(name, file)
+    spec = importlib.machinery.ModuleSpec(name, loader, origin=file)
+    spec.has_location = True
+    module = importlib.util.module_from_spec(spec)
     with _environment(path, name, module):
         try:
             loader.exec_module(module)
         except SystemExit as stop:
-            guard = "is its main part under `if __name__ == '__main__':`?"
-            raise CommandError(f"{path} exited while it was imported; {guard}") from stop
+            guard = "put its main part under `if __name__ == '__main__':`"
+            raise CommandError(f"{path} exited while it was imported: {guard}") from stop
         yield module
 
 
@@ -229,7 +229,7 @@ def evaluate(text: str, module: types.ModuleType) -> Inputs:
     """The arguments that ``--args`` spells, with the names of the user's file and torch."""
     namespace = {"torch": torch, **vars(module), "__collect__": _collect}
     try:
-        return eval(compile(f"__collect__({text})", "<--args>", "eval"), namespace)
+        return eval(compile(f"__collect__({text})", "--args", "eval"), namespace)
     except SyntaxError as error:
         raise CommandError(f"--args: {error.msg} in {text!r}") from error
 
@@ -375,23 +375,17 @@ def _short(file: str) -> str:
     return file
 
 
-def _place(error: BaseException) -> str:
-    """``FILE:LINE: `` of the user's line behind an error, or nothing."""
+def _place(error: BaseException) -> tuple[str, Any] | None:
+    """File and line behind an error: what it says itself, or a note of it, or its last frame."""
     if isinstance(error, SyntaxError) and error.filename:
-        return f"{_short(error.filename)}:{error.lineno}: "
-    location = getattr(error, "location", None)
-    for note in [] if location else getattr(error, "__notes__", ()):
-        if noted := PLACE.search(note):
-            location = noted["file"], noted["line"]
+        return error.filename, error.lineno
+    if location := getattr(error, "location", None):
+        return location
+    if noted := PLACE.search("\n".join(getattr(error, "__notes__", ()))):
+        return noted["file"], noted["line"]
     frames = traceback.extract_tb(error.__traceback__)
-    inside = (*(f"{library}{os.sep}" for library in LIBRARIES), PACKAGE + os.sep, "<")
-    for frame in [] if location else frames:
-        if not frame.filename.startswith(inside):
-            location = frame.filename, frame.lineno
-    location = location or next(((f.filename, 1) for f in frames if f.filename == "<--args>"), None)
-    if location is None:
-        return ""
-    return "--args: " if location[0] == "<--args>" else f"{_short(location[0])}:{location[1]}: "
+    own = [frame for frame in frames if not frame.filename.startswith(NOT_OF_THE_USER)]
+    return (own[-1].filename, own[-1].lineno) if own else None
 
 
 def _message(error: BaseException) -> str:
@@ -400,7 +394,9 @@ def _message(error: BaseException) -> str:
         return str(error)
     text = error.msg if isinstance(error, SyntaxError) else str(error)
     first = next(iter(text.strip().splitlines()), "")
-    return f"{_place(error)}{type(error).__name__}" + (f": {first}" if first else "")
+    place = _place(error)
+    start = f"{_short(place[0])}:{place[1]}: " if place else ""
+    return f"{start}{type(error).__name__}" + (f": {first}" if first else "")
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -393,16 +393,21 @@ class _Progress:
     def __init__(self, places: Sequence[Place], graph: FuncGraph):
         self.places, self.outer = [p for p in places if not p.scratch], graph
         self.cell = structure.Ref(graph.emit("tg.cell_new", type=types.OBJECT), graph)
-        self.last = [_as_value(p.get()) for p in self.places]
-        self.specs: list[list[Spec]] = [[spec_of(c) for c in self.last]]
+        before = [_as_value(p.get()) for p in self.places]
+        # What the cell holds where a graph is: a setting in one branch is none in the other.
+        self.last: dict[FuncGraph, list[Any]] = {graph: before}
+        self.specs: list[list[Spec]] = [[spec_of(c) for c in before]]
         self.depth = journal.depth()
 
     def __call__(self, graph: FuncGraph) -> None:
         self._add_changed()
         now = [_as_value(p.get()) for p in self.places]
-        if all(_unmoved(a, b) for a, b in zip(now, self.last)):
+        at = graph
+        while at not in self.last:
+            at = at.outer
+        if all(_unmoved(a, b) for a, b in zip(now, self.last[at])):
             return
-        self.last = now
+        self.last[graph] = now
         specs = [visible(spec_of(c), self.outer) for c in now]
         values = [v for c, s in zip(now, specs) for v in flatten(c, s, graph)]
         tag = len(self.specs)
@@ -418,7 +423,8 @@ class _Progress:
             if place.key not in known and self._existed(place, old):
                 known.add(place.key)
                 self.places.append(place)
-                self.last.append(_as_value(old))
+                for contents in self.last.values():
+                    contents.append(_as_value(old))
                 for specs in self.specs:
                     specs.append(spec_of(_as_value(old)))
 

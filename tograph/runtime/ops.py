@@ -22,6 +22,7 @@ import builtins
 import functools
 import math
 import operator
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -237,6 +238,9 @@ register("py.range_length", run=_range_length, effects=MAY_FAIL, gradient=NONE, 
 # ---- effects on the outside
 
 
+_LABEL = re.compile(r"[<>\n\r]")  # what the text of a graph could not read back
+
+
 class OpaqueObject:
     """A Python object inside a graph's arguments, such as a file or a callback. Shown as ``<py label>``."""
 
@@ -246,7 +250,7 @@ class OpaqueObject:
         self.value, self.label = value, label
 
     def __repr__(self) -> str:
-        return f"<py {self.label}>"
+        return f"<py {_LABEL.sub('', self.label)}>"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, OpaqueObject) and other.label == self.label

@@ -369,8 +369,6 @@ def choose(tag: Any, options: list[Any], graph: FuncGraph) -> Any:
     spec = spec_of(options[0])
     for other in options[1:]:
         spec = join(spec, spec_of(other))
-    if isinstance(spec, Choice):
-        return TaggedUnion(tag, options)
     rows = [flatten(o, spec, graph) for o in options]
     index = tag.node.value(graph)
     columns = [graph.emit("tg.choose", index, list(c), type=t) for c, t in zip(zip(*rows), leaf_types(spec))]

@@ -23,19 +23,21 @@ Names are made in order of appearance, so equal graphs have equal texts. ``!3`` 
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 from typing import Any
 
 import torch
 
-from . import ir
 from ..errors import GraphSyntaxError
+from . import ir
 from .ir import Graph, Node, Value
 from .ops import OpaqueObject
 from .types import parse_type
 
 _FLOATS = {"inf": float("inf"), "-inf": float("-inf"), "nan": float("nan")}
+_CALLS = {"device": torch.device, "complex": complex}
 _TORCH = (torch.dtype, torch.layout, torch.memory_format)
 
 
@@ -48,7 +50,8 @@ class _Writer:
     def name(self, thing: Value | Node, wish: str = "") -> str:
         if thing not in self.names:
             mark = "%" if isinstance(thing, Value) else "!"
-            if not wish or mark + wish in self.names.values():
+            wish = re.sub(r"[^\w.]", "_", wish)
+            if not wish or wish.isdigit() or mark + wish in self.names.values():
                 wish, self.count = str(self.count), self.count + 1
             self.names[thing] = mark + wish
         return self.names[thing]
@@ -63,6 +66,8 @@ class _Writer:
             return f"({inner},)" if len(x) == 1 else f"({inner})"
         if isinstance(x, torch.device):
             return f"device({str(x)!r})"
+        if isinstance(x, complex):
+            return f"complex({x.real!r}, {x.imag!r})"
         return str(x) if isinstance(x, _TORCH) else repr(x)
 
     def graph(self, graph: Graph, indent: str, label: str) -> None:
@@ -110,33 +115,40 @@ def show(graph: Graph) -> str:
 ir.Graph.__str__ = show  # type: ignore[method-assign]  # ir may not import this module
 
 _TOKEN = re.compile(
-    r"""\s*(?:(?P<string>'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*")|(?P<py><py\s[^>]*>)
-    |(?P<number>-?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|inf\b|nan\b)j?)|(?P<name>[%!^]*[\w.]+)|(?P<mark>[()\[\],={}:]))""",
+    r"""\s*(?:(?P<string>'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*")|(?P<py><py\s[^<>]*>)
+    |(?P<number>-?(?:[0-9]+\.?[0-9]*(?:[eE][-+]?[0-9]+)?|inf\b|nan\b))(?![\w.])|(?P<name>[%!^]*[\w.]+)|(?P<mark>[()\[\],={}:]))""",
     re.X,
 )
-_HEAD = re.compile(r"(\w+)\((.*)\) \{$")
-_PLACE = re.compile(r"  # (.*):(\d+)$")
+_HEAD = re.compile(r"(\S+?)\((.*)\) \{$")
+_NAME = re.compile(r"%[\w.]+$")
+_PLACE = re.compile(r"  # ((?:(?!  # ).)*):([0-9]+)$")
 
 
 class _Reader:
+    """Takes lines; ``number`` is the line that was taken last, which errors name."""
+
     def __init__(self, text: str):
-        self.lines = [line for line in text.splitlines() if line.strip()]
+        lines = enumerate(text.splitlines(), 1)
+        self.lines = [(number, line.strip()) for number, line in lines if line.strip()]
         self.at = 0
 
     def fail(self, why: str) -> GraphSyntaxError:
-        line = self.lines[self.at] if self.at < len(self.lines) else "<end of text>"
-        return GraphSyntaxError(f"line {self.at + 1} of the graph: {why}: {line.strip()!r}")
+        number, line = self.lines[self.at - 1] if self.at else (1, "")
+        return GraphSyntaxError(f"line {number} of the graph: {why}: {line!r}")
+
+    def peek(self) -> str:
+        if self.at >= len(self.lines):
+            raise self.fail("the text ends too early, after")
+        return self.lines[self.at][1]
 
     def take(self) -> str:
-        if self.at >= len(self.lines):
-            raise self.fail("the text ends too early")
+        line = self.peek()
         self.at += 1
-        return self.lines[self.at - 1].strip()
+        return line
 
     def graph(self) -> Graph:
         head = _HEAD.match(self.take())
         if head is None:
-            self.at -= 1
             raise self.fail("expected 'name(inputs) {'")
         graph, known = Graph(head[1]), {}
         for part in _split(head[2]):
@@ -151,17 +163,17 @@ class _Reader:
         return graph
 
     def define(self, known: dict, name: str, kind: str) -> Value:
+        if not _NAME.match(name) or name in known:
+            raise self.fail(f"{name!r} is defined twice" if name in known else f"not a name: {name!r}")
         try:
             value = Value(parse_type(kind))
         except ValueError as error:
-            self.at -= 1
             raise self.fail(str(error)) from None
         known[name] = value
         return value
 
     def use(self, known: dict, name: str) -> Any:
         if name not in known:
-            self.at -= 1
             raise self.fail(f"{name} is not defined")
         return known[name]
 
@@ -176,24 +188,33 @@ class _Reader:
         right = right if grad else right[: -len(" nograd")]
         op, paren, rest = right.partition("(")
         if not equals or not paren:
-            self.at -= 1
             raise self.fail("expected 'outputs = op(arguments)'")
         tokens = _Tokens(self, rest, known)
         args, kwargs = tokens.arguments()
         names = [] if outs.startswith("!") else [o.partition(": ") for o in _split(outs)]
         node = Node(op, args, kwargs, location=location, grad=grad)
-        node.control_inputs = [self.use(known, "node " + n[1:]) for n in tokens.rest()]
-        while opens and self.lines[self.at].strip() != "}":
-            region = self.graph()
-            node.regions[region.name] = region
-        if opens:
-            self.take()
+        node.control_inputs = [self.anchor(known, n) for n in tokens.rest()]
         for index, (name, _, kind) in enumerate(names):
             value = self.define(known, name, kind)
             value.node, value.index = node, index
             node.outputs.append(value)
         known["node " + (names[0][0] if names else outs)] = node
+        if opens:
+            self.regions(node)
         return node
+
+    def anchor(self, known: dict, text: str) -> Node:
+        if not text.startswith("^"):
+            raise self.fail(f"expected a control input, found {text!r}")
+        return self.use(known, "node " + text[1:])
+
+    def regions(self, node: Node) -> None:
+        while self.peek() != "}":
+            region = self.graph()
+            if region.name in node.regions:
+                raise self.fail(f"two regions are called {region.name}")
+            node.regions[region.name] = region
+        self.take()
 
 
 class _Tokens:
@@ -202,22 +223,23 @@ class _Tokens:
     def __init__(self, reader: _Reader, text: str, known: dict):
         self.reader, self.known = reader, known
         self.items: list[tuple[str, str]] = []
-        at = 0
+        self.at = at = 0
         text = text.rstrip()
         while at < len(text):
             found = _TOKEN.match(text, at)
             if found is None:
-                if text[at:].lstrip().startswith("^"):
-                    break
-                reader.at -= 1
                 raise reader.fail(f"cannot read {text[at:]!r}")
             self.items.append((str(found.lastgroup), found[str(found.lastgroup)]))
             at = found.end()
-        self.at = 0
 
     def peek(self, offset: int = 0) -> str:
         i = self.at + offset
         return self.items[i][1] if i < len(self.items) else ""
+
+    def skip(self, mark: str) -> None:
+        if self.peek() != mark:
+            raise self.reader.fail(f"expected {mark!r}")
+        self.at += 1
 
     def rest(self) -> list[str]:
         return [text for _, text in self.items[self.at :]]
@@ -232,10 +254,8 @@ class _Tokens:
                 kwargs[key] = self.value()
             else:
                 args.append(self.value())
-            if self.peek() == ",":
-                self.at += 1
-            elif self.peek() != ")":
-                raise self.reader.fail("expected ',' or ')'")
+            if self.peek() != ")":
+                self.skip(",")
         self.at += 1
         return tuple(args), kwargs
 
@@ -245,60 +265,48 @@ class _Tokens:
         kind, text = self.items[self.at]
         self.at += 1
         if kind == "string":
-            return _unquote(text)
+            return self.literal(text)
         if kind == "py":
             return OpaqueObject(None, text[4:-1])
         if kind == "number":
-            return _number(text)
-        if text in "[(":
-            return self.sequence(text)
+            return _FLOATS[text] if text in _FLOATS else self.literal(text)
+        if text in ("[", "("):
+            return self.sequence("]" if text == "[" else ")")
         if text.startswith("%"):
             return self.reader.use(self.known, text)
         return self.word(text)
 
-    def sequence(self, opening: str) -> Any:
-        close, items = ("]" if opening == "[" else ")"), []
+    def literal(self, text: str) -> Any:
+        """The number or string that a Python literal shows."""
+        try:
+            return ast.literal_eval(text)
+        except (ValueError, SyntaxError):
+            raise self.reader.fail(f"cannot read {text}") from None
+
+    def sequence(self, close: str) -> Any:
+        items = []
         while self.peek() != close:
             items.append(self.value())
-            if self.peek() == ",":
-                self.at += 1
-            elif self.peek() != close:
-                raise self.reader.fail(f"expected ',' or {close!r}")
+            if self.peek() != close:
+                self.skip(",")
         self.at += 1
-        return items if opening == "[" else tuple(items)
+        return items if close == "]" else tuple(items)
 
     def word(self, text: str) -> Any:
         words = {"None": None, "True": True, "False": False, "Ellipsis": ...}
         if text in words:
             return words[text]
-        if text == "device":
-            self.at += 1
-            name = self.value()
-            self.at += 1
-            return torch.device(name)
+        if text in _CALLS:
+            self.skip("(")
+            args, _ = self.arguments()
+            try:
+                return _CALLS[text](*args)
+            except (TypeError, ValueError, RuntimeError):
+                raise self.reader.fail(f"not a {text}: {args}") from None
         found = getattr(torch, text.removeprefix("torch."), None) if text.startswith("torch.") else None
         if not isinstance(found, _TORCH):
             raise self.reader.fail(f"unknown word {text!r}")
         return found
-
-
-def _number(text: str) -> Any:
-    if text in _FLOATS:
-        return _FLOATS[text]
-    if text.endswith("j"):
-        return complex(text)
-    return int(text) if re.fullmatch(r"-?\d+", text) else float(text)
-
-
-def _unquote(text: str) -> str:
-    """The string that a Python literal shows."""
-    body = text[1:-1]
-    escapes = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"'}
-
-    def one(m: re.Match) -> str:
-        return escapes[m[1]] if m[1] in escapes else chr(int(m[1][1:], 16))
-
-    return re.sub(r"\\(x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8}|.)", one, body)
 
 
 def _split(text: str) -> list[str]:
@@ -318,5 +326,6 @@ def parse_graph(text: str) -> Graph:
     reader = _Reader(text)
     graph = reader.graph()
     if reader.at != len(reader.lines):
+        reader.at += 1
         raise reader.fail("text after the end of the graph")
     return graph

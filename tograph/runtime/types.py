@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import Union
 
 import torch
 
@@ -30,7 +29,7 @@ DTYPE_NAMES = {
 DTYPES = {name: dtype for dtype, name in DTYPE_NAMES.items()}
 SCALARS = {int: torch.int64, float: torch.float64, bool: torch.bool}
 
-Shape = tuple[Union[int, None], ...]
+Shape = tuple[int | None, ...]
 
 
 @dataclass(frozen=True)
@@ -89,9 +88,9 @@ class ObjectType:
         return "object"
 
 
-Type = Union[TensorType, ScalarType, ListType, OptionalType, ObjectType]
+Type = TensorType | ScalarType | ListType | OptionalType | ObjectType
 INT, FLOAT, BOOL, OBJECT = ScalarType(int), ScalarType(float), ScalarType(bool), ObjectType()
-_TENSOR = re.compile(r"(\w+)\[([\d?,]*)\](?:@([\w:]+))?$")
+_TENSOR = re.compile(r"(\w+)\[((?:(?:[0-9]+|\?)(?:,(?!\])|(?=\])))*)\](?:@([\w:]+))?$")
 
 
 def parse_type(text: str) -> Type:

@@ -1,0 +1,323 @@
+"""for: over tensors, staged ranges, Python iterables; targets; the iterated value afterwards."""
+
+import itertools
+
+import pytest
+import torch
+
+import tograph as tg
+from tests.converters.both import Cases
+
+cases = Cases()
+ROWS = torch.arange(6.0).reshape(3, 2)
+
+
+@cases.tensors((ROWS,), (torch.zeros(0, 2),))
+def over_rows(x):
+    s = torch.zeros(2)
+    for row in x:
+        s = s + row * row
+    return s
+
+
+@cases.tensors((ROWS,), (torch.zeros(0, 2),))
+def target_keeps_the_last(x):
+    row = torch.tensor([7.0, 7.0])
+    for row in x:
+        pass
+    return row
+
+
+@cases.tensors((ROWS,), (torch.zeros(0, 2),))
+def target_undefined_when_empty(x):
+    for row in x:
+        pass
+    return row
+
+
+@cases.tensors((torch.tensor(3.0),))
+def scalar_is_not_iterable(x):
+    for v in x:
+        print(v)
+
+
+@cases.tensors((ROWS,))
+def unpacked_rows(x):
+    s = 0
+    for a, b in x:
+        s = s + a * b
+    return s
+
+
+@cases((4,), (0,), (-2,))
+def over_range(n):
+    s = 0
+    for i in range(n):
+        s += i
+    return s
+
+
+@cases((1, 9, 3), (9, 1, -2), (0, 0, 1), (5, 1, 1))
+def range_with_step(a, b, c):
+    s = 0
+    last = -1
+    for i in range(a, b, c):
+        s = s * 2 + i
+        last = i
+    return s, last
+
+
+@cases((1, 5, 0))
+def range_with_step_zero(a, b, c):
+    for i in range(a, b, c):
+        pass
+
+
+@cases((4,), (0,))
+def range_target_after(n):
+    i = 50
+    for i in range(n):
+        i = i * 10
+    return i
+
+
+@cases((3,), (0,))
+def range_is_read_once(n):
+    k = 0
+    for i in range(n):
+        n = 0
+        k += 1
+    return k, n
+
+
+@cases(([1, 2, 3],), ([],))
+def over_a_list(l):
+    s = 0
+    for v in l:
+        if v > 1:
+            s += v
+    return s
+
+
+@cases(({"a": 1, "b": 2},))
+def over_a_dict(d):
+    out = []
+    for k, v in d.items():
+        out.append((k, v + 1))
+    for k in d:
+        out.append(k)
+    return out
+
+
+@cases(("abc",), kinds=("python",))
+def over_a_string(s):
+    r = ""
+    for c in s:
+        r = c + r
+    return r
+
+
+@cases(([1, 2], [3, 4, 5]))
+def over_zip_and_enumerate(a, b):
+    s = []
+    for i, (x, y) in enumerate(zip(a, b), 1):
+        s.append(i * x + y)
+    return s
+
+
+@cases.tensors((ROWS, ROWS + 1), (ROWS[:0], ROWS))
+def staged_zip_and_enumerate(a, b):
+    s = torch.zeros(2)
+    k = 0
+    for i, (x, y) in enumerate(zip(a, b), start=2):
+        s = s + i * x - y
+        k += i
+    return s, k
+
+
+@cases.tensors((ROWS,))
+def staged_reversed_and_map(x):
+    s = torch.zeros(2)
+    for row in reversed(x):
+        s = s / 2 + row
+    for v in map(lambda r: r.sum(), x):
+        s = s + v
+    return s
+
+
+@cases.tensors((torch.tensor([3, -1, 2, -5]),))
+def staged_filter_and_sorted(x):
+    s = 0
+    for v in filter(lambda e: e > 0, x):
+        s = s * 10 + v
+    for v in sorted(x):
+        s = s * 10 + v
+    return s
+
+
+@cases((3,))
+def generator_of_python_values(x):
+    def numbers(k):
+        for i in range(k):
+            yield i * i
+
+    s = x
+    for v in numbers(4):
+        s = s + v
+    return s
+
+
+@cases((3,))
+def itertools_chain(x):
+    s = x
+    for a, b in itertools.product([1, 2], (3, 4)):
+        s = s * 2 + a - b
+    for v in itertools.islice(itertools.count(2), 3):
+        s += v
+    return s
+
+
+@cases((3,), (0,))
+def next_of_an_iterator(n):
+    it = iter([1, 2, 4, 8, 16])
+    s = 0
+    for _ in range(n):
+        s += next(it)
+    return s
+
+
+@cases((3,))
+def iterator_exhausted(n):
+    it = iter([1])
+    s = 0
+    for _ in range(n):
+        s += next(it)
+    return s
+
+
+@cases((3,), (0,))
+def lambdas_over_the_target(n):
+    fs = [lambda: i for i in range(3)]
+    out = []
+    for k in range(3):
+        out.append(lambda: k)
+    return [f() for f in fs], [f() for f in out]
+
+
+@cases((3,), (0,))
+def list_of_results(n):
+    out = []
+    for i in range(n):
+        out.append(i * 2)
+    return out
+
+
+@cases((3,), (0,))
+def none_then_value(n):
+    v = None
+    for i in range(n):
+        v = i + 10 if v is None else v + 1
+    return v
+
+
+@cases((2,))
+def list_grows_while_iterated(n):
+    l = [1, 2]
+    s = 0
+    for v in l:
+        if len(l) < 5:
+            l.append(v + 10)
+        s += v
+    return l, s
+
+
+@cases((2, 3), (0, 3))
+def nested_ranges(a, b):
+    s = 0
+    for i in range(a):
+        for j in range(b):
+            if (i + j) % 2 == 0:
+                s += i * 10 + j
+    return s
+
+
+@cases((4,), (0,))
+def starred_target(n):
+    s = 0
+    for a, *rest in [(1, 2, 3), (4, 5)]:
+        s += a * n + len(rest)
+    return s
+
+
+@cases((4,))
+def attribute_target(n):
+    class Box:
+        pass
+
+    b = Box()
+    d = {}
+    for b.x in range(n):
+        pass
+    for d["k"] in range(n):
+        pass
+    return b.x, d
+
+
+@cases((4,))
+def wrong_target(n):
+    for a, b in [(1, 2, 3)]:
+        n += a
+    return n
+
+
+@cases.tensors((ROWS,))
+def loop_variable_changed_in_place(x):
+    for row in x:
+        row.add_(1)
+    return x
+
+
+@cases((3,), (0,))
+def prints(n):
+    for i in range(n):
+        print("i", i)
+    print("end")
+
+
+@cases((5,), kinds=("python",))
+def tuple_modified_in_loop(n):
+    d = {"a": 1}
+    for k in d:
+        d[k + "x"] = 1
+    return d
+
+
+test_same = cases.test()
+
+
+def test_one_while_for_a_staged_range():
+    f = tg.function(over_range)
+    text = str(f.get_concrete_function(torch.tensor(3)).graph)
+    assert "While" in text and "arange" not in text
+
+
+def test_rows_with_a_dynamic_length():
+    f = tg.function(over_rows, input_signature=[tg.TensorSpec([None, 2], torch.float32)])
+    for n in (0, 1, 5):
+        x = torch.randn(n, 2)
+        assert torch.allclose(f(x), over_rows(x))
+    assert f.trace_count == 1
+    assert "While" in str(f.concrete_functions[0].graph)
+
+
+@pytest.mark.parametrize("n", [0, 3])
+def test_tg_range(n):
+    @tg.function
+    def f(n):
+        s = 0
+        for i in tg.range(n):
+            s += i
+        return s
+
+    assert f(n) == sum(range(n))
+    assert "While" in str(f.concrete_functions[0].graph)
