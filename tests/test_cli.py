@@ -277,10 +277,22 @@ def test_python_highlighter():
 
 
 @pytest.mark.parametrize(
-    "source", ['x = f"a{b!r:>{n}}{{c}}"', '"""a\nb"""\n', "x = (", "é = 'ü'  # ä"]
+    "source",
+    [
+        'x = f"a{b!r:>{n}}{{c}}"',
+        '"""a\nb"""\n',
+        "x = (",
+        "é = 'ü'  # ä",
+        "x = '\u2028\x0c' + 'b'\ny = 1",
+    ],
 )
 def test_python_highlighter_keeps_the_text(source):
     assert ESCAPE.sub("", cli.highlight_python(source)) == source
+
+
+def test_python_highlighter_counts_lines_as_python_does():
+    source = "x = '\u2028\x0c'\ny = 12\n"
+    assert styles(cli.highlight_python(source))[-1] == ("number", "12")
 
 
 def test_graph_highlighter():

@@ -16,10 +16,12 @@ Invariants:
 import argparse
 import contextlib
 import difflib
+import functools
 import importlib.machinery
 import importlib.util
 import inspect
 import io
+import itertools
 import keyword
 import os
 import re
@@ -47,8 +49,7 @@ examples:
   tograph run samples/newton.py                         the file, as python runs it
   tograph run samples/newton.py:newton                  one function, on example inputs
 
-Inputs come from --args, else from example_inputs() in the file.
-Colours: NO_COLOR=1 turns them off."""
+Inputs come from --args, else from example_inputs() in the file. NO_COLOR=1 turns colours off."""
 
 STYLES = {"keyword": "35", "string": "32", "comment": "90", "number": "36"}
 FSTRING_PARTS = ("FSTRING_START", "FSTRING_MIDDLE", "FSTRING_END")  # token names since Python 3.12
@@ -88,18 +89,14 @@ def _token_style(token: tokenize.TokenInfo) -> str | None:
 
 def highlight_python(source: str) -> str:
     """Python with colours; what cannot be tokenized stays plain."""
-    starts = [0]
-    for line in source.splitlines(keepends=True):
-        starts.append(starts[-1] + len(line))
+    starts = [0, *itertools.accumulate(map(len, io.StringIO(source)))]
     parts, done = [], 0
     try:
         for token in tokenize.generate_tokens(io.StringIO(source).readline):
-            style = _token_style(token)
-            if style is None:
-                continue
-            start, end = (starts[row - 1] + column for row, column in (token.start, token.end))
-            parts += [source[done:start], paint(source[start:end], style)]
-            done = end
+            if style := _token_style(token):
+                start, end = (starts[row - 1] + column for row, column in (token.start, token.end))
+                parts += [source[done:start], paint(source[start:end], style)]
+                done = end
     except (tokenize.TokenError, SyntaxError):
         return source
     return "".join(parts) + source[done:]
@@ -180,8 +177,8 @@ def loaded(path: Path) -> Iterator[types.ModuleType]:
         try:
             loader.exec_module(module)
         except SystemExit as stop:
-            guard = "put its main part under `if __name__ == '__main__':`"
-            raise CommandError(f"{path} exited while it was imported: {guard}") from stop
+            advice = "put its main part under `if __name__ == '__main__':`"
+            raise CommandError(f"{path} exited while it was imported: {advice}") from stop
         yield module
 
 
@@ -214,49 +211,40 @@ def find(module: types.ModuleType, path: Path, dotted: str) -> Any:
 # ---- inputs and traces
 
 
-class Inputs(NamedTuple):
-    """The arguments of one call."""
-
-    args: tuple
-    kwargs: dict[str, Any]
-
-
-def _collect(*args: Any, **kwargs: Any) -> Inputs:
-    return Inputs(args, kwargs)
-
-
-def evaluate(text: str, module: types.ModuleType) -> Inputs:
-    """The arguments that ``--args`` spells, with the names of the user's file and torch."""
-    namespace = {"torch": torch, **vars(module), "__collect__": _collect}
+def evaluate(fn: Any, text: str, module: types.ModuleType) -> functools.partial:
+    """The call that ``--args`` spells, with the names of the user's file and torch."""
+    namespace = {
+        "torch": torch,
+        **vars(module),
+        "__call__": functools.partial(functools.partial, fn),
+    }
     try:
-        return eval(compile(f"__collect__({text})", "--args", "eval"), namespace)
+        return eval(compile(f"__call__({text})", "--args", "eval"), namespace)
     except SyntaxError as error:
         raise CommandError(f"--args: {error.msg} in {text!r}") from error
 
 
-def _misfit(fn: Any, inputs: Inputs) -> str | None:
+def _misfit(fn: Any, call: functools.partial) -> str | None:
     """Why the function cannot be called so, if it cannot."""
     try:
-        inspect.signature(fn).bind(*inputs.args, **inputs.kwargs)
+        inspect.signature(fn).bind(*call.args, **call.keywords)
     except TypeError as error:
         return str(error)
     return None
 
 
-def inputs_of(fn: Any, name: str, module: types.ModuleType, text: str | None) -> Inputs:
-    """The inputs of a function: --args, none for no parameters, else ``example_inputs()``."""
+def call_of(fn: Any, name: str, module: types.ModuleType, text: str | None) -> functools.partial:
+    """The function with its inputs: --args, none for no parameters, else ``example_inputs()``."""
     parameters = inspect.signature(fn).parameters
-    source = "--args"
+    source, call = "no inputs", functools.partial(fn)
     if text is not None:
-        inputs = evaluate(text, module)
+        source, call = "--args", evaluate(fn, text, module)
     elif parameters and hasattr(module, "example_inputs"):
         source, made = "example_inputs()", module.example_inputs()
-        inputs = Inputs(tuple(made) if isinstance(made, tuple | list) else (made,), {})
-    else:
-        source, inputs = "no inputs", Inputs((), {})
-    reason = _misfit(fn, inputs)
+        call = functools.partial(fn, *(made if isinstance(made, tuple | list) else [made]))
+    reason = _misfit(fn, call)
     if reason is None:
-        return inputs
+        return call
     called = f"{name}({', '.join(map(str, parameters.values()))})"
     hint = 'give its inputs with --args "torch.ones(3), 2"'
     if source == "no inputs":
@@ -271,8 +259,8 @@ def traces(fn: Any, name: str, module: types.ModuleType, text: str | None) -> li
         return staged.concrete_functions
     if text is None and staged.input_signature is not None:
         return [staged.get_concrete_function()]
-    inputs = inputs_of(fn, name, module, text)
-    return [staged.get_concrete_function(*inputs.args, **inputs.kwargs)]
+    call = call_of(fn, name, module, text)
+    return [staged.get_concrete_function(*call.args, **call.keywords)]
 
 
 # ---- commands
@@ -321,8 +309,7 @@ def run(options: argparse.Namespace) -> None:
         return
     with loaded(path) as module:
         fn = find(module, path, name)
-        inputs = inputs_of(fn, name, module, options.args)
-        print(fn(*inputs.args, **inputs.kwargs))
+        print(call_of(fn, name, module, options.args)())
 
 
 # ---- the command line and its errors
@@ -338,33 +325,31 @@ class _Parser(argparse.ArgumentParser):
             raise argparse.ArgumentError(None, f"no {what} {value!r}{hint}")
 
 
-def _parser() -> argparse.ArgumentParser:
+def _add_command(commands: Any, action: Callable, target: str, about: str) -> _Parser:
+    """A command with the options that all have."""
+    command = commands.add_parser(action.__name__, help=about.split(".")[0], description=about)
+    command.set_defaults(command=action)
+    command.add_argument("target", metavar=target, help="a file and fn in it; Class.fn works too")
+    example = '--args "torch.ones(3), n=2"'
+    command.add_argument("--args", metavar="ARGS", help=f"inputs, as in a call: {example}")
+    command.add_argument("--traceback", action="store_true", help="show an error's full traceback")
+    return command
+
+
+def _parser() -> _Parser:
     layout = argparse.RawDescriptionHelpFormatter
     about = "AutoGraph for PyTorch: show what a function becomes, or run it."
     parser = _Parser("tograph", description=about, epilog=EPILOG, formatter_class=layout)
     version = f"tograph {__version__} (torch {torch.__version__})"
     parser.add_argument("--version", action="version", version=version)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    common = _Parser(add_help=False)
-    common.add_argument(
-        "--args", metavar="ARGS", help='inputs, as in a call: --args "torch.ones(3), n=2"'
-    )
-    common.add_argument("--traceback", action="store_true", help="show an error's full traceback")
-    shown = "; ".join(f"{name}: {stage.help}" for name, stage in STAGES.items())
-    about = f"Print one stage of a function. {shown}."
-    command = commands.add_parser(
-        "dump", parents=[common], help="print what a function becomes", description=about
-    )
-    command.add_argument("target", metavar="FILE.py:fn", help="a function; Class.method works too")
+    stages = "; ".join(f"{name}: {stage.help}" for name, stage in STAGES.items())
+    about = f"Print what a function becomes. The stages are {stages}."
+    command = _add_command(commands, dump, "FILE.py:fn", about)
     command.add_argument("--stage", choices=STAGES, default="code", help="default: code")
     command.add_argument("--color", choices=["always", "never", "auto"], default="auto")
-    command.set_defaults(command=dump)
-    about = "Run a file as python does, or call one function of it and print the result."
-    command = commands.add_parser(
-        "run", parents=[common], help="run a file or one function of it", description=about
-    )
-    command.add_argument("target", metavar="FILE.py[:fn]", help="a file, or a function of it")
-    command.set_defaults(command=run)
+    about = "Run a file, or one function of it. A function's result is printed."
+    _add_command(commands, run, "FILE.py[:fn]", about)
     return parser
 
 

@@ -24,6 +24,7 @@ from ..transpiler.syntax import gast
 from . import union
 from .call_rules import CONVERTED_CODE, LEAF_MODULES, MARK, is_straight, is_user_function, module_rule
 from .context import OPERATORS, Converter
+from .generators import Generator, is_generator_function
 from .places import writes
 
 # ---- the rewrite
@@ -63,14 +64,15 @@ class Calls(Converter):
 # ---- the operator
 
 _convert: Callable[[types.FunctionType], types.FunctionType]
+_convert_generator: Callable[[types.FunctionType], Any]
 BUILTINS: dict[Any, Callable[..., Any]] = {}  # built-in -> its staged form, which falls back to the built-in
 _HIGHER_ORDER: set[Any] = set()
 
 
-def set_converter(convert: Callable[[types.FunctionType], types.FunctionType]) -> None:
-    """The pipeline, which imports this module, says how a function is converted."""
-    global _convert
-    _convert = convert
+def set_converter(convert: Callable[..., types.FunctionType], convert_generator: Callable[..., Any]) -> None:
+    """The pipeline, which imports this module, says how a function and how a generator function is converted."""
+    global _convert, _convert_generator
+    _convert, _convert_generator = convert, convert_generator
 
 
 def handles(*functions: Any) -> Callable:
@@ -100,6 +102,8 @@ def call(f, /, *args, **kwargs):
         if form is not None:
             return form(*args, **kwargs)
         if is_user_function(f):
+            if is_generator_function(f) and is_tracing():
+                return Generator(converted(f), _convert_generator(f), args, kwargs)
             return converted(f)(*args, **kwargs)
         return _left_alone(f, args, kwargs)
     if kind is types.MethodType:
@@ -168,7 +172,7 @@ def _method(f: types.MethodType, args, kwargs):
     if form is not None:
         return form(f.__self__, *args, **kwargs)
     if type(function) is types.FunctionType and is_user_function(function):
-        return converted(function)(f.__self__, *args, **kwargs)
+        return call(function, f.__self__, *args, **kwargs)
     if type(function) is types.FunctionType:
         return _left_alone(f, args, kwargs)
     return call(function, f.__self__, *args, **kwargs)

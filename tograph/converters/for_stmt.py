@@ -22,6 +22,7 @@ from ..transpiler.syntax import gast
 from ..transpiler.templates import name
 from . import directives
 from .context import OPERATORS
+from .generators import Generator, consume
 from .iterables import staged_source
 from .logical import and_
 from .places import places_of
@@ -57,6 +58,9 @@ def for_stmt(iterable, body, names, test=None, options=None) -> None:
     if is_union(iterable):
         places = places_of(names, test, body)
         distribute(lambda chosen: for_stmt(chosen, body, names, test, options), iterable, places=places)
+        return
+    if isinstance(iterable, Generator) and iterable.fresh:
+        consume(iterable, body, places_of(names, test, body), test)
         return
     source = staged_source(iterable)
     if source is not None:

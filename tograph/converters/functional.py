@@ -144,6 +144,10 @@ def occurrences(root: gast.AST) -> Counter:
     """How often each name stands in a tree, nested functions included."""
     counts: Counter = Counter()
     for node in gast.walk(root):
+        for hidden in ("extra_test", "directive"):  # expressions of a loop that are no fields of its node
+            inner = getattr(node, hidden, None)
+            if inner is not None:
+                counts.update(occurrences(inner))
         if isinstance(node, gast.Name):
             counts[node.id] += 1
         elif isinstance(node, (gast.FunctionDef, gast.ClassDef, gast.ExceptHandler, gast.MatchAs, gast.MatchStar)):

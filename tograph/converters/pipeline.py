@@ -36,6 +36,7 @@ from .conditional_expression import ConditionalExpressions
 from .context import OPERATORS, Context
 from .directives import Directives
 from .functional import ControlFlow, Declarations
+from .generators import HandOver, can_hand_over
 from .jumps import Jumps
 from .logical import Logical
 from .match_stmt import MatchStatements
@@ -65,6 +66,7 @@ class Conversion:
 
 
 _lock = threading.RLock()
+_generators: weakref.WeakKeyDictionary[types.CodeType, Conversion | None] = weakref.WeakKeyDictionary()
 _cache: weakref.WeakKeyDictionary[types.CodeType, Conversion] = weakref.WeakKeyDictionary()
 
 
@@ -77,6 +79,19 @@ def conversion(function: types.FunctionType) -> Conversion:
         return found
 
 
+def convert_generator(function: types.FunctionType) -> types.FunctionType | None:
+    """The form of a generator function that hands its values over; None when it uses what is sent to it."""
+    with _lock:
+        if function.__code__ not in _generators:
+            tree = _as_def(parse_function(function))
+            _generators[function.__code__] = _convert(function, hand_over=True) if can_hand_over(tree) else None
+        found = _generators[function.__code__]
+    if found is None:
+        return None
+    watched(function)
+    return loader.instantiate(found.code, function, OPERATORS, operators)
+
+
 def convert_function(function: types.FunctionType) -> types.FunctionType:
     """The converted form of a Python function; functions that are converted already come back as they are."""
     if function.__code__ in CONVERTED_CODE:
@@ -85,12 +100,12 @@ def convert_function(function: types.FunctionType) -> types.FunctionType:
     return loader.instantiate(conversion(function).code, function, OPERATORS, operators)
 
 
-set_converter(convert_function)
+set_converter(convert_function, convert_generator)
 
 
-def _convert(function: types.FunctionType) -> Conversion:
+def _convert(function: types.FunctionType, hand_over: bool = False) -> Conversion:
     parsed = parse_function(function)
-    tree = convert_tree(parsed, function)
+    tree = convert_tree(parsed, function, hand_over)
     code = loader.load(tree, parsed.file, parsed.freevars, OPERATORS)
     codes = loader.nested_codes(code)
     CONVERTED_CODE.update(codes)
@@ -98,7 +113,7 @@ def _convert(function: types.FunctionType) -> Conversion:
     return Conversion(code, tree)
 
 
-def convert_tree(parsed: Parsed, function: types.FunctionType) -> gast.FunctionDef:
+def convert_tree(parsed: Parsed, function: types.FunctionType, hand_over: bool = False) -> gast.FunctionDef:
     """Run the passes over a parsed function."""
     tree = _as_def(parsed)
     if isinstance(tree, gast.AsyncFunctionDef):
@@ -111,6 +126,8 @@ def convert_tree(parsed: Parsed, function: types.FunctionType) -> gast.FunctionD
     params = _params(tree)
     namer = Namer(tree, (OPERATORS, *parsed.freevars, *function.__code__.co_names))
     context = Context(parsed.file, namer, resolver(function, tree), params[0] if params else None)
+    if hand_over:
+        tree = HandOver(context).convert(tree)
     for make in PLAINER:
         tree = make(context).convert(tree)
     analyze_all(tree)

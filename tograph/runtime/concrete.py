@@ -40,6 +40,7 @@ class ConcreteFunction:
         self.captured_inputs = list(captured)
         self.structured_input_signature = signature
         self._result, self._effects, self._bind = result, list(effects), bind
+        self._single = isinstance(result, Leaf) and not result.fixed
         self.kernels: list[Any] = []
 
     inputs = property(lambda self: self.graph.inputs[: len(self.graph.inputs) - len(self.captured_inputs)])
@@ -72,10 +73,13 @@ class ConcreteFunction:
     def run(self, tensors: list[Any], places: Sequence[Location] = ()) -> Any:
         """The result for the tensors of the arguments; ``places`` are where effects on arguments go."""
         try:
-            values = iter(self.program.run(*tensors, *self.captured_inputs))
+            outputs = self.program.run(*tensors, *self.captured_inputs)
         except Exception as error:
             _add_location(error, self)
             raise
+        if self._single and not places:
+            return outputs[0]
+        values = iter(outputs)
         result = structure.unflatten(self._result, values, _same)
         for (place, spec), target in zip(self._effects, places):
             target._set(structure.unflatten(spec, values, _same))

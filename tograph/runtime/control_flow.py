@@ -11,6 +11,7 @@ that branch. When every path raises, what follows cannot be reached: ``Unreachab
 from __future__ import annotations
 
 import builtins
+import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
@@ -229,9 +230,33 @@ def staged_if(pred: Any, then: Callable[[], Any], orelse: Callable[[], Any], pla
     return join_regions("If", [pred], {"then": first, "orelse": second})
 
 
+class _Ambient(threading.local):
+    def __init__(self) -> None:
+        self.places: list[Place] = []
+
+
+_ambient = _Ambient()
+
+
+@contextmanager
+def ambient(places: Sequence[Place]):
+    """Inside, ``places`` are state of every staged construct: a loop's body runs inside the loops of a generator."""
+    before = _ambient.places
+    _ambient.places = [*before, *places]
+    try:
+        yield
+    finally:
+        _ambient.places = before
+
+
+def _with_ambient(places: Sequence[Place]) -> list[Place]:
+    given = {p.key for p in places}
+    return [*places, *(p for p in _ambient.places if p.key not in given)]
+
+
 def _recording_places(places: Sequence[Place]) -> Callable[[FuncGraph], None]:
     def before(graph: FuncGraph) -> None:
-        for place in places:
+        for place in _with_ambient(places):
             journal.record(place)
 
     return before
@@ -390,7 +415,8 @@ class _Progress:
     handler finds there which setting was the last one and its values.
     """
 
-    def __init__(self, places: Sequence[Place], graph: FuncGraph):
+    def __init__(self, places: Sequence[Place], graph: FuncGraph, body: Any):
+        self.body, self.reach = body, None
         self.places, self.outer = [p for p in places if not p.scratch], graph
         self.cell = structure.Ref(graph.emit("tg.cell_new", type=types.OBJECT), graph)
         before = [_as_value(p.get()) for p in self.places]
@@ -432,7 +458,11 @@ class _Progress:
         """Whether a changed location was there before the body."""
         if isinstance(place.keep, Storage):
             return place.keep.home is not None and self.outer.within(place.keep.home)
-        return place.key[0] in ("attr", "key", "contents") and _all_seen(spec_of(_as_value(old)), self.outer)
+        if place.key[0] not in ("attr", "key", "contents"):
+            return False
+        if self.reach is None:
+            self.reach = reachable([self.body])
+        return id(place.keep) in self.reach and _all_seen(spec_of(_as_value(old)), self.outer)
 
     def restore(self, graph: FuncGraph) -> None:
         """In a handler: put into the variables what they held when the body failed."""
@@ -465,7 +495,7 @@ def staged_try(
     A handler gets a handle of the exception, and finds the variables as the body left them where it failed.
     """
     graph = current_graph()
-    progress = _Progress(places, graph)
+    progress = _Progress(places, graph, body)
     graph.root.before_failure.append(progress)
     try:
         regions = {"body": trace_region("body", body, _recording_places(places))}
@@ -512,6 +542,7 @@ def staged_while(
 ) -> None:
     """``while test(): body()`` when the graph runs, over the contents of ``places`` and all that the body changes."""
     options = options or LoopOptions()
+    places = _with_ambient(places)
     state = [p for p in places if not p.scratch]
     scratch = [p for p in places if p.scratch]
     if options.maximum_iterations is not None:
@@ -718,7 +749,7 @@ class Attempt:
         self.mark = len(self.graph.graph.nodes)
         self.known = dict(self.graph.known)
         self.log = journal.push()
-        for place in places:
+        for place in _with_ambient(places):
             journal.record(place)
 
     def run(self, function: Callable[[], Any]) -> Any:

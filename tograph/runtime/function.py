@@ -70,6 +70,7 @@ class Function:
         self._convert, self._name = convert, name
         self._lock = threading.RLock()
         self._cache: OrderedDict[Any, list[_Trace]] = OrderedDict()
+        self._quick: dict[Any, _Trace] = {}
         self._recent: deque[bool] = deque(maxlen=10)
         self._warnings = 0
         self._methods: dict[int, tuple[Any, Function]] = {}
@@ -113,9 +114,17 @@ class Function:
             return self.python_function(*args, **kwargs)
         if is_tracing():
             return self._call_in_trace(args, kwargs)
+        quick = None if kwargs else _quick_key(args)
+        if quick is not None:
+            known = self._quick.get(quick)
+            if known is not None and known.checks.hold(args):
+                return known.concrete.run([x for x in args if isinstance(x, torch.Tensor)])
         trace, flat, bound = self._find(args, kwargs)
-        tensors = [_real(x) for x in flat.tensors]
-        return trace.concrete.run(tensors, trace.places(bound))
+        if quick is not None and trace.finder is _no_places and len(flat.tensors) == _count_tensors(args):
+            if len(self._quick) > CACHE_SIZE:
+                self._quick.clear()
+            self._quick[quick] = trace
+        return trace.concrete.run(flat.tensors, trace.places(bound))
 
     def get_concrete_function(self, *args: Any, **kwargs: Any) -> ConcreteFunction:
         """The trace for arguments or ``TensorSpec``s; the same signature gives the same object."""
@@ -131,6 +140,7 @@ class Function:
         """Forget all traces."""
         with self._lock:
             self._cache.clear()
+            self._quick.clear()
 
     def explain_retraces(self) -> str:
         """One line for each trace: why the traces before it did not fit."""
@@ -160,8 +170,7 @@ class Function:
         return found, flat, bound
 
     def _key(self, bound: inspect.BoundArguments, flat: Flat) -> Any:
-        context = (torch.get_default_dtype(), str(torch.get_default_device()), torch.is_autocast_enabled())
-        return tuple((n, arguments.key_of(x, flat, n)) for n, x in bound.arguments.items()), context
+        return tuple((n, arguments.key_of(x, flat, n)) for n, x in bound.arguments.items()), _context()
 
     def _lookup(self, key: Any, flat: Flat) -> _Trace | None:
         for trace in self._cache.get(self._slot(key), ()):
@@ -302,8 +311,39 @@ def _by_name(module: str, qualname: str) -> Any:
     return found
 
 
-def _real(x: Any) -> Any:
-    return x
+def _context() -> tuple:
+    """The settings of torch that a trace depends on."""
+    device = str(torch.get_default_device()) if _function_modes() else None
+    return torch.get_default_dtype(), device, torch.is_autocast_enabled()
+
+
+# A default device is a function mode; where torch does not tell how many are open, it is always asked.
+_function_modes = getattr(torch._C, "_len_torch_function_stack", lambda: 1)
+_NUMBERS = frozenset((int, bool, str, type(None)))
+
+
+def _quick_key(args: tuple) -> Any:
+    """A key of positional arguments that are plain tensors and constants; None for anything else."""
+    parts: list[Any] = []
+    seen: list[int] = []
+    for x in args:
+        kind = type(x)
+        if kind is torch.Tensor or kind is torch.nn.Parameter:
+            if id(x) in seen:
+                return None
+            seen.append(id(x))
+            parts += (x.dtype, x.shape, x.device)
+        elif kind in _NUMBERS:
+            parts += (kind, x)
+        elif kind is float:
+            parts += (kind, repr(x))
+        else:
+            return None
+    return (*parts, *_context())
+
+
+def _count_tensors(args: tuple) -> int:
+    return sum(isinstance(x, torch.Tensor) for x in args)
 
 
 def _spec(x: Any) -> TensorSpec:

@@ -210,8 +210,10 @@ class _Reader:
 
     def regions(self, node: Node) -> None:
         while self.peek() != "}":
+            head = self.at + 1
             region = self.graph()
             if region.name in node.regions:
+                self.at = head
                 raise self.fail(f"two regions are called {region.name}")
             node.regions[region.name] = region
         self.take()

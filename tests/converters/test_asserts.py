@@ -1,0 +1,78 @@
+"""assert."""
+
+import pytest
+import torch
+
+import tograph as tg
+from tests.converters.both import Cases
+
+cases = Cases()
+
+
+@cases((1,), (-1,))
+def plain(x):
+    assert x > 0
+    return x
+
+
+@cases((1,), (-1,))
+def with_message(x):
+    assert x > 0, f"not positive: {x}"
+    return x
+
+
+@cases((1,), (-1,))
+def message_is_lazy(x):
+    def text():
+        print("made")
+        return "message"
+
+    assert x > 0, text()
+
+
+@cases((1,), (0,))
+def truth_of_a_number(x):
+    assert x, "zero"
+
+
+@cases((3,), (1,))
+def in_a_loop(n):
+    i = 0
+    while i < n:
+        assert i < 2, "too far"
+        i += 1
+    return i
+
+
+@cases((1, True), (-1, True), (-1, False))
+def in_a_branch(x, c):
+    if c:
+        assert x > 0
+    return x
+
+
+@cases((1,), (-1,))
+def caught(x):
+    try:
+        assert x > 0
+    except AssertionError:
+        return "caught"
+    return "fine"
+
+
+@cases(([1],), ([-1],))
+def writes_before_and_after(l):
+    l.append(1)
+    assert l[0] > 0
+    l.append(2)
+
+
+test_same = cases.test()
+
+
+def test_message_shows_the_value_and_the_line():
+    f = tg.function(with_message)
+    with pytest.raises(AssertionError) as caught:
+        f(torch.tensor(-7))
+    assert "not positive" in str(caught.value) and "-7" in str(caught.value)
+    assert f(torch.tensor(7)) == 7

@@ -1,0 +1,192 @@
+"""Attributes: reads, writes, deletes, properties, slots, class attributes, mangled names."""
+
+import types
+
+import torch
+
+from tests.converters.both import Cases
+
+cases = Cases()
+
+
+class Account:
+    rate = 2
+
+    def __init__(self, v):
+        self.v = v
+        self.__hidden = v + 1
+
+    @property
+    def sign(self):
+        if self.v > 0:
+            return 1
+        return -1
+
+    @sign.setter
+    def sign(self, s):
+        if s > 0:
+            self.v = abs(self.v)
+        else:
+            self.v = -abs(self.v)
+
+    def hidden(self):
+        if self.__hidden > 0:
+            self.__hidden += 1
+        return self.__hidden
+
+    @classmethod
+    def made(cls, v):
+        if v < 0:
+            return cls(-v)
+        return cls(v)
+
+    @staticmethod
+    def clipped(v):
+        return 3 if v > 3 else v
+
+
+@cases((1,), (-1,))
+def property_read(x):
+    return Account(x).sign
+
+
+@cases((1, -1), (-1, 1))
+def property_write(x, s):
+    a = Account(x)
+    a.sign = s
+    return a.v
+
+
+@cases((1,), (-5,))
+def mangled(x):
+    return Account(x).hidden()
+
+
+@cases((5,), (-5,))
+def class_and_static_methods(x):
+    return Account.made(x).v, Account.clipped(x), Account(x).clipped(x)
+
+
+@cases((5,), (-5,))
+def class_attribute(x):
+    a = Account(x)
+    if x > 0:
+        a.rate = 7
+    return a.rate, Account.rate
+
+
+@cases((5,), (-5,))
+def update(x):
+    a = Account(x)
+    a.v += 1
+    if x > 0:
+        a.v *= 2
+    return a.v
+
+
+@cases((5,), (-5,))
+def delete(x):
+    a = types.SimpleNamespace(u=1, v=x)
+    if x > 0:
+        del a.u
+    return hasattr(a, "u"), a.v
+
+
+@cases((5,), (-5,))
+def created_in_a_branch(x):
+    a = types.SimpleNamespace()
+    if x > 0:
+        a.new = x
+    return a.new
+
+
+@cases((5,), (-5,))
+def getattr_and_setattr(x):
+    a = types.SimpleNamespace(v=1)
+    if x > 0:
+        setattr(a, "v", 10)
+        setattr(a, "w", x)
+    return getattr(a, "v"), getattr(a, "w", "none"), hasattr(a, "w")
+
+
+class Slots:
+    __slots__ = ("v",)
+
+
+@cases((5,), (-5,))
+def slots(x):
+    s = Slots()
+    s.v = x
+    if x > 0:
+        s.v = x * 2
+    return s.v
+
+
+class Dynamic:
+    def __init__(self):
+        self.log = []
+
+    def __getattr__(self, name):
+        if name.startswith("a"):
+            return name
+        raise AttributeError(name)
+
+    def __setattr__(self, name, value):
+        object.__setattr__(self, name, [value])
+
+
+@cases((5,), (-5,))
+def own_getattr(x):
+    d = Dynamic()
+    d.v = x
+    if x > 0:
+        return d.apple, d.v
+    return d.missing
+
+
+@cases((3,), (0,))
+def aliases(n):
+    a = types.SimpleNamespace(v=0)
+    b = a
+    for i in range(n):
+        b.v += i
+    return a.v, a is b
+
+
+@cases((3,), (0,))
+def argument_written(n):
+    a = types.SimpleNamespace(v=1, d={"k": [n]})
+    change(a)
+    return a.v, a.d
+
+
+def change(a):
+    if a.d["k"][0] > 0:
+        a.v = 5
+        a.d["k"].append(6)
+    else:
+        a.d["k"] = None
+
+
+@cases.tensors((torch.ones(2, 3),))
+def tensor_attributes(x):
+    return x.shape[0], x.ndim, x.T, x.dtype == torch.float32, x.is_cuda, x.requires_grad, x.mT.shape[-1]
+
+
+class Lazy:
+    calls = 0
+
+    @property
+    def value(self):
+        type(self).calls = 0
+        print("computed")
+        return 3
+
+
+@cases((3,), (-3,))
+def property_evaluated_once(x):
+    o = Lazy()
+    return o.value + x
+
+
+test_same = cases.test()

@@ -1,0 +1,266 @@
+"""len, range, int, float, bool, abs, min, max, sum, any, all, round, divmod, next, isinstance, ..."""
+
+import math
+
+import torch
+
+import tograph as tg
+from tests.converters.both import Cases
+
+cases = Cases()
+ROWS = torch.tensor([[3.0, -1.0], [2.0, 5.0], [0.0, 4.0]])
+
+
+@cases(([1, 2],), ([],), ({"a": 1},), (3,))
+def length(x):
+    return len(x)
+
+
+@cases.tensors((ROWS,), (torch.tensor(1.0),), (torch.zeros(0, 4),))
+def length_of_tensors(x):
+    return len(x)
+
+
+@cases((7,), (-7,), (2.5,), (-2.5,), (True,))
+def casts(x):
+    return int(x), float(x), bool(x), complex(x).real
+
+
+@cases(("12", 8), ("ff", 16), ("x", 10), kinds=("python",))
+def int_with_base(s, b):
+    return int(s, b), float("1e3")
+
+
+@cases((7,), (-7,), (2.5,))
+def absolute(x):
+    return abs(x), -x, +x
+
+
+@cases((3, 7), (7, 3), (2.5, 2.5))
+def minimum_and_maximum(a, b):
+    return min(a, b), max(a, b), min([a, b, 5]), max((a, b, -1)), min(a, 4), max(3, b, a)
+
+
+@cases((3, -7), (2, 1))
+def with_key_and_default(a, b):
+    return max(a, b, key=lambda v: -v), min([a, b], key=abs), max([], default=a)
+
+
+@cases((3,))
+def of_nothing(x):
+    return max([])
+
+
+@cases(([1, 2, 3],), ([],))
+def sums(l):
+    return sum(l), sum(l, 10), sum([v * 2 for v in l])
+
+
+@cases.tensors((ROWS,))
+def reductions_of_rows(x):
+    return sum(x), sum(x[0]), max(x[1]), min(x[:, 0]), sorted(x[:, 1])
+
+
+@cases(([True, False],), ([],), ([True, True],), ([0, 3],))
+def any_and_all(l):
+    return any(l), all(l)
+
+
+@cases.tensors((torch.tensor([True, False]),), (torch.tensor([0, 0]),), (torch.tensor([1, 2]),))
+def any_and_all_of_a_tensor(x):
+    return any(x), all(x), any(v > 1 for v in x)
+
+
+@cases((2.5,), (3.5,), (-2.5,), (1.26,), kinds=("python",))
+def rounding(x):
+    return round(x), round(x, 1), math.floor(x), math.ceil(x), math.trunc(x)
+
+
+@cases((7, 2), (-7, 2), (7, -2), (7.5, 2), kinds=("python",))
+def divisions(a, b):
+    return divmod(a, b), a // b, a % b, a / b, pow(a, b), a**b
+
+
+@cases((7, 2), (-7, 2), (7, -2), (7.5, 2), kinds=("tensor",))
+def tensor_divisions(a, b):
+    return a // b, a % b, a / b, pow(a, b), a**b
+
+
+@cases((7, 2), (-7, 2), (7, -2))
+def divisions_of_items(a, b):
+    i, j = int(a), int(b)
+    return divmod(i, j), i // j, i % j, i / j, i << 2, i >> 1, i & 6, i | 8, i ^ 3, ~i
+
+
+@cases((7, 0))
+def item_divided_by_zero(a, b):
+    return int(a) // int(b)
+
+
+@cases((2,), (-2,))
+def powers_of_items(a):
+    i = int(a)
+    return i**2, i**3, 2.0**i, pow(i, 3, 5)
+
+
+@cases((2.5,), (-2.5,))
+def math_of_items(a):
+    x = float(a)
+    return round(x), round(x, 1), math.floor(x), math.ceil(x), abs(x), x.is_integer(), math.exp(x)
+
+
+@cases((7,))
+def iterators(x):
+    it = iter([x, 2])
+    return next(it), next(it), next(it, "end"), next(iter([]), x)
+
+
+@cases((7,))
+def next_past_the_end(x):
+    return next(iter([]))
+
+
+@cases((7,), (7.5,), (True,), kinds=("python",))
+def types_of_python_values(x):
+    return isinstance(x, int), isinstance(x, (float, str)), type(x) is int, type(x).__name__
+
+
+@cases.tensors((torch.tensor(7),))
+def types_of_tensors(x):
+    return isinstance(x, torch.Tensor), isinstance(x, int), type(x) is torch.Tensor, callable(x)
+
+
+@cases((3,), (0,))
+def ranges(n):
+    r = range(n)
+    return len(r), list(r), list(range(1, n + 3, 2)), 2 in r, list(reversed(r)), sum(r)
+
+
+@cases(([3, -1, 2],), ([],))
+def sorting(l):
+    return sorted(l), sorted(l, reverse=True), sorted(l, key=lambda v: -v)
+
+
+@cases(([3, 1, 2],), ([],))
+def sort_in_place(l):
+    l.sort()
+    l.reverse()
+    return l
+
+
+@cases(([3, -1, 2],), ([],))
+def enumerate_zip_map_filter(l):
+    return (
+        list(enumerate(l, 1)),
+        list(zip(l, "abc")),
+        list(map(lambda a, b: a + b, l, l)),
+        list(filter(lambda v: v > 0, l)),
+        list(reversed(l)),
+    )
+
+
+@cases.tensors((ROWS,))
+def enumerate_zip_map_filter_of_rows(x):
+    return (
+        list(enumerate(x)),
+        list(zip(x, x + 1)),
+        list(map(torch.sum, x)),
+        [r for r in filter(lambda r: r[0] > 1, x)],
+        tuple(reversed(x)),
+    )
+
+
+@cases(([1], [2]), ([1], [2, 3]))
+def strict_zip(a, b):
+    return list(zip(a, b, strict=True))
+
+
+@cases((3,), (0,))
+def list_methods(n):
+    l = [5, 1]
+    l.extend([n, 2])
+    l.insert(1, n)
+    a = l.pop(0)
+    l.remove(2)
+    return l, a, l.index(n), l.count(n), l + [1], l * 2, l.copy()
+
+
+@cases((3,), (0,))
+def dict_methods(n):
+    d = dict(a=n)
+    d.update(b=2)
+    d |= {"c": n}
+    return d, list(d), list(d.values()), d.pop("a"), d.popitem(), {**d, "z": 1}
+
+
+@cases((3,), (0,))
+def set_methods(n):
+    s = {1, 2}
+    s.add(5)
+    s.discard(1)
+    return s, s | {9}, len(s), 5 in s
+
+
+@cases((3,), (-3,))
+def attribute_functions(x):
+    class Box:
+        v = x
+
+    return getattr(Box, "v"), getattr(Box, "w", 1), hasattr(Box, "w"), callable(Box)
+
+
+@cases((3.7,), (-3.7,))
+def item_methods(x):
+    t = torch.as_tensor(x)
+    i = t.item()
+    return i > 0, int(i), t.tolist(), float(t) + 1
+
+
+@cases((65,), kinds=("python",))
+def strings_and_codes(x):
+    return chr(x), ord("a"), hex(x), bin(x), repr(x), str(x), format(x, "04d"), ascii("e"), hash(x)
+
+
+@cases((3,), (0,))
+def slices_and_ids(n):
+    l = [1, 2, 3, 4]
+    s = slice(1, n)
+    return l[s], id(l) == id(l), isinstance(s, slice)
+
+
+@cases((3,), (0,))
+def print_options(n):
+    print("a", n, sep="-", end="!\n")
+    print()
+    print([n, 1], {"k": n})
+
+
+@cases((3,), (-3,))
+def builtin_stored_in_a_name(x):
+    f, g = abs, max
+    return f(x), g(x, 1), [h(x) for h in (abs, float)]
+
+
+@cases((3,), (0,))
+def as_a_size(n):
+    return torch.zeros(int(n)), torch.arange(int(n)), torch.ones(2).expand(int(n), 2).sum()
+
+
+test_same = cases.test()
+
+
+def test_len_of_a_dynamic_dimension():
+    f = tg.function(length, input_signature=[tg.TensorSpec([None, 2], torch.float32)])
+    assert [f(torch.zeros(n, 2)) for n in (0, 1, 5)] == [0, 1, 5]
+    assert f.trace_count == 1
+
+
+def test_python_int_of_a_tensor_does_not_wrap():
+    @tg.function
+    def f(n):
+        k = 1
+        for _ in range(n):
+            k = k * 10
+        return k
+
+    assert f(torch.tensor(12)) == 10**12

@@ -1,0 +1,145 @@
+"""Comparisons, chains, in, is."""
+
+import torch
+
+from tests.converters.both import Cases
+
+cases = Cases()
+
+
+@cases((1, 2), (2, 1), (2, 2))
+def all_six(a, b):
+    return a < b, a <= b, a > b, a >= b, a == b, a != b
+
+
+@cases((1, 2, 3), (3, 2, 1), (2, 2, 2))
+def chains(a, b, c):
+    return a < b < c, a < b > c, a == b == c, a <= b != c
+
+
+@cases((1, 2, 3), (3, 2, 1), (1, 5, 3))
+def chain_as_condition(a, b, c):
+    if a < b < c:
+        return 1
+    return 0
+
+
+@cases((1, 3), (3, 1))
+def middle_evaluated_once(a, c):
+    count = []
+
+    def middle():
+        count.append(1)
+        return 2
+
+    r = a < middle() < c
+    return r, len(count)
+
+
+@cases((1, 3), (3, 1))
+def chain_is_lazy(a, c):
+    def last():
+        print("last")
+        return c
+
+    return a < 2 < last()
+
+
+@cases((2,), (5,))
+def in_a_list(x):
+    return x in [1, 2, 3], x not in (1, 2, 3), x in range(4)
+
+
+@cases((2, [1, 2]), (5, [1, 2]))
+def in_an_argument(x, l):
+    if x in l:
+        return 1
+    return 0
+
+
+@cases(("a",), ("z",), kinds=("python",))
+def in_containers(k):
+    d = {"a": 1}
+    return k in d, k not in d, k in "abc", k in {"z"}
+
+
+@cases((1,), (0,))
+def identity(x):
+    y = x
+    z = None if x is None else x
+    return y is x, x is None, x is not None, z is x
+
+
+@cases((1,), (-1,))
+def is_none_after_a_branch(x):
+    v = None
+    if x > 0:
+        v = x
+    return v is None, v is not None
+
+
+@cases((1,), (2,))
+def equality_of_structures(x):
+    return (1, x) == (1, 1), [x] != [1], {"a": x} == {"a": 2}
+
+
+@cases((1,), (2,))
+def equality_with_none_and_strings(x):
+    return x == None, x != None, x == "a", x != "a"  # noqa: E711
+
+
+@cases.tensors((torch.tensor([1, 2, 3]),))
+def elementwise(x):
+    return x == 2, x != 2, x > 1, 2 < x
+
+
+@cases.tensors((torch.tensor([1, 2, 3]), 2), (torch.tensor([1, 2, 3]), 9))
+def in_a_tensor(x, k):
+    return k in x, k not in x
+
+
+@cases((1.5, 2), (2, 2.0))
+def kinds_mixed(a, b):
+    return a < b, a == b
+
+
+class Ordered:
+    def __init__(self, v):
+        self.v = v
+
+    def __lt__(self, other):
+        if self.v > 100:
+            return True
+        return self.v < other.v
+
+    def __eq__(self, other):
+        return self.v == other.v
+
+    def __contains__(self, k):
+        if k > self.v:
+            return False
+        return True
+
+    def __bool__(self):
+        return self.v > 0
+
+    def __len__(self):
+        return 3
+
+
+@cases((1, 2), (2, 1), (101, 5))
+def own_operators(a, b):
+    x, y = Ordered(a), Ordered(b)
+    r = 0
+    if x < y:
+        r = 1
+    if x == y:
+        r = r + 10
+    if a in y:
+        r = r + 100
+    if x:
+        r = r + 1000
+    return r, len(x)
+
+
+test_same = cases.test()

@@ -1,0 +1,121 @@
+"""List, set and dict comprehensions, generator expressions and generator functions."""
+
+import torch
+
+from tests.converters.both import Cases
+
+cases = Cases()
+ROWS = torch.arange(6.0).reshape(3, 2)
+
+
+@cases(([1, -2, 3],), ([],))
+def lists(l):
+    return [v * 2 for v in l], [v + w for v in l for w in l if v is not w]
+
+
+@cases(([1, -2, 3],), ([],))
+def staged_filter(l):
+    return [v for v in l if v > 0]
+
+
+@cases((3,), (0,))
+def over_a_range(n):
+    return [i * i for i in range(n)]
+
+
+@cases((3,), (0,))
+def over_a_range_with_filter(n):
+    return [i for i in range(n) if i % 2 == 0]
+
+
+@cases((3,), (-3,))
+def condition_in_the_element(x):
+    return [v if x > v else -v for v in (1, 2, 5)]
+
+
+@cases((3,), (-3,))
+def dict_and_set(x):
+    return {k: x * i for i, k in enumerate("abc")}, {i for i in range(3)}
+
+
+@cases((3,), (-3,))
+def generator_expressions(x):
+    return sum(v * x for v in range(4)), max(v + x for v in (1, 5, 2)), tuple(x + v for v in (1, 2))
+
+
+@cases((3,), (0,))
+def any_and_all(x):
+    return any(v == x for v in (1, 3)), all(v < x for v in (1, 2))
+
+
+@cases.tensors((ROWS,), (ROWS[:0],))
+def over_rows(x):
+    return [row.sum() for row in x], sum(row.sum() for row in x)
+
+
+@cases.tensors((ROWS,),)
+def over_rows_with_filter(x):
+    return [row.sum() for row in x if row[0] > 1]
+
+
+@cases.tensors((ROWS,),)
+def stacked(x):
+    return torch.stack([row * i for i, row in enumerate(x)])
+
+
+@cases((3,), (5,))
+def walrus(x):
+    l = [y := v + x for v in range(3)]
+    return l, y
+
+
+@cases((3,))
+def names_do_not_leak(v):
+    l = [v for v in range(3)]
+    return l, v
+
+
+@cases((3,))
+def closures_in_a_comprehension(x):
+    fs = [lambda: v * x for v in range(3)]
+    return [f() for f in fs]
+
+
+@cases((3,), (0,))
+def generator_function(n):
+    def squares():
+        i = 0
+        while i < 4:
+            yield i * n
+            i += 1
+
+    return list(squares()), sum(squares())
+
+
+@cases((3,), (0,))
+def generator_function_with_a_condition(n):
+    def values():
+        for i in range(3):
+            if n > i:
+                yield i
+            else:
+                yield -i
+
+    return [v for v in values()]
+
+
+@cases(([[1, 2], [3]],))
+def nested(l):
+    return [v for row in l for v in row], [[v + 1 for v in row] for row in l]
+
+
+@cases((2,), (0,))
+def short_circuit(x):
+    def said(v):
+        print(v)
+        return v == x
+
+    return any(said(v) for v in (1, 2, 3))
+
+
+test_same = cases.test()

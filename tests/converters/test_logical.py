@@ -1,0 +1,101 @@
+"""and, or, not."""
+
+import torch
+
+from tests.converters.both import Cases
+
+cases = Cases()
+TRUTHS = ((True, True), (True, False), (False, True), (False, False))
+
+
+@cases(*TRUTHS)
+def all_three(a, b):
+    return a and b, a or b, not a, not (a and not b)
+
+
+@cases((0, 5), (3, 0), (3, 5), (0, 0))
+def numbers_return_operands(a, b):
+    return a and b, a or b, not a
+
+
+@cases(([], "x"), ([1], None), (None, 0), ("", {}), kinds=("python",))
+def objects_return_operands(a, b):
+    return a and b, a or b, not a, a or b or 5
+
+
+@cases((3, 0), (3, 2), (-3, 1))
+def and_is_lazy(x, y):
+    r = 0
+    if y != 0 and x // y > 0:
+        r = 1
+    return r
+
+
+def said(x, name):
+    print(name)
+    return x
+
+
+@cases(*TRUTHS)
+def printed_laziness(a, b):
+    if said(a, "a") and said(b, "b"):
+        print("both")
+    if said(a, "c") or said(b, "d"):
+        print("one")
+
+
+@cases((True,), (False,))
+def mixed_python_and_staged(a):
+    n = None
+    return (n is None and a), (n is not None and n > 3 and a), (a or n is None)
+
+
+@cases((1, 2, 3), (3, 2, 1), (0, 0, 0))
+def many(a, b, c):
+    if a < b and b < c and not c == 0 or a == b == c:
+        return 1
+    return 2
+
+
+@cases((1,), (-1,))
+def walrus_in_and(x):
+    if x > 0 and (y := x + 1) > 1:
+        return y
+    return 0
+
+
+@cases((1,), (-1,))
+def default_by_or(x):
+    y = (x > 0 and "plus") or "minus"
+    return y
+
+
+@cases((True, 2), (False, 2))
+def condition_and_number(c, x):
+    return c and x
+
+
+@cases((2,), (0,))
+def double_not(x):
+    return not not x
+
+
+@cases.tensors((torch.ones(2, dtype=torch.bool), torch.tensor(True)))
+def not_a_single_element(a, b):
+    return a and b
+
+
+@cases.tensors((torch.tensor([True]), torch.tensor([[False]])))
+def operands_keep_their_shape(a, b):
+    return a and b, b or a
+
+
+@cases((3,), (0,))
+def in_a_while(n):
+    i = 0
+    while not (i >= n) and i < 2:
+        i += 1
+    return i
+
+
+test_same = cases.test()

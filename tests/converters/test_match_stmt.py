@@ -1,0 +1,188 @@
+"""match: values, sequences, mappings, classes, guards, captures, on Python values and on tensors."""
+
+import dataclasses
+import enum
+from collections import namedtuple
+
+from tests.converters.both import Cases
+
+cases = Cases()
+
+
+@cases((0,), (1,), (7,))
+def values(x):
+    match x:
+        case 0:
+            return "zero"
+        case 1 | 2:
+            return "small"
+        case _:
+            return "big"
+
+
+@cases((0,), (1,), (7,))
+def state(x):
+    r = x
+    match x:
+        case 0:
+            r = 10
+        case 1:
+            r = r + 20
+    return r
+
+
+@cases((5,), (-5,), (0,))
+def guards(x):
+    match x:
+        case n if n > 0:
+            return n * 2
+        case n if n < 0:
+            return -n
+        case n:
+            return n + 100
+
+
+@cases(((1, 2),), ((1, -2),), ((1, 2, 3),), ((),), kinds=("python", "tensor"))
+def sequences(t):
+    match t:
+        case ():
+            return "empty"
+        case (a, b) if b > 0:
+            return a + b
+        case (a, b):
+            return a - b
+        case [first, *rest]:
+            return first, len(rest)
+
+
+@cases(({"k": 1, "n": 2},), ({"k": 2},), ({},))
+def mappings(d):
+    match d:
+        case {"k": 1, **rest}:
+            return "one", rest
+        case {"k": v}:
+            return v
+        case _:
+            return "none"
+
+
+@dataclasses.dataclass
+class Point:
+    x: object
+    y: object
+
+
+Pair = namedtuple("Pair", "a b")
+
+
+@cases((0, 3), (3, 0), (2, 3))
+def classes(x, y):
+    match Point(x, y):
+        case Point(0, y=v):
+            return "on y", v
+        case Point(x=u, y=0):
+            return "on x", u
+        case Point():
+            return "elsewhere"
+
+
+@cases((0, 3), (2, 3))
+def namedtuples(x, y):
+    match Pair(x, y):
+        case Pair(a=0, b=v) as p:
+            return v, p.a
+        case Pair(u, v):
+            return u * v
+
+
+class Color(enum.Enum):
+    RED = 1
+    BLUE = 2
+
+
+@cases((Color.RED, 1), (Color.BLUE, -1), kinds=("python", "tensor"))
+def enums(c, x):
+    match c:
+        case Color.RED:
+            if x > 0:
+                return x
+            return 0
+        case Color.BLUE:
+            return -x
+
+
+@cases((3,), (0,))
+def in_a_loop(n):
+    s = 0
+    for i in range(n):
+        match i:
+            case 0:
+                s += 5
+            case 1:
+                continue
+            case _:
+                s += 100
+                break
+    return s
+
+
+@cases((1, 2), (2, 2), (2, 1))
+def nested(a, b):
+    match (a, (b, 0)):
+        case (1, (v, _)):
+            return v
+        case (_, (1, z)):
+            return z
+        case (u, [v, _]) if u == v:
+            return "same"
+
+
+@cases((1,), (5,))
+def no_match_keeps(x):
+    y = 3
+    match x:
+        case 1:
+            y = 4
+    return y
+
+
+@cases((None,), (True,), ("a",), kinds=("python",))
+def singletons(x):
+    match x:
+        case None:
+            return 1
+        case True:
+            return 2
+        case str(s):
+            return s * 2
+
+
+@cases((1,), (2,))
+def captured_name_after(x):
+    match x:
+        case 1:
+            pass
+        case other:
+            pass
+    return other
+
+
+@cases((1,), (2,))
+def subject_evaluated_once(x):
+    count = []
+
+    def subject():
+        count.append(1)
+        return x
+
+    match subject():
+        case 5:
+            r = 5
+        case 2:
+            r = 2
+        case _:
+            r = 0
+    return r, len(count)
+
+
+test_same = cases.test()

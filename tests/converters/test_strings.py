@@ -1,0 +1,98 @@
+"""f-strings, format, %, print: values of staged numbers and tensors."""
+
+import torch
+
+import tograph as tg
+from tests.converters.both import Cases, run
+
+cases = Cases()
+
+
+@cases((3,), (-3,), (2.5,), (True,))
+def printed_f_string(x):
+    print(f"x is {x}, {x!r}, {x!s} and {x + 1=}")
+
+
+@cases((3,), (-3,))
+def format_specs_of_items(x):
+    i = int(x)
+    print(f"{i:5d}|{i:<4}|{i:+}|{float(x):.2f}|{i!r:>6}")
+
+
+@cases((3,), (-3,))
+def percent_and_format(x):
+    print("%s %s" % (x, 1), "{} {k}".format(x, k=2), str(x) + "!", repr(x))
+
+
+@cases((3,), (0,))
+def percent_of_items(x):
+    i = int(x)
+    print("%d %5.1f %s" % (i, i, i))
+
+
+@cases((3,), (-3,))
+def f_string_with_a_condition(x):
+    print(f"{'plus' if x > 0 else 'minus'} {abs(x)} {[x, 1]} { {'k': x} }")
+
+
+@cases((3,), (0,))
+def in_a_loop(n):
+    for i in range(n):
+        print(f"{i}: {i * n}")
+
+
+@cases((3,), (0,), kinds=("python",))
+def nested_specs(x):
+    w = 6
+    return f"{x:>{w}}|{x:{'0'}{w}}|{f'{x}!'}|{{}}"
+
+
+@cases((3,), kinds=("python",))
+def joins(x):
+    return ", ".join(str(v) for v in [x, 1]), "a" * x, "abc"[x - 1], "%03d" % x
+
+
+@cases.tensors((torch.tensor([1.0, 2.0]),), (torch.tensor([[True], [False]]),))
+def printed_tensors(x):
+    print(x)
+    print("x:", x, x.shape, x.dtype)
+    print(f"{x}")
+
+
+@cases((3,), (-3,))
+def string_chosen(x):
+    name = "plus" if x > 0 else "minus"
+    print("it is " + name, name.upper(), len(name))
+    return name + "!", f"<{name}>"
+
+
+@cases((3,), (-3,))
+def string_built_in_branches(x):
+    s = "a"
+    if x > 0:
+        s += "b"
+    return s + "c"
+
+
+@cases((3,), (-3,))
+def message_of_an_exception(x):
+    if x < 0:
+        raise ValueError(f"value {x} is negative")
+
+
+test_same = cases.test()
+
+
+def test_print_acts_at_every_execution():
+    f = tg.function(in_a_loop)
+    x = torch.tensor(2)
+    for _ in range(3):
+        assert run(f, (x,)).printed == run(in_a_loop, (x,)).printed
+    assert f.trace_count == 1
+
+
+def test_message_of_an_exception():
+    f = tg.function(message_of_an_exception)
+    native = run(message_of_an_exception, (torch.tensor(-3),)).error
+    converted = run(f, (torch.tensor(-3),)).error
+    assert str(native) in str(converted)

@@ -1,0 +1,306 @@
+"""try, except, finally, raise and with, under Python and under staged conditions."""
+
+import contextlib
+
+import torch
+
+from tests.converters.both import Cases
+
+cases = Cases()
+
+
+@cases((1,), (-1,))
+def raise_caught(x):
+    try:
+        if x < 0:
+            raise ValueError("negative")
+        r = x
+    except ValueError:
+        r = 100
+    return r
+
+
+@cases((1,), (-1,))
+def raise_caught_with_name(x):
+    try:
+        if x < 0:
+            raise ValueError("negative", 3)
+        return "fine"
+    except ValueError as e:
+        return e.args
+
+
+@cases((1,), (-1,), (0,))
+def two_handlers(x):
+    r = 0
+    try:
+        if x < 0:
+            raise KeyError("k")
+        if x == 0:
+            raise IndexError("i")
+        r = 1
+    except KeyError:
+        r = 2
+    except LookupError:
+        r = 3
+    else:
+        r = r + 10
+    finally:
+        r = r + 100
+    return r
+
+
+@cases((1,), (-1,))
+def not_caught(x):
+    try:
+        if x < 0:
+            raise ValueError("negative")
+    except KeyError:
+        return 1
+    finally:
+        print("finally")
+    return 2
+
+
+@cases((1,), (-1,))
+def raise_from_a_helper(x):
+    def check(v):
+        if v < 0:
+            raise ValueError("negative")
+        return v * 2
+
+    try:
+        return check(x)
+    except ValueError:
+        return -100
+
+
+@cases((3, 1), (3, 7))
+def raise_in_a_loop(n, k):
+    i = 0
+    try:
+        while i < n:
+            if i == k:
+                raise StopIteration
+            i += 1
+    except StopIteration:
+        return "stopped", i
+    return "ended", i
+
+
+@cases((3, 1), (3, 7))
+def try_in_a_loop(n, k):
+    s = 0
+    for i in range(n):
+        try:
+            if i == k:
+                raise ValueError
+            s += i
+        except ValueError:
+            s += 1000
+        else:
+            s += 10
+        finally:
+            s += 100
+    return s
+
+
+@cases((1,), (-1,))
+def reraise(x):
+    try:
+        try:
+            if x < 0:
+                raise ValueError("inner")
+        except ValueError:
+            print("seen")
+            raise
+    except ValueError as e:
+        return str(e)
+    return "none"
+
+
+@cases((1,), (-1,))
+def raise_from(x):
+    try:
+        if x < 0:
+            raise KeyError("cause")
+        return 0
+    except KeyError as e:
+        raise ValueError("effect") from e
+
+
+@cases((1,), (0,))
+def zero_division_of_ints(x):
+    try:
+        return 10 // int(x)
+    except ZeroDivisionError:
+        return -1
+
+
+@cases(({"a": 1}, "a"), ({"a": 1}, "b"))
+def key_error(d, k):
+    try:
+        return d[k]
+    except KeyError:
+        return 0
+
+
+@cases((1,), (-1,))
+def state_before_the_error(x):
+    l = []
+    try:
+        l.append(1)
+        if x < 0:
+            raise ValueError
+        l.append(2)
+    except ValueError:
+        l.append(3)
+    return l
+
+
+@cases(([1],), ([-1],))
+def argument_written_before_the_error(l):
+    l.append(5)
+    if l[0] < 0:
+        raise ValueError("negative")
+    l.append(6)
+
+
+@cases((1,), (-1,))
+def return_in_finally(x):
+    try:
+        if x < 0:
+            raise ValueError
+        return 1
+    except ValueError:
+        return 2
+    finally:
+        print("finally")
+
+
+class Manager:
+    def __init__(self, log, swallow=False):
+        self.log, self.swallow = log, swallow
+
+    def __enter__(self):
+        self.log.append("enter")
+        return self
+
+    def __exit__(self, kind, value, trace):
+        self.log.append("exit")
+        return self.swallow
+
+
+@cases((1,), (-1,))
+def with_statement(x):
+    log = []
+    with Manager(log) as m:
+        if x > 0:
+            m.log.append("plus")
+            y = x + 1
+        else:
+            y = x - 1
+    return y, log
+
+
+@cases((1,), (-1,))
+def with_return(x):
+    log = []
+    with Manager(log):
+        if x > 0:
+            return 1, log
+        log.append("in")
+    return 2, log
+
+
+@cases((1,), (-1,))
+def with_swallows(x):
+    log = []
+    with Manager(log, swallow=True):
+        if x < 0:
+            raise ValueError
+        log.append("fine")
+    return log
+
+
+class StagedManager:
+    def __init__(self, x):
+        self.x = x
+
+    def __enter__(self):
+        if self.x > 0:
+            return self.x * 2
+        return self.x * 3
+
+    def __exit__(self, *args):
+        print("left")
+        return False
+
+
+@cases((1,), (-1,))
+def condition_in_enter(x):
+    with StagedManager(x) as y, StagedManager(-x) as z:
+        return y + z
+
+
+@contextlib.contextmanager
+def doubled(x):
+    print("in")
+    yield x * 2
+    print("out")
+
+
+@cases((1,), (-1,))
+def contextmanager_generator(x):
+    with doubled(x) as y:
+        if y > 0:
+            y = y + 1
+    return y
+
+
+@cases((1,), (-1,))
+def suppress(x):
+    with contextlib.suppress(ValueError):
+        if x < 0:
+            raise ValueError
+        return 1
+    return 2
+
+
+@cases((1,), (-1,))
+def exit_stack(x):
+    log = []
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(Manager(log))
+        stack.callback(log.append, "callback")
+        if x > 0:
+            log.append("plus")
+    return log
+
+
+@cases.tensors((torch.tensor([1.0]),), (torch.tensor([-1.0]),))
+def no_grad(x):
+    with torch.no_grad():
+        y = x * 2
+        if y.sum() > 0:
+            y = y + 1
+    return y
+
+
+class Stop(Exception):
+    def __init__(self, code):
+        super().__init__(f"code {code}")
+        self.code = code
+
+
+@cases((1,), (-1,))
+def own_exception(x):
+    try:
+        if x < 0:
+            raise Stop(5)
+        raise Stop(6)
+    except Stop as stop:
+        return stop.code
+
+
+test_same = cases.test()

@@ -1,0 +1,265 @@
+"""del, nonlocal, global, locals, eval, undefined and unbound variables, names of the user."""
+
+import pytest
+import torch
+
+import tograph as tg
+from tests.converters.both import Cases, same
+
+cases = Cases()
+
+
+@cases((1,), (-1,))
+def deleted(x):
+    y = x + 1
+    del y
+    return y
+
+
+@cases((1,), (-1,))
+def deleted_in_a_branch(x):
+    y = x + 1
+    if x > 0:
+        del y
+    return y
+
+
+@cases((1,), (-1,))
+def deleted_and_made_again(x):
+    y = x
+    if x > 0:
+        del y
+        y = 5
+    return y
+
+
+@cases((1,), (-1,))
+def unbound_on_one_path(x):
+    if x > 0:
+        y = 1
+    return y + 1
+
+
+@cases((1,), (-1,))
+def unbound_but_caught(x):
+    try:
+        if x > 0:
+            y = 1
+        return y
+    except UnboundLocalError:
+        return "unbound"
+
+
+@cases((1,))
+def undefined_global(x):
+    return x + no_such_name  # noqa: F821
+
+
+@cases((3,), (0,))
+def nonlocal_in_a_loop(n):
+    k = 0
+    total = 0
+
+    def inner():
+        nonlocal k
+        k += 1
+        return k
+
+    for _ in range(n):
+        total += inner()
+    return k, total
+
+
+@cases((1,), (-1,))
+def nonlocal_in_a_branch(x):
+    k = 0
+
+    def set_it(v):
+        nonlocal k
+        if v > 0:
+            k = v
+        else:
+            k = "minus"
+
+    set_it(x)
+    return k
+
+
+@cases((3,), (0,))
+def two_levels(n):
+    k = 1
+
+    def outer():
+        m = 2
+
+        def inner():
+            nonlocal k, m
+            k += 1
+            m *= 2
+
+        if n > 1:
+            inner()
+        return m
+
+    return outer(), k
+
+
+@cases((1,), (-1,))
+def closure_reads_the_last_value(x):
+    k = 1
+
+    def read():
+        return k
+
+    if x > 0:
+        k = 2
+    return read()
+
+
+@cases((3,), (0,))
+def locals_and_eval(n):
+    y = n + 1
+    return sorted(locals()), eval("y + n"), locals()["y"]
+
+
+@cases((1,), (-1,))
+def eval_of_a_condition(x):
+    k = 5
+    return eval("k if x > 0 else -k") if type(x) is int else k
+
+
+@cases((1,), (-1,))
+def user_names_that_look_generated(x):
+    ag__ = 1
+    if_body = 2
+    get_state = 3
+    do_return = 4
+    retval_ = 5
+    break_ = 6
+    loop_body = 7
+    while x > 0:
+        break_ = x
+        if x > 0:
+            do_return = x
+            break
+        x -= 1
+    return ag__, if_body, get_state, do_return, retval_, break_, loop_body
+
+
+@cases((1,), (-1,))
+def names_shadow_builtins(x):
+    len = lambda v: 5
+    range = [7, 8]
+    s = 0
+    for i in range:
+        s += i
+    if x > 0:
+        abs = 3
+    else:
+        abs = 4
+    return len([]), s, abs
+
+
+@cases((1,), (-1,))
+def class_scope(x):
+    k = 10
+
+    class Box:
+        k = 1
+        if k > 0:
+            m = k + 1
+
+        def read(self):
+            return k
+
+    return Box.k, Box.m, Box().read()
+
+
+@cases((1,), (-1,))
+def exception_name_is_deleted(x):
+    e = 1
+    try:
+        raise ValueError
+    except ValueError as e:
+        pass
+    return e
+
+
+@cases((1,), (-1,))
+def many_targets(x):
+    a = b = x
+    (c, [d, *e]), f = (1, [2, 3, 4]), x
+    if x > 0:
+        a, (b, c) = 1, (2, 3)
+    return a, b, c, d, e, f
+
+
+@cases((1,), (-1,))
+def augmented_and_annotated(x):
+    a: int = 2
+    b: "str"
+    if x > 0:
+        a **= 3
+        a //= 3
+    else:
+        a <<= 2
+        a |= 1
+    return a
+
+
+@cases((1,), (-1,))
+def wrong_unpacking(x):
+    a, b = [x]
+    return a
+
+
+@cases((1,), (-1,))
+def parameters_changed(x, y=5, *rest, z=7):
+    if x > 0:
+        y = y + 1
+        z = x
+    return x, y, rest, z
+
+
+COUNT = 0
+
+
+def add_global(k):
+    global COUNT
+    if k > 0:
+        COUNT = COUNT + k
+    return COUNT
+
+
+test_same = cases.test()
+
+
+@pytest.mark.parametrize("kind", [int, torch.tensor])
+def test_global(kind):
+    global COUNT
+    results = []
+    for f in (add_global, tg.function(add_global)):
+        COUNT = 0
+        results.append((f(kind(3)), f(kind(-3)), COUNT))
+    assert same(*results)
+
+
+def test_unbound_name_is_in_the_message():
+    f = tg.function(unbound_on_one_path)
+    with pytest.raises(UnboundLocalError, match="'y'"):
+        f(torch.tensor(-1))
+    assert f(torch.tensor(1)) == 2
+
+
+def test_python_mutation_outside_warns_once_and_names_the_object():
+    seen = []
+
+    @tg.function
+    def f(x):
+        seen.append(1)
+        return x
+
+    with pytest.warns(UserWarning, match="seen"):
+        f(torch.tensor(1))
+    f(torch.tensor(2))
+    assert seen == [1]

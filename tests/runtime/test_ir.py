@@ -1,0 +1,470 @@
+"""The rules of a graph: `verify`, effects, control inputs (DESIGN section 4) and `prune`."""
+
+import re
+
+import pytest
+import torch
+
+import tograph as tg
+from tograph.errors import VerifyError
+from tograph.runtime import ir
+from tograph.runtime.ir import Graph, Node, Value
+from tograph.runtime.text import parse_graph, show
+from tograph.runtime.types import BOOL, TensorType
+
+F3 = TensorType(torch.float32, (3,))
+
+
+def parse(body, head="main(%x: f32[3], %y: f32[3], %p: bool[], %i: int)"):
+    return parse_graph(head + " {\n" + body + "\n}")
+
+
+# ---- verify
+
+BRANCHES = """\
+%0: f32[3] = If(%p, %x) {
+  then(%a: f32[3]) {
+    return %a
+  }
+  orelse(%a: f32[3]) {
+    return %a
+  }
+}
+return %0"""
+LOOP = """\
+%0: f32[3] = While(%x, %y, carried=1) {
+  cond(%a: f32[3], %b: f32[3]) {
+    %1: bool[] = aten.any.default(%a)
+    return %1
+  }
+  body(%a: f32[3], %b: f32[3]) {
+    %2: f32[3] = aten.sub.Tensor(%a, %b)
+    return %2
+  }
+}
+return %0"""
+
+
+@pytest.mark.parametrize("text", [BRANCHES, LOOP, "return", "return %x, %x"])
+def test_verify_accepts(text):
+    ir.verify(parse(text))
+
+
+def no_such_op(graph):
+    graph.nodes.append(Node("tg.no_such_op"))
+
+
+def no_such_overload(graph):
+    graph.nodes.append(Node("aten.add.NoSuch"))
+
+
+def undefined_value(graph):
+    graph.nodes.append(Node("aten.neg.default", (Value(F3),), {}, (F3,)))
+
+
+def undefined_value_in_a_list(graph):
+    graph.nodes.append(Node("aten.cat.default", ([graph.inputs[0], Value(F3)],), {}, (F3,)))
+
+
+def undefined_keyword(graph):
+    graph.nodes.append(Node("aten.clamp.default", (graph.inputs[0],), {"max": Value(F3)}, (F3,)))
+
+
+def use_before_definition(graph):
+    node = Node("aten.neg.default", (graph.inputs[0],), {}, (F3,))
+    graph.nodes = [Node("aten.neg.default", tuple(node.outputs), {}, (F3,)), node]
+
+
+def own_output(graph):
+    node = Node("aten.neg.default", (graph.inputs[0],), {}, (F3,))
+    node.args = tuple(node.outputs)
+    graph.nodes.append(node)
+
+
+def undefined_output(graph):
+    graph.outputs = [Value(F3)]
+
+
+def input_twice(graph):
+    graph.inputs.append(graph.inputs[0])
+
+
+def later_control_input(graph):
+    first, second = Node("tg.print"), Node("tg.print")
+    first.control_inputs = [second]
+    graph.nodes = [first, second]
+
+
+def control_input_of_itself(graph):
+    node = Node("tg.print")
+    node.control_inputs = [node]
+    graph.nodes.append(node)
+
+
+def control_input_of_another_graph(graph):
+    node = Node("tg.print")
+    node.control_inputs = [Node("tg.print")]
+    graph.nodes.append(node)
+
+
+@pytest.mark.parametrize(
+    ("harm", "why"),
+    [
+        (no_such_op, "no such op: tg.no_such_op"),
+        (no_such_overload, "no such op: aten.add.NoSuch"),
+        (undefined_value, "not defined before"),
+        (undefined_value_in_a_list, "not defined before"),
+        (undefined_keyword, "not defined before"),
+        (use_before_definition, "not defined before"),
+        (own_output, "not defined before"),
+        (undefined_output, "an output is not defined"),
+        (input_twice, "an input appears twice"),
+        (later_control_input, "comes after it"),
+        (control_input_of_itself, "comes after it"),
+        (control_input_of_another_graph, "comes after it"),
+    ],
+    ids=lambda x: getattr(x, "__name__", ""),
+)
+def test_verify_rejects(harm, why):
+    graph = parse("return %x")
+    ir.verify(graph)
+    harm(graph)
+    with pytest.raises(VerifyError, match=why):
+        ir.verify(graph)
+
+
+def outer_value(graph):
+    branch = graph.nodes[0].regions["then"]
+    branch.outputs = [graph.inputs[0]]
+
+
+def missing_region_input(graph):
+    graph.nodes[0].regions["orelse"].inputs.append(Value(F3))
+
+
+def extra_region_output(graph):
+    branch = graph.nodes[0].regions["orelse"]
+    branch.outputs = branch.outputs * 2
+
+
+def broken_inside(graph):
+    graph.nodes[0].regions["then"].nodes.append(Node("no.op"))
+
+
+@pytest.mark.parametrize(
+    ("harm", "why"),
+    [
+        (outer_value, "then: an output is not defined"),
+        (missing_region_input, "If.orelse takes 2 inputs, not 1"),
+        (extra_region_output, "If.orelse gives 2 outputs, not 1"),
+        (broken_inside, "then: no such op"),
+    ],
+    ids=lambda x: getattr(x, "__name__", ""),
+)
+def test_verify_rejects_in_a_branch(harm, why):
+    graph = parse(BRANCHES)
+    harm(graph)
+    with pytest.raises(VerifyError, match=why):
+        ir.verify(graph)
+
+
+def test_verify_rejects_a_condition_with_two_outputs():
+    graph = parse(LOOP)
+    cond = graph.nodes[0].regions["cond"]
+    cond.outputs = cond.outputs * 2
+    with pytest.raises(VerifyError, match="While.cond gives 2 outputs, not 1"):
+        ir.verify(graph)
+
+
+# ---- effects of regions
+
+
+def test_effects_of_a_region_are_those_of_its_graphs():
+    graph = parse("""\
+!0 = If(%p, %y, %x) {
+  then(%a: f32[3], %b: f32[3]) {
+    !1 = tg.assign(%b, %a)
+    return
+  }
+  orelse(%a: f32[3], %b: f32[3]) {
+    %2: f32[3] = tg.read(%b)
+    !3 = tg.print(%2)
+    return
+  }
+}
+return""")
+    effects = ir.node_effects(graph.nodes[0])
+    assert (effects.writes, effects.reads, effects.io) == ((2,), (2,), True)
+    assert (effects.random, effects.may_fail) == (False, False)
+    assert [graph.nodes[0].inputs[i] for i in effects.writes] == [graph.inputs[0]]
+
+
+def test_effects_of_a_region_with_constant_arguments():
+    graph = parse("""\
+!0 = If(True, 3, %y, %x) {
+  then(%n: int, %a: f32[3], %b: f32[3]) {
+    !1 = tg.assign(%b, %a)
+    return
+  }
+  orelse(%n: int, %a: f32[3], %b: f32[3]) {
+    return
+  }
+}
+return""")
+    node = graph.nodes[0]
+    written = [node.inputs[i] for i in ir.node_effects(node).writes]
+    assert written == [graph.inputs[0]]
+
+
+@pytest.mark.parametrize(
+    ("line", "fails"),
+    [
+        ("%0: int = py.floordiv(%i, 2)", False),
+        ("%0: int = py.floordiv(%i, %i)", True),
+        ("%0: f32[] = aten.select.int(%x, 0, 1)", False),
+        ("%0: f32[] = aten.select.int(%x, 0, %i)", True),
+        ("!0 = tg.assert(%p, 'tg.AssertionFailed', [])", True),
+        ("%0: f32[3] = aten.add.Tensor(%x, %y)", False),
+    ],
+)
+def test_may_fail_by_arguments(line, fails):
+    assert ir.node_effects(parse(line + "\nreturn").nodes[0]).may_fail is fails
+
+
+# ---- control inputs: `text` holds the expected edges
+
+
+def edges(text):
+    graph = parse(re.sub(r" \^.*", "", text))
+    ir.set_control_inputs(graph)
+    ir.verify(graph)
+    return show(graph).splitlines()[1:-1]
+
+
+ORDER = {
+    "a read waits for the last write": """\
+!0 = tg.assign(%x, %y)
+%1: f32[3] = tg.read(%x) ^!0
+return %1""",
+    "reads do not wait for each other": """\
+%0: f32[3] = tg.read(%x)
+%1: f32[3] = tg.read(%x)
+return %0, %1""",
+    "a write waits for the reads and the write before": """\
+!0 = tg.assign(%x, %y)
+%1: f32[3] = tg.read(%x) ^!0
+%2: f32[3] = tg.read(%x) ^!0
+!3 = tg.assign(%x, %y) ^%1 ^%2 ^!0
+return %1, %2""",
+    "a write waits for the reads since the last write only": """\
+%0: f32[3] = tg.read(%x)
+!1 = tg.assign(%x, %y) ^%0
+!2 = tg.assign(%x, %y) ^!1
+return %0""",
+    "resources are independent": """\
+!0 = tg.assign(%x, %p)
+!1 = tg.assign(%y, %p)
+%2: f32[3] = tg.read(%x) ^!0
+%3: f32[3] = tg.read(%y) ^!1
+return %2, %3""",
+    "io is one resource": """\
+!0 = tg.print(%x)
+%1: object = tg.py_call(<py f>, [], 0) ^!0
+!2 = tg.print(%y) ^%1
+return""",
+    "random draws are ordered and need no io order": """\
+%0: f32[3] = aten.rand.default([3])
+!1 = tg.print(%x)
+%2: f32[3] = aten.rand.default([3]) ^%0
+return %0, %2""",
+    "pure ops have no order": """\
+!0 = tg.print(%x)
+%1: f32[3] = aten.add.Tensor(%x, %y)
+!2 = tg.assign(%x, %1)
+return""",
+    "a write and io wait for what may fail": """\
+!0 = tg.assert(%p, 'tg.AssertionFailed', [])
+!1 = tg.assign(%x, %y) ^!0
+!2 = tg.print(%y) ^!0
+return""",
+    "what may fail waits for the writes before": """\
+!0 = tg.assign(%x, %y)
+!1 = tg.print(%y)
+!2 = tg.assert(%p, 'tg.AssertionFailed', []) ^!0 ^!1
+return""",
+    "of two that fail the first is seen": """\
+!0 = tg.assert(%p, 'tg.AssertionFailed', [])
+!1 = tg.raise('KeyError', []) ^!0
+!2 = tg.assign(%x, %y) ^!1
+return""",
+    "a pure read does not wait for what may fail": """\
+!0 = tg.assert(%p, 'tg.AssertionFailed', [])
+%1: f32[3] = tg.read(%x)
+return %1""",
+    "a region is ordered by what its graphs do": """\
+!0 = tg.assign(%x, %y)
+!1 = tg.assign(%y, %p)
+%2: f32[3] = tg.read(%y) ^!1
+!5 = If(%p, %x) ^!0 {
+  then(%a: f32[3]) {
+    %3: f32[3] = tg.read(%a)
+    !4 = tg.assign(%a, %3) ^%3
+    return
+  }
+  orelse(%a: f32[3]) {
+    return
+  }
+}
+%6: f32[3] = tg.read(%x) ^!5
+return %2, %6""",
+}
+
+
+@pytest.mark.parametrize("text", ORDER.values(), ids=list(ORDER))
+def test_control_inputs(text):
+    if "If(" in text:
+        text, bare = text, re.sub(r" \^[%!\d]+", "", text)
+        graph = parse(bare)
+        ir.set_control_inputs(graph)
+        found = show(graph).splitlines()[1:-1]
+    else:
+        found = edges(text)
+    wanted = show(parse(text)).splitlines()[1:-1]
+    assert [_sorted_edges(line) for line in found] == [_sorted_edges(line) for line in wanted]
+
+
+def _sorted_edges(line):
+    return re.sub(r" \^", " ^", line).split(" ^")[0], sorted(re.findall(r"\^[%!]\w+", line))
+
+
+def test_a_resource_that_is_two_inputs_of_a_region_is_ordered():
+    """Every write through any of the inputs counts."""
+    graph = parse("""\
+!0 = tg.assign(%y, %p)
+!1 = If(%p, %x, %y) {
+  then(%a: f32[3], %b: f32[3]) {
+    !2 = tg.assign(%a, %b)
+    !3 = tg.assign(%b, %a)
+    return
+  }
+  orelse(%a: f32[3], %b: f32[3]) {
+    return
+  }
+}
+%4: f32[3] = tg.read(%x)
+return %4""")
+    ir.set_control_inputs(graph)
+    assign, branch, read = graph.nodes
+    assert branch.control_inputs == [assign]
+    assert read.control_inputs == [branch]
+
+
+# ---- prune
+
+
+def test_prune_keeps_effects_and_drops_the_rest():
+    graph = parse("""\
+%0: f32[3] = aten.neg.default(%x)
+%1: f32[3] = aten.neg.default(%0)
+%2: f32[3] = aten.rand.default([3])
+%3: f32[3] = tg.read(%x)
+%4: f32[3] = aten.exp.default(%x)
+!5 = tg.print(%4)
+!6 = tg.assign(%x, %y)
+%7: f32[3] = aten.index.Tensor(%x, [%y])
+%8: object = tg.py_call(<py f>, [], 0)
+%9: int = py.floordiv(%i, %i)
+%10: int = py.floordiv(%i, 2)
+%11: int = py.add(%i, %i)
+%12: f32[3] = aten.sin.default(%x)
+return %12""")
+    ir.prune(graph)
+    assert [n.op for n in graph.nodes] == [
+        "aten.rand.default", "aten.exp.default", "tg.print", "tg.assign", "aten.index.Tensor", "tg.py_call",
+        "py.floordiv", "aten.sin.default",
+    ]  # fmt: skip
+    ir.verify(graph)
+
+
+def test_prune_in_regions():
+    graph = parse("""\
+%0: f32[3] = If(%p, %x) {
+  then(%a: f32[3]) {
+    %1: f32[3] = aten.neg.default(%a)
+    !2 = tg.print(%a)
+    return %a
+  }
+  orelse(%a: f32[3]) {
+    %3: f32[3] = aten.exp.default(%a)
+    return %a
+  }
+}
+%4: f32[3] = If(%p, %x) {
+  then(%a: f32[3]) {
+    return %a
+  }
+  orelse(%a: f32[3]) {
+    return %a
+  }
+}
+return""")
+    ir.prune(graph)
+    assert [n.op for n in graph.nodes] == ["If"]
+    assert [[n.op for n in r.nodes] for r in graph.nodes[0].regions.values()] == [["tg.print"], []]
+
+
+def test_prune_drops_control_inputs_on_dropped_nodes():
+    graph = parse("""\
+!0 = tg.assign(%x, %y)
+%1: f32[3] = tg.read(%x) ^!0
+!2 = tg.assign(%x, %y) ^%1 ^!0
+return""")
+    ir.prune(graph)
+    ir.verify(graph)
+
+
+def test_control_outputs():
+    graph = parse("""\
+%0: f32[3] = aten.neg.default(%x)
+!1 = tg.print(%0)
+%2: f32[3] = tg.read(%x)
+return %2""")
+    assert graph.control_outputs == [graph.nodes[1]]
+
+
+# ---- walks
+
+
+def test_values_in_and_map_values_keep_structure():
+    a, b = Value(F3), Value(BOOL)
+    tree = (a, [1, (b, "x")], {"k": a})
+    assert list(ir.values_in(tree)) == [a, b, a]
+    assert ir.map_values(lambda v: v.type, tree) == (F3, [1, (BOOL, "x")], {"k": F3})
+
+
+def test_replace_inputs():
+    graph = parse("%0: f32[3] = aten.clamp.Tensor(%x, %y, max=%x)\nreturn %0")
+    x, y = graph.inputs[:2]
+    graph.nodes[0].replace_inputs({x: y, y: x}.__getitem__)
+    assert graph.nodes[0].inputs == [y, x, y]
+
+
+def test_a_traced_function_orders_its_effects():
+    state = torch.zeros(3)
+
+    def f(x):
+        state.add_(x)
+        tg.print(state)
+        state.mul_(2)
+        return state + 1
+
+    graph = tg.function(f).get_concrete_function(torch.ones(3)).graph
+    ir.verify(graph)
+    writes = [n for n in graph.nodes if n.op == "tg.assign"]
+    assert len(writes) == 2
+    assert writes[0] in writes[1].control_inputs
+    assert [n.op for n in graph.nodes].count("tg.print") == 1
+
+
+def test_show_is_str():
+    assert str(Graph()) == show(Graph()) == "main() {\n  return\n}"

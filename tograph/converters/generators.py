@@ -1,0 +1,115 @@
+"""Generator functions: Python's own generators, or, in a ``for`` while tracing, loops that call the loop's body.
+
+A generator whose loops are staged cannot stop at a ``yield``. A ``for`` over it runs it the other way round: ``yield v``
+hands ``v`` to the body of the ``for`` and goes on, or returns when the body was left by ``break`` or ``return``::
+
+    def gen(n):                           def gen(n):
+        for i in tg.range(n):      ->         for i in tg.range(n):
+            yield i                               if ag__.hand_over(channel__, i):
+                                                      return
+
+The variables that the body of the ``for`` assigns are then state of every staged construct in the generator. A
+generator that uses the value of ``yield`` stays Python's own.
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+from typing import Any
+
+from ..runtime import control_flow
+from ..runtime.funcgraph import is_tracing
+from ..transpiler.syntax import gast
+from .call_rules import MARK
+from .context import OPERATORS, Converter, own_nodes
+from .logical import not_
+
+CHANNEL = "channel__"
+
+
+def can_hand_over(tree: gast.FunctionDef) -> bool:
+    """Whether every ``yield`` is a statement, so that nothing is sent back through it."""
+    found = [n for n in own_nodes(tree) if isinstance(n, (gast.Yield, gast.YieldFrom))]
+    plain = [n.value for n in own_nodes(tree) if isinstance(n, gast.Expr)]
+    return bool(found) and all(any(n is p for p in plain) for n in found)
+
+
+class HandOver(Converter):
+    """Rewrites the yields of one generator function; functions nested in it are left."""
+
+    def convert(self, tree):
+        channel = gast.copy_location(gast.Name(CHANNEL, gast.Param(), None, None), tree)
+        tree.args.posonlyargs.insert(0, channel)
+        tree.body = self.block(tree.body)
+        return tree
+
+    def visit_FunctionDef(self, node):
+        return node
+
+    def visit_Lambda(self, node):
+        return node
+
+    def visit_Expr(self, node):
+        if isinstance(node.value, gast.Yield):
+            value = node.value.value or gast.copy_location(gast.Constant(None, None), node)
+            text = f"if {OPERATORS}.hand_over({CHANNEL}, value_):\n    return"
+            return self.fill(text, node, value_=value)
+        if isinstance(node.value, gast.YieldFrom):
+            item = self.context.namer.fresh("item")
+            text = f"for item_ in source_:\n    if {OPERATORS}.hand_over({CHANNEL}, item_):\n        return"
+            made = self.fill(text, node, item_=item, source_=node.value.value)
+            return made
+        return node
+
+
+class Generator:
+    """The call of a generator function in converted code: not begun until it is iterated."""
+
+    def __init__(self, native: Any, push: Any, args: tuple, kwargs: dict):
+        self._native, self._push, self._args, self._kwargs = native, push, args, kwargs
+        self._begun: Any = None
+
+    def _begin(self):
+        if self._begun is None:
+            self._begun = self._native(*self._args, **self._kwargs)
+        return self._begun
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return next(self._begin())
+
+    def __getattr__(self, name):
+        return getattr(self._begin(), name)
+
+    @property
+    def fresh(self) -> bool:
+        """Whether nothing was taken from it yet, so that a ``for`` may run it the other way round."""
+        return self._begun is None and self._push is not None and is_tracing()
+
+    def run(self, channel: Any) -> None:
+        """Hand every value to ``channel`` until it says to stop."""
+        self._begun = iter(())
+        self._push(channel, *self._args, **self._kwargs)
+
+
+def is_generator_function(f: Any) -> bool:
+    return isinstance(f, types.FunctionType) and inspect.isgeneratorfunction(f) and not getattr(f, MARK, False)
+
+
+def hand_over(channel: Any, value: Any) -> Any:
+    """Run the consumer's body; whether the generator has to end."""
+    return channel(value)
+
+
+def consume(generator: Generator, body: Any, places: list, test: Any) -> None:
+    """``for x in generator: body(x)``."""
+
+    def channel(value: Any) -> Any:
+        body(value)
+        return False if test is None else not_(test())
+
+    with control_flow.ambient(places):
+        generator.run(channel)
