@@ -77,6 +77,10 @@ class IterationLimitError(StagingError, ValueError):
     """A Python loop that ran longer than ``tg.debug.python_iteration_limit`` while tracing."""
 
 
+class GradientError(StagingError, NotImplementedError):
+    """A gradient that cannot be taken inside a function."""
+
+
 class StructureError(StagingError, TypeError):
     """Two structures that must agree and do not."""
 

@@ -199,17 +199,25 @@ return""")
     assert [graph.nodes[0].inputs[i] for i in effects.writes] == [graph.inputs[0]]
 
 
-def test_effects_of_a_region_with_constant_arguments():
-    graph = parse("""\
-!0 = If(True, 3, %y, %x) {
-  then(%n: int, %a: f32[3], %b: f32[3]) {
+@pytest.mark.parametrize(
+    ("args", "params"),
+    [
+        ("3, %y, %x", "%n: int, %a: f32[3], %b: f32[3]"),
+        ("%y, %x, 3", "%a: f32[3], %b: f32[3], %n: int"),
+        ("%y, 3, %x", "%a: f32[3], %n: int, %b: f32[3]"),
+    ],
+)
+def test_effects_of_a_region_with_constant_arguments(args, params):
+    graph = parse(f"""\
+!0 = If(%p, {args}) {{
+  then({params}) {{
     !1 = tg.assign(%b, %a)
     return
-  }
-  orelse(%n: int, %a: f32[3], %b: f32[3]) {
+  }}
+  orelse({params}) {{
     return
-  }
-}
+  }}
+}}
 return""")
     node = graph.nodes[0]
     written = [node.inputs[i] for i in ir.node_effects(node).writes]
@@ -232,13 +240,6 @@ def test_may_fail_by_arguments(line, fails):
 
 
 # ---- control inputs: `text` holds the expected edges
-
-
-def edges(text):
-    graph = parse(re.sub(r" \^.*", "", text))
-    ir.set_control_inputs(graph)
-    ir.verify(graph)
-    return show(graph).splitlines()[1:-1]
 
 
 ORDER = {
@@ -322,19 +323,15 @@ return %2, %6""",
 
 @pytest.mark.parametrize("text", ORDER.values(), ids=list(ORDER))
 def test_control_inputs(text):
-    if "If(" in text:
-        text, bare = text, re.sub(r" \^[%!\d]+", "", text)
-        graph = parse(bare)
-        ir.set_control_inputs(graph)
-        found = show(graph).splitlines()[1:-1]
-    else:
-        found = edges(text)
-    wanted = show(parse(text)).splitlines()[1:-1]
-    assert [_sorted_edges(line) for line in found] == [_sorted_edges(line) for line in wanted]
+    graph = parse(re.sub(r" \^[%!]\d+", "", text))
+    ir.set_control_inputs(graph)
+    ir.verify(graph)
+    found, wanted = show(graph).splitlines(), show(parse(text)).splitlines()
+    assert list(map(split_edges, found)) == list(map(split_edges, wanted))
 
 
-def _sorted_edges(line):
-    return re.sub(r" \^", " ^", line).split(" ^")[0], sorted(re.findall(r"\^[%!]\w+", line))
+def split_edges(line):
+    return re.sub(r" \^[%!]\d+", "", line), sorted(re.findall(r"\^[%!]\d+", line))
 
 
 def test_a_resource_that_is_two_inputs_of_a_region_is_ordered():

@@ -22,6 +22,7 @@ import torch
 
 from . import facts, journal, structure, types
 from ..errors import GraphBoolError, LoopTypeError, ShapeInvariantError, StructureError, TographError
+from .blocked import block
 from .funcgraph import FuncGraph, Storage, current_graph, user_location
 from .ir import Node, Value, graph_effects, node_effects, prune
 from .journal import MISSING, Journal
@@ -283,13 +284,19 @@ def join_regions(op: str, heads: Sequence[Any], regions: dict[str, Region], **at
     _forget_written(graph, regions)
     values = iter(node.outputs)
     result = MISSING
+    inputs = [x for r in regions.values() for x in r.graph.differentiable.values()] if op != "Call" else []
     for (place, _), spec in zip(slots, specs):
-        x = structure.unflatten(spec, values, lambda v: structure.symbolic(v, graph))
+        x = structure.unflatten(spec, values, lambda v: _result(v, graph, op, inputs))
         if place is None:
             result = x
         else:
             _put(place, x)
     return result
+
+
+def _result(value: Value, graph: FuncGraph, op: str, inputs: list[torch.Tensor]) -> Any:
+    x = structure.symbolic(value, graph)
+    return block(x, op, value.node.location, inputs) if isinstance(x, torch.Tensor) else x
 
 
 def _put(place: Place, x: Any) -> None:
@@ -731,9 +738,11 @@ def _emit_while(cond: StateRegion, loop: StateRegion, state, specs, contents) ->
     )
     forget_written(graph, loop.graph)
     values = iter(node.outputs)
+    inputs = [*cond.graph.differentiable.values(), *loop.graph.differentiable.values()]
+    inputs += [c for c in contents if isinstance(c, torch.Tensor) and c.requires_grad]
     for place, spec in zip(state, specs):
         fixed = isinstance(spec, (Leaf, Const)) and not leaf_types(spec)
-        x = structure.unflatten(spec, values, lambda v: structure.symbolic(v, graph))
+        x = structure.unflatten(spec, values, lambda v: _result(v, graph, "While", inputs))
         if not fixed:
             _put(place, x)
 

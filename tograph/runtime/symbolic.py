@@ -164,6 +164,8 @@ def as_symbolic(x: torch.Tensor) -> SymTensor:
 
 def value_of(x: torch.Tensor, graph: FuncGraph) -> Value:
     """The graph value that a tensor has at this point."""
+    if x.requires_grad:
+        _note_differentiable(x, graph)
     x = as_symbolic(x)
     storage = x.storage_
     if x.ref is not None and x.version == storage.version and (x.ref.graph is graph or graph.within(x.ref.graph)):
@@ -175,6 +177,15 @@ def value_of(x: torch.Tensor, graph: FuncGraph) -> Value:
         # A view is known where it was replayed; a whole tensor wherever its storage is.
         x.ref, x.version = Ref(value, graph) if x.chain else storage.ref, storage.version
     return value
+
+
+def _note_differentiable(x: torch.Tensor, graph: FuncGraph) -> None:
+    """A region reads a tensor of an outer graph that gradients are taken of."""
+    home = x.storage_.home if isinstance(x, SymTensor) else None
+    at: FuncGraph | None = graph
+    while at is not None and at.outer is not None and at is not home:
+        at.differentiable[id(x)] = x
+        at = at.outer
 
 
 def apply_view(graph: FuncGraph, view: View, base: Value) -> Value:
