@@ -16,15 +16,21 @@ FORBIDDEN = {
     "transpiler": {"tests", "samples", "", "converters", "runtime", "torch"},
     "runtime": {"tests", "samples", "", "converters", "transpiler"},
     "": {"tests", "samples"},
+    "leaf": {"tests", "samples", "converters", "transpiler", "runtime", ""},
 }
-ORDER = ["types", "ops", "ir", "text interp rewrite", "passes autodiff kernels", "scheduler"]
+ORDER = ["types", "ops", "ir", "text interp rewrite", "passes autodiff kernels", "host"]
 ORDER += ["tracing", "function"]
 LEVEL = {name: level for level, names in enumerate(ORDER) for name in names.split()}
 ONE_FILE_ONLY = {"gast", "astunparse", "triton", "llvmlite", "cuda"}
 
 
+LEAVES = {"tograph.errors", "tograph.settings"}  # import nothing of the package: anyone may
+
+
 def layer(module):
     """The layer of a name: a half of the package, "" for the rest of it, else its top name."""
+    if module in LEAVES:
+        return "leaf"
     top, *rest = module.split(".")
     return top if top != "tograph" else next((half for half in HALVES if rest[:1] == [half]), "")
 
