@@ -312,8 +312,8 @@ def test_only_the_taken_branch_runs():
     @tg.function
     def f(x):
         if x > 0:
-            return tg.py_function(lambda v: note(v, "then"), [x], x)
-        return tg.py_function(lambda v: note(v, "else"), [x], x)
+            return tg.py_function(lambda v: note(v, "then"), [x], tg.TensorSpec([], torch.float32))
+        return tg.py_function(lambda v: note(v, "else"), [x], tg.TensorSpec([], torch.float32))
 
     f(torch.tensor(1.0))
     assert ran == ["then"]

@@ -141,6 +141,7 @@ class Function:
         with self._lock:
             self._cache.clear()
             self._quick.clear()
+            self._recent.clear()
 
     def explain_retraces(self) -> str:
         """One line for each trace: why the traces before it did not fit."""

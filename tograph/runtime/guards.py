@@ -9,6 +9,7 @@ call. Size guards are relations of dynamic sizes that torch had to decide while 
 from __future__ import annotations
 
 import dis
+import functools
 import operator
 import threading
 import types
@@ -111,6 +112,7 @@ def _names(code: types.CodeType) -> list[str]:
     return found
 
 
+@functools.cache
 def _stored_globals(code: types.CodeType) -> frozenset[str]:
     """Globals that the code itself assigns."""
     import_free = [i.argval for i in _instructions(code) if i.opname in ("STORE_GLOBAL", "DELETE_GLOBAL")]
