@@ -32,8 +32,12 @@ def parse_expression(source: str) -> gast.expr:
 
 
 def copy_location(node: gast.AST, origin: gast.AST) -> gast.AST:
-    """Give ``node``, and every node below it that has no position, the position of ``origin``."""
+    """Give ``node``, and every node below it that has no position, the start of ``origin`` as position.
+
+    Only the start: a call whose callee ended lines later would be reported at that line.
+    """
     for child in gast.walk(node):
         if getattr(child, "lineno", None) is None and hasattr(origin, "lineno"):
             gast.copy_location(child, origin)
+            child.end_lineno, child.end_col_offset = child.lineno, child.col_offset
     return node
