@@ -170,7 +170,15 @@ def change(a):
 
 @cases.tensors((torch.ones(2, 3),))
 def tensor_attributes(x):
-    return x.shape[0], x.ndim, x.T, x.dtype == torch.float32, x.is_cuda, x.requires_grad, x.mT.shape[-1]
+    return (
+        x.shape[0],
+        x.ndim,
+        x.T,
+        x.dtype == torch.float32,
+        x.is_cuda,
+        x.requires_grad,
+        x.mT.shape[-1],
+    )
 
 
 class Lazy:

@@ -1,4 +1,4 @@
-"""Calls: converted callees of every kind, *args, super(), decorators, recursion, unconverted code."""
+"""Calls: callees of every kind, *args, super(), decorators, recursion, unconverted code."""
 
 import functools
 
@@ -256,7 +256,7 @@ def lru_cache_on_python_values(x):
     return cached(5) + cached(1) + x
 
 
-@cases((3,), (-3,))
+@cases((3,), (-3,), kinds=("python",))
 def immediately_called(x):
     return (lambda f: f(f, x))(lambda g, v: v if v > 0 else g(g, v + 2))
 

@@ -53,12 +53,16 @@ def over_rows(x):
     return [row.sum() for row in x], sum(row.sum() for row in x)
 
 
-@cases.tensors((ROWS,),)
+@cases.tensors(
+    (ROWS,),
+)
 def over_rows_with_filter(x):
     return [row.sum() for row in x if row[0] > 1]
 
 
-@cases.tensors((ROWS,),)
+@cases.tensors(
+    (ROWS,),
+)
 def stacked(x):
     return torch.stack([row * i for i, row in enumerate(x)])
 

@@ -95,7 +95,14 @@ def test_directives_outside_a_function():
 
 
 def all_cases():
-    modules = test_for_stmt, test_if_stmt, test_jumps, test_match_stmt, test_try_stmt, test_while_stmt
+    modules = (
+        test_for_stmt,
+        test_if_stmt,
+        test_jumps,
+        test_match_stmt,
+        test_try_stmt,
+        test_while_stmt,
+    )
     cases = [case for module in modules for case in module.cases.found]
     return [case for case in cases if case.id.endswith("-tensor")]
 

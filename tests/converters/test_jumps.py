@@ -188,7 +188,7 @@ def both_jumps(n, k):
 
 
 @cases((5, 2), (5, 9))
-def test_not_run_after_break(n, k):
+def no_test_after_break(n, k):
     calls = []
 
     def more(i):
@@ -265,8 +265,6 @@ def break_leaves_target(n, k):
             break
     return i
 
-
-del test_not_run_after_break
 
 test_same = cases.test()
 

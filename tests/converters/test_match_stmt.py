@@ -1,4 +1,4 @@
-"""match: values, sequences, mappings, classes, guards, captures, on Python values and on tensors."""
+"""match: values, sequences, mappings, classes, guards, captures."""
 
 import dataclasses
 import enum

@@ -113,8 +113,16 @@ def list_grows(n):
     l = []
     while n > 0:
         l.append(n)
-        n -= 1
+        n = n - 1
     return l, len(l)
+
+
+@cases.tensors((torch.tensor(3),))
+def updated_in_place_while_aliased(n):
+    first = n
+    while n > 0:
+        n -= 1
+    return first
 
 
 @cases((13,), (0,))
@@ -165,7 +173,7 @@ def walrus_in_the_test(n):
 
 
 @cases((3,), (0,))
-def test_with_effects(n):
+def effects_in_the_test(n):
     calls = []
 
     def more():
@@ -298,8 +306,6 @@ def in_place(x, n):
         n = n - 1
     return y
 
-
-del test_with_effects  # a case, not a test
 
 test_same = cases.test()
 

@@ -12,15 +12,18 @@ from collections import deque
 import torch
 
 from ..runtime import journal
+from ..runtime.journal import MISSING
 from ..runtime.structure import is_union
 from ..transpiler.syntax import gast
 from ..transpiler.templates import constant
 from .call_rules import is_user_function
 from .calls import call
 from .context import OPERATORS, Converter
-from .union import apply
+from .union import apply, distribute_missing, test_options
 
 _METHODS = frozenset(n for c in (torch.Tensor, list, dict, str, set, tuple, deque, bytes) for n in dir(c))
+# What a tensor has as data: read without a call, these are left alone.
+_DATA = frozenset(n for n in dir(torch.Tensor) if not callable(getattr(torch.Tensor, n, None)))
 _AUGMENTED = {gast.Add: "iadd", gast.Sub: "isub", gast.Mult: "imul", gast.MatMult: "imatmul", gast.Div: "itruediv",
               gast.FloorDiv: "ifloordiv", gast.Mod: "imod", gast.Pow: "ipow", gast.LShift: "ilshift",
               gast.RShift: "irshift", gast.BitOr: "ior", gast.BitXor: "ixor", gast.BitAnd: "iand"}  # fmt: skip
@@ -32,6 +35,13 @@ def augmented(op: gast.operator) -> str:
 
 
 class Attributes(Converter):
+    def visit_Call(self, node):
+        """The callee of ``ag__.call(x.f, ...)`` is a method: those that tensors and containers have stay as they are."""
+        callee = node.args[0] if node.args and _is_call(node) else None
+        if isinstance(callee, gast.Attribute):
+            callee.is_method = True
+        return self.generic_visit(node)
+
     def visit_Attribute(self, node):
         node = self.generic_visit(node)
         if not isinstance(node.ctx, gast.Load) or self._plain(node):
@@ -39,7 +49,7 @@ class Attributes(Converter):
         return self.expression(f"{OPERATORS}.attr(owner_, name_)", node, owner_=node.value, name_=constant(node.attr))
 
     def _plain(self, node) -> bool:
-        if node.attr in _METHODS or (node.attr.startswith("__") and node.attr.endswith("__")):
+        if node.attr in (_METHODS if getattr(node, "is_method", False) else _DATA) or (node.attr.startswith("__") and node.attr.endswith("__")):
             return True
         return isinstance(node.value, gast.Name) and (
             node.value.id == OPERATORS or isinstance(self.context.resolve(node.value), types.ModuleType)
@@ -119,6 +129,11 @@ class Attributes(Converter):
         return out
 
 
+def _is_call(node: gast.Call) -> bool:
+    f = node.func
+    return isinstance(f, gast.Attribute) and f.attr == "call" and isinstance(f.value, gast.Name) and f.value.id == OPERATORS
+
+
 # ---- the operators
 
 
@@ -129,7 +144,28 @@ def attr(owner, name):
     found = _descriptor(owner, name)
     if isinstance(found, property) and is_user_function(found.fget):
         return call(found.fget, owner)
-    return getattr(owner, name)
+    value = getattr(owner, name)
+    if is_union(value) and MISSING in value.options_:
+        return distribute_missing(value, lambda: _class_attribute(owner, name))
+    return value
+
+
+def _class_attribute(owner, name):
+    """What is found where the object itself has no such attribute."""
+    found = _descriptor(owner, name)
+    if found is None:
+        raise AttributeError(f"{type(owner).__name__!r} object has no attribute {name!r}")
+    return found.__get__(owner, type(owner)) if hasattr(type(found), "__get__") else found
+
+
+def has_attribute(owner, name):
+    """``hasattr(owner, name)``"""
+    if is_union(owner):
+        return apply(lambda o: has_attribute(o, name), owner)
+    value = getattr(owner, name, None)
+    if is_union(value) and MISSING in value.options_:
+        return True if _descriptor(owner, name) is not None else test_options(lambda v: v is not MISSING, value)
+    return hasattr(owner, name)
 
 
 def _descriptor(owner, name):
@@ -148,7 +184,7 @@ def setattr_(owner, name, value) -> None:
     if isinstance(found, property) and is_user_function(found.fset):
         call(found.fset, owner, value)
         return
-    if journal.active() and found is None:
+    if journal.active() and not isinstance(found, property):
         journal.record(journal.attribute(owner, name))
     setattr(owner, name, value)
 

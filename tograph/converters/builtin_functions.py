@@ -13,14 +13,17 @@ import torch
 from ..errors import StagingError
 from ..runtime import control_flow
 from ..runtime.funcgraph import current_graph, is_tracing, user_location
+from ..runtime.growing import StagedList
 from ..runtime.scalars import StagedBool, StagedFloat, StagedInt, combine, new_scalar, to_python
 from ..runtime.shapes import SYMBOLS
 from ..runtime.structure import is_union
 from ..runtime.symbolic import scalar_of
 from . import attributes, union
 from .calls import TENSOR_METHODS, call, convert_if_needed, handles, takes_functions
+from .for_stmt import for_stmt
 from .iterables import Enumerated, Mapped, Reversed, StagedRange, StagedSequence, Zipped, as_source, staged_source
-from .logical import and_, not_, or_
+from .lists import new_list
+from .logical import and_, or_
 from .staging import is_staged, is_symbolic
 from .strings import StagedString, fstring, is_staged_part, outside
 
@@ -357,8 +360,15 @@ _truth(all)
 def list_(items=()):
     source = staged_source(items)
     if source is None:
-        return list(items)
-    return list(source)
+        return new_list(*items)
+    if isinstance(items, StagedList):
+        return StagedList(items)
+    n = source.length()
+    if not isinstance(n, SYMBOLS):
+        return new_list(*source)
+    out = new_list()
+    for_stmt(source, lambda item: call(out.append, item), ())
+    return out
 
 
 @handles(tuple)
@@ -414,6 +424,8 @@ def isinstance_(x, classes):
 def type_(x, *rest, **kwargs):
     if rest or kwargs:
         return type(x, *rest, **kwargs)
+    if type(x) is StagedList:
+        return list
     if is_union(x):
         return union.distribute(type_, x)
     # A size that torch made stays torch.SymInt: ``type(n) is int`` asks whether a size is static.
@@ -435,14 +447,19 @@ def setattr_call(owner, name, value):
     return attributes.setattr_(owner, name, value)
 
 
+@handles(hasattr)
+def hasattr_call(owner, name):
+    return attributes.has_attribute(owner, name)
+
+
 @handles(getattr)
 def getattr_call(owner, name, *default):
-    if default:
-        try:
-            return attributes.attr(owner, name)
-        except AttributeError:
-            return default[0]
-    return attributes.attr(owner, name)
+    if not default:
+        return attributes.attr(owner, name)
+    there = attributes.has_attribute(owner, name)
+    if is_staged(there):
+        return control_flow.staged_if(there, lambda: attributes.attr(owner, name), lambda: default[0])
+    return attributes.attr(owner, name) if there else default[0]
 
 
 @handles(delattr)
@@ -541,9 +558,10 @@ def _lists_of_tensors(function):
     def run(tensors, *args, **kwargs):
         if is_union(tensors):
             return union.apply(run, tensors, *args, **kwargs)
-        stacked = getattr(type(tensors), "__tograph_stack__", None)
-        if stacked is not None:
-            return stacked(tensors, function, *args, **kwargs)
+        if isinstance(tensors, StagedList):
+            if tensors.handle is None:
+                return function(list(tensors), *args, **kwargs)
+            return tensors.stack(*args, **kwargs) if function is torch.stack else tensors.cat(*args, **kwargs)
         if isinstance(tensors, (list, tuple)) and union.holds_union(tensors, {}):
             return union.apply(lambda *t: function(list(t), *args, **kwargs), *tensors)
         return function(tensors, *args, **kwargs)

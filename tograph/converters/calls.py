@@ -19,6 +19,7 @@ from torch.nn.modules import module as torch_module
 from ..errors import SourceError
 from ..runtime import journal
 from ..runtime.funcgraph import is_tracing
+from ..runtime.growing import StagedList
 from ..runtime.structure import is_union
 from ..transpiler.syntax import gast
 from . import union
@@ -107,6 +108,10 @@ def call(f, /, *args, **kwargs):
             return converted(f)(*args, **kwargs)
         return _left_alone(f, args, kwargs)
     if kind is types.MethodType:
+        if isinstance(f.__self__, StagedList):
+            if journal.active():
+                journal.record(journal.contents(f.__self__))
+            return f(*args, **kwargs)
         return _method(f, args, kwargs)
     if is_union(f) :
         return union.distribute(lambda g: call(g, *args, **kwargs), f)

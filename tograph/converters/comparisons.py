@@ -12,6 +12,7 @@ import operator
 import torch
 
 from ..runtime import control_flow
+from ..runtime.journal import MISSING
 from ..runtime.shapes import SYMBOLS
 from ..runtime.structure import is_union
 from ..transpiler.syntax import gast
@@ -59,6 +60,8 @@ def contains(x, items):
         return apply(contains, x, items)
     if isinstance(items, torch.Tensor) and is_staged(items):
         return (items == x).any()
+    if isinstance(items, dict) and not is_staged(x) and x in items and is_union(items[x]) and MISSING in items[x].options_:
+        return test_options(lambda v: v is not MISSING, items[x])
     if isinstance(items, (list, tuple, dict, set, frozenset, range)) and (is_staged(x) or any(map(is_staged, items))):
         found = False
         for item in items:

@@ -20,14 +20,14 @@ from typing import Any
 
 from ..transpiler.syntax import gast
 from ..transpiler.templates import name
-from .context import Converter, has_walrus, has_yield, walrus_names
+from .context import OPERATORS, Converter, has_walrus, has_yield, walrus_names
 
 _CONSUMERS = ("sum", "list", "tuple", "set", "frozenset", "min", "max", "sorted", "dict")
 
 
 class Comprehensions(Converter):
     def visit_ListComp(self, node):
-        return self._rewrite(node, "list_comp", "[]", "result_.append(value_)", {"value_": node.elt})
+        return self._rewrite(node, "list_comp", f"{OPERATORS}.new_list()", "result_.append(value_)", {"value_": node.elt})
 
     def visit_SetComp(self, node):
         return self._rewrite(node, "set_comp", "set()", "result_.add(value_)", {"value_": node.elt})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..runtime import control_flow
 from ..runtime.structure import is_union
 from .context import OPERATORS, Converter
+from .places import bound_by
 from .staging import is_staged
 from .thunks import thunk
 from .union import distribute
@@ -20,5 +21,5 @@ def if_exp(test, body, orelse):
     if is_union(test):
         return distribute(lambda t: if_exp(t, body, orelse), test)
     if is_staged(test):
-        return control_flow.staged_if(control_flow.predicate(test, "conditional expression"), body, orelse)
+        return control_flow.staged_if(control_flow.predicate(test, "conditional expression"), body, orelse, bound_by(body, orelse))
     return body() if test else orelse()

@@ -8,6 +8,7 @@ import torch
 
 from ..errors import GraphBoolError
 from ..runtime.funcgraph import current_graph, is_tracing, user_location
+from ..runtime.growing import StagedList
 from ..runtime.scalars import new_scalar
 from ..runtime.shapes import SYMBOLS
 from ..runtime.symbolic import SymTensor, scalar_of
@@ -148,6 +149,19 @@ class Items(StagedSequence):
         return scalar_of(row) if kinds <= {int} or kinds <= {float} or kinds <= {bool} else row
 
 
+class ListItems(StagedSequence):
+    """The items of a list of the graph, as it is when the loop begins."""
+
+    def __init__(self, x: StagedList):
+        self.x = StagedList(x)
+
+    def length(self):
+        return self.x.length()
+
+    def item(self, index):
+        return self.x.item(index)
+
+
 def staged_source(x: Any) -> StagedSequence | None:
     """What a staged ``for`` goes over, or None when ``x`` is iterated by Python."""
     if isinstance(x, StagedSequence):
@@ -157,8 +171,9 @@ def staged_source(x: Any) -> StagedSequence | None:
             return None
         bounds = getattr(x, "range_", None)
         return StagedRange(*bounds, tensors=True) if bounds is not None else Rows(x)
-    maker = getattr(x, "__tograph_rows__", None)
-    return maker() if maker is not None else None
+    if isinstance(x, StagedList) and x.handle is not None:
+        return ListItems(x)
+    return None
 
 
 def as_source(x: Any) -> StagedSequence:

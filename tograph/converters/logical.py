@@ -11,9 +11,10 @@ from ..runtime.scalars import StagedBool, combine
 from ..runtime.structure import is_union
 from ..transpiler.syntax import gast
 from .context import OPERATORS, Converter
+from .places import bound_by
 from .staging import is_staged
 from .thunks import thunk
-from .union import distribute
+from .union import distribute, truth
 
 
 class Logical(Converter):
@@ -37,7 +38,7 @@ def and_(first, *rest):
         if is_staged(first):
             after = rest[i + 1 :]
             value, test = first, control_flow.predicate(first, "and")
-            return control_flow.staged_if(test, lambda o=operand: and_(o(), *after), lambda v=value: v)
+            return control_flow.staged_if(test, lambda o=operand: and_(o(), *after), lambda v=value: v, bound_by(*rest))
         if not first:
             return first
         first = operand()
@@ -52,7 +53,7 @@ def or_(first, *rest):
         if is_staged(first):
             after = rest[i + 1 :]
             value, test = first, control_flow.predicate(first, "or")
-            return control_flow.staged_if(test, lambda v=value: v, lambda o=operand: or_(o(), *after))
+            return control_flow.staged_if(test, lambda v=value: v, lambda o=operand: or_(o(), *after), bound_by(*rest))
         if first:
             return first
         first = operand()
@@ -61,8 +62,7 @@ def or_(first, *rest):
 
 def not_(x):
     """``not x``"""
-    if is_union(x):
-        return distribute(not_, x)
+    x = truth(x, "not")
     if not is_staged(x):
         return not x
     test = control_flow.predicate(x, "not")

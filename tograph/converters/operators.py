@@ -13,6 +13,7 @@ from .directives import options
 from .for_stmt import for_stmt
 from .generators import hand_over
 from .if_stmt import if_stmt
+from .lists import new_list
 from .logical import and_, not_, or_
 from .match_stmt import (
     match_as,
@@ -35,6 +36,6 @@ from .while_stmt import while_stmt
 __all__ = [
     "UNSET", "and_", "assert_stmt", "attr", "augment", "call", "caught", "chain", "contains", "delattr_", "delitem", "for_stmt",
     "fstring", "getitem", "hand_over", "if_exp", "if_stmt", "is_", "is_not", "ld", "local", "match_as", "match_capture", "match_case",
-    "match_class", "match_mapping", "match_or", "match_sequence", "match_singleton", "match_star", "match_value", "not_",
+    "match_class", "match_mapping", "match_or", "match_sequence", "match_singleton", "match_star", "match_value", "new_list", "not_",
     "not_contains", "options", "or_", "setattr_", "setitem", "slice_", "try_stmt", "variables", "while_stmt",
 ]  # fmt: skip

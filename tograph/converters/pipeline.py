@@ -38,6 +38,7 @@ from .directives import Directives
 from .functional import ControlFlow, Declarations
 from .generators import HandOver, can_hand_over
 from .jumps import Jumps
+from .lists import Lists
 from .logical import Logical
 from .match_stmt import MatchStatements
 from .strings import Strings
@@ -48,7 +49,7 @@ from .variables import Frames, Reads
 # Before the analyses: constructs that become plainer Python.
 PLAINER = (Annotations, Directives, Comprehensions, MatchStatements, Reraises)
 # After them: reads are marked and variables located while the facts still fit; then statements; then expressions.
-PIPELINE = (Reads, Frames, Jumps, ControlFlow, Asserts, Calls, Attributes, Subscripts, Strings, Comparisons, Logical,
+PIPELINE = (Reads, Frames, Lists, Jumps, ControlFlow, Asserts, Calls, Attributes, Subscripts, Strings, Comparisons, Logical,
             ConditionalExpressions, Declarations)  # fmt: skip
 
 

@@ -31,6 +31,15 @@ def places_of(names: tuple[str, ...], *functions: Any) -> list[journal.Location]
     return found
 
 
+def bound_by(*functions: Any) -> list[journal.Location]:
+    """The variables that operands bind (``:=``): they live on."""
+    names: set[str] = set()
+    for function in functions:
+        if isinstance(function, types.FunctionType):
+            names.update(*writes(function.__code__))
+    return places_of(tuple(sorted(names)), *(f for f in functions if isinstance(f, types.FunctionType))) if names else []
+
+
 @functools.cache
 def writes(code: types.CodeType) -> tuple[frozenset[str], tuple[str, ...]]:
     """The free variables and the globals that code, with the functions nested in it, assigns."""

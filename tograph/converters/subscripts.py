@@ -12,6 +12,8 @@ import torch
 
 from ..errors import OutOfRangeError
 from ..runtime import control_flow, journal
+from ..runtime.journal import MISSING
+from ..runtime.growing import StagedList
 from ..runtime.shapes import SYMBOLS
 from ..runtime.structure import is_union
 from ..runtime.symbolic import SymTensor, scalar_of
@@ -22,7 +24,7 @@ from .call_rules import is_user_function
 from .calls import call
 from .context import OPERATORS, Converter
 from .staging import is_staged
-from .union import apply
+from .union import apply, distribute_missing
 
 slice_ = slice
 
@@ -139,6 +141,8 @@ def getitem(x, key):
     """``x[key]``"""
     if is_union(x) or is_union(key):
         return apply(getitem, x, key)
+    if isinstance(x, StagedList) and x.handle is not None:
+        return x[as_int(key)]
     if isinstance(x, torch.Tensor) and _staged_parts(key):
         return _tensor_item(x, key)
     if is_staged(key) and isinstance(x, (list, tuple, range, str)):
@@ -150,7 +154,14 @@ def getitem(x, key):
     method = getattr(type(x), "__getitem__", None)
     if is_user_function(method):
         return call(method, x, key)
-    return x[key]
+    found = x[key]
+    if is_union(found) and MISSING in found.options_:
+        return distribute_missing(found, lambda: _no_key(key))
+    return found
+
+
+def _no_key(key):
+    raise KeyError(key)
 
 
 def _tensor_item(x, key):
@@ -219,7 +230,7 @@ def setitem(x, key, value) -> None:
             return
         _set_tensor(x, key, value)
         return
-    if is_staged(key) and isinstance(x, list):
+    if is_staged(key) and isinstance(x, list) and getattr(x, "handle", None) is None:
         _set_list(x, as_int(key), value)
         return
     if isinstance(x, (dict, list)) and journal.active():

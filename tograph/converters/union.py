@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..runtime import control_flow, facts
+from ..runtime.growing import StagedList
 from ..runtime.journal import MISSING, Location
 from ..runtime.structure import TaggedUnion, is_union
 from .staging import is_staged
@@ -36,6 +37,19 @@ def _checked(x: TaggedUnion, i: int) -> Any:
     if x.options_[i] is MISSING:
         raise UnboundLocalError(f"cannot access local variable {x.name_!r} where it is not associated with a value")
     return x.options_[i]
+
+
+def distribute_missing(x: TaggedUnion, absent: Callable[[], Any]) -> Any:
+    """The option that ``x`` is, or ``absent()`` where it is none: an attribute or key set on some paths only."""
+
+    def chain(options: list[int]) -> Any:
+        i = options[0]
+        value = (lambda: absent()) if x.options_[i] is MISSING else (lambda: x.options_[i])
+        if len(options) == 1:
+            return value()
+        return control_flow.staged_if(facts.is_option(x, i), value, lambda: chain(options[1:]))
+
+    return chain(facts.possible(x))
 
 
 def apply(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -67,6 +81,8 @@ def _checked_quiet(x: TaggedUnion, i: int) -> Any:
 
 def truth(x: Any, what: str) -> Any:
     """A condition that may be of several kinds as one bool or staged condition."""
+    if isinstance(x, StagedList) and x.handle is not None:
+        return x.length() > 0
     if not is_union(x):
         return x
     return distribute(lambda v: control_flow.predicate(v, what) if is_staged(v) else bool(v), x)

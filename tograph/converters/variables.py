@@ -1,6 +1,6 @@
 """Reads of variables that may be unbound, and ``locals()`` and ``eval`` in functions whose variables moved.
 
-A name that some path leaves unbound is read through ``ag__.ld(x)``: unbound, plain Python raises in place; bound on some
+A name that some path leaves unbound is read through ``ag__.ld(lambda: x, 'x')``: unbound, plain Python raises in place; bound on some
 staged paths only, the read checks when the graph runs that one of these was taken.
 """
 
@@ -24,7 +24,8 @@ class Reads(Converter):
     def visit_Name(self, node):
         if isinstance(node.ctx, gast.Load) and get_fact(node, Fact.MAYBE_UNBOUND, False):
             inner = gast.copy_location(gast.Name(node.id, gast.Load(), None, None), node)
-            return self.expression(f"{OPERATORS}.ld(name_)", node, name_=inner)
+            key = gast.copy_location(gast.Constant(node.id, None), node)
+            return self.expression(f"{OPERATORS}.ld(lambda: name_, key_)", node, name_=inner, key_=key)
         return node
 
     def visit_AnnAssign(self, node):
@@ -74,8 +75,15 @@ class Frames(Converter):
         return made
 
 
-def ld(x):
-    """The value of a variable that may be unbound on some path."""
+def ld(read, name):
+    """The value of a variable that may be unbound on some path; UnboundLocalError where it is."""
+    try:
+        x = read()
+    except NameError as error:
+        if error.name != name or isinstance(error, UnboundLocalError):
+            raise
+        # In a nested body Python calls it a free variable.
+        raise UnboundLocalError(f"cannot access local variable {name!r} where it is not associated with a value") from None
     if is_union(x) and any(o is journal.MISSING for o in x.options_):
         return distribute(lambda v: v, x)
     if x is UNSET:

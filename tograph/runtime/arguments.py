@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from ..errors import SignatureError, UnhashableArgumentError
+from .growing import StagedList
 from .shapes import SYMBOLS
 from .specs import TensorSpec
 from .structure import Handle, parts_of, rebuild
@@ -123,7 +124,7 @@ def replace_tensors(x: Any, take: Callable[[Any], Any], spares: list[tuple[Any, 
         done = {k: replace_tensors(v, take, spares) for k, v in sorted(x.items(), key=lambda i: repr(i[0]))}
         made: Any = {k: done[k] for k in x}
     elif kind is list or kind is tuple:
-        made = kind(replace_tensors(v, take, spares) for v in x)
+        made = (StagedList if kind is list else tuple)(replace_tensors(v, take, spares) for v in x)
     elif isinstance(x, tuple) and hasattr(kind, "_fields"):
         made = kind._make(replace_tensors(v, take, spares) for v in x)
     elif hasattr(kind, "__tograph_flatten__"):

@@ -27,6 +27,7 @@ from .funcgraph import FuncGraph, Storage, current_graph, user_location
 from .ir import Node, Value, graph_effects, node_effects, prune
 from .journal import MISSING, Journal
 from .journal import Location as Place
+from .growing import StagedList, join_lists
 from .ops import OpaqueObject
 from .reach import reachable
 from .shapes import SYMBOLS
@@ -274,7 +275,7 @@ def join_regions(op: str, heads: Sequence[Any], regions: dict[str, Region], **at
     for region in regions.values():
         places.update({k: p for k, (p, _) in region.changed.items()})
     slots = [(None, [r.result for r in live])] + [(p, [r.content(p) for r in live]) for p in places.values()]
-    specs = [visible(_join_contents(contents), graph) for place, contents in slots]
+    specs = [visible(_join_contents(contents, place), graph) for place, contents in slots]
     outputs = []
     for region in regions.values():
         with recording(region.graph), replayed(region):
@@ -343,12 +344,26 @@ def _seen_from(x: Any, graph: FuncGraph) -> bool:
     return not isinstance(x, Handle) or graph.within(x.ref.graph)
 
 
-def _join_contents(contents: list[Any]) -> Spec:
-    contents = [_as_value(c) for c in contents]
-    spec = spec_of(contents[0])
-    for other in contents[1:]:
-        spec = join(spec, spec_of(other))
+def _join_contents(contents: list[Any], place: Place | None) -> Spec:
+    specs = [spec_of(_as_value(c)) for c in contents]
+    spec = specs[0]
+    for other in specs[1:]:
+        spec = join(spec, other)
+    return _one_list(spec, specs, place)
+
+
+def _one_list(spec: Spec, specs: list[Spec], place: Place | None) -> Spec:
+    """The content of a list that has different lengths on different paths is a list of the graph."""
+    if place is not None and place.key[0] == "contents" and not _settled(spec):
+        found = join_lists(specs)
+        if found is not None:
+            return found
     return spec
+
+
+def _settled(spec: Spec) -> bool:
+    """Whether a list content has a fixed number of items of one kind each."""
+    return isinstance(spec, structure.Tree) and not any(isinstance(p, Choice) for p in spec.parts)
 
 
 def _region_outputs(region: Region, slots, specs, live) -> list[Value]:
@@ -665,7 +680,8 @@ def _next_spec(spec: Spec, place: Place, loop: StateRegion, options: LoopOptions
                 f"invariant {tuple(shape)}.",
                 user_location(),
             )
-    return join(spec, generalize(out))
+    out = generalize(out)
+    return _one_list(join(spec, out), [spec, out], place)
 
 
 @dataclass
@@ -703,6 +719,8 @@ def _unmoved(a: Any, b: Any) -> bool:
     """Whether a location still holds what it held."""
     if a is b:
         return True
+    if isinstance(a, StagedList) and isinstance(b, StagedList) and (a.handle or b.handle):
+        return a.handle == b.handle
     if type(a) is not type(b) or not isinstance(a, (list, dict, set, deque)) or len(a) != len(b):
         return False
     if isinstance(a, dict):

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from . import shapes
+from . import nn_shapes, shapes
 from .shapes import Meta
 from .types import TensorType
 
@@ -75,7 +75,7 @@ def _key(x: Any) -> Any:
         return None if any(p is None for p in parts) else (type(x) is tuple, parts)
     if isinstance(x, dict):
         return _key(tuple(x.items()))
-    if isinstance(x, shapes.SYMBOLS) or isinstance(x, torch.Generator):
+    if isinstance(x, (*shapes.SYMBOLS, torch.Generator)):
         return None
     if x is None:
         return "None"
@@ -84,7 +84,7 @@ def _key(x: Any) -> Any:
 
 def _infer_fresh(func, args: tuple, kwargs: dict) -> Any:
     if not facts_of(func).view or _symbolic_view(func, args):
-        found = shapes.RULES.get(func._schema.name.split("::")[-1])
+        found = nn_shapes.RULES.get(func._schema.name.split("::")[-1])
         if found is not None and func.namespace == "aten":
             out = found(*args, **kwargs)
             if out is not None:
@@ -124,4 +124,6 @@ def _meta_kernel(func, args: tuple, kwargs: dict) -> Any:
         return meta_of(out)._replace(device=where)
     if out is None:
         return []
-    return [meta_of(o)._replace(device=where) for o in out]
+    # An output that an output_mask switches off is None: nobody reads it.
+    none = shapes.contiguous(torch.get_default_dtype(), (0,), where)
+    return [none if o is None else meta_of(o)._replace(device=where) for o in out]

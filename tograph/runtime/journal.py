@@ -190,7 +190,10 @@ def contents(container, name: str = "") -> Location:
         return dict(container) if isinstance(container, dict) else type(container)(container)
 
     def set(value):
-        if isinstance(container, (list, bytearray)):
+        become = getattr(container, "become", None)
+        if become is not None:
+            become(value)
+        elif isinstance(container, (list, bytearray)):
             container[:] = value
         elif isinstance(container, deque):
             container.clear()

@@ -44,7 +44,9 @@ def _children(x: Any) -> list[Any]:
             return []
     if isinstance(x, dict):
         return list(x.values())
-    if isinstance(x, (list, tuple, set, frozenset, deque)):
+    if isinstance(x, list):
+        return [*list.__iter__(x)]  # a list of the graph refuses its own iterator
+    if isinstance(x, (tuple, set, frozenset, deque)):
         return list(x)
     found = list(vars(x).values()) if hasattr(x, "__dict__") else []
     slots = [getattr(x, s, None) for c in type(x).__mro__ for s in _names(getattr(c, "__slots__", ()))]

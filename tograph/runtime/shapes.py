@@ -144,47 +144,84 @@ def pointwise(xs: Sequence[Any], dtype: torch.dtype) -> Meta:
     size = broadcast(*(m.size for m in metas)) if len(metas) > 1 else metas[0].size
     device = next((m.device for m in metas if m.size), metas[0].device)
     out = contiguous(dtype, size, device)
-    full = [m for m in metas if len(m.size) == len(size) and m.size == size] if out.static else []
-    if not full or all(m.stride == out.stride for m in full):
+    if not out.static or all(m.size == size and m.stride == out.stride for m in metas):
         return out
-    return out._replace(stride=_elementwise_strides(size, full))
+    fast = all(isinstance(x, Meta) and x.size == size for x in xs)
+    return out._replace(stride=_elementwise_strides(out, metas, fast))
 
 
-def _elementwise_strides(size: tuple, metas: list[Meta]) -> tuple:
-    """The stride order that TensorIterator gives its output: that of the inputs, first input first."""
+def _is_contiguous(x: Meta, packed: Meta) -> bool:
+    return all(s == t or n == 1 for n, s, t in zip(x.size, x.stride, packed.stride, strict=True))
 
-    def before(i: int, j: int) -> bool:  # whether dim i is outside dim j
-        for m in metas:
-            a, b = m.stride[i], m.stride[j]
-            if a == 0 or b == 0 or a == b:
+
+def _is_dense(x: Meta) -> bool:
+    """Whether the elements fill one block of memory without overlap, in some order of the dims."""
+    step = 1
+    for stride, n in sorted((s, n) for s, n in zip(x.stride, x.size, strict=True) if n != 1):
+        if stride != step:
+            return False
+        step *= n
+    return True
+
+
+def _elementwise_strides(out: Meta, metas: list[Meta], fast: bool) -> tuple:
+    """What TensorIterator gives its output: ``fast`` where all operands have one size."""
+    if fast and all(_is_contiguous(m, out) for m in metas):
+        return out.stride
+    if fast and len({m.stride for m in metas}) == 1 and _is_dense(metas[0]):
+        return metas[0].stride
+    size = out.size
+    operands = [_broadcast_strides(m, size) for m in metas]
+
+    def compare(i: int, j: int) -> int:  # > 0 when dim i must lie outside dim j
+        for strides in operands:
+            a, b = strides[i], strides[j]
+            if a == 0 or b == 0:
                 continue
-            return a > b
-        return False
+            if a != b:
+                return 1 if a > b else -1
+            if size[i] > size[j]:
+                return 1
+        return 0
 
-    order = list(range(len(size)))
-    for at in range(1, len(order)):
-        k = at
-        while k and before(order[k], order[k - 1]):
-            order[k - 1], order[k] = order[k], order[k - 1]
-            k -= 1
+    order = list(range(len(size)))[::-1]  # from the innermost dim outwards; ties keep it
+    for k in range(1, len(order)):
+        at = k
+        for before in range(k - 1, -1, -1):
+            found = compare(order[before], order[at])
+            if found > 0:
+                order[before], order[at] = order[at], order[before]
+                at = before
+            elif found < 0:
+                break
     strides, step = [0] * len(size), 1
-    for d in reversed(order):
+    for d in order:
         strides[d] = step
         step *= max(size[d], 1)
     return tuple(strides)
+
+
+def _broadcast_strides(x: Meta, size: tuple) -> list[int]:
+    skip = len(size) - len(x.size)
+    return [0] * skip + [0 if n == 1 and m != 1 else s for n, m, s in zip(x.size, size[skip:], x.stride, strict=True)]
 
 
 def _floating(dtype: torch.dtype) -> torch.dtype:
     return dtype if dtype.is_floating_point or dtype.is_complex else torch.get_default_dtype()
 
 
-@rule("add sub mul rsub maximum minimum fmax fmin bitwise_and bitwise_or bitwise_xor remainder fmod floor_divide "
+@rule("add sub mul maximum minimum fmax fmin bitwise_and bitwise_or bitwise_xor remainder fmod floor_divide "
       "pow clamp_min clamp_max hypot nextafter __lshift__ __rshift__ lerp __and__ __or__ __xor__ gcd lcm "
       "bitwise_left_shift bitwise_right_shift heaviside copysign")  # fmt: skip
 def _binary(a, b, *rest, alpha=None):
     if not isinstance(a, Meta) and not isinstance(b, Meta):
         return None
     return pointwise((a, b), result_type(a, b))
+
+
+@rule("rsub")
+def _rsub(a, b, alpha=1):
+    return _binary(b, a)
 
 
 @rule("div true_divide atan2 xlogy")
@@ -210,7 +247,7 @@ def _float_unary(x, eps=None):
 
 
 @rule("neg relu sign sgn abs floor ceil round trunc frac silu gelu hardtanh leaky_relu elu softplus bitwise_not square "
-      "positive mish hardswish hardsigmoid relu6 log_sigmoid_forward threshold celu selu nan_to_num hardshrink "
+      "positive mish hardswish hardsigmoid relu6 threshold celu selu nan_to_num hardshrink "
       "softshrink fill zero")  # fmt: skip
 def _unary(x, *args, **kwargs):
     if x.dtype.is_complex:
@@ -220,7 +257,8 @@ def _unary(x, *args, **kwargs):
 
 @rule("clamp")
 def _clamp(x, low=None, high=None):
-    return pointwise((x, low, high), result_type(*(v for v in (x, low, high) if v is not None)))
+    given = [v for v in (x, low, high) if v is not None]
+    return pointwise([v for v in given if isinstance(v, Meta)], result_type(*given))
 
 
 @rule("where")
@@ -274,7 +312,8 @@ def _maker(size, *, dtype=None, device=None, names=None, memory_format=None, gen
 
 
 def _value_dtype(value) -> torch.dtype:
-    return {bool: torch.bool, int: torch.int64}.get(type(_number(value)), torch.get_default_dtype())
+    value = _number(value)
+    return torch.result_type(_dummy(torch.bool, True), value) if value is not None else torch.get_default_dtype()
 
 
 @rule("full")
@@ -411,7 +450,7 @@ def _var(x, dim=None, *args, correction=None, keepdim=False, unbiased=True):
 
 @rule("norm linalg_vector_norm")
 def _norm(x, p=2, dim=None, keepdim=False, *, dtype=None):
-    if x.dtype.is_complex:
+    if not x.dtype.is_floating_point:
         return None
     return reduced(x, dim, keepdim, dtype or x.dtype)
 
@@ -548,7 +587,9 @@ def _embedding(weight, index, *args, **kwargs):
 @rule("index")
 def _index(x, indices):
     given = [i for i in indices if i is not None]
-    if any(i.dtype in (torch.bool, torch.uint8) for i in given) or len(indices) > x.rank:
+    if any(i.dtype in (torch.bool, torch.uint8) for i in given):
+        return _masked(x, indices, given)
+    if len(indices) > x.rank:
         return None
     places = [k for k, i in enumerate(indices) if i is not None]
     size = broadcast(*(i.size for i in given))
@@ -558,6 +599,24 @@ def _index(x, indices):
     if not together or x.stride != contiguous(x.dtype, x.size, x.device).stride:
         return None
     return like(x, size=(*kept[:at], *size, *kept[at:]))
+
+
+def _masked(x, indices, given):
+    """One mask: as many rows as it has true elements, which is known at run time."""
+    if len(given) != 1:
+        return None
+    at = next(k for k, i in enumerate(indices) if i is not None)
+    return like(x, size=(*x.size[:at], None, *x.size[at + given[0].rank :]))
+
+
+@rule("nonzero argwhere")
+def _nonzero(x):
+    return like(x, torch.int64, (None, x.rank))
+
+
+@rule("masked_select")
+def _masked_select(x, mask):
+    return like(x, size=(None,))
 
 
 @rule("select_scatter slice_scatter diagonal_scatter scatter scatter_add index_put index_add index_copy index_fill "

@@ -32,7 +32,7 @@ from .ir import Value
 from .journal import MISSING
 from .scalars import size_of, staged, ScalarNode
 from .shapes import SYMBOLS, contiguous
-from .symbolic import SymTensor, value_of, wrap
+from .symbolic import SymTensor, scalar_of, value_of, wrap
 from .types import INT, ListType, ObjectType, OptionalType, ScalarType, TensorType, Type
 
 _NO = object()
@@ -89,6 +89,10 @@ class Choice:
 Spec = Leaf | Const | Tree | Choice
 
 
+# The class of lists that may be staged, and how one is flattened into a staged spec: set by ``growing``, which needs this module.
+LISTS: Any = (tuple(), None)
+
+
 class TaggedUnion:
     """A value that is one of ``options``; ``tag`` is the staged index of the one that counts."""
 
@@ -143,9 +147,9 @@ def rebuild(cls: type, aux: Any, parts: list[Any]) -> Any:
     if cls is deque:
         return deque(parts, aux)
     if cls in (dict, OrderedDict):
-        return cls(zip(aux[0], parts))
+        return cls(_present(aux[0], parts))
     if cls is defaultdict:
-        return defaultdict(aux[1], zip(aux[0], parts))
+        return defaultdict(aux[1], _present(aux[0], parts))
     if issubclass(cls, torch.Size):
         return torch.Size(parts)
     if issubclass(cls, tuple):
@@ -155,8 +159,13 @@ def rebuild(cls: type, aux: Any, parts: list[Any]) -> Any:
     if hasattr(cls, "__tograph_flatten__"):
         return cls.__tograph_unflatten__(aux, parts)
     made = object.__new__(cls)
-    made.__dict__.update(zip(aux, parts))
+    made.__dict__.update(_present(aux, parts))
     return made
+
+
+def _present(keys: Any, parts: list[Any]) -> list[tuple[Any, Any]]:
+    """The keys that have a part: one that some path did not set is missing there."""
+    return [(k, p) for k, p in zip(keys, parts) if p is not MISSING]
 
 
 # ---- specs of values
@@ -228,6 +237,8 @@ def _merge(a: Spec, b: Spec) -> Spec | None:
     if isinstance(a, Const) and isinstance(b, Const):
         return a if _same_const(a.value, b.value) else None
     if isinstance(a, Tree) and isinstance(b, Tree):
+        if a.aux == b.aux == "staged" and a.cls is b.cls:
+            return None if types.join(a.parts[0].type, b.parts[0].type) is None else Tree(a.cls, a.aux, (join(a.parts[0], b.parts[0]),))
         if a.cls is not b.cls or a.aux != b.aux or len(a.parts) != len(b.parts):
             return None
         return Tree(a.cls, a.aux, tuple(map(join, a.parts, b.parts)))
@@ -310,6 +321,8 @@ def flatten(x: Any, spec: Spec, graph: FuncGraph) -> list[Value]:
     if isinstance(spec, Const):
         return []
     if isinstance(spec, Tree):
+        if spec.aux == "staged" and isinstance(x, LISTS[0]):
+            return LISTS[1](x, spec, graph)
         found = parts_of(x)
         if found is None or len(found[1]) != len(spec.parts):
             raise StructureError(f"expected {spec.cls.__name__} of {len(spec.parts)} parts, found {x!r}")
@@ -373,6 +386,11 @@ def choose(tag: Any, options: list[Any], graph: FuncGraph) -> Any:
     index = tag.node.value(graph)
     columns = [graph.emit("tg.choose", index, list(c), type=t) for c, t in zip(zip(*rows), leaf_types(spec))]
     return unflatten(spec, iter(columns), lambda v: symbolic(v, graph))
+
+
+def scalar_index(x: torch.Tensor) -> Any:
+    """A tensor index as a number."""
+    return scalar_of(x)
 
 
 def leaf_value(x: Any, kind: Type, graph: FuncGraph) -> Value:

@@ -64,7 +64,7 @@ class ScalarType:
 class ListType:
     """A list of tensors; ``element`` is None until the first push."""
 
-    element: TensorType | None
+    element: TensorType | ScalarType | None
 
     def __str__(self) -> str:
         return f"list<{'?' if self.element is None else self.element}>"

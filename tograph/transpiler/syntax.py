@@ -39,5 +39,6 @@ def copy_location(node: gast.AST, origin: gast.AST) -> gast.AST:
     for child in gast.walk(node):
         if getattr(child, "lineno", None) is None and hasattr(origin, "lineno"):
             gast.copy_location(child, origin)
-            child.end_lineno, child.end_col_offset = child.lineno, child.col_offset
+            if hasattr(child, "lineno"):
+                child.end_lineno, child.end_col_offset = child.lineno, child.col_offset
     return node

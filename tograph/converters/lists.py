@@ -1,0 +1,34 @@
+"""List displays make lists that may become lists of the graph: ``[a, b]``  ->  ``ag__.new_list(a, b)``.
+
+Only where the list may change: a display that is subscripted, iterated by a ``for``, or an argument of a call stays as it is.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..runtime.funcgraph import is_tracing
+from ..runtime.growing import StagedList
+from ..transpiler.syntax import gast
+from .context import OPERATORS, Converter
+
+
+class Lists(Converter):
+    def visit_Assign(self, node):
+        node = self.generic_visit(node)
+        if isinstance(node.value, gast.List):
+            node.value = self._made(node.value)
+        elif isinstance(node.value, gast.Tuple):
+            node.value.elts = [self._made(e) if isinstance(e, gast.List) else e for e in node.value.elts]
+        return node
+
+    def visit_Return(self, node):
+        return self.generic_visit(node)
+
+    def _made(self, node):
+        return self.expression(f"{OPERATORS}.new_list(items_)", node, items_=node.elts)
+
+
+def new_list(*items: Any) -> list:
+    """A list of the items."""
+    return StagedList(items) if is_tracing() else list(items)

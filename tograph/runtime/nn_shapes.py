@@ -1,0 +1,380 @@
+"""Shape rules, continued from ``shapes``: the ops of ``nn`` modules, losses, attention and ``torch.optim``.
+
+A rule of this file answers for contiguous inputs and legal arguments; anything else is None, so that the meta
+kernel decides on layouts (channels last) and has the words for an error. An output that ``output_mask`` switches
+off is None when the graph runs; while tracing it has the type it would have otherwise, and nobody reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from .shapes import RULES, Meta, contiguous, like, pointwise, reduced, rule
+
+
+def _plain(*xs: Any) -> bool:
+    """Whether all metas are contiguous, of a common floating dtype and device."""
+    metas = [x for x in xs if isinstance(x, Meta)]
+    first = metas[0]
+    return first.dtype.is_floating_point and all(
+        m.dtype == first.dtype and m.stride == like(m).stride and m.device == first.device for m in metas
+    )
+
+
+def _tuple(x: Any, n: int) -> tuple[int, ...]:
+    x = (x,) if isinstance(x, int) else tuple(x)
+    return x * n if len(x) == 1 else x
+
+
+# ---- convolution and pooling
+
+
+def _window(n: Any, k: int, stride: int, pad: int, dilation: int, ceil: bool = False) -> int | None:
+    """How many windows fit: None when ``n`` is symbolic, 0 or less when none does."""
+    if type(n) is not int:
+        return None
+    out = (n + 2 * pad - dilation * (k - 1) - 1 + (stride - 1 if ceil else 0)) // stride + 1
+    return out - 1 if ceil and (out - 1) * stride >= n + pad else out
+
+
+def _bad(size: Sequence) -> bool:
+    return any(type(n) is int and n <= 0 for n in size)
+
+
+@rule("convolution")
+def _convolution(x, weight, bias, stride, padding, dilation, transposed, output_padding, groups):
+    rank = x.rank - 2
+    if rank < 1 or weight.rank != x.rank or not weight.static or not _plain(x, weight, *([bias] if bias else [])):
+        return None
+    if x.size[1] != (weight.size[0] if transposed else weight.size[1] * groups) or _bad(x.size):
+        return None
+    stride, padding, dilation = (_tuple(v, rank) for v in (stride, padding, dilation))
+    if transposed:
+        more = _tuple(output_padding, rank)
+        dims = zip(x.size[2:], weight.size[2:], stride, padding, dilation, more, strict=True)
+        size = [(n - 1) * s - 2 * p + d * (k - 1) + o + 1 if type(n) is int else None for n, k, s, p, d, o in dims]
+        channels = weight.size[1] * groups
+    else:
+        size = list(map(_window, x.size[2:], weight.size[2:], stride, padding, dilation))
+        channels = weight.size[0]
+    if _bad(size) or channels % groups or (bias and bias.size != (channels,)):
+        return None
+    return like(x, size=(x.size[0], channels, *size))
+
+
+@rule("convolution_backward")
+def _convolution_backward(grad, x, weight, bias_sizes, *args):
+    if not (x.static and grad.static and _plain(grad, x, weight)):
+        return None
+    return [like(x), like(weight), like(weight, size=bias_sizes or (weight.size[0],))]
+
+
+@rule("max_pool2d_with_indices")
+def _max_pool(x, kernel, stride=(), padding=0, dilation=1, ceil_mode=False):
+    out = _pooled(x, kernel, stride, padding, dilation, ceil_mode)
+    return None if out is None else [out, like(out, torch.int64)]
+
+
+@rule("avg_pool2d")
+def _avg_pool(x, kernel, stride=(), padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None):
+    return _pooled(x, kernel, stride, padding, 1, ceil_mode)
+
+
+def _pooled(x, kernel, stride, padding, dilation, ceil) -> Meta | None:
+    if x.rank not in (3, 4) or not _plain(x) or _bad(x.size):
+        return None
+    kernel, padding, dilation = (_tuple(v, 2) for v in (kernel, padding, dilation))
+    stride = _tuple(stride, 2) if isinstance(stride, int) or stride else kernel
+    if any(2 * p > k for p, k in zip(padding, kernel, strict=True)):
+        return None
+    size = list(map(_window, x.size[-2:], kernel, stride, padding, dilation, [ceil] * 2))
+    return None if _bad(size) else like(x, size=(*x.size[:-2], *size))
+
+
+@rule("max_pool2d_with_indices_backward avg_pool2d_backward _adaptive_avg_pool2d_backward adaptive_max_pool2d_backward")
+def _pool_backward(grad, x, *args, **kwargs):
+    return like(x) if _plain(grad, x) else None
+
+
+@rule("_adaptive_avg_pool2d")
+def _adaptive_avg_pool(x, size):
+    return like(x, size=(*x.size[:-2], *size)) if _plain(x) and x.rank in (3, 4) and not _bad(x.size) else None
+
+
+@rule("adaptive_max_pool2d")
+def _adaptive_max_pool(x, size):
+    out = _adaptive_avg_pool(x, size)
+    return None if out is None else [out, like(out, torch.int64)]
+
+
+@rule("upsample_nearest2d upsample_bilinear2d")
+def _upsample(x, size, *args):
+    return like(x, size=(*x.size[:-2], *size)) if x.rank == 4 and _plain(x) and not _bad((*x.size, *size)) else None
+
+
+@rule("upsample_nearest2d_backward upsample_bilinear2d_backward")
+def _upsample_backward(grad, output_size, input_size, *args):
+    return like(grad, size=input_size) if _plain(grad) else None
+
+
+@rule("constant_pad_nd")
+def _pad(x, pad, value=0):
+    if not x.static or x.stride != like(x).stride or len(pad) % 2 or len(pad) > 2 * x.rank:
+        return None
+    size = list(x.size)
+    for i in range(len(pad) // 2):
+        size[-1 - i] += pad[2 * i] + pad[2 * i + 1]
+    return None if any(n < 0 for n in size) else like(x, size=size)
+
+
+@rule("pixel_shuffle")
+def _pixel_shuffle(x, r):
+    if x.rank < 3 or not (x.static and _plain(x)) or r <= 0 or x.size[-3] % (r * r):
+        return None
+    *batch, c, h, w = x.size
+    return like(x, size=(*batch, c // (r * r), h * r, w * r))
+
+
+# ---- normalisation
+
+
+@rule("native_batch_norm _native_batch_norm_legit_no_training _native_batch_norm_legit")
+def _batch_norm(x, weight, bias, *args):
+    """The forms differ in their last arguments: (running mean, running var), training, momentum, eps."""
+    stats = [a for a in args if isinstance(a, Meta)]
+    training = args[-3] if len(args) in (3, 5) else False
+    if x.rank < 2 or x.device.type != "cpu" or not _plain(x, *(m for m in (weight, bias) if m), *stats):
+        return None
+    saved = like(x, size=(x.size[1],) if training else (0,))
+    return [like(x), saved, saved]
+
+
+@rule("_native_batch_norm_legit_functional")
+def _batch_norm_functional(x, weight, bias, mean, var, *args):
+    out = _batch_norm(x, weight, bias, mean, var, *args)
+    return None if out is None else [*out, like(mean), like(var)]
+
+
+@rule("native_batch_norm_backward")
+def _batch_norm_backward(grad, x, weight, *args):
+    channels = like(x, size=(x.size[1],))
+    return [like(x), channels, channels] if _plain(grad, x) else None
+
+
+@rule("native_group_norm")
+def _group_norm(x, weight, bias, n, channels, inner, groups, eps):
+    stats = like(x, size=(n, groups))
+    return [like(x), stats, stats] if _plain(x, *(m for m in (weight, bias) if m)) else None
+
+
+@rule("native_group_norm_backward")
+def _group_norm_backward(grad, x, mean, rstd, weight, n, channels, *args):
+    return [like(x), like(x, size=(channels,)), like(x, size=(channels,))] if _plain(grad, x) else None
+
+
+@rule("native_layer_norm_backward")
+def _layer_norm_backward(grad, x, shape, *args):
+    return [like(x), like(x, size=shape), like(x, size=shape)] if _plain(grad, x) else None
+
+
+# ---- attention
+
+
+@rule("_safe_softmax")
+def _safe_softmax(x, dim, dtype=None):
+    return like(x, dtype) if _plain(x) else None
+
+
+@rule("_scaled_dot_product_flash_attention_for_cpu")
+def _attention(q, k, v, dropout=0.0, causal=False, *, attn_mask=None, scale=None):
+    """The output has the layout of the query; the sums lie in memory as (batch, length, heads)."""
+    if q.rank != 4 or v.size[-1] != q.size[-1] or not q.static or _bad(q.size):
+        return None
+    batch, heads, length, _ = q.size
+    sums = torch.float32 if q.dtype in (torch.float16, torch.bfloat16) else q.dtype
+    return [pointwise((q,), q.dtype), _swapped(like(q, sums, (batch, length, heads)))]
+
+
+def _heads_inside(x: Meta) -> Meta:
+    batch, heads, length, width = x.size
+    return _swapped(like(x, size=(batch, length, heads, width)))
+
+
+def _swapped(x: Meta) -> Meta:
+    size, stride = list(x.size), list(x.stride)
+    size[1], size[2], stride[1], stride[2] = size[2], size[1], stride[2], stride[1]
+    return x._replace(size=tuple(size), stride=tuple(stride))
+
+
+@rule("_scaled_dot_product_flash_attention_for_cpu_backward")
+def _attention_backward(grad, q, k, v, *args, **kwargs):
+    return list(map(_heads_inside, (q, k, v))) if q.static and k.static else None
+
+
+# ---- losses
+
+
+def _loss(x: Meta, target: Meta, reduction: int) -> Meta | None:
+    if not _plain(x, target):
+        return None
+    out = pointwise((x, target), x.dtype)
+    return out if reduction == 0 else like(x, size=())
+
+
+@rule("mse_loss")
+def _mse(x, target, reduction=1):
+    return _loss(x, target, reduction)
+
+
+@rule("smooth_l1_loss huber_loss")
+def _huber(x, target, reduction=1, beta=1.0):
+    return _loss(x, target, reduction)
+
+
+@rule("binary_cross_entropy")
+def _cross_entropy(x, target, weight=None, reduction=1):
+    return _loss(x, target, reduction) if x.size == target.size else None
+
+
+@rule("binary_cross_entropy_with_logits")
+def _cross_entropy_logits(x, target, weight=None, pos_weight=None, reduction=1):
+    if weight is not None or pos_weight is not None or x.size != target.size:
+        return None
+    return _loss(x, target, reduction)
+
+
+@rule("mse_loss_backward smooth_l1_loss_backward huber_loss_backward binary_cross_entropy_backward")
+def _loss_backward(grad, x, target, *args):
+    return pointwise((x, target), x.dtype) if _plain(grad, x, target) else None
+
+
+@rule("nll_loss2d_forward")
+def _nll2d(x, target, weight, reduction, ignore):
+    return [like(x, size=target.size if reduction == 0 else ()), like(x, size=())]
+
+
+@rule("nll_loss_backward nll_loss2d_backward")
+def _nll_backward(grad, x, *args):
+    return like(x)
+
+
+@rule("embedding_dense_backward")
+def _embedding_backward(grad, index, count, *args):
+    return like(grad, size=(count, grad.size[-1]))
+
+
+# ---- activations with more than one tensor
+
+
+@rule("log_sigmoid_forward")
+def _log_sigmoid(x):
+    return [like(x), like(x)] if x.device.type == "cpu" and _plain(x) else None
+
+
+@rule("hardsigmoid_backward hardswish_backward mish_backward softshrink_backward hardshrink_backward log_sigmoid_backward")
+def _activation_backward(grad, x, *args):
+    return pointwise((grad, x), x.dtype) if _plain(grad, x) else None
+
+
+@rule("_prelu_kernel")
+def _prelu(x, weight):
+    return pointwise((x, weight), x.dtype) if _plain(x, weight) else None
+
+
+@rule("_prelu_kernel_backward")
+def _prelu_backward(grad, x, weight):
+    return [like(x), like(x)] if _plain(grad, x) else None
+
+
+@rule("glu")
+def _glu(x, dim=-1):
+    if not x.rank or not x.static or not -x.rank <= dim < x.rank or x.size[dim] % 2 or not _plain(x):
+        return None
+    size = list(x.size)
+    size[dim] //= 2
+    return like(x, size=size)
+
+
+@rule("glu_backward")
+def _glu_backward(grad, x, dim):
+    return like(x) if _plain(x) else None
+
+
+# ---- pieces, and the derivatives of views
+
+
+@rule("select_backward slice_backward diagonal_backward unfold_backward")
+def _view_backward(grad, size, *args):
+    return like(grad, size=size)
+
+
+@rule("unsafe_split")
+def _unsafe_split(x, length, dim=0):
+    if not x.rank or not -x.rank <= dim < x.rank or type(x.size[dim]) is not int or type(length) is not int or length < 1:
+        return None
+    dim, count = dim % x.rank, max(x.size[dim], 1)
+    return [
+        x._replace(size=(*x.size[:dim], min(length, x.size[dim] - at), *x.size[dim + 1 :]), offset=x.offset + at * x.stride[dim])
+        for at in range(0, count, length)
+    ]
+
+
+@rule("_unsafe_view")
+def _unsafe_view(x, size):
+    return like(x, size=size) if x.static and x.stride == like(x).stride and _whole(x.size, size) else None
+
+
+def _whole(a: Sequence, b: Sequence) -> bool:
+    return all(type(n) is int and n > 0 for n in (*a, *b)) and torch.Size(a).numel() == torch.Size(b).numel()
+
+
+@rule("empty_strided")
+def _empty_strided(size, stride, *, dtype=None, device=None, **kwargs):
+    made = contiguous(dtype or torch.get_default_dtype(), size, torch.device(device or "cpu"))
+    return made._replace(stride=tuple(stride))
+
+
+@rule("new_empty_strided")
+def _new_empty_strided(x, size, stride, *, dtype=None, device=None, **kwargs):
+    return like(x, dtype, size)._replace(stride=tuple(stride), device=torch.device(device or x.device))
+
+
+@rule("repeat")
+def _repeat(x, counts):
+    if not x.static or len(counts) < x.rank or any(type(n) is not int or n < 0 for n in counts):
+        return None
+    size = (1,) * (len(counts) - x.rank) + x.size
+    return like(x, size=[n * k for n, k in zip(size, counts, strict=True)])
+
+
+@rule("var_mean std_mean")
+def _var_mean(x, dim=None, *, correction=None, keepdim=False):
+    if not x.dtype.is_floating_point or isinstance(dim, bool):
+        return None
+    return [reduced(x, dim, keepdim, x.dtype)] * 2
+
+
+# ---- lists of tensors: the op on each
+
+
+def _on_each(base: str):
+    one = RULES[base]
+
+    def each(xs, *args, **kwargs):
+        if not isinstance(xs, (list, tuple)) or any(isinstance(a, (list, tuple)) and len(a) != len(xs) for a in args):
+            return None
+        rows = [[a[i] if isinstance(a, (list, tuple)) else a for a in args] for i in range(len(xs))]
+        outs = [one(x, *row, **kwargs) for x, row in zip(xs, rows, strict=True)]
+        return outs if all(isinstance(o, Meta) for o in outs) else None
+
+    return each
+
+
+for _base in (
+    "add sub mul div addcmul addcdiv lerp pow maximum minimum clamp_min clamp_max abs neg sqrt rsqrt reciprocal sign exp log "
+    "log2 log10 log1p expm1 sin cos tan tanh sigmoid floor ceil round trunc frac erf copy zero norm max"
+).split():  # noqa: SIM905  # as the tables of shapes
+    RULES[f"_foreach_{_base}"] = _on_each(_base)
