@@ -236,7 +236,7 @@ def test_grad_mode_is_restored_after_an_error():
         assert out.requires_grad
 
 
-@pytest.mark.parametrize("label", ["torch", "set_grad", "add", "v0", "main", "class", "index", "float", "divmod"])
+@pytest.mark.parametrize("label", ["torch", "set_grad", "add", "v0", "main", "class", "index", "float", "v1", "divmod"])
 def test_any_argument_name(label):
     graph = parse_graph("""main(%x: f32[2], %i: int) {
   %0: f32[2] = aten.add.Tensor(%x, %x)

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tograph.runtime import infer, shapes
+from tograph.runtime import infer, ops, shapes
 from tograph.runtime.shapes import Meta
 from tograph.runtime.symbolic import metas
 
@@ -53,6 +53,8 @@ class Check(TorchDispatchMode):
     def compare(self, func, name, found, raised, out, error):
         if isinstance(error, NotImplementedError) or (raised is None and TYPES.search(str(error))):
             return  # a dtype that the op does not take: the graph says so when it runs
+        if error is not None and raised is None and ops.lookup(ops.overload_name(func)).effects.may_fail:
+            return  # an index out of bounds: only the data tells
         if error is not None or raised is not None:
             if type(raised) is not type(error) and (raised is not None or found is not None):
                 self.wrong.append(f"{func}: rule gives {raised or found!r}, eager {error!r}")

@@ -12,8 +12,10 @@ import torch
 
 from ..errors import StagingError
 from ..runtime import control_flow
+from ..runtime.control_flow import StagedException
 from ..runtime.funcgraph import current_graph, is_tracing, user_location
 from ..runtime.growing import StagedList
+from ..runtime.ops import OpaqueObject
 from ..runtime.scalars import StagedBool, StagedFloat, StagedInt, combine, new_scalar, to_python
 from ..runtime.shapes import SYMBOLS
 from ..runtime.structure import is_union
@@ -34,7 +36,7 @@ def _number(x: Any) -> Any:
 
 
 def _any_staged(args: Any) -> bool:
-    return any(is_staged(a) or is_union(a) for a in args)
+    return any(is_staged(a) or is_union(a) or isinstance(a, (StagedException, StagedString)) for a in args)
 
 
 def _unless_staged(function):
@@ -412,6 +414,9 @@ def _kind_of(x: Any) -> type | None:
 def isinstance_(x, classes):
     if is_union(x):
         return union.test_options(lambda v: isinstance_(v, classes), x)
+    if isinstance(x, StagedException):
+        graph = current_graph()
+        return new_scalar("py.isinstance", (graph.resolve(x.handle_.ref), OpaqueObject(classes, "types")), bool, graph)
     kind = _kind_of(x)
     if kind is not None:
         return issubclass(kind, classes) or isinstance(x, classes)
@@ -489,7 +494,7 @@ def print_(*values, sep=None, end=None, file=None, flush=False):
 
 
 def _printed(value: Any, graph) -> Any:
-    if isinstance(value, (torch.Tensor, StagedString, *SYMBOLS)) or is_staged_part(value):
+    if isinstance(value, (torch.Tensor, StagedString, StagedException, *SYMBOLS)) or is_staged_part(value):
         return outside(value, graph)
     if value is None or type(value) in (bool, int, float, str, complex):
         return value

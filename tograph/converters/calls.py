@@ -7,6 +7,7 @@ user classes and ``tg.function`` objects are dispatched here; built-ins that hav
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import types
 from collections import deque
@@ -183,7 +184,22 @@ def _method(f: types.MethodType, args, kwargs):
     return call(function, f.__self__, *args, **kwargs)
 
 
+def _is_contextmanager(f: Any) -> bool:
+    """Whether ``f`` is what ``contextlib.contextmanager`` made of a user's generator function."""
+    return getattr(f, "__code__", None) is _HELPER and is_user_function(getattr(f, "__wrapped__", None))
+
+
+@contextlib.contextmanager
+def _sample():
+    yield
+
+
+_HELPER = _sample.__code__
+
+
 def _left_alone(f, args, kwargs):
+    if _is_contextmanager(f):
+        return contextlib.contextmanager(converted(f.__wrapped__))(*args, **kwargs)
     if union.holds_union(args, kwargs):
         return union.apply(lambda *a, **k: _left_alone(f, a, k), *args, **kwargs)
     if _hashable(f) and f in _HIGHER_ORDER:

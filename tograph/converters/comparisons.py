@@ -18,6 +18,7 @@ from ..runtime.structure import is_union
 from ..transpiler.syntax import gast
 from ..transpiler.templates import constant
 from .context import OPERATORS, Converter
+from .iterables import StagedRange
 from .logical import and_, not_, or_
 from .staging import is_staged
 from .thunks import thunk
@@ -60,6 +61,9 @@ def contains(x, items):
         return apply(contains, x, items)
     if isinstance(items, torch.Tensor) and is_staged(items):
         return (items == x).any()
+    if isinstance(items, StagedRange):
+        low, high = (items.start <= x, x < items.stop) if items.step > 0 else (items.stop < x, x <= items.start)
+        return and_(low, lambda: high, lambda: (x - items.start) % items.step == 0)
     if isinstance(items, dict) and not is_staged(x) and x in items and is_union(items[x]) and MISSING in items[x].options_:
         return test_options(lambda v: v is not MISSING, items[x])
     if isinstance(items, (list, tuple, dict, set, frozenset, range)) and (is_staged(x) or any(map(is_staged, items))):

@@ -34,6 +34,7 @@ from .comparisons import Comparisons
 from .comprehensions import Comprehensions
 from .conditional_expression import ConditionalExpressions
 from .context import OPERATORS, Context
+from .context_managers import ContextManagers
 from .directives import Directives
 from .functional import ControlFlow, Declarations
 from .generators import HandOver, can_hand_over
@@ -49,7 +50,7 @@ from .variables import Frames, Reads
 # Before the analyses: constructs that become plainer Python.
 PLAINER = (Annotations, Directives, Comprehensions, MatchStatements, Reraises)
 # After them: reads are marked and variables located while the facts still fit; then statements; then expressions.
-PIPELINE = (Reads, Frames, Lists, Jumps, ControlFlow, Asserts, Calls, Attributes, Subscripts, Strings, Comparisons, Logical,
+PIPELINE = (Reads, Frames, Lists, Jumps, ControlFlow, Asserts, Calls, ContextManagers, Attributes, Subscripts, Strings, Comparisons, Logical,
             ConditionalExpressions, Declarations)  # fmt: skip
 
 

@@ -8,11 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-
 from ..runtime import control_flow, types
 from ..runtime.funcgraph import Ref, current_graph
-from ..runtime.shapes import SYMBOLS
 from ..runtime.structure import Handle, is_union
 from ..transpiler.syntax import gast
 from ..transpiler.templates import constant
@@ -24,6 +21,13 @@ from .union import apply
 class Strings(Converter):
     def visit_JoinedStr(self, node):
         return self.expression(f"{OPERATORS}.fstring(parts_)", node, parts_=self._parts(node))
+
+    def visit_BinOp(self, node):
+        node = self.generic_visit(node)
+        text = isinstance(node.left, gast.Constant) and isinstance(node.left.value, str)
+        if not (text and isinstance(node.op, gast.Mod)):
+            return node
+        return self.expression(f"{OPERATORS}.percent(text_, values_)", node, text_=node.left, values_=node.right)
 
     def _parts(self, node) -> list[gast.expr]:
         parts = []
@@ -93,7 +97,7 @@ def _symbolic(parts: Any) -> bool:
 
 def is_staged_part(x: Any) -> bool:
     """Whether a value, or something in a list or dict that is shown, is staged."""
-    if isinstance(x, StagedString) or is_staged(x):
+    if isinstance(x, (StagedString, control_flow.StagedException)) or is_staged(x):
         return True
     if isinstance(x, (list, tuple, set)):
         return any(map(is_staged_part, x))
@@ -118,8 +122,11 @@ def _formatted(value: Any, conversion: str, spec: Any) -> str:
     return format(value, spec if isinstance(spec, str) else fstring(*spec))
 
 
-def text_of(x: Any) -> Any:
-    """``str(x)``"""
-    if is_staged(x) and not (isinstance(x, torch.Tensor) and not is_staged(x)):
-        return fstring((x, "s", ""))
-    return fstring((x, "s", "")) if isinstance(x, (StagedString, *SYMBOLS)) else str(x)
+def percent(text: str, values: Any) -> Any:
+    """``text % values``"""
+    parts = values if isinstance(values, tuple) else (values,)
+    if not isinstance(text, str) or not any(map(is_staged_part, parts)):
+        return text % values
+    graph = current_graph()
+    made = graph.emit("py.percent", text, tuple(outside(p, graph) for p in parts), type=types.OBJECT)
+    return StagedString(Handle(Ref(made, graph)))

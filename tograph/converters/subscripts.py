@@ -10,10 +10,9 @@ import operator
 
 import torch
 
-from ..errors import OutOfRangeError
 from ..runtime import control_flow, journal
 from ..runtime.journal import MISSING
-from ..runtime.growing import StagedList
+from ..runtime.growing import StagedList, as_staged
 from ..runtime.shapes import SYMBOLS
 from ..runtime.structure import is_union
 from ..runtime.symbolic import SymTensor, scalar_of
@@ -148,7 +147,7 @@ def getitem(x, key):
     if is_staged(key) and isinstance(x, (list, tuple, range, str)):
         return _select(x, as_int(key))
     if isinstance(key, slice) and isinstance(x, (list, tuple)) and _staged_parts(key):
-        raise TypeError("slicing a Python list by a staged index is not supported: use a tensor or a tg.TensorList")
+        return as_staged(StagedList(x))[slice(as_int(key.start), as_int(key.stop), as_int(key.step))]
     if is_staged(key) and isinstance(x, dict):
         return _lookup(x, key)
     method = getattr(type(x), "__getitem__", None)
@@ -255,7 +254,7 @@ def _set_list(items: list, index, value) -> None:
 
 
 def _out_of_range():
-    raise OutOfRangeError("list assignment index out of range")
+    raise IndexError("list assignment index out of range")
 
 
 def _set_tensor(x, key, value) -> None:
@@ -281,6 +280,10 @@ def delitem(x, key) -> None:
     """``del x[key]``"""
     if isinstance(x, (dict, list)) and journal.active():
         journal.record(journal.contents(x))
+    if isinstance(x, StagedList) and (x.handle is not None or is_staged(key)):
+        x.become(as_staged(x))
+        x.pop(as_int(key))
+        return
     del x[key]
 
 

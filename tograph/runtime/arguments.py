@@ -44,12 +44,12 @@ class Flat:
         return self.places[id(x)]
 
 
-def bind(signature: inspect.Signature, args: tuple, kwargs: dict) -> inspect.BoundArguments:
+def bind(signature: inspect.Signature, args: tuple, kwargs: dict, name: str = "") -> inspect.BoundArguments:
     """Arguments by name with defaults; SignatureError in Python's words."""
     try:
         bound = signature.bind(*args, **kwargs)
     except TypeError as error:
-        raise SignatureError(f"Binding inputs to tg.function failed due to: {error}") from None
+        raise SignatureError(f"Binding inputs to tg.function {name!r} failed due to: {error}") from None
     bound.apply_defaults()
     return bound
 

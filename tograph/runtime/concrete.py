@@ -14,7 +14,7 @@ from . import host, structure
 from .funcgraph import FuncGraph, Storage
 from .ir import Graph, Node, Value, prune, set_control_inputs
 from .journal import Location
-from .structure import Const, Leaf, Spec, Tree, flatten, spec_of
+from .structure import Leaf, Spec, Tree, flatten, spec_of
 from .symbolic import SymTensor
 from .tracing import recording
 
@@ -133,7 +133,7 @@ def open_tensors(spec: Spec) -> Spec:
     """Symbolic tensors and numbers of a result become outputs; real tensors and plain constants stay."""
     if isinstance(spec, Leaf):
         if spec.fixed and (isinstance(spec.const, (bool, int, float)) or _is_real(spec.const)):
-            return Const(spec.const)
+            return spec
         return Leaf(spec.type)
     if isinstance(spec, Tree):
         return Tree(spec.cls, spec.aux, tuple(map(open_tensors, spec.parts)))

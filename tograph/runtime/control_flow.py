@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from . import facts, journal, structure, types
-from ..errors import GraphBoolError, LoopTypeError, ShapeInvariantError, StructureError, TographError
+from ..errors import GraphBoolError, LoopTypeError, ShapeInvariantError, StagingError, StructureError, TographError
 from .blocked import block
 from .funcgraph import FuncGraph, Storage, current_graph, user_location
 from .ir import Node, Value, graph_effects, node_effects, prune
@@ -148,7 +148,19 @@ class StagedException(Exception):
         self.handle_ = handle
 
     def __str__(self):
-        return "<symbolic exception>"
+        raise self._unknown("text")
+
+    def __getattribute__(self, name):
+        if name == "args" or not (name.startswith("_") or name in ("handle_", "with_traceback", "add_note")):
+            raise object.__getattribute__(self, "_unknown")(f"attribute {name!r}")
+        return super().__getattribute__(name)
+
+    def _unknown(self, what: str) -> StagingError:
+        return StagingError(
+            f"the {what} of an exception that happens when the graph runs is not known here; str(e), f-strings, print(e), "
+            "isinstance(e, T) and raise work",
+            user_location(),
+        )
 
 
 def _may_stage(error: Exception) -> bool:

@@ -149,7 +149,7 @@ class Function:
 
     def _call_in_trace(self, args: tuple, kwargs: dict) -> Any:
         """A call inside a trace: a ``Call`` of a graph of its own."""
-        bound = arguments.bind(self._signature, args, kwargs)
+        bound = arguments.bind(self._signature, args, kwargs, self._label())
         if self.input_signature is not None:
             arguments.check_signature(self._spec_names(), bound, self.input_signature, self._signature)
         function = self._converted()
@@ -157,7 +157,7 @@ class Function:
         return control_flow.join_regions("Call", [], {"function": region}, name=self._label())
 
     def _find(self, args: tuple, kwargs: dict) -> tuple[_Trace, Flat, inspect.BoundArguments]:
-        bound = arguments.bind(self._signature, args, kwargs)
+        bound = arguments.bind(self._signature, args, kwargs, self._label())
         if self.input_signature is not None:
             arguments.check_signature(self._spec_names(), bound, self.input_signature, self._signature)
         flat = Flat()
@@ -557,4 +557,4 @@ def _graph_name(label: str) -> str:
 
 
 def _bind_concrete(owner: Function, concrete: ConcreteFunction, args: tuple, kwargs: dict) -> inspect.BoundArguments:
-    return arguments.bind(owner._signature, args, kwargs)
+    return arguments.bind(owner._signature, args, kwargs, owner._label())

@@ -252,6 +252,16 @@ def staged_content(x: StagedList, element: Type | None) -> StagedList:
     return made
 
 
+def as_staged(x: StagedList) -> StagedList:
+    """The list with its content as a value of the graph, whatever it is now."""
+    if x.handle is not None:
+        return x
+    element = element_of(spec_of(x))
+    if element is not None and not isinstance(element, Leaf):
+        raise StructureError("a list of items of different kinds cannot be changed at a staged index", user_location())
+    return staged_content(x, None if element is None else element.type)
+
+
 # ---- joins of list contents
 
 

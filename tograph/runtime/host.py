@@ -7,7 +7,9 @@ any device. Values are dropped after their last use. The program means what ``in
 
 from __future__ import annotations
 
+import builtins
 import keyword
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -130,7 +132,8 @@ class _Writer:
         if node.op.startswith("py.") and not node.kwargs and not _tensors(node):
             sign = _PYTHON.get(node.op[3:])
             if sign is not None:
-                return f"{args[0]} {sign} {args[1]}"
+                left, right = (f"({a})" if a.startswith("-") else a for a in args)
+                return f"{left} {sign} {right}"
             if node.op == "py.not":
                 return f"not {args[0]}"
             if node.op in ("py.constant",):
@@ -267,7 +270,7 @@ def build(graph: Graph) -> Program:
     writer.bound[_identifier(graph.name)] = None
     params = [writer.name(v) for v in graph.inputs]
     for value, label in zip(graph.inputs, graph.input_names):
-        if label.isidentifier() and not keyword.iskeyword(label) and label not in writer.bound:
+        if _free(label) and label not in writer.bound and label not in writer.names.values():
             writer.names[value] = label
     params = [writer.names[v] for v in graph.inputs]
     writer.bound.update(dict.fromkeys(params))
@@ -286,6 +289,12 @@ def build(graph: Graph) -> Program:
     exec(compile(source, f"<tograph host program of {graph.name}>", "exec"), namespace)
     shift = 4 if uses_grad else 2
     return Program(source, namespace[_identifier(graph.name)], {i + shift: n for i, n in writer.nodes.items()})
+
+
+def _free(label: str) -> bool:
+    """Whether a label may name an input: no keyword, no built-in that the program uses, no name of a value."""
+    taken = keyword.iskeyword(label) or hasattr(builtins, label) or re.fullmatch(r"v\d+", label)
+    return label.isidentifier() and not taken
 
 
 def _identifier(name: str) -> str:

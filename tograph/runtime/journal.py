@@ -202,5 +202,5 @@ def contents(container, name: str = "") -> Location:
             container.clear()
             container.update(value)
 
-    label = name or f"a {type(container).__name__}"
+    label = name or f"a {'list' if isinstance(container, list) else type(container).__name__}"
     return Location(("contents", id(container)), label, get, set, container)

@@ -221,6 +221,8 @@ def _size(x, dim):
 register("py.round", run=_number(_round), effects=MAY_FAIL, gradient=NONE, kernel=NONE)
 register("py.select", run=lambda c, a, b: a if c else b, effects=PURE, gradient=NONE, kernel=NONE)
 register("tg.choose", run=lambda tag, options: options[tag], effects=PURE, gradient=REPLAY, kernel=NONE)
+register("py.isinstance", run=lambda x, kinds: isinstance(x, plain(kinds)), effects=PURE, gradient=NONE, kernel=NONE)
+register("py.percent", run=lambda text, values: text % values, effects=MAY_FAIL, gradient=NONE, kernel=NONE)
 register("py.size", run=_size, effects=PURE, gradient=NONE, kernel=NONE)
 register("py.rank", run=lambda x: x.dim(), effects=PURE, gradient=NONE, kernel=NONE)
 register("py.format", run=_format, effects=PURE, gradient=NONE, kernel=NONE)

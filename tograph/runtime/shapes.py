@@ -212,19 +212,19 @@ def _floating(dtype: torch.dtype) -> torch.dtype:
 
 @rule("add sub mul maximum minimum fmax fmin bitwise_and bitwise_or bitwise_xor remainder fmod floor_divide "
       "pow clamp_min clamp_max hypot nextafter __lshift__ __rshift__ lerp __and__ __or__ __xor__ gcd lcm "
-      "bitwise_left_shift bitwise_right_shift heaviside copysign")  # fmt: skip
+      "bitwise_left_shift bitwise_right_shift heaviside")  # fmt: skip
 def _binary(a, b, *rest, alpha=None):
-    if not isinstance(a, Meta) and not isinstance(b, Meta):
-        return None
+    if not isinstance(a, Meta):
+        return like(b, result_type(a, b)) if isinstance(b, Meta) else None  # pow.Scalar makes a contiguous output
     return pointwise((a, b), result_type(a, b))
 
 
 @rule("rsub")
 def _rsub(a, b, alpha=1):
-    return _binary(b, a)
+    return pointwise((b, a), result_type(b, a))
 
 
-@rule("div true_divide atan2 xlogy")
+@rule("div true_divide atan2 xlogy copysign")
 def _divide(a, b, *, rounding_mode=None):
     dtype = result_type(a, b)
     return pointwise((a, b), dtype if rounding_mode else _floating(dtype))
@@ -349,6 +349,8 @@ def _arange(*args, dtype=None, device=None, **kwargs):
     if not all(isinstance(a, int) for a in args):
         return None
     start, stop, step = (0, args[0], 1) if len(args) == 1 else (*args, 1)[:3]
+    if not step or (stop - start) * step < 0:
+        return None
     return _make((len(range(start, stop, step)),), dtype or torch.int64, device)
 
 
@@ -388,7 +390,16 @@ def _dims(x: Meta, dim) -> tuple[int, ...]:
             raise IndexError(
                 f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {d})"
             )
-    return tuple(d % rank for d in dims)
+    found = tuple(d % rank for d in dims)
+    for d in found:
+        if found.count(d) > 1:
+            raise RuntimeError(f"dim {d} appears multiple times in the list of dims")
+    return found
+
+
+def _empty(x: Meta) -> bool:
+    """Whether there is nothing to choose from: the kernel knows where this is an error, and has the words."""
+    return any(type(n) is int and n == 0 for n in x.size)
 
 
 def reduced(x: Meta, dim, keepdim: bool, dtype: torch.dtype) -> Meta:
@@ -419,6 +430,8 @@ def _mean(x, dim=None, keepdim=False, *, dtype=None):
 
 @rule("amax amin logsumexp")
 def _extreme(x, dim=(), keepdim=False):
+    if _empty(x):
+        return None
     return reduced(x, dim, keepdim, x.dtype)
 
 
@@ -429,6 +442,8 @@ def _any(x, dim=None, keepdim=False):
 
 @rule("argmax argmin")
 def _argmax(x, dim=None, keepdim=False):
+    if _empty(x):
+        return None
     return reduced(x, dim, keepdim, torch.int64)
 
 
@@ -436,6 +451,8 @@ def _argmax(x, dim=None, keepdim=False):
 def _max(x, dim=None, keepdim=False):
     if isinstance(dim, Meta):
         return _binary(x, dim)
+    if _empty(x):
+        return None
     if dim is None:
         return reduced(x, None, False, x.dtype)
     return [reduced(x, dim, keepdim, x.dtype), reduced(x, dim, keepdim, torch.int64)]
@@ -443,20 +460,21 @@ def _max(x, dim=None, keepdim=False):
 
 @rule("var std")
 def _var(x, dim=None, *args, correction=None, keepdim=False, unbiased=True):
-    if isinstance(dim, bool) or args:
+    if isinstance(dim, bool) or args or not x.dtype.is_floating_point:
         return None
     return reduced(x, dim, keepdim, x.dtype)
 
 
 @rule("norm linalg_vector_norm")
 def _norm(x, p=2, dim=None, keepdim=False, *, dtype=None):
-    if not x.dtype.is_floating_point:
+    if not x.dtype.is_floating_point or _empty(x):
         return None
     return reduced(x, dim, keepdim, dtype or x.dtype)
 
 
 @rule("cumsum cumprod")
 def _cumsum(x, dim, *, dtype=None):
+    _dims(x, dim)
     return like(x, dtype or (x.dtype if x.dtype.is_floating_point or x.dtype.is_complex else torch.int64))
 
 
@@ -476,6 +494,8 @@ def _softmax_backward(g, y, dim, dtype):
 
 @rule("mm")
 def _mm(a, b):
+    if a.rank != 2 or b.rank != 2:
+        return None
     _check_product(a, b, a.size[1], b.size[0])
     return like(a, size=(a.size[0], b.size[1]))
 
@@ -491,22 +511,33 @@ def _check_product(a: Meta, b: Meta, n, k) -> None:
 
 @rule("addmm")
 def _addmm(c, a, b, *, beta=1, alpha=1):
-    return _mm(a, b)
+    out = _mm(a, b)
+    return out if out is not None and _expands(c, out) else None
+
+
+def _expands(x: Meta, to: Meta) -> bool:
+    sizes = zip(reversed(x.size), reversed(to.size), strict=False)
+    return x.rank <= to.rank and all(type(n) is not int or type(m) is not int or n in (1, m) for n, m in sizes)
 
 
 @rule("bmm")
 def _bmm(a, b):
+    if a.rank != 3 or b.rank != 3 or not same_size(a.size[0], b.size[0]):
+        return None
     _check_product(a, b, a.size[2], b.size[1])
     return like(a, size=(a.size[0], a.size[1], b.size[2]))
 
 
 @rule("baddbmm")
 def _baddbmm(c, a, b, *, beta=1, alpha=1):
-    return _bmm(a, b)
+    out = _bmm(a, b)
+    return out if out is not None and _expands(c, out) else None
 
 
 @rule("mv")
 def _mv(a, b):
+    if a.rank != 2 or b.rank != 1:
+        return None
     if type(a.size[1]) is int and type(b.size[0]) is int and a.size[1] != b.size[0]:
         raise RuntimeError(f"size mismatch, got input ({a.size[0]}), mat ({a.size[0]}x{a.size[1]}), vec ({b.size[0]})")
     return like(a, size=(a.size[0],))
@@ -514,6 +545,8 @@ def _mv(a, b):
 
 @rule("dot vdot")
 def _dot(a, b):
+    if a.rank != 1 or b.rank != 1 or a.dtype != b.dtype or not same_size(a.size[0], b.size[0]):
+        return None
     return like(a, size=())
 
 
@@ -620,13 +653,30 @@ def _masked_select(x, mask):
 
 
 @rule("select_scatter slice_scatter diagonal_scatter scatter scatter_add index_put index_add index_copy index_fill "
-      "masked_fill masked_scatter flip roll tril triu as_strided_scatter sort_ scatter_reduce")  # fmt: skip
+      "roll as_strided_scatter scatter_reduce")  # fmt: skip
 def _same(x, *args, **kwargs):
-    return like(x)
+    return None if _empty(x) else like(x)
+
+
+@rule("masked_fill masked_scatter")
+def _masked(x, mask, value):
+    return like(x, size=broadcast(x.size, mask.size))
+
+
+@rule("tril triu")
+def _triangle(x, diagonal=0):
+    return like(x) if x.rank >= 2 else None
+
+
+@rule("flip")
+def _flip(x, dims):
+    _dims(x, dims)
+    return pointwise((x,), x.dtype)
 
 
 @rule("sort")
 def _sort(x, dim=-1, descending=False, *, stable=None):
+    _dims(x, dim)
     return [like(x), like(x, torch.int64)]
 
 
@@ -635,6 +685,8 @@ def _topk(x, k, dim=-1, largest=True, sorted=True):
     if not x.rank:
         return None
     dim = _dims(x, dim)[0]
+    if type(k) is not int or (type(x.size[dim]) is int and not 0 <= k <= x.size[dim]):
+        return None
     size = (*x.size[:dim], k, *x.size[dim + 1 :])
     return [like(x, size=size), like(x, torch.int64, size)]
 
