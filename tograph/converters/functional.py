@@ -219,7 +219,7 @@ class Declarations(gast.NodeVisitor):
                         wanted.update(deeper.names)
         user = get_fact(node, Fact.SCOPE, None)
         if user is not None:
-            wanted -= user.declared_nonlocal
+            wanted -= user.declared_nonlocal | user.free
         missing = sorted(wanted - own - self.free)
         if missing:
             at = 1 if _docstring(node.body[0]) else 0

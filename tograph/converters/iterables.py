@@ -184,3 +184,19 @@ def as_source(x: Any) -> StagedSequence:
     if isinstance(x, range):
         return StagedRange(x.start, x.stop, x.step)
     return Items(x)
+
+
+class SequenceIterator:
+    """``iter`` of a Python sequence in converted code: its position may become state of a staged construct."""
+
+    def __init__(self, items: Any):
+        self.items, self.position = items, 0
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if self.position >= len(self.items):
+            raise StopIteration
+        self.position += 1
+        return self.items[self.position - 1]

@@ -32,7 +32,8 @@ class Facts:
 
 
 _FACTS: dict[Any, Facts] = {}
-_RESIZING = ("set_", "resize_", "resize_as_", "resize", "as_strided_")
+_RESIZING = ("set_", "resize_", "resize_as_", "resize", "as_strided_", "t_", "transpose_", "squeeze_", "unsqueeze_",
+             "swapaxes_", "swapdims_")  # fmt: skip
 
 
 def facts_of(func) -> Facts:

@@ -15,8 +15,8 @@ from ..errors import UnsupportedOpError
 from .funcgraph import FuncGraph, current_graph, user_location
 from .infer import Facts, infer, tensor_type
 from .ir import Value
-from .ops import exists, overload, overload_name
-from .shapes import Meta
+from .ops import exists, overload, overload_name, overload_packet
+from .shapes import Meta, like
 from .symbolic import SymTensor, View, apply_view, argument, as_symbolic, value_of
 
 aten = torch.ops.aten
@@ -37,31 +37,42 @@ def functional_form(func) -> Any:
     if name in _FUNCTIONAL:
         return overload(_FUNCTIONAL[name])
     library, base, variant = name.rsplit(".", 2)
-    candidates = []
-    if base.endswith("_") and not base.endswith("__"):
-        candidates = [f"{library}.{base[:-1]}.{variant}"]
-    elif base.startswith("__i"):
-        candidates = [f"{library}.__{base[3:]}.{variant}"]
+    candidates, base = [], base.removesuffix("_") if not base.endswith("__") else base
+    if base.startswith("__i"):
+        base = "__" + base[3:]
     if "out" in variant:
         stem = variant.removesuffix("_out").removesuffix("out") or "default"
-        candidates += [f"{library}.{base}.{stem}", f"{library}.{base}.default", f"{library}.{base}.Tensor"]
+        candidates += [f"{library}.{base}.{stem}"]
+    candidates += [f"{library}.{base}.{variant}"]
+    packet = overload_packet(f"{library}.{base}")
+    candidates += [f"{library}.{base}.{v}" for v in packet.overloads()] if packet is not None else []
     for candidate in candidates:
-        if exists(candidate):
+        if exists(candidate) and _computes(overload(candidate), func):
             return overload(candidate)
     raise UnsupportedOpError(
         f"{func} writes in place and has no functional form, so it cannot be part of a graph", user_location()
     )
 
 
+def _computes(form, func) -> bool:
+    """Whether ``form`` writes nothing and takes the arguments of ``func`` but for those that only receive results."""
+    if any(a.alias_info is not None and a.alias_info.is_write for a in form._schema.arguments):
+        return False
+    given = [a for a in func._schema.arguments if not (a.is_out or (a.kwarg_only and a.alias_info is not None))]
+    return [str(a.type) for a in form._schema.arguments] == [str(a.type) for a in given]
+
+
 def write_in_place(func, facts: Facts, args: tuple, kwargs: dict, record: Callable[..., Any]) -> Any:
     """Record an in-place or ``out=`` op and write its results to the tensors it mutates."""
+    if facts.unsupported and not _keeps_size(func, args, kwargs):
+        raise UnsupportedOpError(f"{func} changes the shape of a tensor in place, which a graph cannot do", user_location())
     form = functional_form(func)
     places = [args[m] if isinstance(m, int) and m < len(args) else kwargs.get(m) for m in facts.mutated]
     targets: list[Any] = []
     for place in places:
         targets += list(place) if isinstance(place, (list, tuple)) else [place]
     names = {m for m in facts.mutated if isinstance(m, str)}
-    out_variant = bool(names) and form is not func and "out" in func._schema.overload_name
+    out_variant = bool(names) and names.isdisjoint(a.name for a in form._schema.arguments)
     rest = {k: v for k, v in kwargs.items() if not (out_variant and k in names)}
     results = record(form, args, rest)
     flat = list(results) if isinstance(results, (list, tuple)) else [results]
@@ -70,12 +81,21 @@ def write_in_place(func, facts: Facts, args: tuple, kwargs: dict, record: Callab
         if target is not None:
             write(target, result)
     if out_variant or len(func._schema.returns) == len(targets):
-        outs = [t for t in targets]
+        outs = list(targets)
         return outs[0] if len(outs) == 1 and not isinstance(places[0], (list, tuple)) else tuple(outs)
     if not func._schema.returns:
         return None
     kept = flat[: len(func._schema.returns)]
     return kept[0] if len(kept) == 1 else tuple(kept)
+
+
+def _keeps_size(func, args: tuple, kwargs: dict) -> bool:
+    """Whether a ``resize_`` or ``squeeze_`` leaves the shape as it is."""
+    size = tuple(args[0].shape)
+    name = func._schema.name.split("::")[-1]
+    if name == "resize_":
+        return tuple(args[1]) == size
+    return name == "squeeze_" and 1 not in size
 
 
 def write(target: torch.Tensor, result: torch.Tensor) -> None:
@@ -111,7 +131,23 @@ def _scatter(graph: FuncGraph, view: View, base: Value, value: Value) -> Value:
         return graph.emit(_SCATTER[name], base, value, *args, type=kind)
     if name in _INVERSE:
         return _INVERSE[name](graph, view, base, value)
-    raise UnsupportedOpError(f"writing through a view made by {view.func} is not supported", user_location())
+    return _scatter_by_index(graph, view, base, value)
+
+
+def _scatter_by_index(graph: FuncGraph, view: View, base: Value, value: Value) -> Value:
+    """Any view of a static shape: viewing the positions of the base tells where each element goes."""
+    if not view.base.static:
+        raise UnsupportedOpError(f"writing through a view made by {view.func} is not supported", user_location())
+    count = torch.Size(view.base.size).numel()
+    kind, flat = tensor_type(view.base), tensor_type(like(view.base, size=(count,)))
+    places = like(view.base, torch.int64)
+    device = torch.device(view.base.device)
+    index = graph.emit("aten.arange.default", count, type=tensor_type(like(places, size=(count,))), device=device)
+    index = graph.emit("aten.view.default", index, list(view.base.size), type=tensor_type(places))
+    shown = apply_view(graph, View(view.func, view.args, view.kwargs, view.index, places), index)
+    content = graph.emit("aten.view.default", base, [count], type=flat)
+    written = graph.emit("aten.index_put.default", content, [shown], value, type=flat)
+    return graph.emit("aten.view.default", written, list(view.base.size), type=kind)
 
 
 _SCATTER = {

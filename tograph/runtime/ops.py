@@ -144,6 +144,14 @@ def overload(name: str) -> torch._ops.OpOverload:
     return found
 
 
+def overload_packet(name: str) -> Any:
+    """All overloads of a torch op, or None when there is no such op."""
+    found: Any = torch.ops
+    for part in name.removeprefix("op.").split("."):
+        found = getattr(found, part, None)
+    return found
+
+
 def _torch_row(name: str) -> Op:
     func = overload(name)
     base = func._schema.name.split("::")[-1]

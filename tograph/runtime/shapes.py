@@ -430,13 +430,15 @@ def _mean(x, dim=None, keepdim=False, *, dtype=None):
 
 @rule("amax amin logsumexp")
 def _extreme(x, dim=(), keepdim=False):
-    if _empty(x):
+    if _empty(x) or (dim == () and keepdim):
         return None
     return reduced(x, dim, keepdim, x.dtype)
 
 
 @rule("any all")
 def _any(x, dim=None, keepdim=False):
+    if isinstance(dim, (list, tuple)) and not dim:
+        return None
     return reduced(x, dim, keepdim, torch.uint8 if x.dtype == torch.uint8 else torch.bool)
 
 
@@ -659,7 +661,7 @@ def _same(x, *args, **kwargs):
 
 
 @rule("masked_fill masked_scatter")
-def _masked(x, mask, value):
+def _masked_write(x, mask, value):
     return like(x, size=broadcast(x.size, mask.size))
 
 
