@@ -41,7 +41,9 @@ def oracle(monkeypatch):
 @pytest.mark.parametrize("name", SAMPLE_NAMES)
 def test_sample(name):
     concrete, module = sample_concrete(name), sample(name)
-    tensors = [x for x in module.example_inputs() if isinstance(x, torch.Tensor)] + concrete.captured_inputs
+    tensors = [
+        x for x in module.example_inputs() if isinstance(x, torch.Tensor)
+    ] + concrete.captured_inputs
     expected = interp.run(concrete.graph, tensors)
     assert_same(host.build(concrete.graph).run(*tensors), expected)
 
@@ -64,7 +66,8 @@ def test_generated(first, oracle):
 
 X = torch.tensor([1.0, 2.0])
 PROGRAMS = {
-    "if": ("""main(%p: bool[], %x: f32[2]) {
+    "if": (
+        """main(%p: bool[], %x: f32[2]) {
   %0: f32[2], %1: int = If(%p, %x, 3) {
     then(%a: f32[2], %n: int) {
       %2: f32[2] = aten.mul.Tensor(%a, %n)
@@ -76,8 +79,11 @@ PROGRAMS = {
     }
   }
   return %0, %1
-}""", [((True, X), [X * 3, 3]), ((torch.tensor(False), X), [X, 4])]),
-    "swap in a loop": ("""main(%n: int, %x: f32[2], %y: f32[2]) {
+}""",
+        [((True, X), [X * 3, 3]), ((torch.tensor(False), X), [X, 4])],
+    ),
+    "swap in a loop": (
+        """main(%n: int, %x: f32[2], %y: f32[2]) {
   %0: int, %1: f32[2], %2: f32[2] = While(%n, %x, %y, 1, carried=3) {
     cond(%i: int, %a: f32[2], %b: f32[2], %one: int) {
       %3: bool = py.gt(%i, 0)
@@ -89,8 +95,11 @@ PROGRAMS = {
     }
   }
   return %1, %2, %0
-}""", [((0, X, -X), [X, -X, 0]), ((3, X, -X), [-X, X, 0]), ((4, X, -X), [X, -X, 0])]),
-    "swap in a branch": ("""main(%p: bool, %x: f32[2], %y: f32[2]) {
+}""",
+        [((0, X, -X), [X, -X, 0]), ((3, X, -X), [-X, X, 0]), ((4, X, -X), [X, -X, 0])],
+    ),
+    "swap in a branch": (
+        """main(%p: bool, %x: f32[2], %y: f32[2]) {
   %0: f32[2], %1: f32[2] = If(%p, %x, %y) {
     then(%a: f32[2], %b: f32[2]) {
       return %b, %a
@@ -100,8 +109,11 @@ PROGRAMS = {
     }
   }
   return %0, %1, %x
-}""", [((True, X, -X), [-X, X, X]), ((False, X, -X), [X, -X, X])]),
-    "case": ("""main(%i: int) {
+}""",
+        [((True, X, -X), [-X, X, X]), ((False, X, -X), [X, -X, X])],
+    ),
+    "case": (
+        """main(%i: int) {
   %0: int = Case(%i, %i) {
     branch0(%a: int) {
       %1: int = py.constant(10)
@@ -116,8 +128,11 @@ PROGRAMS = {
     }
   }
   return %0
-}""", [((0,), [10]), ((1,), [20]), ((2,), [2]), ((7,), [7]), ((-1,), [-1])]),
-    "try": ("""main(%i: int) {
+}""",
+        [((0,), [10]), ((1,), [20]), ((2,), [2]), ((7,), [7]), ((-1,), [-1])],
+    ),
+    "try": (
+        """main(%i: int) {
   %0: int = Try(%i, kinds=[<py ZeroDivisionError>]) {
     body(%a: int) {
       %1: int = py.floordiv(10, %a)
@@ -129,8 +144,11 @@ PROGRAMS = {
     }
   }
   return %0
-}""", [((2,), [5]), ((0,), [-1])]),
-    "call": ("""main(%x: f32[2]) {
+}""",
+        [((2,), [5]), ((0,), [-1])],
+    ),
+    "call": (
+        """main(%x: f32[2]) {
   %0: f32[2] = Call(%x) {
     function(%a: f32[2]) {
       %1: f32[2] = aten.neg.default(%a)
@@ -143,8 +161,11 @@ PROGRAMS = {
     }
   }
   return %2, %0
-}""", [((X,), [-X, -X])]),
-    "lists": ("""main(%x: f32[2]) {
+}""",
+        [((X,), [-X, -X])],
+    ),
+    "lists": (
+        """main(%x: f32[2]) {
   %0: list<f32[2]> = tg.list_new()
   %1: list<f32[2]> = tg.list_push(%0, %x)
   %2: list<f32[2]> = tg.list_push(%1, %x)
@@ -153,14 +174,20 @@ PROGRAMS = {
   %6: list<f32[2]> = tg.list_of(%4)
   %7: f32[1] = aten.cat.default([%x, %4])
   return %5, %4, %6, %7
-}""", [((X,), [1, X, (X,), torch.cat([X, X])])]),
-    "several outputs": ("""main(%x: f32[2]) {
+}""",
+        [((X,), [1, X, (X,), torch.cat([X, X])])],
+    ),
+    "several outputs": (
+        """main(%x: f32[2]) {
   %0: f32[], %1: i64[] = aten.max.dim(%x, 0)
   %2: f32[], %3: f32[] = aten.unbind.int(%x)
   %4: f32[2] = aten.split.Tensor(%x, 2)
   return %0, %1, %2, %3, %4
-}""", [((X,), [X[1], torch.tensor(1), X[0], X[1], X])]),
-    "numbers": ("""main(%i: int, %f: float, %x: i64[]) {
+}""",
+        [((X,), [X[1], torch.tensor(1), X[0], X[1], X])],
+    ),
+    "numbers": (
+        """main(%i: int, %f: float, %x: i64[]) {
   %0: float = py.truediv(%i, 2)
   %1: int = py.floordiv(%i, -2)
   %2: float = py.pow(%f, -inf)
@@ -170,8 +197,11 @@ PROGRAMS = {
   %6: float = py.pow(%5, 0.5)
   %7: int = py.pow(-2, 2)
   return %0, %1, %2, %3, %4, %7
-}""", [((7, 2.0, torch.tensor(4)), [3.5, -4, 0.0, False, 5, 4])]),
-    "dead values in a loop": ("""main(%n: int, %x: f32[2]) {
+}""",
+        [((7, 2.0, torch.tensor(4)), [3.5, -4, 0.0, False, 5, 4])],
+    ),
+    "dead values in a loop": (
+        """main(%n: int, %x: f32[2]) {
   %0: int = While(%n, %x, carried=1) {
     cond(%i: int, %a: f32[2]) {
       %1: bool = py.gt(%i, 0)
@@ -185,8 +215,10 @@ PROGRAMS = {
     }
   }
   return %x
-}""", [((2, X), [X])]),
-}  # fmt: skip
+}""",
+        [((2, X), [X])],
+    ),
+}
 
 
 def graph_of(name):
@@ -217,7 +249,9 @@ def test_node_of_a_line():
     graph = graph_of("case")
     program = host.build(graph)
     lines = program.source.splitlines()
-    found = {node.op: lines[at - 1] for at in range(1, len(lines) + 1) if (node := program.node_at(at))}
+    found = {
+        node.op: lines[at - 1] for at in range(1, len(lines) + 1) if (node := program.node_at(at))
+    }
     assert "* 20" in found["py.mul"]
 
 
@@ -236,7 +270,9 @@ def test_grad_mode_is_restored_after_an_error():
         assert out.requires_grad
 
 
-@pytest.mark.parametrize("label", ["torch", "set_grad", "add", "v0", "main", "class", "index", "float", "v1", "divmod"])
+@pytest.mark.parametrize(
+    "label", ["torch", "set_grad", "add", "v0", "main", "class", "index", "float", "v1", "divmod"]
+)
 def test_any_argument_name(label):
     graph = parse_graph("""main(%x: f32[2], %i: int) {
   %0: f32[2] = aten.add.Tensor(%x, %x)
@@ -253,4 +289,6 @@ def test_any_argument_name(label):
   return %0, %2, %3
 }""")
     graph.input_names = [label, "i"]
-    assert [float(v.sum()) if isinstance(v, torch.Tensor) else v for v in host.build(graph).run(X, 1)] == [6.0, 1.0, 1]
+    assert [
+        float(v.sum()) if isinstance(v, torch.Tensor) else v for v in host.build(graph).run(X, 1)
+    ] == [6.0, 1.0, 1]

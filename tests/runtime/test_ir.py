@@ -377,9 +377,15 @@ def test_prune_keeps_effects_and_drops_the_rest():
 return %12""")
     ir.prune(graph)
     assert [n.op for n in graph.nodes] == [
-        "aten.rand.default", "aten.exp.default", "tg.print", "tg.assign", "aten.index.Tensor", "tg.py_call",
-        "py.floordiv", "aten.sin.default",
-    ]  # fmt: skip
+        "aten.rand.default",
+        "aten.exp.default",
+        "tg.print",
+        "tg.assign",
+        "aten.index.Tensor",
+        "tg.py_call",
+        "py.floordiv",
+        "aten.sin.default",
+    ]
     ir.verify(graph)
 
 

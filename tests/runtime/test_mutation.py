@@ -31,11 +31,19 @@ def both(function, make_args):
         results = []
         for _ in range(2):
             try:
-                results.append(copy.deepcopy(pytree.tree_map(lambda v: v.detach() if isinstance(v, torch.Tensor) else v, run(*args))))
+                results.append(
+                    copy.deepcopy(
+                        pytree.tree_map(
+                            lambda v: v.detach() if isinstance(v, torch.Tensor) else v, run(*args)
+                        )
+                    )
+                )
             except (RuntimeError, IndexError, TypeError, ValueError) as error:
                 results.append("error")
                 results.append(error)
-        out.append(([r for r in results if not isinstance(r, Exception)], args, STATE.clone(), results))
+        out.append(
+            ([r for r in results if not isinstance(r, Exception)], args, STATE.clone(), results)
+        )
     return out
 
 
@@ -189,12 +197,16 @@ n = v[2].int()\nfor i in range(n): x[i:].add_(1)
 y = torch.zeros(4); n = v[2].int()\nfor i in range(n): y[i] = i + 1\nx.copy_(y)
 y = torch.zeros(4); z = y[1:]; n = v[2].int()\nfor i in range(n): z[i] += y[i] + 1\nx.copy_(y)
 for i in range(3): x[i].mul_(i)
-""".strip().splitlines()  # fmt: skip
+""".strip().splitlines()
 
 
 def build(text):
     lines = text.replace("\\n", "\n").splitlines()
-    source = "def f(x, v):\n" + "".join(f"    {line}\n" for line in lines) + "    return x + 0, v + 0, STATE + 0\n"
+    source = (
+        "def f(x, v):\n"
+        + "".join(f"    {line}\n" for line in lines)
+        + "    return x + 0, v + 0, STATE + 0\n"
+    )
     return source
 
 
@@ -210,7 +222,9 @@ def test_program(text, tmp_path):
     same(native[:3], converted[:3])
 
 
-@pytest.mark.parametrize("text", ["x.t_()", "x.transpose_(0, 1)", "x.unsqueeze_(0)", "x.resize_(2)", "x.set_(v)"])
+@pytest.mark.parametrize(
+    "text", ["x.t_()", "x.transpose_(0, 1)", "x.unsqueeze_(0)", "x.resize_(2)", "x.set_(v)"]
+)
 def test_change_of_shape_in_place_is_refused(text):
     function = eval(f"lambda x, v: {text}")
     with pytest.raises(tg.errors.UnsupportedOpError):
@@ -226,7 +240,9 @@ def test_aliased_arguments_see_each_other():
         return y * 1
 
     x = torch.zeros(3)
-    assert tg.function(f)(x, x).tolist() == f(torch.zeros(3), torch.zeros(3) + 1).tolist() == [1, 1, 1]
+    assert (
+        tg.function(f)(x, x).tolist() == f(torch.zeros(3), torch.zeros(3) + 1).tolist() == [1, 1, 1]
+    )
 
 
 def test_view_of_an_argument_as_a_second_argument():
@@ -319,11 +335,13 @@ def test_statistics_of_a_batch_norm_in_a_branch():
 @pytest.mark.parametrize(
     "make",
     [
-        lambda p, **k: torch.optim.SGD(p, lr=0.1, **k), lambda p, **k: torch.optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True, **k),
-        lambda p, **k: torch.optim.Adam(p, lr=0.1, **k), lambda p, **k: torch.optim.AdamW(p, lr=0.1, amsgrad=True, **k),
+        lambda p, **k: torch.optim.SGD(p, lr=0.1, **k),
+        lambda p, **k: torch.optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True, **k),
+        lambda p, **k: torch.optim.Adam(p, lr=0.1, **k),
+        lambda p, **k: torch.optim.AdamW(p, lr=0.1, amsgrad=True, **k),
         lambda p, **k: torch.optim.RMSprop(p, lr=0.1, **k),
     ],
-)  # fmt: skip
+)
 def test_optimizer_step(make, foreach):
     plain = nn.Linear(3, 2)
     module = copy.deepcopy(plain)
@@ -344,7 +362,14 @@ def test_optimizer_step(make, foreach):
 
 
 def test_training_a_convolution_whose_input_needs_no_gradient():
-    plain = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(2, 2))
+    plain = nn.Sequential(
+        nn.Conv2d(1, 2, 3),
+        nn.BatchNorm2d(2),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(2, 2),
+    )
     module = copy.deepcopy(plain)
 
     def gradients(module, x):

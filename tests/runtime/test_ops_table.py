@@ -48,7 +48,9 @@ def test_a_second_row_is_an_error():
     assert run("py.add", 1, 2) == 3
 
 
-@pytest.mark.parametrize("name", ["tg.nothing", "py.nothing", "aten.nothing.default", "aten.add.nothing", "add", "If"])
+@pytest.mark.parametrize(
+    "name", ["tg.nothing", "py.nothing", "aten.nothing.default", "aten.add.nothing", "add", "If"]
+)
 def test_no_such_row(name):
     assert not ops.exists(name)
     with pytest.raises((KeyError, AttributeError)):
@@ -103,16 +105,44 @@ def test_union_of_effects():
 @pytest.mark.parametrize(
     ("op", "args", "expected"),
     [
-        ("add", (2, 3), 5), ("truediv", (1, 2), 0.5), ("floordiv", (-7, 2), -4), ("mod", (-7, 3), 2), ("pow", (2, -1), 0.5),
-        ("pow", (2, 100), 2**100), ("and_", (True, False), False), ("and_", (6, 3), 2), ("xor", (True, True), False),
-        ("not", (0,), True), ("invert", (5,), -6), ("int", (-2.7,), -2), ("bool", (0.0,), False), ("float", (3,), 3.0),
-        ("str", (1.5,), "1.5"), ("min", (1, 2.0), 1), ("max", (1, 2.0), 2.0), ("round", (2.5,), 2), ("round", (2.345, 2), 2.35),
-        ("trunc", (-1.5,), -1), ("ceil", (1.2,), 2), ("floor", (-1.2,), -2), ("select", (True, 1, 2), 1), ("select", (0, 1, 2), 2),
-        ("range_length", (0, 10, 3), 4), ("range_length", (10, 0, -3), 4), ("range_length", (0, -1, 1), 0),
-        ("math.sqrt", (4,), 2.0), ("math.isnan", (math.nan,), True), ("math.hypot", (3, 4), 5.0), ("math.floor", (1.5,), 1),
-        ("math.factorial", (5,), 120), ("lshift", (1, 70), 1 << 70), ("abs", (-3,), 3), ("lt", (1, 2), True), ("constant", ("x",), "x"),
+        ("add", (2, 3), 5),
+        ("truediv", (1, 2), 0.5),
+        ("floordiv", (-7, 2), -4),
+        ("mod", (-7, 3), 2),
+        ("pow", (2, -1), 0.5),
+        ("pow", (2, 100), 2**100),
+        ("and_", (True, False), False),
+        ("and_", (6, 3), 2),
+        ("xor", (True, True), False),
+        ("not", (0,), True),
+        ("invert", (5,), -6),
+        ("int", (-2.7,), -2),
+        ("bool", (0.0,), False),
+        ("float", (3,), 3.0),
+        ("str", (1.5,), "1.5"),
+        ("min", (1, 2.0), 1),
+        ("max", (1, 2.0), 2.0),
+        ("round", (2.5,), 2),
+        ("round", (2.345, 2), 2.35),
+        ("trunc", (-1.5,), -1),
+        ("ceil", (1.2,), 2),
+        ("floor", (-1.2,), -2),
+        ("select", (True, 1, 2), 1),
+        ("select", (0, 1, 2), 2),
+        ("range_length", (0, 10, 3), 4),
+        ("range_length", (10, 0, -3), 4),
+        ("range_length", (0, -1, 1), 0),
+        ("math.sqrt", (4,), 2.0),
+        ("math.isnan", (math.nan,), True),
+        ("math.hypot", (3, 4), 5.0),
+        ("math.floor", (1.5,), 1),
+        ("math.factorial", (5,), 120),
+        ("lshift", (1, 70), 1 << 70),
+        ("abs", (-3,), 3),
+        ("lt", (1, 2), True),
+        ("constant", ("x",), "x"),
     ],
-)  # fmt: skip
+)
 def test_python_numbers(op, args, expected):
     found = run(f"py.{op}", *args)
     assert type(found) is type(expected)
@@ -128,12 +158,20 @@ def test_a_tensor_among_numbers_counts_as_its_number():
 @pytest.mark.parametrize(
     ("op", "args", "error"),
     [
-        ("truediv", (1, 0), ZeroDivisionError), ("mod", (1, 0), ZeroDivisionError), ("floordiv", (1.0, 0.0), ZeroDivisionError),
-        ("lshift", (1, -1), ValueError), ("int", (math.nan,), ValueError), ("int", (math.inf,), OverflowError),
-        ("pow", (0, -1), ZeroDivisionError), ("math.sqrt", (-1,), ValueError), ("math.log", (0,), ValueError),
-        ("math.exp", (1e4,), OverflowError), ("range_length", (0, 1, 0), ValueError), ("int", (torch.ones(2),), RuntimeError),
+        ("truediv", (1, 0), ZeroDivisionError),
+        ("mod", (1, 0), ZeroDivisionError),
+        ("floordiv", (1.0, 0.0), ZeroDivisionError),
+        ("lshift", (1, -1), ValueError),
+        ("int", (math.nan,), ValueError),
+        ("int", (math.inf,), OverflowError),
+        ("pow", (0, -1), ZeroDivisionError),
+        ("math.sqrt", (-1,), ValueError),
+        ("math.log", (0,), ValueError),
+        ("math.exp", (1e4,), OverflowError),
+        ("range_length", (0, 1, 0), ValueError),
+        ("int", (torch.ones(2),), RuntimeError),
     ],
-)  # fmt: skip
+)
 def test_python_number_errors(op, args, error):
     with pytest.raises(error):
         run(f"py.{op}", *args)
@@ -141,7 +179,10 @@ def test_python_number_errors(op, args, error):
 
 
 def test_format():
-    assert run("py.format", "x=", (3.14159, "", ".2f"), " ", ("a", "r", ""), (7, "", "3d")) == "x=3.14 'a'  7"
+    assert (
+        run("py.format", "x=", (3.14159, "", ".2f"), " ", ("a", "r", ""), (7, "", "3d"))
+        == "x=3.14 'a'  7"
+    )
     assert run("py.format", (2.5, "", ((8, "", ""), ".1f"))) == format(2.5, "8.1f")
 
 
@@ -198,10 +239,14 @@ def test_format():
         ("array_stack", ((A, None), torch.float32, (2,), "cpu"), torch.stack([A, torch.zeros(2)])),
         ("array_stack", ((None, None), torch.int64, (), "cpu"), torch.tensor([0, 0])),
         ("array_stack", ((), torch.float32, (2,), "cpu"), torch.empty(0, 2)),
-        ("array_concat", ((A, None, B), torch.float32, (2,), "cpu"), torch.cat([A, torch.zeros(2), B])),
+        (
+            "array_concat",
+            ((A, None, B), torch.float32, (2,), "cpu"),
+            torch.cat([A, torch.zeros(2), B]),
+        ),
         ("array_concat", ((), torch.float32, (2, 3), "cpu"), torch.empty(0, 3)),
     ],
-)  # fmt: skip
+)
 def test_lists(op, args, expected):
     before = copy.copy(args[0]) if args else None
     assert same(run(f"tg.{op}", *args), expected)
@@ -218,17 +263,42 @@ def test_lists(op, args, expected):
         ("list_pop", ((), -1), IndexError, "pop from empty list"),
         ("list_pop", ((A,), 1), IndexError, "pop index out of range"),
         ("list_pop", ((A,), -2), IndexError, "pop index out of range"),
-        ("list_stack", ((A, torch.ones(3)), torch.float32, None, "cpu"), RuntimeError, "equal size"),
+        (
+            "list_stack",
+            ((A, torch.ones(3)), torch.float32, None, "cpu"),
+            RuntimeError,
+            "equal size",
+        ),
         ("list_split", (torch.ones(4), [1, 2]), RuntimeError, "split"),
         ("array_write", ((), -1, A, None), OutOfRangeError, "index -1 is out of range"),
-        ("array_write", ((A,), 2, A, 2), OutOfRangeError, "index 2 is out of range for a TensorArray of size 2"),
-        ("array_read", ((A,), 1, torch.float32, (2,), "cpu"), OutOfRangeError, "index 1 is out of range .* size 1"),
-        ("array_read", ((A,), -1, torch.float32, (2,), "cpu"), OutOfRangeError, "index -1 is out of range"),
+        (
+            "array_write",
+            ((A,), 2, A, 2),
+            OutOfRangeError,
+            "index 2 is out of range for a TensorArray of size 2",
+        ),
+        (
+            "array_read",
+            ((A,), 1, torch.float32, (2,), "cpu"),
+            OutOfRangeError,
+            "index 1 is out of range .* size 1",
+        ),
+        (
+            "array_read",
+            ((A,), -1, torch.float32, (2,), "cpu"),
+            OutOfRangeError,
+            "index -1 is out of range",
+        ),
         ("array_stack", ((None,), torch.float32, None, "cpu"), TographError, "needs element_shape"),
-        ("array_read", ((None,), 0, torch.float32, (None,), "cpu"), TographError, "needs element_shape"),
+        (
+            "array_read",
+            ((None,), 0, torch.float32, (None,), "cpu"),
+            TographError,
+            "needs element_shape",
+        ),
         ("optional_get", ((),), TographError, "no value"),
     ],
-)  # fmt: skip
+)
 def test_list_errors(op, args, error, text):
     with pytest.raises(error, match=text):
         run(f"tg.{op}", *args)
@@ -305,10 +375,15 @@ def test_progress_cell():
 @pytest.mark.parametrize(
     ("kind", "zero"),
     [
-        (INT, 0), (FLOAT, 0.0), (BOOL, False), (OBJECT, None), (ListType(None), ()), (OptionalType(INT), ()),
+        (INT, 0),
+        (FLOAT, 0.0),
+        (BOOL, False),
+        (OBJECT, None),
+        (ListType(None), ()),
+        (OptionalType(INT), ()),
         (TensorType(torch.int32, (2, None)), torch.zeros(2, 0, dtype=torch.int32)),
     ],
-)  # fmt: skip
+)
 def test_zero_of(kind, zero):
     assert same(ops.zero_of(kind), zero)
 

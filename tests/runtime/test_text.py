@@ -75,7 +75,9 @@ def doubled_if_positive(x):
 
 def test_text_of_a_traced_function():
     text = str(tg.function(doubled_if_positive).get_concrete_function(torch.ones(3)).graph)
-    assert re.sub("  # .*", "", text) == """\
+    assert (
+        re.sub("  # .*", "", text)
+        == """\
 doubled_if_positive(%x: f32[3]) {
   %0: f32[] = aten.sum.default(%x)
   %1: bool[] = aten.gt.Scalar(%0, 0)
@@ -90,6 +92,7 @@ doubled_if_positive(%x: f32[3]) {
   }
   return %5
 }"""
+    )
 
 
 def test_every_line_of_the_text_names_the_line_of_the_user():
@@ -115,14 +118,55 @@ def test_generated_reads_back(first):
 @pytest.mark.parametrize(
     "constant",
     [
-        0, -1, 10**30, 0.5, -0.0, 1e-30, 1.5e300, math.inf, -math.inf, True, False, None, ...,
-        1 + 2j, complex(-0.0, math.inf), -3j, "", "it's", 'say "x"', "both ' and \"", "back\\slash", "a\nb\tc\r\x00\x1b",
-        "\x85\u2028\x1c", "é ∂ \U0001f600", "\ud800", "  # a.py:3", " = ", " {", "^%0", " nograd", "a, (b", "%x",
-        [], (), [1], (1,), (1, 2), [[], ()], [1, (2.0, [None])], torch.float32, torch.int64, torch.strided,
-        torch.channels_last, torch.preserve_format, torch.device("cpu"), torch.device("cuda:1"),
+        0,
+        -1,
+        10**30,
+        0.5,
+        -0.0,
+        1e-30,
+        1.5e300,
+        math.inf,
+        -math.inf,
+        True,
+        False,
+        None,
+        ...,
+        1 + 2j,
+        complex(-0.0, math.inf),
+        -3j,
+        "",
+        "it's",
+        'say "x"',
+        "both ' and \"",
+        "back\\slash",
+        "a\nb\tc\r\x00\x1b",
+        "\x85\u2028\x1c",
+        "é ∂ \U0001f600",
+        "\ud800",
+        "  # a.py:3",
+        " = ",
+        " {",
+        "^%0",
+        " nograd",
+        "a, (b",
+        "%x",
+        [],
+        (),
+        [1],
+        (1,),
+        (1, 2),
+        [[], ()],
+        [1, (2.0, [None])],
+        torch.float32,
+        torch.int64,
+        torch.strided,
+        torch.channels_last,
+        torch.preserve_format,
+        torch.device("cpu"),
+        torch.device("cuda:1"),
     ],
     ids=repr,
-)  # fmt: skip
+)
 def test_constant_reads_back(constant):
     graph = one_node(constant, key=constant)
     again = parse_graph(show(graph))
@@ -136,7 +180,10 @@ def test_nan_reads_back():
     assert math.isnan(parse_graph(show(one_node(math.nan))).nodes[0].args[0])
 
 
-@pytest.mark.parametrize("label", ["f", "f.<locals>.<lambda>", "a > b", "<", "x' \"", "two\nlines", "IndexError KeyError"])
+@pytest.mark.parametrize(
+    "label",
+    ["f", "f.<locals>.<lambda>", "a > b", "<", "x' \"", "two\nlines", "IndexError KeyError"],
+)
 def test_opaque_object_reads_back(label):
     assert_reads_back(one_node([OpaqueObject(None, label), 1], key=OpaqueObject(None, label)))
 
@@ -176,7 +223,10 @@ def test_equal_graphs_have_equal_texts():
             x, n = x * 2, n - 1
         return x
 
-    texts = {str(tg.function(f).get_concrete_function(torch.ones(3), torch.tensor(2)).graph) for _ in range(3)}
+    texts = {
+        str(tg.function(f).get_concrete_function(torch.ones(3), torch.tensor(2)).graph)
+        for _ in range(3)
+    }
     assert len(texts) == 1
 
 
@@ -217,7 +267,13 @@ def malformed(old, new):
         (malformed("%0: bool[]", "%0"), 2, "not a type"),
         (malformed("(%0, %x) {  #", "(%0, %x)  #"), 4, "expected 'outputs"),
         (malformed("orelse(", "then("), 8, "two regions"),
-        (malformed("%2: f32[3] = aten.div.Tensor(%x, 0.5", "%2: f32[3] = aten.div.Tensor(%n, 0.5"), 9, "%n is not"),
+        (
+            malformed(
+                "%2: f32[3] = aten.div.Tensor(%x, 0.5", "%2: f32[3] = aten.div.Tensor(%n, 0.5"
+            ),
+            9,
+            "%n is not",
+        ),
         (malformed("return %2", "return %7"), 10, "%7 is not"),
         (malformed("^!4", "^!9"), 14, "is not defined"),
         (malformed("%3\n}", "%3"), 15, "ends too early"),
@@ -225,7 +281,7 @@ def malformed(old, new):
         (GOLDEN + "\nmore", 17, "after the end"),
         ("\n\n" + malformed("%n: i64[]", "%n: i99[]"), 3, "not a type"),
     ],
-)  # fmt: skip
+)
 def test_malformed_text_names_the_line(text, line, why):
     with pytest.raises(GraphSyntaxError, match=rf"^line {line} of the graph: .*{re.escape(why)}"):
         parse_graph(text)
@@ -237,14 +293,37 @@ def test_text_cut_short(count):
         parse_graph("\n".join(GOLDEN.splitlines()[:count]))
 
 
-PIECES = [*"%!^()[]{}=,:#'\"\\ \n<>?*.-", "If", "return", "None", "torch.", "inf", "j", "1e999", "device(", "complex(",
-          "<py x>", "list<", "then(", "9", "é", "²", "\x00"]  # fmt: skip
+PIECES = [
+    *"%!^()[]{}=,:#'\"\\ \n<>?*.-",
+    "If",
+    "return",
+    "None",
+    "torch.",
+    "inf",
+    "j",
+    "1e999",
+    "device(",
+    "complex(",
+    "<py x>",
+    "list<",
+    "then(",
+    "9",
+    "é",
+    "²",
+    "\x00",
+]
 
 
-@settings(max_examples=400, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=400, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+)
 @given(
     st.sampled_from([GOLDEN, *SAMPLE_NAMES]),
-    st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 12), st.sampled_from(["", *PIECES])), min_size=1, max_size=4),
+    st.lists(
+        st.tuples(st.integers(0, 10**6), st.integers(0, 12), st.sampled_from(["", *PIECES])),
+        min_size=1,
+        max_size=4,
+    ),
 )
 def test_mutated_text_reads_or_is_a_syntax_error(text, edits):
     text = str(sample_concrete(text).graph) if text in SAMPLE_NAMES else text

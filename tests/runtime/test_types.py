@@ -23,11 +23,26 @@ from tograph.runtime.types import (
 F3 = TensorType(torch.float32, (3,))
 F_ = TensorType(torch.float32, (None,))
 TYPES = [
-    INT, FLOAT, BOOL, OBJECT, F3, F_, TensorType(torch.int64, ()), TensorType(torch.bool, (0, None, 2)),
-    TensorType(torch.float16, (2,), "cuda:0"), TensorType(torch.float32, (3,), "meta"),
-    ListType(None), ListType(F3), ListType(F_), OptionalType(F3), OptionalType(F_), OptionalType(INT),
-    OptionalType(ListType(None)), OptionalType(ListType(F_)), OptionalType(OptionalType(OBJECT)),
-]  # fmt: skip
+    INT,
+    FLOAT,
+    BOOL,
+    OBJECT,
+    F3,
+    F_,
+    TensorType(torch.int64, ()),
+    TensorType(torch.bool, (0, None, 2)),
+    TensorType(torch.float16, (2,), "cuda:0"),
+    TensorType(torch.float32, (3,), "meta"),
+    ListType(None),
+    ListType(F3),
+    ListType(F_),
+    OptionalType(F3),
+    OptionalType(F_),
+    OptionalType(INT),
+    OptionalType(ListType(None)),
+    OptionalType(ListType(F_)),
+    OptionalType(OptionalType(OBJECT)),
+]
 
 
 @pytest.mark.parametrize("kind", TYPES, ids=str)
@@ -65,10 +80,28 @@ def test_text(kind, text):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "f32", "f32[", "f32[3", "f32[x]", "f32[-1]", "f32[3?]", "f99[3]", "f32[3]@", "list", "list<>",
-     "list<f32[3]", "optional<>", "optional<?>", "Int", "f32[3] x", "f32[3,,4]",
-     "f32[,3]", "f32[3,]"],
-)  # fmt: skip
+    [
+        "",
+        "f32",
+        "f32[",
+        "f32[3",
+        "f32[x]",
+        "f32[-1]",
+        "f32[3?]",
+        "f99[3]",
+        "f32[3]@",
+        "list",
+        "list<>",
+        "list<f32[3]",
+        "optional<>",
+        "optional<?>",
+        "Int",
+        "f32[3] x",
+        "f32[3,,4]",
+        "f32[,3]",
+        "f32[3,]",
+    ],
+)
 def test_text_that_is_no_type(text):
     with pytest.raises(ValueError, match="not a type"):
         parse_type(text)
@@ -89,7 +122,11 @@ def test_join_covers_both_and_is_symmetric(a, b):
     [
         (F3, TensorType(torch.float32, (4,)), F_),
         (F3, F_, F_),
-        (TensorType(torch.float32, (2, 3)), TensorType(torch.float32, (2, 4)), TensorType(torch.float32, (2, None))),
+        (
+            TensorType(torch.float32, (2, 3)),
+            TensorType(torch.float32, (2, 4)),
+            TensorType(torch.float32, (2, None)),
+        ),
         (F3, TensorType(torch.float32, (3, 3)), None),
         (F3, TensorType(torch.float64, (3,)), None),
         (F3, TensorType(torch.float32, (3,), "cuda:0"), None),
@@ -104,7 +141,7 @@ def test_join_covers_both_and_is_symmetric(a, b):
         (OptionalType(F3), F3, None),
         (OBJECT, INT, None),
     ],
-)  # fmt: skip
+)
 def test_join(a, b, both):
     assert join(a, b) == both
 
@@ -116,4 +153,8 @@ def test_join_shapes():
 
 
 def test_scalar_dtypes():
-    assert [ScalarType(k).dtype for k in (int, float, bool)] == [torch.int64, torch.float64, torch.bool]
+    assert [ScalarType(k).dtype for k in (int, float, bool)] == [
+        torch.int64,
+        torch.float64,
+        torch.bool,
+    ]

@@ -272,7 +272,7 @@ def _module(m: torch.nn.Module, args, kwargs):
         or torch_module._global_backward_hooks or torch_module._global_backward_pre_hooks
     )  # fmt: skip
     if hooked:
-        return m(*args, **kwargs) if cls in LEAF_MODULES else converted(cls._call_impl)(m, *args, **kwargs)
+        return converted(cls._call_impl)(m, *args, **kwargs)
     forward = m.forward
     if cls in LEAF_MODULES:
         return union.apply(forward, *args, **kwargs)

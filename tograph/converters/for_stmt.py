@@ -39,7 +39,7 @@ def rewrite(pass_, node):
     gast.copy_location(target.value, node.target)
     out = []
     extra = getattr(node, "extra_test", None)
-    body = pass_.body_function("for_body", [target, *pass_.block(node.body)], node, params=[item])
+    body = pass_.body_function("for_body", [target, *pass_.block(node.body)], node, params=(item,))
     holes = {"iter_": pass_.visit(node.iter), "body_": body.name, "names_": pass_.names_node(names, node)}
     text = "iter_, body_, names_"
     if extra is not None:

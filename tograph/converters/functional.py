@@ -107,8 +107,10 @@ class ControlFlow(Converter):
             live |= get_fact(node, fact, _EMPTY)
         return bound & (live | self.scopes[-1].globals | self.scopes[-1].shared)
 
-    def body_function(self, wish: str, body: list[gast.stmt], origin: gast.AST, params: list[str] = []) -> gast.FunctionDef:
-        """``body`` as a local function."""
+    def body_function(
+        self, wish: str, body: list[gast.stmt], origin: gast.AST, params: tuple[str, ...] = (), shared: frozenset = _EMPTY
+    ) -> gast.FunctionDef:
+        """``body`` as a local function; names in ``shared`` are never its own."""
         scope = self.scopes[-1]
         made = self.fill("def name_():\n    body_", origin, name_=self.context.namer.fresh(wish), body_=body)[0]
         made.generated = True
@@ -121,6 +123,7 @@ class ControlFlow(Converter):
             for n in bound
             if not scope.keep_all
             and n not in carried
+            and n not in shared
             and n not in scope.shared
             and n not in scope.globals
             and inside[n] == scope.counts[n]
@@ -213,13 +216,14 @@ class Declarations(gast.NodeVisitor):
                 own.add(inner.name)
             elif isinstance(inner, gast.alias):
                 own.add((inner.asname or inner.name).partition(".")[0])
-            if isinstance(inner, gast.FunctionDef):
+            # What the user's own nested functions declare is bound where the user bound it.
+            if isinstance(inner, gast.FunctionDef) and getattr(inner, "generated", False):
                 for deeper in own_nodes(inner):
                     if isinstance(deeper, gast.Nonlocal):
                         wanted.update(deeper.names)
         user = get_fact(node, Fact.SCOPE, None)
         if user is not None:
-            wanted -= user.declared_nonlocal | user.free
+            wanted -= user.declared_nonlocal
         missing = sorted(wanted - own - self.free)
         if missing:
             at = 1 if _docstring(node.body[0]) else 0

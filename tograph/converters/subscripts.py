@@ -148,8 +148,8 @@ def getitem(x, key):
         return _select(x, as_int(key))
     if isinstance(key, slice) and isinstance(x, (list, tuple)) and _staged_parts(key):
         return as_staged(StagedList(x))[slice(as_int(key.start), as_int(key.stop), as_int(key.step))]
-    if is_staged(key) and isinstance(x, dict):
-        return _lookup(x, key)
+    if isinstance(key, SYMBOLS) and isinstance(x, dict):
+        return _lookup(x, key)  # tensors are keys by identity, as in Python
     method = getattr(type(x), "__getitem__", None)
     if is_user_function(method):
         return call(method, x, key)

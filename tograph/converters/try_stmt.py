@@ -60,7 +60,7 @@ def _handler(pass_, handler):
     if name:
         body = [*pass_.fill("name_ = caught_", handler, name_=name, caught_=caught), *body]
         body = pass_.fill("try:\n    body_\nfinally:\n    name_ = None\n    del name_", handler, body_=body, name_=name)
-    return pass_.body_function("handler", body, handler, params=[caught])
+    return pass_.body_function("handler", body, handler, params=(caught,), shared=frozenset([name] if name else []))
 
 
 class Reraises(gast.NodeTransformer):

@@ -107,7 +107,7 @@ def trace_region(
                 raised = True
         changed = {k: (p, p.get()) for k, (p, _) in log.entries.items()}
     finally:
-        journal.pop(log)
+        journal.unwind(log)
         log.rollback()
     outside = _outside(changed, graph, function, given)
     for key, (place, content) in changed.items():
@@ -131,12 +131,13 @@ def _outside(changed: dict, graph: FuncGraph, function: Any, given: set) -> dict
         elif key[0] == "storage":
             if place.keep.home is None or not place.keep.home.within(graph):
                 kept[key] = (place, content)
-        elif key[0] in _OWNED and (id(place.keep) in known or _is_module_globals(place)):
+        elif key[0] in _OWNED and (id(place.keep) in known or is_module_globals(place)):
             kept[key] = (place, content)
     return kept
 
 
-def _is_module_globals(place: Place) -> bool:
+def is_module_globals(place: Place) -> bool:
+    """Whether a location is a global variable of a module."""
     return place.key[0] == "key" and isinstance(place.keep, dict) and "__name__" in place.keep and "__builtins__" in place.keep
 
 

@@ -200,3 +200,6 @@ def user_location() -> Location | None:
             return frame.f_code.co_filename, frame.f_lineno
         frame = frame.f_back
     return None
+
+
+journal.LOCATE = user_location

@@ -13,6 +13,7 @@ import functools
 import inspect
 import logging
 import threading
+import warnings
 import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
@@ -27,6 +28,7 @@ from .concrete import ConcreteFunction, finish
 from .funcgraph import FuncGraph, is_tracing
 from .infer import meta_of, tensor_type
 from .journal import Location
+from .reach import reachable
 from .scalars import size_of
 from .shapes import contiguous
 from .specs import TensorSpec
@@ -417,6 +419,8 @@ class _Tracer:
         self.root = FuncGraph(_graph_name(function._label()))
         self.inputs: list[SymTensor] = []
         self.failed: Exception | None = None
+        self.outside: list[tuple[Location, Any]] = []
+        self.reach: set[int] | None = None
 
     def trace(self, key: Any) -> _Trace:
         try:
@@ -444,7 +448,7 @@ class _Tracer:
         graph, captured, spec, effect_specs = finish(self.root, inputs, result, effects)
         signature = tuple(self.specs)
         concrete = ConcreteFunction(self.function._label(), graph, captured, spec, effect_specs, signature, self._binder())
-        return _Trace(concrete, key, self.specs, watch.guards(self.root), finder)
+        return _Trace(concrete, key, self.specs, watch.guards(self.root, self.outside), finder)
 
     def _binder(self):
         function = weakref.ref(self.function)
@@ -472,7 +476,8 @@ class _Tracer:
                 raise ConversionError(f"{self.function._label()!r} is an async function: these are not supported in a graph")
             return result, log
         except BaseException as error:
-            journal.pop(log)
+            self._keep_argument_changes(spares)
+            journal.unwind(log)
             log.rollback()
             log = None
             if isinstance(error, Exception) and not isinstance(error, TographError):
@@ -518,22 +523,79 @@ class _Tracer:
     def _effects(self, changes: journal.Journal, spares: list) -> tuple[list, Callable]:
         """Changes of containers that came as arguments happen at every call: (location, content) and how to find them."""
         copies = {id(made): i for i, (made, _) in enumerate(spares)}
-        effects, where = [], []
-        for location in changes.locations():
-            if location.key[0] == "contents" and id(location.keep) in copies:
+        effects: list[Any] = []
+        where: list[Any] = []
+        for location, old in changes.entries.values():
+            if location.key[0] in ("contents", "key") and id(location.keep) in copies:
                 effects.append((location, location.get()))
-                where.append((copies[id(location.keep)], None))
+                where.append((copies[id(location.keep)], location))
+            elif self._is_outside(location):
+                effects.append((location, location.get()))
+                where.append((None, location))
+                self.outside.append((location, old))
+            elif location.key[0] == "contents" and id(location.keep) in self._reach():
+                _warn_mutation(location, self.function.python_function)
+        for location, old in self.outside:
+            location._set(old)
         if not effects:
             return [], _no_places
-        taken = list(where)
 
         def find(bound: inspect.BoundArguments) -> list[Location]:
             real: list[tuple[Any, Any]] = []
             for x in bound.arguments.values():
                 arguments.replace_tensors(x, lambda _: None, real)
-            return [journal.contents(real[i][1]) for i, _ in taken]
+            return [l if i is None else _same_place(l, real[i][1]) for i, l in where]
 
         return effects, find
+
+
+    def _is_outside(self, location: Location) -> bool:
+        """Whether a variable or attribute that existed before the call was rebound: that happens at every call."""
+        return location.key[0] in ("cell", "key", "attr") and (
+            id(location.keep) in self._reach() or control_flow.is_module_globals(location)
+        )
+
+    def _reach(self) -> set[int]:
+        if self.reach is None:
+            self.reach = reachable([self.function.python_function, *self.flat.objects])
+        return self.reach
+
+    def _keep_argument_changes(self, spares: list[tuple[Any, Any]]) -> None:
+        """The code raised: what it did to container arguments before stays done."""
+        for made, real in spares:
+            if isinstance(made, list) and getattr(made, "handle", None) is None and not any(map(_symbolic, made)):
+                real[:] = made
+
+
+def _symbolic(x: Any) -> bool:
+    return isinstance(x, (SymTensor, torch.SymInt, torch.SymFloat, torch.SymBool))
+
+
+def _same_place(location: Location, container: Any) -> Location:
+    """The location in the container that the caller passed."""
+    if location.key[0] == "key":
+        return journal.key_of(container, location.name_key, location.name)
+    return journal.contents(container)
+
+
+def _name_of(x: Any, function: Any) -> str:
+    """What a function calls an object of its closure or its module."""
+    code = getattr(function, "__code__", None)
+    for name, cell in zip(getattr(code, "co_freevars", ()), getattr(function, "__closure__", None) or ()):
+        if cell.cell_contents is x:
+            return name
+    return next((n for n in getattr(code, "co_names", ()) if function.__globals__.get(n) is x), "")
+
+
+def _warn_mutation(location: Location, function: Any) -> None:
+    where, name = location.where, _name_of(location.keep, function)
+    place = f" at {where[0]}, line {where[1]}" if where else ""
+    warnings.warn(
+        f"{name and repr(name) + ', '}{location.name} that existed before the call is changed{place}: this acts while tracing only, not at every call. Pass "
+        "it as an argument, or return the change.",
+        UserWarning,
+        stacklevel=2,
+    )
 
 
 class _Taker:

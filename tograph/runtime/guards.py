@@ -18,6 +18,8 @@ from typing import Any
 
 import torch
 
+from .structure import same_number
+
 _SKIPPED = (types.ModuleType, type, types.BuiltinFunctionType, types.FunctionType, types.MethodType)
 _OPS = {n: getattr(operator, n) for n in
         "add sub mul truediv floordiv mod pow lt le gt ge eq ne and_ or_ xor neg pos abs lshift rshift".split()}  # fmt: skip
@@ -36,8 +38,8 @@ _MISSING = object()
 class Guards:
     """Checks that a trace still holds."""
 
-    def __init__(self, cells: list, names: list, sizes: list):
-        self.cells, self.names, self.sizes = cells, names, sizes
+    def __init__(self, cells: list, names: list, sizes: list, places: Any = ()):
+        self.cells, self.names, self.sizes, self.places = cells, names, sizes, list(places)
 
     def hold(self, tensors: list[Any]) -> bool:
         for cell, old in self.cells:
@@ -48,6 +50,10 @@ class Guards:
                 return False
         for namespace, name, old in self.names:
             if namespace.get(name, _MISSING) is not old:
+                return False
+        for place, old in self.places:
+            now = place.get()
+            if now is not old and not same_number(now, old):
                 return False
         return all(_evaluate(expr, tensors) == wanted for expr, wanted in self.sizes)
 
@@ -89,11 +95,11 @@ class Watch:
             if value is not _MISSING and name not in stored and not isinstance(value, _SKIPPED):
                 self.names.setdefault((id(namespace), name), (namespace, name, value))
 
-    def guards(self, root: Any) -> Guards:
+    def guards(self, root: Any, outside: Any = ()) -> Guards:
         cells = [(c, old) for c, old in self.cells.values() if _unchanged_cell(c, old)]
         names = [(n, k, old) for n, k, old in self.names.values() if n.get(k, _MISSING) is old]
         sizes = list(dict.fromkeys(root.root.guards))
-        return Guards(cells, names, sizes)
+        return Guards(cells, names, sizes, outside)
 
 
 def _unchanged_cell(cell: Any, old: Any) -> bool:

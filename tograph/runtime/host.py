@@ -22,18 +22,7 @@ from .ops import OpaqueObject
 
 # ATen overloads whose torch.* function takes the same arguments in the same order.
 _DIRECT = frozenset(
-    f"aten.{n}" for n in (
-        "add.Tensor sub.Tensor mul.Tensor div.Tensor mm.default bmm.default addmm.default mv.default dot.default sin.default "
-        "cos.default exp.default log.default tanh.default sqrt.default rsqrt.default sigmoid.default relu.default abs.default "
-        "neg.default reciprocal.default erf.default floor.default ceil.default round.default sign.default gt.Tensor lt.Tensor "
-        "ge.Tensor le.Tensor eq.Tensor ne.Tensor gt.Scalar lt.Scalar ge.Scalar le.Scalar eq.Scalar ne.Scalar where.self "
-        "logical_and.default logical_or.default logical_not.default bitwise_and.Tensor bitwise_or.Tensor bitwise_not.default "
-        "maximum.default minimum.default sum.default sum.dim_IntList mean.default mean.dim amax.default amin.default "
-        "any.default all.default argmax.default select.int t.default transpose.int permute.default unsqueeze.default "
-        "squeeze.dim squeeze.default cat.default stack.default index_select.default gather.default clone.default "
-        "pow.Tensor_Scalar pow.Tensor_Tensor remainder.Scalar remainder.Tensor floor_divide.default cumsum.default "
-        "select_scatter.default slice_scatter.default zeros_like.default ones_like.default rsub.Scalar"
-    ).split()
+    f"aten.{n}" for n in ["add.Tensor", "sub.Tensor", "mul.Tensor", "div.Tensor", "mm.default", "bmm.default", "addmm.default", "mv.default", "dot.default", "sin.default", "cos.default", "exp.default", "log.default", "tanh.default", "sqrt.default", "rsqrt.default", "sigmoid.default", "relu.default", "abs.default", "neg.default", "reciprocal.default", "erf.default", "floor.default", "ceil.default", "round.default", "sign.default", "gt.Tensor", "lt.Tensor", "ge.Tensor", "le.Tensor", "eq.Tensor", "ne.Tensor", "gt.Scalar", "lt.Scalar", "ge.Scalar", "le.Scalar", "eq.Scalar", "ne.Scalar", "where.self", "logical_and.default", "logical_or.default", "logical_not.default", "bitwise_and.Tensor", "bitwise_or.Tensor", "bitwise_not.default", "maximum.default", "minimum.default", "sum.default", "sum.dim_IntList", "mean.default", "mean.dim", "amax.default", "amin.default", "any.default", "all.default", "argmax.default", "select.int", "t.default", "transpose.int", "permute.default", "unsqueeze.default", "squeeze.dim", "squeeze.default", "cat.default", "stack.default", "index_select.default", "gather.default", "clone.default", "pow.Tensor_Scalar", "pow.Tensor_Tensor", "remainder.Scalar", "remainder.Tensor", "floor_divide.default", "cumsum.default", "select_scatter.default", "slice_scatter.default", "zeros_like.default", "ones_like.default", "rsub.Scalar"]
 )  # fmt: skip
 
 _PYTHON = {
@@ -88,7 +77,13 @@ class _Writer:
             return self.name(x)
         if isinstance(x, (list, tuple)):
             inner = ", ".join(map(self.constant, x))
-            return f"[{inner}]" if isinstance(x, list) else f"({inner},)" if len(x) == 1 else f"({inner})"
+            return (
+                f"[{inner}]"
+                if isinstance(x, list)
+                else f"({inner},)"
+                if len(x) == 1
+                else f"({inner})"
+            )
         if isinstance(x, float) and (x != x or x in (float("inf"), float("-inf"))):
             return f"float({str(x)!r})"
         if isinstance(x, OpaqueObject):
@@ -156,19 +151,23 @@ class _Writer:
     # ---- regions
 
     def enter(self, graph: Graph, args: tuple, indent: int) -> None:
-        for value, arg in zip(graph.inputs, args):
+        for value, arg in zip(graph.inputs, args, strict=False):
             if isinstance(arg, Value):
                 self.names[value] = self.name(arg)
             else:
                 self.line(indent, f"{self.name(value)} = {self.constant(arg)}")
 
-    def region(self, graph: Graph, args: tuple, outs: list[str], indent: int, keep: frozenset[Value]) -> None:
+    def region(
+        self, graph: Graph, args: tuple, outs: list[str], indent: int, keep: frozenset[Value]
+    ) -> None:
         """The body of a region that runs once: inputs are the caller's names, outputs are assigned at the end."""
         before = len(self.lines)
         self.enter(graph, args, indent)
         self.graph(graph, indent, keep | frozenset(graph.inputs) | frozenset(graph.outputs))
         if outs:
-            self.line(indent, f"{', '.join(outs)} = {', '.join(self.name(v) for v in graph.outputs)}")
+            self.line(
+                indent, f"{', '.join(outs)} = {', '.join(self.name(v) for v in graph.outputs)}"
+            )
         if len(self.lines) == before:
             self.line(indent, "pass")
 
@@ -185,7 +184,11 @@ class _Writer:
         self.line(indent, f"{index} = int({self.constant(node.args[0])})")
         branches = list(node.regions.values())
         for i, branch in enumerate(branches):
-            head = "else:" if i == len(branches) - 1 else f"{'if' if i == 0 else 'elif'} {index} == {i}:"
+            head = (
+                "else:"
+                if i == len(branches) - 1
+                else f"{'if' if i == 0 else 'elif'} {index} == {i}:"
+            )
             if len(branches) == 1:
                 head = "if True:"
             self.line(indent, head)
@@ -204,11 +207,14 @@ class _Writer:
         cond, body = node.regions["cond"], node.regions["body"]
         outs = [self.name(v) for v in node.outputs]
         if outs:
-            self.line(indent, f"{', '.join(outs)} = {', '.join(self.constant(a) for a in node.args[:carried])}")
+            self.line(
+                indent,
+                f"{', '.join(outs)} = {', '.join(self.constant(a) for a in node.args[:carried])}",
+            )
         self.line(indent, "while True:")
         rest = node.args[carried:]
         for graph in (cond, body):
-            for value, name in zip(graph.inputs, outs):
+            for value, name in zip(graph.inputs, outs, strict=False):
                 self.names[value] = name
             shifted = Graph(graph.name)
             shifted.inputs = graph.inputs[carried:]
@@ -218,7 +224,9 @@ class _Writer:
         self.line(indent + 1, f"if not {self.name(cond.outputs[0])}: break")
         self.graph(body, indent + 1, held | frozenset(body.outputs))
         if outs:
-            self.line(indent + 1, f"{', '.join(outs)} = {', '.join(self.name(v) for v in body.outputs)}")
+            self.line(
+                indent + 1, f"{', '.join(outs)} = {', '.join(self.name(v) for v in body.outputs)}"
+            )
 
     def _Call(self, node: Node, indent: int, keep: frozenset[Value]) -> None:
         outs = [self.name(v) for v in node.outputs]
@@ -269,7 +277,7 @@ def build(graph: Graph) -> Program:
     writer.bound["set_grad"] = torch._C._set_grad_enabled
     writer.bound[_identifier(graph.name)] = None
     params = [writer.name(v) for v in graph.inputs]
-    for value, label in zip(graph.inputs, graph.input_names):
+    for value, label in zip(graph.inputs, graph.input_names, strict=False):
         if _free(label) and label not in writer.bound and label not in writer.names.values():
             writer.names[value] = label
     params = [writer.names[v] for v in graph.inputs]
@@ -288,7 +296,9 @@ def build(graph: Graph) -> Program:
     namespace = {k: v for k, v in writer.bound.items() if k not in params}
     exec(compile(source, f"<tograph host program of {graph.name}>", "exec"), namespace)
     shift = 4 if uses_grad else 2
-    return Program(source, namespace[_identifier(graph.name)], {i + shift: n for i, n in writer.nodes.items()})
+    return Program(
+        source, namespace[_identifier(graph.name)], {i + shift: n for i, n in writer.nodes.items()}
+    )
 
 
 def _free(label: str) -> bool:
@@ -303,5 +313,3 @@ def _identifier(name: str) -> str:
 
 def _switches_grad(graph: Graph) -> bool:
     return any(not n.grad or any(map(_switches_grad, n.regions.values())) for n in graph.nodes)
-
-

@@ -96,7 +96,11 @@ def _infer_fresh(func, args: tuple, kwargs: dict) -> Any:
 def _symbolic_view(func, args: tuple) -> bool:
     """A selection by a staged number: its result does not depend on the number's value."""
     base = func._schema.name.split("::")[-1]
-    return base in ("select", "slice") and any(isinstance(a, shapes.SYMBOLS) for a in args)
+    given = [v for a in args[1:] for v in (a if isinstance(a, (list, tuple)) else (a,))]
+    if base in ("select", "slice") and any(isinstance(v, shapes.SYMBOLS) for v in given):
+        return True
+    symbolic = not args[0].static or any(isinstance(v, shapes.SYMBOLS) for v in given)
+    return base in ("slice", "view", "_unsafe_view", "expand") and symbolic
 
 
 def _meta_kernel(func, args: tuple, kwargs: dict) -> Any:

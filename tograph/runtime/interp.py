@@ -17,11 +17,11 @@ from .ops import lookup
 
 def run(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
     """The outputs of ``graph`` for run-time values ``inputs``."""
-    env: dict[Value, Any] = dict(zip(graph.inputs, inputs))
+    env: dict[Value, Any] = dict(zip(graph.inputs, inputs, strict=False))
     for node in graph.nodes:
         with torch.set_grad_enabled(torch.is_grad_enabled() and node.grad):
             results = _step(node, env)
-        env.update(zip(node.outputs, results))
+        env.update(zip(node.outputs, results, strict=False))
     return [env[v] for v in graph.outputs]
 
 

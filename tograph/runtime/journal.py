@@ -38,6 +38,8 @@ class Location:
     def __init__(self, key: Hashable, name: str, get: Callable[[], Any], set: Callable[[Any], None], keep: Any = None):
         self.key, self.name, self.get, self._set, self.keep = key, name, get, set, keep
         self.scratch = False
+        self.name_key: Any = None
+        self.where: Any = None
 
     def set(self, value: Any) -> None:
         """Write, and record the old content in the current journal."""
@@ -60,6 +62,11 @@ class Journal:
     def rollback(self) -> None:
         for location, old in reversed(self.entries.values()):
             location._set(old)
+
+
+def LOCATE() -> Any:
+    """The user's file and line. Set by ``funcgraph``, which knows the user's frames."""
+    return None
 
 
 class _Stack(threading.local):
@@ -103,6 +110,13 @@ def pop(journal: Journal) -> None:
         raise RuntimeError("journals must end in the reverse order of their beginning")
 
 
+def unwind(journal: Journal) -> None:
+    """End a region and all that were left open in it by an exception, such as an interrupt; these are undone."""
+    while _stack.journals and _stack.journals[-1] is not journal:
+        _stack.journals.pop().rollback()
+    pop(journal)
+
+
 def adopt(journal: Journal) -> None:
     """Keep the changes of an ended region: they count as changes of the region around it."""
     if _stack.journals:
@@ -115,6 +129,7 @@ def record(location: Location) -> None:
     if _stack.journals:
         entries = _stack.journals[-1].entries
         if location.key not in entries:
+            location.where = LOCATE() if location.key[0] == "contents" and len(_stack.journals) == 1 else None
             entries[location.key] = (location, location.get())
 
 
@@ -149,7 +164,9 @@ def key_of(mapping, key, name: str) -> Location:
             mapping[key] = value
 
     where = key if isinstance(key, (str, int, float, bool, tuple)) else id(key)
-    return Location(("key", id(mapping), type(key), where), name, lambda: mapping.get(key, MISSING), set, mapping)
+    made = Location(("key", id(mapping), type(key), where), name, lambda: mapping.get(key, MISSING), set, mapping)
+    made.name_key = key
+    return made
 
 
 def attribute(owner, attr: str) -> Location:

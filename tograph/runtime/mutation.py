@@ -45,12 +45,15 @@ def functional_form(func) -> Any:
         candidates += [f"{library}.{base}.{stem}"]
     candidates += [f"{library}.{base}.{variant}"]
     packet = overload_packet(f"{library}.{base}")
-    candidates += [f"{library}.{base}.{v}" for v in packet.overloads()] if packet is not None else []
+    candidates += (
+        [f"{library}.{base}.{v}" for v in packet.overloads()] if packet is not None else []
+    )
     for candidate in candidates:
         if exists(candidate) and _computes(overload(candidate), func):
             return overload(candidate)
     raise UnsupportedOpError(
-        f"{func} writes in place and has no functional form, so it cannot be part of a graph", user_location()
+        f"{func} writes in place and has no functional form, so it cannot be part of a graph",
+        user_location(),
     )
 
 
@@ -58,31 +61,44 @@ def _computes(form, func) -> bool:
     """Whether ``form`` writes nothing and takes the arguments of ``func`` but for those that only receive results."""
     if any(a.alias_info is not None and a.alias_info.is_write for a in form._schema.arguments):
         return False
-    given = [a for a in func._schema.arguments if not (a.is_out or (a.kwarg_only and a.alias_info is not None))]
+    given = [
+        a
+        for a in func._schema.arguments
+        if not (a.is_out or (a.kwarg_only and a.alias_info is not None))
+    ]
     return [str(a.type) for a in form._schema.arguments] == [str(a.type) for a in given]
 
 
-def write_in_place(func, facts: Facts, args: tuple, kwargs: dict, record: Callable[..., Any]) -> Any:
+def write_in_place(
+    func, facts: Facts, args: tuple, kwargs: dict, record: Callable[..., Any]
+) -> Any:
     """Record an in-place or ``out=`` op and write its results to the tensors it mutates."""
     if facts.unsupported and not _keeps_size(func, args, kwargs):
-        raise UnsupportedOpError(f"{func} changes the shape of a tensor in place, which a graph cannot do", user_location())
+        raise UnsupportedOpError(
+            f"{func} changes the shape of a tensor in place, which a graph cannot do",
+            user_location(),
+        )
     form = functional_form(func)
-    places = [args[m] if isinstance(m, int) and m < len(args) else kwargs.get(m) for m in facts.mutated]
+    places = [
+        args[m] if isinstance(m, int) and m < len(args) else kwargs.get(m) for m in facts.mutated
+    ]
     targets: list[Any] = []
     for place in places:
         targets += list(place) if isinstance(place, (list, tuple)) else [place]
     names = {m for m in facts.mutated if isinstance(m, str)}
     out_variant = bool(names) and names.isdisjoint(a.name for a in form._schema.arguments)
     rest = {k: v for k, v in kwargs.items() if not (out_variant and k in names)}
-    results = record(form, args, rest)
+    results = _recorded(func, form, _with_defaults(func, form, args, rest), rest, record)
     flat = list(results) if isinstance(results, (list, tuple)) else [results]
     written = flat[-len(targets) :] if len(flat) > len(targets) and not out_variant else flat
-    for target, result in zip(targets, written):
+    for target, result in zip(targets, written, strict=False):
         if target is not None:
             write(target, result)
     if out_variant or len(func._schema.returns) == len(targets):
         outs = list(targets)
-        return outs[0] if len(outs) == 1 and not isinstance(places[0], (list, tuple)) else tuple(outs)
+        return (
+            outs[0] if len(outs) == 1 and not isinstance(places[0], (list, tuple)) else tuple(outs)
+        )
     if not func._schema.returns:
         return None
     kept = flat[: len(func._schema.returns)]
@@ -98,6 +114,31 @@ def _keeps_size(func, args: tuple, kwargs: dict) -> bool:
     return name == "squeeze_" and 1 not in size
 
 
+def _with_defaults(func, form, args: tuple, kwargs: dict) -> tuple:
+    """The positional arguments with those defaults of the in-place op that its functional form does not have."""
+    needed = {a.name for a in form._schema.arguments if not a.has_default_value()}
+    out = list(args)
+    for a in func._schema.arguments[len(args) :]:
+        if a.kwarg_only or a.name in kwargs or a.name not in needed or not a.has_default_value():
+            break
+        out.append(a.default_value)
+    return tuple(out)
+
+
+def _recorded(func, form, args: tuple, kwargs: dict, record: Callable[..., Any]) -> Any:
+    """Record the functional form; a random fill draws in the order of memory, as eager does."""
+    random = torch.Tag.nondeterministic_seeded in func.tags
+    x = args[0] if args and isinstance(args[0], torch.Tensor) else None
+    if not random or x is None or x.is_contiguous() or x.dim() < 2:
+        return record(form, args, kwargs)
+    order = sorted(range(x.dim()), key=lambda d: -x.stride(d))
+    back = sorted(range(x.dim()), key=order.__getitem__)
+    made = record(
+        form, (record(aten.permute.default, (x, order), {}, view=True), *args[1:]), kwargs
+    )
+    return record(aten.permute.default, (made, back), {}, view=True)
+
+
 def write(target: torch.Tensor, result: torch.Tensor) -> None:
     """Give ``target`` the content of ``result``, which has its shape or broadcasts to it."""
     graph = current_graph()
@@ -109,7 +150,7 @@ def write(target: torch.Tensor, result: torch.Tensor) -> None:
     bases = [graph.current(x.storage_)] if x.chain else []
     for view in x.chain[:-1]:
         bases.append(apply_view(graph, view, bases[-1]))
-    for view, base in zip(reversed(x.chain), reversed(bases)):
+    for view, base in zip(reversed(x.chain), reversed(bases), strict=False):
         value = _scatter(graph, view, base, value)
     graph.assign(x.storage_, value)
 
@@ -117,7 +158,9 @@ def write(target: torch.Tensor, result: torch.Tensor) -> None:
 def _converted(graph: FuncGraph, x: SymTensor, y: SymTensor, value: Value) -> Value:
     if y.meta.dtype != x.meta.dtype and not torch.can_cast(y.meta.dtype, x.meta.dtype):
         names = [str(m.meta.dtype).removeprefix("torch.").capitalize() for m in (y, x)]
-        raise RuntimeError(f"result type {names[0]} can't be cast to the desired output type {names[1]}")
+        raise RuntimeError(
+            f"result type {names[0]} can't be cast to the desired output type {names[1]}"
+        )
     kind = tensor_type(x.meta)
     return graph.emit("aten.copy.default", value_of(x, graph), value, type=kind)
 
@@ -137,12 +180,16 @@ def _scatter(graph: FuncGraph, view: View, base: Value, value: Value) -> Value:
 def _scatter_by_index(graph: FuncGraph, view: View, base: Value, value: Value) -> Value:
     """Any view of a static shape: viewing the positions of the base tells where each element goes."""
     if not view.base.static:
-        raise UnsupportedOpError(f"writing through a view made by {view.func} is not supported", user_location())
+        raise UnsupportedOpError(
+            f"writing through a view made by {view.func} is not supported", user_location()
+        )
     count = torch.Size(view.base.size).numel()
     kind, flat = tensor_type(view.base), tensor_type(like(view.base, size=(count,)))
     places = like(view.base, torch.int64)
     device = torch.device(view.base.device)
-    index = graph.emit("aten.arange.default", count, type=tensor_type(like(places, size=(count,))), device=device)
+    index = graph.emit(
+        "aten.arange.default", count, type=tensor_type(like(places, size=(count,))), device=device
+    )
     index = graph.emit("aten.view.default", index, list(view.base.size), type=tensor_type(places))
     shown = apply_view(graph, View(view.func, view.args, view.kwargs, view.index, places), index)
     content = graph.emit("aten.view.default", base, [count], type=flat)
@@ -201,12 +248,16 @@ def _split_back(graph: FuncGraph, view: View, base: Value, value: Value) -> Valu
     sizes = [m.size[dim] for m in _pieces(view)]
     start = sum(sizes[: view.index])
     stop = start + sizes[view.index or 0]
-    return graph.emit("aten.slice_scatter.default", base, value, dim, start, stop, 1, type=tensor_type(view.base))
+    return graph.emit(
+        "aten.slice_scatter.default", base, value, dim, start, stop, 1, type=tensor_type(view.base)
+    )
 
 
 def _unbind_back(graph: FuncGraph, view: View, base: Value, value: Value) -> Value:
     dim = view.args[0] if view.args else view.kwargs.get("dim", 0)
-    return graph.emit("aten.select_scatter.default", base, value, dim, view.index, type=tensor_type(view.base))
+    return graph.emit(
+        "aten.select_scatter.default", base, value, dim, view.index, type=tensor_type(view.base)
+    )
 
 
 _INVERSE: dict[str, Callable[..., Value]] = {

@@ -20,7 +20,8 @@ def _plain(*xs: Any) -> bool:
     metas = [x for x in xs if isinstance(x, Meta)]
     first = metas[0]
     return first.dtype.is_floating_point and all(
-        m.dtype == first.dtype and m.stride == like(m).stride and m.device == first.device for m in metas
+        m.dtype == first.dtype and m.stride == like(m).stride and m.device == first.device
+        for m in metas
     )
 
 
@@ -47,7 +48,12 @@ def _bad(size: Sequence) -> bool:
 @rule("convolution")
 def _convolution(x, weight, bias, stride, padding, dilation, transposed, output_padding, groups):
     rank = x.rank - 2
-    if rank < 1 or weight.rank != x.rank or not weight.static or not _plain(x, weight, *([bias] if bias else [])):
+    if (
+        rank < 1
+        or weight.rank != x.rank
+        or not weight.static
+        or not _plain(x, weight, *([bias] if bias else []))
+    ):
         return None
     if x.size[1] != (weight.size[0] if transposed else weight.size[1] * groups) or _bad(x.size):
         return None
@@ -55,7 +61,10 @@ def _convolution(x, weight, bias, stride, padding, dilation, transposed, output_
     if transposed:
         more = _tuple(output_padding, rank)
         dims = zip(x.size[2:], weight.size[2:], stride, padding, dilation, more, strict=True)
-        size = [(n - 1) * s - 2 * p + d * (k - 1) + o + 1 if type(n) is int else None for n, k, s, p, d, o in dims]
+        size = [
+            (n - 1) * s - 2 * p + d * (k - 1) + o + 1 if type(n) is int else None
+            for n, k, s, p, d, o in dims
+        ]
         channels = weight.size[1] * groups
     else:
         size = list(map(_window, x.size[2:], weight.size[2:], stride, padding, dilation))
@@ -79,7 +88,9 @@ def _max_pool(x, kernel, stride=(), padding=0, dilation=1, ceil_mode=False):
 
 
 @rule("avg_pool2d")
-def _avg_pool(x, kernel, stride=(), padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None):
+def _avg_pool(
+    x, kernel, stride=(), padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None
+):
     return _pooled(x, kernel, stride, padding, 1, ceil_mode)
 
 
@@ -94,14 +105,20 @@ def _pooled(x, kernel, stride, padding, dilation, ceil) -> Meta | None:
     return None if _bad(size) else like(x, size=(*x.size[:-2], *size))
 
 
-@rule("max_pool2d_with_indices_backward avg_pool2d_backward _adaptive_avg_pool2d_backward adaptive_max_pool2d_backward")
+@rule(
+    "max_pool2d_with_indices_backward avg_pool2d_backward _adaptive_avg_pool2d_backward adaptive_max_pool2d_backward"
+)
 def _pool_backward(grad, x, *args, **kwargs):
     return like(x) if _plain(grad, x) else None
 
 
 @rule("_adaptive_avg_pool2d")
 def _adaptive_avg_pool(x, size):
-    return like(x, size=(*x.size[:-2], *size)) if _plain(x) and x.rank in (3, 4) and not _bad(x.size) else None
+    return (
+        like(x, size=(*x.size[:-2], *size))
+        if _plain(x) and x.rank in (3, 4) and not _bad(x.size)
+        else None
+    )
 
 
 @rule("adaptive_max_pool2d")
@@ -112,7 +129,11 @@ def _adaptive_max_pool(x, size):
 
 @rule("upsample_nearest2d upsample_bilinear2d")
 def _upsample(x, size, *args):
-    return like(x, size=(*x.size[:-2], *size)) if x.rank == 4 and _plain(x) and not _bad((*x.size, *size)) else None
+    return (
+        like(x, size=(*x.size[:-2], *size))
+        if x.rank == 4 and _plain(x) and not _bad((*x.size, *size))
+        else None
+    )
 
 
 @rule("upsample_nearest2d_backward upsample_bilinear2d_backward")
@@ -146,7 +167,11 @@ def _batch_norm(x, weight, bias, *args):
     """The forms differ in their last arguments: (running mean, running var), training, momentum, eps."""
     stats = [a for a in args if isinstance(a, Meta)]
     training = args[-3] if len(args) in (3, 5) else False
-    if x.rank < 2 or x.device.type != "cpu" or not _plain(x, *(m for m in (weight, bias) if m), *stats):
+    if (
+        x.rank < 2
+        or x.device.type != "cpu"
+        or not _plain(x, *(m for m in (weight, bias) if m), *stats)
+    ):
         return None
     saved = like(x, size=(x.size[1],) if training else (0,))
     return [like(x), saved, saved]
@@ -172,7 +197,9 @@ def _group_norm(x, weight, bias, n, channels, inner, groups, eps):
 
 @rule("native_group_norm_backward")
 def _group_norm_backward(grad, x, mean, rstd, weight, n, channels, *args):
-    return [like(x), like(x, size=(channels,)), like(x, size=(channels,))] if _plain(grad, x) else None
+    return (
+        [like(x), like(x, size=(channels,)), like(x, size=(channels,))] if _plain(grad, x) else None
+    )
 
 
 @rule("native_layer_norm_backward")
@@ -274,7 +301,9 @@ def _log_sigmoid(x):
     return [like(x), like(x)] if x.device.type == "cpu" and _plain(x) else None
 
 
-@rule("hardsigmoid_backward hardswish_backward mish_backward softshrink_backward hardshrink_backward log_sigmoid_backward")
+@rule(
+    "hardsigmoid_backward hardswish_backward mish_backward softshrink_backward hardshrink_backward log_sigmoid_backward"
+)
 def _activation_backward(grad, x, *args):
     return pointwise((grad, x), x.dtype) if _plain(grad, x) else None
 
@@ -291,7 +320,13 @@ def _prelu_backward(grad, x, weight):
 
 @rule("glu")
 def _glu(x, dim=-1):
-    if not x.rank or not x.static or not -x.rank <= dim < x.rank or x.size[dim] % 2 or not _plain(x):
+    if (
+        not x.rank
+        or not x.static
+        or not -x.rank <= dim < x.rank
+        or x.size[dim] % 2
+        or not _plain(x)
+    ):
         return None
     size = list(x.size)
     size[dim] //= 2
@@ -313,22 +348,38 @@ def _view_backward(grad, size, *args):
 
 @rule("unsafe_split")
 def _unsafe_split(x, length, dim=0):
-    if not x.rank or not -x.rank <= dim < x.rank or type(x.size[dim]) is not int or type(length) is not int or length < 1:
+    if (
+        not x.rank
+        or not -x.rank <= dim < x.rank
+        or type(x.size[dim]) is not int
+        or type(length) is not int
+        or length < 1
+    ):
         return None
     dim, count = dim % x.rank, max(x.size[dim], 1)
     return [
-        x._replace(size=(*x.size[:dim], min(length, x.size[dim] - at), *x.size[dim + 1 :]), offset=x.offset + at * x.stride[dim])
+        x._replace(
+            size=(*x.size[:dim], min(length, x.size[dim] - at), *x.size[dim + 1 :]),
+            offset=x.offset + at * x.stride[dim],
+        )
         for at in range(0, count, length)
     ]
 
 
 @rule("_unsafe_view")
 def _unsafe_view(x, size):
-    return like(x, size=size) if x.static and x.stride == like(x).stride and _whole(x.size, size) else None
+    return (
+        like(x, size=size)
+        if x.static and x.stride == like(x).stride and _whole(x.size, size)
+        else None
+    )
 
 
 def _whole(a: Sequence, b: Sequence) -> bool:
-    return all(type(n) is int and n > 0 for n in (*a, *b)) and torch.Size(a).numel() == torch.Size(b).numel()
+    return (
+        all(type(n) is int and n > 0 for n in (*a, *b))
+        and torch.Size(a).numel() == torch.Size(b).numel()
+    )
 
 
 @rule("empty_strided")
@@ -339,7 +390,9 @@ def _empty_strided(size, stride, *, dtype=None, device=None, **kwargs):
 
 @rule("new_empty_strided")
 def _new_empty_strided(x, size, stride, *, dtype=None, device=None, **kwargs):
-    return like(x, dtype, size)._replace(stride=tuple(stride), device=torch.device(device or x.device))
+    return like(x, dtype, size)._replace(
+        stride=tuple(stride), device=torch.device(device or x.device)
+    )
 
 
 @rule("repeat")
@@ -364,7 +417,9 @@ def _on_each(base: str):
     one = RULES[base]
 
     def each(xs, *args, **kwargs):
-        if not isinstance(xs, (list, tuple)) or any(isinstance(a, (list, tuple)) and len(a) != len(xs) for a in args):
+        if not isinstance(xs, (list, tuple)) or any(
+            isinstance(a, (list, tuple)) and len(a) != len(xs) for a in args
+        ):
             return None
         rows = [[a[i] if isinstance(a, (list, tuple)) else a for a in args] for i in range(len(xs))]
         outs = [one(x, *row, **kwargs) for x, row in zip(xs, rows, strict=True)]
@@ -373,8 +428,5 @@ def _on_each(base: str):
     return each
 
 
-for _base in (
-    "add sub mul div addcmul addcdiv lerp pow maximum minimum clamp_min clamp_max abs neg sqrt rsqrt reciprocal sign exp log "
-    "log2 log10 log1p expm1 sin cos tan tanh sigmoid floor ceil round trunc frac erf copy zero norm max"
-).split():  # noqa: SIM905  # as the tables of shapes
+for _base in ["add", "sub", "mul", "div", "addcmul", "addcdiv", "lerp", "pow", "maximum", "minimum", "clamp_min", "clamp_max", "abs", "neg", "sqrt", "rsqrt", "reciprocal", "sign", "exp", "log", "log2", "log10", "log1p", "expm1", "sin", "cos", "tan", "tanh", "sigmoid", "floor", "ceil", "round", "trunc", "frac", "erf", "copy", "zero", "norm", "max"]:  # as the tables of shapes
     RULES[f"_foreach_{_base}"] = _on_each(_base)

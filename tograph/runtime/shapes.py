@@ -430,7 +430,7 @@ def _mean(x, dim=None, keepdim=False, *, dtype=None):
 
 @rule("amax amin logsumexp")
 def _extreme(x, dim=(), keepdim=False):
-    if _empty(x) or (dim == () and keepdim):
+    if _empty(x) or (not isinstance(dim, int) and not dim):
         return None
     return reduced(x, dim, keepdim, x.dtype)
 
@@ -567,9 +567,9 @@ def _select(x, dim, index):
 @rule("slice")
 def _slice(x, dim=0, start=None, end=None, step=1):
     """Only for bounds that are known at run time: the size is unknown."""
-    if not any(isinstance(v, SYMBOLS) for v in (start, end, step)):
-        return None
     dim = _dims(x, dim)[0]
+    if type(x.size[dim]) is int and not any(isinstance(v, SYMBOLS) for v in (start, end, step)):
+        return None
     return like(x, size=(*x.size[:dim], None, *x.size[dim + 1 :]))
 
 
@@ -714,3 +714,16 @@ def _native_dropout(x, p, train):
 def _nll(x, target, weight, reduction, ignore):
     size = target.size if reduction == 0 else ()
     return [like(x, size=size), like(x, size=())]
+
+
+@rule("view")
+def _symbolic_view(x, size):
+    """Only for sizes that are known at run time; -1 is what the value itself tells."""
+    return like(x, size=[None if type(n) is int and n == -1 else n for n in size])
+
+
+@rule("expand")
+def _expand(x, size, *, implicit=False):
+    """Only for sizes that are known at run time."""
+    own = (None,) * (len(size) - x.rank) + x.size
+    return like(x, size=[m if type(n) is int and n == -1 else n for n, m in zip(size, own, strict=True)])

@@ -133,7 +133,8 @@ def _plain_class(cls: type) -> bool:
         return False
     ours = [c for c in cls.__mro__ if c is not object]
     plain = all(c.__flags__ & _HEAP and "__slots__" not in vars(c) and "__new__" not in vars(c) for c in ours)
-    return plain and not any(hasattr(cls, n) for n in ("__call__", "__enter__", "__next__", "__get__", "get_concrete_function"))
+    special = ("__call__", "__enter__", "__next__", "__get__", "get_concrete_function")
+    return plain and not any(n in vars(c) for c in ours for n in special)
 
 
 _HEAP = 1 << 9

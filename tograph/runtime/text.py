@@ -72,7 +72,7 @@ class _Writer:
 
     def graph(self, graph: Graph, indent: str, label: str) -> None:
         labels = graph.input_names + [""] * (len(graph.inputs) - len(graph.input_names))
-        params = ", ".join(f"{self.name(v, n)}: {v.type}" for v, n in zip(graph.inputs, labels))
+        params = ", ".join(f"{self.name(v, n)}: {v.type}" for v, n in zip(graph.inputs, labels, strict=False))
         self.lines.append(f"{indent}{label}({params}) {{")
         for node in graph.nodes:
             self.node(node, indent + "  ")
@@ -88,7 +88,9 @@ class _Writer:
             text += " " + " ".join("^" + self.anchor(n) for n in node.control_inputs)
         text += "" if node.grad else " nograd"
         text += " {" if node.regions else ""
-        text += f"  # {os.path.basename(node.location[0])}:{node.location[1]}" if node.location else ""
+        text += (
+            f"  # {os.path.basename(node.location[0])}:{node.location[1]}" if node.location else ""
+        )
         where = len(self.lines)
         self.lines.append("")
         # The graphs of a region see none of the names outside, but share the counter: names are unique.
@@ -164,7 +166,9 @@ class _Reader:
 
     def define(self, known: dict, name: str, kind: str) -> Value:
         if not _NAME.match(name) or name in known:
-            raise self.fail(f"{name!r} is defined twice" if name in known else f"not a name: {name!r}")
+            raise self.fail(
+                f"{name!r} is defined twice" if name in known else f"not a name: {name!r}"
+            )
         try:
             value = Value(parse_type(kind))
         except ValueError as error:
@@ -305,7 +309,9 @@ class _Tokens:
                 return _CALLS[text](*args)
             except (TypeError, ValueError, RuntimeError):
                 raise self.reader.fail(f"not a {text}: {args}") from None
-        found = getattr(torch, text.removeprefix("torch."), None) if text.startswith("torch.") else None
+        found = (
+            getattr(torch, text.removeprefix("torch."), None) if text.startswith("torch.") else None
+        )
         if not isinstance(found, _TORCH):
             raise self.reader.fail(f"unknown word {text!r}")
         return found

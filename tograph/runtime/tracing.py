@@ -85,6 +85,8 @@ def record(func, args: tuple, kwargs: dict, view: bool = False) -> Any:
     node_kwargs = {k: argument(graph, a) for k, a in kwargs.items() if a is not None and k != "pin_memory"}
     flat = found if isinstance(found, list) else [found]
     node = graph.add(ops.overload_name(func), node_args, node_kwargs, [tensor_type(m) for m in flat])
+    if not func._schema.returns:
+        return None
     if view and isinstance(args[0], torch.Tensor):
         return _wrap_views(func, args, kwargs, found, node, graph)
     outs = [wrap(v, _with_symbols(m, v, graph), graph) for v, m in zip(node.outputs, flat)]
@@ -151,6 +153,16 @@ def _is_same_size(a, b):
     return tuple(a.shape) == tuple(b.shape)
 
 
+def _untraced(func) -> Callable[..., Any]:
+    """An op that runs as it is while tracing, such as a profiler's mark."""
+
+    def run(*args):
+        with _disable_current_modes():
+            return func(*args)
+
+    return run
+
+
 aten = torch.ops.aten
 SPECIAL: dict[Any, Callable[..., Any]] = {
     aten.detach.default: _detach,
@@ -159,3 +171,7 @@ SPECIAL: dict[Any, Callable[..., Any]] = {
     aten.is_same_size.default: _is_same_size,
     torch.ops.prim.device.default: lambda x: x.device,
 }
+for _name in ("_record_function_enter_new", "_record_function_enter", "_record_function_exit"):
+    _packet = getattr(torch.ops.profiler, _name)
+    for _overload in _packet.overloads():
+        SPECIAL[getattr(_packet, _overload)] = _untraced(getattr(_packet, _overload))

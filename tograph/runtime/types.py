@@ -113,7 +113,7 @@ def join_shapes(a: Shape, b: Shape) -> Shape | None:
     """The shape that covers both, or None when the ranks differ."""
     if len(a) != len(b):
         return None
-    return tuple(x if x == y else None for x, y in zip(a, b))
+    return tuple(x if x == y else None for x, y in zip(a, b, strict=False))
 
 
 def join(a: Type, b: Type) -> Type | None:
