@@ -110,7 +110,7 @@ def call(f, /, *args, **kwargs):
         return _left_alone(f, args, kwargs)
     if kind is types.MethodType:
         if isinstance(f.__self__, StagedList):
-            if journal.active():
+            if journal.active() and f.__name__ in _CHANGING:
                 journal.record(journal.contents(f.__self__))
             return f(*args, **kwargs)
         return _method(f, args, kwargs)
@@ -221,10 +221,9 @@ def _builtin(f, args, kwargs):
         form = METHODS.get((type(owner), f.__name__))
         if form is not None:
             return form(owner, *args, **kwargs)
-        if journal.active():
-            journal.record(journal.contents(owner))
-            args = tuple(map(convert_if_needed, args))
-        if f.__name__ in _STORING:
+        if f.__name__ in _CHANGING:
+            if journal.active():
+                journal.record(journal.contents(owner))
             return f(*args, **kwargs)
     elif isinstance(owner, torch.Tensor):
         form = TENSOR_METHODS.get(f.__name__)
@@ -237,7 +236,11 @@ def _builtin(f, args, kwargs):
     return _left_alone(f, args, kwargs)
 
 
-_STORING = frozenset(("append", "insert", "extend", "add", "update", "setdefault", "appendleft", "extendleft"))
+# Methods of containers that change them.
+_CHANGING = frozenset(
+    "append insert extend add update setdefault appendleft extendleft pop popitem popleft remove discard clear sort reverse "
+    "rotate difference_update intersection_update symmetric_difference_update move_to_end __setitem__ __delitem__ __iadd__".split()
+)
 METHODS: dict[tuple[type, str], Callable[..., Any]] = {}
 TENSOR_METHODS: dict[str, Callable[..., Any]] = {}
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from ..transpiler.anno import Fact, copy_facts, get_fact, set_fact
 from ..transpiler.syntax import gast
 from ..transpiler.templates import constant, name
-from .context import FUNCTIONS, OPERATORS, Context, Converter, own_nodes
+from .context import FUNCTIONS, OPERATORS, Context, Converter, has_yield, own_nodes
 
 _EMPTY: frozenset[str] = frozenset()
 _LOOPS = (gast.For, gast.While)
@@ -103,6 +103,7 @@ def _absorbed(s: gast.If, rest: list[gast.stmt]) -> gast.If:
     live = get_fact(rest[-1], Fact.LIVE_OUT, _EMPTY)
     jumped = frozenset().union(*(_jump_live(b) for b in (s.body, s.orelse)))
     set_fact(s, Fact.LIVE_OUT, live | jumped)
+    set_fact(s, Fact.HAS_YIELD, has_yield(s))
     return s
 
 
@@ -181,6 +182,7 @@ class Jumps(Converter):
         set_fact(guard, Fact.BOUND, bound)
         live = get_fact(rest[-1], Fact.LIVE_OUT, _EMPTY).union(*(self._loop_live(l) for l in self.loops[-1:]))
         set_fact(guard, Fact.LIVE_OUT, live | self._flags() | flags)
+        set_fact(guard, Fact.HAS_YIELD, has_yield(guard))
         return [guard]
 
     def _loop_live(self, loop: _Loop) -> frozenset[str]:

@@ -123,6 +123,11 @@ def convert_tree(parsed: Parsed, function: types.FunctionType, hand_over: bool =
             f"{parsed.name!r} is an async function: asynchronous functions are not supported in a graph",
             (parsed.file, tree.lineno),
         )
+    if any(isinstance(n, gast.Name) and n.id == OPERATORS for n in gast.walk(tree)):
+        raise ConversionError(
+            f"{parsed.name!r} uses the name {OPERATORS!r}, which stands for the operators of converted code; rename it",
+            (parsed.file, tree.lineno),
+        )
     tree.decorator_list = []
     tree.returns = None
     params = _params(tree)

@@ -451,7 +451,7 @@ class _Progress:
     """
 
     def __init__(self, places: Sequence[Place], graph: FuncGraph, body: Any):
-        self.body, self.reach = body, None
+        self.reach = reachable([body])
         self.places, self.outer = [p for p in places if not p.scratch], graph
         self.cell = structure.Ref(graph.emit("tg.cell_new", type=types.OBJECT), graph)
         before = [_as_value(p.get()) for p in self.places]
@@ -466,7 +466,7 @@ class _Progress:
         at = graph
         while at not in self.last:
             at = at.outer
-        if all(_unmoved(a, b) for a, b in zip(now, self.last[at])):
+        if all(unmoved(a, b) for a, b in zip(now, self.last[at])):
             return
         self.last[graph] = now
         specs = [visible(spec_of(c), self.outer) for c in now]
@@ -495,8 +495,6 @@ class _Progress:
             return place.keep.home is not None and self.outer.within(place.keep.home)
         if place.key[0] not in ("attr", "key", "contents"):
             return False
-        if self.reach is None:
-            self.reach = reachable([self.body])
         return id(place.keep) in self.reach and _all_seen(spec_of(_as_value(old)), self.outer)
 
     def restore(self, graph: FuncGraph) -> None:
@@ -724,11 +722,11 @@ def _trace_with_state(
             entered[place.key] = place.get()
 
     region = trace_region(name, function, before)
-    moved = any(k not in entered or not _unmoved(region.changed[k][1], entered[k]) for k in region.changed)
+    moved = any(k not in entered or not unmoved(region.changed[k][1], entered[k]) for k in region.changed)
     return StateRegion(region.graph, region.result, region.changed, region.raised, lead, moved)
 
 
-def _unmoved(a: Any, b: Any) -> bool:
+def unmoved(a: Any, b: Any) -> bool:
     """Whether a location still holds what it held."""
     if a is b:
         return True

@@ -533,7 +533,7 @@ class _Tracer:
                 effects.append((location, location.get()))
                 where.append((None, location))
                 self.outside.append((location, old))
-            elif location.key[0] == "contents" and id(location.keep) in self._reach():
+            elif location.key[0] == "contents" and id(location.keep) in self._reach() and not control_flow.unmoved(location.get(), old):
                 _warn_mutation(location, self.function.python_function)
         for location, old in self.outside:
             location._set(old)

@@ -232,6 +232,7 @@ for _name in ("remove", "reverse", "sort", "index", "count"):
     def _method(self, *args: Any, _plain: Any = _plain, _name: str = _name, **kwargs: Any) -> Any:
         return _plain(self, *args, **kwargs) if self.handle is None else self._refuse(f"do {_name}()")
 
+    _method.__name__ = _name
     setattr(StagedList, _name, _method)
 
 

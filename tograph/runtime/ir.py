@@ -140,9 +140,13 @@ def node_effects(node: Node) -> ops.Effects:
 
 
 def _argument_positions(node: Node) -> Callable[[tuple[int, ...]], tuple[int, ...]]:
-    """From positions among a region's inputs to positions among the node's inputs."""
-    shift = len(node.inputs) - len(next(iter(node.regions.values())).inputs)
-    return lambda places: tuple(sorted({p + shift for p in places}))
+    """From positions among a region's inputs to positions among the node's inputs, which leave constants out."""
+    skip = len(node.args) - len(next(iter(node.regions.values())).inputs)
+    places: dict[int, int] = {}
+    for i, arg in enumerate(node.args):
+        if isinstance(arg, Value):
+            places[i - skip] = len(places)
+    return lambda found: tuple(sorted({places[p] for p in found if p in places}))
 
 
 def graph_effects(graph: Graph) -> ops.Effects:
@@ -251,3 +255,6 @@ def prune(graph: Graph) -> None:
             keep.append(node)
             used.update(node.inputs)
     graph.nodes = keep[::-1]
+    left = set(graph.nodes)
+    for node in graph.nodes:
+        node.control_inputs = [n for n in node.control_inputs if n in left]

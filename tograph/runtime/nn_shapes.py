@@ -430,3 +430,8 @@ def _on_each(base: str):
 
 for _base in ["add", "sub", "mul", "div", "addcmul", "addcdiv", "lerp", "pow", "maximum", "minimum", "clamp_min", "clamp_max", "abs", "neg", "sqrt", "rsqrt", "reciprocal", "sign", "exp", "log", "log2", "log10", "log1p", "expm1", "sin", "cos", "tan", "tanh", "sigmoid", "floor", "ceil", "round", "trunc", "frac", "erf", "copy", "zero", "norm", "max"]:  # as the tables of shapes
     RULES[f"_foreach_{_base}"] = _on_each(_base)
+
+
+@rule("_sample_dirichlet _standard_gamma poisson _dirichlet_grad _standard_gamma_grad")
+def _sampled(x, *args, generator=None):
+    return like(x)

@@ -430,7 +430,7 @@ def _mean(x, dim=None, keepdim=False, *, dtype=None):
 
 @rule("amax amin logsumexp")
 def _extreme(x, dim=(), keepdim=False):
-    if _empty(x) or (not isinstance(dim, int) and not dim):
+    if _empty(x) or not x.rank or (not isinstance(dim, int) and not dim):
         return None
     return reduced(x, dim, keepdim, x.dtype)
 
@@ -581,7 +581,7 @@ def _cat(xs, dim=0):
         return None
     dim = _dims(first, dim)[0]
     for x in xs:
-        for i, (n, m) in enumerate(zip(first.size, x.size)):
+        for i, (n, m) in enumerate(zip(first.size, x.size, strict=True)):
             if i != dim and type(n) is int and type(m) is int and n != m:
                 return None  # the kernel has the words for it
     size = list(first.size)

@@ -117,9 +117,8 @@ class SymTensor(torch.Tensor):
     def detach(self):
         graph = current_graph()
         value = graph.emit("aten.detach.default", value_of(self, graph), type=tensor_type(self.meta))
-        out = wrap(value, self.meta._replace(offset=0), graph)
-        out.requires_grad_(False)
-        return out
+        step = View(torch.ops.aten.detach.default, (), {}, None, self.meta)
+        return SymTensor(self.meta, self.storage_, (*self.chain, step), Ref(value, graph))
 
     def __deepcopy__(self, memo):
         return self.clone()
