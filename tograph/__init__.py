@@ -17,14 +17,15 @@ from .converters.call_rules import do_not_convert
 from .converters.directives import set_loop_options
 from .converters.staged_range import range_ as range
 from .runtime import debug
-from .runtime.effects import init_scope, print_ as print, py_function, stop_gradient
+from .runtime.effects import init_scope, py_function, stop_gradient
+from .runtime.effects import print_ as print
 from .runtime.function import run_functions_eagerly
 from .runtime.higher_order import cond, foldl, foldr, map_fn, scan, switch_case, while_loop
 from .runtime.lists import Optional, TensorArray, TensorList
 from .runtime.specs import TensorSpec
 from .runtime.text import parse_graph
-from .settings import set_verbosity
 from .runtime.variables import Variable
+from .settings import set_verbosity
 
 __version__ = "0.1.0"
 __all__ = [

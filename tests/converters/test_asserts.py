@@ -60,13 +60,6 @@ def caught(x):
     return "fine"
 
 
-@cases(([1],), ([-1],))
-def writes_before_and_after(l):
-    l.append(1)
-    assert l[0] > 0
-    l.append(2)
-
-
 test_same = cases.test()
 
 

@@ -153,13 +153,6 @@ def aliases(n):
     return a.v, a is b
 
 
-@cases((3,), (0,))
-def argument_written(n):
-    a = types.SimpleNamespace(v=1, d={"k": [n]})
-    change(a)
-    return a.v, a.d
-
-
 def change(a):
     if a.d["k"][0] > 0:
         a.v = 5

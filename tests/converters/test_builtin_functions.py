@@ -130,11 +130,6 @@ def types_of_tensors(x):
     return isinstance(x, torch.Tensor), isinstance(x, int), callable(x)
 
 
-@cases.tensors((torch.tensor(7),))
-def type_of_a_tensor(x):
-    return type(x) is torch.Tensor
-
-
 @cases((3,), (0,))
 def ranges(n):
     r = range(n)
@@ -144,24 +139,6 @@ def ranges(n):
 @cases(([3, -1, 2],), ([],))
 def sorting(l):
     return sorted(l), sorted(l, reverse=True), sorted(l, key=lambda v: -v)
-
-
-@cases(([3, 1, 2],), ([],))
-def sort_in_place(l):
-    l.sort()
-    l.reverse()
-    return l
-
-
-@cases(([3, -1, 2],), ([],))
-def enumerate_zip_map_filter(l):
-    return (
-        list(enumerate(l, 1)),
-        list(zip(l, "abc")),
-        list(map(lambda a, b: a + b, l, l)),
-        list(filter(lambda v: v > 0, l)),
-        list(reversed(l)),
-    )
 
 
 @cases.tensors((ROWS,))
@@ -178,16 +155,6 @@ def enumerate_zip_map_filter_of_rows(x):
 @cases(([1], [2]), ([1], [2, 3]))
 def strict_zip(a, b):
     return list(zip(a, b, strict=True))
-
-
-@cases((3,), (0,))
-def list_methods(n):
-    l = [5, 1]
-    l.extend([n, 2])
-    l.insert(1, n)
-    a = l.pop(0)
-    l.remove(2)
-    return l, a, l.index(n), l.count(n), l + [1], l * 2, l.copy()
 
 
 @cases((3,), (0,))

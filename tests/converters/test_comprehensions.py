@@ -96,18 +96,6 @@ def generator_function(n):
     return list(squares()), sum(squares())
 
 
-@cases((3,), (0,))
-def generator_function_with_a_condition(n):
-    def values():
-        for i in range(3):
-            if n > i:
-                yield i
-            else:
-                yield -i
-
-    return [v for v in values()]
-
-
 @cases(([[1, 2], [3]],))
 def nested(l):
     return [v for row in l for v in row], [[v + 1 for v in row] for row in l]

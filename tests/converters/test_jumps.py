@@ -211,18 +211,6 @@ def return_kinds(x):
 
 
 @cases((5, 2), (5, 9), (0, 0))
-def return_in_with_and_try(n, k):
-    log = []
-    for i in range(n):
-        try:
-            if i == k:
-                return log
-        finally:
-            log.append(i)
-    return log
-
-
-@cases((5, 2), (5, 9), (0, 0))
 def continue_in_try(n, k):
     s = 0
     for i in range(n):

@@ -20,16 +20,6 @@ def raise_caught(x):
     return r
 
 
-@cases((1,), (-1,))
-def raise_caught_with_name(x):
-    try:
-        if x < 0:
-            raise ValueError("negative", 3)
-        return "fine"
-    except ValueError as e:
-        return e.args
-
-
 @cases((1,), (-1,), (0,))
 def two_handlers(x):
     r = 0
@@ -146,27 +136,6 @@ def key_error(d, k):
 
 
 @cases((1,), (-1,))
-def state_before_the_error(x):
-    l = []
-    try:
-        l.append(1)
-        if x < 0:
-            raise ValueError
-        l.append(2)
-    except ValueError:
-        l.append(3)
-    return l
-
-
-@cases(([1],), ([-1],))
-def argument_written_before_the_error(l):
-    l.append(5)
-    if l[0] < 0:
-        raise ValueError("negative")
-    l.append(6)
-
-
-@cases((1,), (-1,))
 def return_in_finally(x):
     try:
         if x < 0:
@@ -189,38 +158,6 @@ class Manager:
     def __exit__(self, kind, value, trace):
         self.log.append("exit")
         return self.swallow
-
-
-@cases((1,), (-1,))
-def with_statement(x):
-    log = []
-    with Manager(log) as m:
-        if x > 0:
-            m.log.append("plus")
-            y = x + 1
-        else:
-            y = x - 1
-    return y, log
-
-
-@cases((1,), (-1,))
-def with_return(x):
-    log = []
-    with Manager(log):
-        if x > 0:
-            return 1, log
-        log.append("in")
-    return 2, log
-
-
-@cases((1,), (-1,))
-def with_swallows(x):
-    log = []
-    with Manager(log, swallow=True):
-        if x < 0:
-            raise ValueError
-        log.append("fine")
-    return log
 
 
 class StagedManager:
@@ -258,26 +195,6 @@ def contextmanager_generator(x):
     return y
 
 
-@cases((1,), (-1,))
-def suppress(x):
-    with contextlib.suppress(ValueError):
-        if x < 0:
-            raise ValueError
-        return 1
-    return 2
-
-
-@cases((1,), (-1,))
-def exit_stack(x):
-    log = []
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(Manager(log))
-        stack.callback(log.append, "callback")
-        if x > 0:
-            log.append("plus")
-    return log
-
-
 @cases.tensors((torch.tensor([1.0]),), (torch.tensor([-1.0]),))
 def no_grad(x):
     with torch.no_grad():
@@ -291,16 +208,6 @@ class Stop(Exception):
     def __init__(self, code):
         super().__init__(f"code {code}")
         self.code = code
-
-
-@cases((1,), (-1,))
-def own_exception(x):
-    try:
-        if x < 0:
-            raise Stop(5)
-        raise Stop(6)
-    except Stop as stop:
-        return stop.code
 
 
 test_same = cases.test()

@@ -129,24 +129,6 @@ def eval_of_a_condition(x):
 
 
 @cases((1,), (-1,))
-def user_names_that_look_generated(x):
-    ag__ = 1
-    if_body = 2
-    get_state = 3
-    do_return = 4
-    retval_ = 5
-    break_ = 6
-    loop_body = 7
-    while x > 0:
-        break_ = x
-        if x > 0:
-            do_return = x
-            break
-        x -= 1
-    return ag__, if_body, get_state, do_return, retval_, break_, loop_body
-
-
-@cases((1,), (-1,))
 def names_shadow_builtins(x):
     len = lambda v: 5
     range = [7, 8]

@@ -359,23 +359,3 @@ def test_optimizer_step(make, foreach):
         x = torch.ones(2, 3) * (i + 1)
         torch.testing.assert_close(f(x), step(plain, optimizers[0], x))
     torch.testing.assert_close(list(module.parameters()), list(plain.parameters()))
-
-
-def test_training_a_convolution_whose_input_needs_no_gradient():
-    plain = nn.Sequential(
-        nn.Conv2d(1, 2, 3),
-        nn.BatchNorm2d(2),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Flatten(),
-        nn.Linear(2, 2),
-    )
-    module = copy.deepcopy(plain)
-
-    def gradients(module, x):
-        loss = module(x).pow(2).sum()
-        return torch.autograd.grad(loss, list(module.parameters()))
-
-    x = torch.randn(3, 1, 4, 4)
-    f = tg.function(lambda x: gradients(module, x))
-    torch.testing.assert_close(f(x), gradients(plain, x))

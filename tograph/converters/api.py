@@ -46,7 +46,11 @@ def function(
     """
     if fn is None:
         return functools.partial(
-            function, input_signature=input_signature, reduce_retracing=reduce_retracing, autograph=autograph, name=name
+            function,
+            input_signature=input_signature,
+            reduce_retracing=reduce_retracing,
+            autograph=autograph,
+            name=name,
         )
     convert_ = _entry if autograph else None
     _check(fn)
@@ -57,8 +61,12 @@ def _check(fn: Any) -> None:
     if isinstance(fn, (staticmethod, classmethod)):
         raise NotAFunctionError(f"put @{type(fn).__name__} above @tg.function, not below it")
     target = fn.python_function if isinstance(fn, Function) else fn
-    if isinstance(target, (types.BuiltinFunctionType, types.BuiltinMethodType, torch._ops.OpOverload)):
-        raise NotAFunctionError(f"tg.function takes a Python function; {target!r} is a built-in. Wrap it in a lambda.")
+    if isinstance(
+        target, (types.BuiltinFunctionType, types.BuiltinMethodType, torch._ops.OpOverload)
+    ):
+        raise NotAFunctionError(
+            f"tg.function takes a Python function; {target!r} is a built-in. Wrap it in a lambda."
+        )
     if inspect.iscoroutinefunction(target) or inspect.isasyncgenfunction(target):
         code = target.__code__
         raise ConversionError(
@@ -125,6 +133,8 @@ def convert(fn: Callable[..., Any] | None = None) -> Any:
     if fn is None:
         return convert
     made = to_graph(fn)
-    return functools.wraps(fn)(made) if isinstance(made, types.FunctionType) and made is not fn else made
-
-
+    return (
+        functools.wraps(fn)(made)
+        if isinstance(made, types.FunctionType) and made is not fn
+        else made
+    )

@@ -16,7 +16,10 @@ from .union import distribute
 
 class Asserts(Converter):
     def visit_Assert(self, node):
-        holes = {"test_": self.visit(node.test), "msg_": thunk(self, node.msg) if node.msg else constant(None)}
+        holes = {
+            "test_": self.visit(node.test),
+            "msg_": thunk(self, node.msg) if node.msg else constant(None),
+        }
         return self.fill(f"{OPERATORS}.assert_stmt(test_, msg_)", node, **holes)
 
 

@@ -21,7 +21,9 @@ from .calls import call
 from .context import OPERATORS, Converter
 from .union import apply, distribute_missing, test_options
 
-_METHODS = frozenset(n for c in (torch.Tensor, list, dict, str, set, tuple, deque, bytes) for n in dir(c))
+_METHODS = frozenset(
+    n for c in (torch.Tensor, list, dict, str, set, tuple, deque, bytes) for n in dir(c)
+)
 # What a tensor has as data: read without a call, these are left alone.
 _DATA = frozenset(n for n in dir(torch.Tensor) if not callable(getattr(torch.Tensor, n, None)))
 _AUGMENTED = {gast.Add: "iadd", gast.Sub: "isub", gast.Mult: "imul", gast.MatMult: "imatmul", gast.Div: "itruediv",
@@ -46,14 +48,26 @@ class Attributes(Converter):
         node = self.generic_visit(node)
         if not isinstance(node.ctx, gast.Load) or self._plain(node):
             return node
-        return self.expression(f"{OPERATORS}.attr(owner_, name_)", node, owner_=node.value, name_=constant(node.attr))
+        return self.expression(
+            f"{OPERATORS}.attr(owner_, name_)", node, owner_=node.value, name_=constant(node.attr)
+        )
 
     def _plain(self, node) -> bool:
-        if node.attr in (_METHODS if getattr(node, "is_method", False) else _DATA) or (node.attr.startswith("__") and node.attr.endswith("__")):
+        if node.attr in (_METHODS if getattr(node, "is_method", False) else _DATA) or (
+            node.attr.startswith("__") and node.attr.endswith("__")
+        ):
             return True
-        return isinstance(node.value, gast.Name) and (
-            node.value.id == OPERATORS or isinstance(self.context.resolve(node.value), types.ModuleType)
-        ) or (isinstance(node.value, gast.Attribute) and isinstance(self.context.resolve(node.value), types.ModuleType))
+        return (
+            (isinstance(node.value, gast.Name)
+            and (
+                node.value.id == OPERATORS
+                or isinstance(self.context.resolve(node.value), types.ModuleType)
+            ))
+            or (
+                isinstance(node.value, gast.Attribute)
+                and isinstance(self.context.resolve(node.value), types.ModuleType)
+            )
+        )
 
     def visit_Assign(self, node):
         node.value = self.visit(node.value)
@@ -69,7 +83,9 @@ class Attributes(Converter):
         temp = self.context.namer.fresh("value")
         out = self.fill("temp_ = value_", node, temp_=temp, value_=node.value)
         for target in node.targets:
-            out += self.target(target, gast.copy_location(gast.Name(temp, gast.Load(), None, None), node), node)
+            out += self.target(
+                target, gast.copy_location(gast.Name(temp, gast.Load(), None, None), node), node
+            )
         return out
 
     def target(self, target, value, origin):
@@ -90,11 +106,17 @@ class Attributes(Converter):
         if not isinstance(e, gast.Attribute):
             return e
         temp = self.context.namer.fresh("part")
-        after += self._store(e, gast.copy_location(gast.Name(temp, gast.Load(), None, None), origin), origin)
+        after += self._store(
+            e, gast.copy_location(gast.Name(temp, gast.Load(), None, None), origin), origin
+        )
         return gast.copy_location(gast.Name(temp, gast.Store(), None, None), origin)
 
     def _store(self, target, value, origin):
-        holes = {"owner_": self.visit(target.value), "name_": constant(target.attr), "value_": value}
+        holes = {
+            "owner_": self.visit(target.value),
+            "name_": constant(target.attr),
+            "value_": value,
+        }
         return self.fill(f"{OPERATORS}.setattr_(owner_, name_, value_)", origin, **holes)
 
     def visit_AnnAssign(self, node):
@@ -113,9 +135,7 @@ class Attributes(Converter):
         op = constant(augmented(node.op))
         holes = {"temp_": temp, "owner_": self.visit(node.target.value), "name_": constant(node.target.attr), "op_": op,
                  "value_": node.value}  # fmt: skip
-        text = (
-            f"temp_ = owner_\n{OPERATORS}.setattr_(temp_, name_, {OPERATORS}.augment(op_, {OPERATORS}.attr(temp_, name_), value_))"
-        )
+        text = f"temp_ = owner_\n{OPERATORS}.setattr_(temp_, name_, {OPERATORS}.augment(op_, {OPERATORS}.attr(temp_, name_), value_))"
         return self.fill(text, node, **holes)
 
     def visit_Delete(self, node):
@@ -131,7 +151,12 @@ class Attributes(Converter):
 
 def _is_call(node: gast.Call) -> bool:
     f = node.func
-    return isinstance(f, gast.Attribute) and f.attr == "call" and isinstance(f.value, gast.Name) and f.value.id == OPERATORS
+    return (
+        isinstance(f, gast.Attribute)
+        and f.attr == "call"
+        and isinstance(f.value, gast.Name)
+        and f.value.id == OPERATORS
+    )
 
 
 # ---- the operators
@@ -164,7 +189,11 @@ def has_attribute(owner, name):
         return apply(lambda o: has_attribute(o, name), owner)
     value = getattr(owner, name, None)
     if is_union(value) and MISSING in value.options_:
-        return True if _descriptor(owner, name) is not None else test_options(lambda v: v is not MISSING, value)
+        return (
+            True
+            if _descriptor(owner, name) is not None
+            else test_options(lambda v: v is not MISSING, value)
+        )
     return hasattr(owner, name)
 
 

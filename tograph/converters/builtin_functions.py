@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import functools
 import itertools
 import math
@@ -16,19 +15,29 @@ from ..runtime.control_flow import StagedException
 from ..runtime.funcgraph import current_graph, is_tracing, user_location
 from ..runtime.growing import StagedList
 from ..runtime.ops import OpaqueObject
-from ..runtime.scalars import StagedBool, StagedFloat, StagedInt, combine, new_scalar, to_python
+from ..runtime.scalars import StagedBool, StagedFloat, new_scalar, to_python
 from ..runtime.shapes import SYMBOLS
 from ..runtime.structure import is_union
 from ..runtime.symbolic import scalar_of
 from . import attributes, subscripts, union
-from .calls import TENSOR_METHODS, call, convert_if_needed, handles, takes_functions
+from .calls import METHODS, TENSOR_METHODS, call, handles, takes_functions
 from .for_stmt import for_stmt
 from .generators import Generator
-from .iterables import Enumerated, Mapped, Reversed, SequenceIterator, StagedRange, StagedSequence, Zipped, as_source, staged_source
+from .iterables import (
+    Enumerated,
+    Mapped,
+    Reversed,
+    SequenceIterator,
+    StagedRange,
+    StagedSequence,
+    Zipped,
+    as_source,
+    staged_source,
+)
 from .lists import new_list
 from .logical import and_, or_
-from .staging import is_staged, is_symbolic
-from .strings import StagedString, fstring, is_staged_part, outside
+from .staging import is_staged
+from .strings import StagedString, fstring, is_staged_part, outside, str_format
 
 
 def _number(x: Any) -> Any:
@@ -37,7 +46,9 @@ def _number(x: Any) -> Any:
 
 
 def _any_staged(args: Any) -> bool:
-    return any(is_staged(a) or is_union(a) or isinstance(a, (StagedException, StagedString)) for a in args)
+    return any(
+        is_staged(a) or is_union(a) or isinstance(a, (StagedException, StagedString)) for a in args
+    )
 
 
 def _unless_staged(function):
@@ -63,7 +74,9 @@ def _unless_staged(function):
 def _cast(kind: type):
     def cast(x=0, *rest, **kwargs):
         if rest or kwargs:
-            raise TypeError("int() can't convert non-string with explicit base: a staged value has base 10")
+            raise TypeError(
+                "int() can't convert non-string with explicit base: a staged value has base 10"
+            )
         x = _number(x)
         return to_python(x, kind.__name__) if isinstance(x, SYMBOLS) else kind(x)
 
@@ -104,7 +117,9 @@ def pow_(a, b, mod=None):
 
 @_unless_staged(complex)
 def complex_(real, imag=0):
-    raise StagingError("complex() of a staged value is not supported; use torch.complex", user_location())
+    raise StagingError(
+        "complex() of a staged value is not supported; use torch.complex", user_location()
+    )
 
 
 @_unless_staged(str)
@@ -125,7 +140,10 @@ def format_(x, spec=""):
 @_unless_staged(hash)
 def hash_(x):
     if isinstance(x, SYMBOLS):
-        raise StagingError("a staged number cannot be hashed: its value is known only when the graph runs", user_location())
+        raise StagingError(
+            "a staged number cannot be hashed: its value is known only when the graph runs",
+            user_location(),
+        )
     return hash(x)
 
 
@@ -203,17 +221,32 @@ def filter_(function, iterable):
         return _filtered(function, iterable)
     n = source.length()
     if isinstance(n, SYMBOLS):
-        raise StagingError("filter() over a staged sequence of unknown length is not supported; use a mask", user_location())
+        raise StagingError(
+            "filter() over a staged sequence of unknown length is not supported; use a mask",
+            user_location(),
+        )
     kept = iterable
-    mask = [call(function, source.item(i)) if function is not None else source.item(i) for i in range(n)]
-    return kept[torch.stack([torch.as_tensor(m).reshape(()) if isinstance(m, torch.Tensor) else tensor(m) for m in mask]).bool()]
+    mask = [
+        call(function, source.item(i)) if function is not None else source.item(i) for i in range(n)
+    ]
+    return kept[
+        torch.stack(
+            [
+                torch.as_tensor(m).reshape(()) if isinstance(m, torch.Tensor) else tensor(m)
+                for m in mask
+            ]
+        ).bool()
+    ]
 
 
 def _filtered(function, iterable):
     for item in iterable:
         keep = item if function is None else call(function, item)
         if is_staged(keep):
-            raise StagingError("filter() by a staged condition is not supported on Python sequences; use a mask", user_location())
+            raise StagingError(
+                "filter() by a staged condition is not supported on Python sequences; use a mask",
+                user_location(),
+            )
         if keep:
             yield item
 
@@ -244,7 +277,9 @@ def sorted_(x, *, key=None, reverse=False):
 
 
 def _sort_staged(items, keys, reverse):
-    order = torch.sort(torch.stack([_tensor0(k) for k in keys]), stable=True, descending=reverse).indices
+    order = torch.sort(
+        torch.stack([_tensor0(k) for k in keys]), stable=True, descending=reverse
+    ).indices
     stacked = torch.stack([_tensor0(i) for i in items])[order]
     if all(isinstance(i, (int, float, *SYMBOLS)) for i in items):
         return [scalar_of(v) for v in stacked.unbind(0)]
@@ -274,7 +309,12 @@ def _extreme(which: str, builtin):
         if union.holds_union(args, kwargs):
             return union.apply(run, *args, **kwargs)
         staged = is_staged(inner) if isinstance(inner, torch.Tensor) else False
-        if len(args) == 1 and not staged and not isinstance(inner, (list, tuple, dict, set, str, range)) and inner is not None:
+        if (
+            len(args) == 1
+            and not staged
+            and not isinstance(inner, (list, tuple, dict, set, str, range))
+            and inner is not None
+        ):
             if hasattr(inner, "__iter__"):
                 inner = list(inner)
                 args = (inner,)
@@ -296,7 +336,9 @@ def _fold(which: str, items: list, key):
         better = other < rank if which == "min" else other > rank
         if is_staged(better):
             test = control_flow.predicate(better, which)
-            pair = control_flow.staged_if(test, lambda i=item, o=other: (i, o), lambda b=best, r=rank: (b, r))
+            pair = control_flow.staged_if(
+                test, lambda i=item, o=other: (i, o), lambda b=best, r=rank: (b, r)
+            )
             best, rank = pair
         elif better:
             best, rank = item, other
@@ -323,9 +365,17 @@ def sum_(items, start=0):
     if rows is not None:
         return sum_(rows, start)
     box = [start]
-    place = control_flow.Place(("sum", id(box)), "the sum", lambda: box[0], lambda v: box.__setitem__(0, v), box)
+    place = control_flow.Place(
+        ("sum", id(box)), "the sum", lambda: box[0], lambda v: box.__setitem__(0, v), box
+    )
     index = [0]
-    at = control_flow.Place(("index", id(index)), "the index", lambda: index[0], lambda v: index.__setitem__(0, v), index)
+    at = control_flow.Place(
+        ("index", id(index)),
+        "the index",
+        lambda: index[0],
+        lambda v: index.__setitem__(0, v),
+        index,
+    )
 
     def body():
         i = index[0]
@@ -342,7 +392,9 @@ def _truth(which):
     def test(items):
         if isinstance(items, torch.Tensor) and is_staged(items):
             if items.dim() != 1:
-                raise control_flow.ConditionError("Boolean value of Tensor with more than one value is ambiguous", user_location())
+                raise control_flow.ConditionError(
+                    "Boolean value of Tensor with more than one value is ambiguous", user_location()
+                )
             return items.any() if which is any else items.all()
         found = which is all
         for item in items:
@@ -451,7 +503,12 @@ def isinstance_(x, classes):
         return union.test_options(lambda v: isinstance_(v, classes), x)
     if isinstance(x, StagedException):
         graph = current_graph()
-        return new_scalar("py.isinstance", (graph.resolve(x.handle_.ref), OpaqueObject(classes, "types")), bool, graph)
+        return new_scalar(
+            "py.isinstance",
+            (graph.resolve(x.handle_.ref), OpaqueObject(classes, "types")),
+            bool,
+            graph,
+        )
     kind = _kind_of(x)
     if kind is not None:
         return issubclass(kind, classes) or isinstance(x, classes)
@@ -498,7 +555,9 @@ def getattr_call(owner, name, *default):
         return attributes.attr(owner, name)
     there = attributes.has_attribute(owner, name)
     if is_staged(there):
-        return control_flow.staged_if(there, lambda: attributes.attr(owner, name), lambda: default[0])
+        return control_flow.staged_if(
+            there, lambda: attributes.attr(owner, name), lambda: default[0]
+        )
     return attributes.attr(owner, name) if there else default[0]
 
 
@@ -529,7 +588,9 @@ def print_(*values, sep=None, end=None, file=None, flush=False):
 
 
 def _printed(value: Any, graph) -> Any:
-    if isinstance(value, (torch.Tensor, StagedString, StagedException, *SYMBOLS)) or is_staged_part(value):
+    if isinstance(value, (torch.Tensor, StagedString, StagedException, *SYMBOLS)) or is_staged_part(
+        value
+    ):
         return outside(value, graph)
     if value is None or type(value) in (bool, int, float, str, complex):
         return value
@@ -554,7 +615,9 @@ def _default_dtype(x: Any) -> torch.dtype:
 def tensor(data, *, dtype=None, device=None, requires_grad=False, **kwargs):
     """``torch.tensor`` of data with staged parts."""
     if union.holds_union((data,), {}):
-        return union.apply(lambda d: tensor(d, dtype=dtype, device=device, requires_grad=requires_grad), data)
+        return union.apply(
+            lambda d: tensor(d, dtype=dtype, device=device, requires_grad=requires_grad), data
+        )
     if not _nested_staged(data):
         return torch.tensor(data, dtype=dtype, device=device, requires_grad=requires_grad, **kwargs)
     out = _nested_tensor(data)
@@ -589,7 +652,11 @@ handles(torch.tensor)(tensor)
 @handles(torch.as_tensor)
 def as_tensor(data, dtype=None, device=None):
     if isinstance(data, torch.Tensor):
-        return data if dtype is None and device is None else data.to(dtype=dtype or data.dtype, device=device)
+        return (
+            data
+            if dtype is None and device is None
+            else data.to(dtype=dtype or data.dtype, device=device)
+        )
     return tensor(data, dtype=dtype, device=device)
 
 
@@ -601,7 +668,11 @@ def _lists_of_tensors(function):
         if isinstance(tensors, StagedList):
             if tensors.handle is None:
                 return function(list(tensors), *args, **kwargs)
-            return tensors.stack(*args, **kwargs) if function is torch.stack else tensors.cat(*args, **kwargs)
+            return (
+                tensors.stack(*args, **kwargs)
+                if function is torch.stack
+                else tensors.cat(*args, **kwargs)
+            )
         if isinstance(tensors, (list, tuple)) and union.holds_union(tensors, {}):
             return union.apply(lambda *t: function(list(t), *args, **kwargs), *tensors)
         return function(tensors, *args, **kwargs)
@@ -609,12 +680,26 @@ def _lists_of_tensors(function):
     return run
 
 
-for _function in (torch.stack, torch.cat, torch.concat, torch.concatenate, torch.hstack, torch.vstack, torch.dstack):
+for _function in (
+    torch.stack,
+    torch.cat,
+    torch.concat,
+    torch.concatenate,
+    torch.hstack,
+    torch.vstack,
+    torch.dstack,
+):
     _lists_of_tensors(_function)
 
 
 def _as_plain_number(name: str):
-    kind = {"item": None, "__bool__": "bool", "__int__": "int", "__float__": "float", "__index__": "int"}[name]
+    kind = {
+        "item": None,
+        "__bool__": "bool",
+        "__int__": "int",
+        "__float__": "float",
+        "__index__": "int",
+    }[name]
 
     def form(x):
         if not is_staged(x):
@@ -640,6 +725,7 @@ def tolist(x):
 
 
 TENSOR_METHODS["tolist"] = tolist
+METHODS[str, "format"] = str_format
 
 
 # ---- math
@@ -659,9 +745,5 @@ def _math(name: str):
     return _unless_staged(function)(form)
 
 
-for _name in ("sqrt sin cos tan exp log log2 log10 tanh sinh cosh asin acos atan atan2 fabs floor ceil trunc isnan isinf "
-              "isfinite hypot pow fmod copysign log1p expm1 erf gamma lgamma degrees radians isqrt gcd comb "
-              "factorial").split():  # fmt: skip
+for _name in ["sqrt", "sin", "cos", "tan", "exp", "log", "log2", "log10", "tanh", "sinh", "cosh", "asin", "acos", "atan", "atan2", "fabs", "floor", "ceil", "trunc", "isnan", "isinf", "isfinite", "hypot", "pow", "fmod", "copysign", "log1p", "expm1", "erf", "gamma", "lgamma", "degrees", "radians", "isqrt", "gcd", "comb", "factorial"]:  # fmt: skip
     _math(_name)
-
-

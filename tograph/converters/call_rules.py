@@ -32,14 +32,13 @@ MARK = "__tograph_do_not_convert__"
 # Modules of torch.nn that are one op each: nothing in them decides on data.
 LEAF_MODULES = frozenset(
     getattr(torch.nn, n)
-    for n in "Linear Bilinear Identity Embedding LayerNorm GroupNorm RMSNorm Conv1d Conv2d Conv3d ReLU ReLU6 LeakyReLU ELU SELU "
-    "GELU SiLU Mish Tanh Sigmoid Softplus Softmax LogSoftmax Hardtanh Hardswish Dropout Dropout1d Dropout2d Flatten Unflatten "
-    "MaxPool1d MaxPool2d AvgPool1d AvgPool2d AdaptiveAvgPool1d AdaptiveAvgPool2d MSELoss L1Loss CrossEntropyLoss NLLLoss "
-    "BCELoss BCEWithLogitsLoss SmoothL1Loss HuberLoss ZeroPad2d PReLU GLU Softsign Tanhshrink".split()
+    for n in ["Linear", "Bilinear", "Identity", "Embedding", "LayerNorm", "GroupNorm", "RMSNorm", "Conv1d", "Conv2d", "Conv3d", "ReLU", "ReLU6", "LeakyReLU", "ELU", "SELU", "GELU", "SiLU", "Mish", "Tanh", "Sigmoid", "Softplus", "Softmax", "LogSoftmax", "Hardtanh", "Hardswish", "Dropout", "Dropout1d", "Dropout2d", "Flatten", "Unflatten", "MaxPool1d", "MaxPool2d", "AvgPool1d", "AvgPool2d", "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "MSELoss", "L1Loss", "CrossEntropyLoss", "NLLLoss", "BCELoss", "BCEWithLogitsLoss", "SmoothL1Loss", "HuberLoss", "ZeroPad2d", "PReLU", "GLU", "Softsign", "Tanhshrink"]
 )
 
 CONVERTED_CODE: set[types.CodeType] = set()
-_BRANCHES = frozenset(op for op in dis.opmap.values() if "JUMP" in dis.opname[op] or dis.opname[op] == "FOR_ITER")
+_BRANCHES = frozenset(
+    op for op in dis.opmap.values() if "JUMP" in dis.opname[op] or dis.opname[op] == "FOR_ITER"
+)
 
 
 @functools.cache

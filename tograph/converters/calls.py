@@ -24,7 +24,14 @@ from ..runtime.growing import StagedList
 from ..runtime.structure import is_union
 from ..transpiler.syntax import gast
 from . import union
-from .call_rules import CONVERTED_CODE, LEAF_MODULES, MARK, is_straight, is_user_function, module_rule
+from .call_rules import (
+    CONVERTED_CODE,
+    LEAF_MODULES,
+    MARK,
+    is_straight,
+    is_user_function,
+    module_rule,
+)
 from .context import OPERATORS, Converter
 from .generators import Generator, is_generator_function
 from .places import writes
@@ -42,7 +49,11 @@ class Calls(Converter):
         return node
 
     def visit_Call(self, node):
-        if isinstance(node.func, gast.Attribute) and isinstance(node.func.value, gast.Name) and node.func.value.id == OPERATORS:
+        if (
+            isinstance(node.func, gast.Attribute)
+            and isinstance(node.func.value, gast.Name)
+            and node.func.value.id == OPERATORS
+        ):
             return self.generic_visit(node)
         if isinstance(node.func, gast.Name):
             if node.func.id == "super" and not node.args:
@@ -59,7 +70,10 @@ class Calls(Converter):
         owner = self.context.first_param
         if owner is None:
             return node
-        holes = {"cls_": gast.Name("__class__", gast.Load(), None, None), "self_": gast.Name(owner, gast.Load(), None, None)}
+        holes = {
+            "cls_": gast.Name("__class__", gast.Load(), None, None),
+            "self_": gast.Name(owner, gast.Load(), None, None),
+        }
         return self.expression("super(cls_, self_)", node, **holes)
 
 
@@ -67,11 +81,15 @@ class Calls(Converter):
 
 _convert: Callable[[types.FunctionType], types.FunctionType]
 _convert_generator: Callable[[types.FunctionType], Any]
-BUILTINS: dict[Any, Callable[..., Any]] = {}  # built-in -> its staged form, which falls back to the built-in
+BUILTINS: dict[
+    Any, Callable[..., Any]
+] = {}  # built-in -> its staged form, which falls back to the built-in
 _HIGHER_ORDER: set[Any] = set()
 
 
-def set_converter(convert: Callable[..., types.FunctionType], convert_generator: Callable[..., Any]) -> None:
+def set_converter(
+    convert: Callable[..., types.FunctionType], convert_generator: Callable[..., Any]
+) -> None:
     """The pipeline, which imports this module, says how a function and how a generator function is converted."""
     global _convert, _convert_generator
     _convert, _convert_generator = convert, convert_generator
@@ -114,9 +132,13 @@ def call(f, /, *args, **kwargs):
                 journal.record(journal.contents(f.__self__))
             return f(*args, **kwargs)
         return _method(f, args, kwargs)
-    if is_union(f) :
+    if is_union(f):
         return union.distribute(lambda g: call(g, *args, **kwargs), f)
-    if kind is types.BuiltinFunctionType or kind is types.BuiltinMethodType or kind is types.MethodWrapperType:
+    if (
+        kind is types.BuiltinFunctionType
+        or kind is types.BuiltinMethodType
+        or kind is types.MethodWrapperType
+    ):
         return _builtin(f, args, kwargs)
     if isinstance(f, type):
         return _construct(f, args, kwargs)
@@ -186,7 +208,9 @@ def _method(f: types.MethodType, args, kwargs):
 
 def _is_contextmanager(f: Any) -> bool:
     """Whether ``f`` is what ``contextlib.contextmanager`` made of a user's generator function."""
-    return getattr(f, "__code__", None) is _HELPER and is_user_function(getattr(f, "__wrapped__", None))
+    return getattr(f, "__code__", None) is _HELPER and is_user_function(
+        getattr(f, "__wrapped__", None)
+    )
 
 
 @contextlib.contextmanager
@@ -238,8 +262,7 @@ def _builtin(f, args, kwargs):
 
 # Methods of containers that change them.
 _CHANGING = frozenset(
-    "append insert extend add update setdefault appendleft extendleft pop popitem popleft remove discard clear sort reverse "
-    "rotate difference_update intersection_update symmetric_difference_update move_to_end __setitem__ __delitem__ __iadd__".split()
+    ["append", "insert", "extend", "add", "update", "setdefault", "appendleft", "extendleft", "pop", "popitem", "popleft", "remove", "discard", "clear", "sort", "reverse", "rotate", "difference_update", "intersection_update", "symmetric_difference_update", "move_to_end", "__setitem__", "__delitem__", "__iadd__"]
 )
 METHODS: dict[tuple[type, str], Callable[..., Any]] = {}
 TENSOR_METHODS: dict[str, Callable[..., Any]] = {}
@@ -252,7 +275,9 @@ def _construct(cls: type, args, kwargs):
         return form(*args, **kwargs)
     init = cls.__init__
     simple = type(cls).__call__ is type.__call__ and cls.__new__ is object.__new__
-    if not (simple and is_tracing() and is_user_function(init)) or not module_rule(cls.__module__ or ""):
+    if not (simple and is_tracing() and is_user_function(init)) or not module_rule(
+        cls.__module__ or ""
+    ):
         return cls(*args, **kwargs)
     if init.__code__.co_filename.startswith("<") or issubclass(cls, torch.nn.Module):
         return cls(*args, **kwargs)
@@ -268,7 +293,11 @@ def _module(m: torch.nn.Module, args, kwargs):
         return m(*args, **kwargs)
     if cls.__call__ is not torch.nn.Module.__call__:
         method = cls.__call__
-        return converted(method)(m, *args, **kwargs) if is_user_function(method) else m(*args, **kwargs)
+        return (
+            converted(method)(m, *args, **kwargs)
+            if is_user_function(method)
+            else m(*args, **kwargs)
+        )
     hooked = (
         m._forward_hooks or m._forward_pre_hooks or m._backward_hooks or m._backward_pre_hooks
         or torch_module._global_forward_hooks or torch_module._global_forward_pre_hooks

@@ -36,7 +36,12 @@ class Comparisons(Converter):
                 gast.copy_location(gast.Tuple([constant(s), thunk(self, c)], gast.Load()), node)
                 for s, c in zip(signs, node.comparators)
             ]
-            return self.expression(f"{OPERATORS}.chain(first_, links_)", node, first_=self.visit(node.left), links_=links)
+            return self.expression(
+                f"{OPERATORS}.chain(first_, links_)",
+                node,
+                first_=self.visit(node.left),
+                links_=links,
+            )
         node = self.generic_visit(node)
         names = {"in": "contains", "not in": "not_contains", "is": "is_", "is not": "is_not"}
         if signs[0] not in names:
@@ -62,11 +67,23 @@ def contains(x, items):
     if isinstance(items, torch.Tensor) and is_staged(items):
         return (items == x).any()
     if isinstance(items, StagedRange):
-        low, high = (items.start <= x, x < items.stop) if items.step > 0 else (items.stop < x, x <= items.start)
+        low, high = (
+            (items.start <= x, x < items.stop)
+            if items.step > 0
+            else (items.stop < x, x <= items.start)
+        )
         return and_(low, lambda: high, lambda: (x - items.start) % items.step == 0)
-    if isinstance(items, dict) and not is_staged(x) and x in items and is_union(items[x]) and MISSING in items[x].options_:
+    if (
+        isinstance(items, dict)
+        and not is_staged(x)
+        and x in items
+        and is_union(items[x])
+        and MISSING in items[x].options_
+    ):
         return test_options(lambda v: v is not MISSING, items[x])
-    if isinstance(items, (list, tuple, dict, set, frozenset, range)) and (is_staged(x) or any(map(is_staged, items))):
+    if isinstance(items, (list, tuple, dict, set, frozenset, range)) and (
+        is_staged(x) or any(map(is_staged, items))
+    ):
         found = False
         for item in items:
             if item is x:
@@ -79,7 +96,10 @@ def contains(x, items):
 
 
 def _equal(a, b):
-    if not (isinstance(a, (torch.Tensor, int, float, *SYMBOLS)) and isinstance(b, (torch.Tensor, int, float, *SYMBOLS))):
+    if not (
+        isinstance(a, (torch.Tensor, int, float, *SYMBOLS))
+        and isinstance(b, (torch.Tensor, int, float, *SYMBOLS))
+    ):
         return False
     same = a == b
     return control_flow.predicate(same, "in") if is_staged(same) else same
@@ -92,7 +112,9 @@ def not_contains(x, items):
 def is_(a, b):
     """``a is b``"""
     if is_union(a):
-        return distribute(lambda v: is_(v, b), a) if is_union(b) else test_options(lambda v: v is b, a)
+        return (
+            distribute(lambda v: is_(v, b), a) if is_union(b) else test_options(lambda v: v is b, a)
+        )
     if is_union(b):
         return test_options(lambda v: v is a, b)
     return a is b

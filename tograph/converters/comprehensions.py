@@ -27,7 +27,13 @@ _CONSUMERS = ("sum", "list", "tuple", "set", "frozenset", "min", "max", "sorted"
 
 class Comprehensions(Converter):
     def visit_ListComp(self, node):
-        return self._rewrite(node, "list_comp", f"{OPERATORS}.new_list()", "result_.append(value_)", {"value_": node.elt})
+        return self._rewrite(
+            node,
+            "list_comp",
+            f"{OPERATORS}.new_list()",
+            "result_.append(value_)",
+            {"value_": node.elt},
+        )
 
     def visit_SetComp(self, node):
         return self._rewrite(node, "set_comp", "set()", "result_.add(value_)", {"value_": node.elt})
@@ -37,10 +43,16 @@ class Comprehensions(Converter):
         return self._rewrite(node, "dict_comp", "{}", "result_[key_] = value_", holes)
 
     def visit_GeneratorExp(self, node):
-        return self._function(node, "generator", "yield value_", {"value_": node.elt}, "pass", "pass")
+        return self._function(
+            node, "generator", "yield value_", {"value_": node.elt}, "pass", "pass"
+        )
 
     def visit_Call(self, node):
-        if len(node.args) >= 1 and isinstance(node.args[0], gast.GeneratorExp) and isinstance(node.func, gast.Name):
+        if (
+            len(node.args) >= 1
+            and isinstance(node.args[0], gast.GeneratorExp)
+            and isinstance(node.func, gast.Name)
+        ):
             found = self.context.resolve(node.func)
             if found in (any, all):
                 return self._early_exit(node, found)
@@ -50,11 +62,16 @@ class Comprehensions(Converter):
         return self.generic_visit(node)
 
     def visit_Lambda(self, node):
-        holds = any(isinstance(n, (gast.ListComp, gast.SetComp, gast.DictComp, gast.GeneratorExp)) for n in gast.walk(node))
+        holds = any(
+            isinstance(n, (gast.ListComp, gast.SetComp, gast.DictComp, gast.GeneratorExp))
+            for n in gast.walk(node)
+        )
         if not holds or node.args.defaults or any(node.args.kw_defaults):
             return node if holds else self.generic_visit(node)
         fresh = self.context.namer.fresh("lambda_function")
-        definition = self.fill("def name_():\n    return value_", node, name_=fresh, value_=node.body)[0]
+        definition = self.fill(
+            "def name_():\n    return value_", node, name_=fresh, value_=node.body
+        )[0]
         definition.args = node.args
         definition.generated = True
         self.prelude.append(self.visit(definition))
@@ -69,9 +86,26 @@ class Comprehensions(Converter):
 
     def _rewrite(self, node, wish, start, step, holes):
         result = self.context.namer.fresh("result")
-        return self._function(node, wish, step, {**holes, "result_": result}, f"result_ = {start}", "return result_", result)
+        return self._function(
+            node,
+            wish,
+            step,
+            {**holes, "result_": result},
+            f"result_ = {start}",
+            "return result_",
+            result,
+        )
 
-    def _function(self, node, wish: str, step: str, holes: dict[str, Any], first: str, last: str, result: str = ""):
+    def _function(
+        self,
+        node,
+        wish: str,
+        step: str,
+        holes: dict[str, Any],
+        first: str,
+        last: str,
+        result: str = "",
+    ):
         if any(g.is_async for g in node.generators):
             raise self.context.error(node, "asynchronous comprehensions are not supported")
         fresh = self.context.namer.fresh(wish)
@@ -90,7 +124,9 @@ class Comprehensions(Converter):
         if bound:
             body.insert(0, gast.copy_location(gast.Nonlocal(bound), node))
         definition = self.fill("def name_(items_):\n    pass", node, name_=fresh, items_=[items])[0]
-        definition.args.args = [gast.copy_location(gast.Name(items, gast.Param(), None, None), node)]
+        definition.args.args = [
+            gast.copy_location(gast.Name(items, gast.Param(), None, None), node)
+        ]
         definition.body = body
         definition.generated = True
         source = self.visit(node.generators[0].iter)

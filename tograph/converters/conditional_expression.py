@@ -13,7 +13,11 @@ from .union import distribute
 
 class ConditionalExpressions(Converter):
     def visit_IfExp(self, node):
-        holes = {"test_": self.visit(node.test), "body_": thunk(self, node.body), "orelse_": thunk(self, node.orelse)}
+        holes = {
+            "test_": self.visit(node.test),
+            "body_": thunk(self, node.body),
+            "orelse_": thunk(self, node.orelse),
+        }
         return self.expression(f"{OPERATORS}.if_exp(test_, body_, orelse_)", node, **holes)
 
 
@@ -21,5 +25,10 @@ def if_exp(test, body, orelse):
     if is_union(test):
         return distribute(lambda t: if_exp(t, body, orelse), test)
     if is_staged(test):
-        return control_flow.staged_if(control_flow.predicate(test, "conditional expression"), body, orelse, bound_by(body, orelse))
+        return control_flow.staged_if(
+            control_flow.predicate(test, "conditional expression"),
+            body,
+            orelse,
+            bound_by(body, orelse),
+        )
     return body() if test else orelse()

@@ -54,7 +54,11 @@ class Converter(gast.NodeTransformer):
                 if value and isinstance(value[0], gast.stmt):
                     setattr(node, field, self.block(value))
                 else:
-                    setattr(node, field, [self.visit(v) if isinstance(v, gast.AST) else v for v in value])
+                    setattr(
+                        node,
+                        field,
+                        [self.visit(v) if isinstance(v, gast.AST) else v for v in value],
+                    )
             elif isinstance(value, gast.AST):
                 setattr(node, field, self.visit(value))
         return node
@@ -77,7 +81,9 @@ def own_nodes(root: gast.AST):
 
 
 def has_walrus(node: gast.AST) -> bool:
-    return isinstance(node, gast.NamedExpr) or any(isinstance(n, gast.NamedExpr) for n in own_nodes(node))
+    return isinstance(node, gast.NamedExpr) or any(
+        isinstance(n, gast.NamedExpr) for n in own_nodes(node)
+    )
 
 
 def walrus_names(node: gast.AST) -> list[str]:

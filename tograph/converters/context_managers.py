@@ -17,7 +17,9 @@ class ContextManagers(Converter):
     def visit_With(self, node):
         node = self.generic_visit(node)
         for item in node.items:
-            item.context_expr = self.expression(f"{OPERATORS}.context(cm_)", item.context_expr, cm_=item.context_expr)
+            item.context_expr = self.expression(
+                f"{OPERATORS}.context(cm_)", item.context_expr, cm_=item.context_expr
+            )
         return node
 
 

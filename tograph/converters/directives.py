@@ -10,7 +10,13 @@ from ..transpiler.syntax import gast
 from .context import OPERATORS, Converter, own_nodes
 
 
-def set_loop_options(shape_invariants=None, maximum_iterations=None, parallel_iterations=10, checkpoint=None, swap_memory=False):
+def set_loop_options(
+    shape_invariants=None,
+    maximum_iterations=None,
+    parallel_iterations=10,
+    checkpoint=None,
+    swap_memory=False,
+):
     """Options of the loop whose body begins with this call.
 
     ``shape_invariants``: pairs (variable, shape) with None for a dimension that may change.
@@ -61,9 +67,19 @@ def take(pass_: Converter, node: gast.stmt) -> gast.expr | None:
     if call is None:
         return None
     keywords = {k.arg: k.value for k in call.keywords}
-    fields = ("shape_invariants", "maximum_iterations", "parallel_iterations", "checkpoint", "swap_memory")
+    fields = (
+        "shape_invariants",
+        "maximum_iterations",
+        "parallel_iterations",
+        "checkpoint",
+        "swap_memory",
+    )
     keywords.update(zip(fields, call.args))
-    made = gast.Call(gast.Name("dict", gast.Load(), None, None), [], [gast.keyword(k, v) for k, v in keywords.items()])
+    made = gast.Call(
+        gast.Name("dict", gast.Load(), None, None),
+        [],
+        [gast.keyword(k, v) for k, v in keywords.items()],
+    )
     for child in own_nodes(made):
         if getattr(child, "lineno", None) is None:
             gast.copy_location(child, node)
@@ -86,4 +102,6 @@ def loop_options(thunk, places) -> LoopOptions | None:
         for place in places:
             if place.get() is value:
                 invariants[place.key] = tuple(shape)
-    return LoopOptions(invariants, given.get("maximum_iterations"), given.get("parallel_iterations", 10))
+    return LoopOptions(
+        invariants, given.get("maximum_iterations"), given.get("parallel_iterations", 10)
+    )

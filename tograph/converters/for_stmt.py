@@ -40,7 +40,11 @@ def rewrite(pass_, node):
     out = []
     extra = getattr(node, "extra_test", None)
     body = pass_.body_function("for_body", [target, *pass_.block(node.body)], node, params=(item,))
-    holes = {"iter_": pass_.visit(node.iter), "body_": body.name, "names_": pass_.names_node(names, node)}
+    holes = {
+        "iter_": pass_.visit(node.iter),
+        "body_": body.name,
+        "names_": pass_.names_node(names, node),
+    }
     text = "iter_, body_, names_"
     if extra is not None:
         ret = gast.copy_location(gast.Return(extra), node)
@@ -57,7 +61,9 @@ def for_stmt(iterable, body, names, test=None, options=None) -> None:
     """Run the loop, or stage it; ``test`` is False once a ``break`` or ``return`` was met."""
     if is_union(iterable):
         places = places_of(names, test, body)
-        distribute(lambda chosen: for_stmt(chosen, body, names, test, options), iterable, places=places)
+        distribute(
+            lambda chosen: for_stmt(chosen, body, names, test, options), iterable, places=places
+        )
         return
     if isinstance(iterable, Generator) and iterable.fresh:
         consume(iterable, body, places_of(names, test, body), test)
@@ -80,7 +86,9 @@ def _python_for(iterable, body, names, test) -> None:
         go = test()
         if is_staged(go):
             places = places_of(names, test, body)
-            control_flow.staged_if(control_flow.predicate(go, "for"), lambda item=item: body(item), _nothing, places)
+            control_flow.staged_if(
+                control_flow.predicate(go, "for"), lambda item=item: body(item), _nothing, places
+            )
         elif go:
             body(item)
         else:
@@ -95,7 +103,13 @@ def _nothing() -> None:
 
 def _staged_for(source, body, names, test, options) -> None:
     cell = [0]
-    counter = Location(("counter", id(cell)), "the loop counter", lambda: cell[0], lambda v: cell.__setitem__(0, v), cell)
+    counter = Location(
+        ("counter", id(cell)),
+        "the loop counter",
+        lambda: cell[0],
+        lambda v: cell.__setitem__(0, v),
+        cell,
+    )
     length = source.length()
 
     def while_test():

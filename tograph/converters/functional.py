@@ -46,7 +46,12 @@ class ControlFlow(Converter):
         node.args = self.visit(node.args)
         facts = get_fact(node, Fact.SCOPE)
         declared = frozenset(facts.declared_global)
-        scope = Scope(occurrences(node), frozenset(facts.captured_by_inner) | facts.declared_nonlocal, declared, facts.uses_frame)
+        scope = Scope(
+            occurrences(node),
+            frozenset(facts.captured_by_inner) | facts.declared_nonlocal,
+            declared,
+            facts.uses_frame,
+        )
         self.scopes.append(scope)
         node.body = self.block(node.body)
         self.scopes.pop()
@@ -108,13 +113,22 @@ class ControlFlow(Converter):
         return bound & (live | self.scopes[-1].globals | self.scopes[-1].shared)
 
     def body_function(
-        self, wish: str, body: list[gast.stmt], origin: gast.AST, params: tuple[str, ...] = (), shared: frozenset = _EMPTY
+        self,
+        wish: str,
+        body: list[gast.stmt],
+        origin: gast.AST,
+        params: tuple[str, ...] = (),
+        shared: frozenset = _EMPTY,
     ) -> gast.FunctionDef:
         """``body`` as a local function; names in ``shared`` are never its own."""
         scope = self.scopes[-1]
-        made = self.fill("def name_():\n    body_", origin, name_=self.context.namer.fresh(wish), body_=body)[0]
+        made = self.fill(
+            "def name_():\n    body_", origin, name_=self.context.namer.fresh(wish), body_=body
+        )[0]
         made.generated = True
-        made.args.args = [gast.copy_location(gast.Name(p, gast.Param(), None, None), origin) for p in params]
+        made.args.args = [
+            gast.copy_location(gast.Name(p, gast.Param(), None, None), origin) for p in params
+        ]
         bound = bound_names(body) - set(params)
         inside = occurrences(made)
         carried = frozenset().union(*scope.carried)
@@ -147,13 +161,19 @@ def occurrences(root: gast.AST) -> Counter:
     """How often each name stands in a tree, nested functions included."""
     counts: Counter = Counter()
     for node in gast.walk(root):
-        for hidden in ("extra_test", "directive"):  # expressions of a loop that are no fields of its node
+        for hidden in (
+            "extra_test",
+            "directive",
+        ):  # expressions of a loop that are no fields of its node
             inner = getattr(node, hidden, None)
             if inner is not None:
                 counts.update(occurrences(inner))
         if isinstance(node, gast.Name):
             counts[node.id] += 1
-        elif isinstance(node, (gast.FunctionDef, gast.ClassDef, gast.ExceptHandler, gast.MatchAs, gast.MatchStar)):
+        elif isinstance(
+            node,
+            (gast.FunctionDef, gast.ClassDef, gast.ExceptHandler, gast.MatchAs, gast.MatchStar),
+        ):
             name = getattr(node, "name", None)
             if isinstance(name, str):
                 counts[name] += 1
@@ -206,7 +226,11 @@ class Declarations(gast.NodeVisitor):
     def visit_FunctionDef(self, node):
         self.generic_visit(node)
         wanted: set[str] = set()
-        own: set[str] = {a.id for a in gast.walk(node.args) if isinstance(a, gast.Name) and isinstance(a.ctx, gast.Param)}
+        own: set[str] = {
+            a.id
+            for a in gast.walk(node.args)
+            if isinstance(a, gast.Name) and isinstance(a.ctx, gast.Param)
+        }
         for inner in own_nodes(node):
             if isinstance(inner, gast.Name) and isinstance(inner.ctx, (gast.Store, gast.Del)):
                 own.add(inner.id)
@@ -231,7 +255,9 @@ class Declarations(gast.NodeVisitor):
                 at += 1
             for n in reversed(missing):
                 target = gast.Name(n, gast.Store(), None, None)
-                annotation = gast.Attribute(gast.Name(OPERATORS, gast.Load(), None, None), "local", gast.Load())
+                annotation = gast.Attribute(
+                    gast.Name(OPERATORS, gast.Load(), None, None), "local", gast.Load()
+                )
                 made = gast.AnnAssign(target, annotation, None, 1)
                 for child in gast.walk(made):
                     gast.copy_location(child, node.body[at])
@@ -241,4 +267,8 @@ class Declarations(gast.NodeVisitor):
 
 
 def _docstring(s: gast.stmt) -> bool:
-    return isinstance(s, gast.Expr) and isinstance(s.value, gast.Constant) and isinstance(s.value.value, str)
+    return (
+        isinstance(s, gast.Expr)
+        and isinstance(s.value, gast.Constant)
+        and isinstance(s.value.value, str)
+    )

@@ -96,7 +96,11 @@ class Generator:
 
 
 def is_generator_function(f: Any) -> bool:
-    return isinstance(f, types.FunctionType) and inspect.isgeneratorfunction(f) and not getattr(f, MARK, False)
+    return (
+        isinstance(f, types.FunctionType)
+        and inspect.isgeneratorfunction(f)
+        and not getattr(f, MARK, False)
+    )
 
 
 def hand_over(channel: Any, value: Any) -> Any:

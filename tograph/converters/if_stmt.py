@@ -32,7 +32,12 @@ def rewrite(pass_, node):
         functions.append(pass_.body_function("else_body", pass_.block(node.orelse), node.orelse[0]))
         orelse = functions[-1].name
     text = f"{OPERATORS}.if_stmt(test_, body_, orelse_, names_)"
-    holes = {"test_": test, "body_": body.name, "orelse_": orelse, "names_": pass_.names_node(names, node)}
+    holes = {
+        "test_": test,
+        "body_": body.name,
+        "orelse_": orelse,
+        "names_": pass_.names_node(names, node),
+    }
     return [*functions, *pass_.fill(text, node, **holes)]
 
 

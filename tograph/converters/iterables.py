@@ -60,7 +60,10 @@ class StagedRange(StagedSequence):
 
     def length(self):
         graph = current_graph()
-        args = tuple(x.node.value(graph) if isinstance(x, SYMBOLS) else x for x in (self.start, self.stop, self.step))
+        args = tuple(
+            x.node.value(graph) if isinstance(x, SYMBOLS) else x
+            for x in (self.start, self.stop, self.step)
+        )
         if not any(isinstance(x, SYMBOLS) for x in (self.start, self.stop, self.step)):
             return len(range(*args))
         return new_scalar("py.range_length", args, int, graph)

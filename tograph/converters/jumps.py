@@ -39,7 +39,9 @@ def _completes(s: gast.stmt) -> bool:
     if isinstance(s, gast.If):
         return completes(s.body) or completes(s.orelse)
     if isinstance(s, _LOOPS):
-        endless = isinstance(s, gast.While) and isinstance(s.test, gast.Constant) and bool(s.test.value)
+        endless = (
+            isinstance(s, gast.While) and isinstance(s.test, gast.Constant) and bool(s.test.value)
+        )
         return _breaks(s.body) or (not endless and completes(s.orelse))
     if isinstance(s, gast.Try):
         after = completes(s.body) and completes(s.orelse)
@@ -63,7 +65,11 @@ def _breaks(block: list[gast.stmt]) -> bool:
 
 def blocks_of(s: gast.stmt) -> list[list[gast.stmt]]:
     """The statement lists directly in a statement."""
-    found = [getattr(s, f) for f in ("body", "orelse", "finalbody") if isinstance(getattr(s, f, None), list)]
+    found = [
+        getattr(s, f)
+        for f in ("body", "orelse", "finalbody")
+        if isinstance(getattr(s, f, None), list)
+    ]
     return found + [h.body for h in getattr(s, "handlers", [])]
 
 
@@ -180,13 +186,17 @@ class Jumps(Converter):
         guard = gast.copy_location(gast.If(test, body, []), rest[0])
         bound = frozenset().union(*(get_fact(s, Fact.BOUND, _EMPTY) for s in body))
         set_fact(guard, Fact.BOUND, bound)
-        live = get_fact(rest[-1], Fact.LIVE_OUT, _EMPTY).union(*(self._loop_live(l) for l in self.loops[-1:]))
+        live = get_fact(rest[-1], Fact.LIVE_OUT, _EMPTY).union(
+            *(self._loop_live(l) for l in self.loops[-1:])
+        )
         set_fact(guard, Fact.LIVE_OUT, live | self._flags() | flags)
         set_fact(guard, Fact.HAS_YIELD, has_yield(guard))
         return [guard]
 
     def _loop_live(self, loop: _Loop) -> frozenset[str]:
-        return get_fact(loop.node, Fact.LIVE_IN_HEAD, _EMPTY) | get_fact(loop.node, Fact.LIVE_OUT, _EMPTY)
+        return get_fact(loop.node, Fact.LIVE_IN_HEAD, _EMPTY) | get_fact(
+            loop.node, Fact.LIVE_OUT, _EMPTY
+        )
 
     def _flags(self) -> frozenset[str]:
         names = {self.value, self.returned}
@@ -196,10 +206,16 @@ class Jumps(Converter):
 
     def _not(self, flags: frozenset[str], origin) -> gast.expr:
         nodes = [gast.copy_location(name(f), origin) for f in sorted(flags)]
-        test = nodes[0] if len(nodes) == 1 else gast.copy_location(gast.BoolOp(gast.Or(), nodes), origin)
+        test = (
+            nodes[0]
+            if len(nodes) == 1
+            else gast.copy_location(gast.BoolOp(gast.Or(), nodes), origin)
+        )
         return gast.copy_location(gast.UnaryOp(gast.Not(), test), origin)
 
-    def _statement(self, s: gast.stmt, tail: bool, last: bool) -> tuple[list[gast.stmt], frozenset[str]]:
+    def _statement(
+        self, s: gast.stmt, tail: bool, last: bool
+    ) -> tuple[list[gast.stmt], frozenset[str]]:
         """The lowered statement and the flags that it may set for what follows."""
         if isinstance(s, gast.Return):
             return self._return(s, tail)
@@ -255,7 +271,11 @@ class Jumps(Converter):
             flags |= self._set_flags(handler.body)
             bound |= _bound(handler.body)
         set_fact(s, Fact.BOUND, frozenset(bound))
-        set_fact(s, Fact.LIVE_OUT, get_fact(s, Fact.LIVE_OUT, _EMPTY) | (frozenset(bound) & self._flags()))
+        set_fact(
+            s,
+            Fact.LIVE_OUT,
+            get_fact(s, Fact.LIVE_OUT, _EMPTY) | (frozenset(bound) & self._flags()),
+        )
         return [s], frozenset(flags)
 
     def _set_flags(self, block: list[gast.stmt]) -> set[str]:
@@ -286,7 +306,9 @@ class Jumps(Converter):
         for made in before:
             set_fact(made, Fact.BOUND, frozenset([loop.broken]))
         after = self._loop_else(s, stops, tail, last)
-        return before + [s] + after, frozenset([returned] if returned else []) | self._set_flags(after)
+        return before + [s] + after, frozenset([returned] if returned else []) | self._set_flags(
+            after
+        )
 
     def _add_stops(self, s, stops: frozenset[str]) -> None:
         if not stops:
@@ -313,7 +335,11 @@ def _bound(block: list[gast.stmt]) -> frozenset[str]:
 
 
 def _is_docstring(s: gast.stmt) -> bool:
-    return isinstance(s, gast.Expr) and isinstance(s.value, gast.Constant) and isinstance(s.value.value, str)
+    return (
+        isinstance(s, gast.Expr)
+        and isinstance(s.value, gast.Constant)
+        and isinstance(s.value.value, str)
+    )
 
 
 def _holds_return(s: gast.stmt) -> bool:

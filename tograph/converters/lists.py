@@ -19,7 +19,9 @@ class Lists(Converter):
         if isinstance(node.value, gast.List):
             node.value = self._made(node.value)
         elif isinstance(node.value, gast.Tuple):
-            node.value.elts = [self._made(e) if isinstance(e, gast.List) else e for e in node.value.elts]
+            node.value.elts = [
+                self._made(e) if isinstance(e, gast.List) else e for e in node.value.elts
+            ]
         return node
 
     def visit_Return(self, node):

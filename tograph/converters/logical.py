@@ -38,7 +38,9 @@ def and_(first, *rest):
         if is_staged(first):
             after = rest[i + 1 :]
             value, test = first, control_flow.predicate(first, "and")
-            return control_flow.staged_if(test, lambda o=operand: and_(o(), *after), lambda v=value: v, bound_by(*rest))
+            return control_flow.staged_if(
+                test, lambda o=operand: and_(o(), *after), lambda v=value: v, bound_by(*rest)
+            )
         if not first:
             return first
         first = operand()
@@ -53,7 +55,9 @@ def or_(first, *rest):
         if is_staged(first):
             after = rest[i + 1 :]
             value, test = first, control_flow.predicate(first, "or")
-            return control_flow.staged_if(test, lambda v=value: v, lambda o=operand: or_(o(), *after), bound_by(*rest))
+            return control_flow.staged_if(
+                test, lambda v=value: v, lambda o=operand: or_(o(), *after), bound_by(*rest)
+            )
         if first:
             return first
         first = operand()

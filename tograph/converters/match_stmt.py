@@ -29,7 +29,9 @@ class MatchStatements(Converter):
     def visit_Match(self, node):
         namer = self.context.namer
         subject = namer.fresh("subject")
-        first = self.fill("subject_ = value_", node, subject_=subject, value_=self.visit(node.subject))
+        first = self.fill(
+            "subject_ = value_", node, subject_=subject, value_=self.visit(node.subject)
+        )
         chain: list[gast.stmt] = []
         for case in reversed(node.cases):
             chain = self._case(case, subject, chain)
@@ -42,13 +44,21 @@ class MatchStatements(Converter):
                          found_=found, subject_=subject, pattern_=pattern)  # fmt: skip
         names = _captures(case.pattern)
         binding = [
-            self.fill("name_ = found_.captures[key_]", case.pattern, name_=n, found_=found, key_=constant(n))[0]
+            self.fill(
+                "name_ = found_.captures[key_]",
+                case.pattern,
+                name_=n,
+                found_=found,
+                key_=constant(n),
+            )[0]
             for n in names
         ]
         body = self.block(case.body)
         if case.guard is None:
             text = "if found_.matched:\n    body_\nelse:\n    rest_"
-            made = self.fill(text, case.pattern, found_=found, body_=binding + body, rest_=rest or [gast.Pass()])
+            made = self.fill(
+                text, case.pattern, found_=found, body_=binding + body, rest_=rest or [gast.Pass()]
+            )
         else:
             passed = self.context.namer.fresh("passed")
             text = (
@@ -78,7 +88,12 @@ class MatchStatements(Converter):
     def _MatchAs(self, p):
         if p.pattern is None:
             return self._op(p, "match_capture(name_)", name_=constant(p.name))
-        return self._op(p, "match_as(pattern_, name_)", pattern_=self._pattern(p.pattern), name_=constant(p.name))
+        return self._op(
+            p,
+            "match_as(pattern_, name_)",
+            pattern_=self._pattern(p.pattern),
+            name_=constant(p.name),
+        )
 
     def _MatchOr(self, p):
         return self._op(p, "match_or(patterns_)", patterns_=[self._pattern(x) for x in p.patterns])
@@ -87,18 +102,33 @@ class MatchStatements(Converter):
         return self._op(p, "match_star(name_)", name_=constant(p.name))
 
     def _MatchSequence(self, p):
-        return self._op(p, "match_sequence(patterns_)", patterns_=[self._pattern(x) for x in p.patterns])
+        return self._op(
+            p, "match_sequence(patterns_)", patterns_=[self._pattern(x) for x in p.patterns]
+        )
 
     def _MatchMapping(self, p):
         patterns = gast.Tuple([self._pattern(x) for x in p.patterns], gast.Load())
         keys = gast.Tuple(list(p.keys), gast.Load())
-        return self._op(p, "match_mapping(keys_, patterns_, rest_)", keys_=keys, patterns_=patterns, rest_=constant(p.rest))
+        return self._op(
+            p,
+            "match_mapping(keys_, patterns_, rest_)",
+            keys_=keys,
+            patterns_=patterns,
+            rest_=constant(p.rest),
+        )
 
     def _MatchClass(self, p):
         patterns = gast.Tuple([self._pattern(x) for x in p.patterns], gast.Load())
         names = gast.Tuple([constant(n) for n in p.kwd_attrs], gast.Load())
         kwd = gast.Tuple([self._pattern(x) for x in p.kwd_patterns], gast.Load())
-        return self._op(p, "match_class(cls_, patterns_, names_, kwd_)", cls_=p.cls, patterns_=patterns, names_=names, kwd_=kwd)
+        return self._op(
+            p,
+            "match_class(cls_, patterns_, names_, kwd_)",
+            cls_=p.cls,
+            patterns_=patterns,
+            names_=names,
+            kwd_=kwd,
+        )
 
 
 def _captures(pattern) -> list[str]:
@@ -178,7 +208,7 @@ def _all(tests):
 
 
 @dataclass
-class match_star:  # noqa: N801 - an operator is named after the idiom
+class match_star:
     name: str | None
 
 
@@ -186,7 +216,9 @@ def match_sequence(*patterns):
     star = next((i for i, p in enumerate(patterns) if isinstance(p, match_star)), None)
 
     def match(subject, captures):
-        if isinstance(subject, (str, bytes, bytearray, dict, set, torch.Tensor)) or not hasattr(subject, "__getitem__"):
+        if isinstance(subject, (str, bytes, bytearray, dict, set, torch.Tensor)) or not hasattr(
+            subject, "__getitem__"
+        ):
             return False
         count, fixed = len(subject), len(patterns) - (star is not None)
         if count != fixed if star is None else count < fixed:
@@ -230,7 +262,9 @@ def match_class(cls, patterns, names, kwd):
         else:
             fields = getattr(cls, "__match_args__", ())
             if len(patterns) > len(fields):
-                raise TypeError(f"{cls.__name__}() accepts {len(fields)} positional sub-patterns ({len(patterns)} given)")
+                raise TypeError(
+                    f"{cls.__name__}() accepts {len(fields)} positional sub-patterns ({len(patterns)} given)"
+                )
             for attr, p in zip(fields, patterns):
                 if not hasattr(subject, attr):
                     return False

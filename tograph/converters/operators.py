@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from . import builtin_functions  # noqa: F401  registers the staged forms of built-ins
 from ..runtime.structure import UNSET
+from . import builtin_functions  # noqa: F401  registers the staged forms of built-ins
 from .asserts import assert_stmt
 from .attributes import attr, delattr_, setattr_
 from .calls import call

@@ -68,7 +68,9 @@ class Conversion:
 
 
 _lock = threading.RLock()
-_generators: weakref.WeakKeyDictionary[types.CodeType, Conversion | None] = weakref.WeakKeyDictionary()
+_generators: weakref.WeakKeyDictionary[types.CodeType, Conversion | None] = (
+    weakref.WeakKeyDictionary()
+)
 _cache: weakref.WeakKeyDictionary[types.CodeType, Conversion] = weakref.WeakKeyDictionary()
 
 
@@ -86,7 +88,9 @@ def convert_generator(function: types.FunctionType) -> types.FunctionType | None
     with _lock:
         if function.__code__ not in _generators:
             tree = _as_def(parse_function(function))
-            _generators[function.__code__] = _convert(function, hand_over=True) if can_hand_over(tree) else None
+            _generators[function.__code__] = (
+                _convert(function, hand_over=True) if can_hand_over(tree) else None
+            )
         found = _generators[function.__code__]
     if found is None:
         return None
@@ -115,7 +119,9 @@ def _convert(function: types.FunctionType, hand_over: bool = False) -> Conversio
     return Conversion(code, tree)
 
 
-def convert_tree(parsed: Parsed, function: types.FunctionType, hand_over: bool = False) -> gast.FunctionDef:
+def convert_tree(
+    parsed: Parsed, function: types.FunctionType, hand_over: bool = False
+) -> gast.FunctionDef:
     """Run the passes over a parsed function."""
     tree = _as_def(parsed)
     if isinstance(tree, gast.AsyncFunctionDef):
@@ -162,9 +168,22 @@ def _params(tree: gast.FunctionDef) -> list[str]:
 
 def resolver(function: types.FunctionType, tree: gast.AST) -> Callable[[gast.AST], Any]:
     """Gives the object behind a global, built-in or closure name, or a dotted path of modules; None for locals."""
-    scope_locals = {n.id for n in gast.walk(tree) if isinstance(n, gast.Name) and not isinstance(n.ctx, gast.Load)}
-    scope_locals |= {n.name for n in gast.walk(tree) if n is not tree and isinstance(n, (gast.FunctionDef, gast.ClassDef))}
-    scope_locals |= {a for n in gast.walk(tree) if isinstance(n, gast.alias) for a in [(n.asname or n.name).partition(".")[0]]}
+    scope_locals = {
+        n.id
+        for n in gast.walk(tree)
+        if isinstance(n, gast.Name) and not isinstance(n.ctx, gast.Load)
+    }
+    scope_locals |= {
+        n.name
+        for n in gast.walk(tree)
+        if n is not tree and isinstance(n, (gast.FunctionDef, gast.ClassDef))
+    }
+    scope_locals |= {
+        a
+        for n in gast.walk(tree)
+        if isinstance(n, gast.alias)
+        for a in [(n.asname or n.name).partition(".")[0]]
+    }
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or ()))
 
     def resolve(node: gast.AST) -> Any:

@@ -37,7 +37,13 @@ def bound_by(*functions: Any) -> list[journal.Location]:
     for function in functions:
         if isinstance(function, types.FunctionType):
             names.update(*writes(function.__code__))
-    return places_of(tuple(sorted(names)), *(f for f in functions if isinstance(f, types.FunctionType))) if names else []
+    return (
+        places_of(
+            tuple(sorted(names)), *(f for f in functions if isinstance(f, types.FunctionType))
+        )
+        if names
+        else []
+    )
 
 
 @functools.cache

@@ -29,6 +29,9 @@ def range_(*args: Any, dtype: torch.dtype = torch.int64) -> torch.Tensor:
     if any(isinstance(x, float) for x in (start, stop, step)):
         return torch.arange(start, stop, step)
     made = torch.arange(start, stop, step, dtype=dtype)
-    if is_tracing() and not any(isinstance(x, float) or (isinstance(x, SYMBOLS) and x.node.kind is float) for x in (start, stop, step)):
+    if is_tracing() and not any(
+        isinstance(x, float) or (isinstance(x, SYMBOLS) and x.node.kind is float)
+        for x in (start, stop, step)
+    ):
         made.range_ = (start, stop, step)
     return made

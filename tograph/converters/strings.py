@@ -27,7 +27,9 @@ class Strings(Converter):
         text = isinstance(node.left, gast.Constant) and isinstance(node.left.value, str)
         if not (text and isinstance(node.op, gast.Mod)):
             return node
-        return self.expression(f"{OPERATORS}.percent(text_, values_)", node, text_=node.left, values_=node.right)
+        return self.expression(
+            f"{OPERATORS}.percent(text_, values_)", node, text_=node.left, values_=node.right
+        )
 
     def _parts(self, node) -> list[gast.expr]:
         parts = []
@@ -40,7 +42,11 @@ class Strings(Converter):
             if value.format_spec is not None:
                 inner = self._parts(value.format_spec)
                 plain = all(isinstance(p, gast.Constant) for p in inner)
-                spec = constant("".join(p.value for p in inner)) if plain else gast.Tuple(inner, gast.Load())
+                spec = (
+                    constant("".join(p.value for p in inner))
+                    if plain
+                    else gast.Tuple(inner, gast.Load())
+                )
             triple = gast.Tuple([self.visit(value.value), constant(conversion), spec], gast.Load())
             parts.append(gast.copy_location(triple, node))
         return parts
@@ -128,5 +134,24 @@ def percent(text: str, values: Any) -> Any:
     if not isinstance(text, str) or not any(map(is_staged_part, parts)):
         return text % values
     graph = current_graph()
-    made = graph.emit("py.percent", text, tuple(outside(p, graph) for p in parts), type=types.OBJECT)
+    made = graph.emit(
+        "py.percent", text, tuple(outside(p, graph) for p in parts), type=types.OBJECT
+    )
+    return StagedString(Handle(Ref(made, graph)))
+
+
+def str_format(text: str, *args: Any, **kwargs: Any) -> Any:
+    """``text.format(...)``"""
+    if not any(map(is_staged_part, (*args, *kwargs.values()))):
+        return text.format(*args, **kwargs)
+    graph = current_graph()
+    values = [outside(v, graph) for v in kwargs.values()]
+    made = graph.emit(
+        "py.str_format",
+        text,
+        [outside(a, graph) for a in args],
+        list(kwargs),
+        values,
+        type=types.OBJECT,
+    )
     return StagedString(Handle(Ref(made, graph)))

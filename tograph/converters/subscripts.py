@@ -11,8 +11,8 @@ import operator
 import torch
 
 from ..runtime import control_flow, journal
-from ..runtime.journal import MISSING
 from ..runtime.growing import StagedList, as_staged
+from ..runtime.journal import MISSING
 from ..runtime.shapes import SYMBOLS
 from ..runtime.structure import is_union
 from ..runtime.symbolic import SymTensor, scalar_of
@@ -33,15 +33,21 @@ class Subscripts(Converter):
         node = self.generic_visit(node)
         if not isinstance(node.ctx, gast.Load):
             return node
-        return self.expression(f"{OPERATORS}.getitem(x_, key_)", node, x_=node.value, key_=self.key(node.slice))
+        return self.expression(
+            f"{OPERATORS}.getitem(x_, key_)", node, x_=node.value, key_=self.key(node.slice)
+        )
 
     def key(self, node):
         """An index expression as a value: slices become slice objects."""
         if isinstance(node, gast.Slice):
-            parts = [p if p is not None else constant(None) for p in (node.lower, node.upper, node.step)]
+            parts = [
+                p if p is not None else constant(None) for p in (node.lower, node.upper, node.step)
+            ]
             return self.expression(f"{OPERATORS}.slice_(parts_)", node, parts_=parts)
         if isinstance(node, gast.Tuple) and any(isinstance(e, gast.Slice) for e in node.elts):
-            return gast.copy_location(gast.Tuple([self.key(e) for e in node.elts], gast.Load()), node)
+            return gast.copy_location(
+                gast.Tuple([self.key(e) for e in node.elts], gast.Load()), node
+            )
         return node
 
     def visit_AnnAssign(self, node):
@@ -60,7 +66,9 @@ class Subscripts(Converter):
         temp = self.context.namer.fresh("value")
         out = self.fill("temp_ = value_", node, temp_=temp, value_=node.value)
         for target in node.targets:
-            out += self._spread(target, gast.copy_location(gast.Name(temp, gast.Load(), None, None), node), node)
+            out += self._spread(
+                target, gast.copy_location(gast.Name(temp, gast.Load(), None, None), node), node
+            )
         return out
 
     def _spread(self, target, value, origin):
@@ -69,7 +77,11 @@ class Subscripts(Converter):
         after = []
         for child in list(gast.walk(target)):
             found = getattr(child, "elts", None)
-            if isinstance(found, list) and isinstance(child, (gast.Tuple, gast.List)) and isinstance(child.ctx, gast.Store):
+            if (
+                isinstance(found, list)
+                and isinstance(child, (gast.Tuple, gast.List))
+                and isinstance(child.ctx, gast.Store)
+            ):
                 child.elts = [self._temporary(e, after, origin) for e in found]
             elif isinstance(child, gast.Starred) and isinstance(child.value, gast.Subscript):
                 child.value = self._temporary(child.value, after, origin)
@@ -79,16 +91,24 @@ class Subscripts(Converter):
         if not isinstance(e, gast.Subscript):
             return e
         temp = self.context.namer.fresh("part")
-        after += self._store(e, gast.copy_location(gast.Name(temp, gast.Load(), None, None), origin), origin)
+        after += self._store(
+            e, gast.copy_location(gast.Name(temp, gast.Load(), None, None), origin), origin
+        )
         return gast.copy_location(gast.Name(temp, gast.Store(), None, None), origin)
 
     def _store(self, target, value, origin):
-        holes = {"x_": self.visit(target.value), "key_": self.key(self.visit(target.slice)), "value_": value}
+        holes = {
+            "x_": self.visit(target.value),
+            "key_": self.key(self.visit(target.slice)),
+            "value_": value,
+        }
         if isinstance(value, (gast.Name, gast.Constant)):
             return self.fill(f"{OPERATORS}.setitem(x_, key_, value_)", origin, **holes)
         temp = self.context.namer.fresh("value")
         first = self.fill("temp_ = value_", origin, temp_=temp, value_=holes.pop("value_"))
-        return first + self.fill(f"{OPERATORS}.setitem(x_, key_, temp_)", origin, temp_=temp, **holes)
+        return first + self.fill(
+            f"{OPERATORS}.setitem(x_, key_, temp_)", origin, temp_=temp, **holes
+        )
 
     def visit_AugAssign(self, node):
         node.value = self.visit(node.value)
@@ -126,12 +146,20 @@ class Subscripts(Converter):
 
 def _staged_parts(key) -> bool:
     parts = key if isinstance(key, tuple) else (key,)
-    return any(is_staged(p) or (isinstance(p, slice) and any(map(is_staged, (p.start, p.stop, p.step)))) for p in parts)
+    return any(
+        is_staged(p) or (isinstance(p, slice) and any(map(is_staged, (p.start, p.stop, p.step))))
+        for p in parts
+    )
 
 
 def as_int(x):
     """An index as torch takes it: a staged number for a 0-d whole tensor."""
-    if isinstance(x, torch.Tensor) and x.dim() == 0 and not x.dtype.is_floating_point and x.dtype != torch.bool:
+    if (
+        isinstance(x, torch.Tensor)
+        and x.dim() == 0
+        and not x.dtype.is_floating_point
+        and x.dtype != torch.bool
+    ):
         return scalar_of(x) if is_staged(x) else x
     return x
 
@@ -147,7 +175,9 @@ def getitem(x, key):
     if is_staged(key) and isinstance(x, (list, tuple, range, str)):
         return _select(x, as_int(key))
     if isinstance(key, slice) and isinstance(x, (list, tuple)) and _staged_parts(key):
-        return as_staged(StagedList(x))[slice(as_int(key.start), as_int(key.stop), as_int(key.step))]
+        return as_staged(StagedList(x))[
+            slice(as_int(key.start), as_int(key.stop), as_int(key.step))
+        ]
     if isinstance(key, SYMBOLS) and isinstance(x, dict):
         return _lookup(x, key)  # tensors are keys by identity, as in Python
     method = getattr(type(x), "__getitem__", None)
@@ -167,10 +197,20 @@ def _tensor_item(x, key):
     """A tensor indexed with staged numbers: one dimension after the other; the rest is torch's own indexing."""
     parts = key if isinstance(key, tuple) else (key,)
     if not any(isinstance(as_int(p), SYMBOLS) for p in parts):
-        bounds = [slice(as_int(p.start), as_int(p.stop), as_int(p.step)) if isinstance(p, slice) else p for p in parts]
+        bounds = [
+            slice(as_int(p.start), as_int(p.stop), as_int(p.step)) if isinstance(p, slice) else p
+            for p in parts
+        ]
         return x[tuple(bounds) if isinstance(key, tuple) else bounds[0]]
-    if any(isinstance(p, (torch.Tensor, list)) and not isinstance(as_int(p), SYMBOLS) for p in parts):
-        ready = [torch.scalar_tensor(as_int(p), dtype=torch.int64) if isinstance(as_int(p), SYMBOLS) else p for p in parts]
+    if any(
+        isinstance(p, (torch.Tensor, list)) and not isinstance(as_int(p), SYMBOLS) for p in parts
+    ):
+        ready = [
+            torch.scalar_tensor(as_int(p), dtype=torch.int64)
+            if isinstance(as_int(p), SYMBOLS)
+            else p
+            for p in parts
+        ]
         return x[tuple(ready)]
     taken = sum(p is not None and p is not Ellipsis for p in parts)
     dim, out = 0, x
@@ -263,16 +303,30 @@ def _set_tensor(x, key, value) -> None:
             value = torch.scalar_tensor(value, dtype=x.dtype)
         parts = key if isinstance(key, tuple) else (key,)
         if any(isinstance(as_int(p), SYMBOLS) for p in parts) and not any(
-            isinstance(p, (torch.Tensor, list)) and not isinstance(as_int(p), SYMBOLS) for p in parts
+            isinstance(p, (torch.Tensor, list)) and not isinstance(as_int(p), SYMBOLS)
+            for p in parts
         ):
             target = _tensor_item(x, key)
             target.copy_(torch.as_tensor(value) if not isinstance(value, torch.Tensor) else value)
             return
         if any(isinstance(p, torch.Tensor) for p in parts):
             ready = tuple(
-                torch.scalar_tensor(as_int(p), dtype=torch.int64) if isinstance(as_int(p), SYMBOLS) else p for p in parts
+                torch.scalar_tensor(as_int(p), dtype=torch.int64)
+                if isinstance(as_int(p), SYMBOLS)
+                else p
+                for p in parts
             )
             key = ready if isinstance(key, tuple) else ready[0]
+        mask = (
+            isinstance(key, torch.Tensor)
+            and key.dtype == torch.bool
+            and isinstance(value, torch.Tensor)
+        )
+        if mask and any(type(n) is not int for n in value.shape):
+            torch.ops.aten.index_put_(
+                x, [key], value
+            )  # x[key] = value would compare sizes that are not known yet
+            return
     x[key] = value
 
 

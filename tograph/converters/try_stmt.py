@@ -29,22 +29,37 @@ from .places import places_of
 
 
 def rewrite(pass_, node):
-    names = pass_.state_of(node, Fact.LIVE_OUT) | (get_fact(node, Fact.BOUND, frozenset()) & _handler_names(node))
+    names = pass_.state_of(node, Fact.LIVE_OUT) | (
+        get_fact(node, Fact.BOUND, frozenset()) & _handler_names(node)
+    )
     functions = [pass_.body_function("try_body", pass_.block(node.body), node)]
     pairs = []
     for handler in node.handlers:
         functions.append(_handler(pass_, handler))
-        kind = constant(None) if handler.type is None else pass_.expression("lambda: kind_", handler, kind_=pass_.visit(handler.type))
-        pair = gast.Tuple([kind, gast.Name(functions[-1].name, gast.Load(), None, None)], gast.Load())
+        kind = (
+            constant(None)
+            if handler.type is None
+            else pass_.expression("lambda: kind_", handler, kind_=pass_.visit(handler.type))
+        )
+        pair = gast.Tuple(
+            [kind, gast.Name(functions[-1].name, gast.Load(), None, None)], gast.Load()
+        )
         pairs.append(pair)
     rest = []
     for wish, block in (("else_body", node.orelse), ("finally_body", node.finalbody)):
         if block:
             functions.append(pass_.body_function(wish, pass_.block(block), block[0]))
-        rest.append(gast.Name(functions[-1].name, gast.Load(), None, None) if block else constant(None))
+        rest.append(
+            gast.Name(functions[-1].name, gast.Load(), None, None) if block else constant(None)
+        )
     holes = {"body_": functions[0].name, "handlers_": gast.Tuple(pairs, gast.Load()), "orelse_": rest[0], "final_": rest[1],
              "names_": pass_.names_node(names, node)}  # fmt: skip
-    return [*functions, *pass_.fill(f"{OPERATORS}.try_stmt(body_, handlers_, orelse_, final_, names_)", node, **holes)]
+    return [
+        *functions,
+        *pass_.fill(
+            f"{OPERATORS}.try_stmt(body_, handlers_, orelse_, final_, names_)", node, **holes
+        ),
+    ]
 
 
 def _handler_names(node) -> frozenset[str]:
@@ -59,8 +74,15 @@ def _handler(pass_, handler):
     name = handler.name.id if isinstance(handler.name, gast.Name) else handler.name
     if name:
         body = [*pass_.fill("name_ = caught_", handler, name_=name, caught_=caught), *body]
-        body = pass_.fill("try:\n    body_\nfinally:\n    name_ = None\n    del name_", handler, body_=body, name_=name)
-    return pass_.body_function("handler", body, handler, params=(caught,), shared=frozenset([name] if name else []))
+        body = pass_.fill(
+            "try:\n    body_\nfinally:\n    name_ = None\n    del name_",
+            handler,
+            body_=body,
+            name_=name,
+        )
+    return pass_.body_function(
+        "handler", body, handler, params=(caught,), shared=frozenset([name] if name else [])
+    )
 
 
 class Reraises(gast.NodeTransformer):
@@ -74,7 +96,13 @@ class Reraises(gast.NodeTransformer):
 
     def visit_Raise(self, node):
         if node.exc is None:
-            call = gast.Call(gast.Attribute(gast.Name(OPERATORS, gast.Load(), None, None), "caught", gast.Load()), [], [])
+            call = gast.Call(
+                gast.Attribute(
+                    gast.Name(OPERATORS, gast.Load(), None, None), "caught", gast.Load()
+                ),
+                [],
+                [],
+            )
             node.exc = call
             for child in gast.walk(node):
                 gast.copy_location(child, node)

@@ -19,7 +19,9 @@ from ..runtime.structure import TaggedUnion, is_union
 from .staging import is_staged
 
 
-def distribute(function: Callable[[Any], Any], x: TaggedUnion, places: Sequence[Location] = ()) -> Any:
+def distribute(
+    function: Callable[[Any], Any], x: TaggedUnion, places: Sequence[Location] = ()
+) -> Any:
     """``function`` of the option that ``x`` is."""
     left = facts.possible(x)
 
@@ -28,14 +30,18 @@ def distribute(function: Callable[[Any], Any], x: TaggedUnion, places: Sequence[
         if len(options) == 1:
             return function(_checked(x, i))
         test = facts.is_option(x, i)
-        return control_flow.staged_if(test, lambda: function(_checked(x, i)), lambda: chain(options[1:]), places)
+        return control_flow.staged_if(
+            test, lambda: function(_checked(x, i)), lambda: chain(options[1:]), places
+        )
 
     return chain(left)
 
 
 def _checked(x: TaggedUnion, i: int) -> Any:
     if x.options_[i] is MISSING:
-        raise UnboundLocalError(f"cannot access local variable {x.name_!r} where it is not associated with a value")
+        raise UnboundLocalError(
+            f"cannot access local variable {x.name_!r} where it is not associated with a value"
+        )
     return x.options_[i]
 
 
@@ -56,7 +62,9 @@ def apply(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """``function(*args)`` with every union among the arguments resolved."""
     for i, a in enumerate(args):
         if is_union(a):
-            return distribute(lambda v, i=i: apply(function, *args[:i], v, *args[i + 1 :], **kwargs), a)
+            return distribute(
+                lambda v, i=i: apply(function, *args[:i], v, *args[i + 1 :], **kwargs), a
+            )
     for k, a in kwargs.items():
         if is_union(a):
             return distribute(lambda v, k=k: apply(function, *args, **{**kwargs, k: v}), a)
@@ -102,10 +110,10 @@ def _reflected(name: str):
     return lambda self, other: apply(function, other, self)
 
 
-for _name in "add sub mul truediv floordiv mod pow matmul lshift rshift and_ or_ xor".split():
+for _name in ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "lshift", "rshift", "and_", "or_", "xor"]:
     setattr(TaggedUnion, f"__{_name.rstrip('_')}__", _method(_name))
     setattr(TaggedUnion, f"__r{_name.rstrip('_')}__", _reflected(_name))
-for _name in "lt le gt ge eq ne neg pos abs invert getitem".split():
+for _name in ["lt", "le", "gt", "ge", "eq", "ne", "neg", "pos", "abs", "invert", "getitem"]:
     setattr(TaggedUnion, f"__{_name}__", _method(_name))
 
 

@@ -25,7 +25,9 @@ class Reads(Converter):
         if isinstance(node.ctx, gast.Load) and get_fact(node, Fact.MAYBE_UNBOUND, False):
             inner = gast.copy_location(gast.Name(node.id, gast.Load(), None, None), node)
             key = gast.copy_location(gast.Constant(node.id, None), node)
-            return self.expression(f"{OPERATORS}.ld(lambda: name_, key_)", node, name_=inner, key_=key)
+            return self.expression(
+                f"{OPERATORS}.ld(lambda: name_, key_)", node, name_=inner, key_=key
+            )
         return node
 
     def visit_AnnAssign(self, node):
@@ -56,7 +58,9 @@ class Frames(Converter):
         if not (isinstance(node.func, gast.Name) and self.names):
             return node
         word = node.func.id
-        if word not in ("locals", "vars", "dir", "eval", "exec") or self.context.resolve(node.func) is not getattr(builtins, word):
+        if word not in ("locals", "vars", "dir", "eval", "exec") or self.context.resolve(
+            node.func
+        ) is not getattr(builtins, word):
             return node
         if word in ("locals", "vars", "dir") and not node.args:
             found = self._variables(node)
@@ -83,11 +87,15 @@ def ld(read, name):
         if error.name != name or isinstance(error, UnboundLocalError):
             raise
         # In a nested body Python calls it a free variable.
-        raise UnboundLocalError(f"cannot access local variable {name!r} where it is not associated with a value") from None
+        raise UnboundLocalError(
+            f"cannot access local variable {name!r} where it is not associated with a value"
+        ) from None
     if is_union(x) and any(o is journal.MISSING for o in x.options_):
         return distribute(lambda v: v, x)
     if x is UNSET:
-        raise UnboundLocalError("cannot access local variable where it is not associated with a value")
+        raise UnboundLocalError(
+            "cannot access local variable where it is not associated with a value"
+        )
     return x
 
 
@@ -100,5 +108,3 @@ def variables(**reads):
         except NameError:
             continue
     return found
-
-

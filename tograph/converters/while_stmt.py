@@ -62,4 +62,6 @@ def while_stmt(test, body, names, options=None) -> None:
         attempt.commit()
         value = after
     places = places_of(names, ask, body)
-    control_flow.staged_while(test, body, places, directives.loop_options(options, places), first=value)
+    control_flow.staged_while(
+        test, body, places, directives.loop_options(options, places), first=value
+    )

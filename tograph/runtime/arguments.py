@@ -44,12 +44,16 @@ class Flat:
         return self.places[id(x)]
 
 
-def bind(signature: inspect.Signature, args: tuple, kwargs: dict, name: str = "") -> inspect.BoundArguments:
+def bind(
+    signature: inspect.Signature, args: tuple, kwargs: dict, name: str = ""
+) -> inspect.BoundArguments:
     """Arguments by name with defaults; SignatureError in Python's words."""
     try:
         bound = signature.bind(*args, **kwargs)
     except TypeError as error:
-        raise SignatureError(f"Binding inputs to tg.function {name!r} failed due to: {error}") from None
+        raise SignatureError(
+            f"Binding inputs to tg.function {name!r} failed due to: {error}"
+        ) from None
     bound.apply_defaults()
     return bound
 
@@ -59,7 +63,14 @@ def key_of(x: Any, flat: Flat, name: str) -> Any:
     kind = type(x)
     if isinstance(x, torch.Tensor):
         place = flat.add(x, name)
-        return ("tensor", x.dtype, tuple(x.shape), x.device, kind if kind not in _PLAIN else None, place)
+        return (
+            "tensor",
+            x.dtype,
+            tuple(x.shape),
+            x.device,
+            kind if kind not in _PLAIN else None,
+            place,
+        )
     if kind in (int, bool, str, bytes) or x is None:
         return (kind, x)
     if kind is float:
@@ -81,7 +92,10 @@ def key_of(x: Any, flat: Flat, name: str) -> Any:
 
 def _container_key(x: Any, kind: type, flat: Flat, name: str) -> Any:
     if kind is dict:
-        items = tuple((k, key_of(v, flat, f"{name}_{k}")) for k, v in sorted(x.items(), key=lambda i: repr(i[0])))
+        items = tuple(
+            (k, key_of(v, flat, f"{name}_{k}"))
+            for k, v in sorted(x.items(), key=lambda i: repr(i[0]))
+        )
         return (kind, items)
     return (kind, tuple(key_of(v, flat, f"{name}_{i}") for i, v in enumerate(x)))
 
@@ -121,7 +135,10 @@ def replace_tensors(x: Any, take: Callable[[Any], Any], spares: list[tuple[Any, 
     if isinstance(x, (torch.Tensor, TensorSpec, np.ndarray, np.generic)):
         return take(x)
     if kind is dict:
-        done = {k: replace_tensors(v, take, spares) for k, v in sorted(x.items(), key=lambda i: repr(i[0]))}
+        done = {
+            k: replace_tensors(v, take, spares)
+            for k, v in sorted(x.items(), key=lambda i: repr(i[0]))
+        }
         made: Any = {k: done[k] for k in x}
     elif kind is list or kind is tuple:
         made = (StagedList if kind is list else tuple)(replace_tensors(v, take, spares) for v in x)
@@ -138,7 +155,10 @@ def replace_tensors(x: Any, take: Callable[[Any], Any], spares: list[tuple[Any, 
 
 
 def check_signature(
-    names: Sequence[str], bound: inspect.BoundArguments, specs: Sequence[Any], signature: inspect.Signature
+    names: Sequence[str],
+    bound: inspect.BoundArguments,
+    specs: Sequence[Any],
+    signature: inspect.Signature,
 ) -> None:
     """Convert the bound arguments to what ``input_signature`` says; SignatureError where one does not fit."""
     for name, spec in zip(names, specs):
@@ -159,6 +179,12 @@ def _fit(x: Any, spec: Any, name: str) -> Any:
     if isinstance(x, TensorSpec):
         return x
     if not isinstance(x, torch.Tensor) or not spec.accepts(x):
-        found = f"{x.dtype} tensor of shape {tuple(x.shape)}" if isinstance(x, torch.Tensor) else repr(x)
-        raise SignatureError(f"argument {name!r}: found {found}, which does not fit {spec} of the input_signature")
+        found = (
+            f"{x.dtype} tensor of shape {tuple(x.shape)}"
+            if isinstance(x, torch.Tensor)
+            else repr(x)
+        )
+        raise SignatureError(
+            f"argument {name!r}: found {found}, which does not fit {spec} of the input_signature"
+        )
     return x

@@ -18,7 +18,9 @@ class _Blocked(torch.autograd.Function):
     """The identity, with a backward that says why there is none."""
 
     @staticmethod
-    def forward(ctx: Any, what: str, location: Location | None, out: torch.Tensor, *inputs: torch.Tensor):
+    def forward(
+        ctx: Any, what: str, location: Location | None, out: torch.Tensor, *inputs: torch.Tensor
+    ):
         ctx.what, ctx.location = what, location
         return out.view_as(out)
 

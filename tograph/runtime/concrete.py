@@ -43,7 +43,9 @@ class ConcreteFunction:
         self._single = isinstance(result, Leaf) and not result.fixed
         self.kernels: list[Any] = []
 
-    inputs = property(lambda self: self.graph.inputs[: len(self.graph.inputs) - len(self.captured_inputs)])
+    inputs = property(
+        lambda self: self.graph.inputs[: len(self.graph.inputs) - len(self.captured_inputs)]
+    )
     outputs = property(lambda self: self.graph.outputs)
 
     @property
@@ -106,7 +108,12 @@ def _add_location(error: BaseException, concrete: ConcreteFunction) -> None:
 # ---- finishing a trace
 
 
-def finish(root: FuncGraph, arguments: Sequence[SymTensor], result: Any, effects: Sequence[tuple[Location, Any]]):
+def finish(
+    root: FuncGraph,
+    arguments: Sequence[SymTensor],
+    result: Any,
+    effects: Sequence[tuple[Location, Any]],
+):
     """(graph, captured tensors, result spec, effects) of a root graph that was recorded."""
     spec = open_tensors(spec_of(result))
     specs = [(place, open_tensors(spec_of(content))) for place, content in effects]
@@ -116,9 +123,13 @@ def finish(root: FuncGraph, arguments: Sequence[SymTensor], result: Any, effects
             outputs += flatten(content, inner, root)
     graph = root.graph
     graph.outputs = outputs
-    captured = [k.external for k in root.captures if isinstance(k, Storage) and k.external is not None]
+    captured = [
+        k.external for k in root.captures if isinstance(k, Storage) and k.external is not None
+    ]
     order = [root.captures[a.storage_] for a in arguments]
-    order += [v for k, v in root.captures.items() if isinstance(k, Storage) and k.external is not None]
+    order += [
+        v for k, v in root.captures.items() if isinstance(k, Storage) and k.external is not None
+    ]
     names = dict(zip(graph.inputs, graph.input_names))
     graph.inputs = order
     graph.input_names = [names.get(v, "") for v in order]
@@ -173,7 +184,9 @@ def _assigned_inputs(graph: Graph) -> frozenset[Value]:
         for region in node.regions.values():
             skip = len(node.args) - len(region.inputs)
             inner = _assigned_inputs(region)
-            found |= {o for v, o in zip(region.inputs, node.args[skip:]) if v in inner and isinstance(o, Value)}
+            found |= {
+                o
+                for v, o in zip(region.inputs, node.args[skip:])
+                if v in inner and isinstance(o, Value)
+            }
     return frozenset(found)
-
-

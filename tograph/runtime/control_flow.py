@@ -20,20 +20,39 @@ from typing import Any
 
 import torch
 
+from ..errors import (
+    GraphBoolError,
+    LoopTypeError,
+    ShapeInvariantError,
+    StagingError,
+    StructureError,
+    TographError,
+)
 from . import facts, journal, structure, types
-from ..errors import GraphBoolError, LoopTypeError, ShapeInvariantError, StagingError, StructureError, TographError
 from .blocked import block
 from .funcgraph import FuncGraph, Storage, current_graph, user_location
-from .ir import Node, Value, graph_effects, node_effects, prune
-from .journal import MISSING, Journal
-from .journal import Location as Place
 from .growing import StagedList, join_lists
+from .ir import Node, Value, graph_effects, node_effects, prune
+from .journal import MISSING
+from .journal import Location as Place
 from .ops import OpaqueObject
 from .reach import reachable
 from .shapes import SYMBOLS
-from .structure import Choice, Const, Handle, Leaf, Spec, flatten, generalize, is_union, join, leaf_types, spec_of
+from .structure import (
+    Choice,
+    Const,
+    Handle,
+    Leaf,
+    Spec,
+    flatten,
+    generalize,
+    is_union,
+    join,
+    leaf_types,
+    spec_of,
+)
 from .tracing import recording
-from .types import ScalarType, TensorType
+from .types import TensorType
 
 
 class Unreachable(BaseException):
@@ -119,7 +138,9 @@ def trace_region(
 _OWNED = ("cell", "key", "attr", "contents")
 
 
-def _outside(changed: dict, graph: FuncGraph, function: Any, given: set) -> dict[Any, tuple[Place, Any]]:
+def _outside(
+    changed: dict, graph: FuncGraph, function: Any, given: set
+) -> dict[Any, tuple[Place, Any]]:
     """The changes that concern what was there before the region: not what it made itself."""
     doubtful = [p for k, (p, _) in changed.items() if k not in given and k[0] in _OWNED]
     known = reachable([function]) if doubtful else set()
@@ -138,7 +159,12 @@ def _outside(changed: dict, graph: FuncGraph, function: Any, given: set) -> dict
 
 def is_module_globals(place: Place) -> bool:
     """Whether a location is a global variable of a module."""
-    return place.key[0] == "key" and isinstance(place.keep, dict) and "__name__" in place.keep and "__builtins__" in place.keep
+    return (
+        place.key[0] == "key"
+        and isinstance(place.keep, dict)
+        and "__name__" in place.keep
+        and "__builtins__" in place.keep
+    )
 
 
 class StagedException(Exception):
@@ -152,7 +178,9 @@ class StagedException(Exception):
         raise self._unknown("text")
 
     def __getattribute__(self, name):
-        if name == "args" or not (name.startswith("_") or name in ("handle_", "with_traceback", "add_note")):
+        if name == "args" or not (
+            name.startswith("_") or name in ("handle_", "with_traceback", "add_note")
+        ):
             raise object.__getattribute__(self, "_unknown")(f"attribute {name!r}")
         return super().__getattribute__(name)
 
@@ -182,7 +210,11 @@ def exception_arguments(error: BaseException, graph: FuncGraph) -> tuple[Any, tu
     """(kind, arguments) of an exception for ``tg.raise`` and ``tg.assert``."""
     args = tuple(outside_value(a, graph) for a in error.args)
     kind = type(error)
-    simple = getattr(builtins, kind.__name__, None) is kind and not vars(error) and error.__cause__ is None
+    simple = (
+        getattr(builtins, kind.__name__, None) is kind
+        and not vars(error)
+        and error.__cause__ is None
+    )
     return (kind.__name__ if simple else OpaqueObject(error, f"exception {kind.__name__}")), args
 
 
@@ -219,7 +251,9 @@ class _Rebuild:
 @contextmanager
 def replayed(region: Region):
     """Inside, tensors have the content that the region left in them: its outputs are read."""
-    storages = [(p, content) for p, content in region.changed.values() if isinstance(p.keep, Storage)]
+    storages = [
+        (p, content) for p, content in region.changed.values() if isinstance(p.keep, Storage)
+    ]
     before = [p.get() for p, _ in storages]
     for place, content in storages:
         place._set(content)
@@ -233,7 +267,9 @@ def replayed(region: Region):
 # ---- If
 
 
-def staged_if(pred: Any, then: Callable[[], Any], orelse: Callable[[], Any], places: Sequence[Place] = ()) -> Any:
+def staged_if(
+    pred: Any, then: Callable[[], Any], orelse: Callable[[], Any], places: Sequence[Place] = ()
+) -> Any:
     """``then()`` if ``pred`` else ``orelse()`` when the graph runs.
 
     The contents of ``places``, and of every location that either changes through an operator, are merged.
@@ -287,7 +323,9 @@ def join_regions(op: str, heads: Sequence[Any], regions: dict[str, Region], **at
     places: dict[Any, Place] = {}
     for region in regions.values():
         places.update({k: p for k, (p, _) in region.changed.items()})
-    slots = [(None, [r.result for r in live])] + [(p, [r.content(p) for r in live]) for p in places.values()]
+    slots = [(None, [r.result for r in live])] + [
+        (p, [r.content(p) for r in live]) for p in places.values()
+    ]
     specs = [visible(_join_contents(contents, place), graph) for place, contents in slots]
     outputs = []
     for region in regions.values():
@@ -298,7 +336,11 @@ def join_regions(op: str, heads: Sequence[Any], regions: dict[str, Region], **at
     _forget_written(graph, regions)
     values = iter(node.outputs)
     result = MISSING
-    inputs = [x for r in regions.values() for x in r.graph.differentiable.values()] if op != "Call" else []
+    inputs = (
+        [x for r in regions.values() for x in r.graph.differentiable.values()]
+        if op != "Call"
+        else []
+    )
     for (place, _), spec in zip(slots, specs):
         x = structure.unflatten(spec, values, lambda v: _result(v, graph, op, inputs))
         if place is None:
@@ -316,7 +358,11 @@ def _result(value: Value, graph: FuncGraph, op: str, inputs: list[torch.Tensor])
 def _put(place: Place, x: Any) -> None:
     """Write what a staged construct made of a location."""
     if isinstance(place.keep, Storage):
-        x = x.ref if not isinstance(x, structure.SymTensor) else structure.Ref(structure.value_of(x, current_graph()), current_graph())
+        x = (
+            x.ref
+            if not isinstance(x, structure.SymTensor)
+            else structure.Ref(structure.value_of(x, current_graph()), current_graph())
+        )
     elif is_union(x):
         if place.key[0] == "contents":
             raise StructureError(
@@ -351,7 +397,9 @@ def _all_seen(spec: Spec, graph: FuncGraph) -> bool:
 def _seen_from(x: Any, graph: FuncGraph) -> bool:
     if isinstance(x, structure.SymTensor):
         refs = [x.ref] if x.ref is not None else []
-        return (x.storage_.home is None or graph.within(x.storage_.home)) and all(graph.within(r.graph) for r in refs)
+        return (x.storage_.home is None or graph.within(x.storage_.home)) and all(
+            graph.within(r.graph) for r in refs
+        )
     if isinstance(x, SYMBOLS):
         return x.node.ref is None or graph.within(x.node.ref.graph)
     return not isinstance(x, Handle) or graph.within(x.ref.graph)
@@ -513,7 +561,9 @@ class _Progress:
                 values = [graph.emit("tg.cell_get", cell, t, starts[t] + i, str(kind), type=kind)
                           for i, kind in enumerate(kinds)]  # fmt: skip
                 starts[t] += len(kinds)
-                make = structure.unflatten(specs[k], iter(values), lambda v: structure.symbolic(v, graph))
+                make = structure.unflatten(
+                    specs[k], iter(values), lambda v: structure.symbolic(v, graph)
+                )
                 options.append(_as_value(place.get()) if t == 0 else make)
             _put(place, structure.choose(tag, options, graph))
 
@@ -540,7 +590,9 @@ def staged_try(
     join_regions("Try", [], regions, kinds=kinds)
 
 
-def _handler_region(name: str, handler: Callable[[Handle], Any], places: Sequence[Place], progress: _Progress) -> Region:
+def _handler_region(
+    name: str, handler: Callable[[Handle], Any], places: Sequence[Place], progress: _Progress
+) -> Region:
     box: list[Handle] = []
 
     def before(graph: FuncGraph) -> None:
@@ -592,7 +644,9 @@ def staged_while(
             continue
         loop = _trace_with_state("body", body, state, specs, scratch)
         fresh = [p for k, (p, _) in loop.changed.items() if k not in {s.key for s in state}]
-        widened = [visible(_next_spec(s, p, loop, options), current_graph()) for s, p in zip(specs, state)]
+        widened = [
+            visible(_next_spec(s, p, loop, options), current_graph()) for s, p in zip(specs, state)
+        ]
         if not fresh and all(map(structure.equal, specs, widened)):
             _emit_while(cond, loop, state, specs, contents_of(state))
             return
@@ -602,7 +656,10 @@ def staged_while(
             spec = _next_spec(generalize(spec_of(_as_value(place.get()))), place, loop, options)
             specs.append(visible(spec, current_graph()))
     names = ", ".join(f"'{p.name}'" for p in state)
-    raise LoopTypeError(f"the kinds of the loop variables {names} keep changing from iteration to iteration", user_location())
+    raise LoopTypeError(
+        f"the kinds of the loop variables {names} keep changing from iteration to iteration",
+        user_location(),
+    )
 
 
 def contents_of(state: Sequence[Place]) -> list[Any]:
@@ -627,7 +684,9 @@ def _rotated(test, body, first):
     ``first`` is what the test gave before the loop, when it was asked already.
     """
     cell = [predicate_value(test() if first is None else first)]
-    flag = Place(("flag", id(cell)), "the loop test", lambda: cell[0], lambda v: cell.__setitem__(0, v), cell)
+    flag = Place(
+        ("flag", id(cell)), "the loop test", lambda: cell[0], lambda v: cell.__setitem__(0, v), cell
+    )
 
     def rotated_body():
         body()
@@ -639,7 +698,13 @@ def _rotated(test, body, first):
 def _limited(test, body, limit):
     """The loop with at most ``limit`` iterations."""
     cell: list[Any] = [0]
-    counter = Place(("flag", id(cell)), "the iteration count", lambda: cell[0], lambda v: cell.__setitem__(0, v), cell)
+    counter = Place(
+        ("flag", id(cell)),
+        "the iteration count",
+        lambda: cell[0],
+        lambda v: cell.__setitem__(0, v),
+        cell,
+    )
 
     def limited_test():
         more = cell[0] < limit
@@ -648,7 +713,11 @@ def _limited(test, body, limit):
             return more
         if more is True or more is False:
             return inner if more else False
-        inner = inner if isinstance(inner, torch.Tensor) else torch.scalar_tensor(inner, dtype=torch.bool)
+        inner = (
+            inner
+            if isinstance(inner, torch.Tensor)
+            else torch.scalar_tensor(inner, dtype=torch.bool)
+        )
         return torch.logical_and(inner, torch.scalar_tensor(more, dtype=torch.bool))
 
     def limited_body():
@@ -718,11 +787,16 @@ def _trace_with_state(
             values = [graph.input(t) for t in leaf_types(spec)]
             lead += len(values)
             if values:
-                _put(place, structure.unflatten(spec, iter(values), lambda v: structure.symbolic(v, graph)))
+                _put(
+                    place,
+                    structure.unflatten(spec, iter(values), lambda v: structure.symbolic(v, graph)),
+                )
             entered[place.key] = place.get()
 
     region = trace_region(name, function, before)
-    moved = any(k not in entered or not unmoved(region.changed[k][1], entered[k]) for k in region.changed)
+    moved = any(
+        k not in entered or not unmoved(region.changed[k][1], entered[k]) for k in region.changed
+    )
     return StateRegion(region.graph, region.result, region.changed, region.raised, lead, moved)
 
 

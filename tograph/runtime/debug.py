@@ -69,6 +69,14 @@ def assert_(condition: Any, data: Any = ()) -> None:
     def argument(x):
         if isinstance(x, torch.Tensor):
             return value_of(x, graph)
-        return x.node.value(graph) if isinstance(x, SYMBOLS) else x if isinstance(x, (int, float)) else str(x)
+        return (
+            x.node.value(graph)
+            if isinstance(x, SYMBOLS)
+            else x
+            if isinstance(x, (int, float))
+            else str(x)
+        )
 
-    graph.add("tg.assert", (argument(condition), "tg.AssertionFailed", tuple(argument(x) for x in items)))
+    graph.add(
+        "tg.assert", (argument(condition), "tg.AssertionFailed", tuple(argument(x) for x in items))
+    )

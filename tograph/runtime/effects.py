@@ -45,7 +45,13 @@ def py_function(fn: Callable[..., Any], inputs: Sequence[Any], out_spec: Any) ->
 
     Example: ``y = tg.py_function(scipy_solve, [a, b], tg.TensorSpec([3], torch.float64))``
     """
-    specs = [] if out_spec is None else list(out_spec) if isinstance(out_spec, (list, tuple)) else [out_spec]
+    specs = (
+        []
+        if out_spec is None
+        else list(out_spec)
+        if isinstance(out_spec, (list, tuple))
+        else [out_spec]
+    )
     if not is_tracing():
         return _checked(fn, specs, isinstance(out_spec, (list, tuple)))(*inputs)
     graph = current_graph()
@@ -80,7 +86,11 @@ def _checked(fn: Callable[..., Any], specs: list[TensorSpec], many: bool) -> Cal
             raise TypeError(f"the py_function returned {len(results)} values, not {len(specs)}")
         out = []
         for value, spec in zip(results, specs):
-            value = value if isinstance(value, torch.Tensor) else torch.as_tensor(value, dtype=spec.dtype)
+            value = (
+                value
+                if isinstance(value, torch.Tensor)
+                else torch.as_tensor(value, dtype=spec.dtype)
+            )
             if not spec.accepts(value):
                 raise TypeError(
                     f"the py_function {getattr(fn, '__name__', fn)!r} returned a {value.dtype} tensor of shape "
@@ -105,5 +115,3 @@ def init_scope():
         return
     with suspended():
         yield
-
-

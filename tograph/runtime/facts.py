@@ -59,7 +59,12 @@ def is_one_of(x: TaggedUnion, options: list[int]) -> Any:
 def negated(test: Any, result: Any) -> None:
     """``result`` is ``not test``: its meaning follows."""
     node, other = getattr(test, "node", None), getattr(result, "node", None)
-    if node is not None and node.ref is not None and node.ref.value in _state.meaning and other is not None:
+    if (
+        node is not None
+        and node.ref is not None
+        and node.ref.value in _state.meaning
+        and other is not None
+    ):
         tag, options = _state.meaning[node.ref.value]
         _state.meaning[other.ref.value] = (tag, frozenset(range(64)) - options)
 
@@ -68,7 +73,9 @@ def negated(test: Any, result: Any) -> None:
 def assuming(test: Any, answer: bool):
     """Trace with the knowledge that ``test`` gave ``answer``."""
     node = getattr(test, "node", None)
-    meaning = _state.meaning.get(node.ref.value) if node is not None and node.ref is not None else None
+    meaning = (
+        _state.meaning.get(node.ref.value) if node is not None and node.ref is not None else None
+    )
     if meaning is None:
         yield
         return

@@ -23,8 +23,8 @@ from typing import Any
 
 import torch
 
-from . import journal
 from ..errors import Location, ScopeError
+from . import journal
 from .infer import tensor_type
 from .ir import Graph, Node, Value, op_effects
 from .shapes import Meta
@@ -107,7 +107,9 @@ class FuncGraph:
         self.graph.input_names.append(label)
         return value
 
-    def add(self, op: str, args=(), kwargs=None, types: Sequence[Type] = (), regions=None, grad=None) -> Node:
+    def add(
+        self, op: str, args=(), kwargs=None, types: Sequence[Type] = (), regions=None, grad=None
+    ) -> Node:
         """Append a node; all values among the arguments must be this graph's."""
         if self.root.before_failure and not regions and op_effects(op, tuple(args)).may_fail:
             self.root.before_failure[-1](self)

@@ -94,7 +94,10 @@ class Function:
             bound = Function(_WeakMethod(self.python_function, instance), self._convert, self.input_signature,
                              self.reduce_retracing, self._name)  # fmt: skip
             methods = self._methods
-            found = self._methods[key] = (weakref.ref(instance, lambda _: methods.pop(key, None)), bound)
+            found = self._methods[key] = (
+                weakref.ref(instance, lambda _: methods.pop(key, None)),
+                bound,
+            )
         return _BoundFunction(found[1], instance)
 
     def __repr__(self) -> str:
@@ -107,7 +110,9 @@ class Function:
         return self
 
     def _label(self) -> str:
-        return self._name or getattr(self.python_function, "__name__", type(self.python_function).__name__)
+        return self._name or getattr(
+            self.python_function, "__name__", type(self.python_function).__name__
+        )
 
     # ---- calling
 
@@ -122,7 +127,11 @@ class Function:
             if known is not None and known.checks.hold(args):
                 return known.concrete.run([x for x in args if isinstance(x, torch.Tensor)])
         trace, flat, bound = self._find(args, kwargs)
-        if quick is not None and trace.finder is _no_places and len(flat.tensors) == _count_tensors(args):
+        if (
+            quick is not None
+            and trace.finder is _no_places
+            and len(flat.tensors) == _count_tensors(args)
+        ):
             if len(self._quick) > CACHE_SIZE:
                 self._quick.clear()
             self._quick[quick] = trace
@@ -147,21 +156,30 @@ class Function:
 
     def explain_retraces(self) -> str:
         """One line for each trace: why the traces before it did not fit."""
-        return "\n".join(f"trace {i}: {why}" for i, (_, why) in enumerate(self._history, 1)) or "no traces yet"
+        return (
+            "\n".join(f"trace {i}: {why}" for i, (_, why) in enumerate(self._history, 1))
+            or "no traces yet"
+        )
 
     def _call_in_trace(self, args: tuple, kwargs: dict) -> Any:
         """A call inside a trace: a ``Call`` of a graph of its own."""
         bound = arguments.bind(self._signature, args, kwargs, self._label())
         if self.input_signature is not None:
-            arguments.check_signature(self._spec_names(), bound, self.input_signature, self._signature)
+            arguments.check_signature(
+                self._spec_names(), bound, self.input_signature, self._signature
+            )
         function = self._converted()
-        region = control_flow.trace_region("function", lambda: function(*bound.args, **bound.kwargs), stage_errors=False)
+        region = control_flow.trace_region(
+            "function", lambda: function(*bound.args, **bound.kwargs), stage_errors=False
+        )
         return control_flow.join_regions("Call", [], {"function": region}, name=self._label())
 
     def _find(self, args: tuple, kwargs: dict) -> tuple[_Trace, Flat, inspect.BoundArguments]:
         bound = arguments.bind(self._signature, args, kwargs, self._label())
         if self.input_signature is not None:
-            arguments.check_signature(self._spec_names(), bound, self.input_signature, self._signature)
+            arguments.check_signature(
+                self._spec_names(), bound, self.input_signature, self._signature
+            )
         flat = Flat()
         key = self._key(bound, flat)
         found = self._lookup(key, flat)
@@ -173,7 +191,9 @@ class Function:
         return found, flat, bound
 
     def _key(self, bound: inspect.BoundArguments, flat: Flat) -> Any:
-        return tuple((n, arguments.key_of(x, flat, n)) for n, x in bound.arguments.items()), _context()
+        return tuple(
+            (n, arguments.key_of(x, flat, n)) for n, x in bound.arguments.items()
+        ), _context()
 
     def _lookup(self, key: Any, flat: Flat) -> _Trace | None:
         for trace in self._cache.get(self._slot(key), ()):
@@ -254,11 +274,17 @@ class Function:
         if self.input_signature is None:
             return
         params = list(self._signature.parameters.values())
-        if len(self.input_signature) > len(params) and not any(p.kind is p.VAR_POSITIONAL for p in params):
-            raise SignatureError(f"input_signature has {len(self.input_signature)} entries for {len(params)} parameters")
+        if len(self.input_signature) > len(params) and not any(
+            p.kind is p.VAR_POSITIONAL for p in params
+        ):
+            raise SignatureError(
+                f"input_signature has {len(self.input_signature)} entries for {len(params)} parameters"
+            )
         for p in params[len(self.input_signature) :]:
             if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
-                self._signature_error = f"input_signature missing type constraint for parameter {p.name!r}"
+                self._signature_error = (
+                    f"input_signature missing type constraint for parameter {p.name!r}"
+                )
                 raise SignatureError(self._signature_error)
 
 
@@ -266,7 +292,9 @@ def _signature(f: Any) -> inspect.Signature:
     try:
         return inspect.signature(f)
     except (TypeError, ValueError):
-        raise NotAFunctionError(f"tg.function needs a Python function; {f!r} is a built-in") from None
+        raise NotAFunctionError(
+            f"tg.function needs a Python function; {f!r} is a built-in"
+        ) from None
 
 
 class _WeakMethod:
@@ -284,7 +312,9 @@ class _WeakMethod:
     def bound_to(self) -> Any:
         instance = self.instance()
         if instance is None:
-            raise ScopeError(f"the object whose method {self.function.__name__!r} is called does not exist any more")
+            raise ScopeError(
+                f"the object whose method {self.function.__name__!r} is called does not exist any more"
+            )
         return instance
 
 
@@ -357,7 +387,11 @@ def _flat_specs(signature: Any) -> list[TensorSpec]:
     if isinstance(signature, TensorSpec):
         return [signature]
     if isinstance(signature, dict):
-        return [s for _, v in sorted(signature.items(), key=lambda i: repr(i[0])) for s in _flat_specs(v)]
+        return [
+            s
+            for _, v in sorted(signature.items(), key=lambda i: repr(i[0]))
+            for s in _flat_specs(v)
+        ]
     if isinstance(signature, (list, tuple)):
         return [s for v in signature for s in _flat_specs(v)]
     return []
@@ -366,7 +400,9 @@ def _flat_specs(signature: Any) -> list[TensorSpec]:
 def _relax(a: TensorSpec, b: TensorSpec) -> TensorSpec:
     if a.shape is None or b.shape is None or len(a.shape) != len(b.shape):
         return a
-    return TensorSpec([x if x == y else None for x, y in zip(a.shape, b.shape)], a.dtype, a.name, a.device)
+    return TensorSpec(
+        [x if x == y else None for x, y in zip(a.shape, b.shape)], a.dtype, a.name, a.device
+    )
 
 
 def _without_sizes(key: Any) -> Any:
@@ -379,7 +415,9 @@ def _without_sizes(key: Any) -> Any:
 
 def _describe(key: Any) -> str:
     if isinstance(key, tuple) and key and key[0] == "tensor":
-        return f"{str(key[1]).removeprefix('torch.')}{list(key[2]) if key[2] is not None else '[...]'}"
+        return (
+            f"{str(key[1]).removeprefix('torch.')}{list(key[2]) if key[2] is not None else '[...]'}"
+        )
     if isinstance(key, tuple) and len(key) == 2 and isinstance(key[0], type):
         return repr(key[1])
     return str(key)
@@ -388,8 +426,21 @@ def _describe(key: Any) -> str:
 class _Trace:
     """A concrete function with what must hold for it to be used."""
 
-    def __init__(self, concrete: ConcreteFunction, key: Any, specs: list[TensorSpec], checks: guards.Guards, finder: Any):
-        self.concrete, self.key, self.specs, self.checks, self.finder = concrete, key, specs, checks, finder
+    def __init__(
+        self,
+        concrete: ConcreteFunction,
+        key: Any,
+        specs: list[TensorSpec],
+        checks: guards.Guards,
+        finder: Any,
+    ):
+        self.concrete, self.key, self.specs, self.checks, self.finder = (
+            concrete,
+            key,
+            specs,
+            checks,
+            finder,
+        )
 
     def fits(self, key: Any, flat: Flat) -> bool:
         if len(flat.tensors) != len(self.specs):
@@ -414,7 +465,9 @@ class _Trace:
 class _Tracer:
     """One run of the Python code on placeholders."""
 
-    def __init__(self, function: Function, bound: inspect.BoundArguments, flat: Flat, specs: list[TensorSpec]):
+    def __init__(
+        self, function: Function, bound: inspect.BoundArguments, flat: Flat, specs: list[TensorSpec]
+    ):
         self.function, self.bound, self.flat, self.specs = function, bound, flat, specs
         self.root = FuncGraph(_graph_name(function._label()))
         self.inputs: list[SymTensor] = []
@@ -432,7 +485,10 @@ class _Tracer:
 
     def _run_effects(self) -> None:
         """The code raised while it was traced: what it did before is done, then the error goes on."""
-        if all(isinstance(x, torch.Tensor) for x in self.flat.tensors) and self.root.graph.control_outputs:
+        if (
+            all(isinstance(x, torch.Tensor) for x in self.flat.tensors)
+            and self.root.graph.control_outputs
+        ):
             graph, captured, _, _ = finish(self.root, self.inputs, None, [])
             host.build(graph).run(*self.flat.tensors, *captured)
 
@@ -441,13 +497,18 @@ class _Tracer:
         with recording(self.root), torch.enable_grad(), guards.watching(self.root) as watch:
             self.inputs = inputs = [self._placeholder(i, s) for i, s in enumerate(self.specs)]
             take = _Taker(self.flat, inputs)
-            given = {n: arguments.replace_tensors(x, take, spares) for n, x in self.bound.arguments.items()}
+            given = {
+                n: arguments.replace_tensors(x, take, spares)
+                for n, x in self.bound.arguments.items()
+            }
             bound = inspect.BoundArguments(self.bound.signature, OrderedDict(given))
             result, changes = self._run(bound, spares)
         effects, finder = self._effects(changes, spares)
         graph, captured, spec, effect_specs = finish(self.root, inputs, result, effects)
         signature = tuple(self.specs)
-        concrete = ConcreteFunction(self.function._label(), graph, captured, spec, effect_specs, signature, self._binder())
+        concrete = ConcreteFunction(
+            self.function._label(), graph, captured, spec, effect_specs, signature, self._binder()
+        )
         return _Trace(concrete, key, self.specs, watch.guards(self.root, self.outside), finder)
 
     def _binder(self):
@@ -473,7 +534,9 @@ class _Tracer:
             except control_flow.Unreachable:
                 result = None
             if inspect.iscoroutine(result) or inspect.isasyncgen(result):
-                raise ConversionError(f"{self.function._label()!r} is an async function: these are not supported in a graph")
+                raise ConversionError(
+                    f"{self.function._label()!r} is an async function: these are not supported in a graph"
+                )
             return result, log
         except BaseException as error:
             self._keep_argument_changes(spares)
@@ -503,7 +566,9 @@ class _Tracer:
             made.requires_grad_(True)
         return made
 
-    def _dynamic(self, index: int, spec: TensorSpec, shape: Sequence[int | None], x: Any, label: str) -> SymTensor:
+    def _dynamic(
+        self, index: int, spec: TensorSpec, shape: Sequence[int | None], x: Any, label: str
+    ) -> SymTensor:
         static = contiguous(spec.dtype, [n if n is not None else 0 for n in shape], spec.device)
         made = placeholder(self.root, static, index, label)
         value = self.root.captures[made.storage_]
@@ -533,7 +598,11 @@ class _Tracer:
                 effects.append((location, location.get()))
                 where.append((None, location))
                 self.outside.append((location, old))
-            elif location.key[0] == "contents" and id(location.keep) in self._reach() and not control_flow.unmoved(location.get(), old):
+            elif (
+                location.key[0] == "contents"
+                and id(location.keep) in self._reach()
+                and not control_flow.unmoved(location.get(), old)
+            ):
                 _warn_mutation(location, self.function.python_function)
         for location, old in self.outside:
             location._set(old)
@@ -547,7 +616,6 @@ class _Tracer:
             return [l if i is None else _same_place(l, real[i][1]) for i, l in where]
 
         return effects, find
-
 
     def _is_outside(self, location: Location) -> bool:
         """Whether a variable or attribute that existed before the call was rebound: that happens at every call."""
@@ -563,7 +631,11 @@ class _Tracer:
     def _keep_argument_changes(self, spares: list[tuple[Any, Any]]) -> None:
         """The code raised: what it did to container arguments before stays done."""
         for made, real in spares:
-            if isinstance(made, list) and getattr(made, "handle", None) is None and not any(map(_symbolic, made)):
+            if (
+                isinstance(made, list)
+                and getattr(made, "handle", None) is None
+                and not any(map(_symbolic, made))
+            ):
                 real[:] = made
 
 
@@ -581,7 +653,9 @@ def _same_place(location: Location, container: Any) -> Location:
 def _name_of(x: Any, function: Any) -> str:
     """What a function calls an object of its closure or its module."""
     code = getattr(function, "__code__", None)
-    for name, cell in zip(getattr(code, "co_freevars", ()), getattr(function, "__closure__", None) or ()):
+    for name, cell in zip(
+        getattr(code, "co_freevars", ()), getattr(function, "__closure__", None) or ()
+    ):
         if cell.cell_contents is x:
             return name
     return next((n for n in getattr(code, "co_names", ()) if function.__globals__.get(n) is x), "")
@@ -618,5 +692,7 @@ def _graph_name(label: str) -> str:
     return "".join(c if c.isalnum() or c == "_" else "_" for c in label).strip("_") or "main"
 
 
-def _bind_concrete(owner: Function, concrete: ConcreteFunction, args: tuple, kwargs: dict) -> inspect.BoundArguments:
+def _bind_concrete(
+    owner: Function, concrete: ConcreteFunction, args: tuple, kwargs: dict
+) -> inspect.BoundArguments:
     return arguments.bind(owner._signature, args, kwargs, owner._label())

@@ -19,7 +19,18 @@ from . import structure
 from .funcgraph import FuncGraph, Ref, current_graph, is_tracing, user_location
 from .scalars import scalar
 from .shapes import SYMBOLS
-from .structure import Choice, Handle, Leaf, Spec, Tree, flatten, join, leaf_value, spec_of, symbolic
+from .structure import (
+    Choice,
+    Handle,
+    Leaf,
+    Spec,
+    Tree,
+    flatten,
+    join,
+    leaf_value,
+    spec_of,
+    symbolic,
+)
 from .types import INT, ListType, ScalarType, TensorType, Type
 
 
@@ -38,7 +49,9 @@ class StagedList(list):
 
     def become(self, other: list) -> None:
         """Take over the content of another list."""
-        super().__setitem__(slice(None), list.copy(other) if isinstance(other, StagedList) else other)
+        super().__setitem__(
+            slice(None), list.copy(other) if isinstance(other, StagedList) else other
+        )
         self.handle = other.handle if isinstance(other, StagedList) else None
 
     # ---- as a part of structures
@@ -83,7 +96,10 @@ class StagedList(list):
         known = self.handle.type.element  # type: ignore[union-attr]
         joined = spec if known is None else join(Leaf(known), Leaf(spec.type))
         if isinstance(joined, Choice):
-            raise StructureError(f"a list of {known} in a staged loop or branch cannot take a {spec.type}", user_location())
+            raise StructureError(
+                f"a list of {known} in a staged loop or branch cannot take a {spec.type}",
+                user_location(),
+            )
         return leaf_value(x, joined.type, graph), joined.type
 
     def _cannot(self, what: str) -> StagingError:
@@ -132,13 +148,20 @@ class StagedList(list):
         if self.handle is None:
             return super().pop(index)
         graph = current_graph()
-        node = graph.add("tg.list_pop", (self._value(graph), _index(index)), None, (self.handle.type, self.element))
+        node = graph.add(
+            "tg.list_pop",
+            (self._value(graph), _index(index)),
+            None,
+            (self.handle.type, self.element),
+        )
         self.handle = Handle(Ref(node.outputs[0], graph))
         return symbolic(node.outputs[1], graph)
 
     def item(self, index: Any) -> Any:
         graph = current_graph()
-        return symbolic(graph.emit("tg.list_get", self._value(graph), _index(index), type=self.element), graph)
+        return symbolic(
+            graph.emit("tg.list_get", self._value(graph), _index(index), type=self.element), graph
+        )
 
     def __getitem__(self, index: Any) -> Any:
         if self.handle is None:
@@ -179,19 +202,35 @@ class StagedList(list):
         return self
 
     def __mul__(self, count: Any) -> Any:
-        return StagedList(super().__mul__(count)) if self.handle is None else self._refuse("be repeated")
+        return (
+            StagedList(super().__mul__(count))
+            if self.handle is None
+            else self._refuse("be repeated")
+        )
 
     def __iter__(self):
-        return super().__iter__() if self.handle is None else self._refuse("be iterated outside of converted code")
+        return (
+            super().__iter__()
+            if self.handle is None
+            else self._refuse("be iterated outside of converted code")
+        )
 
     def __len__(self) -> int:
-        return super().__len__() if self.handle is None else self._refuse("tell its length outside of converted code")
+        return (
+            super().__len__()
+            if self.handle is None
+            else self._refuse("tell its length outside of converted code")
+        )
 
     def __contains__(self, x: Any) -> bool:
         return super().__contains__(x) if self.handle is None else self._refuse("be searched")
 
     def __bool__(self) -> bool:
-        return super().__len__() > 0 if self.handle is None else self._refuse("be a condition of unconverted code")
+        return (
+            super().__len__() > 0
+            if self.handle is None
+            else self._refuse("be a condition of unconverted code")
+        )
 
     def __eq__(self, other: object) -> bool:
         return super().__eq__(other) if self.handle is None else self._refuse("be compared")
@@ -230,7 +269,9 @@ for _name in ("remove", "reverse", "sort", "index", "count"):
     _plain = getattr(list, _name)
 
     def _method(self, *args: Any, _plain: Any = _plain, _name: str = _name, **kwargs: Any) -> Any:
-        return _plain(self, *args, **kwargs) if self.handle is None else self._refuse(f"do {_name}()")
+        return (
+            _plain(self, *args, **kwargs) if self.handle is None else self._refuse(f"do {_name}()")
+        )
 
     _method.__name__ = _name
     setattr(StagedList, _name, _method)
@@ -247,7 +288,9 @@ def staged_content(x: StagedList, element: Type | None) -> StagedList:
     if x.handle is not None:
         return x
     graph = current_graph()
-    values = [leaf_value(v, element, graph) for v in list.__iter__(x)] if element is not None else []
+    values = (
+        [leaf_value(v, element, graph) for v in list.__iter__(x)] if element is not None else []
+    )
     made = StagedList()
     made.handle = Handle(Ref(graph.emit("tg.list_of", *values, type=ListType(element)), graph))
     return made
@@ -259,7 +302,10 @@ def as_staged(x: StagedList) -> StagedList:
         return x
     element = element_of(spec_of(x))
     if element is not None and not isinstance(element, Leaf):
-        raise StructureError("a list of items of different kinds cannot be changed at a staged index", user_location())
+        raise StructureError(
+            "a list of items of different kinds cannot be changed at a staged index",
+            user_location(),
+        )
     return staged_content(x, None if element is None else element.type)
 
 

@@ -22,7 +22,7 @@ from .structure import same_number
 
 _SKIPPED = (types.ModuleType, type, types.BuiltinFunctionType, types.FunctionType, types.MethodType)
 _OPS = {n: getattr(operator, n) for n in
-        "add sub mul truediv floordiv mod pow lt le gt ge eq ne and_ or_ xor neg pos abs lshift rshift".split()}  # fmt: skip
+        ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lt", "le", "gt", "ge", "eq", "ne", "and_", "or_", "xor", "neg", "pos", "abs", "lshift", "rshift"]}  # fmt: skip
 _OPS |= {"min": min, "max": max, "not": operator.not_, "int": int, "float": float, "bool": bool}
 
 
@@ -121,7 +121,9 @@ def _names(code: types.CodeType) -> list[str]:
 @functools.cache
 def _stored_globals(code: types.CodeType) -> frozenset[str]:
     """Globals that the code itself assigns."""
-    import_free = [i.argval for i in _instructions(code) if i.opname in ("STORE_GLOBAL", "DELETE_GLOBAL")]
+    import_free = [
+        i.argval for i in _instructions(code) if i.opname in ("STORE_GLOBAL", "DELETE_GLOBAL")
+    ]
     return frozenset(import_free)
 
 

@@ -34,19 +34,27 @@ def cond(pred: Any, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> 
     return control_flow.staged_if(predicate(pred, "cond"), true_fn, false_fn)
 
 
-def switch_case(branch_index: Any, branch_fns: Any, default: Callable[[], Any] | None = None) -> Any:
+def switch_case(
+    branch_index: Any, branch_fns: Any, default: Callable[[], Any] | None = None
+) -> Any:
     """Run the branch of an index; an index out of range runs ``default``, or else the last branch.
 
     ``branch_fns``: a list of functions, or a dict or list of pairs from index to function.
     """
-    pairs = dict(branch_fns) if isinstance(branch_fns, dict) or _pairs(branch_fns) else dict(enumerate(branch_fns))
+    pairs = (
+        dict(branch_fns)
+        if isinstance(branch_fns, dict) or _pairs(branch_fns)
+        else dict(enumerate(branch_fns))
+    )
     count = max(pairs) + 1
     other = default or pairs[max(pairs)]
     functions = [pairs.get(i, other) for i in range(count)] + ([default] if default else [])
     if not _staged(branch_index):
         i = int(branch_index)
         return functions[i]() if 0 <= i < count else other()
-    regions = {f"branch{i}": control_flow.trace_region(f"branch{i}", f) for i, f in enumerate(functions)}
+    regions = {
+        f"branch{i}": control_flow.trace_region(f"branch{i}", f) for i, f in enumerate(functions)
+    }
     index = scalar_of(branch_index) if isinstance(branch_index, torch.Tensor) else branch_index
     return control_flow.join_regions("Case", [index], regions)
 
@@ -73,7 +81,13 @@ def while_loop(
     box = list(loop_vars)
 
     def place(k: int) -> Location:
-        return Location(("loop", id(box), k), f"loop_vars[{k}]", lambda: box[k], lambda v: box.__setitem__(k, v), box)
+        return Location(
+            ("loop", id(box), k),
+            f"loop_vars[{k}]",
+            lambda: box[k],
+            lambda v: box.__setitem__(k, v),
+            box,
+        )
 
     places = [place(k) for k in range(len(box))]
     invariants = {}
@@ -89,7 +103,10 @@ def while_loop(
         out = body(*box)
         out = tuple(out) if isinstance(out, (tuple, list)) else (out,)
         if len(out) != len(box):
-            raise StructureError(f"the body of while_loop returned {len(out)} values for {len(box)} loop_vars", user_location())
+            raise StructureError(
+                f"the body of while_loop returned {len(out)} values for {len(box)} loop_vars",
+                user_location(),
+            )
         for k, new in enumerate(out):
             _check(places[k], box[k], new, places[k].key in declared)
             places[k].set(new)
@@ -116,10 +133,17 @@ def _check(place: Location, old: Any, new: Any, declared: bool) -> None:
         before, after = getattr(a.type, "dtype", None), getattr(b.type, "dtype", None)
         if before != after:
             raise LoopTypeError(
-                f"'{place.name}' has dtype {before} before the loop, but dtype {after} after one iteration", user_location()
+                f"'{place.name}' has dtype {before} before the loop, but dtype {after} after one iteration",
+                user_location(),
             )
         x, y = getattr(a.type, "shape", None), getattr(b.type, "shape", None)
-        if not declared and isinstance(old, SymTensor) and x is not None and y is not None and x != y:
+        if (
+            not declared
+            and isinstance(old, SymTensor)
+            and x is not None
+            and y is not None
+            and x != y
+        ):
             raise control_flow.ShapeInvariantError(
                 f"'{place.name}' has shape {x} before the loop, but shape {y} after one iteration. Use shape_invariants to say "
                 "which sizes change.",
@@ -134,7 +158,9 @@ def _rows(elems: Any) -> tuple[int, Callable[[Any], Any]]:
     if isinstance(elems, (tuple, list)):
         return elems[0].shape[0], lambda i: type(elems)(torch.select(e, 0, i) for e in elems)
     if isinstance(elems, dict):
-        return next(iter(elems.values())).shape[0], lambda i: {k: torch.select(e, 0, i) for k, e in elems.items()}
+        return next(iter(elems.values())).shape[0], lambda i: {
+            k: torch.select(e, 0, i) for k, e in elems.items()
+        }
     return elems.shape[0], lambda i: torch.select(elems, 0, i)
 
 
@@ -147,12 +173,16 @@ def _stacked(columns: list[Any]) -> Any:
     return torch.stack([torch.as_tensor(c) for c in columns])
 
 
-def _run(elems: Any, step: Callable[[Any, Any], tuple[Any, Any]], carry: Any, reverse: bool = False) -> tuple[Any, list[Any]]:
+def _run(
+    elems: Any, step: Callable[[Any, Any], tuple[Any, Any]], carry: Any, reverse: bool = False
+) -> tuple[Any, list[Any]]:
     """``carry, out = step(carry, row)`` over the rows; results in order of the rows."""
     count, row = _rows(elems)
     order = range(int(count)) if not isinstance(count, SYMBOLS) else None
     if order is None:
-        raise StructureError("map_fn and scan need a first dimension that is known while tracing", user_location())
+        raise StructureError(
+            "map_fn and scan need a first dimension that is known while tracing", user_location()
+        )
     outs: list[Any] = []
     for i in reversed(order) if reverse else order:
         carry, out = step(carry, row(i))
@@ -168,7 +198,9 @@ def map_fn(fn: Callable[[Any], Any], elems: Any) -> Any:
     return _stacked(_run(elems, lambda _, x: (None, fn(x)), None)[1])
 
 
-def scan(fn: Callable[[Any, Any], Any], elems: Any, initializer: Any = None, reverse: bool = False) -> Any:
+def scan(
+    fn: Callable[[Any, Any], Any], elems: Any, initializer: Any = None, reverse: bool = False
+) -> Any:
     """All values of ``acc = fn(acc, row)``, stacked; without ``initializer`` the first row is the first value."""
     if initializer is None:
         first, rest = _first(elems, reverse)

@@ -19,8 +19,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from . import ops
 from ..errors import Location, VerifyError
+from . import ops
 from .types import Type
 
 
@@ -197,7 +197,9 @@ def set_control_inputs(graph: Graph) -> None:
         if written or e.may_fail:
             edges.update(dict.fromkeys(failing[-1:]))
         if e.may_fail:
-            edges.update(dict.fromkeys(last_write[r] for r in last_write if last_write[r] is not node))
+            edges.update(
+                dict.fromkeys(last_write[r] for r in last_write if last_write[r] is not node)
+            )
             failing.append(node)
         order = {n: None for n in edges if n is not node}
         node.control_inputs = list(order)
@@ -214,10 +216,14 @@ def verify(graph: Graph) -> None:
             raise VerifyError(f"{graph.name}: no such op: {node.op}")
         for value in node.inputs:
             if value not in known:
-                raise VerifyError(f"{graph.name}: {node.op} uses a value that is not defined before it")
+                raise VerifyError(
+                    f"{graph.name}: {node.op} uses a value that is not defined before it"
+                )
         for before in node.control_inputs:
             if before not in done:
-                raise VerifyError(f"{graph.name}: {node.op} has a control input that comes after it")
+                raise VerifyError(
+                    f"{graph.name}: {node.op} has a control input that comes after it"
+                )
         if node.op in ops.REGION_OPS:
             _verify_regions(graph, node)
         known.update(node.outputs)

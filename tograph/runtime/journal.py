@@ -35,7 +35,14 @@ class Location:
     ``scratch``: nothing reads the place after the region that writes it; it is put back and no more.
     """
 
-    def __init__(self, key: Hashable, name: str, get: Callable[[], Any], set: Callable[[Any], None], keep: Any = None):
+    def __init__(
+        self,
+        key: Hashable,
+        name: str,
+        get: Callable[[], Any],
+        set: Callable[[Any], None],
+        keep: Any = None,
+    ):
         self.key, self.name, self.get, self._set, self.keep = key, name, get, set, keep
         self.scratch = False
         self.name_key: Any = None
@@ -129,7 +136,9 @@ def record(location: Location) -> None:
     if _stack.journals:
         entries = _stack.journals[-1].entries
         if location.key not in entries:
-            location.where = LOCATE() if location.key[0] == "contents" and len(_stack.journals) == 1 else None
+            location.where = (
+                LOCATE() if location.key[0] == "contents" and len(_stack.journals) == 1 else None
+            )
             entries[location.key] = (location, location.get())
 
 
@@ -164,7 +173,13 @@ def key_of(mapping, key, name: str) -> Location:
             mapping[key] = value
 
     where = key if isinstance(key, (str, int, float, bool, tuple)) else id(key)
-    made = Location(("key", id(mapping), type(key), where), name, lambda: mapping.get(key, MISSING), set, mapping)
+    made = Location(
+        ("key", id(mapping), type(key), where),
+        name,
+        lambda: mapping.get(key, MISSING),
+        set,
+        mapping,
+    )
     made.name_key = key
     return made
 

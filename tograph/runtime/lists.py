@@ -29,7 +29,11 @@ def _type_of(x: torch.Tensor) -> TensorType:
 def _as_tensor(x: Any, dtype: torch.dtype) -> torch.Tensor:
     if isinstance(x, torch.Tensor):
         return x
-    return torch.scalar_tensor(x, dtype=dtype) if isinstance(x, (bool, int, float, *SYMBOLS)) else torch.as_tensor(x, dtype=dtype)
+    return (
+        torch.scalar_tensor(x, dtype=dtype)
+        if isinstance(x, (bool, int, float, *SYMBOLS))
+        else torch.as_tensor(x, dtype=dtype)
+    )
 
 
 def _index(i: Any) -> Any:
@@ -86,7 +90,12 @@ class TensorList(_Content):
     Example: ``l = tg.TensorList(torch.float32, []); l = l.push(x); l, last = l.pop()``
     """
 
-    def __init__(self, dtype: torch.dtype, element_shape: Sequence[int | None] | None = None, _content: Any = None):
+    def __init__(
+        self,
+        dtype: torch.dtype,
+        element_shape: Sequence[int | None] | None = None,
+        _content: Any = None,
+    ):
         self.dtype = dtype
         self.element_shape = None if element_shape is None else tuple(element_shape)
         self.content = _content if _content is not None else self._empty()
@@ -113,7 +122,11 @@ class TensorList(_Content):
     def _elements(self, v: torch.Tensor | None = None) -> TensorType | None:
         known = self.content.type.element if isinstance(self.content, Handle) else None
         if known is None:
-            known = self._element() or (_type_of(self.content[0]) if isinstance(self.content, tuple) and self.content else None)
+            known = self._element() or (
+                _type_of(self.content[0])
+                if isinstance(self.content, tuple) and self.content
+                else None
+            )
         if v is None:
             return known
         new = _type_of(v)
@@ -148,12 +161,18 @@ class TensorList(_Content):
     def _known(self) -> TensorType:
         element = self._elements()
         if element is None:
-            raise TypeError("the elements of this TensorList have no known type yet: give it an element_shape")
+            raise TypeError(
+                "the elements of this TensorList have no known type yet: give it an element_shape"
+            )
         return element
 
     def get(self, i: Any) -> torch.Tensor:
         """The ``i``-th element; OutOfRangeError when there is none."""
-        return self._tensor("list_get", _index(i), type=self._known() if self._staged() else TensorType(self.dtype, ()))
+        return self._tensor(
+            "list_get",
+            _index(i),
+            type=self._known() if self._staged() else TensorType(self.dtype, ()),
+        )
 
     def set(self, i: Any, v: Any) -> TensorList:
         """The list with ``v`` as its ``i``-th element."""
@@ -167,7 +186,13 @@ class TensorList(_Content):
         element = self._elements()
         shape = element.shape if element else self.element_shape
         kind = TensorType(self.dtype, (None, *(shape or ())))
-        return self._tensor("list_stack", self.dtype, shape and tuple(0 if n is None else n for n in shape), torch.device("cpu"), type=kind)
+        return self._tensor(
+            "list_stack",
+            self.dtype,
+            shape and tuple(0 if n is None else n for n in shape),
+            torch.device("cpu"),
+            type=kind,
+        )
 
     def size(self) -> Any:
         """The number of elements."""
@@ -181,7 +206,11 @@ class TensorList(_Content):
             return TensorList(t.dtype, shape, tuple(t.unbind(0)))
         graph = current_graph()
         element = TensorType(t.dtype, shape, str(t.device))
-        content = Handle(Ref(graph.emit("tg.list_from_tensor", value_of(t, graph), type=ListType(element)), graph))
+        content = Handle(
+            Ref(
+                graph.emit("tg.list_from_tensor", value_of(t, graph), type=ListType(element)), graph
+            )
+        )
         return TensorList(t.dtype, shape, content)
 
     __len__ = None
@@ -223,7 +252,9 @@ class TensorArray(_Content):
             return (None,) * int(size)
         graph = current_graph()
         element = None if self.element_shape is None else TensorType(self.dtype, self.element_shape)
-        return Handle(Ref(graph.emit("tg.list_reserve", _index(size), type=ListType(element)), graph))
+        return Handle(
+            Ref(graph.emit("tg.list_reserve", _index(size), type=ListType(element)), graph)
+        )
 
     def _with(self, content: Any, shape: Any = None) -> TensorArray:
         shape = self.element_shape if shape is None else shape
@@ -245,13 +276,23 @@ class TensorArray(_Content):
             return element
         if self.element_shape is not None:
             return TensorType(self.dtype, self.element_shape)
-        written = next((v for v in self.content if v is not None), None) if isinstance(self.content, tuple) else None
+        written = (
+            next((v for v in self.content if v is not None), None)
+            if isinstance(self.content, tuple)
+            else None
+        )
         if written is not None:
             return _type_of(written)
-        raise TypeError("the cells of this TensorArray have no known shape yet: give it an element_shape")
+        raise TypeError(
+            "the cells of this TensorArray have no known shape yet: give it an element_shape"
+        )
 
     def _fill(self) -> tuple[Any, ...]:
-        shape = self._cell().shape if self._staged() or self.element_shape is not None else self.element_shape
+        shape = (
+            self._cell().shape
+            if self._staged() or self.element_shape is not None
+            else self.element_shape
+        )
         return self.dtype, None if shape is None else tuple(shape), torch.device("cpu")
 
     def write(self, index: Any, value: Any) -> TensorArray:
@@ -261,11 +302,18 @@ class TensorArray(_Content):
             raise TypeError(f"this TensorArray holds {self.dtype}, not {value.dtype}")
         limit = None if self.dynamic_size else self._limit()
         if not self._staged():
-            return self._with(ops.lookup("tg.array_write").run(self.content, _index(index), value, limit))
+            return self._with(
+                ops.lookup("tg.array_write").run(self.content, _index(index), value, limit)
+            )
         new = _type_of(value)
         old = self.content.type.element if isinstance(self.content, Handle) else None
         element = new if old is None else join(old, new)
-        if element is None or (self.infer_shape and old is not None and None not in old.shape and old.shape != new.shape):
+        if element is None or (
+            self.infer_shape
+            and old is not None
+            and None not in old.shape
+            and old.shape != new.shape
+        ):
             raise TypeError(f"this TensorArray holds cells of {old}, not {new}")
         content = self._make("array_write", _index(index), value, limit, type=ListType(element))
         return self._with(content, element.shape)
@@ -278,7 +326,12 @@ class TensorArray(_Content):
 
     def read(self, index: Any) -> torch.Tensor:
         """A cell."""
-        return self._tensor("array_read", _index(index), *self._fill(), type=self._cell() if self._staged() else TensorType(self.dtype, ()))
+        return self._tensor(
+            "array_read",
+            _index(index),
+            *self._fill(),
+            type=self._cell() if self._staged() else TensorType(self.dtype, ()),
+        )
 
     def size(self) -> Any:
         """The number of cells, as a tensor."""
@@ -288,12 +341,16 @@ class TensorArray(_Content):
     def stack(self) -> torch.Tensor:
         """All cells along a new first dimension."""
         shape = self._cell().shape if self._staged() else ()
-        return self._tensor("array_stack", *self._fill(), type=TensorType(self.dtype, (None, *shape)))
+        return self._tensor(
+            "array_stack", *self._fill(), type=TensorType(self.dtype, (None, *shape))
+        )
 
     def concat(self) -> torch.Tensor:
         """All cells one behind the other along their first dimension."""
         rest = self._cell().shape[1:] if self._staged() else ()
-        return self._tensor("array_concat", *self._fill(), type=TensorType(self.dtype, (None, *rest)))
+        return self._tensor(
+            "array_concat", *self._fill(), type=TensorType(self.dtype, (None, *rest))
+        )
 
     def unstack(self, value: torch.Tensor) -> TensorArray:
         """An array of the rows of ``value``."""
@@ -302,7 +359,9 @@ class TensorArray(_Content):
     def split(self, value: torch.Tensor, lengths: Any) -> TensorArray:
         """An array of pieces of ``value`` of the given lengths."""
         if not is_tracing():
-            return self._with(ops.lookup("tg.list_split").run(value, lengths), (None, *value.shape[1:]))
+            return self._with(
+                ops.lookup("tg.list_split").run(value, lengths), (None, *value.shape[1:])
+            )
         graph = current_graph()
         lengths = value_of(lengths, graph) if isinstance(lengths, torch.Tensor) else list(lengths)
         element = TensorType(self.dtype, (None, *value.shape[1:]))
@@ -312,7 +371,9 @@ class TensorArray(_Content):
     def gather(self, indices: Any) -> torch.Tensor:
         """The cells of the given indices, stacked."""
         rows = self.stack()
-        return rows.index_select(0, indices if isinstance(indices, torch.Tensor) else torch.tensor(indices))
+        return rows.index_select(
+            0, indices if isinstance(indices, torch.Tensor) else torch.tensor(indices)
+        )
 
     def scatter(self, indices: Any, value: torch.Tensor) -> TensorArray:
         """The array with the rows of ``value`` in the cells of the given indices."""
@@ -344,7 +405,10 @@ class Optional:
         if not isinstance(value, torch.Tensor):
             value = torch.as_tensor(value)
         kind = OptionalType(_type_of(value))
-        return Optional(Handle(Ref(graph.emit("tg.optional_some", value_of(value, graph), type=kind), graph)), None)
+        return Optional(
+            Handle(Ref(graph.emit("tg.optional_some", value_of(value, graph), type=kind), graph)),
+            None,
+        )
 
     @staticmethod
     def empty(spec: TensorSpec) -> Optional:
@@ -367,7 +431,14 @@ class Optional:
         if not isinstance(self.content, Handle):
             return torch.tensor(bool(self.content))
         graph = current_graph()
-        node = staged(ScalarNode(bool, Ref(graph.emit("tg.optional_has", graph.resolve(self.content.ref), type=BOOL), graph)))
+        node = staged(
+            ScalarNode(
+                bool,
+                Ref(
+                    graph.emit("tg.optional_has", graph.resolve(self.content.ref), type=BOOL), graph
+                ),
+            )
+        )
         return torch.scalar_tensor(node, dtype=torch.bool)
 
     def get_value(self) -> Any:
@@ -376,9 +447,9 @@ class Optional:
             return ops.lookup("tg.optional_get").run(self.content)
         graph = current_graph()
         kind = self.content.type.element
-        return symbolic(graph.emit("tg.optional_get", graph.resolve(self.content.ref), type=kind), graph)
+        return symbolic(
+            graph.emit("tg.optional_get", graph.resolve(self.content.ref), type=kind), graph
+        )
 
     def __repr__(self) -> str:
         return f"Optional({self.content!r})"
-
-

@@ -428,7 +428,47 @@ def _on_each(base: str):
     return each
 
 
-for _base in ["add", "sub", "mul", "div", "addcmul", "addcdiv", "lerp", "pow", "maximum", "minimum", "clamp_min", "clamp_max", "abs", "neg", "sqrt", "rsqrt", "reciprocal", "sign", "exp", "log", "log2", "log10", "log1p", "expm1", "sin", "cos", "tan", "tanh", "sigmoid", "floor", "ceil", "round", "trunc", "frac", "erf", "copy", "zero", "norm", "max"]:  # as the tables of shapes
+for _base in [
+    "add",
+    "sub",
+    "mul",
+    "div",
+    "addcmul",
+    "addcdiv",
+    "lerp",
+    "pow",
+    "maximum",
+    "minimum",
+    "clamp_min",
+    "clamp_max",
+    "abs",
+    "neg",
+    "sqrt",
+    "rsqrt",
+    "reciprocal",
+    "sign",
+    "exp",
+    "log",
+    "log2",
+    "log10",
+    "log1p",
+    "expm1",
+    "sin",
+    "cos",
+    "tan",
+    "tanh",
+    "sigmoid",
+    "floor",
+    "ceil",
+    "round",
+    "trunc",
+    "frac",
+    "erf",
+    "copy",
+    "zero",
+    "norm",
+    "max",
+]:  # as the tables of shapes
     RULES[f"_foreach_{_base}"] = _on_each(_base)
 
 

@@ -120,10 +120,7 @@ FAILS_BY_VALUE = {"aten.select.int": 2, "aten.select_scatter.default": 3, "py.tr
 
 # Ops whose arguments decide, at run time, whether they fail.
 _MAY_FAIL = frozenset(
-    "index gather index_select embedding take take_along_dim scatter scatter_add index_put index_add index_copy "
-    "index_fill nll_loss_forward nll_loss2d_forward bincount one_hot multinomial linalg_cholesky_ex cholesky "
-    "linalg_inv_ex linalg_solve_ex _linalg_solve_ex linalg_lu_factor_ex masked_scatter repeat_interleave "
-    "floor_divide remainder fmod _assert_async _cdist_forward put".split()
+    ["index", "gather", "index_select", "embedding", "take", "take_along_dim", "scatter", "scatter_add", "index_put", "index_add", "index_copy", "index_fill", "nll_loss_forward", "nll_loss2d_forward", "bincount", "one_hot", "multinomial", "linalg_cholesky_ex", "cholesky", "linalg_inv_ex", "linalg_solve_ex", "_linalg_solve_ex", "linalg_lu_factor_ex", "masked_scatter", "repeat_interleave", "floor_divide", "remainder", "fmod", "_assert_async", "_cdist_forward", "put"]
 )
 _INTEGER_ONLY_FAILURE = frozenset(("floor_divide", "remainder", "fmod", "div"))
 
@@ -181,9 +178,9 @@ _UNARY = {"neg": operator.neg, "pos": operator.pos, "abs": abs, "invert": operat
           "int": int, "float": float, "bool": bool, "trunc": math.trunc, "ceil": math.ceil, "floor": math.floor,
           "str": str}  # fmt: skip
 _BINARY = {n: getattr(operator, n) for n in
-           "add sub mul truediv floordiv mod pow lshift rshift and_ or_ xor lt le gt ge eq ne".split()}  # fmt: skip
+           ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lshift", "rshift", "and_", "or_", "xor", "lt", "le", "gt", "ge", "eq", "ne"]}  # fmt: skip
 _BINARY |= {"min": min, "max": max}
-_FAILING = frozenset("truediv floordiv mod pow int float lshift rshift trunc ceil floor".split())
+_FAILING = frozenset(["truediv", "floordiv", "mod", "pow", "int", "float", "lshift", "rshift", "trunc", "ceil", "floor"])
 
 
 def _number(function):
@@ -198,10 +195,14 @@ def _number(function):
 for _name, _function in {**_UNARY, **_BINARY}.items():
     _effects = MAY_FAIL if _name in _FAILING else PURE
     register(f"py.{_name}", run=_number(_function), effects=_effects, gradient=NONE, kernel=NONE)
-for _name in ("sqrt sin cos tan exp log log2 log10 tanh sinh cosh asin acos atan atan2 fabs floor ceil trunc isnan "
-              "isinf isfinite hypot pow fmod copysign log1p expm1 erf gamma lgamma degrees radians isqrt gcd "
-              "comb factorial").split():  # fmt: skip
-    register(f"py.math.{_name}", run=_number(getattr(math, _name)), effects=MAY_FAIL, gradient=NONE, kernel=NONE)
+for _name in ["sqrt", "sin", "cos", "tan", "exp", "log", "log2", "log10", "tanh", "sinh", "cosh", "asin", "acos", "atan", "atan2", "fabs", "floor", "ceil", "trunc", "isnan", "isinf", "isfinite", "hypot", "pow", "fmod", "copysign", "log1p", "expm1", "erf", "gamma", "lgamma", "degrees", "radians", "isqrt", "gcd", "comb", "factorial"]:  # fmt: skip
+    register(
+        f"py.math.{_name}",
+        run=_number(getattr(math, _name)),
+        effects=MAY_FAIL,
+        gradient=NONE,
+        kernel=NONE,
+    )
 
 
 def _round(x, digits=None):
@@ -228,9 +229,25 @@ def _size(x, dim):
 
 register("py.round", run=_number(_round), effects=MAY_FAIL, gradient=NONE, kernel=NONE)
 register("py.select", run=lambda c, a, b: a if c else b, effects=PURE, gradient=NONE, kernel=NONE)
-register("tg.choose", run=lambda tag, options: options[tag], effects=PURE, gradient=REPLAY, kernel=NONE)
-register("py.isinstance", run=lambda x, kinds: isinstance(x, plain(kinds)), effects=PURE, gradient=NONE, kernel=NONE)
-register("py.percent", run=lambda text, values: text % values, effects=MAY_FAIL, gradient=NONE, kernel=NONE)
+register(
+    "tg.choose", run=lambda tag, options: options[tag], effects=PURE, gradient=REPLAY, kernel=NONE
+)
+register(
+    "py.isinstance",
+    run=lambda x, kinds: isinstance(x, plain(kinds)),
+    effects=PURE,
+    gradient=NONE,
+    kernel=NONE,
+)
+register("py.str_format", run=lambda text, args, names, values: text.format(*args, **dict(zip(names, values))),
+         effects=MAY_FAIL, gradient=NONE, kernel=NONE)  # fmt: skip
+register(
+    "py.percent",
+    run=lambda text, values: text % values,
+    effects=MAY_FAIL,
+    gradient=NONE,
+    kernel=NONE,
+)
 register("py.size", run=_size, effects=PURE, gradient=NONE, kernel=NONE)
 register("py.rank", run=lambda x: x.dim(), effects=PURE, gradient=NONE, kernel=NONE)
 register("py.format", run=_format, effects=PURE, gradient=NONE, kernel=NONE)
@@ -274,7 +291,9 @@ def plain(value: Any) -> Any:
     return value.value if isinstance(value, OpaqueObject) else value
 
 
-register("py.apply_opaque", run=lambda f, *a: plain(f)(*a), effects=PURE, gradient=NONE, kernel=NONE)
+register(
+    "py.apply_opaque", run=lambda f, *a: plain(f)(*a), effects=PURE, gradient=NONE, kernel=NONE
+)
 
 
 def _print(*values, sep=None, end=None, file=None, flush=False):
@@ -328,7 +347,13 @@ register("tg.raise", run=_raise, effects=MAY_FAIL, gradient=NONE, kernel=NONE, o
 register("tg.reraise", run=_reraise, effects=MAY_FAIL, gradient=NONE, kernel=NONE, outputs=0)
 register("tg.caught", run=_caught, effects=Effects(io=True), gradient=NONE, kernel=NONE)
 register("tg.assert", run=_assert, effects=MAY_FAIL, gradient=NONE, kernel=NONE, outputs=0)
-register("tg.py_call", run=_python_call, effects=Effects(io=True, may_fail=True), gradient=NONE, kernel=NONE)
+register(
+    "tg.py_call",
+    run=_python_call,
+    effects=Effects(io=True, may_fail=True),
+    gradient=NONE,
+    kernel=NONE,
+)
 
 
 # ---- constants and captured tensors
@@ -352,7 +377,9 @@ register("py.constant", run=lambda v: v, effects=PURE, gradient=NONE, kernel=NON
 register("tg.constant", run=_constant, effects=PURE, gradient=NONE, kernel=NONE)
 register("tg.identity", run=lambda x: x, effects=PURE, gradient=REPLAY, kernel=NONE)
 register("tg.read", run=_read, effects=Effects(reads=(0,)), gradient=REPLAY, kernel=NONE)
-register("tg.assign", run=_assign, effects=Effects(writes=(0,)), gradient=NONE, kernel=NONE, outputs=0)
+register(
+    "tg.assign", run=_assign, effects=Effects(writes=(0,)), gradient=NONE, kernel=NONE, outputs=0
+)
 
 
 # ---- the state of a try body
@@ -518,4 +545,6 @@ for _name, _run, _effects, _outputs in [
     ("optional_has", bool, PURE, 1),
     ("optional_get", _optional_get, MAY_FAIL, 1),
 ]:
-    register(f"tg.{_name}", run=_run, effects=_effects, gradient=REPLAY, kernel=NONE, outputs=_outputs)
+    register(
+        f"tg.{_name}", run=_run, effects=_effects, gradient=REPLAY, kernel=NONE, outputs=_outputs
+    )

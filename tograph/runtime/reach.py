@@ -49,7 +49,9 @@ def _children(x: Any) -> list[Any]:
     if isinstance(x, (tuple, set, frozenset, deque)):
         return list(x)
     found = list(vars(x).values()) if hasattr(x, "__dict__") else []
-    slots = [getattr(x, s, None) for c in type(x).__mro__ for s in _names(getattr(c, "__slots__", ()))]
+    slots = [
+        getattr(x, s, None) for c in type(x).__mro__ for s in _names(getattr(c, "__slots__", ()))
+    ]
     return found + slots
 
 

@@ -23,8 +23,10 @@ from .ir import Value
 from .types import ScalarType
 
 _COMPARE = frozenset(("lt", "le", "gt", "ge", "eq", "ne"))
-_PYTHON = {n: getattr(operator, n) for n in
-           "add sub mul truediv floordiv mod pow lshift rshift and_ or_ xor lt le gt ge eq ne neg pos abs invert".split()}
+_PYTHON = {
+    n: getattr(operator, n)
+    for n in ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lshift", "rshift", "and_", "or_", "xor", "lt", "le", "gt", "ge", "eq", "ne", "neg", "pos", "abs", "invert"]
+}
 _PYTHON |= {"not": operator.not_, "min": min, "max": max, "int": int, "float": float, "bool": bool}  # fmt: skip
 
 
@@ -33,7 +35,14 @@ class ScalarNode:
 
     __slots__ = ("constant_", "expr", "hint", "kind", "ref")
 
-    def __init__(self, kind: type, ref: Ref | None = None, constant: Any = None, hint: Any = None, expr: Any = None):
+    def __init__(
+        self,
+        kind: type,
+        ref: Ref | None = None,
+        constant: Any = None,
+        hint: Any = None,
+        expr: Any = None,
+    ):
         self.kind, self.ref, self.constant_, self.hint, self.expr = kind, ref, constant, hint, expr
 
     def value(self, graph: FuncGraph) -> Any:
@@ -43,7 +52,9 @@ class ScalarNode:
     def same(self, other: ScalarNode) -> bool:
         """Whether both are known to be the same number."""
         if self.ref is not None and other.ref is not None:
-            return self.ref.value is other.ref.value or (self.expr is not None and self.expr == other.expr)
+            return self.ref.value is other.ref.value or (
+                self.expr is not None and self.expr == other.expr
+            )
         return self.ref is None and other.ref is None and self.constant_ == other.constant_
 
     # What torch asks of a node.
@@ -142,7 +153,11 @@ class ScalarNode:
 
     def _likely(self, default: bool) -> bool:
         # x == x and x != x need no guess; anything else takes torch's default for an unknown size.
-        if isinstance(self.expr, tuple) and self.expr[0] in ("eq", "ne") and self.expr[1] == self.expr[2]:
+        if (
+            isinstance(self.expr, tuple)
+            and self.expr[0] in ("eq", "ne")
+            and self.expr[1] == self.expr[2]
+        ):
             return self.expr[0] == "eq"
         return default
 
@@ -242,7 +257,9 @@ def scalar(value: Value, graph: FuncGraph) -> Any:
     return staged(ScalarNode(value.type.kind, Ref(value, graph)))
 
 
-def size_of(value: Value, dim: int, graph: FuncGraph, hint: Any = None, expr: Any = None) -> torch.SymInt:
+def size_of(
+    value: Value, dim: int, graph: FuncGraph, hint: Any = None, expr: Any = None
+) -> torch.SymInt:
     """The staged size of a dimension of a tensor value."""
     size = graph.emit("py.size", value, dim, type=ScalarType(int))
     return StagedInt(ScalarNode(int, Ref(size, graph), hint=hint, expr=expr))
@@ -320,7 +337,7 @@ class _Staged:
         return self
 
 
-for _op in "add sub mul truediv floordiv mod pow lshift rshift and_ or_ xor".split():
+for _op in ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lshift", "rshift", "and_", "or_", "xor"]:
     _plain = _op.rstrip("_")
     setattr(_Staged, f"__{_plain}__", _operator(_op))
     setattr(_Staged, f"__r{_plain}__", _operator(_op, reflected=True))

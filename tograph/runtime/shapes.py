@@ -115,7 +115,9 @@ def same_size(a: Any, b: Any) -> bool:
     """Whether two sizes are known to be equal."""
     if type(a) is int and type(b) is int:
         return a == b
-    return a is b or (isinstance(a, torch.SymInt) and isinstance(b, torch.SymInt) and a.node.same(b.node))
+    return a is b or (
+        isinstance(a, torch.SymInt) and isinstance(b, torch.SymInt) and a.node.same(b.node)
+    )
 
 
 def broadcast(*sizes: Sequence) -> tuple:
@@ -203,7 +205,9 @@ def _elementwise_strides(out: Meta, metas: list[Meta], fast: bool) -> tuple:
 
 def _broadcast_strides(x: Meta, size: tuple) -> list[int]:
     skip = len(size) - len(x.size)
-    return [0] * skip + [0 if n == 1 and m != 1 else s for n, m, s in zip(x.size, size[skip:], x.stride, strict=True)]
+    return [0] * skip + [
+        0 if n == 1 and m != 1 else s for n, m, s in zip(x.size, size[skip:], x.stride, strict=True)
+    ]
 
 
 def _floating(dtype: torch.dtype) -> torch.dtype:
@@ -215,7 +219,9 @@ def _floating(dtype: torch.dtype) -> torch.dtype:
       "bitwise_left_shift bitwise_right_shift heaviside")  # fmt: skip
 def _binary(a, b, *rest, alpha=None):
     if not isinstance(a, Meta):
-        return like(b, result_type(a, b)) if isinstance(b, Meta) else None  # pow.Scalar makes a contiguous output
+        return (
+            like(b, result_type(a, b)) if isinstance(b, Meta) else None
+        )  # pow.Scalar makes a contiguous output
     return pointwise((a, b), result_type(a, b))
 
 
@@ -307,13 +313,19 @@ def _make(size, dtype, device) -> Meta:
 
 
 @rule("zeros ones empty rand randn")
-def _maker(size, *, dtype=None, device=None, names=None, memory_format=None, generator=None, **kwargs):
+def _maker(
+    size, *, dtype=None, device=None, names=None, memory_format=None, generator=None, **kwargs
+):
     return _make(size, dtype, device)
 
 
 def _value_dtype(value) -> torch.dtype:
     value = _number(value)
-    return torch.result_type(_dummy(torch.bool, True), value) if value is not None else torch.get_default_dtype()
+    return (
+        torch.result_type(_dummy(torch.bool, True), value)
+        if value is not None
+        else torch.get_default_dtype()
+    )
 
 
 @rule("full")
@@ -428,7 +440,7 @@ def _mean(x, dim=None, keepdim=False, *, dtype=None):
     return reduced(x, dim, keepdim, dtype)
 
 
-@rule("amax amin logsumexp")
+@rule("amax amin")
 def _extreme(x, dim=(), keepdim=False):
     if _empty(x) or not x.rank or (not isinstance(dim, int) and not dim):
         return None
@@ -477,7 +489,9 @@ def _norm(x, p=2, dim=None, keepdim=False, *, dtype=None):
 @rule("cumsum cumprod")
 def _cumsum(x, dim, *, dtype=None):
     _dims(x, dim)
-    return like(x, dtype or (x.dtype if x.dtype.is_floating_point or x.dtype.is_complex else torch.int64))
+    return like(
+        x, dtype or (x.dtype if x.dtype.is_floating_point or x.dtype.is_complex else torch.int64)
+    )
 
 
 @rule("_softmax _log_softmax")
@@ -505,10 +519,14 @@ def _mm(a, b):
 def _check_product(a: Meta, b: Meta, n, k) -> None:
     if type(n) is int and type(k) is int and n != k:
         shapes = "x".join(map(str, a.size)), "x".join(map(str, b.size))
-        raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({shapes[0]} and {shapes[1]})")
+        raise RuntimeError(
+            f"mat1 and mat2 shapes cannot be multiplied ({shapes[0]} and {shapes[1]})"
+        )
     if a.dtype != b.dtype:
         names = [str(m.dtype).removeprefix("torch.") for m in (a, b)]
-        raise RuntimeError(f"expected m1 and m2 to have the same dtype, but got: {names[0]} != {names[1]}")
+        raise RuntimeError(
+            f"expected m1 and m2 to have the same dtype, but got: {names[0]} != {names[1]}"
+        )
 
 
 @rule("addmm")
@@ -519,7 +537,9 @@ def _addmm(c, a, b, *, beta=1, alpha=1):
 
 def _expands(x: Meta, to: Meta) -> bool:
     sizes = zip(reversed(x.size), reversed(to.size), strict=False)
-    return x.rank <= to.rank and all(type(n) is not int or type(m) is not int or n in (1, m) for n, m in sizes)
+    return x.rank <= to.rank and all(
+        type(n) is not int or type(m) is not int or n in (1, m) for n, m in sizes
+    )
 
 
 @rule("bmm")
@@ -541,7 +561,9 @@ def _mv(a, b):
     if a.rank != 2 or b.rank != 1:
         return None
     if type(a.size[1]) is int and type(b.size[0]) is int and a.size[1] != b.size[0]:
-        raise RuntimeError(f"size mismatch, got input ({a.size[0]}), mat ({a.size[0]}x{a.size[1]}), vec ({b.size[0]})")
+        raise RuntimeError(
+            f"size mismatch, got input ({a.size[0]}), mat ({a.size[0]}x{a.size[1]}), vec ({b.size[0]})"
+        )
     return like(a, size=(a.size[0],))
 
 
@@ -561,7 +583,9 @@ def _select(x, dim, index):
     if not isinstance(index, SYMBOLS):
         return None
     dim = _dims(x, dim)[0]
-    return x._replace(size=x.size[:dim] + x.size[dim + 1 :], stride=x.stride[:dim] + x.stride[dim + 1 :])
+    return x._replace(
+        size=x.size[:dim] + x.size[dim + 1 :], stride=x.stride[:dim] + x.stride[dim + 1 :]
+    )
 
 
 @rule("slice")
@@ -575,7 +599,9 @@ def _slice(x, dim=0, start=None, end=None, step=1):
 
 @rule("cat")
 def _cat(xs, dim=0):
-    xs = [x for x in xs if not (x.rank == 1 and type(x.size[0]) is int and x.size[0] == 0)] or list(xs)
+    xs = [x for x in xs if not (x.rank == 1 and type(x.size[0]) is int and x.size[0] == 0)] or list(
+        xs
+    )
     first = xs[0]
     if any(x.rank != first.rank for x in xs) or not first.rank:
         return None
@@ -726,4 +752,6 @@ def _symbolic_view(x, size):
 def _expand(x, size, *, implicit=False):
     """Only for sizes that are known at run time."""
     own = (None,) * (len(size) - x.rank) + x.size
-    return like(x, size=[m if type(n) is int and n == -1 else n for n, m in zip(size, own, strict=True)])
+    return like(
+        x, size=[m if type(n) is int and n == -1 else n for n, m in zip(size, own, strict=True)]
+    )

@@ -19,7 +19,13 @@ class TensorSpec:
     Example: ``tg.TensorSpec([None, 4], torch.float32)``
     """
 
-    def __init__(self, shape: Sequence[int | None] | None, dtype: torch.dtype, name: str | None = None, device: Any = "cpu"):
+    def __init__(
+        self,
+        shape: Sequence[int | None] | None,
+        dtype: torch.dtype,
+        name: str | None = None,
+        device: Any = "cpu",
+    ):
         self.shape = None if shape is None else tuple(shape)
         self.dtype, self.name, self.device = dtype, name, torch.device(device)
         if dtype not in DTYPE_NAMES:
@@ -36,7 +42,9 @@ class TensorSpec:
             return False
         if self.shape is None:
             return True
-        return len(self.shape) == x.dim() and all(s is None or s == n for s, n in zip(self.shape, x.shape))
+        return len(self.shape) == x.dim() and all(
+            s is None or s == n for s, n in zip(self.shape, x.shape)
+        )
 
     def _key(self) -> tuple:
         return self.shape, self.dtype, str(self.device)

@@ -24,16 +24,16 @@ from typing import Any
 
 import torch
 
-from . import types
 from ..errors import StructureError
+from . import types
 from .funcgraph import FuncGraph, Ref, current_graph
 from .infer import meta_of, tensor_type
 from .ir import Value
 from .journal import MISSING
-from .scalars import size_of, staged, ScalarNode
+from .scalars import ScalarNode, size_of, staged
 from .shapes import SYMBOLS, contiguous
 from .symbolic import SymTensor, scalar_of, value_of, wrap
-from .types import INT, ListType, ObjectType, OptionalType, ScalarType, TensorType, Type
+from .types import INT, ListType, OptionalType, ScalarType, TensorType, Type
 
 _NO = object()
 
@@ -129,16 +129,23 @@ def parts_of(x: Any) -> tuple[Any, list[Any]] | None:
 
 def _plain_class(cls: type) -> bool:
     """Whether objects of a class are their ``__dict__`` and nothing more: a class that users write for data."""
-    if cls.__module__.partition(".")[0] in _LIBRARIES or issubclass(cls, (type, BaseException, torch.nn.Module)):
+    if cls.__module__.partition(".")[0] in _LIBRARIES or issubclass(
+        cls, (type, BaseException, torch.nn.Module)
+    ):
         return False
     ours = [c for c in cls.__mro__ if c is not object]
-    plain = all(c.__flags__ & _HEAP and "__slots__" not in vars(c) and "__new__" not in vars(c) for c in ours)
+    plain = all(
+        c.__flags__ & _HEAP and "__slots__" not in vars(c) and "__new__" not in vars(c)
+        for c in ours
+    )
     special = ("__call__", "__enter__", "__next__", "__get__", "get_concrete_function")
     return plain and not any(n in vars(c) for c in ours for n in special)
 
 
 _HEAP = 1 << 9
-_LIBRARIES = frozenset(("builtins", "torch", "numpy", "functools", "typing", "types", "enum", "tograph", "threading"))
+_LIBRARIES = frozenset(
+    ("builtins", "torch", "numpy", "functools", "typing", "types", "enum", "tograph", "threading")
+)
 
 
 def rebuild(cls: type, aux: Any, parts: list[Any]) -> Any:
@@ -184,7 +191,13 @@ def spec_of(x: Any, seen: tuple[int, ...] = ()) -> Spec:
         return Leaf(x.type, x)
     if is_union(x):
         return Choice(tuple(spec_of(o, seen) for o in x.options_))
-    if x is None or x is MISSING or x is UNSET or isinstance(x, (str, bytes, type)) or id(x) in seen:
+    if (
+        x is None
+        or x is MISSING
+        or x is UNSET
+        or isinstance(x, (str, bytes, type))
+        or id(x) in seen
+    ):
         return Const(x)
     found = parts_of(x)
     if found is None:
@@ -239,7 +252,11 @@ def _merge(a: Spec, b: Spec) -> Spec | None:
         return a if _same_const(a.value, b.value) else None
     if isinstance(a, Tree) and isinstance(b, Tree):
         if a.aux == b.aux == "staged" and a.cls is b.cls:
-            return None if types.join(a.parts[0].type, b.parts[0].type) is None else Tree(a.cls, a.aux, (join(a.parts[0], b.parts[0]),))
+            return (
+                None
+                if types.join(a.parts[0].type, b.parts[0].type) is None
+                else Tree(a.cls, a.aux, (join(a.parts[0], b.parts[0]),))
+            )
         if a.cls is not b.cls or a.aux != b.aux or len(a.parts) != len(b.parts):
             return None
         return Tree(a.cls, a.aux, tuple(map(join, a.parts, b.parts)))
@@ -253,7 +270,15 @@ def _join_number(a: Type, b: Type) -> Type | None:
     if isinstance(a, ScalarType) and isinstance(b, TensorType) and b.shape == ():
         rank = {bool: 0, int: 1, float: 2}[a.kind]
         dtype = b.dtype
-        have = 2 if dtype.is_floating_point else 3 if dtype.is_complex else 0 if dtype == torch.bool else 1
+        have = (
+            2
+            if dtype.is_floating_point
+            else 3
+            if dtype.is_complex
+            else 0
+            if dtype == torch.bool
+            else 1
+        )
         return b if rank == have or (rank == 1 and have == 2) else None
     return None
 
@@ -287,7 +312,11 @@ def equal(a: Spec, b: Spec) -> bool:
     if type(a) is not type(b):
         return False
     if isinstance(a, Leaf):
-        return a.type == b.type and a.fixed == b.fixed and (not a.fixed or _same_const(a.const, b.const))
+        return (
+            a.type == b.type
+            and a.fixed == b.fixed
+            and (not a.fixed or _same_const(a.const, b.const))
+        )
     if isinstance(a, Const):
         return _same_const(a.value, b.value)
     left, right = (a.parts, b.parts) if isinstance(a, Tree) else (a.options, b.options)
@@ -326,14 +355,20 @@ def flatten(x: Any, spec: Spec, graph: FuncGraph) -> list[Value]:
             return LISTS[1](x, spec, graph)
         found = parts_of(x)
         if found is None or len(found[1]) != len(spec.parts):
-            raise StructureError(f"expected {spec.cls.__name__} of {len(spec.parts)} parts, found {x!r}")
+            raise StructureError(
+                f"expected {spec.cls.__name__} of {len(spec.parts)} parts, found {x!r}"
+            )
         return [v for p, s in zip(found[1], spec.parts) for v in flatten(p, s, graph)]
     if is_union(x):
         return _flatten_union(x, spec, graph)
     chosen = _option(spec_of(x), spec)
     out = [graph.emit("py.constant", chosen, type=INT)]
     for i, option in enumerate(spec.options):
-        out += flatten(x, option, graph) if i == chosen else [zero_value(t, graph) for t in leaf_types(option)]
+        out += (
+            flatten(x, option, graph)
+            if i == chosen
+            else [zero_value(t, graph) for t in leaf_types(option)]
+        )
     return out
 
 
@@ -385,7 +420,10 @@ def choose(tag: Any, options: list[Any], graph: FuncGraph) -> Any:
         spec = join(spec, spec_of(other))
     rows = [flatten(o, spec, graph) for o in options]
     index = tag.node.value(graph)
-    columns = [graph.emit("tg.choose", index, list(c), type=t) for c, t in zip(zip(*rows), leaf_types(spec))]
+    columns = [
+        graph.emit("tg.choose", index, list(c), type=t)
+        for c, t in zip(zip(*rows), leaf_types(spec))
+    ]
     return unflatten(spec, iter(columns), lambda v: symbolic(v, graph))
 
 
@@ -418,7 +456,13 @@ def zero_value(kind: Type, graph: FuncGraph) -> Value:
     if isinstance(kind, TensorType):
         size = [0 if n is None else n for n in kind.shape]
         made = TensorType(kind.dtype, tuple(size), kind.device)
-        return graph.emit("aten.zeros.default", size, type=made, dtype=kind.dtype, device=torch.device(kind.device))
+        return graph.emit(
+            "aten.zeros.default",
+            size,
+            type=made,
+            dtype=kind.dtype,
+            device=torch.device(kind.device),
+        )
     if isinstance(kind, ListType):
         return graph.emit("tg.list_new", type=kind)
     if isinstance(kind, OptionalType):

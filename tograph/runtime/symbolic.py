@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from . import ops, shapes
 from ..errors import GraphBoolError, ScopeError, SymbolicValueError
+from . import ops, shapes
 from .funcgraph import FuncGraph, Ref, Storage, current_graph, user_location
 from .infer import infer, meta_of, tensor_type
 from .ir import Value
@@ -41,7 +41,12 @@ class SymTensor(torch.Tensor):
     @staticmethod
     def __new__(cls, meta: Meta, storage: Storage, chain: tuple = (), ref: Ref | None = None):
         self = torch.Tensor._make_wrapper_subclass(
-            cls, meta.size, strides=meta.stride, storage_offset=meta.offset, dtype=meta.dtype, device=meta.device
+            cls,
+            meta.size,
+            strides=meta.stride,
+            storage_offset=meta.offset,
+            dtype=meta.dtype,
+            device=meta.device,
         )
         self.meta, self.storage_, self.chain, self.ref = meta, storage, chain, ref
         self.version = storage.version
@@ -116,7 +121,9 @@ class SymTensor(torch.Tensor):
 
     def detach(self):
         graph = current_graph()
-        value = graph.emit("aten.detach.default", value_of(self, graph), type=tensor_type(self.meta))
+        value = graph.emit(
+            "aten.detach.default", value_of(self, graph), type=tensor_type(self.meta)
+        )
         step = View(torch.ops.aten.detach.default, (), {}, None, self.meta)
         return SymTensor(self.meta, self.storage_, (*self.chain, step), Ref(value, graph))
 
@@ -167,7 +174,11 @@ def value_of(x: torch.Tensor, graph: FuncGraph) -> Value:
         _note_differentiable(x, graph)
     x = as_symbolic(x)
     storage = x.storage_
-    if x.ref is not None and x.version == storage.version and (x.ref.graph is graph or graph.within(x.ref.graph)):
+    if (
+        x.ref is not None
+        and x.version == storage.version
+        and (x.ref.graph is graph or graph.within(x.ref.graph))
+    ):
         return graph.resolve(x.ref)
     value = graph.current(storage)
     for view in x.chain:
@@ -192,7 +203,9 @@ def apply_view(graph: FuncGraph, view: View, base: Value) -> Value:
     found = infer(view.func, (view.base, *view.args), view.kwargs)
     args = tuple(argument(graph, a) for a in view.args)
     types = [tensor_type(m) for m in (found if isinstance(found, list) else [found])]
-    return graph.add(ops.overload_name(view.func), (base, *args), view.kwargs, types).outputs[view.index or 0]
+    return graph.add(ops.overload_name(view.func), (base, *args), view.kwargs, types).outputs[
+        view.index or 0
+    ]
 
 
 def argument(graph: FuncGraph, x: Any) -> Any:
@@ -202,7 +215,11 @@ def argument(graph: FuncGraph, x: Any) -> Any:
     if isinstance(x, shapes.SYMBOLS):
         return x.node.value(graph)
     if isinstance(x, (list, tuple)):
-        return type(x)(argument(graph, a) for a in x) if type(x) in (list, tuple) else [argument(graph, a) for a in x]
+        return (
+            type(x)(argument(graph, a) for a in x)
+            if type(x) in (list, tuple)
+            else [argument(graph, a) for a in x]
+        )
     if isinstance(x, torch.Generator):
         return ops.OpaqueObject(x, "generator")
     return x
@@ -214,5 +231,3 @@ def metas(x: Any) -> Any:
     if type(x) in (list, tuple) or isinstance(x, (list, tuple)):
         return tuple(metas(a) for a in x)
     return x
-
-

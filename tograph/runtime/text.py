@@ -72,7 +72,9 @@ class _Writer:
 
     def graph(self, graph: Graph, indent: str, label: str) -> None:
         labels = graph.input_names + [""] * (len(graph.inputs) - len(graph.input_names))
-        params = ", ".join(f"{self.name(v, n)}: {v.type}" for v, n in zip(graph.inputs, labels, strict=False))
+        params = ", ".join(
+            f"{self.name(v, n)}: {v.type}" for v, n in zip(graph.inputs, labels, strict=False)
+        )
         self.lines.append(f"{indent}{label}({params}) {{")
         for node in graph.nodes:
             self.node(node, indent + "  ")

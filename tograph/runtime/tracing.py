@@ -12,11 +12,14 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, return_and_correct_aliasing
+from torch.utils._python_dispatch import (
+    TorchDispatchMode,
+    _disable_current_modes,
+)
 
-from . import ops
 from ..errors import UnsupportedOpError
-from .funcgraph import _stack, FuncGraph, Ref, Storage, current_graph, user_location
+from . import ops
+from .funcgraph import FuncGraph, Ref, Storage, _stack, current_graph, user_location
 from .infer import facts_of, infer, meta_of, tensor_type
 from .ir import Value
 from .mutation import write_in_place
@@ -74,7 +77,9 @@ def dispatch(func, args: tuple, kwargs: dict) -> Any:
     if facts.mutated:
         return write_in_place(func, facts, args, kwargs, record)
     if facts.unsupported:
-        raise UnsupportedOpError(f"{func} has no functional form and cannot be part of a graph", user_location())
+        raise UnsupportedOpError(
+            f"{func} has no functional form and cannot be part of a graph", user_location()
+        )
     return record(func, args, kwargs, view=facts.view)
 
 
@@ -82,9 +87,13 @@ def record(func, args: tuple, kwargs: dict, view: bool = False) -> Any:
     graph = current_graph()
     found = infer(func, metas(args), {k: metas(v) for k, v in kwargs.items()})
     node_args = tuple([argument(graph, a) for a in args])
-    node_kwargs = {k: argument(graph, a) for k, a in kwargs.items() if a is not None and k != "pin_memory"}
+    node_kwargs = {
+        k: argument(graph, a) for k, a in kwargs.items() if a is not None and k != "pin_memory"
+    }
     flat = found if isinstance(found, list) else [found]
-    node = graph.add(ops.overload_name(func), node_args, node_kwargs, [tensor_type(m) for m in flat])
+    node = graph.add(
+        ops.overload_name(func), node_args, node_kwargs, [tensor_type(m) for m in flat]
+    )
     if not func._schema.returns:
         return None
     if view and isinstance(args[0], torch.Tensor):

@@ -70,11 +70,19 @@ class Variable(torch.Tensor):
     def _checked(self, value: Any, broadcast: bool = False) -> Any:
         if isinstance(value, torch.Tensor):
             if value.dtype != self.dtype:
-                raise TypeError(f"a variable of dtype {self.dtype} cannot take a value of dtype {value.dtype}")
+                raise TypeError(
+                    f"a variable of dtype {self.dtype} cannot take a value of dtype {value.dtype}"
+                )
             if not broadcast and tuple(value.shape) != tuple(self.shape):
-                raise ValueError(f"a variable of shape {tuple(self.shape)} cannot take a value of shape {tuple(value.shape)}")
+                raise ValueError(
+                    f"a variable of shape {tuple(self.shape)} cannot take a value of shape {tuple(value.shape)}"
+                )
             return value
-        return torch.as_tensor(value, dtype=self.dtype) if not isinstance(value, (torch.SymInt, torch.SymFloat)) else value
+        return (
+            torch.as_tensor(value, dtype=self.dtype)
+            if not isinstance(value, (torch.SymInt, torch.SymFloat))
+            else value
+        )
 
     def __repr__(self, **kwargs: Any) -> str:
         return f"tg.Variable({self.tolist()}, dtype={self.dtype})"

@@ -25,7 +25,9 @@ def make_factory(node: gast.FunctionDef, freevars: tuple[str, ...], operators: s
     return gast.Module([factory], [])
 
 
-def load(node: gast.FunctionDef, file: str, freevars: tuple[str, ...], operators: str) -> types.CodeType:
+def load(
+    node: gast.FunctionDef, file: str, freevars: tuple[str, ...], operators: str
+) -> types.CodeType:
     """The code object of the converted function; its free variables are ``freevars`` and ``operators``."""
     # Under its own name the function would hide a global of that name, such as itself when it recurses.
     name, node.name = node.name, "converted__"
@@ -35,7 +37,9 @@ def load(node: gast.FunctionDef, file: str, freevars: tuple[str, ...], operators
         node.name = name
     module = compile(tree, file, "exec", dont_inherit=True)
     factory = next(c for c in module.co_consts if isinstance(c, types.CodeType))
-    code = next(c for c in factory.co_consts if isinstance(c, types.CodeType) and c.co_name == "converted__")
+    code = next(
+        c for c in factory.co_consts if isinstance(c, types.CodeType) and c.co_name == "converted__"
+    )
     return code.replace(co_name=name, co_qualname=name)
 
 
@@ -48,12 +52,16 @@ def nested_codes(code: types.CodeType) -> list[types.CodeType]:
     return out
 
 
-def instantiate(code: types.CodeType, original: types.FunctionType, operators: str, namespace: Any) -> types.FunctionType:
+def instantiate(
+    code: types.CodeType, original: types.FunctionType, operators: str, namespace: Any
+) -> types.FunctionType:
     """The converted function over the cells of ``original``."""
     cells = dict(zip(original.__code__.co_freevars, original.__closure__ or ()))
     cells[operators] = types.CellType(namespace)
     closure = tuple(cells[n] for n in code.co_freevars)
-    made = types.FunctionType(code, original.__globals__, original.__name__, original.__defaults__, closure)
+    made = types.FunctionType(
+        code, original.__globals__, original.__name__, original.__defaults__, closure
+    )
     made.__kwdefaults__ = original.__kwdefaults__
     made.__qualname__ = original.__qualname__
     made.__module__ = original.__module__

@@ -58,7 +58,9 @@ def _registered(code: types.CodeType) -> list[str]:
 def _def_node(code: types.CodeType, lines: list[str]) -> ast.AST:
     start = code.co_firstlineno - 1
     if start >= len(lines):
-        raise SourceError(f"{code.co_filename} has no line {code.co_firstlineno} any more: it changed after it was imported")
+        raise SourceError(
+            f"{code.co_filename} has no line {code.co_firstlineno} any more: it changed after it was imported"
+        )
     try:
         block = inspect.getblock(lines[start:])
         indented = block[0][:1].isspace()
@@ -96,11 +98,19 @@ def _lambda_node(code: types.CodeType, lines: list[str]) -> ast.AST:
         _TREES.clear()
         _TREES[key] = ast.parse(text)
     wanted = {p for p in code.co_positions() if p[0] is not None and p[2] is not None}
-    found = [n for n in ast.walk(_TREES[key]) if isinstance(n, ast.Lambda) and _covers(n, wanted, lines)]
-    exact = [n for n in found if _signature(n) == code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]]
+    found = [
+        n for n in ast.walk(_TREES[key]) if isinstance(n, ast.Lambda) and _covers(n, wanted, lines)
+    ]
+    exact = [
+        n
+        for n in found
+        if _signature(n) == code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    ]
     exact = [n for n in exact if n.lineno == code.co_firstlineno] or exact
     if not exact:
-        raise SourceError(f"the source of a lambda was not found at {code.co_filename}, line {code.co_firstlineno}")
+        raise SourceError(
+            f"the source of a lambda was not found at {code.co_filename}, line {code.co_firstlineno}"
+        )
     return min(exact, key=lambda n: (n.end_lineno - n.lineno, n.end_col_offset - n.col_offset))
 
 

@@ -73,7 +73,11 @@ class _Filler(gast.NodeTransformer):
     def statements(self, body: list[gast.stmt]) -> list[gast.stmt]:
         out: list[gast.stmt] = []
         for statement in body:
-            if isinstance(statement, gast.Expr) and isinstance(statement.value, gast.Name) and is_hole(statement.value.id):
+            if (
+                isinstance(statement, gast.Expr)
+                and isinstance(statement.value, gast.Name)
+                and is_hole(statement.value.id)
+            ):
                 filling = self.take(statement.value.id)
                 if isinstance(filling, list):
                     out += filling
@@ -106,7 +110,11 @@ class _Filler(gast.NodeTransformer):
     def items(self, values: list) -> list:
         out: list[Any] = []
         for value in values:
-            if isinstance(value, gast.Name) and is_hole(value.id) and isinstance(self.fillings.get(value.id), list):
+            if (
+                isinstance(value, gast.Name)
+                and is_hole(value.id)
+                and isinstance(self.fillings.get(value.id), list)
+            ):
                 out += self.take(value.id)
             elif is_hole(value):
                 filling = self.take(value)
