@@ -58,15 +58,14 @@ class Attributes(Converter):
         ):
             return True
         return (
-            (isinstance(node.value, gast.Name)
+            isinstance(node.value, gast.Name)
             and (
                 node.value.id == OPERATORS
                 or isinstance(self.context.resolve(node.value), types.ModuleType)
-            ))
-            or (
-                isinstance(node.value, gast.Attribute)
-                and isinstance(self.context.resolve(node.value), types.ModuleType)
             )
+        ) or (
+            isinstance(node.value, gast.Attribute)
+            and isinstance(self.context.resolve(node.value), types.ModuleType)
         )
 
     def visit_Assign(self, node):

@@ -314,10 +314,9 @@ def _extreme(which: str, builtin):
             and not staged
             and not isinstance(inner, (list, tuple, dict, set, str, range))
             and inner is not None
-        ):
-            if hasattr(inner, "__iter__"):
-                inner = list(inner)
-                args = (inner,)
+        ) and hasattr(inner, "__iter__"):
+            inner = list(inner)
+            args = (inner,)
         staged = staged or (isinstance(inner, (list, tuple)) and any(map(is_staged, inner)))
         if not staged and kwargs.get("key") is None:
             return builtin(*args, **kwargs)

@@ -111,7 +111,7 @@ def takes_functions(*functions: Any) -> None:
     _HIGHER_ORDER.update(functions)
 
 
-def call(f, /, *args, **kwargs):
+def call(f, /, *args, **kwargs):  # noqa: C901  a case for each kind
     """``f(*args, **kwargs)``, converted."""
     kind = type(f)
     if kind is types.FunctionType:
@@ -262,7 +262,32 @@ def _builtin(f, args, kwargs):
 
 # Methods of containers that change them.
 _CHANGING = frozenset(
-    ["append", "insert", "extend", "add", "update", "setdefault", "appendleft", "extendleft", "pop", "popitem", "popleft", "remove", "discard", "clear", "sort", "reverse", "rotate", "difference_update", "intersection_update", "symmetric_difference_update", "move_to_end", "__setitem__", "__delitem__", "__iadd__"]
+    [
+        "append",
+        "insert",
+        "extend",
+        "add",
+        "update",
+        "setdefault",
+        "appendleft",
+        "extendleft",
+        "pop",
+        "popitem",
+        "popleft",
+        "remove",
+        "discard",
+        "clear",
+        "sort",
+        "reverse",
+        "rotate",
+        "difference_update",
+        "intersection_update",
+        "symmetric_difference_update",
+        "move_to_end",
+        "__setitem__",
+        "__delitem__",
+        "__iadd__",
+    ]
 )
 METHODS: dict[tuple[type, str], Callable[..., Any]] = {}
 TENSOR_METHODS: dict[str, Callable[..., Any]] = {}

@@ -187,7 +187,7 @@ class Jumps(Converter):
         bound = frozenset().union(*(get_fact(s, Fact.BOUND, _EMPTY) for s in body))
         set_fact(guard, Fact.BOUND, bound)
         live = get_fact(rest[-1], Fact.LIVE_OUT, _EMPTY).union(
-            *(self._loop_live(l) for l in self.loops[-1:])
+            *(self._loop_live(loop) for loop in self.loops[-1:])
         )
         set_fact(guard, Fact.LIVE_OUT, live | self._flags() | flags)
         set_fact(guard, Fact.HAS_YIELD, has_yield(guard))

@@ -39,7 +39,10 @@ def and_(first, *rest):
             after = rest[i + 1 :]
             value, test = first, control_flow.predicate(first, "and")
             return control_flow.staged_if(
-                test, lambda o=operand: and_(o(), *after), lambda v=value: v, bound_by(*rest)
+                test,
+                lambda o=operand, after=after: and_(o(), *after),
+                lambda v=value: v,
+                bound_by(*rest),
             )
         if not first:
             return first
@@ -56,7 +59,10 @@ def or_(first, *rest):
             after = rest[i + 1 :]
             value, test = first, control_flow.predicate(first, "or")
             return control_flow.staged_if(
-                test, lambda v=value: v, lambda o=operand: or_(o(), *after), bound_by(*rest)
+                test,
+                lambda v=value: v,
+                lambda o=operand, after=after: or_(o(), *after),
+                bound_by(*rest),
             )
         if first:
             return first

@@ -64,7 +64,7 @@ def rewrite(pass_, node):
 
 def _handler_names(node) -> frozenset[str]:
     """Names that handlers and later blocks read: what the body leaves in them counts."""
-    blocks = [h for h in node.handlers] + node.orelse + node.finalbody
+    blocks = list(node.handlers) + node.orelse + node.finalbody
     return frozenset(n.id for b in blocks for n in gast.walk(b) if isinstance(n, gast.Name))
 
 

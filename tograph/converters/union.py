@@ -110,7 +110,21 @@ def _reflected(name: str):
     return lambda self, other: apply(function, other, self)
 
 
-for _name in ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "lshift", "rshift", "and_", "or_", "xor"]:
+for _name in [
+    "add",
+    "sub",
+    "mul",
+    "truediv",
+    "floordiv",
+    "mod",
+    "pow",
+    "matmul",
+    "lshift",
+    "rshift",
+    "and_",
+    "or_",
+    "xor",
+]:
     setattr(TaggedUnion, f"__{_name.rstrip('_')}__", _method(_name))
     setattr(TaggedUnion, f"__r{_name.rstrip('_')}__", _reflected(_name))
 for _name in ["lt", "le", "gt", "ge", "eq", "ne", "neg", "pos", "abs", "invert", "getitem"]:

@@ -83,7 +83,7 @@ class ConcreteFunction:
             return outputs[0]
         values = iter(outputs)
         result = structure.unflatten(self._result, values, _same)
-        for (place, spec), target in zip(self._effects, places):
+        for (_, spec), target in zip(self._effects, places):
             target._set(structure.unflatten(spec, values, _same))
         return result
 

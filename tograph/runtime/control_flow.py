@@ -636,7 +636,9 @@ def staged_while(
     contents = [_as_value(p.get()) for p in state]
     specs = [_initial_spec(c, p, options) for c, p in zip(contents, state)]
     for _ in range(MAX_ROUNDS):
-        cond = _trace_with_state("cond", lambda: predicate_value(test()), state, specs, scratch)
+        cond = _trace_with_state(
+            "cond", lambda test=test: predicate_value(test()), state, specs, scratch
+        )
         if cond.raised or cond.changed_outside or not _removable(cond.graph):
             test, body, flag = _rotated(test, body, first)
             state.append(flag)

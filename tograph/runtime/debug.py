@@ -38,17 +38,19 @@ class Unrolling:
                 "tg.debug.python_iteration_limit.",
                 user_location(),
             )
-        if self.count > unroll_warning_threshold and not self.warned and is_tracing():
-            if len(current_graph().graph.nodes) > self.nodes:
-                self.warned = True
-                where = user_location()
-                place = f" at {where[0]}, line {where[1]}" if where else ""
-                LOGGER.warning(
-                    "Large unrolled loop detected%s: %d iterations of a Python loop so far, each adding nodes to the graph. "
-                    "Did you mean to loop over tg.range(...) or a tensor?",
-                    place,
-                    self.count,
-                )
+        if self.count > unroll_warning_threshold and self._grows():
+            self.warned = True
+            where = user_location()
+            LOGGER.warning(
+                "Large unrolled loop detected%s: %d iterations of a Python loop so far, each adding nodes to the graph. "
+                "Did you mean to loop over tg.range(...) or a tensor?",
+                f" at {where[0]}, line {where[1]}" if where else "",
+                self.count,
+            )
+
+    def _grows(self) -> bool:
+        """Whether the loop makes the graph larger, and nobody was told yet."""
+        return not self.warned and is_tracing() and len(current_graph().graph.nodes) > self.nodes
 
 
 def assert_(condition: Any, data: Any = ()) -> None:

@@ -613,7 +613,7 @@ class _Tracer:
             real: list[tuple[Any, Any]] = []
             for x in bound.arguments.values():
                 arguments.replace_tensors(x, lambda _: None, real)
-            return [l if i is None else _same_place(l, real[i][1]) for i, l in where]
+            return [at if i is None else _same_place(at, real[i][1]) for i, at in where]
 
         return effects, find
 

@@ -63,7 +63,7 @@ def _pairs(branch_fns: Any) -> bool:
     return all(isinstance(p, tuple) and len(p) == 2 for p in branch_fns)
 
 
-def while_loop(
+def while_loop(  # noqa: C901  the contract is checked on every path
     cond: Callable[..., Any],
     body: Callable[..., Any],
     loop_vars: Sequence[Any],

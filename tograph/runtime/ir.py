@@ -205,7 +205,7 @@ def set_control_inputs(graph: Graph) -> None:
         node.control_inputs = list(order)
 
 
-def verify(graph: Graph) -> None:
+def verify(graph: Graph) -> None:  # noqa: C901  a case for each kind
     """Raise VerifyError unless the graph is well formed, regions included."""
     known: set[Value] = set(graph.inputs)
     done: set[Node] = set()

@@ -120,7 +120,39 @@ FAILS_BY_VALUE = {"aten.select.int": 2, "aten.select_scatter.default": 3, "py.tr
 
 # Ops whose arguments decide, at run time, whether they fail.
 _MAY_FAIL = frozenset(
-    ["index", "gather", "index_select", "embedding", "take", "take_along_dim", "scatter", "scatter_add", "index_put", "index_add", "index_copy", "index_fill", "nll_loss_forward", "nll_loss2d_forward", "bincount", "one_hot", "multinomial", "linalg_cholesky_ex", "cholesky", "linalg_inv_ex", "linalg_solve_ex", "_linalg_solve_ex", "linalg_lu_factor_ex", "masked_scatter", "repeat_interleave", "floor_divide", "remainder", "fmod", "_assert_async", "_cdist_forward", "put"]
+    [
+        "index",
+        "gather",
+        "index_select",
+        "embedding",
+        "take",
+        "take_along_dim",
+        "scatter",
+        "scatter_add",
+        "index_put",
+        "index_add",
+        "index_copy",
+        "index_fill",
+        "nll_loss_forward",
+        "nll_loss2d_forward",
+        "bincount",
+        "one_hot",
+        "multinomial",
+        "linalg_cholesky_ex",
+        "cholesky",
+        "linalg_inv_ex",
+        "linalg_solve_ex",
+        "_linalg_solve_ex",
+        "linalg_lu_factor_ex",
+        "masked_scatter",
+        "repeat_interleave",
+        "floor_divide",
+        "remainder",
+        "fmod",
+        "_assert_async",
+        "_cdist_forward",
+        "put",
+    ]
 )
 _INTEGER_ONLY_FAILURE = frozenset(("floor_divide", "remainder", "fmod", "div"))
 
@@ -180,7 +212,21 @@ _UNARY = {"neg": operator.neg, "pos": operator.pos, "abs": abs, "invert": operat
 _BINARY = {n: getattr(operator, n) for n in
            ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lshift", "rshift", "and_", "or_", "xor", "lt", "le", "gt", "ge", "eq", "ne"]}  # fmt: skip
 _BINARY |= {"min": min, "max": max}
-_FAILING = frozenset(["truediv", "floordiv", "mod", "pow", "int", "float", "lshift", "rshift", "trunc", "ceil", "floor"])
+_FAILING = frozenset(
+    [
+        "truediv",
+        "floordiv",
+        "mod",
+        "pow",
+        "int",
+        "float",
+        "lshift",
+        "rshift",
+        "trunc",
+        "ceil",
+        "floor",
+    ]
+)
 
 
 def _number(function):

@@ -25,7 +25,30 @@ from .types import ScalarType
 _COMPARE = frozenset(("lt", "le", "gt", "ge", "eq", "ne"))
 _PYTHON = {
     n: getattr(operator, n)
-    for n in ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lshift", "rshift", "and_", "or_", "xor", "lt", "le", "gt", "ge", "eq", "ne", "neg", "pos", "abs", "invert"]
+    for n in [
+        "add",
+        "sub",
+        "mul",
+        "truediv",
+        "floordiv",
+        "mod",
+        "pow",
+        "lshift",
+        "rshift",
+        "and_",
+        "or_",
+        "xor",
+        "lt",
+        "le",
+        "gt",
+        "ge",
+        "eq",
+        "ne",
+        "neg",
+        "pos",
+        "abs",
+        "invert",
+    ]
 }
 _PYTHON |= {"not": operator.not_, "min": min, "max": max, "int": int, "float": float, "bool": bool}  # fmt: skip
 
@@ -337,7 +360,20 @@ class _Staged:
         return self
 
 
-for _op in ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lshift", "rshift", "and_", "or_", "xor"]:
+for _op in [
+    "add",
+    "sub",
+    "mul",
+    "truediv",
+    "floordiv",
+    "mod",
+    "pow",
+    "lshift",
+    "rshift",
+    "and_",
+    "or_",
+    "xor",
+]:
     _plain = _op.rstrip("_")
     setattr(_Staged, f"__{_plain}__", _operator(_op))
     setattr(_Staged, f"__r{_plain}__", _operator(_op, reflected=True))

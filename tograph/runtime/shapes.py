@@ -166,7 +166,7 @@ def _is_dense(x: Meta) -> bool:
     return True
 
 
-def _elementwise_strides(out: Meta, metas: list[Meta], fast: bool) -> tuple:
+def _elementwise_strides(out: Meta, metas: list[Meta], fast: bool) -> tuple:  # noqa: C901  TensorIterator, step by step
     """What TensorIterator gives its output: ``fast`` where all operands have one size."""
     if fast and all(_is_contiguous(m, out) for m in metas):
         return out.stride

@@ -90,7 +90,7 @@ Spec = Leaf | Const | Tree | Choice
 
 
 # The class of lists that may be staged, and how one is flattened into a staged spec: set by ``growing``, which needs this module.
-LISTS: Any = (tuple(), None)
+LISTS: Any = ((), None)
 
 
 class TaggedUnion:

@@ -35,7 +35,7 @@ def load(
         tree = to_ast(make_factory(node, freevars, operators))
     finally:
         node.name = name
-    module = compile(tree, file, "exec", dont_inherit=True)
+    module = compile(tree, file, "exec", dont_inherit=True)  # type: ignore[call-overload]
     factory = next(c for c in module.co_consts if isinstance(c, types.CodeType))
     code = next(
         c for c in factory.co_consts if isinstance(c, types.CodeType) and c.co_name == "converted__"

@@ -1,0 +1,72 @@
+"""What tograph costs around a graph: import, conversion, first call, cached call, beside eager PyTorch.
+
+Each round runs in a process of its own, after imports, so the first call is a true cold start. Machines are shared:
+read the ratios. Usage: ``python benchmarks/tracing.py [--rounds 3]``; writes ``benchmarks/results/tracing.md``.
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+WORKER = """
+import json, sys, time
+clock = time.perf_counter
+start = clock(); import torch; torch_ms = (clock() - start) * 1e3
+start = clock(); import tograph as tg; tograph_ms = (clock() - start) * 1e3
+from tograph.converters import pipeline
+from workload import solve, trivial
+args = torch.randn(4, 8), torch.randn(8, 8), torch.randn(8, 8), torch.tensor(5)
+f = tg.function(solve)
+start = clock(); f(*args); first = (clock() - start) * 1e3
+f.clear_cache()
+start = clock(); f(*args); warm = (clock() - start) * 1e3
+pipeline.clear()
+start = clock(); pipeline.conversion(solve); conversion = (clock() - start) * 1e3
+g = tg.function(trivial)
+x, y = torch.ones(4), torch.ones(4)
+def per_call(call, n=20000):
+    call(x, y)
+    start = clock()
+    for _ in range(n):
+        call(x, y)
+    return (clock() - start) / n * 1e6
+print(json.dumps({
+    "import torch (ms)": torch_ms,
+    "import tograph, beyond torch (ms)": tograph_ms,
+    "first call, conversion and tracing included (ms)": first,
+    "trace again (ms)": warm,
+    "conversion of the 40-line function (ms)": conversion,
+    "cached call of x * y + 1 (us)": per_call(g),
+    "eager x * y + 1 (us)": per_call(trivial),
+    "torch._dynamo imported (0 or 1)": "torch._dynamo" in sys.modules,
+}))
+"""
+
+
+def measure() -> dict:
+    """One worker's figures."""
+    command = [sys.executable, "-c", WORKER]
+    done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def main() -> None:
+    """Run the rounds and write the table."""
+    parser = argparse.ArgumentParser(description="What tograph costs around a graph.")
+    parser.add_argument("--rounds", type=int, default=3)
+    rounds = [measure() for _ in range(parser.parse_args().rounds)]
+    lines = ["# Tracing costs", "", "| figure | median |", "| --- | --- |"]
+    for name in rounds[0]:
+        lines.append(f"| {name} | {statistics.median(float(r[name]) for r in rounds):.1f} |")
+    text = "\n".join(lines) + "\n"
+    (HERE / "results").mkdir(exist_ok=True)
+    (HERE / "results" / "tracing.md").write_text(text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
