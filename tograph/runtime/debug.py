@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from ..errors import AssertionFailed, IterationLimitError
+from . import interrupts
 from .funcgraph import current_graph, is_tracing, user_location
 from .shapes import SYMBOLS
 from .symbolic import value_of
@@ -30,6 +31,7 @@ class Unrolling:
 
     def step(self) -> None:
         """One more iteration; IterationLimitError past the limit, a warning when it makes a large graph."""
+        interrupts.check()
         self.count += 1
         if self.count > python_iteration_limit and is_tracing():
             raise IterationLimitError(

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from ..errors import ConversionError, NotAFunctionError, ScopeError, SignatureError, TographError
-from . import arguments, control_flow, guards, host, journal
+from . import arguments, control_flow, guards, host, interrupts, journal
 from .arguments import Flat
 from .concrete import ConcreteFunction, finish
 from .funcgraph import FuncGraph, is_tracing
@@ -477,7 +477,8 @@ class _Tracer:
 
     def trace(self, key: Any) -> _Trace:
         try:
-            return self._trace(key)
+            with interrupts.noted():
+                return self._trace(key)
         except Exception as error:
             if error is self.failed:
                 self._run_effects()
