@@ -8,6 +8,14 @@ from tests.converters.both import Cases
 cases = Cases()
 
 
+@cases((5,), (0,))
+def return_of_an_outer_value_in_every_iteration(n):
+    k = 0
+    while k < n:
+        k += 1
+        return n
+
+
 @cases((5, 2), (5, 9), (0, 0))
 def break_in_while(n, k):
     i = 0

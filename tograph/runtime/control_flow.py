@@ -846,9 +846,8 @@ def _emit_while(cond: StateRegion, loop: StateRegion, state, specs, contents) ->
     inputs = [*cond.graph.differentiable.values(), *loop.graph.differentiable.values()]
     inputs += [c for c in contents if isinstance(c, torch.Tensor) and c.requires_grad]
     for place, spec in zip(state, specs):
-        fixed = isinstance(spec, (Leaf, Const)) and not leaf_types(spec)
         x = structure.unflatten(spec, values, lambda v: _result(v, graph, "While", inputs))
-        if not fixed:
+        if leaf_types(spec) or not unmoved(_as_value(place.get()), x):
             _put(place, x)
 
 
