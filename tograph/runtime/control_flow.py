@@ -40,7 +40,6 @@ from .reach import reachable
 from .shapes import SYMBOLS
 from .structure import (
     Choice,
-    Const,
     Handle,
     Leaf,
     Spec,
