@@ -78,6 +78,23 @@ def test_no_source():
     still_works()
 
 
+def test_callee_without_source():
+    space = {}
+    exec("def sign(x):\n    if x > 0:\n        return x\n    return -x\n", space)
+    sign = space["sign"]
+
+    @tg.function
+    def f(x):
+        return sign(x)
+
+    for _ in range(2):
+        with pytest.raises(tg.errors.SourceError) as caught:
+            f(ONE)
+        shows(caught, "sign", line_of(f, 2))
+    sign = lambda x: x * 2
+    assert f(ONE) == 2
+
+
 def test_generator_function():
     def g(x):
         yield x
@@ -488,3 +505,15 @@ def test_error_in_a_branch_leaves_no_trace():
         with pytest.raises(RuntimeError):
             f(ONE)
     still_works()
+
+
+def test_traceback_shows_the_users_lines():
+    f = tg.function(middle)
+    with pytest.raises(ValueError, match="no: ") as caught:
+        f(ONE)
+    frames = [(e.frame.code.raw.co_filename, e.lineno + 1) for e in caught.traceback]
+    text = str(caught.value) + "".join(getattr(caught.value, "__notes__", ()))
+    first = deepest.__code__.co_firstlineno
+    shown = (__file__, first + 2) in frames or f"line {first + 2}" in text
+    assert shown, (frames, text)
+    assert f(-ONE) == -1

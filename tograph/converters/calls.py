@@ -19,7 +19,7 @@ from torch.nn.modules import module as torch_module
 
 from ..errors import SourceError
 from ..runtime import journal
-from ..runtime.funcgraph import is_tracing
+from ..runtime.funcgraph import is_tracing, user_location
 from ..runtime.growing import StagedList
 from ..runtime.structure import is_union
 from ..transpiler.syntax import gast
@@ -167,10 +167,10 @@ def converted(f: types.FunctionType) -> types.FunctionType:
         made = _convert(f)
         record_writes(made)
         return made
-    except SourceError:
+    except SourceError as error:
         if is_straight(f.__code__):
             return f
-        raise
+        raise SourceError(str(error), user_location()) from None
 
 
 def record_writes(f: types.FunctionType) -> None:

@@ -22,6 +22,7 @@ import torch
 
 from ..errors import (
     GraphBoolError,
+    Location,
     LoopTypeError,
     ShapeInvariantError,
     StagingError,
@@ -30,7 +31,7 @@ from ..errors import (
 )
 from . import facts, journal, structure, types
 from .blocked import block
-from .funcgraph import FuncGraph, Storage, current_graph, user_location
+from .funcgraph import USER_CODE, FuncGraph, Storage, current_graph, user_location
 from .growing import StagedList, join_lists
 from .ir import Node, Value, graph_effects, node_effects, prune
 from .journal import MISSING
@@ -201,8 +202,20 @@ def emit_raise(error: BaseException) -> None:
     if isinstance(error, StagedException):
         graph.add("tg.reraise", (graph.resolve(error.handle_.ref),))
         return
+    location = raised_at(error)
     error.__traceback__ = None
-    graph.add("tg.raise", exception_arguments(error, graph))
+    node = graph.add("tg.raise", exception_arguments(error, graph))
+    node.location = location or node.location
+
+
+def raised_at(error: BaseException) -> Location | None:
+    """The user's line that an exception comes from: the innermost frame of converted code."""
+    found, trace = None, error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code in USER_CODE:
+            found = trace.tb_frame.f_code.co_filename, trace.tb_lineno
+        trace = trace.tb_next
+    return found
 
 
 def exception_arguments(error: BaseException, graph: FuncGraph) -> tuple[Any, tuple]:
