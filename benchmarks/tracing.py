@@ -6,6 +6,7 @@ read the ratios. Usage: ``python benchmarks/tracing.py [--rounds 3]``; writes ``
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -50,7 +51,8 @@ print(json.dumps({
 def measure() -> dict:
     """One worker's figures."""
     command = [sys.executable, "-c", WORKER]
-    done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=True)
+    env = {**os.environ, "PYTHONPATH": str(HERE.parent)}
+    done = subprocess.run(command, cwd=HERE, env=env, capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
 
 
