@@ -1,5 +1,6 @@
 """Code of others, and object-oriented Python, inside a tg.function: same numbers as eagerly."""
 
+import abc
 import contextlib
 import copy
 import dataclasses
@@ -561,8 +562,6 @@ class Unit(Vector):
 
 
 def test_inheritance_with_a_mixin_and_abstract_base():
-    import abc
-
     class Shape(abc.ABC):
         @abc.abstractmethod
         def area(self): ...

@@ -15,6 +15,7 @@ from typing import Any
 from ..runtime import control_flow, facts
 from ..runtime.growing import StagedList
 from ..runtime.journal import MISSING, Location
+from ..runtime.ops import ARITHMETIC, COMPARISONS
 from ..runtime.structure import TaggedUnion, is_union
 from .staging import is_staged
 
@@ -110,24 +111,10 @@ def _reflected(name: str):
     return lambda self, other: apply(function, other, self)
 
 
-for _name in [
-    "add",
-    "sub",
-    "mul",
-    "truediv",
-    "floordiv",
-    "mod",
-    "pow",
-    "matmul",
-    "lshift",
-    "rshift",
-    "and_",
-    "or_",
-    "xor",
-]:
+for _name in (*ARITHMETIC, "matmul"):
     setattr(TaggedUnion, f"__{_name.rstrip('_')}__", _method(_name))
     setattr(TaggedUnion, f"__r{_name.rstrip('_')}__", _reflected(_name))
-for _name in ["lt", "le", "gt", "ge", "eq", "ne", "neg", "pos", "abs", "invert", "getitem"]:
+for _name in [*COMPARISONS, "neg", "pos", "abs", "invert", "getitem"]:
     setattr(TaggedUnion, f"__{_name}__", _method(_name))
 
 

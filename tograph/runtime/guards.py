@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from .reach import code_names
 from .structure import same_number
 
 _SKIPPED = (types.ModuleType, type, types.BuiltinFunctionType, types.FunctionType, types.MethodType)
@@ -90,7 +91,7 @@ class Watch:
             if not isinstance(content, _SKIPPED):
                 self.cells.setdefault(id(cell), (cell, content))
         namespace = function.__globals__
-        for name in _names(function.__code__):
+        for name in code_names(function.__code__):
             value = namespace.get(name, _MISSING)
             if value is not _MISSING and name not in stored and not isinstance(value, _SKIPPED):
                 self.names.setdefault((id(namespace), name), (namespace, name, value))
@@ -108,14 +109,6 @@ def _unchanged_cell(cell: Any, old: Any) -> bool:
         return cell.cell_contents is old and not isinstance(old, torch.nn.Module)
     except ValueError:
         return False
-
-
-def _names(code: types.CodeType) -> list[str]:
-    found = list(code.co_names)
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            found += _names(constant)
-    return found
 
 
 @functools.cache

@@ -206,12 +206,14 @@ def _copy(target, source, non_blocking=False):
 
 # ---- Python numbers: Python's own operators are the reference
 
+ARITHMETIC = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lshift", "rshift", "and_", "or_", "xor")  # fmt: skip
+COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
 _UNARY = {"neg": operator.neg, "pos": operator.pos, "abs": abs, "invert": operator.invert, "not": operator.not_,
           "int": int, "float": float, "bool": bool, "trunc": math.trunc, "ceil": math.ceil, "floor": math.floor,
           "str": str}  # fmt: skip
-_BINARY = {n: getattr(operator, n) for n in
-           ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lshift", "rshift", "and_", "or_", "xor", "lt", "le", "gt", "ge", "eq", "ne"]}  # fmt: skip
+_BINARY = {n: getattr(operator, n) for n in (*ARITHMETIC, *COMPARISONS)}
 _BINARY |= {"min": min, "max": max}
+PYTHON = {**_UNARY, **_BINARY}
 _FAILING = frozenset(
     [
         "truediv",
@@ -238,7 +240,7 @@ def _number(function):
     return run
 
 
-for _name, _function in {**_UNARY, **_BINARY}.items():
+for _name, _function in PYTHON.items():
     _effects = MAY_FAIL if _name in _FAILING else PURE
     register(f"py.{_name}", run=_number(_function), effects=_effects, gradient=NONE, kernel=NONE)
 for _name in ["sqrt", "sin", "cos", "tan", "exp", "log", "log2", "log10", "tanh", "sinh", "cosh", "asin", "acos", "atan", "atan2", "fabs", "floor", "ceil", "trunc", "isnan", "isinf", "isfinite", "hypot", "pow", "fmod", "copysign", "log1p", "expm1", "erf", "gamma", "lgamma", "degrees", "radians", "isqrt", "gcd", "comb", "factorial"]:  # fmt: skip

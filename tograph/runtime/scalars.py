@@ -12,7 +12,6 @@ know whether a relation of sizes holds, the hint answers and the relation become
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import torch
@@ -20,37 +19,8 @@ import torch
 from ..errors import GraphBoolError
 from .funcgraph import FuncGraph, Ref, current_graph, user_location
 from .ir import Value
+from .ops import ARITHMETIC, COMPARISONS, PYTHON
 from .types import ScalarType
-
-_COMPARE = frozenset(("lt", "le", "gt", "ge", "eq", "ne"))
-_PYTHON = {
-    n: getattr(operator, n)
-    for n in [
-        "add",
-        "sub",
-        "mul",
-        "truediv",
-        "floordiv",
-        "mod",
-        "pow",
-        "lshift",
-        "rshift",
-        "and_",
-        "or_",
-        "xor",
-        "lt",
-        "le",
-        "gt",
-        "ge",
-        "eq",
-        "ne",
-        "neg",
-        "pos",
-        "abs",
-        "invert",
-    ]
-}
-_PYTHON |= {"not": operator.not_, "min": min, "max": max, "int": int, "float": float, "bool": bool}  # fmt: skip
 
 
 class ScalarNode:
@@ -222,7 +192,7 @@ def _expression(op: str, nodes: tuple[ScalarNode, ...]) -> Any:
 
 def _kind(op: str, kinds: tuple[type, ...], nodes: tuple[ScalarNode, ...]) -> type:
     """The type that Python gives the result."""
-    if op in _COMPARE or op in ("not", "bool"):
+    if op in COMPARISONS or op in ("not", "bool"):
         return bool
     if op in ("int", "trunc", "ceil", "floor", "lshift", "rshift", "invert"):
         return int
@@ -240,14 +210,14 @@ def _kind(op: str, kinds: tuple[type, ...], nodes: tuple[ScalarNode, ...]) -> ty
 def combine(op: str, *nodes: ScalarNode) -> ScalarNode:
     """Record ``py.<op>`` over nodes; constants fold."""
     if all(n.ref is None for n in nodes):
-        number = _PYTHON[op](*(n.constant_ for n in nodes))
+        number = PYTHON[op](*(n.constant_ for n in nodes))
         return ScalarNode(type(number), constant=number, hint=number, expr=number)
     graph = current_graph()
     kind = _kind(op, tuple(n.kind for n in nodes), nodes)
     value = graph.emit(f"py.{op}", *(n.value(graph) for n in nodes), type=ScalarType(kind))
     hint = None
-    if all(n.hint is not None for n in nodes) and op in _PYTHON:
-        hint = _PYTHON[op](*(n.hint for n in nodes))
+    if all(n.hint is not None for n in nodes) and op in PYTHON:
+        hint = PYTHON[op](*(n.hint for n in nodes))
     return ScalarNode(kind, Ref(value, graph), hint=hint, expr=_expression(op, nodes))
 
 
@@ -360,24 +330,11 @@ class _Staged:
         return self
 
 
-for _op in [
-    "add",
-    "sub",
-    "mul",
-    "truediv",
-    "floordiv",
-    "mod",
-    "pow",
-    "lshift",
-    "rshift",
-    "and_",
-    "or_",
-    "xor",
-]:
+for _op in ARITHMETIC:
     _plain = _op.rstrip("_")
     setattr(_Staged, f"__{_plain}__", _operator(_op))
     setattr(_Staged, f"__r{_plain}__", _operator(_op, reflected=True))
-for _op in sorted(_COMPARE):
+for _op in COMPARISONS:
     setattr(_Staged, f"__{_op}__", _operator(_op))
 for _op in ("neg", "pos", "abs", "invert", "trunc", "ceil", "floor"):
     setattr(_Staged, f"__{_op}__", _unary_operator(_op))

@@ -26,7 +26,7 @@ import torch
 
 from ..errors import StructureError
 from . import types
-from .funcgraph import FuncGraph, Ref, current_graph
+from .funcgraph import FuncGraph, Ref
 from .infer import meta_of, tensor_type
 from .ir import Value
 from .journal import MISSING
@@ -492,9 +492,3 @@ def unflatten(spec: Spec, values: Iterator[Any], make: Callable[[Any], Any]) -> 
     tag = make(next(values))
     options = [unflatten(o, values, make) for o in spec.options]
     return options[tag] if type(tag) is int else TaggedUnion(tag, options)
-
-
-def unflatten_symbolic(spec: Spec, values: list[Value]) -> Any:
-    """``unflatten`` into symbolic objects of the current graph."""
-    graph = current_graph()
-    return unflatten(spec, iter(values), lambda v: symbolic(v, graph))

@@ -6,7 +6,6 @@ tracebacks show the user's own lines; nothing is written to disk.
 
 from __future__ import annotations
 
-import ast
 import types
 from typing import Any
 
@@ -69,8 +68,3 @@ def instantiate(
     made.__annotations__ = getattr(original, "__annotations__", {})
     made.__dict__.update({k: v for k, v in original.__dict__.items() if k != "__wrapped__"})
     return made
-
-
-def to_module(node: gast.AST) -> ast.Module:
-    """A module of one statement, for printing."""
-    return to_ast(gast.Module([node], []))
