@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from ..errors import ConversionError, ScopeError, TographError
-from . import arguments, control_flow, grads, guards, host, interrupts, journal
+from . import arguments, control_flow, grads, guards, host, interrupts, journal, transforms
 from .arguments import Flat
 from .concrete import ConcreteFunction, finish, late_inputs
 from .funcgraph import FuncGraph
@@ -83,7 +83,7 @@ class Tracer:
 
     def trace(self, key: Any) -> Trace:
         try:
-            with interrupts.noted():
+            with interrupts.noted(), transforms.suspended():
                 return self._trace(key)
         except Exception as error:
             if error is self.failed:
