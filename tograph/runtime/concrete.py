@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from ..errors import show_location
 from . import host, structure
+from .diagnosis import at_run_time
 from .funcgraph import FuncGraph, Storage
 from .ir import Graph, Node, Value, prune, set_control_inputs
 from .journal import Location
@@ -100,9 +100,7 @@ def _add_location(error: BaseException, concrete: ConcreteFunction) -> None:
         if trace.tb_frame.f_code.co_filename == name:
             line = trace.tb_lineno
         trace = trace.tb_next
-    node = concrete.program.node_at(line)
-    if node is not None and node.location is not None and not getattr(error, "__notes__", None):
-        error.add_note(f"raised by {node.op}, made at:{show_location(node.location)}")
+    at_run_time(error, concrete.program.node_at(line), concrete.graph)
 
 
 # ---- finishing a trace

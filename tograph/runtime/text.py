@@ -45,6 +45,7 @@ class _Writer:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.names: dict[Any, str] = {}
+        self.rows: dict[Node, int] = {}
         self.count = 0
 
     def name(self, thing: Value | Node, wish: str = "") -> str:
@@ -93,7 +94,7 @@ class _Writer:
         text += (
             f"  # {os.path.basename(node.location[0])}:{node.location[1]}" if node.location else ""
         )
-        where = len(self.lines)
+        where = self.rows[node] = len(self.lines)
         self.lines.append("")
         # The graphs of a region see none of the names outside, but share the counter: names are unique.
         for label, region in node.regions.items():
@@ -114,6 +115,18 @@ def show(graph: Graph) -> str:
     writer = _Writer()
     writer.graph(graph, "", graph.name)
     return "\n".join(writer.lines)
+
+
+def line_of(graph: Graph, node: Node) -> tuple[str, list[str]]:
+    """The line that stands for a node of a graph or its regions, without the user's place; and its inputs with types."""
+    writer = _Writer()
+    writer.graph(graph, "", graph.name)
+    if node not in writer.rows:
+        return node.op, []
+    line = _PLACE.sub("", writer.lines[writer.rows[node]].strip().removesuffix(" {"))
+    words = re.findall(r"%[\w.]+", line.split(" = ", 1)[-1])
+    kinds = {v: v.type for v in node.inputs}
+    return line, [f"{word}: {kind}" for word, kind in zip(dict.fromkeys(words), kinds.values())]
 
 
 ir.Graph.__str__ = show  # type: ignore[method-assign]  # ir may not import this module
