@@ -4,6 +4,7 @@ Each program is a function with the line of the mistake marked ``# <-``. Its mes
 given, name this file and that line, show the source of the line, and hold the words: the variable and the advice.
 """
 
+import io
 import math
 import warnings
 
@@ -499,7 +500,7 @@ def address_of(x):
 
 @wrong(tg.errors.SymbolicValueError, "saved", "Save what the function returns")
 def saved_inside(x):
-    torch.save(x, "never_written.pt")  # <-
+    torch.save(x, io.BytesIO())  # <-
     return x
 
 
