@@ -117,15 +117,23 @@ def show(graph: Graph) -> str:
     return "\n".join(writer.lines)
 
 
-def line_of(graph: Graph, node: Node) -> tuple[str, list[str]]:
-    """The line that stands for a node of a graph or its regions, without the user's place; and its inputs with types."""
+def lines_of(graph: Graph) -> dict[Node, str]:
+    """The line that stands for each node of a graph and of its regions, without the user's place."""
     writer = _Writer()
     writer.graph(graph, "", graph.name)
-    if node not in writer.rows:
-        return node.op, []
-    line = _PLACE.sub("", writer.lines[writer.rows[node]].strip().removesuffix(" {"))
-    words = re.findall(r"%[\w.]+", line.split(" = ", 1)[-1])
+    return {
+        n: _PLACE.sub("", writer.lines[row].strip().removesuffix(" {"))
+        for n, row in writer.rows.items()
+    }
+
+
+def line_of(graph: Graph, node: Node) -> tuple[str, list[str]]:
+    """The line that stands for a node, and its inputs with their types; by its op if it is of another graph."""
     kinds = {v: v.type for v in node.inputs}
+    line = lines_of(graph).get(node)
+    if line is None:
+        return node.op, [str(kind) for kind in kinds.values()]
+    words = re.findall(r"%[\w.]+", line.split(" = ", 1)[-1])
     return line, [f"{word}: {kind}" for word, kind in zip(dict.fromkeys(words), kinds.values())]
 
 
