@@ -104,7 +104,10 @@ def loop_options(thunk, places) -> LoopOptions | None:
             if place.get() is value:
                 invariants[place.key] = tuple(shape)
     return LoopOptions(
-        invariants, given.get("maximum_iterations"), given.get("parallel_iterations", 10), _schedule(given)
+        invariants,
+        given.get("maximum_iterations"),
+        given.get("parallel_iterations", 10),
+        _schedule(given),
     )
 
 

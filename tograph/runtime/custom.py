@@ -22,11 +22,15 @@ from .ir import Graph, Value
 from .symbolic import SymTensor, as_symbolic, value_of
 
 
-def with_gradient(values: Sequence[torch.Tensor], args: Sequence[Any], gradient: Callable[..., Any]) -> list[torch.Tensor]:
+def with_gradient(
+    values: Sequence[torch.Tensor], args: Sequence[Any], gradient: Callable[..., Any]
+) -> list[torch.Tensor]:
     """``values`` as functions of the tensors among ``args``, whose gradients ``gradient(*cotangents)`` gives, one for each argument."""
     graph = current_graph()
     plain = [value_of(v.detach(), graph) for v in values]
-    wrt = [i for i, a in enumerate(args) if isinstance(a, torch.Tensor) and differentiable(_type(a))]
+    wrt = [
+        i for i, a in enumerate(args) if isinstance(a, torch.Tensor) and differentiable(_type(a))
+    ]
     inputs = [value_of(args[i], graph) for i in wrt]
     region = _gradient_region(plain, gradient, args, wrt)
     keys = region.graph.arguments
@@ -54,7 +58,9 @@ def _type(x: torch.Tensor) -> Any:
     return tensor_type(x.meta if isinstance(x, SymTensor) else meta_of(x))
 
 
-def _gradient_region(values: list[Value], gradient: Callable[..., Any], args: Sequence[Any], wrt: list[int]) -> Any:
+def _gradient_region(
+    values: list[Value], gradient: Callable[..., Any], args: Sequence[Any], wrt: list[int]
+) -> Any:
     """The traced gradient: cotangents, then captures -> a cotangent for each argument of ``wrt``."""
     cotangents: list[Any] = []
 
@@ -67,7 +73,8 @@ def _gradient_region(values: list[Value], gradient: Callable[..., Any], args: Se
         if len(found) != len(args):
             if len(found) != len(wrt):
                 raise GradientError(
-                    f"the gradient function returned {len(found)} gradients for {len(args)} arguments", user_location()
+                    f"the gradient function returned {len(found)} gradients for {len(args)} arguments",
+                    user_location(),
                 )
             rows = dict(zip(wrt, found))
             found = [rows.get(i) for i in range(len(args))]
@@ -97,7 +104,9 @@ class _Custom(torch.autograd.Function):
     """The same outside of a function."""
 
     @staticmethod
-    def forward(ctx: Any, gradient: Callable[..., Any], values: Sequence[torch.Tensor], *args: Any) -> Any:
+    def forward(
+        ctx: Any, gradient: Callable[..., Any], values: Sequence[torch.Tensor], *args: Any
+    ) -> Any:
         ctx.gradient, ctx.count = gradient, len(args)
         return tuple(v.detach() for v in values)
 
@@ -139,7 +148,9 @@ def apply(function: Callable[..., Any], args: Sequence[Any]) -> Any:
     with torch.enable_grad():
         made = (CONVERT(function) if is_tracing() else function)(*args)
     if not (isinstance(made, tuple) and len(made) == 2 and callable(made[1])):
-        raise GradientError("a function with tg.custom_gradient returns (value, gradient function)", user_location())
+        raise GradientError(
+            "a function with tg.custom_gradient returns (value, gradient function)", user_location()
+        )
     value, gradient = made
     several = isinstance(value, (tuple, list))
     values = list(value) if several else [value]
@@ -148,7 +159,9 @@ def apply(function: Callable[..., Any], args: Sequence[Any]) -> Any:
     return type(value)(outs) if several else outs[0]
 
 
-def _eager(values: Sequence[torch.Tensor], args: Sequence[Any], gradient: Callable[..., Any]) -> list[torch.Tensor]:
+def _eager(
+    values: Sequence[torch.Tensor], args: Sequence[Any], gradient: Callable[..., Any]
+) -> list[torch.Tensor]:
     return list(_Custom.apply(gradient, values, *args))
 
 
@@ -170,7 +183,10 @@ class Context:
         self.fixed = tensors
 
     def mark_dirty(self, *tensors: Any) -> None:
-        raise GradientError("an autograd.Function that writes its arguments in place cannot be part of a graph", user_location())
+        raise GradientError(
+            "an autograd.Function that writes its arguments in place cannot be part of a graph",
+            user_location(),
+        )
 
     def set_materialize_grads(self, value: bool) -> None:
         """Nothing: cotangents are always there."""
@@ -190,7 +206,9 @@ def apply_function(cls: Any, args: Sequence[Any], call: Callable[..., Any]) -> A
     chosen = [
         i
         for i, v in enumerate(values)
-        if isinstance(v, torch.Tensor) and differentiable(_type(v)) and not any(v is f for f in ctx.fixed)
+        if isinstance(v, torch.Tensor)
+        and differentiable(_type(v))
+        and not any(v is f for f in ctx.fixed)
     ]
 
     def gradient(*cotangents: Any) -> Any:

@@ -94,7 +94,11 @@ def _torch(node: Node, row: Any, args: tuple, kwargs: dict) -> Any:
     try:
         return row.run(*args, **kwargs)
     except (TypeError, RuntimeError):
-        numbers = [v for v, a in zip(node.args, args) if isinstance(v, Value) and not hasattr(v.type, "shape")]
+        numbers = [
+            v
+            for v, a in zip(node.args, args)
+            if isinstance(v, Value) and not hasattr(v.type, "shape")
+        ]
         if not any(_differs(a) for a in args) or not numbers:
             raise
         return overload_packet(node.op.rpartition(".")[0])(*args, **kwargs)
@@ -116,7 +120,9 @@ def _number(node: Node, args: tuple) -> Any:
     name = node.op.removeprefix("py.")
     form = _NUMBERS.get(name) or getattr(torch, name.removeprefix("math."), None)
     if form is None:
-        raise UnsupportedOpError(f"{node.op} of a number that differs between examples of vmap", node.location)
+        raise UnsupportedOpError(
+            f"{node.op} of a number that differs between examples of vmap", node.location
+        )
     if name in ("min", "max", "select"):
         args = tuple(a if isinstance(a, torch.Tensor) else torch.tensor(a) for a in args)
     return form(*(plain(a) for a in args))
@@ -125,7 +131,9 @@ def _number(node: Node, args: tuple) -> Any:
 # ---- regions
 
 
-def _choice(node: Node, names: Sequence[str], conditions: Sequence[Any], args: tuple) -> Sequence[Any]:
+def _choice(
+    node: Node, names: Sequence[str], conditions: Sequence[Any], args: tuple
+) -> Sequence[Any]:
     """The results of the first region whose condition holds, example by example; the last region is for the rest."""
     for name in names:
         _require_pure(node, name)
@@ -140,7 +148,8 @@ def _require_pure(node: Node, name: str) -> None:
     effects = graph_effects(node.regions[name])
     if effects.io or effects.writes:
         raise UnsupportedOpError(
-            f"under vmap the condition of this `{node.op}` differs between examples, and its {name} has effects", node.location
+            f"under vmap the condition of this `{node.op}` differs between examples, and its {name} has effects",
+            node.location,
         )
 
 
@@ -150,7 +159,10 @@ def _merge(condition: Any, a: Any, b: Any, node: Node) -> Any:
     if a is b or (type(a) is type(b) and not isinstance(a, (torch.Tensor, tuple)) and a == b):
         return a
     if all(isinstance(x, (torch.Tensor, bool, int, float)) for x in (a, b)):
-        a, b = (x if isinstance(x, torch.Tensor) else torch.tensor(x, dtype=_DTYPES[type(x)]) for x in (a, b))
+        a, b = (
+            x if isinstance(x, torch.Tensor) else torch.tensor(x, dtype=_DTYPES[type(x)])
+            for x in (a, b)
+        )
         if a.shape == b.shape:
             return torch.where(condition, a, b)
     raise UnsupportedOpError(
@@ -192,7 +204,9 @@ def _while(node: Node, args: tuple) -> Sequence[Any]:
     while True:
         test = _truth(run(node.regions["cond"], [*state, *rest])[0])
         going = test if going is True else going & test
-        if going is False or (isinstance(going, torch.Tensor) and not bool(_opened(going)[0].any())):
+        if going is False or (
+            isinstance(going, torch.Tensor) and not bool(_opened(going)[0].any())
+        ):
             return state
         new = run(node.regions["body"], [*state, *rest])
         if going is not True:

@@ -71,7 +71,9 @@ def _limit(graph: Graph, index: Value, schedule: Any) -> Value:
     following = append(graph, "py.add", index, 1, type=INT)
     if schedule == _TRIANGLE:
         return following
-    twice = append(graph, "py.mul", following, append(graph, "py.add", index, 2, type=INT), type=INT)
+    twice = append(
+        graph, "py.mul", following, append(graph, "py.add", index, 2, type=INT), type=INT
+    )
     return append(graph, "py.floordiv", twice, 2, type=INT)
 
 
@@ -112,7 +114,9 @@ def recomputing(body: Graph, joint: Joint, carried: int) -> Parts:
     used = {v for n in backward.nodes for v in n.inputs} | set(backward.outputs)
     kept = [i for i, v in enumerate(joint.inputs) if i >= carried and env[v] in used]
     saved = [i for i, v in enumerate(joint.inputs) if i < carried and env[v] in used]
-    backward.inputs = [env[joint.inputs[i]] for i in kept + saved] + [env[v] for v in joint.cotangents]
+    backward.inputs = [env[joint.inputs[i]] for i in kept + saved] + [
+        env[v] for v in joint.cotangents
+    ]
     backward.input_names = [""] * len(backward.inputs)
     set_control_inputs(backward)
     values = [forward.inputs[i] for i in saved]

@@ -14,7 +14,6 @@ from __future__ import annotations
 from typing import Any
 
 from ..carrier import differentiable
-from ..funcgraph import FuncGraph
 from ..ir import Graph, Node, Value
 from ..types import BOOL, INT, ListType, TensorType
 from . import checkpoint
