@@ -12,18 +12,20 @@ import threading
 import types
 import weakref
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from ..errors import ConversionError
+from ..runtime import artifacts
 from ..runtime.funcgraph import USER_CODE
 from ..runtime.guards import watched
+from ..runtime.report.collect import CONVERTED, last_line
 from ..transpiler import loader
 from ..transpiler.analysis import analyze_all
 from ..transpiler.names import Namer
 from ..transpiler.parsing import Parsed, parse_function
-from ..transpiler.printing import to_source
+from ..transpiler.printing import print_tree, to_source
 from ..transpiler.syntax import gast, to_ast
 from . import operators
 from .annotations import Annotations
@@ -112,6 +114,18 @@ def convert_function(function: types.FunctionType) -> types.FunctionType:
 set_converter(convert_function, convert_generator)
 
 
+def converted_in(file: str) -> Iterator[tuple[int, int, str, str, dict[int, int]]]:
+    """The functions of a file that were converted: first and last line, name, rewritten Python and its line map."""
+    for code, made in list(_cache.get(file, {}).items()):
+        printed = print_tree(to_ast(gast.Module([made.tree], [])))
+        first, last = code.co_firstlineno, last_line(file, code.co_firstlineno)
+        name = code.co_qualname.replace(".<locals>", "")
+        yield first, last, name, printed.source, printed.line_map
+
+
+CONVERTED.append(converted_in)
+
+
 def _convert(function: types.FunctionType, hand_over: bool = False) -> Conversion:
     parsed = parse_function(function)
     tree = convert_tree(parsed, function, hand_over)
@@ -119,7 +133,9 @@ def _convert(function: types.FunctionType, hand_over: bool = False) -> Conversio
     codes = loader.nested_codes(code)
     CONVERTED_CODE.update(codes)
     USER_CODE.update(codes)
-    return Conversion(code, tree)
+    made = Conversion(code, tree)
+    artifacts.converted(code.co_qualname, lambda: made.source)
+    return made
 
 
 def convert_tree(

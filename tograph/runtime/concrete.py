@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import torch
 
-from . import autodiff, host, structure, transforms
+from . import autodiff, host, probes, structure, transforms
+from . import report as pages
 from .carrier import differentiable
 from .diagnosis import at_run_time
 from .funcgraph import FuncGraph, Storage
@@ -43,6 +46,9 @@ class ConcreteFunction:
         self._result, self._effects, self._bind = result, list(effects), bind
         self._single = isinstance(result, Leaf) and not result.fixed
         self.kernels: list[Any] = []
+        self.retraces: Any = (
+            None  # a weak reference to the method of the function that explains its traces
+        )
 
     inputs = property(
         lambda self: self.graph.inputs[: len(self.graph.inputs) - len(self.captured_inputs)]
@@ -58,6 +64,34 @@ class ConcreteFunction:
     @cached_property
     def program(self) -> host.Program:
         return host.build(self.graph)
+
+    @cached_property
+    def _ranges(self) -> probes.Probed:
+        return probes.Probed(self.graph, probes.Ranges)
+
+    def report(self, path: str | Path, *args: Any, **kwargs: Any) -> Path:
+        """Write a page about this trace: sources, graph, program, kernels; with arguments, times of a run with them.
+
+        Returns the path. The page is one HTML file that loads nothing. OSError says why ``path`` cannot be written.
+
+        Example: ``f.get_concrete_function(x).report("f.html", x)``
+        """
+        return pages.write(pages.collect(self, self.timed(*args, **kwargs)), path)
+
+    def timed(self, *args: Any, **kwargs: Any) -> pages.Extras:
+        """What is known of the function's other traces and, with arguments, the times of one run with them."""
+        history = self.retraces() if self.retraces is not None else None
+        extras = pages.Extras(retraces=history() if history is not None else "")
+        if not (args or kwargs):
+            return extras
+        tensors, _ = self._bind(self, args, kwargs) if self._bind else (list(args), ())
+        clock = probes.Probed(self.graph, probes.Clock)
+        start = time.perf_counter()
+        clock.run(*tensors, *self.captured_inputs)
+        extras.total = time.perf_counter() - start
+        probe = clock.probe
+        extras.times = {n: (s, r) for n, s, r in zip(probe.nodes, probe.seconds, probe.runs) if r}
+        return extras
 
     @property
     def host_code(self) -> str:
@@ -94,6 +128,9 @@ class ConcreteFunction:
         try:
             if torch.is_grad_enabled() and self._differentiates(inputs):
                 outputs = self._differentiable.run(inputs)
+            elif probes.profiled():
+                with torch.profiler.record_function(f"tograph {self.name}"):
+                    outputs = self._ranges.run(*inputs)
             else:
                 outputs = self.program.run(*inputs)
         except Exception as error:

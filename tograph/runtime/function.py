@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import inspect
 import threading
+import time
 import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
@@ -20,7 +21,7 @@ from typing import Any
 import torch
 
 from ..errors import NotAFunctionError, ScopeError, SignatureError
-from . import arguments, control_flow
+from . import arguments, artifacts, control_flow
 from .arguments import Flat
 from .concrete import ConcreteFunction
 from .diagnosis import shown
@@ -230,7 +231,9 @@ class Function:
         slot = self._slot(key)
         specs = self._specs(key, slot, flat)
         why = self._why(key)
-        trace = Tracer(self, bound, flat, specs).trace(key)
+        start = time.perf_counter()
+        with artifacts.progress(f"tracing {self.label()!r}"):
+            trace = Tracer(self, bound, flat, specs).trace(key)
         self.trace_count += 1
         traces = self._cache.setdefault(slot, [])
         traces.insert(0, trace)
@@ -238,6 +241,8 @@ class Function:
         while len(self._cache) > CACHE_SIZE:
             self._cache.popitem(last=False)
         self._history.append((key, why))
+        trace.concrete.retraces = weakref.WeakMethod(self.explain_retraces)
+        artifacts.traced(trace.concrete, why, time.perf_counter() - start)
         self._warn(why)
         return trace
 

@@ -46,6 +46,7 @@ class _Writer:
         self.lines: list[str] = []
         self.names: dict[Any, str] = {}
         self.rows: dict[Node, int] = {}
+        self.values: dict[Value, str] = {}
         self.count = 0
 
     def name(self, thing: Value | Node, wish: str = "") -> str:
@@ -55,6 +56,8 @@ class _Writer:
             if not wish or wish.isdigit() or mark + wish in self.names.values():
                 wish, self.count = str(self.count), self.count + 1
             self.names[thing] = mark + wish
+            if isinstance(thing, Value):
+                self.values[thing] = wish
         return self.names[thing]
 
     def constant(self, x: Any) -> str:
@@ -125,6 +128,13 @@ def lines_of(graph: Graph) -> dict[Node, str]:
         n: _PLACE.sub("", writer.lines[row].strip().removesuffix(" {"))
         for n, row in writer.rows.items()
     }
+
+
+def names_of(graph: Graph) -> dict[Value, str]:
+    """The names of all values in the text of a graph, without their mark."""
+    writer = _Writer()
+    writer.graph(graph, "", graph.name)
+    return writer.values
 
 
 def line_of(graph: Graph, node: Node) -> tuple[str, list[str]]:

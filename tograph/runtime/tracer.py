@@ -5,14 +5,13 @@ from __future__ import annotations
 import inspect
 import logging
 import warnings
-import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
-from ..errors import ConversionError, ScopeError, TographError
+from ..errors import ConversionError, TographError
 from . import arguments, control_flow, guards, host, interrupts, journal
 from .arguments import Flat
 from .concrete import ConcreteFunction, finish
@@ -119,15 +118,12 @@ class Tracer:
         return Trace(concrete, key, self.specs, watch.guards(self.root, self.outside), finder)
 
     def _binder(self):
-        function = weakref.ref(self.function)
+        signature, label = self.function._signature, self.function.label()
 
         def bind(concrete, args, kwargs):
-            owner = function()
-            if owner is None:
-                raise ScopeError("the function of this trace does not exist any more")
-            bound = _bind_concrete(owner, concrete, args, kwargs)
-            flat = Flat()
-            owner._key(bound, flat)
+            bound, flat = arguments.bind(signature, args, kwargs, label), Flat()
+            for name, x in bound.arguments.items():
+                arguments.key_of(x, flat, name)
             return flat.tensors, ()
 
         return bind
@@ -297,9 +293,3 @@ def no_places(bound: inspect.BoundArguments) -> list[Location]:
 
 def _graph_name(label: str) -> str:
     return "".join(c if c.isalnum() or c == "_" else "_" for c in label).strip("_") or "main"
-
-
-def _bind_concrete(
-    owner: Any, concrete: ConcreteFunction, args: tuple, kwargs: dict
-) -> inspect.BoundArguments:
-    return arguments.bind(owner._signature, args, kwargs, owner.label())
