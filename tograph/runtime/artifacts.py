@@ -39,7 +39,9 @@ def traced(concrete: Any, why: str, seconds: float) -> None:
     """A function was traced."""
     if settings.verbosity() >= 1:
         count = len(concrete.graph.nodes)
-        LOGGER.info("traced %r in %.0f ms, nodes: %d, because: %s", concrete.name, 1e3 * seconds, count, why)
+        LOGGER.info(
+            "traced %r in %.0f ms, nodes: %d, because: %s", concrete.name, 1e3 * seconds, count, why
+        )
     if settings.verbosity() >= 3:
         LOGGER.debug("graph of %r:\n%s", concrete.name, concrete.graph)
     if settings.verbosity() >= 5:
