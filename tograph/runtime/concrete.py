@@ -10,13 +10,14 @@ from typing import Any
 import torch
 
 from ..errors import show_location
-from . import host, structure
+from . import host, passes, structure
 from .funcgraph import FuncGraph, Storage
 from .ir import Graph, Node, Value, prune, set_control_inputs
 from .journal import Location
 from .structure import Leaf, Spec, Tree, flatten, spec_of
 from .symbolic import SymTensor
 from .tracing import recording
+from .watching import calls_python, is_watched
 
 
 class ConcreteFunction:
@@ -55,8 +56,23 @@ class ConcreteFunction:
         return structure.unflatten(self._result, rest, lambda v: v.type)
 
     @cached_property
+    def optimized_graph(self) -> Graph:
+        """What the passes make of the graph, for calls that need no gradient. ``graph`` stays as it was traced."""
+        return passes.optimize(self.graph, inference=True)
+
+    @cached_property
     def program(self) -> host.Program:
-        return host.build(self.graph)
+        """The program for calls that need no gradient."""
+        return host.build(self.optimized_graph)
+
+    @cached_property
+    def watched_program(self) -> host.Program:
+        """The program for calls that autograd differentiates while it runs: it keeps every value."""
+        return host.build(passes.optimize(self.graph, inference=False))
+
+    @cached_property
+    def _brings_tensors(self) -> bool:
+        return calls_python(self.graph)
 
     @property
     def host_code(self) -> str:
@@ -74,10 +90,12 @@ class ConcreteFunction:
 
     def run(self, tensors: list[Any], places: Sequence[Location] = ()) -> Any:
         """The result for the tensors of the arguments; ``places`` are where effects on arguments go."""
+        watched = self._brings_tensors or is_watched(tensors) or is_watched(self.captured_inputs)
+        program = self.watched_program if watched else self.program
         try:
-            outputs = self.program.run(*tensors, *self.captured_inputs)
+            outputs = program.run(*tensors, *self.captured_inputs)
         except Exception as error:
-            _add_location(error, self)
+            _add_location(error, self.graph.name, program)
             raise
         if self._single and not places:
             return outputs[0]
@@ -92,15 +110,15 @@ def _same(x: Any) -> Any:
     return x
 
 
-def _add_location(error: BaseException, concrete: ConcreteFunction) -> None:
+def _add_location(error: BaseException, name: str, program: host.Program) -> None:
     """Note on an error which line of the user's code made the op that failed."""
-    name = f"<tograph host program of {concrete.graph.name}>"
+    name = f"<tograph host program of {name}>"
     trace, line = sys.exc_info()[2], 0
     while trace is not None:
         if trace.tb_frame.f_code.co_filename == name:
             line = trace.tb_lineno
         trace = trace.tb_next
-    node = concrete.program.node_at(line)
+    node = program.node_at(line)
     if node is not None and node.location is not None and not getattr(error, "__notes__", None):
         error.add_note(f"raised by {node.op}, made at:{show_location(node.location)}")
 
