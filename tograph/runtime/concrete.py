@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from . import autodiff, host, probes, structure, transforms
+from . import autodiff, host, passes, probes, structure, transforms
 from . import report as pages
 from .carrier import differentiable
 from .diagnosis import at_run_time
@@ -21,6 +21,7 @@ from .journal import Location
 from .structure import Leaf, Spec, Tree, flatten, spec_of
 from .symbolic import SymTensor
 from .tracing import recording
+from .watching import calls_python, is_watched
 
 
 class ConcreteFunction:
@@ -61,12 +62,27 @@ class ConcreteFunction:
         return structure.unflatten(self._result, rest, lambda v: v.type)
 
     @cached_property
+    def optimized_graph(self) -> Graph:
+        """What the passes make of the graph, for calls that need no gradient. ``graph`` stays as it was traced."""
+        return passes.optimize(self.graph, inference=True)
+
+    @cached_property
     def program(self) -> host.Program:
-        return host.build(self.graph)
+        """The program for calls that need no gradient."""
+        return host.build(self.optimized_graph)
+
+    @cached_property
+    def watched_program(self) -> host.Program:
+        """The program for calls that autograd differentiates while it runs: it keeps every value."""
+        return host.build(passes.optimize(self.graph, inference=False))
+
+    @cached_property
+    def _brings_tensors(self) -> bool:
+        return calls_python(self.graph)
 
     @cached_property
     def _ranges(self) -> probes.Probed:
-        return probes.Probed(self.graph, probes.Ranges)
+        return probes.Probed(self.optimized_graph, probes.Ranges)
 
     def report(self, path: str | Path, *args: Any, **kwargs: Any) -> Path:
         """Write a page about this trace: sources, graph, program, kernels; with arguments, times of a run with them.
@@ -84,7 +100,7 @@ class ConcreteFunction:
         if not (args or kwargs):
             return extras
         tensors, _ = self._bind(self, args, kwargs) if self._bind else (list(args), ())
-        clock = probes.Probed(self.graph, probes.Clock)
+        clock = probes.Probed(self.optimized_graph, probes.Clock)
         start = time.perf_counter()
         clock.run(*self._with_late(tensors))
         extras.total = time.perf_counter() - start
@@ -122,7 +138,7 @@ class ConcreteFunction:
 
     @cached_property
     def _differentiable(self) -> autodiff.Differentiable:
-        return autodiff.Differentiable(self.graph, host.build)
+        return autodiff.Differentiable(self.graph, _build)
 
     def _differentiates(self, inputs: Sequence[Any]) -> bool:
         """Whether this call runs a forward graph that keeps what the gradient needs."""
@@ -138,7 +154,8 @@ class ConcreteFunction:
                 with torch.profiler.record_function(f"tograph {self.name}"):
                     outputs = self._ranges.run(*inputs)
             else:
-                outputs = self.program.run(*inputs)
+                watched = self._brings_tensors or is_watched(inputs)
+                outputs = (self.watched_program if watched else self.program).run(*inputs)
         except Exception as error:
             _add_location(error, self.graph)
             raise
@@ -149,6 +166,11 @@ class ConcreteFunction:
         for (_, spec), target in zip(self._effects, places):
             target._set(structure.unflatten(spec, values, _same))
         return result
+
+
+def _build(graph: Graph) -> host.Program:
+    """The program of a graph that autograd does not see."""
+    return host.build(passes.optimize(graph, inference=True))
 
 
 def _same(x: Any) -> Any:

@@ -11,13 +11,9 @@ from typing import Any
 
 import torch
 
+from .. import passes
 from ..ir import Graph, Node, Value, node_effects, values_in
 from ..text import lines_of, names_of, parse_graph
-
-try:
-    from .. import passes
-except ImportError:  # a build without them
-    passes = None  # type: ignore[assignment]
 
 _REGIONS = ("If", "While", "Case", "Try", "Call")
 
@@ -50,7 +46,7 @@ def collect(concrete: Any, extras: Extras | None = None) -> dict[str, Any]:
         "signature": [f"{names[v]}: {v.type}" for v in concrete.inputs],
         "outputs": [str(v.type) for v in graph.outputs],
         "functions": _functions(graph, extras),
-        "stages": _stages(graph, extras),
+        "stages": _stages(concrete, extras),
         "host": concrete.host_code,
         "kernels": [_kernel(k) for k in concrete.kernels],
         "timed": bool(extras.times),
@@ -63,15 +59,17 @@ def collect(concrete: Any, extras: Extras | None = None) -> dict[str, Any]:
 # ---- graphs
 
 
-def _stages(graph: Graph, extras: Extras) -> list[dict[str, Any]]:
-    """The graph as traced and after each pass that changed it."""
+def _stages(concrete: Any, extras: Extras) -> list[dict[str, Any]]:
+    """The graph as traced, after each pass that changed it, and as it runs, with times."""
+    graph = concrete.graph
     files = {os.path.basename(f): f for f in _files(graph)}
-    found = [{"name": "traced", "does": "as traced", "graph": graph_data(graph, extras, files)}]
-    for step in passes.trace(graph) if passes else ():
+    found = [{"name": "traced", "does": "as traced", "graph": graph_data(graph, Extras(), files)}]
+    for step in passes.trace(graph):
         if step.changed:
             made = graph_data(parse_graph(step.text), Extras(), files)
             found.append({"name": step.name, "does": step.summary, "graph": made})
-    return found
+    made = graph_data(concrete.optimized_graph, extras, files)
+    return [*found, {"name": "as it runs", "does": "what the program runs", "graph": made}]
 
 
 def graph_data(graph: Graph, extras: Extras, files: dict[str, str]) -> dict[str, Any]:

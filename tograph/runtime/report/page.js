@@ -147,14 +147,14 @@ function timesView() {
     pane.append(el("p", { class: "empty" }, "No times: this function has not run for this report. `tograph report FILE.py:fn` runs it once; cf.report(path, *args) does so with the arguments that it is given."));
     return;
   }
-  const rows = [...nodesOf(DATA.stages[0].graph)].filter((n) => n.runs);
+  const rows = [...nodesOf(DATA.stages.at(-1).graph)].filter((n) => n.runs);
   rows.sort((a, b) => b.seconds - a.seconds);
   const total = DATA.total || 1;
   pane.append(el("p", { class: "legend" }, `One run, ${seconds(DATA.total)}, with a clock around every node (which itself costs time). A node with regions holds the time of its nodes.`));
   const table = el("table", {}, el("tr", {}, ...["time", "share", "runs", "each", "node", "where"].map((t, i) => el("th", { class: i < 4 ? "r" : false }, t))));
   for (const n of rows.slice(0, 400)) {
     const share = Math.min(1, n.seconds / total);
-    const go = () => { stage = 0; picture = null; showView("graph"); picture.reveal(n.id); };
+    const go = () => { stage = DATA.stages.length - 1; picture = null; showView("graph"); picture.reveal(n.id); };
     table.append(el("tr", { class: "row", tabindex: 0, onclick: go, onkeydown: (e) => { if (e.key === "Enter") go(); } },
       el("td", { class: "r" }, seconds(n.seconds)),
       el("td", { class: "r" }, el("span", { class: "meter", style: `width: ${Math.round(share * 80)}px` }), ` ${(share * 100).toFixed(1)}%`),
