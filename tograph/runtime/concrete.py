@@ -157,7 +157,7 @@ class ConcreteFunction:
                 watched = self._brings_tensors or is_watched(inputs)
                 outputs = (self.watched_program if watched else self.program).run(*inputs)
         except Exception as error:
-            _add_location(error, self.graph)
+            _add_location(error, self.optimized_graph)
             raise
         if self._single and not places:
             return outputs[0]

@@ -137,12 +137,21 @@ def names_of(graph: Graph) -> dict[Value, str]:
     return writer.values
 
 
+def _alone(node: Node) -> str:
+    writer = _Writer()
+    for value in node.inputs:
+        writer.name(value)
+    for before in node.control_inputs:
+        for anchor in before.outputs or [before]:
+            writer.name(anchor)
+    writer.node(node, "")
+    return _PLACE.sub("", writer.lines[0].removesuffix(" {"))
+
+
 def line_of(graph: Graph, node: Node) -> tuple[str, list[str]]:
-    """The line that stands for a node, and its inputs with their types; by its op if it is of another graph."""
+    """The line that stands for a node, and its inputs with their types; with numbers of its own if of another graph."""
     kinds = {v: v.type for v in node.inputs}
-    line = lines_of(graph).get(node)
-    if line is None:
-        return node.op, [str(kind) for kind in kinds.values()]
+    line = lines_of(graph).get(node) or _alone(node)
     words = re.findall(r"%[\w.]+", line.split(" = ", 1)[-1])
     return line, [f"{word}: {kind}" for word, kind in zip(dict.fromkeys(words), kinds.values())]
 
