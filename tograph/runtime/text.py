@@ -142,8 +142,7 @@ def _alone(node: Node) -> str:
     for value in node.inputs:
         writer.name(value)
     for before in node.control_inputs:
-        for anchor in before.outputs or [before]:
-            writer.name(anchor)
+        writer.name(before.outputs[0] if before.outputs else before)
     writer.node(node, "")
     return _PLACE.sub("", writer.lines[0].removesuffix(" {"))
 
