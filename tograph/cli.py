@@ -37,7 +37,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from . import __version__, function, to_code
+from . import __version__, bench, function, to_code
 
 __all__ = ["main"]
 
@@ -350,6 +350,7 @@ def _parser() -> _Parser:
     command.add_argument("--color", choices=["always", "never", "auto"], default="auto")
     about = "Run a file, or one function of it. A function's result is printed."
     _add_command(commands, run, "FILE.py[:fn]", about)
+    bench.add(commands)
     return parser
 
 
