@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from ..errors import UnsupportedOpError
+from . import histories
 from .funcgraph import FuncGraph, current_graph, user_location
 from .infer import Facts, infer, tensor_type
 from .ir import Value
@@ -75,7 +76,8 @@ def write_in_place(
     """Record an in-place or ``out=`` op and write its results to the tensors it mutates."""
     if facts.unsupported and not _keeps_size(func, args, kwargs):
         raise UnsupportedOpError(
-            f"{func} changes the shape of a tensor in place, which a graph cannot do",
+            f"{func} changes the shape of a tensor in place, which a graph cannot do: assign a new tensor instead, such as "
+            "`y = y.t()` or `y = y.reshape(n)`",
             user_location(),
         )
     form = functional_form(func)
@@ -152,6 +154,7 @@ def write(target: torch.Tensor, result: torch.Tensor) -> None:
         bases.append(apply_view(graph, view, bases[-1]))
     for view, base in zip(reversed(x.chain), reversed(bases), strict=False):
         value = _scatter(graph, view, base, value)
+    histories.note(x.storage_, target)
     graph.assign(x.storage_, value)
 
 
