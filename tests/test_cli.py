@@ -370,7 +370,7 @@ def test_graph_highlighter():
     ("argv", "message"),
     [
         (["dmp", "x.py:f"], "tograph: error: no command 'dmp'; did you mean 'dump'?"),
-        (["zzz"], "tograph: error: no command 'zzz'; commands: dump, explain, report, run"),
+        (["zzz"], "tograph: error: no command 'zzz'; commands: bench, dump, explain, report, run"),
         (["dump", "x:f", "--stage", "grap"], "no stage 'grap'; did you mean 'graph'?"),
         (["dump", "x:f", "--stage", "9"], "no stage '9'; stages: code, graph, host, passes"),
         (["dump", "x:f", "--color", "alway"], "no color 'alway'; did you mean 'always'?"),

@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from . import __version__, explaining, function, to_code
+from . import __version__, bench, explaining, function, to_code
 from .explaining import Explained
 from .highlight import highlight_graph, highlight_python
 from .runtime import passes
@@ -368,6 +368,7 @@ def _parser() -> _Parser:
     )
     about = "Run a file, or one function of it. A function's result is printed."
     _add_command(commands, run, "FILE.py[:fn]", about)
+    bench.add(commands)
     return parser
 
 

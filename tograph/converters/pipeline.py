@@ -26,7 +26,7 @@ from ..transpiler.analysis import analyze_all
 from ..transpiler.names import Namer
 from ..transpiler.parsing import Parsed, parse_function
 from ..transpiler.printing import print_tree, to_source
-from ..transpiler.syntax import gast, to_ast
+from ..transpiler.syntax import gast, to_ast, walk
 from . import operators
 from .annotations import Annotations
 from .asserts import Asserts
@@ -148,7 +148,7 @@ def convert_tree(
             f"{parsed.name!r} is an async function: asynchronous functions are not supported in a graph",
             (parsed.file, tree.lineno),
         )
-    if any(isinstance(n, gast.Name) and n.id == OPERATORS for n in gast.walk(tree)):
+    if any(isinstance(n, gast.Name) and n.id == OPERATORS for n in walk(tree)):
         raise ConversionError(
             f"{parsed.name!r} uses the name {OPERATORS!r}, which stands for the operators of converted code; rename it",
             (parsed.file, tree.lineno),
@@ -188,18 +188,16 @@ def _params(tree: gast.FunctionDef) -> list[str]:
 def resolver(function: types.FunctionType, tree: gast.AST) -> Callable[[gast.AST], Any]:
     """Gives the object behind a global, built-in or closure name, or a dotted path of modules; None for locals."""
     scope_locals = {
-        n.id
-        for n in gast.walk(tree)
-        if isinstance(n, gast.Name) and not isinstance(n.ctx, gast.Load)
+        n.id for n in walk(tree) if isinstance(n, gast.Name) and not isinstance(n.ctx, gast.Load)
     }
     scope_locals |= {
         n.name
-        for n in gast.walk(tree)
+        for n in walk(tree)
         if n is not tree and isinstance(n, (gast.FunctionDef, gast.ClassDef))
     }
     scope_locals |= {
         a
-        for n in gast.walk(tree)
+        for n in walk(tree)
         if isinstance(n, gast.alias)
         for a in [(n.asname or n.name).partition(".")[0]]
     }
