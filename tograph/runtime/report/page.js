@@ -390,7 +390,7 @@ function straighten(row, near) {
 let stage = 0, picture = null;
 
 function graphView() {
-  const passes = el("span", { role: "group", "aria-label": "Passes" }, ...DATA.stages.map((s, i) => el("button", { class: "pass", "aria-pressed": i === stage, onclick: () => { stage = i; picture = null; showView("graph"); } }, s.name)));
+  const passes = el("span", { role: "group", "aria-label": "Passes" }, ...DATA.stages.map((s, i) => el("button", { class: "pass", "aria-pressed": String(i === stage), onclick: () => { stage = i; picture = null; showView("graph"); } }, s.name)));
   const button = (text, title, act) => el("button", { title, onclick: act }, text);
   const bar = el("div", { class: "bar" }, passes, el("span", { class: "does" }, DATA.stages[stage].does),
     el("span", { class: "push" }, button("Open all", "o", () => picture.foldAll(true)), button("Fold all", "c", () => picture.foldAll(false)), button("−", "smaller ( - )", () => picture.zoom(0.8)), button("+", "larger ( + )", () => picture.zoom(1.25)), button("Fit", "0", () => picture.fit())));
