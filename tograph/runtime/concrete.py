@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from ..errors import show_location
-from . import host, structure
+from . import host, scheduler, structure
 from .funcgraph import FuncGraph, Storage
 from .ir import Graph, Node, Value, prune, set_control_inputs
 from .journal import Location
@@ -41,8 +41,8 @@ class ConcreteFunction:
         self.structured_input_signature = signature
         self._result, self._effects, self._bind = result, list(effects), bind
         self._single = isinstance(result, Leaf) and not result.fixed
-        self.kernels: list[Any] = []
 
+    kernels = property(lambda self: self.scheduled.kernels)
     inputs = property(
         lambda self: self.graph.inputs[: len(self.graph.inputs) - len(self.captured_inputs)]
     )
@@ -57,6 +57,11 @@ class ConcreteFunction:
     @cached_property
     def program(self) -> host.Program:
         return host.build(self.graph)
+
+    @cached_property
+    def scheduled(self) -> scheduler.Program:
+        """How the graph runs: ``level``, ``reason``, ``llvm``."""
+        return scheduler.build(self.graph, lambda: self.program)
 
     @property
     def host_code(self) -> str:
@@ -75,7 +80,7 @@ class ConcreteFunction:
     def run(self, tensors: list[Any], places: Sequence[Location] = ()) -> Any:
         """The result for the tensors of the arguments; ``places`` are where effects on arguments go."""
         try:
-            outputs = self.program.run(*tensors, *self.captured_inputs)
+            outputs = self.scheduled.run(*tensors, *self.captured_inputs)
         except Exception as error:
             _add_location(error, self)
             raise
