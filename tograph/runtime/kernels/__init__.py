@@ -1,1 +1,1 @@
-"""Kernels: fused regions of a graph as loops, and the renderers that make machine code of them."""
+"""Kernels: machine code that runs parts of a graph."""
