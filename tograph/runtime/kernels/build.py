@@ -138,9 +138,7 @@ class Builder:
     def _load(self, value: Value, index: Index) -> Term:
         place = self.places[value]
         if isinstance(value.type, ScalarType):
-            return self.maker.term(
-                self.maker.make("scalar", self.dtype(value), name=f"s{place}")
-            )
+            return self.maker.term(self.maker.make("scalar", self.dtype(value), name=f"s{place}"))
         address = Affine()
         for at, stride in zip(index, self.metas[value].stride, strict=True):
             address = address + at.scaled(stride)
@@ -167,9 +165,7 @@ class Builder:
         else:
             domains = [wanted] * len(numbers)
         compute = row.domain in ("promote", "compare")
-        terms = [
-            self.operand(a, d, index, compute) for a, d in zip(numbers, domains, strict=True)
-        ]
+        terms = [self.operand(a, d, index, compute) for a, d in zip(numbers, domains, strict=True)]
         return row.formula(*terms, *rest, **kwargs).cast(wanted)
 
     def _common(self, numbers: Sequence[Any]) -> str:

@@ -208,7 +208,11 @@ def _sign(x: Term) -> Term:
     """-1, 0 or 1; 0 for NaN, as torch's."""
     if x.dtype == "bool":
         return x
-    return (x > 0).where(1, x * 0).op("add", (x < 0).where(-1, x * 0)) if not x.floating else _float_sign(x)
+    return (
+        (x > 0).where(1, x * 0).op("add", (x < 0).where(-1, x * 0))
+        if not x.floating
+        else _float_sign(x)
+    )
 
 
 def _float_sign(x: Term) -> Term:

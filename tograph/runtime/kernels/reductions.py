@@ -220,7 +220,7 @@ def _shifted(b: Builder, node: Node, index: Index) -> tuple[Callable[[Index], Te
 
 def _softmax(b: Builder, node: Node, which: int, index: Index) -> Term:
     x, top, total = _shifted(b, node, index)
-    return (x(index) - top).exp() / total
+    return (x(index) - top).exp() * (1 / total)
 
 
 def _log_softmax(b: Builder, node: Node, which: int, index: Index) -> Term:
@@ -332,7 +332,9 @@ def _scan(kind: str) -> Reducer:
         x, dim = node.args[:2]
         size = b.size(x)
         dims = _listed(dim, len(size))
-        inner = b.over_row(tuple(ZERO if d in dims else at for d, at in enumerate(index)), dims, size)
+        inner = b.over_row(
+            tuple(ZERO if d in dims else at for d, at in enumerate(index)), dims, size
+        )
         if any(inner[d] != index[d] for d in dims):
             raise Unsupported("a scan that is read elsewhere than in its row")
         value = b.at(x, inner).cast(_accumulator(b, node))

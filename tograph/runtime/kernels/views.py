@@ -31,7 +31,9 @@ def numel(size: Sequence[int]) -> int:
     return out
 
 
-def regroup(source: Sequence[int], out: Sequence[int], index: Index, sizes: dict[str, int]) -> Index:
+def regroup(
+    source: Sequence[int], out: Sequence[int], index: Index, sizes: dict[str, int]
+) -> Index:
     """The index into ``source`` of the element with row-major position ``index`` in ``out``."""
     linear, step = ZERO, 1
     for n, at in zip(reversed(out), reversed(index), strict=True):
