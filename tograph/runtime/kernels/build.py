@@ -41,12 +41,16 @@ HALVES = ("f16", "bf16")
 MAX_SPLITS = 12
 
 
-@dataclass
+@dataclass(eq=False)
 class Region:
-    """Nodes that become one kernel. ``inputs``: values from outside, in the order of the kernel's parameters."""
+    """Nodes that become one kernel. ``inputs``: values from outside, in the order of the kernel's parameters.
+
+    ``copies`` are views and constants that the region reads through; others may use them too.
+    """
 
     nodes: list[Node]
     outputs: list[Value]
+    copies: frozenset[Node] = frozenset()
     inputs: list[Value] = field(init=False)
 
     def __post_init__(self) -> None:

@@ -656,4 +656,4 @@ class _Fold:
         return e, parts
 
 
-__all__ = ["Plan", "Rendered", "Target", "plan", "render", "float_literal", "integer_literal"]
+__all__ = ["Plan", "Rendered", "Target", "float_literal", "integer_literal", "plan", "render"]

@@ -38,18 +38,15 @@ ITEM_SIZES = {"bool": 1, "u8": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8,
 DIVISION_BY_ZERO, INDEX_OUT_OF_RANGE = 1, 2  # error codes of a kernel; 0 is success
 
 # Pointwise ops by number of arguments. Comparisons and tests give bool; the others the dtype of their arguments.
-UNARY = frozenset("neg abs not bitnot floor ceil trunc round sqrt exp exp2 expm1 log log2 log10 log1p tanh sinh cosh "
-                  "sin cos tan asin acos atan asinh acosh atanh erf erfc lgamma isnan cast sign".split())  # fmt: skip
-BINARY = frozenset("add sub mul div floordiv mod truncdiv fmod pow atan2 hypot copysign min max fmin fmax and or xor shl shr "
-                   "eq ne lt le gt ge check_index".split())  # fmt: skip
+UNARY = frozenset(["neg", "abs", "not", "bitnot", "floor", "ceil", "trunc", "round", "sqrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "tanh", "sinh", "cosh", "sin", "cos", "tan", "asin", "acos", "atan", "asinh", "acosh", "atanh", "erf", "erfc", "lgamma", "isnan", "cast", "sign"])  # fmt: skip
+BINARY = frozenset(["add", "sub", "mul", "div", "floordiv", "mod", "truncdiv", "fmod", "pow", "atan2", "hypot", "copysign", "min", "max", "fmin", "fmax", "and", "or", "xor", "shl", "shr", "eq", "ne", "lt", "le", "gt", "ge", "check_index"])  # fmt: skip
 TERNARY = frozenset(["select", "fma"])
 LEAVES = frozenset(["const", "scalar", "index", "load"])
 REDUCTIONS = ("sum", "prod", "max", "min", "argmax", "argmin", "any", "all")
 SCANS = ("sum", "prod", "max", "min")
 TESTS = frozenset(["eq", "ne", "lt", "le", "gt", "ge", "isnan"])
 # Ops that a renderer computes with a polynomial or a call: worth keeping rather than computing again.
-COSTLY = frozenset("exp exp2 expm1 log log2 log10 log1p tanh sinh cosh sin cos tan asin acos atan asinh acosh atanh erf erfc "
-                   "lgamma pow atan2 hypot sqrt div floordiv mod truncdiv fmod".split())  # fmt: skip
+COSTLY = frozenset(["exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "tanh", "sinh", "cosh", "sin", "cos", "tan", "asin", "acos", "atan", "asinh", "acosh", "atanh", "erf", "erfc", "lgamma", "pow", "atan2", "hypot", "sqrt", "div", "floordiv", "mod", "truncdiv", "fmod"])  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -273,8 +273,7 @@ def _identity(x: Term, *args: Any, **kwargs: Any) -> Term:
 
 
 rows("promote", 1, {
-    **{n: _direct(n) for n in ("exp exp2 expm1 log log2 log10 log1p tanh sinh cosh sin cos tan asin acos atan asinh "
-                               "acosh atanh erf erfc sqrt lgamma").split()},
+    **{n: _direct(n) for n in ["exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "tanh", "sinh", "cosh", "sin", "cos", "tan", "asin", "acos", "atan", "asinh", "acosh", "atanh", "erf", "erfc", "sqrt", "lgamma"]},
     **{n: _whole(n) for n in ("floor", "ceil", "trunc", "round")},
     "neg": lambda x: -x,
     "abs": _abs,

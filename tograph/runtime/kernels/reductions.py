@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-
 from ..ir import Node, Value
 from ..shapes import Meta
 from .exprs import Term
