@@ -163,12 +163,14 @@ class Builder:
             domains = [common] * len(numbers)
         elif row.domain == "logic":
             domains = ["bool"] * len(numbers)
+        elif row.domain == "exact" and wanted in HALVES:
+            raise Unsupported("torch rounds each step of this op to the half type")
         elif row.domain in ("select", "masked_fill"):
             domains = [wanted] * len(numbers)
             domains[row.domain == "masked_fill"] = "bool"
         else:
             domains = [wanted] * len(numbers)
-        compute = row.domain in ("promote", "compare")
+        compute = row.domain in ("promote", "exact", "compare")
         terms = [self.operand(a, d, index, compute) for a, d in zip(numbers, domains, strict=True)]
         return row.formula(*terms, *rest, **kwargs).cast(wanted)
 

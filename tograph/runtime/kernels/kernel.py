@@ -110,7 +110,7 @@ def scalar_bits(value, dtype: str) -> int:
 def work_of(loops: loop_ir.Kernel) -> int:
     """What one point of the loops costs, in simple ops."""
     ops = [e for e in loops.body if e.op not in ("const", "scalar")]
-    return len(ops) + COSTLY_WORK * sum(e.op in COSTLY for e in ops)
+    return 1 + len(ops) + COSTLY_WORK * sum(e.op in COSTLY for e in ops)
 
 
 def make(loops: loop_ir.Kernel, precise: bool = False) -> Kernel | None:

@@ -93,20 +93,15 @@ def _from_bits(e: Emitter, bits: str) -> Lanes:
 
 
 def _scale(x: Lanes, n: Lanes) -> Lanes:
-    """``x * 2**n`` for a whole n in float; exact but for one rounding of denormal results."""
+    """``x * 2**n`` for a whole n between -250 and 250 in float; exact but for one rounding of denormal results."""
     e = x.e
     if e.target.avx512:
         return _scalef(x, n)
-    clamped = n.where(n.test("olt", -300.0), -300.0)
-    clamped = clamped.where(n.test("ogt", 300.0), 300.0)
-    whole = e.convert("fptosi", "float", "i32", clamped.name)
-    whole = e.text.set(f"freeze {e.type('i32')} {whole}")
-    rest, out = whole, x
-    for parts in (3, 2, 1):  # three factors cover 2**-300: each stays a normal number
-        part = e.binary("sdiv", "i32", rest, e.const(parts, "i32")) if parts > 1 else rest
-        rest = e.binary("sub", "i32", rest, part)
-        out = out * _power_of_two(e, part)
-    return out
+    whole = e.convert("fptosi", "float", "i32", n.name)
+    whole = e.text.set(f"freeze {e.type('i32')} {whole}")  # NaN: any number will do
+    half = e.binary("ashr", "i32", whole, e.const(1, "i32"))
+    rest = e.binary("sub", "i32", whole, half)
+    return x * _power_of_two(e, half) * _power_of_two(e, rest)
 
 
 def _power_of_two(e: Emitter, n: str) -> Lanes:
@@ -141,35 +136,33 @@ def _reduced_exp(x: Lanes) -> tuple[Lanes, Lanes]:
     return n, n.fma(-LN2_LOW, n.fma(-LN2_HIGH, x))
 
 
+def _clamped(x: Lanes, low: float, high: float) -> Lanes:
+    """x between two bounds; NaN stays."""
+    x = x.where(x.test("ogt", high), high)
+    return x.where(x.test("olt", low), low)
+
+
 def exp(x: Lanes) -> Lanes:
-    """exp(x) = 2**n * exp(r)."""
-    n, r = _reduced_exp(x)
+    """exp(x) = 2**n * exp(r). At the bounds the result is infinite, or 0."""
+    n, r = _reduced_exp(_clamped(x, -105.0, 89.5))
     p = r.poly(0.0013814602280035615, 0.008368715643882751, 0.04166838899254799,
                0.1666652113199234, 0.4999999403953552)  # fmt: skip
-    out = _scale((p * r).fma(r, r) + 1.0, n)
-    return out if x.e.target.avx512 else _exp_limits(x, out)
-
-
-def _exp_limits(x: Lanes, out: Lanes) -> Lanes:
-    """Where x is infinite the reduction gives NaN: put in what exp gives."""
-    out = out.where(x.test("ogt", 89.0), math.inf)
-    return out.where(x.test("olt", -110.0), 0.0)
+    return _scale((p * r).fma(r, r) + 1.0, n)
 
 
 def exp2(x: Lanes) -> Lanes:
     """2**x = 2**n * 2**r."""
+    x = _clamped(x, -200.0, 200.0)
     n = x.intrinsic("rint")
     r = x - n
     p = r.poly(1.5196156709862407e-05, 0.00015466756303794682, 0.0013333935057744384,
                0.009618038311600685, 0.055504102259874344, 0.24022650718688965, 0.6931471824645996)  # fmt: skip
-    out = _scale(p.fma(r, 1.0), n)
-    out = out.where(x.test("ogt", 200.0), math.inf)
-    return out.where(x.test("olt", -200.0), 0.0)
+    return _scale(p.fma(r, 1.0), n)
 
 
 def expm1(x: Lanes) -> Lanes:
     """exp(x) - 1 = 2**n * expm1(r) + (2**n - 1); exp itself where that would overflow."""
-    n, r = _reduced_exp(x)
+    n, r = _reduced_exp(_clamped(x, -30.0, 89.5))
     p = r.poly(0.00019845877250190824, 0.0013940625358372927, 0.008333389647305012,
                0.041666362434625626, 0.1666666567325592, 0.5)  # fmt: skip
     small = (p * r).fma(r, r)
@@ -258,7 +251,7 @@ def tanh(x: Lanes) -> Lanes:
                -0.05394676327705383, 0.1333320587873459, -0.3333333134651184)  # fmt: skip
     small = (x * t).fma(p, x)
     large = 1.0 - 2.0 / (exp(a * 2.0) + 1.0)
-    return large.intrinsic("copysign", x).where(a.test("olt", 0.625), small)
+    return large.where(a.test("olt", 0.625), small).intrinsic("copysign", x)
 
 
 def erf(x: Lanes) -> Lanes:

@@ -85,7 +85,9 @@ class Fused:
             self.reasons.append(str(reason))
         except RuntimeError as error:
             self.reasons.append(str(error))
-            jit.warn_once(f"tograph: kernel {self.name} could not be compiled and runs op by op: {error}")
+            jit.warn_once(
+                f"tograph: kernel {self.name} could not be compiled and runs op by op: {error}"
+            )
         return None
 
     def _variant(self, inputs: Sequence[Any]) -> Callable[..., Any] | None:
@@ -284,7 +286,11 @@ def _live(graph: Graph, order: list) -> list:
     used = set(graph.outputs)
     keep = []
     for step in reversed(order):
-        if isinstance(step, Region) or not transparent(step) or any(v in used for v in step.outputs):
+        if (
+            isinstance(step, Region)
+            or not transparent(step)
+            or any(v in used for v in step.outputs)
+        ):
             keep.append(step)
             used.update(step.inputs)
     return keep[::-1]

@@ -5,8 +5,9 @@ graph, and gives the term of the result. The domain says to which dtype the tens
 
 ``promote``  the op's result dtype, as torch promotes; f16 and bf16 compute in f32 and round once at the end
 ``compare``  the dtype that torch promotes the arguments to; the result is bool
-``same``     each argument keeps its dtype (the formula casts); the result has the op's dtype
+``exact``    as ``promote``, but not for f16 and bf16, where torch rounds each step of the op
 ``logic``    each argument becomes bool
+``select``   a condition and two values; ``masked_fill``: a value, a condition, a value
 
 An op without a row has no kernel expression, and is not fused. Formulas follow the definitions that torch documents; where
 they could be written in more than one way they round in the order in which torch's CPU kernels do, so that arithmetic,
@@ -74,7 +75,7 @@ def _gelu_backward(grad: Term, x: Term, approximate: str = "none") -> Term:
 
 def _silu_backward(grad: Term, x: Term) -> Term:
     s = _sigmoid(x)
-    return grad * s * (1 + x * (1 - s))
+    return grad * s * x.fma(1 - s, 1)
 
 
 def _softplus(x: Term, beta=1, threshold=20) -> Term:
@@ -117,7 +118,7 @@ def _threshold_backward(grad: Term, x: Term, threshold) -> Term:
 
 
 def _hardtanh_backward(grad: Term, x: Term, low, high) -> Term:
-    return ((x <= low) | (x >= high)).where(0, grad)
+    return ((x > low) & (x < high)).where(grad, 0)
 
 
 def _add(x: Term, y: Term, alpha=1) -> Term:
@@ -222,8 +223,8 @@ def _float_sign(x: Term) -> Term:
 
 def _lerp(x: Term, end: Term, weight: Term) -> Term:
     """torch's two forms, each exact at its own end."""
-    step = end - x
-    return (weight.abs() < 0.5).where(x + weight * step, end - step * (1 - weight))
+    near = weight.abs() < 0.5
+    return near.where(weight, weight - 1).fma(end - x, near.where(x, end))
 
 
 def _nan_to_num(x: Term, nan=None, posinf=None, neginf=None) -> Term:
@@ -273,7 +274,7 @@ def _identity(x: Term, *args: Any, **kwargs: Any) -> Term:
 
 
 rows("promote", 1, {
-    **{n: _direct(n) for n in ["exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "tanh", "sinh", "cosh", "sin", "cos", "tan", "asin", "acos", "atan", "asinh", "acosh", "atanh", "erf", "erfc", "sqrt", "lgamma"]},
+    **{n: _direct(n) for n in ["exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "tanh", "sinh", "cosh", "sin", "cos", "tan", "asin", "acos", "atan", "atanh", "erf", "erfc", "sqrt", "lgamma"]},
     **{n: _whole(n) for n in ("floor", "ceil", "trunc", "round")},
     "neg": lambda x: -x,
     "abs": _abs,
@@ -295,7 +296,6 @@ rows("promote", 1, {
     "hardtanh": _hardtanh,
     "hardswish": lambda x: x * (x + 3).max(0).min(6) / 6,
     "hardsigmoid": lambda x: (x + 3).max(0).min(6) / 6,
-    "nan_to_num": _nan_to_num,
     "bitwise_not": lambda x: ~x,
     "clamp": _clamp,
     "pow.Tensor_Scalar": _pow_number,
@@ -307,8 +307,6 @@ rows("promote", 2, {
     "rsub.Tensor rsub.Scalar": _rsub,
     "mul.Tensor mul.Scalar": lambda x, y: x * y,
     "div.Tensor div.Scalar": lambda x, y: x / y,
-    "div.Tensor_mode div.Scalar_mode": _divide_mode,
-    "floor_divide.default floor_divide.Scalar": _floor_divide,
     "remainder.Tensor remainder.Scalar": _remainder,
     "fmod.Tensor fmod.Scalar": _direct("fmod"),
     "maximum": lambda x, y: x.max(y),
@@ -328,7 +326,7 @@ rows("promote", 2, {
     "bitwise_left_shift.Tensor bitwise_left_shift.Tensor_Scalar __lshift__.Scalar __lshift__.Tensor": _direct("shl"),
     "bitwise_right_shift.Tensor bitwise_right_shift.Tensor_Scalar __rshift__.Scalar __rshift__.Tensor": _direct("shr"),
     "sigmoid_backward": lambda g, y: g * (1 - y) * y,
-    "tanh_backward": lambda g, y: g * (1 - y * y),
+    "tanh_backward": lambda g, y: g * (-y).fma(y, 1),
     "threshold_backward": _threshold_backward,
     "gelu_backward": _gelu_backward,
     "silu_backward": _silu_backward,
@@ -336,9 +334,14 @@ rows("promote", 2, {
     "leaky_relu_backward": _leaky_relu_backward,
     "softplus_backward": _softplus_backward,
 })  # fmt: skip
+rows("exact", 1, {"nan_to_num": _nan_to_num})
+rows("exact", 2, {
+    "div.Tensor_mode div.Scalar_mode": _divide_mode,
+    "floor_divide.default floor_divide.Scalar": _floor_divide,
+})  # fmt: skip
 rows("promote", 3, {
     "lerp.Tensor lerp.Scalar": _lerp,
-    "addcmul": lambda x, a, b, value=1: x + a * b if value == 1 else x + value * a * b,
+    "addcmul": lambda x, a, b, value=1: (a if value == 1 else value * a).fma(b, x),
     "addcdiv": lambda x, a, b, value=1: x + a / b if value == 1 else x + value * a / b,
     "clamp.Tensor": _clamp,
 })  # fmt: skip

@@ -24,14 +24,15 @@ from ..ops import REGION_OPS
 from ..types import DTYPE_NAMES, ScalarType, TensorType, Type
 from .build import Region, expressible
 from .loop_ir import ITEM_SIZES
-from .pointwise import ROWS
 from .reductions import CREATORS, REDUCERS
 from .views import VIEWS
 
 MAX_NODES = 96  # of one kernel: bounds the time to compile it
 MIN_POINTS = 8192  # below this, calling the kernel from Python costs more than it saves
 CHEAP_NODES = 4
-OPEN_GROUPS = 48  # the newest groups, which nodes may still join: keeps the walk linear in the graph's length
+OPEN_GROUPS = (
+    48  # the newest groups, which nodes may still join: keeps the walk linear in the graph's length
+)
 COSTLY_OPS = frozenset(
     f"aten.{n}.default" for n in ["exp", "log", "tanh", "erf", "sigmoid", "silu", "gelu", "sin", "cos", "softplus", "expm1", "log1p", "mish", "elu", "atan2", "exp2", "log2", "log10", "gelu_backward", "silu_backward", "_softmax", "_log_softmax"]
 )  # fmt: skip
@@ -257,7 +258,9 @@ def _region(walk: _Walk, group: Group, position: dict[Node, int]) -> Region:
         for n in nodes
         if n in members
         for v in n.outputs
-        if any(u not in members and not _inner_view(walk, u, members) for u in walk.users.get(v, []))
+        if any(
+            u not in members and not _inner_view(walk, u, members) for u in walk.users.get(v, [])
+        )
     ]
     return Region(nodes, outputs, frozenset(n for n in nodes if n not in members))
 
