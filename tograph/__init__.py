@@ -17,11 +17,11 @@ from .converters.call_rules import do_not_convert
 from .converters.directives import set_loop_options
 from .converters.staged_range import range_ as range
 from .runtime import debug
+from .runtime.containers import Optional, TensorArray, TensorList
 from .runtime.effects import init_scope, py_function, stop_gradient
 from .runtime.effects import print_ as print
 from .runtime.function import run_functions_eagerly
 from .runtime.higher_order import cond, foldl, foldr, map_fn, scan, switch_case, while_loop
-from .runtime.lists import Optional, TensorArray, TensorList
 from .runtime.specs import TensorSpec
 from .runtime.text import parse_graph
 from .runtime.variables import Variable

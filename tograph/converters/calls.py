@@ -2,7 +2,7 @@
 
 ``f(a, *b, k=v)``  ->  ``ag__.call(f, a, *b, k=v)``. Functions, methods, partials, callable objects, modules, constructors of
 user classes and ``tg.function`` objects are dispatched here; built-ins that have a staged form are in
-``builtin_functions``; what is left alone is in ``call_rules``.
+``builtin``; what is left alone is in ``call_rules``.
 """
 
 from __future__ import annotations

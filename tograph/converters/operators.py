@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..runtime.structure import UNSET
-from . import builtin_functions  # noqa: F401  registers the staged forms of built-ins
+from . import builtin  # noqa: F401  registers the staged forms of built-ins
 from .asserts import assert_stmt
 from .attributes import attr, delattr_, setattr_
 from .calls import call

@@ -14,9 +14,12 @@ from . import host, scheduler, structure
 from .funcgraph import FuncGraph, Storage
 from .ir import Graph, Node, Value, prune, set_control_inputs
 from .journal import Location
+from .kernels.kernel import Kernel
+from .kernels.lower import Fused, lower
 from .structure import Leaf, Spec, Tree, flatten, spec_of
 from .symbolic import SymTensor
 from .tracing import recording
+from .watching import calls_python, is_watched
 
 
 class ConcreteFunction:
@@ -41,8 +44,8 @@ class ConcreteFunction:
         self.structured_input_signature = signature
         self._result, self._effects, self._bind = result, list(effects), bind
         self._single = isinstance(result, Leaf) and not result.fixed
+        self._fused: list[Fused] = []
 
-    kernels = property(lambda self: self.scheduled.kernels)
     inputs = property(
         lambda self: self.graph.inputs[: len(self.graph.inputs) - len(self.captured_inputs)]
     )
@@ -56,12 +59,28 @@ class ConcreteFunction:
 
     @cached_property
     def program(self) -> host.Program:
+        """The program for calls that need no gradient: its regions are kernels."""
+        lowered, self._fused = lower(self.graph)
+        return host.build(lowered)
+
+    @cached_property
+    def watched_program(self) -> host.Program:
+        """The program for calls that autograd differentiates while it runs: it keeps every value."""
         return host.build(self.graph)
 
     @cached_property
     def scheduled(self) -> scheduler.Program:
-        """How the graph runs: ``level``, ``reason``, ``llvm``."""
+        """How a call without gradients runs: ``level``, ``reason``, ``llvm``."""
         return scheduler.build(self.graph, lambda: self.program)
+
+    @cached_property
+    def _brings_tensors(self) -> bool:
+        return calls_python(self.graph)
+
+    @property
+    def kernels(self) -> list[Kernel]:
+        """The kernels that calls have compiled so far: each with ``name``, ``llvm``, ``loops`` and ``lines``."""
+        return [*self.scheduled.kernels, *(k for fused in self._fused for k in fused.kernels)]
 
     @property
     def host_code(self) -> str:
@@ -79,10 +98,12 @@ class ConcreteFunction:
 
     def run(self, tensors: list[Any], places: Sequence[Location] = ()) -> Any:
         """The result for the tensors of the arguments; ``places`` are where effects on arguments go."""
+        watched = self._brings_tensors or is_watched(tensors) or is_watched(self.captured_inputs)
+        program = self.watched_program if watched else self.scheduled
         try:
-            outputs = self.scheduled.run(*tensors, *self.captured_inputs)
+            outputs = program.run(*tensors, *self.captured_inputs)
         except Exception as error:
-            _add_location(error, self)
+            _add_location(error, self.graph.name)
             raise
         if self._single and not places:
             return outputs[0]
@@ -97,16 +118,16 @@ def _same(x: Any) -> Any:
     return x
 
 
-def _add_location(error: BaseException, concrete: ConcreteFunction) -> None:
+def _add_location(error: BaseException, name: str) -> None:
     """Note on an error which line of the user's code made the op that failed."""
-    name = f"<tograph host program of {concrete.graph.name}>"
-    trace, line = sys.exc_info()[2], 0
+    if getattr(error, "__notes__", None):
+        return
+    trace, node = sys.exc_info()[2], None
     while trace is not None:
-        if trace.tb_frame.f_code.co_filename == name:
-            line = trace.tb_lineno
+        if trace.tb_frame.f_code.co_filename == f"<tograph host program of {name}>":
+            node = host.node_of(trace.tb_frame.f_code, trace.tb_lineno)
         trace = trace.tb_next
-    node = concrete.program.node_at(line)
-    if node is not None and node.location is not None and not getattr(error, "__notes__", None):
+    if node is not None and node.location is not None:
         error.add_note(f"raised by {node.op}, made at:{show_location(node.location)}")
 
 

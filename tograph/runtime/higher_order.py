@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from ..errors import LoopTypeError, StructureError
+from ..errors import LoopTypeError, ShapeInvariantError, StructureError
 from . import control_flow, structure
 from .control_flow import LoopOptions, predicate
 from .funcgraph import is_tracing, user_location
@@ -144,7 +144,7 @@ def _check(place: Location, old: Any, new: Any, declared: bool) -> None:
             and y is not None
             and x != y
         ):
-            raise control_flow.ShapeInvariantError(
+            raise ShapeInvariantError(
                 f"'{place.name}' has shape {x} before the loop, but shape {y} after one iteration. Use shape_invariants to say "
                 "which sizes change.",
                 user_location(),

@@ -1,0 +1,16 @@
+"""The staged forms of built-ins, of ``math``, and of torch's functions on Python numbers and lists.
+
+Importing the modules registers the forms: ``calls.handles`` maps a function to its form.
+"""
+
+from . import math_functions, numbers, objects, printing, reductions, sequences, torch_functions
+
+__all__ = [
+    "math_functions",
+    "numbers",
+    "objects",
+    "printing",
+    "reductions",
+    "sequences",
+    "torch_functions",
+]

@@ -1,0 +1,44 @@
+"""The staged form of a built-in: the built-in itself runs when nothing of its arguments is staged."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+
+from ...runtime.control_flow import StagedException
+from ...runtime.structure import is_union
+from ...runtime.symbolic import scalar_of
+from .. import union
+from ..calls import handles
+from ..staging import is_staged
+from ..strings import StagedString
+
+
+def as_number(x: Any) -> Any:
+    """A staged number for a one-element tensor."""
+    return scalar_of(x) if isinstance(x, torch.Tensor) else x
+
+
+def _any_staged(args: Any) -> bool:
+    return any(
+        is_staged(a) or is_union(a) or isinstance(a, (StagedException, StagedString)) for a in args
+    )
+
+
+def unless_staged(function):
+    """The built-in itself when nothing is staged; each option of a union apart."""
+
+    def wrap(form):
+        @functools.wraps(form)
+        def run(*args, **kwargs):
+            if union.holds_union(args, kwargs):
+                return union.apply(run, *args, **kwargs)
+            if not _any_staged(args) and not _any_staged(kwargs.values()):
+                return function(*args, **kwargs)
+            return form(*args, **kwargs)
+
+        return handles(function)(run)
+
+    return wrap

@@ -1,0 +1,95 @@
+"""Built-ins on numbers and texts: ``int``, ``float``, ``bool``, ``abs``, ``round``, ``divmod``, ``pow``, ``str``, ``format``, ``hash``."""
+
+from __future__ import annotations
+
+import torch
+
+from ...errors import StagingError
+from ...runtime import control_flow
+from ...runtime.funcgraph import user_location
+from ...runtime.scalars import to_python
+from ...runtime.shapes import SYMBOLS
+from ..calls import METHODS
+from ..strings import fstring, str_format
+from .forms import as_number, unless_staged
+
+
+def _cast(kind: type):
+    def cast(x=0, *rest, **kwargs):
+        if rest or kwargs:
+            raise TypeError(
+                "int() can't convert non-string with explicit base: a staged value has base 10"
+            )
+        x = as_number(x)
+        return to_python(x, kind.__name__) if isinstance(x, SYMBOLS) else kind(x)
+
+    return cast
+
+
+unless_staged(int)(_cast(int))
+
+
+unless_staged(float)(_cast(float))
+
+
+@unless_staged(bool)
+def bool_(x=False):
+    test = control_flow.predicate(x, "bool")
+    return to_python(as_number(test), "bool")
+
+
+@unless_staged(abs)
+def abs_(x):
+    return x.__abs__() if isinstance(x, SYMBOLS) else torch.abs(x)
+
+
+@unless_staged(round)
+def round_(x, ndigits=None):
+    if isinstance(x, SYMBOLS):
+        return x.__round__(ndigits)
+    return torch.round(x) if ndigits is None else torch.round(x, decimals=ndigits)
+
+
+@unless_staged(divmod)
+def divmod_(a, b):
+    return a // b, a % b
+
+
+@unless_staged(pow)
+def pow_(a, b, mod=None):
+    return a**b if mod is None else (a**b) % mod
+
+
+@unless_staged(complex)
+def complex_(real, imag=0):
+    raise StagingError(
+        "complex() of a staged value is not supported; use torch.complex", user_location()
+    )
+
+
+@unless_staged(str)
+def str_(x="", *rest):
+    return fstring((x, "s", ""))
+
+
+@unless_staged(repr)
+def repr_(x):
+    return fstring((x, "r", ""))
+
+
+@unless_staged(format)
+def format_(x, spec=""):
+    return fstring((x, "", spec))
+
+
+@unless_staged(hash)
+def hash_(x):
+    if isinstance(x, SYMBOLS):
+        raise StagingError(
+            "a staged number cannot be hashed: its value is known only when the graph runs",
+            user_location(),
+        )
+    return hash(x)
+
+
+METHODS[str, "format"] = str_format

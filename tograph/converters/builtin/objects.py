@@ -1,0 +1,96 @@
+"""Built-ins on objects: ``isinstance``, ``type``, ``callable``, ``getattr`` and its family."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ...runtime import control_flow
+from ...runtime.control_flow import StagedException
+from ...runtime.funcgraph import current_graph
+from ...runtime.growing import StagedList
+from ...runtime.ops import OpaqueObject
+from ...runtime.scalars import new_scalar
+from ...runtime.shapes import SYMBOLS
+from ...runtime.structure import is_union
+from .. import attributes, union
+from ..calls import handles
+from ..iterables import (
+    StagedRange,
+)
+from ..staging import is_staged
+from ..strings import StagedString
+
+
+def _kind_of(x: Any) -> type | None:
+    return x.node.kind if isinstance(x, SYMBOLS) else str if isinstance(x, StagedString) else None
+
+
+@handles(isinstance)
+def isinstance_(x, classes):
+    if is_union(x):
+        return union.test_options(lambda v: isinstance_(v, classes), x)
+    if isinstance(x, StagedException):
+        graph = current_graph()
+        return new_scalar(
+            "py.isinstance",
+            (graph.resolve(x.handle_.ref), OpaqueObject(classes, "types")),
+            bool,
+            graph,
+        )
+    kind = _kind_of(x)
+    if kind is not None:
+        return issubclass(kind, classes) or isinstance(x, classes)
+    if isinstance(x, StagedRange):
+        return isinstance(range(0), classes)
+    return isinstance(x, classes)
+
+
+@handles(type)
+def type_(x, *rest, **kwargs):
+    if rest or kwargs:
+        return type(x, *rest, **kwargs)
+    if type(x) is StagedList:
+        return list
+    if is_union(x):
+        return union.distribute(type_, x)
+    # A size that torch made stays torch.SymInt: ``type(n) is int`` asks whether a size is static.
+    return type(x) if type(x) is torch.SymInt else _kind_of(x) or type(x)
+
+
+@handles(callable)
+def callable_(x):
+    return union.test_options(callable, x) if is_union(x) else callable(x)
+
+
+@handles(torch.is_tensor)
+def is_tensor(x):
+    return isinstance_(x, torch.Tensor)
+
+
+@handles(setattr)
+def setattr_call(owner, name, value):
+    return attributes.setattr_(owner, name, value)
+
+
+@handles(hasattr)
+def hasattr_call(owner, name):
+    return attributes.has_attribute(owner, name)
+
+
+@handles(getattr)
+def getattr_call(owner, name, *default):
+    if not default:
+        return attributes.attr(owner, name)
+    there = attributes.has_attribute(owner, name)
+    if is_staged(there):
+        return control_flow.staged_if(
+            there, lambda: attributes.attr(owner, name), lambda: default[0]
+        )
+    return attributes.attr(owner, name) if there else default[0]
+
+
+@handles(delattr)
+def delattr_call(owner, name):
+    return attributes.delattr_(owner, name)

@@ -1,0 +1,43 @@
+"""``print`` when the graph runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ...runtime.control_flow import StagedException
+from ...runtime.funcgraph import current_graph, is_tracing
+from ...runtime.shapes import SYMBOLS
+from .. import union
+from ..calls import handles
+from ..strings import StagedString, is_staged_part, outside
+
+
+@handles(print)
+def print_(*values, sep=None, end=None, file=None, flush=False):
+    """``print`` acts whenever the graph runs."""
+    if not is_tracing():
+        print(*values, sep=sep, end=end, file=file, flush=flush)
+        return
+    if union.holds_union(values, {}):
+        union.apply(lambda *v: print_(*v, sep=sep, end=end, file=file, flush=flush), *values)
+        return
+    graph = current_graph()
+    args = tuple(_printed(v, graph) for v in values)
+    kwargs = {"sep": sep, "end": end, "flush": flush}
+    kwargs = {k: v for k, v in kwargs.items() if v is not None and v is not False}
+    if file is not None:
+        kwargs["file"] = outside(file, graph)
+    graph.add("tg.print", args, kwargs)
+
+
+def _printed(value: Any, graph) -> Any:
+    if isinstance(value, (torch.Tensor, StagedString, StagedException, *SYMBOLS)) or is_staged_part(
+        value
+    ):
+        return outside(value, graph)
+    if value is None or type(value) in (bool, int, float, str, complex):
+        return value
+    text = str(value)
+    return text

@@ -1,0 +1,160 @@
+"""Built-ins that reduce an iterable: ``min``, ``max``, ``sum``, ``any``, ``all``, ``functools.reduce``."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+
+from ...runtime import control_flow
+from ...runtime.funcgraph import user_location
+from ...runtime.shapes import SYMBOLS
+from .. import union
+from ..calls import call, handles
+from ..iterables import (
+    staged_source,
+)
+from ..logical import and_, or_
+from ..staging import is_staged
+from .torch_functions import tensor
+
+
+def tensor0(x: Any) -> torch.Tensor:
+    return x if isinstance(x, torch.Tensor) else tensor(x)
+
+
+def _extreme(which: str, builtin):
+    def pick(*args, key=None, **default):
+        items = list(args) if len(args) > 1 else args[0]
+        if isinstance(items, torch.Tensor):
+            if items.dim() != 1 or key is not None:
+                return _fold(which, list(items.unbind(0)), key)
+            if type(items.shape[0]) is int and items.shape[0] == 0:
+                if default:
+                    return default["default"]
+                raise ValueError(f"{which}() arg is an empty sequence")
+            return items.amin() if which == "min" else items.amax()
+        items = list(items)
+        return _fold(which, items, key) if items or not default else default["default"]
+
+    def run(*args, **kwargs):
+        inner = args[0] if len(args) == 1 else args
+        if union.holds_union(args, kwargs):
+            return union.apply(run, *args, **kwargs)
+        staged = is_staged(inner) if isinstance(inner, torch.Tensor) else False
+        if (
+            len(args) == 1
+            and not staged
+            and not isinstance(inner, (list, tuple, dict, set, str, range))
+            and inner is not None
+        ) and hasattr(inner, "__iter__"):
+            inner = list(inner)
+            args = (inner,)
+        staged = staged or (isinstance(inner, (list, tuple)) and any(map(is_staged, inner)))
+        if not staged and kwargs.get("key") is None:
+            return builtin(*args, **kwargs)
+        return pick(*args, **kwargs)
+
+    return handles(builtin)(run)
+
+
+def _fold(which: str, items: list, key):
+    """The first smallest or largest, as Python picks it: by comparisons from left to right."""
+    if not items:
+        raise ValueError(f"{which}() arg is an empty sequence")
+    best, rank = items[0], items[0] if key is None else call(key, items[0])
+    for item in items[1:]:
+        other = item if key is None else call(key, item)
+        better = other < rank if which == "min" else other > rank
+        if is_staged(better):
+            test = control_flow.predicate(better, which)
+            pair = control_flow.staged_if(
+                test, lambda i=item, o=other: (i, o), lambda b=best, r=rank: (b, r)
+            )
+            best, rank = pair
+        elif better:
+            best, rank = item, other
+    return best
+
+
+_extreme("min", min)
+
+
+_extreme("max", max)
+
+
+@handles(sum)
+def sum_(items, start=0):
+    if isinstance(items, torch.Tensor) and is_staged(items):
+        total = items.sum(0, dtype=None if items.dtype == torch.bool else items.dtype)
+        return total if isinstance(start, int) and start == 0 else start + total
+    source = staged_source(items)
+    if source is None:
+        total = start
+        for item in items:
+            total = total + item
+        return total
+    n = source.length()
+    rows = [source.item(i) for i in range(n)] if not isinstance(n, SYMBOLS) else None
+    if rows is not None:
+        return sum_(rows, start)
+    box = [start]
+    place = control_flow.Place(
+        ("sum", id(box)), "the sum", lambda: box[0], lambda v: box.__setitem__(0, v), box
+    )
+    index = [0]
+    at = control_flow.Place(
+        ("index", id(index)),
+        "the index",
+        lambda: index[0],
+        lambda v: index.__setitem__(0, v),
+        index,
+    )
+
+    def body():
+        i = index[0]
+        place.set(box[0] + source.item(i))
+        at.set(i + 1)
+
+    control_flow.staged_while(lambda: index[0] < n, body, [at, place])
+    return box[0]
+
+
+def _truth(which):
+    combine_ = or_ if which is any else and_
+
+    def test(items):
+        if isinstance(items, torch.Tensor) and is_staged(items):
+            if items.dim() != 1:
+                raise control_flow.ConditionError(
+                    "Boolean value of Tensor with more than one value is ambiguous", user_location()
+                )
+            return items.any() if which is any else items.all()
+        found = which is all
+        for item in items:
+            item = control_flow.predicate(item, which.__name__) if is_staged(item) else bool(item)
+            if not is_staged(found) and found is (which is any):
+                return found
+            found = combine_(found, lambda item=item: item)
+        return found
+
+    return handles(which)(test)
+
+
+_truth(any)
+
+
+_truth(all)
+
+
+@handles(functools.reduce)
+def reduce_(function, items, *initial):
+    items = list(items) if staged_source(items) is None else list(staged_source(items))
+    values = [*initial, *items]
+    if not values:
+        raise TypeError("reduce() of empty iterable with no initial value")
+    total = values[0]
+    for v in values[1:]:
+        total = call(function, total, v)
+    return total

@@ -1,0 +1,241 @@
+"""Built-ins that make or take sequences: ``len``, ``range``, ``enumerate``, ``zip``, ``map``, ``filter``, ``sorted``, ``iter``, ``next``."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from typing import Any
+
+import torch
+
+from ...errors import StagingError
+from ...runtime import control_flow, journal
+from ...runtime.funcgraph import is_tracing, user_location
+from ...runtime.growing import StagedList
+from ...runtime.scalars import StagedBool, StagedFloat, to_python
+from ...runtime.shapes import SYMBOLS
+from ...runtime.structure import is_union
+from ...runtime.symbolic import scalar_of
+from .. import subscripts, union
+from ..calls import call, handles, takes_functions
+from ..for_stmt import for_stmt
+from ..generators import Generator
+from ..iterables import (
+    Enumerated,
+    Mapped,
+    Reversed,
+    SequenceIterator,
+    StagedRange,
+    StagedSequence,
+    Zipped,
+    as_source,
+    staged_source,
+)
+from ..lists import new_list
+from ..staging import is_staged
+from .forms import as_number, unless_staged
+from .reductions import tensor0
+from .torch_functions import tensor
+
+
+@handles(len)
+def len_(x):
+    if is_union(x):
+        return union.apply(len_, x)
+    if isinstance(x, torch.Tensor):
+        if x.dim() == 0:
+            raise TypeError("len() of a 0-d tensor")
+        return x.shape[0]
+    if isinstance(x, StagedSequence):
+        return x.length()
+    sized = getattr(type(x), "__tograph_len__", None)
+    if sized is not None:
+        return sized(x)
+    method = getattr(type(x), "__len__", None)
+    return call(method, x) if type(method) is type(len_) else len(x)
+
+
+@unless_staged(range)
+def range_(*args):
+    start, stop, step = (0, args[0], 1) if len(args) == 1 else (*args, 1)[:3]
+    bounds = [_as_index(x) for x in (start, stop, step)]
+    return StagedRange(*bounds)
+
+
+def _as_index(x: Any) -> Any:
+    if isinstance(x, torch.Tensor) and (x.dtype.is_floating_point or x.dtype.is_complex):
+        raise TypeError("only integer tensors of a single element can be converted to an index")
+    x = as_number(x)
+    if isinstance(x, StagedFloat):
+        raise TypeError("'float' object cannot be interpreted as an integer")
+    return to_python(x, "int") if isinstance(x, StagedBool) else x
+
+
+def _sources_staged(iterables: Any) -> bool:
+    return any(staged_source(x) is not None for x in iterables)
+
+
+@handles(enumerate)
+def enumerate_(iterable, start=0):
+    source = staged_source(iterable)
+    return enumerate(iterable, start) if source is None else Enumerated(source, start)
+
+
+@handles(zip)
+def zip_(*iterables, strict=False):
+    if not _sources_staged(iterables):
+        return zip(*iterables, strict=strict)
+    sources = [as_source(x) for x in iterables]
+    if strict:
+        lengths = [s.length() for s in sources]
+        for n in lengths[1:]:
+            same = lengths[0] == n
+            if same is False:
+                raise ValueError("zip() arguments have different lengths")
+    return Zipped(sources)
+
+
+@handles(map)
+def map_(function, *iterables):
+    if not _sources_staged(iterables):
+        return map(lambda *items: call(function, *items), *iterables)
+    return Mapped(call, function, [as_source(x) for x in iterables])
+
+
+@handles(filter)
+def filter_(function, iterable):
+    source = staged_source(iterable)
+    if source is None:
+        return _filtered(function, iterable)
+    n = source.length()
+    if isinstance(n, SYMBOLS):
+        raise StagingError(
+            "filter() over a staged sequence of unknown length is not supported; use a mask",
+            user_location(),
+        )
+    kept = iterable
+    mask = [
+        call(function, source.item(i)) if function is not None else source.item(i) for i in range(n)
+    ]
+    return kept[
+        torch.stack(
+            [
+                torch.as_tensor(m).reshape(()) if isinstance(m, torch.Tensor) else tensor(m)
+                for m in mask
+            ]
+        ).bool()
+    ]
+
+
+def _filtered(function, iterable):
+    for item in iterable:
+        keep = item if function is None else call(function, item)
+        if is_staged(keep):
+            raise StagingError(
+                "filter() by a staged condition is not supported on Python sequences; use a mask",
+                user_location(),
+            )
+        if keep:
+            yield item
+
+
+@handles(reversed)
+def reversed_(x):
+    if isinstance(x, torch.Tensor) and is_staged(x):
+        return x.flip(0)
+    source = staged_source(x)
+    return reversed(x) if source is None else Reversed(source)
+
+
+@handles(sorted)
+def sorted_(x, *, key=None, reverse=False):
+    if isinstance(x, torch.Tensor) and is_staged(x):
+        if x.dim() != 1:
+            raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
+        if key is None:
+            return list(torch.sort(x, stable=True, descending=reverse).values.unbind(0))
+        keys = torch.stack([tensor0(call(key, row)) for row in x.unbind(0)])
+        return list(x[torch.sort(keys, stable=True, descending=reverse).indices].unbind(0))
+    items = list(x)
+    keys = items if key is None else [call(key, i) for i in items]
+    if not any(map(is_staged, keys)):
+        order = sorted(range(len(items)), key=keys.__getitem__, reverse=reverse)
+        return [items[i] for i in order]
+    return _sort_staged(items, keys, reverse)
+
+
+def _sort_staged(items, keys, reverse):
+    order = torch.sort(
+        torch.stack([tensor0(k) for k in keys]), stable=True, descending=reverse
+    ).indices
+    stacked = torch.stack([tensor0(i) for i in items])[order]
+    if all(isinstance(i, (int, float, *SYMBOLS)) for i in items):
+        return [scalar_of(v) for v in stacked.unbind(0)]
+    return list(stacked.unbind(0))
+
+
+@handles(list)
+def list_(items=()):
+    source = staged_source(items)
+    if source is None:
+        return new_list(*items)
+    if isinstance(items, StagedList):
+        return StagedList(items)
+    n = source.length()
+    if not isinstance(n, SYMBOLS):
+        return new_list(*source)
+    out = new_list()
+    for_stmt(source, lambda item: call(out.append, item), ())
+    return out
+
+
+@handles(tuple)
+def tuple_(items=()):
+    source = staged_source(items)
+    return tuple(items) if source is None else tuple(source)
+
+
+@handles(iter)
+def iter_(x, *rest):
+    if isinstance(x, torch.Tensor) and is_staged(x):
+        return SequenceIterator(list(x.unbind(0)))
+    if not rest and is_tracing() and isinstance(x, (list, tuple, range)):
+        return SequenceIterator(x)
+    return iter(x, *rest)
+
+
+@handles(next)
+def next_(iterator, *default):
+    if not isinstance(iterator, SequenceIterator):
+        if journal.active() and journal.depth() > 1 and not isinstance(iterator, Generator):
+            raise StagingError(
+                "next() of this iterator inside a staged branch or loop is not supported: it would advance while tracing. Use "
+                "iter() of a list or tuple, an index, or loop over it with for.",
+                user_location(),
+            )
+        return next(iterator, *default)
+    journal.record(journal.attribute(iterator, "position"))
+    at, count = iterator.position, len_(iterator.items)
+    inside = at < count
+
+    def take():
+        return subscripts.getitem(iterator.items, at)
+
+    def end():
+        if default:
+            return default[0]
+        raise StopIteration
+
+    if is_staged(inside):
+        found = control_flow.staged_if(inside, take, end)
+        iterator.position = control_flow.staged_if(inside, lambda: at + 1, lambda: at)
+        return found
+    if not inside:
+        return end()
+    iterator.position = at + 1
+    return take()
+
+
+takes_functions(functools.reduce, itertools.accumulate, itertools.starmap, itertools.takewhile, itertools.dropwhile,
+                torch.func.vmap, torch.vmap, torch.func.grad, torch.func.jvp, torch.func.vjp, torch.func.jacrev,
+                torch.func.jacfwd, torch.func.hessian)  # fmt: skip

@@ -1,0 +1,145 @@
+"""Functions and methods of torch that take or give Python numbers and lists."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+
+from ...runtime.growing import StagedList
+from ...runtime.scalars import to_python
+from ...runtime.shapes import SYMBOLS
+from ...runtime.structure import is_union
+from ...runtime.symbolic import scalar_of
+from .. import union
+from ..calls import TENSOR_METHODS, handles
+from ..staging import is_staged
+from .forms import unless_staged
+from .numbers import bool_
+
+
+def _leaf(x: Any) -> Any:
+    if isinstance(x, SYMBOLS):
+        return torch.scalar_tensor(x, dtype=_default_dtype(x))
+    return x
+
+
+def _default_dtype(x: Any) -> torch.dtype:
+    kind = x.node.kind if isinstance(x, SYMBOLS) else type(x)
+    return {bool: torch.bool, int: torch.int64}.get(kind, torch.get_default_dtype())
+
+
+def tensor(data, *, dtype=None, device=None, requires_grad=False, **kwargs):
+    """``torch.tensor`` of data with staged parts."""
+    if union.holds_union((data,), {}):
+        return union.apply(
+            lambda d: tensor(d, dtype=dtype, device=device, requires_grad=requires_grad), data
+        )
+    if not _nested_staged(data):
+        return torch.tensor(data, dtype=dtype, device=device, requires_grad=requires_grad, **kwargs)
+    out = _nested_tensor(data)
+    if isinstance(data, torch.Tensor):
+        out = data.detach().clone()
+    if dtype is not None or device is not None:
+        out = out.to(dtype=dtype or out.dtype, device=device)
+    return out.requires_grad_() if requires_grad else out
+
+
+def _nested_staged(data: Any) -> bool:
+    if isinstance(data, (list, tuple)):
+        return any(map(_nested_staged, data))
+    return is_staged(data)
+
+
+def _nested_tensor(data: Any) -> torch.Tensor:
+    if isinstance(data, (list, tuple)):
+        rows = [_nested_tensor(d) for d in data]
+        if not rows:
+            return torch.empty(0)
+        dtype = functools.reduce(torch.promote_types, [r.dtype for r in rows])
+        return torch.stack([r.to(dtype) for r in rows])
+    if isinstance(data, torch.Tensor):
+        return data
+    return torch.scalar_tensor(data, dtype=_default_dtype(data))
+
+
+handles(torch.tensor)(tensor)
+
+
+@handles(torch.as_tensor)
+def as_tensor(data, dtype=None, device=None):
+    if isinstance(data, torch.Tensor):
+        return (
+            data
+            if dtype is None and device is None
+            else data.to(dtype=dtype or data.dtype, device=device)
+        )
+    return tensor(data, dtype=dtype, device=device)
+
+
+def _lists_of_tensors(function):
+    @handles(function)
+    def run(tensors, *args, **kwargs):
+        if is_union(tensors):
+            return union.apply(run, tensors, *args, **kwargs)
+        if isinstance(tensors, StagedList):
+            if tensors.handle is None:
+                return function(list(tensors), *args, **kwargs)
+            return (
+                tensors.stack(*args, **kwargs)
+                if function is torch.stack
+                else tensors.cat(*args, **kwargs)
+            )
+        if isinstance(tensors, (list, tuple)) and union.holds_union(tensors, {}):
+            return union.apply(lambda *t: function(list(t), *args, **kwargs), *tensors)
+        return function(tensors, *args, **kwargs)
+
+    return run
+
+
+for _function in (
+    torch.stack,
+    torch.cat,
+    torch.concat,
+    torch.concatenate,
+    torch.hstack,
+    torch.vstack,
+    torch.dstack,
+):
+    _lists_of_tensors(_function)
+
+
+def _as_plain_number(name: str):
+    kind = {
+        "item": None,
+        "__bool__": "bool",
+        "__int__": "int",
+        "__float__": "float",
+        "__index__": "int",
+    }[name]
+
+    def form(x):
+        if not is_staged(x):
+            return getattr(x, name)()
+        return scalar_of(x) if kind is None else to_python(scalar_of(x), kind)
+
+    return form
+
+
+for _name in ("item", "__bool__", "__int__", "__float__", "__index__"):
+    TENSOR_METHODS[_name] = _as_plain_number(_name)
+
+
+@unless_staged(torch.is_nonzero)
+def is_nonzero(x):
+    return bool_(x)
+
+
+def tolist(x):
+    if not is_staged(x):
+        return x.tolist()
+    return scalar_of(x) if x.dim() == 0 else [tolist(row) for row in x.unbind(0)]
+
+
+TENSOR_METHODS["tolist"] = tolist

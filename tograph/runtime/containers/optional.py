@@ -1,0 +1,84 @@
+"""``tg.Optional``: a value or none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from .. import ops
+from ..funcgraph import Ref, current_graph, is_tracing
+from ..scalars import ScalarNode, staged
+from ..specs import TensorSpec
+from ..structure import Handle, symbolic
+from ..symbolic import value_of
+from ..types import BOOL, OptionalType, TensorType
+from .content import type_of
+
+
+class Optional:
+    """A value that may be absent.
+
+    Example: ``o = tg.Optional.from_value(x)``; ``o.has_value()``; ``o.get_value()``.
+    """
+
+    def __init__(self, content: Any, spec: Any):
+        self.content, self.spec = content, spec
+
+    @staticmethod
+    def from_value(value: Any) -> Optional:
+        """An Optional that holds ``value``."""
+        if not is_tracing():
+            return Optional((value,), None)
+        graph = current_graph()
+        if not isinstance(value, torch.Tensor):
+            value = torch.as_tensor(value)
+        kind = OptionalType(type_of(value))
+        return Optional(
+            Handle(Ref(graph.emit("tg.optional_some", value_of(value, graph), type=kind), graph)),
+            None,
+        )
+
+    @staticmethod
+    def empty(spec: TensorSpec) -> Optional:
+        """An Optional without a value; ``spec`` says of which type one would be."""
+        if not is_tracing():
+            return Optional((), None)
+        graph = current_graph()
+        kind = OptionalType(TensorType(spec.dtype, spec.shape or (), str(spec.device)))
+        return Optional(Handle(Ref(graph.emit("tg.optional_none", type=kind), graph)), None)
+
+    def __tograph_flatten__(self):
+        return None, [self.content]
+
+    @staticmethod
+    def __tograph_unflatten__(aux, parts):
+        return Optional(parts[0], None)
+
+    def has_value(self) -> Any:
+        """Whether there is a value, as a bool tensor."""
+        if not isinstance(self.content, Handle):
+            return torch.tensor(bool(self.content))
+        graph = current_graph()
+        node = staged(
+            ScalarNode(
+                bool,
+                Ref(
+                    graph.emit("tg.optional_has", graph.resolve(self.content.ref), type=BOOL), graph
+                ),
+            )
+        )
+        return torch.scalar_tensor(node, dtype=torch.bool)
+
+    def get_value(self) -> Any:
+        """The value; an error at run time when there is none."""
+        if not isinstance(self.content, Handle):
+            return ops.lookup("tg.optional_get").run(self.content)
+        graph = current_graph()
+        kind = self.content.type.element
+        return symbolic(
+            graph.emit("tg.optional_get", graph.resolve(self.content.ref), type=kind), graph
+        )
+
+    def __repr__(self) -> str:
+        return f"Optional({self.content!r})"

@@ -1,0 +1,183 @@
+"""``tg.TensorArray``: tensors by position, with value semantics; unwritten cells are 0."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from .. import ops
+from ..funcgraph import Ref, current_graph, is_tracing
+from ..structure import Handle
+from ..symbolic import value_of
+from ..types import INT, ListType, TensorType, join
+from .content import Content, as_index, as_tensor, type_of
+from .tensor_list import TensorList
+
+
+class TensorArray(Content):
+    """A functional array of tensors: ``write`` returns the new array. Cells that were never written are 0.
+
+    ``dtype``: of the cells. ``size``: their number. ``dynamic_size``: whether a write may be past the end.
+    ``element_shape``: of a cell. ``infer_shape``: whether all cells have one shape.
+
+    Example::
+
+        ta = tg.TensorArray(torch.float32, size=3)
+        for i in tg.range(3):
+            ta = ta.write(i, x * i)
+        return ta.stack()
+    """
+
+    def __init__(
+        self,
+        dtype: torch.dtype,
+        size: Any = 0,
+        dynamic_size: bool = False,
+        element_shape: Sequence[int | None] | None = None,
+        infer_shape: bool = True,
+        _content: Any = None,
+    ):
+        self.dtype, self.dynamic_size, self.infer_shape = dtype, dynamic_size, infer_shape
+        self.element_shape = None if element_shape is None else tuple(element_shape)
+        self.content = _content if _content is not None else self._reserve(size)
+
+    def _reserve(self, size: Any) -> Any:
+        if not is_tracing():
+            return (None,) * int(size)
+        graph = current_graph()
+        element = None if self.element_shape is None else TensorType(self.dtype, self.element_shape)
+        return Handle(
+            Ref(graph.emit("tg.list_reserve", as_index(size), type=ListType(element)), graph)
+        )
+
+    def _with(self, content: Any, shape: Any = None) -> TensorArray:
+        shape = self.element_shape if shape is None else shape
+        return TensorArray(self.dtype, 0, self.dynamic_size, shape, self.infer_shape, content)
+
+    def __tograph_flatten__(self):
+        return (self.dtype, self.dynamic_size, self.infer_shape), [self.content]
+
+    @staticmethod
+    def __tograph_unflatten__(aux, parts):
+        content = parts[0]
+        element = content.type.element if isinstance(content, Handle) else None
+        shape = element.shape if element is not None else None
+        return TensorArray(aux[0], 0, aux[1], shape, aux[2], content)
+
+    def _cell(self) -> TensorType:
+        element = self.content.type.element if isinstance(self.content, Handle) else None
+        if element is not None:
+            return element
+        if self.element_shape is not None:
+            return TensorType(self.dtype, self.element_shape)
+        written = (
+            next((v for v in self.content if v is not None), None)
+            if isinstance(self.content, tuple)
+            else None
+        )
+        if written is not None:
+            return type_of(written)
+        raise TypeError(
+            "the cells of this TensorArray have no known shape yet: give it an element_shape"
+        )
+
+    def _fill(self) -> tuple[Any, ...]:
+        shape = (
+            self._cell().shape
+            if self._staged() or self.element_shape is not None
+            else self.element_shape
+        )
+        return self.dtype, None if shape is None else tuple(shape), torch.device("cpu")
+
+    def write(self, index: Any, value: Any) -> TensorArray:
+        """The array with ``value`` in a cell; OutOfRangeError outside of a fixed size."""
+        value = as_tensor(value, self.dtype)
+        if value.dtype != self.dtype:
+            raise TypeError(f"this TensorArray holds {self.dtype}, not {value.dtype}")
+        limit = None if self.dynamic_size else self._limit()
+        if not self._staged():
+            return self._with(
+                ops.lookup("tg.array_write").run(self.content, as_index(index), value, limit)
+            )
+        new = type_of(value)
+        old = self.content.type.element if isinstance(self.content, Handle) else None
+        element = new if old is None else join(old, new)
+        if element is None or (
+            self.infer_shape
+            and old is not None
+            and None not in old.shape
+            and old.shape != new.shape
+        ):
+            raise TypeError(f"this TensorArray holds cells of {old}, not {new}")
+        content = self._make("array_write", as_index(index), value, limit, type=ListType(element))
+        return self._with(content, element.shape)
+
+    def _limit(self) -> Any:
+        if not self._staged():
+            return len(self.content)
+        graph = current_graph()
+        return graph.emit("tg.list_size", self._value(), type=INT)
+
+    def read(self, index: Any) -> torch.Tensor:
+        """A cell."""
+        return self._tensor(
+            "array_read",
+            as_index(index),
+            *self._fill(),
+            type=self._cell() if self._staged() else TensorType(self.dtype, ()),
+        )
+
+    def size(self) -> Any:
+        """The number of cells, as a tensor."""
+        n = self._count()
+        return torch.scalar_tensor(n, dtype=torch.int64)
+
+    def stack(self) -> torch.Tensor:
+        """All cells along a new first dimension."""
+        shape = self._cell().shape if self._staged() else ()
+        return self._tensor(
+            "array_stack", *self._fill(), type=TensorType(self.dtype, (None, *shape))
+        )
+
+    def concat(self) -> torch.Tensor:
+        """All cells one behind the other along their first dimension."""
+        rest = self._cell().shape[1:] if self._staged() else ()
+        return self._tensor(
+            "array_concat", *self._fill(), type=TensorType(self.dtype, (None, *rest))
+        )
+
+    def unstack(self, value: torch.Tensor) -> TensorArray:
+        """An array of the rows of ``value``."""
+        return self._with(TensorList.from_tensor(value).content, tuple(value.shape[1:]))
+
+    def split(self, value: torch.Tensor, lengths: Any) -> TensorArray:
+        """An array of pieces of ``value`` of the given lengths."""
+        if not is_tracing():
+            return self._with(
+                ops.lookup("tg.list_split").run(value, lengths), (None, *value.shape[1:])
+            )
+        graph = current_graph()
+        lengths = value_of(lengths, graph) if isinstance(lengths, torch.Tensor) else list(lengths)
+        element = TensorType(self.dtype, (None, *value.shape[1:]))
+        made = graph.emit("tg.list_split", value_of(value, graph), lengths, type=ListType(element))
+        return self._with(Handle(Ref(made, graph)), element.shape)
+
+    def gather(self, indices: Any) -> torch.Tensor:
+        """The cells of the given indices, stacked."""
+        rows = self.stack()
+        return rows.index_select(
+            0, indices if isinstance(indices, torch.Tensor) else torch.tensor(indices)
+        )
+
+    def scatter(self, indices: Any, value: torch.Tensor) -> TensorArray:
+        """The array with the rows of ``value`` in the cells of the given indices."""
+        out: TensorArray = self
+        places = indices.unbind(0) if isinstance(indices, torch.Tensor) else list(indices)
+        for k, i in enumerate(places):
+            out = out.write(i, value[k])
+        return out
+
+    def __repr__(self) -> str:
+        return f"TensorArray({self.dtype}, {self.content!r})"

@@ -1,0 +1,35 @@
+"""``If``, ``While``, ``Case`` and ``Try`` from Python callables, at the level of values and locations.
+
+``staged_if`` traces both callables, each in a graph of its own, rolls back what each changed, joins the two outcomes
+and applies the join. ``staged_while`` finds the fixed point of its state. Modules, lowest first: raising, regions,
+joining, branches, trying, loops, attempts.
+"""
+
+from ..journal import Location as Place
+from .attempts import Attempt
+from .branches import ConditionError, predicate, staged_if
+from .joining import join_regions
+from .loops import LoopOptions, staged_while
+from .raising import StagedException, Unreachable, may_fail, outside_value
+from .regions import ambient, is_module_globals, trace_region, unmoved
+from .trying import staged_try
+
+__all__ = [
+    "Attempt",
+    "ConditionError",
+    "LoopOptions",
+    "Place",
+    "StagedException",
+    "Unreachable",
+    "ambient",
+    "is_module_globals",
+    "join_regions",
+    "may_fail",
+    "outside_value",
+    "predicate",
+    "staged_if",
+    "staged_try",
+    "staged_while",
+    "trace_region",
+    "unmoved",
+]

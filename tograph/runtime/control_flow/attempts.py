@@ -1,0 +1,42 @@
+"""Trying something while tracing in a way that can be undone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .. import journal
+from ..funcgraph import current_graph
+from ..journal import Location as Place
+from .regions import with_ambient
+
+
+class Attempt:
+    """Run something while tracing in a way that can be undone: graph nodes, variables and recorded changes."""
+
+    def __init__(self, places: Sequence[Place]):
+        self.graph = current_graph()
+        self.mark = len(self.graph.graph.nodes)
+        self.known = dict(self.graph.known)
+        self.log = journal.push()
+        for place in with_ambient(places):
+            journal.record(place)
+
+    def run(self, function: Callable[[], Any]) -> Any:
+        try:
+            return function()
+        except BaseException:
+            self.commit()
+            raise
+
+    def commit(self) -> None:
+        """Keep what was done."""
+        journal.pop(self.log)
+        journal.adopt(self.log)
+
+    def undo(self) -> None:
+        """Put everything back."""
+        journal.pop(self.log)
+        self.log.rollback()
+        del self.graph.graph.nodes[self.mark :]
+        self.graph.known = self.known

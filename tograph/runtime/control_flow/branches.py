@@ -1,0 +1,51 @@
+"""``If`` from two callables, and what may be its condition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from ...errors import (
+    GraphBoolError,
+)
+from .. import facts
+from ..funcgraph import user_location
+from ..journal import Location as Place
+from ..shapes import SYMBOLS
+from .joining import join_regions
+from .regions import recording_places, trace_region
+
+
+class ConditionError(GraphBoolError, ValueError, RuntimeError):
+    """A condition that is neither true nor false, such as a tensor of several elements."""
+
+
+def predicate(test: Any, what: str) -> Any:
+    """A staged condition: a one-element bool tensor or a staged bool. Other numbers are compared with 0."""
+    if isinstance(test, SYMBOLS):
+        return test if test.node.kind is bool else test != 0
+    for n in test.shape:
+        if type(n) is int and n != 1:
+            raise ConditionError(
+                f"condition of {what} statement expected to be `torch.bool` scalar, got a tensor of shape "
+                f"{tuple(test.shape)}: Boolean value of Tensor with {'no values' if n == 0 else 'more than one value'} "
+                "is ambiguous; use .any() or .all()",
+                user_location(),
+            )
+    return test if test.dtype == torch.bool else test != 0
+
+
+def staged_if(
+    pred: Any, then: Callable[[], Any], orelse: Callable[[], Any], places: Sequence[Place] = ()
+) -> Any:
+    """``then()`` if ``pred`` else ``orelse()`` when the graph runs.
+
+    The contents of ``places``, and of every location that either changes through an operator, are merged.
+    """
+    with facts.assuming(pred, True):
+        first = trace_region("then", then, recording_places(places))
+    with facts.assuming(pred, False):
+        second = trace_region("orelse", orelse, recording_places(places))
+    return join_regions("If", [pred], {"then": first, "orelse": second})

@@ -1,0 +1,176 @@
+"""Joining the outcomes of regions that are alternatives: one spec for every location, and the node's outputs applied."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ...errors import (
+    StructureError,
+)
+from .. import structure
+from ..blocked import block
+from ..funcgraph import FuncGraph, Storage, current_graph, user_location
+from ..growing import join_lists
+from ..ir import Node, Value
+from ..journal import MISSING
+from ..journal import Location as Place
+from ..shapes import SYMBOLS
+from ..structure import (
+    Choice,
+    Handle,
+    Leaf,
+    Spec,
+    flatten,
+    is_union,
+    join,
+    leaf_types,
+    spec_of,
+)
+from ..tracing import recording
+from .raising import Unreachable
+from .regions import Region, close, forget_written, replayed, structure_argument
+
+
+def join_regions(op: str, heads: Sequence[Any], regions: dict[str, Region], **attrs):
+    """Record a region op whose regions are alternatives, and apply the join of their outcomes."""
+    graph = current_graph()
+    live = [r for r in regions.values() if not r.raised]
+    if not live:
+        _emit_regions(op, heads, regions, [[] for _ in regions], [], graph, attrs)
+        raise Unreachable
+    places: dict[Any, Place] = {}
+    for region in regions.values():
+        places.update({k: p for k, (p, _) in region.changed.items()})
+    slots = [(None, [r.result for r in live])] + [
+        (p, [r.content(p) for r in live]) for p in places.values()
+    ]
+    specs = [visible(_join_contents(contents, place), graph) for place, contents in slots]
+    outputs = []
+    for region in regions.values():
+        with recording(region.graph), replayed(region):
+            outputs.append(_region_outputs(region, slots, specs, live))
+    kinds = [t for s in specs for t in leaf_types(s)]
+    node = _emit_regions(op, heads, regions, outputs, kinds, graph, attrs)
+    _forget_written(graph, regions)
+    values = iter(node.outputs)
+    result = MISSING
+    inputs = (
+        [x for r in regions.values() for x in r.graph.differentiable.values()]
+        if op != "Call"
+        else []
+    )
+    for (place, _), spec in zip(slots, specs):
+        x = structure.unflatten(spec, values, lambda v: output_of(v, graph, op, inputs))
+        if place is None:
+            result = x
+        else:
+            put_back(place, x)
+    return result
+
+
+def output_of(value: Value, graph: FuncGraph, op: str, inputs: list[torch.Tensor]) -> Any:
+    x = structure.symbolic(value, graph)
+    return block(x, op, value.node.location, inputs) if isinstance(x, torch.Tensor) else x
+
+
+def put_back(place: Place, x: Any) -> None:
+    """Write what a staged construct made of a location."""
+    if isinstance(place.keep, Storage):
+        x = (
+            x.ref
+            if not isinstance(x, structure.SymTensor)
+            else structure.Ref(structure.value_of(x, current_graph()), current_graph())
+        )
+    elif is_union(x):
+        if place.key[0] == "contents":
+            raise StructureError(
+                f"{place.name} has a different number of items, or items of different kinds, depending on a staged "
+                "condition; append in both branches, or use a tg.TensorList",
+                user_location(),
+            )
+        x.__dict__["name_"] = place.name
+    place.set(x)
+
+
+def as_value(x: Any) -> Any:
+    """The content of a location as a value that has a spec."""
+    return Handle(x) if isinstance(x, structure.Ref) else x
+
+
+def visible(spec: Spec, graph: FuncGraph) -> Spec:
+    """The spec with everything opened that is known only by a value inside a region."""
+    if isinstance(spec, Leaf):
+        return Leaf(spec.type) if spec.fixed and not _seen_from(spec.const, graph) else spec
+    if isinstance(spec, structure.Tree):
+        return structure.Tree(spec.cls, spec.aux, tuple(visible(p, graph) for p in spec.parts))
+    if isinstance(spec, Choice):
+        return Choice(tuple(visible(o, graph) for o in spec.options))
+    return spec
+
+
+def all_seen(spec: Spec, graph: FuncGraph) -> bool:
+    return structure.equal(visible(spec, graph), spec)
+
+
+def _seen_from(x: Any, graph: FuncGraph) -> bool:
+    if isinstance(x, structure.SymTensor):
+        refs = [x.ref] if x.ref is not None else []
+        return (x.storage_.home is None or graph.within(x.storage_.home)) and all(
+            graph.within(r.graph) for r in refs
+        )
+    if isinstance(x, SYMBOLS):
+        return x.node.ref is None or graph.within(x.node.ref.graph)
+    return not isinstance(x, Handle) or graph.within(x.ref.graph)
+
+
+def _join_contents(contents: list[Any], place: Place | None) -> Spec:
+    specs = [spec_of(as_value(c)) for c in contents]
+    spec = specs[0]
+    for other in specs[1:]:
+        spec = join(spec, other)
+    return one_list(spec, specs, place)
+
+
+def one_list(spec: Spec, specs: list[Spec], place: Place | None) -> Spec:
+    """The content of a list that has different lengths on different paths is a list of the graph."""
+    if place is not None and place.key[0] == "contents" and not _settled(spec):
+        found = join_lists(specs)
+        if found is not None:
+            return found
+    return spec
+
+
+def _settled(spec: Spec) -> bool:
+    """Whether a list content has a fixed number of items of one kind each."""
+    return isinstance(spec, structure.Tree) and not any(isinstance(p, Choice) for p in spec.parts)
+
+
+def _region_outputs(region: Region, slots, specs, live) -> list[Value]:
+    graph = region.graph
+    out: list[Value] = []
+    for (place, _), spec in zip(slots, specs):
+        if region.raised:
+            out += [structure.zero_value(t, graph) for t in leaf_types(spec)]
+        else:
+            x = region.result if place is None else region.content(place)
+            out += flatten(as_value(x), spec, graph)
+    return out
+
+
+def _emit_regions(op, heads, regions, outputs, kinds, graph: FuncGraph, attrs) -> Node:
+    keys: dict[Any, Value] = {}
+    for region in regions.values():
+        keys.update(region.graph.arguments)
+    for region, outs in zip(regions.values(), outputs):
+        close(region.graph, list(keys), outs)
+    args = tuple(structure_argument(h, graph) for h in heads) + tuple(keys.values())
+    return graph.add(op, args, attrs, kinds, regions={n: r.graph.graph for n, r in regions.items()})
+
+
+def _forget_written(graph: FuncGraph, regions: dict[str, Region]) -> None:
+    """External storages that a region wrote have to be read again."""
+    for region in regions.values():
+        forget_written(graph, region.graph)

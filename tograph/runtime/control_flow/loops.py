@@ -1,0 +1,278 @@
+"""``While`` from Python callables.
+
+The fixed point of the state: the body is traced with the state that the entry suggests, what comes out is joined with
+what went in, and that is repeated with the wider state until it is stable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ...errors import (
+    LoopTypeError,
+    ShapeInvariantError,
+)
+from .. import journal, structure, types
+from ..funcgraph import FuncGraph, current_graph, user_location
+from ..ir import graph_effects
+from ..journal import Location as Place
+from ..shapes import SYMBOLS
+from ..structure import (
+    Leaf,
+    Spec,
+    flatten,
+    generalize,
+    join,
+    leaf_types,
+    spec_of,
+)
+from ..tracing import recording
+from ..types import TensorType
+from .branches import predicate
+from .joining import as_value, one_list, output_of, put_back, visible
+from .regions import (
+    Region,
+    close,
+    forget_written,
+    replayed,
+    structure_argument,
+    trace_region,
+    unmoved,
+    with_ambient,
+)
+
+
+@dataclass
+class LoopOptions:
+    """What ``tg.set_loop_options`` said: ``shape_invariants`` maps a location key to a shape."""
+
+    shape_invariants: dict[Any, Sequence[int | None]] | None = None
+    maximum_iterations: Any = None
+    parallel_iterations: int = 10
+
+
+MAX_ROUNDS = 12
+
+
+def staged_while(
+    test: Callable[[], Any],
+    body: Callable[[], Any],
+    places: Sequence[Place],
+    options: LoopOptions | None = None,
+    first: Any = None,
+) -> None:
+    """``while test(): body()`` when the graph runs, over the contents of ``places`` and all that the body changes."""
+    options = options or LoopOptions()
+    places = with_ambient(places)
+    state = [p for p in places if not p.scratch]
+    scratch = [p for p in places if p.scratch]
+    if options.maximum_iterations is not None:
+        test, body, counter = _limited(test, body, options.maximum_iterations)
+        state.append(counter)
+    contents = [as_value(p.get()) for p in state]
+    specs = [_initial_spec(c, p, options) for c, p in zip(contents, state)]
+    for _ in range(MAX_ROUNDS):
+        cond = _trace_with_state(
+            "cond", lambda test=test: predicate_value(test()), state, specs, scratch
+        )
+        if cond.raised or cond.changed_outside or not _removable(cond.graph):
+            test, body, flag = _rotated(test, body, first)
+            state.append(flag)
+            specs.append(generalize(_open(spec_of(flag.get()))))
+            continue
+        loop = _trace_with_state("body", body, state, specs, scratch)
+        fresh = [p for k, (p, _) in loop.changed.items() if k not in {s.key for s in state}]
+        widened = [
+            visible(_next_spec(s, p, loop, options), current_graph()) for s, p in zip(specs, state)
+        ]
+        if not fresh and all(map(structure.equal, specs, widened)):
+            _emit_while(cond, loop, state, specs, contents_of(state))
+            return
+        specs = widened
+        for place in fresh:
+            state.append(place)
+            spec = _next_spec(generalize(spec_of(as_value(place.get()))), place, loop, options)
+            specs.append(visible(spec, current_graph()))
+    names = ", ".join(f"'{p.name}'" for p in state)
+    raise LoopTypeError(
+        f"the kinds of the loop variables {names} keep changing from iteration to iteration",
+        user_location(),
+    )
+
+
+def contents_of(state: Sequence[Place]) -> list[Any]:
+    return [as_value(p.get()) for p in state]
+
+
+def predicate_value(x: Any) -> Any:
+    """A loop test as a staged condition or a plain bool."""
+    if isinstance(x, (torch.Tensor, *SYMBOLS)):
+        return predicate(x, "while")
+    return bool(x)
+
+
+def _open(spec: Spec) -> Spec:
+    """The spec without knowing which tensor or number it is."""
+    return Leaf(spec.type) if isinstance(spec, Leaf) else spec
+
+
+def _rotated(test, body, first):
+    """``go = test(); while go: body(); go = test()``: for a test that does more than compute.
+
+    ``first`` is what the test gave before the loop, when it was asked already.
+    """
+    cell = [predicate_value(test() if first is None else first)]
+    flag = Place(
+        ("flag", id(cell)), "the loop test", lambda: cell[0], lambda v: cell.__setitem__(0, v), cell
+    )
+
+    def rotated_body():
+        body()
+        flag.set(predicate_value(test()))
+
+    return (lambda: cell[0]), rotated_body, flag
+
+
+def _limited(test, body, limit):
+    """The loop with at most ``limit`` iterations."""
+    cell: list[Any] = [0]
+    counter = Place(
+        ("flag", id(cell)),
+        "the iteration count",
+        lambda: cell[0],
+        lambda v: cell.__setitem__(0, v),
+        cell,
+    )
+
+    def limited_test():
+        more = cell[0] < limit
+        inner = predicate_value(test())
+        if inner is True:
+            return more
+        if more is True or more is False:
+            return inner if more else False
+        inner = (
+            inner
+            if isinstance(inner, torch.Tensor)
+            else torch.scalar_tensor(inner, dtype=torch.bool)
+        )
+        return torch.logical_and(inner, torch.scalar_tensor(more, dtype=torch.bool))
+
+    def limited_body():
+        body()
+        counter.set(cell[0] + 1)
+
+    return limited_test, limited_body, counter
+
+
+def _removable(graph: FuncGraph) -> bool:
+    e = graph_effects(graph.graph)
+    return not (e.random or e.io or e.writes)
+
+
+def _initial_spec(content: Any, place: Place, options: LoopOptions) -> Spec:
+    spec = generalize(spec_of(content))
+    return _with_invariant(spec, place, options)
+
+
+def _with_invariant(spec: Spec, place: Place, options: LoopOptions) -> Spec:
+    shape = (options.shape_invariants or {}).get(place.key)
+    if shape is None or not isinstance(spec, Leaf) or not isinstance(spec.type, TensorType):
+        return spec
+    return Leaf(TensorType(spec.type.dtype, tuple(shape), spec.type.device))
+
+
+def _next_spec(spec: Spec, place: Place, loop: StateRegion, options: LoopOptions) -> Spec:
+    """The join of what went in and what came out."""
+    if loop.raised:
+        return spec
+    out = spec_of(as_value(loop.content(place)))
+    shape = (options.shape_invariants or {}).get(place.key)
+    if shape is not None and isinstance(out, Leaf) and isinstance(out.type, TensorType):
+        covered = types.join_shapes(tuple(shape), out.type.shape)
+        if covered != tuple(shape):
+            found = ", ".join("None" if n is None else str(n) for n in out.type.shape)
+            comma = "," if len(out.type.shape) == 1 else ""
+            raise ShapeInvariantError(
+                f"'{place.name}' has shape ({found}{comma}) after one iteration, which does not conform with the shape "
+                f"invariant {tuple(shape)}.",
+                user_location(),
+            )
+    out = generalize(out)
+    return one_list(join(spec, out), [spec, out], place)
+
+
+@dataclass
+class StateRegion(Region):
+    """A region that was traced with placeholders in its state. ``lead`` counts their inputs."""
+
+    lead: int = 0
+    changed_outside: bool = False
+
+
+def _trace_with_state(
+    name: str, function, state: Sequence[Place], specs: Sequence[Spec], scratch: Sequence[Place]
+) -> StateRegion:
+    lead = 0
+    entered: dict[Any, Any] = {}
+
+    def before(graph: FuncGraph) -> None:
+        nonlocal lead
+        for place in scratch:
+            journal.record(place)
+        for place, spec in zip(state, specs):
+            journal.record(place)
+            values = [graph.input(t) for t in leaf_types(spec)]
+            lead += len(values)
+            if values:
+                put_back(
+                    place,
+                    structure.unflatten(spec, iter(values), lambda v: structure.symbolic(v, graph)),
+                )
+            entered[place.key] = place.get()
+
+    region = trace_region(name, function, before)
+    moved = any(
+        k not in entered or not unmoved(region.changed[k][1], entered[k]) for k in region.changed
+    )
+    return StateRegion(region.graph, region.result, region.changed, region.raised, lead, moved)
+
+
+def _emit_while(cond: StateRegion, loop: StateRegion, state, specs, contents) -> None:
+    graph = current_graph()
+    initial = [v for c, s in zip(contents, specs) for v in flatten(c, s, graph)]
+    with recording(cond.graph):
+        pred = cond.result
+        if isinstance(pred, bool):
+            test_value = cond.graph.emit("py.constant", pred, type=types.BOOL)
+        else:
+            test_value = structure_argument(pred, cond.graph)
+    with recording(loop.graph), replayed(loop):
+        if loop.raised:
+            outs = [structure.zero_value(t, loop.graph) for s in specs for t in leaf_types(s)]
+        else:
+            outs = []
+            for place, spec in zip(state, specs):
+                outs += flatten(as_value(loop.content(place)), spec, loop.graph)
+    keys = {**cond.graph.arguments, **loop.graph.arguments}
+    close(cond.graph, list(keys), [test_value], cond.lead)
+    close(loop.graph, list(keys), outs, loop.lead)
+    node = graph.add(
+        "While",
+        (*initial, *keys.values()),
+        {"carried": len(initial)},
+        [t for s in specs for t in leaf_types(s)],
+        regions={"cond": cond.graph.graph, "body": loop.graph.graph},
+    )
+    forget_written(graph, loop.graph)
+    values = iter(node.outputs)
+    inputs = [*cond.graph.differentiable.values(), *loop.graph.differentiable.values()]
+    inputs += [c for c in contents if isinstance(c, torch.Tensor) and c.requires_grad]
+    for place, spec in zip(state, specs):
+        x = structure.unflatten(spec, values, lambda v: output_of(v, graph, "While", inputs))
+        if leaf_types(spec) or not unmoved(as_value(place.get()), x):
+            put_back(place, x)

@@ -1,0 +1,128 @@
+"""What raises: an exception that leaves a region becomes a ``tg.raise`` at its end.
+
+When every path raises, what follows cannot be reached: ``Unreachable`` unwinds tracing to the next region.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ...errors import (
+    Location,
+    StagingError,
+)
+from .. import structure, types
+from ..funcgraph import USER_CODE, FuncGraph, current_graph, user_location
+from ..ir import Node, node_effects
+from ..ops import OpaqueObject
+from ..shapes import SYMBOLS
+from ..structure import (
+    Handle,
+)
+
+
+class Unreachable(BaseException):
+    """Unwinds tracing from a point that no execution reaches."""
+
+
+class StagedException(Exception):
+    """What a handler gets for an exception that happens when the graph runs."""
+
+    def __init__(self, handle: Handle):
+        super().__init__()
+        self.handle_ = handle
+
+    def __str__(self):
+        raise self._unknown("text")
+
+    def __getattribute__(self, name):
+        if name == "args" or not (
+            name.startswith("_") or name in ("handle_", "with_traceback", "add_note")
+        ):
+            raise object.__getattribute__(self, "_unknown")(f"attribute {name!r}")
+        return super().__getattribute__(name)
+
+    def _unknown(self, what: str) -> StagingError:
+        return StagingError(
+            f"the {what} of an exception that happens when the graph runs is not known here; str(e), f-strings, print(e), "
+            "isinstance(e, T) and raise work",
+            user_location(),
+        )
+
+
+def may_stage(error: Exception) -> bool:
+    return not isinstance(error, (RecursionError, MemoryError))
+
+
+def emit_raise(error: BaseException) -> None:
+    """Record that ``error`` is raised here."""
+    graph = current_graph()
+    if isinstance(error, StagedException):
+        graph.add("tg.reraise", (graph.resolve(error.handle_.ref),))
+        return
+    location = raised_at(error)
+    error.__traceback__ = None
+    node = graph.add("tg.raise", exception_arguments(error, graph))
+    node.location = location or node.location
+
+
+def raised_at(error: BaseException) -> Location | None:
+    """The user's line that an exception comes from: the innermost frame of converted code."""
+    found, trace = None, error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code in USER_CODE:
+            found = trace.tb_frame.f_code.co_filename, trace.tb_lineno
+        trace = trace.tb_next
+    return found
+
+
+def exception_arguments(error: BaseException, graph: FuncGraph) -> tuple[Any, tuple]:
+    """(kind, arguments) of an exception for ``tg.raise`` and ``tg.assert``."""
+    args = tuple(outside_value(a, graph) for a in error.args)
+    kind = type(error)
+    simple = (
+        getattr(builtins, kind.__name__, None) is kind
+        and not vars(error)
+        and error.__cause__ is None
+    )
+    return (kind.__name__ if simple else OpaqueObject(error, f"exception {kind.__name__}")), args
+
+
+def outside_value(x: Any, graph: FuncGraph) -> Any:
+    """An argument of an effect: a value, a plain constant, or an opaque Python object."""
+    if isinstance(x, torch.Tensor):
+        return structure.value_of(x, graph)
+    if isinstance(x, SYMBOLS):
+        return x.node.value(graph)
+    if isinstance(x, Handle):
+        return graph.resolve(x.ref)
+    handle = getattr(x, "handle_", None)
+    if isinstance(handle, Handle):
+        return graph.resolve(handle.ref)
+    if x is None or type(x) in (bool, int, float, str, complex):
+        return x
+    found = structure.parts_of(x)
+    if found is not None and found[1]:
+        parts = [outside_value(p, graph) for p in found[1]]
+        maker = OpaqueObject(_Rebuild(type(x), found[0]), f"make {type(x).__name__}")
+        return graph.emit("py.apply_opaque", maker, *parts, type=types.OBJECT)
+    return OpaqueObject(x, type(x).__name__)
+
+
+@dataclass
+class _Rebuild:
+    cls: type
+    aux: Any
+
+    def __call__(self, *parts):
+        return structure.rebuild(self.cls, self.aux, list(parts))
+
+
+def may_fail(nodes: Sequence[Node]) -> bool:
+    """Whether one of the nodes can raise when the graph runs."""
+    return any(node_effects(n).may_fail for n in nodes)

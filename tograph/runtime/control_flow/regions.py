@@ -1,0 +1,204 @@
+"""One region: a callable traced in a graph of its own, with what it changed rolled back.
+
+A region's graph gets its inputs when it is closed: the union of what the regions of one node capture, in one order.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ...errors import (
+    TographError,
+)
+from .. import journal, structure
+from ..funcgraph import FuncGraph, Storage, current_graph
+from ..growing import StagedList
+from ..ir import Value, graph_effects, prune
+from ..journal import MISSING
+from ..journal import Location as Place
+from ..reach import reachable
+from ..shapes import SYMBOLS
+from ..tracing import recording
+from .raising import Unreachable, emit_raise, may_stage
+
+
+@dataclass
+class Region:
+    """What tracing a callable gave: its graph, result, changed locations with new contents, and whether it raised."""
+
+    graph: FuncGraph
+    result: Any
+    changed: dict[Any, tuple[Place, Any]]
+    raised: bool
+
+    def content(self, place: Place) -> Any:
+        """What the region leaves in a location."""
+        return self.changed[place.key][1] if place.key in self.changed else place.get()
+
+
+def trace_region(
+    name: str,
+    function: Callable[[], Any],
+    before: Callable[[FuncGraph], None] | None = None,
+    stage_errors: bool = True,
+) -> Region:
+    """Trace ``function`` in a graph of its own and roll back its changes.
+
+    A Python exception becomes a ``tg.raise`` at the end of the graph, unless ``stage_errors`` is off.
+    """
+    graph = FuncGraph(name, current_graph())
+    log = journal.push()
+    result, raised = MISSING, False
+    try:
+        with recording(graph):
+            if before is not None:
+                before(graph)
+            given = set(log.entries)
+            try:
+                result = function()
+            except Unreachable:
+                raised = True
+            except TographError:
+                raise
+            except Exception as error:
+                if not stage_errors or not may_stage(error):
+                    raise
+                emit_raise(error)
+                raised = True
+        changed = {k: (p, p.get()) for k, (p, _) in log.entries.items()}
+    finally:
+        journal.unwind(log)
+        log.rollback()
+    outside = _outside(changed, graph, function, given)
+    for key, (place, content) in changed.items():
+        if key not in outside and not place.scratch:
+            place._set(content)  # what the region made itself is not rolled back
+    return Region(graph, result, outside, raised)
+
+
+_OWNED = ("cell", "key", "attr", "contents")
+
+
+def _outside(
+    changed: dict, graph: FuncGraph, function: Any, given: set
+) -> dict[Any, tuple[Place, Any]]:
+    """The changes that concern what was there before the region: not what it made itself."""
+    doubtful = [p for k, (p, _) in changed.items() if k not in given and k[0] in _OWNED]
+    known = reachable([function]) if doubtful else set()
+    kept = {}
+    for key, (place, content) in changed.items():
+        if key in given:
+            if not place.scratch:
+                kept[key] = (place, content)
+        elif key[0] == "storage":
+            if place.keep.home is None or not place.keep.home.within(graph):
+                kept[key] = (place, content)
+        elif key[0] in _OWNED and (id(place.keep) in known or is_module_globals(place)):
+            kept[key] = (place, content)
+    return kept
+
+
+def is_module_globals(place: Place) -> bool:
+    """Whether a location is a global variable of a module."""
+    return (
+        place.key[0] == "key"
+        and isinstance(place.keep, dict)
+        and "__name__" in place.keep
+        and "__builtins__" in place.keep
+    )
+
+
+@contextmanager
+def replayed(region: Region):
+    """Inside, tensors have the content that the region left in them: its outputs are read."""
+    storages = [
+        (p, content) for p, content in region.changed.values() if isinstance(p.keep, Storage)
+    ]
+    before = [p.get() for p, _ in storages]
+    for place, content in storages:
+        place._set(content)
+    try:
+        yield
+    finally:
+        for (place, _), old in zip(storages, before):
+            place._set(old)
+
+
+class _Ambient(threading.local):
+    def __init__(self) -> None:
+        self.places: list[Place] = []
+
+
+_ambient = _Ambient()
+
+
+@contextmanager
+def ambient(places: Sequence[Place]):
+    """Inside, ``places`` are state of every staged construct: a loop's body runs inside the loops of a generator."""
+    before = _ambient.places
+    _ambient.places = [*before, *places]
+    try:
+        yield
+    finally:
+        _ambient.places = before
+
+
+def with_ambient(places: Sequence[Place]) -> list[Place]:
+    given = {p.key for p in places}
+    return [*places, *(p for p in _ambient.places if p.key not in given)]
+
+
+def recording_places(places: Sequence[Place]) -> Callable[[FuncGraph], None]:
+    def before(graph: FuncGraph) -> None:
+        for place in with_ambient(places):
+            journal.record(place)
+
+    return before
+
+
+def structure_argument(x: Any, graph: FuncGraph) -> Any:
+    if isinstance(x, torch.Tensor):
+        return structure.value_of(x, graph)
+    return x.node.value(graph) if isinstance(x, SYMBOLS) else x
+
+
+def close(graph: FuncGraph, keys: list[Any], outputs: list[Value], lead: int = 0) -> None:
+    """Finish a region: its inputs in the order of ``keys`` after ``lead`` own ones, and its outputs."""
+    inner = graph.graph
+    own = inner.inputs[:lead]
+    for key in keys:
+        if key not in graph.captures:
+            outer = key.type if isinstance(key, Value) else structure.tensor_type(key.meta)
+            graph.captures[key] = Value(outer)
+    inner.inputs = own + [graph.captures[k] for k in keys]
+    inner.input_names = inner.input_names[:lead] + [""] * len(keys)
+    inner.outputs = outputs
+    prune(inner)
+    graph.closed = True
+
+
+def forget_written(graph: FuncGraph, inner: FuncGraph) -> None:
+    written = set(graph_effects(inner.graph).writes)
+    for key, value in inner.captures.items():
+        if isinstance(key, Storage) and inner.graph.inputs.index(value) in written:
+            graph.known.pop(key, None)
+
+
+def unmoved(a: Any, b: Any) -> bool:
+    """Whether a location still holds what it held."""
+    if a is b:
+        return True
+    if isinstance(a, StagedList) and isinstance(b, StagedList) and (a.handle or b.handle):
+        return a.handle == b.handle
+    if type(a) is not type(b) or not isinstance(a, (list, dict, set, deque)) or len(a) != len(b):
+        return False
+    if isinstance(a, dict):
+        return all(k in b and a[k] is b[k] for k in a)
+    return a == b if isinstance(a, set) else all(x is y for x, y in zip(a, b))

@@ -1,0 +1,136 @@
+"""``Try``: a body, and handlers for the exceptions that it raises when the graph runs.
+
+A handler finds the variables as the body left them at the op that failed: the body keeps them in a cell of the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .. import journal, structure, types
+from ..funcgraph import FuncGraph, Storage, current_graph
+from ..journal import Location as Place
+from ..ops import OpaqueObject
+from ..reach import reachable
+from ..structure import (
+    Handle,
+    Spec,
+    flatten,
+    leaf_types,
+    spec_of,
+)
+from .joining import all_seen, as_value, join_regions, put_back, visible
+from .regions import Region, recording_places, trace_region, unmoved
+
+
+class _Progress:
+    """What variables hold at each point of a ``try`` body where an op may fail, for its handlers.
+
+    The contents live in a cell of the graph that the body sets before such an op, when they have changed. The
+    handler finds there which setting was the last one and its values.
+    """
+
+    def __init__(self, places: Sequence[Place], graph: FuncGraph, body: Any):
+        self.reach = reachable([body])
+        self.places, self.outer = [p for p in places if not p.scratch], graph
+        self.cell = structure.Ref(graph.emit("tg.cell_new", type=types.OBJECT), graph)
+        before = [as_value(p.get()) for p in self.places]
+        # What the cell holds where a graph is: a setting in one branch is none in the other.
+        self.last: dict[FuncGraph, list[Any]] = {graph: before}
+        self.specs: list[list[Spec]] = [[spec_of(c) for c in before]]
+        self.depth = journal.depth()
+
+    def __call__(self, graph: FuncGraph) -> None:
+        self._add_changed()
+        now = [as_value(p.get()) for p in self.places]
+        at = graph
+        while at not in self.last:
+            at = at.outer
+        if all(unmoved(a, b) for a, b in zip(now, self.last[at])):
+            return
+        self.last[graph] = now
+        specs = [visible(spec_of(c), self.outer) for c in now]
+        values = [v for c, s in zip(now, specs) for v in flatten(c, s, graph)]
+        tag = len(self.specs)
+        self.specs.append(specs)
+        stack, graph.root.before_failure = graph.root.before_failure, []
+        graph.add("tg.cell_set", (graph.resolve(self.cell), tag, values))
+        graph.root.before_failure = stack
+
+    def _add_changed(self) -> None:
+        """Locations that the body changed through operators: tensors written in place, attributes, containers."""
+        known = {p.key for p in self.places}
+        for place, old in journal.changes_since(self.depth):
+            if place.key not in known and self._existed(place, old):
+                known.add(place.key)
+                self.places.append(place)
+                for contents in self.last.values():
+                    contents.append(as_value(old))
+                for specs in self.specs:
+                    specs.append(spec_of(as_value(old)))
+
+    def _existed(self, place: Place, old: Any) -> bool:
+        """Whether a changed location was there before the body."""
+        if isinstance(place.keep, Storage):
+            return place.keep.home is not None and self.outer.within(place.keep.home)
+        if place.key[0] not in ("attr", "key", "contents"):
+            return False
+        return id(place.keep) in self.reach and all_seen(spec_of(as_value(old)), self.outer)
+
+    def restore(self, graph: FuncGraph) -> None:
+        """In a handler: put into the variables what they held when the body failed."""
+        if len(self.specs) == 1:
+            return
+        for place in self.places:
+            journal.record(place)
+        cell = graph.resolve(self.cell)
+        tag = structure.symbolic(graph.emit("tg.cell_tag", cell, type=types.INT), graph)
+        starts = [0] * len(self.specs)
+        for k, place in enumerate(self.places):
+            options = []
+            for t, specs in enumerate(self.specs):
+                kinds = leaf_types(specs[k])
+                values = [graph.emit("tg.cell_get", cell, t, starts[t] + i, str(kind), type=kind)
+                          for i, kind in enumerate(kinds)]  # fmt: skip
+                starts[t] += len(kinds)
+                make = structure.unflatten(
+                    specs[k], iter(values), lambda v: structure.symbolic(v, graph)
+                )
+                options.append(as_value(place.get()) if t == 0 else make)
+            put_back(place, structure.choose(tag, options, graph))
+
+
+def staged_try(
+    body: Callable[[], Any],
+    handlers: Sequence[tuple[tuple[type, ...], Callable[[Handle], Any]]],
+    places: Sequence[Place],
+) -> None:
+    """Run ``body``; an exception of one of the types of a handler, when the graph runs, runs that handler instead.
+
+    A handler gets a handle of the exception, and finds the variables as the body left them where it failed.
+    """
+    graph = current_graph()
+    progress = _Progress(places, graph, body)
+    graph.root.before_failure.append(progress)
+    try:
+        regions = {"body": trace_region("body", body, recording_places(places))}
+    finally:
+        graph.root.before_failure.pop()
+    for i, (_, handler) in enumerate(handlers):
+        regions[f"handler{i}"] = _handler_region(f"handler{i}", handler, places, progress)
+    kinds = tuple(OpaqueObject(k, " ".join(t.__name__ for t in k)) for k, _ in handlers)
+    join_regions("Try", [], regions, kinds=kinds)
+
+
+def _handler_region(
+    name: str, handler: Callable[[Handle], Any], places: Sequence[Place], progress: _Progress
+) -> Region:
+    box: list[Handle] = []
+
+    def before(graph: FuncGraph) -> None:
+        box.append(Handle(structure.Ref(graph.emit("tg.caught", type=types.OBJECT), graph)))
+        recording_places(places)(graph)
+        progress.restore(graph)
+
+    return trace_region(name, lambda: handler(box[0]), before)

@@ -1,0 +1,88 @@
+"""Keys of the trace cache: what of a call decides which trace it runs, and how two keys differ."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from .specs import TensorSpec
+
+
+def context() -> tuple:
+    """The settings of torch that a trace depends on."""
+    device = str(torch.get_default_device()) if _function_modes() else None
+    return torch.get_default_dtype(), device, torch.is_autocast_enabled()
+
+
+# A default device is a function mode; where torch does not tell how many are open, it is always asked.
+_function_modes = getattr(torch._C, "_len_torch_function_stack", lambda: 1)
+
+
+_NUMBERS = frozenset((int, bool, str, type(None)))
+
+
+def quick_key(args: tuple) -> Any:
+    """A key of positional arguments that are plain tensors and constants; None for anything else."""
+    parts: list[Any] = []
+    seen: list[int] = []
+    for x in args:
+        kind = type(x)
+        if kind is torch.Tensor or kind is torch.nn.Parameter:
+            if id(x) in seen:
+                return None
+            seen.append(id(x))
+            parts += (x.dtype, x.shape, x.device)
+        elif kind in _NUMBERS:
+            parts += (kind, x)
+        elif kind is float:
+            parts += (kind, repr(x))
+        else:
+            return None
+    return (*parts, *context())
+
+
+def count_tensors(args: tuple) -> int:
+    return sum(isinstance(x, torch.Tensor) for x in args)
+
+
+def spec_from(x: Any) -> TensorSpec:
+    return x if isinstance(x, TensorSpec) else TensorSpec.of(x)
+
+
+def flat_specs(signature: Any) -> list[TensorSpec]:
+    if isinstance(signature, TensorSpec):
+        return [signature]
+    if isinstance(signature, dict):
+        return [
+            s for _, v in sorted(signature.items(), key=lambda i: repr(i[0])) for s in flat_specs(v)
+        ]
+    if isinstance(signature, (list, tuple)):
+        return [s for v in signature for s in flat_specs(v)]
+    return []
+
+
+def relaxed(a: TensorSpec, b: TensorSpec) -> TensorSpec:
+    if a.shape is None or b.shape is None or len(a.shape) != len(b.shape):
+        return a
+    return TensorSpec(
+        [x if x == y else None for x, y in zip(a.shape, b.shape)], a.dtype, a.name, a.device
+    )
+
+
+def without_sizes(key: Any) -> Any:
+    if isinstance(key, tuple):
+        if len(key) == 6 and key[0] == "tensor":
+            return ("tensor", key[1], None if key[2] is None else len(key[2]), *key[3:])
+        return tuple(map(without_sizes, key))
+    return key
+
+
+def describe_key(key: Any) -> str:
+    if isinstance(key, tuple) and key and key[0] == "tensor":
+        return (
+            f"{str(key[1]).removeprefix('torch.')}{list(key[2]) if key[2] is not None else '[...]'}"
+        )
+    if isinstance(key, tuple) and len(key) == 2 and isinstance(key[0], type):
+        return repr(key[1])
+    return str(key)

@@ -1,0 +1,305 @@
+"""Tracing a Python function once, for one signature: arguments become inputs, effects on them outputs."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import warnings
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from ..errors import ConversionError, ScopeError, TographError
+from . import arguments, control_flow, guards, host, interrupts, journal
+from .arguments import Flat
+from .concrete import ConcreteFunction, finish
+from .funcgraph import FuncGraph
+from .infer import meta_of, tensor_type
+from .journal import Location
+from .reach import reachable
+from .scalars import size_of
+from .shapes import contiguous
+from .specs import TensorSpec
+from .symbolic import SymTensor, placeholder
+from .tracing import recording
+
+LOGGER = logging.getLogger("tograph")
+
+
+class Trace:
+    """A concrete function with what must hold for it to be used."""
+
+    def __init__(
+        self,
+        concrete: ConcreteFunction,
+        key: Any,
+        specs: list[TensorSpec],
+        checks: guards.Guards,
+        finder: Any,
+    ):
+        self.concrete, self.key, self.specs, self.checks, self.finder = (
+            concrete,
+            key,
+            specs,
+            checks,
+            finder,
+        )
+
+    def fits(self, key: Any, flat: Flat) -> bool:
+        if len(flat.tensors) != len(self.specs):
+            return False
+        if key != self.key and not self._covers(flat):
+            return False
+        return self.checks.hold(flat.tensors)
+
+    def _covers(self, flat: Flat) -> bool:
+        for x, spec in zip(flat.tensors, self.specs):
+            if isinstance(x, TensorSpec):
+                if x != spec:
+                    return False
+            elif not spec.accepts(x):
+                return False
+        return True
+
+    def places(self, bound: inspect.BoundArguments) -> list[Location]:
+        return self.finder(bound)
+
+
+class Tracer:
+    """One run of the Python code on placeholders."""
+
+    def __init__(
+        self, function: Any, bound: inspect.BoundArguments, flat: Flat, specs: list[TensorSpec]
+    ):
+        self.function, self.bound, self.flat, self.specs = function, bound, flat, specs
+        self.root = FuncGraph(_graph_name(function.label()))
+        self.inputs: list[SymTensor] = []
+        self.failed: Exception | None = None
+        self.outside: list[tuple[Location, Any]] = []
+        self.reach: set[int] | None = None
+
+    def trace(self, key: Any) -> Trace:
+        try:
+            with interrupts.noted():
+                return self._trace(key)
+        except Exception as error:
+            if error is self.failed:
+                self._run_effects()
+            raise
+
+    def _run_effects(self) -> None:
+        """The code raised while it was traced: what it did before is done, then the error goes on."""
+        if (
+            all(isinstance(x, torch.Tensor) for x in self.flat.tensors)
+            and self.root.graph.control_outputs
+        ):
+            graph, captured, _, _ = finish(self.root, self.inputs, None, [])
+            host.build(graph).run(*self.flat.tensors, *captured)
+
+    def _trace(self, key: Any) -> Trace:
+        spares: list[tuple[Any, Any]] = []
+        with recording(self.root), torch.enable_grad(), guards.watching(self.root) as watch:
+            self.inputs = inputs = [self._placeholder(i, s) for i, s in enumerate(self.specs)]
+            take = _Taker(self.flat, inputs)
+            given = {
+                n: arguments.replace_tensors(x, take, spares)
+                for n, x in self.bound.arguments.items()
+            }
+            bound = inspect.BoundArguments(self.bound.signature, OrderedDict(given))
+            result, changes = self._run(bound, spares)
+        effects, finder = self._effects(changes, spares)
+        graph, captured, spec, effect_specs = finish(self.root, inputs, result, effects)
+        signature = tuple(self.specs)
+        concrete = ConcreteFunction(
+            self.function.label(), graph, captured, spec, effect_specs, signature, self._binder()
+        )
+        return Trace(concrete, key, self.specs, watch.guards(self.root, self.outside), finder)
+
+    def _binder(self):
+        function = weakref.ref(self.function)
+
+        def bind(concrete, args, kwargs):
+            owner = function()
+            if owner is None:
+                raise ScopeError("the function of this trace does not exist any more")
+            bound = _bind_concrete(owner, concrete, args, kwargs)
+            flat = Flat()
+            owner._key(bound, flat)
+            return flat.tensors, ()
+
+        return bind
+
+    def _run(self, bound: inspect.BoundArguments, spares: list) -> tuple[Any, journal.Journal]:
+        log = journal.push()
+        try:
+            function = self.function.converted()
+            try:
+                result = function(*bound.args, **bound.kwargs)
+            except control_flow.Unreachable:
+                result = None
+            if inspect.iscoroutine(result) or inspect.isasyncgen(result):
+                raise ConversionError(
+                    f"{self.function.label()!r} is an async function: these are not supported in a graph"
+                )
+            return result, log
+        except BaseException as error:
+            self._keep_argument_changes(spares)
+            journal.unwind(log)
+            log.rollback()
+            log = None
+            if isinstance(error, Exception) and not isinstance(error, TographError):
+                self.failed = error
+            raise
+        finally:
+            if log is not None:
+                journal.pop(log)
+
+    def _placeholder(self, index: int, spec: TensorSpec) -> SymTensor:
+        x = self.flat.tensors[index]
+        label = self.flat.names[index]
+        label = label if label.isidentifier() else ""
+        real = isinstance(x, torch.Tensor) and not isinstance(x, SymTensor)
+        shape = spec.shape if spec.shape is not None else tuple(x.shape) if real else ()
+        if None not in shape:
+            meta = meta_of(x) if real else contiguous(spec.dtype, shape, spec.device)
+            meta = meta._replace(offset=0)
+            made = placeholder(self.root, meta, index, label)
+        else:
+            made = self._dynamic(index, spec, shape, x if real else None, label)
+        if real and x.requires_grad:
+            made.requires_grad_(True)
+        return made
+
+    def _dynamic(
+        self, index: int, spec: TensorSpec, shape: Sequence[int | None], x: Any, label: str
+    ) -> SymTensor:
+        static = contiguous(spec.dtype, [n if n is not None else 0 for n in shape], spec.device)
+        made = placeholder(self.root, static, index, label)
+        value = self.root.captures[made.storage_]
+        size = []
+        for d, n in enumerate(shape):
+            if n is None:
+                hint = int(x.shape[d]) if x is not None else 7 + 4 * d + 2 * index
+                size.append(size_of(value, d, self.root, hint, ("size", index, d)))
+            else:
+                size.append(n)
+        meta = contiguous(spec.dtype, size, spec.device)
+        storage = made.storage_
+        storage.meta = meta
+        value.type = tensor_type(meta)
+        return SymTensor(meta, storage)
+
+    def _effects(self, changes: journal.Journal, spares: list) -> tuple[list, Callable]:
+        """Changes of containers that came as arguments happen at every call: (location, content) and how to find them."""
+        copies = {id(made): i for i, (made, _) in enumerate(spares)}
+        effects: list[Any] = []
+        where: list[Any] = []
+        for location, old in changes.entries.values():
+            if location.key[0] in ("contents", "key") and id(location.keep) in copies:
+                effects.append((location, location.get()))
+                where.append((copies[id(location.keep)], location))
+            elif self._is_outside(location):
+                effects.append((location, location.get()))
+                where.append((None, location))
+                self.outside.append((location, old))
+            elif (
+                location.key[0] == "contents"
+                and id(location.keep) in self._reach()
+                and not control_flow.unmoved(location.get(), old)
+            ):
+                _warn_mutation(location, self.function.python_function)
+        for location, old in self.outside:
+            location._set(old)
+        if not effects:
+            return [], no_places
+
+        def find(bound: inspect.BoundArguments) -> list[Location]:
+            real: list[tuple[Any, Any]] = []
+            for x in bound.arguments.values():
+                arguments.replace_tensors(x, lambda _: None, real)
+            return [at if i is None else _same_place(at, real[i][1]) for i, at in where]
+
+        return effects, find
+
+    def _is_outside(self, location: Location) -> bool:
+        """Whether a variable or attribute that existed before the call was rebound: that happens at every call."""
+        return location.key[0] in ("cell", "key", "attr") and (
+            id(location.keep) in self._reach() or control_flow.is_module_globals(location)
+        )
+
+    def _reach(self) -> set[int]:
+        if self.reach is None:
+            self.reach = reachable([self.function.python_function, *self.flat.objects])
+        return self.reach
+
+    def _keep_argument_changes(self, spares: list[tuple[Any, Any]]) -> None:
+        """The code raised: what it did to container arguments before stays done."""
+        for made, real in spares:
+            if (
+                isinstance(made, list)
+                and getattr(made, "handle", None) is None
+                and not any(map(_symbolic, made))
+            ):
+                real[:] = made
+
+
+def _symbolic(x: Any) -> bool:
+    return isinstance(x, (SymTensor, torch.SymInt, torch.SymFloat, torch.SymBool))
+
+
+def _same_place(location: Location, container: Any) -> Location:
+    """The location in the container that the caller passed."""
+    if location.key[0] == "key":
+        return journal.key_of(container, location.name_key, location.name)
+    return journal.contents(container)
+
+
+def _name_of(x: Any, function: Any) -> str:
+    """What a function calls an object of its closure or its module."""
+    code = getattr(function, "__code__", None)
+    for name, cell in zip(
+        getattr(code, "co_freevars", ()), getattr(function, "__closure__", None) or ()
+    ):
+        if cell.cell_contents is x:
+            return name
+    return next((n for n in getattr(code, "co_names", ()) if function.__globals__.get(n) is x), "")
+
+
+def _warn_mutation(location: Location, function: Any) -> None:
+    where, name = location.where, _name_of(location.keep, function)
+    place = f" at {where[0]}, line {where[1]}" if where else ""
+    warnings.warn(
+        f"{name and repr(name) + ', '}{location.name} that existed before the call is changed{place}: this acts while tracing only, not at every call. Pass "
+        "it as an argument, or return the change.",
+        UserWarning,
+        stacklevel=2,
+    )
+
+
+class _Taker:
+    """The placeholder for each tensor of the arguments; numpy arrays come in order."""
+
+    def __init__(self, flat: Flat, inputs: list[SymTensor]):
+        self.places, self.inputs = flat.places, inputs
+        self.arrays = iter(sorted(set(range(len(inputs))) - set(flat.places.values())))
+
+    def __call__(self, x: Any) -> SymTensor:
+        place = self.places.get(id(x))
+        return self.inputs[next(self.arrays) if place is None else place]
+
+
+def no_places(bound: inspect.BoundArguments) -> list[Location]:
+    return []
+
+
+def _graph_name(label: str) -> str:
+    return "".join(c if c.isalnum() or c == "_" else "_" for c in label).strip("_") or "main"
+
+
+def _bind_concrete(
+    owner: Any, concrete: ConcreteFunction, args: tuple, kwargs: dict
+) -> inspect.BoundArguments:
+    return arguments.bind(owner._signature, args, kwargs, owner.label())
