@@ -93,13 +93,13 @@ def _settled(low, v: Value, x: Operand, dest: Mem | None) -> Operand:
             low.copy(x, dest)
         low.arena.release(x.owners)
         low.arena.hold(dest.owners)
-        return Mem(dest.pointer, dest.dtype, dest.size, dest.stride, dest.owners, x.dense)
+        return Mem(dest.pointer, dest.dtype, dest.size, dest.stride, dest.owners, x.plain)
     if isinstance(x, Mem) and x.contiguous:
         return x
     made = low.contiguous(x)
     low.arena.hold(made.owners)
     low.arena.release(x.owners)
-    return made if x.dense else Mem(made.pointer, made.dtype, made.size, made.stride, made.owners, False)  # fmt: skip
+    return made if x.plain else Mem(made.pointer, made.dtype, made.size, made.stride, made.owners, False)  # fmt: skip
 
 
 def _typed(v: Value, x: Reg) -> Reg:
@@ -153,7 +153,7 @@ class _Carry:
             low.arena.hold(p.owners)
         if self.mode == "in place" or not (isinstance(x, Mem) and x.contiguous):
             low.copy(x, self.places[0])
-            return Mem(self.places[0].pointer, dtype, size, strides(size), self.places[0].owners, x.dense, x.alias)  # fmt: skip
+            return Mem(self.places[0].pointer, dtype, size, strides(size), self.places[0].owners, x.plain, x.alias)  # fmt: skip
         return x
 
     def head(self, before: str) -> Operand:
@@ -193,7 +193,7 @@ class _Carry:
             self.result = _typed(self.value, self.low.register(x))
             return
         self.result = x
-        if not x.dense and self.start.dense:
+        if not x.plain:
             raise Decline("a carried tensor that becomes strided")
         dest = self.dest()
         if getattr(x, "pointer", None) != dest.pointer:
@@ -338,4 +338,3 @@ declare ptr @PyEval_SaveThread()
 declare void @PyEval_RestoreThread(ptr)
 declare i32 @PyErr_CheckSignals()
 """
-

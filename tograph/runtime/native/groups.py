@@ -18,11 +18,14 @@ from ..types import ScalarType, TensorType
 from .views import VIEWS
 
 MOST = 300  # nodes in one loop nest: bounds the time that LLVM takes for it
-LARGE = 1 << 15  # elements from which on a full reduction stays apart, so that both parts use all threads
+LARGE = (
+    1 << 15
+)  # elements from which on a full reduction stays apart, so that both parts use all threads
 
 
-# Ops that are neither pointwise nor reductions: matrix products.
+# Ops that are neither pointwise nor reductions.
 ALONE = frozenset(f"aten.{n}.default" for n in ["mm", "addmm", "bmm", "baddbmm", "mv", "dot"])
+MOVING = frozenset(f"aten.{n}.default" for n in ["stack", "cat", "select_scatter", "slice_scatter", "copy"])  # fmt: skip
 
 
 @dataclass
@@ -55,12 +58,16 @@ def one_element(value: Value) -> bool:
     """Whether a value lives in a register: a number, or a tensor of one element."""
     if isinstance(value.type, ScalarType):
         return True
-    return isinstance(value.type, TensorType) and None not in value.type.shape and numel(value.type.shape) == 1  # type: ignore[arg-type]
+    return (
+        isinstance(value.type, TensorType)
+        and None not in value.type.shape
+        and numel(value.type.shape) == 1
+    )  # type: ignore[arg-type]
 
 
 def place(node: Node) -> Group:
     """A group for ``node`` alone."""
-    if node.regions or node.op in ALONE:
+    if node.regions or node.op in ALONE or node.op in MOVING:
         return Group("alone")
     if all(map(one_element, (*node.outputs, *node.inputs))):
         return Group("scalar")
@@ -76,7 +83,9 @@ def schedule(graph: Graph) -> list[Group]:
     """The groups of a graph, in the order in which they run."""
     groups: list[Group] = []
     ready: dict[Value, int] = {}  # the first group that may use a value
-    fused: dict[Value, tuple[int, tuple]] = {}  # a value that the group itself may use: (group, shape)
+    fused: dict[
+        Value, tuple[int, tuple]
+    ] = {}  # a value that the group itself may use: (group, shape)
     for node in graph.nodes:
         wanted = place(node)
         first = 0

@@ -62,9 +62,7 @@ class _Emitter:
         low, high = bounds or ("0", str(dims[0].size))
         self.loop(dims[0].name, low, high, lambda: self._nest(dims[1:], body))
 
-    def loop(
-        self, name: str, low: str, high: str, body: Callable[[], None], step: int = 1
-    ) -> None:
+    def loop(self, name: str, low: str, high: str, body: Callable[[], None], step: int = 1) -> None:
         """``for name in range(low, high, step)``, which is not empty."""
         code = self.code
         head, done = code.fresh("loop"), code.fresh("done")

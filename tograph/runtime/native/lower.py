@@ -19,12 +19,14 @@ import torch
 
 from ..ir import Graph, Node, Value
 from ..kernels.build import Region, build
+from ..kernels.jit import host
+from ..kernels.kernel import make
 from ..kernels.loop_ir import Kernel, Unsupported
 from ..kernels.pointwise import ROWS
 from ..kernels.reductions import CREATORS, REDUCERS
 from ..shapes import Meta
 from ..types import DTYPE_NAMES, ScalarType, TensorType
-from . import control, matmul, views
+from . import control, matmul, moves, threading, views
 from .arena import Arena
 from .code import REGISTER, SIZE, Code, literal
 from .groups import Group, one_element, schedule
@@ -33,9 +35,13 @@ from .numbers import Numbers
 from .values import Decline, Fill, Mem, Operand, Reg, numel, strides, with_alias
 
 DONE, DECLINED, INTERRUPTED = 0, 1, 2
-ATTRIBUTES = 'attributes #0 = { nounwind "prefer-vector-width"="512" }\n'
-PARALLEL = 1 << 15  # points of a loop nest from which on it uses torch's threads
-GRAIN = 1 << 13
+ATTRIBUTES = """attributes #0 = {{ nounwind "prefer-vector-width"="{}" }}
+attributes #1 = {{ nounwind memory(none) willreturn }}
+!0 = distinct !{{!0, !1, !2}}
+!1 = !{{!"llvm.loop.vectorize.enable", i1 false}}
+!2 = !{{!"llvm.loop.unroll.disable"}}
+"""
+VECTORS = 256  # points from which on a loop nest is written with explicit vectors
 _CPU = torch.device("cpu")
 
 
@@ -66,7 +72,7 @@ class Lowering:
         dests = {i: d for i, v in enumerate(graph.outputs) if (d := self._output(i, v)) is not None}
         results = self.region(graph, None, dests)
         for x in results:
-            if not x.dense:
+            if not x.plain:
                 raise Decline("a result that is not contiguous")
             self.fail(x.alias)
         for i, (v, x) in enumerate(zip(graph.outputs, results)):
@@ -83,7 +89,8 @@ class Lowering:
         head = f"define i32 @run(ptr noalias %params) #0 {{\n{body}\n}}\n"
         declares = dict(self.code.declares)
         texts = [head, *self.functions, *self.globals.values()]
-        return "\n".join([*texts, *(f"{d}" for d in declares.values()), ATTRIBUTES])
+        attributes = ATTRIBUTES.format(8 * host().vector_bytes)
+        return "\n".join([*texts, *declares.values(), attributes])
 
     def slot(self, i: int) -> str:
         return self.code.do(f"getelementptr i64, ptr %params, i64 {i}")
@@ -154,8 +161,8 @@ class Lowering:
         if condition == "false":
             return
         ok = self.code.fresh("ok")
-        self.code.line(f"br i1 {condition}, label %declined, label %{ok}, !prof !0")
-        self.globals["prof"] = '!0 = !{!"branch_weights", i32 1, i32 1000000}'
+        self.code.line(f"br i1 {condition}, label %declined, label %{ok}, !prof !9")
+        self.globals["prof"] = '!9 = !{!"branch_weights", i32 1, i32 1000000}'
         self.code.label(ok)
 
     # ---- regions
@@ -263,6 +270,8 @@ class Lowering:
     def alone(self, node: Node) -> None:
         if node.regions:
             control.lower(self, node)
+        elif node.op in moves.MOVES:
+            moves.lower(self, node)
         else:
             matmul.lower(self, node)
 
@@ -357,7 +366,7 @@ class Lowering:
             self._apart(nodes)
             return
         region = Region([*fills, *nodes], outputs)
-        dense = all(self.operand(v).dense for v in region.inputs)
+        dense = all(self.operand(v).ordered for v in region.inputs)
         results: list[Operand] = []
         for v in outputs:
             dtype, size = self.tensor(v)
@@ -379,7 +388,9 @@ class Lowering:
             x = self.env[v]
             self.copy(x, dest)
             self.unbind(v)
-            self.bind(v, Mem(dest.pointer, dest.dtype, dest.size, dest.stride, dest.owners, x.dense))
+            self.bind(
+                v, Mem(dest.pointer, dest.dtype, dest.size, dest.stride, dest.owners, x.dense)
+            )
 
     def _cell(self, dtype: str, size: tuple[int, ...]) -> Mem:
         return Mem(self.code.cell("i64"), dtype, size, strides(size))
@@ -404,18 +415,56 @@ class Lowering:
         self.kernels.append(kernel)
         points = numel(tuple(d.size for d in (*kernel.outer, *kernel.row)))
         self.work += points * len(kernel.body) * 0.05
-        parallel = points >= PARALLEL and bool(kernel.outer) and kernel.outer[0].size > 1
-        self._function(kernel, bind, list(params.values()), parallel)
+        if points >= VECTORS:
+            self._vectors(kernel, places, points)
+            return
+        self._function(kernel, bind, list(params.values()))
         given = ", ".join(f"{kind} {text}" for text, (kind, _) in params.items())
-        if not parallel:
-            bounds = f"i64 0, i64 {kernel.outer[0].size}" if kernel.outer else "i64 0, i64 1"
-            code = self.code.do(f"call i32 @{kernel.name}({given}{', ' if given else ''}{bounds})")
-        else:
-            code = self._parallel(kernel, params, points)
+        bounds = f"i64 0, i64 {kernel.outer[0].size}" if kernel.outer else "i64 0, i64 1"
+        code = self.code.do(f"call i32 @{kernel.name}({given}{', ' if given else ''}{bounds})")
         if kernel.may_fail:
             self.fail(self.code.do(f"icmp ne i32 {code}, 0"))
 
-    def _function(self, kernel: Kernel, bind, params: list[tuple[str, str]], parallel: bool) -> None:
+    def _vectors(self, kernel: Kernel, places: dict[str, tuple[str, str]], points: int) -> None:
+        """The call of a nest that the vector renderer writes; its parameters go through memory."""
+        try:
+            made = make(kernel)
+        except Unsupported as error:
+            raise Decline(str(error)) from None
+        self.functions.append(self._merged(made.llvm))
+        code, slots = self.code, kernel.slots
+        block = code.cell(f"[{len(slots) + 1} x i64]")
+        for i, name in enumerate(slots):
+            kind, text = places[name]
+            if kind != "ptr" and name.startswith("p"):
+                cell = code.cell("i64")
+                code.store(next(b.dtype for b in kernel.buffers if b.name == name), text, cell)
+                kind, text = "ptr", cell
+            if kind == "i1":
+                kind, text = "i64", code.do(f"zext i1 {text} to i64")
+            place = code.do(f"getelementptr i64, ptr {block}, i64 {i}")
+            code.line(f"store {kind} {text}, ptr {place}")
+        if made.units <= made.grain or not threading.available():
+            got = code.do(f"call i32 @{kernel.name}_run(ptr {block})")
+        else:
+            failed = code.do(f"getelementptr i64, ptr {block}, i64 {len(slots)}")
+            code.line(f"store i64 0, ptr {failed}")
+            threading.call(self, kernel.name, f"{kernel.name}_task", block, made.units, made.grain)
+            got = code.do(f"load i32, ptr {failed}")
+        if kernel.may_fail:
+            self.fail(code.do(f"icmp ne i32 {got}, 0"))
+
+    def _merged(self, text: str) -> str:
+        """The functions of a kernel's module; its declarations go to those of this module."""
+        kept = []
+        for line in text.splitlines():
+            if line.startswith("declare "):
+                self.code.declares.setdefault(line.split("@", 1)[1].split("(", 1)[0], line)
+            elif not line.startswith(("attributes #", "!")):
+                kept.append(line)
+        return "\n".join(kept) + "\n"
+
+    def _function(self, kernel: Kernel, bind, params: list[tuple[str, str]]) -> None:
         code = Code("v")
         code.declares = self.code.declares
         failed = code.cell("i32")
@@ -434,23 +483,6 @@ class Lowering:
         body = "\n".join(line for line in code.lines if line)
         comments = "".join(f"; {c}\n" for c in kernel.comments)
         self.functions.append(f"{comments}define internal i32 @{kernel.name}({head}{', ' if head else ''}i64 %begin, i64 %end) #0 {{\n{body}\n}}\n")  # fmt: skip
-        if parallel:
-            self.functions.append(_chunk(kernel.name, params))
-
-    def _parallel(self, kernel: Kernel, params: dict, points: int) -> str:
-        """The call through torch's threads; the parameters go through memory."""
-        code = self.code
-        block = code.cell(f"[{len(params) + 1} x i64]")
-        for i, (text, (kind, _)) in enumerate(params.items()):
-            place = code.do(f"getelementptr i64, ptr {block}, i64 {i}")
-            code.line(f"store {kind} {text}, ptr {place}")
-        failed = code.do(f"getelementptr i64, ptr {block}, i64 {len(params)}")
-        code.line(f"store i32 0, ptr {failed}")
-        size = kernel.outer[0].size
-        grain = max(1, GRAIN * size // points)
-        code.declare("torch_parallel_for", "i32 {}(i64, i64, i64, ptr, ptr)")
-        code.do(f"call i32 @torch_parallel_for(i64 0, i64 {size}, i64 {grain}, ptr @{kernel.name}_chunk, ptr {block})")  # fmt: skip
-        return code.do(f"load i32, ptr {failed}")
 
     def copy(self, source: Operand, target: Mem) -> None:
         """Write all elements of ``source`` to ``target``, which does not overlap it."""
@@ -475,21 +507,6 @@ class Lowering:
 
 
 _DTYPES = {name: dtype for dtype, name in DTYPE_NAMES.items()}
-
-
-def _chunk(name: str, params: list[tuple[str, str]]) -> str:
-    """The function that torch's threads call: loads the parameters, runs a part, notes a failure."""
-    code = Code("c")
-    given = []
-    for i, (kind, _) in enumerate(params):
-        place = code.do(f"getelementptr i64, ptr %block, i64 {i}")
-        given.append(f"{kind} {code.do(f'load {kind}, ptr {place}')}")
-    got = code.do(f"call i32 @{name}({', '.join([*given, 'i64 %begin', 'i64 %end'])})")
-    failed = code.do(f"getelementptr i64, ptr %block, i64 {len(params)}")
-    code.do(f"atomicrmw or ptr {failed}, i32 {got} monotonic")
-    code.line("ret void")
-    body = "\n".join(line for line in code.lines if line)
-    return f"define internal void @{name}_chunk(i64 %begin, i64 %end, ptr %block) #0 {{\n{body}\n}}\n"  # fmt: skip
 
 
 def _needed(graph: Graph, group: Group) -> set[Value]:

@@ -11,6 +11,7 @@ that belongs to the program; outputs are new tensors.
 from __future__ import annotations
 
 import ctypes
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -74,7 +75,7 @@ class Native:
                 spans.append((x.data_ptr(), x.data_ptr() + x.numel() * x.element_size(), i))
         spans.sort()
         written = set(self._assigned)
-        return any(b[0] < a[1] and (a[2] in written or b[2] in written) for a, b in zip(spans, spans[1:]))  # fmt: skip
+        return any(b[0] < a[1] and (a[2] in written or b[2] in written) for a, b in itertools.pairwise(spans))  # fmt: skip
 
     def _call(self, inputs: Sequence[Any]) -> list[Any] | None:
         slots, at = self._slots, 0
@@ -146,7 +147,7 @@ def compile_graph(graph: Graph) -> Native:
     """The machine code of ``graph``; Decline says why there is none."""
     if jit.host() is None:
         raise Decline("there is no LLVM in this process")
-    made = {v for v in graph.inputs}
+    made = set(graph.inputs)
     if any(v in made for v in graph.outputs):
         raise Decline("a result is one of the inputs")
     low = Lowering(graph)

@@ -27,12 +27,12 @@ class Reg:
     alias: str = "false"
 
     owners = NO_OWNERS
-    dense = True
+    dense = plain = ordered = True
 
 
 @dataclass(frozen=True)
 class Mem:
-    """Elements in memory at ``pointer``. ``dense``: whether eager PyTorch's tensor would be contiguous too."""
+    """Elements in memory at ``pointer``. ``dense``: whether eager PyTorch's tensor would have the same strides."""
 
     pointer: str
     dtype: str
@@ -48,6 +48,17 @@ class Mem:
             s == w or n == 1 for s, w, n in zip(self.stride, strides(self.size), self.size)
         )
 
+    @property
+    def plain(self) -> bool:
+        """Whether it is contiguous here and would be in eager PyTorch."""
+        return self.dense and self.contiguous
+
+    @property
+    def ordered(self) -> bool:
+        """Whether what eager PyTorch computes from it element by element would be contiguous."""
+        steps = [s for s, n in zip(self.stride, self.size) if n > 1 and s]
+        return self.dense and steps == sorted(steps, reverse=True)
+
 
 @dataclass(frozen=True)
 class Fill:
@@ -59,7 +70,7 @@ class Fill:
 
     owners = NO_OWNERS
     alias = "false"
-    dense = True
+    dense = plain = ordered = True
 
 
 Operand = Reg | Mem | Fill

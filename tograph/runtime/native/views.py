@@ -28,10 +28,8 @@ def _mem(low, x: Operand) -> Mem:
 
 
 def _make(x: Mem, size, stride, pointer: str | None = None) -> Mem:
-    """A view of ``x``; it is contiguous for eager PyTorch only if its strides say so."""
-    size, stride = tuple(size), tuple(stride)
-    made = Mem(pointer or x.pointer, x.dtype, size, stride, x.owners, x.dense, x.alias)
-    return Mem(made.pointer, x.dtype, size, stride, x.owners, x.dense and made.contiguous, x.alias)
+    """A view of ``x``."""
+    return Mem(pointer or x.pointer, x.dtype, tuple(size), tuple(stride), x.owners, x.dense, x.alias)  # fmt: skip
 
 
 def _moved(low, x: Mem, offset: str) -> str:
@@ -91,7 +89,7 @@ def _expand(low, node: Node, x: Operand) -> list[Operand]:
     return [_make(x, size, stride)]
 
 
-def _index(low, at, n: int) -> str:
+def index_of(low, at, n: int) -> str:
     """An index into a dim of ``n``, counted from the end when negative; out of range fails."""
     if isinstance(at, int):
         if not -n <= at < n:
@@ -108,7 +106,7 @@ def _index(low, at, n: int) -> str:
 def _select(low, node: Node, x: Operand) -> list[Operand]:
     x = _mem(low, x)
     d = node.args[1] % len(x.size)
-    at = low.code.multiply(_index(low, node.args[2], x.size[d]), x.stride[d])
+    at = low.code.multiply(index_of(low, node.args[2], x.size[d]), x.stride[d])
     pointer = _moved(low, x, at)
     return [_make(x, x.size[:d] + x.size[d + 1 :], x.stride[:d] + x.stride[d + 1 :], pointer)]
 
