@@ -65,7 +65,7 @@ def ulps(got: torch.Tensor, want: torch.Tensor) -> torch.Tensor:
     want64, got64 = want.double(), got.double()
     info = torch.finfo(want.dtype)
     step = torch.frexp(want64.abs().clamp(min=info.smallest_normal))[1] - 1
-    unit = torch.ldexp(torch.tensor(info.eps, dtype=torch.float64), step)
+    unit = torch.exp2(step.double()) * info.eps
     distance = (got64 - want64).abs() / unit
     distance = torch.where(distance.isnan(), math.inf, distance)
     return torch.where(same, 0.0, distance)

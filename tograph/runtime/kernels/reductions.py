@@ -228,11 +228,11 @@ def _log_softmax(b: Builder, node: Node, which: int, index: Index) -> Term:
 
 
 def _logsumexp(b: Builder, node: Node, which: int, index: Index) -> Term:
-    x = node.args[0]
+    x, into = node.args[0], _accumulator(b, node)
     dims = _listed(node.args[1], len(b.size(x)))
-    top = _fold(b, node, index, "max", dims, lambda at: b.compute_at(x, at))
+    top = _fold(b, node, index, "max", dims, lambda at: b.at(x, at).cast(into))
     top = (top.abs() == math.inf).where(0, top)
-    total = _fold(b, node, index, "sum", dims, lambda at: (b.compute_at(x, at) - top).exp())
+    total = _fold(b, node, index, "sum", dims, lambda at: (b.at(x, at).cast(into) - top).exp())
     return total.log() + top
 
 
