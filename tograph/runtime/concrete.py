@@ -66,7 +66,7 @@ class ConcreteFunction:
     @cached_property
     def program(self) -> host.Program:
         """The program for calls that need no gradient: its regions are kernels."""
-        lowered, self._fused = lower(self.optimized_graph)
+        lowered, self._fused = lower(self.optimized_graph, host.build)
         return host.build(lowered)
 
     @property
@@ -135,7 +135,7 @@ class ConcreteFunction:
 
 def _build(graph: Graph) -> host.Program:
     """The program of a graph that autograd does not see."""
-    return host.build(lower(passes.optimize(graph, inference=True))[0])
+    return host.build(lower(passes.optimize(graph, inference=True), host.build)[0])
 
 
 def _same(x: Any) -> Any:

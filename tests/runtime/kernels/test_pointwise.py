@@ -27,7 +27,16 @@ ARGUMENTS = {
     "leaky_relu_backward": (0.1, False), "threshold_backward": (0.5,), "hardtanh_backward": (-1, 1),
     "softplus_backward": (1, 20),
 }  # fmt: skip
-COPIES = ("contiguous", "_to_copy", "clone", "positive", "alias", "detach", "lift_fresh", "lift_fresh_copy")
+COPIES = (
+    "contiguous",
+    "_to_copy",
+    "clone",
+    "positive",
+    "alias",
+    "detach",
+    "lift_fresh",
+    "lift_fresh_copy",
+)
 
 
 def arguments(op, row, x, y, z):
@@ -36,7 +45,12 @@ def arguments(op, row, x, y, z):
     number = 2.5 if x.dtype.is_floating_point else 2
     condition = x if boolean else x > y
     if row.domain == "select":
-        other = {"where.self": (y, z), "where.ScalarSelf": (2, z), "where.ScalarOther": (y, 3), "where.Scalar": (2, 3)}
+        other = {
+            "where.self": (y, z),
+            "where.ScalarSelf": (2, z),
+            "where.ScalarOther": (y, 3),
+            "where.Scalar": (2, 3),
+        }
         return [condition, *other[name]]
     if row.domain == "masked_fill":
         return [x, condition, torch.tensor(2).to(x.dtype) if "Tensor" in name else 2]
@@ -79,7 +93,9 @@ def check(op, got, want):
         return
     ok = ulps(got, want) <= 3.0
     if name in LOOSE:
-        scale = 2e-6 if want.dtype == torch.float32 else 1e-14 if want.dtype == torch.float64 else 2e-2
+        scale = (
+            2e-6 if want.dtype == torch.float32 else 1e-14 if want.dtype == torch.float64 else 2e-2
+        )
         scale = max(scale, 1e-4 if name == "gelu_backward" else 0)  # eager's has 20 ulp in its exp
         ok |= (got.double() - want.double()).abs() <= scale * (1 + want.double().abs())
         ok |= want.isnan() & got.isinf()
@@ -129,17 +145,39 @@ def test_smallest_integer_by_minus_one_wraps():
     for dtype in (torch.int64, torch.int32):
         x = torch.full((40,), torch.iinfo(dtype).min, dtype=dtype)
         y = torch.full((40,), -1, dtype=dtype)
-        graph = op_graph([("aten.floor_divide.default", (x, y), {}), ("aten.remainder.Tensor", (x, y), {})], [x, y])
+        graph = op_graph(
+            [("aten.floor_divide.default", (x, y), {}), ("aten.remainder.Tensor", (x, y), {})],
+            [x, y],
+        )
         quotient, rest = fused(graph)(x, y)
         assert torch.equal(quotient, x) and not rest.any()
 
 
 def test_conversions():
     x = sample(torch.float32) % 100
-    kinds = [torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8, torch.bool]
+    kinds = [
+        torch.float64,
+        torch.float16,
+        torch.bfloat16,
+        torch.int64,
+        torch.int32,
+        torch.int16,
+        torch.int8,
+        torch.bool,
+    ]
     x = x.nan_to_num()
-    for source in (x, x.to(torch.int64), x.to(torch.uint8), x > 1, x.to(torch.bfloat16), x.half(), x.double() * 1.0000001):
-        found = [("aten._to_copy.default", (source,), {"dtype": k}) for k in kinds if k != source.dtype]
+    for source in (
+        x,
+        x.to(torch.int64),
+        x.to(torch.uint8),
+        x > 1,
+        x.to(torch.bfloat16),
+        x.half(),
+        x.double() * 1.0000001,
+    ):
+        found = [
+            ("aten._to_copy.default", (source,), {"dtype": k}) for k in kinds if k != source.dtype
+        ]
         graph = op_graph(found, [source])
         for got, want in zip(*run_both(graph, [source])):
             assert torch.equal(got, want), (source.dtype, want.dtype)

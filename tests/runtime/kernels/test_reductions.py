@@ -22,7 +22,12 @@ def cases(op, x):  # noqa: C901
     if base in ("amax", "amin", "logsumexp"):
         return [((x, d, k), {}) for d in ([0], [-1], [0, last]) for k in KEEP]
     if overload == "correction":
-        return [((x, d), {"correction": c, "keepdim": k}) for d in ([0], [-1], None) for k in KEEP for c in (0, 1)]
+        return [
+            ((x, d), {"correction": c, "keepdim": k})
+            for d in ([0], [-1], None)
+            for k in KEEP
+            for c in (0, 1)
+        ]
     if base == "linalg_vector_norm":
         return [((x, o, d, False), {}) for o in (2, 1, math.inf) for d in (None, [-1])]
     if base in ("_softmax", "_log_softmax"):
@@ -86,19 +91,30 @@ def test_layouts(op, layout):
     assert compare(op, LAYOUTS[layout](values((3, 5, 33), torch.float32)), 2)
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.int64, torch.uint8, torch.bool], ids=str)
+@pytest.mark.parametrize(
+    "dtype", [torch.float64, torch.bfloat16, torch.int64, torch.uint8, torch.bool], ids=str
+)
 def test_dtypes(dtype):
     some = ["sum.dim_IntList", "sum.default", "amax.default", "max.dim", "argmin.default", "any.dim", "all.default",
             "prod.dim_int", "cumsum.default"]  # fmt: skip
     if dtype.is_floating_point:
-        some = [n for n in some if "prod" not in n] + ["var.correction", "_softmax.default", "mean.dim"]
+        some = [n for n in some if "prod" not in n] + [
+            "var.correction",
+            "_softmax.default",
+            "mean.dim",
+        ]
     assert sum(compare(f"aten.{n}", values((4, 35), dtype), 2) for n in some) > 10
 
 
 @pytest.mark.parametrize("size", [1, 2, 15, 16, 17, 63, 64, 65, 130])
 def test_odd_rows(size):
     x = values((3, size), torch.float32)
-    for op in ("aten._softmax.default", "aten.argmax.default", "aten.native_layer_norm.default", "aten.amin.default"):
+    for op in (
+        "aten._softmax.default",
+        "aten.argmax.default",
+        "aten.native_layer_norm.default",
+        "aten.amin.default",
+    ):
         compare(op, x, 2)
 
 
