@@ -14,7 +14,8 @@ import pytest
 import torch
 
 import tograph as tg
-from tograph import cli
+from tograph import cli, highlight
+from tograph.runtime.passes import PASSES
 
 ROOT = Path(__file__).parent.parent
 NEWTON = str(ROOT / "samples" / "newton.py")
@@ -142,6 +143,21 @@ def test_host_of_a_sample_is_python(tograph):
     compile(shown, "shown", "exec")
 
 
+def test_passes_of_a_sample(tograph):
+    shown = tograph("dump", f"{NEWTON}:newton", "--stage", "passes")
+    heads = [line for line in shown.splitlines() if line.startswith("#")]
+    assert heads[0].startswith("# as traced, ")
+    assert any(line.startswith("# after fold, ") for line in heads)
+    assert "inline" in heads[-1] and heads[-1].startswith("# no change by: ")
+    every = tograph("dump", f"{NEWTON}:newton", "--all")
+    names = [
+        line.split()[2].rstrip(",") for line in every.splitlines() if line.startswith("# after")
+    ]
+    assert names == [step.name for step in PASSES]
+    last = every[every.rindex("\nnewton(") :]
+    assert str(tg.parse_graph(last)).strip() == last.strip()
+
+
 def graph(tograph, target, *options):
     return tograph("dump", target, "--stage", "graph", *options)
 
@@ -265,14 +281,14 @@ def test_colours_in_a_terminal(monkeypatch, choice, variables, expected):
 
 def styles(coloured):
     """The coloured pieces of a text, each after its style."""
-    names = {code: style for style, code in cli.STYLES.items()}
+    names = {code: style for style, code in highlight.STYLES.items()}
     return [
         (names[code], text) for code, text in re.findall(r"\033\[(\d+)m(.*?)\033\[0m", coloured)
     ]
 
 
 def test_python_highlighter():
-    shown = styles(cli.highlight_python("if x1 == 1.5:  # one\n    y = 'a'\n"))
+    shown = styles(highlight.highlight_python("if x1 == 1.5:  # one\n    y = 'a'\n"))
     assert shown == [("keyword", "if"), ("number", "1.5"), ("comment", "# one"), ("string", "'a'")]
 
 
@@ -287,18 +303,18 @@ def test_python_highlighter():
     ],
 )
 def test_python_highlighter_keeps_the_text(source):
-    assert ESCAPE.sub("", cli.highlight_python(source)) == source
+    assert ESCAPE.sub("", highlight.highlight_python(source)) == source
 
 
 def test_python_highlighter_counts_lines_as_python_does():
     source = "x = '\u2028\x0c'\ny = 12\n"
-    assert styles(cli.highlight_python(source))[-1] == ("number", "12")
+    assert styles(highlight.highlight_python(source))[-1] == ("number", "12")
 
 
 def test_graph_highlighter():
     line = "%12: f32[4] = While(%3, -1e-3, 'cond #') ^%7  # a.py:3"
     expected = [("number", "4"), ("keyword", "While"), ("number", "-1e-3"), ("string", "'cond #'")]
-    assert styles(cli.highlight_graph(line)) == [*expected, ("comment", "# a.py:3")]
+    assert styles(highlight.highlight_graph(line)) == [*expected, ("comment", "# a.py:3")]
 
 
 # --- errors
@@ -310,7 +326,7 @@ def test_graph_highlighter():
         (["dmp", "x.py:f"], "tograph: error: no command 'dmp'; did you mean 'dump'?"),
         (["zzz"], "tograph: error: no command 'zzz'; commands: dump, run"),
         (["dump", "x:f", "--stage", "grap"], "no stage 'grap'; did you mean 'graph'?"),
-        (["dump", "x:f", "--stage", "9"], "no stage '9'; stages: code, graph, host"),
+        (["dump", "x:f", "--stage", "9"], "no stage '9'; stages: code, graph, host, passes"),
         (["dump", "x:f", "--color", "alway"], "no color 'alway'; did you mean 'always'?"),
         (["dump"], "the following arguments are required: FILE.py:fn"),
         ([], "the following arguments are required: COMMAND"),

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 
 from ..errors import show_location
-from . import host, scheduler, structure
+from . import autodiff, host, passes, scheduler, structure, transforms
+from .carrier import differentiable
 from .funcgraph import FuncGraph, Storage
 from .ir import Graph, Node, Value, prune, set_control_inputs
 from .journal import Location
@@ -58,29 +59,34 @@ class ConcreteFunction:
         return structure.unflatten(self._result, rest, lambda v: v.type)
 
     @cached_property
-    def program(self) -> host.Program:
-        """The program for calls that need no gradient: its regions are kernels."""
-        lowered, self._fused = lower(self.graph)
-        return host.build(lowered)
+    def optimized_graph(self) -> Graph:
+        """What the passes make of the graph, for calls that need no gradient. ``graph`` stays as it was traced."""
+        return passes.optimize(self.graph, inference=True)
 
     @cached_property
-    def watched_program(self) -> host.Program:
-        """The program for calls that autograd differentiates while it runs: it keeps every value."""
-        return host.build(self.graph)
+    def program(self) -> host.Program:
+        """The program for calls that need no gradient: its regions are kernels."""
+        lowered, self._fused = lower(self.optimized_graph, host.build)
+        return host.build(lowered)
 
     @cached_property
     def scheduled(self) -> scheduler.Program:
         """How a call without gradients runs: ``level``, ``reason``, ``llvm``."""
-        return scheduler.build(self.graph, lambda: self.program)
-
-    @cached_property
-    def _brings_tensors(self) -> bool:
-        return calls_python(self.graph)
+        return scheduler.build(self.optimized_graph, lambda: self.program)
 
     @property
     def kernels(self) -> list[Kernel]:
         """The kernels that calls have compiled so far: each with ``name``, ``llvm``, ``loops`` and ``lines``."""
         return [*self.scheduled.kernels, *(k for fused in self._fused for k in fused.kernels)]
+
+    @cached_property
+    def watched_program(self) -> host.Program:
+        """The program for calls that autograd differentiates while it runs: it keeps every value."""
+        return host.build(passes.optimize(self.graph, inference=False))
+
+    @cached_property
+    def _brings_tensors(self) -> bool:
+        return calls_python(self.graph)
 
     @property
     def host_code(self) -> str:
@@ -96,12 +102,31 @@ class ConcreteFunction:
         tensors, places = self._bind(self, args, kwargs)
         return self.run(tensors, places)
 
+    @cached_property
+    def _floats(self) -> list[int]:
+        """The inputs that may require grad; none when the gradient has to be that of the host program."""
+        if not autodiff.supported(self.graph):
+            return []
+        return [i for i, v in enumerate(self.graph.inputs) if differentiable(v.type)]
+
+    @cached_property
+    def _differentiable(self) -> autodiff.Differentiable:
+        return autodiff.Differentiable(self.graph, _build)
+
+    def _differentiates(self, inputs: Sequence[Any]) -> bool:
+        """Whether this call runs a forward graph that keeps what the gradient needs."""
+        return any(inputs[i].requires_grad for i in self._floats) and not transforms.active()
+
     def run(self, tensors: list[Any], places: Sequence[Location] = ()) -> Any:
         """The result for the tensors of the arguments; ``places`` are where effects on arguments go."""
-        watched = self._brings_tensors or is_watched(tensors) or is_watched(self.captured_inputs)
-        program = self.watched_program if watched else self.scheduled
+        inputs = (*tensors, *self.captured_inputs)
         try:
-            outputs = program.run(*tensors, *self.captured_inputs)
+            if torch.is_grad_enabled() and self._differentiates(inputs):
+                outputs = self._differentiable.run(inputs)
+            else:
+                watched = self._brings_tensors or is_watched(inputs)
+                program = self.watched_program if watched else self.scheduled
+                outputs = program.run(*inputs)
         except Exception as error:
             _add_location(error, self.graph.name)
             raise
@@ -114,18 +139,24 @@ class ConcreteFunction:
         return result
 
 
+def _build(graph: Graph) -> host.Program:
+    """The program of a graph that autograd does not see."""
+    return host.build(lower(passes.optimize(graph, inference=True), host.build)[0])
+
+
 def _same(x: Any) -> Any:
     return x
 
 
-def _add_location(error: BaseException, name: str) -> None:
+def _add_location(error: BaseException, graph_name: str) -> None:
     """Note on an error which line of the user's code made the op that failed."""
     if getattr(error, "__notes__", None):
         return
     trace, node = sys.exc_info()[2], None
     while trace is not None:
-        if trace.tb_frame.f_code.co_filename == f"<tograph host program of {name}>":
-            node = host.node_of(trace.tb_frame.f_code, trace.tb_lineno)
+        code = trace.tb_frame.f_code
+        if code.co_filename == f"<tograph host program of {graph_name}>":
+            node = host.node_of(code, trace.tb_lineno)
         trace = trace.tb_next
     if node is not None and node.location is not None:
         error.add_note(f"raised by {node.op}, made at:{show_location(node.location)}")

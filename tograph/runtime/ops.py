@@ -13,7 +13,11 @@ one- or zero-element tuple (``OptionalType``) or any object (``ObjectType``).
 
 Effects are separate facts, so that each pass asks only the one it needs:
 ``random`` draws from torch's generator; ``io`` is seen outside; ``may_fail`` can raise, so writes after
-it wait; ``writes`` are the positions of arguments written in place. An op with none is pure.
+it wait; ``diverges``: a loop that may not end; ``reads`` and ``writes`` are the positions of arguments whose
+resource is read or written in place. An op with none is pure. Three more columns limit what passes do with pure
+ops: ``foldable`` (running it early, once, gives the same), ``mergeable`` (two equal ones may be one), and
+``overwrites``, the positions of values that the op destroys: its output takes their storage over.
+``Op.aliases`` tells whether an output may share storage with an argument.
 """
 
 from __future__ import annotations
@@ -25,7 +29,7 @@ import operator
 import re
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -47,15 +51,19 @@ class Effects:
     may_fail: bool = False
     reads: tuple[int, ...] = ()
     writes: tuple[int, ...] = ()
+    diverges: bool = False
+    foldable: bool = True
+    mergeable: bool = True
+    overwrites: tuple[int, ...] = ()
 
     @property
     def pure(self) -> bool:
-        return not (self.random or self.io or self.may_fail or self.writes or self.reads)
+        return self.removable and not self.reads
 
     @property
     def removable(self) -> bool:
         """Whether the op may go when nothing uses its outputs."""
-        return not (self.random or self.io or self.may_fail or self.writes)
+        return not (self.random or self.io or self.may_fail or self.writes or self.diverges)
 
     def __or__(self, other: Effects) -> Effects:
         return Effects(
@@ -64,7 +72,16 @@ class Effects:
             self.may_fail or other.may_fail,
             self.reads + other.reads,
             self.writes + other.writes,
+            self.diverges or other.diverges,
+            self.foldable and other.foldable,
+            self.mergeable and other.mergeable,
+            self.overwrites + other.overwrites,
         )
+
+    def at(self, place: Callable[[tuple[int, ...]], tuple[int, ...]]) -> Effects:
+        """The same effects with ``place`` applied to every tuple of positions."""
+        moved = {n: place(getattr(self, n)) for n in ("reads", "writes", "overwrites")}
+        return replace(self, **moved)
 
 
 PURE, MAY_FAIL, IO = Effects(), Effects(may_fail=True), Effects(io=True)
@@ -80,16 +97,19 @@ class Op:
     gradient: str
     kernel: str
     outputs: int = 1
+    aliases: bool = True
 
 
 _TABLE: dict[str, Op] = {}
 
 
-def register(name: str, *, run, effects: Effects, gradient: str, kernel: str, outputs=1) -> None:
+def register(
+    name: str, *, run, effects: Effects, gradient: str, kernel: str, outputs=1, aliases=True
+) -> None:
     """Add a row; a second row of the same name is an error."""
     if name in _TABLE:
         raise KeyError(f"two rows for {name}")
-    _TABLE[name] = Op(name, run, effects, gradient, kernel, outputs)
+    _TABLE[name] = Op(name, run, effects, gradient, kernel, outputs, aliases)
 
 
 def lookup(name: str) -> Op:
@@ -119,42 +139,24 @@ FAILS_BY_VALUE = {"aten.select.int": 2, "aten.select_scatter.default": 3, "py.tr
 # ---- ATen: rows from schemas
 
 # Ops whose arguments decide, at run time, whether they fail.
-_MAY_FAIL = frozenset(
-    [
-        "index",
-        "gather",
-        "index_select",
-        "embedding",
-        "take",
-        "take_along_dim",
-        "scatter",
-        "scatter_add",
-        "index_put",
-        "index_add",
-        "index_copy",
-        "index_fill",
-        "nll_loss_forward",
-        "nll_loss2d_forward",
-        "bincount",
-        "one_hot",
-        "multinomial",
-        "linalg_cholesky_ex",
-        "cholesky",
-        "linalg_inv_ex",
-        "linalg_solve_ex",
-        "_linalg_solve_ex",
-        "linalg_lu_factor_ex",
-        "masked_scatter",
-        "repeat_interleave",
-        "floor_divide",
-        "remainder",
-        "fmod",
-        "_assert_async",
-        "_cdist_forward",
-        "put",
-    ]
-)
-_INTEGER_ONLY_FAILURE = frozenset(("floor_divide", "remainder", "fmod", "div"))
+_MAY_FAIL = frozenset((
+    "index", "gather", "index_select", "embedding", "take", "take_along_dim", "scatter", "scatter_add", "index_put",
+    "index_add", "index_copy", "index_fill", "nll_loss_forward", "nll_loss2d_forward", "bincount", "one_hot",
+    "multinomial", "linalg_cholesky_ex", "cholesky", "linalg_inv_ex", "linalg_solve_ex", "_linalg_solve_ex",
+    "linalg_lu_factor_ex", "masked_scatter", "repeat_interleave", "_assert_async", "_cdist_forward", "put",
+    "scatter_reduce", "index_reduce", "binary_cross_entropy", "_linalg_check_errors", "_linalg_eigh", "linalg_eig",
+    "_linalg_svd", "linalg_lstsq", "_embedding_bag", "embedding_bag", "_ctc_loss", "histc"
+))  # fmt: skip
+# Ops that fail when they divide an integer by zero; "div" does so with a rounding mode.
+_DIVISIONS = frozenset(("floor_divide", "remainder", "fmod", "div"))
+# Ops whose result is whatever the memory held.
+_UNINITIALISED = frozenset(("empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided"))  # fmt: skip
+
+
+def divides(name: str) -> bool:
+    """Whether an op fails when all it is given is integers and its second argument holds a zero."""
+    base, _, variant = name.removeprefix("aten.").partition(".")
+    return base in _DIVISIONS and (base != "div" or variant.endswith("_mode"))
 
 
 def overload_name(func: torch._ops.OpOverload) -> str:
@@ -184,11 +186,27 @@ def overload_packet(name: str) -> Any:
 def _torch_row(name: str) -> Op:
     func = overload(name)
     base = func._schema.name.split("::")[-1]
+    defined = base not in _UNINITIALISED
     effects = Effects(
         random=torch.Tag.nondeterministic_seeded in func.tags,
-        may_fail=base in _MAY_FAIL and base not in _INTEGER_ONLY_FAILURE,
+        may_fail=base in _MAY_FAIL,
+        foldable=defined,
+        mergeable=defined,
     )
-    return Op(name, _reference(name, func), effects, REPLAY, NONE, len(func._schema.returns))
+    count = len(func._schema.returns)
+    return Op(name, _reference(name, func), effects, REPLAY, NONE, count, _may_alias(func))
+
+
+def _may_alias(func) -> bool:
+    """Whether an output may share storage with an argument: by the schema, or where torch decides at run time."""
+    if any(r.alias_info is not None for r in func._schema.returns):
+        return True
+    try:
+        if func.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd):
+            return True
+    except RuntimeError:  # an op of TorchScript's own, which the dispatcher does not know
+        return True
+    return func._schema.name == "aten::_unsafe_view"
 
 
 def _reference(name: str, func) -> Callable[..., Any]:
@@ -340,7 +358,11 @@ def plain(value: Any) -> Any:
 
 
 register(
-    "py.apply_opaque", run=lambda f, *a: plain(f)(*a), effects=PURE, gradient=NONE, kernel=NONE
+    "py.apply_opaque",
+    run=lambda f, *a: plain(f)(*a),
+    effects=Effects(foldable=False, mergeable=False),
+    gradient=NONE,
+    kernel=NONE,
 )
 
 
@@ -433,9 +455,16 @@ def _assign(x, value):
 
 
 register("py.constant", run=lambda v: v, effects=PURE, gradient=NONE, kernel=NONE)
-register("tg.constant", run=_constant, effects=PURE, gradient=NONE, kernel=NONE)
+register("tg.constant", run=_constant, effects=PURE, gradient=NONE, kernel=NONE, aliases=False)
 register("tg.identity", run=lambda x: x, effects=PURE, gradient=REPLAY, kernel=NONE)
-register("tg.read", run=_read, effects=Effects(reads=(0,)), gradient=REPLAY, kernel=NONE)
+register(
+    "tg.read",
+    run=_read,
+    effects=Effects(reads=(0,)),
+    gradient=REPLAY,
+    kernel=NONE,
+    aliases=False,
+)
 register(
     "tg.assign", run=_assign, effects=Effects(writes=(0,)), gradient=NONE, kernel=NONE, outputs=0
 )
@@ -579,7 +608,41 @@ def _optional_get(optional):
     return optional[0]
 
 
+def _handle_add(a, b):
+    """The sum of two cotangents of one list or optional; an unwritten cell (None) counts as zeros."""
+    if a is None or b is None:
+        return b if a is None else a
+    if isinstance(a, tuple):
+        return tuple(_handle_add(x, y) for x, y in zip(a, b))
+    return a + b
+
+
+def _handle_zeros(x):
+    """The zero cotangent of a list or optional: zeros that take no memory."""
+    if isinstance(x, tuple):
+        return tuple(map(_handle_zeros, x))
+    if isinstance(x, torch.Tensor):
+        return torch.zeros((), dtype=x.dtype, device=x.device).expand(x.shape)
+    return x
+
+
+def _list_spread(items, start, stop, step, values):
+    """``items`` with ``values`` as its slice."""
+    out = list(items)
+    out[slice(start, stop, step)] = values
+    return tuple(out)
+
+
+def _list_split_like(x, items):
+    """``x`` cut along its first dimension as ``torch.cat(items)`` put it together."""
+    return tuple(torch.split(x, [v.shape[0] for v in items])) if items else ()
+
+
 for _name, _run, _effects, _outputs in [
+    ("handle_add", _handle_add, PURE, 1),
+    ("handle_zeros", _handle_zeros, PURE, 1),
+    ("list_spread", _list_spread, PURE, 1),
+    ("list_split_like", _list_split_like, PURE, 1),
     ("list_new", lambda: (), PURE, 1),
     ("list_of", lambda *v: v, PURE, 1),
     ("list_push", lambda items, v: (*items, v), PURE, 1),
@@ -604,6 +667,6 @@ for _name, _run, _effects, _outputs in [
     ("optional_has", bool, PURE, 1),
     ("optional_get", _optional_get, MAY_FAIL, 1),
 ]:
-    register(
-        f"tg.{_name}", run=_run, effects=_effects, gradient=REPLAY, kernel=NONE, outputs=_outputs
-    )
+    _copies = _name.endswith(("_stack", "_concat"))
+    register(f"tg.{_name}", run=_run, effects=_effects, gradient=REPLAY, kernel=NONE, outputs=_outputs,
+             aliases=not _copies)  # fmt: skip

@@ -1,8 +1,6 @@
 """Whether somebody watches what a program does to tensors while it runs: autograd, forward-mode AD, ``torch.func``.
 
 A program that is watched must not write into values that it has computed; one that is not may.
-Private interfaces of torch, without which a transform counts as active only where it shows in the tensors:
-``torch._C._functorch.peek_interpreter_stack`` and ``torch.autograd.forward_ad._current_level``.
 """
 
 from __future__ import annotations
@@ -11,15 +9,13 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
-from torch.autograd import forward_ad
 
+from . import transforms
 from .ir import Graph, node_effects
 from .ops import REGION_OPS
 from .variables import Variable
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter, Variable)
-_functorch = getattr(torch._C, "_functorch", None)
-_transforms = getattr(_functorch, "peek_interpreter_stack", lambda: None)
 
 
 def is_watched(values: Iterable[Any]) -> bool:
@@ -28,7 +24,7 @@ def is_watched(values: Iterable[Any]) -> bool:
     for x in values:
         if isinstance(x, torch.Tensor) and ((grad and x.requires_grad) or type(x) not in _PLAIN):
             return True
-    return _transforms() is not None or getattr(forward_ad, "_current_level", -1) >= 0
+    return transforms.active()
 
 
 def calls_python(graph: Graph) -> bool:

@@ -277,8 +277,10 @@ class Builder:
         return [forms[s] for s in sizes]
 
     def _comments(self) -> tuple[str, ...]:
-        lines = (f"{n.location} {n.op}" for n in self.region.nodes if n.location is not None)
-        return tuple(dict.fromkeys(lines))
+        return tuple(
+            f"{n.location[0]}:{n.location[1]} {n.op}" if n.location is not None else n.op
+            for n in self.region.nodes
+        )
 
 
 _LAYOUT = frozenset(["dtype", "device", "layout", "memory_format", "pin_memory", "non_blocking"])

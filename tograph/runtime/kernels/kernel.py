@@ -61,7 +61,8 @@ class Kernel:
         """The functions ``NAME``, ``NAME_run`` and ``NAME_threads`` in memory; compiles at first use."""
         found = {n: a for n in self.imports if (a := jit.symbol(n)) is not None}
         names = [self.name, f"{self.name}_run", f"{self.name}_threads"]
-        return jit.compile_module(self.llvm, names, found)
+        code = "\n".join(t for t in self.llvm.split("\n") if not t.startswith(";"))
+        return jit.compile_module(code, names, found)
 
     @cached_property
     def _entry(self) -> Callable[..., int]:

@@ -95,8 +95,12 @@ def plan(kernel: Kernel, target: Target) -> Plan:
 
 def _lane_loop(kernel: Kernel) -> tuple[Dim | None, bool]:
     """The loop along which most accesses are contiguous; along the row where both are as good."""
-    accesses = [e.address for e in kernel.body if e.op == "load" and e.address is not None]
-    accesses += [s.address for s in kernel.stores]
+    row = {d.name for d in kernel.row}
+    points = 1
+    for d in kernel.row:
+        points *= number(d.size)
+    accesses = [(e.address, kernel.in_row(e)) for e in kernel.body if e.op == "load" and e.address]
+    accesses += [(s.address, bool(kernel.store_depends(s) & row)) for s in kernel.stores]
     candidates = []
     if kernel.row and not any(e.op == "scan" for e in kernel.body):
         candidates.append((kernel.row[-1], True))
@@ -105,9 +109,10 @@ def _lane_loop(kernel: Kernel) -> tuple[Dim | None, bool]:
 
     def score(candidate: tuple[Dim, bool]) -> int:
         name, total = candidate[0].name, 0
-        for a in accesses:
-            factor = a.factor(name)
-            total += 0 if factor == 0 else 2 if factor == 1 else -3
+        for address, in_row in accesses:
+            factor = address.factor(name)
+            gain = 0 if factor == 0 else 2 if factor == 1 else -3
+            total += gain * points if in_row else gain
         return total
 
     best = max(candidates, key=score, default=(None, False))
@@ -434,6 +439,8 @@ class _Renderer:
         name, width = self._emit(e)
         if width == self.emitter.width:
             return name
+        if self.emitter.width == 1:  # a fold that all lanes share
+            return self.text.set(f"extractelement <{width} x {REGISTER[e.dtype]}> {name}, i64 0")
         if name.startswith("%"):
             key = f"{name}x{self.emitter.width}"
             for known in self.spread:
@@ -483,8 +490,7 @@ class _Renderer:
         if e.op == "select":
             return self.emitter.select(args[0], e.dtype, args[1], args[2])
         if e.op in OPS:
-            if e.args[0].dtype in FLOATS or e.op != "isnan":
-                return OPS[e.op](self.emitter, e.args[0].dtype, *args)
+            return OPS[e.op](self.emitter, e.args[0].dtype, *args)
         return llvm_math.emit(self.emitter, e.op, e.dtype, args)
 
     def _scalar(self, e: Expr) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from .. import host, ops
+from .. import ops
 from ..infer import infer, meta_of
 from ..ir import Graph, Node, Value, map_values
 from ..ops import OpaqueObject
@@ -27,14 +27,18 @@ from .loop_ir import Unsupported
 from .regions import MIN_POINTS, fuse, transparent
 
 MAX_VARIANTS = 16  # kernels of one region; what comes later runs op by op
+Build = Callable[[Graph], Any]  # a graph to a program with ``run``
 _modes_active = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
 
 
 class Fused:
     """A fused region that can be called. ``kernels``: those that were built, by sizes and strides."""
 
-    def __init__(self, name: str, region: Region, graph: Graph, min_points: int = MIN_POINTS):
+    def __init__(
+        self, name: str, region: Region, graph: Graph, build: Build, min_points: int = MIN_POINTS
+    ):
         self.name, self.region, self.graph, self.min_points = name, region, graph, min_points
+        self._build = build
         self.variants: dict[Any, Callable[..., Any] | None] = {}
         self.kernels: list[Kernel] = []
         self.reasons: list[str] = []
@@ -60,7 +64,7 @@ class Fused:
     def unfused(self, *inputs: Any) -> Any:
         """The region op by op."""
         if self._unfused is None:
-            self._unfused = host.build(self.graph).run
+            self._unfused = self._build(self.graph).run
         outputs = self._unfused(*inputs)
         return outputs[0] if len(outputs) == 1 else outputs
 
@@ -162,16 +166,19 @@ def _checked_bits(value: Any, dtype: str) -> int:
 # ---- the pass
 
 
-def lower(graph: Graph) -> tuple[Graph, list[Fused]]:
-    """A copy of a graph in which regions are ``tg.kernel`` nodes, with all of them, inner graphs' too."""
+def lower(graph: Graph, build: Build) -> tuple[Graph, list[Fused]]:
+    """A copy of a graph in which regions are ``tg.kernel`` nodes, with all of them, inner graphs' too.
+
+    ``build`` makes the program of a region that has no kernel.
+    """
     if target() is None:
         return graph, []
     count = itertools.count()
     found: list[Fused] = []
-    return _lower(graph, graph.name, count, found), found
+    return _lower(graph, graph.name, build, count, found), found
 
 
-def _lower(graph: Graph, name: str, count: Any, found: list[Fused]) -> Graph:
+def _lower(graph: Graph, name: str, build: Build, count: Any, found: list[Fused]) -> Graph:
     regions = fuse(graph)
     out = Graph(graph.name)
     out.inputs, out.input_names = graph.inputs, graph.input_names
@@ -180,13 +187,13 @@ def _lower(graph: Graph, name: str, count: Any, found: list[Fused]) -> Graph:
     steps = _schedule(graph, regions)
     for step in steps:
         if isinstance(step, Region):
-            fused = Fused(f"{_word(name)}_kernel{next(count)}", step, _subgraph(step, name))
+            fused = Fused(f"{_word(name)}_kernel{next(count)}", step, _subgraph(step, name), build)
             found.append(fused)
             args = (OpaqueObject(fused, fused.name), *(values.get(v, v) for v in step.inputs))
             new = Node("tg.kernel", args, {}, [v.type for v in step.outputs], location=step.nodes[-1].location)  # fmt: skip
             old_outputs = step.outputs
         else:
-            inner = {k: _lower(g, name, count, found) for k, g in step.regions.items()}
+            inner = {k: _lower(g, name, build, count, found) for k, g in step.regions.items()}
             new = _copy(step, values, inner)
             old_outputs = step.outputs
             made[step] = new

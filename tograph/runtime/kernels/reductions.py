@@ -11,16 +11,28 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ..ir import Node, Value
 from ..shapes import Meta
-from .exprs import Term
+from .exprs import Maker, Term
 from .loop_ir import Affine, Unsupported
 from .views import ZERO, Index
 
-if TYPE_CHECKING:
-    from .build import Builder
+
+class Elements(Protocol):
+    """What a formula asks of the builder: elements of values, and folds of them."""
+
+    maker: Maker
+    row: tuple[int, ...] | None
+
+    def size(self, value: Value) -> tuple[int, ...]: ...
+    def dtype(self, value: Value) -> str: ...
+    def at(self, value: Value, index: Index) -> Term: ...
+    def compute_at(self, value: Value, index: Index) -> Term: ...
+    def over_row(self, index: Index, dims: Sequence[int], sizes: Sequence[int]) -> Index: ...
+    def fold(self, kind: str, index: Index, dims: Sequence[int], sizes: Sequence[int],
+             body: Callable[[Index], Term]) -> Term: ...  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -28,14 +40,14 @@ class Reducer:
     """One row. ``dims(node, rank)``: the folded dims; ``formula(builder, node, which, index)``: an element."""
 
     dims: Callable[[Node, int], tuple[int, ...]]
-    formula: Callable[[Builder, Node, int, Index], Term]
+    formula: Callable[[Elements, Node, int, Index], Term]
 
-    def __call__(self, b: Builder, node: Node, which: int, index: Index) -> Term:
+    def __call__(self, b: Elements, node: Node, which: int, index: Index) -> Term:
         return self.formula(b, node, which, index)
 
 
 REDUCERS: dict[str, Reducer] = {}
-CREATORS: dict[str, Callable[[Builder, Node, Index], Term]] = {}
+CREATORS: dict[str, Callable[[Elements, Node, Index], Term]] = {}
 
 
 def row_of(nodes: Sequence[Node], full: tuple, metas: Mapping[Value, Meta]) -> tuple[int, ...]:
@@ -84,27 +96,27 @@ def widen(index: Index, dims: Sequence[int], rank: int) -> Index:
     return tuple(ZERO if d in dims else next(rest) for d in range(rank))
 
 
-def _fold(b: Builder, node: Node, index: Index, kind: str, dims: tuple[int, ...],
+def _fold(b: Elements, node: Node, index: Index, kind: str, dims: tuple[int, ...],
           body: Callable[[Index], Term]) -> Term:  # fmt: skip
     size = b.size(node.args[0])
     return b.fold(kind, widen(index, dims, len(size)), dims, size, body)
 
 
-def _count(b: Builder, node: Node, dims: Sequence[int]) -> int:
+def _count(b: Elements, node: Node, dims: Sequence[int]) -> int:
     size, n = b.size(node.args[0]), 1
     for d in dims:
         n *= size[d]
     return n
 
 
-def _accumulator(b: Builder, node: Node) -> str:
+def _accumulator(b: Elements, node: Node) -> str:
     """The dtype that a sum or product is kept in."""
     name = b.dtype(node.outputs[0])
     return "f32" if name in ("f16", "bf16") else name
 
 
 def _simple(kind: str, dims: Callable[[Node, int], tuple[int, ...]], mean: bool = False) -> Reducer:
-    def formula(b: Builder, node: Node, which: int, index: Index) -> Term:
+    def formula(b: Elements, node: Node, which: int, index: Index) -> Term:
         x = node.args[0]
         into = _accumulator(b, node)
         folded = dims(node, len(b.size(x)))
@@ -115,7 +127,7 @@ def _simple(kind: str, dims: Callable[[Node, int], tuple[int, ...]], mean: bool 
 
 
 def _boolean(kind: str, dims: Callable[[Node, int], tuple[int, ...]]) -> Reducer:
-    def formula(b: Builder, node: Node, which: int, index: Index) -> Term:
+    def formula(b: Elements, node: Node, which: int, index: Index) -> Term:
         x = node.args[0]
         folded = dims(node, len(b.size(x)))
         return _fold(b, node, index, kind, folded, lambda at: b.at(x, at).cast("bool"))
@@ -126,7 +138,7 @@ def _boolean(kind: str, dims: Callable[[Node, int], tuple[int, ...]]) -> Reducer
 def _extreme(kind: str, dims: Callable[[Node, int], tuple[int, ...]]) -> Reducer:
     """max or min, with the position of the first one where the op has a second output or is arg-."""
 
-    def formula(b: Builder, node: Node, which: int, index: Index) -> Term:
+    def formula(b: Elements, node: Node, which: int, index: Index) -> Term:
         x = node.args[0]
         size = b.size(x)
         folded = dims(node, len(size))
@@ -140,7 +152,7 @@ def _extreme(kind: str, dims: Callable[[Node, int], tuple[int, ...]]) -> Reducer
     return Reducer(dims, formula)
 
 
-def _argument_of(b: Builder, node: Node, index: Index, kind: str, dims: tuple[int, ...]) -> Term:
+def _argument_of(b: Elements, node: Node, index: Index, kind: str, dims: tuple[int, ...]) -> Term:
     x = node.args[0]
     size = b.size(x)
     inner = b.over_row(widen(index, dims, len(size)), dims, size)
@@ -158,7 +170,7 @@ def _argument_of(b: Builder, node: Node, index: Index, kind: str, dims: tuple[in
 
 
 def _variance(what: str, dims: Callable[[Node, int], tuple[int, ...]]) -> Reducer:
-    def formula(b: Builder, node: Node, which: int, index: Index) -> Term:
+    def formula(b: Elements, node: Node, which: int, index: Index) -> Term:
         x = node.args[0]
         size = b.size(x)
         folded = dims(node, len(size))
@@ -175,11 +187,11 @@ def _variance(what: str, dims: Callable[[Node, int], tuple[int, ...]]) -> Reduce
     return Reducer(dims, formula)
 
 
-def _mean(b: Builder, node: Node, x: Value, index: Index, dims: tuple[int, ...], n: int) -> Term:
+def _mean(b: Elements, node: Node, x: Value, index: Index, dims: tuple[int, ...], n: int) -> Term:
     return _fold(b, node, index, "sum", dims, lambda at: b.compute_at(x, at)) / n
 
 
-def _squares(b: Builder, node: Node, x: Value, index: Index, dims, mean: Term) -> Term:
+def _squares(b: Elements, node: Node, x: Value, index: Index, dims, mean: Term) -> Term:
     def body(at: Index) -> Term:
         distance = b.compute_at(x, at) - mean
         return distance * distance
@@ -187,7 +199,7 @@ def _squares(b: Builder, node: Node, x: Value, index: Index, dims, mean: Term) -
     return _fold(b, node, index, "sum", dims, body)
 
 
-def _norm(b: Builder, node: Node, which: int, index: Index) -> Term:
+def _norm(b: Elements, node: Node, which: int, index: Index) -> Term:
     x, order = node.args[0], argument(node, 1, "ord", 2)
     into = _accumulator(b, node)
     dims = _listed(argument(node, 2, "dim"), len(b.size(x)))
@@ -208,7 +220,7 @@ def _norm(b: Builder, node: Node, which: int, index: Index) -> Term:
 # ---- softmax and its kind
 
 
-def _shifted(b: Builder, node: Node, index: Index) -> tuple[Callable[[Index], Term], Term, Term]:
+def _shifted(b: Elements, node: Node, index: Index) -> tuple[Callable[[Index], Term], Term, Term]:
     """(element, maximum, sum of exp(element - maximum)) of the row around ``index``."""
     x = node.args[0]
     dims = _listed(node.args[1], len(b.size(x)))
@@ -217,26 +229,26 @@ def _shifted(b: Builder, node: Node, index: Index) -> tuple[Callable[[Index], Te
     return (lambda at: b.compute_at(x, at)), top, total
 
 
-def _softmax(b: Builder, node: Node, which: int, index: Index) -> Term:
+def _softmax(b: Elements, node: Node, which: int, index: Index) -> Term:
     x, top, total = _shifted(b, node, index)
     return (x(index) - top).exp() * (1 / total)
 
 
-def _log_softmax(b: Builder, node: Node, which: int, index: Index) -> Term:
+def _log_softmax(b: Elements, node: Node, which: int, index: Index) -> Term:
     x, top, total = _shifted(b, node, index)
     return x(index) - top - total.log()
 
 
-def _logsumexp(b: Builder, node: Node, which: int, index: Index) -> Term:
-    x = node.args[0]
+def _logsumexp(b: Elements, node: Node, which: int, index: Index) -> Term:
+    x, into = node.args[0], _accumulator(b, node)
     dims = _listed(node.args[1], len(b.size(x)))
-    top = _fold(b, node, index, "max", dims, lambda at: b.compute_at(x, at))
+    top = _fold(b, node, index, "max", dims, lambda at: b.at(x, at).cast(into))
     top = (top.abs() == math.inf).where(0, top)
-    total = _fold(b, node, index, "sum", dims, lambda at: (b.compute_at(x, at) - top).exp())
+    total = _fold(b, node, index, "sum", dims, lambda at: (b.at(x, at).cast(into) - top).exp())
     return total.log() + top
 
 
-def _softmax_backward(b: Builder, node: Node, which: int, index: Index) -> Term:
+def _softmax_backward(b: Elements, node: Node, which: int, index: Index) -> Term:
     grad, y, dim = node.args[:3]
     dims = _listed(dim, len(b.size(y)))
 
@@ -247,7 +259,7 @@ def _softmax_backward(b: Builder, node: Node, which: int, index: Index) -> Term:
     return product(index) - b.compute_at(y, index) * total
 
 
-def _log_softmax_backward(b: Builder, node: Node, which: int, index: Index) -> Term:
+def _log_softmax_backward(b: Elements, node: Node, which: int, index: Index) -> Term:
     grad, y, dim = node.args[:3]
     dims = _listed(dim, len(b.size(y)))
     total = _fold(b, node, index, "sum", dims, lambda at: b.compute_at(grad, at))
@@ -257,7 +269,7 @@ def _log_softmax_backward(b: Builder, node: Node, which: int, index: Index) -> T
 # ---- norms and losses
 
 
-def _layer_norm(b: Builder, node: Node, which: int, index: Index) -> Term:
+def _layer_norm(b: Elements, node: Node, which: int, index: Index) -> Term:
     x, shape, weight, bias, eps = node.args
     rank = len(b.size(x))
     dims = _normalized(node, rank)
@@ -276,7 +288,7 @@ def _layer_norm(b: Builder, node: Node, which: int, index: Index) -> Term:
     return out if bias is None else out + b.at(bias, inner).cast(out.dtype)
 
 
-def _layer_norm_backward_input(b: Builder, node: Node, which: int, index: Index) -> Term:
+def _layer_norm_backward_input(b: Elements, node: Node, which: int, index: Index) -> Term:
     """The gradient of the input; those of weight and bias fold over the other dims and are not here."""
     if which:
         raise Unsupported("gradients of weight and bias")
@@ -302,7 +314,7 @@ def _layer_norm_backward_input(b: Builder, node: Node, which: int, index: Index)
     return (scaled(index) - first - normal(index) * second) * outer(rstd, index)
 
 
-def _mse_loss(b: Builder, node: Node, which: int, index: Index) -> Term:
+def _mse_loss(b: Elements, node: Node, which: int, index: Index) -> Term:
     x, y = node.args[:2]
     reduction = argument(node, 2, "reduction", 1)
     if b.size(x) != b.size(y):
@@ -327,7 +339,7 @@ def _mse_dims(node: Node, rank: int) -> tuple[int, ...]:
 
 
 def _scan(kind: str) -> Reducer:
-    def formula(b: Builder, node: Node, which: int, index: Index) -> Term:
+    def formula(b: Elements, node: Node, which: int, index: Index) -> Term:
         x, dim = node.args[:2]
         size = b.size(x)
         dims = _listed(dim, len(size))
@@ -382,10 +394,10 @@ _register({
 # ---- tensors made of numbers
 
 
-def _creator(place: int, default: Any = None) -> Callable[[Builder, Node, Index], Term]:
+def _creator(place: int, default: Any = None) -> Callable[[Elements, Node, Index], Term]:
     """A tensor whose elements are argument ``place``, or always ``default``."""
 
-    def formula(b: Builder, node: Node, index: Index) -> Term:
+    def formula(b: Elements, node: Node, index: Index) -> Term:
         value = default if default is not None else node.args[place]
         if isinstance(value, Value) or not isinstance(value, (bool, int, float)):
             raise Unsupported("a fill value that is known only at run time")
@@ -394,7 +406,7 @@ def _creator(place: int, default: Any = None) -> Callable[[Builder, Node, Index]
     return formula
 
 
-def _arange(b: Builder, node: Node, index: Index) -> Term:
+def _arange(b: Elements, node: Node, index: Index) -> Term:
     args = node.args
     start, step = (0, 1) if len(args) == 1 else (args[0], args[2] if len(args) > 2 else 1)
     if not all(type(a) is int for a in (start, step)):
