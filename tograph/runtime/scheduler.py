@@ -14,6 +14,7 @@ so that code that runs once is not compiled. ``level`` and ``reason`` tell what 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -34,7 +35,7 @@ class Program:
     def __init__(self, graph: Graph, host_program: Callable[[], host.Program] | None = None):
         self.graph = graph
         self.level, self.reason = "host", "not called yet"
-        self._host_program = host_program or (lambda: host.build(graph))
+        self._host_program = functools.cache(host_program or (lambda: host.build(graph)))
         self._native: Native | None = None
         self._left = 1 if _loops(graph) else WARM
         self._declined = 0

@@ -31,7 +31,7 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 class Native:
     """The machine code of one graph. ``kernels``: its loop nests; ``llvm``: the text of its module."""
 
-    def __init__(self, graph: Graph, text: str, kernels: list[Kernel], scratch: int):
+    def __init__(self, whole: Graph, graph: Graph, text: str, kernels: list[Kernel], scratch: int):
         self.llvm, self.kernels, self.scratch = text, kernels, scratch
         imports = _imports(text)
         self._address = jit.compile_module(text, ["run"], imports)["run"]
@@ -39,6 +39,10 @@ class Native:
         self._inputs = [v.type for v in graph.inputs]
         self._outputs = [v.type for v in graph.outputs]
         position = {v: i for i, v in enumerate(graph.inputs)}
+        order = [*graph.inputs, *graph.outputs]
+        places = {v: i for i, v in enumerate(order)}
+        self._results = [places[v] for v in whole.outputs]
+        self._direct = whole.outputs == graph.outputs
         self._assigned = sorted({position[n.args[0]] for n in graph.nodes if n.op == "tg.assign"})
         self._slots = (ctypes.c_int64 * (len(self._inputs) + len(self._outputs) + 1))()
         self._arena = torch.empty(max(scratch, 1) + 64, dtype=torch.uint8)
@@ -51,7 +55,11 @@ class Native:
             return None
         self._busy = True
         try:
-            return self._call(inputs)
+            made = self._call(inputs)
+            if made is None or self._direct:
+                return made
+            known = [*inputs, *made]
+            return [known[i] for i in self._results]
         finally:
             self._busy = False
 
@@ -147,9 +155,16 @@ def compile_graph(graph: Graph) -> Native:
     """The machine code of ``graph``; Decline says why there is none."""
     if jit.host() is None:
         raise Decline("there is no LLVM in this process")
-    made = set(graph.inputs)
-    if any(v in made for v in graph.outputs):
-        raise Decline("a result is one of the inputs")
-    low = Lowering(graph)
+    distinct = _computed(graph)
+    low = Lowering(distinct)
     text = low.run()
-    return Native(graph, text, low.kernels, low.arena.size)
+    return Native(graph, distinct, text, low.kernels, low.arena.size)
+
+
+def _computed(graph: Graph) -> Graph:
+    """``graph`` with each output once, and without those that are inputs."""
+    made = Graph(graph.name)
+    made.inputs, made.nodes, made.input_names = graph.inputs, graph.nodes, graph.input_names
+    given = set(graph.inputs)
+    made.outputs = [v for v in dict.fromkeys(graph.outputs) if v not in given]
+    return made
