@@ -11,13 +11,15 @@ from typing import Any
 
 import torch
 
-from . import autodiff, host, passes, probes, structure, transforms
+from . import autodiff, host, passes, probes, scheduler, structure, transforms
 from . import report as pages
 from .carrier import differentiable
 from .diagnosis import at_run_time
 from .funcgraph import FuncGraph, Storage
 from .ir import Graph, Node, Value, prune, set_control_inputs
 from .journal import Location
+from .kernels.kernel import Kernel
+from .kernels.lower import Fused, lower
 from .structure import Leaf, Spec, Tree, flatten, spec_of
 from .symbolic import SymTensor
 from .tracing import recording
@@ -46,7 +48,7 @@ class ConcreteFunction:
         self.structured_input_signature = signature
         self._result, self._effects, self._bind = result, list(effects), bind
         self._single = isinstance(result, Leaf) and not result.fixed
-        self.kernels: list[Any] = []
+        self._fused: list[Fused] = []
         self.late: list[tuple[int, Any]] = []
         self.retraces: Any = None  # a weak reference to the method that explains the traces
 
@@ -68,8 +70,19 @@ class ConcreteFunction:
 
     @cached_property
     def program(self) -> host.Program:
-        """The program for calls that need no gradient."""
-        return host.build(self.optimized_graph)
+        """The program for calls that need no gradient: its regions are kernels."""
+        lowered, self._fused = lower(self.optimized_graph, host.build)
+        return host.build(lowered)
+
+    @cached_property
+    def scheduled(self) -> scheduler.Program:
+        """How a call without gradients runs: ``level``, ``reason``, ``llvm``."""
+        return scheduler.build(self.optimized_graph, lambda: self.program)
+
+    @property
+    def kernels(self) -> list[Kernel]:
+        """The kernels that calls have compiled so far: each with ``name``, ``llvm``, ``loops`` and ``lines``."""
+        return [*self.scheduled.kernels, *(k for fused in self._fused for k in fused.kernels)]
 
     @cached_property
     def watched_program(self) -> host.Program:
@@ -155,7 +168,8 @@ class ConcreteFunction:
                     outputs = self._ranges.run(*inputs)
             else:
                 watched = self._brings_tensors or is_watched(inputs)
-                outputs = (self.watched_program if watched else self.program).run(*inputs)
+                program = self.watched_program if watched else self.scheduled
+                outputs = program.run(*inputs)
         except Exception as error:
             _add_location(error, self.optimized_graph)
             raise
@@ -168,9 +182,10 @@ class ConcreteFunction:
         return result
 
 
-def _build(graph: Graph) -> host.Program:
+def _build(graph: Graph) -> scheduler.Program:
     """The program of a graph that autograd does not see."""
-    return host.build(passes.optimize(graph, inference=True))
+    optimized = passes.optimize(graph, inference=True)
+    return scheduler.build(optimized, lambda: host.build(lower(optimized, host.build)[0]))
 
 
 def _same(x: Any) -> Any:

@@ -125,6 +125,9 @@ class _Writer:
             self.line(indent, f"{', '.join(outs)}{',' if len(outs) == 1 else ''} = {call}", node)
 
     def call(self, node: Node) -> str:
+        if node.op == "tg.kernel":
+            fused, *inputs = node.args
+            return f"{self.bind(fused.value, fused.label)}({', '.join(map(self.constant, inputs))})"
         args = [self.constant(a) for a in node.args]
         if node.op.startswith("py.") and not node.kwargs and not _tensors(node):
             sign = _PYTHON.get(node.op[3:])

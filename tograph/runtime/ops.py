@@ -436,6 +436,17 @@ register(
 )
 
 
+# ---- fused regions
+
+
+def _kernel(fused, *inputs):
+    """A region that runs as one kernel: its outputs, a list where there are several."""
+    return plain(fused)(*inputs)
+
+
+register("tg.kernel", run=_kernel, effects=PURE, gradient=NONE, kernel=NONE, outputs=2)
+
+
 # ---- constants and captured tensors
 
 
