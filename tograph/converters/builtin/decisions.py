@@ -12,7 +12,8 @@ import torch.nn.functional as F
 import torch.utils.checkpoint
 from torch.nn.modules.lazy import LazyModuleMixin
 
-from ...runtime.funcgraph import is_tracing
+from ...errors import StagingError
+from ...runtime.funcgraph import is_tracing, user_location
 from ...runtime.shapes import SYMBOLS
 from ...runtime.tracing import suspended
 from ..calls import TENSOR_METHODS, call, converted, handles
@@ -92,6 +93,18 @@ def batch_norm(x, running_mean, running_var, weight=None, bias=None, training=Fa
     for kept, new in ((running_mean, mean), (running_var, var)):
         kept.copy_((1 - momentum) * kept + momentum * new)
     return out
+
+
+@handles(torch.optim.LBFGS.step)
+def lbfgs_step(optimizer, closure):
+    """``LBFGS`` keeps lists whose lengths depend on data across calls: it runs outside of a graph."""
+    if is_tracing():
+        raise StagingError(
+            "torch.optim.LBFGS.step inside a tg.function is not supported: the number of its saved directions depends on "
+            "data. Call it outside; its closure may be a tg.function.",
+            user_location(),
+        )
+    return torch.optim.LBFGS.step(optimizer, closure)
 
 
 @handles(torch.utils.checkpoint.checkpoint)
