@@ -18,7 +18,7 @@ import torch
 from torch.nn.modules import module as torch_module
 
 from ..errors import SourceError
-from ..runtime import journal
+from ..runtime import decisions, journal
 from ..runtime.funcgraph import is_tracing, user_location
 from ..runtime.growing import StagedList
 from ..runtime.structure import is_union
@@ -128,6 +128,8 @@ def call(f, /, *args, **kwargs):  # noqa: C901  a case for each kind
             if is_generator_function(f) and is_tracing():
                 return Generator(converted(f), _convert_generator(f), args, kwargs)
             return converted(f)(*args, **kwargs)
+        if f.__code__ is _NOT_COMPILED:
+            return call(f.__wrapped__, *args, **kwargs)
         return _left_alone(f, args, kwargs)
     if kind is types.MethodType:
         if isinstance(f.__self__, StagedList):
@@ -210,11 +212,17 @@ def _method(f: types.MethodType, args, kwargs):
     form = BUILTINS.get(function) if _hashable(function) else None
     if form is not None:
         return form(f.__self__, *args, **kwargs)
-    if type(function) is types.FunctionType and is_user_function(function):
+    if type(function) is types.FunctionType and (
+        is_user_function(function) or function.__code__ is _NOT_COMPILED
+    ):
         return call(function, f.__self__, *args, **kwargs)
     if type(function) is types.FunctionType:
         return _left_alone(f, args, kwargs)
     return call(function, f.__self__, *args, **kwargs)
+
+
+# What torch puts around functions that torch.compile has to leave alone, such as Optimizer.zero_grad.
+_NOT_COMPILED = torch._disable_dynamo(lambda: None).__code__
 
 
 def _is_contextmanager(f: Any) -> bool:
@@ -238,6 +246,8 @@ def _left_alone(f, args, kwargs):
         return contextlib.contextmanager(converted(f.__wrapped__))(*args, **kwargs)
     if union.holds_union(args, kwargs):
         return union.apply(lambda *a, **k: _left_alone(f, a, k), *args, **kwargs)
+    if getattr(f, MARK, False):
+        decisions.python("{0!s} runs as written (tg.do_not_convert)", getattr(f, "__name__", f))
     if _hashable(f) and f in _HIGHER_ORDER:
         args = tuple(map(convert_if_needed, args))
         kwargs = {k: convert_if_needed(v) for k, v in kwargs.items()}

@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
-from ..errors import show_location
 from . import autodiff, host, structure, transforms
 from .carrier import differentiable
+from .diagnosis import at_run_time
 from .funcgraph import FuncGraph, Storage
 from .ir import Graph, Node, Value, prune, set_control_inputs
 from .journal import Location
@@ -43,6 +43,7 @@ class ConcreteFunction:
         self._result, self._effects, self._bind = result, list(effects), bind
         self._single = isinstance(result, Leaf) and not result.fixed
         self.kernels: list[Any] = []
+        self.late: list[tuple[int, Any]] = []
 
     inputs = property(
         lambda self: self.graph.inputs[: len(self.graph.inputs) - len(self.captured_inputs)]
@@ -73,6 +74,13 @@ class ConcreteFunction:
         tensors, places = self._bind(self, args, kwargs)
         return self.run(tensors, places)
 
+    def _with_late(self, tensors: list[Any]) -> tuple[Any, ...]:
+        """The inputs with those captured tensors that are the ``.grad`` of something at this call."""
+        captured = list(self.captured_inputs)
+        for i, owner in self.late:
+            captured[i] = (tensors[owner] if isinstance(owner, int) else owner).grad
+        return (*tensors, *captured)
+
     @cached_property
     def _floats(self) -> list[int]:
         """The inputs that may require grad; none when the gradient has to be that of the host program."""
@@ -90,14 +98,14 @@ class ConcreteFunction:
 
     def run(self, tensors: list[Any], places: Sequence[Location] = ()) -> Any:
         """The result for the tensors of the arguments; ``places`` are where effects on arguments go."""
-        inputs = (*tensors, *self.captured_inputs)
+        inputs = (*tensors, *self.captured_inputs) if not self.late else self._with_late(tensors)
         try:
             if torch.is_grad_enabled() and self._differentiates(inputs):
                 outputs = self._differentiable.run(inputs)
             else:
                 outputs = self.program.run(*inputs)
         except Exception as error:
-            _add_location(error, self.graph.name)
+            _add_location(error, self.graph)
             raise
         if self._single and not places:
             return outputs[0]
@@ -112,18 +120,15 @@ def _same(x: Any) -> Any:
     return x
 
 
-def _add_location(error: BaseException, graph_name: str) -> None:
+def _add_location(error: BaseException, graph: Graph) -> None:
     """Note on an error which line of the user's code made the op that failed."""
-    if getattr(error, "__notes__", None):
-        return
     trace, node = sys.exc_info()[2], None
     while trace is not None:
         code = trace.tb_frame.f_code
-        if code.co_filename == f"<tograph host program of {graph_name}>":
+        if code.co_filename == f"<tograph host program of {graph.name}>":
             node = host.node_of(code, trace.tb_lineno)
         trace = trace.tb_next
-    if node is not None and node.location is not None:
-        error.add_note(f"raised by {node.op}, made at:{show_location(node.location)}")
+    at_run_time(error, node, graph)
 
 
 # ---- finishing a trace
@@ -159,6 +164,12 @@ def finish(
     set_control_inputs(graph)
     root.closed = True
     return graph, captured, spec, specs
+
+
+def late_inputs(root: FuncGraph) -> list[tuple[int, Any]]:
+    """The captured inputs that are looked up at every call, with the owner of each."""
+    captured = [k for k in root.captures if isinstance(k, Storage) and k.external is not None]
+    return [(i, k.late) for i, k in enumerate(captured) if k.late is not None]
 
 
 def open_tensors(spec: Spec) -> Spec:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from ..errors import UnsupportedOpError
+from . import histories
 from .funcgraph import FuncGraph, current_graph, user_location
 from .infer import Facts, facts_of, infer, tensor_type
 from .ir import Value
@@ -79,7 +80,8 @@ def write_in_place(
         if view is not None:
             return _become_view(func, overload(view), args, kwargs, record)
         raise UnsupportedOpError(
-            f"{func} changes the shape of a tensor in place, which a graph cannot do",
+            f"{func} changes the shape of a tensor in place, which a graph cannot do: assign a new tensor instead, such as "
+            "`y = y.t()` or `y = y.reshape(n)`",
             user_location(),
         )
     form = functional_form(func)
@@ -184,6 +186,7 @@ def write(target: torch.Tensor, result: torch.Tensor) -> None:
         bases.append(apply_view(graph, view, bases[-1]))
     for view, base in zip(reversed(x.chain), reversed(bases), strict=False):
         value = _scatter(graph, view, base, value)
+    histories.note(x.storage_, target)
     graph.assign(x.storage_, value)
 
 
