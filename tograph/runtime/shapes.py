@@ -677,6 +677,53 @@ def _nonzero(x):
     return like(x, torch.int64, (None, x.rank))
 
 
+@rule("_unique2 _unique")
+def _unique(x, sorted=True, return_inverse=False, return_counts=False):
+    found, some = like(x, size=(None,)), like(x, torch.int64, (None,))
+    inverse = like(x, torch.int64) if return_inverse else like(x, torch.int64, (0,))
+    return [found, inverse, some if return_counts else like(x, torch.int64, (0,))]
+
+
+@rule("unique_consecutive")
+def _unique_consecutive(x, return_inverse=False, return_counts=False, dim=None):
+    return None if dim is not None else _unique(x, True, return_inverse, return_counts)
+
+
+@rule("unique_dim")
+def _unique_dim(x, dim, sorted=True, return_inverse=False, return_counts=False):
+    size = [None if d == dim % x.rank else n for d, n in enumerate(x.size)]
+    inverse = (x.size[dim],) if return_inverse else (0,)
+    counts = (None,) if return_counts else (0,)
+    return [like(x, size=size), like(x, torch.int64, inverse), like(x, torch.int64, counts)]
+
+
+@rule("bincount")
+def _bincount(x, weights=None, minlength=0):
+    dtype = weights.dtype if weights is not None and weights.dtype == torch.float32 else torch.float64  # fmt: skip
+    return like(x, torch.int64 if weights is None else dtype, (None,))
+
+
+@rule("_ctc_loss")
+def _ctc_loss(x, targets, input_lengths, target_lengths, blank=0, zero_infinity=False):
+    steps, batch, _ = x.size
+    known = isinstance(target_lengths, (list, tuple)) and all(type(n) is int for n in target_lengths)  # fmt: skip
+    longest = 2 * max(target_lengths) + 1 if known else None
+    return [like(x, size=(batch,)), like(x, size=(batch, steps, longest))]
+
+
+@rule("repeat_interleave")
+def _repeat_interleave(repeats, output_size=None):
+    return like(repeats, torch.int64, (output_size,))
+
+
+@rule("linalg_lstsq")
+def _lstsq(a, b, rcond=None, driver=None):
+    if a.rank != 2 or driver not in (None, "gelsy"):
+        return None
+    solution = like(b, size=(a.size[1], *b.size[1:]))
+    return [solution, like(a, size=(None,)), like(a, torch.int64, ()), like(a, size=(0,))]
+
+
 @rule("masked_select")
 def _masked_select(x, mask):
     return like(x, size=(None,))
