@@ -93,6 +93,30 @@ class UnhashableArgumentError(SignatureError):
     """A Python argument that cannot be part of a trace key."""
 
 
+class UnsavedSignatureError(SignatureError, ValueError):
+    """A call of a loaded function with arguments that none of its saved traces takes."""
+
+
+class UnsavableError(TographError, TypeError):
+    """Something that a saved file cannot hold, such as a Python callback."""
+
+
+class SavedFileError(TographError, ValueError):
+    """A file that ``tg.load`` cannot read."""
+
+
+class ForeignFileError(SavedFileError):
+    """A file that ``tg.save`` did not write."""
+
+
+class CorruptFileError(SavedFileError):
+    """A saved file that was cut off or changed."""
+
+
+class NewerFileError(SavedFileError):
+    """A saved file in a format that this version of tograph does not know."""
+
+
 class InvalidArgumentError(TographError, ValueError):
     """A check that failed while a graph ran."""
 

@@ -22,7 +22,10 @@ class _Blocked(torch.autograd.Function):
         ctx: Any, what: str, location: Location | None, out: torch.Tensor, *inputs: torch.Tensor
     ):
         ctx.what, ctx.location = what, location
-        return out.view_as(out)
+        with (
+            torch.enable_grad()
+        ):  # the op is recorded as one that torch differentiates when the graph runs
+            return out.view_as(out)
 
     @staticmethod
     def backward(ctx: Any, *grads: Any):

@@ -352,7 +352,10 @@ def _print(*values, sep=None, end=None, file=None, flush=False):
 def make_exception(kind: Any, args: tuple) -> BaseException:
     """An exception of a built-in type by name, or a copy of a template exception with new arguments."""
     if isinstance(kind, str):
-        return getattr(builtins, kind)(*args)
+        found = getattr(builtins, kind, None)
+        if not (isinstance(found, type) and issubclass(found, BaseException)):
+            raise TographError(f"not a built-in exception: {kind!r}")
+        return found(*args)
     template = kind.value
     made = type(template).__new__(type(template), *args)
     made.args = args

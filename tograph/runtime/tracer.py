@@ -114,23 +114,15 @@ class Tracer:
         graph, captured, spec, effect_specs = finish(self.root, inputs, result, effects)
         signature = tuple(self.specs)
         concrete = ConcreteFunction(
-            self.function.label(), graph, captured, spec, effect_specs, signature, self._binder()
+            self.function.label(),
+            graph,
+            captured,
+            spec,
+            effect_specs,
+            signature,
+            binder(self.function),
         )
         return Trace(concrete, key, self.specs, watch.guards(self.root, self.outside), finder)
-
-    def _binder(self):
-        function = weakref.ref(self.function)
-
-        def bind(concrete, args, kwargs):
-            owner = function()
-            if owner is None:
-                raise ScopeError("the function of this trace does not exist any more")
-            bound = _bind_concrete(owner, concrete, args, kwargs)
-            flat = Flat()
-            owner._key(bound, flat)
-            return flat.tensors, ()
-
-        return bind
 
     def _run(self, bound: inspect.BoundArguments, spares: list) -> tuple[Any, journal.Journal]:
         log = journal.push()
@@ -216,13 +208,7 @@ class Tracer:
         if not effects:
             return [], no_places
 
-        def find(bound: inspect.BoundArguments) -> list[Location]:
-            real: list[tuple[Any, Any]] = []
-            for x in bound.arguments.values():
-                arguments.replace_tensors(x, lambda _: None, real)
-            return [at if i is None else _same_place(at, real[i][1]) for i, at in where]
-
-        return effects, find
+        return effects, Finder(where)
 
     def _is_outside(self, location: Location) -> bool:
         """Whether a variable or attribute that existed before the call was rebound: that happens at every call."""
@@ -244,6 +230,23 @@ class Tracer:
                 and not any(map(_symbolic, made))
             ):
                 real[:] = made
+
+
+class Finder:
+    """Finds, for a call, the locations that the effects of a trace go to.
+
+    ``where``: pairs of a position among the containers of the arguments and a location in such a container; the position
+    is None for a location outside of the arguments.
+    """
+
+    def __init__(self, where: list[tuple[int | None, Location]]):
+        self.where = where
+
+    def __call__(self, bound: inspect.BoundArguments) -> list[Location]:
+        real: list[tuple[Any, Any]] = []
+        for x in bound.arguments.values():
+            arguments.replace_tensors(x, lambda _: None, real)
+        return [at if i is None else _same_place(at, real[i][1]) for i, at in self.where]
 
 
 def _symbolic(x: Any) -> bool:
@@ -297,6 +300,22 @@ def no_places(bound: inspect.BoundArguments) -> list[Location]:
 
 def _graph_name(label: str) -> str:
     return "".join(c if c.isalnum() or c == "_" else "_" for c in label).strip("_") or "main"
+
+
+def binder(function: Any) -> Callable[..., Any]:
+    """How a concrete function of ``function`` takes the tensors from its arguments; the function is held weakly."""
+    held = weakref.ref(function)
+
+    def bind(concrete: ConcreteFunction, args: tuple, kwargs: dict) -> tuple[list[Any], tuple]:
+        owner = held()
+        if owner is None:
+            raise ScopeError("the function of this trace does not exist any more")
+        bound = _bind_concrete(owner, concrete, args, kwargs)
+        flat = Flat()
+        owner._key(bound, flat)
+        return flat.tensors, ()
+
+    return bind
 
 
 def _bind_concrete(
