@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from . import nn_shapes, shapes
+from . import data_shapes, nn_shapes, probing, shapes
 from .shapes import Meta
 from .types import TensorType
 
@@ -85,12 +85,27 @@ def _key(x: Any) -> Any:
 
 def _infer_fresh(func, args: tuple, kwargs: dict) -> Any:
     if not facts_of(func).view or _symbolic_view(func, args):
-        found = nn_shapes.RULES.get(func._schema.name.split("::")[-1])
+        found = shapes.RULES.get(func._schema.name.split("::")[-1])
         if found is not None and func.namespace == "aten":
             out = found(*args, **kwargs)
             if out is not None:
                 return out
+        if not _static((args, kwargs)):
+            out = probing.probe(_meta_kernel, func, args, kwargs)
+            if out is not None:
+                return out
     return _meta_kernel(func, args, kwargs)
+
+
+def _static(x: Any) -> bool:
+    """Whether all sizes and numbers are known."""
+    if isinstance(x, Meta):
+        return x.static
+    if isinstance(x, (list, tuple)):
+        return all(map(_static, x))
+    if isinstance(x, dict):
+        return all(map(_static, x.values()))
+    return not isinstance(x, shapes.SYMBOLS)
 
 
 def _symbolic_view(func, args: tuple) -> bool:
@@ -100,7 +115,13 @@ def _symbolic_view(func, args: tuple) -> bool:
     if base in ("select", "slice") and any(isinstance(v, shapes.SYMBOLS) for v in given):
         return True
     symbolic = not args[0].static or any(isinstance(v, shapes.SYMBOLS) for v in given)
-    return base in ("slice", "view", "_unsafe_view", "expand") and symbolic
+    return base in _SYMBOLIC_VIEWS and symbolic
+
+
+_SYMBOLIC_VIEWS = frozenset(
+    "slice view _unsafe_view expand squeeze unbind split split_with_sizes".split()
+)
+assert data_shapes and nn_shapes  # their rules are in the table
 
 
 def _meta_kernel(func, args: tuple, kwargs: dict) -> Any:

@@ -154,6 +154,24 @@ class ScalarNode:
             return self.expr[0] == "eq"
         return default
 
+    def statically_known_true(self, file, line):
+        return bool(self.constant_) if self.ref is None else self._likely(False)
+
+    def nested_int(self):
+        return None
+
+    def sym_sum(self, others):
+        total = self.wrap_int(0)
+        for other in others:
+            total = combine("add", total, other)
+        return total
+
+    def is_channels_last(self, *args):
+        return self.wrap_bool(False)
+
+    is_channels_last_contiguous_2d = is_channels_last_contiguous_3d = is_channels_last
+    is_channels_last_strides_2d = is_channels_last_strides_3d = is_channels_last
+
     def is_contiguous(self, *args):
         return self.wrap_bool(True)
 
