@@ -352,7 +352,7 @@ def _print(*values, sep=None, end=None, file=None, flush=False):
 def make_exception(kind: Any, args: tuple) -> BaseException:
     """An exception of a built-in type by name, or a copy of a template exception with new arguments."""
     if isinstance(kind, str):
-        found = getattr(builtins, kind, None)
+        found = getattr(builtins, kind)
         if not (isinstance(found, type) and issubclass(found, BaseException)):
             raise TographError(f"not a built-in exception: {kind!r}")
         return found(*args)
