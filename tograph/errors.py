@@ -125,6 +125,10 @@ class AssertionFailed(InvalidArgumentError, AssertionError):
     """``tg.debug.assert_`` or a staged ``assert`` that failed while a graph ran."""
 
 
+class UnexpectedSizeError(StagingError, RuntimeError):
+    """A size, known only when the graph runs, that torch's own code was not traced for."""
+
+
 class OutOfRangeError(TographError, IndexError):
     """An index outside a list or array while a graph ran."""
 

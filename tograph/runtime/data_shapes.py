@@ -114,6 +114,31 @@ def _split_with_sizes(x, sizes, dim=0):
     return [x._replace(size=(*x.size[:dim], n, *x.size[dim + 1 :])) for n in sizes]
 
 
+@rule("permute")
+def _permute(x, dims):
+    return _taken(x, [d % max(x.rank, 1) for d in dims])
+
+
+@rule("transpose")
+def _transpose(x, a, b):
+    order = list(range(x.rank))
+    if x.rank:
+        a, b = a % x.rank, b % x.rank
+        order[a], order[b] = order[b], order[a]
+    return _taken(x, order)
+
+
+def _taken(x: Meta, order: list[int]) -> Meta:
+    return x._replace(size=tuple(x.size[i] for i in order), stride=tuple(x.stride[i] for i in order))
+
+
+@rule("unfold")
+def _unfold(x, dim, size, step):
+    dim = dim % x.rank
+    stride = (*x.stride[:dim], x.stride[dim] * step, *x.stride[dim + 1 :], x.stride[dim])
+    return x._replace(size=(*x.size[:dim], None, *x.size[dim + 1 :], size), stride=stride)
+
+
 def _known(n: Any, what: str) -> int:
     """A count of outputs; a staged one with a hint becomes a guard."""
     if type(n) is int:

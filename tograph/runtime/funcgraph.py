@@ -88,6 +88,7 @@ class FuncGraph:
         self.captures: dict[Any, Value] = {}
         self.arguments: dict[Any, Value] = {}
         self.known: dict[Storage, Value] = {}
+        self.assumed: set[Any] = set()
         self.differentiable: dict[int, torch.Tensor] = {}
         self.closed = False
 

@@ -20,9 +20,14 @@ def _plain(*xs: Any) -> bool:
     metas = [x for x in xs if isinstance(x, Meta)]
     first = metas[0]
     return first.dtype.is_floating_point and all(
-        m.dtype == first.dtype and m.stride == like(m).stride and m.device == first.device
+        m.dtype == first.dtype and m.device == first.device and _packed(m)
         for m in metas
     )
+
+
+def _packed(x: Meta) -> bool:
+    """Whether a tensor is contiguous; one with sizes known at run time counts as such."""
+    return not x.static or x.stride == like(x).stride
 
 
 def _tuple(x: Any, n: int) -> tuple[int, ...]:

@@ -30,7 +30,7 @@ from typing import Any
 
 import torch
 
-from ..errors import AssertionFailed, OutOfRangeError, TographError
+from ..errors import AssertionFailed, OutOfRangeError, TographError, UnexpectedSizeError
 from .types import ObjectType, ScalarType, TensorType, parse_type
 
 NONE = "none"
@@ -386,6 +386,8 @@ def _assert(condition, kind, args, data=None):
     if kind == "tg.AssertionFailed":
         text = " ".join(map(str, args)) or "assertion failed"
         raise AssertionFailed(text)
+    if kind == "tg.UnexpectedSizeError":
+        raise UnexpectedSizeError(*args)
     _raise(kind, args)
 
 

@@ -137,7 +137,18 @@ def broadcast(*sizes: Sequence) -> tuple:
                 )
             elif type(n) is int:
                 out[i] = n  # a symbolic size beside a known one: equal, or 1
+            elif type(old) is not int:
+                out[i] = _broadcast_symbols(old, n)
     return tuple(out)
+
+
+def _broadcast_symbols(a: Any, b: Any) -> Any:
+    """Two sizes that are known only when the graph runs: equal, or one of them is 1. A hint decides, as a guard."""
+    if a is None or b is None or not (a.node.has_hint() and b.node.has_hint()):
+        return None
+    if a == b:
+        return a
+    return b if a == 1 else a
 
 
 def pointwise(xs: Sequence[Any], dtype: torch.dtype) -> Meta:
@@ -713,7 +724,8 @@ def _topk(x, k, dim=-1, largest=True, sorted=True):
     if not x.rank:
         return None
     dim = _dims(x, dim)[0]
-    if type(k) is not int or (type(x.size[dim]) is int and not 0 <= k <= x.size[dim]):
+    known = type(k) is int and type(x.size[dim]) is int
+    if known and not 0 <= k <= x.size[dim]:
         return None
     size = (*x.size[:dim], k, *x.size[dim + 1 :])
     return [like(x, size=size), like(x, torch.int64, size)]

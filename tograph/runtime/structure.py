@@ -114,7 +114,7 @@ def parts_of(x: Any) -> tuple[Any, list[Any]] | None:
         return (getattr(x, "maxlen", None), list(x))
     if cls in (dict, OrderedDict, defaultdict):
         return ((tuple(x), getattr(x, "default_factory", None)), list(x.values()))
-    if issubclass(cls, tuple) and hasattr(cls, "_fields"):
+    if issubclass(cls, tuple) and (hasattr(cls, "_fields") or is_structseq(cls)):
         return (None, list(x))
     if issubclass(cls, torch.Size):
         return (None, list(x))
@@ -125,6 +125,11 @@ def parts_of(x: Any) -> tuple[Any, list[Any]] | None:
     if dataclasses.is_dataclass(cls) or _plain_class(cls):
         return (tuple(vars(x)), list(vars(x).values())) if hasattr(x, "__dict__") else None
     return None
+
+
+def is_structseq(cls: type) -> bool:
+    """Whether a class is one of ``torch.return_types``."""
+    return issubclass(cls, tuple) and hasattr(cls, "n_sequence_fields")
 
 
 def _plain_class(cls: type) -> bool:
@@ -161,7 +166,7 @@ def rebuild(cls: type, aux: Any, parts: list[Any]) -> Any:
     if issubclass(cls, torch.Size):
         return torch.Size(parts)
     if issubclass(cls, tuple):
-        return cls._make(parts)
+        return cls(parts) if is_structseq(cls) else cls._make(parts)
     if cls is slice:
         return slice(*parts)
     if hasattr(cls, "__tograph_flatten__"):

@@ -23,7 +23,7 @@ from .funcgraph import FuncGraph, Ref, Storage, _stack, current_graph, user_loca
 from .infer import facts_of, infer, meta_of, tensor_type
 from .ir import Value
 from .mutation import write_in_place
-from .scalars import size_of
+from .scalars import new_scalar, size_of
 from .shapes import Meta, contiguous
 from .symbolic import SymTensor, View, argument, as_symbolic, capture, metas, scalar_of, wrap
 
@@ -162,6 +162,23 @@ def _is_same_size(a, b):
     return tuple(a.shape) == tuple(b.shape)
 
 
+def _size(x, dim=None):
+    """torch's code asks for sizes as plain numbers: a staged one must have a hint, and becomes a guard."""
+    sizes = [int(n) for n in x.shape]
+    return sizes if dim is None else sizes[dim]
+
+
+def _truth(func) -> Callable[..., Any]:
+    """An op that gives a Python bool."""
+
+    def run(*args, **kwargs):
+        graph = current_graph()
+        given = [argument(graph, a) for a in args]
+        return new_scalar(ops.overload_name(func), tuple(given), bool, graph, **kwargs)
+
+    return run
+
+
 def _untraced(func) -> Callable[..., Any]:
     """An op that runs as it is while tracing, such as a profiler's mark."""
 
@@ -179,6 +196,9 @@ SPECIAL: dict[Any, Callable[..., Any]] = {
     aten._local_scalar_dense.default: _local_scalar,
     aten.is_same_size.default: _is_same_size,
     torch.ops.prim.device.default: lambda x: x.device,
+    aten.size.default: _size,
+    aten.equal.default: _truth(aten.equal.default),
+    aten.allclose.default: _truth(aten.allclose.default),
 }
 for _name in ("_record_function_enter_new", "_record_function_enter", "_record_function_exit"):
     _packet = getattr(torch.ops.profiler, _name)
