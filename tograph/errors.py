@@ -78,7 +78,7 @@ class IterationLimitError(StagingError, ValueError):
 
 
 class GradientError(StagingError, NotImplementedError):
-    """A gradient that cannot be taken inside a function."""
+    """A gradient that cannot be taken."""
 
 
 class StructureError(StagingError, TypeError):

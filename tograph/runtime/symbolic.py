@@ -170,9 +170,13 @@ def as_symbolic(x: torch.Tensor) -> SymTensor:
 
 def value_of(x: torch.Tensor, graph: FuncGraph) -> Value:
     """The graph value that a tensor has at this point."""
+    value = _value_of(as_symbolic(x), graph)
     if x.requires_grad:
-        _note_differentiable(x, graph)
-    x = as_symbolic(x)
+        _note_source(x, value, graph)
+    return value
+
+
+def _value_of(x: SymTensor, graph: FuncGraph) -> Value:
     storage = x.storage_
     if (
         x.ref is not None
@@ -189,12 +193,19 @@ def value_of(x: torch.Tensor, graph: FuncGraph) -> Value:
     return value
 
 
-def _note_differentiable(x: torch.Tensor, graph: FuncGraph) -> None:
-    """A region reads a tensor of an outer graph that gradients are taken of."""
-    home = x.storage_.home if isinstance(x, SymTensor) else None
+def _note_source(x: torch.Tensor, value: Value, graph: FuncGraph) -> None:
+    """``x`` carries ``value`` in autograd, here and in every graph on the way to where it is from."""
+    graph.sources[value] = x
+    storage = as_symbolic(x).storage_
+    base = x._base if x._base is not None else x
     at: FuncGraph | None = graph
-    while at is not None and at.outer is not None and at is not home:
-        at.differentiable[id(x)] = x
+    while at is not None:
+        if storage in at.captures:
+            at.sources[at.captures[storage]] = base
+        elif isinstance(x, SymTensor):
+            for ref, carrier in ((x.ref, x), (storage.ref, base)):
+                if ref is not None and (ref.graph is at or ref.value in at.captures):
+                    at.sources[at.resolve(ref)] = carrier
         at = at.outer
 
 

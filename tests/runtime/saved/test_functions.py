@@ -299,6 +299,19 @@ def test_loaded_inside_another_function(again):
     assert outer(torch.tensor(-3.0)).item() == -3 and g["v"].item() == 2
 
 
+def test_gradient_through_a_loaded_function_inside_another(again):
+    root(torch.tensor(2.0))
+    g = again(root)
+
+    @tg.function
+    def slope(x):
+        y = g(x) * x
+        return torch.autograd.grad(y, x)[0]
+
+    x = torch.tensor(4.0, requires_grad=True)
+    assert abs(slope(x).item() - 3.0) < 1e-3
+
+
 def test_deepcopy_has_tensors_of_its_own(again):
     v = tg.Variable(0.0)
 

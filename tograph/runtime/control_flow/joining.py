@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-
 from ...errors import (
     StructureError,
 )
 from .. import structure
-from ..blocked import block
 from ..funcgraph import FuncGraph, Storage, current_graph, user_location
 from ..growing import join_lists
 from ..ir import Node, Value
@@ -57,23 +54,13 @@ def join_regions(op: str, heads: Sequence[Any], regions: dict[str, Region], **at
     _forget_written(graph, regions)
     values = iter(node.outputs)
     result = MISSING
-    inputs = (
-        [x for r in regions.values() for x in r.graph.differentiable.values()]
-        if op != "Call"
-        else []
-    )
     for (place, _), spec in zip(slots, specs):
-        x = structure.unflatten(spec, values, lambda v: output_of(v, graph, op, inputs))
+        x = structure.unflatten(spec, values, lambda v: structure.symbolic(v, graph))
         if place is None:
             result = x
         else:
             put_back(place, x)
     return result
-
-
-def output_of(value: Value, graph: FuncGraph, op: str, inputs: list[torch.Tensor]) -> Any:
-    x = structure.symbolic(value, graph)
-    return block(x, op, value.node.location, inputs) if isinstance(x, torch.Tensor) else x
 
 
 def put_back(place: Place, x: Any) -> None:
