@@ -90,7 +90,6 @@ class FuncGraph:
         self.arguments: dict[Any, Value] = {}
         self.known: dict[Storage, Value] = {}
         self.assumed: set[Any] = set()
-        self.differentiable: dict[int, torch.Tensor] = {}
         self.sources: dict[Value, torch.Tensor] = {}
         self.replaying = (
             False  # a recorded graph runs again: a read of a resource is an op like any other
