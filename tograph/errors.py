@@ -53,6 +53,10 @@ class GraphBoolError(StagingError, TypeError):
     """A value that is only known when the graph runs, used as a Python bool or number."""
 
 
+class UnknownSizeError(GraphBoolError):
+    """A size that is only known when the graph runs, where the rank or number of results depends on it."""
+
+
 class SymbolicValueError(GraphBoolError, NotImplementedError):
     """A value that is only known when the graph runs, asked for its contents (``numpy()``)."""
 

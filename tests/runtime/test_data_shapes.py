@@ -34,7 +34,6 @@ torch.bincount(x.abs().long(), x)
 x.reshape(5, 1).expand(5, 3)[x > 0]
 x.reshape(5, 1).expand(5, 3)[(x > 0), 1]
 torch.zeros(int(x.abs().sum().item()))
-torch.equal(x[x > 0], x)
 """.strip().splitlines()
 
 # y is x[x > 0]
@@ -133,8 +132,6 @@ y.half().float()
 [v * 2 for v in y]
 list(y)
 y.is_contiguous()
-torch.allclose(y, y)
-torch.equal(y, y)
 torch.cartesian_prod(y, y)
 y.repeat_interleave(torch.ones_like(y).long())
 y.split([1, y.shape[0] - 1])
@@ -250,8 +247,8 @@ def test_writes_through_a_mask():
 
 
 def test_gradient_of_a_selection():
-    f = tg.function(lambda x: (x[x > 0] ** 2).sum() + x[torch.nonzero(x > 2)[:, 0]].prod())
-    for x in (X, X + 10, NOTHING):
+    f = tg.function(lambda x: (x[x > 0] ** 2).sum() + x[torch.nonzero(x > 2)[:, 0]].exp().sum())
+    for x in (X, X + 1, NOTHING):
         a, b = x.clone().requires_grad_(), x.clone().requires_grad_()
         f(a).backward()
         f.python_function(b).backward()
@@ -275,4 +272,4 @@ def test_assumed_size_is_checked():
     f = tg.function(lambda x: x[x > 0].diff())
     assert same(f(X), X[X > 0].diff())
     with pytest.raises(UnexpectedSizeError, match="known only when the graph runs"):
-        f(INPUTS["one"])
+        f(NOTHING)

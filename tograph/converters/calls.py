@@ -28,6 +28,7 @@ from .call_rules import (
     CONVERTED_CODE,
     LEAF_MODULES,
     MARK,
+    WRAPPERS,
     is_straight,
     is_user_function,
     module_rule,
@@ -219,6 +220,7 @@ def _sample():
 
 
 _HELPER = _sample.__code__
+WRAPPERS.add(_HELPER)
 
 
 def _left_alone(f, args, kwargs):

@@ -9,18 +9,8 @@ from typing import Any
 
 import torch
 
-from ..errors import GraphBoolError
+from ..errors import UnknownSizeError
 from .shapes import Meta, like, rule
-
-
-@rule("_unique2")
-def _unique2(x, sorted=True, return_inverse=False, return_counts=False):
-    return _unique_outputs(x, (None,), x.size, return_inverse, return_counts)
-
-
-@rule("_unique")
-def _unique(x, sorted=True, return_inverse=False):
-    return _unique_outputs(x, (None,), x.size, return_inverse, False)[:2]
 
 
 @rule("unique_consecutive")
@@ -52,16 +42,6 @@ def _unique_outputs(x: Meta, size: Any, inverse: Any, with_inverse: bool, with_c
     ]
 
 
-@rule("repeat_interleave")
-def _repeat_interleave(repeats, *, output_size=None):
-    return like(repeats, size=(output_size,))
-
-
-@rule("bincount")
-def _bincount(x, weights=None, minlength=0):
-    dtype = torch.int64 if weights is None else torch.float32 if weights.dtype == torch.float32 else torch.float64  # fmt: skip
-    return like(x, dtype, (None,))
-
 
 # ---- views of a tensor whose size is known at run time
 
@@ -76,7 +56,7 @@ def _squeeze(x, dim=None):
         if type(n) is not int:
             if n.node.has_hint():
                 return None
-            raise GraphBoolError(
+            raise UnknownSizeError(
                 f"squeeze of dimension {d}, whose size is known only when the graph runs: the rank of the result is not "
                 "known. Name the dimensions to squeeze, or use reshape."
             )
@@ -114,37 +94,12 @@ def _split_with_sizes(x, sizes, dim=0):
     return [x._replace(size=(*x.size[:dim], n, *x.size[dim + 1 :])) for n in sizes]
 
 
-@rule("permute")
-def _permute(x, dims):
-    return _taken(x, [d % max(x.rank, 1) for d in dims])
-
-
-@rule("transpose")
-def _transpose(x, a, b):
-    order = list(range(x.rank))
-    if x.rank:
-        a, b = a % x.rank, b % x.rank
-        order[a], order[b] = order[b], order[a]
-    return _taken(x, order)
-
-
-def _taken(x: Meta, order: list[int]) -> Meta:
-    return x._replace(size=tuple(x.size[i] for i in order), stride=tuple(x.stride[i] for i in order))
-
-
-@rule("unfold")
-def _unfold(x, dim, size, step):
-    dim = dim % x.rank
-    stride = (*x.stride[:dim], x.stride[dim] * step, *x.stride[dim + 1 :], x.stride[dim])
-    return x._replace(size=(*x.size[:dim], None, *x.size[dim + 1 :], size), stride=stride)
-
-
 def _known(n: Any, what: str) -> int:
     """A count of outputs; a staged one with a hint becomes a guard."""
     if type(n) is int:
         return n
     if n.node.has_hint():
         return int(n)
-    raise GraphBoolError(
+    raise UnknownSizeError(
         f"{what} into a number of tensors that is known only when the graph runs. Use a `for` loop over the tensor, or reshape."
     )

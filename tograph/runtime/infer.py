@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from . import data_shapes, nn_shapes, probing, shapes
+from ..errors import GraphBoolError, UnknownSizeError
+from . import data_shapes, nn_shapes, shapes, stand_in
 from .shapes import Meta
 from .types import TensorType
 
@@ -84,28 +85,38 @@ def _key(x: Any) -> Any:
 
 
 def _infer_fresh(func, args: tuple, kwargs: dict) -> Any:
+    if not stand_in.is_symbolic((args, kwargs)):
+        return _infer_static(func, args, kwargs)
     if not facts_of(func).view or _symbolic_view(func, args):
-        found = shapes.RULES.get(func._schema.name.split("::")[-1])
-        if found is not None and func.namespace == "aten":
-            out = found(*args, **kwargs)
-            if out is not None:
-                return out
-        if not _static((args, kwargs)):
-            out = probing.probe(_meta_kernel, func, args, kwargs)
-            if out is not None:
-                return out
-    return _meta_kernel(func, args, kwargs)
+        try:
+            out = _by_rule(func, args, kwargs)
+        except UnknownSizeError:
+            raise
+        except GraphBoolError:
+            out = None  # a rule that compares sizes
+        if out is not None:
+            return out
+    out = stand_in.on_numbers(_infer_static, func, args, kwargs)
+    return _meta_kernel(func, args, kwargs) if out is None else out
 
 
-def _static(x: Any) -> bool:
-    """Whether all sizes and numbers are known."""
-    if isinstance(x, Meta):
-        return x.static
-    if isinstance(x, (list, tuple)):
-        return all(map(_static, x))
-    if isinstance(x, dict):
-        return all(map(_static, x.values()))
-    return not isinstance(x, shapes.SYMBOLS)
+def _infer_static(func, args: tuple, kwargs: dict) -> Any:
+    if not facts_of(func).view:
+        out = _by_rule(func, args, kwargs)
+        if out is not None:
+            return out
+    try:
+        return _meta_kernel(func, args, kwargs)
+    except NotImplementedError:
+        found = stand_in.on_ones(func, args, kwargs)
+        if found is None:
+            raise
+        return _described(*found)
+
+
+def _by_rule(func, args: tuple, kwargs: dict) -> Any:
+    found = shapes.RULES.get(func._schema.name.split("::")[-1])
+    return found(*args, **kwargs) if found is not None and func.namespace == "aten" else None
 
 
 def _symbolic_view(func, args: tuple) -> bool:
@@ -119,7 +130,7 @@ def _symbolic_view(func, args: tuple) -> bool:
 
 
 _SYMBOLIC_VIEWS = frozenset(
-    "slice view _unsafe_view expand squeeze unbind split split_with_sizes permute transpose unfold".split()
+    "slice view _unsafe_view expand squeeze unbind split split_with_sizes".split()
 )
 assert data_shapes and nn_shapes  # their rules are in the table
 
@@ -145,7 +156,11 @@ def _meta_kernel(func, args: tuple, kwargs: dict) -> Any:
         elif not devices and any(a.name == "device" for a in func._schema.arguments):
             mkwargs["device"] = "meta"
         out = func(*margs, **mkwargs)
-    where = devices[0] if devices else torch.device("cpu")
+    return _described(out, devices[0] if devices else torch.device("cpu"))
+
+
+def _described(out: Any, where: torch.device) -> Any:
+    """The meta or metas of what an op returned."""
     if isinstance(out, torch.Tensor):
         return meta_of(out)._replace(device=where)
     if out is None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from .shapes import RULES, Meta, contiguous, like, pointwise, reduced, rule
+from .shapes import RULES, SYMBOLS, Meta, contiguous, like, pointwise, reduced, rule
 
 
 def _plain(*xs: Any) -> bool:
@@ -373,11 +373,9 @@ def _unsafe_split(x, length, dim=0):
 
 @rule("_unsafe_view")
 def _unsafe_view(x, size):
-    return (
-        like(x, size=size)
-        if x.static and x.stride == like(x).stride and _whole(x.size, size)
-        else None
-    )
+    if not x.static or any(isinstance(n, SYMBOLS) for n in size):
+        return RULES["view"](x, size)
+    return like(x, size=size) if x.stride == like(x).stride and _whole(x.size, size) else None
 
 
 def _whole(a: Sequence, b: Sequence) -> bool:

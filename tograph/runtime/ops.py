@@ -426,6 +426,13 @@ def _assign(x, value):
         x.copy_(value)
 
 
+def _random_fill(name, size, stride, dtype, device, *args, **kwargs):
+    """Memory of these strides, filled by an in-place random op: the strides decide where each draw goes."""
+    target = torch.empty_strided(size, stride, dtype=dtype, device=device)
+    return overload(name)(target, *map(plain, args), **{k: plain(v) for k, v in kwargs.items()})
+
+
+register("tg.random_fill", run=_random_fill, effects=Effects(random=True), gradient=REPLAY, kernel=NONE)  # fmt: skip
 register("py.constant", run=lambda v: v, effects=PURE, gradient=NONE, kernel=NONE)
 register("tg.constant", run=_constant, effects=PURE, gradient=NONE, kernel=NONE)
 register("tg.identity", run=lambda x: x, effects=PURE, gradient=REPLAY, kernel=NONE)

@@ -19,6 +19,7 @@ import torch
 from ..errors import GraphBoolError
 from .funcgraph import FuncGraph, Ref, current_graph, user_location
 from .ir import Value
+from .known import UNKNOWN, known
 from .ops import ARITHMETIC, COMPARISONS, PYTHON
 from .types import ScalarType
 
@@ -105,6 +106,9 @@ class ScalarNode:
         """The number itself, where it can be known while tracing; it becomes a guard."""
         if self.ref is None:
             return self.constant_
+        found = known(self.ref.value)
+        if found is not UNKNOWN:
+            return found
         if self.hint is None or self.expr is None:
             raise GraphBoolError(
                 f"Using a staged Python `{self.kind.__name__}` as a Python `{what}` is not allowed: its value is known "
@@ -138,6 +142,9 @@ class ScalarNode:
 
     def expect_size(self, file, line):
         return True
+
+    def statically_known_true(self, file, line):
+        return bool(self.constant_) if self.ref is None else False
 
     def guard_size_oblivious(self, file, line):
         return bool(self.hint) if self.ref is None else self._likely(False)

@@ -688,6 +688,32 @@ def _nonzero(x):
     return like(x, torch.int64, (None, x.rank))
 
 
+@rule("_unique2 _unique")
+def _unique(x, sorted=True, return_inverse=False, return_counts=False):
+    found, some = like(x, size=(None,)), like(x, torch.int64, (None,))
+    inverse = like(x, torch.int64) if return_inverse else like(x, torch.int64, (0,))
+    return [found, inverse, some if return_counts else like(x, torch.int64, (0,))]
+
+
+@rule("bincount")
+def _bincount(x, weights=None, minlength=0):
+    dtype = weights.dtype if weights is not None and weights.dtype == torch.float32 else torch.float64  # fmt: skip
+    return like(x, torch.int64 if weights is None else dtype, (None,))
+
+
+@rule("repeat_interleave")
+def _repeat_interleave(repeats, output_size=None):
+    return like(repeats, torch.int64, (output_size,))
+
+
+@rule("linalg_lstsq")
+def _lstsq(a, b, rcond=None, driver=None):
+    if a.rank != 2 or driver not in (None, "gelsy"):
+        return None
+    solution = like(b, size=(a.size[1], *b.size[1:]))
+    return [solution, like(a, size=(None,)), like(a, torch.int64, ()), like(a, size=(0,))]
+
+
 @rule("masked_select")
 def _masked_select(x, mask):
     return like(x, size=(None,))
@@ -759,6 +785,8 @@ def _nll(x, target, weight, reduction, ignore):
 @rule("view")
 def _symbolic_view(x, size):
     """Only for sizes that are known at run time; -1 is what the value itself tells."""
+    if x.static and not any(isinstance(n, SYMBOLS) for n in size):
+        return None
     return like(x, size=[None if type(n) is int and n == -1 else n for n in size])
 
 

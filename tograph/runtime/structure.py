@@ -114,9 +114,9 @@ def parts_of(x: Any) -> tuple[Any, list[Any]] | None:
         return (getattr(x, "maxlen", None), list(x))
     if cls in (dict, OrderedDict, defaultdict):
         return ((tuple(x), getattr(x, "default_factory", None)), list(x.values()))
-    if issubclass(cls, tuple) and (hasattr(cls, "_fields") or is_structseq(cls)):
+    if issubclass(cls, tuple) and hasattr(cls, "_fields"):
         return (None, list(x))
-    if issubclass(cls, torch.Size):
+    if issubclass(cls, torch.Size) or _is_structseq(cls):
         return (None, list(x))
     if cls is slice:
         return (None, [x.start, x.stop, x.step])
@@ -127,14 +127,15 @@ def parts_of(x: Any) -> tuple[Any, list[Any]] | None:
     return None
 
 
-def is_structseq(cls: type) -> bool:
-    """Whether a class is one of ``torch.return_types``."""
+def _is_structseq(cls: type) -> bool:
+    """Whether a class is one of torch's return types, such as that of ``torch.topk``."""
     return issubclass(cls, tuple) and hasattr(cls, "n_sequence_fields")
 
 
 def _plain_class(cls: type) -> bool:
     """Whether objects of a class are their ``__dict__`` and nothing more: a class that users write for data."""
-    if cls.__module__.partition(".")[0] in _LIBRARIES or issubclass(
+    library = cls.__module__.partition(".")[0] in _LIBRARIES
+    if (library and not cls.__module__.startswith(_DATA)) or issubclass(
         cls, (type, BaseException, torch.nn.Module)
     ):
         return False
@@ -148,6 +149,7 @@ def _plain_class(cls: type) -> bool:
 
 
 _HEAP = 1 << 9
+_DATA = "torch.distributions."  # plain classes of a library
 _LIBRARIES = frozenset(
     ("builtins", "torch", "numpy", "functools", "typing", "types", "enum", "tograph", "threading")
 )
@@ -163,10 +165,10 @@ def rebuild(cls: type, aux: Any, parts: list[Any]) -> Any:
         return cls(_present(aux[0], parts))
     if cls is defaultdict:
         return defaultdict(aux[1], _present(aux[0], parts))
-    if issubclass(cls, torch.Size):
-        return torch.Size(parts)
+    if issubclass(cls, torch.Size) or _is_structseq(cls):
+        return cls(parts)
     if issubclass(cls, tuple):
-        return cls(parts) if is_structseq(cls) else cls._make(parts)
+        return cls._make(parts)
     if cls is slice:
         return slice(*parts)
     if hasattr(cls, "__tograph_flatten__"):

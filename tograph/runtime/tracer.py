@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from ..errors import ConversionError, ScopeError, TographError
-from . import arguments, control_flow, guards, host, interrupts, journal
+from . import arguments, control_flow, facts, guards, host, interrupts, journal
 from .arguments import Flat
 from .concrete import ConcreteFunction, finish
 from .funcgraph import FuncGraph
@@ -101,7 +101,12 @@ class Tracer:
 
     def _trace(self, key: Any) -> Trace:
         spares: list[tuple[Any, Any]] = []
-        with recording(self.root), torch.enable_grad(), guards.watching(self.root) as watch:
+        with (
+            recording(self.root),
+            torch.enable_grad(),
+            facts.scope(),
+            guards.watching(self.root) as watch,
+        ):
             self.inputs = inputs = [self._placeholder(i, s) for i, s in enumerate(self.specs)]
             take = _Taker(self.flat, inputs)
             given = {
