@@ -141,8 +141,6 @@ y.max() if y.numel() > 0 else y.sum()
 """.strip().splitlines()
 
 
-
-
 def function_of(tmp_path, expression, before=""):
     path = tmp_path / "case.py"
     path.write_text(f"import torch\ndef f(x):\n    {before}\n    return {expression}\n")

@@ -43,6 +43,7 @@ class ConcreteFunction:
         self._result, self._effects, self._bind = result, list(effects), bind
         self._single = isinstance(result, Leaf) and not result.fixed
         self.kernels: list[Any] = []
+        self.open_numbers: tuple[int, ...] = ()  # Python numbers of a call that are inputs
 
     inputs = property(
         lambda self: self.graph.inputs[: len(self.graph.inputs) - len(self.captured_inputs)]

@@ -42,7 +42,6 @@ def _unique_outputs(x: Meta, size: Any, inverse: Any, with_inverse: bool, with_c
     ]
 
 
-
 # ---- views of a tensor whose size is known at run time
 
 
@@ -65,9 +64,7 @@ def _squeeze(x, dim=None):
 
 def _without(x: Meta, dropped: set[int]) -> Meta:
     keep = [i for i in range(x.rank) if i not in dropped]
-    return x._replace(
-        size=tuple(x.size[i] for i in keep), stride=tuple(x.stride[i] for i in keep)
-    )
+    return x._replace(size=tuple(x.size[i] for i in keep), stride=tuple(x.stride[i] for i in keep))
 
 
 @rule("unbind")

@@ -23,6 +23,7 @@ from ..errors import NotAFunctionError, ScopeError, SignatureError
 from . import arguments, control_flow
 from .arguments import Flat
 from .concrete import ConcreteFunction
+from .families import Family, numbers_in
 from .funcgraph import is_tracing
 from .keys import (
     context,
@@ -30,8 +31,8 @@ from .keys import (
     describe_key,
     flat_specs,
     quick_key,
-    relaxed,
     spec_from,
+    without_numbers,
     without_sizes,
 )
 from .specs import TensorSpec
@@ -76,10 +77,11 @@ class Function:
         self._lock = threading.RLock()
         self._cache: OrderedDict[Any, list[Trace]] = OrderedDict()
         self._quick: dict[Any, Trace] = {}
+        self._families: dict[Any, Family] = {}
         self._recent: deque[bool] = deque(maxlen=10)
         self._warnings = 0
         self._methods: dict[int, tuple[Any, Function]] = {}
-        self._history: list[tuple[Any, str]] = []
+        self._history: list[tuple[Any, str, Trace]] = []
         self.trace_count = 0
         functools.update_wrapper(self, python_function, updated=())
         self.__wrapped__ = python_function
@@ -133,12 +135,13 @@ class Function:
         if (
             quick is not None
             and trace.finder is no_places
+            and not trace.open_numbers
             and len(flat.tensors) == count_tensors(args)
         ):
             if len(self._quick) > CACHE_SIZE:
                 self._quick.clear()
             self._quick[quick] = trace
-        return trace.concrete.run(flat.tensors, trace.places(bound))
+        return trace.concrete.run(trace.inputs(flat), trace.places(bound))
 
     def get_concrete_function(self, *args: Any, **kwargs: Any) -> ConcreteFunction:
         """The trace for arguments or ``TensorSpec``s; the same signature gives the same object."""
@@ -155,12 +158,16 @@ class Function:
         with self._lock:
             self._cache.clear()
             self._quick.clear()
+            self._families.clear()
             self._recent.clear()
 
     def explain_retraces(self) -> str:
         """One line for each trace: why the traces before it did not fit."""
         return (
-            "\n".join(f"trace {i}: {why}" for i, (_, why) in enumerate(self._history, 1))
+            "\n".join(
+                f"trace {i}: {why}{trace.describe()}"
+                for i, (_, why, trace) in enumerate(self._history, 1)
+            )
             or "no traces yet"
         )
 
@@ -199,16 +206,16 @@ class Function:
         ), context()
 
     def _lookup(self, key: Any, flat: Flat) -> Trace | None:
-        for trace in self._cache.get(self._slot(key), ()):
-            if trace.fits(key, flat):
-                return trace
+        """The trace for these very sizes and numbers, else one for which they are open."""
+        for slot in (key, self._open_slot(key)):
+            for trace in self._cache.get(slot, ()):
+                if trace.fits(key, flat):
+                    return trace
         return None
 
-    def _slot(self, key: Any) -> Any:
-        """The part of a key that every trace in a slot shares: all but sizes."""
-        if self.input_signature is not None:
-            return without_sizes(key)
-        return without_sizes(key) if self.reduce_retracing else key
+    def _open_slot(self, key: Any) -> Any:
+        """Where the traces of a family are that have something open."""
+        return "open", without_sizes(key)
 
     # ---- tracing
 
@@ -216,40 +223,62 @@ class Function:
         return self._convert(self.python_function) if self._convert else self.python_function
 
     def _trace(self, key: Any, bound: inspect.BoundArguments, flat: Flat) -> Trace:
-        slot = self._slot(key)
-        specs = self._specs(key, slot, flat)
         why = self._why(key)
-        trace = Tracer(self, bound, flat, specs).trace(key)
+        trace = self._trace_open(key, bound, flat) if self._may_open() else None
+        if trace is None:
+            trace = Tracer(self, bound, flat, self._specs(flat)).trace(key)
         self.trace_count += 1
-        traces = self._cache.setdefault(slot, [])
-        traces.insert(0, trace)
+        slot = self._open_slot(key) if trace.open else key
+        self._cache.setdefault(slot, []).insert(0, trace)
         self._cache.move_to_end(slot)
         while len(self._cache) > CACHE_SIZE:
             self._cache.popitem(last=False)
-        self._history.append((key, why))
+        self._history.append((key, why, trace))
         self._warn(why)
         return trace
 
-    def _specs(self, key: Any, slot: Any, flat: Flat) -> list[TensorSpec]:
-        """What each tensor argument is traced as."""
-        if self.input_signature is not None:
-            given = flat_specs(self.input_signature)
-            return given + [spec_from(x) for x in flat.tensors[len(given) :]]
-        specs = [spec_from(x) for x in flat.tensors]
-        if self.reduce_retracing and slot in self._cache:
-            for trace in self._cache[slot]:
-                specs = [relaxed(s, old) for s, old in zip(specs, trace.specs)]
-        return specs
+    def _may_open(self) -> bool:
+        return self.reduce_retracing and self.input_signature is None
+
+    def _trace_open(self, key: Any, bound: inspect.BoundArguments, flat: Flat) -> Trace | None:
+        """A trace with open sizes and numbers, where the call differs from earlier ones of its family in nothing else."""
+        exact = self._specs(flat)
+        family = self._families.get(without_sizes(key))
+        if family is None:
+            self._families[without_sizes(key)] = Family(exact, list(flat.numbers))
+            return None
+        family.widen(exact, flat.numbers)
+        while not family.closed:
+            specs, numbers = family.open_specs(exact), family.open_numbers(flat.numbers)
+            if specs == exact and not numbers:
+                return None
+            try:
+                trace = Tracer(self, bound, flat, specs, numbers, tentative=True).trace(key)
+            except Exception:  # whatever the code makes of something open: it is traced as it is, and raises again then
+                family.closed = True
+                return None
+            needed = numbers_in(trace.checks.sizes, len(flat.tensors))
+            if not needed:
+                return trace
+            family.needed.update(numbers[i] for i in needed)
+        return None
+
+    def _specs(self, flat: Flat) -> list[TensorSpec]:
+        """What each tensor argument is traced as when nothing is known of other calls."""
+        given = [] if self.input_signature is None else flat_specs(self.input_signature)
+        return given + [spec_from(x) for x in flat.tensors[len(given) :]]
 
     def _why(self, key: Any) -> str:
         if not self._history:
             return "first call"
         old, new = dict(self._history[-1][0][0]), dict(key[0])
-        for name in new:
-            if name not in old:
-                return f"argument {name!r} is new"
-            if old[name] != new[name]:
-                return f"argument {name!r} changed from {describe_key(old[name])} to {describe_key(new[name])}"
+        changed = [
+            f"argument {n!r} changed from {describe_key(old[n])} to {describe_key(new[n])}"
+            for n in new
+            if n in old and old[n] != new[n]
+        ]
+        if changed:
+            return ", ".join(changed)
         if self._history[-1][0][1] != key[1]:
             return "the default dtype, the default device or autocast changed"
         return "a global, closure variable or size that the trace depends on changed"
@@ -260,13 +289,25 @@ class Function:
             self._warnings += 1
             self._recent.clear()
             LOGGER.warning(
-                "%d of the last 10 calls to %r triggered tg.function retracing. Tracing is expensive; the last one because %s. "
-                "Pass tensors instead of Python numbers that change, use reduce_retracing=True for sizes that change, or "
-                "create the function outside of a loop.",
+                "%d of the last 10 calls to %r triggered tg.function retracing. Tracing is expensive; the last one because %s. %s",
                 5,
                 self.label(),
                 why,
+                self._advice(),
             )
+
+    def _advice(self) -> str:
+        """The setting that would have avoided the last trace."""
+        (old, _, _), (new, _, _) = self._history[-2:]
+        if without_sizes(old) != without_sizes(new):
+            return "Pass the same kinds of arguments (dtypes, flags, objects) at every call, or call a function of its own for each."
+        if old == new:
+            return "Pass what changes as a tensor argument, or keep it in a tg.Variable."
+        if self.reduce_retracing:
+            return "Python needs the sizes or numbers that change: pass numbers as tensors, and pad to a few sizes."
+        if without_numbers(old) == without_numbers(new):
+            return "Pass the number as a tensor, or use tg.function(reduce_retracing=True)."
+        return "Use tg.function(reduce_retracing=True), or an input_signature with None for the dimensions that change."
 
     # ---- signatures
 

@@ -130,7 +130,7 @@ def _symbolic_view(func, args: tuple) -> bool:
 
 
 _SYMBOLIC_VIEWS = frozenset(
-    "slice view _unsafe_view expand squeeze unbind split split_with_sizes".split()
+    ["slice", "view", "_unsafe_view", "expand", "squeeze", "unbind", "split", "split_with_sizes"]
 )
 assert data_shapes and nn_shapes  # their rules are in the table
 

@@ -71,10 +71,24 @@ def relaxed(a: TensorSpec, b: TensorSpec) -> TensorSpec:
 
 
 def without_sizes(key: Any) -> Any:
+    """A key without the sizes of tensors and the values of ints and floats: that of its family."""
     if isinstance(key, tuple):
         if len(key) == 6 and key[0] == "tensor":
             return ("tensor", key[1], None if key[2] is None else len(key[2]), *key[3:])
+        if len(key) == 2 and (key[0] is int or key[0] is float):
+            return (key[0],)
         return tuple(map(without_sizes, key))
+    return key
+
+
+def without_numbers(key: Any) -> Any:
+    """A key without the values of ints and floats."""
+    if isinstance(key, tuple):
+        if len(key) == 6 and key[0] == "tensor":
+            return key
+        if len(key) == 2 and (key[0] is int or key[0] is float):
+            return (key[0],)
+        return tuple(map(without_numbers, key))
     return key
 
 
@@ -96,6 +110,11 @@ def describe_key(key: Any) -> str:
     if key[0] is float and len(key) == 2:
         return str(key[1])
     return repr(key[-1])
+
+
+def show_spec(spec: TensorSpec) -> str:
+    """A spec as people write it: ``float32[?, 4]``."""
+    return _describe_tensor(spec.dtype, spec.shape)
 
 
 def _describe_tensor(dtype: torch.dtype, shape: Any) -> str:

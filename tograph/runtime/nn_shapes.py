@@ -20,8 +20,7 @@ def _plain(*xs: Any) -> bool:
     metas = [x for x in xs if isinstance(x, Meta)]
     first = metas[0]
     return first.dtype.is_floating_point and all(
-        m.dtype == first.dtype and m.device == first.device and _packed(m)
-        for m in metas
+        m.dtype == first.dtype and m.device == first.device and _packed(m) for m in metas
     )
 
 

@@ -13,18 +13,21 @@ from typing import Any
 import torch
 
 from ..errors import ConversionError, ScopeError, TographError
-from . import arguments, control_flow, facts, guards, host, interrupts, journal
+from . import arguments, control_flow, facts, families, guards, host, interrupts, journal
 from .arguments import Flat
 from .concrete import ConcreteFunction, finish
-from .funcgraph import FuncGraph
+from .funcgraph import FuncGraph, Ref
 from .infer import meta_of, tensor_type
 from .journal import Location
+from .keys import show_spec
 from .reach import reachable
-from .scalars import size_of
+from .scalars import ScalarNode, size_of, staged
 from .shapes import contiguous
 from .specs import TensorSpec
-from .symbolic import SymTensor, placeholder
+from .structure import same_number
+from .symbolic import SymTensor, placeholder, value_of
 from .tracing import recording
+from .types import ScalarType
 
 LOGGER = logging.getLogger("tograph")
 
@@ -39,6 +42,9 @@ class Trace:
         specs: list[TensorSpec],
         checks: guards.Guards,
         finder: Any,
+        numbers: Sequence[Any] = (),
+        open_numbers: tuple[int, ...] = (),
+        names: Sequence[str] = (),
     ):
         self.concrete, self.key, self.specs, self.checks, self.finder = (
             concrete,
@@ -47,15 +53,31 @@ class Trace:
             checks,
             finder,
         )
+        self.numbers, self.open_numbers, self.names = list(numbers), open_numbers, list(names)
+
+    @property
+    def open(self) -> bool:
+        """Whether calls of other sizes or numbers than the traced ones may use it."""
+        return bool(self.open_numbers) or any(None in (s.shape or (None,)) for s in self.specs)
+
+    def inputs(self, flat: Flat) -> list[Any]:
+        """The tensors of a call: those of the arguments, then its open numbers."""
+        return families.inputs_of(flat, self.open_numbers)
 
     def fits(self, key: Any, flat: Flat) -> bool:
         if len(flat.tensors) != len(self.specs):
             return False
         if key != self.key and not self._covers(flat):
             return False
-        return self.checks.hold(flat.tensors)
+        return self.checks.hold(self.inputs(flat))
 
     def _covers(self, flat: Flat) -> bool:
+        for i, (new, old) in enumerate(zip(flat.numbers, self.numbers)):
+            if i in self.open_numbers:
+                if not families.storable(new):
+                    return False
+            elif not same_number(new, old):
+                return False
         for x, spec in zip(flat.tensors, self.specs):
             if isinstance(x, TensorSpec):
                 if x != spec:
@@ -63,6 +85,15 @@ class Trace:
             elif not spec.accepts(x):
                 return False
         return True
+
+    def describe(self) -> str:
+        """What is open in it, and its guards on sizes, for people; empty when there is neither."""
+        names = self.names
+        shown = [f"{n}: {show_spec(s)}" for n, s in zip(names, self.specs) if None in (s.shape or (None,))]  # fmt: skip
+        shown += [f"{n}: {type(self.numbers[i]).__name__}" for n, i in zip(names[len(self.specs) :], self.open_numbers)]  # fmt: skip
+        text = f"; takes {', '.join(shown)}" if shown else ""
+        checks = [guards.describe_size(e, w, names) for e, w in self.checks.sizes]
+        return text + (f"; only if {', '.join(checks)}" if checks else "")
 
     def places(self, bound: inspect.BoundArguments) -> list[Location]:
         return self.finder(bound)
@@ -72,9 +103,16 @@ class Tracer:
     """One run of the Python code on placeholders."""
 
     def __init__(
-        self, function: Any, bound: inspect.BoundArguments, flat: Flat, specs: list[TensorSpec]
+        self,
+        function: Any,
+        bound: inspect.BoundArguments,
+        flat: Flat,
+        specs: list[TensorSpec],
+        open_numbers: tuple[int, ...] = (),
+        tentative: bool = False,
     ):
         self.function, self.bound, self.flat, self.specs = function, bound, flat, specs
+        self.open_numbers, self.tentative = open_numbers, tentative
         self.root = FuncGraph(_graph_name(function.label()))
         self.inputs: list[SymTensor] = []
         self.failed: Exception | None = None
@@ -86,7 +124,7 @@ class Tracer:
             with interrupts.noted():
                 return self._trace(key)
         except Exception as error:
-            if error is self.failed:
+            if error is self.failed and not self.tentative:
                 self._run_effects()
             raise
 
@@ -108,7 +146,9 @@ class Tracer:
             guards.watching(self.root) as watch,
         ):
             self.inputs = inputs = [self._placeholder(i, s) for i, s in enumerate(self.specs)]
-            take = _Taker(self.flat, inputs)
+            numbers = {i: self._number(i, len(inputs) + j) for j, i in enumerate(self.open_numbers)}
+            self.inputs = inputs = inputs + [x for x, _ in numbers.values()]
+            take = _Taker(self.flat, inputs, {i: x for i, (_, x) in numbers.items()})
             given = {
                 n: arguments.replace_tensors(x, take, spares)
                 for n, x in self.bound.arguments.items()
@@ -117,7 +157,7 @@ class Tracer:
             result, changes = self._run(bound, spares)
         effects, finder = self._effects(changes, spares)
         graph, captured, spec, effect_specs = finish(self.root, inputs, result, effects)
-        signature = tuple(self.specs)
+        signature = (*self.specs, *(TensorSpec.of(families.number_tensor(self.flat.numbers[i])) for i in self.open_numbers))  # fmt: skip
         concrete = ConcreteFunction(
             self.function.label(),
             graph,
@@ -127,7 +167,17 @@ class Tracer:
             signature,
             binder(self.function),
         )
-        return Trace(concrete, key, self.specs, watch.guards(self.root, self.outside), finder)
+        concrete.open_numbers = self.open_numbers
+        return Trace(
+            concrete,
+            key,
+            self.specs,
+            watch.guards(self.root, self.outside),
+            finder,
+            self.flat.numbers,
+            self.open_numbers,
+            [*self.flat.names, *(self.flat.number_names[i] for i in self.open_numbers)],
+        )
 
     def _run(self, bound: inspect.BoundArguments, spares: list) -> tuple[Any, journal.Journal]:
         log = journal.push()
@@ -143,7 +193,8 @@ class Tracer:
                 )
             return result, log
         except BaseException as error:
-            self._keep_argument_changes(spares)
+            if not self.tentative:
+                self._keep_argument_changes(spares)
             journal.unwind(log)
             log.rollback()
             log = None
@@ -169,6 +220,15 @@ class Tracer:
         if real and x.requires_grad:
             made.requires_grad_(True)
         return made
+
+    def _number(self, i: int, place: int) -> tuple[SymTensor, Any]:
+        """(input, staged number) for an argument that is an int or a float; its value is a hint."""
+        x = self.flat.numbers[i]
+        meta = meta_of(families.number_tensor(x))
+        made = placeholder(self.root, meta, place, f"number{i}")
+        kind = type(x)
+        value = self.root.emit(f"py.{kind.__name__}", value_of(made, self.root), type=ScalarType(kind))  # fmt: skip
+        return made, staged(ScalarNode(kind, Ref(value, self.root), hint=x, expr=("number", place)))
 
     def _dynamic(
         self, index: int, spec: TensorSpec, shape: Sequence[int | None], x: Any, label: str
@@ -288,13 +348,17 @@ def _warn_mutation(location: Location, function: Any) -> None:
 
 
 class _Taker:
-    """The placeholder for each tensor of the arguments; numpy arrays come in order."""
+    """The placeholder for each tensor of the arguments; numpy arrays and numbers come in order."""
 
-    def __init__(self, flat: Flat, inputs: list[SymTensor]):
-        self.places, self.inputs = flat.places, inputs
-        self.arrays = iter(sorted(set(range(len(inputs))) - set(flat.places.values())))
+    def __init__(self, flat: Flat, inputs: list[SymTensor], staged: dict[int, Any]):
+        self.places, self.inputs, self.staged = flat.places, inputs, staged
+        self.arrays = iter(sorted(set(range(len(flat.tensors))) - set(flat.places.values())))
+        self.numbers = 0
 
-    def __call__(self, x: Any) -> SymTensor:
+    def __call__(self, x: Any) -> Any:
+        if type(x) in families.DTYPES:
+            self.numbers += 1
+            return self.staged.get(self.numbers - 1, x)
         place = self.places.get(id(x))
         return self.inputs[next(self.arrays) if place is None else place]
 
@@ -318,7 +382,7 @@ def binder(function: Any) -> Callable[..., Any]:
         bound = _bind_concrete(owner, concrete, args, kwargs)
         flat = Flat()
         owner._key(bound, flat)
-        return flat.tensors, ()
+        return families.inputs_of(flat, concrete.open_numbers), ()
 
     return bind
 

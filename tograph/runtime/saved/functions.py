@@ -99,8 +99,8 @@ class _Saved:
         assert self.owner is not None
         trace, flat, bound = self.owner._find(args, kwargs)
         if is_tracing():
-            return stage(trace.concrete, flat.tensors, trace.places(bound))
-        return trace.concrete.run(flat.tensors, trace.places(bound))
+            return stage(trace.concrete, trace.inputs(flat), trace.places(bound))
+        return trace.concrete.run(trace.inputs(flat), trace.places(bound))
 
 
 class LoadedFunction(Function):
@@ -123,7 +123,7 @@ class LoadedFunction(Function):
         saved.owner = self
         for trace in found:
             trace.concrete._bind = binder(self)
-            self._cache.setdefault(self._slot(trace.key), []).append(trace)
+            self._cache.setdefault(self._family(trace.key), []).append(trace)
 
     @property
     def variables(self) -> list[torch.Tensor]:
@@ -142,11 +142,11 @@ class LoadedFunction(Function):
         parts, settings = super()._key(bound, flat)
         return _any_class(parts), settings
 
-    def _slot(self, key: Any) -> Any:
+    def _family(self, key: Any) -> Any:
         return without_sizes(_any_class(key[0]))
 
     def _lookup(self, key: Any, flat: Flat) -> Trace | None:
-        fitting = [t for t in self._cache.get(self._slot(key), ()) if t.fits(key, flat)]
+        fitting = [t for t in self._cache.get(self._family(key), ()) if t.fits(key, flat)]
         return min(fitting, key=lambda t: _distance(t, key), default=None)
 
     def _trace(self, key: Any, bound: inspect.BoundArguments, flat: Flat) -> Trace:
@@ -171,7 +171,7 @@ class LoadedFunction(Function):
 
 def _distance(trace: Trace, key: Any) -> tuple[bool, bool, int]:
     """How far a trace that fits is from a call: other sizes, other settings of torch, open dimensions."""
-    opened = sum((s.shape or ()).count(None) for s in trace.specs)
+    opened = sum((s.shape or ()).count(None) for s in trace.specs) + len(trace.open_numbers)
     return trace.key[0] != key[0], trace.key[1] != key[1], opened
 
 
@@ -195,4 +195,5 @@ def _copied(trace: Trace, memo: dict) -> Trace:
     concrete = ConcreteFunction(
         old.name, old.graph, captured, old._result, old._effects, old.structured_input_signature
     )
-    return Trace(concrete, trace.key, trace.specs, trace.checks, trace.finder)
+    concrete.open_numbers = trace.open_numbers
+    return Trace(concrete, trace.key, trace.specs, trace.checks, trace.finder, trace.numbers, trace.open_numbers, trace.names)  # fmt: skip

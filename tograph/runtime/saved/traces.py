@@ -50,6 +50,9 @@ def encode(trace: Trace, encoder: Encoder, label: str) -> tuple[dict, str]:
         "where": [
             [i, at.key[0], at.name_key, at.name] for i, at in getattr(trace.finder, "where", [])
         ],
+        "numbers": [encoder.value(x) for x in trace.numbers],
+        "open_numbers": list(trace.open_numbers),
+        "names": trace.names,
         "sizes": [encoder.value(pair) for pair in trace.checks.sizes],
         "objects": [_object(node, x, encoder, label) for node, x in _objects(concrete.graph)],
     }
@@ -144,7 +147,8 @@ def decode(record: dict, shown: str, decoder: Decoder, name: str) -> Trace:
     specs = [decoder.value(s) for s in record["specs"]]
     effects = [(None, decoder.spec(s)) for s in record["effects"]]
     captured = [decoder.tensors[i] for i in record["captured"]]
-    if len(graph.inputs) != len(specs) + len(captured):
+    numbers, opened = [decoder.value(x) for x in record["numbers"]], tuple(record["open_numbers"])
+    if len(graph.inputs) != len(specs) + len(opened) + len(captured):
         raise CorruptFileError(f"a graph of {name!r} does not fit its record")
     concrete = ConcreteFunction(
         name, graph, captured, decoder.spec(record["result"]), effects, tuple(specs)
@@ -152,7 +156,9 @@ def decode(record: dict, shown: str, decoder: Decoder, name: str) -> Trace:
     where = [_location(*place) for place in record["where"]]
     checks = Guards([], [], [decoder.value(pair) for pair in record["sizes"]])
     key = decoder.value(record["key"])
-    return Trace(concrete, key, specs, checks, Finder(where) if where else no_places)
+    concrete.open_numbers = opened
+    finder = Finder(where) if where else no_places
+    return Trace(concrete, key, specs, checks, finder, numbers, opened, record["names"])
 
 
 def _location(index: int, kind: str, key: Any, name: str) -> tuple[int, Location]:
