@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from ..errors import show_location
-from . import autodiff, host, structure, transforms
+from . import autodiff, host, notebook, structure, transforms
 from .carrier import differentiable
 from .funcgraph import FuncGraph, Storage
 from .ir import Graph, Node, Value, prune, set_control_inputs
@@ -67,6 +67,9 @@ class ConcreteFunction:
 
     def __repr__(self) -> str:
         return f"<ConcreteFunction {self.name}: {len(self.graph.nodes)} nodes>"
+
+    def _repr_html_(self) -> str:
+        return notebook.graph_html(self.graph)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._bind is None:

@@ -9,18 +9,19 @@ are compared by identity before a trace is used again, so a changed Python value
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import threading
 import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 import torch
 
 from ..errors import NotAFunctionError, ScopeError, SignatureError
-from . import arguments, control_flow
+from . import arguments, control_flow, notebook
 from .arguments import Flat
 from .concrete import ConcreteFunction
 from .families import Family, numbers_in
@@ -35,6 +36,7 @@ from .keys import (
     without_numbers,
     without_sizes,
 )
+from .rebinding import copy_function, reduce_function
 from .specs import TensorSpec
 from .tracer import LOGGER, Trace, Tracer, no_places
 
@@ -49,7 +51,13 @@ def run_functions_eagerly(flag: bool) -> None:
     _eager[0] = bool(flag)
 
 
-class Function:
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+R = TypeVar("R")
+S = TypeVar("S")
+
+
+class Function(Generic[P, R]):
     """A Python function that runs as a graph. Made by ``tg.function``.
 
     ``trace_count``: how often the Python code was traced. ``concrete_functions``: the traces, oldest first.
@@ -60,7 +68,7 @@ class Function:
 
     def __init__(
         self,
-        python_function: Callable[..., Any],
+        python_function: Callable[P, R],
         convert: Callable[[Any], Any] | None,
         input_signature: Sequence[Any] | None = None,
         reduce_retracing: bool = False,
@@ -90,6 +98,14 @@ class Function:
 
     # ---- as a decorator on methods
 
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> Function[P, R]: ...
+
+    @overload
+    def __get__(
+        self: Function[Concatenate[S, Q], R], instance: S, owner: type | None = None
+    ) -> _BoundFunction[Q, R]: ...
+
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:
             return self
@@ -103,16 +119,19 @@ class Function:
                 weakref.ref(instance, lambda _: methods.pop(key, None)),
                 bound,
             )
-        return _BoundFunction(found[1], instance)
+        return _BoundFunction(found[1], instance, self)
 
     def __repr__(self) -> str:
         return f"<tg.function {self.label()}>"
 
     def __reduce__(self):
-        return _by_name, (self.python_function.__module__, self.python_function.__qualname__)
+        return reduce_function(self)
 
     def __deepcopy__(self, memo):
-        return self
+        return copy_function(self, memo)
+
+    def _repr_html_(self) -> str:
+        return notebook.function_html(self)
 
     def label(self) -> str:
         return self._name or getattr(
@@ -121,7 +140,7 @@ class Function:
 
     # ---- calling
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if _eager[0]:
             return self.python_function(*args, **kwargs)
         if is_tracing():
@@ -362,27 +381,29 @@ class _WeakMethod:
         return instance
 
 
-class _BoundFunction:
+class _BoundFunction(Generic[P, R]):
     """A ``Function`` of a method together with the object, which it keeps alive for the time of the call."""
 
     __tograph_callable__ = True
 
-    def __init__(self, function: Function, instance: Any):
-        self._function, self.__self__ = function, instance
+    def __init__(self, function: Function[P, R], instance: Any, unbound: Function):
+        self._function, self.__self__, self._unbound = function, instance, unbound
         functools.update_wrapper(self, function.python_function, updated=())
 
-    def __call__(self, *args, **kwargs):
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self._function(*args, **kwargs)
+
+    def __get__(self, instance, owner=None):
+        return self
 
     def __getattr__(self, name):
         return getattr(self._function, name)
 
+    def __reduce__(self):
+        return getattr, (self.__self__, self._unbound.python_function.__name__)
+
+    def __deepcopy__(self, memo):
+        return self._unbound.__get__(copy.deepcopy(self.__self__, memo))
+
     def __repr__(self):
         return f"<bound {self._function!r} of {self.__self__!r}>"
-
-
-def _by_name(module: str, qualname: str) -> Any:
-    found: Any = __import__(module, fromlist=["_"])
-    for part in qualname.split("."):
-        found = getattr(found, part)
-    return found

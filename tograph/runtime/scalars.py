@@ -143,9 +143,6 @@ class ScalarNode:
     def expect_size(self, file, line):
         return True
 
-    def statically_known_true(self, file, line):
-        return bool(self.constant_) if self.ref is None else False
-
     def guard_size_oblivious(self, file, line):
         return bool(self.hint) if self.ref is None else self._likely(False)
 

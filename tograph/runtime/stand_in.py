@@ -131,7 +131,7 @@ def on_ones(func: Any, args: tuple, kwargs: dict) -> Any:
     """What the op gives for ones of the same sizes; None where that cannot be asked."""
     if torch.Tag.dynamic_output_shape in func.tags or is_symbolic((args, kwargs)):
         return None
-    metas = [m for m in _metas((args, list(kwargs.values())))]
+    metas = list(_metas((args, list(kwargs.values()))))
     if sum(math.prod(m.size) for m in metas) > LARGE:
         return None
     device = metas[0].device if metas else torch.device("cpu")
