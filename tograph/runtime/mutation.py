@@ -75,7 +75,8 @@ def write_in_place(
     """Record an in-place or ``out=`` op and write its results to the tensors it mutates."""
     if facts.unsupported and not _keeps_size(func, args, kwargs):
         raise UnsupportedOpError(
-            f"{func} changes the shape of a tensor in place, which a graph cannot do",
+            f"{func} changes the shape of a tensor in place, which a graph cannot do: assign a new tensor instead, such as "
+            "`y = y.t()` or `y = y.reshape(n)`",
             user_location(),
         )
     form = functional_form(func)
