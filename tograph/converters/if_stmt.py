@@ -13,7 +13,7 @@
 
 from __future__ import annotations
 
-from ..runtime import control_flow
+from ..runtime import control_flow, decisions
 from ..transpiler.anno import Fact
 from ..transpiler.templates import constant
 from .context import OPERATORS
@@ -46,8 +46,11 @@ def if_stmt(test, body, orelse, names) -> None:
     test = truth(test, "if")
     if is_staged(test):
         places = places_of(names, body, orelse)
+        decisions.staged("If", test, places)
         control_flow.staged_if(control_flow.predicate(test, "if"), body, orelse or _nothing, places)
-    elif test:
+        return
+    decisions.python("Python `if`: the condition is {0}, known while tracing", test)
+    if test:
         body()
     elif orelse is not None:
         orelse()

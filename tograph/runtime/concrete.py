@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
-from ..errors import show_location
 from . import autodiff, host, notebook, structure, transforms
 from .carrier import differentiable
+from .diagnosis import at_run_time
 from .funcgraph import FuncGraph, Storage
 from .ir import Graph, Node, Value, prune, set_control_inputs
 from .journal import Location
@@ -101,7 +101,7 @@ class ConcreteFunction:
             else:
                 outputs = self.program.run(*inputs)
         except Exception as error:
-            _add_location(error, self.graph.name)
+            _add_location(error, self.graph)
             raise
         if self._single and not places:
             return outputs[0]
@@ -116,18 +116,15 @@ def _same(x: Any) -> Any:
     return x
 
 
-def _add_location(error: BaseException, graph_name: str) -> None:
+def _add_location(error: BaseException, graph: Graph) -> None:
     """Note on an error which line of the user's code made the op that failed."""
-    if getattr(error, "__notes__", None):
-        return
     trace, node = sys.exc_info()[2], None
     while trace is not None:
         code = trace.tb_frame.f_code
-        if code.co_filename == f"<tograph host program of {graph_name}>":
+        if code.co_filename == f"<tograph host program of {graph.name}>":
             node = host.node_of(code, trace.tb_lineno)
         trace = trace.tb_next
-    if node is not None and node.location is not None:
-        error.add_note(f"raised by {node.op}, made at:{show_location(node.location)}")
+    at_run_time(error, node, graph)
 
 
 # ---- finishing a trace

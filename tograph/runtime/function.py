@@ -24,6 +24,7 @@ from ..errors import NotAFunctionError, ScopeError, SignatureError
 from . import arguments, control_flow, notebook
 from .arguments import Flat
 from .concrete import ConcreteFunction
+from .diagnosis import shown
 from .families import Family, numbers_in
 from .funcgraph import is_tracing
 from .keys import (
@@ -145,28 +146,38 @@ class Function(Generic[P, R]):
             return self.python_function(*args, **kwargs)
         if is_tracing():
             return self._call_in_trace(args, kwargs)
-        quick = None if kwargs else quick_key(args)
-        if quick is not None:
-            known = self._quick.get(quick)
-            if known is not None and known.checks.hold(args):
-                return known.concrete.run([x for x in args if isinstance(x, torch.Tensor)])
-        trace, flat, bound = self._find(args, kwargs)
-        if (
-            quick is not None
-            and trace.finder is no_places
-            and not trace.open_numbers
-            and len(flat.tensors) == count_tensors(args)
-        ):
-            if len(self._quick) > CACHE_SIZE:
-                self._quick.clear()
-            self._quick[quick] = trace
-        return trace.concrete.run(trace.inputs(flat), trace.places(bound))
+        try:
+            quick = None if kwargs else quick_key(args)
+            if quick is not None:
+                known = self._quick.get(quick)
+                if known is not None and known.checks.hold(args):
+                    return known.concrete.run([x for x in args if isinstance(x, torch.Tensor)])
+            trace, flat, bound = self._find(args, kwargs)
+            if (
+                quick is not None
+                and trace.finder is no_places
+                and not trace.open_numbers
+                and len(flat.tensors) == count_tensors(args)
+            ):
+                if len(self._quick) > CACHE_SIZE:
+                    self._quick.clear()
+                self._quick[quick] = trace
+            return trace.concrete.run(trace.inputs(flat), trace.places(bound))
+        except Exception as error:
+            __tracebackhide__ = True
+            raise shown(error)  # noqa: B904  the same object
 
     def get_concrete_function(self, *args: Any, **kwargs: Any) -> ConcreteFunction:
         """The trace for arguments or ``TensorSpec``s; the same signature gives the same object."""
         if self.input_signature is not None and not args and not kwargs:
             args = self.input_signature
-        return self._find(args, kwargs)[0].concrete
+        if is_tracing():
+            return self._find(args, kwargs)[0].concrete
+        try:
+            return self._find(args, kwargs)[0].concrete
+        except Exception as error:
+            __tracebackhide__ = True
+            raise shown(error)  # noqa: B904  the same object
 
     @property
     def concrete_functions(self) -> list[ConcreteFunction]:

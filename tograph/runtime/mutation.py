@@ -79,7 +79,8 @@ def write_in_place(
         if view is not None:
             return _become_view(func, overload(view), args, kwargs, record)
         raise UnsupportedOpError(
-            f"{func} changes the shape of a tensor in place, which a graph cannot do",
+            f"{func} changes the shape of a tensor in place, which a graph cannot do: assign a new tensor instead, such as "
+            "`y = y.t()` or `y = y.reshape(n)`",
             user_location(),
         )
     form = functional_form(func)

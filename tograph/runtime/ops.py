@@ -30,7 +30,13 @@ from typing import Any
 
 import torch
 
-from ..errors import AssertionFailed, OutOfRangeError, TographError, UnexpectedSizeError
+from ..errors import (  # fmt: skip
+    AssertionFailed,
+    InvalidArgumentError,
+    OutOfRangeError,
+    TographError,
+    UnexpectedSizeError,
+)
 from .types import ObjectType, ScalarType, TensorType, parse_type
 
 NONE = "none"
@@ -150,6 +156,7 @@ _MAY_FAIL = frozenset(
         "remainder",
         "fmod",
         "_assert_async",
+        "_linalg_check_errors",
         "_cdist_forward",
         "put",
     ]
@@ -365,8 +372,18 @@ def make_exception(kind: Any, args: tuple) -> BaseException:
     return made
 
 
-def _raise(kind, args):
-    raise make_exception(kind, tuple(plain(a) for a in args))
+def _raise(kind, args, found=()):
+    """``found``: pairs of a name and its value, which a note shows."""
+    error = make_exception(kind, tuple(plain(a) for a in args))
+    if found:
+        error.add_note("\n".join(f"where {name} is {_short(x)}" for name, x in found))
+    raise error
+
+
+def _short(x: Any) -> str:
+    if isinstance(x, torch.Tensor) and x.numel() > 16:
+        return f"a {x.dtype} tensor of shape {list(x.shape)}"
+    return str(x)
 
 
 def _reraise(error):
@@ -576,7 +593,7 @@ def _list_split(x, lengths):
 
 def _optional_get(optional):
     if not optional:
-        raise TographError("Optional has no value")
+        raise InvalidArgumentError("Optional has no value: test has_value() before get_value()")
     return optional[0]
 
 

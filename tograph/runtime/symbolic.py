@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+import os
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +12,7 @@ import torch
 
 from ..errors import GraphBoolError, ScopeError, SymbolicValueError
 from . import ops, shapes
-from .funcgraph import FuncGraph, Ref, Storage, current_graph, user_location
+from .funcgraph import USER_CODE, FuncGraph, Ref, Storage, current_graph, user_location
 from .infer import infer, meta_of, tensor_type
 from .ir import Value
 from .scalars import new_scalar
@@ -72,8 +75,7 @@ class SymTensor(torch.Tensor):
     def _no_value(self, what: str):
         raise GraphBoolError(
             f"Using a symbolic `torch.Tensor` as a Python `{what}` is not allowed: its value is known only when the "
-            "graph runs. Here the code runs as plain Python: it was not converted (tg.do_not_convert, "
-            "autograph=False, or a library that is left alone).",
+            f"graph runs. {_asked_by(sys._getframe(2))}",
             user_location(),
         )
 
@@ -133,6 +135,42 @@ class SymTensor(torch.Tensor):
 
     def __deepcopy__(self, memo):
         return self.clone()
+
+    def __reduce_ex__(self, protocol):
+        raise SymbolicValueError(
+            "a symbolic torch.Tensor cannot be pickled or saved: its value is known only when the graph runs. Save what the "
+            "function returns, or use tg.py_function.",
+            user_location(),
+        )
+
+    def data_ptr(self):
+        raise SymbolicValueError(
+            "a symbolic torch.Tensor has no address (data_ptr) while tracing. Use tg.py_function for code that needs it.",
+            user_location(),
+        )
+
+
+# Messages of Python and torch, and type(x).__name__, say what they say of any tensor.
+SymTensor.__name__ = SymTensor.__qualname__ = "Tensor"
+_LIBRARY = os.path.dirname(os.path.dirname(__file__)) + os.sep
+
+
+def _asked_by(frame) -> str:
+    """Why a value was asked for: code that was not converted, or a built-in that compares or tests."""
+    if frame.f_code in USER_CODE and frame.f_code.co_flags & inspect.CO_GENERATOR:
+        return (
+            "A generator whose values are taken by anything but a `for` runs as plain Python: loop over it with `for`, or "
+            "write it as a function that returns a list."
+        )
+    if frame.f_code in USER_CODE or frame.f_code.co_filename.startswith(_LIBRARY):
+        return (
+            "A built-in operation asked for it (==, in, index, count, remove, sort, max with a key, ...), which compares or "
+            "tests by itself: write a loop or a comparison of single tensors, or use torch.equal, torch.sort or torch.any."
+        )
+    return (
+        "Here the code runs as plain Python: it was not converted (tg.do_not_convert, autograph=False, or a library "
+        "that is left alone)."
+    )
 
 
 def scalar_of(x: torch.Tensor) -> Any:
