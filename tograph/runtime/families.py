@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from .keys import relaxed
+from .keys import relaxed, without_numbers, without_sizes
 from .specs import TensorSpec
 from .structure import same_number
 
@@ -81,3 +81,16 @@ def numbers_in(guards: Sequence[Any], first: int) -> set[int]:
     for expr, _ in guards:
         walk(expr)
     return found
+
+
+def advice(old: Any, new: Any, reduced: bool) -> str:
+    """The setting that would have avoided a trace for the key ``new`` after one for ``old``."""
+    if without_sizes(old) != without_sizes(new):
+        return "Pass the same kinds of arguments (dtypes, flags, objects) at every call, or call a function of its own for each."
+    if old == new:
+        return "Pass what changes as a tensor argument, or keep it in a tg.Variable."
+    if reduced:
+        return "Python needs the sizes or numbers that change: pass numbers as tensors, and pad to a few sizes."
+    if without_numbers(old) == without_numbers(new):
+        return "Pass the number as a tensor, or use tg.function(reduce_retracing=True)."
+    return "Use tg.function(reduce_retracing=True), or an input_signature with None for the dimensions that change."

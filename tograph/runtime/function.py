@@ -25,7 +25,7 @@ from . import arguments, control_flow, notebook
 from .arguments import Flat
 from .concrete import ConcreteFunction
 from .diagnosis import shown
-from .families import Family, numbers_in
+from .families import Family, advice, numbers_in
 from .funcgraph import is_tracing
 from .keys import (
     context,
@@ -34,7 +34,6 @@ from .keys import (
     flat_specs,
     quick_key,
     spec_from,
-    without_numbers,
     without_sizes,
 )
 from .rebinding import copy_function, reduce_function
@@ -323,21 +322,8 @@ class Function(Generic[P, R]):
                 5,
                 self.label(),
                 why,
-                self._advice(),
+                advice(self._history[-2][0], self._history[-1][0], self.reduce_retracing),
             )
-
-    def _advice(self) -> str:
-        """The setting that would have avoided the last trace."""
-        (old, _, _), (new, _, _) = self._history[-2:]
-        if without_sizes(old) != without_sizes(new):
-            return "Pass the same kinds of arguments (dtypes, flags, objects) at every call, or call a function of its own for each."
-        if old == new:
-            return "Pass what changes as a tensor argument, or keep it in a tg.Variable."
-        if self.reduce_retracing:
-            return "Python needs the sizes or numbers that change: pass numbers as tensors, and pad to a few sizes."
-        if without_numbers(old) == without_numbers(new):
-            return "Pass the number as a tensor, or use tg.function(reduce_retracing=True)."
-        return "Use tg.function(reduce_retracing=True), or an input_signature with None for the dimensions that change."
 
     # ---- signatures
 
