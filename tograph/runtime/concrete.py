@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from . import autodiff, host, passes, probes, scheduler, structure, transforms
+from . import autodiff, host, notebook, passes, probes, scheduler, structure, transforms
 from . import report as pages
 from .carrier import differentiable
 from .diagnosis import at_run_time
@@ -49,6 +49,7 @@ class ConcreteFunction:
         self._result, self._effects, self._bind = result, list(effects), bind
         self._single = isinstance(result, Leaf) and not result.fixed
         self._fused: list[Fused] = []
+        self.open_numbers: tuple[int, ...] = ()  # Python numbers of a call that are inputs
         self.late: list[tuple[int, Any]] = []
         self.retraces: Any = None  # a weak reference to the method that explains the traces
 
@@ -128,6 +129,9 @@ class ConcreteFunction:
 
     def __repr__(self) -> str:
         return f"<ConcreteFunction {self.name}: {len(self.graph.nodes)} nodes>"
+
+    def _repr_html_(self) -> str:
+        return notebook.graph_html(self.graph)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._bind is None:

@@ -34,7 +34,13 @@ from typing import Any
 
 import torch
 
-from ..errors import AssertionFailed, InvalidArgumentError, OutOfRangeError, TographError
+from ..errors import (  # fmt: skip
+    AssertionFailed,
+    InvalidArgumentError,
+    OutOfRangeError,
+    TographError,
+    UnexpectedSizeError,
+)
 from .types import ObjectType, ScalarType, TensorType, parse_type
 
 NONE = "none"
@@ -374,7 +380,10 @@ def _print(*values, sep=None, end=None, file=None, flush=False):
 def make_exception(kind: Any, args: tuple) -> BaseException:
     """An exception of a built-in type by name, or a copy of a template exception with new arguments."""
     if isinstance(kind, str):
-        return getattr(builtins, kind)(*args)
+        found = getattr(builtins, kind)
+        if not (isinstance(found, type) and issubclass(found, BaseException)):
+            raise TographError(f"not a built-in exception: {kind!r}")
+        return found(*args)
     template = kind.value
     made = type(template).__new__(type(template), *args)
     made.args = args
@@ -415,6 +424,8 @@ def _assert(condition, kind, args, data=None):
     if kind == "tg.AssertionFailed":
         text = " ".join(map(str, args)) or "assertion failed"
         raise AssertionFailed(text)
+    if kind == "tg.UnexpectedSizeError":
+        raise UnexpectedSizeError(*args)
     _raise(kind, args)
 
 
