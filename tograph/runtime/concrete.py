@@ -45,6 +45,7 @@ class ConcreteFunction:
         self._single = isinstance(result, Leaf) and not result.fixed
         self.kernels: list[Any] = []
         self.open_numbers: tuple[int, ...] = ()  # Python numbers of a call that are inputs
+        self.late: list[tuple[int, Any]] = []
 
     inputs = property(
         lambda self: self.graph.inputs[: len(self.graph.inputs) - len(self.captured_inputs)]
@@ -86,6 +87,13 @@ class ConcreteFunction:
         tensors, places = self._bind(self, args, kwargs)
         return self.run(tensors, places)
 
+    def _with_late(self, tensors: list[Any]) -> tuple[Any, ...]:
+        """The inputs with those captured tensors that are the ``.grad`` of something at this call."""
+        captured = list(self.captured_inputs)
+        for i, owner in self.late:
+            captured[i] = (tensors[owner] if isinstance(owner, int) else owner).grad
+        return (*tensors, *captured)
+
     @cached_property
     def _floats(self) -> list[int]:
         """The inputs that may require grad; none when the gradient has to be that of the host program."""
@@ -103,7 +111,7 @@ class ConcreteFunction:
 
     def run(self, tensors: list[Any], places: Sequence[Location] = ()) -> Any:
         """The result for the tensors of the arguments; ``places`` are where effects on arguments go."""
-        inputs = (*tensors, *self.captured_inputs)
+        inputs = (*tensors, *self.captured_inputs) if not self.late else self._with_late(tensors)
         try:
             if torch.is_grad_enabled() and self._differentiates(inputs):
                 outputs = self._differentiable.run(inputs)
@@ -169,6 +177,12 @@ def finish(
     set_control_inputs(graph)
     root.closed = True
     return graph, captured, spec, specs
+
+
+def late_inputs(root: FuncGraph) -> list[tuple[int, Any]]:
+    """The captured inputs that are looked up at every call, with the owner of each."""
+    captured = [k for k in root.captures if isinstance(k, Storage) and k.external is not None]
+    return [(i, k.late) for i, k in enumerate(captured) if k.late is not None]
 
 
 def open_tensors(spec: Spec) -> Spec:

@@ -8,14 +8,15 @@ import warnings
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from ..errors import ConversionError, ScopeError, TographError
-from . import arguments, control_flow, facts, families, guards, host, interrupts, journal
+from . import arguments, control_flow, facts, families, grads, guards, host, interrupts, journal
 from .arguments import Flat
-from .concrete import ConcreteFunction, finish
+from .concrete import ConcreteFunction, finish, late_inputs
 from .funcgraph import FuncGraph, Ref
 from .infer import meta_of, tensor_type
 from .journal import Location
@@ -167,12 +168,12 @@ class Tracer:
             signature,
             binder(self.function),
         )
-        concrete.open_numbers = self.open_numbers
+        concrete.open_numbers, concrete.late = self.open_numbers, late_inputs(self.root)
         return Trace(
             concrete,
             key,
             self.specs,
-            watch.guards(self.root, self.outside),
+            watch.guards(self.root, self.outside, grads.slots_read(self.root)),
             finder,
             self.flat.numbers,
             self.open_numbers,
@@ -219,6 +220,7 @@ class Tracer:
             made = self._dynamic(index, spec, shape, x if real else None, label)
         if real and x.requires_grad:
             made.requires_grad_(True)
+            made.real_ = x
         return made
 
     def _number(self, i: int, place: int) -> tuple[SymTensor, Any]:
@@ -268,6 +270,9 @@ class Tracer:
                 and not control_flow.unmoved(location.get(), old)
             ):
                 _warn_mutation(location, self.function.python_function)
+        for slot in grads.effects_of(changes.entries):
+            effects.append((slot.location(), slot.content))
+            where.append((GradOf(slot.late), None))
         for location, old in self.outside:
             location._set(old)
         if not effects:
@@ -297,21 +302,40 @@ class Tracer:
                 real[:] = made
 
 
+@dataclass(frozen=True)
+class GradOf:
+    """The ``.grad`` field of a tensor: the one at a position among the arguments, or this one."""
+
+    owner: Any
+
+
 class Finder:
     """Finds, for a call, the locations that the effects of a trace go to.
 
     ``where``: pairs of a position among the containers of the arguments and a location in such a container; the position
-    is None for a location outside of the arguments.
+    is None for a location outside of the arguments, a ``GradOf`` for the gradient of a tensor.
     """
 
-    def __init__(self, where: list[tuple[int | None, Location]]):
+    def __init__(self, where: list[tuple[Any, Any]]):
         self.where = where
 
     def __call__(self, bound: inspect.BoundArguments) -> list[Location]:
         real: list[tuple[Any, Any]] = []
         for x in bound.arguments.values():
             arguments.replace_tensors(x, lambda _: None, real)
-        return [at if i is None else _same_place(at, real[i][1]) for i, at in self.where]
+        return [_found(i, at, real, bound) for i, at in self.where]
+
+
+def _found(i: Any, at: Any, real: list[tuple[Any, Any]], bound: inspect.BoundArguments) -> Location:
+    """Where an effect of a call goes: a container that was passed, a ``.grad`` field, or a place outside."""
+    if not isinstance(i, GradOf):
+        return at if i is None else _same_place(at, real[i][1])
+    if isinstance(i.owner, torch.Tensor):
+        return grads.field_of(i.owner)
+    flat = Flat()
+    for name, x in bound.arguments.items():
+        arguments.key_of(x, flat, name)
+    return grads.field_of(flat.tensors[i.owner])
 
 
 def _symbolic(x: Any) -> bool:

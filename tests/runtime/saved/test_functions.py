@@ -411,3 +411,25 @@ def test_sparse_capture(tmp_path):
     f(torch.ones(1))
     with pytest.raises(UnsavableError, match="torch.sparse_coo, which a saved file cannot hold"):
         tg.save(f, tmp_path / "f")
+
+
+def test_a_step_of_training_inside(again):
+    weight = torch.nn.Parameter(torch.zeros(2))
+
+    @tg.function
+    def step(x, y):
+        loss = ((x @ weight - y) ** 2).mean()
+        weight.grad = None
+        loss.backward()
+        with torch.no_grad():
+            weight.sub_(0.5 * weight.grad)
+        return loss
+
+    x, y = torch.eye(2), torch.tensor([1.0, 2.0])
+    step(x, y)
+    g = again(step)
+    for f, p in ((step, weight), (g, g.parameters()[0])):
+        for _ in range(4):
+            f(x, y)
+    assert torch.equal(g.parameters()[0], weight)
+    assert torch.equal(g.parameters()[0].grad, weight.grad)

@@ -14,8 +14,9 @@ from ..arguments import Flat
 from ..concrete import ConcreteFunction
 from ..funcgraph import is_tracing
 from ..function import Function
+from ..guards import Guards
 from ..keys import describe_key, without_sizes
-from ..tracer import Trace, binder
+from ..tracer import Finder, GradOf, Trace, binder
 from . import traces
 from .inline import stage
 from .values import Decoder, Encoder
@@ -196,4 +197,9 @@ def _copied(trace: Trace, memo: dict) -> Trace:
         old.name, old.graph, captured, old._result, old._effects, old.structured_input_signature
     )
     concrete.open_numbers = trace.open_numbers
-    return Trace(concrete, trace.key, trace.specs, trace.checks, trace.finder, trace.numbers, trace.open_numbers, trace.names)  # fmt: skip
+    concrete.late = [(i, copy.deepcopy(owner, memo)) for i, owner in old.late]
+    checks = Guards([], [], trace.checks.sizes)
+    checks.grads = [(copy.deepcopy(owner, memo), missing) for owner, missing in trace.checks.grads]
+    where = [(GradOf(copy.deepcopy(i.owner, memo)) if isinstance(i, GradOf) else i, at) for i, at in getattr(trace.finder, "where", [])]  # fmt: skip
+    finder = Finder(where) if where else trace.finder
+    return Trace(concrete, trace.key, trace.specs, checks, finder, trace.numbers, trace.open_numbers, trace.names)  # fmt: skip

@@ -18,7 +18,7 @@ from ..journal import Location
 from ..keys import describe_key
 from ..ops import OpaqueObject
 from ..specs import TensorSpec
-from ..tracer import Finder, Trace, no_places
+from ..tracer import Finder, GradOf, Trace, no_places
 from .values import Decoder, Encoder
 
 # Ops that reach files or memory outside of their arguments: no trace has them, and no file may.
@@ -47,9 +47,9 @@ def encode(trace: Trace, encoder: Encoder, label: str) -> tuple[dict, str]:
         "captured": [encoder.tensors.add(x) for x in concrete.captured_inputs],
         "result": result,
         "effects": effects,
-        "where": [
-            [i, at.key[0], at.name_key, at.name] for i, at in getattr(trace.finder, "where", [])
-        ],
+        "where": [_place(i, at, encoder) for i, at in getattr(trace.finder, "where", [])],
+        "grads": [[encoder.value(owner), missing] for owner, missing in trace.checks.grads],
+        "late": [[i, encoder.value(owner)] for i, owner in concrete.late],
         "numbers": [encoder.value(x) for x in trace.numbers],
         "open_numbers": list(trace.open_numbers),
         "names": trace.names,
@@ -78,6 +78,13 @@ def _exact(spec: TensorSpec, value: Value) -> TensorSpec:
     if spec.shape is not None:
         return spec
     return TensorSpec(value.type.shape, spec.dtype, spec.name, spec.device)
+
+
+def _place(index: Any, at: Location, encoder: Encoder) -> list:
+    """Where an effect goes: a gradient, or a container of the arguments and the key in it."""
+    if isinstance(index, GradOf):
+        return ["grad", encoder.value(index.owner)]
+    return [index, at.key[0], at.name_key, at.name]
 
 
 def check_places(trace: Trace, label: str) -> None:
@@ -153,15 +160,20 @@ def decode(record: dict, shown: str, decoder: Decoder, name: str) -> Trace:
     concrete = ConcreteFunction(
         name, graph, captured, decoder.spec(record["result"]), effects, tuple(specs)
     )
-    where = [_location(*place) for place in record["where"]]
+    where = [_location(place, decoder) for place in record["where"]]
     checks = Guards([], [], [decoder.value(pair) for pair in record["sizes"]])
+    checks.grads = [(decoder.value(owner), missing) for owner, missing in record["grads"]]
     key = decoder.value(record["key"])
     concrete.open_numbers = opened
+    concrete.late = [(i, decoder.value(owner)) for i, owner in record["late"]]
     finder = Finder(where) if where else no_places
     return Trace(concrete, key, specs, checks, finder, numbers, opened, record["names"])
 
 
-def _location(index: int, kind: str, key: Any, name: str) -> tuple[int, Location]:
+def _location(place: list, decoder: Decoder) -> tuple[Any, Any]:
+    if place[0] == "grad":
+        return GradOf(decoder.value(place[1])), None
+    index, kind, key, name = place
     made = Location((kind,), name, lambda: None, lambda x: None)
     made.name_key = key
     return index, made
