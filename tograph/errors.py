@@ -154,6 +154,13 @@ class UnsavableError(TographError, TypeError):
     """Something that a saved file cannot hold, such as a Python callback."""
 
 
+class InterchangeError(TographError, NotImplementedError):
+    """An op that another system's form of a graph does not have."""
+
+    def __init__(self, system: str, op: str, location: Location | None = None):
+        super().__init__(f"{system} has no counterpart of {op}", location)
+
+
 class SavedFileError(TographError, ValueError):
     """A file that ``tg.load`` cannot read."""
 

@@ -16,6 +16,7 @@ from . import report as pages
 from .carrier import differentiable
 from .diagnosis import at_run_time
 from .funcgraph import FuncGraph, Storage
+from .interchange.fx import to_fx
 from .ir import Graph, Node, Value, prune, set_control_inputs
 from .journal import Location
 from .kernels.kernel import Kernel
@@ -132,6 +133,14 @@ class ConcreteFunction:
 
     def _repr_html_(self) -> str:
         return notebook.graph_html(self.graph)
+
+    def to_fx(self) -> Any:
+        """The graph as a ``torch.fx.GraphModule`` with ``torch.cond`` and ``torch.while_loop``, which ``torch.export`` takes.
+
+        It takes the tensors of the arguments and returns a flat tuple; Python numbers are 0-d tensors, parameters and
+        buffers are shared. Raises InterchangeError, at the user's line, for what torch.fx does not have.
+        """
+        return to_fx(self.graph, self.captured_inputs)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._bind is None:
