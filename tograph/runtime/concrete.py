@@ -87,9 +87,14 @@ class ConcreteFunction:
         return [*self.scheduled.kernels, *(k for fused in self._fused for k in fused.kernels)]
 
     @cached_property
+    def watched_graph(self) -> Graph:
+        """What the passes make of the graph, for calls that autograd differentiates while they run."""
+        return passes.optimize(self.graph, inference=False)
+
+    @cached_property
     def watched_program(self) -> host.Program:
-        """The program for calls that autograd differentiates while it runs: it keeps every value."""
-        return host.build(passes.optimize(self.graph, inference=False))
+        """The program for such calls: it keeps every value."""
+        return host.build(self.watched_graph)
 
     @cached_property
     def _brings_tensors(self) -> bool:
@@ -181,10 +186,10 @@ class ConcreteFunction:
                     outputs = self._ranges.run(*inputs)
             else:
                 watched = self._brings_tensors or is_watched(inputs)
-                program = self.watched_program if watched else self.scheduled
-                outputs = program.run(*inputs)
+                graph = self.watched_graph if watched else self.optimized_graph
+                outputs = (self.watched_program if watched else self.scheduled).run(*inputs)
         except Exception as error:
-            _add_location(error, self.optimized_graph)
+            _add_location(error, graph)
             raise
         if self._single and not places:
             return outputs[0]
