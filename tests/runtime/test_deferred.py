@@ -29,7 +29,9 @@ def test_orders_as_in_eager(trips):
     found = []
     for f in (network, tg.function(network)):
         torch.manual_seed(0)
-        args = [torch.randn(s, dtype=torch.float64, requires_grad=True) for s in ((2, 3), (3, 3), (3,))]
+        args = [
+            torch.randn(s, dtype=torch.float64, requires_grad=True) for s in ((2, 3), (3, 3), (3,))
+        ]
         y = f(*args, torch.tensor(trips)).sin().sum() + sum(0 * a.sum() ** 2 for a in args)
         first = torch.autograd.grad(y, args, create_graph=True)
         second = torch.autograd.grad(sum((g * g).sum() for g in first), args)
