@@ -85,7 +85,13 @@ LEAF_MODULES = frozenset(
     ]
 )
 
+# Functions of modules that are left alone which decide on data.
+DECIDING = frozenset((torch.nn.functional.gaussian_nll_loss,))
+
 CONVERTED_CODE: set[types.CodeType] = set()
+WRAPPERS: set[types.CodeType] = (
+    set()
+)  # code that decorators of libraries make, which has a rule of its own
 _BRANCHES = frozenset(
     op for op in dis.opmap.values() if "JUMP" in dis.opname[op] or dis.opname[op] == "FOR_ITER"
 )
@@ -108,7 +114,14 @@ def is_user_function(f: Any) -> bool:
     """Whether ``f`` is a Python function that has to be converted before it is called in a trace."""
     if type(f) is not types.FunctionType or f.__code__ in CONVERTED_CODE or getattr(f, MARK, False):
         return False
-    return module_rule(f.__module__ or "") and module_rule(f.__globals__.get("__name__") or "")
+    if f in DECIDING:
+        return True
+    if not module_rule(f.__module__ or ""):
+        return False
+    if module_rule(f.__globals__.get("__name__") or ""):
+        return True
+    # What a library's decorator made of a user's function calls it: ``torch.no_grad()``, a ``ContextDecorator``.
+    return is_user_function(getattr(f, "__wrapped__", None)) and f.__code__ not in WRAPPERS
 
 
 def is_straight(code: types.CodeType) -> bool:

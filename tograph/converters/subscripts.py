@@ -193,9 +193,26 @@ def _no_key(key):
     raise KeyError(key)
 
 
+def _is_mask(key) -> bool:
+    return isinstance(key, torch.Tensor) and key.dtype == torch.bool
+
+
+def _rows(x, mask):
+    """A tensor and a mask of at least one dimension: a 0-d mask selects the whole tensor or nothing of it."""
+    return (x, mask) if mask.dim() else (x.unsqueeze(0), mask.reshape(1))
+
+
+def _static(x) -> bool:
+    """Whether all sizes are known; a number has none."""
+    return not isinstance(x, torch.Tensor) or all(type(n) is int for n in x.shape)
+
+
 def _tensor_item(x, key):
     """A tensor indexed with staged numbers: one dimension after the other; the rest is torch's own indexing."""
     parts = key if isinstance(key, tuple) else (key,)
+    if _is_mask(key) and (key.dim() == 0 or not _static(x)):
+        x, key = _rows(x, key)
+        return torch.ops.aten.index.Tensor(x, [key])
     if not any(isinstance(as_int(p), SYMBOLS) for p in parts):
         bounds = [
             slice(as_int(p.start), as_int(p.stop), as_int(p.step)) if isinstance(p, slice) else p
@@ -317,15 +334,11 @@ def _set_tensor(x, key, value) -> None:
                 for p in parts
             )
             key = ready if isinstance(key, tuple) else ready[0]
-        mask = (
-            isinstance(key, torch.Tensor)
-            and key.dtype == torch.bool
-            and isinstance(value, torch.Tensor)
-        )
-        if mask and any(type(n) is not int for n in value.shape):
-            torch.ops.aten.index_put_(
-                x, [key], value
-            )  # x[key] = value would compare sizes that are not known yet
+        if _is_mask(key) and (key.dim() == 0 or not (_static(x) and _static(value))):
+            # x[key] = value would compare sizes that are not known yet
+            x, key = _rows(x, key)
+            value = value if isinstance(value, torch.Tensor) else torch.scalar_tensor(value)
+            torch.ops.aten.index_put_(x, [key], value.to(x.dtype))
             return
     x[key] = value
 

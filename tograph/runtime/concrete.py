@@ -11,13 +11,16 @@ from typing import Any
 
 import torch
 
-from . import autodiff, host, passes, probes, structure, transforms
+from . import autodiff, host, notebook, passes, probes, scheduler, structure, transforms
 from . import report as pages
 from .carrier import differentiable
 from .diagnosis import at_run_time
 from .funcgraph import FuncGraph, Storage
+from .interchange.fx import to_fx
 from .ir import Graph, Node, Value, prune, set_control_inputs
 from .journal import Location
+from .kernels.kernel import Kernel
+from .kernels.lower import Fused, lower
 from .structure import Leaf, Spec, Tree, flatten, spec_of
 from .symbolic import SymTensor
 from .tracing import recording
@@ -46,7 +49,8 @@ class ConcreteFunction:
         self.structured_input_signature = signature
         self._result, self._effects, self._bind = result, list(effects), bind
         self._single = isinstance(result, Leaf) and not result.fixed
-        self.kernels: list[Any] = []
+        self._fused: list[Fused] = []
+        self.open_numbers: tuple[int, ...] = ()  # Python numbers of a call that are inputs
         self.late: list[tuple[int, Any]] = []
         self.retraces: Any = None  # a weak reference to the method that explains the traces
 
@@ -68,13 +72,29 @@ class ConcreteFunction:
 
     @cached_property
     def program(self) -> host.Program:
-        """The program for calls that need no gradient."""
-        return host.build(self.optimized_graph)
+        """The program for calls that need no gradient: its regions are kernels."""
+        lowered, self._fused = lower(self.optimized_graph, host.build)
+        return host.build(lowered)
+
+    @cached_property
+    def scheduled(self) -> scheduler.Program:
+        """How a call without gradients runs: ``level``, ``reason``, ``llvm``."""
+        return scheduler.build(self.optimized_graph, lambda: self.program)
+
+    @property
+    def kernels(self) -> list[Kernel]:
+        """The kernels that calls have compiled so far: each with ``name``, ``llvm``, ``loops`` and ``lines``."""
+        return [*self.scheduled.kernels, *(k for fused in self._fused for k in fused.kernels)]
+
+    @cached_property
+    def watched_graph(self) -> Graph:
+        """What the passes make of the graph, for calls that autograd differentiates while they run."""
+        return passes.optimize(self.graph, inference=False)
 
     @cached_property
     def watched_program(self) -> host.Program:
-        """The program for calls that autograd differentiates while it runs: it keeps every value."""
-        return host.build(passes.optimize(self.graph, inference=False))
+        """The program for such calls: it keeps every value."""
+        return host.build(self.watched_graph)
 
     @cached_property
     def _brings_tensors(self) -> bool:
@@ -116,6 +136,17 @@ class ConcreteFunction:
     def __repr__(self) -> str:
         return f"<ConcreteFunction {self.name}: {len(self.graph.nodes)} nodes>"
 
+    def _repr_html_(self) -> str:
+        return notebook.graph_html(self.graph)
+
+    def to_fx(self) -> Any:
+        """The graph as a ``torch.fx.GraphModule`` with ``torch.cond`` and ``torch.while_loop``, which ``torch.export`` takes.
+
+        It takes the tensors of the arguments and returns a flat tuple; Python numbers are 0-d tensors, parameters and
+        buffers are shared. Raises InterchangeError, at the user's line, for what torch.fx does not have.
+        """
+        return to_fx(self.graph, self.captured_inputs)
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._bind is None:
             return self.run(list(args))
@@ -155,9 +186,10 @@ class ConcreteFunction:
                     outputs = self._ranges.run(*inputs)
             else:
                 watched = self._brings_tensors or is_watched(inputs)
-                outputs = (self.watched_program if watched else self.program).run(*inputs)
+                graph = self.watched_graph if watched else self.optimized_graph
+                outputs = (self.watched_program if watched else self.scheduled).run(*inputs)
         except Exception as error:
-            _add_location(error, self.optimized_graph)
+            _add_location(error, graph)
             raise
         if self._single and not places:
             return outputs[0]
@@ -168,9 +200,10 @@ class ConcreteFunction:
         return result
 
 
-def _build(graph: Graph) -> host.Program:
+def _build(graph: Graph) -> scheduler.Program:
     """The program of a graph that autograd does not see."""
-    return host.build(passes.optimize(graph, inference=True))
+    optimized = passes.optimize(graph, inference=True)
+    return scheduler.build(optimized, lambda: host.build(lower(optimized, host.build)[0]))
 
 
 def _same(x: Any) -> Any:
@@ -179,13 +212,13 @@ def _same(x: Any) -> Any:
 
 def _add_location(error: BaseException, graph: Graph) -> None:
     """Note on an error which line of the user's code made the op that failed."""
-    trace, node = sys.exc_info()[2], None
+    trace, node, made = sys.exc_info()[2], None, None
     while trace is not None:
         code = trace.tb_frame.f_code
         if code.co_filename == f"<tograph host program of {graph.name}>":
-            node = host.node_of(code, trace.tb_lineno)
+            node, made = host.node_of(code, trace.tb_lineno)
         trace = trace.tb_next
-    at_run_time(error, node, graph)
+    at_run_time(error, node, made or graph)
 
 
 # ---- finishing a trace

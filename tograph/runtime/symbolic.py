@@ -53,6 +53,8 @@ class SymTensor(torch.Tensor):
         )
         self.meta, self.storage_, self.chain, self.ref = meta, storage, chain, ref
         self.version = storage.version
+        if not meta.static:
+            self.numel()  # torch keeps it: asked in a branch first, it would be a value of that branch
         return self
 
     def __init__(self, *args, **kwargs):
@@ -60,10 +62,14 @@ class SymTensor(torch.Tensor):
 
     @classmethod
     def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        if func is torch.ops.aten._has_compatible_shallow_copy_type.default:
+            return True  # asked when a tensor becomes another view in place
         raise ScopeError(
             f"a symbolic tensor is out of scope and cannot be used here ({func}): its function has been traced "
             "already. Return it from the function instead."
         )
+
+    __class__ = property(lambda self: torch.Tensor)  # what a program may ask; ``type`` tells
 
     def __repr__(self, **kwargs) -> str:
         return f"<symbolic tensor {tensor_type(self.meta)}>"
