@@ -178,6 +178,7 @@ class ConcreteFunction:
     def run(self, tensors: list[Any], places: Sequence[Location] = ()) -> Any:
         """The result for the tensors of the arguments; ``places`` are where effects on arguments go."""
         inputs = (*tensors, *self.captured_inputs) if not self.late else self._with_late(tensors)
+        graph = self.graph
         try:
             if torch.is_grad_enabled() and self._differentiates(inputs):
                 outputs = self._differentiable.run(inputs)
