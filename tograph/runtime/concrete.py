@@ -182,6 +182,8 @@ class ConcreteFunction:
         try:
             if torch.is_grad_enabled() and self._differentiates(inputs):
                 outputs = self._differentiable.run(inputs)
+            elif transforms.mapping():
+                outputs = transforms.run(self.graph, inputs)
             elif probes.profiled():
                 with torch.profiler.record_function(f"tograph {self.name}"):
                     outputs = self._ranges.run(*inputs)
@@ -290,8 +292,8 @@ def forward_reads(graph: Graph, assigned: frozenset[Value]) -> None:
         if node.op == "tg.read" and node.args[0] not in assigned:
             replaced[node.outputs[0]] = node.args[0]
             continue
-        for region in node.regions.values():
-            skip = len(node.args) - len(region.inputs)
+        for name, region in node.regions.items():
+            skip = 0 if name == "gradient" else len(node.args) - len(region.inputs)
             outer = dict(zip(region.inputs, node.args[skip:]))
             forward_reads(region, frozenset(v for v, o in outer.items() if o in assigned))
         nodes.append(node)
@@ -304,8 +306,8 @@ def _assigned_inputs(graph: Graph) -> frozenset[Value]:
     for node in graph.nodes:
         if node.op == "tg.assign":
             found.add(node.args[0])
-        for region in node.regions.values():
-            skip = len(node.args) - len(region.inputs)
+        for name, region in node.regions.items():
+            skip = 0 if name == "gradient" else len(node.args) - len(region.inputs)
             inner = _assigned_inputs(region)
             found |= {
                 o

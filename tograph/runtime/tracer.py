@@ -13,7 +13,18 @@ from typing import Any
 import torch
 
 from ..errors import ConversionError, TographError
-from . import arguments, control_flow, facts, families, grads, guards, host, interrupts, journal
+from . import (
+    arguments,
+    control_flow,
+    facts,
+    families,
+    grads,
+    guards,
+    host,
+    interrupts,
+    journal,
+    transforms,
+)
 from .arguments import Flat
 from .concrete import ConcreteFunction, finish, late_inputs
 from .funcgraph import FuncGraph, Ref
@@ -121,7 +132,7 @@ class Tracer:
 
     def trace(self, key: Any) -> Trace:
         try:
-            with interrupts.noted():
+            with interrupts.noted(), transforms.suspended():
                 return self._trace(key)
         except Exception as error:
             if error is self.failed and not self.tentative:
