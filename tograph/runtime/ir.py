@@ -180,12 +180,14 @@ def graph_effects(graph: Graph) -> ops.Effects:
     """The effects of running a graph; ``reads`` and ``writes`` are positions among its inputs."""
     effects = [node_effects(n) for n in graph.nodes]
     homes = _Homes(graph, effects)
-    position = {homes.of(v): i for i, v in enumerate(graph.inputs)}
+    position = {v: i for i, v in enumerate(graph.inputs)}
     total = ops.PURE
     for node, e in zip(graph.nodes, effects):
         if e.reads or e.writes or e.overwrites:
-            places = [position.get(homes.of(v)) for v in node.inputs]
-            e = e.at(functools.partial(_translated, places))
+            taken = {homes.of(node.inputs[i]) for i in e.overwrites}
+            places = [position.get(v) for v in node.inputs]
+            e = replace(e, overwrites=()).at(functools.partial(_translated, places))
+            e = replace(e, overwrites=tuple(i for v, i in position.items() if homes.of(v) in taken))
         total = total | e
     return total.at(lambda found: tuple(sorted(set(found))))
 
@@ -260,11 +262,13 @@ class _Homes:
         taken = [n.inputs[i] for n, e in zip(graph.nodes, effects) for i in e.overwrites]
         if not looks and not taken:
             return
-        for node in graph.nodes:
-            if node.regions or ops.lookup(node.op).aliases:
-                for value in node.inputs:
-                    for out in node.outputs:
-                        self._join(out, value)
+        for node, e in zip(graph.nodes, effects):
+            shared = node.inputs if node.regions or ops.lookup(node.op).aliases else []
+            if e.overwrites and not node.regions and isinstance(node.outputs[0].type, TensorType):
+                shared = [node.inputs[i] for i in e.overwrites]  # the others are copied from
+            for value in shared:
+                for out in node.outputs:
+                    self._join(out, value)
         self.tracked.update(map(self.of, taken))
         self.tracked.update(self.of(n.args[0]) for n in looks)
 
