@@ -65,7 +65,11 @@ class Node:
     @property
     def inputs(self) -> list[Value]:
         """All values among the arguments, in order, repeated when used twice."""
-        return list(values_in((self.args, self.kwargs)))
+        found: list[Value] = []
+        _collect(self.args, found)
+        if self.kwargs:
+            _collect(self.kwargs.values(), found)
+        return found
 
     def replace_inputs(self, substitute: Callable[[Value], Value]) -> None:
         """Put ``substitute(v)`` in the place of every value among the arguments."""
@@ -95,6 +99,17 @@ class Graph:
         return f"<graph {self.name}: {len(self.nodes)} nodes>"
 
 
+def _collect(items: Iterable[Any], found: list[Value]) -> None:
+    """Append the values among arguments: a list is built faster than a generator runs, and passes ask often."""
+    for x in items:
+        if type(x) is Value:
+            found.append(x)
+        elif isinstance(x, (list, tuple)):
+            _collect(x, found)
+        elif isinstance(x, dict):
+            _collect(x.values(), found)
+
+
 def values_in(tree: Any) -> Iterator[Value]:
     """The values among arguments, in order."""
     if isinstance(tree, Value):
@@ -109,7 +124,7 @@ def values_in(tree: Any) -> Iterator[Value]:
 
 def map_values(function: Callable[[Value], Any], tree: Any) -> Any:
     """``tree`` with every value replaced by ``function(value)``."""
-    if isinstance(tree, Value):
+    if type(tree) is Value:
         return function(tree)
     if isinstance(tree, list):
         return [map_values(function, t) for t in tree]
@@ -187,7 +202,9 @@ def graph_effects(graph: Graph) -> ops.Effects:
             taken = {homes.of(node.inputs[i]) for i in e.overwrites}
             places = [position.get(v) for v in node.inputs]
             e = replace(e, overwrites=()).at(functools.partial(_translated, places))
-            e = replace(e, overwrites=tuple(i for v, i in position.items() if homes.of(v) in taken))
+            if taken:
+                found = tuple(i for v, i in position.items() if homes.of(v) in taken)
+                e = replace(e, overwrites=found)
         total = total | e
     return total.at(lambda found: tuple(sorted(set(found))))
 
