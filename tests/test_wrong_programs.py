@@ -472,11 +472,6 @@ def condition_in_code_that_is_left_alone(x):
     return left_alone(x)  # <-
 
 
-@wrong(tg.errors.GraphBoolError, NO_VALUE, "torch.equal", args=(THREE,))
-def compared_lists(x):
-    return [x[0], x[1]] == [x[1], x[0]]  # <-
-
-
 @wrong(
     tg.errors.GraphBoolError,
     "generator",
@@ -549,7 +544,7 @@ def leaf_that_is_written(x):
 )
 def shape_changed_in_place(x):
     y = x.reshape(1, 3) * 1
-    y.t_()  # <-
+    y.resize_(3, 1)  # <-
     return y
 
 

@@ -160,6 +160,17 @@ def percent(text: str, values: Any) -> Any:
     return StagedString(Handle(Ref(made, graph)))
 
 
+def str_join(separator: str, items: Any) -> Any:
+    """``separator.join(items)``"""
+    items = list(items)
+    if not any(isinstance(i, StagedString) for i in items):
+        return separator.join(items)
+    parts: list[Any] = []
+    for item in items:
+        parts += [separator, (item, "", "")]
+    return fstring(*parts[1:])
+
+
 def str_format(text: str, *args: Any, **kwargs: Any) -> Any:
     """``text.format(...)``"""
     if not any(map(is_staged_part, (*args, *kwargs.values()))):
