@@ -14,7 +14,7 @@ from ..runtime.journal import MISSING
 from ..runtime.shapes import SYMBOLS
 from ..runtime.structure import is_union
 from ..runtime.symbolic import SymTensor, scalar_of
-from ..transpiler.syntax import gast
+from ..transpiler.syntax import gast, walk
 from ..transpiler.templates import constant
 from .attributes import augmented
 from .call_rules import is_user_function
@@ -60,7 +60,7 @@ class Subscripts(Converter):
         node.value = self.visit(node.value)
         if len(node.targets) == 1 and isinstance(node.targets[0], gast.Subscript):
             return self._store(node.targets[0], node.value, node)
-        if not any(isinstance(n, gast.Subscript) for t in node.targets for n in gast.walk(t)):
+        if not any(isinstance(n, gast.Subscript) for t in node.targets for n in walk(t)):
             return node
         temp = self.context.namer.fresh("value")
         out = self.fill("temp_ = value_", node, temp_=temp, value_=node.value)
@@ -74,7 +74,7 @@ class Subscripts(Converter):
         if isinstance(target, gast.Subscript):
             return self._store(target, value, origin)
         after = []
-        for child in list(gast.walk(target)):
+        for child in list(walk(target)):
             found = getattr(child, "elts", None)
             if (
                 isinstance(found, list)

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from ..errors import GraphBoolError
-from . import nn_shapes, shapes, stand_in
+from ..errors import GraphBoolError, UnknownSizeError
+from . import data_shapes, nn_shapes, shapes, stand_in
 from .shapes import Meta
 from .types import TensorType
 
@@ -90,6 +90,8 @@ def _infer_fresh(func, args: tuple, kwargs: dict) -> Any:
     if not facts_of(func).view or _symbolic_view(func, args):
         try:
             out = _by_rule(func, args, kwargs)
+        except UnknownSizeError:
+            raise
         except GraphBoolError:
             out = None  # a rule that compares sizes
         if out is not None:
@@ -113,7 +115,7 @@ def _infer_static(func, args: tuple, kwargs: dict) -> Any:
 
 
 def _by_rule(func, args: tuple, kwargs: dict) -> Any:
-    found = nn_shapes.RULES.get(func._schema.name.split("::")[-1])
+    found = shapes.RULES.get(func._schema.name.split("::")[-1])
     return found(*args, **kwargs) if found is not None and func.namespace == "aten" else None
 
 
@@ -124,7 +126,13 @@ def _symbolic_view(func, args: tuple) -> bool:
     if base in ("select", "slice") and any(isinstance(v, shapes.SYMBOLS) for v in given):
         return True
     symbolic = not args[0].static or any(isinstance(v, shapes.SYMBOLS) for v in given)
-    return base in ("slice", "view", "_unsafe_view", "expand") and symbolic
+    return base in _SYMBOLIC_VIEWS and symbolic
+
+
+_SYMBOLIC_VIEWS = frozenset(
+    ["slice", "view", "_unsafe_view", "expand", "squeeze", "unbind", "split", "split_with_sizes"]
+)
+assert data_shapes and nn_shapes  # their rules are in the table
 
 
 def _meta_kernel(func, args: tuple, kwargs: dict) -> Any:

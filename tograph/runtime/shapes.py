@@ -137,7 +137,18 @@ def broadcast(*sizes: Sequence) -> tuple:
                 )
             elif type(n) is int:
                 out[i] = n  # a symbolic size beside a known one: equal, or 1
+            elif type(old) is not int:
+                out[i] = _broadcast_symbols(old, n)
     return tuple(out)
+
+
+def _broadcast_symbols(a: Any, b: Any) -> Any:
+    """Two sizes that are known only when the graph runs: equal, or one of them is 1. A hint decides, as a guard."""
+    if a is None or b is None or not (a.node.has_hint() and b.node.has_hint()):
+        return None
+    if a == b:
+        return a
+    return b if a == 1 else a
 
 
 def pointwise(xs: Sequence[Any], dtype: torch.dtype) -> Meta:
@@ -684,19 +695,6 @@ def _unique(x, sorted=True, return_inverse=False, return_counts=False):
     return [found, inverse, some if return_counts else like(x, torch.int64, (0,))]
 
 
-@rule("unique_consecutive")
-def _unique_consecutive(x, return_inverse=False, return_counts=False, dim=None):
-    return None if dim is not None else _unique(x, True, return_inverse, return_counts)
-
-
-@rule("unique_dim")
-def _unique_dim(x, dim, sorted=True, return_inverse=False, return_counts=False):
-    size = [None if d == dim % x.rank else n for d, n in enumerate(x.size)]
-    inverse = (x.size[dim],) if return_inverse else (0,)
-    counts = (None,) if return_counts else (0,)
-    return [like(x, size=size), like(x, torch.int64, inverse), like(x, torch.int64, counts)]
-
-
 @rule("bincount")
 def _bincount(x, weights=None, minlength=0):
     dtype = weights.dtype if weights is not None and weights.dtype == torch.float32 else torch.float64  # fmt: skip
@@ -762,7 +760,8 @@ def _topk(x, k, dim=-1, largest=True, sorted=True):
     if not x.rank:
         return None
     dim = _dims(x, dim)[0]
-    if type(k) is not int or (type(x.size[dim]) is int and not 0 <= k <= x.size[dim]):
+    known = type(k) is int and type(x.size[dim]) is int
+    if known and not 0 <= k <= x.size[dim]:
         return None
     size = (*x.size[:dim], k, *x.size[dim + 1 :])
     return [like(x, size=size), like(x, torch.int64, size)]
@@ -794,6 +793,8 @@ def _nll(x, target, weight, reduction, ignore):
 @rule("view")
 def _symbolic_view(x, size):
     """Only for sizes that are known at run time; -1 is what the value itself tells."""
+    if x.static and not any(isinstance(n, SYMBOLS) for n in size):
+        return None
     return like(x, size=[None if type(n) is int and n == -1 else n for n in size])
 
 

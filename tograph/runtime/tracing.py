@@ -199,6 +199,12 @@ def _is_same_size(a, b):
     return tuple(a.shape) == tuple(b.shape)
 
 
+def _size(x, dim=None):
+    """torch's code asks for sizes as plain numbers: a staged one must have a hint, and becomes a guard."""
+    sizes = [int(n) for n in x.shape]
+    return sizes if dim is None else sizes[dim]
+
+
 def _untraced(func) -> Callable[..., Any]:
     """An op that runs as it is while tracing, such as a profiler's mark."""
 
@@ -220,6 +226,7 @@ SPECIAL: dict[Any, Callable[..., Any]] = {
     aten._conj.default: _conj,
     aten._neg_view.default: _negative,
     torch.ops.prim.device.default: lambda x: x.device,
+    aten.size.default: _size,
 }
 for _name in ("_record_function_enter_new", "_record_function_enter", "_record_function_exit"):
     _packet = getattr(torch.ops.profiler, _name)
