@@ -33,9 +33,11 @@ from typing import Any, NamedTuple
 
 import torch
 
-from . import __version__, function, to_code
+from . import __version__, bench, explaining, function, to_code
+from .explaining import Explained
 from .highlight import highlight_graph, highlight_python
 from .runtime import passes
+from .runtime import report as pages
 
 __all__ = ["main"]
 
@@ -44,6 +46,8 @@ examples:
   tograph dump samples/newton.py:newton                 the rewritten Python
   tograph dump samples/newton.py:newton --stage graph   the graph that it traces to
   tograph dump model.py:Model.step --stage host --args "Model(), torch.ones(3)"
+  tograph explain samples/newton.py:newton              what was staged, line by line
+  tograph report samples/newton.py:newton -o out.html   a page: sources, graph, times
   tograph run samples/newton.py                         the file, as python runs it
   tograph run samples/newton.py:newton                  one function, on example inputs
 
@@ -273,6 +277,48 @@ def run(options: argparse.Namespace) -> None:
         print(call_of(fn, name, module, options.args)())
 
 
+def _fresh(options: argparse.Namespace) -> tuple[Any, functools.partial, list[Explained]]:
+    """A trace of the function that a command names, made now; its call; what was staged and why."""
+    file, name = split_target(options.target)
+    path = existing(file)
+    with loaded(path) as module:
+        if not name:
+            names = ", ".join(_functions(module)) or "none"
+            raise CommandError(f"which function? write {file}:NAME; functions in it: {names}")
+        fn = find(module, path, name)
+        staged = fn if hasattr(fn, "get_concrete_function") else function(fn)
+        if options.args is None and staged.input_signature is not None:
+            call = functools.partial(staged)
+        else:
+            call = call_of(staged, name, module, options.args)
+        staged.clear_cache()
+        made, lines = explaining.explain(
+            lambda: staged.get_concrete_function(*call.args, **call.keywords)
+        )
+        return made, call, lines
+
+
+def explain(options: argparse.Namespace) -> None:
+    """``tograph explain``: line by line, what was staged, what stayed Python, and why."""
+    _, _, functions = _fresh(options)
+    text = explaining.show(functions, _short)
+    print(explaining.highlight(text) if wants_colour(options.color) else text)
+
+
+def report(options: argparse.Namespace) -> None:
+    """``tograph report``: one HTML page about a function."""
+    made, call, functions = _fresh(options)
+    extras = made.timed(*call.args, **call.keywords)
+    extras.kinds = {
+        (f.file, line.number): (line.kind, line.why) for f in functions for line in f.lines
+    }
+    try:
+        path = pages.write(pages.collect(made, extras), options.output)
+    except OSError as error:
+        raise CommandError(f"cannot write {options.output}: {error.strerror}") from error
+    print(f"{path}: open it in a browser")
+
+
 # ---- the command line and its errors
 
 
@@ -312,8 +358,17 @@ def _parser() -> _Parser:
         "--all", action="store_true", help="--stage passes, with the passes that change nothing"
     )
     command.add_argument("--color", choices=["always", "never", "auto"], default="auto")
+    about = "Tell line by line what is staged. Each line is part of the graph, or stayed Python, and why."
+    command = _add_command(commands, explain, "FILE.py:fn", about)
+    command.add_argument("--color", choices=["always", "never", "auto"], default="auto")
+    about = "Write one HTML page about a function. It shows sources, graph, program, kernels and times of a run."
+    command = _add_command(commands, report, "FILE.py:fn", about)
+    command.add_argument(
+        "-o", "--output", metavar="OUT.html", default="report.html", help="default: report.html"
+    )
     about = "Run a file, or one function of it. A function's result is printed."
     _add_command(commands, run, "FILE.py[:fn]", about)
+    bench.add(commands)
     return parser
 
 

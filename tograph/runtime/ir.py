@@ -10,7 +10,7 @@ Regions take all they use as inputs: nothing refers to a value of another graph.
 ``If(pred, *xs)``      regions then, orelse: xs -> outputs.
 ``While(*state, *xs)`` regions cond: state+xs -> pred, and body: state+xs -> state; ``carried`` = len(state).
 ``Case(index, *xs)``   regions branch0..n: xs -> outputs; an index out of range takes the last branch.
-``Call(*xs)``          region function.
+``Call(*xs)``          region function; with a gradient of its own also gradient: xs+cotangents -> cotangents of xs[wrt].
 ``Try(*xs)``           regions body: xs -> outputs, and handler0..n: xs -> outputs, chosen by exception type.
 """
 
@@ -174,8 +174,9 @@ def node_effects(node: Node) -> ops.Effects:
     if not node.regions:
         return op_effects(node.op, node.args)
     found = ops.PURE
-    for graph in node.regions.values():
-        found = found | graph_effects(graph)
+    for name, graph in node.regions.items():
+        if name != "gradient":  # it does not run with the node
+            found = found | graph_effects(graph)
     if node.op == "While" and not surely_ends(node):
         found = found | ops.Effects(diverges=True)
     return found.at(_argument_positions(node))
@@ -374,6 +375,9 @@ def _verify_regions(graph: Graph, node: Node) -> None:
     skip = 1 if node.op in ("If", "Case") else 0
     count = len(node.args) - skip
     for name, region in node.regions.items():
+        if name == "gradient":
+            _verify_gradient(graph, node, region)
+            continue
         if len(region.inputs) != count:
             raise VerifyError(
                 f"{graph.name}: {node.op}.{name} takes {len(region.inputs)} inputs, not {count}"
@@ -384,6 +388,15 @@ def _verify_regions(graph: Graph, node: Node) -> None:
                 f"{graph.name}: {node.op}.{name} gives {len(region.outputs)} outputs, not {wanted}"
             )
         verify(region)
+
+
+def _verify_gradient(graph: Graph, node: Node, region: Graph) -> None:
+    takes, gives = len(node.args) + len(node.outputs), len(node.kwargs["wrt"])
+    if (len(region.inputs), len(region.outputs)) != (takes, gives):
+        raise VerifyError(
+            f"{graph.name}: {node.op}.gradient does not take {takes} and give {gives}"
+        )
+    verify(region)
 
 
 def prune(graph: Graph) -> None:

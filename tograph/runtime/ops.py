@@ -34,7 +34,13 @@ from typing import Any
 
 import torch
 
-from ..errors import AssertionFailed, InvalidArgumentError, OutOfRangeError, TographError
+from ..errors import (  # fmt: skip
+    AssertionFailed,
+    InvalidArgumentError,
+    OutOfRangeError,
+    TographError,
+    UnexpectedSizeError,
+)
 from .types import ObjectType, ScalarType, TensorType, parse_type
 
 NONE = "none"
@@ -379,7 +385,10 @@ def _print(*values, sep=None, end=None, file=None, flush=False):
 def make_exception(kind: Any, args: tuple) -> BaseException:
     """An exception of a built-in type by name, or a copy of a template exception with new arguments."""
     if isinstance(kind, str):
-        return getattr(builtins, kind)(*args)
+        found = getattr(builtins, kind)
+        if not (isinstance(found, type) and issubclass(found, BaseException)):
+            raise TographError(f"not a built-in exception: {kind!r}")
+        return found(*args)
     template = kind.value
     made = type(template).__new__(type(template), *args)
     made.args = args
@@ -420,6 +429,8 @@ def _assert(condition, kind, args, data=None):
     if kind == "tg.AssertionFailed":
         text = " ".join(map(str, args)) or "assertion failed"
         raise AssertionFailed(text)
+    if kind == "tg.UnexpectedSizeError":
+        raise UnexpectedSizeError(*args)
     _raise(kind, args)
 
 
@@ -441,6 +452,17 @@ register(
 )
 
 
+# ---- fused regions
+
+
+def _kernel(fused, *inputs):
+    """A region that runs as one kernel: its outputs, a list where there are several."""
+    return plain(fused)(*inputs)
+
+
+register("tg.kernel", run=_kernel, effects=PURE, gradient=NONE, kernel=NONE, outputs=2)
+
+
 # ---- constants and captured tensors
 
 
@@ -458,6 +480,13 @@ def _assign(x, value):
         x.copy_(value)
 
 
+def _random_fill(name, size, stride, dtype, device, *args, **kwargs):
+    """Memory of these strides, filled by an in-place random op: the strides decide where each draw goes."""
+    target = torch.empty_strided(size, stride, dtype=dtype, device=device)
+    return overload(name)(target, *map(plain, args), **{k: plain(v) for k, v in kwargs.items()})
+
+
+register("tg.random_fill", run=_random_fill, effects=Effects(random=True), gradient=REPLAY, kernel=NONE)  # fmt: skip
 register("py.constant", run=lambda v: v, effects=PURE, gradient=NONE, kernel=NONE)
 register("tg.constant", run=_constant, effects=PURE, gradient=NONE, kernel=NONE, aliases=False)
 register("tg.identity", run=lambda x: x, effects=PURE, gradient=REPLAY, kernel=NONE)
