@@ -85,8 +85,20 @@ LEAF_MODULES = frozenset(
     ]
 )
 
-# Functions of modules that are left alone which decide on data.
-DECIDING = frozenset((torch.nn.functional.gaussian_nll_loss,))
+
+@functools.total_ordering
+class _Ordered:
+    def __lt__(self, other):
+        return NotImplemented
+
+    def __eq__(self, other):
+        return NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+# Functions of modules that are left alone which decide on data: the comparisons of ``functools.total_ordering`` among them.
+DECIDING = frozenset((torch.nn.functional.gaussian_nll_loss, _Ordered.__gt__, _Ordered.__le__, _Ordered.__ge__))  # fmt: skip
 
 CONVERTED_CODE: set[types.CodeType] = set()
 WRAPPERS: set[types.CodeType] = (

@@ -133,6 +133,9 @@ def call(f, /, *args, **kwargs):  # noqa: C901  a case for each kind
         return _left_alone(f, args, kwargs)
     if kind is types.MethodType:
         if isinstance(f.__self__, StagedList):
+            form = METHODS.get((StagedList, f.__name__))
+            if form is not None and f.__self__.handle is None:
+                return form(f.__self__, *args, **kwargs)
             if journal.active() and f.__name__ in _CHANGING:
                 journal.record(journal.contents(f.__self__))
             return f(*args, **kwargs)
@@ -168,6 +171,9 @@ def call(f, /, *args, **kwargs):  # noqa: C901  a case for each kind
     if type(method) is types.FunctionType and is_user_function(method):
         return converted(method)(f, *args, **kwargs)
     return _left_alone(f, args, kwargs)
+
+
+union.set_call(call)
 
 
 def _hashable(f: Any) -> bool:

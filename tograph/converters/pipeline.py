@@ -48,12 +48,13 @@ from .match_stmt import MatchStatements
 from .strings import Strings
 from .subscripts import Subscripts
 from .try_stmt import Reraises
+from .user_operators import UserOperators
 from .variables import Frames, Reads
 
 # Before the analyses: constructs that become plainer Python.
 PLAINER = (Annotations, Directives, Comprehensions, MatchStatements, Reraises)
 # After them: reads are marked and variables located while the facts still fit; then statements; then expressions.
-PIPELINE = (Reads, Frames, Lists, Jumps, ControlFlow, Asserts, Calls, ContextManagers, Attributes, Subscripts, Strings, Comparisons, Logical,
+PIPELINE = (Reads, Frames, Lists, Jumps, ControlFlow, Asserts, Calls, ContextManagers, Attributes, Subscripts, Strings, UserOperators, Comparisons, Logical,
             ConditionalExpressions, Declarations)  # fmt: skip
 
 

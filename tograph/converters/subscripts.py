@@ -6,8 +6,6 @@ An index that is a staged number selects: in a tensor by the graph, in a Python 
 
 from __future__ import annotations
 
-import operator
-
 import torch
 
 from ..runtime import control_flow, journal
@@ -24,6 +22,7 @@ from .calls import call
 from .context import OPERATORS, Converter
 from .staging import is_staged
 from .union import apply, distribute_missing
+from .user_operators import in_place
 
 slice_ = slice
 
@@ -114,8 +113,6 @@ class Subscripts(Converter):
         node.value = self.visit(node.value)
         op = constant(augmented(node.op))
         if isinstance(node.target, gast.Name):
-            if isinstance(node.value, gast.Constant) and isinstance(node.value.value, (int, float)):
-                return node
             read = gast.copy_location(gast.Name(node.target.id, gast.Load(), None, None), node)
             text = f"target_ = {OPERATORS}.augment(op_, read_, value_)"
             return self.fill(text, node, target_=node.target, op_=op, read_=read, value_=node.value)
@@ -363,4 +360,4 @@ def augment(op: str, x, value):
     if op == "iadd" and isinstance(x, list) and is_staged(value):
         x.extend(value)
         return x
-    return getattr(operator, op)(x, value)
+    return in_place(op, x, value)

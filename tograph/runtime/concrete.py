@@ -105,7 +105,7 @@ class ConcreteFunction:
         return probes.Probed(self.optimized_graph, probes.Ranges)
 
     def report(self, path: str | Path, *args: Any, **kwargs: Any) -> Path:
-        """Write a page about this trace: sources, graph, program, kernels; with arguments, times of a run with them.
+        """Write a page about this trace: sources, graph, program; with arguments, kernels and times of a run with them.
 
         Returns the path. The page is one HTML file that loads nothing. OSError says why ``path`` cannot be written.
 
@@ -114,12 +114,17 @@ class ConcreteFunction:
         return pages.write(pages.collect(self, self.timed(*args, **kwargs)), path)
 
     def timed(self, *args: Any, **kwargs: Any) -> pages.Extras:
-        """What is known of the function's other traces and, with arguments, the times of one run with them."""
+        """What is known of the function's other traces and, with arguments, the times of a run with copies of them.
+
+        It runs twice: once as always, which compiles kernels, and once with a clock around every node.
+        """
         history = self.retraces() if self.retraces is not None else None
         extras = pages.Extras(retraces=history() if history is not None else "")
         if not (args or kwargs):
             return extras
         tensors, _ = self._bind(self, args, kwargs) if self._bind else (list(args), ())
+        self.run([t.detach().clone() for t in tensors])
+        tensors = [t.detach().clone() for t in tensors]
         clock = probes.Probed(self.optimized_graph, probes.Clock)
         start = time.perf_counter()
         clock.run(*self._with_late(tensors))

@@ -72,6 +72,8 @@ class Effects:
         return not (self.random or self.io or self.may_fail or self.writes or self.diverges)
 
     def __or__(self, other: Effects) -> Effects:
+        if other is PURE or other == self:
+            return self
         return Effects(
             self.random or other.random,
             self.io or other.io,
@@ -86,6 +88,8 @@ class Effects:
 
     def at(self, place: Callable[[tuple[int, ...]], tuple[int, ...]]) -> Effects:
         """The same effects with ``place`` applied to every tuple of positions."""
+        if not (self.reads or self.writes or self.overwrites):
+            return self
         moved = {n: place(getattr(self, n)) for n in ("reads", "writes", "overwrites")}
         return replace(self, **moved)
 
@@ -159,6 +163,7 @@ _DIVISIONS = frozenset(("floor_divide", "remainder", "fmod", "div"))
 _UNINITIALISED = frozenset(("empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided"))  # fmt: skip
 
 
+@functools.cache
 def divides(name: str) -> bool:
     """Whether an op fails when all it is given is integers and its second argument holds a zero."""
     base, _, variant = name.removeprefix("aten.").partition(".")
