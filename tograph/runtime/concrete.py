@@ -14,6 +14,7 @@ from .carrier import differentiable
 from .diagnosis import at_run_time
 from .funcgraph import FuncGraph, Storage
 from .interchange.fx import to_fx
+from .interchange.onnx import to_onnx
 from .ir import Graph, Node, Value, prune, set_control_inputs
 from .journal import Location
 from .structure import Leaf, Spec, Tree, flatten, spec_of
@@ -80,6 +81,13 @@ class ConcreteFunction:
         buffers are shared. Raises InterchangeError, at the user's line, for what torch.fx does not have.
         """
         return to_fx(self.graph, self.captured_inputs)
+
+    def to_onnx(self, path: Any) -> None:
+        """Write the graph as an ONNX model with ``If`` and ``Loop``; parameters and buffers with the values they have now.
+
+        Needs the package ``onnx``. Raises InterchangeError, at the user's line, for what ONNX does not have.
+        """
+        to_onnx(self.graph, self.captured_inputs, path)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._bind is None:
