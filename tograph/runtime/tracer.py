@@ -14,9 +14,10 @@ from typing import Any
 import torch
 
 from ..errors import ConversionError, ScopeError, TographError
-from . import arguments, control_flow, facts, families, grads, guards, host, interrupts, journal
+from . import arguments, control_flow, facts, grads, guards, host, interrupts, journal
 from .arguments import Flat
 from .concrete import ConcreteFunction, finish, late_inputs
+from .families import DTYPES, inputs_of, number_tensor, storable
 from .funcgraph import FuncGraph, Ref
 from .infer import meta_of, tensor_type
 from .journal import Location
@@ -63,7 +64,7 @@ class Trace:
 
     def inputs(self, flat: Flat) -> list[Any]:
         """The tensors of a call: those of the arguments, then its open numbers."""
-        return families.inputs_of(flat, self.open_numbers)
+        return inputs_of(flat, self.open_numbers)
 
     def fits(self, key: Any, flat: Flat) -> bool:
         if len(flat.tensors) != len(self.specs):
@@ -75,7 +76,7 @@ class Trace:
     def _covers(self, flat: Flat) -> bool:
         for i, (new, old) in enumerate(zip(flat.numbers, self.numbers)):
             if i in self.open_numbers:
-                if not families.storable(new):
+                if not storable(new):
                     return False
             elif not same_number(new, old):
                 return False
@@ -158,7 +159,7 @@ class Tracer:
             result, changes = self._run(bound, spares)
         effects, finder = self._effects(changes, spares)
         graph, captured, spec, effect_specs = finish(self.root, inputs, result, effects)
-        signature = (*self.specs, *(TensorSpec.of(families.number_tensor(self.flat.numbers[i])) for i in self.open_numbers))  # fmt: skip
+        signature = (*self.specs, *(TensorSpec.of(number_tensor(self.flat.numbers[i])) for i in self.open_numbers))  # fmt: skip
         concrete = ConcreteFunction(
             self.function.label(),
             graph,
@@ -226,7 +227,7 @@ class Tracer:
     def _number(self, i: int, place: int) -> tuple[SymTensor, Any]:
         """(input, staged number) for an argument that is an int or a float; its value is a hint."""
         x = self.flat.numbers[i]
-        meta = meta_of(families.number_tensor(x))
+        meta = meta_of(number_tensor(x))
         made = placeholder(self.root, meta, place, f"number{i}")
         kind = type(x)
         value = self.root.emit(f"py.{kind.__name__}", value_of(made, self.root), type=ScalarType(kind))  # fmt: skip
@@ -380,7 +381,7 @@ class _Taker:
         self.numbers = 0
 
     def __call__(self, x: Any) -> Any:
-        if type(x) in families.DTYPES:
+        if type(x) in DTYPES:
             self.numbers += 1
             return self.staged.get(self.numbers - 1, x)
         place = self.places.get(id(x))
@@ -406,7 +407,7 @@ def binder(function: Any) -> Callable[..., Any]:
         bound = _bind_concrete(owner, concrete, args, kwargs)
         flat = Flat()
         owner._key(bound, flat)
-        return families.inputs_of(flat, concrete.open_numbers), ()
+        return inputs_of(flat, concrete.open_numbers), ()
 
     return bind
 
