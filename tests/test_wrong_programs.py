@@ -472,11 +472,6 @@ def condition_in_code_that_is_left_alone(x):
     return left_alone(x)  # <-
 
 
-@wrong(tg.errors.GraphBoolError, NO_VALUE, "torch.equal", args=(THREE,))
-def compared_lists(x):
-    return [x[0], x[1]] == [x[1], x[0]]  # <-
-
-
 @wrong(
     tg.errors.GraphBoolError,
     "generator",

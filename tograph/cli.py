@@ -20,15 +20,11 @@ import functools
 import importlib.machinery
 import importlib.util
 import inspect
-import io
-import itertools
-import keyword
 import os
 import re
 import runpy
 import sys
 import sysconfig
-import tokenize
 import traceback
 import types
 from collections.abc import Callable, Iterable, Iterator
@@ -37,7 +33,11 @@ from typing import Any, NamedTuple
 
 import torch
 
-from . import __version__, function, to_code
+from . import __version__, bench, explaining, function, to_code
+from .explaining import Explained
+from .highlight import highlight_graph, highlight_python
+from .runtime import passes
+from .runtime import report as pages
 
 __all__ = ["main"]
 
@@ -46,21 +46,13 @@ examples:
   tograph dump samples/newton.py:newton                 the rewritten Python
   tograph dump samples/newton.py:newton --stage graph   the graph that it traces to
   tograph dump model.py:Model.step --stage host --args "Model(), torch.ones(3)"
+  tograph explain samples/newton.py:newton              what was staged, line by line
+  tograph report samples/newton.py:newton -o out.html   a page: sources, graph, times
   tograph run samples/newton.py                         the file, as python runs it
   tograph run samples/newton.py:newton                  one function, on example inputs
 
 Inputs come from --args, else from example_inputs() in the file. NO_COLOR=1 turns colours off."""
 
-STYLES = {"keyword": "35", "string": "32", "comment": "90", "number": "36"}
-FSTRING_PARTS = ("FSTRING_START", "FSTRING_MIDDLE", "FSTRING_END")  # token names since Python 3.12
-STRING_TOKENS = {tokenize.STRING, *(getattr(tokenize, name, -1) for name in FSTRING_PARTS)}
-GRAPH_TOKEN = re.compile(
-    r"""(?P<string>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")
-    |(?P<comment>\#.*)
-    |(?P<keyword>\b(?:If|While|Case|Call|cond|body|then|orelse|return)\b(?=[ (]|$))
-    |(?P<number>(?<![\w%.^])-?\d+(?:\.\d*)?(?:e[+-]?\d+)?(?!\w))""",
-    re.VERBOSE | re.MULTILINE,
-)
 _LIBRARIES = {sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib")}
 NOT_OF_THE_USER = (*(f"{path}{os.sep}" for path in (*_LIBRARIES, Path(__file__).parent)), "<")
 PLACE = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
@@ -71,40 +63,6 @@ class CommandError(Exception):
 
 
 # ---- colours
-
-
-def paint(text: str, style: str) -> str:
-    """Text in a style, line by line: a pager forgets colours at the end of a line."""
-    lines = text.split("\n")
-    return "\n".join(f"\033[{STYLES[style]}m{line}\033[0m" if line else "" for line in lines)
-
-
-def _token_style(token: tokenize.TokenInfo) -> str | None:
-    if token.type in STRING_TOKENS:
-        return "string"
-    if token.type == tokenize.NAME and keyword.iskeyword(token.string):
-        return "keyword"
-    return {tokenize.COMMENT: "comment", tokenize.NUMBER: "number"}.get(token.type)
-
-
-def highlight_python(source: str) -> str:
-    """Python with colours; what cannot be tokenized stays plain."""
-    starts = [0, *itertools.accumulate(map(len, io.StringIO(source)))]
-    parts, done = [], 0
-    try:
-        for token in tokenize.generate_tokens(io.StringIO(source).readline):
-            if style := _token_style(token):
-                start, end = (starts[row - 1] + column for row, column in (token.start, token.end))
-                parts += [source[done:start], paint(source[start:end], style)]
-                done = end
-    except (tokenize.TokenError, SyntaxError):
-        return source
-    return "".join(parts) + source[done:]
-
-
-def highlight_graph(text: str) -> str:
-    """The text of a graph with colours."""
-    return GRAPH_TOKEN.sub(lambda found: paint(found[0], str(found.lastgroup)), text)
 
 
 def wants_colour(choice: str) -> bool:
@@ -275,9 +233,15 @@ class Stage(NamedTuple):
     highlight: Callable[[str], str]
 
 
+def pass_report(made: Any, every: bool = False) -> str:
+    """The graph after each pass that changed it, or after each."""
+    return passes.report(made.graph, every)
+
+
 STAGES = {
     "code": Stage("the rewritten Python", False, to_code, highlight_python),
     "graph": Stage("the traced graph", True, lambda made: str(made.graph), highlight_graph),
+    "passes": Stage("the graph after each pass", True, pass_report, highlight_graph),
     "host": Stage("the generated program", True, lambda made: made.host_code, highlight_python),
 }
 
@@ -286,14 +250,15 @@ def dump(options: argparse.Namespace) -> None:
     """``tograph dump``: print one stage of a function, for each of its traces."""
     file, name = split_target(options.target)
     path = existing(file)
-    stage = STAGES[options.stage]
+    stage = STAGES["passes" if options.all else options.stage]
     with loaded(path) as module:
         if not name:
             names = ", ".join(_functions(module)) or "none"
             raise CommandError(f"which function? write {file}:NAME; functions in it: {names}")
         fn = find(module, path, name)
         shown = traces(fn, name, module, options.args) if stage.traced else [fn]
-        text = "\n\n".join(stage.show(one).rstrip("\n") for one in shown)
+        show = functools.partial(pass_report, every=True) if options.all else stage.show
+        text = "\n\n".join(show(one).rstrip("\n") for one in shown)
     print(stage.highlight(text) if wants_colour(options.color) else text)
 
 
@@ -310,6 +275,48 @@ def run(options: argparse.Namespace) -> None:
     with loaded(path) as module:
         fn = find(module, path, name)
         print(call_of(fn, name, module, options.args)())
+
+
+def _fresh(options: argparse.Namespace) -> tuple[Any, functools.partial, list[Explained]]:
+    """A trace of the function that a command names, made now; its call; what was staged and why."""
+    file, name = split_target(options.target)
+    path = existing(file)
+    with loaded(path) as module:
+        if not name:
+            names = ", ".join(_functions(module)) or "none"
+            raise CommandError(f"which function? write {file}:NAME; functions in it: {names}")
+        fn = find(module, path, name)
+        staged = fn if hasattr(fn, "get_concrete_function") else function(fn)
+        if options.args is None and staged.input_signature is not None:
+            call = functools.partial(staged)
+        else:
+            call = call_of(staged, name, module, options.args)
+        staged.clear_cache()
+        made, lines = explaining.explain(
+            lambda: staged.get_concrete_function(*call.args, **call.keywords)
+        )
+        return made, call, lines
+
+
+def explain(options: argparse.Namespace) -> None:
+    """``tograph explain``: line by line, what was staged, what stayed Python, and why."""
+    _, _, functions = _fresh(options)
+    text = explaining.show(functions, _short)
+    print(explaining.highlight(text) if wants_colour(options.color) else text)
+
+
+def report(options: argparse.Namespace) -> None:
+    """``tograph report``: one HTML page about a function."""
+    made, call, functions = _fresh(options)
+    extras = made.timed(*call.args, **call.keywords)
+    extras.kinds = {
+        (f.file, line.number): (line.kind, line.why) for f in functions for line in f.lines
+    }
+    try:
+        path = pages.write(pages.collect(made, extras), options.output)
+    except OSError as error:
+        raise CommandError(f"cannot write {options.output}: {error.strerror}") from error
+    print(f"{path}: open it in a browser")
 
 
 # ---- the command line and its errors
@@ -347,9 +354,21 @@ def _parser() -> _Parser:
     about = f"Print what a function becomes. The stages are {stages}."
     command = _add_command(commands, dump, "FILE.py:fn", about)
     command.add_argument("--stage", choices=STAGES, default="code", help="default: code")
+    command.add_argument(
+        "--all", action="store_true", help="--stage passes, with the passes that change nothing"
+    )
     command.add_argument("--color", choices=["always", "never", "auto"], default="auto")
+    about = "Tell line by line what is staged. Each line is part of the graph, or stayed Python, and why."
+    command = _add_command(commands, explain, "FILE.py:fn", about)
+    command.add_argument("--color", choices=["always", "never", "auto"], default="auto")
+    about = "Write one HTML page about a function. It shows sources, graph, program, kernels and times of a run."
+    command = _add_command(commands, report, "FILE.py:fn", about)
+    command.add_argument(
+        "-o", "--output", metavar="OUT.html", default="report.html", help="default: report.html"
+    )
     about = "Run a file, or one function of it. A function's result is printed."
     _add_command(commands, run, "FILE.py[:fn]", about)
+    bench.add(commands)
     return parser
 
 

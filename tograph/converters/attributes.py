@@ -17,7 +17,7 @@ import torch
 from ..runtime import grads, journal
 from ..runtime.journal import MISSING
 from ..runtime.structure import is_union
-from ..transpiler.syntax import gast
+from ..transpiler.syntax import gast, walk
 from ..transpiler.templates import constant
 from .call_rules import MARK, is_user_function
 from .calls import call
@@ -77,7 +77,7 @@ class Attributes(Converter):
         node.value = self.visit(node.value)
         if len(node.targets) == 1 and isinstance(node.targets[0], gast.Attribute):
             return self._store(node.targets[0], node.value, node)
-        if not any(isinstance(n, gast.Attribute) for t in node.targets for n in gast.walk(t)):
+        if not any(isinstance(n, gast.Attribute) for t in node.targets for n in walk(t)):
             node.targets = [self.visit(t) for t in node.targets]
             return node
         return self.spread(node)
@@ -96,7 +96,7 @@ class Attributes(Converter):
         if isinstance(target, gast.Attribute):
             return self._store(target, value, origin)
         after = []
-        for child in gast.walk(target):
+        for child in walk(target):
             for field in ("elts", "value"):
                 found = getattr(child, field, None)
                 if isinstance(found, list):

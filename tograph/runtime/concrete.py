@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import torch
 
-from . import autodiff, host, notebook, structure, transforms
+from . import autodiff, host, notebook, passes, probes, scheduler, structure, transforms
+from . import report as pages
 from .carrier import differentiable
 from .diagnosis import at_run_time
 from .funcgraph import FuncGraph, Storage
@@ -17,9 +20,12 @@ from .interchange.fx import to_fx
 from .interchange.onnx import to_onnx
 from .ir import Graph, Node, Value, prune, set_control_inputs
 from .journal import Location
+from .kernels.kernel import Kernel
+from .kernels.lower import Fused, lower
 from .structure import Leaf, Spec, Tree, flatten, spec_of
 from .symbolic import SymTensor
 from .tracing import recording
+from .watching import calls_python, is_watched
 
 
 class ConcreteFunction:
@@ -44,9 +50,10 @@ class ConcreteFunction:
         self.structured_input_signature = signature
         self._result, self._effects, self._bind = result, list(effects), bind
         self._single = isinstance(result, Leaf) and not result.fixed
-        self.kernels: list[Any] = []
+        self._fused: list[Fused] = []
         self.open_numbers: tuple[int, ...] = ()  # Python numbers of a call that are inputs
         self.late: list[tuple[int, Any]] = []
+        self.retraces: Any = None  # a weak reference to the method that explains the traces
 
     inputs = property(
         lambda self: self.graph.inputs[: len(self.graph.inputs) - len(self.captured_inputs)]
@@ -60,8 +67,67 @@ class ConcreteFunction:
         return structure.unflatten(self._result, rest, lambda v: v.type)
 
     @cached_property
+    def optimized_graph(self) -> Graph:
+        """What the passes make of the graph, for calls that need no gradient. ``graph`` stays as it was traced."""
+        return passes.optimize(self.graph, inference=True)
+
+    @cached_property
     def program(self) -> host.Program:
-        return host.build(self.graph)
+        """The program for calls that need no gradient: its regions are kernels."""
+        lowered, self._fused = lower(self.optimized_graph, host.build)
+        return host.build(lowered)
+
+    @cached_property
+    def scheduled(self) -> scheduler.Program:
+        """How a call without gradients runs: ``level``, ``reason``, ``llvm``."""
+        return scheduler.build(self.optimized_graph, lambda: self.program)
+
+    @property
+    def kernels(self) -> list[Kernel]:
+        """The kernels that calls have compiled so far: each with ``name``, ``llvm``, ``loops`` and ``lines``."""
+        return [*self.scheduled.kernels, *(k for fused in self._fused for k in fused.kernels)]
+
+    @cached_property
+    def watched_graph(self) -> Graph:
+        """What the passes make of the graph, for calls that autograd differentiates while they run."""
+        return passes.optimize(self.graph, inference=False)
+
+    @cached_property
+    def watched_program(self) -> host.Program:
+        """The program for such calls: it keeps every value."""
+        return host.build(self.watched_graph)
+
+    @cached_property
+    def _brings_tensors(self) -> bool:
+        return calls_python(self.graph)
+
+    @cached_property
+    def _ranges(self) -> probes.Probed:
+        return probes.Probed(self.optimized_graph, probes.Ranges)
+
+    def report(self, path: str | Path, *args: Any, **kwargs: Any) -> Path:
+        """Write a page about this trace: sources, graph, program, kernels; with arguments, times of a run with them.
+
+        Returns the path. The page is one HTML file that loads nothing. OSError says why ``path`` cannot be written.
+
+        Example: ``f.get_concrete_function(x).report("f.html", x)``
+        """
+        return pages.write(pages.collect(self, self.timed(*args, **kwargs)), path)
+
+    def timed(self, *args: Any, **kwargs: Any) -> pages.Extras:
+        """What is known of the function's other traces and, with arguments, the times of one run with them."""
+        history = self.retraces() if self.retraces is not None else None
+        extras = pages.Extras(retraces=history() if history is not None else "")
+        if not (args or kwargs):
+            return extras
+        tensors, _ = self._bind(self, args, kwargs) if self._bind else (list(args), ())
+        clock = probes.Probed(self.optimized_graph, probes.Clock)
+        start = time.perf_counter()
+        clock.run(*self._with_late(tensors))
+        extras.total = time.perf_counter() - start
+        probe = clock.probe
+        extras.times = {n: (s, r) for n, s, r in zip(probe.nodes, probe.seconds, probe.runs) if r}
+        return extras
 
     @property
     def host_code(self) -> str:
@@ -111,7 +177,7 @@ class ConcreteFunction:
 
     @cached_property
     def _differentiable(self) -> autodiff.Differentiable:
-        return autodiff.Differentiable(self.graph, host.build)
+        return autodiff.Differentiable(self.graph, _build)
 
     def _differentiates(self, inputs: Sequence[Any]) -> bool:
         """Whether this call runs a forward graph that keeps what the gradient needs."""
@@ -120,13 +186,21 @@ class ConcreteFunction:
     def run(self, tensors: list[Any], places: Sequence[Location] = ()) -> Any:
         """The result for the tensors of the arguments; ``places`` are where effects on arguments go."""
         inputs = (*tensors, *self.captured_inputs) if not self.late else self._with_late(tensors)
+        graph = self.graph
         try:
             if torch.is_grad_enabled() and self._differentiates(inputs):
                 outputs = self._differentiable.run(inputs)
+            elif transforms.mapping():
+                outputs = transforms.run(self.graph, inputs)
+            elif probes.profiled():
+                with torch.profiler.record_function(f"tograph {self.name}"):
+                    outputs = self._ranges.run(*inputs)
             else:
-                outputs = self.program.run(*inputs)
+                watched = self._brings_tensors or is_watched(inputs)
+                graph = self.watched_graph if watched else self.optimized_graph
+                outputs = (self.watched_program if watched else self.scheduled).run(*inputs)
         except Exception as error:
-            _add_location(error, self.graph)
+            _add_location(error, graph)
             raise
         if self._single and not places:
             return outputs[0]
@@ -137,19 +211,25 @@ class ConcreteFunction:
         return result
 
 
+def _build(graph: Graph) -> scheduler.Program:
+    """The program of a graph that autograd does not see."""
+    optimized = passes.optimize(graph, inference=True)
+    return scheduler.build(optimized, lambda: host.build(lower(optimized, host.build)[0]))
+
+
 def _same(x: Any) -> Any:
     return x
 
 
 def _add_location(error: BaseException, graph: Graph) -> None:
     """Note on an error which line of the user's code made the op that failed."""
-    trace, node = sys.exc_info()[2], None
+    trace, node, made = sys.exc_info()[2], None, None
     while trace is not None:
         code = trace.tb_frame.f_code
         if code.co_filename == f"<tograph host program of {graph.name}>":
-            node = host.node_of(code, trace.tb_lineno)
+            node, made = host.node_of(code, trace.tb_lineno)
         trace = trace.tb_next
-    at_run_time(error, node, graph)
+    at_run_time(error, node, made or graph)
 
 
 # ---- finishing a trace
@@ -220,8 +300,8 @@ def forward_reads(graph: Graph, assigned: frozenset[Value]) -> None:
         if node.op == "tg.read" and node.args[0] not in assigned:
             replaced[node.outputs[0]] = node.args[0]
             continue
-        for region in node.regions.values():
-            skip = len(node.args) - len(region.inputs)
+        for name, region in node.regions.items():
+            skip = 0 if name == "gradient" else len(node.args) - len(region.inputs)
             outer = dict(zip(region.inputs, node.args[skip:]))
             forward_reads(region, frozenset(v for v, o in outer.items() if o in assigned))
         nodes.append(node)
@@ -234,8 +314,8 @@ def _assigned_inputs(graph: Graph) -> frozenset[Value]:
     for node in graph.nodes:
         if node.op == "tg.assign":
             found.add(node.args[0])
-        for region in node.regions.values():
-            skip = len(node.args) - len(region.inputs)
+        for name, region in node.regions.items():
+            skip = 0 if name == "gradient" else len(node.args) - len(region.inputs)
             inner = _assigned_inputs(region)
             found |= {
                 o

@@ -13,6 +13,7 @@ import copy
 import functools
 import inspect
 import threading
+import time
 import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
@@ -21,7 +22,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 import torch
 
 from ..errors import NotAFunctionError, ScopeError, SignatureError
-from . import arguments, control_flow, notebook
+from . import arguments, artifacts, control_flow, notebook
 from .arguments import Flat
 from .concrete import ConcreteFunction
 from .diagnosis import shown
@@ -253,9 +254,11 @@ class Function(Generic[P, R]):
 
     def _trace(self, key: Any, bound: inspect.BoundArguments, flat: Flat) -> Trace:
         why = self._why(key)
-        trace = self._trace_open(key, bound, flat) if self._may_open() else None
-        if trace is None:
-            trace = Tracer(self, bound, flat, self._specs(flat)).trace(key)
+        start = time.perf_counter()
+        with artifacts.progress(f"tracing {self.label()!r}"):
+            trace = self._trace_open(key, bound, flat) if self._may_open() else None
+            if trace is None:
+                trace = Tracer(self, bound, flat, self._specs(flat)).trace(key)
         self.trace_count += 1
         slot = self._open_slot(key) if trace.open else key
         self._cache.setdefault(slot, []).insert(0, trace)
@@ -263,6 +266,8 @@ class Function(Generic[P, R]):
         while len(self._cache) > CACHE_SIZE:
             self._cache.popitem(last=False)
         self._history.append((key, why, trace))
+        trace.concrete.retraces = weakref.WeakMethod(self.explain_retraces)
+        artifacts.traced(trace.concrete, why, time.perf_counter() - start)
         self._warn(why)
         return trace
 

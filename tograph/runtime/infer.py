@@ -167,4 +167,9 @@ def _described(out: Any, where: torch.device) -> Any:
         return []
     # An output that an output_mask switches off is None: nobody reads it.
     none = shapes.contiguous(torch.get_default_dtype(), (0,), where)
-    return [none if o is None else meta_of(o)._replace(device=where) for o in out]
+    return [
+        none if o is None
+        else _described(o, where) if isinstance(o, (list, tuple))
+        else meta_of(o)._replace(device=where)
+        for o in out
+    ]  # fmt: skip

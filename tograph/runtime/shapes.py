@@ -701,6 +701,14 @@ def _bincount(x, weights=None, minlength=0):
     return like(x, torch.int64 if weights is None else dtype, (None,))
 
 
+@rule("_ctc_loss")
+def _ctc_loss(x, targets, input_lengths, target_lengths, blank=0, zero_infinity=False):
+    steps, batch, _ = x.size
+    known = isinstance(target_lengths, (list, tuple)) and all(type(n) is int for n in target_lengths)  # fmt: skip
+    longest = 2 * max(target_lengths) + 1 if known else None
+    return [like(x, size=(batch,)), like(x, size=(batch, steps, longest))]
+
+
 @rule("repeat_interleave")
 def _repeat_interleave(repeats, output_size=None):
     return like(repeats, torch.int64, (output_size,))

@@ -215,7 +215,7 @@ def spec_of(x: Any, seen: tuple[int, ...] = ()) -> Spec:
 
 def same_number(a: Any, b: Any) -> bool:
     """Whether two Python numbers cannot be told apart: type, sign of zero and NaN included."""
-    if type(a) is not type(b):
+    if type(a) is not type(b) or isinstance(a, torch.Tensor):
         return False
     if isinstance(a, float):
         return (a != a and b != b) or (a == b and math.copysign(1, a) == math.copysign(1, b))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import logging
 import warnings
-import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,11 +12,21 @@ from typing import Any
 
 import torch
 
-from ..errors import ConversionError, ScopeError, TographError
-from . import arguments, control_flow, facts, grads, guards, host, interrupts, journal
+from ..errors import ConversionError, TographError
+from . import (
+    arguments,
+    control_flow,
+    facts,
+    families,
+    grads,
+    guards,
+    host,
+    interrupts,
+    journal,
+    transforms,
+)
 from .arguments import Flat
 from .concrete import ConcreteFunction, finish, late_inputs
-from .families import DTYPES, inputs_of, number_tensor, storable
 from .funcgraph import FuncGraph, Ref
 from .infer import meta_of, tensor_type
 from .journal import Location
@@ -64,7 +73,7 @@ class Trace:
 
     def inputs(self, flat: Flat) -> list[Any]:
         """The tensors of a call: those of the arguments, then its open numbers."""
-        return inputs_of(flat, self.open_numbers)
+        return families.inputs_of(flat, self.open_numbers)
 
     def fits(self, key: Any, flat: Flat) -> bool:
         if len(flat.tensors) != len(self.specs):
@@ -76,7 +85,7 @@ class Trace:
     def _covers(self, flat: Flat) -> bool:
         for i, (new, old) in enumerate(zip(flat.numbers, self.numbers)):
             if i in self.open_numbers:
-                if not storable(new):
+                if not families.storable(new):
                     return False
             elif not same_number(new, old):
                 return False
@@ -123,7 +132,7 @@ class Tracer:
 
     def trace(self, key: Any) -> Trace:
         try:
-            with interrupts.noted():
+            with interrupts.noted(), transforms.suspended():
                 return self._trace(key)
         except Exception as error:
             if error is self.failed and not self.tentative:
@@ -159,7 +168,7 @@ class Tracer:
             result, changes = self._run(bound, spares)
         effects, finder = self._effects(changes, spares)
         graph, captured, spec, effect_specs = finish(self.root, inputs, result, effects)
-        signature = (*self.specs, *(TensorSpec.of(number_tensor(self.flat.numbers[i])) for i in self.open_numbers))  # fmt: skip
+        signature = (*self.specs, *(TensorSpec.of(families.number_tensor(self.flat.numbers[i])) for i in self.open_numbers))  # fmt: skip
         concrete = ConcreteFunction(
             self.function.label(),
             graph,
@@ -227,7 +236,7 @@ class Tracer:
     def _number(self, i: int, place: int) -> tuple[SymTensor, Any]:
         """(input, staged number) for an argument that is an int or a float; its value is a hint."""
         x = self.flat.numbers[i]
-        meta = meta_of(number_tensor(x))
+        meta = meta_of(families.number_tensor(x))
         made = placeholder(self.root, meta, place, f"number{i}")
         kind = type(x)
         value = self.root.emit(f"py.{kind.__name__}", value_of(made, self.root), type=ScalarType(kind))  # fmt: skip
@@ -381,7 +390,7 @@ class _Taker:
         self.numbers = 0
 
     def __call__(self, x: Any) -> Any:
-        if type(x) in DTYPES:
+        if type(x) in families.DTYPES:
             self.numbers += 1
             return self.staged.get(self.numbers - 1, x)
         place = self.places.get(id(x))
@@ -397,22 +406,13 @@ def _graph_name(label: str) -> str:
 
 
 def binder(function: Any) -> Callable[..., Any]:
-    """How a concrete function of ``function`` takes the tensors from its arguments; the function is held weakly."""
-    held = weakref.ref(function)
+    """How a concrete function of ``function`` takes the tensors from its arguments; it does not need the function."""
+    signature, label = function._signature, function.label()
 
     def bind(concrete: ConcreteFunction, args: tuple, kwargs: dict) -> tuple[list[Any], tuple]:
-        owner = held()
-        if owner is None:
-            raise ScopeError("the function of this trace does not exist any more")
-        bound = _bind_concrete(owner, concrete, args, kwargs)
-        flat = Flat()
-        owner._key(bound, flat)
-        return inputs_of(flat, concrete.open_numbers), ()
+        bound, flat = arguments.bind(signature, args, kwargs, label), Flat()
+        for name, x in bound.arguments.items():
+            arguments.key_of(x, flat, name)
+        return families.inputs_of(flat, concrete.open_numbers), ()
 
     return bind
-
-
-def _bind_concrete(
-    owner: Any, concrete: ConcreteFunction, args: tuple, kwargs: dict
-) -> inspect.BoundArguments:
-    return arguments.bind(owner._signature, args, kwargs, owner.label())

@@ -96,6 +96,11 @@ def record(func, args: tuple, kwargs: dict, view: bool = False) -> Any:
         k: argument(graph, a) for k, a in kwargs.items() if a is not None and k != "pin_memory"
     }
     flat = found if isinstance(found, list) else [found]
+    if any(isinstance(m, list) for m in flat):
+        raise UnsupportedOpError(
+            f"{func} gives several lists of tensors and cannot be part of a graph; an optimiser takes fused=False",
+            user_location(),
+        )
     if "dtype" in _factory(func) and node_kwargs.get("dtype") is None:
         node_kwargs["dtype"] = flat[0].dtype  # the default dtype of now, not that of the run
     node = graph.add(
