@@ -81,6 +81,8 @@ def contains(x, items):
         and MISSING in items[x].options_
     ):
         return test_options(lambda v: v is not MISSING, items[x])
+    if isinstance(items, (dict, set, frozenset)) and isinstance(x, torch.Tensor):
+        return any(item is x for item in items)  # tensors are hashed by identity
     if isinstance(items, (list, tuple, dict, set, frozenset, range)) and (
         is_staged(x) or any(map(is_staged, items))
     ):

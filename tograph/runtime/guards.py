@@ -39,8 +39,9 @@ _MISSING = object()
 class Guards:
     """Checks that a trace still holds."""
 
-    def __init__(self, cells: list, names: list, sizes: list, places: Any = ()):
+    def __init__(self, cells: list, names: list, sizes: list, places: Any = (), grads: Any = ()):
         self.cells, self.names, self.sizes, self.places = cells, names, sizes, list(places)
+        self.grads = [(s.late, s.real.grad is None) for s in grads]
 
     def hold(self, tensors: list[Any]) -> bool:
         for cell, old in self.cells:
@@ -55,6 +56,10 @@ class Guards:
         for place, old in self.places:
             now = place.get()
             if now is not old and not same_number(now, old):
+                return False
+        for owner, missing in self.grads:
+            tensor = tensors[owner] if isinstance(owner, int) else owner
+            if (tensor.grad is None) is not missing:
                 return False
         return all(_evaluate(expr, tensors) == wanted for expr, wanted in self.sizes)
 
@@ -96,11 +101,11 @@ class Watch:
             if value is not _MISSING and name not in stored and not isinstance(value, _SKIPPED):
                 self.names.setdefault((id(namespace), name), (namespace, name, value))
 
-    def guards(self, root: Any, outside: Any = ()) -> Guards:
+    def guards(self, root: Any, outside: Any = (), grads: Any = ()) -> Guards:
         cells = [(c, old) for c, old in self.cells.values() if _unchanged_cell(c, old)]
         names = [(n, k, old) for n, k, old in self.names.values() if n.get(k, _MISSING) is old]
         sizes = list(dict.fromkeys(root.root.guards))
-        return Guards(cells, names, sizes, outside)
+        return Guards(cells, names, sizes, outside, grads)
 
 
 def _unchanged_cell(cell: Any, old: Any) -> bool:

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 
 from ..errors import ConversionError, ScopeError, TographError
-from . import arguments, control_flow, guards, host, interrupts, journal
+from . import arguments, control_flow, grads, guards, host, interrupts, journal
 from .arguments import Flat
-from .concrete import ConcreteFunction, finish
+from .concrete import ConcreteFunction, finish, late_inputs
 from .funcgraph import FuncGraph
 from .infer import meta_of, tensor_type
 from .journal import Location
@@ -116,7 +116,14 @@ class Tracer:
         concrete = ConcreteFunction(
             self.function.label(), graph, captured, spec, effect_specs, signature, self._binder()
         )
-        return Trace(concrete, key, self.specs, watch.guards(self.root, self.outside), finder)
+        concrete.late = late_inputs(self.root)
+        return Trace(
+            concrete,
+            key,
+            self.specs,
+            watch.guards(self.root, self.outside, grads.slots_read(self.root)),
+            finder,
+        )
 
     def _binder(self):
         function = weakref.ref(self.function)
@@ -171,6 +178,7 @@ class Tracer:
             made = self._dynamic(index, spec, shape, x if real else None, label)
         if real and x.requires_grad:
             made.requires_grad_(True)
+            made.real_ = x
         return made
 
     def _dynamic(
@@ -211,6 +219,9 @@ class Tracer:
                 and not control_flow.unmoved(location.get(), old)
             ):
                 _warn_mutation(location, self.function.python_function)
+        for slot in grads.effects_of(changes.entries):
+            effects.append((slot.location(), slot.content))
+            where.append((slot, None))
         for location, old in self.outside:
             location._set(old)
         if not effects:
@@ -220,7 +231,7 @@ class Tracer:
             real: list[tuple[Any, Any]] = []
             for x in bound.arguments.values():
                 arguments.replace_tensors(x, lambda _: None, real)
-            return [at if i is None else _same_place(at, real[i][1]) for i, at in where]
+            return [_found(i, at, real, bound) for i, at in where]
 
         return effects, find
 
@@ -244,6 +255,18 @@ class Tracer:
                 and not any(map(_symbolic, made))
             ):
                 real[:] = made
+
+
+def _found(i: Any, at: Any, real: list[tuple[Any, Any]], bound: inspect.BoundArguments) -> Location:
+    """Where an effect of a call goes: a container that was passed, a ``.grad`` field, or a place outside."""
+    if not isinstance(i, grads.Slot):
+        return at if i is None else _same_place(at, real[i][1])
+    if isinstance(i.late, torch.Tensor):
+        return grads.field_of(i.late)
+    flat = Flat()
+    for name, x in bound.arguments.items():
+        arguments.key_of(x, flat, name)
+    return grads.field_of(flat.tensors[i.late])
 
 
 def _symbolic(x: Any) -> bool:

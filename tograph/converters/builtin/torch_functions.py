@@ -7,13 +7,15 @@ from typing import Any
 
 import torch
 
+from ...runtime import grads
+from ...runtime.funcgraph import is_tracing
 from ...runtime.growing import StagedList
 from ...runtime.scalars import to_python
 from ...runtime.shapes import SYMBOLS
 from ...runtime.structure import is_union
 from ...runtime.symbolic import scalar_of
 from .. import union
-from ..calls import TENSOR_METHODS, handles
+from ..calls import TENSOR_METHODS, call, handles
 from ..staging import is_staged
 from .forms import unless_staged
 from .numbers import bool_
@@ -143,3 +145,29 @@ def tolist(x):
 
 
 TENSOR_METHODS["tolist"] = tolist
+
+
+def _while_tracing(function, form):
+    """``form`` in a trace; a Python list that the graph may grow counts as the list that it is."""
+
+    @handles(function)
+    def run(*args, **kwargs):
+        return (form if is_tracing() else function)(*args, **kwargs)
+
+
+_while_tracing(torch.autograd.grad, grads.grad)
+_while_tracing(torch.autograd.backward, grads.backward)
+
+
+@handles(torch.optim.Optimizer.zero_grad)
+def zero_grad(optimizer, set_to_none=True):
+    """Fields that are set to None need not be read."""
+    if not (is_tracing() and set_to_none):
+        call(_ZERO_GRAD, optimizer, set_to_none)
+        return
+    for group in optimizer.param_groups:
+        for p in group["params"]:
+            grads.write(p, None)
+
+
+_ZERO_GRAD = torch.optim.Optimizer.zero_grad.__wrapped__

@@ -8,7 +8,7 @@ from typing import Any
 from ...errors import (
     StructureError,
 )
-from .. import structure
+from .. import histories, structure
 from ..funcgraph import FuncGraph, Storage, current_graph, user_location
 from ..growing import join_lists
 from ..ir import Node, Value
@@ -66,6 +66,9 @@ def join_regions(op: str, heads: Sequence[Any], regions: dict[str, Region], **at
 def put_back(place: Place, x: Any) -> None:
     """Write what a staged construct made of a location."""
     if isinstance(place.keep, Storage):
+        if place.keep.owner is not None and isinstance(x, structure.SymTensor):
+            histories.note(place.keep, place.keep.owner)
+            histories.rebase(place.keep.owner, x)
         x = (
             x.ref
             if not isinstance(x, structure.SymTensor)
