@@ -10,7 +10,17 @@ from tests.runtime.kernels.kernel_samples import SPECIAL
 from tograph.runtime.kernels import jit, kernel, llvm
 from tograph.runtime.kernels.loop_ir import Affine, Buffer, Dim, Expr, Kernel, Store
 
-MAX_ULP = {"exp": 1.1, "exp2": 1.1, "expm1": 1.6, "log": 1.1, "log2": 1.6, "log10": 1.6, "log1p": 1.6, "tanh": 1.5, "erf": 1.2}
+MAX_ULP = {
+    "exp": 1.1,
+    "exp2": 1.1,
+    "expm1": 1.6,
+    "log": 1.1,
+    "log2": 1.6,
+    "log10": 1.6,
+    "log1p": 1.6,
+    "tanh": 1.5,
+    "erf": 1.2,
+}
 N = 60_000
 
 
