@@ -5,6 +5,7 @@ import warnings
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import tograph as tg
 from tograph.runtime import host, interp, ops
@@ -207,6 +208,32 @@ def test_results_are_fresh():
     first = f(x)
     second = f(x * 3)
     assert first.data_ptr() != second.data_ptr() and first.eq(3).all() and second.eq(7).all()
+
+
+def test_a_lazily_negated_tensor():
+    @tg.function
+    def f(x):
+        return x * 2 + 1
+
+    x = torch.randn(128, 128, dtype=torch.complex64).conj().imag
+    assert x.is_neg()
+    assert torch.equal(f(x), f.python_function(x))
+
+
+def test_a_dispatch_mode_sees_every_op():
+    seen = []
+
+    class Mode(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            seen.append(func)
+            return func(*args, **(kwargs or {}))
+
+    f = tg.function(program)
+    x = torch.randn(1 << 14)
+    f(x)
+    with Mode():
+        f(x)
+    assert torch.ops.aten.tanh.default in seen
 
 
 # ---- levels
