@@ -94,7 +94,7 @@ def test_times_of_a_run_with_arguments(tmp_path):
     assert [n["runs"] for n in loop["regions"][1]["nodes"]] == [5] * len(
         loop["regions"][1]["nodes"]
     )
-    assert counter == 5
+    assert counter == 0  # it ran with copies
 
 
 def test_retraces_have_reasons(tmp_path):
@@ -102,7 +102,7 @@ def test_retraces_have_reasons(tmp_path):
     for n in (2, 3):
         f(torch.ones(n), torch.tensor(0))
     data = collect(f.concrete_functions[0], f.concrete_functions[0].timed())
-    assert data["retraces"][0] == "trace 1: first call"
+    assert data["retraces"][0].startswith("trace 1: first call")
     assert "argument 'x' changed from float32[2] to float32[3]" in data["retraces"][1]
 
 

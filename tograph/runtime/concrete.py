@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -69,7 +70,7 @@ class ConcreteFunction:
     @cached_property
     def optimized_graph(self) -> Graph:
         """What the passes make of the graph, for calls that need no gradient. ``graph`` stays as it was traced."""
-        return passes.optimize(self.graph, inference=True)
+        return passes.write_in_place(self.watched_graph)
 
     @cached_property
     def program(self) -> host.Program:
@@ -80,7 +81,9 @@ class ConcreteFunction:
     @cached_property
     def scheduled(self) -> scheduler.Program:
         """How a call without gradients runs: ``level``, ``reason``, ``llvm``."""
-        return scheduler.build(self.optimized_graph, lambda: self.program)
+        return scheduler.build(
+            _for_native(self.watched_graph, self.optimized_graph), lambda: self.program
+        )
 
     @property
     def kernels(self) -> list[Kernel]:
@@ -106,7 +109,7 @@ class ConcreteFunction:
         return probes.Probed(self.optimized_graph, probes.Ranges)
 
     def report(self, path: str | Path, *args: Any, **kwargs: Any) -> Path:
-        """Write a page about this trace: sources, graph, program, kernels; with arguments, times of a run with them.
+        """Write a page about this trace: sources, graph, program; with arguments, kernels and times of a run with them.
 
         Returns the path. The page is one HTML file that loads nothing. OSError says why ``path`` cannot be written.
 
@@ -115,12 +118,17 @@ class ConcreteFunction:
         return pages.write(pages.collect(self, self.timed(*args, **kwargs)), path)
 
     def timed(self, *args: Any, **kwargs: Any) -> pages.Extras:
-        """What is known of the function's other traces and, with arguments, the times of one run with them."""
+        """What is known of the function's other traces and, with arguments, the times of a run with copies of them.
+
+        It runs twice: once as always, which compiles kernels, and once with a clock around every node.
+        """
         history = self.retraces() if self.retraces is not None else None
         extras = pages.Extras(retraces=history() if history is not None else "")
         if not (args or kwargs):
             return extras
         tensors, _ = self._bind(self, args, kwargs) if self._bind else (list(args), ())
+        self.run([t.detach().clone() for t in tensors])
+        tensors = [t.detach().clone() for t in tensors]
         clock = probes.Probed(self.optimized_graph, probes.Clock)
         start = time.perf_counter()
         clock.run(*self._with_late(tensors))
@@ -191,7 +199,7 @@ class ConcreteFunction:
             if torch.is_grad_enabled() and self._differentiates(inputs):
                 outputs = self._differentiable.run(inputs)
             elif transforms.mapping():
-                outputs = transforms.run(self.graph, inputs)
+                outputs = transforms.run(self.watched_graph, inputs)
             elif probes.profiled():
                 with torch.profiler.record_function(f"tograph {self.name}"):
                     outputs = self._ranges.run(*inputs)
@@ -213,8 +221,21 @@ class ConcreteFunction:
 
 def _build(graph: Graph) -> scheduler.Program:
     """The program of a graph that autograd does not see."""
-    optimized = passes.optimize(graph, inference=True)
-    return scheduler.build(optimized, lambda: host.build(lower(optimized, host.build)[0]))
+    values = passes.optimize(graph, inference=False)
+    in_place = passes.write_in_place(values)
+    program = functools.cache(lambda: host.build(lower(in_place, host.build)[0]))
+    return scheduler.build(_for_native(values, in_place), program)
+
+
+COPIED = 1 << 18  # bytes that native code may copy for one update of a part of them
+
+
+def _for_native(values: Graph, in_place: Graph) -> Graph:
+    """What native code is made of: the graph of values, which it keeps in its own memory.
+
+    It copies what an update leaves as it is. Where that is much, the host program, which writes in place, is faster.
+    """
+    return in_place if passes.saves(in_place) > COPIED else values
 
 
 def _same(x: Any) -> Any:

@@ -48,7 +48,8 @@ def collect(concrete: Any, extras: Extras | None = None) -> dict[str, Any]:
         "functions": _functions(graph, extras),
         "stages": _stages(concrete, extras),
         "host": concrete.host_code,
-        "kernels": [_kernel(k) for k in concrete.kernels],
+        "kernels": _kernels(concrete),
+        "level": f"{concrete.scheduled.level} {concrete.scheduled.reason}".strip(),
         "timed": bool(extras.times),
         "total": extras.total,
         "retraces": extras.retraces.splitlines(),
@@ -212,12 +213,22 @@ def last_line(file: str, first: int) -> int:
 # ---- kernels
 
 
+def _kernels(concrete: Any) -> list[dict[str, Any]]:
+    """The kernels with the sources that they have, after the native program that holds some of them."""
+    found = [_kernel(k) for k in concrete.kernels]
+    native = concrete.scheduled.llvm
+    return (
+        [{"name": "native program", "sources": {"llvm": str(native)}}, *found] if native else found
+    )
+
+
 def _kernel(kernel: Any) -> dict[str, Any]:
-    """A kernel's name and its sources, those that it has."""
     sources = {}
-    for label in ("triton", "llvm", "loops"):
+    lines = getattr(kernel, "comments", None)
+    if lines:
+        sources["computes"] = "\n".join(lines)
+    for label in ("triton", "loops", "llvm"):
         text = getattr(kernel, label, None)
         if text:
             sources[label] = str(text)
-    lines = getattr(kernel, "lines", None)
-    return {"name": kernel.name, "sources": sources, "lines": [list(p) for p in lines or ()]}
+    return {"name": kernel.name, "sources": sources}

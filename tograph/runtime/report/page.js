@@ -132,8 +132,9 @@ function programView() {
 function kernelsView() {
   const pane = el("div", { class: "pane list", tabindex: 0 });
   if (!DATA.kernels.length) pane.append(el("p", { class: "empty" }, "No kernels: every operation of this trace runs as one of PyTorch's own, or no call has compiled one yet."));
+  if (DATA.level) pane.prepend(el("p", { class: "legend" }, `A call without gradients runs as: ${DATA.level}`));
   for (const kernel of DATA.kernels) {
-    const box = el("details", { open: DATA.kernels.length < 4 }, el("summary", {}, kernel.name));
+    const box = el("details", { open: DATA.kernels.length < 4 }, el("summary", {}, kernel.name, "  ", el("small", { class: "does" }, clip((kernel.sources.computes || "").split("\n").map((l) => l.split(" ").pop()).join(", "), 120))));
     for (const [label, text] of Object.entries(kernel.sources)) box.append(el("p", { class: "legend", style: "padding: 0 18px; margin: 8px 0 0" }, label), el("pre", {}, coloured(text)));
     pane.append(box);
   }
