@@ -11,12 +11,12 @@ from collections import deque
 
 import torch
 
-from ..runtime import journal
+from ..runtime import journal, reads
 from ..runtime.journal import MISSING
 from ..runtime.structure import is_union
 from ..transpiler.syntax import gast
 from ..transpiler.templates import constant
-from .call_rules import is_user_function
+from .call_rules import is_user_function, module_rule
 from .calls import call
 from .context import OPERATORS, Converter
 from .union import apply, distribute_missing, test_options
@@ -59,13 +59,10 @@ class Attributes(Converter):
             return True
         return (
             isinstance(node.value, gast.Name)
-            and (
-                node.value.id == OPERATORS
-                or isinstance(self.context.resolve(node.value), types.ModuleType)
-            )
+            and (node.value.id == OPERATORS or _is_library(self.context.resolve(node.value)))
         ) or (
             isinstance(node.value, gast.Attribute)
-            and isinstance(self.context.resolve(node.value), types.ModuleType)
+            and _is_library(self.context.resolve(node.value))
         )
 
     def visit_Assign(self, node):
@@ -158,6 +155,11 @@ def _is_call(node: gast.Call) -> bool:
     )
 
 
+def _is_library(x) -> bool:
+    """Whether ``x`` is a module whose attributes stay as they are."""
+    return isinstance(x, types.ModuleType) and not module_rule(x.__name__)
+
+
 # ---- the operators
 
 
@@ -168,7 +170,15 @@ def attr(owner, name):
     found = _descriptor(owner, name)
     if isinstance(found, property) and is_user_function(found.fget):
         return call(found.fget, owner)
-    value = getattr(owner, name)
+    watch = reads.current()
+    if watch is None:
+        return getattr(owner, name)
+    try:
+        value = getattr(owner, name)
+    except AttributeError:
+        watch.absent(owner, name)
+        raise
+    watch.attribute(owner, name, value)
     if is_union(value) and MISSING in value.options_:
         return distribute_missing(value, lambda: _class_attribute(owner, name))
     return value
@@ -193,7 +203,11 @@ def has_attribute(owner, name):
             if _descriptor(owner, name) is not None
             else test_options(lambda v: v is not MISSING, value)
         )
-    return hasattr(owner, name)
+    found = hasattr(owner, name)
+    watch = reads.current()
+    if watch is not None:
+        watch.attribute(owner, name, value) if found else watch.absent(owner, name)
+    return found
 
 
 def _descriptor(owner, name):

@@ -11,7 +11,7 @@ import operator
 
 import torch
 
-from ..runtime import control_flow
+from ..runtime import control_flow, reads
 from ..runtime.journal import MISSING
 from ..runtime.shapes import SYMBOLS
 from ..runtime.structure import is_union
@@ -81,6 +81,8 @@ def contains(x, items):
         and MISSING in items[x].options_
     ):
         return test_options(lambda v: v is not MISSING, items[x])
+    if is_staged(x):
+        reads.whole(items)
     if isinstance(items, (list, tuple, dict, set, frozenset, range)) and (
         is_staged(x) or any(map(is_staged, items))
     ):
@@ -92,6 +94,12 @@ def contains(x, items):
             if found is True:
                 return True
         return found
+    watch = reads.current()
+    if watch is not None:
+        if isinstance(items, (dict, set, frozenset)) and type(x).__hash__ is not None:
+            watch.missing_key(items, x)
+        else:
+            watch.whole(items)
     return x in items
 
 

@@ -13,7 +13,7 @@ A staged ``break`` in a Python loop guards the iterations that follow it.
 
 from __future__ import annotations
 
-from ..runtime import control_flow, debug
+from ..runtime import control_flow, debug, reads
 from ..runtime.funcgraph import is_tracing
 from ..runtime.journal import Location
 from ..runtime.structure import is_union
@@ -77,6 +77,7 @@ def for_stmt(iterable, body, names, test=None, options=None) -> None:
 
 def _python_for(iterable, body, names, test) -> None:
     unrolled = debug.Unrolling() if is_tracing() else None
+    reads.passed((iterable,))
     for item in iterable:
         if unrolled is not None:
             unrolled.step()

@@ -11,6 +11,7 @@ from .comparisons import chain, contains, is_, is_not, not_contains
 from .conditional_expression import if_exp
 from .context_managers import context
 from .directives import options
+from .escapes import whole
 from .for_stmt import for_stmt
 from .generators import hand_over
 from .if_stmt import if_stmt
@@ -39,4 +40,5 @@ __all__ = [
     "fstring", "getitem", "hand_over", "if_exp", "if_stmt", "is_", "is_not", "ld", "local", "match_as", "match_capture", "match_case",
     "match_class", "match_mapping", "match_or", "match_sequence", "match_singleton", "match_star", "match_value", "new_list", "not_",
     "not_contains", "options", "or_", "percent", "setattr_", "setitem", "slice_", "try_stmt", "variables", "while_stmt",
+    "whole",
 ]  # fmt: skip

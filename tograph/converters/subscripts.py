@@ -7,10 +7,11 @@ An index that is a staged number selects: in a tensor by the graph, in a Python 
 from __future__ import annotations
 
 import operator
+from collections import deque
 
 import torch
 
-from ..runtime import control_flow, journal
+from ..runtime import control_flow, journal, reads
 from ..runtime.growing import StagedList, as_staged
 from ..runtime.journal import MISSING
 from ..runtime.shapes import SYMBOLS
@@ -172,6 +173,8 @@ def getitem(x, key):
         return x[as_int(key)]
     if isinstance(x, torch.Tensor) and _staged_parts(key):
         return _tensor_item(x, key)
+    if is_staged(key):
+        reads.whole(x)
     if is_staged(key) and isinstance(x, (list, tuple, range, str)):
         return _select(x, as_int(key))
     if isinstance(key, slice) and isinstance(x, (list, tuple)) and _staged_parts(key):
@@ -183,9 +186,28 @@ def getitem(x, key):
     method = getattr(type(x), "__getitem__", None)
     if is_user_function(method):
         return call(method, x, key)
-    found = x[key]
+    found = _read_item(x, key)
     if is_union(found) and MISSING in found.options_:
         return distribute_missing(found, lambda: _no_key(key))
+    return found
+
+
+def _read_item(x, key):
+    """``x[key]``, noted when ``x`` is a container from outside."""
+    watch = reads.current()
+    if watch is None or type(x) not in reads.CONTAINERS:
+        return x[key]
+    if is_staged(key):
+        watch.whole(x)
+    try:
+        found = x[key]
+    except KeyError:
+        watch.missing_key(x, key)
+        raise
+    except IndexError:
+        watch.size(x)
+        raise
+    watch.item(x, key, found)
     return found
 
 
@@ -272,9 +294,13 @@ def setitem(x, key, value) -> None:
     if is_staged(key) and isinstance(x, list) and getattr(x, "handle", None) is None:
         _set_list(x, as_int(key), value)
         return
-    if isinstance(x, (dict, list)) and journal.active():
-        integer = isinstance(x, list)
-        journal.record(journal.contents(x) if integer else journal.key_of(x, key, f"[{key!r}]"))
+    if isinstance(x, dict) and journal.active():
+        journal.record(journal.key_of(x, key, f"[{key!r}]"))
+    elif isinstance(x, list) and journal.active():
+        watch = reads.current()
+        if watch is not None:
+            watch.size(x)
+        journal.record(journal.contents(x), ("__setitem__", (key, value)))
     method = getattr(type(x), "__setitem__", None)
     if is_user_function(method):
         call(method, x, key, value)
@@ -332,7 +358,7 @@ def _set_tensor(x, key, value) -> None:
 
 def delitem(x, key) -> None:
     """``del x[key]``"""
-    if isinstance(x, (dict, list)) and journal.active():
+    if isinstance(x, (dict, list, deque)) and journal.active():
         journal.record(journal.contents(x))
     if isinstance(x, StagedList) and (x.handle is not None or is_staged(key)):
         x.become(as_staged(x))
@@ -345,7 +371,7 @@ def augment(op: str, x, value):
     """``x op= value``, as an expression."""
     if is_union(x) or is_union(value):
         return apply(lambda a, b: augment(op, a, b), x, value)
-    if isinstance(x, (list, dict, set, bytearray)) and journal.active():
+    if isinstance(x, (list, dict, set, bytearray, deque)) and journal.active():
         journal.record(journal.contents(x))
     if op == "iadd" and isinstance(x, list) and is_staged(value):
         x.extend(value)

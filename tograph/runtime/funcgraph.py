@@ -65,11 +65,12 @@ class Storage:
 
 @dataclass(eq=False)
 class Root:
-    """What all graphs of one trace share."""
+    """What all graphs of one trace share. ``kept``: locations whose content before the call may stay on some path."""
 
     captured: dict[int, Storage] = field(default_factory=dict)
     assigned: set[int] = field(default_factory=set)
     guards: list[tuple[Any, Any]] = field(default_factory=list)
+    kept: set[Any] = field(default_factory=set)
     keep: list[Any] = field(default_factory=list)
     before_failure: list[Any] = field(default_factory=list)
 
@@ -202,6 +203,3 @@ def user_location() -> Location | None:
             return frame.f_code.co_filename, frame.f_lineno
         frame = frame.f_back
     return None
-
-
-journal.LOCATE = user_location

@@ -79,11 +79,12 @@ class Function:
         self._recent: deque[bool] = deque(maxlen=10)
         self._warnings = 0
         self._methods: dict[int, tuple[Any, Function]] = {}
-        self._history: list[tuple[Any, str]] = []
+        self._history: deque[tuple[Any, str]] = deque(maxlen=CACHE_SIZE)
         self.trace_count = 0
         functools.update_wrapper(self, python_function, updated=())
         self.__wrapped__ = python_function
         self._signature = _signature(python_function)
+        self._plain = all(_is_plain(p.default) for p in self._signature.parameters.values())
         self._check_signature()
 
     # ---- as a decorator on methods
@@ -124,11 +125,13 @@ class Function:
             return self.python_function(*args, **kwargs)
         if is_tracing():
             return self._call_in_trace(args, kwargs)
-        quick = None if kwargs else quick_key(args)
+        quick = None if kwargs or not self._plain else quick_key(args)
         if quick is not None:
             known = self._quick.get(quick)
-            if known is not None and known.checks.hold(args):
-                return known.concrete.run([x for x in args if isinstance(x, torch.Tensor)])
+            if known is not None:
+                tensors = [x for x in args if isinstance(x, torch.Tensor)]
+                if known.checks.hold(tensors):
+                    return known.concrete.run(tensors)
         trace, flat, bound = self._find(args, kwargs)
         if (
             quick is not None
@@ -159,8 +162,9 @@ class Function:
 
     def explain_retraces(self) -> str:
         """One line for each trace: why the traces before it did not fit."""
+        first = self.trace_count - len(self._history) + 1
         return (
-            "\n".join(f"trace {i}: {why}" for i, (_, why) in enumerate(self._history, 1))
+            "\n".join(f"trace {first + i}: {why}" for i, (_, why) in enumerate(self._history))
             or "no traces yet"
         )
 
@@ -199,10 +203,22 @@ class Function:
         ), context()
 
     def _lookup(self, key: Any, flat: Flat) -> Trace | None:
-        for trace in self._cache.get(self._slot(key), ()):
+        slot = self._slot(key)
+        traces = self._cache.get(slot, ())
+        for i, trace in enumerate(traces):
             if trace.fits(key, flat):
+                if i or len(self._cache) > 1:
+                    self._use(slot, traces, i)
                 return trace
         return None
+
+    def _use(self, slot: Any, traces: Any, i: int) -> None:
+        """A trace was used: it goes last."""
+        with self._lock:
+            if slot in self._cache:
+                self._cache.move_to_end(slot)
+            if i and i < len(traces):
+                traces.insert(0, traces.pop(i))
 
     def _slot(self, key: Any) -> Any:
         """The part of a key that every trace in a slot shares: all but sizes."""
@@ -224,11 +240,20 @@ class Function:
         traces = self._cache.setdefault(slot, [])
         traces.insert(0, trace)
         self._cache.move_to_end(slot)
-        while len(self._cache) > CACHE_SIZE:
-            self._cache.popitem(last=False)
+        self._shrink()
         self._history.append((key, why))
         self._warn(why)
         return trace
+
+    def _shrink(self) -> None:
+        """Keep the cache within its bound: the traces used least recently go."""
+        count = sum(map(len, self._cache.values()))
+        while count > CACHE_SIZE:
+            slot, traces = next(iter(self._cache.items()))
+            traces.pop()
+            count -= 1
+            if not traces:
+                del self._cache[slot]
 
     def _specs(self, key: Any, slot: Any, flat: Flat) -> list[TensorSpec]:
         """What each tensor argument is traced as."""
@@ -252,7 +277,8 @@ class Function:
                 return f"argument {name!r} changed from {describe_key(old[name])} to {describe_key(new[name])}"
         if self._history[-1][0][1] != key[1]:
             return "the default dtype, the default device or autocast changed"
-        return "a global, closure variable or size that the trace depends on changed"
+        found = [t.checks.change() for t in self._cache.get(self._slot(key), ())[:1]]
+        return found[0] if found and found[0] else "a size that the trace depends on changed"
 
     def _warn(self, why: str) -> None:
         self._recent.append(True)
@@ -289,6 +315,13 @@ class Function:
                     f"input_signature missing type constraint for parameter {p.name!r}"
                 )
                 raise SignatureError(self._signature_error)
+
+
+def _is_plain(default: Any) -> bool:
+    """Whether a default is the same at every call: nothing of it can change."""
+    return default is inspect.Parameter.empty or isinstance(
+        default, (int, float, str, bool, type(None))
+    )
 
 
 def _signature(f: Any) -> inspect.Signature:

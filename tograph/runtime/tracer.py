@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-import warnings
+import types
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from ..errors import ConversionError, ScopeError, TographError
-from . import arguments, control_flow, guards, host, interrupts, journal
+from . import arguments, control_flow, guards, host, interrupts, journal, reads
 from .arguments import Flat
 from .concrete import ConcreteFunction, finish
 from .funcgraph import FuncGraph
@@ -22,6 +22,7 @@ from .journal import Location
 from .reach import reachable
 from .scalars import size_of
 from .shapes import contiguous
+from .sources import Strong, holder
 from .specs import TensorSpec
 from .symbolic import SymTensor, placeholder
 from .tracing import recording
@@ -78,8 +79,9 @@ class Tracer:
         self.root = FuncGraph(_graph_name(function.label()))
         self.inputs: list[SymTensor] = []
         self.failed: Exception | None = None
-        self.outside: list[tuple[Location, Any]] = []
+        self.undo: list[tuple[Location, Any]] = []
         self.reach: set[int] | None = None
+        self.watch = reads.Watch()
 
     def trace(self, key: Any) -> Trace:
         try:
@@ -101,7 +103,8 @@ class Tracer:
 
     def _trace(self, key: Any) -> Trace:
         spares: list[tuple[Any, Any]] = []
-        with recording(self.root), torch.enable_grad(), guards.watching(self.root) as watch:
+        with recording(self.root), torch.enable_grad(), reads.watching(self.watch):
+            self._roots()
             self.inputs = inputs = [self._placeholder(i, s) for i, s in enumerate(self.specs)]
             take = _Taker(self.flat, inputs)
             given = {
@@ -112,11 +115,27 @@ class Tracer:
             result, changes = self._run(bound, spares)
         effects, finder = self._effects(changes, spares)
         graph, captured, spec, effect_specs = finish(self.root, inputs, result, effects)
+        for location, old in reversed(self.undo):
+            location._set(old)
         signature = tuple(self.specs)
         concrete = ConcreteFunction(
             self.function.label(), graph, captured, spec, effect_specs, signature, self._binder()
         )
-        return Trace(concrete, key, self.specs, watch.guards(self.root, self.outside), finder)
+        return Trace(concrete, key, self.specs, self.watch.guards(self.root), finder)
+
+    def _roots(self) -> None:
+        """The objects that the trace begins with."""
+        names = {id(x): n for n, x in self.bound.arguments.items()}
+        for x in self.flat.objects:
+            self.watch.root(x, names.get(id(x), f"a {type(x).__name__}"))
+        f = self.function.python_function
+        bound_to = getattr(f, "bound_to", None)
+        if bound_to is not None:
+            self.watch.root(bound_to(), "self")
+        elif isinstance(f, types.MethodType):
+            self.watch.root(f.__self__, "self")
+        elif not isinstance(f, types.FunctionType):
+            self.watch.root(f, self.function.label())
 
     def _binder(self):
         function = weakref.ref(self.function)
@@ -193,30 +212,35 @@ class Tracer:
         return SymTensor(meta, storage)
 
     def _effects(self, changes: journal.Journal, spares: list) -> tuple[list, Callable]:
-        """Changes of containers that came as arguments happen at every call: (location, content) and how to find them."""
+        """Changes of what existed before happen at every call: (location, content) and how to find them.
+
+        A container of the arguments was copied, and its content is part of the key. Of any other, either the changes
+        are repeated, or, when they depend on what it held, that is guarded and it gets its new content.
+        """
         copies = {id(made): i for i, (made, _) in enumerate(spares)}
         effects: list[Any] = []
-        where: list[Any] = []
+        where: list[tuple[int | None, Any]] = []
+        outside: list[tuple[Location, Any]] = []
         for location, old in changes.entries.values():
             if location.key[0] in ("contents", "key") and id(location.keep) in copies:
                 effects.append((location, location.get()))
                 where.append((copies[id(location.keep)], location))
             elif self._is_outside(location):
+                outside.append((location, old))
+                steps = changes.steps.get(location.key)
+                if location.key[0] == "contents" and steps is not None:
+                    effects.append((location, [list(args) for _, args in steps]))
+                    where.append((None, Replay(location, [name for name, _ in steps])))
+                    continue
+                if location.key[0] == "contents" or location.key in self.root.root.kept:
+                    self.watch.kept(location, old)
                 effects.append((location, location.get()))
-                where.append((None, location))
-                self.outside.append((location, old))
-            elif (
-                location.key[0] == "contents"
-                and id(location.keep) in self._reach()
-                and not control_flow.unmoved(location.get(), old)
-            ):
-                _warn_mutation(location, self.function.python_function)
-        for location, old in self.outside:
-            location._set(old)
+                where.append((None, Held(location)))
+        self.undo = outside
         if not effects:
             return [], no_places
 
-        def find(bound: inspect.BoundArguments) -> list[Location]:
+        def find(bound: inspect.BoundArguments) -> list[Any]:
             real: list[tuple[Any, Any]] = []
             for x in bound.arguments.values():
                 arguments.replace_tensors(x, lambda _: None, real)
@@ -225,9 +249,13 @@ class Tracer:
         return effects, find
 
     def _is_outside(self, location: Location) -> bool:
-        """Whether a variable or attribute that existed before the call was rebound: that happens at every call."""
-        return location.key[0] in ("cell", "key", "attr") and (
-            id(location.keep) in self._reach() or control_flow.is_module_globals(location)
+        """Whether something that existed before the call was changed: that happens at every call."""
+        if location.key[0] not in ("cell", "key", "attr", "contents"):
+            return False
+        return (
+            control_flow.is_module_globals(location)
+            or self.watch.source_of(location.keep) is not None
+            or id(location.keep) in self._reach()
         )
 
     def _reach(self) -> set[int]:
@@ -257,26 +285,34 @@ def _same_place(location: Location, container: Any) -> Location:
     return journal.contents(container)
 
 
-def _name_of(x: Any, function: Any) -> str:
-    """What a function calls an object of its closure or its module."""
-    code = getattr(function, "__code__", None)
-    for name, cell in zip(
-        getattr(code, "co_freevars", ()), getattr(function, "__closure__", None) or ()
-    ):
-        if cell.cell_contents is x:
-            return name
-    return next((n for n in getattr(code, "co_names", ()) if function.__globals__.get(n) is x), "")
+class Held:
+    """A location whose owner is held weakly: after the owner's death it takes nothing."""
+
+    def __init__(self, location: Location):
+        self.location = location
+        self.owner = holder(location.keep)
+        self.weak = not isinstance(self.owner, Strong) and location.key[0] == "attr"
+        if self.weak:
+            self.name, self.location = location.key[2], None  # type: ignore[assignment]
+
+    def _set(self, value: Any) -> None:
+        if not self.weak:
+            self.location._set(value)
+            return
+        owner = self.owner()
+        if owner is not None:
+            journal.attribute(owner, self.name)._set(value)
 
 
-def _warn_mutation(location: Location, function: Any) -> None:
-    where, name = location.where, _name_of(location.keep, function)
-    place = f" at {where[0]}, line {where[1]}" if where else ""
-    warnings.warn(
-        f"{name and repr(name) + ', '}{location.name} that existed before the call is changed{place}: this acts while tracing only, not at every call. Pass "
-        "it as an argument, or return the change.",
-        UserWarning,
-        stacklevel=2,
-    )
+class Replay:
+    """A container whose changes do not depend on what it holds: they are made again."""
+
+    def __init__(self, location: Location, names: list[str]):
+        self.container, self.names = location.keep, names
+
+    def _set(self, steps: list[list[Any]]) -> None:
+        for name, args in zip(self.names, steps):
+            getattr(self.container, name)(*args)
 
 
 class _Taker:

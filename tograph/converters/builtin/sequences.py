@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from ...errors import StagingError
-from ...runtime import control_flow, journal
+from ...runtime import control_flow, journal, reads
 from ...runtime.funcgraph import is_tracing, user_location
 from ...runtime.growing import StagedList
 from ...runtime.scalars import StagedBool, StagedFloat, to_python
@@ -51,6 +51,9 @@ def len_(x):
     sized = getattr(type(x), "__tograph_len__", None)
     if sized is not None:
         return sized(x)
+    watch = reads.current()
+    if watch is not None and type(x) in reads.CONTAINERS:
+        watch.size(x)
     method = getattr(type(x), "__len__", None)
     return call(method, x) if type(method) is type(len_) else len(x)
 

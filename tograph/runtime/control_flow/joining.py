@@ -44,6 +44,7 @@ def join_regions(op: str, heads: Sequence[Any], regions: dict[str, Region], **at
     places: dict[Any, Place] = {}
     for region in regions.values():
         places.update({k: p for k, (p, _) in region.changed.items()})
+    graph.root.kept.update(k for k in places if any(k not in r.changed for r in live))
     slots = [(None, [r.result for r in live])] + [
         (p, [r.content(p) for r in live]) for p in places.values()
     ]

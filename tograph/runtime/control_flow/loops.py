@@ -261,6 +261,7 @@ def _emit_while(cond: StateRegion, loop: StateRegion, state, specs, contents) ->
     keys = {**cond.graph.arguments, **loop.graph.arguments}
     close(cond.graph, list(keys), [test_value], cond.lead)
     close(loop.graph, list(keys), outs, loop.lead)
+    graph.root.kept.update(p.key for p in state)
     node = graph.add(
         "While",
         (*initial, *keys.values()),
