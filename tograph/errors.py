@@ -81,6 +81,14 @@ class GradientError(StagingError, NotImplementedError):
     """A gradient that cannot be taken inside a function."""
 
 
+class CreationError(StagingError, ValueError):
+    """A variable or module that every call would make anew, or that is made in a staged branch or loop."""
+
+
+class DeadResourceError(TographError, ReferenceError):
+    """A tensor, variable or object that a function used and that does not exist any more."""
+
+
 class StructureError(StagingError, TypeError):
     """Two structures that must agree and do not."""
 

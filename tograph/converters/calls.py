@@ -18,7 +18,7 @@ import torch
 from torch.nn.modules import module as torch_module
 
 from ..errors import SourceError
-from ..runtime import journal, reads
+from ..runtime import creation, journal, reads
 from ..runtime.funcgraph import is_tracing, user_location
 from ..runtime.growing import StagedList
 from ..runtime.structure import is_union
@@ -331,11 +331,18 @@ METHODS: dict[tuple[type, str], Callable[..., Any]] = {}
 TENSOR_METHODS: dict[str, Callable[..., Any]] = {}
 
 
+# Their objects hold parameters and state: made under a condition, they are made for good.
+_MADE_ONCE = (torch.nn.Module, torch.optim.Optimizer)
+
+
 def _construct(cls: type, args, kwargs):
     """A class: its staged form, or an object whose ``__init__`` is converted."""
     form = BUILTINS.get(cls)
     if form is not None:
         return form(*args, **kwargs)
+    if issubclass(cls, _MADE_ONCE) and is_tracing() and creation.conditional() and creation.without_symbols((*args, *kwargs.values())):
+        creation.check(f"a {cls.__name__}")
+        return creation.make(lambda: cls(*args, **kwargs))
     init = cls.__init__
     simple = type(cls).__call__ is type.__call__ and cls.__new__ is object.__new__
     if not (simple and is_tracing() and is_user_function(init)) or not module_rule(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..runtime import control_flow
+from ..runtime import control_flow, creation
 from ..runtime.structure import is_union
 from .context import OPERATORS, Converter
 from .places import bound_by
@@ -31,4 +31,5 @@ def if_exp(test, body, orelse):
             orelse,
             bound_by(body, orelse),
         )
-    return body() if test else orelse()
+    with creation.condition():
+        return body() if test else orelse()

@@ -13,7 +13,7 @@
 
 from __future__ import annotations
 
-from ..runtime import control_flow
+from ..runtime import control_flow, creation
 from ..transpiler.anno import Fact
 from ..transpiler.templates import constant
 from .context import OPERATORS
@@ -47,10 +47,11 @@ def if_stmt(test, body, orelse, names) -> None:
     if is_staged(test):
         places = places_of(names, body, orelse)
         control_flow.staged_if(control_flow.predicate(test, "if"), body, orelse or _nothing, places)
-    elif test:
-        body()
-    elif orelse is not None:
-        orelse()
+        return
+    chosen = body if test else orelse
+    if chosen is not None:
+        with creation.condition(lambda: places_of(names, chosen)):
+            chosen()
 
 
 def _nothing() -> None:

@@ -6,7 +6,7 @@ one does not decide.
 
 from __future__ import annotations
 
-from ..runtime import control_flow, facts
+from ..runtime import control_flow, creation, facts
 from ..runtime.scalars import StagedBool, combine
 from ..runtime.structure import is_union
 from ..transpiler.syntax import gast
@@ -46,7 +46,8 @@ def and_(first, *rest):
             )
         if not first:
             return first
-        first = operand()
+        with creation.condition():
+            first = operand()
     return first
 
 
@@ -66,7 +67,8 @@ def or_(first, *rest):
             )
         if first:
             return first
-        first = operand()
+        with creation.condition():
+            first = operand()
     return first
 
 

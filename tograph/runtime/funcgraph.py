@@ -65,12 +65,19 @@ class Storage:
 
 @dataclass(eq=False)
 class Root:
-    """What all graphs of one trace share. ``kept``: locations whose content before the call may stay on some path."""
+    """What all graphs of one trace share.
+
+    ``kept``: locations whose content before the call may stay on some path. ``created``: objects made while tracing, and where;
+    ``settled``: the locations changed only by their creation. ``given``: the tensors of the call.
+    """
 
     captured: dict[int, Storage] = field(default_factory=dict)
     assigned: set[int] = field(default_factory=set)
     guards: list[tuple[Any, Any]] = field(default_factory=list)
     kept: set[Any] = field(default_factory=set)
+    created: list[tuple[Any, Location | None]] = field(default_factory=list)
+    settled: set[Any] = field(default_factory=set)
+    given: Sequence[Any] = ()
     keep: list[Any] = field(default_factory=list)
     before_failure: list[Any] = field(default_factory=list)
 

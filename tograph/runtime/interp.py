@@ -20,12 +20,13 @@ def run(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
     env: dict[Value, Any] = dict(zip(graph.inputs, inputs, strict=False))
     for node in graph.nodes:
         with torch.set_grad_enabled(torch.is_grad_enabled() and node.grad):
-            results = _step(node, env)
+            results = step(node, env)
         env.update(zip(node.outputs, results, strict=False))
     return [env[v] for v in graph.outputs]
 
 
-def _step(node: Node, env: dict[Value, Any]) -> Sequence[Any]:
+def step(node: Node, env: dict[Value, Any]) -> Sequence[Any]:
+    """The outputs of one node."""
     args = map_values(env.__getitem__, node.args)
     if node.op in _REGIONS:
         return _REGIONS[node.op](node, args)

@@ -294,6 +294,43 @@ class Watch:
         else:
             self.whole_value(old, self.step(source, "item", location.name_key))
 
+    def settle(self, location: journal.Location) -> None:
+        """What a location holds now is what the next call has to find: it was changed for good."""
+        kind, owner, content = location.key[0], location.keep, location.get()
+        if kind in ("cell", "key") and location.key in self.steps:
+            source: Source | None = self.steps[location.key]
+        else:
+            source = self.source_of(owner)
+            if source is None:
+                return
+            if kind == "attr":
+                name = location.key[2]
+                self._drop(source, ("absent", name))
+                store = _module_store(owner, name)
+                for step in ("attr", "getattr"):
+                    self._drop(self.step(source, step, name))
+                source = self.step(source, "attr", store) if store else source
+                source = self.step(source, "item" if store else "attr", name)
+            elif kind == "key":
+                known = (id(source), "keys") in self.checks
+                self._drop(source, ("key", type(location.name_key), location.name_key))
+                if known:
+                    self._drop(source, "keys")
+                    self._check(source, "keys", "same_items({0}, {1})", list(owner))
+                source = self.step(source, "item", location.name_key)
+            else:
+                self._drop(source, keep=("value",))
+                self.whole(owner)
+                return
+        self._drop(source)
+        self.value(content, source)
+
+    def _drop(self, source: Source, what: Any = None, keep: Any = ()) -> None:
+        """Forget checks of a source: one, or all but some."""
+        for key in [k for k in self.checks if k[0] == id(source)]:
+            if key[1] == what or (what is None and key[1] not in keep):
+                del self.checks[key]
+
     def guards(self, root: Any) -> Guards:
         return Guards(list(self.checks.values()), list(dict.fromkeys(root.root.guards)))
 

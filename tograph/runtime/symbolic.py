@@ -148,11 +148,13 @@ def wrap(value: Value, meta: Meta, graph: FuncGraph) -> SymTensor:
     return SymTensor(meta, Storage(meta, ref, home=graph), (), ref)
 
 
-def placeholder(graph: FuncGraph, meta: Meta, argument: int, label: str = "") -> SymTensor:
+def placeholder(
+    graph: FuncGraph, meta: Meta, argument: int, label: str = "", kind: type[SymTensor] = SymTensor
+) -> SymTensor:
     """An argument of the function: an external storage that the caller can see change."""
     storage = Storage(meta, argument=argument)
     graph.captures[storage] = graph.input(tensor_type(meta), label)
-    return SymTensor(meta, storage)
+    return kind(meta, storage)
 
 
 def capture(x: torch.Tensor) -> SymTensor:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from ..errors import ConversionError, ScopeError, TographError
-from . import arguments, control_flow, guards, host, interrupts, journal, reads
+from . import arguments, control_flow, creation, guards, host, interrupts, journal, reads
 from .arguments import Flat
 from .concrete import ConcreteFunction, finish
 from .funcgraph import FuncGraph
@@ -26,6 +26,7 @@ from .sources import Strong, holder
 from .specs import TensorSpec
 from .symbolic import SymTensor, placeholder
 from .tracing import recording
+from .variables import SymVariable, Variable
 
 LOGGER = logging.getLogger("tograph")
 
@@ -82,6 +83,7 @@ class Tracer:
         self.undo: list[tuple[Location, Any]] = []
         self.reach: set[int] | None = None
         self.watch = reads.Watch()
+        self.root.root.given = flat.tensors
 
     def trace(self, key: Any) -> Trace:
         try:
@@ -185,7 +187,7 @@ class Tracer:
         if None not in shape:
             meta = meta_of(x) if real else contiguous(spec.dtype, shape, spec.device)
             meta = meta._replace(offset=0)
-            made = placeholder(self.root, meta, index, label)
+            made = placeholder(self.root, meta, index, label, SymVariable if isinstance(x, Variable) else SymTensor)
         else:
             made = self._dynamic(index, spec, shape, x if real else None, label)
         if real and x.requires_grad:
@@ -221,10 +223,13 @@ class Tracer:
         effects: list[Any] = []
         where: list[tuple[int | None, Any]] = []
         outside: list[tuple[Location, Any]] = []
+        self._check_created(changes)
         for location, old in changes.entries.values():
             if location.key[0] in ("contents", "key") and id(location.keep) in copies:
                 effects.append((location, location.get()))
                 where.append((copies[id(location.keep)], location))
+            elif location.key in self.root.root.settled:
+                self.watch.settle(location)
             elif self._is_outside(location):
                 outside.append((location, old))
                 steps = changes.steps.get(location.key)
@@ -247,6 +252,13 @@ class Tracer:
             return [at if i is None else _same_place(at, real[i][1]) for i, at in where]
 
         return effects, find
+
+    def _check_created(self, changes: journal.Journal) -> None:
+        """What was made has to be kept by something that the next call finds."""
+        created = self.root.root.created
+        if created:
+            places = [p for p in changes.locations() if self._is_outside(p)]
+            creation.check_reached(created, [p.get() for p in places])
 
     def _is_outside(self, location: Location) -> bool:
         """Whether something that existed before the call was changed: that happens at every call."""
