@@ -61,8 +61,7 @@ class Attributes(Converter):
             isinstance(node.value, gast.Name)
             and (node.value.id == OPERATORS or _is_library(self.context.resolve(node.value)))
         ) or (
-            isinstance(node.value, gast.Attribute)
-            and _is_library(self.context.resolve(node.value))
+            isinstance(node.value, gast.Attribute) and _is_library(self.context.resolve(node.value))
         )
 
     def visit_Assign(self, node):

@@ -271,7 +271,9 @@ def _record_change(owner, name, args, kwargs) -> None:
     if blind and name in ("extend", "extendleft", "update", "__iadd__"):
         reads.passed(args)
         blind = all(type(a) in reads.CONTAINERS for a in args)
-        args = tuple(list(a) if not isinstance(a, dict) else dict(a) for a in args) if blind else args
+        args = (
+            tuple(list(a) if not isinstance(a, dict) else dict(a) for a in args) if blind else args
+        )
     if not blind:
         watch = reads.current()
         if watch is not None:
@@ -295,7 +297,20 @@ def _note_look(owner, name, args) -> None:
 
 
 _ABSENT = object()
-_BLIND = frozenset(["append", "appendleft", "extend", "extendleft", "insert", "add", "update", "discard", "clear", "reverse"])
+_BLIND = frozenset(
+    [
+        "append",
+        "appendleft",
+        "extend",
+        "extendleft",
+        "insert",
+        "add",
+        "update",
+        "discard",
+        "clear",
+        "reverse",
+    ]
+)
 
 
 # Methods of containers that change them.
@@ -340,7 +355,12 @@ def _construct(cls: type, args, kwargs):
     form = BUILTINS.get(cls)
     if form is not None:
         return form(*args, **kwargs)
-    if issubclass(cls, _MADE_ONCE) and is_tracing() and creation.conditional() and creation.without_symbols((*args, *kwargs.values())):
+    if (
+        issubclass(cls, _MADE_ONCE)
+        and is_tracing()
+        and creation.conditional()
+        and creation.without_symbols((*args, *kwargs.values()))
+    ):
         creation.check(f"a {cls.__name__}")
         return creation.make(lambda: cls(*args, **kwargs))
     init = cls.__init__

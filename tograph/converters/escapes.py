@@ -20,7 +20,19 @@ from .context import FUNCTIONS, OPERATORS, Converter
 __all__ = ["Escapes", "whole"]
 
 # Built-ins whose staged forms, or whose meaning, tell what they read.
-_PRECISE = (len, isinstance, issubclass, type, callable, id, getattr, hasattr, setattr, delattr, range)
+_PRECISE = (
+    len,
+    isinstance,
+    issubclass,
+    type,
+    callable,
+    id,
+    getattr,
+    hasattr,
+    setattr,
+    delattr,
+    range,
+)
 
 
 class Escapes(Converter):
@@ -28,8 +40,14 @@ class Escapes(Converter):
 
     def convert(self, tree):
         self.bound = {
-            n.id for n in gast.walk(tree) if isinstance(n, gast.Name) and not isinstance(n.ctx, gast.Load)
-        } | {n.name for n in gast.walk(tree) if isinstance(n, (*FUNCTIONS[:2], gast.ClassDef)) and n is not tree}
+            n.id
+            for n in gast.walk(tree)
+            if isinstance(n, gast.Name) and not isinstance(n.ctx, gast.Load)
+        } | {
+            n.name
+            for n in gast.walk(tree)
+            if isinstance(n, (*FUNCTIONS[:2], gast.ClassDef)) and n is not tree
+        }
         self._mark(tree)
         return self.visit(tree)
 
@@ -42,7 +60,11 @@ class Escapes(Converter):
         if isinstance(node, (gast.Attribute, gast.Subscript, gast.Starred)):
             return [node.value] if not isinstance(node, gast.Starred) else []
         if isinstance(node, gast.Call):
-            known = self.context.resolve(node.func) in _PRECISE if _hashable(self.context.resolve(node.func)) else False
+            known = (
+                self.context.resolve(node.func) in _PRECISE
+                if _hashable(self.context.resolve(node.func))
+                else False
+            )
             return [node.func, *(node.args if known else [])]
         if isinstance(node, gast.Compare):
             operands = [node.left, *node.comparators]
@@ -68,7 +90,14 @@ class Escapes(Converter):
         if not self._escapes(node) or node.id in self.bound or node.id == OPERATORS:
             return node
         known = self.context.resolve(node)
-        fixed = (types.ModuleType, type, types.FunctionType, types.BuiltinFunctionType, torch.Tensor, torch.dtype)
+        fixed = (
+            types.ModuleType,
+            type,
+            types.FunctionType,
+            types.BuiltinFunctionType,
+            torch.Tensor,
+            torch.dtype,
+        )
         if isinstance(known, fixed) or hasattr(builtins, node.id):
             return node
         return self._whole(node)

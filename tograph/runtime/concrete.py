@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import sys
+import weakref
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
 import torch
 
-from ..errors import show_location
+from ..errors import DeadResourceError, show_location
 from . import host, structure
 from .funcgraph import FuncGraph, Storage
 from .ir import Graph, Node, Value, prune, set_control_inputs
 from .journal import Location
+from .sources import Strong
 from .structure import Leaf, Spec, Tree, flatten, spec_of
 from .symbolic import SymTensor
 from .tracing import recording
@@ -35,18 +37,33 @@ class ConcreteFunction:
         effects: Sequence[tuple[Any, Spec]],
         signature: Any,
         bind: Callable[..., list[Any]] | None = None,
+        owned: Callable[[torch.Tensor], bool] = lambda x: False,
     ):
+        """``owned``: whether something of the caller's holds a captured tensor, so that it is held weakly here."""
         self.name, self.graph = name, graph
-        self.captured_inputs = list(captured)
+        self._captured = [weakref.ref(x) if owned(x) else Strong(x) for x in captured]
         self.structured_input_signature = signature
         self._result, self._effects, self._bind = result, list(effects), bind
         self._single = isinstance(result, Leaf) and not result.fixed
         self.kernels: list[Any] = []
 
     inputs = property(
-        lambda self: self.graph.inputs[: len(self.graph.inputs) - len(self.captured_inputs)]
+        lambda self: self.graph.inputs[: len(self.graph.inputs) - len(self._captured)]
     )
     outputs = property(lambda self: self.graph.outputs)
+
+    @property
+    def captured_inputs(self) -> list[torch.Tensor]:
+        """The captured tensors; DeadResourceError when the caller has dropped one of them."""
+        found = [held() for held in self._captured]
+        for i, x in enumerate(found):
+            if x is None:
+                kind = self.graph.inputs[len(self.graph.inputs) - len(found) + i].type
+                raise DeadResourceError(
+                    f"a {kind} that {self.name!r} captured does not exist any more: its owner was deleted. "
+                    "Keep the object that owns it for as long as the function is called."
+                )
+        return found
 
     @property
     def structured_outputs(self) -> Any:
@@ -116,7 +133,7 @@ def finish(
 ):
     """(graph, captured tensors, result spec, effects) of a root graph that was recorded."""
     spec = open_tensors(spec_of(result))
-    specs = [(place, open_tensors(spec_of(content))) for place, content in effects]
+    specs = [(place.name, open_tensors(spec_of(content))) for place, content in effects]
     with recording(root):
         outputs = flatten(result, spec, root)
         for (_, inner), (_, content) in zip(specs, effects):

@@ -55,7 +55,9 @@ def condition(places: Callable[[], Sequence[Location]] = tuple):
     fresh = {id(x) for x, _ in root.created[made:]}
     effects = any(not node_effects(n).removable for n in graph.nodes[nodes:])
     moved = any(p.get() is not old for p, old in held)
-    changed = [p for k, (p, _) in logs[-1].entries.items() if k not in before or p.get() is not before[k]]
+    changed = [
+        p for k, (p, _) in logs[-1].entries.items() if k not in before or p.get() is not before[k]
+    ]
     real = all(id(p.get()) in fresh or not _holds_symbol(p.get()) for p in changed)
     if effects or moved or not real or len(logs) > 1:
         return

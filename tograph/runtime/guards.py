@@ -27,7 +27,20 @@ _OPS |= {"min": min, "max": max, "not": operator.not_, "int": int, "float": floa
 SEQUENCES = (list, tuple, deque)
 MAPPINGS = (dict, OrderedDict, defaultdict)
 CONTAINERS = (*SEQUENCES, *MAPPINGS, set, frozenset)
-ATOMS = (int, float, bool, str, bytes, complex, range, slice, enum.Enum, torch.dtype, torch.device, torch.Size)
+ATOMS = (
+    int,
+    float,
+    bool,
+    str,
+    bytes,
+    complex,
+    range,
+    slice,
+    enum.Enum,
+    torch.dtype,
+    torch.device,
+    torch.Size,
+)
 
 
 def same_atom(a: Any, b: Any) -> bool:
@@ -113,7 +126,7 @@ class Check:
 def show(x: Any) -> str:
     if isinstance(x, torch.Tensor):
         return f"a tensor of shape {tuple(x.shape)}"
-    if isinstance(x, SEQUENCES) or isinstance(x, MAPPINGS) or isinstance(x, (set, frozenset)):
+    if isinstance(x, CONTAINERS):
         return f"a {type(x).__name__} of {len(x)}"
     text = repr(x) if isinstance(x, ATOMS) or x is None else f"a {type(x).__name__}"
     return text if len(text) <= 40 else text[:37] + "..."

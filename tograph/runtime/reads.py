@@ -59,6 +59,10 @@ class Watch:
         found = self.sources.get(id(x))
         return None if found is None else found[1]
 
+    def owns(self, x: torch.Tensor) -> bool:
+        """Whether a tensor was found in something that outlives the trace."""
+        return id(x) in self.sources
+
     def step(self, parent: Source, kind: str, key: Any) -> Source:
         """The step from a source; one object for each, so that it is followed once."""
         at = (id(parent), kind, type(key), key if type(key) in (int, str, bool) else id(key))
@@ -88,11 +92,16 @@ class Watch:
                 source = sources.global_(namespace, name)
                 at = ("key", id(namespace), str, name)
                 self._variable(source, at, namespace[name], name in stored)
-        for part, kept in (("__defaults__", function.__defaults__), ("__kwdefaults__", function.__kwdefaults__)):
+        for part, kept in (
+            ("__defaults__", function.__defaults__),
+            ("__kwdefaults__", function.__kwdefaults__),
+        ):
             entries = enumerate(kept or ()) if part == "__defaults__" else (kept or {}).items()
             for i, x in entries:
                 if not isinstance(x, ATOMS) and x is not None:
-                    at_function = self.source_of(function) or sources.object_(function, function.__name__)
+                    at_function = self.source_of(function) or sources.object_(
+                        function, function.__name__
+                    )
                     holder_ = self.step(at_function, "attr", part)
                     self.whole_value(x, self.step(holder_, "item", i))
 
@@ -138,7 +147,7 @@ class Watch:
             self._check(source, "value", "{0} == {1}()", sources.Strong(x), text)
         else:
             self.sources.setdefault(id(x), (x, source))
-            self._check(source, "value", "{0} is {1}()", holder(x), text)
+            self._check(source, "value", "{0} is not None and {0} is {1}()", holder(x), text)
 
     def whole_value(self, x: Any, source: Source) -> None:
         self.value(x, source)
@@ -163,7 +172,9 @@ class Watch:
         else:
             self._check(source, "length", f"len({{0}}) == {len(now)}", None, show(x))
             entries = [("item", i, v) for i, v in enumerate(now)]
-        if len(entries) > _UNROLLED and all(isinstance(v, ATOMS) or v is None for _, _, v in entries):
+        if len(entries) > _UNROLLED and all(
+            isinstance(v, ATOMS) or v is None for _, _, v in entries
+        ):
             values = "{0}.values()" if isinstance(now, dict) else "{0}"
             self._check(source, "items", f"same_items({values}, {{1}})", [v for _, _, v in entries])
             return
@@ -250,9 +261,10 @@ class Watch:
                     self.value(part, self.step(at, "item", key))
                     if isinstance(part, torch.nn.Module):
                         self.module(part)
-            elif not name.startswith("_") or name in _HOOKS:
-                if not self.written(("attr", id(m), name)):
-                    self.whole_value(x, self.step(source, "attr", name))
+            elif (not name.startswith("_") or name in _HOOKS) and not self.written(
+                ("attr", id(m), name)
+            ):
+                self.whole_value(x, self.step(source, "attr", name))
 
     def hooks(self, m: torch.nn.Module) -> None:
         """Whether a module has hooks was asked."""
@@ -272,6 +284,12 @@ class Watch:
                 if name.isidentifier() and not self.written(("attr", id(x), name)):
                     self.whole_value(value, self.step(source, "attr", name))
 
+    def advanced(self, iterator: Any) -> None:
+        """An iterator from outside was advanced, which cannot be undone: the trace serves this call only."""
+        source = self.source_of(iterator)
+        if source is not None:
+            self._check(source, "once", "False", None, "its position")
+
     def kept(self, location: journal.Location, old: Any) -> None:
         """What a location held before the call may stay in it, or decides what it holds afterwards."""
         kind, owner = location.key[0], location.keep
@@ -290,7 +308,9 @@ class Watch:
             elif not _module_store(owner, name):
                 self.whole_value(old, self.step(source, "attr", name))
         elif old is MISSING:
-            self._check(source, ("key", str, location.name_key), "{1} not in {0}", location.name_key)
+            self._check(
+                source, ("key", str, location.name_key), "{1} not in {0}", location.name_key
+            )
         else:
             self.whole_value(old, self.step(source, "item", location.name_key))
 
@@ -441,9 +461,13 @@ def passed(args: Any) -> None:
             continue
         if type(x) in CONTAINERS:
             watch.whole(x)
+        elif hasattr(type(x), "__next__"):
+            watch.advanced(x)
         elif isinstance(x, torch.nn.Module):
             watch.module(x)
-        elif hasattr(x, "__dict__") and not isinstance(x, (type, types.FunctionType, types.ModuleType)):
+        elif hasattr(x, "__dict__") and not isinstance(
+            x, (type, types.FunctionType, types.ModuleType)
+        ):
             watch.fields(x)
 
 

@@ -121,7 +121,14 @@ class Tracer:
             location._set(old)
         signature = tuple(self.specs)
         concrete = ConcreteFunction(
-            self.function.label(), graph, captured, spec, effect_specs, signature, self._binder()
+            self.function.label(),
+            graph,
+            captured,
+            spec,
+            effect_specs,
+            signature,
+            self._binder(),
+            self.watch.owns,
         )
         return Trace(concrete, key, self.specs, self.watch.guards(self.root), finder)
 
@@ -187,7 +194,9 @@ class Tracer:
         if None not in shape:
             meta = meta_of(x) if real else contiguous(spec.dtype, shape, spec.device)
             meta = meta._replace(offset=0)
-            made = placeholder(self.root, meta, index, label, SymVariable if isinstance(x, Variable) else SymTensor)
+            made = placeholder(
+                self.root, meta, index, label, SymVariable if isinstance(x, Variable) else SymTensor
+            )
         else:
             made = self._dynamic(index, spec, shape, x if real else None, label)
         if real and x.requires_grad:

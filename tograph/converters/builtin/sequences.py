@@ -216,6 +216,7 @@ def next_(iterator, *default):
                 "iter() of a list or tuple, an index, or loop over it with for.",
                 user_location(),
             )
+        reads.passed((iterator,))
         return next(iterator, *default)
     journal.record(journal.attribute(iterator, "position"))
     at, count = iterator.position, len_(iterator.items)
