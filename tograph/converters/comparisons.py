@@ -94,13 +94,20 @@ def contains(x, items):
             if found is True:
                 return True
         return found
-    watch = reads.current()
-    if watch is not None:
-        if isinstance(items, (dict, set, frozenset)) and type(x).__hash__ is not None:
-            watch.missing_key(items, x)
-        else:
-            watch.whole(items)
+    _note(x, items)
     return x in items
+
+
+def _note(x, items) -> None:
+    watch = reads.current()
+    if (
+        watch is not None
+        and isinstance(items, (dict, set, frozenset))
+        and type(x).__hash__ is not None
+    ):
+        watch.missing_key(items, x)
+    elif watch is not None:
+        watch.whole(items)
 
 
 def _equal(a, b):
