@@ -30,7 +30,9 @@ class Permuted:
         done, left = set(), list(graph.nodes)
         while left:
             ready = [
-                n for n in left if all(v in env for v in n.inputs) and done.issuperset(n.control_inputs)
+                n
+                for n in left
+                if all(v in env for v in n.inputs) and done.issuperset(n.control_inputs)
             ]
             self.choices += len(ready) > 1
             node = self.rng.choice(ready)
@@ -48,18 +50,34 @@ class Program3:
     def __init__(self, seed):
         self.rng = random.Random(seed)
         self.budget = 9
-        self.lines = ["def helper(x):", "    a.assign_add(x)", "    return b * 2", "inner = tg.function(helper)"]
-        self.lines += ["def f(x):", "    y = x * 1", *self.block(1), "    return y, a.read_value() + 0"]
+        self.lines = [
+            "def helper(x):",
+            "    a.assign_add(x)",
+            "    return b * 2",
+            "inner = tg.function(helper)",
+        ]
+        self.lines += [
+            "def f(x):",
+            "    y = x * 1",
+            *self.block(1),
+            "    return y, a.read_value() + 0",
+        ]
 
     def value(self):
         v = self.rng.choice("abc")
-        return self.rng.choice([f"{v}.read_value()", f"{v} * 0.5", "y", "x + 1", f"y + {v}", "torch.rand(())"])
+        return self.rng.choice(
+            [f"{v}.read_value()", f"{v} * 0.5", "y", "x + 1", f"y + {v}", "torch.rand(())"]
+        )
 
     def block(self, depth):
         lines = []
         for _ in range(self.rng.randrange(2, 5)):
             lines += self.statement(depth)
-        return ["    " * depth + line for line in lines] if depth == 1 else ["    " + line for line in lines]
+        return (
+            ["    " * depth + line for line in lines]
+            if depth == 1
+            else ["    " + line for line in lines]
+        )
 
     def statement(self, depth):
         self.budget -= 1
@@ -69,7 +87,9 @@ class Program3:
                   f"tg.py_function(lambda z: print('py', z), [{value}], None)"]  # fmt: skip
         if depth < 3 and self.budget > 0 and self.rng.random() < 0.35:
             body = self.block(depth + 1)
-            head = self.rng.choice([f"if {v} > {self.rng.choice([0, 1])}:", "for _ in tg.range(2):"])
+            head = self.rng.choice(
+                [f"if {v} > {self.rng.choice([0, 1])}:", "for _ in tg.range(2):"]
+            )
             return [head, *body]
         return [self.rng.choice(simple)]
 
@@ -91,11 +111,16 @@ def outcome(run, variables, x):
 
 def agree(one, two):
     flat = [*zip(one[0], two[0], strict=True), *zip(one[1], two[1], strict=True)]
-    return one[2] == two[2] and all(a == b or (isinstance(a, float) and isinstance(b, float) and same_number(a, b)) for a, b in flat)
+    return one[2] == two[2] and all(
+        a == b or (isinstance(a, float) and isinstance(b, float) and same_number(a, b))
+        for a, b in flat
+    )
 
 
 def fresh():
-    return {n: tg.Variable(v, requires_grad=False) for n, v in zip("abc", (0.5, 1.0, 1.5), strict=True)}
+    return {
+        n: tg.Variable(v, requires_grad=False) for n, v in zip("abc", (0.5, 1.0, 1.5), strict=True)
+    }
 
 
 @pytest.mark.parametrize("first", range(0, GRAPHS, 10))
@@ -110,12 +135,16 @@ def test_any_order_that_the_edges_allow_does_the_same(first):
             f = tg.function(Program3(seed).function(variables)) if order == 0 else f
             if order == 0:
                 concrete, held = f.get_concrete_function(x), variables
-                places = [next(n for n, v in held.items() if v is t) for t in concrete.captured_inputs]
+                places = [
+                    next(n for n, v in held.items() if v is t) for t in concrete.captured_inputs
+                ]
             scheduler = Permuted(order)
             inputs = [variables[n] for n in places]
             found = outcome(lambda x: scheduler.run(concrete.graph, [x, *inputs])[:2], variables, x)
             choices += scheduler.choices
-            assert agree(expected, found), f"seed {seed}, order {order}\n" + "\n".join(Program3(seed).lines)
+            assert agree(expected, found), f"seed {seed}, order {order}\n" + "\n".join(
+                Program3(seed).lines
+            )
     assert choices > 10 * ORDERS
 
 
@@ -124,7 +153,9 @@ def test_without_the_edges_the_order_would_show():
     different = 0
     for seed in range(10):
         variables = fresh()
-        concrete = tg.function(Program3(seed).function(variables)).get_concrete_function(torch.tensor(1.0))
+        concrete = tg.function(Program3(seed).function(variables)).get_concrete_function(
+            torch.tensor(1.0)
+        )
         places = [next(n for n, v in variables.items() if v is t) for t in concrete.captured_inputs]
         drop_edges(concrete.graph)
         native = fresh()
@@ -133,7 +164,9 @@ def test_without_the_edges_the_order_would_show():
             given = fresh()
             inputs = [given[n] for n in places]
             run = Permuted(order).run
-            found = outcome(lambda x: run(concrete.graph, [x, *inputs])[:2], given, torch.tensor(1.0))
+            found = outcome(
+                lambda x: run(concrete.graph, [x, *inputs])[:2], given, torch.tensor(1.0)
+            )
             different += not agree(expected, found) if len(expected[0]) == len(found[0]) else 1
     assert different > 5
 

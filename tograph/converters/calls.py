@@ -19,9 +19,9 @@ from torch.nn.modules import module as torch_module
 
 from ..errors import SourceError
 from ..runtime import creation, journal, reads
-from ..runtime.funcgraph import is_tracing, user_location
+from ..runtime.funcgraph import current_graph, is_tracing, user_location
 from ..runtime.growing import StagedList
-from ..runtime.structure import is_union
+from ..runtime.structure import has_identity, is_union
 from ..transpiler.syntax import gast
 from . import union
 from .call_rules import (
@@ -368,11 +368,19 @@ def _construct(cls: type, args, kwargs):
     if not (simple and is_tracing() and is_user_function(init)) or not module_rule(
         cls.__module__ or ""
     ):
-        return cls(*args, **kwargs)
+        return _noted(cls(*args, **kwargs))
     if init.__code__.co_filename.startswith("<") or issubclass(cls, torch.nn.Module):
-        return cls(*args, **kwargs)
+        return _noted(cls(*args, **kwargs))
     made = object.__new__(cls)
     call(init, made, *args, **kwargs)
+    return _noted(made)
+
+
+def _noted(made):
+    """An object that traced code made."""
+    if is_tracing() and has_identity(made):
+        graph = current_graph()
+        graph.root.made[id(made)] = (made, graph)
     return made
 
 

@@ -53,6 +53,14 @@ class Storage:
     version: int = 0
     home: FuncGraph | None = None
 
+    def computed(self, graph: FuncGraph) -> Value | None:
+        """The base value of a storage that is made of others; None for all but ``mutation.Picked``."""
+        return None
+
+    def spread(self, graph: FuncGraph, value: Value) -> bool:
+        """Write to the storages that this one is made of; False for all but ``mutation.Picked``."""
+        return False
+
     def location(self) -> journal.Location:
         """The storage as a location: its content is the pair (base value, version)."""
 
@@ -69,7 +77,10 @@ class Root:
 
     ``kept``: locations whose content before the call may stay on some path. ``created``: objects made while tracing, and where;
     ``settled``: the locations changed only by their creation. ``given``: the tensors of the call.
+    ``made``: objects that the traced code made, and the graph that was recorded then.
     """
+
+    __tograph_opaque__ = True  # what it holds is no state of the user's
 
     captured: dict[int, Storage] = field(default_factory=dict)
     assigned: set[int] = field(default_factory=set)
@@ -78,6 +89,7 @@ class Root:
     created: list[tuple[Any, Location | None]] = field(default_factory=list)
     settled: set[Any] = field(default_factory=set)
     given: Sequence[Any] = ()
+    made: dict[int, tuple[Any, FuncGraph]] = field(default_factory=dict)
     keep: list[Any] = field(default_factory=list)
     before_failure: list[Any] = field(default_factory=list)
 
@@ -88,6 +100,8 @@ class FuncGraph:
     ``captures`` maps each outer value or external storage to the input that stands for it, in order;
     ``arguments`` maps the same keys to the value that the next outer graph passes.
     """
+
+    __tograph_opaque__ = True
 
     def __init__(self, name: str, outer: FuncGraph | None = None):
         self.graph = Graph(name)
@@ -157,6 +171,9 @@ class FuncGraph:
 
     def current(self, storage: Storage) -> Value:
         """The base value of a storage at this point."""
+        found = storage.computed(self)
+        if found is not None:
+            return found
         if storage.external is None and storage.argument is None:
             assert storage.ref is not None
             return self.resolve(storage.ref)
@@ -167,6 +184,8 @@ class FuncGraph:
 
     def assign(self, storage: Storage, value: Value) -> None:
         """Give a storage a new base value."""
+        if storage.spread(self, value):
+            return
         if storage.external is None and storage.argument is None:
             storage.location().set(Ref(value, self))
             return

@@ -23,6 +23,7 @@ from .guards import ATOMS, CONTAINERS, MAPPINGS, Check, Guards, show
 from .journal import MISSING
 from .shapes import SYMBOLS
 from .sources import Source, holder
+from .structure import OUTSIDE
 from .symbolic import SymTensor
 
 _FIXED = (type, types.ModuleType, types.BuiltinFunctionType)  # compared by identity and kept
@@ -479,3 +480,11 @@ def watching(watch: Watch):
         yield watch
     finally:
         _state.watches.pop()
+
+
+def _outside(x: Any) -> bool:
+    watch = current()
+    return watch is not None and watch.source_of(x) is not None
+
+
+OUTSIDE[0] = _outside

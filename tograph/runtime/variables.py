@@ -9,6 +9,7 @@ import torch
 
 from . import creation
 from .funcgraph import is_tracing
+from .mutation import VARIABLE
 from .symbolic import SymTensor
 
 
@@ -106,3 +107,6 @@ class SymVariable(SymTensor, Variable):
     """A variable that came as an argument, while tracing."""
 
     __repr__ = SymTensor.__repr__  # type: ignore[assignment]
+
+
+VARIABLE[0] = SymVariable

@@ -239,7 +239,9 @@ def _trace_with_state(
     moved = any(
         k not in entered or not unmoved(region.changed[k][1], entered[k]) for k in region.changed
     )
-    return StateRegion(region.graph, region.result, region.changed, region.raised, lead, moved)
+    return StateRegion(
+        region.graph, region.result, region.changed, region.raised, function, lead, moved
+    )
 
 
 def _emit_while(cond: StateRegion, loop: StateRegion, state, specs, contents) -> None:

@@ -37,6 +37,7 @@ class Region:
     result: Any
     changed: dict[Any, tuple[Place, Any]]
     raised: bool
+    function: Any = None
 
     def content(self, place: Place) -> Any:
         """What the region leaves in a location."""
@@ -80,7 +81,7 @@ def trace_region(
     for key, (place, content) in changed.items():
         if key not in outside and not place.scratch:
             place._set(content)  # what the region made itself is not rolled back
-    return Region(graph, result, outside, raised)
+    return Region(graph, result, outside, raised, function)
 
 
 _OWNED = ("cell", "key", "attr", "contents")
