@@ -11,12 +11,12 @@ from typing import Any
 import torch
 
 from ..errors import DeadResourceError, show_location
-from . import host, structure
+from . import commits, host, structure
 from .funcgraph import FuncGraph, Storage
 from .ir import Graph, Node, Value, prune, set_control_inputs
-from .journal import Location
+from .commits import Target
 from .sources import Strong
-from .structure import Leaf, Spec, Tree, flatten, spec_of
+from .structure import Leaf, Spec, flatten, opened, spec_of
 from .symbolic import SymTensor
 from .tracing import recording
 
@@ -89,19 +89,22 @@ class ConcreteFunction:
         tensors, places = self._bind(self, args, kwargs)
         return self.run(tensors, places)
 
-    def run(self, tensors: list[Any], places: Sequence[Location] = ()) -> Any:
+    def run(self, tensors: list[Any], places: Sequence[Target] = ()) -> Any:
         """The result for the tensors of the arguments; ``places`` are where effects on arguments go."""
+        commits.calls.targets.append(places)
         try:
             outputs = self.program.run(*tensors, *self.captured_inputs)
         except Exception as error:
             _add_location(error, self)
             raise
+        finally:
+            commits.calls.targets.pop()
         if self._single and not places:
             return outputs[0]
         values = iter(outputs)
         result = structure.unflatten(self._result, values, _same)
-        for (_, spec), target in zip(self._effects, places):
-            target._set(structure.unflatten(spec, values, _same))
+        for (names, spec), target in zip(self._effects, places):
+            target.apply(names, structure.unflatten(spec, values, _same))
         return result
 
 
@@ -129,11 +132,14 @@ def finish(
     root: FuncGraph,
     arguments: Sequence[SymTensor],
     result: Any,
-    effects: Sequence[tuple[Location, Any]],
+    effects: Sequence[tuple[Any, Any]],
 ):
-    """(graph, captured tensors, result spec, effects) of a root graph that was recorded."""
-    spec = open_tensors(spec_of(result))
-    specs = [(place.name, open_tensors(spec_of(content))) for place, content in effects]
+    """(graph, captured tensors, result spec, effects) of a root graph that was recorded.
+
+    An effect is (names of steps or None, content), and becomes (names, spec).
+    """
+    spec = opened(spec_of(result))
+    specs = [(names, opened(spec_of(content))) for names, content in effects]
     with recording(root):
         outputs = flatten(result, spec, root)
         for (_, inner), (_, content) in zip(specs, effects):
@@ -155,23 +161,6 @@ def finish(
     set_control_inputs(graph)
     root.closed = True
     return graph, captured, spec, specs
-
-
-def open_tensors(spec: Spec) -> Spec:
-    """Symbolic tensors and numbers of a result become outputs; real tensors and plain constants stay."""
-    if isinstance(spec, Leaf):
-        if spec.fixed and (isinstance(spec.const, (bool, int, float)) or _is_real(spec.const)):
-            return spec
-        return Leaf(spec.type)
-    if isinstance(spec, Tree):
-        return Tree(spec.cls, spec.aux, tuple(map(open_tensors, spec.parts)))
-    if isinstance(spec, structure.Choice):
-        return structure.Choice(tuple(map(open_tensors, spec.options)))
-    return spec
-
-
-def _is_real(x: Any) -> bool:
-    return isinstance(x, torch.Tensor) and not isinstance(x, SymTensor)
 
 
 def forward_reads(graph: Graph, assigned: frozenset[Value]) -> None:

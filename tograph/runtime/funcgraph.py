@@ -134,7 +134,8 @@ class FuncGraph:
     ) -> Node:
         """Append a node; all values among the arguments must be this graph's."""
         if self.root.before_failure and not regions and op_effects(op, tuple(args)).may_fail:
-            self.root.before_failure[-1](self)
+            for callback in list(self.root.before_failure):
+                callback(self)
         grad = torch.is_grad_enabled() if grad is None else grad
         node = Node(op, args, kwargs, types, regions=regions, location=user_location(), grad=grad)
         self.graph.nodes.append(node)

@@ -68,6 +68,7 @@ class Effects:
 
 
 PURE, MAY_FAIL, IO = Effects(), Effects(may_fail=True), Effects(io=True)
+MAY_COMMIT = IO  # changes Python objects of the caller, in order with all that is seen outside
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,7 @@ class Watch:
         self.steps: dict[Any, Source] = {}
         self.checks: dict[Any, Check] = {}
         self.functions: set[Any] = set()
+        self.cells: set[Any] = set()  # the variables of closures from outside
         self.rebound: list[tuple[Any, Any, Check]] = []
 
     # ---- where values come from
@@ -79,6 +80,7 @@ class Watch:
         self.functions.add(key)
         stored, loaded = _stored(function.__code__), _loaded_variables(function.__code__)
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
+            self.cells.add(("cell", id(cell)))
             try:
                 content = cell.cell_contents
             except ValueError:

@@ -351,6 +351,18 @@ def equal(a: Spec, b: Spec) -> bool:
     return len(left) == len(right) and all(map(equal, left, right))
 
 
+def opened(spec: Spec) -> Spec:
+    """Symbolic tensors and numbers of a spec become graph values; real tensors and plain constants stay."""
+    if isinstance(spec, Leaf):
+        plain = isinstance(spec.const, (bool, int, float)) or (
+            isinstance(spec.const, torch.Tensor) and not isinstance(spec.const, SymTensor)
+        )
+        return spec if spec.fixed and plain else Leaf(spec.type)
+    if isinstance(spec, Tree):
+        return Tree(spec.cls, spec.aux, tuple(map(opened, spec.parts)))
+    return Choice(tuple(map(opened, spec.options))) if isinstance(spec, Choice) else spec
+
+
 def leaf_types(spec: Spec) -> list[Type]:
     """The types of the graph values of a spec, in order."""
     if isinstance(spec, Leaf):

@@ -13,8 +13,9 @@ from typing import Any
 import torch
 
 from ..errors import ConversionError, ScopeError, TographError
-from . import arguments, control_flow, creation, guards, host, interrupts, journal, reads
+from . import arguments, commits, control_flow, creation, guards, host, interrupts, journal, reads
 from .arguments import Flat
+from .commits import Commits, Held, Target
 from .concrete import ConcreteFunction, finish
 from .funcgraph import FuncGraph
 from .infer import meta_of, tensor_type
@@ -22,7 +23,6 @@ from .journal import Location
 from .reach import reachable
 from .scalars import size_of
 from .shapes import contiguous
-from .sources import Strong, holder
 from .specs import TensorSpec
 from .symbolic import SymTensor, placeholder
 from .tracing import recording
@@ -66,7 +66,7 @@ class Trace:
                 return False
         return True
 
-    def places(self, bound: inspect.BoundArguments) -> list[Location]:
+    def places(self, bound: inspect.BoundArguments) -> list[Target]:
         return self.finder(bound)
 
 
@@ -81,9 +81,13 @@ class Tracer:
         self.inputs: list[SymTensor] = []
         self.failed: Exception | None = None
         self.undo: list[tuple[Location, Any]] = []
+        self.done: Callable[[inspect.BoundArguments], list[Target]] = no_places
         self.reach: set[int] | None = None
         self.watch = reads.Watch()
         self.root.root.given = flat.tensors
+        self.spares: list[tuple[Any, Any]] = []
+        self.commits = Commits(self._seen)
+        self.root.root.before_failure.append(self.commits)
 
     def trace(self, key: Any) -> Trace:
         try:
@@ -101,10 +105,14 @@ class Tracer:
             and self.root.graph.control_outputs
         ):
             graph, captured, _, _ = finish(self.root, self.inputs, None, [])
-            host.build(graph).run(*self.flat.tensors, *captured)
+            commits.calls.targets.append(self.done(self.bound))
+            try:
+                host.build(graph).run(*self.flat.tensors, *captured)
+            finally:
+                commits.calls.targets.pop()
 
     def _trace(self, key: Any) -> Trace:
-        spares: list[tuple[Any, Any]] = []
+        spares = self.spares
         with recording(self.root), torch.enable_grad(), reads.watching(self.watch):
             self._roots()
             self.inputs = inputs = [self._placeholder(i, s) for i, s in enumerate(self.specs)]
@@ -174,12 +182,13 @@ class Tracer:
                 )
             return result, log
         except BaseException as error:
-            self._keep_argument_changes(spares)
+            if isinstance(error, Exception) and not isinstance(error, TographError):
+                self.failed = error
+                self.commits(self.root)
+                self.done = self._effects(log, spares)[1]
             journal.unwind(log)
             log.rollback()
             log = None
-            if isinstance(error, Exception) and not isinstance(error, TographError):
-                self.failed = error
             raise
         finally:
             if log is not None:
@@ -231,36 +240,57 @@ class Tracer:
         copies = {id(made): i for i, (made, _) in enumerate(spares)}
         effects: list[Any] = []
         where: list[tuple[int | None, Any]] = []
-        outside: list[tuple[Location, Any]] = []
+        order: dict[Any, int] = {}
         self._check_created(changes)
         for location, old in changes.entries.values():
             if location.key[0] in ("contents", "key") and id(location.keep) in copies:
-                effects.append((location, location.get()))
+                effects.append((None, location.get()))
                 where.append((copies[id(location.keep)], location))
             elif location.key in self.root.root.settled:
                 self.watch.settle(location)
+                continue
             elif self._is_outside(location):
-                outside.append((location, old))
-                steps = changes.steps.get(location.key)
-                if location.key[0] == "contents" and steps is not None:
-                    effects.append((location, [list(args) for _, args in steps]))
-                    where.append((None, Replay(location, [name for name, _ in steps])))
-                    continue
-                if location.key[0] == "contents" or location.key in self.root.root.kept:
-                    self.watch.kept(location, old)
-                effects.append((location, location.get()))
+                self.undo.append((location, old))
+                effects.append(self._outside_effect(changes, location, old))
                 where.append((None, Held(location)))
-        self.undo = outside
+            else:
+                continue
+            order[location.key] = len(where) - 1
+        for plan in self.commits.plans:
+            plan.resolve(order)
         if not effects:
             return [], no_places
 
-        def find(bound: inspect.BoundArguments) -> list[Any]:
+        def find(bound: inspect.BoundArguments) -> list[Target]:
             real: list[tuple[Any, Any]] = []
             for x in bound.arguments.values():
                 arguments.replace_tensors(x, lambda _: None, real)
-            return [at if i is None else _same_place(at, real[i][1]) for i, at in where]
+            return [
+                Target(at.here() if i is None else _same_place(at, real[i][1])) for i, at in where
+            ]
 
         return effects, find
+
+    def _outside_effect(self, changes: journal.Journal, location: Location, old: Any) -> Any:
+        """(names of steps, their arguments) of a container that is changed blindly, else (None, what a location holds)."""
+        steps = changes.steps.get(location.key)
+        if location.key[0] == "contents" and steps is not None:
+            return [name for name, _ in steps], [list(args) for _, args in steps]
+        if location.key[0] == "contents" or location.key in self.root.root.kept:
+            self.watch.kept(location, old)
+        return None, location.get()
+
+    def _seen(self, location: Location) -> bool:
+        """Whether a change, while tracing goes on, is of something that the caller sees."""
+        kind = location.key[0]
+        if kind in ("contents", "key") and any(made is location.keep for made, _ in self.spares):
+            return True
+        if kind == "cell":
+            return location.key in self.watch.cells
+        return kind in ("key", "attr", "contents") and (
+            self.watch.source_of(location.keep) is not None
+            or control_flow.is_module_globals(location)
+        )
 
     def _check_created(self, changes: journal.Journal) -> None:
         """What was made has to be kept by something that the next call finds."""
@@ -284,56 +314,12 @@ class Tracer:
             self.reach = reachable([self.function.python_function, *self.flat.objects])
         return self.reach
 
-    def _keep_argument_changes(self, spares: list[tuple[Any, Any]]) -> None:
-        """The code raised: what it did to container arguments before stays done."""
-        for made, real in spares:
-            if (
-                isinstance(made, list)
-                and getattr(made, "handle", None) is None
-                and not any(map(_symbolic, made))
-            ):
-                real[:] = made
-
-
-def _symbolic(x: Any) -> bool:
-    return isinstance(x, (SymTensor, torch.SymInt, torch.SymFloat, torch.SymBool))
-
 
 def _same_place(location: Location, container: Any) -> Location:
     """The location in the container that the caller passed."""
     if location.key[0] == "key":
         return journal.key_of(container, location.name_key, location.name)
     return journal.contents(container)
-
-
-class Held:
-    """A location whose owner is held weakly: after the owner's death it takes nothing."""
-
-    def __init__(self, location: Location):
-        self.location = location
-        self.owner = holder(location.keep)
-        self.weak = not isinstance(self.owner, Strong) and location.key[0] == "attr"
-        if self.weak:
-            self.name, self.location = location.key[2], None  # type: ignore[assignment]
-
-    def _set(self, value: Any) -> None:
-        if not self.weak:
-            self.location._set(value)
-            return
-        owner = self.owner()
-        if owner is not None:
-            journal.attribute(owner, self.name)._set(value)
-
-
-class Replay:
-    """A container whose changes do not depend on what it holds: they are made again."""
-
-    def __init__(self, location: Location, names: list[str]):
-        self.container, self.names = location.keep, names
-
-    def _set(self, steps: list[list[Any]]) -> None:
-        for name, args in zip(self.names, steps):
-            getattr(self.container, name)(*args)
 
 
 class _Taker:
@@ -348,7 +334,7 @@ class _Taker:
         return self.inputs[next(self.arrays) if place is None else place]
 
 
-def no_places(bound: inspect.BoundArguments) -> list[Location]:
+def no_places(bound: inspect.BoundArguments) -> list[Target]:
     return []
 
 
