@@ -18,8 +18,8 @@ FORBIDDEN = {
     "": {"tests", "samples"},
     "leaf": {"tests", "samples", "converters", "transpiler", "runtime", ""},
 }
-ORDER = ["types", "ops", "ir", "text interp rewrite", "passes autodiff kernels", "host"]
-ORDER += ["tracing", "function"]
+ORDER = ["types", "ops", "ir", "text interp rewrite", "passes kernels", "host"]
+ORDER += ["tracing", "autodiff", "function"]  # gradients are traced
 LEVEL = {name: level for level, names in enumerate(ORDER) for name in names.split()}
 ONE_FILE_ONLY = {"gast", "astunparse", "triton", "llvmlite", "cuda"}
 

@@ -366,8 +366,9 @@ def _place(error: BaseException) -> tuple[str, Any] | None:
         return error.filename, error.lineno
     if location := getattr(error, "location", None):
         return location
-    if noted := PLACE.search("\n".join(getattr(error, "__notes__", ()))):
-        return noted["file"], noted["line"]
+    noted = list(PLACE.finditer("\n".join(getattr(error, "__notes__", ()))))
+    if noted:
+        return noted[-1]["file"], noted[-1]["line"]
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if not frame.filename.startswith(NOT_OF_THE_USER)]
     return (own[-1].filename, own[-1].lineno) if own else None

@@ -8,8 +8,17 @@ added by the base class: ``location`` is ``(file, line)`` of the user's code, sh
 from __future__ import annotations
 
 import linecache
+import re
+import sys
+from itertools import islice
 
 Location = tuple[str, int]
+
+
+class Explained(tuple):
+    """A location, with what a person reads about the error that happened there."""
+
+    note: str = ""
 
 
 def show_location(location: Location | None) -> str:
@@ -21,11 +30,51 @@ def show_location(location: Location | None) -> str:
     return f'\n  File "{file}", line {line}' + (f"\n    {source}" if source else "")
 
 
+def show_caret(location: Location | None) -> str:
+    """A line of carets under the expression that runs at a location on the stack now; empty for a whole line."""
+    frame = sys._getframe(2)
+    while location is not None and frame is not None:
+        if (frame.f_code.co_filename, frame.f_lineno) == location:
+            positions = next(islice(frame.f_code.co_positions(), frame.f_lasti // 2, None))
+            carets = carets_under(linecache.getline(*location).rstrip(), location[1], positions)
+            return f"\n    {carets}" if carets else ""
+        frame = frame.f_back  # type: ignore[assignment]
+    return ""
+
+
+_TEST = re.compile(r"\s*(?:el)?(?:if|while)\s+(?P<test>.*\S)\s*:")
+
+
+def carets_under(line: str, number: int, positions: tuple) -> str:
+    """Carets under an expression, for its line without indentation; empty where that is the whole line.
+
+    ``positions``: first line, last line, first column, end column, as code objects give them. A statement that holds
+    others has no width: its test is meant.
+    """
+    first, last, start, end = positions
+    text, raw = line.strip(), line.encode()
+    if first != number or start is None or not text:
+        return ""
+    if (first, start) == (last, end):
+        test = _TEST.match(line)
+        if test is None:
+            return ""
+        start, end = (
+            len(line[: test.start("test")].encode()),
+            len(line[: test.end("test")].encode()),
+        )
+    elif last != first:
+        end = len(raw)
+    before = raw[:start].decode(errors="replace").lstrip()
+    width = len(raw[start:end].decode(errors="replace"))
+    return "" if not 0 < width < len(text) else " " * len(before) + "^" * width
+
+
 class TographError(Exception):
     """Base of all errors that tograph raises by itself."""
 
     def __init__(self, message: str, location: Location | None = None):
-        super().__init__(message + show_location(location))
+        super().__init__(message + show_location(location) + show_caret(location))
         self.location = location
 
 
@@ -78,7 +127,7 @@ class IterationLimitError(StagingError, ValueError):
 
 
 class GradientError(StagingError, NotImplementedError):
-    """A gradient that cannot be taken inside a function."""
+    """A gradient that cannot be taken."""
 
 
 class CreationError(StagingError, ValueError):

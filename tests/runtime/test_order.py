@@ -12,8 +12,8 @@ import pytest
 import torch
 
 import tograph as tg
-from tests.program_runner import compile_program, same_number
 from tests.program_generator import Program
+from tests.program_runner import compile_program, same_number
 from tograph.runtime import interp
 
 GRAPHS, ORDERS = 50, 20

@@ -5,10 +5,13 @@ The message is evaluated only when the assertion fails, as in Python: it is trac
 
 from __future__ import annotations
 
+import functools
+
 from ..runtime import control_flow
 from ..runtime.structure import is_union
-from ..transpiler.templates import constant
-from .context import OPERATORS, Converter
+from ..transpiler.syntax import gast
+from ..transpiler.templates import name, names_tuple
+from .context import OPERATORS, Converter, own_nodes
 from .staging import is_staged
 from .thunks import thunk
 from .union import distribute
@@ -16,18 +19,26 @@ from .union import distribute
 
 class Asserts(Converter):
     def visit_Assert(self, node):
-        holes = {
-            "test_": self.visit(node.test),
-            "msg_": thunk(self, node.msg) if node.msg else constant(None),
-        }
-        return self.fill(f"{OPERATORS}.assert_stmt(test_, msg_)", node, **holes)
+        if node.msg:
+            holes = {"test_": self.visit(node.test), "msg_": thunk(self, node.msg)}
+            return self.fill(f"{OPERATORS}.assert_stmt(test_, msg_)", node, **holes)
+        names = sorted({n.id for n in own_nodes(node) if isinstance(n, gast.Name)})
+        holes = {"test_": self.visit(node.test), "names_": names_tuple(names)}
+        values = gast.Tuple([name(n) for n in names], gast.Load())
+        holes["values_"] = self.expression("lambda: items_", node, items_=values)
+        return self.fill(f"{OPERATORS}.assert_stmt(test_, None, names_, values_)", node, **holes)
 
 
-def assert_stmt(test, msg) -> None:
+def assert_stmt(test, msg, names=(), values=tuple) -> None:
+    """``names`` of the test and, in a function, their ``values``: shown when an assertion without message fails."""
     if is_union(test):
-        distribute(lambda t: assert_stmt(t, msg), test)
+        distribute(lambda t: assert_stmt(t, msg, names, values), test)
     elif is_staged(test):
-        control_flow.staged_if(control_flow.predicate(test, "assert"), _nothing, lambda: _fail(msg))
+        fail = functools.partial(_fail, msg)
+        if msg is None:
+            found = {n: x for n, x in zip(names, values()) if is_staged(x)}
+            fail = functools.partial(control_flow.fail_assertion, found)
+        control_flow.staged_if(control_flow.predicate(test, "assert"), _nothing, fail)
     elif not test:
         _fail(msg)
 

@@ -18,7 +18,7 @@ import torch
 from torch.nn.modules import module as torch_module
 
 from ..errors import SourceError
-from ..runtime import creation, journal, reads
+from ..runtime import creation, decisions, journal, reads
 from ..runtime.funcgraph import current_graph, is_tracing, user_location
 from ..runtime.growing import StagedList
 from ..runtime.structure import has_identity, is_union
@@ -228,6 +228,8 @@ def _left_alone(f, args, kwargs):
         return union.apply(lambda *a, **k: _left_alone(f, a, k), *args, **kwargs)
     if not (_hashable(f) and f in _QUIET):
         reads.passed((*args, *kwargs.values(), getattr(f, "__self__", None)))
+    if getattr(f, MARK, False):
+        decisions.python("{0!s} runs as written (tg.do_not_convert)", getattr(f, "__name__", f))
     if _hashable(f) and f in _HIGHER_ORDER:
         args = tuple(map(convert_if_needed, args))
         kwargs = {k: convert_if_needed(v) for k, v in kwargs.items()}

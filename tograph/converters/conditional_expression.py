@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..runtime import control_flow, creation
+from ..runtime import control_flow, creation, decisions
 from ..runtime.structure import is_union
 from .context import OPERATORS, Converter
 from .places import bound_by
@@ -25,11 +25,13 @@ def if_exp(test, body, orelse):
     if is_union(test):
         return distribute(lambda t: if_exp(t, body, orelse), test)
     if is_staged(test):
+        decisions.staged("If", test)
         return control_flow.staged_if(
             control_flow.predicate(test, "conditional expression"),
             body,
             orelse,
             bound_by(body, orelse),
         )
+    decisions.python("Python expression: its condition is {0}, known while tracing", test)
     with creation.condition():
         return body() if test else orelse()

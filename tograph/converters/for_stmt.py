@@ -13,7 +13,7 @@ A staged ``break`` in a Python loop guards the iterations that follow it.
 
 from __future__ import annotations
 
-from ..runtime import control_flow, debug, reads
+from ..runtime import control_flow, debug, decisions, reads
 from ..runtime.funcgraph import is_tracing
 from ..runtime.journal import Location
 from ..runtime.structure import is_union
@@ -78,6 +78,7 @@ def for_stmt(iterable, body, names, test=None, options=None) -> None:
 def _python_for(iterable, body, names, test) -> None:
     unrolled = debug.Unrolling() if is_tracing() else None
     reads.passed((iterable,))
+    decisions.python("Python `for`, unrolled: it iterates over a Python {0}", iterable)
     for item in iterable:
         if unrolled is not None:
             unrolled.step()
@@ -124,5 +125,6 @@ def _staged_for(source, body, names, test, options) -> None:
         counter.set(index + 1)
 
     places = places_of(names, test, body)
+    decisions.staged("While: it iterates over a tensor or a staged range", None, places)
     limits = directives.loop_options(options, places)
     control_flow.staged_while(while_test, while_body, [counter, *places], limits, first=None)

@@ -13,7 +13,7 @@
 
 from __future__ import annotations
 
-from ..runtime import control_flow, creation
+from ..runtime import control_flow, creation, decisions
 from ..transpiler.anno import Fact
 from ..transpiler.templates import constant
 from .context import OPERATORS
@@ -46,8 +46,10 @@ def if_stmt(test, body, orelse, names) -> None:
     test = truth(test, "if")
     if is_staged(test):
         places = places_of(names, body, orelse)
+        decisions.staged("If", test, places)
         control_flow.staged_if(control_flow.predicate(test, "if"), body, orelse or _nothing, places)
         return
+    decisions.python("Python `if`: the condition is {0}, known while tracing", test)
     chosen = body if test else orelse
     if chosen is not None:
         with creation.condition(lambda: places_of(names, chosen)):

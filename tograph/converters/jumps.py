@@ -147,6 +147,10 @@ class Jumps(Converter):
         self.loops, self.value, self.returned = outer
         return node
 
+    def visit_AsyncFunctionDef(self, node):
+        """Asynchronous functions run as Python's own."""
+        return node
+
     def _function_body(self, node) -> list[gast.stmt]:
         generator = get_fact(node, Fact.SCOPE).has_yield
         body = node.body if generator else tidy(node.body)
@@ -231,7 +235,7 @@ class Jumps(Converter):
             return self._set(loop.skipped, s), frozenset([loop.skipped])
         if isinstance(s, _LOOPS):
             return self._loop(s, tail, last)
-        if isinstance(s, (gast.FunctionDef, gast.ClassDef)):
+        if isinstance(s, (gast.FunctionDef, gast.AsyncFunctionDef, gast.ClassDef)):
             return [self.visit(s)], _EMPTY
         return self._compound(s, tail, last)
 
@@ -343,4 +347,5 @@ def _is_docstring(s: gast.stmt) -> bool:
 
 
 def _holds_return(s: gast.stmt) -> bool:
-    return any(isinstance(n, gast.Return) for n in own_nodes(s))
+    inner = isinstance(s, (*FUNCTIONS, gast.ClassDef))  # their returns are their own
+    return not inner and any(isinstance(n, gast.Return) for n in own_nodes(s))

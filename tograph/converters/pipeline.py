@@ -11,6 +11,7 @@ import builtins
 import threading
 import types
 import weakref
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -69,30 +70,32 @@ class Conversion:
 
 
 _lock = threading.RLock()
-_generators: weakref.WeakKeyDictionary[types.CodeType, Conversion | None] = (
-    weakref.WeakKeyDictionary()
-)
-_cache: weakref.WeakKeyDictionary[types.CodeType, Conversion] = weakref.WeakKeyDictionary()
+# By file and code object: equal code of two files, such as a notebook cell that runs again, is one key.
+_Cache = defaultdict[str, weakref.WeakKeyDictionary[types.CodeType, Any]]
+_generators: _Cache = defaultdict(weakref.WeakKeyDictionary)
+_cache: _Cache = defaultdict(weakref.WeakKeyDictionary)
 
 
 def conversion(function: types.FunctionType) -> Conversion:
     """The conversion of a function, made once for its code object."""
+    code = function.__code__
     with _lock:
-        found = _cache.get(function.__code__)
+        cache = _cache[code.co_filename]
+        found = cache.get(code)
         if found is None:
-            found = _cache[function.__code__] = _convert(function)
+            found = cache[code] = _convert(function)
         return found
 
 
 def convert_generator(function: types.FunctionType) -> types.FunctionType | None:
     """The form of a generator function that hands its values over; None when it uses what is sent to it."""
+    code = function.__code__
     with _lock:
-        if function.__code__ not in _generators:
+        cache = _generators[code.co_filename]
+        if code not in cache:
             tree = _as_def(parse_function(function))
-            _generators[function.__code__] = (
-                _convert(function, hand_over=True) if can_hand_over(tree) else None
-            )
-        found = _generators[function.__code__]
+            cache[code] = _convert(function, hand_over=True) if can_hand_over(tree) else None
+        found = cache[code]
     if found is None:
         return None
     watched(function)
@@ -113,7 +116,7 @@ set_converter(convert_function, convert_generator)
 def _convert(function: types.FunctionType, hand_over: bool = False) -> Conversion:
     parsed = parse_function(function)
     tree = convert_tree(parsed, function, hand_over)
-    code = loader.load(tree, parsed.file, parsed.freevars, OPERATORS)
+    code = loader.load(tree, parsed.file, parsed.freevars, OPERATORS, function.__code__)
     codes = loader.nested_codes(code)
     CONVERTED_CODE.update(codes)
     USER_CODE.update(codes)

@@ -271,7 +271,7 @@ def _lookup(items: dict, key):
 
     def chain(i: int):
         if i == len(keys):
-            raise KeyError("a staged key")
+            raise KeyError(key)
         if not isinstance(keys[i], (int, float)):
             return chain(i + 1)
         same = control_flow.predicate(key == keys[i], "subscript")

@@ -15,7 +15,7 @@ undone and the loop is staged from before it; iterations before it stay unrolled
 
 from __future__ import annotations
 
-from ..runtime import control_flow, debug
+from ..runtime import control_flow, debug, decisions
 from ..runtime.funcgraph import is_tracing
 from ..transpiler.anno import Fact
 from ..transpiler.syntax import gast
@@ -47,6 +47,10 @@ def while_stmt(test, body, names, options=None) -> None:
     value = test()
     while not is_staged(value):
         if not value:
+            decisions.python(
+                "Python `while`, unrolled {0} times: the condition is known while tracing",
+                unrolled.count,
+            )
             return
         unrolled.step()
         if not is_tracing():
@@ -62,6 +66,8 @@ def while_stmt(test, body, names, options=None) -> None:
         attempt.commit()
         value = after
     places = places_of(names, ask, body)
+    before = f" after {unrolled.count} unrolled iterations" if unrolled.count else ""
+    decisions.staged(f"While{before}", value, places)
     control_flow.staged_while(
         test, body, places, directives.loop_options(options, places), first=value
     )

@@ -10,11 +10,13 @@ from typing import Any
 
 import torch
 
-from ..errors import DeadResourceError, show_location
-from . import commits, host, structure
+from ..errors import DeadResourceError
+from . import autodiff, commits, host, structure, transforms
+from .carrier import differentiable
+from .commits import Target
+from .diagnosis import at_run_time
 from .funcgraph import FuncGraph, Storage
 from .ir import Graph, Node, Value, prune, set_control_inputs
-from .commits import Target
 from .sources import Strong
 from .structure import Leaf, Spec, flatten, opened, spec_of
 from .symbolic import SymTensor
@@ -89,13 +91,32 @@ class ConcreteFunction:
         tensors, places = self._bind(self, args, kwargs)
         return self.run(tensors, places)
 
+    @cached_property
+    def _floats(self) -> list[int]:
+        """The inputs that may require grad; none when the gradient has to be that of the host program."""
+        if not autodiff.supported(self.graph):
+            return []
+        return [i for i, v in enumerate(self.graph.inputs) if differentiable(v.type)]
+
+    @cached_property
+    def _differentiable(self) -> autodiff.Differentiable:
+        return autodiff.Differentiable(self.graph, host.build)
+
+    def _differentiates(self, inputs: Sequence[Any]) -> bool:
+        """Whether this call runs a forward graph that keeps what the gradient needs."""
+        return any(inputs[i].requires_grad for i in self._floats) and not transforms.active()
+
     def run(self, tensors: list[Any], places: Sequence[Target] = ()) -> Any:
         """The result for the tensors of the arguments; ``places`` are where effects on arguments go."""
+        inputs = (*tensors, *self.captured_inputs)
         commits.calls.targets.append(places)
         try:
-            outputs = self.program.run(*tensors, *self.captured_inputs)
+            if torch.is_grad_enabled() and self._differentiates(inputs):
+                outputs = self._differentiable.run(inputs)
+            else:
+                outputs = self.program.run(*inputs)
         except Exception as error:
-            _add_location(error, self)
+            _add_location(error, self.graph)
             raise
         finally:
             commits.calls.targets.pop()
@@ -112,17 +133,15 @@ def _same(x: Any) -> Any:
     return x
 
 
-def _add_location(error: BaseException, concrete: ConcreteFunction) -> None:
+def _add_location(error: BaseException, graph: Graph) -> None:
     """Note on an error which line of the user's code made the op that failed."""
-    name = f"<tograph host program of {concrete.graph.name}>"
-    trace, line = sys.exc_info()[2], 0
+    trace, node = sys.exc_info()[2], None
     while trace is not None:
-        if trace.tb_frame.f_code.co_filename == name:
-            line = trace.tb_lineno
+        code = trace.tb_frame.f_code
+        if code.co_filename == f"<tograph host program of {graph.name}>":
+            node = host.node_of(code, trace.tb_lineno)
         trace = trace.tb_next
-    node = concrete.program.node_at(line)
-    if node is not None and node.location is not None and not getattr(error, "__notes__", None):
-        error.add_note(f"raised by {node.op}, made at:{show_location(node.location)}")
+    at_run_time(error, node, graph)
 
 
 # ---- finishing a trace

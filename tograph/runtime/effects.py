@@ -86,11 +86,7 @@ def _checked(fn: Callable[..., Any], specs: list[TensorSpec], many: bool) -> Cal
             raise TypeError(f"the py_function returned {len(results)} values, not {len(specs)}")
         out = []
         for value, spec in zip(results, specs):
-            value = (
-                value
-                if isinstance(value, torch.Tensor)
-                else torch.as_tensor(value, dtype=spec.dtype)
-            )
+            value = value if isinstance(value, torch.Tensor) else _as_tensor(fn, value, spec)
             if not spec.accepts(value):
                 raise TypeError(
                     f"the py_function {getattr(fn, '__name__', fn)!r} returned a {value.dtype} tensor of shape "
@@ -100,6 +96,16 @@ def _checked(fn: Callable[..., Any], specs: list[TensorSpec], many: bool) -> Cal
         return out if len(specs) > 1 or many else out[0]
 
     return call
+
+
+def _as_tensor(fn: Callable[..., Any], value: Any, spec: TensorSpec) -> torch.Tensor:
+    try:
+        return torch.as_tensor(value, dtype=spec.dtype)
+    except (TypeError, ValueError) as error:
+        name = getattr(fn, "__name__", fn)
+        raise TypeError(
+            f"the py_function {name!r} returned {value!r}, which is no tensor, instead of {spec}"
+        ) from error
 
 
 def stop_gradient(x: Any) -> Any:

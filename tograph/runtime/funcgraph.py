@@ -2,6 +2,7 @@
 
 ``FuncGraph``  a graph being recorded, with its outer graph. A value of an outer graph, or a real tensor, used
                inside becomes an input of every graph on the way in: a **capture**.
+               ``sources`` maps a value to the tensor that carries it in torch's autograd, where one requires grad.
 ``Storage``    what in-place ops change. Values of a graph never change: an in-place op computes a new base value
                for the storage, and a view is a chain of view ops that is replayed on the current base value.
                A storage is *local* (made while tracing) or *external* (an argument or a captured tensor, held by
@@ -110,7 +111,10 @@ class FuncGraph:
         self.captures: dict[Any, Value] = {}
         self.arguments: dict[Any, Value] = {}
         self.known: dict[Storage, Value] = {}
-        self.differentiable: dict[int, torch.Tensor] = {}
+        self.sources: dict[Value, torch.Tensor] = {}
+        self.replaying = (
+            False  # a recorded graph runs again: a read of a resource is an op like any other
+        )
         self.closed = False
 
     def __repr__(self) -> str:
@@ -139,6 +143,8 @@ class FuncGraph:
         grad = torch.is_grad_enabled() if grad is None else grad
         node = Node(op, args, kwargs, types, regions=regions, location=user_location(), grad=grad)
         self.graph.nodes.append(node)
+        if grad and self.sources and not op.startswith("aten."):
+            CONNECT(node, self)
         return node
 
     def emit(self, op: str, *args, type: Type, **kwargs) -> Value:
@@ -157,8 +163,10 @@ class FuncGraph:
                     user_location(),
                 )
             outer = self.outer.resolve(ref)
-            self.captures[ref.value] = self.input(outer.type)
+            inner = self.captures[ref.value] = self.input(outer.type)
             self.arguments[ref.value] = outer
+            if outer in self.outer.sources:
+                self.sources[inner] = self.outer.sources[outer]
         return self.captures[ref.value]
 
     def reference(self, storage: Storage) -> Value:
@@ -198,6 +206,10 @@ class FuncGraph:
             graph = graph.outer
         self.known[storage] = value
         storage.version = next(_versions)
+
+
+def CONNECT(node: Node, graph: FuncGraph) -> None:
+    """Make the outputs of a node part of torch's autograd. Set by ``autodiff``, which knows the gradients."""
 
 
 class _Stack(threading.local):

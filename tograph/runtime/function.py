@@ -23,6 +23,7 @@ from ..errors import NotAFunctionError, ScopeError, SignatureError
 from . import arguments, control_flow
 from .arguments import Flat
 from .concrete import ConcreteFunction
+from .diagnosis import shown
 from .funcgraph import is_tracing
 from .keys import (
     context,
@@ -125,29 +126,39 @@ class Function:
             return self.python_function(*args, **kwargs)
         if is_tracing():
             return self._call_in_trace(args, kwargs)
-        quick = None if kwargs or not self._plain else quick_key(args)
-        if quick is not None:
-            known = self._quick.get(quick)
-            if known is not None:
-                tensors = [x for x in args if isinstance(x, torch.Tensor)]
-                if known.checks.hold(tensors):
-                    return known.concrete.run(tensors)
-        trace, flat, bound = self._find(args, kwargs)
-        if (
-            quick is not None
-            and trace.finder is no_places
-            and len(flat.tensors) == count_tensors(args)
-        ):
-            if len(self._quick) > CACHE_SIZE:
-                self._quick.clear()
-            self._quick[quick] = trace
-        return trace.concrete.run(flat.tensors, trace.places(bound))
+        try:
+            quick = None if kwargs or not self._plain else quick_key(args)
+            if quick is not None:
+                known = self._quick.get(quick)
+                if known is not None:
+                    tensors = [x for x in args if isinstance(x, torch.Tensor)]
+                    if known.checks.hold(tensors):
+                        return known.concrete.run(tensors)
+            trace, flat, bound = self._find(args, kwargs)
+            if (
+                quick is not None
+                and trace.finder is no_places
+                and len(flat.tensors) == count_tensors(args)
+            ):
+                if len(self._quick) > CACHE_SIZE:
+                    self._quick.clear()
+                self._quick[quick] = trace
+            return trace.concrete.run(flat.tensors, trace.places(bound))
+        except Exception as error:
+            __tracebackhide__ = True
+            raise shown(error)  # noqa: B904  the same object
 
     def get_concrete_function(self, *args: Any, **kwargs: Any) -> ConcreteFunction:
         """The trace for arguments or ``TensorSpec``s; the same signature gives the same object."""
         if self.input_signature is not None and not args and not kwargs:
             args = self.input_signature
-        return self._find(args, kwargs)[0].concrete
+        if is_tracing():
+            return self._find(args, kwargs)[0].concrete
+        try:
+            return self._find(args, kwargs)[0].concrete
+        except Exception as error:
+            __tracebackhide__ = True
+            raise shown(error)  # noqa: B904  the same object
 
     @property
     def concrete_functions(self) -> list[ConcreteFunction]:

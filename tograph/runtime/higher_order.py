@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from ..errors import LoopTypeError, ShapeInvariantError, StructureError
+from ..errors import InvalidArgumentError, LoopTypeError, ShapeInvariantError, StructureError
 from . import control_flow, structure
 from .control_flow import LoopOptions, predicate
 from .funcgraph import is_tracing, user_location
@@ -46,6 +46,8 @@ def switch_case(
         if isinstance(branch_fns, dict) or _pairs(branch_fns)
         else dict(enumerate(branch_fns))
     )
+    if not pairs:
+        raise InvalidArgumentError("switch_case needs at least one branch", user_location())
     count = max(pairs) + 1
     other = default or pairs[max(pairs)]
     functions = [pairs.get(i, other) for i in range(count)] + ([default] if default else [])

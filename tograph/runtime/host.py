@@ -10,8 +10,10 @@ from __future__ import annotations
 import builtins
 import keyword
 import re
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import CodeType
 from typing import Any
 
 import torch
@@ -296,9 +298,18 @@ def build(graph: Graph) -> Program:
     namespace = {k: v for k, v in writer.bound.items() if k not in params}
     exec(compile(source, f"<tograph host program of {graph.name}>", "exec"), namespace)
     shift = 4 if uses_grad else 2
-    return Program(
-        source, namespace[_identifier(graph.name)], {i + shift: n for i, n in writer.nodes.items()}
-    )
+    function = namespace[_identifier(graph.name)]
+    nodes = {i + shift: n for i, n in writer.nodes.items()}
+    _NODES[function.__code__] = nodes
+    return Program(source, function, nodes)
+
+
+_NODES: weakref.WeakKeyDictionary[CodeType, dict[int, Node]] = weakref.WeakKeyDictionary()
+
+
+def node_of(code: CodeType, line: int) -> Node | None:
+    """The node that a line of a host program runs, by the program's code."""
+    return _NODES.get(code, {}).get(line)
 
 
 def _free(label: str) -> bool:

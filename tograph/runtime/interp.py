@@ -14,7 +14,6 @@ import torch
 from .ir import Graph, Node, Value, map_values
 from .ops import lookup
 
-
 Runner = Callable[[Graph, Sequence[Any]], list[Any]]
 
 

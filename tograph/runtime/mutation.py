@@ -76,7 +76,8 @@ def write_in_place(
     """Record an in-place or ``out=`` op and write its results to the tensors it mutates."""
     if facts.unsupported and not _keeps_size(func, args, kwargs):
         raise UnsupportedOpError(
-            f"{func} changes the shape of a tensor in place, which a graph cannot do",
+            f"{func} changes the shape of a tensor in place, which a graph cannot do: assign a new tensor instead, such as "
+            "`y = y.t()` or `y = y.reshape(n)`",
             user_location(),
         )
     form = functional_form(func)
@@ -221,10 +222,10 @@ def picked(x: Any, condition: Ref, contents: list[Any], fresh: list[bool], outer
         for s, new in zip(same, fresh, strict=True)
     ]
     storage = Picked(x.meta, x.ref, condition, (options[0], options[1]), outer)
-    variables = any(hasattr(c, "assign_add") for c in contents)
-    kind = VARIABLE[0] if variables else SymTensor
-    made = kind(x.meta, storage, (), x.ref)
-    return made
+    x.storage_, x.version = storage, storage.version
+    if any(hasattr(c, "assign_add") for c in contents):
+        x.__class__ = VARIABLE[0]
+    return x
 
 
 VARIABLE: list[type[SymTensor]] = [

@@ -30,7 +30,7 @@ from typing import Any
 
 import torch
 
-from ..errors import AssertionFailed, OutOfRangeError, TographError
+from ..errors import AssertionFailed, InvalidArgumentError, OutOfRangeError, TographError
 from .types import ObjectType, ScalarType, TensorType, parse_type
 
 NONE = "none"
@@ -151,6 +151,7 @@ _MAY_FAIL = frozenset(
         "remainder",
         "fmod",
         "_assert_async",
+        "_linalg_check_errors",
         "_cdist_forward",
         "put",
     ]
@@ -363,8 +364,18 @@ def make_exception(kind: Any, args: tuple) -> BaseException:
     return made
 
 
-def _raise(kind, args):
-    raise make_exception(kind, tuple(plain(a) for a in args))
+def _raise(kind, args, found=()):
+    """``found``: pairs of a name and its value, which a note shows."""
+    error = make_exception(kind, tuple(plain(a) for a in args))
+    if found:
+        error.add_note("\n".join(f"where {name} is {_short(x)}" for name, x in found))
+    raise error
+
+
+def _short(x: Any) -> str:
+    if isinstance(x, torch.Tensor) and x.numel() > 16:
+        return f"a {x.dtype} tensor of shape {list(x.shape)}"
+    return str(x)
 
 
 def _reraise(error):
@@ -565,11 +576,45 @@ def _list_split(x, lengths):
 
 def _optional_get(optional):
     if not optional:
-        raise TographError("Optional has no value")
+        raise InvalidArgumentError("Optional has no value: test has_value() before get_value()")
     return optional[0]
 
 
+def _handle_add(a, b):
+    """The sum of two cotangents of one list or optional; an unwritten cell (None) counts as zeros."""
+    if a is None or b is None:
+        return b if a is None else a
+    if isinstance(a, tuple):
+        return tuple(_handle_add(x, y) for x, y in zip(a, b))
+    return a + b
+
+
+def _handle_zeros(x):
+    """The zero cotangent of a list or optional: zeros that take no memory."""
+    if isinstance(x, tuple):
+        return tuple(map(_handle_zeros, x))
+    if isinstance(x, torch.Tensor):
+        return torch.zeros((), dtype=x.dtype, device=x.device).expand(x.shape)
+    return x
+
+
+def _list_spread(items, start, stop, step, values):
+    """``items`` with ``values`` as its slice."""
+    out = list(items)
+    out[slice(start, stop, step)] = values
+    return tuple(out)
+
+
+def _list_split_like(x, items):
+    """``x`` cut along its first dimension as ``torch.cat(items)`` put it together."""
+    return tuple(torch.split(x, [v.shape[0] for v in items])) if items else ()
+
+
 for _name, _run, _effects, _outputs in [
+    ("handle_add", _handle_add, PURE, 1),
+    ("handle_zeros", _handle_zeros, PURE, 1),
+    ("list_spread", _list_spread, PURE, 1),
+    ("list_split_like", _list_split_like, PURE, 1),
     ("list_new", lambda: (), PURE, 1),
     ("list_of", lambda *v: v, PURE, 1),
     ("list_push", lambda items, v: (*items, v), PURE, 1),

@@ -146,7 +146,9 @@ def pointwise(xs: Sequence[Any], dtype: torch.dtype) -> Meta:
     size = broadcast(*(m.size for m in metas)) if len(metas) > 1 else metas[0].size
     device = next((m.device for m in metas if m.size), metas[0].device)
     out = contiguous(dtype, size, device)
-    if not out.static or all(m.size == size and m.stride == out.stride for m in metas):
+    if not out.static or not all(m.static for m in metas):
+        return out
+    if all(m.size == size and m.stride == out.stride for m in metas):
         return out
     fast = all(isinstance(x, Meta) and x.size == size for x in xs)
     return out._replace(stride=_elementwise_strides(out, metas, fast))

@@ -508,9 +508,11 @@ def zero_value(kind: Type, graph: FuncGraph) -> Value:
     return graph.emit("py.constant", None, type=kind)
 
 
-def symbolic(value: Value, graph: FuncGraph) -> Any:
-    """The Python object that stands for a graph value while tracing."""
+def symbolic(value: Value, graph: FuncGraph, connected: bool = True) -> Any:
+    """The Python object that stands for a graph value while tracing; ``connected``: in autograd, where it can be."""
     kind = value.type
+    if connected and isinstance(kind, TensorType) and value in graph.sources:
+        return graph.sources[value]
     if isinstance(kind, ScalarType):
         return staged(ScalarNode(kind.kind, Ref(value, graph)))
     if isinstance(kind, TensorType):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+import os
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +12,7 @@ import torch
 
 from ..errors import GraphBoolError, ScopeError, SymbolicValueError
 from . import ops, shapes
-from .funcgraph import FuncGraph, Ref, Storage, current_graph, user_location
+from .funcgraph import USER_CODE, FuncGraph, Ref, Storage, current_graph, user_location
 from .infer import infer, meta_of, tensor_type
 from .ir import Value
 from .scalars import new_scalar
@@ -68,8 +71,7 @@ class SymTensor(torch.Tensor):
     def _no_value(self, what: str):
         raise GraphBoolError(
             f"Using a symbolic `torch.Tensor` as a Python `{what}` is not allowed: its value is known only when the "
-            "graph runs. Here the code runs as plain Python: it was not converted (tg.do_not_convert, "
-            "autograph=False, or a library that is left alone).",
+            f"graph runs. {_asked_by(sys._getframe(2))}",
             user_location(),
         )
 
@@ -130,6 +132,42 @@ class SymTensor(torch.Tensor):
     def __deepcopy__(self, memo):
         return self.clone()
 
+    def __reduce_ex__(self, protocol):
+        raise SymbolicValueError(
+            "a symbolic torch.Tensor cannot be pickled or saved: its value is known only when the graph runs. Save what the "
+            "function returns, or use tg.py_function.",
+            user_location(),
+        )
+
+    def data_ptr(self):
+        raise SymbolicValueError(
+            "a symbolic torch.Tensor has no address (data_ptr) while tracing. Use tg.py_function for code that needs it.",
+            user_location(),
+        )
+
+
+# Messages of Python and torch, and type(x).__name__, say what they say of any tensor.
+SymTensor.__name__ = SymTensor.__qualname__ = "Tensor"
+_LIBRARY = os.path.dirname(os.path.dirname(__file__)) + os.sep
+
+
+def _asked_by(frame) -> str:
+    """Why a value was asked for: code that was not converted, or a built-in that compares or tests."""
+    if frame.f_code in USER_CODE and frame.f_code.co_flags & inspect.CO_GENERATOR:
+        return (
+            "A generator whose values are taken by anything but a `for` runs as plain Python: loop over it with `for`, or "
+            "write it as a function that returns a list."
+        )
+    if frame.f_code in USER_CODE or frame.f_code.co_filename.startswith(_LIBRARY):
+        return (
+            "A built-in operation asked for it (==, in, index, count, remove, sort, max with a key, ...), which compares or "
+            "tests by itself: write a loop or a comparison of single tensors, or use torch.equal, torch.sort or torch.any."
+        )
+    return (
+        "Here the code runs as plain Python: it was not converted (tg.do_not_convert, autograph=False, or a library "
+        "that is left alone)."
+    )
+
 
 def scalar_of(x: torch.Tensor) -> Any:
     """The staged Python number that ``x.item()`` is."""
@@ -172,9 +210,13 @@ def as_symbolic(x: torch.Tensor) -> SymTensor:
 
 def value_of(x: torch.Tensor, graph: FuncGraph) -> Value:
     """The graph value that a tensor has at this point."""
+    value = _value_of(as_symbolic(x), graph)
     if x.requires_grad:
-        _note_differentiable(x, graph)
-    x = as_symbolic(x)
+        _note_source(x, value, graph)
+    return value
+
+
+def _value_of(x: SymTensor, graph: FuncGraph) -> Value:
     storage = x.storage_
     if (
         x.ref is not None
@@ -191,12 +233,19 @@ def value_of(x: torch.Tensor, graph: FuncGraph) -> Value:
     return value
 
 
-def _note_differentiable(x: torch.Tensor, graph: FuncGraph) -> None:
-    """A region reads a tensor of an outer graph that gradients are taken of."""
-    home = x.storage_.home if isinstance(x, SymTensor) else None
+def _note_source(x: torch.Tensor, value: Value, graph: FuncGraph) -> None:
+    """``x`` carries ``value`` in autograd, here and in every graph on the way to where it is from."""
+    graph.sources[value] = x
+    storage = as_symbolic(x).storage_
+    base = x._base if x._base is not None else x
     at: FuncGraph | None = graph
-    while at is not None and at.outer is not None and at is not home:
-        at.differentiable[id(x)] = x
+    while at is not None:
+        if storage in at.captures:
+            at.sources[at.captures[storage]] = base
+        elif isinstance(x, SymTensor):
+            for ref, carrier in ((x.ref, x), (storage.ref, base)):
+                if ref is not None and (ref.graph is at or ref.value in at.captures):
+                    at.sources[at.resolve(ref)] = carrier
         at = at.outer
 
 

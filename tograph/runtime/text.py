@@ -45,6 +45,7 @@ class _Writer:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.names: dict[Any, str] = {}
+        self.rows: dict[Node, int] = {}
         self.count = 0
 
     def name(self, thing: Value | Node, wish: str = "") -> str:
@@ -93,7 +94,7 @@ class _Writer:
         text += (
             f"  # {os.path.basename(node.location[0])}:{node.location[1]}" if node.location else ""
         )
-        where = len(self.lines)
+        where = self.rows[node] = len(self.lines)
         self.lines.append("")
         # The graphs of a region see none of the names outside, but share the counter: names are unique.
         for label, region in node.regions.items():
@@ -114,6 +115,26 @@ def show(graph: Graph) -> str:
     writer = _Writer()
     writer.graph(graph, "", graph.name)
     return "\n".join(writer.lines)
+
+
+def lines_of(graph: Graph) -> dict[Node, str]:
+    """The line that stands for each node of a graph and of its regions, without the user's place."""
+    writer = _Writer()
+    writer.graph(graph, "", graph.name)
+    return {
+        n: _PLACE.sub("", writer.lines[row].strip().removesuffix(" {"))
+        for n, row in writer.rows.items()
+    }
+
+
+def line_of(graph: Graph, node: Node) -> tuple[str, list[str]]:
+    """The line that stands for a node, and its inputs with their types; by its op if it is of another graph."""
+    kinds = {v: v.type for v in node.inputs}
+    line = lines_of(graph).get(node)
+    if line is None:
+        return node.op, [str(kind) for kind in kinds.values()]
+    words = re.findall(r"%[\w.]+", line.split(" = ", 1)[-1])
+    return line, [f"{word}: {kind}" for word, kind in zip(dict.fromkeys(words), kinds.values())]
 
 
 ir.Graph.__str__ = show  # type: ignore[method-assign]  # ir may not import this module

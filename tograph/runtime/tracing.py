@@ -19,6 +19,7 @@ from torch.utils._python_dispatch import (
 
 from ..errors import UnsupportedOpError
 from . import ops
+from .carrier import Carrier, dispatch_carrier
 from .funcgraph import FuncGraph, Ref, Storage, _stack, current_graph, user_location
 from .infer import facts_of, infer, meta_of, tensor_type
 from .ir import Value
@@ -35,7 +36,8 @@ def recording(graph: FuncGraph):
     _stack.graphs.append(graph)
     try:
         if outermost:
-            with _MODE:
+            # Gradients taken while tracing are recorded, so the engine has to run in this thread on any device.
+            with _MODE, torch.autograd.set_multithreading_enabled(False):
                 yield graph
         else:
             yield graph
@@ -62,6 +64,8 @@ class TraceMode(TorchDispatchMode):
         return False
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if Carrier in types:
+            return dispatch_carrier(func, args, kwargs or {})
         return dispatch(func, args, kwargs or {})
 
 

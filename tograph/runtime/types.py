@@ -109,6 +109,11 @@ def parse_type(text: str) -> Type:
     return TensorType(DTYPES[found[1]], dims, found[3] or "cpu")
 
 
+def device_of(kind: TensorType) -> torch.device:
+    """The device of a tensor type."""
+    return torch.device(kind.device)
+
+
 def join_shapes(a: Shape, b: Shape) -> Shape | None:
     """The shape that covers both, or None when the ranks differ."""
     if len(a) != len(b):

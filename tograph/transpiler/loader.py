@@ -24,10 +24,21 @@ def make_factory(node: gast.FunctionDef, freevars: tuple[str, ...], operators: s
     return gast.Module([factory], [])
 
 
+_FACTORY = "factory__.<locals>.converted__"
+
+
 def load(
-    node: gast.FunctionDef, file: str, freevars: tuple[str, ...], operators: str
+    node: gast.FunctionDef,
+    file: str,
+    freevars: tuple[str, ...],
+    operators: str,
+    original: types.CodeType | None = None,
 ) -> types.CodeType:
-    """The code object of the converted function; its free variables are ``freevars`` and ``operators``."""
+    """The code object of the converted function; its free variables are ``freevars`` and ``operators``.
+
+    It is named as ``original``, and so are the bodies that conversion made functions of: tracebacks, profilers and
+    reports show the user's function.
+    """
     # Under its own name the function would hide a global of that name, such as itself when it recurses.
     name, node.name = node.name, "converted__"
     try:
@@ -39,7 +50,32 @@ def load(
     code = next(
         c for c in factory.co_consts if isinstance(c, types.CodeType) and c.co_name == "converted__"
     )
-    return code.replace(co_name=name, co_qualname=name)
+    bodies = {n.name for n in gast.walk(node) if getattr(n, "generated", False)}
+    names = (name, name) if original is None else (original.co_name, original.co_qualname)
+    return _named(code, bodies, *names)
+
+
+def _named(code: types.CodeType, bodies: set[str], name: str, qualname: str) -> types.CodeType:
+    """``code`` and what is nested in it under the user's names."""
+    path = code.co_qualname.removeprefix(_FACTORY).split(".<locals>.")
+    path = [part for part in path if part not in bodies]
+    own = name if code.co_name in bodies or code.co_name == "converted__" else code.co_name
+    constants = tuple(
+        _named(c, bodies, own, qualname)
+        if isinstance(c, types.CodeType)
+        else _spelled(c, bodies, qualname)
+        for c in code.co_consts
+    )
+    full = qualname + ".<locals>.".join(path)
+    return code.replace(co_name=own, co_qualname=full, co_consts=constants)
+
+
+def _spelled(constant: object, bodies: set[str], qualname: str) -> object:
+    """The qualified name that a class body gives its class."""
+    if not isinstance(constant, str) or not constant.startswith(_FACTORY):
+        return constant
+    path = constant.removeprefix(_FACTORY).split(".<locals>.")
+    return qualname + ".<locals>.".join(part for part in path if part not in bodies)
 
 
 def nested_codes(code: types.CodeType) -> list[types.CodeType]:

@@ -32,13 +32,15 @@ def parse_expression(source: str) -> gast.expr:
 
 
 def copy_location(node: gast.AST, origin: gast.AST) -> gast.AST:
-    """Give ``node``, and every node below it that has no position, the start of ``origin`` as position.
+    """Give ``node``, and every node below it that has no position, the position of ``origin``.
 
-    Only the start: a call whose callee ended lines later would be reported at that line.
+    An attribute gets the start only: a call whose callee ended lines later would be reported at that line. So does all
+    that stands for a statement of several lines, which are not one expression to point at.
     """
+    block = isinstance(origin, gast.stmt) and origin.end_lineno != origin.lineno
     for child in gast.walk(node):
         if getattr(child, "lineno", None) is None and hasattr(origin, "lineno"):
             gast.copy_location(child, origin)
-            if hasattr(child, "lineno"):
+            if hasattr(child, "lineno") and (block or isinstance(child, gast.Attribute)):
                 child.end_lineno, child.end_col_offset = child.lineno, child.col_offset
     return node

@@ -7,8 +7,9 @@ from typing import Any
 
 import torch
 
+from ...errors import StructureError
 from .. import ops
-from ..funcgraph import Ref, current_graph, is_tracing
+from ..funcgraph import Ref, current_graph, is_tracing, user_location
 from ..structure import Handle
 from ..symbolic import value_of
 from ..types import INT, ListType, TensorType, join
@@ -79,8 +80,10 @@ class TensorArray(Content):
         )
         if written is not None:
             return type_of(written)
-        raise TypeError(
-            "the cells of this TensorArray have no known shape yet: give it an element_shape"
+        raise StructureError(
+            "the cells of this TensorArray have no known shape yet: nothing was written to it. Give it an element_shape, or "
+            "assign what write returns (`cells = cells.write(i, x)`), which is a new array",
+            user_location(),
         )
 
     def _fill(self) -> tuple[Any, ...]:

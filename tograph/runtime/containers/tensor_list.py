@@ -7,8 +7,9 @@ from typing import Any
 
 import torch
 
+from ...errors import StructureError
 from .. import ops
-from ..funcgraph import Ref, current_graph, is_tracing
+from ..funcgraph import Ref, current_graph, is_tracing, user_location
 from ..structure import Handle, symbolic
 from ..symbolic import value_of
 from ..types import ListType, TensorType, join
@@ -94,8 +95,10 @@ class TensorList(Content):
     def _known(self) -> TensorType:
         element = self._elements()
         if element is None:
-            raise TypeError(
-                "the elements of this TensorList have no known type yet: give it an element_shape"
+            raise StructureError(
+                "the elements of this TensorList have no known type yet: nothing was pushed to it. Give it an element_shape, or "
+                "assign what push returns (`items = items.push(x)`), which is a new list",
+                user_location(),
             )
         return element
 

@@ -6,13 +6,10 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-
 from ...errors import (
     StructureError,
 )
 from .. import structure
-from ..blocked import block
 from ..funcgraph import FuncGraph, Storage, current_graph, user_location
 from ..growing import StagedList, join_lists
 from ..ir import Node, Value
@@ -62,13 +59,8 @@ def join_regions(op: str, heads: Sequence[Any], regions: dict[str, Region], **at
     _forget_written(graph, regions)
     values = iter(node.outputs)
     result = MISSING
-    inputs = (
-        [x for r in regions.values() for x in r.graph.differentiable.values()]
-        if op != "Call"
-        else []
-    )
     for (place, contents), spec in zip(slots, specs):
-        x = structure.unflatten(spec, values, lambda v: output_of(v, graph, op, inputs))
+        x = structure.unflatten(spec, values, lambda v: structure.symbolic(v, graph))
         if op == "If" and len(live) == 2 and not _is_storage(place):
             x = _picked(x, node, contents, live, graph)
         if place is None:
@@ -93,11 +85,6 @@ def _picked(x: Any, node: Node, contents: list[Any], live: list[Region], graph: 
         for c, r in zip(contents, live, strict=True)
     ]
     return picked(x, structure.Ref(node.args[0], graph), contents, fresh, graph)
-
-
-def output_of(value: Value, graph: FuncGraph, op: str, inputs: list[torch.Tensor]) -> Any:
-    x = structure.symbolic(value, graph)
-    return block(x, op, value.node.location, inputs) if isinstance(x, torch.Tensor) else x
 
 
 def put_back(place: Place, x: Any) -> None:

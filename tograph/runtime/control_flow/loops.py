@@ -33,7 +33,7 @@ from ..structure import (
 from ..tracing import recording
 from ..types import TensorType
 from .branches import predicate
-from .joining import as_value, one_list, output_of, put_back, visible
+from .joining import as_value, one_list, put_back, visible
 from .regions import (
     Region,
     close,
@@ -273,9 +273,7 @@ def _emit_while(cond: StateRegion, loop: StateRegion, state, specs, contents) ->
     )
     forget_written(graph, loop.graph)
     values = iter(node.outputs)
-    inputs = [*cond.graph.differentiable.values(), *loop.graph.differentiable.values()]
-    inputs += [c for c in contents if isinstance(c, torch.Tensor) and c.requires_grad]
     for place, spec in zip(state, specs):
-        x = structure.unflatten(spec, values, lambda v: output_of(v, graph, "While", inputs))
+        x = structure.unflatten(spec, values, lambda v: structure.symbolic(v, graph))
         if leaf_types(spec) or not unmoved(as_value(place.get()), x):
             put_back(place, x)

@@ -13,10 +13,12 @@ from typing import Any
 import torch
 
 from ...errors import (
+    Explained,
     Location,
     StagingError,
 )
 from .. import structure, types
+from ..diagnosis import explained
 from ..funcgraph import USER_CODE, FuncGraph, current_graph, user_location
 from ..ir import Node, node_effects
 from ..ops import OpaqueObject
@@ -66,9 +68,20 @@ def emit_raise(error: BaseException) -> None:
         graph.add("tg.reraise", (graph.resolve(error.handle_.ref),))
         return
     location = raised_at(error)
+    note = explained(error)
     error.__traceback__ = None
     node = graph.add("tg.raise", exception_arguments(error, graph))
-    node.location = location or node.location
+    if location or node.location:
+        node.location = Explained(location or node.location)
+        node.location.note = note
+
+
+def fail_assertion(values: dict[str, Any]) -> None:
+    """Record a failed assertion that shows what the names in its test hold."""
+    graph = current_graph()
+    found = tuple((name, outside_value(x, graph)) for name, x in values.items())
+    graph.add("tg.raise", ("AssertionError", (), *([found] if found else [])))
+    raise Unreachable
 
 
 def raised_at(error: BaseException) -> Location | None:

@@ -1,0 +1,179 @@
+"""The gradient of ``If``, ``Case``, ``Try`` and ``Call``: the same choice again, over the gradients of the regions.
+
+What a region's gradient needs leaves the region as further outputs of the op. A value of one type that every region has
+shares one output, a **slot**; a slot that only some regions fill is an Optional, which is none where another region ran:
+what a branch saves is neither computed nor read unless that branch is taken. ``Try`` gives the number of the region
+that finished as well, and its gradient is a ``Case`` on it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from .. import types
+from ..ir import Graph, Node, Value
+from ..types import INT, OptionalType, TensorType, Type
+from .connect import REGION_RULES, Call
+from .joint import Parts, differentiate, part
+from .objects import emit_many
+from .replay import copy_node
+
+
+@dataclass
+class Slot:
+    """A further output: the saved value of each region that has one."""
+
+    type: Type
+    values: dict[str, Value] = field(default_factory=dict)
+
+    def kind(self, regions: int) -> Type:
+        return self.type if len(self.values) == regions else OptionalType(self.type)
+
+
+def alternatives(call: Call, grads: list[Any], wanted: list[bool]) -> list[Any]:
+    """Cotangents of the inputs of an op whose regions are alternatives."""
+    node = call.node
+    heads = 1 if node.op in ("If", "Case") else 0
+    need = [i - heads for i in range(heads, len(call.inputs)) if wanted[i]]
+    given = [i for i, g in enumerate(grads) if g is not None]
+    parts = {name: part(differentiate(g, need, given)) for name, g in node.regions.items()}
+    present = sorted({need[k] for p in parts.values() for k in p.present})
+    found: list[Any] = [None] * len(call.inputs)
+    if not present:
+        return found
+    slots = _slots(parts)
+    first = _extend(node, parts, slots)
+    saved = call.outputs(range(first, first + len(slots)))
+    kept = sorted(
+        {j for p in parts.values() for j in p.kept} | {j for j in present if not _static(node, j)}
+    )
+    regions = {
+        name: _backward(node, name, parts[name], slots, (kept, given, need, present), grads_of)
+        for name, grads_of in zip(parts, _cotangent_types(node, parts))
+    }
+    kinds = [_join([g.outputs[k].type for g in regions.values()]) for k in range(len(present))]
+    args = [call.input(j + heads) for j in kept] + saved + [grads[i] for i in given]
+    op, head, kwargs = node.op, [call.input(i) for i in range(heads)], {}
+    if node.op == "Try":
+        op, head = "Case", call.outputs([len(node.outputs) - 1])
+        regions = {f"branch{k}": g for k, g in enumerate(regions.values())}
+    elif node.op == "Call":
+        kwargs = {"name": f"{node.kwargs.get('name', 'call')}_backward"}
+    made = emit_many(op, (*head, *args), kwargs, kinds, regions=regions)
+    for j, g in zip(present, made):
+        found[j + heads] = g
+    return found
+
+
+def _static(node: Node, j: int) -> bool:
+    kind = next(iter(node.regions.values())).inputs[j].type
+    return isinstance(kind, TensorType) and None not in kind.shape
+
+
+def _cotangent_types(node: Node, parts: dict[str, Parts]) -> list[list[Type]]:
+    return [[v.type for v in node.outputs] for _ in parts]
+
+
+def _join(kinds: list[Type]) -> Type:
+    out = kinds[0]
+    for kind in kinds[1:]:
+        out = types.join(out, kind) or out
+    return out
+
+
+def _slots(parts: dict[str, Parts]) -> list[Slot]:
+    """A slot for each saved value, shared between regions by type."""
+    slots: list[Slot] = []
+    for name, p in parts.items():
+        for value in p.saved:
+            slot = next((s for s in slots if s.type == value.type and name not in s.values), None)
+            if slot is None:
+                slots.append(slot := Slot(value.type))
+            slot.values[name] = value
+    return slots
+
+
+def _extend(node: Node, parts: dict[str, Parts], slots: list[Slot]) -> int:
+    """Make the slots outputs of the op; returns the index of the first."""
+    first = len(node.outputs)
+    kinds = [s.kind(len(parts)) for s in slots]
+    for k, (name, p) in enumerate(parts.items()):
+        graph = p.forward
+        outs = graph.outputs[:first]
+        for slot, kind in zip(slots, kinds):
+            if kind == slot.type:
+                outs.append(slot.values[name])
+            elif name in slot.values:
+                outs.append(append(graph, "tg.optional_some", slot.values[name], type=kind))
+            else:
+                outs.append(append(graph, "tg.optional_none", type=kind))
+        if node.op == "Try":
+            outs.append(append(graph, "py.constant", k, type=INT))
+        graph.outputs = outs
+        node.regions[name] = graph
+    for kind in kinds + ([INT] if node.op == "Try" else []):
+        node.outputs.append(Value(kind, node, len(node.outputs)))
+    return first
+
+
+def append(graph: Graph, op: str, *args: Any, type: Type, **kwargs: Any) -> Value:
+    """A new last node of a graph, with one output."""
+    node = Node(op, args, kwargs, [type])
+    graph.nodes.append(node)
+    return node.outputs[0]
+
+
+def _backward(
+    node: Node, name: str, p: Parts, slots: list[Slot], sets: tuple, outputs: list[Type]
+) -> Graph:
+    """The gradient region of one region: (kept inputs, slots, cotangents) -> cotangents of the inputs ``present``."""
+    kept, given, need, present = sets
+    region = node.regions[name]
+    graph = Graph(name)
+    ins = [Value(region.inputs[j].type) for j in kept]
+    stored = [Value(s.kind(len(node.regions))) for s in slots]
+    cotangents = [Value(outputs[i]) for i in given]
+    graph.inputs = ins + stored + cotangents
+    graph.input_names = [""] * len(graph.inputs)
+    by_saved = {}
+    for slot, value in zip(slots, stored):
+        if name in slot.values:
+            plain = (
+                value
+                if value.type == slot.type
+                else append(graph, "tg.optional_get", value, type=slot.type)
+            )
+            by_saved[slot.values[name]] = plain
+    sources = [ins[kept.index(j)] for j in p.kept] + [by_saved[v] for v in p.saved]
+    sources += [cotangents[given.index(i)] for i in p.given]
+    env = dict(zip(p.backward.inputs, sources, strict=True))
+    graph.nodes += [copy_node(n, env) for n in p.backward.nodes]
+    results = dict(zip((need[k] for k in p.present), p.backward.outputs))
+    for j in present:
+        if j in results:
+            graph.outputs.append(env[results[j]])
+        else:
+            like = None if _static(node, j) else ins[kept.index(j)]
+            graph.outputs.append(zeros(graph, region.inputs[j].type, like))
+    return graph
+
+
+def zeros(graph: Graph, kind: Type, like: Value | None) -> Value:
+    """Zeros of a type; ``like`` is a value of that type where its sizes are known only at run time."""
+    if like is None:
+        assert isinstance(kind, TensorType)
+        device = types.device_of(kind)
+        return append(
+            graph,
+            "aten.zeros.default",
+            list(kind.shape),
+            type=kind,
+            dtype=kind.dtype,
+            device=device,
+        )
+    op = "aten.zeros_like.default" if isinstance(kind, TensorType) else "tg.handle_zeros"
+    return append(graph, op, like, type=kind)
+
+
+REGION_RULES.update(dict.fromkeys(("If", "Case", "Call", "Try"), alternatives))

@@ -1,0 +1,138 @@
+"""Nodes of a graph being recorded as functions of torch's autograd.
+
+ATen ops pass autograd on their way to the tracer. What is recorded directly (lists, optionals, ``If``, ``While``, ...) does
+not: when an argument of such a node is carried by a tensor that requires grad, ``connect`` makes its outputs results of an
+``autograd.Function`` whose backward records the gradient. For lists that is a rule (``rules``); for an op with regions the
+gradient is the same op over the gradients of its regions (``alternatives``, ``loops``).
+
+A region op is **extended** when its gradient is taken: it gets further outputs, the intermediates that the gradient needs,
+and regions that compute them too. So a program that takes no gradient pays nothing, and effects run once. The new outputs
+are functions of the same inputs: ``Call.outputs`` connects any of the outputs, which makes the gradient differentiable again.
+
+Invariant: an output keeps its index; regions compute what they computed before, and more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from ...errors import GradientError
+from .. import funcgraph
+from ..carrier import differentiable
+from ..funcgraph import FuncGraph
+from ..ir import Node, map_values
+from .objects import plain_object
+from .rules import RULES
+
+# Gradients of ops with regions, by op: set by ``alternatives`` and ``loops``, which need this module.
+REGION_RULES: dict[str, Callable[[Call, list[Any], list[bool]], list[Any]]] = {}
+
+
+class Call:
+    """A recorded node with the tensors that carry its inputs: ``tensors`` maps an input's index to one."""
+
+    def __init__(self, node: Node, graph: FuncGraph):
+        self.node, self.graph = node, graph
+        self.inputs = node.inputs
+        self.tensors: dict[int, torch.Tensor] = {}
+        for i, value in enumerate(self.inputs):
+            found = graph.sources.get(value)
+            if found is not None and found.requires_grad and differentiable(value.type):
+                self.tensors[i] = found
+        self.carried: int = node.kwargs.get("carried", 0)
+        self.count: int | None = None  # of a While that counts its trips: the output's index
+        self.versions = {i: x._version for i, x in self.tensors.items()}
+
+    def input(self, index: int) -> Any:
+        """An input as an object: a tensor that was written since counts as a constant, its value is the one from then."""
+        x = self.tensors.get(index)
+        value = self.inputs[index]
+        if x is None:
+            return plain_object(value, self.graph)
+        if x._version == self.versions[index]:
+            return x
+        if torch.is_grad_enabled():
+            raise GradientError(
+                f"the second derivative through `{self.node.op}` needs a tensor that has been modified by an inplace operation",
+                self.node.location,
+            )
+        return plain_object(value, self.graph)
+
+    def outputs(self, indices: Sequence[int]) -> list[Any]:
+        """Outputs as objects, connected to the inputs where both can have a gradient."""
+        kinds = [self.node.outputs[i].type for i in indices]
+        chosen = [i for i, kind in zip(indices, kinds) if differentiable(kind)]
+        made: dict[int, Any] = {}
+        if chosen and self.tensors and torch.is_grad_enabled():
+            made = dict(zip(chosen, Attached.apply(self, chosen, *self.tensors.values())))
+        return [
+            made[i] if i in made else plain_object(self.node.outputs[i], self.graph)
+            for i in indices
+        ]
+
+    def backward(
+        self, indices: Sequence[int], grads: Sequence[Any], need: dict[int, bool]
+    ) -> list[Any]:
+        """The cotangents of ``tensors``, from those of the outputs ``indices``."""
+        by_output: list[Any] = [None] * len(self.node.outputs)
+        for i, g in zip(indices, grads):
+            by_output[i] = g
+        wanted = [need.get(i, False) for i in range(len(self.inputs))]
+        if self.node.op in REGION_RULES:
+            found = REGION_RULES[self.node.op](self, by_output, wanted)
+        else:
+            found = self._by_rule(by_output)
+        return [found[i] if need[i] else None for i in self.tensors]
+
+    def _by_rule(self, grads: list[Any]) -> list[Any]:
+        env = {v: self.input(i) for i, v in enumerate(self.inputs)}
+        args = map_values(env.__getitem__, self.node.args)
+        results = RULES[self.node.op](
+            args, lambda i: plain_object(self.node.outputs[i], self.graph), grads
+        )
+        found = list(_aligned(self.node.args, results))
+        return found + [None] * (len(self.inputs) - len(found))
+
+
+def _aligned(args: Any, grads: Any):
+    """The cotangents of the values among arguments, in order."""
+    for arg, g in zip(args, grads):
+        if isinstance(arg, (list, tuple)):
+            yield from _aligned(arg, [None] * len(arg) if g is None else g)
+        elif isinstance(arg, funcgraph.Value):
+            yield g
+
+
+class Attached(torch.autograd.Function):
+    """Some outputs of a call as functions of its differentiable inputs."""
+
+    @staticmethod
+    def forward(ctx: Any, call: Call, indices: list[int], *tensors: torch.Tensor) -> Any:
+        ctx.set_materialize_grads(False)
+        ctx.call, ctx.indices = call, indices
+        return tuple(plain_object(call.node.outputs[i], call.graph) for i in indices)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        need = dict(zip(ctx.call.tensors, ctx.needs_input_grad[2:]))
+        return None, None, *ctx.call.backward(ctx.indices, grads, need)
+
+
+def connect(node: Node, graph: FuncGraph) -> None:
+    """Connect the outputs of a node that was recorded just now, where it has a gradient."""
+    if (node.op not in RULES and node.op not in REGION_RULES) or (
+        node.op == "tg.read" and not graph.replaying
+    ):
+        return
+    call = Call(node, graph)
+    if not call.tensors:
+        return
+    chosen = [i for i, v in enumerate(node.outputs) if differentiable(v.type)]
+    for i, x in zip(chosen, call.outputs(chosen)):
+        graph.sources[node.outputs[i]] = x
+
+
+funcgraph.CONNECT = connect

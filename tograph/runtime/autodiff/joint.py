@@ -1,0 +1,204 @@
+"""The gradient of a graph as a graph: forward and backward recorded together, then parted.
+
+``Joint``   a graph, replayed with autograd on, and behind it its backward: inputs -> outputs, and cotangents -> gradients.
+``part``    cuts a joint graph in two. The forward graph gives the outputs and the saved values; the backward graph takes
+            some of the inputs, the saved values and the cotangents. Which values are saved is the choice of ``cut``.
+
+Effects and random draws stand in the forward part, so they happen once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+from ...errors import GradientError
+from ..carrier import Carrier
+from ..funcgraph import FuncGraph, Storage
+from ..ir import Graph, Node, Value, map_values, prune, values_in
+from ..tracing import recording
+from .cut import saved_values
+from .objects import plain_object, value_in, zeros_like
+from .replay import copy_node, replay
+
+
+@dataclass
+class Joint:
+    """``grads`` has a value or None for each index of ``need``; ``cotangents`` an input for each of ``given``."""
+
+    func: FuncGraph
+    inputs: list[Value]
+    outputs: list[Value]
+    forward: list[Node]
+    backward: list[Node]
+    need: list[int]
+    given: list[int]
+    cotangents: list[Value]
+    grads: list[Value | None]
+
+
+def engine(
+    outputs: Sequence[Any], grads: Sequence[Any], inputs: Sequence[Any], create: bool
+) -> list[Any]:
+    """``torch.autograd.grad`` without the checks that import torch's symbolic shapes (0.3 s at first use)."""
+    if not outputs or not inputs:
+        return [None] * len(inputs)
+    return torch.autograd.Variable._execution_engine.run_backward(
+        tuple(outputs),
+        tuple(grads),
+        True,
+        create,
+        tuple(inputs),
+        allow_unreachable=True,
+        accumulate_grad=False,
+    )
+
+
+def differentiate(
+    graph: Graph, need: Sequence[int], given: Collection[int], fill: Collection[int] = ()
+) -> Joint:
+    """Record ``graph`` and its gradient: of the outputs ``given`` with respect to the inputs ``need``.
+
+    An output that depends on no input of ``need`` is left out of ``given``. The inputs ``fill`` get zeros where nothing
+    depends on them.
+    """
+    func = FuncGraph(graph.name)
+    func.replaying = True
+    with recording(func), torch.enable_grad():
+        values = [
+            func.input(v.type, n)
+            for v, n in zip(graph.inputs, graph.input_names + [""] * len(graph.inputs))
+        ]
+        inputs = [plain_object(v, func) for v in values]
+        for i in need:
+            inputs[i].requires_grad_(True)
+        outputs = replay(graph, inputs)
+        with torch.no_grad():
+            output_values = [_as_value(o, v, func) for o, v in zip(outputs, graph.outputs)]
+        chosen = [
+            i for i in given if isinstance(outputs[i], torch.Tensor) and outputs[i].requires_grad
+        ]
+        last = func.graph.nodes[-1] if func.graph.nodes else None
+        cotangent_values = [func.input(output_values[i].type) for i in chosen]
+        cotangents = [plain_object(v, func) for v in cotangent_values]
+        with torch.no_grad():
+            found = engine(
+                [outputs[i] for i in chosen], cotangents, [inputs[i] for i in need], False
+            )
+            for k, i in enumerate(need):
+                if found[k] is None and i in fill:
+                    found[k] = _zeros(inputs[i])
+            grads = [None if g is None else value_in(g, func) for g in found]
+    _settle_constants(func)
+    nodes = func.graph.nodes
+    at = 0 if last is None else nodes.index(last) + 1
+    for node in nodes[at:]:
+        node.grad = True  # a gradient is a function like any other: it has a gradient again
+    func.closed = True
+    return Joint(
+        func,
+        values,
+        output_values,
+        nodes[:at],
+        nodes[at:],
+        list(need),
+        chosen,
+        cotangent_values,
+        grads,
+    )
+
+
+def _zeros(x: Any) -> Any:
+    static = not isinstance(x, Carrier) and all(type(n) is int for n in x.shape)
+    return torch.zeros(x.shape, dtype=x.dtype, device=x.device) if static else zeros_like(x)
+
+
+def _settle_constants(func: FuncGraph) -> None:
+    """Real tensors that formulas of torch brought in become constants of the graph."""
+    for storage, value in func.captures.items():
+        if not isinstance(storage, Storage) or storage.external is None:
+            continue
+        x = storage.external
+        if x.numel() > 64 or x.device.type != "cpu":
+            raise GradientError("a formula of torch uses a tensor that is not part of the graph")
+        with _disable_current_modes():
+            data = x.tolist()
+        node = Node("tg.constant", (data, x.dtype, x.device), {}, [value.type])
+        node.outputs = [value]
+        value.node = node
+        func.graph.nodes.insert(0, node)
+
+
+def _as_value(x: Any, like: Value, func: FuncGraph) -> Value:
+    value = value_in(x, func)
+    return value if isinstance(value, Value) else func.emit("py.constant", value, type=like.type)
+
+
+@dataclass
+class Parts:
+    """``forward``: inputs -> outputs + saved. ``backward``: inputs[kept] + saved + cotangents -> grads (``present``)."""
+
+    forward: Graph
+    backward: Graph
+    inputs: list[Value]
+    kept: list[int]
+    saved: list[Value]
+    given: list[int]
+    present: list[int]
+
+
+def part(joint: Joint, costly: Collection[int] = ()) -> Parts:
+    """Cut a joint graph in two; the inputs ``costly`` count as values to save, the others are there anyway."""
+    free = [v for i, v in enumerate(joint.inputs) if i not in set(costly)]
+    ends = [g for g in joint.grads if g is not None]
+    wanted = _needed(joint, ends)
+    saved, again = saved_values(joint.forward, free, [joint.inputs[i] for i in costly], wanted)
+    forward = Graph(joint.func.graph.name)
+    forward.inputs, forward.nodes = list(joint.inputs), list(joint.forward)
+    forward.input_names = [""] * len(joint.inputs)
+    forward.outputs = joint.outputs + saved
+    backward = _backward(joint, free, saved, again, ends)
+    kept = [i for i, v in enumerate(joint.inputs) if v in backward[1]]
+    prune(forward)
+    present = [k for k, g in enumerate(joint.grads) if g is not None]
+    return Parts(forward, backward[0], joint.inputs, kept, saved, joint.given, present)
+
+
+def _needed(joint: Joint, ends: list[Value]) -> list[Value]:
+    """The values of the forward part that the backward part reads."""
+    own = {v for n in joint.backward for v in n.outputs} | set(joint.cotangents)
+    live, seen = set(ends), dict.fromkeys(v for v in ends if v not in own)
+    for node in reversed(joint.backward):
+        if any(v in live for v in node.outputs):
+            live.update(node.inputs)
+    for node in joint.backward:
+        if any(v in live for v in node.outputs):
+            seen.update(dict.fromkeys(v for v in node.inputs if v not in own))
+    return list(seen)
+
+
+def _backward(
+    joint: Joint, free: list[Value], saved: list[Value], again: list[Node], ends: list[Value]
+):
+    graph = Graph(joint.func.graph.name + "_backward")
+    nodes = again + joint.backward
+    made = {v for n in nodes for v in n.outputs}
+    used = {v for n in nodes for v in values_in((n.args, n.kwargs))} | set(ends)
+    keep = [v for v in free if v in used and v not in made and v not in saved]
+    env = {v: Value(v.type) for v in [*keep, *saved, *joint.cotangents]}
+    graph.inputs = list(env.values())
+    graph.input_names = [""] * len(graph.inputs)
+    for node in nodes:
+        if all(v in env for v in values_in((node.args, node.kwargs))):
+            graph.nodes.append(copy_node(node, env))
+    graph.outputs = [map_values(env.__getitem__, g) for g in ends]
+    prune(graph)
+    left = {v for n in graph.nodes for v in n.inputs} | set(graph.outputs)
+    unused = [v for v in keep if env[v] not in left]
+    graph.inputs = [v for v in graph.inputs if v not in {env[u] for u in unused}]
+    graph.input_names = [""] * len(graph.inputs)
+    return graph, {v for v in keep if v not in set(unused)}

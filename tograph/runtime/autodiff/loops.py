@@ -1,0 +1,168 @@
+"""The gradient of ``While``: a ``While`` that goes through the same iterations backwards.
+
+What an iteration's gradient needs is pushed on lists that become state of the loop; loop invariants are there anyway and are
+passed as they are, and what only counts is not differentiated. The forward loop counts its trips; the backward loop pops
+as many times. Its state: the trips left, the cotangents of the differentiable state, the lists, and the sums of the
+cotangents of the invariants. No trips: every cotangent goes through as it is.
+
+Which state takes part: what depends on an input whose gradient is wanted (``active``) and what a cotangent can come back
+to (``reached``), both fixed points over the dependences of one body.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..carrier import differentiable
+from ..funcgraph import FuncGraph
+from ..ir import Graph, Node, Value
+from ..types import BOOL, INT, ListType, TensorType
+from .alternatives import append
+from .connect import REGION_RULES, Call
+from .dependence import dependences
+from .joint import Parts, differentiate, part
+from .objects import emit_many, zeros_like
+from .replay import copy_node
+
+
+def loop(call: Call, grads: list[Any], wanted: list[bool]) -> list[Any]:
+    """Cotangents of the inputs of a ``While``."""
+    node = call.node
+    shift = node.kwargs["carried"] - call.carried
+    places = [i if i < call.carried else i + shift for i in range(len(call.inputs))]
+    found: list[Any] = [None] * len(call.inputs)
+    inputs = {p for p, w in zip(places, wanted) if w}
+    state = _state(node, inputs, {i for i, g in enumerate(grads) if g is not None})
+    if not state:
+        return found
+    carried = node.kwargs["carried"]
+    body = node.regions["body"]
+    fixed = sorted(p for p in inputs if p >= carried)
+    joint = differentiate(body, state + fixed, state, fill=state)
+    p = part(joint, costly=range(carried))
+    sums = [fixed[k - len(state)] for k in p.present if k >= len(state)]
+    count, first = _extend(call, p)
+    lists = call.outputs(range(first, first + len(p.saved)))
+    made = _emit(call, p, state, sums, (grads, count, lists, places))
+    results = dict(zip([*state, *sums], made))
+    for i, place in enumerate(places):
+        if wanted[i] and place in results:
+            found[i] = results[place]
+    return found
+
+
+def _state(node: Node, inputs: set[int], given: set[int]) -> list[int]:
+    """The carried places whose cotangents are state of the backward loop."""
+    carried = node.kwargs["carried"]
+    depends = dependences(node.regions["body"])
+    active = set(inputs)
+    while True:
+        more = {i for i in range(carried) if i not in active and depends[i] & active}
+        if not more:
+            break
+        active |= more
+    reached = {i for i in given if i in active}
+    while True:
+        more = {i for r in reached for i in depends[r] if i < carried and i in active} - reached
+        if not more:
+            return sorted(i for i in reached if differentiable(node.outputs[i].type))
+        reached |= more
+
+
+def _extend(call: Call, p: Parts) -> tuple[Any, int]:
+    """Push what the backward loop needs and count the trips; returns the count and the first list's output index."""
+    node = call.node
+    carried = node.kwargs["carried"]
+    kinds: list[Any] = [ListType(v.type) for v in p.saved]
+    body, cond = p.forward, node.regions["cond"]
+    lists = [Value(k) for k in kinds]
+    pushed = [
+        append(body, "tg.list_push", items, v, type=k) for items, v, k in zip(lists, p.saved, kinds)
+    ]
+    outs = body.outputs[:carried] + pushed
+    own, starts = list(lists), [_before(node, call.graph, "tg.list_new", type=k) for k in kinds]
+    if call.count is None:
+        counter = Value(INT)
+        outs.append(append(body, "py.add", counter, 1, type=INT))
+        own.append(counter)
+        starts.append(_before(node, call.graph, "py.constant", 0, type=INT))
+        call.count = carried + len(lists)
+    body.inputs = body.inputs[:carried] + own + body.inputs[carried:]
+    body.outputs = outs
+    cond.inputs = cond.inputs[:carried] + [Value(v.type) for v in own] + cond.inputs[carried:]
+    for graph in (body, cond):
+        graph.input_names = graph.input_names[:carried] + [""] * (len(graph.inputs) - carried)
+    node.regions["body"] = body
+    node.args = (*node.args[:carried], *starts, *node.args[carried:])
+    node.kwargs["carried"] = carried + len(own)
+    for v in own:
+        node.outputs.append(Value(v.type, node, len(node.outputs)))
+    return call.outputs([call.count])[0], carried
+
+
+def _before(node: Node, graph: FuncGraph, op: str, *args: Any, type: Any) -> Value:
+    """A node put in before another."""
+    made = Node(op, args, {}, [type], location=node.location)
+    nodes = graph.graph.nodes
+    nodes.insert(nodes.index(node), made)
+    return made.outputs[0]
+
+
+def _emit(call: Call, p: Parts, state: list[int], sums: list[int], given: tuple) -> list[Any]:
+    """Record the backward loop; returns the cotangents of the initial state and of the invariants ``sums``."""
+    grads, count, lists, places = given
+    node = call.node
+    starts = [_start(call, grads, i) for i in state]
+    originals = {place: i for i, place in enumerate(places)}
+    totals = [zeros_like(call.input(originals[k])) for k in sums]
+    body = _body(p, node, state, sums)
+    cond = Graph("cond")
+    cond.inputs = [Value(v.type) for v in body.inputs]
+    cond.input_names = [""] * len(cond.inputs)
+    cond.outputs = [append(cond, "py.gt", cond.inputs[0], 0, type=BOOL)]
+    args = (count, *starts, *lists, *totals, *(call.input(originals[k]) for k in p.kept))
+    carried = len(body.outputs)
+    kinds = [v.type for v in body.inputs[:carried]]
+    made = emit_many(
+        "While", args, {"carried": carried}, kinds, regions={"cond": cond, "body": body}
+    )
+    return made[1 : 1 + len(state)] + made[1 + len(state) + len(lists) :]
+
+
+def _start(call: Call, grads: list[Any], i: int) -> Any:
+    return grads[i] if grads[i] is not None else zeros_like(call.outputs([i])[0])
+
+
+def _body(p: Parts, node: Node, state: list[int], sums: list[int]) -> Graph:
+    """One trip backwards: (trips, cotangents, lists, sums, invariants) -> (trips, cotangents, lists, sums)."""
+    graph = Graph("body")
+    trips = Value(INT)
+    cotangents = [Value(node.outputs[i].type) for i in state]
+    lists = [Value(ListType(v.type)) for v in p.saved]
+    totals = [Value(p.inputs[j].type) for j in sums]
+    fixed = [Value(p.inputs[k].type) for k in p.kept]
+    graph.inputs = [trips, *cotangents, *lists, *totals, *fixed]
+    graph.input_names = [""] * len(graph.inputs)
+    rests, items = [], []
+    for v, saved in zip(lists, p.saved):
+        pop = Node("tg.list_pop", (v, -1), {}, [v.type, saved.type])
+        graph.nodes.append(pop)
+        rests.append(pop.outputs[0])
+        items.append(pop.outputs[1])
+    sources = fixed + items + [cotangents[state.index(i)] for i in p.given]
+    env = dict(zip(p.backward.inputs, sources, strict=True))
+    graph.nodes += [copy_node(n, env) for n in p.backward.nodes]
+    results = [env[v] for v in p.backward.outputs]
+    ends, parts = results[: len(state)], results[len(state) :]
+    added = [_add(graph, total, g) for total, g in zip(totals, parts)]
+    left = append(graph, "py.sub", trips, 1, type=INT)
+    graph.outputs = [left, *ends, *rests, *added]
+    return graph
+
+
+def _add(graph: Graph, total: Value, g: Value) -> Value:
+    op = "aten.add.Tensor" if isinstance(total.type, TensorType) else "tg.handle_add"
+    return append(graph, op, total, g, type=total.type)
+
+
+REGION_RULES["While"] = loop

@@ -1,0 +1,71 @@
+"""Graph values as the objects that torch's autograd works on, and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..carrier import carrier, differentiable
+from ..funcgraph import FuncGraph, current_graph
+from ..ir import Value
+from ..structure import Handle, symbolic
+from ..symbolic import argument
+from ..types import ListType, OptionalType, ScalarType, TensorType, Type
+
+
+def object_of(value: Value, graph: FuncGraph) -> Any:
+    """A value as an object: the tensor that carries it in autograd where there is one."""
+    found = graph.sources.get(value)
+    return plain_object(value, graph) if found is None else found
+
+
+def plain_object(value: Value, graph: FuncGraph) -> Any:
+    """A value as a new object that depends on nothing."""
+    if isinstance(value.type, (ListType, OptionalType)) and differentiable(value.type):
+        return carrier(value, graph)
+    return symbolic(value, graph, connected=False)
+
+
+def value_in(x: Any, graph: FuncGraph) -> Any:
+    """What stands for an object in the arguments of a node of ``graph``."""
+    if isinstance(x, Handle):
+        return graph.resolve(x.ref)
+    if type(x) in (list, tuple):
+        return type(x)(value_in(a, graph) for a in x)
+    return argument(graph, x)
+
+
+def emit(op: str, *args: Any, type: Type) -> Any:
+    """Record an op on objects; its output is an object, connected in autograd."""
+    graph = current_graph()
+    values = [value_in(a, graph) for a in args]
+    return object_of(graph.emit(op, *values, type=type), graph)
+
+
+def emit_many(
+    op: str, args: tuple, kwargs: dict, types: list[Type], regions: Any = None
+) -> list[Any]:
+    """``emit`` for an op with several outputs, or with regions."""
+    graph = current_graph()
+    values = tuple(value_in(a, graph) for a in args)
+    if regions:
+        values = tuple(v if isinstance(v, Value) else _constant(v, graph) for v in values)
+    node = graph.add(op, values, kwargs, types, regions=regions)
+    return [object_of(v, graph) for v in node.outputs]
+
+
+def _constant(x: Any, graph: FuncGraph) -> Value:
+    return graph.emit("py.constant", x, type=ScalarType(type(x)))
+
+
+def type_of(x: Any) -> Type:
+    """The graph type of an object."""
+    return value_in(x, current_graph()).type
+
+
+def zeros_like(x: Any) -> Any:
+    """Zeros of the type of an object: of a list or an optional, element by element."""
+    if isinstance(x, torch.Tensor) and isinstance(type_of(x), TensorType):
+        return torch.zeros_like(x)
+    return emit("tg.handle_zeros", x, type=type_of(x))

@@ -1,0 +1,235 @@
+"""A graph as a function of torch's autograd: forward/backward pairs, made when a call needs one, and kept.
+
+A call with inputs that require grad runs the forward graph of the pair for those inputs, and keeps what the backward graph
+needs. A gradient that is to be differentiated again (``create_graph=True``) is the **joint** graph (inputs and cotangents
+-> gradients), a graph like any other, so any order is reached by recursion. It computes the forward part again: random
+numbers are drawn from the state that the generator had, prints are left out, and tensors that the function
+writes enter as the snapshots that it read.
+
+``supported`` says whether a graph can be treated so. Where it cannot, the caller runs the host program under autograd.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
+from ..carrier import differentiable
+from ..ir import Graph, Value, graph_effects, map_values, prune, set_control_inputs
+from .replay import copy_graph, copy_node
+from .vjp import Pullback, vjp
+
+Build = Callable[[Graph], Any]
+_HOST_ONLY = ("tg.py_call", "tg.cell_new", "tg.caught", "tg.reraise")
+
+
+def supported(graph: Graph) -> bool:
+    """Whether gradients of a graph can be taken as graphs: no Python calls, no reads in a region of what is written."""
+    written = {graph.inputs[i] for i in graph_effects(graph).writes}
+    for node in graph.nodes:
+        if node.op in _HOST_ONLY or not all(map(_plain, node.regions.values())):
+            return False
+        if node.regions and any(v in written for v in node.inputs):
+            return False
+    return True
+
+
+def _plain(graph: Graph) -> bool:
+    return all(n.op not in _HOST_ONLY and all(map(_plain, n.regions.values())) for n in graph.nodes)
+
+
+class Pair:
+    """The forward and backward programs of a graph for one set of inputs that require grad."""
+
+    def __init__(self, graph: Graph, wrt: tuple[int, ...], build: Build):
+        through = set(graph.inputs)
+        given = [
+            i for i, v in enumerate(graph.outputs) if v not in through and differentiable(v.type)
+        ]
+        first: dict[Value, int] = {}
+        for i in given:
+            first.setdefault(graph.outputs[i], i)
+        self.graph, self.wrt, self.build = graph, wrt, build
+        self.pullback: Pullback = vjp(graph, wrt, list(first.values()))
+        self.twins = {
+            i: first[graph.outputs[i]]
+            for i in given
+            if first[graph.outputs[i]] in self.pullback.given
+        }
+        self.through = {
+            i: graph.inputs.index(v) for i, v in enumerate(graph.outputs) if v in through
+        }
+        forward = self.pullback.forward
+        self.saved = len(forward.outputs) - len(graph.outputs)
+        self.snapshots = [n.outputs[0] for n in forward.nodes if n.op == "tg.read"]
+        forward.outputs = forward.outputs + self.snapshots
+        self.random = graph_effects(graph).random
+        self.program = build(forward)
+        self._backwards: dict[tuple[bool, ...], Any] = {}
+        self._joint: Differentiable | None = None
+
+    def backward(self, needed: tuple[bool, ...]) -> Any:
+        """The backward program that computes the gradients that are needed."""
+        if needed not in self._backwards:
+            graph = copy_graph(self.pullback.backward)
+            graph.outputs = [v for v, n in zip(graph.outputs, needed) if n]
+            prune(graph)
+            set_control_inputs(graph)
+            self._backwards[needed] = self.build(graph)
+        return self._backwards[needed]
+
+    def joint(self) -> Differentiable:
+        """(inputs, snapshots, cotangents) -> gradients, as a graph."""
+        if self._joint is None:
+            self._joint = Differentiable(self._joint_graph(), self.build)
+        return self._joint
+
+    def _joint_graph(self) -> Graph:
+        p = self.pullback
+        forward, backward = p.forward, p.backward
+        made = Graph(backward.name)
+        env = {v: Value(v.type) for v in (*forward.inputs, *self.snapshots)}
+        made.inputs = list(env.values())
+        for node in forward.nodes:
+            if node.op not in ("tg.assign", "tg.read"):
+                made.nodes.append(copy_node(node, env))
+        count = len(p.kept)
+        outs = forward.outputs[len(self.graph.outputs) : len(self.graph.outputs) + self.saved]
+        cotangents = [Value(v.type) for v in backward.inputs[count + self.saved :]]
+        made.inputs += cotangents
+        made.input_names = [""] * len(made.inputs)
+        env = dict(
+            zip(
+                backward.inputs,
+                [*(env[forward.inputs[i]] for i in p.kept), *(env[v] for v in outs), *cotangents],
+            )
+        )
+        made.nodes += [copy_node(n, env) for n in backward.nodes]
+        made.outputs = [map_values(env.__getitem__, v) for v in backward.outputs]
+        _silence(made)
+        prune(made)
+        set_control_inputs(made)
+        return made
+
+
+def _silence(graph: Graph) -> None:
+    """Leave out what only prints."""
+    graph.nodes = [n for n in graph.nodes if n.op != "tg.print"]
+    for node in graph.nodes:
+        for region in node.regions.values():
+            _silence(region)
+
+
+class Differentiable:
+    """A graph with the pairs made so far, by the inputs that require grad."""
+
+    def __init__(self, graph: Graph, build: Build):
+        self.graph, self.build = graph, build
+        self._pairs: dict[tuple[int, ...], Pair] = {}
+
+    def pair(self, wrt: tuple[int, ...]) -> Pair:
+        if wrt not in self._pairs:
+            self._pairs[wrt] = Pair(self.graph, wrt, self.build)
+        return self._pairs[wrt]
+
+    def run(self, inputs: Sequence[Any]) -> list[Any]:
+        """The outputs of the graph, joined with autograd."""
+        wrt = tuple(
+            i for i, x in enumerate(inputs) if isinstance(x, torch.Tensor) and x.requires_grad
+        )
+        pair = self.pair(wrt)
+        box: list[Any] = []
+        made = _Pair.apply(pair, box, *inputs)
+        outputs, spec = box
+        returned = tree_unflatten(list(made), spec) if made is not None else []
+        by_index = dict(zip(pair.pullback.given, returned))
+        for i, twin in pair.twins.items():
+            outputs[i] = by_index[twin]
+        for i, j in pair.through.items():
+            outputs[i] = inputs[j]
+        return outputs
+
+
+class _Pair(torch.autograd.Function):
+    """The outputs that have a gradient as functions of the inputs; the others go through ``box``."""
+
+    @staticmethod
+    def forward(ctx: Any, pair: Pair, box: list[Any], *inputs: Any) -> Any:
+        ctx.pair = pair
+        ctx.state = _generators(inputs) if pair.random else None
+        outs = pair.program.run(*inputs)
+        count, saved = len(pair.graph.outputs), pair.saved
+        given = [outs[i] for i in pair.pullback.given]
+        flat, ctx.given_spec = tree_flatten(given)
+        kept = [inputs[i] for i in pair.pullback.kept]
+        stored, ctx.stored_spec = tree_flatten([kept, outs[count : count + saved]])
+        ctx.places = [i for i, x in enumerate(stored) if isinstance(x, torch.Tensor)]
+        ctx.save_for_backward(*(stored[i] for i in ctx.places))
+        ctx.numbers = [None if isinstance(x, torch.Tensor) else x for x in stored]
+        ctx.inputs = [(x, x._version if isinstance(x, torch.Tensor) else 0) for x in inputs]
+        ctx.snapshots = outs[count + saved :]
+        box += [outs[:count], ctx.given_spec]
+        return tuple(flat)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        pair: Pair = ctx.pair
+        cotangents = tree_unflatten(list(grads), ctx.given_spec)
+        wanted = tuple(ctx.needs_input_grad[2 + i] for i in pair.pullback.present)
+        if torch.is_grad_enabled():
+            found = _again(ctx, pair, cotangents)
+        else:
+            tensors = dict(zip(ctx.places, ctx.saved_tensors))
+            flat = [tensors.get(i, x) for i, x in enumerate(ctx.numbers)]
+            kept, saved = tree_unflatten(flat, ctx.stored_spec)
+            results = iter(pair.backward(wanted).run(*kept, *saved, *cotangents))
+            found = [next(results) if w else None for w in wanted]
+        by_input = dict(zip(pair.pullback.present, found))
+        return None, None, *(by_input.get(i) for i in range(len(ctx.inputs)))
+
+
+def _again(ctx: Any, pair: Pair, cotangents: list[Any]) -> list[Any]:
+    """The gradients as a differentiable function of the inputs and the cotangents."""
+    _ = ctx.saved_tensors  # torch's own errors: freed buffers, saved tensors that were written
+    written = set(graph_effects(pair.graph).writes)
+    inputs = []
+    for i, (x, version) in enumerate(ctx.inputs):
+        if isinstance(x, torch.Tensor) and x._version != version and i not in written:
+            raise RuntimeError(
+                "one of the variables needed for gradient computation has been modified by an inplace operation: "
+                f"input {i} of {pair.graph.name}, {tuple(x.shape)}, is at version {x._version}; expected version {version}"
+            )
+        inputs.append(x)
+    with _Generators(ctx.state):
+        return pair.joint().run([*inputs, *ctx.snapshots, *cotangents])
+
+
+def _generators(inputs: Sequence[Any]) -> list[tuple[Any, Any]]:
+    """The states of the generators that random ops of a call may draw from."""
+    found = [(torch.set_rng_state, torch.get_rng_state())]
+    devices = sorted(
+        {x.device.index or 0 for x in inputs if isinstance(x, torch.Tensor) and x.is_cuda}
+    )
+    for d in devices:
+        found.append((lambda s, d=d: torch.cuda.set_rng_state(s, d), torch.cuda.get_rng_state(d)))
+    return found
+
+
+class _Generators:
+    """Inside, the generators are as they were when the forward part ran."""
+
+    def __init__(self, states: list[tuple[Any, Any]] | None):
+        self.states = states
+
+    def __enter__(self) -> None:
+        if self.states:
+            self.now = torch.get_rng_state()
+            for put, state in self.states:
+                put(state)
+
+    def __exit__(self, *error: Any) -> None:
+        if self.states:
+            torch.set_rng_state(self.now)

@@ -1,0 +1,117 @@
+"""Running a recorded graph again under the tracer, with autograd on.
+
+``replay`` records every node of a graph into the current graph, on objects. ATen ops go through torch, so that autograd sees
+them; all else is recorded as it is, and connected by ``connect``. Ops that were recorded while gradients were off
+are replayed with gradients off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from ..funcgraph import current_graph
+from ..ir import Graph, Node, Value, map_values
+from ..ops import OpaqueObject, overload, plain
+from .objects import emit_many
+
+
+def copy_graph(graph: Graph) -> Graph:
+    """A graph of new nodes and values that means the same."""
+    made = Graph(graph.name)
+    env: dict[Value, Value] = {}
+    for value in graph.inputs:
+        env[value] = Value(value.type)
+    made.inputs = [env[v] for v in graph.inputs]
+    made.input_names = list(graph.input_names)
+    nodes: dict[Node, Node] = {}
+    for node in graph.nodes:
+        copy = nodes[node] = copy_node(node, env)
+        copy.control_inputs = [nodes[n] for n in node.control_inputs if n in nodes]
+        made.nodes.append(copy)
+    made.outputs = [env[v] for v in graph.outputs]
+    return made
+
+
+def copy_node(node: Node, env: dict[Value, Value]) -> Node:
+    """A copy of a node on the values of ``env``, which takes its outputs."""
+    copy = Node(
+        node.op,
+        map_values(env.__getitem__, node.args),
+        map_values(env.__getitem__, node.kwargs),
+        [v.type for v in node.outputs],
+        regions={name: copy_graph(g) for name, g in node.regions.items()},
+        location=node.location,
+        grad=node.grad,
+    )
+    env.update(zip(node.outputs, copy.outputs))
+    return copy
+
+
+def replay(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
+    """The outputs of ``graph`` for objects, recorded into the current graph."""
+    env: dict[Value, Any] = dict(zip(graph.inputs, inputs, strict=True))
+    outer = torch.is_grad_enabled()
+    nodes = current_graph().graph.nodes
+    for node in graph.nodes:
+        mark = len(nodes)
+        with torch.set_grad_enabled(outer and node.grad):
+            made = _node(node, env)
+        for new in nodes[mark:]:
+            new.location = node.location
+        env.update(zip(node.outputs, made, strict=True))
+    return [env[v] for v in graph.outputs]
+
+
+def _node(node: Node, env: dict[Value, Any]) -> Sequence[Any]:
+    args = map_values(env.__getitem__, node.args)
+    kwargs = map_values(env.__getitem__, node.kwargs)
+    special = _SPECIAL.get(node.op)
+    if special is not None:
+        return [special(*args, **kwargs)]
+    if node.op.startswith(("aten.", "op.")):
+        return _torch(node, args, kwargs)
+    regions = {name: copy_graph(g) for name, g in node.regions.items()}
+    return emit_many(node.op, args, kwargs, [v.type for v in node.outputs], regions=regions)
+
+
+def _torch(node: Node, args: tuple, kwargs: dict) -> Sequence[Any]:
+    args, kwargs = _opened(args), _opened(kwargs)
+    result = overload(node.op)(*args, **kwargs)
+    outs = list(result) if isinstance(result, (tuple, list)) else [result]
+    return outs
+
+
+def _opened(x: Any) -> Any:
+    """Arguments as torch takes them: generators and the like without their wrapping."""
+    if isinstance(x, OpaqueObject):
+        return plain(x)
+    if type(x) in (list, tuple):
+        return type(x)(map(_opened, x))
+    if isinstance(x, dict):
+        return {k: _opened(v) for k, v in x.items()}
+    return x
+
+
+def _detach(x: Any) -> Any:
+    return x.detach()
+
+
+def _copy(target: torch.Tensor, source: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
+    """``aten.copy`` has no formula of its own: it is a conversion and an expansion."""
+    return source.to(dtype=target.dtype, device=target.device).expand(tuple(target.shape)).clone()
+
+
+def _view(x: torch.Tensor, size: Any) -> torch.Tensor:
+    """Where strides do not allow a view the graph's op copies."""
+    return x.reshape(size)
+
+
+_SPECIAL: dict[str, Callable[..., Any]] = {
+    "aten.detach.default": _detach,
+    "aten.copy.default": _copy,
+    "aten.view.default": _view,
+    "aten._unsafe_view.default": _view,
+}

@@ -1,0 +1,41 @@
+"""The vector-Jacobian product of a graph: ``Graph -> Graph``, from the graph alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..carrier import differentiable
+from ..ir import Graph, set_control_inputs
+from .joint import differentiate, part
+
+
+@dataclass(frozen=True)
+class Pullback:
+    """A graph and its gradient.
+
+    ``forward``: inputs -> outputs + saved values. ``backward``: the inputs ``kept``, the saved values, a cotangent for each
+    output of ``given`` -> a cotangent for each input of ``present``. An output that is not in ``given`` and an input that is not
+    in ``present`` have no gradient: nothing differentiable connects them.
+    """
+
+    forward: Graph
+    backward: Graph
+    kept: list[int]
+    given: list[int]
+    present: list[int]
+
+
+def vjp(graph: Graph, wrt: Sequence[int], given: Sequence[int] | None = None) -> Pullback:
+    """The gradient of ``graph`` with respect to the inputs ``wrt`` (all differentiable outputs, or those ``given``).
+
+    Works on any graph, also one that was read from its text; both results are graphs, which have a gradient again.
+
+    Example: ``p = vjp(tg.parse_graph(text), [0])``
+    """
+    wrt = [i for i in wrt if differentiable(graph.inputs[i].type)]
+    outputs = range(len(graph.outputs)) if given is None else given
+    p = part(differentiate(graph, wrt, list(outputs)))
+    for made in (p.forward, p.backward):
+        set_control_inputs(made)
+    return Pullback(p.forward, p.backward, p.kept, p.given, [wrt[k] for k in p.present])
