@@ -130,14 +130,12 @@ def test_any_order_that_the_edges_allow_does_the_same(first):
         x = torch.tensor(random.Random(seed).choice([0.25, 1.0]))
         native = fresh()
         expected = outcome(Program3(seed).function(native), native, x)
+        held = fresh()
+        f = tg.function(Program3(seed).function(held))
+        concrete = f.get_concrete_function(x)
+        places = [next(n for n, v in held.items() if v is t) for t in concrete.captured_inputs]
         for order in range(ORDERS):
             variables = fresh()
-            f = tg.function(Program3(seed).function(variables)) if order == 0 else f
-            if order == 0:
-                concrete, held = f.get_concrete_function(x), variables
-                places = [
-                    next(n for n, v in held.items() if v is t) for t in concrete.captured_inputs
-                ]
             scheduler = Permuted(order)
             inputs = [variables[n] for n in places]
             found = outcome(lambda x: scheduler.run(concrete.graph, [x, *inputs])[:2], variables, x)

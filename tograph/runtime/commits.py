@@ -106,7 +106,7 @@ class Commits:
     def __call__(self, graph: FuncGraph) -> None:
         known = self._known(graph)
         parts, contents = [], []
-        for key, (location, names, content) in self._changes().items():
+        for key, (names, content) in self._changes().items():
             if key in known and _same(known[key], content):
                 continue
             known[key] = content
@@ -127,7 +127,7 @@ class Commits:
             self.last[graph] = dict(self._known(graph.outer)) if graph.outer is not None else {}
         return self.last[graph]
 
-    def _changes(self) -> dict[Any, tuple[Location, Sequence[str] | None, Any]]:
+    def _changes(self) -> dict[Any, tuple[Sequence[str] | None, Any]]:
         found: dict[Any, Any] = {}
         logs = journal.open_journals()
         for log in logs:
@@ -136,9 +136,9 @@ class Commits:
                     continue
                 steps = log.steps.get(key) if log is logs[0] else None
                 if key[0] == "contents" and steps is not None:
-                    found[key] = (location, [n for n, _ in steps], [list(a) for _, a in steps])
+                    found[key] = ([n for n, _ in steps], [list(a) for _, a in steps])
                 else:
-                    found[key] = (location, None, location.get())
+                    found[key] = (None, location.get())
         return found
 
 
