@@ -27,6 +27,7 @@ from .iterables import staged_source
 from .logical import and_
 from .places import places_of
 from .staging import is_staged
+from .subscripts import check_keys
 from .union import distribute
 
 
@@ -78,6 +79,8 @@ def for_stmt(iterable, body, names, test=None, options=None) -> None:
 def _python_for(iterable, body, names, test) -> None:
     unrolled = debug.Unrolling() if is_tracing() else None
     reads.passed((iterable,))
+    if isinstance(iterable, dict):
+        check_keys(iterable)
     decisions.python("Python `for`, unrolled: it iterates over a Python {0}", iterable)
     for item in iterable:
         if unrolled is not None:

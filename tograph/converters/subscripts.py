@@ -11,7 +11,9 @@ from collections import deque
 
 import torch
 
+from ..errors import StagingError
 from ..runtime import control_flow, journal, reads
+from ..runtime.funcgraph import user_location
 from ..runtime.growing import StagedList, as_staged
 from ..runtime.journal import MISSING
 from ..runtime.shapes import SYMBOLS
@@ -24,7 +26,7 @@ from .call_rules import is_user_function
 from .calls import call
 from .context import OPERATORS, Converter
 from .staging import is_staged
-from .union import apply, distribute_missing
+from .union import apply, distribute_missing, test_options
 
 slice_ = slice
 
@@ -280,10 +282,84 @@ def _lookup(items: dict, key):
     return chain(0)
 
 
+def dict_get(x, key, default=None):
+    """``x.get(key, default)``"""
+    if isinstance(key, SYMBOLS):
+        there = contains_key(x, key)
+        return control_flow.staged_if(there, lambda: getitem(x, key), lambda: default)
+    found = x.get(key, MISSING)
+    watch = reads.current()
+    if watch is not None and type(key).__hash__ is not None:
+        if found is MISSING:
+            watch.missing_key(x, key)
+        else:
+            watch.item(x, key, found)
+    if is_union(found) and MISSING in found.options_:
+        return distribute_missing(found, lambda: default)
+    return default if found is MISSING else found
+
+
+def contains_key(x, key):
+    """Whether a staged number is a key."""
+    there = False
+    for k in x:
+        if isinstance(k, (int, float)):
+            same = control_flow.predicate(key == k, "in")
+            there = same if there is False else there | same
+    return there
+
+
+def dict_length(x):
+    """``len(x)``: the keys that some paths did not set count where they were."""
+    n = len(x)
+    for v in x.values():
+        if is_union(v) and MISSING in v.options_:
+            n = n - int_of(test_options(lambda o: o is MISSING, v))
+    return n
+
+
+def int_of(test):
+    """A staged bool, or a bool, as 0 or 1."""
+    return control_flow.staged_if(test, lambda: 1, lambda: 0) if is_staged(test) else int(test)
+
+
+def check_keys(x) -> None:
+    """StagingError for a dict whose keys depend on a staged condition, where all of them are needed."""
+    if any(is_union(v) and MISSING in v.options_ for v in dict.values(x)):
+        raise StagingError(
+            "the keys of this dict depend on a staged condition, so they cannot be listed here: set the key on every path, or ask for "
+            "single keys with `in`, get() or []",
+            user_location(),
+        )
+
+
+def _set_key(items: dict, key, value) -> None:
+    """Write a dict by a staged number: the key that it is gets the value; it has to be there."""
+    keys = [k for k in items if isinstance(k, (int, float))]
+    there = contains_key(items, key)
+    if there is False:
+        _no_new_key()
+    control_flow.staged_if(there, lambda: None, _no_new_key)
+    for k in keys:
+        old = getitem(items, k)
+        same = control_flow.predicate(key == k, "subscript")
+        new = control_flow.staged_if(same, lambda: value, lambda old=old: old)
+        setitem(items, k, new)
+
+
+def _no_new_key():
+    raise RuntimeError(
+        "a dict was given a new key that is known only when the graph runs: set every key before"
+    )
+
+
 def setitem(x, key, value) -> None:
     """``x[key] = value``"""
     if is_union(x) or is_union(key):
         apply(lambda a, k: setitem(a, k, value), x, key)
+        return
+    if isinstance(key, SYMBOLS) and isinstance(x, dict):
+        _set_key(x, key, value)
         return
     if isinstance(x, torch.Tensor):
         if is_union(value):

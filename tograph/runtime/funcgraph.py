@@ -77,7 +77,8 @@ class Root:
     """What all graphs of one trace share.
 
     ``kept``: locations whose content before the call may stay on some path. ``created``: objects made while tracing, and where;
-    ``settled``: the locations changed only by their creation. ``given``: the tensors of the call.
+    ``settled``: the locations changed only by their creation. ``given``: the tensors of the call, ``real`` those that are captured.
+    ``bases``: memory that several captured tensors share and that is written; ``flat``: the storage of all of it.
     ``made``: objects that the traced code made, and the graph that was recorded then.
     """
 
@@ -90,7 +91,10 @@ class Root:
     created: list[tuple[Any, Location | None]] = field(default_factory=list)
     settled: set[Any] = field(default_factory=set)
     given: Sequence[Any] = ()
+    real: frozenset[int] = frozenset()
     made: dict[int, tuple[Any, FuncGraph]] = field(default_factory=dict)
+    bases: frozenset[int] = frozenset()
+    flat: dict[int, Storage] = field(default_factory=dict)
     keep: list[Any] = field(default_factory=list)
     before_failure: list[Any] = field(default_factory=list)
 

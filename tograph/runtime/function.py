@@ -36,6 +36,7 @@ from .keys import (
     without_sizes,
 )
 from .specs import TensorSpec
+from .symbolic import Retrace
 from .tracer import LOGGER, Trace, Tracer, no_places
 
 CACHE_SIZE = 256
@@ -245,8 +246,8 @@ class Function:
     def _trace(self, key: Any, bound: inspect.BoundArguments, flat: Flat) -> Trace:
         slot = self._slot(key)
         specs = self._specs(key, slot, flat)
-        why = self._why(key)
-        trace = Tracer(self, bound, flat, specs).trace(key)
+        why = self._why(key, flat)
+        trace = self._traced(key, bound, flat, specs)
         self.trace_count += 1
         traces = self._cache.setdefault(slot, [])
         traces.insert(0, trace)
@@ -255,6 +256,17 @@ class Function:
         self._history.append((key, why))
         self._warn(why)
         return trace
+
+    def _traced(
+        self, key: Any, bound: inspect.BoundArguments, flat: Flat, specs: list[TensorSpec]
+    ) -> Trace:
+        """A trace; it begins again when tracing found out that tensors are one."""
+        known = Retrace()
+        while True:
+            try:
+                return Tracer(self, bound, flat, specs, known).trace(key)
+            except Retrace as again:
+                known = Retrace(known.real | again.real, known.bases | again.bases)
 
     def _shrink(self) -> None:
         """Keep the cache within its bound: the traces used least recently go."""
@@ -277,7 +289,7 @@ class Function:
                 specs = [relaxed(s, old) for s, old in zip(specs, trace.specs)]
         return specs
 
-    def _why(self, key: Any) -> str:
+    def _why(self, key: Any, flat: Flat) -> str:
         if not self._history:
             return "first call"
         old, new = dict(self._history[-1][0][0]), dict(key[0])
@@ -288,7 +300,7 @@ class Function:
                 return f"argument {name!r} changed from {describe_key(old[name])} to {describe_key(new[name])}"
         if self._history[-1][0][1] != key[1]:
             return "the default dtype, the default device or autocast changed"
-        found = [t.checks.change() for t in self._cache.get(self._slot(key), ())[:1]]
+        found = [t.checks.change(flat.tensors) for t in self._cache.get(self._slot(key), ())[:1]]
         return found[0] if found and found[0] else "a size that the trace depends on changed"
 
     def _warn(self, why: str) -> None:

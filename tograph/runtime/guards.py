@@ -64,6 +64,15 @@ def nth(items: Any, i: int) -> Any:
     return list(items.values())[i]
 
 
+def apart(x: torch.Tensor, tensors: Any) -> bool:
+    """Whether no other tensor lies in the memory of ``x``."""
+    at = x.untyped_storage().data_ptr()
+    return all(
+        y is x or not isinstance(y, torch.Tensor) or y.untyped_storage().data_ptr() != at
+        for y in tensors
+    )
+
+
 def same_array(a: Any, b: Any) -> bool:
     return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
 
@@ -75,22 +84,22 @@ class Guards:
         self.checks, self.sizes = checks, sizes
         self.source, namespace = _write(checks)
         exec(compile(self.source, "<tograph guards>", "exec"), namespace)
-        self.hold_outside: Callable[[], bool] = namespace["hold"]
+        self.hold_outside: Callable[..., bool] = namespace["hold"]
         if not sizes:
             self.hold = namespace["hold"]
 
     def hold(self, tensors: Any = ()) -> bool:
         """Whether everything that was read is what it was, for arguments with these tensors."""
-        return self.hold_outside() and all(
+        return self.hold_outside(tensors) and all(
             _evaluate(expr, tensors) == wanted for expr, wanted in self.sizes
         )
 
-    def change(self) -> str | None:
+    def change(self, tensors: Any = ()) -> str | None:
         """What has changed, in words; None when nothing has."""
         for check in self.checks:
             program, namespace = _write([check])
             exec(compile(program, "<tograph guard>", "exec"), namespace)
-            if not namespace["hold"]():
+            if not namespace["hold"](tensors):
                 return f"{check.source.label} changed {check.words(namespace)}"
         return None
 
@@ -138,7 +147,7 @@ _LOST = (AttributeError, LookupError, ValueError, TypeError, RuntimeError, Refer
 def _write(checks: list[Check]) -> tuple[str, dict[str, Any]]:
     """The text of ``hold``, which runs the checks, and of ``now``, the value at the last source."""
     namespace: dict[str, Any] = {"lost": _LOST, "same_atom": same_atom, "same_items": same_items, "nth": nth,
-                                 "same_array": same_array}  # fmt: skip
+                                 "same_array": same_array, "apart": apart}  # fmt: skip
     names: dict[int, str] = {}
     lines: list[str] = []
 
@@ -162,4 +171,4 @@ def _write(checks: list[Check]) -> tuple[str, dict[str, Any]]:
     body = "".join(f"        {line}\n" for line in lines)
     steps = "".join(f"    {line}\n" for line in lines if not line.startswith("if "))
     text = f"def hold(tensors=()):\n    try:\n{body}        return True\n    except lost:\n        return False\n"
-    return text + f"def now():\n{steps}    return {last}\n", namespace
+    return text + f"def now(tensors=()):\n{steps}    return {last}\n", namespace

@@ -24,7 +24,7 @@ from .journal import MISSING
 from .shapes import SYMBOLS
 from .sources import Source, holder
 from .structure import OUTSIDE
-from .symbolic import SymTensor
+from .symbolic import Retrace, SymTensor
 
 _FIXED = (type, types.ModuleType, types.BuiltinFunctionType)  # compared by identity and kept
 _UNROLLED = 64  # items of a container that are checked one by one
@@ -46,6 +46,8 @@ class Watch:
         self.steps: dict[Any, Source] = {}
         self.checks: dict[Any, Check] = {}
         self.functions: set[Any] = set()
+        self.given: Any = ()  # the tensors of the arguments, and which of them are captured
+        self.real: frozenset[int] = frozenset()
         self.cells: set[Any] = set()  # the variables of closures from outside
         self.rebound: list[tuple[Any, Any, Check]] = []
 
@@ -133,6 +135,10 @@ class Watch:
         """What is at a source is ``x``, as far as that can be told without looking into it."""
         if isinstance(x, (SymTensor, *SYMBOLS)):
             return
+        if isinstance(x, torch.Tensor) and self.given:
+            for i, given in enumerate(self.given):
+                if given is x and i not in self.real:
+                    raise Retrace(real=frozenset([i]))
         text = show(x)
         if x is None or x is True or x is False:
             self._check(source, "value", f"{{0}} is {x}", None, text)
@@ -286,6 +292,16 @@ class Watch:
             for name, value in list(vars(x).items()):
                 if name.isidentifier() and not self.written(("attr", id(x), name)):
                     self.whole_value(value, self.step(source, "attr", name))
+
+    def argument(self, i: int, x: torch.Tensor) -> None:
+        """The ``i``-th tensor of the arguments is also one that was captured."""
+        self._check(Source(None, "tensor", i, f"tensor {i}"), "same", "{0} is {1}()", holder(x))
+
+    def apart(self, i: int) -> None:
+        """The ``i``-th tensor of the arguments is written: no other one may share its memory."""
+        self._check(
+            Source(None, "tensor", i, f"the memory of tensor {i}"), "apart", "apart({0}, tensors)"
+        )
 
     def advanced(self, iterator: Any) -> None:
         """An iterator from outside was advanced, which cannot be undone: the trace serves this call only."""

@@ -30,7 +30,8 @@ _LABELS: dict[str, Callable[[str, Any], str]] = {
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """``kind`` is "cell", "global", "object" or a step; ``key`` the cell, (namespace, name), the holder, or the step's key."""
+    """``kind`` is "cell", "global", "object", "tensor" (of the arguments) or a step; ``key`` the cell, (namespace, name), the holder,
+    the position, or the step's key."""
 
     parent: Source | None
     kind: str
@@ -46,6 +47,8 @@ class Source:
             return f"{bind(self.key)}.cell_contents"
         if self.kind == "global":
             return f"{bind(self.key[0])}[{self.key[1]!r}]"
+        if self.kind == "tensor":
+            return f"tensors[{self.key}]"
         if self.kind == "object":
             return f"{bind(self.key)}()"
         key = self.key if self.kind == "attr" else constant(self.key, bind)

@@ -12,19 +12,19 @@ from typing import Any
 
 import torch
 
-from ..errors import ConversionError, ScopeError, TographError
+from ..errors import ConversionError, ScopeError, SharedMemoryError, TographError
 from . import arguments, commits, control_flow, creation, guards, host, interrupts, journal, reads
 from .arguments import Flat
 from .commits import Commits, Held, Target
 from .concrete import ConcreteFunction, finish
-from .funcgraph import FuncGraph
+from .funcgraph import FuncGraph, user_location
 from .infer import meta_of, tensor_type
 from .journal import Location
 from .reach import reachable
 from .scalars import size_of
 from .shapes import contiguous
 from .specs import TensorSpec
-from .symbolic import SymTensor, placeholder
+from .symbolic import Retrace, SymTensor, memory, placeholder
 from .tracing import recording
 from .variables import SymVariable, Variable
 
@@ -74,7 +74,12 @@ class Tracer:
     """One run of the Python code on placeholders."""
 
     def __init__(
-        self, function: Any, bound: inspect.BoundArguments, flat: Flat, specs: list[TensorSpec]
+        self,
+        function: Any,
+        bound: inspect.BoundArguments,
+        flat: Flat,
+        specs: list[TensorSpec],
+        known: Retrace,
     ):
         self.function, self.bound, self.flat, self.specs = function, bound, flat, specs
         self.root = FuncGraph(_graph_name(function.label()))
@@ -85,6 +90,8 @@ class Tracer:
         self.reach: set[int] | None = None
         self.watch = reads.Watch()
         self.root.root.given = flat.tensors
+        self.root.root.real, self.root.root.bases = known.real, known.bases
+        self.watch.given, self.watch.real = flat.tensors, known.real
         self.spares: list[tuple[Any, Any]] = []
         self.commits = Commits(self._seen)
         self.root.root.before_failure.append(self.commits)
@@ -116,13 +123,14 @@ class Tracer:
         with recording(self.root), torch.enable_grad(), reads.watching(self.watch):
             self._roots()
             self.inputs = inputs = [self._placeholder(i, s) for i, s in enumerate(self.specs)]
-            take = _Taker(self.flat, inputs)
+            take = _Taker(self.flat, inputs, self.root.root.real)
             given = {
                 n: arguments.replace_tensors(x, take, spares)
                 for n, x in self.bound.arguments.items()
             }
             bound = inspect.BoundArguments(self.bound.signature, OrderedDict(given))
             result, changes = self._run(bound, spares)
+        self._check_memory()
         effects, finder = self._effects(changes, spares)
         graph, captured, spec, effect_specs = finish(self.root, inputs, result, effects)
         for location, old in reversed(self.undo):
@@ -292,6 +300,45 @@ class Tracer:
             or control_flow.is_module_globals(location)
         )
 
+    def _check_memory(self) -> None:
+        """Tensors that share memory, one of which is written, are views of one storage; an argument cannot be that."""
+        root = self.root.root
+        for i in root.real:
+            self.watch.argument(i, root.given[i])
+        if not root.assigned:
+            return
+        known = [*root.captured.values(), *(x.storage_ for x in self.inputs)]
+        written = [s for s in known if id(s) in root.assigned]
+        real = {id(s): self._real(s) for s in known if isinstance(self._real(s), torch.Tensor)}
+        for s in written:
+            if id(s) not in real:
+                continue
+            others = [
+                o
+                for o in known
+                if o is not s and id(o) in real and self._shares(real[id(s)], real[id(o)])
+            ]
+            if s.argument is not None:
+                self.watch.apart(s.argument)
+            if not others:
+                continue
+            both = [real[id(s)], *(real[id(o)] for o in others)]
+            if any(x.requires_grad or x.dtype != both[0].dtype for x in both) or any(
+                o.argument is not None for o in [s, *others]
+            ):
+                raise SharedMemoryError(
+                    "a tensor that is written shares memory with another one that the function uses, and one of them is an argument or "
+                    "requires grad. Pass one of them, and make the view inside of the function.",
+                    user_location(),
+                )
+            raise Retrace(bases=frozenset([memory(both[0])]))
+
+    def _real(self, storage: Any) -> Any:
+        return storage.external if storage.argument is None else self.flat.tensors[storage.argument]
+
+    def _shares(self, a: torch.Tensor, b: torch.Tensor) -> bool:
+        return a is not b and memory(a) == memory(b) != 0
+
     def _check_created(self, changes: journal.Journal) -> None:
         """What was made has to be kept by something that the next call finds."""
         created = self.root.root.created
@@ -325,8 +372,10 @@ def _same_place(location: Location, container: Any) -> Location:
 class _Taker:
     """The placeholder for each tensor of the arguments; numpy arrays come in order."""
 
-    def __init__(self, flat: Flat, inputs: list[SymTensor]):
-        self.places, self.inputs = flat.places, inputs
+    def __init__(self, flat: Flat, inputs: list[SymTensor], real: frozenset[int]):
+        self.places, self.inputs = flat.places, [*inputs]
+        for i in real:
+            self.inputs[i] = flat.tensors[i]
         self.arrays = iter(sorted(set(range(len(inputs))) - set(flat.places.values())))
 
     def __call__(self, x: Any) -> SymTensor:

@@ -17,7 +17,7 @@ from ...runtime.shapes import SYMBOLS
 from ...runtime.structure import is_union
 from ...runtime.symbolic import scalar_of
 from .. import subscripts, union
-from ..calls import call, handles, takes_functions
+from ..calls import METHODS, call, handles, takes_functions
 from ..for_stmt import for_stmt
 from ..generators import Generator
 from ..iterables import (
@@ -54,6 +54,8 @@ def len_(x):
     watch = reads.current()
     if watch is not None and type(x) in reads.CONTAINERS:
         watch.size(x)
+    if type(x) in reads.MAPPINGS:
+        return subscripts.dict_length(x)
     method = getattr(type(x), "__len__", None)
     return call(method, x) if type(method) is type(len_) else len(x)
 
@@ -238,6 +240,20 @@ def next_(iterator, *default):
         return end()
     iterator.position = at + 1
     return take()
+
+
+for _kind in reads.MAPPINGS:
+    METHODS[(_kind, "get")] = subscripts.dict_get
+    for _name in ("items", "keys", "values", "copy", "popitem"):
+
+        def _listed(x, *args, _name=_name):
+            subscripts.check_keys(x)
+            reads.passed((x,))
+            if _name == "popitem":
+                journal.record(journal.contents(x))
+            return getattr(x, _name)(*args)
+
+        METHODS[(_kind, _name)] = _listed
 
 
 takes_functions(functools.reduce, itertools.accumulate, itertools.starmap, itertools.takewhile, itertools.dropwhile,

@@ -7,13 +7,14 @@ from typing import Any
 
 import torch
 
+from ...runtime.effects import manual_seed
 from ...runtime.growing import StagedList
 from ...runtime.scalars import to_python
 from ...runtime.shapes import SYMBOLS
 from ...runtime.structure import is_union
 from ...runtime.symbolic import scalar_of
 from .. import union
-from ..calls import TENSOR_METHODS, handles
+from ..calls import METHODS, TENSOR_METHODS, handles
 from ..staging import is_staged
 from .forms import unless_staged
 from .numbers import bool_
@@ -143,3 +144,7 @@ def tolist(x):
 
 
 TENSOR_METHODS["tolist"] = tolist
+
+
+handles(torch.manual_seed)(lambda seed: manual_seed(seed))
+METHODS[(torch.Generator, "manual_seed")] = lambda generator, seed: manual_seed(seed, generator)
