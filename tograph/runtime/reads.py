@@ -135,10 +135,7 @@ class Watch:
         """What is at a source is ``x``, as far as that can be told without looking into it."""
         if isinstance(x, (SymTensor, *SYMBOLS)):
             return
-        if isinstance(x, torch.Tensor) and self.given:
-            for i, given in enumerate(self.given):
-                if given is x and i not in self.real:
-                    raise Retrace(real=frozenset([i]))
+        self._not_given(x)
         text = show(x)
         if x is None or x is True or x is False:
             self._check(source, "value", f"{{0}} is {x}", None, text)
@@ -157,6 +154,13 @@ class Watch:
         else:
             self.sources.setdefault(id(x), (x, source))
             self._check(source, "value", "{0} is not None and {0} is {1}()", holder(x), text)
+
+    def _not_given(self, x: Any) -> None:
+        """A tensor that was found outside and is an argument as well has to be captured."""
+        if isinstance(x, torch.Tensor) and self.given:
+            found = frozenset(i for i, given in enumerate(self.given) if given is x) - self.real
+            if found:
+                raise Retrace(real=found)
 
     def whole_value(self, x: Any, source: Source) -> None:
         self.value(x, source)

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -107,7 +108,9 @@ def _outside(
 
 
 def is_module_globals(place: Place) -> bool:
-    """Whether a location is a global variable of a module."""
+    """Whether a location is a global variable of a module, or an attribute of a class or module."""
+    if place.key[0] == "attr":
+        return isinstance(place.keep, (type, ModuleType))
     return (
         place.key[0] == "key"
         and isinstance(place.keep, dict)
