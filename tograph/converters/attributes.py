@@ -68,7 +68,7 @@ class Attributes(Converter):
         node.value = self.visit(node.value)
         if len(node.targets) == 1 and isinstance(node.targets[0], gast.Attribute):
             return self._store(node.targets[0], node.value, node)
-        if not any(isinstance(n, gast.Attribute) for t in node.targets for n in gast.walk(t)):
+        if not any(_is_stored(n) for t in node.targets for n in gast.walk(t)):
             node.targets = [self.visit(t) for t in node.targets]
             return node
         return self.spread(node)
@@ -94,7 +94,7 @@ class Attributes(Converter):
                     setattr(child, field, [self._temporary(e, after, origin) for e in found])
                 elif isinstance(child, gast.Starred) and isinstance(found, gast.Attribute):
                     child.value = self._temporary(found, after, origin)
-        assign = gast.copy_location(gast.Assign([target], value, None), origin)
+        assign = gast.copy_location(gast.Assign([self.visit(target)], value, None), origin)
         return [assign, *after]
 
     def _temporary(self, e, after, origin):
@@ -152,6 +152,10 @@ def _is_call(node: gast.Call) -> bool:
         and isinstance(f.value, gast.Name)
         and f.value.id == OPERATORS
     )
+
+
+def _is_stored(node) -> bool:
+    return isinstance(node, gast.Attribute) and isinstance(node.ctx, gast.Store)
 
 
 def _is_library(x) -> bool:

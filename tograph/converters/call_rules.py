@@ -12,6 +12,7 @@ import dis
 import functools
 import sys
 import types
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -85,7 +86,21 @@ LEAF_MODULES = frozenset(
     ]
 )
 
-CONVERTED_CODE: set[types.CodeType] = set()
+
+class CodeSet:
+    """A set of code objects. Python calls two of them equal when they do the same in files of any name: here each is itself."""
+
+    def __init__(self) -> None:
+        self.codes: dict[int, types.CodeType] = {}
+
+    def __contains__(self, code: types.CodeType) -> bool:
+        return id(code) in self.codes
+
+    def update(self, codes: Iterable[types.CodeType]) -> None:
+        self.codes.update((id(c), c) for c in codes)
+
+
+CONVERTED_CODE = CodeSet()
 _BRANCHES = frozenset(
     op for op in dis.opmap.values() if "JUMP" in dis.opname[op] or dis.opname[op] == "FOR_ITER"
 )

@@ -45,7 +45,7 @@ class Watch:
         self.sources: dict[int, tuple[Any, Source]] = {}
         self.steps: dict[Any, Source] = {}
         self.checks: dict[Any, Check] = {}
-        self.functions: set[Any] = set()
+        self.functions: dict[Any, Any] = {}  # kept: their ids are keys
         self.given: Any = ()  # the tensors of the arguments, and which of them are captured
         self.real: frozenset[int] = frozenset()
         self.cells: set[Any] = set()  # the variables of closures from outside
@@ -79,7 +79,7 @@ class Watch:
         key = (function.__code__, tuple(map(id, function.__closure__ or ())))
         if key in self.functions:
             return
-        self.functions.add(key)
+        self.functions[key] = function
         stored, loaded = _stored(function.__code__), _loaded_variables(function.__code__)
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
             self.cells.add(("cell", id(cell)))
