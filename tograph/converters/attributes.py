@@ -11,7 +11,7 @@ from collections import deque
 
 import torch
 
-from ..runtime import journal, reads
+from ..runtime import grads, journal, reads
 from ..runtime.journal import MISSING
 from ..runtime.structure import is_union
 from ..transpiler.syntax import gast
@@ -25,7 +25,9 @@ _METHODS = frozenset(
     n for c in (torch.Tensor, list, dict, str, set, tuple, deque, bytes) for n in dir(c)
 )
 # What a tensor has as data: read without a call, these are left alone.
-_DATA = frozenset(n for n in dir(torch.Tensor) if not callable(getattr(torch.Tensor, n, None)))
+_DATA = frozenset(n for n in dir(torch.Tensor) if not callable(getattr(torch.Tensor, n, None))) - {
+    "grad"
+}
 _AUGMENTED = {gast.Add: "iadd", gast.Sub: "isub", gast.Mult: "imul", gast.MatMult: "imatmul", gast.Div: "itruediv",
               gast.FloorDiv: "ifloordiv", gast.Mod: "imod", gast.Pow: "ipow", gast.LShift: "ilshift",
               gast.RShift: "irshift", gast.BitOr: "ior", gast.BitXor: "ixor", gast.BitAnd: "iand"}  # fmt: skip
@@ -170,6 +172,8 @@ def attr(owner, name):
     """``owner.name``; the code of a property of a user's class is converted."""
     if is_union(owner):
         return apply(lambda o: attr(o, name), owner)
+    if name == "grad" and isinstance(owner, torch.Tensor):
+        return grads.read(owner)
     found = _descriptor(owner, name)
     if isinstance(found, property) and is_user_function(found.fget):
         return call(found.fget, owner)
@@ -224,6 +228,9 @@ def setattr_(owner, name, value) -> None:
     """``owner.name = value``"""
     if is_union(owner):
         apply(lambda o: setattr_(o, name, value), owner)
+        return
+    if name == "grad" and isinstance(owner, torch.Tensor):
+        grads.write(owner, value)
         return
     found = _descriptor(owner, name)
     if isinstance(found, property) and is_user_function(found.fset):

@@ -125,6 +125,8 @@ def call(f, /, *args, **kwargs):  # noqa: C901  a case for each kind
             if is_generator_function(f) and is_tracing():
                 return Generator(converted(f), _convert_generator(f), args, kwargs)
             return converted(f)(*args, **kwargs)
+        if f.__code__ is _NOT_COMPILED:
+            return call(f.__wrapped__, *args, **kwargs)
         return _left_alone(f, args, kwargs)
     if kind is types.MethodType:
         if isinstance(f.__self__, StagedList):
@@ -199,11 +201,17 @@ def _method(f: types.MethodType, args, kwargs):
     form = BUILTINS.get(function) if _hashable(function) else None
     if form is not None:
         return form(f.__self__, *args, **kwargs)
-    if type(function) is types.FunctionType and is_user_function(function):
+    if type(function) is types.FunctionType and (
+        is_user_function(function) or function.__code__ is _NOT_COMPILED
+    ):
         return call(function, f.__self__, *args, **kwargs)
     if type(function) is types.FunctionType:
         return _left_alone(f, args, kwargs)
     return call(function, f.__self__, *args, **kwargs)
+
+
+# What torch puts around functions that torch.compile has to leave alone, such as Optimizer.zero_grad.
+_NOT_COMPILED = torch._disable_dynamo(lambda: None).__code__
 
 
 def _is_contextmanager(f: Any) -> bool:

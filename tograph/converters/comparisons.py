@@ -83,6 +83,12 @@ def contains(x, items):
         return test_options(lambda v: v is not MISSING, items[x])
     if is_staged(x):
         reads.whole(items)
+    return _among(x, items)
+
+
+def _among(x, items):
+    if isinstance(items, (dict, set, frozenset)) and isinstance(x, torch.Tensor):
+        return any(item is x for item in items)  # tensors are hashed by identity
     if isinstance(items, (list, tuple, dict, set, frozenset, range)) and (
         is_staged(x) or any(map(is_staged, items))
     ):

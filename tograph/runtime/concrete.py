@@ -48,6 +48,7 @@ class ConcreteFunction:
         self._result, self._effects, self._bind = result, list(effects), bind
         self._single = isinstance(result, Leaf) and not result.fixed
         self.kernels: list[Any] = []
+        self.late: list[tuple[int, Any]] = []
 
     inputs = property(
         lambda self: self.graph.inputs[: len(self.graph.inputs) - len(self._captured)]
@@ -91,6 +92,13 @@ class ConcreteFunction:
         tensors, places = self._bind(self, args, kwargs)
         return self.run(tensors, places)
 
+    def _with_late(self, tensors: list[Any]) -> tuple[Any, ...]:
+        """The inputs with those captured tensors that are the ``.grad`` of something at this call."""
+        captured = list(self.captured_inputs)
+        for i, owner in self.late:
+            captured[i] = (tensors[owner] if isinstance(owner, int) else owner).grad
+        return (*tensors, *captured)
+
     @cached_property
     def _floats(self) -> list[int]:
         """The inputs that may require grad; none when the gradient has to be that of the host program."""
@@ -108,7 +116,7 @@ class ConcreteFunction:
 
     def run(self, tensors: list[Any], places: Sequence[Target] = ()) -> Any:
         """The result for the tensors of the arguments; ``places`` are where effects on arguments go."""
-        inputs = (*tensors, *self.captured_inputs)
+        inputs = (*tensors, *self.captured_inputs) if not self.late else self._with_late(tensors)
         commits.calls.targets.append(places)
         try:
             if torch.is_grad_enabled() and self._differentiates(inputs):
@@ -180,6 +188,12 @@ def finish(
     set_control_inputs(graph)
     root.closed = True
     return graph, captured, spec, specs
+
+
+def late_inputs(root: FuncGraph) -> list[tuple[int, Any]]:
+    """The captured inputs that are looked up at every call, with the owner of each."""
+    captured = [k for k in root.captures if isinstance(k, Storage) and k.external is not None]
+    return [(i, k.late) for i, k in enumerate(captured) if k.late is not None]
 
 
 def forward_reads(graph: Graph, assigned: frozenset[Value]) -> None:

@@ -53,6 +53,10 @@ class Storage:
     argument: int | None = None
     version: int = 0
     home: FuncGraph | None = None
+    late: Any = None  # of a .grad that is looked up at every call: its owner, or the owner's place among the arguments
+    owner: torch.Tensor | None = (
+        None  # of a local storage that was written: the tensor that is all of it
+    )
 
     def computed(self, graph: FuncGraph) -> Value | None:
         """The base value of a storage that is made of others; None for all but ``mutation.Picked``."""
@@ -97,6 +101,7 @@ class Root:
     flat: dict[int, Storage] = field(default_factory=dict)
     keep: list[Any] = field(default_factory=list)
     before_failure: list[Any] = field(default_factory=list)
+    slots: dict[int, Any] = field(default_factory=dict)
 
 
 class FuncGraph:
@@ -116,6 +121,7 @@ class FuncGraph:
         self.arguments: dict[Any, Value] = {}
         self.known: dict[Storage, Value] = {}
         self.sources: dict[Value, torch.Tensor] = {}
+        self.differentiated = False  # a gradient was taken while it was recorded
         self.replaying = (
             False  # a recorded graph runs again: a read of a resource is an op like any other
         )
@@ -147,9 +153,16 @@ class FuncGraph:
         grad = torch.is_grad_enabled() if grad is None else grad
         node = Node(op, args, kwargs, types, regions=regions, location=user_location(), grad=grad)
         self.graph.nodes.append(node)
+        if not self.differentiated and torch._C._current_autograd_node() is not None:
+            self._note_gradient()
         if grad and self.sources and not op.startswith("aten."):
             CONNECT(node, self)
         return node
+
+    def _note_gradient(self) -> None:
+        graph: FuncGraph | None = self
+        while graph is not None:
+            graph.differentiated, graph = True, graph.outer
 
     def emit(self, op: str, *args, type: Type, **kwargs) -> Value:
         """Append a node with one output."""

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from ..errors import UnsupportedOpError
+from . import histories
 from .funcgraph import FuncGraph, Ref, Storage, current_graph, user_location
 from .infer import Facts, infer, tensor_type
 from .ir import Value
@@ -154,6 +155,7 @@ def write(target: torch.Tensor, result: torch.Tensor) -> None:
         bases.append(apply_view(graph, view, bases[-1]))
     for view, base in zip(reversed(x.chain), reversed(bases), strict=False):
         value = _scatter(graph, view, base, value)
+    histories.note(x.storage_, target)
     graph.assign(x.storage_, value)
 
 

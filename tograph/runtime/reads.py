@@ -374,7 +374,16 @@ class Watch:
             if key[1] == what or (what is None and key[1] not in keep):
                 del self.checks[key]
 
-    def guards(self, root: Any) -> Guards:
+    def guards(self, root: Any, grads: Any = ()) -> Guards:
+        """The guards of the trace; ``grads`` are the ``.grad`` fields that it read."""
+        for slot in grads:
+            late = slot.late
+            source = (
+                Source(None, "tensor", late, f"tensor {late}")
+                if isinstance(late, int)
+                else self.source_of(late) or sources.object_(late, "a parameter")
+            )
+            self._check(source, "grad", f"({{0}}.grad is None) is {slot.real.grad is None}")
         return Guards(list(self.checks.values()), list(dict.fromkeys(root.root.guards)))
 
 

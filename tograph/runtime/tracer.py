@@ -13,10 +13,21 @@ from typing import Any
 import torch
 
 from ..errors import ConversionError, ScopeError, SharedMemoryError, TographError
-from . import arguments, commits, control_flow, creation, guards, host, interrupts, journal, reads
+from . import (
+    arguments,
+    commits,
+    control_flow,
+    creation,
+    grads,
+    guards,
+    host,
+    interrupts,
+    journal,
+    reads,
+)
 from .arguments import Flat
 from .commits import Commits, Held, Target
-from .concrete import ConcreteFunction, finish
+from .concrete import ConcreteFunction, finish, late_inputs
 from .funcgraph import FuncGraph, user_location
 from .infer import meta_of, tensor_type
 from .journal import Location
@@ -146,7 +157,14 @@ class Tracer:
             self._binder(),
             self.watch.owns,
         )
-        return Trace(concrete, key, self.specs, self.watch.guards(self.root), finder)
+        concrete.late = late_inputs(self.root)
+        return Trace(
+            concrete,
+            key,
+            self.specs,
+            self.watch.guards(self.root, grads.slots_read(self.root)),
+            finder,
+        )
 
     def _roots(self) -> None:
         """The objects that the trace begins with."""
@@ -218,6 +236,7 @@ class Tracer:
             made = self._dynamic(index, spec, shape, x if real else None, label)
         if real and x.requires_grad:
             made.requires_grad_(True)
+            made.real_ = x
         return made
 
     def _dynamic(
@@ -264,6 +283,9 @@ class Tracer:
             else:
                 continue
             order[location.key] = len(where) - 1
+        for slot in grads.effects_of(changes.entries):
+            effects.append((None, slot.content))
+            where.append((slot, None))
         for plan in self.commits.plans:
             plan.resolve(order)
         if not effects:
@@ -273,9 +295,7 @@ class Tracer:
             real: list[tuple[Any, Any]] = []
             for x in bound.arguments.values():
                 arguments.replace_tensors(x, lambda _: None, real)
-            return [
-                Target(at.here() if i is None else _same_place(at, real[i][1])) for i, at in where
-            ]
+            return [Target(_found(i, at, real, bound)) for i, at in where]
 
         return effects, find
 
@@ -360,6 +380,18 @@ class Tracer:
         if self.reach is None:
             self.reach = reachable([self.function.python_function, *self.flat.objects])
         return self.reach
+
+
+def _found(i: Any, at: Any, real: list[tuple[Any, Any]], bound: inspect.BoundArguments) -> Location:
+    """Where an effect of a call goes: a container that was passed, a ``.grad`` field, or a place outside."""
+    if not isinstance(i, grads.Slot):
+        return at.here() if i is None else _same_place(at, real[i][1])
+    if isinstance(i.late, torch.Tensor):
+        return grads.field_of(i.late)
+    flat = Flat()
+    for name, x in bound.arguments.items():
+        arguments.key_of(x, flat, name)
+    return grads.field_of(flat.tensors[i.late])
 
 
 def _same_place(location: Location, container: Any) -> Location:

@@ -179,6 +179,7 @@ def _untraced(func) -> Callable[..., Any]:
 aten = torch.ops.aten
 SPECIAL: dict[Any, Callable[..., Any]] = {
     aten.detach.default: _detach,
+    aten.detach_.default: lambda x: x,
     aten.lift_fresh.default: _lift_fresh,
     aten._local_scalar_dense.default: _local_scalar,
     aten.is_same_size.default: _is_same_size,

@@ -7,14 +7,16 @@ from typing import Any
 
 import torch
 
+from ...runtime import grads
 from ...runtime.effects import manual_seed
+from ...runtime.funcgraph import is_tracing
 from ...runtime.growing import StagedList
 from ...runtime.scalars import to_python
 from ...runtime.shapes import SYMBOLS
 from ...runtime.structure import is_union
 from ...runtime.symbolic import scalar_of
 from .. import union
-from ..calls import METHODS, TENSOR_METHODS, handles
+from ..calls import METHODS, TENSOR_METHODS, call, handles
 from ..staging import is_staged
 from .forms import unless_staged
 from .numbers import bool_
@@ -148,3 +150,29 @@ TENSOR_METHODS["tolist"] = tolist
 
 handles(torch.manual_seed)(lambda seed: manual_seed(seed))
 METHODS[(torch.Generator, "manual_seed")] = lambda generator, seed: manual_seed(seed, generator)
+
+
+def _while_tracing(function, form):
+    """``form`` in a trace; a Python list that the graph may grow counts as the list that it is."""
+
+    @handles(function)
+    def run(*args, **kwargs):
+        return (form if is_tracing() else function)(*args, **kwargs)
+
+
+_while_tracing(torch.autograd.grad, grads.grad)
+_while_tracing(torch.autograd.backward, grads.backward)
+
+
+@handles(torch.optim.Optimizer.zero_grad)
+def zero_grad(optimizer, set_to_none=True):
+    """Fields that are set to None need not be read."""
+    if not (is_tracing() and set_to_none):
+        call(_ZERO_GRAD, optimizer, set_to_none)
+        return
+    for group in optimizer.param_groups:
+        for p in group["params"]:
+            grads.write(p, None)
+
+
+_ZERO_GRAD = torch.optim.Optimizer.zero_grad.__wrapped__

@@ -24,6 +24,7 @@ from .. import funcgraph
 from ..carrier import differentiable
 from ..funcgraph import FuncGraph
 from ..ir import Node, map_values
+from .dependence import NOTHING, output_dependences
 from .objects import plain_object
 from .rules import RULES
 
@@ -77,6 +78,8 @@ class Call:
         self, indices: Sequence[int], grads: Sequence[Any], need: dict[int, bool]
     ) -> list[Any]:
         """The cotangents of ``tensors``, from those of the outputs ``indices``."""
+        if all(g is None for g in grads):
+            return [None] * len(self.tensors)
         by_output: list[Any] = [None] * len(self.node.outputs)
         for i, g in zip(indices, grads):
             by_output[i] = g
@@ -130,7 +133,9 @@ def connect(node: Node, graph: FuncGraph) -> None:
     call = Call(node, graph)
     if not call.tensors:
         return
-    chosen = [i for i, v in enumerate(node.outputs) if differentiable(v.type)]
+    known = {v: frozenset([i]) if i in call.tensors else NOTHING for i, v in enumerate(call.inputs)}
+    depends = output_dependences(node, known)
+    chosen = [i for i, v in enumerate(node.outputs) if differentiable(v.type) and depends[i]]
     for i, x in zip(chosen, call.outputs(chosen)):
         graph.sources[node.outputs[i]] = x
 

@@ -7,26 +7,26 @@ from ..ir import Graph, Node, Value
 from ..ops import NONE, REGION_OPS, lookup
 
 Dependence = frozenset[int]
-_NOTHING: Dependence = frozenset()
+NOTHING: Dependence = frozenset()
 
 
 def dependences(graph: Graph) -> list[Dependence]:
     """For each output the positions of the inputs; a superset of what torch's autograd finds."""
     known: dict[Value, Dependence] = {
-        v: frozenset([i]) if differentiable(v.type) else _NOTHING
-        for i, v in enumerate(graph.inputs)
+        v: frozenset([i]) if differentiable(v.type) else NOTHING for i, v in enumerate(graph.inputs)
     }
     for node in graph.nodes:
-        for value, depends in zip(node.outputs, _node(node, known)):
-            known[value] = depends if differentiable(value.type) else _NOTHING
+        for value, depends in zip(node.outputs, output_dependences(node, known)):
+            known[value] = depends if differentiable(value.type) else NOTHING
     return [known[v] for v in graph.outputs]
 
 
-def _node(node: Node, known: dict[Value, Dependence]) -> list[Dependence]:
+def output_dependences(node: Node, known: dict[Value, Dependence]) -> list[Dependence]:
+    """What the outputs of a node depend on, given what its inputs do."""
     count = len(node.outputs)
     stops = node.op == "aten.detach.default" or not node.grad
     if stops or (node.op not in REGION_OPS and lookup(node.op).gradient == NONE):
-        return [_NOTHING] * count
+        return [NOTHING] * count
     if node.op in REGION_OPS:
         return _regions(node, known)
     return [frozenset().union(*(known[v] for v in node.inputs))] * count
@@ -34,8 +34,8 @@ def _node(node: Node, known: dict[Value, Dependence]) -> list[Dependence]:
 
 def _regions(node: Node, known: dict[Value, Dependence]) -> list[Dependence]:
     skip = len(node.args) - len(next(iter(node.regions.values())).inputs)
-    outer = [known[a] if isinstance(a, Value) else _NOTHING for a in node.args[skip:]]
-    found = [_NOTHING] * len(node.outputs)
+    outer = [known[a] if isinstance(a, Value) else NOTHING for a in node.args[skip:]]
+    found = [NOTHING] * len(node.outputs)
     if node.op == "While":
         found = outer[: len(found)]
     changed = True

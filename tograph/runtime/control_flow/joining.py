@@ -9,7 +9,7 @@ from typing import Any
 from ...errors import (
     StructureError,
 )
-from .. import structure
+from .. import histories, structure
 from ..funcgraph import FuncGraph, Storage, current_graph, user_location
 from ..growing import StagedList, join_lists
 from ..ir import Node, Value
@@ -90,6 +90,9 @@ def _picked(x: Any, node: Node, contents: list[Any], live: list[Region], graph: 
 def put_back(place: Place, x: Any) -> None:
     """Write what a staged construct made of a location."""
     if isinstance(place.keep, Storage):
+        if place.keep.owner is not None and isinstance(x, structure.SymTensor):
+            histories.note(place.keep, place.keep.owner)
+            histories.rebase(place.keep.owner, x)
         x = (
             x.ref
             if not isinstance(x, structure.SymTensor)

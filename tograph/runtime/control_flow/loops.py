@@ -16,9 +16,9 @@ from ...errors import (
     LoopTypeError,
     ShapeInvariantError,
 )
-from .. import journal, structure, types
-from ..funcgraph import FuncGraph, current_graph, user_location
-from ..ir import graph_effects
+from .. import histories, journal, structure, types
+from ..funcgraph import FuncGraph, Storage, current_graph, user_location
+from ..ir import Value, graph_effects
 from ..journal import Location as Place
 from ..shapes import SYMBOLS
 from ..structure import (
@@ -75,6 +75,8 @@ def staged_while(
         state.append(counter)
     contents = [as_value(p.get()) for p in state]
     specs = [_initial_spec(c, p, options) for c, p in zip(contents, state)]
+    entered = {p.key for p, c in zip(state, contents) if _requires_grad(c)}
+    histories_ = _Histories(entered, [x for c in contents for x in _tensors(c) if x.requires_grad])
     for _ in range(MAX_ROUNDS):
         cond = _trace_with_state(
             "cond", lambda test=test: predicate_value(test()), state, specs, scratch
@@ -84,7 +86,9 @@ def staged_while(
             state.append(flag)
             specs.append(generalize(_open(spec_of(flag.get()))))
             continue
-        loop = _trace_with_state("body", body, state, specs, scratch)
+        loop = _trace_with_state("body", body, state, specs, scratch, histories_)
+        if histories_.change(loop, state):
+            continue
         fresh = [p for k, (p, _) in loop.changed.items() if k not in {s.key for s in state}]
         widened = [
             visible(_next_spec(s, p, loop, options), current_graph()) for s, p in zip(specs, state)
@@ -102,6 +106,71 @@ def staged_while(
         f"the kinds of the loop variables {names} keep changing from iteration to iteration",
         user_location(),
     )
+
+
+def _plain_maker(graph: FuncGraph) -> Callable[[Value], Any]:
+    return lambda v: structure.symbolic(v, graph)
+
+
+def _tensors(content: Any) -> list[torch.Tensor]:
+    """The tensors in a content."""
+    if isinstance(content, torch.Tensor):
+        return [content]
+    found = structure.parts_of(content) if isinstance(content, (list, tuple, dict)) else None
+    return [x for p in found[1] for x in _tensors(p)] if found else []
+
+
+def _requires_grad(content: Any, graph: FuncGraph | None = None) -> bool:
+    if isinstance(content, structure.Ref):
+        return graph is not None and content.value in graph.sources
+    return any(x.requires_grad for x in _tensors(content))
+
+
+class _Histories:
+    """Which state requires grad inside the body, and what outside of the loop it depends on.
+
+    It matters where the body takes a gradient: then the body is traced until it is stable.
+    """
+
+    def __init__(self, keys: set[Any], outside: list[torch.Tensor]):
+        self.keys, self.outside = keys, outside
+        self.location = user_location()
+
+    def maker(self, place: Place, graph: FuncGraph) -> Callable[[Value], Any]:
+        """How the placeholders of a place are made."""
+        owner = place.keep.owner if isinstance(place.keep, Storage) else None
+        outside = self.outside
+        if owner is not None and owner.requires_grad:
+            outside = [*outside, histories.alias(owner)]
+        elif place.key not in self.keys:
+            return _plain_maker(graph)
+
+        def make(value: Value) -> Any:
+            x = structure.symbolic(value, graph)
+            if isinstance(x, torch.Tensor) and (x.is_floating_point() or x.is_complex()):
+                return histories.loop_state(x, outside, self.location)
+            return x
+
+        return make
+
+    def change(self, loop: StateRegion, state: Sequence[Place]) -> bool:
+        """Take over what a trace of the body found; whether that asks for another one."""
+        if not loop.graph.differentiated or loop.raised:
+            return False
+        keys = self.keys | {p.key for p in state if _requires_grad(loop.content(p), loop.graph)}
+        if keys == self.keys:
+            return False
+        carried = [x if x._base is None else x._base for x in loop.graph.sources.values()]
+        found = [x for x in carried if x.requires_grad and _outside(x, loop.graph)]
+        known = {id(x) for x in self.outside}
+        self.outside = self.outside + [x for x in found if id(x) not in known]
+        self.keys = keys
+        return True
+
+
+def _outside(x: torch.Tensor, graph: FuncGraph) -> bool:
+    home = x.storage_.home if isinstance(x, structure.SymTensor) else None
+    return home is None or not home.within(graph)
 
 
 def contents_of(state: Sequence[Place]) -> list[Any]:
@@ -215,7 +284,12 @@ class StateRegion(Region):
 
 
 def _trace_with_state(
-    name: str, function, state: Sequence[Place], specs: Sequence[Spec], scratch: Sequence[Place]
+    name: str,
+    function,
+    state: Sequence[Place],
+    specs: Sequence[Spec],
+    scratch: Sequence[Place],
+    known: _Histories | None = None,
 ) -> StateRegion:
     lead = 0
     entered: dict[Any, Any] = {}
@@ -229,10 +303,8 @@ def _trace_with_state(
             values = [graph.input(t) for t in leaf_types(spec)]
             lead += len(values)
             if values:
-                put_back(
-                    place,
-                    structure.unflatten(spec, iter(values), lambda v: structure.symbolic(v, graph)),
-                )
+                make = known.maker(place, graph) if known else _plain_maker(graph)
+                put_back(place, structure.unflatten(spec, iter(values), make))
             entered[place.key] = place.get()
 
     region = trace_region(name, function, before)

@@ -18,7 +18,7 @@ import torch
 from ...errors import (
     TographError,
 )
-from .. import journal, structure
+from .. import histories, journal, structure
 from ..funcgraph import FuncGraph, Storage, current_graph
 from ..growing import StagedList
 from ..ir import Value, graph_effects, prune
@@ -59,7 +59,7 @@ def trace_region(
     log = journal.push()
     result, raised = MISSING, False
     try:
-        with recording(graph):
+        with histories.kept(), recording(graph):
             if before is not None:
                 before(graph)
             given = set(log.entries)
@@ -102,9 +102,16 @@ def _outside(
         elif key[0] == "storage":
             if place.keep.home is None or not place.keep.home.within(graph):
                 kept[key] = (place, content)
+        elif key[0] == "grad":
+            if place.keep.outside or not _made_in(place.keep.owner, graph):
+                kept[key] = (place, content)
         elif key[0] in _OWNED and (id(place.keep) in known or is_module_globals(place)):
             kept[key] = (place, content)
     return kept
+
+
+def _made_in(x: Any, graph: FuncGraph) -> bool:
+    return x.storage_.home is not None and x.storage_.home.within(graph)
 
 
 def is_module_globals(place: Place) -> bool:

@@ -1,0 +1,320 @@
+"""Gradients taken inside of a function: autograd.grad, backward(), optimisers, whole training loops in one graph."""
+
+import copy
+
+import pytest
+import torch
+
+import tograph as tg
+from tograph.errors import GradientError
+
+
+def same(f, *args):
+    got = tg.function(f)(*[a.clone() for a in args])
+    torch.testing.assert_close(got, f(*[a.clone() for a in args]))
+
+
+def arguments():
+    torch.manual_seed(0)
+    return torch.randn(2, 3, dtype=torch.float64), torch.randn(3, 3, dtype=torch.float64)
+
+
+def through_if(x, w, n):
+    w = w.requires_grad_()
+    h = x @ w
+    if h.sum() > n:
+        y = h.sin()
+    else:
+        y = h * h
+    (g,) = torch.autograd.grad(y.sum(), [w], create_graph=True)
+    (gg,) = torch.autograd.grad((g * g).sum(), [w], create_graph=True)
+    (ggg,) = torch.autograd.grad((gg * g).sum(), [w])
+    return g, gg, ggg
+
+
+def through_while(x, w, n):
+    w = w.requires_grad_()
+    y, i = x * w.sum(), 0
+    while i < n:
+        if y.sum() > 0:
+            y = torch.tanh(y @ w) + x
+        else:
+            y = y * 1.5 + w.sum()
+        i += 1
+    (g,) = torch.autograd.grad(y.square().sum(), [w], create_graph=True)
+    return (g, *torch.autograd.grad((g * g).sum(), [w]))
+
+
+def through_list(x, w, n):
+    w = w.requires_grad_()
+    out = [x @ w]
+    for i in range(n):
+        out.append((x @ w * i).sin())
+    (g,) = torch.autograd.grad(torch.stack(out).square().sum(), [w], create_graph=True)
+    return (g, *torch.autograd.grad((g * g).sum(), [w]))
+
+
+def in_a_branch(x, w, n):
+    w = w.requires_grad_()
+    y = x @ w
+    if n > 1:
+        z = y.sin()
+        for _ in range(n):
+            z = z * y
+        (g,) = torch.autograd.grad(z.sum(), [w], retain_graph=True)
+    else:
+        g = w.detach() * 2
+    return g + torch.autograd.grad(y.sum(), [w])[0]
+
+
+def descent(x, w, n):
+    loss = torch.zeros(())
+    for _ in range(n):
+        w = w.detach().requires_grad_()
+        loss = (x @ w).sin().square().sum()
+        (g,) = torch.autograd.grad(loss, w)
+        w = w - 0.1 * g
+        if loss < 1:
+            break
+    return w.detach(), loss.detach()
+
+
+def meta_learning(x, w, n):
+    w = w.requires_grad_()
+    fast = w * 1.0
+    for _ in range(n):
+        (g,) = torch.autograd.grad((x @ fast).sin().square().sum(), fast, create_graph=True)
+        fast = fast - 0.1 * g
+    return torch.autograd.grad((x @ fast).cos().sum(), [w])[0]
+
+
+def writes_in_place(x, w, n):
+    w = w.requires_grad_()
+    y = torch.zeros_like(w) + w[2]
+    for i in range(n):
+        y[i] = x[0].sin() * w[0]
+    if n > 1:
+        y[0] *= w[1]
+    return torch.autograd.grad((y * y).sum(), [w])[0]
+
+
+def calls(x, w, n):
+    w = w.requires_grad_()
+
+    @tg.function
+    def layer(y):
+        return torch.tanh(y @ w) if y.sum() > 0 else y @ w
+
+    y = x
+    for _ in range(n):
+        y = layer(y)
+    return torch.autograd.grad((layer(y) * y).sum(), [w])[0]
+
+
+@pytest.mark.parametrize("n", [0, 1, 3])
+@pytest.mark.parametrize(
+    "f",
+    [
+        through_if,
+        through_while,
+        through_list,
+        in_a_branch,
+        descent,
+        meta_learning,
+        writes_in_place,
+        calls,
+    ],
+)
+def test_autograd_grad(f, n):
+    same(f, *arguments(), torch.tensor(n))
+
+
+def test_outside_of_inside():
+    x, w = arguments()
+    found = []
+    for f in (meta_learning, tg.function(meta_learning)):
+        z = x.clone().requires_grad_()
+        step = f(z, w.clone().requires_grad_() * 1, torch.tensor(2))
+        found.append(step.detach())
+    torch.testing.assert_close(*found)
+
+
+def test_a_gradient_into_earlier_iterations_is_refused():
+    def f(x, w, n):
+        w = w.requires_grad_()
+        for _ in range(n):
+            (g,) = torch.autograd.grad((x @ w).sin().sum(), [w], create_graph=True)
+            x = x + x @ g
+        return x.detach()
+
+    with pytest.raises(GradientError, match="earlier iterations"):
+        tg.function(f)(*arguments(), torch.tensor(2))
+
+
+# ---- backward() and .grad
+
+
+def training(optimiser, body, calls):
+    """(results, parameters, gradients) of calls, natively and converted."""
+    found = []
+    for convert in (False, True):
+        torch.manual_seed(0)
+        net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1))
+        opt = optimiser(net.parameters())
+
+        def step(*args, net=net, opt=opt):
+            return body(net, opt, *args)
+
+        f = tg.function(step) if convert else step
+        results = [f(*args) for args in calls]
+        found.append(
+            (results, [p.detach() for p in net.parameters()], [p.grad for p in net.parameters()])
+        )
+    torch.testing.assert_close(*found)
+    return f.trace_count
+
+
+def sgd(parameters):
+    return torch.optim.SGD(parameters, lr=0.1)
+
+
+def data():
+    torch.manual_seed(1)
+    return torch.randn(4, 3), torch.randn(4, 1)
+
+
+def one_step(net, opt, x, y):
+    opt.zero_grad()
+    loss = ((net(x) - y) ** 2).mean()
+    loss.backward()
+    opt.step()
+    return loss.detach()
+
+
+def many_steps(net, opt, x, y, n):
+    loss = torch.zeros(())
+    for _ in range(n):
+        opt.zero_grad()
+        loss = ((net(x) - y) ** 2).mean()
+        loss.backward()
+        opt.step()
+        if loss < 0.5:
+            break
+    return loss.detach()
+
+
+def accumulating(net, opt, x, y):
+    loss = ((net(x) - y) ** 2).mean()
+    loss.backward()
+    return loss.detach()
+
+
+def conditional(net, opt, x, y):
+    opt.zero_grad()
+    loss = ((net(x) - y) ** 2).mean()
+    if loss > 0.3:
+        loss.backward()
+        opt.step()
+    return loss.detach()
+
+
+def clipped(net, opt, x, y):
+    opt.zero_grad(set_to_none=False)
+    ((net(x) - y) ** 2).mean().backward()
+    torch.nn.utils.clip_grad_norm_(net.parameters(), 0.1)
+    opt.step()
+    return net(x).detach()
+
+
+def test_training_step():
+    assert training(sgd, one_step, [data()] * 4) == 1
+
+
+@pytest.mark.parametrize("body", [accumulating, conditional, clipped])
+def test_gradient_fields(body):
+    training(sgd, body, [data()] * 4)
+
+
+def test_training_loop_in_one_graph():
+    trips = [3, 0, 20]
+    assert training(sgd, many_steps, [(*data(), torch.tensor(n)) for n in trips]) == 1
+
+
+def test_optimiser_with_state():
+    training(torch.optim.Adam, one_step, [data()] * 4)
+
+
+def test_accumulation_over_zeroed_fields_does_not_trace_anew():
+    w = torch.ones(2, requires_grad=True)
+
+    @tg.function
+    def f(x):
+        (w * x).sum().backward()
+
+    for _ in range(3):
+        w.grad = None
+        for k in range(3):
+            f(torch.ones(2))
+            assert w.grad.tolist() == [k + 1] * 2
+    assert f.trace_count == 2
+
+
+def test_grad_field_of_an_argument():
+    @tg.function
+    def f(x):
+        (x * x).sum().backward()
+        return x.grad * 2
+
+    for _ in range(2):
+        x = torch.ones(2, requires_grad=True)
+        assert f(x).tolist() == [4, 4]
+        assert x.grad.tolist() == [2, 2]
+
+
+def test_nothing_symbolic_is_left_when_tracing_fails():
+    w = torch.ones(2, requires_grad=True)
+
+    @tg.function
+    def f(x):
+        (w * x).sum().backward()
+        raise KeyError("no")
+
+    with pytest.raises(KeyError):
+        f(torch.ones(2))
+    assert w.grad is None or type(w.grad) is torch.Tensor
+
+
+def test_errors_are_those_of_eager():
+    @tg.function
+    def f(x):
+        torch.autograd.grad(x * 2, x)
+
+    with pytest.raises(RuntimeError, match="scalar outputs"):
+        f(torch.ones(2, requires_grad=True))
+
+    @tg.function
+    def g(x):
+        y = x.sin()
+        z = y.exp()
+        z.add_(1)
+        return torch.autograd.grad(z.sum(), x)[0]
+
+    with pytest.raises(RuntimeError, match="inplace"):
+        g(torch.ones(2, requires_grad=True))
+
+    @tg.function
+    def h(x):
+        return torch.autograd.grad((x.long() * 2.0).sum(), x)[0]
+
+    with pytest.raises(RuntimeError, match="does not require grad"):
+        h(torch.ones(2, requires_grad=True))
+
+
+def test_modules_are_left_as_they_were():
+    net = torch.nn.Linear(2, 2)
+    before = copy.deepcopy(net.state_dict())
+    tg.function(lambda x: torch.autograd.grad(net(x).sum(), list(net.parameters())))(
+        torch.ones(1, 2)
+    )
+    assert all(p.grad is None and p.is_leaf for p in net.parameters())
+    torch.testing.assert_close(before, net.state_dict())

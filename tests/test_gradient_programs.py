@@ -1,0 +1,62 @@
+"""Random differentiable programs: values and gradients of orders 1 to 3 as in eager PyTorch.
+
+`TOGRAPH_TEST_PROGRAMS=500` in the environment runs that many instead of the 60 of every run.
+"""
+
+import linecache
+import os
+
+import pytest
+import torch
+
+import tograph as tg
+from tests.gradient_programs import generate
+
+CHUNK = 20
+COUNT = int(os.environ.get("TOGRAPH_TEST_PROGRAMS", "60"))
+
+
+def define(source, seed):
+    """The function `f` of a source text."""
+    name = f"<gradient program {seed}>"
+    linecache.cache[name] = (len(source), None, source.splitlines(True), name)
+    space = {"torch": torch}
+    exec(compile(source, name, "exec"), space)
+    return space["f"]
+
+
+def derivatives(f, args, orders):
+    """The outputs and, order by order, the gradients; None where eager has none and zeros say the same."""
+    args = [a.clone().requires_grad_(a.is_floating_point()) for a in args]
+    wrt = args[:3]
+    outs = f(*args)
+    found, total = [x.detach() for x in outs], sum((x * x).sum() for x in outs)
+    for order in range(orders):
+        grads = [None] * 3
+        if total.requires_grad:
+            grads = torch.autograd.grad(
+                total, wrt, create_graph=order < orders - 1, allow_unused=True
+            )
+        grads = [torch.zeros_like(a) if g is None else g for g, a in zip(grads, wrt)]
+        found += [g.detach() for g in grads]
+        total = sum((g * g).sum() for g in grads)
+    return found
+
+
+def difference(seed):
+    source, args = generate(seed)
+    f = define(source, seed)
+    orders = 1 + seed % 3
+    want = derivatives(f, args, orders)
+    got = derivatives(tg.function(f), args, orders)
+    for k, (a, b) in enumerate(zip(got, want, strict=True)):
+        scale = 1 + b.abs().max().item()
+        if not torch.allclose(a / scale, b / scale, rtol=1e-6, atol=1e-8):
+            return f"seed {seed}, result {k}: {a} instead of {b}\n{source}"
+    return None
+
+
+@pytest.mark.parametrize("first", range(0, COUNT, CHUNK))
+def test_gradients_against_eager(first):
+    found = [d for seed in range(first, first + CHUNK) if (d := difference(seed))]
+    assert not found, f"{len(found)} of {CHUNK} programs differ\n{found[0]}"

@@ -1,0 +1,261 @@
+"""``.grad`` while a function is traced, and ``backward()``.
+
+The gradient field of a leaf is a ``Slot``: what code reads and writes while tracing is the slot, never the field of the real
+tensor. A slot is a location like any other, so a write under a staged branch or loop becomes state, and at the end of the
+trace its content becomes an effect: every call leaves ``.grad`` as eager would.
+
+A tensor that a ``.grad`` field holds at the call is an input of the graph that is looked up at every call, through its
+owner, so that gradients that are replaced between calls do not trace anew. Whether a field that the trace read is None is a guard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from . import structure
+from .funcgraph import FuncGraph, Root, Storage, current_graph, is_tracing
+from .infer import meta_of
+from .journal import Location
+from .structure import is_union
+from .symbolic import SymTensor, value_of
+
+
+class Slot:
+    """The gradient field of ``owner``; ``real`` is the tensor that the function was called with, or ``owner`` itself."""
+
+    def __init__(self, owner: torch.Tensor, root: Root):
+        self.owner = owner
+        self.real = owner.__dict__.get("real_", owner) if isinstance(owner, SymTensor) else owner
+        self.was_read = False
+        self.fresh = True  # the content may be the one from before the call
+        self.start = self.content = None if isinstance(self.real, SymTensor) else self.real.grad
+        if self.content is not None:
+            storage = Storage(meta_of(self.content), external=self.content, late=self.late)
+            root.captured[id(self.content)] = storage
+            root.keep.append(self.content)
+
+    @property
+    def late(self) -> Any:
+        """How a call finds the owner: the position of an argument, or the tensor."""
+        return self.owner.storage_.argument if isinstance(self.owner, SymTensor) else self.owner
+
+    def location(self) -> Location:
+        def set(content: Any) -> None:
+            self.content, self.fresh = content, content is self.start
+
+        return Location(("grad", id(self.owner)), "a gradient", lambda: self.content, set, self)
+
+    @property
+    def outside(self) -> bool:
+        """Whether the owner was there before the function ran."""
+        return not isinstance(self.real, SymTensor)
+
+
+def slot(owner: torch.Tensor) -> Slot:
+    root = current_graph().root
+    if id(owner) not in root.slots:
+        root.slots[id(owner)] = Slot(owner, root)
+        root.keep.append(owner)
+    return root.slots[id(owner)]
+
+
+def read(owner: torch.Tensor) -> Any:
+    """``owner.grad``"""
+    if not is_tracing():
+        return owner.grad
+    found = slot(owner)
+    found.was_read |= found.fresh
+    return found.content
+
+
+def write(owner: torch.Tensor, value: Any) -> None:
+    """``owner.grad = value``"""
+    if not is_tracing():
+        owner.grad = value
+        return
+    if value is not None and not isinstance(value, torch.Tensor) and not is_union(value):
+        raise TypeError(
+            f"assigned grad expected to be a Tensor or None but got {type(value).__name__}"
+        )
+    if isinstance(value, torch.Tensor) and tuple(value.shape) != tuple(owner.shape):
+        raise RuntimeError(
+            f"assigned grad has data of a different size: {tuple(value.shape)} for {tuple(owner.shape)}"
+        )
+    found = slot(owner)
+    found.location().set(value)
+    found.fresh = False
+
+
+def engine(
+    outputs: Sequence[Any],
+    grads: Sequence[Any],
+    inputs: Sequence[Any],
+    keep: bool,
+    create: bool,
+    unused: bool,
+) -> Any:
+    """The engine itself: ``torch.autograd.grad`` imports torch's symbolic shapes, which takes 0.3 s."""
+    return torch.autograd.Variable._execution_engine.run_backward(
+        tuple(outputs),
+        tuple(grads),
+        keep,
+        create,
+        tuple(inputs),
+        allow_unreachable=unused,
+        accumulate_grad=False,
+    )
+
+
+def _several(x: Any) -> tuple[Any, ...]:
+    return tuple(x) if isinstance(x, (list, tuple)) else (x,)
+
+
+def _start(output: torch.Tensor, grad: Any) -> Any:
+    """The cotangent that a gradient starts from."""
+    if grad is not None:
+        if tuple(grad.shape) != tuple(output.shape):
+            raise RuntimeError(
+                f"Mismatch in shape: grad_output has a shape of {grad.shape} and output has a shape of {output.shape}."
+            )
+        return grad
+    if not output.requires_grad:
+        return None
+    if output.dim() and any(type(n) is not int or n != 1 for n in output.shape):
+        raise RuntimeError("grad can be implicitly created only for scalar outputs")
+    return torch.ones_like(output)
+
+
+def grad(
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[Any, ...]:
+    """``torch.autograd.grad`` while tracing."""
+    outs, wrt = _several(outputs), _several(inputs)
+    if is_grads_batched or not all(isinstance(x, torch.Tensor) for x in (*outs, *wrt)):
+        return torch.autograd.grad(
+            outputs,
+            inputs,
+            grad_outputs,
+            retain_graph,
+            create_graph,
+            allow_unused,
+            is_grads_batched,
+            materialize_grads,
+        )
+    starts = _several(grad_outputs) if grad_outputs is not None else (None,) * len(outs)
+    cotangents = [_start(o, g) for o, g in zip(outs, starts, strict=True)]
+    keep = create_graph if retain_graph is None else retain_graph
+    found = engine(
+        outs, cotangents, wrt, keep, create_graph, bool(allow_unused) or materialize_grads
+    )
+    if materialize_grads:
+        found = tuple(
+            torch.zeros_like(x, requires_grad=create_graph) if g is None else g
+            for g, x in zip(found, wrt)
+        )
+    return tuple(found)
+
+
+def backward(
+    tensors: Any,
+    grad_tensors: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    grad_variables: Any = None,
+    inputs: Any = None,
+) -> None:
+    """``torch.autograd.backward`` while tracing: the gradients of the leaves are added to their slots."""
+    outs = _several(tensors)
+    starts = _several(grad_tensors) if grad_tensors is not None else (None,) * len(outs)
+    cotangents = [_start(o, g) for o, g in zip(outs, starts, strict=True)]
+    wrt = _leaves(outs) if inputs is None else list(_several(inputs))
+    if inputs is not None and not wrt:
+        raise RuntimeError("'inputs' argument to 'backward' cannot be empty.")
+    keep = create_graph if retain_graph is None else retain_graph
+    if not any(o.requires_grad for o in outs):
+        raise RuntimeError("element 0 of tensors does not require grad and does not have a grad_fn")
+    found = engine(outs, cotangents, wrt, keep, create_graph, True) if wrt else ()
+    for leaf, g in zip(wrt, found):
+        if g is not None:
+            _accumulate(leaf, g, create_graph)
+
+
+def _leaves(outs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The leaves, and tensors with ``retain_grad``, that the history of ``outs`` leads to, in order."""
+    found: dict[int, torch.Tensor] = {id(o): o for o in outs if o.requires_grad and o.is_leaf}
+    seen: set[Any] = set()
+    todo = [o.grad_fn for o in outs if o.grad_fn is not None]
+    while todo:
+        node = todo.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        leaf = getattr(node, "variable", None)
+        if leaf is not None:
+            found[id(leaf)] = leaf
+        todo += [n for n, _ in node.next_functions if n is not None]
+    return list(found.values())
+
+
+def _accumulate(leaf: torch.Tensor, g: Any, create: bool) -> None:
+    old = read(leaf)
+    if is_union(old):
+        options = [g if o is None else o + g for o in old.options_]
+        write(leaf, structure.choose(old.tag_, options, current_graph()))
+    elif old is None:
+        write(leaf, g if create else own(g))
+    elif create:
+        write(leaf, old + g)
+    else:
+        with torch.no_grad():
+            old.add_(g)
+        slot(leaf).location().set(old)
+
+
+def own(g: torch.Tensor) -> torch.Tensor:
+    """A gradient as a tensor of its own: what is written to it in place is seen nowhere else."""
+    graph = current_graph()
+    return structure.symbolic(value_of(g, graph), graph, connected=False)
+
+
+def slots_read(graph: FuncGraph) -> list[Slot]:
+    """The slots of a trace whose first content mattered."""
+    return [s for s in graph.root.slots.values() if s.was_read and s.outside]
+
+
+def effects_of(entries: dict[Any, tuple[Location, Any]]) -> list[Slot]:
+    """The slots that a trace wrote and whose owners outlive it; a tensor that was only written in place stays."""
+    slots = [place.keep for key, (place, _) in entries.items() if key[0] == "grad"]
+    return [s for s in slots if s.outside and (s.content is None or s.content is not s.start)]
+
+
+def field_of(owner: torch.Tensor) -> Location:
+    """The real ``.grad`` field of a tensor."""
+
+    def set(value: Any) -> None:
+        owner.grad = value
+
+    return Location(("attr", id(owner), "grad"), "a gradient", lambda: owner.grad, set, owner)
+
+
+def _method(
+    self: Any,
+    gradient: Any = None,
+    retain_graph: Any = None,
+    create_graph: bool = False,
+    inputs: Any = None,
+) -> None:
+    backward([self], [gradient], retain_graph, create_graph, inputs=inputs)
+
+
+SymTensor.backward = _method  # type: ignore[method-assign,assignment]
+SymTensor.grad = property(read, write)  # type: ignore[assignment]
