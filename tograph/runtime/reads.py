@@ -166,13 +166,13 @@ class Watch:
         self.value(x, source)
         self.whole(x)
 
-    def whole(self, x: Any, seen: frozenset[int] = frozenset()) -> None:
-        """All of a container was read, and of the containers in it."""
+    def whole(self, x: Any, seen: frozenset[int] = frozenset(), now: Any = None) -> None:
+        """All of a container was read, and of the containers in it; ``now`` is what it held before the call."""
         source = self.source_of(x)
         if source is None or id(x) in seen or type(x) not in CONTAINERS:
             return
         seen = seen | {id(x)}
-        now = pre_content(x)
+        now = pre_content(x) if now is None else now
         if isinstance(now, (set, frozenset)):
             self._check(source, "items", "{0} == {1}", set(now), show(x))
             return
@@ -323,7 +323,7 @@ class Watch:
             source = sources.object_(owner, location.name)
             self.sources[id(owner)] = (owner, source)
         if kind == "contents":
-            self.whole(owner)
+            self.whole(owner, now=old)
         elif kind == "attr":
             name = location.key[2]
             if old is MISSING:
