@@ -14,7 +14,8 @@ import pytest
 import torch
 
 import tograph as tg
-from tograph import cli
+from tograph import cli, highlight
+from tograph.runtime.passes import PASSES
 
 ROOT = Path(__file__).parent.parent
 NEWTON = str(ROOT / "samples" / "newton.py")
@@ -142,6 +143,21 @@ def test_host_of_a_sample_is_python(tograph):
     compile(shown, "shown", "exec")
 
 
+def test_passes_of_a_sample(tograph):
+    shown = tograph("dump", f"{NEWTON}:newton", "--stage", "passes")
+    heads = [line for line in shown.splitlines() if line.startswith("#")]
+    assert heads[0].startswith("# as traced, ")
+    assert any(line.startswith("# after fold, ") for line in heads)
+    assert "inline" in heads[-1] and heads[-1].startswith("# no change by: ")
+    every = tograph("dump", f"{NEWTON}:newton", "--all")
+    names = [
+        line.split()[2].rstrip(",") for line in every.splitlines() if line.startswith("# after")
+    ]
+    assert names == [step.name for step in PASSES]
+    last = every[every.rindex("\nnewton(") :]
+    assert str(tg.parse_graph(last)).strip() == last.strip()
+
+
 def graph(tograph, target, *options):
     return tograph("dump", target, "--stage", "graph", *options)
 
@@ -225,6 +241,52 @@ def test_file_named_like_a_loaded_module_leaves_it_alone(tograph, tmp_path):
     assert sys.modules["torch"] is torch
 
 
+# --- explain and report
+
+
+def test_explain_says_line_by_line_what_was_staged(tograph):
+    shown = tograph("explain", f"{NEWTON}:newton")
+    assert shown.startswith("newton  ")
+    found = re.findall(r"^ *(graph|python|not reached) +(\d+) \|", shown, re.MULTILINE)
+    rows = {int(number): kind for kind, number in found}
+    lines = Path(NEWTON).read_text().splitlines()
+    line = lambda text: next(
+        n for n, found in enumerate(lines, 1) if found.strip().startswith(text)
+    )
+    assert rows[line("steps = 0")] == "python"
+    assert rows[line("while torch.abs")] == "graph"
+    assert rows[line("x = x - y / slope")] == "graph"
+    assert rows[line("return 3 * x")] == "graph"
+    assert "While: the condition is a tensor; state: steps, x, y" in shown
+    assert "calls derivative" in shown and "2 nodes: div, sub" in shown
+
+
+def test_explain_tells_python_branches_and_what_was_not_reached(tograph, user_file):
+    source = "def f(x, n):\n    if n > 1:\n        x = x + 1\n    else:\n        x = x - 1\n    for i in range(2):\n        x = x * 2\n    return x\n"
+    Path(user_file).write_text(source)
+    shown = tograph("explain", f"{user_file}:f", "--args", "torch.ones(2), 3")
+    assert "Python `if`: the condition is True, known while tracing" in shown
+    assert re.search(r"not reached +5 \| +x = x - 1", shown)
+    assert "Python `for`, unrolled: it iterates over a Python range" in shown
+    assert "2 nodes: mul (2)" in shown
+
+
+def test_explain_in_colours(tograph):
+    coloured = tograph("explain", f"{NEWTON}:newton", "--color", "always")
+    assert ESCAPE.sub("", coloured) == tograph("explain", f"{NEWTON}:newton")
+    assert "\033[32mgraph\033[0m" in coloured
+
+
+def test_report_of_a_sample(tograph, tmp_path):
+    page = tmp_path / "out.html"
+    assert (
+        tograph("report", f"{NEWTON}:newton", "-o", str(page)) == f"{page}: open it in a browser\n"
+    )
+    text = page.read_text()
+    assert text.startswith("<!doctype html>") and "{{" not in text
+    assert '"timed":true' in text and '"kind":"graph"' in text and "trace 1: first call" in text
+
+
 # --- colours
 
 
@@ -265,14 +327,14 @@ def test_colours_in_a_terminal(monkeypatch, choice, variables, expected):
 
 def styles(coloured):
     """The coloured pieces of a text, each after its style."""
-    names = {code: style for style, code in cli.STYLES.items()}
+    names = {code: style for style, code in highlight.STYLES.items()}
     return [
         (names[code], text) for code, text in re.findall(r"\033\[(\d+)m(.*?)\033\[0m", coloured)
     ]
 
 
 def test_python_highlighter():
-    shown = styles(cli.highlight_python("if x1 == 1.5:  # one\n    y = 'a'\n"))
+    shown = styles(highlight.highlight_python("if x1 == 1.5:  # one\n    y = 'a'\n"))
     assert shown == [("keyword", "if"), ("number", "1.5"), ("comment", "# one"), ("string", "'a'")]
 
 
@@ -287,18 +349,18 @@ def test_python_highlighter():
     ],
 )
 def test_python_highlighter_keeps_the_text(source):
-    assert ESCAPE.sub("", cli.highlight_python(source)) == source
+    assert ESCAPE.sub("", highlight.highlight_python(source)) == source
 
 
 def test_python_highlighter_counts_lines_as_python_does():
     source = "x = '\u2028\x0c'\ny = 12\n"
-    assert styles(cli.highlight_python(source))[-1] == ("number", "12")
+    assert styles(highlight.highlight_python(source))[-1] == ("number", "12")
 
 
 def test_graph_highlighter():
     line = "%12: f32[4] = While(%3, -1e-3, 'cond #') ^%7  # a.py:3"
     expected = [("number", "4"), ("keyword", "While"), ("number", "-1e-3"), ("string", "'cond #'")]
-    assert styles(cli.highlight_graph(line)) == [*expected, ("comment", "# a.py:3")]
+    assert styles(highlight.highlight_graph(line)) == [*expected, ("comment", "# a.py:3")]
 
 
 # --- errors
@@ -308,9 +370,9 @@ def test_graph_highlighter():
     ("argv", "message"),
     [
         (["dmp", "x.py:f"], "tograph: error: no command 'dmp'; did you mean 'dump'?"),
-        (["zzz"], "tograph: error: no command 'zzz'; commands: dump, run"),
+        (["zzz"], "tograph: error: no command 'zzz'; commands: bench, dump, explain, report, run"),
         (["dump", "x:f", "--stage", "grap"], "no stage 'grap'; did you mean 'graph'?"),
-        (["dump", "x:f", "--stage", "9"], "no stage '9'; stages: code, graph, host"),
+        (["dump", "x:f", "--stage", "9"], "no stage '9'; stages: code, graph, host, passes"),
         (["dump", "x:f", "--color", "alway"], "no color 'alway'; did you mean 'always'?"),
         (["dump"], "the following arguments are required: FILE.py:fn"),
         ([], "the following arguments are required: COMMAND"),
@@ -353,6 +415,17 @@ def test_wrong_command_line(usage, argv, message):
 )
 def test_wrong_function_or_inputs(failure, user_file, argv, message):
     assert failure(*(word.format(user_file) for word in argv)) == message.format(user_file)
+
+
+def test_report_that_cannot_be_written(failure, tmp_path):
+    target = str(tmp_path / "no_such_folder" / "out.html")
+    message = failure("report", f"{NEWTON}:newton", "-o", target)
+    assert message == f"cannot write {target}: No such file or directory"
+
+
+def test_report_of_a_function_that_cannot_be_called(failure, user_file):
+    message = failure("report", f"{user_file}:plain")
+    assert message.startswith("plain(x, y=1) needs inputs: give its inputs with --args")
 
 
 def test_function_name_is_missing(failure, user_file):

@@ -26,6 +26,10 @@ class Target:
     def __init__(self, location: Any):
         self.location, self.done = location, 0
 
+    def set(self, content: Any) -> None:
+        """Set the location while tracing."""
+        self.location.set(content)
+
     def apply(self, names: Sequence[str] | None, content: Any) -> None:
         """Set the location, or, where ``names`` are given, make the steps that were not made yet."""
         if names is None:
@@ -45,14 +49,15 @@ class Held:
         self.strong = None
         if isinstance(self.owner, Strong) or location.key[0] != "attr":
             self.strong = location
-        self.name = location.key[2] if location.key[0] == "attr" else ""
+        self.attribute = location.key[2] if location.key[0] == "attr" else ""
+        self.key, self.name, self.name_key = location.key, location.name, location.name_key
 
     def here(self) -> Any:
         """The location, for one call."""
         if self.strong is not None:
             return self.strong
         owner = self.owner()
-        return _NOWHERE if owner is None else journal.attribute(owner, self.name)
+        return _NOWHERE if owner is None else journal.attribute(owner, self.attribute)
 
 
 _NOWHERE = Location(("nowhere",), "nothing", lambda: None, lambda value: None)

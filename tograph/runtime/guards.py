@@ -12,7 +12,7 @@ from __future__ import annotations
 import enum
 import operator
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -80,16 +80,26 @@ def same_array(a: Any, b: Any) -> bool:
 class Guards:
     """The checks of a trace: ``hold(tensors)`` is True while the trace may be used."""
 
-    def __init__(self, checks: list[Check], sizes: list[tuple[Any, Any]]):
-        self.checks, self.sizes = checks, sizes
+    def __init__(
+        self,
+        checks: list[Check],
+        sizes: list[tuple[Any, Any]],
+        grads: Sequence[tuple[Any, bool]] = (),
+    ):
+        """``grads``: tensors, or positions of arguments, with whether their ``.grad`` is missing."""
+        self.checks, self.sizes, self.grads = checks, sizes, list(grads)
         self.source, namespace = _write(checks)
         exec(compile(self.source, "<tograph guards>", "exec"), namespace)
         self.hold_outside: Callable[..., bool] = namespace["hold"]
-        if not sizes:
+        if not sizes and not self.grads:
             self.hold = namespace["hold"]
 
     def hold(self, tensors: Any = ()) -> bool:
         """Whether everything that was read is what it was, for arguments with these tensors."""
+        for owner, missing in self.grads:
+            tensor = tensors[owner] if isinstance(owner, int) else owner
+            if (tensor.grad is None) is not missing:
+                return False
         return self.hold_outside(tensors) and all(
             _evaluate(expr, tensors) == wanted for expr, wanted in self.sizes
         )
@@ -104,9 +114,37 @@ class Guards:
         return None
 
 
+_SIGNS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "lt": "<", "le": "<=",
+          "gt": ">", "ge": ">=", "eq": "==", "ne": "!=", "and_": "and", "or_": "or", "lshift": "<<", "rshift": ">>"}  # fmt: skip
+
+
+def describe_size(expr: Any, wanted: Any, names: list[str]) -> str:
+    """A guard on sizes and numbers in the user's names: ``x.shape[0] > 4``."""
+    text = _describe(expr, names)
+    if wanted is True:
+        return text
+    return f"not ({text})" if wanted is False else f"{text} == {wanted!r}"
+
+
+def _describe(expr: Any, names: list[str]) -> str:
+    if not isinstance(expr, tuple):
+        return repr(expr)
+    if expr[0] == "size":
+        return f"{names[expr[1]]}.shape[{expr[2]}]"
+    if expr[0] == "number":
+        return names[expr[1]] if expr[1] < len(names) else "a number"
+    parts = [_describe(e, names) for e in expr[1:]]
+    if expr[0] in _SIGNS:
+        parts = [f"({p})" if isinstance(e, tuple) and e[0] in _SIGNS else p for p, e in zip(parts, expr[1:])]  # fmt: skip
+        return f" {_SIGNS[expr[0]]} ".join(parts)
+    return f"{expr[0]}({', '.join(parts)})"
+
+
 def _evaluate(expr: Any, tensors: list[Any]) -> Any:
     if not isinstance(expr, tuple):
         return expr
+    if expr[0] == "number":
+        return tensors[expr[1]].item() if isinstance(tensors[expr[1]], torch.Tensor) else None
     if expr[0] == "size":
         shape = tensors[expr[1]].shape
         return shape[expr[2]] if shape is not None and shape[expr[2]] is not None else None

@@ -125,6 +125,9 @@ class _Writer:
             self.line(indent, f"{', '.join(outs)}{',' if len(outs) == 1 else ''} = {call}", node)
 
     def call(self, node: Node) -> str:
+        if node.op == "tg.kernel":
+            fused, *inputs = node.args
+            return f"{self.bind(fused.value, fused.label)}({', '.join(map(self.constant, inputs))})"
         args = [self.constant(a) for a in node.args]
         if node.op.startswith("py.") and not node.kwargs and not _tensors(node):
             sign = _PYTHON.get(node.op[3:])
@@ -273,9 +276,9 @@ def _last_uses(graph: Graph, keep: frozenset[Value]) -> dict[int, list[Value]]:
     return out
 
 
-def build(graph: Graph) -> Program:
-    """The host program of a graph: ``run(*inputs) -> outputs``."""
-    writer = _Writer()
+def build(graph: Graph, writer: _Writer | None = None) -> Program:
+    """The host program of a graph: ``run(*inputs) -> outputs``; ``writer`` may put more into it (``probes``)."""
+    writer = writer or _Writer()
     writer.bound["set_grad"] = torch._C._set_grad_enabled
     writer.bound[_identifier(graph.name)] = None
     params = [writer.name(v) for v in graph.inputs]
@@ -300,16 +303,19 @@ def build(graph: Graph) -> Program:
     shift = 4 if uses_grad else 2
     function = namespace[_identifier(graph.name)]
     nodes = {i + shift: n for i, n in writer.nodes.items()}
-    _NODES[function.__code__] = nodes
+    _NODES[function.__code__] = nodes, graph
     return Program(source, function, nodes)
 
 
-_NODES: weakref.WeakKeyDictionary[CodeType, dict[int, Node]] = weakref.WeakKeyDictionary()
+_NODES: weakref.WeakKeyDictionary[CodeType, tuple[dict[int, Node], Graph]] = (
+    weakref.WeakKeyDictionary()
+)
 
 
-def node_of(code: CodeType, line: int) -> Node | None:
-    """The node that a line of a host program runs, by the program's code."""
-    return _NODES.get(code, {}).get(line)
+def node_of(code: CodeType, line: int) -> tuple[Node | None, Graph | None]:
+    """The node that a line of a host program runs, and its graph, by the program's code."""
+    nodes, graph = _NODES.get(code, ({}, None))
+    return nodes.get(line), graph
 
 
 def _free(label: str) -> bool:

@@ -10,18 +10,22 @@ Regions take all they use as inputs: nothing refers to a value of another graph.
 ``If(pred, *xs)``      regions then, orelse: xs -> outputs.
 ``While(*state, *xs)`` regions cond: state+xs -> pred, and body: state+xs -> state; ``carried`` = len(state).
 ``Case(index, *xs)``   regions branch0..n: xs -> outputs; an index out of range takes the last branch.
-``Call(*xs)``          region function.
+``Call(*xs)``          region function; with a gradient of its own also gradient: xs+cotangents -> cotangents of xs[wrt].
 ``Try(*xs)``           regions body: xs -> outputs, and handler0..n: xs -> outputs, chosen by exception type.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any
+
+import torch
 
 from ..errors import Location, VerifyError
 from . import ops
-from .types import Type
+from .types import SCALARS, ScalarType, TensorType, Type
 
 
 class Value:
@@ -61,7 +65,11 @@ class Node:
     @property
     def inputs(self) -> list[Value]:
         """All values among the arguments, in order, repeated when used twice."""
-        return list(values_in((self.args, self.kwargs)))
+        found: list[Value] = []
+        _collect(self.args, found)
+        if self.kwargs:
+            _collect(self.kwargs.values(), found)
+        return found
 
     def replace_inputs(self, substitute: Callable[[Value], Value]) -> None:
         """Put ``substitute(v)`` in the place of every value among the arguments."""
@@ -91,6 +99,17 @@ class Graph:
         return f"<graph {self.name}: {len(self.nodes)} nodes>"
 
 
+def _collect(items: Iterable[Any], found: list[Value]) -> None:
+    """Append the values among arguments: a list is built faster than a generator runs, and passes ask often."""
+    for x in items:
+        if type(x) is Value:
+            found.append(x)
+        elif isinstance(x, (list, tuple)):
+            _collect(x, found)
+        elif isinstance(x, dict):
+            _collect(x.values(), found)
+
+
 def values_in(tree: Any) -> Iterator[Value]:
     """The values among arguments, in order."""
     if isinstance(tree, Value):
@@ -105,7 +124,7 @@ def values_in(tree: Any) -> Iterator[Value]:
 
 def map_values(function: Callable[[Value], Any], tree: Any) -> Any:
     """``tree`` with every value replaced by ``function(value)``."""
-    if isinstance(tree, Value):
+    if type(tree) is Value:
         return function(tree)
     if isinstance(tree, list):
         return [map_values(function, t) for t in tree]
@@ -119,11 +138,35 @@ def map_values(function: Callable[[Value], Any], tree: Any) -> Any:
 def op_effects(op: str, args: tuple) -> ops.Effects:
     """The effects of an op without regions, given its arguments."""
     effects = ops.lookup(op).effects
+    if ops.divides(op):
+        return effects | ops.MAY_FAIL if _divides_integers(args) else effects
     place = ops.FAILS_BY_VALUE.get(op)
-    if place is None:
+    if place is None or len(args) <= place:
         return effects
-    fails = len(args) > place and isinstance(args[place], Value)
-    return ops.MAY_FAIL if fails else ops.PURE
+    fails = isinstance(args[place], Value) or not _allowed(op, args, args[place])
+    return effects | ops.MAY_FAIL if fails else replace(effects, may_fail=False)
+
+
+def _allowed(op: str, args: tuple, constant: Any) -> bool:
+    """Whether an op cannot fail with this constant in the place that decides."""
+    if op.startswith("py."):
+        return constant != 0
+    shape, dim = args[0].type.shape, args[place_of_dim(op)]
+    size = shape[dim] if isinstance(dim, int) and -len(shape) <= dim < len(shape) else None
+    return size is not None and -size <= constant < size
+
+
+def place_of_dim(op: str) -> int:
+    """Where an op of ``FAILS_BY_VALUE`` on tensors has its dimension: before the index."""
+    return ops.FAILS_BY_VALUE[op] - 1
+
+
+def _divides_integers(args: tuple) -> bool:
+    """Whether all that a division is given is integers, and the divisor may hold a zero."""
+    if not isinstance(args[1], Value) and args[1] != 0:
+        return False
+    kinds = [a.type.dtype if isinstance(a, Value) else SCALARS[type(a)] for a in args[:2]]
+    return not any(kind.is_floating_point for kind in kinds)
 
 
 def node_effects(node: Node) -> ops.Effects:
@@ -131,12 +174,12 @@ def node_effects(node: Node) -> ops.Effects:
     if not node.regions:
         return op_effects(node.op, node.args)
     found = ops.PURE
-    for graph in node.regions.values():
-        found = found | graph_effects(graph)
-    positions = _argument_positions(node)
-    return ops.Effects(
-        found.random, found.io, found.may_fail, positions(found.reads), positions(found.writes)
-    )
+    for name, graph in node.regions.items():
+        if name != "gradient":  # it does not run with the node
+            found = found | graph_effects(graph)
+    if node.op == "While" and not surely_ends(node):
+        found = found | ops.Effects(diverges=True)
+    return found.at(_argument_positions(node))
 
 
 def _argument_positions(node: Node) -> Callable[[tuple[int, ...]], tuple[int, ...]]:
@@ -151,21 +194,112 @@ def _argument_positions(node: Node) -> Callable[[tuple[int, ...]], tuple[int, ..
 
 def graph_effects(graph: Graph) -> ops.Effects:
     """The effects of running a graph; ``reads`` and ``writes`` are positions among its inputs."""
+    effects = [node_effects(n) for n in graph.nodes]
+    homes = _Homes(graph, effects)
     position = {v: i for i, v in enumerate(graph.inputs)}
     total = ops.PURE
-    for node in graph.nodes:
-        e = node_effects(node)
-        ins = node.inputs
-        reads = tuple(position[ins[i]] for i in e.reads if ins[i] in position)
-        writes = tuple(position[ins[i]] for i in e.writes if ins[i] in position)
-        total = total | ops.Effects(e.random, e.io, e.may_fail, reads, writes)
-    return ops.Effects(
-        total.random,
-        total.io,
-        total.may_fail,
-        tuple(sorted(set(total.reads))),
-        tuple(sorted(set(total.writes))),
-    )
+    for node, e in zip(graph.nodes, effects):
+        if e.reads or e.writes or e.overwrites:
+            taken = {homes.of(node.inputs[i]) for i in e.overwrites}
+            places = [position.get(v) for v in node.inputs]
+            e = replace(e, overwrites=()).at(functools.partial(_translated, places))
+            if taken:
+                found = tuple(i for v, i in position.items() if homes.of(v) in taken)
+                e = replace(e, overwrites=found)
+        total = total | e
+    return total.at(lambda found: tuple(sorted(set(found))))
+
+
+def _translated(places: list[int | None], found: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(p for p in (places[i] for i in found) if p is not None)
+
+
+_STEPS = {"py.lt": ("py.add", 1), "py.le": ("py.add", 1), "py.gt": ("py.sub", 1), "py.ge": ("py.sub", 1),
+          "aten.lt.Tensor": ("aten.add.Tensor", 1), "aten.lt.Scalar": ("aten.add.Tensor", 1)}  # fmt: skip
+_BOTH = ("py.and_", "aten.logical_and.default", "aten.bitwise_and.Tensor")
+
+
+def surely_ends(node: Node) -> bool:
+    """Whether a While ends, as far as can be told easily: it counts up, or down, to a bound that stays.
+
+    Loops inside it are not looked at.
+    """
+    cond, body, carried = node.regions["cond"], node.regions["body"], node.kwargs["carried"]
+    place = {v: i for i, v in enumerate(cond.inputs)}
+
+    def stays(x: Any) -> bool:
+        if not isinstance(x, Value):
+            return type(x) is int
+        if not _is_integer(x.type):
+            return False
+        i = place.get(x, -1)
+        return i >= carried or (i >= 0 and body.outputs[i] is body.inputs[i])
+
+    def ends(test: Value) -> bool:
+        made = test.node
+        if made is None:
+            return False
+        if made.op in _BOTH:
+            return any(ends(v) for v in made.inputs)
+        if made.op == "aten.scalar_tensor.default" and made.inputs:
+            return ends(made.inputs[0])
+        if made.op not in _STEPS or not isinstance(made.args[0], Value) or not stays(made.args[1]):
+            return False
+        step, least = _STEPS[made.op]
+        i = place.get(made.args[0], carried)
+        return i < carried and _steps(body.outputs[i], body.inputs[i], step, least)
+
+    return ends(cond.outputs[0])
+
+
+def _is_integer(kind: Type) -> bool:
+    return isinstance(kind, (TensorType, ScalarType)) and kind.dtype == torch.int64
+
+
+def _steps(after: Value, before: Value, op: str, least: int) -> bool:
+    """Whether ``after`` is ``before`` plus (minus) a whole number of at least ``least``; tensors: exactly that."""
+    made = after.node
+    if made is None or made.op != op or made.kwargs or made.args[0] is not before:
+        return False
+    size, kind = made.args[1], before.type
+    if type(size) is not int or not _is_integer(kind):
+        return False
+    return size == least if isinstance(kind, TensorType) else size >= least
+
+
+class _Homes:
+    """Which values of a graph share memory that an op overwrites, or that is looked at without a copy.
+
+    ``of`` is the value that stands for the memory; ``tracked`` has those of such memory. Without such ops: nothing.
+    """
+
+    def __init__(self, graph: Graph, effects: list[ops.Effects]):
+        self._home: dict[Value, Value] = {}
+        self.tracked: set[Value] = set()
+        looks = [n for n in graph.nodes if n.op == "tg.borrow"]
+        taken = [n.inputs[i] for n, e in zip(graph.nodes, effects) for i in e.overwrites]
+        if not looks and not taken:
+            return
+        for node, e in zip(graph.nodes, effects):
+            shared = node.inputs if node.regions or ops.lookup(node.op).aliases else []
+            if e.overwrites and not node.regions and isinstance(node.outputs[0].type, TensorType):
+                shared = [node.inputs[i] for i in e.overwrites]  # the others are copied from
+            for value in shared:
+                for out in node.outputs:
+                    self._join(out, value)
+        self.tracked.update(map(self.of, taken))
+        self.tracked.update(self.of(n.args[0]) for n in looks)
+
+    def of(self, value: Value) -> Value:
+        while (home := self._home.get(value)) is not None:
+            value = home
+        return value
+
+    def _join(self, out: Value, value: Value) -> None:
+        if not isinstance(out.type, ScalarType) and not isinstance(value.type, ScalarType):
+            one, other = self.of(out), self.of(value)
+            if one is not other:
+                self._home[one] = other
 
 
 def set_control_inputs(graph: Graph) -> None:
@@ -174,18 +308,22 @@ def set_control_inputs(graph: Graph) -> None:
     Per resource (an input that is written): a write waits for the reads since the last write and for
     that write; reads wait for the last write only. io and random are one resource each. A write or an
     io op also waits for every op before it that may fail, so a failed op leaves later writes undone.
+    Memory of a value that an op overwrites is a resource too, which every use of the value reads.
     """
     last_write: dict[Any, Node] = {}
     reads: dict[Any, list[Node]] = {}
     failing: list[Node] = []
-    for node in graph.nodes:
+    effects = [node_effects(n) for n in graph.nodes]
+    homes = _Homes(graph, effects)
+    for node, e in zip(graph.nodes, effects):
         for region in node.regions.values():
             set_control_inputs(region)
-        e, ins = node_effects(node), node.inputs
+        ins = list(map(homes.of, node.inputs))
         edges: dict[Node, None] = {}
-        written = [ins[i] for i in e.writes]
+        written: list[Any] = [ins[i] for i in (*e.writes, *e.overwrites)]
         written += ["io"] * e.io + ["random"] * e.random
-        for resource in (ins[i] for i in e.reads if ins[i] not in written):
+        seen = [ins[i] for i in e.reads] + [v for v in ins if v in homes.tracked]
+        for resource in dict.fromkeys(r for r in seen if r not in written):
             if resource in last_write:
                 edges[last_write[resource]] = None
             reads.setdefault(resource, []).append(node)
@@ -237,6 +375,9 @@ def _verify_regions(graph: Graph, node: Node) -> None:
     skip = 1 if node.op in ("If", "Case") else 0
     count = len(node.args) - skip
     for name, region in node.regions.items():
+        if name == "gradient":
+            _verify_gradient(graph, node, region)
+            continue
         if len(region.inputs) != count:
             raise VerifyError(
                 f"{graph.name}: {node.op}.{name} takes {len(region.inputs)} inputs, not {count}"
@@ -247,6 +388,15 @@ def _verify_regions(graph: Graph, node: Node) -> None:
                 f"{graph.name}: {node.op}.{name} gives {len(region.outputs)} outputs, not {wanted}"
             )
         verify(region)
+
+
+def _verify_gradient(graph: Graph, node: Node, region: Graph) -> None:
+    takes, gives = len(node.args) + len(node.outputs), len(node.kwargs["wrt"])
+    if (len(region.inputs), len(region.outputs)) != (takes, gives):
+        raise VerifyError(
+            f"{graph.name}: {node.op}.gradient does not take {takes} and give {gives}"
+        )
+    verify(region)
 
 
 def prune(graph: Graph) -> None:

@@ -13,7 +13,11 @@ one- or zero-element tuple (``OptionalType``) or any object (``ObjectType``).
 
 Effects are separate facts, so that each pass asks only the one it needs:
 ``random`` draws from torch's generator; ``io`` is seen outside; ``may_fail`` can raise, so writes after
-it wait; ``writes`` are the positions of arguments written in place. An op with none is pure.
+it wait; ``diverges``: a loop that may not end; ``reads`` and ``writes`` are the positions of arguments whose
+resource is read or written in place. An op with none is pure. Three more columns limit what passes do with pure
+ops: ``foldable`` (running it early, once, gives the same), ``mergeable`` (two equal ones may be one), and
+``overwrites``, the positions of values that the op destroys: its output takes their storage over.
+``Op.aliases`` tells whether an output may share storage with an argument, or the op may keep an argument.
 """
 
 from __future__ import annotations
@@ -25,12 +29,18 @@ import operator
 import re
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
-from ..errors import AssertionFailed, InvalidArgumentError, OutOfRangeError, TographError
+from ..errors import (  # fmt: skip
+    AssertionFailed,
+    InvalidArgumentError,
+    OutOfRangeError,
+    TographError,
+    UnexpectedSizeError,
+)
 from .types import ObjectType, ScalarType, TensorType, parse_type
 
 NONE = "none"
@@ -47,24 +57,41 @@ class Effects:
     may_fail: bool = False
     reads: tuple[int, ...] = ()
     writes: tuple[int, ...] = ()
+    diverges: bool = False
+    foldable: bool = True
+    mergeable: bool = True
+    overwrites: tuple[int, ...] = ()
 
     @property
     def pure(self) -> bool:
-        return not (self.random or self.io or self.may_fail or self.writes or self.reads)
+        return self.removable and not self.reads
 
     @property
     def removable(self) -> bool:
         """Whether the op may go when nothing uses its outputs."""
-        return not (self.random or self.io or self.may_fail or self.writes)
+        return not (self.random or self.io or self.may_fail or self.writes or self.diverges)
 
     def __or__(self, other: Effects) -> Effects:
+        if other is PURE or other == self:
+            return self
         return Effects(
             self.random or other.random,
             self.io or other.io,
             self.may_fail or other.may_fail,
             self.reads + other.reads,
             self.writes + other.writes,
+            self.diverges or other.diverges,
+            self.foldable and other.foldable,
+            self.mergeable and other.mergeable,
+            self.overwrites + other.overwrites,
         )
+
+    def at(self, place: Callable[[tuple[int, ...]], tuple[int, ...]]) -> Effects:
+        """The same effects with ``place`` applied to every tuple of positions."""
+        if not (self.reads or self.writes or self.overwrites):
+            return self
+        moved = {n: place(getattr(self, n)) for n in ("reads", "writes", "overwrites")}
+        return replace(self, **moved)
 
 
 PURE, MAY_FAIL, IO = Effects(), Effects(may_fail=True), Effects(io=True)
@@ -81,16 +108,19 @@ class Op:
     gradient: str
     kernel: str
     outputs: int = 1
+    aliases: bool = True
 
 
 _TABLE: dict[str, Op] = {}
 
 
-def register(name: str, *, run, effects: Effects, gradient: str, kernel: str, outputs=1) -> None:
+def register(
+    name: str, *, run, effects: Effects, gradient: str, kernel: str, outputs=1, aliases=True
+) -> None:
     """Add a row; a second row of the same name is an error."""
     if name in _TABLE:
         raise KeyError(f"two rows for {name}")
-    _TABLE[name] = Op(name, run, effects, gradient, kernel, outputs)
+    _TABLE[name] = Op(name, run, effects, gradient, kernel, outputs, aliases)
 
 
 def lookup(name: str) -> Op:
@@ -120,43 +150,25 @@ FAILS_BY_VALUE = {"aten.select.int": 2, "aten.select_scatter.default": 3, "py.tr
 # ---- ATen: rows from schemas
 
 # Ops whose arguments decide, at run time, whether they fail.
-_MAY_FAIL = frozenset(
-    [
-        "index",
-        "gather",
-        "index_select",
-        "embedding",
-        "take",
-        "take_along_dim",
-        "scatter",
-        "scatter_add",
-        "index_put",
-        "index_add",
-        "index_copy",
-        "index_fill",
-        "nll_loss_forward",
-        "nll_loss2d_forward",
-        "bincount",
-        "one_hot",
-        "multinomial",
-        "linalg_cholesky_ex",
-        "cholesky",
-        "linalg_inv_ex",
-        "linalg_solve_ex",
-        "_linalg_solve_ex",
-        "linalg_lu_factor_ex",
-        "masked_scatter",
-        "repeat_interleave",
-        "floor_divide",
-        "remainder",
-        "fmod",
-        "_assert_async",
-        "_linalg_check_errors",
-        "_cdist_forward",
-        "put",
-    ]
-)
-_INTEGER_ONLY_FAILURE = frozenset(("floor_divide", "remainder", "fmod", "div"))
+_MAY_FAIL = frozenset((
+    "index", "gather", "index_select", "embedding", "take", "take_along_dim", "scatter", "scatter_add", "index_put",
+    "index_add", "index_copy", "index_fill", "nll_loss_forward", "nll_loss2d_forward", "bincount", "one_hot",
+    "multinomial", "linalg_cholesky_ex", "cholesky", "linalg_inv_ex", "linalg_solve_ex", "_linalg_solve_ex",
+    "linalg_lu_factor_ex", "masked_scatter", "repeat_interleave", "_assert_async", "_cdist_forward", "put",
+    "scatter_reduce", "index_reduce", "binary_cross_entropy", "_linalg_check_errors", "_linalg_eigh", "linalg_eig",
+    "_linalg_svd", "linalg_lstsq", "_embedding_bag", "embedding_bag", "_ctc_loss", "histc"
+))  # fmt: skip
+# Ops that fail when they divide an integer by zero; "div" does so with a rounding mode.
+_DIVISIONS = frozenset(("floor_divide", "remainder", "fmod", "div"))
+# Ops whose result is whatever the memory held.
+_UNINITIALISED = frozenset(("empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided"))  # fmt: skip
+
+
+@functools.cache
+def divides(name: str) -> bool:
+    """Whether an op fails when all it is given is integers and its second argument holds a zero."""
+    base, _, variant = name.removeprefix("aten.").partition(".")
+    return base in _DIVISIONS and (base != "div" or variant.endswith("_mode"))
 
 
 def overload_name(func: torch._ops.OpOverload) -> str:
@@ -186,11 +198,27 @@ def overload_packet(name: str) -> Any:
 def _torch_row(name: str) -> Op:
     func = overload(name)
     base = func._schema.name.split("::")[-1]
+    defined = base not in _UNINITIALISED
     effects = Effects(
         random=torch.Tag.nondeterministic_seeded in func.tags,
-        may_fail=base in _MAY_FAIL and base not in _INTEGER_ONLY_FAILURE,
+        may_fail=base in _MAY_FAIL,
+        foldable=defined,
+        mergeable=defined,
     )
-    return Op(name, _reference(name, func), effects, REPLAY, NONE, len(func._schema.returns))
+    count = len(func._schema.returns)
+    return Op(name, _reference(name, func), effects, REPLAY, NONE, count, _may_alias(func))
+
+
+def _may_alias(func) -> bool:
+    """Whether an output may share storage with an argument: by the schema, or where torch decides at run time."""
+    if any(r.alias_info is not None for r in func._schema.returns):
+        return True
+    try:
+        if func.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd):
+            return True
+    except RuntimeError:  # an op of TorchScript's own, which the dispatcher does not know
+        return True
+    return func._schema.name == "aten::_unsafe_view"
 
 
 def _reference(name: str, func) -> Callable[..., Any]:
@@ -346,7 +374,11 @@ def plain(value: Any) -> Any:
 
 
 register(
-    "py.apply_opaque", run=lambda f, *a: plain(f)(*a), effects=PURE, gradient=NONE, kernel=NONE
+    "py.apply_opaque",
+    run=lambda f, *a: plain(f)(*a),
+    effects=Effects(foldable=False, mergeable=False),
+    gradient=NONE,
+    kernel=NONE,
 )
 
 
@@ -358,7 +390,10 @@ def _print(*values, sep=None, end=None, file=None, flush=False):
 def make_exception(kind: Any, args: tuple) -> BaseException:
     """An exception of a built-in type by name, or a copy of a template exception with new arguments."""
     if isinstance(kind, str):
-        return getattr(builtins, kind)(*args)
+        found = getattr(builtins, kind)
+        if not (isinstance(found, type) and issubclass(found, BaseException)):
+            raise TographError(f"not a built-in exception: {kind!r}")
+        return found(*args)
     template = kind.value
     made = type(template).__new__(type(template), *args)
     made.args = args
@@ -399,6 +434,8 @@ def _assert(condition, kind, args, data=None):
     if kind == "tg.AssertionFailed":
         text = " ".join(map(str, args)) or "assertion failed"
         raise AssertionFailed(text)
+    if kind == "tg.UnexpectedSizeError":
+        raise UnexpectedSizeError(*args)
     _raise(kind, args)
 
 
@@ -413,7 +450,7 @@ def _python_call(function, args, count):
     return plain(function)(*args)
 
 
-register("tg.print", run=_print, effects=IO, gradient=NONE, kernel=NONE, outputs=0)
+register("tg.print", run=_print, effects=IO, gradient=NONE, kernel=NONE, outputs=0, aliases=False)
 register(
     "tg.manual_seed",
     run=_manual_seed,
@@ -435,6 +472,17 @@ register(
 )
 
 
+# ---- fused regions
+
+
+def _kernel(fused, *inputs):
+    """A region that runs as one kernel: its outputs, a list where there are several."""
+    return plain(fused)(*inputs)
+
+
+register("tg.kernel", run=_kernel, effects=PURE, gradient=NONE, kernel=NONE, outputs=2)
+
+
 # ---- constants and captured tensors
 
 
@@ -452,10 +500,24 @@ def _assign(x, value):
         x.copy_(value)
 
 
+def _random_fill(name, size, stride, dtype, device, *args, **kwargs):
+    """Memory of these strides, filled by an in-place random op: the strides decide where each draw goes."""
+    target = torch.empty_strided(size, stride, dtype=dtype, device=device)
+    return overload(name)(target, *map(plain, args), **{k: plain(v) for k, v in kwargs.items()})
+
+
+register("tg.random_fill", run=_random_fill, effects=Effects(random=True), gradient=REPLAY, kernel=NONE)  # fmt: skip
 register("py.constant", run=lambda v: v, effects=PURE, gradient=NONE, kernel=NONE)
-register("tg.constant", run=_constant, effects=PURE, gradient=NONE, kernel=NONE)
+register("tg.constant", run=_constant, effects=PURE, gradient=NONE, kernel=NONE, aliases=False)
 register("tg.identity", run=lambda x: x, effects=PURE, gradient=REPLAY, kernel=NONE)
-register("tg.read", run=_read, effects=Effects(reads=(0,)), gradient=REPLAY, kernel=NONE)
+register(
+    "tg.read",
+    run=_read,
+    effects=Effects(reads=(0,)),
+    gradient=REPLAY,
+    kernel=NONE,
+    aliases=False,
+)
 register(
     "tg.assign", run=_assign, effects=Effects(writes=(0,)), gradient=NONE, kernel=NONE, outputs=0
 )
@@ -500,7 +562,8 @@ register("tg.cell_get", run=_cell_get, effects=IO, gradient=NONE, kernel=NONE)
 # ---- lists and optionals: values, never changed in place
 
 
-def _at(items, i):
+def list_index(items, i):
+    """An index as a position from the start; OutOfRangeError outside of the list."""
     n = len(items)
     i = int(i)
     if not -n <= i < n:
@@ -509,7 +572,7 @@ def _at(items, i):
 
 
 def _list_set(items, i, v):
-    i = _at(items, i)
+    i = list_index(items, i)
     return (*items[:i], v, *items[i + 1 :])
 
 
@@ -545,19 +608,25 @@ def _list_concat(items, dtype, shape, device):
 
 
 def _list_get(items, i):
-    return items[_at(items, i)]
+    return items[list_index(items, i)]
 
 
 def _list_slice(items, start, stop, step):
     return items[slice(start, stop, step)]
 
 
-def _array_write(items, i, v, limit):
-    """Write a cell of a TensorArray; cells between the old end and ``i`` stay unwritten (None)."""
+def array_index(i, limit):
+    """The position of a cell to write; OutOfRangeError outside of an array of fixed size ``limit``."""
     i = int(i)
     if i < 0 or (limit is not None and i >= limit):
         raise OutOfRangeError(f"index {i} is out of range for a TensorArray of size {limit}")
-    items = items + (None,) * (i + 1 - len(items))
+    return i
+
+
+def _array_write(items, i, v, limit):
+    """Write a cell of a TensorArray; cells between the old end and ``i`` stay unwritten (None)."""
+    i = array_index(i, limit)
+    items = (*items, *(None,) * (i + 1 - len(items)))
     return (*items[:i], v, *items[i + 1 :])
 
 
@@ -643,7 +712,7 @@ for _name, _run, _effects, _outputs in [
     ("list_set", _list_set, MAY_FAIL, 1),
     ("list_slice", _list_slice, PURE, 1),
     ("list_size", len, PURE, 1),
-    ("list_extend", lambda a, b: a + b, PURE, 1),
+    ("list_extend", lambda a, b: (*a, *b), PURE, 1),
     ("list_stack", _list_stack, MAY_FAIL, 1),
     ("list_concat", _list_concat, MAY_FAIL, 1),
     ("list_split", _list_split, MAY_FAIL, 1),
@@ -658,6 +727,6 @@ for _name, _run, _effects, _outputs in [
     ("optional_has", bool, PURE, 1),
     ("optional_get", _optional_get, MAY_FAIL, 1),
 ]:
-    register(
-        f"tg.{_name}", run=_run, effects=_effects, gradient=REPLAY, kernel=NONE, outputs=_outputs
-    )
+    _copies = _name.endswith(("_stack", "_concat"))
+    register(f"tg.{_name}", run=_run, effects=_effects, gradient=REPLAY, kernel=NONE, outputs=_outputs,
+             aliases=not _copies)  # fmt: skip

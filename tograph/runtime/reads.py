@@ -376,15 +376,8 @@ class Watch:
 
     def guards(self, root: Any, grads: Any = ()) -> Guards:
         """The guards of the trace; ``grads`` are the ``.grad`` fields that it read."""
-        for slot in grads:
-            late = slot.late
-            source = (
-                Source(None, "tensor", late, f"tensor {late}")
-                if isinstance(late, int)
-                else self.source_of(late) or sources.object_(late, "a parameter")
-            )
-            self._check(source, "grad", f"({{0}}.grad is None) is {slot.real.grad is None}")
-        return Guards(list(self.checks.values()), list(dict.fromkeys(root.root.guards)))
+        missing = [(slot.late, slot.real.grad is None) for slot in grads]
+        return Guards(list(self.checks.values()), list(dict.fromkeys(root.root.guards)), missing)
 
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")

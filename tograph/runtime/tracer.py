@@ -5,38 +5,44 @@ from __future__ import annotations
 import inspect
 import logging
 import types
-import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from ..errors import ConversionError, ScopeError, SharedMemoryError, TographError
+from ..errors import ConversionError, SharedMemoryError, TographError
 from . import (
     arguments,
     commits,
     control_flow,
     creation,
+    facts,
+    families,
     grads,
     guards,
     host,
     interrupts,
     journal,
     reads,
+    transforms,
 )
 from .arguments import Flat
 from .commits import Commits, Held, Target
 from .concrete import ConcreteFunction, finish, late_inputs
-from .funcgraph import FuncGraph, user_location
+from .funcgraph import FuncGraph, Ref, user_location
 from .infer import meta_of, tensor_type
 from .journal import Location
+from .keys import show_spec
 from .reach import reachable
-from .scalars import size_of
+from .scalars import ScalarNode, size_of, staged
 from .shapes import contiguous
 from .specs import TensorSpec
-from .symbolic import Retrace, SymTensor, memory, placeholder
+from .structure import same_number
+from .symbolic import Retrace, SymTensor, memory, placeholder, value_of
 from .tracing import recording
+from .types import ScalarType
 from .variables import SymVariable, Variable
 
 LOGGER = logging.getLogger("tograph")
@@ -52,6 +58,9 @@ class Trace:
         specs: list[TensorSpec],
         checks: guards.Guards,
         finder: Any,
+        numbers: Sequence[Any] = (),
+        open_numbers: tuple[int, ...] = (),
+        names: Sequence[str] = (),
     ):
         self.concrete, self.key, self.specs, self.checks, self.finder = (
             concrete,
@@ -60,15 +69,31 @@ class Trace:
             checks,
             finder,
         )
+        self.numbers, self.open_numbers, self.names = list(numbers), open_numbers, list(names)
+
+    @property
+    def open(self) -> bool:
+        """Whether calls of other sizes or numbers than the traced ones may use it."""
+        return bool(self.open_numbers) or any(None in (s.shape or (None,)) for s in self.specs)
+
+    def inputs(self, flat: Flat) -> list[Any]:
+        """The tensors of a call: those of the arguments, then its open numbers."""
+        return families.inputs_of(flat, self.open_numbers)
 
     def fits(self, key: Any, flat: Flat) -> bool:
         if len(flat.tensors) != len(self.specs):
             return False
         if key != self.key and not self._covers(flat):
             return False
-        return self.checks.hold(flat.tensors)
+        return self.checks.hold(self.inputs(flat))
 
     def _covers(self, flat: Flat) -> bool:
+        for i, (new, old) in enumerate(zip(flat.numbers, self.numbers)):
+            if i in self.open_numbers:
+                if not families.storable(new):
+                    return False
+            elif not same_number(new, old):
+                return False
         for x, spec in zip(flat.tensors, self.specs):
             if isinstance(x, TensorSpec):
                 if x != spec:
@@ -76,6 +101,15 @@ class Trace:
             elif not spec.accepts(x):
                 return False
         return True
+
+    def describe(self) -> str:
+        """What is open in it, and its guards on sizes, for people; empty when there is neither."""
+        names = self.names
+        shown = [f"{n}: {show_spec(s)}" for n, s in zip(names, self.specs) if None in (s.shape or (None,))]  # fmt: skip
+        shown += [f"{n}: {type(self.numbers[i]).__name__}" for n, i in zip(names[len(self.specs) :], self.open_numbers)]  # fmt: skip
+        text = f"; takes {', '.join(shown)}" if shown else ""
+        checks = [guards.describe_size(e, w, names) for e, w in self.checks.sizes]
+        return text + (f"; only if {', '.join(checks)}" if checks else "")
 
     def places(self, bound: inspect.BoundArguments) -> list[Target]:
         return self.finder(bound)
@@ -90,29 +124,32 @@ class Tracer:
         bound: inspect.BoundArguments,
         flat: Flat,
         specs: list[TensorSpec],
-        known: Retrace,
+        open_numbers: tuple[int, ...] = (),
+        tentative: bool = False,
+        known: Retrace | None = None,
     ):
         self.function, self.bound, self.flat, self.specs = function, bound, flat, specs
+        self.open_numbers, self.tentative = open_numbers, tentative
         self.root = FuncGraph(_graph_name(function.label()))
         self.inputs: list[SymTensor] = []
         self.failed: Exception | None = None
         self.undo: list[tuple[Location, Any]] = []
         self.done: Callable[[inspect.BoundArguments], list[Target]] = no_places
         self.reach: set[int] | None = None
-        self.watch = reads.Watch()
-        self.root.root.given = flat.tensors
-        self.root.root.real, self.root.root.bases = known.real, known.bases
-        self.watch.given, self.watch.real = flat.tensors, known.real
         self.spares: list[tuple[Any, Any]] = []
+        self.watch = reads.Watch()
         self.commits = Commits(self._seen)
-        self.root.root.before_failure.append(self.commits)
+        root, known = self.root.root, known or Retrace()
+        root.given, root.real, root.bases = flat.tensors, known.real, known.bases
+        self.watch.given, self.watch.real = flat.tensors, known.real
+        root.before_failure.append(self.commits)
 
     def trace(self, key: Any) -> Trace:
         try:
-            with interrupts.noted():
+            with interrupts.noted(), transforms.suspended():
                 return self._trace(key)
         except Exception as error:
-            if error is self.failed:
+            if error is self.failed and not self.tentative:
                 self._run_effects()
             raise
 
@@ -125,16 +162,25 @@ class Tracer:
             graph, captured, _, _ = finish(self.root, self.inputs, None, [])
             commits.calls.targets.append(self.done(self.bound))
             try:
-                host.build(graph).run(*self.flat.tensors, *captured)
+                host.build(graph).run(*families.inputs_of(self.flat, self.open_numbers), *captured)
             finally:
                 commits.calls.targets.pop()
 
     def _trace(self, key: Any) -> Trace:
         spares = self.spares
-        with recording(self.root), torch.enable_grad(), reads.watching(self.watch):
+        with (
+            recording(self.root),
+            torch.enable_grad(),
+            facts.scope(),
+            reads.watching(self.watch),
+        ):
             self._roots()
             self.inputs = inputs = [self._placeholder(i, s) for i, s in enumerate(self.specs)]
-            take = _Taker(self.flat, inputs, self.root.root.real)
+            numbers = {i: self._number(i, len(inputs) + j) for j, i in enumerate(self.open_numbers)}
+            self.inputs = inputs = inputs + [x for x, _ in numbers.values()]
+            take = _Taker(
+                self.flat, inputs, {i: x for i, (_, x) in numbers.items()}, self.root.root.real
+            )
             given = {
                 n: arguments.replace_tensors(x, take, spares)
                 for n, x in self.bound.arguments.items()
@@ -146,7 +192,7 @@ class Tracer:
         graph, captured, spec, effect_specs = finish(self.root, inputs, result, effects)
         for location, old in reversed(self.undo):
             location._set(old)
-        signature = tuple(self.specs)
+        signature = (*self.specs, *(TensorSpec.of(families.number_tensor(self.flat.numbers[i])) for i in self.open_numbers))  # fmt: skip
         concrete = ConcreteFunction(
             self.function.label(),
             graph,
@@ -154,16 +200,19 @@ class Tracer:
             spec,
             effect_specs,
             signature,
-            self._binder(),
+            binder(self.function),
             self.watch.owns,
         )
-        concrete.late = late_inputs(self.root)
+        concrete.open_numbers, concrete.late = self.open_numbers, late_inputs(self.root)
         return Trace(
             concrete,
             key,
             self.specs,
             self.watch.guards(self.root, grads.slots_read(self.root)),
             finder,
+            self.flat.numbers,
+            self.open_numbers,
+            [*self.flat.names, *(self.flat.number_names[i] for i in self.open_numbers)],
         )
 
     def _roots(self) -> None:
@@ -179,20 +228,6 @@ class Tracer:
             self.watch.root(f.__self__, "self")
         elif not isinstance(f, types.FunctionType):
             self.watch.root(f, self.function.label())
-
-    def _binder(self):
-        function = weakref.ref(self.function)
-
-        def bind(concrete, args, kwargs):
-            owner = function()
-            if owner is None:
-                raise ScopeError("the function of this trace does not exist any more")
-            bound = _bind_concrete(owner, concrete, args, kwargs)
-            flat = Flat()
-            owner._key(bound, flat)
-            return flat.tensors, ()
-
-        return bind
 
     def _run(self, bound: inspect.BoundArguments, spares: list) -> tuple[Any, journal.Journal]:
         log = journal.push()
@@ -230,7 +265,11 @@ class Tracer:
             meta = meta_of(x) if real else contiguous(spec.dtype, shape, spec.device)
             meta = meta._replace(offset=0)
             made = placeholder(
-                self.root, meta, index, label, SymVariable if isinstance(x, Variable) else SymTensor
+                self.root,
+                meta,
+                index,
+                label,
+                SymVariable if isinstance(x, Variable) else SymTensor,
             )
         else:
             made = self._dynamic(index, spec, shape, x if real else None, label)
@@ -238,6 +277,15 @@ class Tracer:
             made.requires_grad_(True)
             made.real_ = x
         return made
+
+    def _number(self, i: int, place: int) -> tuple[SymTensor, Any]:
+        """(input, staged number) for an argument that is an int or a float; its value is a hint."""
+        x = self.flat.numbers[i]
+        meta = meta_of(families.number_tensor(x))
+        made = placeholder(self.root, meta, place, f"number{i}")
+        kind = type(x)
+        value = self.root.emit(f"py.{kind.__name__}", value_of(made, self.root), type=ScalarType(kind))  # fmt: skip
+        return made, staged(ScalarNode(kind, Ref(value, self.root), hint=x, expr=("number", place)))
 
     def _dynamic(
         self, index: int, spec: TensorSpec, shape: Sequence[int | None], x: Any, label: str
@@ -266,7 +314,7 @@ class Tracer:
         """
         copies = {id(made): i for i, (made, _) in enumerate(spares)}
         effects: list[Any] = []
-        where: list[tuple[int | None, Any]] = []
+        where: list[tuple[Any, Any]] = []
         order: dict[Any, int] = {}
         self._check_created(changes)
         for location, old in changes.entries.values():
@@ -285,19 +333,13 @@ class Tracer:
             order[location.key] = len(where) - 1
         for slot in grads.effects_of(changes.entries):
             effects.append((None, slot.content))
-            where.append((slot, None))
+            where.append((GradOf(slot.late), None))
         for plan in self.commits.plans:
             plan.resolve(order)
         if not effects:
             return [], no_places
 
-        def find(bound: inspect.BoundArguments) -> list[Target]:
-            real: list[tuple[Any, Any]] = []
-            for x in bound.arguments.values():
-                arguments.replace_tensors(x, lambda _: None, real)
-            return [Target(_found(i, at, real, bound)) for i, at in where]
-
-        return effects, find
+        return effects, Finder(where)
 
     def _outside_effect(self, changes: journal.Journal, location: Location, old: Any) -> Any:
         """(names of steps, their arguments) of a container that is changed blindly, else (None, what a location holds)."""
@@ -382,16 +424,40 @@ class Tracer:
         return self.reach
 
 
+@dataclass(frozen=True)
+class GradOf:
+    """The ``.grad`` field of a tensor: the one at a position among the arguments, or this one."""
+
+    owner: Any
+
+
+class Finder:
+    """Finds, for a call, the locations that the effects of a trace go to.
+
+    ``where``: pairs of a position among the containers of the arguments and a location in such a container; the position
+    is None for a location outside of the arguments, a ``GradOf`` for the gradient of a tensor.
+    """
+
+    def __init__(self, where: list[tuple[Any, Any]]):
+        self.where = where
+
+    def __call__(self, bound: inspect.BoundArguments) -> list[Target]:
+        real: list[tuple[Any, Any]] = []
+        for x in bound.arguments.values():
+            arguments.replace_tensors(x, lambda _: None, real)
+        return [Target(_found(i, at, real, bound)) for i, at in self.where]
+
+
 def _found(i: Any, at: Any, real: list[tuple[Any, Any]], bound: inspect.BoundArguments) -> Location:
     """Where an effect of a call goes: a container that was passed, a ``.grad`` field, or a place outside."""
-    if not isinstance(i, grads.Slot):
+    if not isinstance(i, GradOf):
         return at.here() if i is None else _same_place(at, real[i][1])
-    if isinstance(i.late, torch.Tensor):
-        return grads.field_of(i.late)
+    if isinstance(i.owner, torch.Tensor):
+        return grads.field_of(i.owner)
     flat = Flat()
     for name, x in bound.arguments.items():
         arguments.key_of(x, flat, name)
-    return grads.field_of(flat.tensors[i.late])
+    return grads.field_of(flat.tensors[i.owner])
 
 
 def _same_place(location: Location, container: Any) -> Location:
@@ -402,15 +468,21 @@ def _same_place(location: Location, container: Any) -> Location:
 
 
 class _Taker:
-    """The placeholder for each tensor of the arguments; numpy arrays come in order."""
+    """The placeholder for each tensor of the arguments; numpy arrays and numbers come in order."""
 
-    def __init__(self, flat: Flat, inputs: list[SymTensor], real: frozenset[int]):
-        self.places, self.inputs = flat.places, [*inputs]
+    def __init__(
+        self, flat: Flat, inputs: list[SymTensor], staged: dict[int, Any], real: frozenset[int]
+    ):
+        self.places, self.inputs, self.staged = flat.places, [*inputs], staged
         for i in real:
             self.inputs[i] = flat.tensors[i]
-        self.arrays = iter(sorted(set(range(len(inputs))) - set(flat.places.values())))
+        self.arrays = iter(sorted(set(range(len(flat.tensors))) - set(flat.places.values())))
+        self.numbers = 0
 
-    def __call__(self, x: Any) -> SymTensor:
+    def __call__(self, x: Any) -> Any:
+        if type(x) in families.DTYPES:
+            self.numbers += 1
+            return self.staged.get(self.numbers - 1, x)
         place = self.places.get(id(x))
         return self.inputs[next(self.arrays) if place is None else place]
 
@@ -423,7 +495,14 @@ def _graph_name(label: str) -> str:
     return "".join(c if c.isalnum() or c == "_" else "_" for c in label).strip("_") or "main"
 
 
-def _bind_concrete(
-    owner: Any, concrete: ConcreteFunction, args: tuple, kwargs: dict
-) -> inspect.BoundArguments:
-    return arguments.bind(owner._signature, args, kwargs, owner.label())
+def binder(function: Any) -> Callable[..., Any]:
+    """How a concrete function of ``function`` takes the tensors from its arguments; it does not need the function."""
+    signature, label = function._signature, function.label()
+
+    def bind(concrete: ConcreteFunction, args: tuple, kwargs: dict) -> tuple[list[Any], tuple]:
+        bound, flat = arguments.bind(signature, args, kwargs, label), Flat()
+        for name, x in bound.arguments.items():
+            arguments.key_of(x, flat, name)
+        return families.inputs_of(flat, concrete.open_numbers), ()
+
+    return bind

@@ -1,0 +1,103 @@
+"""The object cache and its failures, symbols, and missing llvmlite."""
+
+import ctypes
+import subprocess
+import sys
+import warnings
+
+import pytest
+
+from tograph.runtime.kernels import jit
+
+pytestmark = pytest.mark.skipif(jit.llvm is None, reason="needs llvmlite")
+
+ADD = """define i64 @plus(i64 %a) {
+  %b = add i64 %a, NUMBER
+  ret i64 %b
+}
+"""
+
+
+def call(text):
+    address = jit.compile_module(text, ["plus"])["plus"]
+    return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(address)(1)
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setattr(jit.settings, "CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(jit, "_warned", set())
+    return tmp_path / "cache"
+
+
+def test_compiles_once(cache, monkeypatch):
+    text = ADD.replace("NUMBER", "41")
+    assert call(text) == 42
+    assert len(list(cache.iterdir())) == 1
+    monkeypatch.setattr(jit, "_compile", None)
+    assert call(text) == 42
+
+
+def test_text_decides_the_entry(cache):
+    assert call(ADD.replace("NUMBER", "1")) == 2
+    assert call(ADD.replace("NUMBER", "2")) == 3
+    assert len(list(cache.iterdir())) == 2
+
+
+@pytest.mark.parametrize("damage", [b"", b"x", None])
+def test_damaged_entry_is_rebuilt(cache, damage):
+    text = ADD.replace("NUMBER", "5")
+    call(text)
+    (entry,) = cache.iterdir()
+    data = entry.read_bytes()
+    entry.write_bytes(data[:-1] + b"?" if damage is None else damage)
+    with pytest.warns(RuntimeWarning, match="damaged"):
+        assert call(text) == 6
+    assert entry.read_bytes() == data
+
+
+def test_cache_that_cannot_be_written(cache):
+    cache.write_text("a file, not a folder")
+    with pytest.warns(RuntimeWarning, match="cannot be"):
+        assert call(ADD.replace("NUMBER", "7")) == 8
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert call(ADD.replace("NUMBER", "8")) == 9
+
+
+def test_imports_by_address(cache):
+    text = (
+        "declare i64 @other(i64)\n"
+        "define i64 @plus(i64 %a) {\n  %r = call i64 @other(i64 %a)\n  ret i64 %r\n}\n"
+    )
+    kept = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(lambda a: a + 10)
+    address = jit.compile_module(
+        text, ["plus"], {"other": ctypes.cast(kept, ctypes.c_void_p).value}
+    )["plus"]
+    assert ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(address)(1) == 11
+
+
+def test_symbols():
+    assert jit.symbol("PyErr_CheckSignals")
+    assert jit.symbol("no_such_function_anywhere") is None
+    assert jit.symbols("PyErr_CheckSignals", "no_such_function_anywhere") is None
+
+
+@pytest.mark.parametrize("missing", ["raise ImportError", "__version__ = '0.44.0'; binding = None"])
+def test_without_a_usable_llvmlite(tmp_path, missing):
+    (tmp_path / "llvmlite").mkdir()
+    (tmp_path / "llvmlite" / "__init__.py").write_text(missing)
+    (tmp_path / "llvmlite" / "binding.py").write_text("")
+    code = (
+        "import warnings\n"
+        "from tograph.runtime.kernels import jit\n"
+        "with warnings.catch_warnings(record=True) as seen:\n"
+        "    warnings.simplefilter('always')\n"
+        "    assert jit.host() is None and jit.host() is None\n"
+        "assert len(seen) == 1 and 'llvmlite' in str(seen[0].message), seen\n"
+    )
+    path = ":".join([str(tmp_path), *filter(None, sys.path)])
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={"PYTHONPATH": path, "PATH": ""}, capture_output=True
+    )
+    assert done.returncode == 0, done.stderr.decode()

@@ -1,0 +1,139 @@
+"""Every fold, over several dims, shapes and layouts, against the reference interpreter."""
+
+import math
+
+import pytest
+import torch
+
+from tests.runtime.kernels.kernel_samples import fused, op_graph, run_both
+from tograph.runtime import ops
+from tograph.runtime.kernels.reductions import REDUCERS
+
+KEEP = (False, True)
+
+
+def cases(op, x):  # noqa: C901
+    """(args, kwargs) for an op on a tensor of two or more dims."""
+    base, overload = op.split(".")[1:]
+    y = x * 0.5 + 1 if x.dtype.is_floating_point else x
+    last = x.dim() - 1
+    if base in ("argmax", "argmin"):
+        return [((x, d, k), {}) for d in (0, -1, None) for k in KEEP]
+    if base in ("amax", "amin", "logsumexp"):
+        return [((x, d, k), {}) for d in ([0], [-1], [0, last]) for k in KEEP]
+    if overload == "correction":
+        return [
+            ((x, d), {"correction": c, "keepdim": k})
+            for d in ([0], [-1], None)
+            for k in KEEP
+            for c in (0, 1)
+        ]
+    if base == "linalg_vector_norm":
+        return [((x, o, d, False), {}) for o in (2, 1, math.inf) for d in (None, [-1])]
+    if base in ("_softmax", "_log_softmax"):
+        return [((x, d, False), {}) for d in (0, -1)]
+    if base.endswith("_backward_data"):
+        return [((x, y, d, x.dtype), {}) for d in (0, -1)]
+    if base == "native_layer_norm":
+        weight = torch.linspace(-1, 2, x.shape[-1]).to(x.dtype)
+        return [((x, [x.shape[-1]], None, None, 1e-5), {}), ((x, [x.shape[-1]], weight, weight * 2, 1e-5), {}),
+                ((x, list(x.shape[1:]), None, None, 1e-5), {})]  # fmt: skip
+    if base == "mse_loss":
+        return [((x, y, r), {}) for r in (0, 1, 2)]
+    if base in ("cumsum", "cumprod"):
+        return [((x, d), {}) for d in (0, -1)]
+    if overload == "default":
+        return [((x,), {})]
+    if overload in ("dim_IntList", "dims") or base == "mean":
+        return [((x, d, k), {}) for d in ([0], [-1], [0, last]) for k in KEEP]
+    return [((x, d, k), {}) for d in (0, -1) for k in KEEP]
+
+
+LAYOUTS = {
+    "plain": lambda x: x,
+    "transposed": lambda x: x.transpose(0, -1),
+    "strided": lambda x: torch.stack([x, x], -1)[..., 0],
+    "expanded": lambda x: x[:1].expand(5, *x.shape[1:]),
+}
+TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-13, torch.bfloat16: 2e-2, torch.float16: 4e-3}
+
+
+def compare(op, x, limit=None):
+    count = 0
+    for args, kwargs in cases(op, x)[:limit]:
+        tensors = list({id(a): a for a in args if isinstance(a, torch.Tensor)}.values())
+        try:
+            ops.overload(op)(*args, **kwargs)
+        except (RuntimeError, NotImplementedError):
+            continue
+        graph = op_graph([(op, args, kwargs)], tensors)
+        for got, want in zip(*run_both(graph, tensors)):
+            assert (got.dtype, got.shape, got.stride()) == (want.dtype, want.shape, want.stride())
+            rtol = TOLERANCE.get(want.dtype, 0)
+            torch.testing.assert_close(got, want, rtol=rtol, atol=2 * rtol, equal_nan=True)
+        count += 1
+    return count
+
+
+def values(shape, dtype):
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(0)) * 2
+    return x.to(dtype) if dtype.is_floating_point else (x * 3).to(dtype)
+
+
+@pytest.mark.parametrize("op", sorted(REDUCERS))
+def test_dims(op):
+    assert compare(op, values((7, 37), torch.float32))
+
+
+@pytest.mark.parametrize("op", sorted(REDUCERS))
+@pytest.mark.parametrize("layout", [k for k in LAYOUTS if k != "plain"])
+def test_layouts(op, layout):
+    assert compare(op, LAYOUTS[layout](values((3, 5, 33), torch.float32)), 2)
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float64, torch.bfloat16, torch.int64, torch.uint8, torch.bool], ids=str
+)
+def test_dtypes(dtype):
+    some = ["sum.dim_IntList", "sum.default", "amax.default", "max.dim", "argmin.default", "any.dim", "all.default",
+            "prod.dim_int", "cumsum.default"]  # fmt: skip
+    if dtype.is_floating_point:
+        some = [n for n in some if "prod" not in n] + [
+            "var.correction",
+            "_softmax.default",
+            "mean.dim",
+        ]
+    assert sum(compare(f"aten.{n}", values((4, 35), dtype), 2) for n in some) > 10
+
+
+@pytest.mark.parametrize("size", [1, 2, 15, 16, 17, 63, 64, 65, 130])
+def test_odd_rows(size):
+    x = values((3, size), torch.float32)
+    for op in (
+        "aten._softmax.default",
+        "aten.argmax.default",
+        "aten.native_layer_norm.default",
+        "aten.amin.default",
+    ):
+        compare(op, x, 2)
+
+
+@pytest.mark.parametrize("op", ["argmax", "argmin", "amax", "amin"])
+def test_nan_and_ties(op):
+    x = torch.zeros(4, 40)
+    x[1, 7] = x[1, 30] = math.nan
+    x[2, 5] = x[2, 25] = 3 if "max" in op else -3
+    x[3] = -math.inf if "max" in op else math.inf
+    assert compare(f"aten.{op}.default", x)
+
+
+def test_long_rows_are_not_kept_on_the_stack():
+    x = values((2, 40_000), torch.float32)
+    assert compare("aten._softmax.default", x) and compare("aten._log_softmax.default", x)
+
+
+def test_empty_and_unfusible_shapes_run_op_by_op():
+    x = torch.empty(3, 0)
+    graph = op_graph([("aten.sum.dim_IntList", (x, [1]), {})], [x])
+    region = fused(graph)
+    assert torch.equal(region(x), torch.zeros(3)) and not region.kernels

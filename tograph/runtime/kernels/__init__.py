@@ -1,0 +1,1 @@
+"""Kernels: machine code that runs parts of a graph."""

@@ -1,0 +1,44 @@
+"""The memory plan: where temporaries live in one block of memory that a program keeps.
+
+Offsets are handed out while code is written, in the order in which the code runs, so a place is free again as soon as
+the last use of its tensor has been written. An owner is an allocation; a tensor may have several (after a branch it
+is one of two), and an allocation is freed when no tensor is left that may be in it.
+"""
+
+from __future__ import annotations
+
+ALIGN = 64
+
+
+class Arena:
+    """First fit over the free gaps; ``size`` is the most that was ever in use."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._places: dict[int, tuple[int, int]] = {}
+        self._holders: dict[int, int] = {}
+        self._count = 0
+
+    def allocate(self, nbytes: int) -> tuple[int, int]:
+        """(owner, offset) of new memory, which nobody holds yet."""
+        nbytes = (max(nbytes, 1) + ALIGN - 1) // ALIGN * ALIGN
+        offset = 0
+        for start, length in sorted(self._places.values()):
+            if start - offset >= nbytes:
+                break
+            offset = max(offset, start + length)
+        self._count += 1
+        self._places[self._count], self._holders[self._count] = (offset, nbytes), 0
+        self.size = max(self.size, offset + nbytes)
+        return self._count, offset
+
+    def hold(self, owners: frozenset[int]) -> None:
+        for owner in owners:
+            self._holders[owner] += 1
+
+    def release(self, owners: frozenset[int]) -> None:
+        """One holder fewer; memory without holders is free."""
+        for owner in owners:
+            self._holders[owner] -= 1
+            if not self._holders[owner]:
+                del self._places[owner], self._holders[owner]

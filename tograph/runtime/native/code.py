@@ -1,0 +1,151 @@
+"""Writing LLVM IR text: functions, blocks, fresh names, and the LLVM types of dtypes.
+
+dtypes are the names of ``types.DTYPE_NAMES``. In registers a bool is ``i1``, in memory ``i8``.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+REGISTER = {"bool": "i1", "u8": "i8", "i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64",
+            "f16": "half", "bf16": "bfloat", "f32": "float", "f64": "double"}  # fmt: skip
+FLOATS = frozenset(["f16", "bf16", "f32", "f64"])
+UNSIGNED = frozenset(["bool", "u8"])
+BITS = {"bool": 1, "u8": 8, "i8": 8, "i16": 16, "i32": 32, "i64": 64}
+SIZE = {"bool": 1, "u8": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "f16": 2, "bf16": 2, "f32": 4, "f64": 8}  # fmt: skip
+
+
+def memory(dtype: str) -> str:
+    """The LLVM type of an element in memory."""
+    return "i8" if dtype == "bool" else REGISTER[dtype]
+
+
+def literal(value: Any, dtype: str) -> str:
+    """A constant of a dtype as LLVM writes it; integers wrap, floats round."""
+    if dtype == "bool":
+        return "true" if value else "false"
+    if dtype in FLOATS:
+        number = float(value)
+        if dtype == "f32":
+            number = _single(number)
+        elif dtype != "f64":
+            raise ValueError(f"constants of {dtype} are made in f32")
+        return f"0x{struct.unpack('<Q', struct.pack('<d', number))[0]:016X}"
+    bits = BITS[dtype]
+    number = int(value) & ((1 << bits) - 1)
+    return str(number - (1 << bits) if number >> (bits - 1) else number)
+
+
+def _single(number: float) -> float:
+    try:
+        return struct.unpack("<f", struct.pack("<f", number))[0]
+    except OverflowError:
+        return float("inf") if number > 0 else float("-inf")
+
+
+class Code:
+    """The body of one function. ``block`` is the label of the block that is being written."""
+
+    def __init__(self, prefix: str = "t") -> None:
+        self.lines: list[str] = []
+        self.block = "entry"
+        self.declares: dict[str, str] = {}
+        self._prefix, self._count = prefix, 0
+        self.lines.append("entry:")
+        self._cells = self.later()
+
+    def cell(self, kind: str) -> str:
+        """Stack memory for one value of an LLVM type, or ``[n x type]``."""
+        name = "%" + self.fresh("cell")
+        old = self.lines[self._cells]
+        self.lines[self._cells] = f"{old}\n  {name} = alloca {kind}, align 16".lstrip("\n")
+        return name
+
+    def fresh(self, label: str = "") -> str:
+        self._count += 1
+        return f"{label or self._prefix}{self._count}"
+
+    def do(self, text: str) -> str:
+        """Write an instruction that gives a value; the value's name."""
+        name = "%" + self.fresh()
+        self.lines.append(f"  {name} = {text}")
+        return name
+
+    def line(self, text: str) -> None:
+        self.lines.append("  " + text)
+
+    def label(self, name: str) -> None:
+        """Begin a block; the one before must have ended with a branch."""
+        self.lines.append(f"{name}:")
+        self.block = name
+
+    def jump(self, name: str) -> None:
+        """End this block and begin ``name``."""
+        self.line(f"br label %{name}")
+        self.label(name)
+
+    def branch(self, condition: str, then: str, orelse: str) -> None:
+        self.line(f"br i1 {condition}, label %{then}, label %{orelse}")
+
+    def later(self) -> int:
+        """A place for an instruction that is known only later: fill it with ``fill``."""
+        self.lines.append("")
+        return len(self.lines) - 1
+
+    def fill(self, place: int, text: str) -> None:
+        self.lines[place] = "  " + text
+
+    def declare(self, name: str, signature: str) -> str:
+        """Note a function of other code: ``signature`` has ``{}`` in the place of its name."""
+        self.declares[name] = "declare " + signature.format("@" + name)
+        return "@" + name
+
+    def intrinsic(self, name: str, dtype: str, *args: str) -> str:
+        """Call ``llvm.name`` on values of one dtype."""
+        kind = REGISTER[dtype]
+        suffix = {"float": "f32", "double": "f64"}.get(kind, kind)
+        full = f"llvm.{name}.{suffix}"
+        self.declare(full, f"{kind} {{}}({', '.join([kind] * len(args))})")
+        return self.do(f"call {kind} @{full}({', '.join(f'{kind} {a}' for a in args)})")
+
+    def external(self, name: str, dtype: str, *args: str) -> str:
+        """Call a C function on values of one dtype; it may not be moved or merged less than pure."""
+        kind = REGISTER[dtype]
+        self.declare(name, f"{kind} {{}}({', '.join([kind] * len(args))}) nounwind willreturn memory(none)")  # fmt: skip
+        return self.do(f"call {kind} @{name}({', '.join(f'{kind} {a}' for a in args)})")
+
+    def phi(self, kind: str, *incoming: tuple[str, str]) -> str:
+        return self.do(f"phi {kind} " + ", ".join(f"[{v}, %{b}]" for v, b in incoming))
+
+    def element(self, dtype: str, pointer: str, index: str) -> str:
+        """The address of an element."""
+        if index == "0":
+            return pointer
+        return self.do(f"getelementptr inbounds {memory(dtype)}, ptr {pointer}, i64 {index}")
+
+    def load(self, dtype: str, pointer: str, index: str = "0") -> str:
+        place = self.element(dtype, pointer, index)
+        got = self.do(f"load {memory(dtype)}, ptr {place}, align {SIZE[dtype]}")
+        return self.do(f"icmp ne i8 {got}, 0") if dtype == "bool" else got
+
+    def store(self, dtype: str, value: str, pointer: str, index: str = "0") -> None:
+        place = self.element(dtype, pointer, index)
+        if dtype == "bool":
+            value = self.do(f"zext i1 {value} to i8")
+        self.line(f"store {memory(dtype)} {value}, ptr {place}, align {SIZE[dtype]}")
+
+    def multiply(self, a: str, b: int) -> str:
+        """``a * b`` of an i64 and a constant."""
+        if a == "0" or b == 0:
+            return "0"
+        if a.lstrip("-").isdigit():
+            return str(int(a) * b)
+        return a if b == 1 else self.do(f"mul nsw i64 {a}, {b}")
+
+    def add(self, a: str, b: str) -> str:
+        if a == "0" or b == "0":
+            return b if a == "0" else a
+        if a.lstrip("-").isdigit() and b.lstrip("-").isdigit():
+            return str(int(a) + int(b))
+        return self.do(f"add nsw i64 {a}, {b}")

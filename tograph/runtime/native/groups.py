@@ -1,0 +1,108 @@
+"""Which nodes of a graph run together, and in which order.
+
+A group is one of: straight-line code on numbers and one-element tensors (``scalar``), one loop nest (``loop``: pointwise
+ops of one shape, and reductions of that shape over the same dims), or a single node that is a thing of its own (``alone``:
+a branch, a loop, a matrix product). Groups run in order. A node goes into the first group of its kind that stands
+behind all that it needs; inside a loop nest it may use what the same nest computes at the same place.
+
+Nodes are reordered freely: native code has no effects before its end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ..ir import Graph, Node, Value
+from ..kernels.reductions import CREATORS, REDUCERS
+from ..types import ScalarType, TensorType
+from .views import VIEWS
+
+MOST = 300  # nodes in one loop nest: bounds the time that LLVM takes for it
+LARGE = (
+    1 << 15
+)  # elements from which on a full reduction stays apart, so that both parts use all threads
+
+
+# Ops that are neither pointwise nor reductions.
+ALONE = frozenset(f"aten.{n}.default" for n in ["mm", "addmm", "bmm", "baddbmm", "mv", "dot"])
+MOVING = frozenset(f"aten.{n}.default" for n in ["stack", "cat", "select_scatter", "slice_scatter", "copy"])  # fmt: skip
+
+
+@dataclass
+class Group:
+    """``shape`` and ``dims`` belong to loop nests: the space of the loops, and the reduced dims if any."""
+
+    kind: str
+    shape: tuple[int, ...] = ()
+    dims: tuple[int, ...] | None = None
+    nodes: list[Node] = field(default_factory=list)
+
+    def takes(self, other: Group) -> bool:
+        if self.kind != other.kind or self.kind == "alone" or len(self.nodes) >= MOST:
+            return False
+        if self.shape != other.shape:
+            return False
+        if other.dims is None or self.dims is None:
+            return not (numel(self.shape) >= LARGE and self.dims != other.dims)
+        return self.dims == other.dims
+
+
+def numel(shape: tuple) -> int:
+    out = 1
+    for n in shape:
+        out *= n
+    return out
+
+
+def one_element(value: Value) -> bool:
+    """Whether a value lives in a register: a number, or a tensor of one element."""
+    if isinstance(value.type, ScalarType):
+        return True
+    return (
+        isinstance(value.type, TensorType)
+        and None not in value.type.shape
+        and numel(value.type.shape) == 1
+    )  # type: ignore[arg-type]
+
+
+def place(node: Node) -> Group:
+    """A group for ``node`` alone."""
+    if node.regions or node.op in ALONE or node.op in MOVING or not node.outputs:
+        return Group("alone")
+    if all(map(one_element, (*node.outputs, *node.inputs))):
+        return Group("scalar")
+    if node.op in VIEWS or node.op in CREATORS or node.op.startswith(("py.", "tg.")):
+        return Group("scalar")
+    if node.op in REDUCERS:
+        shape = node.args[0].type.shape
+        return Group("loop", shape, REDUCERS[node.op].dims(node, len(shape)))
+    return Group("loop", node.outputs[0].type.shape)  # type: ignore[union-attr]
+
+
+def schedule(graph: Graph) -> list[Group]:
+    """The groups of a graph, in the order in which they run."""
+    groups: list[Group] = []
+    ready: dict[Value, int] = {}  # the first group that may use a value
+    fused: dict[
+        Value, tuple[int, tuple]
+    ] = {}  # a value that the group itself may use: (group, shape)
+    for node in graph.nodes:
+        wanted = place(node)
+        first = 0
+        for v in node.inputs:
+            group, shape = fused.get(v, (-1, ()))
+            own = group >= 0 and groups[group].kind == wanted.kind and shape == wanted.shape
+            first = max(first, group if own else ready.get(v, 0))
+        at = next((i for i in range(first, len(groups)) if groups[i].takes(wanted)), len(groups))
+        if at == len(groups):
+            groups.append(wanted)
+        group = groups[at]
+        group.dims = wanted.dims if group.dims is None else group.dims
+        group.nodes.append(node)
+        for v in node.outputs:
+            ready[v] = at + 1
+            if wanted.kind == "scalar":
+                fused[v] = (at, ())
+            elif wanted.kind == "loop" and v.type.shape == wanted.shape:  # type: ignore[union-attr]
+                fused[v] = (at, wanted.shape)
+    return groups

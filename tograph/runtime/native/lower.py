@@ -1,0 +1,535 @@
+"""A graph as one LLVM function: ``i32 @run(ptr params)``.
+
+``params`` is an array of 8-byte slots: the inputs (data pointers; numbers as int64, double or 0/1), the outputs (data
+pointers of new tensors; numbers are stored into the slot), the written resources' places, and the arena. The function
+returns 0, or DECLINED when the host must run the graph (something failed, or a result is one of the arguments), or
+INTERRUPTED with a Python exception set.
+
+Invariants. Numbers and one-element tensors live in registers, other tensors in the arena at static offsets. Nothing
+outside is written before the last instruction that may decline, so the host can run the graph from the same inputs and
+raises what it raises. Loops poll for signals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ..ir import Graph, Node, Value
+from ..kernels.build import Region, build
+from ..kernels.jit import host
+from ..kernels.kernel import make
+from ..kernels.loop_ir import Kernel, Unsupported
+from ..kernels.pointwise import ROWS
+from ..kernels.reductions import CREATORS, REDUCERS
+from ..shapes import Meta
+from ..types import DTYPE_NAMES, ScalarType, TensorType
+from . import control, matmul, moves, threading, views
+from .arena import Arena
+from .code import REGISTER, SIZE, Code, literal
+from .groups import Group, one_element, schedule
+from .loops import Place, emit
+from .numbers import Numbers
+from .values import Decline, Fill, Mem, Operand, Reg, numel, strides, with_alias
+
+DONE, DECLINED, INTERRUPTED = 0, 1, 2
+ATTRIBUTES = """attributes #0 = {{ nounwind "prefer-vector-width"="{}" }}
+attributes #1 = {{ nounwind memory(none) willreturn }}
+!0 = distinct !{{!0, !1, !2}}
+!1 = !{{!"llvm.loop.vectorize.enable", i1 false}}
+!2 = !{{!"llvm.loop.unroll.disable"}}
+"""
+VECTORS = 256  # points from which on a loop nest is written with explicit vectors
+_CPU = torch.device("cpu")
+
+
+class Lowering:
+    """Writes the function of one graph. ``functions``: the loop nests, each a function of its own."""
+
+    def __init__(self, graph: Graph):
+        self.graph, self.code = graph, Code()
+        self.functions: list[str] = []
+        self.kernels: list[Kernel] = []
+        self.arena = Arena()
+        self.env: dict[Value, Operand] = {}
+        self.dests: dict[Value, Mem] = {}
+        self.written: dict[Value, Operand] = {}  # resources that were assigned: what they hold now
+        self.numbers = Numbers(self.code, self.fail)
+        self.globals: dict[str, str] = {}
+        self.work = 0.0
+
+    # ---- the whole function
+
+    def run(self) -> str:
+        """The text of the module."""
+        code, graph = self.code, self.graph
+        self.check(graph)
+        self.base = code.do(f"load ptr, ptr {self.slot(len(graph.inputs) + len(graph.outputs))}")
+        for i, v in enumerate(graph.inputs):
+            self.bind(v, self._input(i, v))
+        dests = {i: d for i, v in enumerate(graph.outputs) if (d := self._output(i, v)) is not None}
+        results = self.region(graph, None, dests)
+        for x in results:
+            if not x.plain:
+                raise Decline("a result that is not contiguous")
+            self.fail(x.alias)
+        for i, (v, x) in enumerate(zip(graph.outputs, results)):
+            self._deliver(i, v, x, dests.get(i))
+        for v, x in self.written.items():
+            self.copy(x, self.env_input(v))
+        code.line(f"ret i32 {DONE}")
+        code.label("declined")
+        code.line(f"ret i32 {DECLINED}")
+        return self._module()
+
+    def _module(self) -> str:
+        body = "\n".join(line for line in self.code.lines if line)
+        head = f"define i32 @run(ptr noalias %params) #0 {{\n{body}\n}}\n"
+        declares = dict(self.code.declares)
+        texts = [head, *self.functions, *self.globals.values()]
+        attributes = ATTRIBUTES.format(8 * host().vector_bytes)
+        return "\n".join([*texts, *declares.values(), attributes])
+
+    def slot(self, i: int) -> str:
+        return self.code.do(f"getelementptr i64, ptr %params, i64 {i}")
+
+    def _input(self, i: int, v: Value) -> Operand:
+        kind = v.type
+        if isinstance(kind, ScalarType):
+            dtype = DTYPE_NAMES[kind.dtype]
+            return Reg(self.code.load(dtype, self.slot(i)), dtype)
+        dtype, size = self.tensor(v)
+        pointer = self.code.do(f"load ptr, ptr {self.slot(i)}")
+        if numel(size) == 1:
+            return Reg(self.code.load(dtype, pointer), dtype, size, "true")
+        return Mem(pointer, dtype, size, strides(size), alias="true")
+
+    def env_input(self, v: Value) -> Mem:
+        """The memory of an input, for a resource that is written."""
+        dtype, size = self.tensor(v)
+        pointer = self.code.do(f"load ptr, ptr {self.slot(self.graph.inputs.index(v))}")
+        return Mem(pointer, dtype, size, strides(size))
+
+    def _output(self, i: int, v: Value) -> Mem | None:
+        if one_element(v):
+            return None
+        dtype, size = self.tensor(v)
+        pointer = self.code.do(f"load ptr, ptr {self.slot(len(self.graph.inputs) + i)}")
+        return Mem(pointer, dtype, size, strides(size))
+
+    def _deliver(self, i: int, v: Value, x: Operand, dest: Mem | None) -> None:
+        place = self.slot(len(self.graph.inputs) + i)
+        if isinstance(v.type, ScalarType):
+            self.code.store(x.dtype, x.text, place)
+        elif dest is None:
+            self.code.store(x.dtype, self.register(x).text, self.code.do(f"load ptr, ptr {place}"))
+        elif x != dest:
+            self.copy(x, dest)
+
+    def tensor(self, v: Value) -> tuple[str, tuple[int, ...]]:
+        """(dtype, size) of a tensor that native code can hold."""
+        kind = v.type
+        if not isinstance(kind, TensorType):
+            raise Decline(f"a value of type {kind}")
+        dtype = DTYPE_NAMES[kind.dtype]
+        if kind.device != "cpu" or None in kind.shape or dtype not in SIZE:
+            raise Decline(f"a value of type {kind}")
+        if numel(kind.shape) == 0:  # type: ignore[arg-type]
+            raise Decline("an empty tensor")
+        return dtype, kind.shape  # type: ignore[return-value]
+
+    def check(self, graph: Graph) -> None:
+        """Decline at the first value that native code cannot hold."""
+        for v in graph.inputs:
+            self._check_value(v)
+        for node in graph.nodes:
+            for v in node.outputs:
+                self._check_value(v)
+            for region in node.regions.values():
+                self.check(region)
+
+    def _check_value(self, v: Value) -> None:
+        if not isinstance(v.type, ScalarType):
+            self.tensor(v)
+
+    # ---- failing
+
+    def fail(self, condition: str) -> None:
+        """Decline where ``condition`` is true."""
+        if condition == "false":
+            return
+        ok = self.code.fresh("ok")
+        self.code.line(f"br i1 {condition}, label %declined, label %{ok}, !prof !9")
+        self.globals["prof"] = '!9 = !{!"branch_weights", i32 1, i32 1000000}'
+        self.code.label(ok)
+
+    # ---- regions
+
+    def region(
+        self, graph: Graph, args: Sequence[Operand] | None, dests: dict[int, Mem]
+    ) -> list[Operand]:
+        """Write the nodes of ``graph``; its outputs, whose memory the caller must release."""
+        for v, x in zip(graph.inputs, args or ()):
+            self.bind(v, x)
+        for i, v in enumerate(graph.outputs):
+            if i in dests and v not in self.dests and v.node is not None:
+                self.dests[v] = dests[i]
+        groups = schedule(graph)
+        last = _last_uses(graph, groups)
+        for i, group in enumerate(groups):
+            self.group(group, _needed(graph, group))
+            for v in last.get(i, ()):
+                self.unbind(v)
+        results = [self.operand(v) for v in graph.outputs]
+        for x in results:
+            self.arena.hold(x.owners)
+        for v in (*graph.outputs, *(graph.inputs if args is not None else ())):
+            self.unbind(v)
+        return results
+
+    def bind(self, v: Value, x: Operand) -> None:
+        self.arena.hold(x.owners)
+        self.env[v] = x
+
+    def unbind(self, v: Value) -> None:
+        x = self.env.pop(v, None)
+        if x is not None:
+            self.arena.release(x.owners)
+
+    def release(self, xs: Sequence[Operand]) -> None:
+        for x in xs:
+            self.arena.release(x.owners)
+
+    def operand(self, a: Any) -> Operand:
+        """The operand of an argument: a value, or a Python number."""
+        if isinstance(a, Value):
+            return self.env[a]
+        if isinstance(a, bool):
+            return Reg(literal(a, "bool"), "bool")
+        if isinstance(a, int):
+            if not -(1 << 63) <= a < 1 << 63:
+                raise Decline("an int of more than 64 bits")
+            return Reg(literal(a, "i64"), "i64")
+        if isinstance(a, float):
+            return Reg(literal(a, "f64"), "f64")
+        raise Decline(f"an argument of type {type(a).__name__}")
+
+    def register(self, x: Operand) -> Reg:
+        """A one-element operand in a register."""
+        if isinstance(x, Reg):
+            return x
+        if isinstance(x, Fill):
+            return Reg(self._filled(x), x.dtype, x.size)
+        return Reg(self.code.load(x.dtype, x.pointer), x.dtype, x.size, x.alias)
+
+    def _filled(self, x: Fill) -> str:
+        value = self.inline(x.node)[0]
+        return value.text
+
+    def new(self, dtype: str, size: tuple[int, ...]) -> Mem:
+        """Memory in the arena that nobody holds yet."""
+        owner, offset = self.arena.allocate(numel(size) * SIZE[dtype])
+        pointer = self.code.do(f"getelementptr i8, ptr {self.base}, i64 {offset}")
+        return Mem(pointer, dtype, size, strides(size), frozenset([owner]))
+
+    def target(self, v: Value) -> Mem:
+        """Where the tensor ``v`` is to be computed."""
+        dtype, size = self.tensor(v)
+        return self.dests.pop(v, None) or self.new(dtype, size)
+
+    def memory(self, x: Operand) -> Mem:
+        """``x`` in memory; a fill or a register is written to new memory, which the caller must hold."""
+        if isinstance(x, Mem):
+            return x
+        made = self.new(x.dtype, x.size or ())
+        self.copy(x, made)
+        return made
+
+    def contiguous(self, x: Operand) -> Mem:
+        """``x`` in contiguous memory."""
+        if isinstance(x, Mem) and x.contiguous:
+            return x
+        made = self.new(x.dtype, x.size or ())
+        self.copy(x, made)
+        return made
+
+    # ---- groups
+
+    def group(self, group: Group, needed: set[Value]) -> None:
+        if group.kind == "loop":
+            self.loop_group(group.nodes, needed)
+            return
+        for node in group.nodes:
+            if group.kind == "alone":
+                self.alone(node)
+            else:
+                self.straight(node)
+
+    def alone(self, node: Node) -> None:
+        if node.regions:
+            control.lower(self, node)
+        elif node.op in moves.MOVES:
+            moves.lower(self, node)
+        else:
+            matmul.lower(self, node)
+
+    def straight(self, node: Node) -> None:
+        """A node of numbers, one-element tensors, views or fills."""
+        self.work += 0.5
+        out = node.outputs[0] if node.outputs else None
+        if node.op == "tg.read":
+            self.bind(out, self.read(node.args[0]))
+        elif node.op == "tg.assign":
+            self.assign(node)
+        elif node.op == "tg.identity" or node.op == "py.constant":
+            self.bind(out, self.operand(node.args[0]))
+        elif node.op.startswith("py."):
+            args = [self.register(self.operand(a)) for a in node.args]
+            self.bind(out, self.numbers.run(node.op, DTYPE_NAMES[out.type.dtype], args))
+        elif node.op in CREATORS and not one_element(out):
+            dtype, size = self.tensor(out)
+            self.bind(out, Fill(node, dtype, size))
+        elif node.op in views.VIEWS:
+            views.lower(self, node)
+        elif all(map(one_element, (*node.inputs, *node.outputs))):
+            for v, x in zip(node.outputs, self.inline(node)):
+                self.bind(v, x)
+        else:
+            raise Decline(f"{node.op} has no native form")
+
+    def read(self, resource: Value) -> Operand:
+        if resource in self.written:
+            return self.written[resource]
+        return with_alias(self.env[resource], "false")
+
+    def assign(self, node: Node) -> None:
+        resource, value = node.args
+        if resource not in self.graph.inputs:
+            raise Decline("a variable that is written inside of a branch or loop")
+        x = self.operand(value)
+        dtype, size = self.tensor(resource)
+        if (x.dtype, x.size) != (dtype, size):
+            raise Decline("an assignment that converts")
+        if resource in self.written:
+            self.arena.release(self.written[resource].owners)
+        self.arena.hold(x.owners)
+        self.written[resource] = x
+
+    # ---- kernels
+
+    def inline(self, node: Node) -> list[Reg]:
+        """A node of one-element values as straight-line code."""
+        kernel = self._kernel([node], node.outputs)
+        region = Region([node], list(node.outputs))
+        bind = {f"o{i}": Place("", True) for i in range(len(node.outputs))}
+        for i, v in enumerate(region.inputs):
+            x = self.register(self.operand(v))
+            bind[f"p{i}"] = bind[f"s{i}"] = Place(x.text, True)
+        found = emit(self.code, kernel, bind, self.fail)
+        sizes = [self.tensor(v) for v in node.outputs]
+        return [Reg(found[f"o{i}"], *sizes[i]) for i in range(len(node.outputs))]
+
+    def _kernel(self, nodes: list[Node], outputs: Sequence[Value], dests=None) -> Kernel:
+        """The loops of some nodes; Decline where there are none."""
+        for n in nodes:
+            if n.op not in ROWS and n.op not in REDUCERS and n.op not in CREATORS:
+                raise Decline(f"{n.op} has no native form")
+        region = Region(nodes, list(outputs))
+        metas = {v: self._meta(v, self.operand(v)) for v in region.inputs if isinstance(v.type, TensorType)}  # fmt: skip
+        for n in nodes:
+            for v in n.outputs:
+                size = self.tensor(v)[1]
+                metas[v] = Meta(v.type.dtype, size, strides(size), 0, _CPU)
+        name = f"k{len(self.kernels)}"
+        try:
+            return build(region, metas, name)
+        except Unsupported as error:
+            raise Decline(f"{nodes[0].op}: {error}") from None
+
+    def _meta(self, v: Value, x: Operand) -> Meta:
+        stride = x.stride if isinstance(x, Mem) else (0,) * len(x.size or ())
+        return Meta(v.type.dtype, tuple(x.size or ()), stride, 0, _CPU)
+
+    def loop_group(self, nodes: list[Node], needed: set[Value]) -> None:
+        """A loop nest; where its nodes do not fit into one, each gets its own."""
+        outputs = [v for n in nodes for v in n.outputs if v in needed]
+        if not outputs:
+            return
+        fills = self._fills(nodes)
+        try:
+            kernel = self._kernel([*fills, *nodes], outputs)
+        except Decline:
+            if len(nodes) == 1:
+                raise
+            self._apart(nodes)
+            return
+        region = Region([*fills, *nodes], outputs)
+        dense = all(self.operand(v).ordered for v in region.inputs)
+        results: list[Operand] = []
+        for v in outputs:
+            dtype, size = self.tensor(v)
+            results.append(self.target(v) if numel(size) > 1 else self._cell(dtype, size))
+        self.call(kernel, region, results)
+        for v, x in zip(outputs, results):
+            if isinstance(x, Mem) and one_element(v):
+                x = Reg(self.code.load(x.dtype, x.pointer), x.dtype, x.size)
+            elif isinstance(x, Mem) and not dense:
+                x = Mem(x.pointer, x.dtype, x.size, x.stride, x.owners, False)
+            self.bind(v, x)
+
+    def _apart(self, nodes: list[Node]) -> None:
+        """Each node in a nest of its own; what was to go to a place that others still read goes there last."""
+        kept = {v: self.dests.pop(v) for n in nodes for v in n.outputs if v in self.dests}
+        for n in nodes:
+            self.loop_group([n], set(n.outputs))
+        for v, dest in kept.items():
+            x = self.env[v]
+            self.copy(x, dest)
+            self.unbind(v)
+            self.bind(
+                v, Mem(dest.pointer, dest.dtype, dest.size, dest.stride, dest.owners, x.dense)
+            )
+
+    def _cell(self, dtype: str, size: tuple[int, ...]) -> Mem:
+        return Mem(self.code.cell("i64"), dtype, size, strides(size))
+
+    def _fills(self, nodes: list[Node]) -> list[Node]:
+        used = dict.fromkeys(v for n in nodes for v in n.inputs)
+        found = [x.node for v in used if isinstance(x := self.env.get(v), Fill)]
+        return list(dict.fromkeys(found))
+
+    def call(self, kernel: Kernel, region: Region, results: list[Mem]) -> None:
+        """Write the loop nest as a function and call it."""
+        places = {f"o{i}": ("ptr", x.pointer) for i, x in enumerate(results)}
+        for i, v in enumerate(region.inputs):
+            x = self.operand(v)
+            if isinstance(x, Mem):
+                places[f"p{i}"] = ("ptr", x.pointer)
+            else:
+                places[f"p{i}"] = places[f"s{i}"] = (REGISTER[x.dtype], x.text)
+        used = [places[name] for name in kernel.slots]
+        params = {text: (kind, f"%a{i}") for i, (kind, text) in enumerate(dict.fromkeys(used))}
+        bind = {name: Place(params[places[name][1]][1], places[name][0] != "ptr") for name in kernel.slots}  # fmt: skip
+        self.kernels.append(kernel)
+        points = numel(tuple(d.size for d in (*kernel.outer, *kernel.row)))
+        self.work += points * len(kernel.body) * 0.05
+        if points >= VECTORS:
+            self._vectors(kernel, places, points)
+            return
+        self._function(kernel, bind, list(params.values()))
+        given = ", ".join(f"{kind} {text}" for text, (kind, _) in params.items())
+        bounds = f"i64 0, i64 {kernel.outer[0].size}" if kernel.outer else "i64 0, i64 1"
+        code = self.code.do(f"call i32 @{kernel.name}({given}{', ' if given else ''}{bounds})")
+        if kernel.may_fail:
+            self.fail(self.code.do(f"icmp ne i32 {code}, 0"))
+
+    def _vectors(self, kernel: Kernel, places: dict[str, tuple[str, str]], points: int) -> None:
+        """The call of a nest that the vector renderer writes; its parameters go through memory."""
+        try:
+            made = make(kernel)
+        except Unsupported as error:
+            raise Decline(str(error)) from None
+        self.functions.append(self._merged(made.llvm))
+        code, slots = self.code, kernel.slots
+        block = code.cell(f"[{len(slots) + 1} x i64]")
+        for i, name in enumerate(slots):
+            kind, text = places[name]
+            if kind != "ptr" and name.startswith("p"):
+                cell = code.cell("i64")
+                code.store(next(b.dtype for b in kernel.buffers if b.name == name), text, cell)
+                kind, text = "ptr", cell
+            if kind == "i1":
+                kind, text = "i64", code.do(f"zext i1 {text} to i64")
+            place = code.do(f"getelementptr i64, ptr {block}, i64 {i}")
+            code.line(f"store {kind} {text}, ptr {place}")
+        if made.units <= made.grain or not threading.available():
+            got = code.do(f"call i32 @{kernel.name}_run(ptr {block})")
+        else:
+            failed = code.do(f"getelementptr i64, ptr {block}, i64 {len(slots)}")
+            code.line(f"store i64 0, ptr {failed}")
+            threading.call(self, kernel.name, f"{kernel.name}_task", block, made.units, made.grain)
+            got = code.do(f"load i32, ptr {failed}")
+        if kernel.may_fail:
+            self.fail(code.do(f"icmp ne i32 {got}, 0"))
+
+    def _merged(self, text: str) -> str:
+        """The functions of a kernel's module; its declarations go to those of this module."""
+        kept = []
+        for line in text.splitlines():
+            if line.startswith("declare "):
+                self.code.declares.setdefault(line.split("@", 1)[1].split("(", 1)[0], line)
+            elif not line.startswith(("attributes #", "!")):
+                kept.append(line)
+        return "\n".join(kept) + "\n"
+
+    def _function(self, kernel: Kernel, bind, params: list[tuple[str, str]]) -> None:
+        code = Code("v")
+        code.declares = self.code.declares
+        failed = code.cell("i32")
+        code.line(f"store i32 0, ptr {failed}")
+
+        def fail(condition: str) -> None:
+            old = code.do(f"load i32, ptr {failed}")
+            code.line(f"store i32 {code.do(f'or i32 {old}, ' + code.do(f'zext i1 {condition} to i32'))}, ptr {failed}")  # fmt: skip
+
+        try:
+            emit(code, kernel, bind, fail, ("%begin", "%end") if kernel.outer else None)
+        except Unsupported as error:
+            raise Decline(str(error)) from None
+        code.line(f"ret i32 {code.do(f'load i32, ptr {failed}')}")
+        head = ", ".join(f"{kind}{' noalias' if kind == 'ptr' else ''} {name}" for kind, name in params)  # fmt: skip
+        body = "\n".join(line for line in code.lines if line)
+        comments = "".join(f"; {c}\n" for c in kernel.comments)
+        self.functions.append(f"{comments}define internal i32 @{kernel.name}({head}{', ' if head else ''}i64 %begin, i64 %end) #0 {{\n{body}\n}}\n")  # fmt: skip
+
+    def copy(self, source: Operand, target: Mem) -> None:
+        """Write all elements of ``source`` to ``target``, which does not overlap it."""
+        if isinstance(source, Mem) and source.contiguous and target.contiguous:
+            nbytes = numel(source.size) * SIZE[source.dtype]
+            self.code.declare("llvm.memmove.p0.p0.i64", "void {}(ptr, ptr, i64, i1)")
+            self.code.line(f"call void @llvm.memmove.p0.p0.i64(ptr {target.pointer}, ptr {source.pointer}, i64 {nbytes}, i1 false)")  # fmt: skip
+            self.work += nbytes * 0.05
+            return
+        if isinstance(source, Reg):
+            self.code.store(source.dtype, source.text, target.pointer)
+            return
+        node = source.node if isinstance(source, Fill) else None
+        if node is None:
+            value = Value(TensorType(_DTYPES[source.dtype], source.size))
+            node = Node("aten.clone.default", (value,), types=[value.type])
+            self.env[value] = source
+        kernel = self._kernel([node], node.outputs)
+        self.call(kernel, Region([node], list(node.outputs)), [target])
+        for v in node.inputs:
+            self.env.pop(v, None) if v.node is None and isinstance(source, Mem) else None
+
+
+_DTYPES = {name: dtype for dtype, name in DTYPE_NAMES.items()}
+
+
+def _needed(graph: Graph, group: Group) -> set[Value]:
+    """The values of a group that something outside of it uses."""
+    inside = set(map(id, group.nodes))
+    made = {v for n in group.nodes for v in n.outputs}
+    used = {v for n in graph.nodes if id(n) not in inside for v in n.inputs}
+    return made & (used | set(graph.outputs))
+
+
+def _last_uses(graph: Graph, groups: list[Group]) -> dict[int, list[Value]]:
+    """The values made in ``graph`` whose last use is in a group, by the group's number."""
+    made = {v for n in graph.nodes for v in n.outputs} - set(graph.outputs)
+    last: dict[Value, int] = {}
+    for i, group in enumerate(groups):
+        for n in group.nodes:
+            for v in (*n.inputs, *n.outputs):
+                if v in made:
+                    last[v] = i
+    out: dict[int, list[Value]] = {}
+    for v, i in last.items():
+        out.setdefault(i, []).append(v)
+    return out
+
+
+__all__ = ["DECLINED", "DONE", "INTERRUPTED", "Lowering"]

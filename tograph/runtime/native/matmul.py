@@ -1,0 +1,383 @@
+"""Matrix products of static sizes as generated micro-kernels.
+
+A micro-kernel keeps a tile of the result in vector registers while it walks along the shared dimension. Two forms:
+
+``panel``  B is contiguous along its columns: a tile is some rows times some vectors of columns; each step loads vectors of B
+           and multiplies them with single elements of A, whose strides do not matter.
+``dots``   B is contiguous along the shared dimension, as in ``x @ w.t()`` and ``a @ v``: a tile is some rows times some
+           columns, each the running vector of a dot product, folded at the end.
+
+Sizes need not be multiples of a tile: the last tiles are smaller, and the last vector of columns is masked. Anything else
+(B strided both ways) is copied into one of these forms first. Large products are split over torch's threads by panels.
+Products are fused multiply-adds in the matrices' dtype, f32 or f64; other dtypes have no native form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..ir import Node
+from ..kernels.jit import host
+from . import threading
+from .code import REGISTER, SIZE, Code
+from .groups import ALONE
+from .values import Decline, Mem, Operand, numel, strides
+
+PARALLEL = 1 << 20  # multiply-adds from which on a product uses torch's threads
+ACCUMULATORS = 24  # vector registers for the tile, of 32; of 16 without AVX-512
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """``rows`` x ``columns`` elements at ``pointer``."""
+
+    pointer: str
+    rows: int
+    columns: int
+    row_stride: int
+    column_stride: int
+
+
+def lower(low, node: Node) -> None:
+    """Write a matrix product and bind its result."""
+    if node.op not in ALONE or node.kwargs or len(node.args) > 3:
+        raise Decline(f"{node.op} with factors")
+    name = node.op.split(".")[1]
+    bias = node.args[0] if name in ("addmm", "baddbmm") else None
+    a, b = (low.operand(x) for x in node.args[(bias is not None) :])
+    out = node.outputs[0]
+    dtype, size = low.tensor(out)
+    if dtype not in ("f32", "f64"):
+        raise Decline(f"{node.op} in {dtype}")
+    target = low.target(out)
+    a, b = low.memory(a), low.memory(b)
+    added = None if bias is None else _bias(low, low.operand(bias), size)
+    batch = a.size[0] if name in ("bmm", "baddbmm") else 1
+    left, right, result = _matrices(name, a, b, target)
+    right = _usable(low, left, right, b, batch)
+    _product(low, dtype, batch, left, right, result, added)
+    low.work += 0.05 * batch * left.rows * left.columns * right.columns
+    if numel(size) == 1:
+        made = low.register(Mem(target.pointer, dtype, size, strides(size)))
+        low.bind(out, made)
+    else:
+        low.bind(out, target)
+
+
+def _matrices(name: str, a: Mem, b: Mem, c: Mem) -> tuple[Matrix, Matrix, Matrix]:
+    """The operands as (batches of) matrices: vectors become single columns."""
+
+    def of(x: Mem) -> Matrix:
+        return Matrix(x.pointer, *x.size[-2:], *x.stride[-2:])
+
+    if name == "mv":
+        n, k = a.size
+        return of(a), Matrix(b.pointer, k, 1, b.stride[0], 0), Matrix(c.pointer, n, 1, 1, 1)
+    if name == "dot":
+        (k,) = a.size
+        return (
+            Matrix(a.pointer, 1, k, 0, a.stride[0]),
+            Matrix(b.pointer, k, 1, b.stride[0], 0),
+            Matrix(c.pointer, 1, 1, 1, 1),
+        )
+    return of(a), of(b), of(c)
+
+
+def _bias(low, x: Operand, size: tuple[int, ...]) -> Mem:
+    """What is added, as memory with the strides of a broadcast to the result."""
+    x = low.memory(x)
+    lead = len(size) - len(x.size)
+    stride = [0] * lead + [s if x.size[i] == size[lead + i] else 0 for i, s in enumerate(x.stride)]
+    return Mem(x.pointer, x.dtype, size, tuple(stride), x.owners)
+
+
+def _usable(low, a: Matrix, b: Matrix, source: Mem, batch: int) -> Matrix:
+    """``b``, or a copy of it that one of the two forms can read."""
+    if b.column_stride == 1 or (b.row_stride == 1 and a.column_stride == 1):
+        return b
+    if b.columns == 1 and b.row_stride == 1 and a.column_stride == 1:
+        return b
+    made = low.contiguous(source) if not source.contiguous else source
+    if made is source and b.columns != 1:
+        made = low.new(source.dtype, source.size)
+        low.copy(source, made)
+    if b.columns == 1:
+        return Matrix(made.pointer, b.rows, 1, 1, 1)
+    return Matrix(made.pointer, b.rows, b.columns, b.columns, 1)
+
+
+def _product(low, dtype: str, batch: int, a: Matrix, b: Matrix, c: Matrix, bias: Mem | None) -> None:  # fmt: skip
+    name = f"product{len(low.functions)}"
+    panel = b.column_stride == 1
+    writer = _Writer(low, dtype, a, b, c, bias, panel)
+    low.functions.append(writer.function(name))
+    units = writer.units
+    pointers = [a.pointer, b.pointer, c.pointer, *([bias.pointer] if bias is not None else [])]
+    work = a.rows * a.columns * b.columns
+    steps = _steps(dtype, a, b, c, bias)
+    for i in range(batch):
+        at = [
+            low.code.do(f"getelementptr i8, ptr {p}, i64 {i * s}") if i * s else p
+            for p, s in zip(pointers, steps, strict=True)
+        ]
+        _call(low, name, at, units, work >= PARALLEL)
+
+
+def _steps(dtype: str, a: Matrix, b: Matrix, c: Matrix, bias: Mem | None) -> list[int]:
+    """Bytes from one matrix of a batch to the next; operands of a batch are whole matrices apart."""
+    out = [x.rows * x.columns * SIZE[dtype] for x in (a, b, c)]
+    if bias is not None:
+        out.append(bias.stride[0] * SIZE[dtype] if len(bias.size) == 3 else 0)
+    return out
+
+
+def _call(low, name: str, pointers: list[str], units: int, parallel: bool) -> None:
+    code = low.code
+    if not parallel or units < 2 or not threading.available():
+        given = ", ".join(f"ptr {p}" for p in pointers)
+        code.line(f"call void @{name}({given}, i64 0, i64 {units})")
+        return
+    block = code.cell(f"[{len(pointers)} x ptr]")
+    for i, p in enumerate(pointers):
+        code.line(f"store ptr {p}, ptr {code.do(f'getelementptr ptr, ptr {block}, i64 {i}')}")
+    threading.call(low, f"{name}_{len(low.globals)}", f"{name}_chunk", block, units, 1)
+    if f"@{name}_chunk(" in low.functions[-1]:
+        return
+    loads = "".join(
+        f"  %q{i} = getelementptr ptr, ptr %block, i64 {i}\n  %p{i} = load ptr, ptr %q{i}\n"
+        for i in range(len(pointers))
+    )
+    given = ", ".join(f"ptr %p{i}" for i in range(len(pointers)))
+    low.functions.append(
+        f"define internal void @{name}_chunk(i64 %begin, i64 %end, ptr %block) #0 {{\n{loads}"
+        f"  call void @{name}({given}, i64 %begin, i64 %end)\n  ret void\n}}\n"
+    )
+
+
+class _Writer:
+    """Writes the function of one product: it computes the panels ``begin`` to ``end`` of the result."""
+
+    def __init__(self, low, dtype: str, a: Matrix, b: Matrix, c: Matrix, bias, panel: bool):
+        self.dtype, self.kind, self.a, self.b, self.c, self.bias = dtype, REGISTER[dtype], a, b, c, bias  # fmt: skip
+        self.width = host().vector_bytes // SIZE[dtype]
+        self.vector = f"<{self.width} x {self.kind}>"
+        self.suffix = f"v{self.width}f{8 * SIZE[dtype]}"
+        self.code = Code("m")
+        self.code.declares = low.code.declares
+        room = ACCUMULATORS if host().avx512 else 12
+        if panel:
+            vectors = -(-b.columns // self.width)
+            self.rows = min(a.rows, 8)
+            self.columns = min(vectors, max(1, min(8, room // self.rows)))
+            self.units = -(-vectors // self.columns)
+        else:
+            self.columns = min(b.columns, 4)
+            self.rows = min(a.rows, 4 if self.columns > 1 else 8)
+            self.units = -(-a.rows // self.rows)
+        self.panel = panel
+
+    def function(self, name: str) -> str:
+        code = self.code
+        body = self._panels if self.panel else self._row_blocks
+        _loop(code, "%begin", "%end", 1, body)
+        code.line("ret void")
+        params = "ptr noalias %A, ptr noalias %B, ptr noalias %C, "
+        if self.bias is not None:
+            params += "ptr noalias %D, "
+        text = "\n".join(line for line in code.lines if line)
+        return f"define internal void @{name}({params}i64 %begin, i64 %end) #0 {{\n{text}\n}}\n"
+
+    # ---- addresses and vectors
+
+    def at(self, base: str, *terms: tuple[str, int]) -> str:
+        """The address of an element: ``base`` plus the sum of index * stride."""
+        total = "0"
+        for index, stride in terms:
+            total = self.code.add(total, self.code.multiply(index, stride))
+        return self.code.element(self.dtype, base, total)
+
+    def splat(self, x: str) -> str:
+        v = self.code.do(f"insertelement {self.vector} poison, {self.kind} {x}, i32 0")
+        return self.code.do(f"shufflevector {self.vector} {v}, {self.vector} poison, <{self.width} x i32> zeroinitializer")  # fmt: skip
+
+    def fma(self, a: str, b: str, c: str) -> str:
+        if not host().fma:
+            product = self.code.do(f"fmul {self.vector} {a}, {b}")
+            return self.code.do(f"fadd {self.vector} {product}, {c}")
+        name = f"llvm.fma.{self.suffix}"
+        self.code.declare(name, f"{self.vector} {{}}({', '.join([self.vector] * 3)})")
+        return self.code.do(f"call {self.vector} @{name}({self.vector} {a}, {self.vector} {b}, {self.vector} {c})")  # fmt: skip
+
+    def mask(self, lanes: int) -> str:
+        bits = ", ".join(f"i1 {'true' if k < lanes else 'false'}" for k in range(self.width))
+        return f"<{bits}>"
+
+    def load(self, pointer: str, lanes: int) -> str:
+        align = SIZE[self.dtype]
+        if lanes == self.width:
+            return self.code.do(f"load {self.vector}, ptr {pointer}, align {align}")
+        name = f"llvm.masked.load.{self.suffix}.p0"
+        kinds = f"ptr, i32, <{self.width} x i1>, {self.vector}"
+        self.code.declare(name, f"{self.vector} {{}}({kinds})")
+        return self.code.do(f"call {self.vector} @{name}(ptr {pointer}, i32 {align}, <{self.width} x i1> {self.mask(lanes)}, {self.vector} zeroinitializer)")  # fmt: skip
+
+    def store(self, value: str, pointer: str, lanes: int) -> None:
+        align = SIZE[self.dtype]
+        if lanes == self.width:
+            self.code.line(f"store {self.vector} {value}, ptr {pointer}, align {align}")
+            return
+        name = f"llvm.masked.store.{self.suffix}.p0"
+        self.code.declare(name, f"void {{}}({self.vector}, ptr, i32, <{self.width} x i1>)")
+        self.code.line(f"call void @{name}({self.vector} {value}, ptr {pointer}, i32 {align}, <{self.width} x i1> {self.mask(lanes)})")  # fmt: skip
+
+    # ---- columns of B are contiguous
+
+    def _panels(self, panel: str) -> None:
+        """One panel of columns, all rows. The last panel may be narrower."""
+        step = self.columns * self.width
+        full = self.b.columns // step
+        first = self.code.multiply(panel, step)
+        rest = self.b.columns - full * step
+        if not rest:
+            self._panel(first, step)
+        elif not full:
+            self._panel(first, rest)
+        else:
+            _choice(self.code, f"icmp slt i64 {panel}, {full}",
+                    lambda: self._panel(first, step), lambda: self._panel(first, rest))  # fmt: skip
+
+    def _panel(self, first: str, columns: int) -> None:
+        whole = self.a.rows - self.a.rows % self.rows
+        if whole:
+            _loop(self.code, "0", str(whole), self.rows, lambda r: self._tile(r, self.rows, first, columns))  # fmt: skip
+        if self.a.rows - whole:
+            self._tile(str(whole), self.a.rows - whole, first, columns)
+
+    def _tile(self, row: str, rows: int, first: str, columns: int) -> None:
+        count = -(-columns // self.width)
+        lanes = [min(self.width, columns - j * self.width) for j in range(count)]
+        a, b, c = self.a, self.b, self.c
+        left = self.at("%A", (row, a.row_stride))
+        right = self.at("%B", (first, 1))
+
+        def step(k: str, sums: list[str]) -> list[str]:
+            base = self.at(right, (k, b.row_stride))
+            vectors = [self.load(self.at(base, (str(j * self.width), 1)), n) for j, n in enumerate(lanes)]  # fmt: skip
+            out = []
+            for i in range(rows):
+                x = self.code.load(self.dtype, self.at(left, (str(i), a.row_stride), (k, a.column_stride)))  # fmt: skip
+                x = self.splat(x)
+                out += [self.fma(x, v, sums[i * count + j]) for j, v in enumerate(vectors)]
+            return out
+
+        sums = _accumulate(self.code, self.vector, rows * count, a.columns, 1, step)
+        for i in range(rows):
+            line = self.at("%C", (row, c.row_stride), (str(i), c.row_stride), (first, 1))
+            for j, n in enumerate(lanes):
+                total = self._with_bias(sums[i * count + j], row, i, first, j, n)
+                self.store(total, self.at(line, (str(j * self.width), 1)), n)
+
+    def _with_bias(self, total: str, row: str, i: int, first: str, j: int, lanes: int) -> str:
+        if self.bias is None:
+            return total
+        down, across = self.bias.stride[-2:]
+        place = self.at("%D", (row, down), (str(i), down), (first, across), (str(j * self.width), across))  # fmt: skip
+        if across == 1:
+            added = self.load(place, lanes)
+        elif across == 0:
+            added = self.splat(self.code.load(self.dtype, place))
+        else:
+            raise Decline("a strided bias")
+        return self.code.do(f"fadd {self.vector} {total}, {added}")
+
+    # ---- the shared dimension is contiguous in both
+
+    def _row_blocks(self, block: str) -> None:
+        whole = self.a.rows // self.rows
+        rest = self.a.rows - whole * self.rows
+        row = self.code.multiply(block, self.rows)
+        if not rest:
+            self._row_block(row, self.rows)
+        else:
+            _choice(self.code, f"icmp slt i64 {block}, {whole}",
+                    lambda: self._row_block(row, self.rows), lambda: self._row_block(row, rest))  # fmt: skip
+
+    def _row_block(self, row: str, rows: int) -> None:
+        whole = self.b.columns - self.b.columns % self.columns
+        if whole:
+            _loop(self.code, "0", str(whole), self.columns, lambda n: self._dots(row, rows, n, self.columns))  # fmt: skip
+        if self.b.columns - whole:
+            self._dots(row, rows, str(whole), self.b.columns - whole)
+
+    def _dots(self, row: str, rows: int, column: str, columns: int) -> None:
+        a, b = self.a, self.b
+        left, right = self.at("%A", (row, a.row_stride)), self.at("%B", (column, b.column_stride))
+
+        def step(k: str, sums: list[str], lanes: int) -> list[str]:
+            xs = [self.load(self.at(left, (str(i), a.row_stride), (k, 1)), lanes) for i in range(rows)]  # fmt: skip
+            ys = [self.load(self.at(right, (str(j), b.column_stride), (k, 1)), lanes) for j in range(columns)]  # fmt: skip
+            return [self.fma(x, y, sums[i * columns + j]) for i, x in enumerate(xs) for j, y in enumerate(ys)]  # fmt: skip
+
+        depth = a.columns - a.columns % self.width
+        sums = _accumulate(self.code, self.vector, rows * columns, depth, self.width, lambda k, s: step(k, s, self.width))  # fmt: skip
+        if a.columns - depth:
+            sums = step(str(depth), sums, a.columns - depth)
+        for i in range(rows):
+            for j in range(columns):
+                self._finish(self._fold(sums[i * columns + j]), row, i, column, j)
+
+    def _fold(self, total: str) -> str:
+        name = f"llvm.vector.reduce.fadd.{self.suffix}"
+        self.code.declare(name, f"{self.kind} {{}}({self.kind}, {self.vector})")
+        return self.code.do(f"call reassoc {self.kind} @{name}({self.kind} 0.0, {self.vector} {total})")  # fmt: skip
+
+    def _finish(self, total: str, row: str, i: int, column: str, j: int) -> None:
+        if self.bias is not None:
+            down, across = self.bias.stride[-2:]
+            place = self.at("%D", (row, down), (str(i), down), (column, across), (str(j), across))
+            total = self.code.do(f"fadd {self.kind} {total}, {self.code.load(self.dtype, place)}")
+        step = self.c.row_stride
+        place = self.at("%C", (row, step), (str(i), step), (column, 1), (str(j), 1))
+        self.code.store(self.dtype, total, place)
+
+
+def _loop(code: Code, low: str, high: str, step: int, body: Callable[[str], None]) -> None:
+    """``for i in range(low, high, step)``, which is not empty."""
+    head, done, before = code.fresh("loop"), code.fresh("done"), code.block
+    code.jump(head)
+    place, i = code.later(), "%" + code.fresh("i")
+    body(i)
+    after = code.do(f"add nuw nsw i64 {i}, {step}")
+    code.fill(place, f"{i} = phi i64 [{low}, %{before}], [{after}, %{code.block}]")
+    code.branch(code.do(f"icmp slt i64 {after}, {high}"), head, done)
+    code.label(done)
+
+
+def _choice(code: Code, test: str, then: Callable[[], None], orelse: Callable[[], None]) -> None:
+    labels = [code.fresh(n) for n in ("whole", "rest", "both")]
+    code.branch(code.do(test), labels[0], labels[1])
+    for label, body in zip(labels, (then, orelse), strict=False):
+        code.label(label)
+        body()
+        code.line(f"br label %{labels[2]}")
+    code.label(labels[2])
+
+
+def _accumulate(code: Code, vector: str, count: int, depth: int, step: int,
+                body: Callable[[str, list[str]], list[str]]) -> list[str]:  # fmt: skip
+    """``count`` running vectors along the shared dimension, from zero."""
+    if not depth:
+        return ["zeroinitializer"] * count
+    head, done, before = code.fresh("along"), code.fresh("end"), code.block
+    code.jump(head)
+    places = [code.later() for _ in range(count + 1)]
+    k, sums = "%" + code.fresh("k"), ["%" + code.fresh("s") for _ in range(count)]
+    after = body(k, sums)
+    on = code.do(f"add nuw nsw i64 {k}, {step}")
+    code.fill(places[0], f"{k} = phi i64 [0, %{before}], [{on}, %{code.block}]")
+    for place, name, value in zip(places[1:], sums, after, strict=True):
+        code.fill(place, f"{name} = phi {vector} [zeroinitializer, %{before}], [{value}, %{code.block}]")  # fmt: skip
+    code.branch(code.do(f"icmp slt i64 {on}, {depth}"), head, done)
+    code.label(done)
+    return after

@@ -1,0 +1,264 @@
+"""Python's numbers as machine numbers: ``py.*`` ops.
+
+An int is 64 bits and a float is a double. Wherever Python's answer would leave that (an int that overflows), or Python
+would raise (a zero divisor, a domain error), the code fails: the host then runs the graph with Python's own numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from .code import literal
+from .scalar import cast
+from .values import Decline, Reg
+
+EXACT = 1 << 53  # ints up to here are doubles too
+
+
+class Numbers:
+    """``code`` and ``fail`` of the function that is being written."""
+
+    def __init__(self, code, fail: Callable[[str], None]):
+        self.code, self.fail = code, fail
+
+    def run(self, op: str, kind: str, args: Sequence[Reg]) -> Reg:
+        """The result, of dtype ``kind`` (i64, f64 or bool), of ``py.op`` on registers."""
+        name = op.removeprefix("py.")
+        if name.startswith("math."):
+            return self._math(name[5:], kind, args)
+        if name in _COMPARE:
+            return self._compare(name, *args)
+        if name in ("bool", "int", "float"):
+            return self._convert(name, args[0])
+        if name == "not":
+            return self._bool(self.code.do(f"xor i1 {self.truth(args[0])}, true"))
+        if name == "select":
+            return self._select(kind, *args)
+        rule = getattr(self, f"_{name.rstrip('_')}", None)
+        if rule is None or len(args) > 2:
+            raise Decline(f"{op} has no machine form")
+        return rule(kind, *args)
+
+    # ---- helpers
+
+    def _bool(self, text: str) -> Reg:
+        return Reg(text, "bool")
+
+    def number(self, x: Reg, kind: str) -> str:
+        """``x`` as a register of dtype ``kind``; an int that is no double fails."""
+        if kind == "f64" and x.dtype == "i64":
+            self._exact(x.text)
+        return cast(self.code, x.text, x.dtype, kind)
+
+    def _exact(self, x: str) -> None:
+        if x.lstrip("-").isdigit():
+            if abs(int(x)) > EXACT:
+                raise Decline("an int that is no float")
+            return
+        moved = self.code.do(f"add i64 {x}, {EXACT}")
+        self.fail(self.code.do(f"icmp ugt i64 {moved}, {2 * EXACT}"))
+
+    def truth(self, x: Reg) -> str:
+        return cast(self.code, x.text, x.dtype, "bool")
+
+    def _finite(self, x: str) -> str:
+        """Fail unless ``x`` is a number: Python raises for most of what gives inf or nan."""
+        size = self.code.intrinsic("fabs", "f64", x)
+        self.fail(self.code.do(f"fcmp uge double {size}, {literal(float('inf'), 'f64')}"))
+        return x
+
+    def _checked(self, word: str, a: str, b: str) -> str:
+        name = f"llvm.s{word}.with.overflow.i64"
+        self.code.declares[name] = f"declare {{i64, i1}} @{name}(i64, i64)"
+        pair = self.code.do(f"call {{i64, i1}} @{name}(i64 {a}, i64 {b})")
+        self.fail(self.code.do(f"extractvalue {{i64, i1}} {pair}, 1"))
+        return self.code.do(f"extractvalue {{i64, i1}} {pair}, 0")
+
+    def _arithmetic(self, word: str, kind: str, a: Reg, b: Reg) -> Reg:
+        if kind == "f64":
+            left, right = self.number(a, kind), self.number(b, kind)
+            return Reg(self.code.do(f"f{word} double {left}, {right}"), kind)
+        return Reg(self._checked(word, self.number(a, "i64"), self.number(b, "i64")), "i64")
+
+    # ---- arithmetic
+
+    def _add(self, kind, a, b):
+        return self._arithmetic("add", kind, a, b)
+
+    def _sub(self, kind, a, b):
+        return self._arithmetic("sub", kind, a, b)
+
+    def _mul(self, kind, a, b):
+        return self._arithmetic("mul", kind, a, b)
+
+    def _truediv(self, kind, a, b):
+        left, right = self.number(a, "f64"), self.number(b, "f64")
+        self.fail(self.code.do(f"fcmp oeq double {right}, 0.0"))
+        return Reg(self.code.do(f"fdiv double {left}, {right}"), "f64")
+
+    def _division(self, kind: str, a: Reg, b: Reg) -> tuple[str, str]:
+        """(quotient towards minus infinity, remainder with the divisor's sign) of ints."""
+        if kind == "f64":
+            raise Decline("floor division of floats")
+        code, x, y = self.code, self.number(a, "i64"), self.number(b, "i64")
+        if not y.isdigit() or y == "0":
+            self.fail(code.do(f"icmp ult i64 {code.do(f'add i64 {y}, 1')}, 2"))  # 0 and -1
+        q, r = code.do(f"sdiv i64 {x}, {y}"), code.do(f"srem i64 {x}, {y}")
+        sign = code.do(f"icmp slt i64 {code.do(f'xor i64 {r}, {y}')}, 0")
+        off = code.do(f"and i1 {code.do(f'icmp ne i64 {r}, 0')}, {sign}")
+        quotient = code.do(f"add i64 {q}, {code.do(f'sext i1 {off} to i64')}")
+        return quotient, code.do(f"add i64 {r}, {code.do(f'select i1 {off}, i64 {y}, i64 0')}")
+
+    def _floordiv(self, kind, a, b):
+        return Reg(self._division(kind, a, b)[0], "i64")
+
+    def _mod(self, kind, a, b):
+        return Reg(self._division(kind, a, b)[1], "i64")
+
+    def _pow(self, kind, a, b):
+        exponent = int(b.text) if b.dtype == "i64" and b.text.isdigit() else -1
+        if kind == "i64" and 0 <= exponent <= 8:
+            base, out = self.number(a, "i64"), "1"
+            for _ in range(exponent):
+                out = base if out == "1" else self._checked("mul", out, base)
+            return Reg(out, "i64")
+        if kind == "f64":
+            left, right = self.number(a, "f64"), self.number(b, "f64")
+            return Reg(self._finite(self.code.external("pow", "f64", left, right)), "f64")
+        raise Decline("an integer power by a number known at run time")
+
+    def _neg(self, kind, a):
+        if kind == "f64":
+            return Reg(self.code.do(f"fneg double {self.number(a, kind)}"), kind)
+        return Reg(self._checked("sub", "0", self.number(a, "i64")), "i64")
+
+    def _pos(self, kind, a):
+        return Reg(self.number(a, kind), kind)
+
+    def _abs(self, kind, a):
+        if kind == "f64":
+            return Reg(self.code.intrinsic("fabs", "f64", self.number(a, kind)), kind)
+        x = self.number(a, "i64")
+        opposite = self._checked("sub", "0", x)
+        below = self.code.do(f"icmp slt i64 {x}, 0")
+        return Reg(self.code.do(f"select i1 {below}, i64 {opposite}, i64 {x}"), "i64")
+
+    def _bits(self, word: str, kind: str, a: Reg, b: Reg) -> Reg:
+        if kind == "bool":
+            return self._bool(self.code.do(f"{word} i1 {a.text}, {b.text}"))
+        return Reg(self.code.do(f"{word} i64 {self.number(a, 'i64')}, {self.number(b, 'i64')}"), "i64")  # fmt: skip
+
+    def _and(self, kind, a, b):
+        return self._bits("and", kind, a, b)
+
+    def _or(self, kind, a, b):
+        return self._bits("or", kind, a, b)
+
+    def _xor(self, kind, a, b):
+        return self._bits("xor", kind, a, b)
+
+    def _invert(self, kind, a):
+        return Reg(self.code.do(f"xor i64 {self.number(a, 'i64')}, -1"), "i64")
+
+    def _rshift(self, kind, a, b):
+        x, by = self.number(a, "i64"), self.number(b, "i64")
+        self.fail(self.code.do(f"icmp ugt i64 {by}, 63"))
+        return Reg(self.code.do(f"ashr i64 {x}, {by}"), "i64")
+
+    def _lshift(self, kind, a, b):
+        x, by = self.number(a, "i64"), self.number(b, "i64")
+        self.fail(self.code.do(f"icmp ugt i64 {by}, 62"))
+        out = self.code.do(f"shl i64 {x}, {by}")
+        self.fail(self.code.do(f"icmp ne i64 {self.code.do(f'ashr i64 {out}, {by}')}, {x}"))
+        return Reg(out, "i64")
+
+    # ---- comparisons and choices
+
+    def _compare(self, name: str, a: Reg, b: Reg) -> Reg:
+        if "f64" in (a.dtype, b.dtype) or "f32" in (a.dtype, b.dtype):
+            left, right = self.number(a, "f64"), self.number(b, "f64")
+            word = "une" if name == "ne" else "o" + name
+            return self._bool(self.code.do(f"fcmp {word} double {left}, {right}"))
+        word = name if name in ("eq", "ne") else "s" + name
+        left, right = self.number(a, "i64"), self.number(b, "i64")
+        return self._bool(self.code.do(f"icmp {word} i64 {left}, {right}"))
+
+    def _extreme(self, word: str, kind: str, a: Reg, b: Reg) -> Reg:
+        """Python's min and max keep the first of two that compare equal, and its type."""
+        if a.dtype != b.dtype:
+            raise Decline("min or max of an int and a float")
+        first = self.code.do(f"xor i1 {self._compare(word, b, a).text}, true")
+        kind = a.dtype
+        return Reg(self._choose(first, a.text, b.text, kind), kind)
+
+    def _min(self, kind, a, b):
+        return self._extreme("lt", kind, a, b)
+
+    def _max(self, kind, a, b):
+        return self._extreme("gt", kind, a, b)
+
+    def _choose(self, c: str, a: str, b: str, kind: str) -> str:
+        register = {"i64": "i64", "f64": "double", "bool": "i1"}[kind]
+        return self.code.do(f"select i1 {c}, {register} {a}, {register} {b}")
+
+    def _select(self, kind: str, c: Reg, a: Reg, b: Reg) -> Reg:
+        if a.dtype != kind or b.dtype != kind:
+            raise Decline("a choice between kinds of numbers")
+        return Reg(self._choose(self.truth(c), a.text, b.text, kind), kind)
+
+    # ---- conversions
+
+    def _convert(self, name: str, x: Reg) -> Reg:
+        if name == "bool":
+            return self._bool(self.truth(x))
+        if name == "float":
+            return Reg(self.number(x, "f64"), "f64")
+        if x.dtype in ("f32", "f64", "f16", "bf16"):
+            return Reg(self._whole(cast(self.code, x.text, x.dtype, "f64")), "i64")
+        return Reg(cast(self.code, x.text, x.dtype, "i64"), "i64")
+
+    def _whole(self, x: str) -> str:
+        """A double to an int, towards zero; what does not fit fails."""
+        size = self.code.intrinsic("fabs", "f64", x)
+        self.fail(self.code.do(f"fcmp uge double {size}, {literal(2.0**63, 'f64')}"))
+        return self.code.do(f"fptosi double {x} to i64")
+
+    def _rounded(self, intrinsic: str, x: Reg) -> Reg:
+        if x.dtype in ("i64", "bool"):
+            return Reg(self.number(x, "i64"), "i64")
+        rounded = self.code.intrinsic(intrinsic, "f64", self.number(x, "f64"))
+        return Reg(self._whole(rounded), "i64")
+
+    def _floor(self, kind, a):
+        return self._rounded("floor", a)
+
+    def _ceil(self, kind, a):
+        return self._rounded("ceil", a)
+
+    def _trunc(self, kind, a):
+        return self._rounded("trunc", a)
+
+    def _round(self, kind, a):
+        return self._rounded("roundeven", a)
+
+    def _math(self, name: str, kind: str, args: Sequence[Reg]) -> Reg:
+        if name in ("floor", "ceil", "trunc"):
+            return self._rounded(name, args[0])
+        xs = [self.number(a, "f64") for a in args]
+        code = self.code
+        if name in ("isnan", "isinf", "isfinite"):
+            size = code.intrinsic("fabs", "f64", xs[0])
+            word = {"isnan": "uno", "isinf": "oeq", "isfinite": "olt"}[name]
+            return self._bool(code.do(f"fcmp {word} double {size}, {literal(float('inf'), 'f64')}"))  # fmt: skip
+        if name == "fabs":
+            return Reg(code.intrinsic("fabs", "f64", xs[0]), "f64")
+        if name == "sqrt":
+            self.fail(code.do(f"fcmp olt double {xs[0]}, 0.0"))
+            return Reg(code.intrinsic("sqrt", "f64", xs[0]), "f64")
+        if name in _LIBM and kind == "f64":
+            return Reg(self._finite(code.external(name, "f64", *xs)), "f64")
+        raise Decline(f"math.{name} has no machine form")
+
+
+_COMPARE = frozenset(["lt", "le", "gt", "ge", "eq", "ne"])
+_LIBM = frozenset(["sin", "cos", "tan", "exp", "log", "log2", "log10", "tanh", "sinh", "cosh", "asin", "acos", "atan", "atan2", "hypot", "pow", "fmod", "copysign", "log1p", "expm1", "erf"])  # fmt: skip

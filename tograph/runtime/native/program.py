@@ -1,0 +1,170 @@
+"""A graph compiled to machine code, and how it is called.
+
+``compile_graph(graph)`` gives a ``Native`` or raises ``Decline`` with the reason. ``Native.run(inputs)`` gives the outputs,
+or None when the host must run the graph: the inputs are not what the code was made for, the code declined, or it runs
+already (a signal handler or another thread calls the function while its own loop lets them).
+
+The code holds Python's lock and gives it up for a moment every few milliseconds. Temporaries are in one block of memory
+that belongs to the program; outputs are new tensors.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ..ir import Graph
+from ..kernels import jit
+from ..kernels.loop_ir import Kernel
+from ..types import ScalarType, TensorType
+from .lower import DONE, INTERRUPTED, Lowering
+from .values import Decline
+
+_ENTRY = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+class Native:
+    """The machine code of one graph. ``kernels``: its loop nests; ``llvm``: the text of its module."""
+
+    def __init__(self, whole: Graph, graph: Graph, text: str, kernels: list[Kernel], scratch: int):
+        self.llvm, self.kernels, self.scratch = text, kernels, scratch
+        imports = _imports(text)
+        self._address = jit.compile_module(text, ["run"], imports)["run"]
+        self._entry = _ENTRY(self._address)
+        self._inputs = [v.type for v in graph.inputs]
+        self._outputs = [v.type for v in graph.outputs]
+        position = {v: i for i, v in enumerate(graph.inputs)}
+        order = [*graph.inputs, *graph.outputs]
+        places = {v: i for i, v in enumerate(order)}
+        self._results = [places[v] for v in whole.outputs]
+        self._direct = whole.outputs == graph.outputs
+        self._assigned = sorted({position[n.args[0]] for n in graph.nodes if n.op == "tg.assign"})
+        self._slots = (ctypes.c_int64 * (len(self._inputs) + len(self._outputs) + 1))()
+        self._arena = torch.empty(max(scratch, 1) + 64, dtype=torch.uint8)
+        self._slots[-1] = (self._arena.data_ptr() + 63) // 64 * 64
+        self._busy = False
+
+    def run(self, inputs: Sequence[Any]) -> list[Any] | None:
+        """The outputs for ``inputs``, or None when the host must run the graph."""
+        if self._busy or not self._fits(inputs):
+            return None
+        self._busy = True
+        try:
+            made = self._call(inputs)
+            if made is None or self._direct:
+                return made
+            known = [*inputs, *made]
+            return [known[i] for i in self._results]
+        finally:
+            self._busy = False
+
+    def _fits(self, inputs: Sequence[Any]) -> bool:
+        if torch._C._len_torch_dispatch_stack() or torch._C._len_torch_function_stack():
+            return False
+        grad = torch.is_grad_enabled()
+        for x, kind in zip(inputs, self._inputs, strict=True):
+            if isinstance(kind, ScalarType):
+                if type(x) is not kind.kind or (kind.kind is int and not -_WORD <= x < _WORD):
+                    return False
+            elif not _fits(x, kind, grad):
+                return False
+        return not self._assigned or not self._overlap(inputs)
+
+    def _overlap(self, inputs: Sequence[Any]) -> bool:
+        """Whether a tensor that is written shares memory with another input."""
+        spans = []
+        for i, x in enumerate(inputs):
+            if isinstance(x, torch.Tensor):
+                spans.append((x.data_ptr(), x.data_ptr() + x.numel() * x.element_size(), i))
+        spans.sort()
+        written = set(self._assigned)
+        return any(b[0] < a[1] and (a[2] in written or b[2] in written) for a, b in itertools.pairwise(spans))  # fmt: skip
+
+    def _call(self, inputs: Sequence[Any]) -> list[Any] | None:
+        slots, at = self._slots, 0
+        for x, kind in zip(inputs, self._inputs):
+            slots[at] = x.data_ptr() if isinstance(kind, TensorType) else _bits(x)
+            at += 1
+        made: list[Any] = []
+        for kind in self._outputs:
+            if isinstance(kind, TensorType):
+                made.append(torch.empty(kind.shape, dtype=kind.dtype))
+                slots[at] = made[-1].data_ptr()
+            else:
+                made.append(None)
+            at += 1
+        code = self._entry(ctypes.addressof(slots))
+        if code == INTERRUPTED:
+            raise KeyboardInterrupt  # the call itself raises what the handler raised; this is never reached
+        if code != DONE:
+            return None
+        for i in self._assigned:
+            torch.autograd.graph.increment_version(inputs[i])
+        first = len(self._inputs)
+        for i, kind in enumerate(self._outputs):
+            if isinstance(kind, ScalarType):
+                made[i] = _number(slots[first + i], kind.kind)
+        return made
+
+
+_WORD = 1 << 63
+
+
+def _fits(x: Any, kind: Any, grad: bool) -> bool:
+    return (
+        type(x) in _PLAIN
+        and x.dtype is kind.dtype
+        and x.shape == kind.shape
+        and x.device.type == "cpu"
+        and x.layout is torch.strided
+        and not (grad and x.requires_grad)
+        and x.is_contiguous()
+        and not x.is_neg()
+        and not torch._C._functorch.is_functorch_wrapped_tensor(x)
+    )
+
+
+def _bits(x: Any) -> int:
+    if isinstance(x, float):
+        return ctypes.c_int64.from_buffer(ctypes.c_double(x)).value
+    return int(x)
+
+
+def _number(bits: int, kind: type) -> Any:
+    if kind is float:
+        return ctypes.c_double.from_buffer(ctypes.c_int64(bits)).value
+    return bool(bits & 1) if kind is bool else bits
+
+
+def _imports(text: str) -> dict[str, int]:
+    """The addresses of what a module declares; what is not found there is left to the linker."""
+    names = [
+        line.split("@", 1)[1].split("(", 1)[0]
+        for line in text.splitlines()
+        if line.startswith("declare ")
+    ]
+    return {n: a for n in names if not n.startswith("llvm.") and (a := jit.symbol(n)) is not None}
+
+
+def compile_graph(graph: Graph) -> Native:
+    """The machine code of ``graph``; Decline says why there is none."""
+    if jit.host() is None:
+        raise Decline("there is no LLVM in this process")
+    distinct = _computed(graph)
+    low = Lowering(distinct)
+    text = low.run()
+    return Native(graph, distinct, text, low.kernels, low.arena.size)
+
+
+def _computed(graph: Graph) -> Graph:
+    """``graph`` with each output once, and without those that are inputs."""
+    made = Graph(graph.name)
+    made.inputs, made.nodes, made.input_names = graph.inputs, graph.nodes, graph.input_names
+    given = set(graph.inputs)
+    made.outputs = [v for v in dict.fromkeys(graph.outputs) if v not in given]
+    return made

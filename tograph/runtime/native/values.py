@@ -1,0 +1,96 @@
+"""What a value of a graph is while native code is written: a register, memory, or a fill.
+
+``alias`` is an ``i1``: whether the value may share memory with a tensor that the caller holds. Eager PyTorch would then
+return that very tensor or a view of it, so a program whose output has it true declines and the host runs the graph.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ..ir import Node
+
+NO_OWNERS: frozenset[int] = frozenset()
+
+
+class Decline(Exception):
+    """Native code cannot be written for this graph; the text says why."""
+
+
+@dataclass(frozen=True)
+class Reg:
+    """A number in a register. ``size``: the tensor's shape (all ones), or None for a Python number."""
+
+    text: str
+    dtype: str
+    size: tuple[int, ...] | None = None
+    alias: str = "false"
+
+    owners = NO_OWNERS
+    dense = plain = ordered = True
+
+
+@dataclass(frozen=True)
+class Mem:
+    """Elements in memory at ``pointer``. ``dense``: whether eager PyTorch's tensor would have the same strides."""
+
+    pointer: str
+    dtype: str
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+    owners: frozenset[int] = NO_OWNERS
+    dense: bool = True
+    alias: str = "false"
+
+    @property
+    def contiguous(self) -> bool:
+        return self.stride == strides(self.size) or all(
+            s == w or n == 1 for s, w, n in zip(self.stride, strides(self.size), self.size)
+        )
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is contiguous here and would be in eager PyTorch."""
+        return self.dense and self.contiguous
+
+    @property
+    def ordered(self) -> bool:
+        """Whether what eager PyTorch computes from it element by element would be contiguous."""
+        steps = [s for s, n in zip(self.stride, self.size) if n > 1 and s]
+        return self.dense and steps == sorted(steps, reverse=True)
+
+
+@dataclass(frozen=True)
+class Fill:
+    """A tensor that a node makes of numbers: it is made again wherever it is used."""
+
+    node: Node
+    dtype: str
+    size: tuple[int, ...]
+
+    owners = NO_OWNERS
+    alias = "false"
+    dense = plain = ordered = True
+
+
+Operand = Reg | Mem | Fill
+
+
+def strides(size: tuple[int, ...]) -> tuple[int, ...]:
+    """The strides of a contiguous tensor."""
+    out, step = [], 1
+    for n in reversed(size):
+        out.append(step)
+        step *= max(n, 1)
+    return tuple(reversed(out))
+
+
+def numel(size: tuple[int, ...]) -> int:
+    out = 1
+    for n in size:
+        out *= n
+    return out
+
+
+def with_alias(x: Operand, alias: str) -> Operand:
+    return x if isinstance(x, Fill) else replace(x, alias=alias)

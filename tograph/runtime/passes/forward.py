@@ -1,0 +1,96 @@
+"""A read of a resource takes what was last written or read there; a write that nobody can see goes.
+
+``tg.read`` after ``tg.assign`` of the same resource is the assigned value, and after another read it is that read, as
+long as nothing in between may write it. What is known outside holds at the start of a region that runs once, and of a
+loop that does not write the resource. An assign goes when the next assign to the same resource comes before anything
+that reads it, and before anything after which the write could be seen: an op that may fail, a loop that may not end, an
+effect on the outside. A Python callback that may fail may also write any resource.
+"""
+
+from __future__ import annotations
+
+from ..ir import Graph, Node, Value, node_effects
+from ..ops import Effects
+from ..rewrite import Renaming, add_input, carried, lead
+from .aliasing import Storages
+
+READ, ASSIGN = "tg.read", "tg.assign"
+
+
+def forward(graph: Graph) -> Graph:
+    """``graph`` with reads forwarded and dead writes removed."""
+    _forward(graph, {}, Storages(graph))
+    return graph
+
+
+def _forward(graph: Graph, known: dict[Value, Value], storages: Storages) -> None:
+    names, nodes = Renaming(), []
+    pending: dict[Value, Node] = {}  # writes that nothing has seen yet
+    dead: set[Node] = set()
+    for node in graph.nodes:
+        names.apply(node)
+        if node.op == READ:
+            resource, out = node.args[0], node.outputs[0]
+            found = known.get(resource)
+            if found is not None and found.type == out.type and storages.merge(out, found):
+                names[out] = found
+                continue
+            known[resource] = out
+            pending.pop(resource, None)
+        elif node.op == ASSIGN:
+            resource, value = node.args
+            if resource in pending:
+                dead.add(pending.pop(resource))
+            known[resource] = value
+            pending[resource] = node
+        else:
+            _other(node, known, pending, storages)
+        nodes.append(node)
+    graph.nodes = [n for n in nodes if n not in dead]
+    names.outputs(graph)
+
+
+def _other(
+    node: Node, known: dict[Value, Value], pending: dict[Value, Node], storages: Storages
+) -> None:
+    effects = node_effects(node)
+    ins = node.inputs
+    written = {ins[i] for i in effects.writes}
+    if node.regions:
+        _regions(node, known, effects, written, storages)
+    for i in effects.reads:
+        pending.pop(ins[i], None)
+    for resource in written:
+        known.pop(resource, None)
+        pending.pop(resource, None)
+    if effects.io or effects.may_fail or effects.diverges:
+        pending.clear()
+    if writes_anything(effects):
+        known.clear()
+
+
+def writes_anything(effects: Effects) -> bool:
+    """Whether an op runs the user's Python, which may write what the graph reads."""
+    return effects.io and effects.may_fail
+
+
+def _regions(
+    node: Node, known: dict[Value, Value], effects: Effects, written: set, storages: Storages
+) -> None:
+    loop = node.op == "While"
+    if loop and writes_anything(effects):
+        known = {}
+    first = lead(node)
+    read = {node.inputs[i] for i in effects.reads}
+    outside = [(a, i) for i, a in enumerate(node.args[first:]) if isinstance(a, Value)]
+    inside: dict[str, dict[Value, Value]] = {name: {} for name in node.regions}
+    for resource, place in outside:
+        if resource not in read or resource not in known or (loop and resource in written):
+            continue
+        if place < carried(node):
+            continue
+        for name, value in add_input(node, known[resource]).items():
+            inside[name][node.regions[name].inputs[place]] = value
+            storages.join(value, known[resource])
+    for name, region in node.regions.items():
+        _forward(region, inside[name], storages)

@@ -1,0 +1,208 @@
+"""Building blocks of passes: copies of graphs, substitution, and regions whose inputs come and go.
+
+Passes change a graph in place and return it; who wants to keep the original copies it first. Values are
+never shared between graphs, and ``Value.node`` and ``Value.index`` stay true. Control inputs follow from effects
+and program order, so passes leave them out: ``ir.set_control_inputs`` makes them at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .ir import Graph, Node, Value, map_values, node_effects
+from .ops import OpaqueObject
+from .types import ObjectType, ScalarType, TensorType, Type
+
+
+def copied(graph: Graph) -> Graph:
+    """A graph with new nodes and values that means the same; without control inputs."""
+    made = Graph(graph.name)
+    made.input_names = list(graph.input_names)
+    env: dict[Value, Value] = {}
+    for value in graph.inputs:
+        env[value] = Value(value.type)
+    made.inputs = list(env.values())
+    for node in graph.nodes:
+        new = Node(
+            node.op,
+            map_values(env.__getitem__, node.args),
+            map_values(env.__getitem__, node.kwargs),
+            [v.type for v in node.outputs],
+            regions={name: copied(region) for name, region in node.regions.items()},
+            location=node.location,
+            grad=node.grad,
+        )
+        env.update(zip(node.outputs, new.outputs))
+        made.nodes.append(new)
+    made.outputs = [env[v] for v in graph.outputs]
+    return made
+
+
+class Renaming(dict[Value, Any]):
+    """What stands for values that are gone: another value, or a constant."""
+
+    def of(self, value: Value) -> Any:
+        return self.get(value, value)
+
+    def apply(self, node: Node) -> None:
+        """Rename the arguments of a node."""
+        if self and not self.keys().isdisjoint(node.inputs):
+            node.replace_inputs(self.of)
+
+    def outputs(self, graph: Graph) -> None:
+        """Rename the outputs of a graph; a constant there becomes a node."""
+        for i, value in enumerate(graph.outputs):
+            found = self.of(value)
+            if not isinstance(found, Value):
+                found = constant(graph.nodes, found, value)
+            graph.outputs[i] = found
+
+
+def constant(nodes: list[Node], x: Any, old: Value) -> Value:
+    """A new node at the end of ``nodes`` for a constant that ``old`` turned out to be."""
+    location = old.node.location if old.node else None
+    nodes.append(Node("py.constant", (x,), None, (old.type,), location=location))
+    return nodes[-1].outputs[0]
+
+
+# ---- regions
+
+ALTERNATIVES = ("If", "Case")  # at most one region runs, at most once
+
+
+def lead(node: Node) -> int:
+    """How many arguments of a region op come before those that its regions take."""
+    return len(node.args) - len(next(iter(node.regions.values())).inputs)
+
+
+def passed(node: Node) -> tuple:
+    """The arguments that the regions take."""
+    return node.args[lead(node) :]
+
+
+def carried(node: Node) -> int:
+    """How many of the inputs of the regions change from one run of a region to the next."""
+    return node.kwargs["carried"] if node.op == "While" else 0
+
+
+def splice(region: Graph, args: Sequence[Any], nodes: list[Node], grad: bool) -> list[Any]:
+    """Append the nodes of a region that runs once, for ``args``; what stands for its outputs."""
+    names = Renaming(zip(region.inputs, args))
+    for node in region.nodes:
+        names.apply(node)
+        node.grad = node.grad and grad
+        nodes.append(node)
+    return [names.of(v) for v in region.outputs]
+
+
+def add_input(node: Node, x: Value) -> dict[str, Value]:
+    """Pass one more value to the regions of a node; the input that stands for it in each region."""
+    for i, arg in enumerate(passed(node)[carried(node) :]):
+        if arg is x:
+            at = carried(node) + i
+            return {name: region.inputs[at] for name, region in node.regions.items()}
+    node.args = (*node.args, x)
+    made = {}
+    for name, region in node.regions.items():
+        made[name] = Value(x.type)
+        region.inputs.append(made[name])
+        region.input_names += [""] * (len(region.inputs) - len(region.input_names))
+    return made
+
+
+def keep_inputs(node: Node, keep: Sequence[bool]) -> None:
+    """Drop the inputs of the regions that ``keep`` says False for, and their arguments."""
+    if all(keep):
+        return
+    first = lead(node)
+    rest = tuple(a for a, k in zip(node.args[first:], keep) if k)
+    node.args = node.args[:first] + rest
+    for region in node.regions.values():
+        names = region.input_names + [""] * (len(region.inputs) - len(region.input_names))
+        region.input_names = [n for n, k in zip(names, keep) if k]
+        region.inputs = [v for v, k in zip(region.inputs, keep) if k]
+
+
+def keep_outputs(node: Node, keep: Sequence[bool]) -> None:
+    """Drop the outputs of a region op that ``keep`` says False for; a loop loses their state too."""
+    if all(keep):
+        return
+    node.outputs = [v for v, k in zip(node.outputs, keep) if k]
+    for i, value in enumerate(node.outputs):
+        value.index = i
+    if node.op == "While":
+        count = len(node.args) - len(keep)
+        keep_inputs(node, [*keep, *[True] * count])
+        node.kwargs["carried"] = len(node.outputs)
+    for name, region in node.regions.items():
+        if name != "cond":
+            region.outputs = [v for v, k in zip(region.outputs, keep) if k]
+
+
+def map_graphs(graph: Graph, change: Callable[[Graph], Any]) -> None:
+    """Apply ``change`` to a graph and to all graphs in it."""
+    change(graph)
+    for node in graph.nodes:
+        for region in node.regions.values():
+            map_graphs(region, change)
+
+
+def count_nodes(graph: Graph) -> int:
+    """The nodes of a graph and of its regions."""
+    return sum(1 + sum(map(count_nodes, node.regions.values())) for node in graph.nodes)
+
+
+# ---- facts
+
+
+def same_value(a: Any, b: Any) -> bool:
+    """Whether two arguments are the same value, or equal constants of one type."""
+    if isinstance(a, Value) or isinstance(b, Value):
+        return a is b
+    return constant_key(a) == constant_key(b)
+
+
+def constant_key(x: Any) -> Any:
+    """A key that tells constants apart as Python's types, and floats by every bit that ``repr`` shows."""
+    if isinstance(x, (list, tuple)):
+        return (type(x), *map(constant_key, x))
+    if isinstance(x, (float, complex)):
+        return (type(x), repr(x))
+    return (type(x), id(x.value)) if isinstance(x, OpaqueObject) else (type(x), x)
+
+
+def holds_tensors(kind: Type) -> bool:
+    """Whether a run-time value of the type is, or may hold, a tensor."""
+    return not isinstance(kind, ScalarType)
+
+
+def is_torch_op(node: Node) -> bool:
+    """Whether a node runs an operator of torch."""
+    return node.op.startswith(("aten.", "op."))
+
+
+def _static(kind: Type) -> bool:
+    if isinstance(kind, TensorType):
+        return None not in kind.shape
+    return not isinstance(kind, ObjectType)
+
+
+def cannot_fail(node: Node) -> bool:
+    """Whether a node surely computes its outputs: no effect, and no shape that run time could make wrong."""
+    effects = node_effects(node)
+    if effects.may_fail or effects.diverges or effects.random or effects.io or effects.writes:
+        return False
+    if node.regions:
+        return all(cannot_fail(n) for r in node.regions.values() for n in r.nodes)
+    if is_torch_op(node):
+        shapes = all(_static(v.type) for v in (*node.inputs, *node.outputs))
+        return shapes and not any(_sizes(a) for a in (*node.args, *node.kwargs.values()))
+    return True
+
+
+def _sizes(arg: Any) -> bool:
+    """Whether an argument is a list with numbers that only run time knows, such as a shape."""
+    if not isinstance(arg, (list, tuple)):
+        return False
+    return any(isinstance(v, Value) and isinstance(v.type, ScalarType) for v in arg)

@@ -1,0 +1,100 @@
+"""How a graph runs: the levels of execution, and which one a call takes.
+
+``build(graph)`` gives a ``Program``. From the top:
+
+native  the whole graph is one machine-code function (``native``). Needs: llvmlite; tensors on the CPU with static sizes,
+        contiguous and without autograd; every op with a native form.
+host    straight-line Python that calls torch, op by op (``host``). Runs everything.
+
+The level is chosen per graph and checked per call, so a call that native code was not made for (another memory layout,
+gradients, a torch mode) runs on the host. So does one that native code declines while it runs, because something
+failed: the host then raises the exact error. A graph with loops is compiled at its first call, another at its second,
+so that code that runs once is not compiled. ``level`` and ``reason`` tell what was taken and why not more.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from .. import settings
+from . import host
+from .ir import Graph
+from .kernels.jit import warn_once
+from .native.program import Native, compile_graph
+from .native.values import Decline
+
+WARM = 2  # the call at which a graph without loops is compiled
+PATIENCE = 8  # calls that may decline in a row before native code is given up
+
+
+class Program:
+    """Runs a graph. ``level``: "native" or "host"; ``reason``: why not more, or an empty string."""
+
+    def __init__(self, graph: Graph, host_program: Callable[[], host.Program] | None = None):
+        self.graph = graph
+        self.level, self.reason = "host", "not called yet"
+        self._host_program = functools.cache(host_program or (lambda: host.build(graph)))
+        self._native: Native | None = None
+        self._left = 1 if _loops(graph) else WARM
+        self._declined = 0
+
+    @property
+    def host(self) -> host.Program:
+        """The host program of the graph."""
+        return self._host_program()
+
+    @property
+    def kernels(self) -> list[Any]:
+        """The loop nests of the native code."""
+        return [] if self._native is None else self._native.kernels
+
+    @property
+    def llvm(self) -> str:
+        """The text of the native code; empty at other levels."""
+        return "" if self._native is None else self._native.llvm
+
+    def run(self, *inputs: Any) -> list[Any]:
+        """The outputs for run-time values of the inputs."""
+        if self._left:
+            self._left -= 1
+            if not self._left:
+                self.compile()
+        if self._native is not None:
+            outputs = self._native.run(inputs)
+            if outputs is not None:
+                self._declined = 0
+                return outputs
+            self._note_declined()
+        return self.host.run(*inputs)
+
+    def compile(self) -> None:
+        """Try to reach the native level now."""
+        self._left = 0
+        if settings.NOOPT:
+            self.reason = "TOGRAPH_NOOPT is set"
+            return
+        try:
+            self._native = compile_graph(self.graph)
+            self.level, self.reason = "native", ""
+        except Decline as why:
+            self.reason = str(why)
+        except RuntimeError as error:
+            self.reason = f"LLVM: {error}"
+            warn_once(f"tograph: native code for {self.graph.name} does not compile, it runs op by op: {error}")  # fmt: skip
+
+    def _note_declined(self) -> None:
+        self._declined += 1
+        if self._declined >= PATIENCE:
+            self._native = None
+            self.level, self.reason = "host", f"native code declined {PATIENCE} calls in a row"
+
+
+def _loops(graph: Graph) -> bool:
+    return any(n.op == "While" or any(map(_loops, n.regions.values())) for n in graph.nodes)
+
+
+def build(graph: Graph, host_program: Callable[[], host.Program] | None = None) -> Program:
+    """How to run ``graph``; ``host_program`` makes its host program, where the caller has one."""
+    return Program(graph, host_program)

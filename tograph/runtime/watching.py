@@ -1,0 +1,39 @@
+"""Whether somebody watches what a program does to tensors while it runs: autograd, forward-mode AD, ``torch.func``.
+
+A program that is watched must not write into values that it has computed; one that is not may.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from . import transforms
+from .ir import Graph, node_effects
+from .ops import REGION_OPS
+from .variables import Variable
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter, Variable)
+
+
+def is_watched(values: Iterable[Any]) -> bool:
+    """Whether a program on these values is watched."""
+    grad = torch.is_grad_enabled()
+    for x in values:
+        if isinstance(x, torch.Tensor) and ((grad and x.requires_grad) or type(x) not in _PLAIN):
+            return True
+    return transforms.active()
+
+
+def calls_python(graph: Graph) -> bool:
+    """Whether a graph gets values from Python code, which may be tensors that autograd watches."""
+    for node in graph.nodes:
+        if any(map(calls_python, node.regions.values())):
+            return True
+        if node.op not in REGION_OPS and node.outputs:
+            effects = node_effects(node)
+            if effects.io and effects.may_fail:
+                return True
+    return False
