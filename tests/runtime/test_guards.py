@@ -173,7 +173,7 @@ def test_explain_retraces_names_what_changed():
     box.k = 4
     f(ONE, 1)
     f(ONE, 2)
-    lines = f.explain_retraces().splitlines()
+    lines = [line.partition(";")[0] for line in f.explain_retraces().splitlines()]
     assert lines == [
         "trace 1: first call",
         "trace 2: box.k changed from 1 to 4",
