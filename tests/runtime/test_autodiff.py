@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import tograph as tg
-from tograph.runtime import host
+from tograph.runtime import host, ops
 from tograph.runtime.autodiff import vjp
 
 
@@ -356,3 +356,11 @@ def test_python_functions_are_differentiated_by_torch():
     x = torch.ones(2, requires_grad=True)
     f(x).backward()
     assert x.grad.tolist() == [2, 2]
+
+
+def test_cotangents_of_lists_in_either_form_are_added_cell_by_cell():
+    add, one = ops.lookup("tg.handle_add").run, torch.ones(2)
+    for a, b in (((one,), (one,)), ([one], (one,)), ([one], [one])):
+        (total,) = add(a, b)
+        assert total.tolist() == [2, 2]
+    assert [v.tolist() for v in ops.lookup("tg.handle_zeros").run([one])] == [[0, 0]]

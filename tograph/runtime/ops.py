@@ -672,14 +672,14 @@ def _handle_add(a, b):
     """The sum of two cotangents of one list or optional; an unwritten cell (None) counts as zeros."""
     if a is None or b is None:
         return b if a is None else a
-    if isinstance(a, tuple):
+    if isinstance(a, (tuple, list)):
         return tuple(_handle_add(x, y) for x, y in zip(a, b))
     return a + b
 
 
 def _handle_zeros(x):
     """The zero cotangent of a list or optional: zeros that take no memory."""
-    if isinstance(x, tuple):
+    if isinstance(x, (tuple, list)):
         return tuple(map(_handle_zeros, x))
     if isinstance(x, torch.Tensor):
         return torch.zeros((), dtype=x.dtype, device=x.device).expand(x.shape)
