@@ -23,6 +23,7 @@ import inspect
 import os
 import re
 import runpy
+import subprocess
 import sys
 import sysconfig
 import traceback
@@ -234,11 +235,20 @@ def pass_report(made: Any, every: bool = False) -> str:
     return passes.report(made.graph, every)
 
 
+def kernel_report(made: Any) -> str:
+    """The level at which a trace runs, why not a higher one, and its LLVM text."""
+    made.scheduled.compile()
+    level, reason = made.scheduled.level, made.scheduled.reason
+    head = f"; {made.name} runs at level {level}" + (f": {reason}" if reason else "")
+    return f"{head}\n{made.scheduled.llvm}"
+
+
 STAGES = {
     "code": Stage("the rewritten Python", False, to_code, highlight_python),
     "graph": Stage("the traced graph", True, lambda made: str(made.graph), highlight_graph),
     "passes": Stage("the graph after each pass", True, pass_report, highlight_graph),
     "host": Stage("the generated program", True, lambda made: made.host_code, highlight_python),
+    "kernels": Stage("the machine code's LLVM text", True, kernel_report, str),
 }
 
 
@@ -297,6 +307,20 @@ def _add_command(commands: Any, action: Callable, target: str, about: str) -> _P
     return command
 
 
+BENCHMARKS = Path(__file__).parent.parent / "benchmarks" / "peers.py"
+
+
+def bench(options: argparse.Namespace) -> None:
+    """``tograph bench``: the programs of benchmarks/peers.py on tograph and its peers."""
+    if not BENCHMARKS.exists():
+        raise CommandError(
+            "the benchmarks are in tograph's repository, not in an installed package"
+        )
+    status = subprocess.call([sys.executable, str(BENCHMARKS), *options.rest])
+    if status:
+        raise CommandError(f"the benchmarks ended with status {status}")
+
+
 def _parser() -> _Parser:
     layout = argparse.RawDescriptionHelpFormatter
     about = "AutoGraph for PyTorch: show what a function becomes, or run it."
@@ -314,6 +338,12 @@ def _parser() -> _Parser:
     command.add_argument("--color", choices=["always", "never", "auto"], default="auto")
     about = "Run a file, or one function of it. A function's result is printed."
     _add_command(commands, run, "FILE.py[:fn]", about)
+    about = (
+        "Time eleven programs on tograph and on every installed peer: ratios, a table and a plot."
+    )
+    command = commands.add_parser("bench", description=about, help=about, add_help=False)
+    command.add_argument("rest", nargs=argparse.REMAINDER, help="options of benchmarks/peers.py")
+    command.set_defaults(command=bench, traceback=False)
     return parser
 
 

@@ -35,6 +35,7 @@ from .keys import (
     spec_from,
     without_sizes,
 )
+from .native.entry import MISS
 from .specs import TensorSpec
 from .tracer import LOGGER, Trace, Tracer, no_places
 
@@ -77,6 +78,8 @@ class Function:
         self._lock = threading.RLock()
         self._cache: OrderedDict[Any, list[Trace]] = OrderedDict()
         self._quick: dict[Any, Trace] = {}
+        self._fast: Callable[..., Any] | None = None
+        self._fast_checks: Any = None
         self._recent: deque[bool] = deque(maxlen=10)
         self._warnings = 0
         self._methods: dict[int, tuple[Any, Function]] = {}
@@ -123,6 +126,13 @@ class Function:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if _eager[0]:
             return self.python_function(*args, **kwargs)
+        fast = self._fast
+        if fast is not None and not kwargs:
+            checks = self._fast_checks
+            if checks is None or checks.hold(args):
+                result = fast(*args)
+                if result is not MISS:
+                    return result
         if is_tracing():
             return self._call_in_trace(args, kwargs)
         try:
@@ -130,7 +140,7 @@ class Function:
             if quick is not None:
                 known = self._quick.get(quick)
                 if known is not None and known.checks.hold(args):
-                    return known.concrete.run([x for x in args if isinstance(x, torch.Tensor)])
+                    return self._run_known(known, args)
             trace, flat, bound = self._find(args, kwargs)
             if (
                 quick is not None
@@ -144,6 +154,15 @@ class Function:
         except Exception as error:
             __tracebackhide__ = True
             raise shown(error)  # noqa: B904  the same object
+
+    def _run_known(self, trace: Trace, args: tuple) -> Any:
+        """Run a trace that fits; from the next call on by its entry, if it has one."""
+        tensors = [x for x in args if isinstance(x, torch.Tensor)]
+        result = trace.concrete.run(tensors)
+        if trace.concrete.scheduled.native is not None and len(tensors) == len(args):
+            self._fast_checks = None if trace.checks.empty else trace.checks
+            self._fast = trace.concrete.entry
+        return result
 
     def get_concrete_function(self, *args: Any, **kwargs: Any) -> ConcreteFunction:
         """The trace for arguments or ``TensorSpec``s; the same signature gives the same object."""
@@ -166,6 +185,7 @@ class Function:
         with self._lock:
             self._cache.clear()
             self._quick.clear()
+            self._fast = None
             self._recent.clear()
 
     def explain_retraces(self) -> str:

@@ -43,6 +43,11 @@ class Guards:
         self.cells, self.names, self.sizes, self.places = cells, names, sizes, list(places)
         self.grads = [(s.late, s.real.grad is None) for s in grads]
 
+    @property
+    def empty(self) -> bool:
+        """Whether the trace depends on its arguments only."""
+        return not (self.cells or self.names or self.sizes or self.places or self.grads)
+
     def hold(self, tensors: list[Any]) -> bool:
         for cell, old in self.cells:
             try:
