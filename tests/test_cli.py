@@ -324,7 +324,7 @@ def test_graph_highlighter():
     ("argv", "message"),
     [
         (["dmp", "x.py:f"], "tograph: error: no command 'dmp'; did you mean 'dump'?"),
-        (["zzz"], "tograph: error: no command 'zzz'; commands: dump, run"),
+        (["zzz"], "tograph: error: no command 'zzz'; commands: dump, run, bench"),
         (["dump", "x:f", "--stage", "grap"], "no stage 'grap'; did you mean 'graph'?"),
         (["dump", "x:f", "--stage", "9"], "no stage '9'; stages: code, graph, host, passes"),
         (["dump", "x:f", "--color", "alway"], "no color 'alway'; did you mean 'always'?"),

@@ -35,7 +35,7 @@ from typing import Any, NamedTuple
 import torch
 
 from . import __version__, function, to_code
-from .highlight import highlight_graph, highlight_python
+from .highlight import highlight_graph, highlight_llvm, highlight_python
 from .runtime import passes
 
 __all__ = ["main"]
@@ -248,7 +248,7 @@ STAGES = {
     "graph": Stage("the traced graph", True, lambda made: str(made.graph), highlight_graph),
     "passes": Stage("the graph after each pass", True, pass_report, highlight_graph),
     "host": Stage("the generated program", True, lambda made: made.host_code, highlight_python),
-    "kernels": Stage("the machine code's LLVM text", True, kernel_report, str),
+    "kernels": Stage("the machine code's LLVM text", True, kernel_report, highlight_llvm),
 }
 
 

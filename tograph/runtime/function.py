@@ -127,12 +127,11 @@ class Function:
         if _eager[0]:
             return self.python_function(*args, **kwargs)
         fast = self._fast
-        if fast is not None and not kwargs:
-            checks = self._fast_checks
-            if checks is None or checks.hold(args):
-                result = fast(*args)
-                if result is not MISS:
-                    return result
+        checks = self._fast_checks
+        if fast is not None and not kwargs and (checks is None or checks.hold(args)):
+            result = fast(*args)
+            if result is not MISS:
+                return result
         if is_tracing():
             return self._call_in_trace(args, kwargs)
         try:

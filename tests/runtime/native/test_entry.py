@@ -112,12 +112,17 @@ def test_captured_tensors_are_read_and_kept():
     assert torch.equal(fast(X), X * 3)
     w.data = torch.full((4,), 5.0)
     assert torch.equal(fast(X), X * 5)
-    kept = weakref.ref(w)
-    f._cache.clear()
-    del w
+
+
+def test_captured_tensors_live_as_long_as_the_entry():
+    holder = [torch.full((4,), 2.0)]
+    f = tg.function(lambda x: x * holder[0])
+    fast = warm(f, X)
+    kept = weakref.ref(holder.pop())
+    f.clear_cache()
     gc.collect()
     assert kept() is not None
-    assert torch.equal(fast(X), X * 5)
+    assert torch.equal(fast(X), X * 2)
 
 
 SCALE = 2.0
