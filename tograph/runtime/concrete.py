@@ -170,13 +170,13 @@ def _same(x: Any) -> Any:
 
 def _add_location(error: BaseException, graph: Graph) -> None:
     """Note on an error which line of the user's code made the op that failed."""
-    trace, node = sys.exc_info()[2], None
+    trace, node, made = sys.exc_info()[2], None, None
     while trace is not None:
         code = trace.tb_frame.f_code
         if code.co_filename == f"<tograph host program of {graph.name}>":
-            node = host.node_of(code, trace.tb_lineno)
+            node, made = host.node_of(code, trace.tb_lineno)
         trace = trace.tb_next
-    at_run_time(error, node, graph)
+    at_run_time(error, node, made or graph)
 
 
 # ---- finishing a trace

@@ -303,16 +303,19 @@ def build(graph: Graph) -> Program:
     shift = 4 if uses_grad else 2
     function = namespace[_identifier(graph.name)]
     nodes = {i + shift: n for i, n in writer.nodes.items()}
-    _NODES[function.__code__] = nodes
+    _NODES[function.__code__] = nodes, graph
     return Program(source, function, nodes)
 
 
-_NODES: weakref.WeakKeyDictionary[CodeType, dict[int, Node]] = weakref.WeakKeyDictionary()
+_NODES: weakref.WeakKeyDictionary[CodeType, tuple[dict[int, Node], Graph]] = (
+    weakref.WeakKeyDictionary()
+)
 
 
-def node_of(code: CodeType, line: int) -> Node | None:
-    """The node that a line of a host program runs, by the program's code."""
-    return _NODES.get(code, {}).get(line)
+def node_of(code: CodeType, line: int) -> tuple[Node | None, Graph | None]:
+    """The node that a line of a host program runs, and its graph, by the program's code."""
+    nodes, graph = _NODES.get(code, ({}, None))
+    return nodes.get(line), graph
 
 
 def _free(label: str) -> bool:

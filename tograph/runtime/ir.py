@@ -178,12 +178,13 @@ def _argument_positions(node: Node) -> Callable[[tuple[int, ...]], tuple[int, ..
 
 def graph_effects(graph: Graph) -> ops.Effects:
     """The effects of running a graph; ``reads`` and ``writes`` are positions among its inputs."""
-    position = {v: i for i, v in enumerate(graph.inputs)}
+    effects = [node_effects(n) for n in graph.nodes]
+    homes = _Homes(graph, effects)
+    position = {homes.of(v): i for i, v in enumerate(graph.inputs)}
     total = ops.PURE
-    for node in graph.nodes:
-        e = node_effects(node)
+    for node, e in zip(graph.nodes, effects):
         if e.reads or e.writes or e.overwrites:
-            places = [position.get(v) for v in node.inputs]
+            places = [position.get(homes.of(v)) for v in node.inputs]
             e = e.at(functools.partial(_translated, places))
         total = total | e
     return total.at(lambda found: tuple(sorted(set(found))))
@@ -246,24 +247,61 @@ def _steps(after: Value, before: Value, op: str, least: int) -> bool:
     return size == least if isinstance(kind, TensorType) else size >= least
 
 
+class _Homes:
+    """Which values of a graph share memory that an op overwrites, or that is looked at without a copy.
+
+    ``of`` is the value that stands for the memory; ``tracked`` has those of such memory. Without such ops: nothing.
+    """
+
+    def __init__(self, graph: Graph, effects: list[ops.Effects]):
+        self._home: dict[Value, Value] = {}
+        self.tracked: set[Value] = set()
+        looks = [n for n in graph.nodes if n.op == "tg.borrow"]
+        taken = [n.inputs[i] for n, e in zip(graph.nodes, effects) for i in e.overwrites]
+        if not looks and not taken:
+            return
+        for node in graph.nodes:
+            if node.regions or ops.lookup(node.op).aliases:
+                for value in node.inputs:
+                    for out in node.outputs:
+                        self._join(out, value)
+        self.tracked.update(map(self.of, taken))
+        self.tracked.update(self.of(n.args[0]) for n in looks)
+
+    def of(self, value: Value) -> Value:
+        while (home := self._home.get(value)) is not None:
+            value = home
+        return value
+
+    def _join(self, out: Value, value: Value) -> None:
+        if not isinstance(out.type, ScalarType) and not isinstance(value.type, ScalarType):
+            one, other = self.of(out), self.of(value)
+            if one is not other:
+                self._home[one] = other
+
+
 def set_control_inputs(graph: Graph) -> None:
     """Compute control edges from effects: the automatic control dependencies of a graph.
 
     Per resource (an input that is written): a write waits for the reads since the last write and for
     that write; reads wait for the last write only. io and random are one resource each. A write or an
     io op also waits for every op before it that may fail, so a failed op leaves later writes undone.
+    Memory of a value that an op overwrites is a resource too, which every use of the value reads.
     """
     last_write: dict[Any, Node] = {}
     reads: dict[Any, list[Node]] = {}
     failing: list[Node] = []
-    for node in graph.nodes:
+    effects = [node_effects(n) for n in graph.nodes]
+    homes = _Homes(graph, effects)
+    for node, e in zip(graph.nodes, effects):
         for region in node.regions.values():
             set_control_inputs(region)
-        e, ins = node_effects(node), node.inputs
+        ins = list(map(homes.of, node.inputs))
         edges: dict[Node, None] = {}
-        written = [ins[i] for i in e.writes]
+        written: list[Any] = [ins[i] for i in (*e.writes, *e.overwrites)]
         written += ["io"] * e.io + ["random"] * e.random
-        for resource in (ins[i] for i in e.reads if ins[i] not in written):
+        seen = [ins[i] for i in e.reads] + [v for v in ins if v in homes.tracked]
+        for resource in dict.fromkeys(r for r in seen if r not in written):
             if resource in last_write:
                 edges[last_write[resource]] = None
             reads.setdefault(resource, []).append(node)

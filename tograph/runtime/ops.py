@@ -17,7 +17,7 @@ it wait; ``diverges``: a loop that may not end; ``reads`` and ``writes`` are the
 resource is read or written in place. An op with none is pure. Three more columns limit what passes do with pure
 ops: ``foldable`` (running it early, once, gives the same), ``mergeable`` (two equal ones may be one), and
 ``overwrites``, the positions of values that the op destroys: its output takes their storage over.
-``Op.aliases`` tells whether an output may share storage with an argument.
+``Op.aliases`` tells whether an output may share storage with an argument, or the op may keep an argument.
 """
 
 from __future__ import annotations
@@ -422,7 +422,7 @@ def _python_call(function, args, count):
     return plain(function)(*args)
 
 
-register("tg.print", run=_print, effects=IO, gradient=NONE, kernel=NONE, outputs=0)
+register("tg.print", run=_print, effects=IO, gradient=NONE, kernel=NONE, outputs=0, aliases=False)
 register("tg.raise", run=_raise, effects=MAY_FAIL, gradient=NONE, kernel=NONE, outputs=0)
 register("tg.reraise", run=_reraise, effects=MAY_FAIL, gradient=NONE, kernel=NONE, outputs=0)
 register("tg.caught", run=_caught, effects=Effects(io=True), gradient=NONE, kernel=NONE)
@@ -519,7 +519,8 @@ register("tg.cell_get", run=_cell_get, effects=IO, gradient=NONE, kernel=NONE)
 # ---- lists and optionals: values, never changed in place
 
 
-def _at(items, i):
+def list_index(items, i):
+    """An index as a position from the start; OutOfRangeError outside of the list."""
     n = len(items)
     i = int(i)
     if not -n <= i < n:
@@ -528,7 +529,7 @@ def _at(items, i):
 
 
 def _list_set(items, i, v):
-    i = _at(items, i)
+    i = list_index(items, i)
     return (*items[:i], v, *items[i + 1 :])
 
 
@@ -564,19 +565,25 @@ def _list_concat(items, dtype, shape, device):
 
 
 def _list_get(items, i):
-    return items[_at(items, i)]
+    return items[list_index(items, i)]
 
 
 def _list_slice(items, start, stop, step):
     return items[slice(start, stop, step)]
 
 
-def _array_write(items, i, v, limit):
-    """Write a cell of a TensorArray; cells between the old end and ``i`` stay unwritten (None)."""
+def array_index(i, limit):
+    """The position of a cell to write; OutOfRangeError outside of an array of fixed size ``limit``."""
     i = int(i)
     if i < 0 or (limit is not None and i >= limit):
         raise OutOfRangeError(f"index {i} is out of range for a TensorArray of size {limit}")
-    items = items + (None,) * (i + 1 - len(items))
+    return i
+
+
+def _array_write(items, i, v, limit):
+    """Write a cell of a TensorArray; cells between the old end and ``i`` stay unwritten (None)."""
+    i = array_index(i, limit)
+    items = (*items, *(None,) * (i + 1 - len(items)))
     return (*items[:i], v, *items[i + 1 :])
 
 
@@ -662,7 +669,7 @@ for _name, _run, _effects, _outputs in [
     ("list_set", _list_set, MAY_FAIL, 1),
     ("list_slice", _list_slice, PURE, 1),
     ("list_size", len, PURE, 1),
-    ("list_extend", lambda a, b: a + b, PURE, 1),
+    ("list_extend", lambda a, b: (*a, *b), PURE, 1),
     ("list_stack", _list_stack, MAY_FAIL, 1),
     ("list_concat", _list_concat, MAY_FAIL, 1),
     ("list_split", _list_split, MAY_FAIL, 1),

@@ -7,7 +7,7 @@ and program order, so passes leave them out: ``ir.set_control_inputs`` makes the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .ir import Graph, Node, Value, map_values, node_effects
@@ -138,6 +138,14 @@ def keep_outputs(node: Node, keep: Sequence[bool]) -> None:
     for name, region in node.regions.items():
         if name != "cond":
             region.outputs = [v for v, k in zip(region.outputs, keep) if k]
+
+
+def map_graphs(graph: Graph, change: Callable[[Graph], Any]) -> None:
+    """Apply ``change`` to a graph and to all graphs in it."""
+    change(graph)
+    for node in graph.nodes:
+        for region in node.regions.values():
+            map_graphs(region, change)
 
 
 def count_nodes(graph: Graph) -> int:

@@ -22,7 +22,7 @@ M = TensorType(torch.float32, (3, 3))
 S = TensorType(torch.float32, ())
 B = TensorType(torch.bool, ())
 L = ListType(F)
-RESOURCES = 2
+RESOURCES = [F, M]
 CATCH = (ZeroDivisionError, IndexError, AssertionError)
 
 
@@ -145,11 +145,33 @@ def show(s):
 
 
 def read(s):
-    s.one("tg.read", s.rng.choice(s.resources), type=F)
+    resource = s.rng.choice(s.resources)
+    s.one("tg.read", resource, type=resource.type)
 
 
 def assign(s):
-    s.emit("tg.assign", s.rng.choice(s.resources), s.get(F))
+    resource = s.rng.choice(s.resources)
+    s.emit("tg.assign", resource, s.get(resource.type))
+
+
+def update(s):
+    """A write in place as tracing records it: read, change, assign."""
+    resource = s.rng.choice(s.resources)
+    kind = resource.type
+    x = s.one("tg.read", resource, type=kind)
+    if s.rng.random() < 0.4:
+        other = s.get(F) if s.rng.random() < 0.5 else s.one("aten.mul.Tensor", x, 2, type=kind)
+        x = s.one("aten.add.Tensor", x, other, type=kind)
+    elif kind == M:
+        v = s.get(F) if s.rng.random() < 0.6 else s.one("aten.select.int", x, 0, 1, type=F)
+        x = s.one("aten.select_scatter.default", x, v, 0, s.number(), type=M)
+    else:
+        part = TensorType(torch.float32, (2,))
+        v = s.one("aten.slice.Tensor", x if s.rng.random() < 0.5 else s.get(F), 0, 0, 2, type=part)
+        x = s.one("aten.slice_scatter.default", x, v, 0, 1, 3, type=F)
+    if s.rng.random() < 0.3:
+        pick(s.rng, LEAVES)(s)
+    s.emit("tg.assign", resource, x)
 
 
 def check(s):
@@ -179,7 +201,7 @@ def size(s):
 def region(s, name, kinds_in, depth):
     """A graph with inputs of given types and the resources, and a scope for its nodes."""
     graph = Graph(name)
-    graph.inputs = [Value(k) for k in kinds_in] + [Value(F) for _ in s.resources]
+    graph.inputs = [Value(k) for k in kinds_in] + [Value(r.type) for r in s.resources]
     graph.input_names = [""] * len(graph.inputs)
     inner = Scope(s.rng, graph, graph.inputs[len(kinds_in) :])
     for value in graph.inputs[: len(kinds_in)]:
@@ -249,8 +271,8 @@ def index(s):
     return s.number()
 
 
-LEAVES = {pointwise: 8, unary: 4, copy: 1, row: 3, write_row: 4, write_rows: 1, transposed: 1, product: 1,
-          fresh: 2, arithmetic: 4, noise: 0.7, show: 0.7, read: 3, assign: 2, check: 0.15, push: 2, replace_item: 1,
+LEAVES = {pointwise: 8, unary: 4, copy: 1, row: 3, write_row: 7, write_rows: 1, transposed: 1, product: 1,
+          fresh: 2, arithmetic: 4, noise: 0.7, show: 0.7, read: 3, assign: 2, update: 3, check: 0.15, push: 2, replace_item: 1,
           item: 2, pop: 0.4, size: 1}  # fmt: skip
 REGIONS = {
     alternatives("If", ["then", "orelse"], lambda s: s.get(s.rng.choice([B, BOOL]))): 3,
@@ -285,21 +307,21 @@ def random_graph(seed):
     rng = random.Random(seed)
     graph = Graph("main")
     kinds = [F, F, M, B, INT, S]
-    graph.inputs = [Value(k) for k in kinds] + [Value(F) for _ in range(RESOURCES)]
+    graph.inputs = [Value(k) for k in kinds] + [Value(k) for k in RESOURCES]
     graph.input_names = [""] * len(graph.inputs)
-    s = Scope(rng, graph, graph.inputs[-RESOURCES:])
-    for value in graph.inputs[:-RESOURCES]:
+    s = Scope(rng, graph, graph.inputs[-len(RESOURCES) :])
+    for value in graph.inputs[: -len(RESOURCES)]:
         s.have(value)
     fill(s, 0)
-    outs = [rng.choice([F, M, INT, L, S]) for _ in range(rng.randrange(1, 5))]
+    outs = [rng.choice([F, M, M, INT, L, S]) for _ in range(rng.randrange(1, 5))]
     graph.outputs = [s.get(k) for k in outs]
     return graph
 
 
 def inputs_of(seed):
     generator = torch.Generator().manual_seed(seed)
-    x, y, r1, r2 = torch.randint(-2, 4, (4, 3), generator=generator).float().unbind(0)
-    m = torch.randint(-1, 2, (3, 3), generator=generator).float()
+    x, y, r1 = torch.randint(-2, 4, (3, 3), generator=generator).float().unbind(0)
+    m, r2 = torch.randint(-1, 2, (2, 3, 3), generator=generator).float().unbind(0)
     i = seed % 4
     return [
         x.clone(),

@@ -22,8 +22,14 @@ from ..text import show
 from .cse import cse
 from .fold import fold
 from .forward import forward
+from .hoist import hoist
 from .inline import inline
+from .loop_state import loop_state
 from .prune import prune
+from .reinplace import reinplace
+from .simplify import simplify
+from .sink import sink
+from .write_through import write_through
 
 
 class Pass(NamedTuple):
@@ -43,7 +49,15 @@ PASSES = [
     Pass(forward, "reads take what was last written; unseen writes go"),
     Pass(fold, "what is known is computed now"),
     Pass(cse, "what is computed twice is computed once"),
+    Pass(simplify, "algebraic rules"),
+    Pass(loop_state, "loops carry only what changes, once"),
     Pass(prune, "what nobody needs goes"),
+    Pass(hoist, "what each iteration computes anew is computed before the loop"),
+    Pass(cse, "what is computed twice is computed once"),
+    Pass(sink, "what one branch uses is computed in it"),
+    Pass(write_through, "updates of resources are written into them", inference=True),
+    Pass(prune, "what nobody needs goes"),
+    Pass(reinplace, "updates write into memory that nothing else needs", inference=True),
 ]
 
 
@@ -106,7 +120,7 @@ def report(graph: Graph, every: bool = False) -> str:
         else:
             idle.append(step.name)
     if idle:
-        parts.append(f"# no change by: {', '.join(idle)}")
+        parts.append(f"# no change by: {', '.join(dict.fromkeys(idle))}")
     return "\n\n".join(parts)
 
 

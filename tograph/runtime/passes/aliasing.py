@@ -117,7 +117,7 @@ class Storages:
             for value in node.inputs:
                 for out in node.outputs:
                     self.join(out, value, view)
-        if row.effects.io:
+        if row.effects.io and row.aliases:
             for value in (*node.inputs, *node.outputs):
                 self._mark(value, _RETURNED)
 

@@ -82,10 +82,6 @@ class _Pass:
         for name, region in node.regions.items():
             self.numbering.enter(node, region, depth, effects)
             failing += [name, *self.graph(region, _Scope(scope, node, name), depth)]
-        if node.op == "Try":  # which ops stand in it decides what is caught: two are never one
-            self.numbering.write(node, effects)
-            self.numbering.fresh(node.outputs)
-            return None
         return self.numbering.finish_regions(node, effects, failing)
 
     def replaced(self, node: Node, number: int, scope: _Scope, names: Renaming) -> bool:

@@ -79,7 +79,10 @@ class Numbering:
         self, node: Node, effects: Effects, failing: Sequence[Hashable]
     ) -> int | None:
         """Number the outputs of a region op whose regions are numbered; ``failing``: what may fail in them."""
-        if effects.random or effects.io or effects.writes or effects.reads or not effects.mergeable:
+        impure = effects.random or effects.io or effects.writes or effects.reads
+        if (
+            impure or not effects.mergeable or node.op == "Try"
+        ):  # the ops in a Try decide what it catches
             self.write(node, effects)
             self.fresh(node.outputs)
             return None
@@ -105,9 +108,32 @@ class Numbering:
             self.write(node, effects)
 
 
-def may_merge(effects: Effects) -> bool:
-    """Whether two equal ops with these effects may be one."""
-    return not (effects.random or effects.io or effects.writes) and effects.mergeable
+def number_graph(
+    numbering: Numbering, graph: Graph, memo: dict[Node, Effects], depth: int
+) -> list[Hashable]:
+    """Number the nodes of a graph whose inputs have numbers; the numbers of those that may fail."""
+    failing: list[Hashable] = []
+    for node in graph.nodes:
+        effects = effects_of(node, memo)
+        if node.regions:
+            number = number_regions(numbering, node, memo, depth, effects)
+        else:
+            number = numbering.visit(node, effects)
+        if effects.may_fail or effects.diverges:
+            failing.append(number)
+    return failing
+
+
+def number_regions(
+    numbering: Numbering, node: Node, memo: dict[Node, Effects], depth: int, effects: Effects
+) -> int | None:
+    """Number the outputs of a region op and all that is in it."""
+    depth += node.op == "While"
+    failing: list[Hashable] = []
+    for name, region in node.regions.items():
+        numbering.enter(node, region, depth, effects)
+        failing += [name, *number_graph(numbering, region, memo, depth)]
+    return numbering.finish_regions(node, effects, failing)
 
 
 def effects_of(node: Node, memo: dict[Node, Effects]) -> Effects:

@@ -1,16 +1,20 @@
 """What nobody needs goes: nodes, outputs and inputs of regions, and the state of loops.
 
 A node is needed when it has an effect or when something needed uses one of its outputs. An output of an If, Case, Call
-or Try that nobody uses goes from every region. State of a loop is needed when the loop's condition, an effect in the
+or Try that nobody uses goes from every region. An update that is only needed because its index may be wrong becomes
+the look at that place, which fails alike and copies nothing. State of a loop is needed when the loop's condition, an effect in the
 loop, a needed output or the next value of needed state depends on it. A loop goes only when it surely ends.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from ..ir import Graph, Node, Value, node_effects
 from ..rewrite import carried, keep_inputs, keep_outputs
+
+CHECKS = {"aten.select_scatter.default": "aten.select.int"}
 
 
 def prune(graph: Graph) -> Graph:
@@ -22,10 +26,21 @@ def prune(graph: Graph) -> Graph:
             continue
         if node.regions:
             _narrow(node, used)
+        elif node.op in CHECKS and node.outputs[0] not in used:
+            node = _check(node)
         keep.append(node)
         used.update(node.inputs)
     graph.nodes = keep[::-1]
     return graph
+
+
+def _check(node: Node) -> Node:
+    """What fails where a ``select_scatter`` whose result nobody uses would."""
+    base, row, *place = node.args
+    kind = replace(row.type, dtype=base.type.dtype)
+    made = Node(CHECKS[node.op], (base, *place), None, (kind,), location=node.location)
+    made.grad = node.grad
+    return made
 
 
 def _narrow(node: Node, used: set[Value]) -> None:

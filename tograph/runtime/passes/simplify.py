@@ -1,0 +1,108 @@
+"""Applies the algebraic rules of ``rules``, from the first node to the last.
+
+An argument is simplified before its user, so one walk reaches the end of most chains; a node that a rule makes is
+tried again, ``BUDGET`` times. A node that may fail goes by a rule only together with one before it that fails in
+the same cases, or that cannot fail there; such rules are written so.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..ir import Graph, Node, Value
+from ..rewrite import Renaming, same_value
+from .aliasing import Storages
+from .rules import ANY, RULES, STRIDED, Rule
+
+BUDGET = 4
+_BY_OP: dict[str, list[Rule]] = {}
+for _rule in RULES:
+    _BY_OP.setdefault(_rule.left[0], []).append(_rule)
+
+Bindings = dict[str, Any]
+
+
+def simplify(graph: Graph) -> Graph:
+    """``graph`` with the rules applied."""
+    _simplify(graph, Storages(graph), not _sees_strides(graph))
+    return graph
+
+
+def _sees_strides(graph: Graph) -> bool:
+    return any(
+        node.op.startswith(STRIDED) or any(map(_sees_strides, node.regions.values()))
+        for node in graph.nodes
+    )
+
+
+def _simplify(graph: Graph, storages: Storages, layout: bool) -> None:
+    names, nodes = Renaming(), []
+    for node in graph.nodes:
+        names.apply(node)
+        for region in node.regions.values():
+            _simplify(region, storages, layout)
+        found: Any = node
+        for _ in range(BUDGET):
+            made = _rewritten(found, storages, layout)
+            if made is None:
+                break
+            found = made[0]
+            if not isinstance(found, Node):
+                break
+        if isinstance(found, Node):
+            nodes.append(found)
+            found = found.outputs[0] if found is not node else None
+        if found is not None:
+            names[node.outputs[0]] = found
+    graph.nodes = nodes
+    names.outputs(graph)
+
+
+def _rewritten(node: Node, storages: Storages, layout: bool) -> tuple[Any] | None:
+    """What one rule makes of a node: a value, a constant or a node; None when no rule applies."""
+    for rule in _BY_OP.get(node.op, ()):
+        found: Bindings = {}
+        if rule.layout and (not layout or storages.returned(node.outputs[0])):
+            continue
+        if not _matches_node(rule.left, node, found) or not rule.when(node.outputs[0].type):
+            continue
+        if isinstance(rule.right, tuple):
+            return (_made(rule.right, node, found, storages),)
+        result = found[rule.right] if isinstance(rule.right, str) else rule.right
+        if _may_stand(node.outputs[0], result, storages):
+            return (result,)
+    return None
+
+
+def _may_stand(old: Value, new: Any, storages: Storages) -> bool:
+    if isinstance(new, Value):
+        return new.type == old.type and storages.merge(old, new)
+    return type(new) is getattr(old.type, "kind", None)
+
+
+def _made(right: tuple, node: Node, found: Bindings, storages: Storages) -> Node:
+    args = tuple(found[a] if isinstance(a, str) else a for a in right[1:])
+    made = Node(
+        right[0], args, None, (node.outputs[0].type,), location=node.location, grad=node.grad
+    )
+    storages.join(made.outputs[0], node.outputs[0])
+    return made
+
+
+def _matches_node(pattern: tuple, node: Node, found: Bindings) -> bool:
+    if node.op != pattern[0] or node.kwargs or len(node.args) != len(pattern) - 1:
+        return False
+    return all(_matches(p, a, found) for p, a in zip(pattern[1:], node.args))
+
+
+def _matches(pattern: Any, arg: Any, found: Bindings) -> bool:
+    if pattern is ANY:
+        return True
+    if isinstance(pattern, str):
+        return same_value(found.setdefault(pattern, arg), arg)
+    if isinstance(pattern, tuple):
+        made = arg.node if isinstance(arg, Value) else None
+        return made is not None and _matches_node(pattern, made, found)
+    if isinstance(arg, Value) or type(arg) not in (int, float):
+        return False
+    return arg == pattern and repr(float(arg)) == repr(float(pattern))

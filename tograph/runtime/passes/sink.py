@@ -1,0 +1,112 @@
+"""The lazy If: what only one branch uses is computed in that branch.
+
+A node moves into a branch of an If or Case when nothing else uses its outputs and it cannot fail. It computes the
+same there: its arguments are values. A read moves only when nothing between it and the branch may write its resource.
+Branches are filled from the last node to the first, so a chain that only one branch needs moves as a whole, and
+then further into branches within the branch.
+"""
+
+from __future__ import annotations
+
+from ..ir import Graph, Node, Value
+from ..ops import Effects
+from ..rewrite import ALTERNATIVES, add_input, cannot_fail, keep_inputs, lead
+from .forward import writes_anything
+from .numbering import effects_of
+
+
+def sink(graph: Graph) -> Graph:
+    """``graph`` with branches that compute what only they use."""
+    users: dict[Value, set[Node | None]] = {v: {None} for v in graph.outputs}
+    memo: dict[Node, Effects] = {}
+    writes: dict[Value, int] = {}  # the nearest write behind, by resource
+    any_write = len(graph.nodes)
+    gone: set[Node] = set()
+    place = {node: i for i, node in enumerate(graph.nodes)}
+    for i in range(len(graph.nodes) - 1, -1, -1):
+        node = graph.nodes[i]
+        effects = effects_of(node, memo)
+        target = _target(node, users)
+        if target is not None and _may_move(node, effects, place[target], writes, any_write):
+            _move(node, target, users)
+            gone.add(node)
+            continue
+        for value in node.inputs:
+            users.setdefault(value, set()).add(node)
+        ins = node.inputs
+        writes.update((ins[w], i) for w in effects.writes)
+        if writes_anything(effects):
+            any_write = i
+    graph.nodes = [n for n in graph.nodes if n not in gone]
+    for node in graph.nodes:
+        for region in node.regions.values():
+            sink(region)
+    return graph
+
+
+def _target(node: Node, users: dict[Value, set[Node | None]]) -> Node | None:
+    """The If or Case that alone uses a node, in one branch only."""
+    found: set[Node | None] = set()
+    for value in node.outputs:
+        found |= users.get(value, set())
+    if len(found) != 1:
+        return None
+    target = found.pop()
+    if target is None or target.op not in ALTERNATIVES:
+        return None
+    return target if _branch(node, target) is not None else None
+
+
+def _branch(node: Node, target: Node) -> str | None:
+    """The branch of ``target`` that uses the outputs of ``node``, when no other branch does, and not the condition."""
+    first = lead(target)
+    if any(a in node.outputs for a in target.args[:first]):
+        return None
+    places = [i for i, a in enumerate(target.args[first:]) if a in node.outputs]
+    names = [
+        name
+        for name, region in target.regions.items()
+        if _uses(region, {region.inputs[i] for i in places})
+    ]
+    return names[0] if len(names) == 1 else None
+
+
+def _uses(region: Graph, values: set[Value]) -> bool:
+    if any(v in values for v in region.outputs):
+        return True
+    return any(v in values for n in region.nodes for v in n.inputs)
+
+
+def _may_move(
+    node: Node, effects: Effects, to: int, writes: dict[Value, int], any_write: int
+) -> bool:
+    if not cannot_fail(node):
+        return False
+    ins = node.inputs
+    near = [writes.get(ins[i], to) for i in effects.reads]
+    return not effects.reads or min(any_write, *near) >= to
+
+
+def _move(node: Node, target: Node, users: dict[Value, set[Node | None]]) -> None:
+    name = _branch(node, target)
+    assert name is not None
+    first = lead(target)
+    region = target.regions[name]
+    inside = {
+        value: node.outputs[arg.index]
+        for value, arg in zip(region.inputs, target.args[first:])
+        if isinstance(arg, Value) and arg.node is node
+    }
+    keep_inputs(
+        target, [not (isinstance(a, Value) and a.node is node) for a in target.args[first:]]
+    )
+    for inner in region.nodes:
+        inner.replace_inputs(lambda v: inside.get(v, v))
+    region.outputs = [inside.get(v, v) for v in region.outputs]
+    taken: dict[Value, Value] = {}
+    for value in node.inputs:
+        if value not in taken:
+            taken[value] = add_input(target, value)[name]
+            users.setdefault(value, set()).add(target)
+    node.replace_inputs(taken.__getitem__)
+    region.nodes.insert(0, node)
