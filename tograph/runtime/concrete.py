@@ -73,7 +73,10 @@ class ConcreteFunction:
     @cached_property
     def scheduled(self) -> scheduler.Program:
         """How a call without gradients runs: ``level``, ``reason``, ``llvm``."""
-        return scheduler.build(self.optimized_graph, lambda: self.program)
+        functional = passes.optimize(
+            self.graph, inference=False
+        )  # native code plans its memory itself
+        return scheduler.build(functional, lambda: self.program)
 
     @property
     def kernels(self) -> list[Kernel]:
@@ -160,8 +163,11 @@ class ConcreteFunction:
 
 def _build(graph: Graph) -> scheduler.Program:
     """The program of a graph that autograd does not see."""
-    optimized = passes.optimize(graph, inference=True)
-    return scheduler.build(optimized, lambda: host.build(lower(optimized, host.build)[0]))
+
+    def program() -> host.Program:
+        return host.build(lower(passes.optimize(graph, inference=True), host.build)[0])
+
+    return scheduler.build(passes.optimize(graph, inference=False), program)
 
 
 def _same(x: Any) -> Any:

@@ -145,6 +145,9 @@ class Lowering:
         for v in graph.inputs:
             self._check_value(v)
         for node in graph.nodes:
+            known = node.op.startswith(("aten.", "py.")) or node.regions or node.op in _KNOWN
+            if not known or (not node.outputs and node.op != "tg.assign" and not node.regions):
+                raise Decline(f"{node.op} runs on the host")
             for v in node.outputs:
                 self._check_value(v)
             for region in node.regions.values():
@@ -511,6 +514,9 @@ class Lowering:
 
 
 _DTYPES = {name: dtype for dtype, name in DTYPE_NAMES.items()}
+
+
+_KNOWN = frozenset(["tg.read", "tg.assign", "tg.identity", "tg.constant"])
 
 
 def _needed(graph: Graph, group: Group) -> set[Value]:
