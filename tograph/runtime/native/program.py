@@ -19,10 +19,9 @@ import torch
 
 from ..ir import Graph
 from ..kernels import jit
-from ..kernels.loop_ir import Kernel
 from ..types import ScalarType, TensorType
 from .entry import MOST, make_entry
-from .lower import DONE, INTERRUPTED, Lowering
+from .lower import DONE, INTERRUPTED, Lowering, Nest
 from .values import Decline
 
 _ENTRY = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
@@ -32,7 +31,7 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 class Native:
     """The machine code of one graph. ``kernels``: its loop nests; ``llvm``: the text of its module."""
 
-    def __init__(self, whole: Graph, graph: Graph, text: str, kernels: list[Kernel], scratch: int):
+    def __init__(self, whole: Graph, graph: Graph, text: str, kernels: list[Nest], scratch: int):
         self.llvm, self.kernels, self.scratch = text, kernels, scratch
         imports = _imports(text)
         self._address = jit.compile_module(text, ["run"], imports)["run"]
