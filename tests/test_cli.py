@@ -241,6 +241,52 @@ def test_file_named_like_a_loaded_module_leaves_it_alone(tograph, tmp_path):
     assert sys.modules["torch"] is torch
 
 
+# --- explain and report
+
+
+def test_explain_says_line_by_line_what_was_staged(tograph):
+    shown = tograph("explain", f"{NEWTON}:newton")
+    assert shown.startswith("newton  ")
+    found = re.findall(r"^ *(graph|python|not reached) +(\d+) \|", shown, re.MULTILINE)
+    rows = {int(number): kind for kind, number in found}
+    lines = Path(NEWTON).read_text().splitlines()
+    line = lambda text: next(
+        n for n, found in enumerate(lines, 1) if found.strip().startswith(text)
+    )
+    assert rows[line("steps = 0")] == "python"
+    assert rows[line("while torch.abs")] == "graph"
+    assert rows[line("x = x - y / slope")] == "graph"
+    assert rows[line("return 3 * x")] == "graph"
+    assert "While: the condition is a tensor; state: steps, x, y" in shown
+    assert "calls derivative" in shown and "2 nodes: div, sub" in shown
+
+
+def test_explain_tells_python_branches_and_what_was_not_reached(tograph, user_file):
+    source = "def f(x, n):\n    if n > 1:\n        x = x + 1\n    else:\n        x = x - 1\n    for i in range(2):\n        x = x * 2\n    return x\n"
+    Path(user_file).write_text(source)
+    shown = tograph("explain", f"{user_file}:f", "--args", "torch.ones(2), 3")
+    assert "Python `if`: the condition is True, known while tracing" in shown
+    assert re.search(r"not reached +5 \| +x = x - 1", shown)
+    assert "Python `for`, unrolled: it iterates over a Python range" in shown
+    assert "2 nodes: mul (2)" in shown
+
+
+def test_explain_in_colours(tograph):
+    coloured = tograph("explain", f"{NEWTON}:newton", "--color", "always")
+    assert ESCAPE.sub("", coloured) == tograph("explain", f"{NEWTON}:newton")
+    assert "\033[32mgraph\033[0m" in coloured
+
+
+def test_report_of_a_sample(tograph, tmp_path):
+    page = tmp_path / "out.html"
+    assert (
+        tograph("report", f"{NEWTON}:newton", "-o", str(page)) == f"{page}: open it in a browser\n"
+    )
+    text = page.read_text()
+    assert text.startswith("<!doctype html>") and "{{" not in text
+    assert '"timed":true' in text and '"kind":"graph"' in text and "trace 1: first call" in text
+
+
 # --- colours
 
 
@@ -324,7 +370,7 @@ def test_graph_highlighter():
     ("argv", "message"),
     [
         (["dmp", "x.py:f"], "tograph: error: no command 'dmp'; did you mean 'dump'?"),
-        (["zzz"], "tograph: error: no command 'zzz'; commands: bench, dump, run"),
+        (["zzz"], "tograph: error: no command 'zzz'; commands: bench, dump, explain, report, run"),
         (["dump", "x:f", "--stage", "grap"], "no stage 'grap'; did you mean 'graph'?"),
         (
             ["dump", "x:f", "--stage", "9"],
@@ -372,6 +418,17 @@ def test_wrong_command_line(usage, argv, message):
 )
 def test_wrong_function_or_inputs(failure, user_file, argv, message):
     assert failure(*(word.format(user_file) for word in argv)) == message.format(user_file)
+
+
+def test_report_that_cannot_be_written(failure, tmp_path):
+    target = str(tmp_path / "no_such_folder" / "out.html")
+    message = failure("report", f"{NEWTON}:newton", "-o", target)
+    assert message == f"cannot write {target}: No such file or directory"
+
+
+def test_report_of_a_function_that_cannot_be_called(failure, user_file):
+    message = failure("report", f"{user_file}:plain")
+    assert message.startswith("plain(x, y=1) needs inputs: give its inputs with --args")
 
 
 def test_function_name_is_missing(failure, user_file):

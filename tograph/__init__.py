@@ -18,10 +18,12 @@ from .converters.directives import set_loop_options
 from .converters.staged_range import range_ as range
 from .runtime import debug
 from .runtime.containers import Optional, TensorArray, TensorList
+from .runtime.custom import custom_gradient
 from .runtime.effects import init_scope, py_function, stop_gradient
 from .runtime.effects import print_ as print
 from .runtime.function import run_functions_eagerly
 from .runtime.higher_order import cond, foldl, foldr, map_fn, scan, switch_case, while_loop
+from .runtime.saved import load, save
 from .runtime.specs import TensorSpec
 from .runtime.text import parse_graph
 from .runtime.variables import Variable
@@ -29,7 +31,7 @@ from .settings import set_verbosity
 
 __version__ = "0.1.0"
 __all__ = [
-    "Optional", "TensorArray", "TensorList", "TensorSpec", "Variable", "cond", "convert", "debug", "do_not_convert", "errors",
-    "foldl", "foldr", "function", "init_scope", "map_fn", "parse_graph", "print", "py_function", "range", "run_functions_eagerly",
-    "scan", "set_loop_options", "set_verbosity", "stop_gradient", "switch_case", "to_code", "to_graph", "while_loop",
+    "Optional", "TensorArray", "TensorList", "TensorSpec", "Variable", "cond", "convert", "custom_gradient", "debug", "do_not_convert", "errors",
+    "foldl", "foldr", "function", "init_scope", "load", "map_fn", "parse_graph", "print", "py_function", "range", "run_functions_eagerly",
+    "save", "scan", "set_loop_options", "set_verbosity", "stop_gradient", "switch_case", "to_code", "to_graph", "while_loop",
 ]  # fmt: skip

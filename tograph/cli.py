@@ -1,8 +1,7 @@
-"""The command line: ``tograph dump FILE.py:fn`` shows what a function becomes, ``run`` runs it.
+"""The command line: ``dump``, ``explain`` and ``report`` show what a function becomes, ``run`` runs it.
 
-Model. A command loads the user's file as a module (``loaded``), finds the function in it by its
-dotted name, and prints one text. ``STAGES`` is the table of what ``dump`` can show. The graph and
-the host program need a trace; ``traces`` tells where its inputs come from.
+Model. A command finds the function that ``FILE.py:fn`` names (``targets``), and prints one text or writes one file.
+``STAGES`` is the table of what ``dump`` can show.
 
 Invariants:
 
@@ -15,28 +14,36 @@ Invariants:
 
 import argparse
 import contextlib
-import difflib
 import functools
-import importlib.machinery
-import importlib.util
-import inspect
 import os
 import re
 import runpy
-import subprocess
 import sys
 import sysconfig
 import traceback
-import types
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
-from . import __version__, function, to_code
+from . import __version__, bench, explaining, function, to_code
+from .explaining import Explained
 from .highlight import highlight_graph, highlight_llvm, highlight_python
 from .runtime import passes
+from .runtime import report as pages
+from .targets import (
+    CommandError,
+    call_of,
+    environment,
+    existing,
+    find,
+    functions_of,
+    loaded,
+    split_target,
+    suggestion,
+    traces,
+)
 
 __all__ = ["main"]
 
@@ -45,6 +52,8 @@ examples:
   tograph dump samples/newton.py:newton                 the rewritten Python
   tograph dump samples/newton.py:newton --stage graph   the graph that it traces to
   tograph dump model.py:Model.step --stage host --args "Model(), torch.ones(3)"
+  tograph explain samples/newton.py:newton              what was staged, line by line
+  tograph report samples/newton.py:newton -o out.html   a page: sources, graph, times
   tograph run samples/newton.py                         the file, as python runs it
   tograph run samples/newton.py:newton                  one function, on example inputs
 
@@ -53,10 +62,6 @@ Inputs come from --args, else from example_inputs() in the file. NO_COLOR=1 turn
 _LIBRARIES = {sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib")}
 NOT_OF_THE_USER = (*(f"{path}{os.sep}" for path in (*_LIBRARIES, Path(__file__).parent)), "<")
 PLACE = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
-
-
-class CommandError(Exception):
-    """What a user has to change; the text is the whole message."""
 
 
 # ---- colours
@@ -68,154 +73,6 @@ def wants_colour(choice: str) -> bool:
         return choice == "always"
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     return sys.stdout.isatty() and not plain
-
-
-# ---- from FILE.py:fn to a function
-
-
-def suggestion(name: str, known: Iterable[str], what: str) -> str:
-    """The end of a message about an unknown name: the likely one, else all there are."""
-    names = sorted(known)
-    close = difflib.get_close_matches(name, names, n=1)
-    if close:
-        return f"; did you mean {close[0]!r}?"
-    return f"; {what}: {', '.join(names)}" if names else f"; there are no {what}"
-
-
-def split_target(target: str) -> tuple[str, str]:
-    """FILE.py and fn of ``FILE.py:fn``; fn may be missing, and ``C:\\x.py`` has none."""
-    file, colon, name = target.rpartition(":")
-    if not colon or re.search(r"[\\/]", name) or name.endswith(".py"):
-        return target, ""
-    return file, name
-
-
-def existing(file: str) -> Path:
-    """The path of a file that is there."""
-    path = Path(file)
-    if path.is_file():
-        return path
-    if path.is_dir():
-        raise CommandError(f"{file} is a directory, not a Python file")
-    siblings = [str(p) for p in path.parent.glob("*.py")]
-    raise CommandError(f"no file {file!r}{suggestion(file, siblings, 'Python files there')}")
-
-
-@contextlib.contextmanager
-def _environment(path: Path, name: str, module: types.ModuleType | None) -> Iterator[None]:
-    """What ``python FILE.py`` gives a file: its folder on ``sys.path``, itself in ``sys.argv``."""
-    saved = sys.path[:], sys.argv[:], sys.modules.get(name)
-    sys.path[:0] = [str(path.resolve().parent)]
-    sys.argv[:] = [str(path)]
-    if module is not None:
-        sys.modules[name] = module
-    try:
-        yield
-    finally:
-        sys.path[:], sys.argv[:], before = saved
-        if module is not None and before is None:
-            sys.modules.pop(name, None)
-        elif before is not None:
-            sys.modules[name] = before
-
-
-@contextlib.contextmanager
-def loaded(path: Path) -> Iterator[types.ModuleType]:
-    """The user's file as a module, importable by its name until the command ends."""
-    name = path.stem if path.stem not in sys.modules else f"__tograph_{path.stem}__"
-    file = str(path.resolve())
-    loader = importlib.machinery.SourceFileLoader(name, file)
-    spec = importlib.machinery.ModuleSpec(name, loader, origin=file)
-    spec.has_location = True
-    module = importlib.util.module_from_spec(spec)
-    with _environment(path, name, module):
-        try:
-            loader.exec_module(module)
-        except SystemExit as stop:
-            advice = "put its main part under `if __name__ == '__main__':`"
-            raise CommandError(f"{path} exited while it was imported: {advice}") from stop
-        yield module
-
-
-def _functions(holder: Any) -> list[str]:
-    """The names of the functions and classes that a module or class defines."""
-    members = vars(holder) if isinstance(holder, types.ModuleType | type) else {}
-    home = holder.__name__ if isinstance(holder, types.ModuleType) else None
-    return [
-        name
-        for name, value in members.items()
-        if callable(getattr(holder, name)) and not name.startswith("__")
-        if home is None or getattr(value, "__module__", None) == home
-    ]
-
-
-def find(module: types.ModuleType, path: Path, dotted: str) -> Any:
-    """The function of a dotted name."""
-    found: Any = module
-    for index, part in enumerate(dotted.split(".")):
-        if not hasattr(found, part):
-            where = ".".join([str(path), *dotted.split(".")[:index]])
-            hint = suggestion(part, _functions(found), "functions in it")
-            raise CommandError(f"{where} has no function {part!r}{hint}")
-        found = getattr(found, part)
-    if not callable(found):
-        raise CommandError(f"{dotted!r} in {path} is a {type(found).__name__}, not a function")
-    return found
-
-
-# ---- inputs and traces
-
-
-def evaluate(fn: Any, text: str, module: types.ModuleType) -> functools.partial:
-    """The call that ``--args`` spells, with the names of the user's file and torch."""
-    namespace = {
-        "torch": torch,
-        **vars(module),
-        "__call__": functools.partial(functools.partial, fn),
-    }
-    try:
-        return eval(compile(f"__call__({text})", "--args", "eval"), namespace)
-    except SyntaxError as error:
-        raise CommandError(f"--args: {error.msg} in {text!r}") from error
-
-
-def _misfit(fn: Any, call: functools.partial) -> str | None:
-    """Why the function cannot be called so, if it cannot."""
-    try:
-        inspect.signature(fn).bind(*call.args, **call.keywords)
-    except TypeError as error:
-        return str(error)
-    return None
-
-
-def call_of(fn: Any, name: str, module: types.ModuleType, text: str | None) -> functools.partial:
-    """The function with its inputs: --args, none for no parameters, else ``example_inputs()``."""
-    parameters = inspect.signature(fn).parameters
-    source, call = "no inputs", functools.partial(fn)
-    if text is not None:
-        source, call = "--args", evaluate(fn, text, module)
-    elif parameters and hasattr(module, "example_inputs"):
-        source, made = "example_inputs()", module.example_inputs()
-        call = functools.partial(fn, *(made if isinstance(made, tuple | list) else [made]))
-    reason = _misfit(fn, call)
-    if reason is None:
-        return call
-    called = f"{name}({', '.join(map(str, parameters.values()))})"
-    hint = 'give its inputs with --args "torch.ones(3), 2"'
-    if source == "no inputs":
-        raise CommandError(f"{called} needs inputs: {hint}, or define example_inputs() in its file")
-    raise CommandError(f"{source} does not fit {called}: {reason}; {hint}")
-
-
-def traces(fn: Any, name: str, module: types.ModuleType, text: str | None) -> list[Any]:
-    """The traces to show: one for --args, else those that exist, else a new one."""
-    staged = fn if hasattr(fn, "get_concrete_function") else function(fn)
-    if text is None and staged.concrete_functions:
-        return staged.concrete_functions
-    if text is None and staged.input_signature is not None:
-        return [staged.get_concrete_function()]
-    call = call_of(fn, name, module, text)
-    return [staged.get_concrete_function(*call.args, **call.keywords)]
 
 
 # ---- commands
@@ -259,7 +116,7 @@ def dump(options: argparse.Namespace) -> None:
     stage = STAGES["passes" if options.all else options.stage]
     with loaded(path) as module:
         if not name:
-            names = ", ".join(_functions(module)) or "none"
+            names = ", ".join(functions_of(module)) or "none"
             raise CommandError(f"which function? write {file}:NAME; functions in it: {names}")
         fn = find(module, path, name)
         shown = traces(fn, name, module, options.args) if stage.traced else [fn]
@@ -275,12 +132,54 @@ def run(options: argparse.Namespace) -> None:
     if not name:
         if options.args is not None:
             raise CommandError(f"--args needs a function to call: write {file}:NAME")
-        with _environment(path, "__main__", None):
+        with environment(path, "__main__", None):
             runpy.run_path(str(path), run_name="__main__")
         return
     with loaded(path) as module:
         fn = find(module, path, name)
         print(call_of(fn, name, module, options.args)())
+
+
+def _fresh(options: argparse.Namespace) -> tuple[Any, functools.partial, list[Explained]]:
+    """A trace of the function that a command names, made now; its call; what was staged and why."""
+    file, name = split_target(options.target)
+    path = existing(file)
+    with loaded(path) as module:
+        if not name:
+            names = ", ".join(functions_of(module)) or "none"
+            raise CommandError(f"which function? write {file}:NAME; functions in it: {names}")
+        fn = find(module, path, name)
+        staged = fn if hasattr(fn, "get_concrete_function") else function(fn)
+        if options.args is None and staged.input_signature is not None:
+            call = functools.partial(staged)
+        else:
+            call = call_of(staged, name, module, options.args)
+        staged.clear_cache()
+        made, lines = explaining.explain(
+            lambda: staged.get_concrete_function(*call.args, **call.keywords)
+        )
+        return made, call, lines
+
+
+def explain(options: argparse.Namespace) -> None:
+    """``tograph explain``: line by line, what was staged, what stayed Python, and why."""
+    _, _, functions = _fresh(options)
+    text = explaining.show(functions, _short)
+    print(explaining.highlight(text) if wants_colour(options.color) else text)
+
+
+def report(options: argparse.Namespace) -> None:
+    """``tograph report``: one HTML page about a function."""
+    made, call, functions = _fresh(options)
+    extras = made.timed(*call.args, **call.keywords)
+    extras.kinds = {
+        (f.file, line.number): (line.kind, line.why) for f in functions for line in f.lines
+    }
+    try:
+        path = pages.write(pages.collect(made, extras), options.output)
+    except OSError as error:
+        raise CommandError(f"cannot write {options.output}: {error.strerror}") from error
+    print(f"{path}: open it in a browser")
 
 
 # ---- the command line and its errors
@@ -307,20 +206,6 @@ def _add_command(commands: Any, action: Callable, target: str, about: str) -> _P
     return command
 
 
-BENCHMARKS = Path(__file__).parent.parent / "benchmarks" / "peers.py"
-
-
-def bench(options: argparse.Namespace) -> None:
-    """``tograph bench``: the programs of benchmarks/peers.py on tograph and its peers."""
-    if not BENCHMARKS.exists():
-        raise CommandError(
-            "the benchmarks are in tograph's repository, not in an installed package"
-        )
-    status = subprocess.call([sys.executable, str(BENCHMARKS), *options.rest])
-    if status:
-        raise CommandError(f"the benchmarks ended with status {status}")
-
-
 def _parser() -> _Parser:
     layout = argparse.RawDescriptionHelpFormatter
     about = "AutoGraph for PyTorch: show what a function becomes, or run it."
@@ -336,14 +221,17 @@ def _parser() -> _Parser:
         "--all", action="store_true", help="--stage passes, with the passes that change nothing"
     )
     command.add_argument("--color", choices=["always", "never", "auto"], default="auto")
+    about = "Tell line by line what is staged. Each line is part of the graph, or stayed Python, and why."
+    command = _add_command(commands, explain, "FILE.py:fn", about)
+    command.add_argument("--color", choices=["always", "never", "auto"], default="auto")
+    about = "Write one HTML page about a function. It shows sources, graph, program, kernels and times of a run."
+    command = _add_command(commands, report, "FILE.py:fn", about)
+    command.add_argument(
+        "-o", "--output", metavar="OUT.html", default="report.html", help="default: report.html"
+    )
     about = "Run a file, or one function of it. A function's result is printed."
     _add_command(commands, run, "FILE.py[:fn]", about)
-    about = (
-        "Time eleven programs on tograph and on every installed peer: ratios, a table and a plot."
-    )
-    command = commands.add_parser("bench", description=about, help=about, add_help=False)
-    command.add_argument("rest", nargs=argparse.REMAINDER, help="options of benchmarks/peers.py")
-    command.set_defaults(command=bench, traceback=False)
+    bench.add(commands)
     return parser
 
 

@@ -102,6 +102,10 @@ class GraphBoolError(StagingError, TypeError):
     """A value that is only known when the graph runs, used as a Python bool or number."""
 
 
+class UnknownSizeError(GraphBoolError):
+    """A size that is only known when the graph runs, where the rank or number of results depends on it."""
+
+
 class SymbolicValueError(GraphBoolError, NotImplementedError):
     """A value that is only known when the graph runs, asked for its contents (``numpy()``)."""
 
@@ -142,12 +146,47 @@ class UnhashableArgumentError(SignatureError):
     """A Python argument that cannot be part of a trace key."""
 
 
+class UnsavedSignatureError(SignatureError, ValueError):
+    """A call of a loaded function with arguments that none of its saved traces takes."""
+
+
+class UnsavableError(TographError, TypeError):
+    """Something that a saved file cannot hold, such as a Python callback."""
+
+
+class InterchangeError(TographError, NotImplementedError):
+    """An op that another system's form of a graph does not have."""
+
+    def __init__(self, system: str, op: str, location: Location | None = None):
+        super().__init__(f"{system} has no counterpart of {op}", location)
+
+
+class SavedFileError(TographError, ValueError):
+    """A file that ``tg.load`` cannot read."""
+
+
+class ForeignFileError(SavedFileError):
+    """A file that ``tg.save`` did not write."""
+
+
+class CorruptFileError(SavedFileError):
+    """A saved file that was cut off or changed."""
+
+
+class NewerFileError(SavedFileError):
+    """A saved file in a format that this version of tograph does not know."""
+
+
 class InvalidArgumentError(TographError, ValueError):
     """A check that failed while a graph ran."""
 
 
 class AssertionFailed(InvalidArgumentError, AssertionError):
     """``tg.debug.assert_`` or a staged ``assert`` that failed while a graph ran."""
+
+
+class UnexpectedSizeError(StagingError, RuntimeError):
+    """A size, known only when the graph runs, that torch's own code was not traced for."""
 
 
 class OutOfRangeError(TographError, IndexError):

@@ -227,3 +227,18 @@ def show(functions: list[Explained], name: Callable[[str], str] = str) -> str:
             rows.append(f"{row}  # {line.why}" if line.why else row.rstrip())
         blocks.append("\n".join(rows))
     return "\n\n".join(blocks)
+
+
+_STYLES = {"graph": "32", "python": "33", "not reached": "90"}
+_ROW = re.compile(r"^( *)(graph|python|not reached)( +\d+ \|)(.*?)(  # .*)?$", re.MULTILINE)
+
+
+def highlight(text: str) -> str:
+    """The text with colours: the verdicts, and the reasons faint."""
+
+    def row(found: re.Match) -> str:
+        indent, kind, number, source, why = found.groups()
+        faint = f"\033[90m{why}\033[0m" if why else ""
+        return f"{indent}\033[{_STYLES[kind]}m{kind}\033[0m{number}{source}{faint}"
+
+    return _ROW.sub(row, text)

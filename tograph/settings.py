@@ -12,11 +12,27 @@ NOOPT = os.environ.get("TOGRAPH_NOOPT", "") not in ("", "0")
 CACHE_DIR = os.environ.get("TOGRAPH_CACHE_DIR", "")
 
 _LEVELS = {0: logging.WARNING, 1: logging.INFO}
+_verbosity = [0]
 
 
 def set_verbosity(level: int) -> None:
-    """How much the logger "tograph" says: 0 warnings, 1 each conversion and trace, 2 and more everything."""
-    logging.getLogger("tograph").setLevel(_LEVELS.get(level, logging.DEBUG))
+    """How much the logger "tograph" says.
+
+    0 warnings; 1 each trace, with its time and reason; 2 each conversion; 3 the graph of each trace; 4 the rewritten
+    Python; 5 the host program. Where logging is not set up, level 1 and more print to stderr.
+    """
+    _verbosity[0] = level
+    logger = logging.getLogger("tograph")
+    logger.setLevel(_LEVELS.get(level, logging.DEBUG))
+    if level and not logger.hasHandlers():
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("tograph: %(message)s"))
+        logger.addHandler(handler)
+
+
+def verbosity() -> int:
+    """The level that ``set_verbosity`` set last."""
+    return _verbosity[0]
 
 
 if DEBUG:

@@ -327,3 +327,18 @@ def test_condition_of_many_elements():
 
     with pytest.raises(RuntimeError):
         f(torch.ones(3))
+
+
+def test_gradient_of_a_captured_parameter_through_a_loop():
+    weight = torch.nn.Parameter(torch.tensor(3.0))
+
+    @tg.function
+    def cube(x):
+        i = torch.tensor(0)
+        while i < 2:
+            x = x * weight
+            i = i + 1
+        return x
+
+    cube(torch.tensor(2.0)).backward()
+    assert weight.grad.item() == 2 * 2.0 * 3.0

@@ -6,7 +6,7 @@ import functools
 import inspect
 import types
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ParamSpec, TypeVar, overload
 
 import torch
 
@@ -15,6 +15,31 @@ from ..runtime.function import Function, _BoundFunction, _WeakMethod
 from .call_rules import MARK
 from .calls import call
 from .pipeline import conversion, convert_function
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@overload
+def function(
+    fn: Callable[P, R],
+    *,
+    input_signature: Sequence[Any] | None = None,
+    reduce_retracing: bool = False,
+    autograph: bool = True,
+    name: str | None = None,
+) -> Function[P, R]: ...
+
+
+@overload
+def function(
+    fn: None = None,
+    *,
+    input_signature: Sequence[Any] | None = None,
+    reduce_retracing: bool = False,
+    autograph: bool = True,
+    name: str | None = None,
+) -> Callable[[Callable[P, R]], Function[P, R]]: ...
 
 
 def function(

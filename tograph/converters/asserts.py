@@ -14,7 +14,7 @@ from ..transpiler.templates import name, names_tuple
 from .context import OPERATORS, Converter, own_nodes
 from .staging import is_staged
 from .thunks import thunk
-from .union import distribute
+from .union import distribute, truth
 
 
 class Asserts(Converter):
@@ -31,6 +31,8 @@ class Asserts(Converter):
 
 def assert_stmt(test, msg, names=(), values=tuple) -> None:
     """``names`` of the test and, in a function, their ``values``: shown when an assertion without message fails."""
+    if not is_union(test):
+        test = truth(test, "assert")
     if is_union(test):
         distribute(lambda t: assert_stmt(t, msg, names, values), test)
     elif is_staged(test):

@@ -6,17 +6,20 @@
 
 from __future__ import annotations
 
+import functools
 import types
 from collections import deque
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
 from ..runtime import grads, journal
 from ..runtime.journal import MISSING
 from ..runtime.structure import is_union
-from ..transpiler.syntax import gast
+from ..transpiler.syntax import gast, walk
 from ..transpiler.templates import constant
-from .call_rules import is_user_function
+from .call_rules import MARK, is_user_function
 from .calls import call
 from .context import OPERATORS, Converter
 from .union import apply, distribute_missing, test_options
@@ -74,7 +77,7 @@ class Attributes(Converter):
         node.value = self.visit(node.value)
         if len(node.targets) == 1 and isinstance(node.targets[0], gast.Attribute):
             return self._store(node.targets[0], node.value, node)
-        if not any(isinstance(n, gast.Attribute) for t in node.targets for n in gast.walk(t)):
+        if not any(isinstance(n, gast.Attribute) for t in node.targets for n in walk(t)):
             node.targets = [self.visit(t) for t in node.targets]
             return node
         return self.spread(node)
@@ -93,7 +96,7 @@ class Attributes(Converter):
         if isinstance(target, gast.Attribute):
             return self._store(target, value, origin)
         after = []
-        for child in gast.walk(target):
+        for child in walk(target):
             for field in ("elts", "value"):
                 found = getattr(child, field, None)
                 if isinstance(found, list):
@@ -164,18 +167,76 @@ def _is_call(node: gast.Call) -> bool:
 
 
 def attr(owner, name):
-    """``owner.name``; the code of a property of a user's class is converted."""
+    """``owner.name``; the code of properties and other descriptors of a user's class is converted."""
     if is_union(owner):
         return apply(lambda o: attr(o, name), owner)
     if name == "grad" and isinstance(owner, torch.Tensor):
         return grads.read(owner)
     found = _descriptor(owner, name)
-    if isinstance(found, property) and is_user_function(found.fget):
-        return call(found.fget, owner)
+    if found is not None:
+        form = _DESCRIPTORS.get(type(found), _user_descriptor)
+        value = form(found, owner, name)
+        if value is not MISSING:
+            return value
+    hook = getattr(type(owner), "__getattr__", None)
+    if found is None and is_user_function(hook) and name not in getattr(owner, "__dict__", ()):
+        return _hooked(hook, owner, name)
     value = getattr(owner, name)
     if is_union(value) and MISSING in value.options_:
         return distribute_missing(value, lambda: _class_attribute(owner, name))
     return value
+
+
+def _property(found, owner, name):
+    return call(found.fget, owner) if is_user_function(found.fget) else MISSING
+
+
+def _cached_property(found, owner, name):
+    """``functools.cached_property``: its function is converted, and the value becomes an attribute."""
+    if name in vars(owner) or not is_user_function(found.func):
+        return MISSING
+    value = call(found.func, owner)
+    if journal.active():
+        journal.record(journal.attribute(owner, name))
+    vars(owner)[name] = value
+    return value
+
+
+def _dispatched_method(found, owner, name):
+    """``functools.singledispatchmethod``: the method for the kind that the first argument has."""
+
+    def method(first, *args, **kwargs):
+        chosen = found.dispatcher.dispatch(call(type, first))
+        return call(chosen.__get__(owner, type(owner)), first, *args, **kwargs)
+
+    setattr(method, MARK, True)
+    return method
+
+
+def _user_descriptor(found, owner, name):
+    """A descriptor of a user's class: its ``__get__`` is converted."""
+    get = getattr(type(found), "__get__", None)
+    if not is_user_function(get):
+        return MISSING
+    if not hasattr(type(found), "__set__") and name in getattr(owner, "__dict__", ()):
+        return MISSING
+    return call(get, found, owner, type(owner))
+
+
+_DESCRIPTORS: dict[type, Callable[..., Any]] = {
+    property: _property,
+    functools.cached_property: _cached_property,
+    functools.singledispatchmethod: _dispatched_method,
+}
+
+
+def _hooked(hook, owner, name):
+    """An attribute that is not there: the ``__getattr__`` of a user's class is converted."""
+    if isinstance(owner, torch.nn.Module):
+        kept = (owner.__dict__.get(k, ()) for k in ("_parameters", "_buffers", "_modules"))
+        if any(name in k for k in kept):
+            return getattr(owner, name)
+    return call(hook, owner, name)
 
 
 def _class_attribute(owner, name):
@@ -218,6 +279,13 @@ def setattr_(owner, name, value) -> None:
     found = _descriptor(owner, name)
     if isinstance(found, property) and is_user_function(found.fset):
         call(found.fset, owner, value)
+        return
+    if found is not None and is_user_function(getattr(type(found), "__set__", None)):
+        call(type(found).__set__, found, owner, value)
+        return
+    hook = type(owner).__setattr__
+    if is_user_function(hook) and hook is not torch.nn.Module.__setattr__:
+        call(hook, owner, name, value)
         return
     if journal.active() and not isinstance(found, property):
         journal.record(journal.attribute(owner, name))

@@ -85,7 +85,25 @@ LEAF_MODULES = frozenset(
     ]
 )
 
+
+@functools.total_ordering
+class _Ordered:
+    def __lt__(self, other):
+        return NotImplemented
+
+    def __eq__(self, other):
+        return NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+# Functions of modules that are left alone which decide on data: the comparisons of ``functools.total_ordering`` among them.
+DECIDING = frozenset((torch.nn.functional.gaussian_nll_loss, _Ordered.__gt__, _Ordered.__le__, _Ordered.__ge__))  # fmt: skip
+
 CONVERTED_CODE: set[types.CodeType] = set()
+WRAPPERS: set[types.CodeType] = (
+    set()
+)  # code that decorators of libraries make, which has a rule of its own
 _BRANCHES = frozenset(
     op for op in dis.opmap.values() if "JUMP" in dis.opname[op] or dis.opname[op] == "FOR_ITER"
 )
@@ -108,7 +126,14 @@ def is_user_function(f: Any) -> bool:
     """Whether ``f`` is a Python function that has to be converted before it is called in a trace."""
     if type(f) is not types.FunctionType or f.__code__ in CONVERTED_CODE or getattr(f, MARK, False):
         return False
-    return module_rule(f.__module__ or "") and module_rule(f.__globals__.get("__name__") or "")
+    if f in DECIDING:
+        return True
+    if not module_rule(f.__module__ or ""):
+        return False
+    if module_rule(f.__globals__.get("__name__") or ""):
+        return True
+    # What a library's decorator made of a user's function calls it: ``torch.no_grad()``, a ``ContextDecorator``.
+    return is_user_function(getattr(f, "__wrapped__", None)) and f.__code__ not in WRAPPERS
 
 
 def is_straight(code: types.CodeType) -> bool:

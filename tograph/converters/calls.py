@@ -23,11 +23,12 @@ from ..runtime.funcgraph import is_tracing, user_location
 from ..runtime.growing import StagedList
 from ..runtime.structure import is_union
 from ..transpiler.syntax import gast
-from . import union
+from . import standard, union
 from .call_rules import (
     CONVERTED_CODE,
     LEAF_MODULES,
     MARK,
+    WRAPPERS,
     is_straight,
     is_user_function,
     module_rule,
@@ -121,6 +122,8 @@ def call(f, /, *args, **kwargs):  # noqa: C901  a case for each kind
         form = BUILTINS.get(f)
         if form is not None:
             return form(*args, **kwargs)
+        if f.__code__ is standard.DISPATCHER:
+            return standard.dispatch(call, f, args, kwargs)
         if is_user_function(f):
             if is_generator_function(f) and is_tracing():
                 return Generator(converted(f), _convert_generator(f), args, kwargs)
@@ -130,12 +133,21 @@ def call(f, /, *args, **kwargs):  # noqa: C901  a case for each kind
         return _left_alone(f, args, kwargs)
     if kind is types.MethodType:
         if isinstance(f.__self__, StagedList):
+            form = METHODS.get((StagedList, f.__name__))
+            if form is not None and f.__self__.handle is None:
+                return form(f.__self__, *args, **kwargs)
             if journal.active() and f.__name__ in _CHANGING:
                 journal.record(journal.contents(f.__self__))
             return f(*args, **kwargs)
         return _method(f, args, kwargs)
     if is_union(f):
         return union.distribute(lambda g: call(g, *args, **kwargs), f)
+    if (
+        kind is types.MethodWrapperType
+        and f.__name__ == "__call__"
+        and isinstance(f.__self__, type)
+    ):
+        return _instance(f.__self__, args, kwargs)  # super().__call__() of a metaclass
     if (
         kind is types.BuiltinFunctionType
         or kind is types.BuiltinMethodType
@@ -144,6 +156,8 @@ def call(f, /, *args, **kwargs):  # noqa: C901  a case for each kind
         return _builtin(f, args, kwargs)
     if isinstance(f, type):
         return _construct(f, args, kwargs)
+    if kind is functools._lru_cache_wrapper:
+        return standard.cached(call, f, args, kwargs)
     if kind is functools.partial:
         return call(f.func, *f.args, *args, **{**f.keywords, **kwargs})
     if isinstance(f, torch.nn.Module):
@@ -157,6 +171,9 @@ def call(f, /, *args, **kwargs):  # noqa: C901  a case for each kind
     if type(method) is types.FunctionType and is_user_function(method):
         return converted(method)(f, *args, **kwargs)
     return _left_alone(f, args, kwargs)
+
+
+union.set_call(call)
 
 
 def _hashable(f: Any) -> bool:
@@ -227,6 +244,7 @@ def _sample():
 
 
 _HELPER = _sample.__code__
+WRAPPERS.add(_HELPER)
 
 
 def _left_alone(f, args, kwargs):
@@ -308,16 +326,28 @@ def _construct(cls: type, args, kwargs):
     form = BUILTINS.get(cls)
     if form is not None:
         return form(*args, **kwargs)
+    if is_tracing() and standard.has_post_init(cls):
+        return standard.construct_dataclass(call, cls, args, kwargs)
+    meta = type(cls).__call__
+    if is_tracing() and is_user_function(meta):
+        return call(meta, cls, *args, **kwargs)
+    return _instance(cls, args, kwargs)
+
+
+def _instance(cls: type, args, kwargs):
+    """What ``type.__call__`` does, with ``__new__`` and ``__init__`` of a user's class converted."""
     init = cls.__init__
-    simple = type(cls).__call__ is type.__call__ and cls.__new__ is object.__new__
+    simple = cls.__new__ is object.__new__ or is_user_function(cls.__new__)
     if not (simple and is_tracing() and is_user_function(init)) or not module_rule(
         cls.__module__ or ""
     ):
         return cls(*args, **kwargs)
     if init.__code__.co_filename.startswith("<") or issubclass(cls, torch.nn.Module):
         return cls(*args, **kwargs)
-    made = object.__new__(cls)
-    call(init, made, *args, **kwargs)
+    new = cls.__new__
+    made = object.__new__(cls) if new is object.__new__ else call(new, cls, *args, **kwargs)
+    if isinstance(made, cls):
+        call(init, made, *args, **kwargs)
     return made
 
 

@@ -7,8 +7,6 @@ on some path does too.
 
 from __future__ import annotations
 
-import operator
-
 import torch
 
 from ..runtime import control_flow
@@ -17,12 +15,14 @@ from ..runtime.shapes import SYMBOLS
 from ..runtime.structure import is_union
 from ..transpiler.syntax import gast
 from ..transpiler.templates import constant
+from .calls import call
 from .context import OPERATORS, Converter
 from .iterables import StagedRange
 from .logical import and_, not_, or_
 from .staging import is_staged
 from .thunks import thunk
-from .union import apply, distribute, test_options
+from .union import apply, distribute, test_options, truth
+from .user_operators import eq, ge, gt, le, lt, method_of, ne
 
 _SIGNS = {gast.Lt: "<", gast.LtE: "<=", gast.Gt: ">", gast.GtE: ">=", gast.Eq: "==", gast.NotEq: "!=", gast.In: "in",
           gast.NotIn: "not in", gast.Is: "is", gast.IsNot: "is not"}  # fmt: skip
@@ -43,10 +43,9 @@ class Comparisons(Converter):
                 links_=links,
             )
         node = self.generic_visit(node)
-        names = {"in": "contains", "not in": "not_contains", "is": "is_", "is not": "is_not"}
-        if signs[0] not in names:
+        if isinstance(node.left, gast.Constant) and isinstance(node.comparators[0], gast.Constant):
             return node
-        text = f"{OPERATORS}.{names[signs[0]]}(left_, right_)"
+        text = f"{OPERATORS}.{_COMPARE[signs[0]].__name__}(left_, right_)"
         return self.expression(text, node, left_=node.left, right_=node.comparators[0])
 
 
@@ -94,7 +93,13 @@ def contains(x, items):
             if found is True:
                 return True
         return found
-    return x in items
+    return _object_contains(items, x)
+
+
+def _object_contains(items, x):
+    """What the ``__contains__`` of a user's class says, converted; Python's own of any other."""
+    method = method_of(items, "__contains__")
+    return x in items if method is None else truth(call(method, items, x), "in")
 
 
 def _equal(a, b):
@@ -126,5 +131,4 @@ def is_not(a, b):
     return not_(is_(a, b))
 
 
-_COMPARE = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq,
-            "!=": operator.ne, "in": contains, "not in": not_contains, "is": is_, "is not": is_not}  # fmt: skip
+_COMPARE = {"<": lt, "<=": le, ">": gt, ">=": ge, "==": eq, "!=": ne, "in": contains, "not in": not_contains, "is": is_, "is not": is_not}  # fmt: skip

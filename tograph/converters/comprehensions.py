@@ -18,7 +18,7 @@ from __future__ import annotations
 import builtins
 from typing import Any
 
-from ..transpiler.syntax import gast
+from ..transpiler.syntax import gast, walk
 from ..transpiler.templates import name
 from .context import OPERATORS, Converter, has_walrus, has_yield, walrus_names
 
@@ -64,7 +64,7 @@ class Comprehensions(Converter):
     def visit_Lambda(self, node):
         holds = any(
             isinstance(n, (gast.ListComp, gast.SetComp, gast.DictComp, gast.GeneratorExp))
-            for n in gast.walk(node)
+            for n in walk(node)
         )
         if not holds or node.args.defaults or any(node.args.kw_defaults):
             return node if holds else self.generic_visit(node)

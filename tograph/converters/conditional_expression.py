@@ -8,7 +8,7 @@ from .context import OPERATORS, Converter
 from .places import bound_by
 from .staging import is_staged
 from .thunks import thunk
-from .union import distribute
+from .union import distribute, truth
 
 
 class ConditionalExpressions(Converter):
@@ -22,6 +22,8 @@ class ConditionalExpressions(Converter):
 
 
 def if_exp(test, body, orelse):
+    if not is_union(test):
+        test = truth(test, "conditional expression")
     if is_union(test):
         return distribute(lambda t: if_exp(t, body, orelse), test)
     if is_staged(test):

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..errors import ConversionError
 from ..transpiler.names import Namer
-from ..transpiler.syntax import gast
+from ..transpiler.syntax import children, gast
 from ..transpiler.templates import fill, fill_expression
 
 OPERATORS = "ag__"
@@ -28,8 +28,27 @@ class Context:
         return ConversionError(text, (self.file, getattr(node, "lineno", 1)))
 
 
+# Kinds of field values with nothing below them that a pass may change.
+_BASES = (gast.expr_context, gast.operator, gast.boolop, gast.unaryop, gast.cmpop)
+_LEAVES = frozenset(
+    {str, int, bool, type(None), gast.Constant, *(c for b in _BASES for c in b.__subclasses__())}
+)
+
+
 class Converter(gast.NodeTransformer):
-    """A pass. ``prelude`` holds statements to put before the one being visited."""
+    """A pass. ``prelude`` holds statements to put before the one being visited.
+
+    ``handled``: the method for each kind of node that the pass changes.
+    """
+
+    handled: dict[str, Callable[..., Any]] = {}
+    leaves: frozenset[type] = _LEAVES
+
+    def __init_subclass__(cls) -> None:
+        names = [n for n in dir(cls) if n.startswith("visit_") and n != "visit_Constant"]
+        cls.handled = {n.removeprefix("visit_"): getattr(cls, n) for n in names}
+        # A parameter is a Name with an annotation below it, which stays as it is.
+        cls.leaves = _LEAVES if "Name" in cls.handled else _LEAVES | {gast.Name}
 
     def __init__(self, context: Context):
         self.context = context
@@ -37,6 +56,10 @@ class Converter(gast.NodeTransformer):
 
     def convert(self, tree: gast.AST) -> gast.AST:
         return self.visit(tree)
+
+    def visit(self, node: gast.AST) -> Any:
+        handler = self.handled.get(type(node).__name__)
+        return self.generic_visit(node) if handler is None else handler(self, node)
 
     def block(self, statements: list[gast.stmt]) -> list[gast.stmt]:
         out: list[gast.stmt] = []
@@ -49,18 +72,17 @@ class Converter(gast.NodeTransformer):
         return out
 
     def generic_visit(self, node):
-        for field, value in gast.iter_fields(node):
-            if isinstance(value, list):
+        fields, leaves = node.__dict__, self.leaves
+        for field in node._fields:
+            value = fields.get(field)
+            kind = type(value)
+            if kind is list:
                 if value and isinstance(value[0], gast.stmt):
-                    setattr(node, field, self.block(value))
-                else:
-                    setattr(
-                        node,
-                        field,
-                        [self.visit(v) if isinstance(v, gast.AST) else v for v in value],
-                    )
-            elif isinstance(value, gast.AST):
-                setattr(node, field, self.visit(value))
+                    fields[field] = self.block(value)
+                elif value:
+                    fields[field] = [v if type(v) in leaves else self.visit(v) for v in value]
+            elif kind not in leaves and isinstance(value, gast.AST):
+                fields[field] = self.visit(value)
         return node
 
     def fill(self, text: str, origin: gast.AST, **holes: Any) -> list[gast.stmt]:
@@ -72,12 +94,12 @@ class Converter(gast.NodeTransformer):
 
 def own_nodes(root: gast.AST):
     """The nodes below ``root`` that belong to its own function scope."""
-    todo = list(gast.iter_child_nodes(root))
+    todo = list(children(root))
     while todo:
         node = todo.pop()
         yield node
         if not isinstance(node, (*FUNCTIONS, gast.ClassDef)):
-            todo += gast.iter_child_nodes(node)
+            todo += children(node)
 
 
 def has_walrus(node: gast.AST) -> bool:

@@ -21,8 +21,9 @@ def set_loop_options(
 
     ``shape_invariants``: pairs (variable, shape) with None for a dimension that may change.
     ``maximum_iterations``: the loop ends after that many. ``parallel_iterations``: how many iterations may overlap.
-    ``checkpoint``: how many iterations to keep for the gradient ("sqrt" or a number). Outside of a converted loop the
-    call does nothing.
+    ``checkpoint``: bounds the memory of the gradient of a long loop: a number n keeps the state of every n-th iteration, "sqrt"
+    that of fewer and fewer; what lies between is computed again. A body that draws random numbers, prints or writes
+    variables is not run again: there all iterations are kept. Outside of a converted loop the call does nothing.
 
     Example::
 
@@ -103,5 +104,15 @@ def loop_options(thunk, places) -> LoopOptions | None:
             if place.get() is value:
                 invariants[place.key] = tuple(shape)
     return LoopOptions(
-        invariants, given.get("maximum_iterations"), given.get("parallel_iterations", 10)
+        invariants,
+        given.get("maximum_iterations"),
+        given.get("parallel_iterations", 10),
+        _schedule(given),
     )
+
+
+def _schedule(given: dict[str, Any]) -> Any:
+    schedule = given.get("checkpoint")
+    if schedule is not None and schedule != "sqrt" and not (type(schedule) is int and schedule > 0):
+        raise DirectiveError(f'checkpoint is "sqrt" or a positive number, not {schedule!r}')
+    return schedule

@@ -21,6 +21,8 @@ from ..transpiler.anno import Fact
 from ..transpiler.syntax import gast
 from ..transpiler.templates import name
 from . import directives
+from .call_rules import is_user_function
+from .calls import call
 from .context import OPERATORS
 from .generators import Generator, consume
 from .iterables import staged_source
@@ -65,6 +67,7 @@ def for_stmt(iterable, body, names, test=None, options=None) -> None:
             lambda chosen: for_stmt(chosen, body, names, test, options), iterable, places=places
         )
         return
+    iterable = iterator_of(iterable)
     if isinstance(iterable, Generator) and iterable.fresh:
         consume(iterable, body, places_of(names, test, body), test)
         return
@@ -73,6 +76,26 @@ def for_stmt(iterable, body, names, test=None, options=None) -> None:
         _staged_for(source, body, names, test, options)
     else:
         _python_for(iterable, body, names, test)
+
+
+def iterator_of(x):
+    """What ``iter`` gives for an object of a user's class, by its converted ``__iter__``; anything else as it is."""
+    begin = getattr(type(x), "__iter__", None)
+    if not (is_tracing() and is_user_function(begin)):
+        return x
+    found = call(begin, x)
+    step = getattr(type(found), "__next__", None)
+    return _items(found, step) if is_user_function(step) else found
+
+
+def _items(iterator, step):
+    """The items of an iterator of a user's class, by its converted ``__next__``."""
+    while True:
+        try:
+            item = call(step, iterator)
+        except StopIteration:
+            return
+        yield item
 
 
 def _python_for(iterable, body, names, test) -> None:

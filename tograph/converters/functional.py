@@ -15,7 +15,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from ..transpiler.anno import Fact, get_fact
-from ..transpiler.syntax import gast
+from ..transpiler.syntax import children, gast, walk
 from ..transpiler.templates import names_tuple
 from . import for_stmt, if_stmt, try_stmt, while_stmt
 from .context import FUNCTIONS, OPERATORS, Context, Converter, own_nodes
@@ -152,7 +152,7 @@ class ControlFlow(Converter):
 
     def names_node(self, names: frozenset[str], origin: gast.AST) -> gast.expr:
         node = names_tuple(names)
-        for child in gast.walk(node):
+        for child in walk(node):
             gast.copy_location(child, origin)
         return node
 
@@ -160,7 +160,7 @@ class ControlFlow(Converter):
 def occurrences(root: gast.AST) -> Counter:
     """How often each name stands in a tree, nested functions included."""
     counts: Counter = Counter()
-    for node in gast.walk(root):
+    for node in walk(root):
         for hidden in (
             "extra_test",
             "directive",
@@ -209,7 +209,7 @@ def bound_names(body: list[gast.stmt]) -> set[str]:  # noqa: C901  a case for ea
                         bound.update(inner.names)
             todo += list(getattr(node, "decorator_list", []))
             continue
-        todo += gast.iter_child_nodes(node)
+        todo += children(node)
     return bound
 
 
@@ -228,7 +228,7 @@ class Declarations(gast.NodeVisitor):
         wanted: set[str] = set()
         own: set[str] = {
             a.id
-            for a in gast.walk(node.args)
+            for a in walk(node.args)
             if isinstance(a, gast.Name) and isinstance(a.ctx, gast.Param)
         }
         for inner in own_nodes(node):
@@ -259,7 +259,7 @@ class Declarations(gast.NodeVisitor):
                     gast.Name(OPERATORS, gast.Load(), None, None), "local", gast.Load()
                 )
                 made = gast.AnnAssign(target, annotation, None, 1)
-                for child in gast.walk(made):
+                for child in walk(made):
                     gast.copy_location(child, node.body[at])
                 node.body.insert(at, made)
 

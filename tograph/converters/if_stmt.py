@@ -29,7 +29,7 @@ def rewrite(pass_, node):
     functions = [body]
     orelse = constant(None)
     if node.orelse:
-        functions.append(pass_.body_function("else_body", pass_.block(node.orelse), node.orelse[0]))
+        functions.append(pass_.body_function("else_body", pass_.block(node.orelse), node))
         orelse = functions[-1].name
     text = f"{OPERATORS}.if_stmt(test_, body_, orelse_, names_)"
     holes = {

@@ -79,11 +79,11 @@ def tidy(block: list[gast.stmt]) -> list[gast.stmt]:
     for i, s in enumerate(block):
         rest = block[i + 1 :]
         if isinstance(s, gast.If) and rest and not _has_yield(rest):
-            if not completes(s.body) and completes(s.orelse):
+            if _leaves(s.body) and completes(s.orelse):
                 s.orelse = tidy(s.orelse + rest)
                 s.body = tidy(s.body)
                 return [*out, _absorbed(s, rest)]
-            if s.orelse and not completes(s.orelse) and completes(s.body):
+            if s.orelse and _leaves(s.orelse) and completes(s.body):
                 s.body, s.orelse = tidy(s.body + rest), tidy(s.orelse)
                 return [*out, _absorbed(s, rest)]
         if not isinstance(s, (*FUNCTIONS, gast.ClassDef)):
@@ -97,6 +97,14 @@ def tidy(block: list[gast.stmt]) -> list[gast.stmt]:
         if not _completes(s):
             break
     return out
+
+
+def _leaves(block: list[gast.stmt]) -> bool:
+    """Whether a block always leaves, and by a jump: an exception ends the graph where it is, and needs no guard."""
+    jumps = (gast.Return, gast.Break, gast.Continue)
+    return not completes(block) and any(
+        isinstance(n, jumps) for s in block for n in [s, *own_nodes(s)]
+    )
 
 
 def _has_yield(block: list[gast.stmt]) -> bool:

@@ -44,7 +44,11 @@ def and_(first, *rest):
                 lambda v=value: v,
                 bound_by(*rest),
             )
-        if not first:
+        held = truth(first, "and")
+        if is_staged(held):
+            after = rest[i + 1 :]
+            return control_flow.staged_if(held, lambda o=operand, a=after: and_(o(), *a), lambda v=first: v, bound_by(*rest))  # fmt: skip
+        if not held:
             return first
         first = operand()
     return first
@@ -64,7 +68,11 @@ def or_(first, *rest):
                 lambda o=operand, after=after: or_(o(), *after),
                 bound_by(*rest),
             )
-        if first:
+        held = truth(first, "or")
+        if is_staged(held):
+            after = rest[i + 1 :]
+            return control_flow.staged_if(held, lambda v=first: v, lambda o=operand, a=after: or_(o(), *a), bound_by(*rest))  # fmt: skip
+        if held:
             return first
         first = operand()
     return first

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from ..runtime.shapes import SYMBOLS
-from ..transpiler.syntax import gast
+from ..transpiler.syntax import gast, walk
 from ..transpiler.templates import constant, name
 from .context import OPERATORS, Converter
 from .logical import and_, or_
@@ -133,7 +133,7 @@ class MatchStatements(Converter):
 
 def _captures(pattern) -> list[str]:
     names: list[str] = []
-    for p in gast.walk(pattern):
+    for p in walk(pattern):
         found = getattr(p, "name", None) or getattr(p, "rest", None)
         if isinstance(found, str) and found not in names:
             names.append(found)

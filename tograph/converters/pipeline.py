@@ -12,19 +12,21 @@ import threading
 import types
 import weakref
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from ..errors import ConversionError
+from ..runtime import artifacts
 from ..runtime.funcgraph import USER_CODE
 from ..runtime.guards import watched
+from ..runtime.report.collect import CONVERTED, last_line
 from ..transpiler import loader
 from ..transpiler.analysis import analyze_all
 from ..transpiler.names import Namer
 from ..transpiler.parsing import Parsed, parse_function
-from ..transpiler.printing import to_source
-from ..transpiler.syntax import gast, to_ast
+from ..transpiler.printing import print_tree, to_source
+from ..transpiler.syntax import gast, to_ast, walk
 from . import operators
 from .annotations import Annotations
 from .asserts import Asserts
@@ -46,12 +48,13 @@ from .match_stmt import MatchStatements
 from .strings import Strings
 from .subscripts import Subscripts
 from .try_stmt import Reraises
+from .user_operators import UserOperators
 from .variables import Frames, Reads
 
 # Before the analyses: constructs that become plainer Python.
 PLAINER = (Annotations, Directives, Comprehensions, MatchStatements, Reraises)
 # After them: reads are marked and variables located while the facts still fit; then statements; then expressions.
-PIPELINE = (Reads, Frames, Lists, Jumps, ControlFlow, Asserts, Calls, ContextManagers, Attributes, Subscripts, Strings, Comparisons, Logical,
+PIPELINE = (Reads, Frames, Lists, Jumps, ControlFlow, Asserts, Calls, ContextManagers, Attributes, Subscripts, Strings, UserOperators, Comparisons, Logical,
             ConditionalExpressions, Declarations)  # fmt: skip
 
 
@@ -112,6 +115,18 @@ def convert_function(function: types.FunctionType) -> types.FunctionType:
 set_converter(convert_function, convert_generator)
 
 
+def converted_in(file: str) -> Iterator[tuple[int, int, str, str, dict[int, int]]]:
+    """The functions of a file that were converted: first and last line, name, rewritten Python and its line map."""
+    for code, made in list(_cache.get(file, {}).items()):
+        printed = print_tree(to_ast(gast.Module([made.tree], [])))
+        first, last = code.co_firstlineno, last_line(file, code.co_firstlineno)
+        name = code.co_qualname.replace(".<locals>", "")
+        yield first, last, name, printed.source, printed.line_map
+
+
+CONVERTED.append(converted_in)
+
+
 def _convert(function: types.FunctionType, hand_over: bool = False) -> Conversion:
     parsed = parse_function(function)
     tree = convert_tree(parsed, function, hand_over)
@@ -119,7 +134,9 @@ def _convert(function: types.FunctionType, hand_over: bool = False) -> Conversio
     codes = loader.nested_codes(code)
     CONVERTED_CODE.update(codes)
     USER_CODE.update(codes)
-    return Conversion(code, tree)
+    made = Conversion(code, tree)
+    artifacts.converted(code.co_qualname, lambda: made.source)
+    return made
 
 
 def convert_tree(
@@ -132,7 +149,7 @@ def convert_tree(
             f"{parsed.name!r} is an async function: asynchronous functions are not supported in a graph",
             (parsed.file, tree.lineno),
         )
-    if any(isinstance(n, gast.Name) and n.id == OPERATORS for n in gast.walk(tree)):
+    if any(isinstance(n, gast.Name) and n.id == OPERATORS for n in walk(tree)):
         raise ConversionError(
             f"{parsed.name!r} uses the name {OPERATORS!r}, which stands for the operators of converted code; rename it",
             (parsed.file, tree.lineno),
@@ -172,18 +189,16 @@ def _params(tree: gast.FunctionDef) -> list[str]:
 def resolver(function: types.FunctionType, tree: gast.AST) -> Callable[[gast.AST], Any]:
     """Gives the object behind a global, built-in or closure name, or a dotted path of modules; None for locals."""
     scope_locals = {
-        n.id
-        for n in gast.walk(tree)
-        if isinstance(n, gast.Name) and not isinstance(n.ctx, gast.Load)
+        n.id for n in walk(tree) if isinstance(n, gast.Name) and not isinstance(n.ctx, gast.Load)
     }
     scope_locals |= {
         n.name
-        for n in gast.walk(tree)
+        for n in walk(tree)
         if n is not tree and isinstance(n, (gast.FunctionDef, gast.ClassDef))
     }
     scope_locals |= {
         a
-        for n in gast.walk(tree)
+        for n in walk(tree)
         if isinstance(n, gast.alias)
         for a in [(n.asname or n.name).partition(".")[0]]
     }

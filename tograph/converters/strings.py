@@ -13,6 +13,8 @@ from ..runtime.funcgraph import Ref, current_graph
 from ..runtime.structure import Handle, is_union
 from ..transpiler.syntax import gast
 from ..transpiler.templates import constant
+from .call_rules import is_user_function
+from .calls import call
 from .context import OPERATORS, Converter
 from .staging import is_staged
 from .union import apply
@@ -77,6 +79,7 @@ class StagedString:
 
 def fstring(*parts: Any) -> Any:
     """The text of the parts: strings, and triples (value, conversion, format spec)."""
+    parts = tuple(p if isinstance(p, str) else _shown(*p) for p in parts)
     values = [p[0] for p in parts if not isinstance(p, str)]
     if any(map(is_union, values)):
         return apply(lambda *v: fstring(*_with_values(parts, v)), *values)
@@ -85,6 +88,23 @@ def fstring(*parts: Any) -> Any:
     graph = current_graph()
     made = graph.emit("py.format", *(_argument(p, graph) for p in parts), type=types.OBJECT)
     return StagedString(Handle(Ref(made, graph)))
+
+
+def _shown(value: Any, conversion: str, spec: Any) -> Any:
+    """A part whose value is an object of a user's class: the text that its converted ``__format__`` or ``__str__`` gives."""
+    names = {
+        "": ("__format__", "__str__", "__repr__"),
+        "s": ("__str__", "__repr__"),
+        "r": ("__repr__",),
+    }
+    for name in names.get(conversion, ()):
+        method = getattr(type(value), name, None)
+        if not is_user_function(method):
+            continue
+        if name == "__format__":
+            return call(method, value, spec if isinstance(spec, str) else fstring(*spec)), "", ""
+        return call(method, value), "", spec
+    return value, conversion, spec
 
 
 def _with_values(parts, values):
@@ -138,6 +158,17 @@ def percent(text: str, values: Any) -> Any:
         "py.percent", text, tuple(outside(p, graph) for p in parts), type=types.OBJECT
     )
     return StagedString(Handle(Ref(made, graph)))
+
+
+def str_join(separator: str, items: Any) -> Any:
+    """``separator.join(items)``"""
+    items = list(items)
+    if not any(isinstance(i, StagedString) for i in items):
+        return separator.join(items)
+    parts: list[Any] = []
+    for item in items:
+        parts += [separator, (item, "", "")]
+    return fstring(*parts[1:])
 
 
 def str_format(text: str, *args: Any, **kwargs: Any) -> Any:

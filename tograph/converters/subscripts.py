@@ -6,8 +6,6 @@ An index that is a staged number selects: in a tensor by the graph, in a Python 
 
 from __future__ import annotations
 
-import operator
-
 import torch
 
 from ..runtime import control_flow, journal
@@ -16,7 +14,7 @@ from ..runtime.journal import MISSING
 from ..runtime.shapes import SYMBOLS
 from ..runtime.structure import is_union
 from ..runtime.symbolic import SymTensor, scalar_of
-from ..transpiler.syntax import gast
+from ..transpiler.syntax import gast, walk
 from ..transpiler.templates import constant
 from .attributes import augmented
 from .call_rules import is_user_function
@@ -24,6 +22,7 @@ from .calls import call
 from .context import OPERATORS, Converter
 from .staging import is_staged
 from .union import apply, distribute_missing
+from .user_operators import in_place
 
 slice_ = slice
 
@@ -61,7 +60,7 @@ class Subscripts(Converter):
         node.value = self.visit(node.value)
         if len(node.targets) == 1 and isinstance(node.targets[0], gast.Subscript):
             return self._store(node.targets[0], node.value, node)
-        if not any(isinstance(n, gast.Subscript) for t in node.targets for n in gast.walk(t)):
+        if not any(isinstance(n, gast.Subscript) for t in node.targets for n in walk(t)):
             return node
         temp = self.context.namer.fresh("value")
         out = self.fill("temp_ = value_", node, temp_=temp, value_=node.value)
@@ -75,7 +74,7 @@ class Subscripts(Converter):
         if isinstance(target, gast.Subscript):
             return self._store(target, value, origin)
         after = []
-        for child in list(gast.walk(target)):
+        for child in list(walk(target)):
             found = getattr(child, "elts", None)
             if (
                 isinstance(found, list)
@@ -114,8 +113,6 @@ class Subscripts(Converter):
         node.value = self.visit(node.value)
         op = constant(augmented(node.op))
         if isinstance(node.target, gast.Name):
-            if isinstance(node.value, gast.Constant) and isinstance(node.value.value, (int, float)):
-                return node
             read = gast.copy_location(gast.Name(node.target.id, gast.Load(), None, None), node)
             text = f"target_ = {OPERATORS}.augment(op_, read_, value_)"
             return self.fill(text, node, target_=node.target, op_=op, read_=read, value_=node.value)
@@ -193,9 +190,26 @@ def _no_key(key):
     raise KeyError(key)
 
 
+def _is_mask(key) -> bool:
+    return isinstance(key, torch.Tensor) and key.dtype == torch.bool
+
+
+def _rows(x, mask):
+    """A tensor and a mask of at least one dimension: a 0-d mask selects the whole tensor or nothing of it."""
+    return (x, mask) if mask.dim() else (x.unsqueeze(0), mask.reshape(1))
+
+
+def _static(x) -> bool:
+    """Whether all sizes are known; a number has none."""
+    return not isinstance(x, torch.Tensor) or all(type(n) is int for n in x.shape)
+
+
 def _tensor_item(x, key):
     """A tensor indexed with staged numbers: one dimension after the other; the rest is torch's own indexing."""
     parts = key if isinstance(key, tuple) else (key,)
+    if _is_mask(key) and (key.dim() == 0 or not _static(x)):
+        x, key = _rows(x, key)
+        return torch.ops.aten.index.Tensor(x, [key])
     if not any(isinstance(as_int(p), SYMBOLS) for p in parts):
         bounds = [
             slice(as_int(p.start), as_int(p.stop), as_int(p.step)) if isinstance(p, slice) else p
@@ -317,15 +331,11 @@ def _set_tensor(x, key, value) -> None:
                 for p in parts
             )
             key = ready if isinstance(key, tuple) else ready[0]
-        mask = (
-            isinstance(key, torch.Tensor)
-            and key.dtype == torch.bool
-            and isinstance(value, torch.Tensor)
-        )
-        if mask and any(type(n) is not int for n in value.shape):
-            torch.ops.aten.index_put_(
-                x, [key], value
-            )  # x[key] = value would compare sizes that are not known yet
+        if _is_mask(key) and (key.dim() == 0 or not (_static(x) and _static(value))):
+            # x[key] = value would compare sizes that are not known yet
+            x, key = _rows(x, key)
+            value = value if isinstance(value, torch.Tensor) else torch.scalar_tensor(value)
+            torch.ops.aten.index_put_(x, [key], value.to(x.dtype))
             return
     x[key] = value
 
@@ -350,4 +360,4 @@ def augment(op: str, x, value):
     if op == "iadd" and isinstance(x, list) and is_staged(value):
         x.extend(value)
         return x
-    return getattr(operator, op)(x, value)
+    return in_place(op, x, value)

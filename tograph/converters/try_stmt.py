@@ -22,7 +22,7 @@ from ..runtime.control_flow import StagedException
 from ..runtime.funcgraph import current_graph, is_tracing
 from ..runtime.structure import Handle
 from ..transpiler.anno import Fact, get_fact
-from ..transpiler.syntax import gast
+from ..transpiler.syntax import gast, walk
 from ..transpiler.templates import constant
 from .context import OPERATORS
 from .places import places_of
@@ -65,7 +65,7 @@ def rewrite(pass_, node):
 def _handler_names(node) -> frozenset[str]:
     """Names that handlers and later blocks read: what the body leaves in them counts."""
     blocks = list(node.handlers) + node.orelse + node.finalbody
-    return frozenset(n.id for b in blocks for n in gast.walk(b) if isinstance(n, gast.Name))
+    return frozenset(n.id for b in blocks for n in walk(b) if isinstance(n, gast.Name))
 
 
 def _handler(pass_, handler):
@@ -104,7 +104,7 @@ class Reraises(gast.NodeTransformer):
                 [],
             )
             node.exc = call
-            for child in gast.walk(node):
+            for child in walk(node):
                 gast.copy_location(child, node)
         return node
 

@@ -12,11 +12,14 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
+
 from ..runtime import control_flow, facts
 from ..runtime.growing import StagedList
 from ..runtime.journal import MISSING, Location
 from ..runtime.ops import ARITHMETIC, COMPARISONS
 from ..runtime.structure import TaggedUnion, is_union
+from .call_rules import is_user_function
 from .staging import is_staged
 
 
@@ -88,12 +91,35 @@ def _checked_quiet(x: TaggedUnion, i: int) -> Any:
     return x.options_[i]
 
 
+_call: list[Callable[..., Any]] = []
+
+
+def set_call(call: Callable[..., Any]) -> None:
+    """The operator that converts what it calls, which imports this module."""
+    _call[:] = [call]
+
+
+def _object_truth(x: Any, what: str) -> Any:
+    """An object of a user's class is as true as its converted ``__bool__`` or ``__len__`` says."""
+    for name in ("__bool__", "__len__"):
+        method = getattr(type(x), name, None)
+        if method is None:
+            continue
+        if not is_user_function(method):
+            return x
+        found = _call[0](method, x)
+        if name == "__bool__" and not isinstance(found, (bool, torch.SymBool)):
+            raise TypeError(f"__bool__ should return bool, returned {type(found).__name__}")
+        return truth(found, what)
+    return x
+
+
 def truth(x: Any, what: str) -> Any:
     """A condition that may be of several kinds as one bool or staged condition."""
     if isinstance(x, StagedList) and x.handle is not None:
         return x.length() > 0
     if not is_union(x):
-        return x
+        return x if is_staged(x) else _object_truth(x, what)
     return distribute(lambda v: control_flow.predicate(v, what) if is_staged(v) else bool(v), x)
 
 

@@ -24,6 +24,7 @@ from .structure import Handle, parts_of, rebuild
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 _CONTAINERS = (list, tuple, dict)
+_NUMBERS = (int, float)
 
 
 @dataclass
@@ -33,6 +34,8 @@ class Flat:
     tensors: list[Any] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
     objects: list[Any] = field(default_factory=list)
+    numbers: list[Any] = field(default_factory=list)
+    number_names: list[str] = field(default_factory=list)
     places: dict[int, int] = field(default_factory=dict)
 
     def add(self, x: Any, name: str) -> int:
@@ -71,10 +74,12 @@ def key_of(x: Any, flat: Flat, name: str) -> Any:
             kind if kind not in _PLAIN else None,
             place,
         )
-    if kind in (int, bool, str, bytes) or x is None:
+    if kind in (bool, str, bytes) or x is None:
         return (kind, x)
-    if kind is float:
-        return (kind, repr(x))
+    if kind is int or kind is float:
+        flat.numbers.append(x)
+        flat.number_names.append(name)
+        return (kind, x if kind is int else repr(x))
     if isinstance(x, TensorSpec):
         place = flat.add(x, x.name or name)
         return ("tensor", x.dtype, x.shape, x.device, None, place)
@@ -130,9 +135,9 @@ def from_numpy(x: Any) -> torch.Tensor:
 
 
 def replace_tensors(x: Any, take: Callable[[Any], Any], spares: list[tuple[Any, Any]]) -> Any:
-    """``x`` with every tensor replaced, in the order of ``key_of``; containers are copied and noted in ``spares``."""
+    """``x`` with every tensor and number replaced, in the order of ``key_of``; containers are copied and noted in ``spares``."""
     kind = type(x)
-    if isinstance(x, (torch.Tensor, TensorSpec, np.ndarray, np.generic)):
+    if isinstance(x, (torch.Tensor, TensorSpec, np.ndarray, np.generic)) or kind in _NUMBERS:
         return take(x)
     if kind is dict:
         done = {

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import torch
 
-from . import autodiff, host, passes, scheduler, structure, transforms
+from . import autodiff, host, notebook, passes, probes, scheduler, structure, transforms
+from . import report as pages
 from .carrier import differentiable
 from .diagnosis import at_run_time
 from .funcgraph import FuncGraph, Storage
+from .interchange.fx import to_fx
 from .ir import Graph, Node, Value, prune, set_control_inputs
 from .journal import Location
 from .kernels.kernel import Kernel
@@ -46,7 +50,9 @@ class ConcreteFunction:
         self._result, self._effects, self._bind = result, list(effects), bind
         self._single = isinstance(result, Leaf) and not result.fixed
         self._fused: list[Fused] = []
+        self.open_numbers: tuple[int, ...] = ()  # Python numbers of a call that are inputs
         self.late: list[tuple[int, Any]] = []
+        self.retraces: Any = None  # a weak reference to the method that explains the traces
 
     inputs = property(
         lambda self: self.graph.inputs[: len(self.graph.inputs) - len(self.captured_inputs)]
@@ -84,13 +90,51 @@ class ConcreteFunction:
         return [*self.scheduled.kernels, *(k for fused in self._fused for k in fused.kernels)]
 
     @cached_property
+    def watched_graph(self) -> Graph:
+        """What the passes make of the graph, for calls that autograd differentiates while they run."""
+        return passes.optimize(self.graph, inference=False)
+
+    @cached_property
     def watched_program(self) -> host.Program:
-        """The program for calls that autograd differentiates while it runs: it keeps every value."""
-        return host.build(passes.optimize(self.graph, inference=False))
+        """The program for such calls: it keeps every value."""
+        return host.build(self.watched_graph)
 
     @cached_property
     def _brings_tensors(self) -> bool:
         return calls_python(self.graph)
+
+    @cached_property
+    def _ranges(self) -> probes.Probed:
+        return probes.Probed(self.optimized_graph, probes.Ranges)
+
+    def report(self, path: str | Path, *args: Any, **kwargs: Any) -> Path:
+        """Write a page about this trace: sources, graph, program; with arguments, kernels and times of a run with them.
+
+        Returns the path. The page is one HTML file that loads nothing. OSError says why ``path`` cannot be written.
+
+        Example: ``f.get_concrete_function(x).report("f.html", x)``
+        """
+        return pages.write(pages.collect(self, self.timed(*args, **kwargs)), path)
+
+    def timed(self, *args: Any, **kwargs: Any) -> pages.Extras:
+        """What is known of the function's other traces and, with arguments, the times of a run with copies of them.
+
+        It runs twice: once as always, which compiles kernels, and once with a clock around every node.
+        """
+        history = self.retraces() if self.retraces is not None else None
+        extras = pages.Extras(retraces=history() if history is not None else "")
+        if not (args or kwargs):
+            return extras
+        tensors, _ = self._bind(self, args, kwargs) if self._bind else (list(args), ())
+        self.run([t.detach().clone() for t in tensors])
+        tensors = [t.detach().clone() for t in tensors]
+        clock = probes.Probed(self.optimized_graph, probes.Clock)
+        start = time.perf_counter()
+        clock.run(*self._with_late(tensors))
+        extras.total = time.perf_counter() - start
+        probe = clock.probe
+        extras.times = {n: (s, r) for n, s, r in zip(probe.nodes, probe.seconds, probe.runs) if r}
+        return extras
 
     @property
     def host_code(self) -> str:
@@ -99,6 +143,17 @@ class ConcreteFunction:
 
     def __repr__(self) -> str:
         return f"<ConcreteFunction {self.name}: {len(self.graph.nodes)} nodes>"
+
+    def _repr_html_(self) -> str:
+        return notebook.graph_html(self.graph)
+
+    def to_fx(self) -> Any:
+        """The graph as a ``torch.fx.GraphModule`` with ``torch.cond`` and ``torch.while_loop``, which ``torch.export`` takes.
+
+        It takes the tensors of the arguments and returns a flat tuple; Python numbers are 0-d tensors, parameters and
+        buffers are shared. Raises InterchangeError, at the user's line, for what torch.fx does not have.
+        """
+        return to_fx(self.graph, self.captured_inputs)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._bind is None:
@@ -142,15 +197,21 @@ class ConcreteFunction:
     def run(self, tensors: list[Any], places: Sequence[Location] = ()) -> Any:
         """The result for the tensors of the arguments; ``places`` are where effects on arguments go."""
         inputs = (*tensors, *self.captured_inputs) if not self.late else self._with_late(tensors)
+        graph = self.graph
         try:
             if torch.is_grad_enabled() and self._differentiates(inputs):
                 outputs = self._differentiable.run(inputs)
+            elif transforms.mapping():
+                outputs = transforms.run(self.graph, inputs)
+            elif probes.profiled():
+                with torch.profiler.record_function(f"tograph {self.name}"):
+                    outputs = self._ranges.run(*inputs)
             else:
                 watched = self._brings_tensors or is_watched(inputs)
-                program = self.watched_program if watched else self.scheduled
-                outputs = program.run(*inputs)
+                graph = self.watched_graph if watched else self.optimized_graph
+                outputs = (self.watched_program if watched else self.scheduled).run(*inputs)
         except Exception as error:
-            _add_location(error, self.graph)
+            _add_location(error, graph)
             raise
         if self._single and not places:
             return outputs[0]
@@ -253,8 +314,8 @@ def forward_reads(graph: Graph, assigned: frozenset[Value]) -> None:
         if node.op == "tg.read" and node.args[0] not in assigned:
             replaced[node.outputs[0]] = node.args[0]
             continue
-        for region in node.regions.values():
-            skip = len(node.args) - len(region.inputs)
+        for name, region in node.regions.items():
+            skip = 0 if name == "gradient" else len(node.args) - len(region.inputs)
             outer = dict(zip(region.inputs, node.args[skip:]))
             forward_reads(region, frozenset(v for v, o in outer.items() if o in assigned))
         nodes.append(node)
@@ -267,8 +328,8 @@ def _assigned_inputs(graph: Graph) -> frozenset[Value]:
     for node in graph.nodes:
         if node.op == "tg.assign":
             found.add(node.args[0])
-        for region in node.regions.values():
-            skip = len(node.args) - len(region.inputs)
+        for name, region in node.regions.items():
+            skip = 0 if name == "gradient" else len(node.args) - len(region.inputs)
             inner = _assigned_inputs(region)
             found |= {
                 o

@@ -2,7 +2,7 @@
 
 In the ``then`` of a condition that asks whether a value is None, the value is None, and in the ``orelse`` it is not. A
 question about a tag (``is_option``) remembers what its answer means; ``staged_if`` enters the meaning when it
-traces the branches.
+traces the branches. After an ``if`` whose one branch raises, the other answer holds for the rest of the region.
 """
 
 from __future__ import annotations
@@ -70,18 +70,29 @@ def negated(test: Any, result: Any) -> None:
 
 
 @contextmanager
-def assuming(test: Any, answer: bool):
-    """Trace with the knowledge that ``test`` gave ``answer``."""
+def scope():
+    """What is learned inside is forgotten at the end: a region of a graph."""
+    mark = len(_state.known)
+    try:
+        yield
+    finally:
+        del _state.known[mark:]
+
+
+def learn(test: Any, answer: bool) -> None:
+    """From here to the end of the region ``test`` is known to have given ``answer``: the other way raises."""
     node = getattr(test, "node", None)
     meaning = (
         _state.meaning.get(node.ref.value) if node is not None and node.ref is not None else None
     )
-    if meaning is None:
+    if meaning is not None:
+        tag, options = meaning
+        _state.known.append({tag: options if answer else frozenset(range(64)) - options})
+
+
+@contextmanager
+def assuming(test: Any, answer: bool):
+    """Trace with the knowledge that ``test`` gave ``answer``."""
+    with scope():
+        learn(test, answer)
         yield
-        return
-    tag, options = meaning
-    _state.known.append({tag: options if answer else frozenset(range(64)) - options})
-    try:
-        yield
-    finally:
-        _state.known.pop()

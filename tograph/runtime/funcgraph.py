@@ -94,6 +94,7 @@ class FuncGraph:
         self.captures: dict[Any, Value] = {}
         self.arguments: dict[Any, Value] = {}
         self.known: dict[Storage, Value] = {}
+        self.assumed: set[Any] = set()
         self.sources: dict[Value, torch.Tensor] = {}
         self.differentiated = False  # a gradient was taken while it was recorded
         self.replaying = (

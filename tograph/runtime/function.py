@@ -9,21 +9,24 @@ are compared by identity before a trace is used again, so a changed Python value
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import threading
+import time
 import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 import torch
 
 from ..errors import NotAFunctionError, ScopeError, SignatureError
-from . import arguments, control_flow
+from . import arguments, artifacts, control_flow, notebook
 from .arguments import Flat
 from .concrete import ConcreteFunction
 from .diagnosis import shown
+from .families import Family, advice, numbers_in
 from .funcgraph import is_tracing
 from .keys import (
     context,
@@ -31,11 +34,12 @@ from .keys import (
     describe_key,
     flat_specs,
     quick_key,
-    relaxed,
     spec_from,
     without_sizes,
 )
 from .native.entry import MISS
+from .probes import profiled
+from .rebinding import copy_function, reduce_function
 from .specs import TensorSpec
 from .tracer import LOGGER, Trace, Tracer, no_places
 
@@ -50,7 +54,13 @@ def run_functions_eagerly(flag: bool) -> None:
     _eager[0] = bool(flag)
 
 
-class Function:
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+R = TypeVar("R")
+S = TypeVar("S")
+
+
+class Function(Generic[P, R]):
     """A Python function that runs as a graph. Made by ``tg.function``.
 
     ``trace_count``: how often the Python code was traced. ``concrete_functions``: the traces, oldest first.
@@ -61,7 +71,7 @@ class Function:
 
     def __init__(
         self,
-        python_function: Callable[..., Any],
+        python_function: Callable[P, R],
         convert: Callable[[Any], Any] | None,
         input_signature: Sequence[Any] | None = None,
         reduce_retracing: bool = False,
@@ -80,10 +90,11 @@ class Function:
         self._quick: dict[Any, Trace] = {}
         self._fast: Callable[..., Any] | None = None
         self._fast_checks: Any = None
+        self._families: dict[Any, Family] = {}
         self._recent: deque[bool] = deque(maxlen=10)
         self._warnings = 0
         self._methods: dict[int, tuple[Any, Function]] = {}
-        self._history: list[tuple[Any, str]] = []
+        self._history: list[tuple[Any, str, Trace]] = []
         self.trace_count = 0
         functools.update_wrapper(self, python_function, updated=())
         self.__wrapped__ = python_function
@@ -91,6 +102,14 @@ class Function:
         self._check_signature()
 
     # ---- as a decorator on methods
+
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> Function[P, R]: ...
+
+    @overload
+    def __get__(
+        self: Function[Concatenate[S, Q], R], instance: S, owner: type | None = None
+    ) -> _BoundFunction[Q, R]: ...
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:
@@ -105,16 +124,19 @@ class Function:
                 weakref.ref(instance, lambda _: methods.pop(key, None)),
                 bound,
             )
-        return _BoundFunction(found[1], instance)
+        return _BoundFunction(found[1], instance, self)
 
     def __repr__(self) -> str:
         return f"<tg.function {self.label()}>"
 
     def __reduce__(self):
-        return _by_name, (self.python_function.__module__, self.python_function.__qualname__)
+        return reduce_function(self)
 
     def __deepcopy__(self, memo):
-        return self
+        return copy_function(self, memo)
+
+    def _repr_html_(self) -> str:
+        return notebook.function_html(self)
 
     def label(self) -> str:
         return self._name or getattr(
@@ -123,12 +145,13 @@ class Function:
 
     # ---- calling
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if _eager[0]:
             return self.python_function(*args, **kwargs)
         fast = self._fast
         checks = self._fast_checks
-        if fast is not None and not kwargs and (checks is None or checks.hold(args)):
+        usable = fast is not None and not kwargs and not profiled()
+        if usable and (checks is None or checks.hold(args)):
             result = fast(*args)
             if result is not MISS:
                 return result
@@ -144,12 +167,13 @@ class Function:
             if (
                 quick is not None
                 and trace.finder is no_places
+                and not trace.open_numbers
                 and len(flat.tensors) == count_tensors(args)
             ):
                 if len(self._quick) > CACHE_SIZE:
                     self._quick.clear()
                 self._quick[quick] = trace
-            return trace.concrete.run(flat.tensors, trace.places(bound))
+            return trace.concrete.run(trace.inputs(flat), trace.places(bound))
         except Exception as error:
             __tracebackhide__ = True
             raise shown(error)  # noqa: B904  the same object
@@ -185,12 +209,16 @@ class Function:
             self._cache.clear()
             self._quick.clear()
             self._fast = None
+            self._families.clear()
             self._recent.clear()
 
     def explain_retraces(self) -> str:
         """One line for each trace: why the traces before it did not fit."""
         return (
-            "\n".join(f"trace {i}: {why}" for i, (_, why) in enumerate(self._history, 1))
+            "\n".join(
+                f"trace {i}: {why}{trace.describe()}"
+                for i, (_, why, trace) in enumerate(self._history, 1)
+            )
             or "no traces yet"
         )
 
@@ -229,16 +257,16 @@ class Function:
         ), context()
 
     def _lookup(self, key: Any, flat: Flat) -> Trace | None:
-        for trace in self._cache.get(self._slot(key), ()):
-            if trace.fits(key, flat):
-                return trace
+        """The trace for these very sizes and numbers, else one for which they are open."""
+        for slot in (key, self._open_slot(key)):
+            for trace in self._cache.get(slot, ()):
+                if trace.fits(key, flat):
+                    return trace
         return None
 
-    def _slot(self, key: Any) -> Any:
-        """The part of a key that every trace in a slot shares: all but sizes."""
-        if self.input_signature is not None:
-            return without_sizes(key)
-        return without_sizes(key) if self.reduce_retracing else key
+    def _open_slot(self, key: Any) -> Any:
+        """Where the traces of a family are that have something open."""
+        return "open", without_sizes(key)
 
     # ---- tracing
 
@@ -246,40 +274,66 @@ class Function:
         return self._convert(self.python_function) if self._convert else self.python_function
 
     def _trace(self, key: Any, bound: inspect.BoundArguments, flat: Flat) -> Trace:
-        slot = self._slot(key)
-        specs = self._specs(key, slot, flat)
         why = self._why(key)
-        trace = Tracer(self, bound, flat, specs).trace(key)
+        start = time.perf_counter()
+        with artifacts.progress(f"tracing {self.label()!r}"):
+            trace = self._trace_open(key, bound, flat) if self._may_open() else None
+            if trace is None:
+                trace = Tracer(self, bound, flat, self._specs(flat)).trace(key)
         self.trace_count += 1
-        traces = self._cache.setdefault(slot, [])
-        traces.insert(0, trace)
+        slot = self._open_slot(key) if trace.open else key
+        self._cache.setdefault(slot, []).insert(0, trace)
         self._cache.move_to_end(slot)
         while len(self._cache) > CACHE_SIZE:
             self._cache.popitem(last=False)
-        self._history.append((key, why))
+        self._history.append((key, why, trace))
+        trace.concrete.retraces = weakref.WeakMethod(self.explain_retraces)
+        artifacts.traced(trace.concrete, why, time.perf_counter() - start)
         self._warn(why)
         return trace
 
-    def _specs(self, key: Any, slot: Any, flat: Flat) -> list[TensorSpec]:
-        """What each tensor argument is traced as."""
-        if self.input_signature is not None:
-            given = flat_specs(self.input_signature)
-            return given + [spec_from(x) for x in flat.tensors[len(given) :]]
-        specs = [spec_from(x) for x in flat.tensors]
-        if self.reduce_retracing and slot in self._cache:
-            for trace in self._cache[slot]:
-                specs = [relaxed(s, old) for s, old in zip(specs, trace.specs)]
-        return specs
+    def _may_open(self) -> bool:
+        return self.reduce_retracing and self.input_signature is None
+
+    def _trace_open(self, key: Any, bound: inspect.BoundArguments, flat: Flat) -> Trace | None:
+        """A trace with open sizes and numbers, where the call differs from earlier ones of its family in nothing else."""
+        exact = self._specs(flat)
+        family = self._families.get(without_sizes(key))
+        if family is None:
+            self._families[without_sizes(key)] = Family(exact, list(flat.numbers))
+            return None
+        family.widen(exact, flat.numbers)
+        while not family.closed:
+            specs, numbers = family.open_specs(exact), family.open_numbers(flat.numbers)
+            if specs == exact and not numbers:
+                return None
+            try:
+                trace = Tracer(self, bound, flat, specs, numbers, tentative=True).trace(key)
+            except Exception:  # whatever the code makes of something open: it is traced as it is, and raises again then
+                family.closed = True
+                return None
+            needed = numbers_in(trace.checks.sizes, len(flat.tensors))
+            if not needed:
+                return trace
+            family.needed.update(numbers[i] for i in needed)
+        return None
+
+    def _specs(self, flat: Flat) -> list[TensorSpec]:
+        """What each tensor argument is traced as when nothing is known of other calls."""
+        given = [] if self.input_signature is None else flat_specs(self.input_signature)
+        return given + [spec_from(x) for x in flat.tensors[len(given) :]]
 
     def _why(self, key: Any) -> str:
         if not self._history:
             return "first call"
         old, new = dict(self._history[-1][0][0]), dict(key[0])
-        for name in new:
-            if name not in old:
-                return f"argument {name!r} is new"
-            if old[name] != new[name]:
-                return f"argument {name!r} changed from {describe_key(old[name])} to {describe_key(new[name])}"
+        changed = [
+            f"argument {n!r} changed from {describe_key(old[n])} to {describe_key(new[n])}"
+            for n in new
+            if n in old and old[n] != new[n]
+        ]
+        if changed:
+            return ", ".join(changed)
         if self._history[-1][0][1] != key[1]:
             return "the default dtype, the default device or autocast changed"
         return "a global, closure variable or size that the trace depends on changed"
@@ -290,12 +344,11 @@ class Function:
             self._warnings += 1
             self._recent.clear()
             LOGGER.warning(
-                "%d of the last 10 calls to %r triggered tg.function retracing. Tracing is expensive; the last one because %s. "
-                "Pass tensors instead of Python numbers that change, use reduce_retracing=True for sizes that change, or "
-                "create the function outside of a loop.",
+                "%d of the last 10 calls to %r triggered tg.function retracing. Tracing is expensive; the last one because %s. %s",
                 5,
                 self.label(),
                 why,
+                advice(self._history[-2][0], self._history[-1][0], self.reduce_retracing),
             )
 
     # ---- signatures
@@ -351,27 +404,29 @@ class _WeakMethod:
         return instance
 
 
-class _BoundFunction:
+class _BoundFunction(Generic[P, R]):
     """A ``Function`` of a method together with the object, which it keeps alive for the time of the call."""
 
     __tograph_callable__ = True
 
-    def __init__(self, function: Function, instance: Any):
-        self._function, self.__self__ = function, instance
+    def __init__(self, function: Function[P, R], instance: Any, unbound: Function):
+        self._function, self.__self__, self._unbound = function, instance, unbound
         functools.update_wrapper(self, function.python_function, updated=())
 
-    def __call__(self, *args, **kwargs):
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self._function(*args, **kwargs)
+
+    def __get__(self, instance, owner=None):
+        return self
 
     def __getattr__(self, name):
         return getattr(self._function, name)
 
+    def __reduce__(self):
+        return getattr, (self.__self__, self._unbound.python_function.__name__)
+
+    def __deepcopy__(self, memo):
+        return self._unbound.__get__(copy.deepcopy(self.__self__, memo))
+
     def __repr__(self):
         return f"<bound {self._function!r} of {self.__self__!r}>"
-
-
-def _by_name(module: str, qualname: str) -> Any:
-    found: Any = __import__(module, fromlist=["_"])
-    for part in qualname.split("."):
-        found = getattr(found, part)
-    return found

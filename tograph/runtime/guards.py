@@ -49,6 +49,16 @@ class Guards:
         return not (self.cells or self.names or self.sizes or self.places or self.grads)
 
     def hold(self, tensors: list[Any]) -> bool:
+        if not self.hold_outside():
+            return False
+        for owner, missing in self.grads:
+            tensor = tensors[owner] if isinstance(owner, int) else owner
+            if (tensor.grad is None) is not missing:
+                return False
+        return all(_evaluate(expr, tensors) == wanted for expr, wanted in self.sizes)
+
+    def hold_outside(self) -> bool:
+        """Whether the Python variables that the trace read are what they were."""
         for cell, old in self.cells:
             try:
                 if cell.cell_contents is not old:
@@ -62,16 +72,40 @@ class Guards:
             now = place.get()
             if now is not old and not same_number(now, old):
                 return False
-        for owner, missing in self.grads:
-            tensor = tensors[owner] if isinstance(owner, int) else owner
-            if (tensor.grad is None) is not missing:
-                return False
-        return all(_evaluate(expr, tensors) == wanted for expr, wanted in self.sizes)
+        return True
+
+
+_SIGNS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "lt": "<", "le": "<=",
+          "gt": ">", "ge": ">=", "eq": "==", "ne": "!=", "and_": "and", "or_": "or", "lshift": "<<", "rshift": ">>"}  # fmt: skip
+
+
+def describe_size(expr: Any, wanted: Any, names: list[str]) -> str:
+    """A guard on sizes and numbers in the user's names: ``x.shape[0] > 4``."""
+    text = _describe(expr, names)
+    if wanted is True:
+        return text
+    return f"not ({text})" if wanted is False else f"{text} == {wanted!r}"
+
+
+def _describe(expr: Any, names: list[str]) -> str:
+    if not isinstance(expr, tuple):
+        return repr(expr)
+    if expr[0] == "size":
+        return f"{names[expr[1]]}.shape[{expr[2]}]"
+    if expr[0] == "number":
+        return names[expr[1]] if expr[1] < len(names) else "a number"
+    parts = [_describe(e, names) for e in expr[1:]]
+    if expr[0] in _SIGNS:
+        parts = [f"({p})" if isinstance(e, tuple) and e[0] in _SIGNS else p for p, e in zip(parts, expr[1:])]  # fmt: skip
+        return f" {_SIGNS[expr[0]]} ".join(parts)
+    return f"{expr[0]}({', '.join(parts)})"
 
 
 def _evaluate(expr: Any, tensors: list[Any]) -> Any:
     if not isinstance(expr, tuple):
         return expr
+    if expr[0] == "number":
+        return tensors[expr[1]].item() if isinstance(tensors[expr[1]], torch.Tensor) else None
     if expr[0] == "size":
         shape = tensors[expr[1]].shape
         return shape[expr[2]] if shape is not None and shape[expr[2]] is not None else None

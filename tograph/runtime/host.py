@@ -276,9 +276,9 @@ def _last_uses(graph: Graph, keep: frozenset[Value]) -> dict[int, list[Value]]:
     return out
 
 
-def build(graph: Graph) -> Program:
-    """The host program of a graph: ``run(*inputs) -> outputs``."""
-    writer = _Writer()
+def build(graph: Graph, writer: _Writer | None = None) -> Program:
+    """The host program of a graph: ``run(*inputs) -> outputs``; ``writer`` may put more into it (``probes``)."""
+    writer = writer or _Writer()
     writer.bound["set_grad"] = torch._C._set_grad_enabled
     writer.bound[_identifier(graph.name)] = None
     params = [writer.name(v) for v in graph.inputs]

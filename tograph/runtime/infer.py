@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from . import nn_shapes, shapes
+from ..errors import GraphBoolError, UnknownSizeError
+from . import data_shapes, nn_shapes, shapes, stand_in
 from .shapes import Meta
 from .types import TensorType
 
@@ -84,13 +85,38 @@ def _key(x: Any) -> Any:
 
 
 def _infer_fresh(func, args: tuple, kwargs: dict) -> Any:
+    if not stand_in.is_symbolic((args, kwargs)):
+        return _infer_static(func, args, kwargs)
     if not facts_of(func).view or _symbolic_view(func, args):
-        found = nn_shapes.RULES.get(func._schema.name.split("::")[-1])
-        if found is not None and func.namespace == "aten":
-            out = found(*args, **kwargs)
-            if out is not None:
-                return out
-    return _meta_kernel(func, args, kwargs)
+        try:
+            out = _by_rule(func, args, kwargs)
+        except UnknownSizeError:
+            raise
+        except GraphBoolError:
+            out = None  # a rule that compares sizes
+        if out is not None:
+            return out
+    out = stand_in.on_numbers(_infer_static, func, args, kwargs)
+    return _meta_kernel(func, args, kwargs) if out is None else out
+
+
+def _infer_static(func, args: tuple, kwargs: dict) -> Any:
+    if not facts_of(func).view:
+        out = _by_rule(func, args, kwargs)
+        if out is not None:
+            return out
+    try:
+        return _meta_kernel(func, args, kwargs)
+    except NotImplementedError:
+        found = stand_in.on_ones(func, args, kwargs)
+        if found is None:
+            raise
+        return _described(*found)
+
+
+def _by_rule(func, args: tuple, kwargs: dict) -> Any:
+    found = shapes.RULES.get(func._schema.name.split("::")[-1])
+    return found(*args, **kwargs) if found is not None and func.namespace == "aten" else None
 
 
 def _symbolic_view(func, args: tuple) -> bool:
@@ -100,7 +126,13 @@ def _symbolic_view(func, args: tuple) -> bool:
     if base in ("select", "slice") and any(isinstance(v, shapes.SYMBOLS) for v in given):
         return True
     symbolic = not args[0].static or any(isinstance(v, shapes.SYMBOLS) for v in given)
-    return base in ("slice", "view", "_unsafe_view", "expand") and symbolic
+    return base in _SYMBOLIC_VIEWS and symbolic
+
+
+_SYMBOLIC_VIEWS = frozenset(
+    ["slice", "view", "_unsafe_view", "expand", "squeeze", "unbind", "split", "split_with_sizes"]
+)
+assert data_shapes and nn_shapes  # their rules are in the table
 
 
 def _meta_kernel(func, args: tuple, kwargs: dict) -> Any:
@@ -124,11 +156,20 @@ def _meta_kernel(func, args: tuple, kwargs: dict) -> Any:
         elif not devices and any(a.name == "device" for a in func._schema.arguments):
             mkwargs["device"] = "meta"
         out = func(*margs, **mkwargs)
-    where = devices[0] if devices else torch.device("cpu")
+    return _described(out, devices[0] if devices else torch.device("cpu"))
+
+
+def _described(out: Any, where: torch.device) -> Any:
+    """The meta or metas of what an op returned."""
     if isinstance(out, torch.Tensor):
         return meta_of(out)._replace(device=where)
     if out is None:
         return []
     # An output that an output_mask switches off is None: nobody reads it.
     none = shapes.contiguous(torch.get_default_dtype(), (0,), where)
-    return [none if o is None else meta_of(o)._replace(device=where) for o in out]
+    return [
+        none if o is None
+        else _described(o, where) if isinstance(o, (list, tuple))
+        else meta_of(o)._replace(device=where)
+        for o in out
+    ]  # fmt: skip

@@ -10,7 +10,7 @@ Regions take all they use as inputs: nothing refers to a value of another graph.
 ``If(pred, *xs)``      regions then, orelse: xs -> outputs.
 ``While(*state, *xs)`` regions cond: state+xs -> pred, and body: state+xs -> state; ``carried`` = len(state).
 ``Case(index, *xs)``   regions branch0..n: xs -> outputs; an index out of range takes the last branch.
-``Call(*xs)``          region function.
+``Call(*xs)``          region function; with a gradient of its own also gradient: xs+cotangents -> cotangents of xs[wrt].
 ``Try(*xs)``           regions body: xs -> outputs, and handler0..n: xs -> outputs, chosen by exception type.
 """
 
@@ -65,7 +65,11 @@ class Node:
     @property
     def inputs(self) -> list[Value]:
         """All values among the arguments, in order, repeated when used twice."""
-        return list(values_in((self.args, self.kwargs)))
+        found: list[Value] = []
+        _collect(self.args, found)
+        if self.kwargs:
+            _collect(self.kwargs.values(), found)
+        return found
 
     def replace_inputs(self, substitute: Callable[[Value], Value]) -> None:
         """Put ``substitute(v)`` in the place of every value among the arguments."""
@@ -95,6 +99,17 @@ class Graph:
         return f"<graph {self.name}: {len(self.nodes)} nodes>"
 
 
+def _collect(items: Iterable[Any], found: list[Value]) -> None:
+    """Append the values among arguments: a list is built faster than a generator runs, and passes ask often."""
+    for x in items:
+        if type(x) is Value:
+            found.append(x)
+        elif isinstance(x, (list, tuple)):
+            _collect(x, found)
+        elif isinstance(x, dict):
+            _collect(x.values(), found)
+
+
 def values_in(tree: Any) -> Iterator[Value]:
     """The values among arguments, in order."""
     if isinstance(tree, Value):
@@ -109,7 +124,7 @@ def values_in(tree: Any) -> Iterator[Value]:
 
 def map_values(function: Callable[[Value], Any], tree: Any) -> Any:
     """``tree`` with every value replaced by ``function(value)``."""
-    if isinstance(tree, Value):
+    if type(tree) is Value:
         return function(tree)
     if isinstance(tree, list):
         return [map_values(function, t) for t in tree]
@@ -159,8 +174,9 @@ def node_effects(node: Node) -> ops.Effects:
     if not node.regions:
         return op_effects(node.op, node.args)
     found = ops.PURE
-    for graph in node.regions.values():
-        found = found | graph_effects(graph)
+    for name, graph in node.regions.items():
+        if name != "gradient":  # it does not run with the node
+            found = found | graph_effects(graph)
     if node.op == "While" and not surely_ends(node):
         found = found | ops.Effects(diverges=True)
     return found.at(_argument_positions(node))
@@ -180,12 +196,16 @@ def graph_effects(graph: Graph) -> ops.Effects:
     """The effects of running a graph; ``reads`` and ``writes`` are positions among its inputs."""
     effects = [node_effects(n) for n in graph.nodes]
     homes = _Homes(graph, effects)
-    position = {homes.of(v): i for i, v in enumerate(graph.inputs)}
+    position = {v: i for i, v in enumerate(graph.inputs)}
     total = ops.PURE
     for node, e in zip(graph.nodes, effects):
         if e.reads or e.writes or e.overwrites:
-            places = [position.get(homes.of(v)) for v in node.inputs]
-            e = e.at(functools.partial(_translated, places))
+            taken = {homes.of(node.inputs[i]) for i in e.overwrites}
+            places = [position.get(v) for v in node.inputs]
+            e = replace(e, overwrites=()).at(functools.partial(_translated, places))
+            if taken:
+                found = tuple(i for v, i in position.items() if homes.of(v) in taken)
+                e = replace(e, overwrites=found)
         total = total | e
     return total.at(lambda found: tuple(sorted(set(found))))
 
@@ -260,11 +280,13 @@ class _Homes:
         taken = [n.inputs[i] for n, e in zip(graph.nodes, effects) for i in e.overwrites]
         if not looks and not taken:
             return
-        for node in graph.nodes:
-            if node.regions or ops.lookup(node.op).aliases:
-                for value in node.inputs:
-                    for out in node.outputs:
-                        self._join(out, value)
+        for node, e in zip(graph.nodes, effects):
+            shared = node.inputs if node.regions or ops.lookup(node.op).aliases else []
+            if e.overwrites and not node.regions and isinstance(node.outputs[0].type, TensorType):
+                shared = [node.inputs[i] for i in e.overwrites]  # the others are copied from
+            for value in shared:
+                for out in node.outputs:
+                    self._join(out, value)
         self.tracked.update(map(self.of, taken))
         self.tracked.update(self.of(n.args[0]) for n in looks)
 
@@ -353,6 +375,9 @@ def _verify_regions(graph: Graph, node: Node) -> None:
     skip = 1 if node.op in ("If", "Case") else 0
     count = len(node.args) - skip
     for name, region in node.regions.items():
+        if name == "gradient":
+            _verify_gradient(graph, node, region)
+            continue
         if len(region.inputs) != count:
             raise VerifyError(
                 f"{graph.name}: {node.op}.{name} takes {len(region.inputs)} inputs, not {count}"
@@ -363,6 +388,15 @@ def _verify_regions(graph: Graph, node: Node) -> None:
                 f"{graph.name}: {node.op}.{name} gives {len(region.outputs)} outputs, not {wanted}"
             )
         verify(region)
+
+
+def _verify_gradient(graph: Graph, node: Node, region: Graph) -> None:
+    takes, gives = len(node.args) + len(node.outputs), len(node.kwargs["wrt"])
+    if (len(region.inputs), len(region.outputs)) != (takes, gives):
+        raise VerifyError(
+            f"{graph.name}: {node.op}.gradient does not take {takes} and give {gives}"
+        )
+    verify(region)
 
 
 def prune(graph: Graph) -> None:

@@ -71,18 +71,59 @@ def relaxed(a: TensorSpec, b: TensorSpec) -> TensorSpec:
 
 
 def without_sizes(key: Any) -> Any:
+    """A key without the sizes of tensors and the values of ints and floats: that of its family."""
     if isinstance(key, tuple):
         if len(key) == 6 and key[0] == "tensor":
             return ("tensor", key[1], None if key[2] is None else len(key[2]), *key[3:])
+        if len(key) == 2 and (key[0] is int or key[0] is float):
+            return (key[0],)
         return tuple(map(without_sizes, key))
     return key
 
 
+def without_numbers(key: Any) -> Any:
+    """A key without the values of ints and floats."""
+    if isinstance(key, tuple):
+        if len(key) == 6 and key[0] == "tensor":
+            return key
+        if len(key) == 2 and (key[0] is int or key[0] is float):
+            return (key[0],)
+        return tuple(map(without_numbers, key))
+    return key
+
+
 def describe_key(key: Any) -> str:
-    if isinstance(key, tuple) and key and key[0] == "tensor":
-        return (
-            f"{str(key[1]).removeprefix('torch.')}{list(key[2]) if key[2] is not None else '[...]'}"
-        )
-    if isinstance(key, tuple) and len(key) == 2 and isinstance(key[0], type):
-        return repr(key[1])
-    return str(key)
+    """A part of a key as people write it: ``float32[3, ?]``, ``2``, ``[float32[3], None]``."""
+    if not isinstance(key, tuple) or not key:
+        return str(key)
+    if key[0] == "tensor":
+        return _describe_tensor(key[1], key[2])
+    if key[0] in ("staged", "handle"):
+        return str(key[1].__name__ if isinstance(key[1], type) else key[1])
+    if key[0] == "object":
+        return f"an object of {key[1].__name__}"
+    if isinstance(key[0], type) and isinstance(key[-1], tuple) and key[0] is not tuple:
+        return _describe_container(key[0], key[-1])
+    if key[0] is tuple and len(key) == 2:
+        parts = ", ".join(map(describe_key, key[1]))
+        return f"({parts},)" if len(key[1]) == 1 else f"({parts})"
+    if key[0] is float and len(key) == 2:
+        return str(key[1])
+    return repr(key[-1])
+
+
+def show_spec(spec: TensorSpec) -> str:
+    """A spec as people write it: ``float32[?, 4]``."""
+    return _describe_tensor(spec.dtype, spec.shape)
+
+
+def _describe_tensor(dtype: torch.dtype, shape: Any) -> str:
+    size = "..." if shape is None else ", ".join("?" if n is None else str(n) for n in shape)
+    return f"{str(dtype).removeprefix('torch.')}[{size}]"
+
+
+def _describe_container(cls: type, parts: tuple) -> str:
+    if cls is dict:
+        return "{" + ", ".join(f"{k!r}: {describe_key(p)}" for k, p in parts) + "}"
+    inner = ", ".join(map(describe_key, parts))
+    return f"[{inner}]" if cls is list else f"{cls.__name__}({inner})"

@@ -14,11 +14,11 @@ import torch
 from ..errors import UnsupportedOpError
 from . import histories
 from .funcgraph import FuncGraph, current_graph, user_location
-from .infer import Facts, infer, tensor_type
+from .infer import Facts, facts_of, infer, tensor_type
 from .ir import Value
 from .ops import exists, overload, overload_name, overload_packet
 from .shapes import Meta, like
-from .symbolic import SymTensor, View, apply_view, argument, as_symbolic, value_of
+from .symbolic import SymTensor, View, apply_view, argument, as_symbolic, value_of, wrap
 
 aten = torch.ops.aten
 
@@ -29,6 +29,7 @@ _FUNCTIONAL = {
     "aten.native_batch_norm.default": "aten._native_batch_norm_legit_functional.default",
     "aten._native_batch_norm_legit.default": "aten._native_batch_norm_legit_functional.default",
     "aten._fused_sgd_.default": "aten._fused_sgd.default",
+    "aten.rrelu_with_noise.default": "aten.rrelu_with_noise_functional.default",
 }
 
 
@@ -75,6 +76,9 @@ def write_in_place(
 ) -> Any:
     """Record an in-place or ``out=`` op and write its results to the tensors it mutates."""
     if facts.unsupported and not _keeps_size(func, args, kwargs):
+        view = _VIEWS.get(overload_name(func))
+        if view is not None:
+            return _become_view(func, overload(view), args, kwargs, record)
         raise UnsupportedOpError(
             f"{func} changes the shape of a tensor in place, which a graph cannot do: assign a new tensor instead, such as "
             "`y = y.t()` or `y = y.reshape(n)`",
@@ -96,7 +100,8 @@ def write_in_place(
     for target, result in zip(targets, written, strict=False):
         if target is not None:
             write(target, result)
-    if out_variant or len(func._schema.returns) == len(targets):
+    aliases = all(r.alias_info is not None for r in func._schema.returns)
+    if out_variant or (aliases and len(func._schema.returns) == len(targets)):
         outs = list(targets)
         return (
             outs[0] if len(outs) == 1 and not isinstance(places[0], (list, tuple)) else tuple(outs)
@@ -105,6 +110,31 @@ def write_in_place(
         return None
     kept = flat[: len(func._schema.returns)]
     return kept[0] if len(kept) == 1 else tuple(kept)
+
+
+# In-place ops that make a tensor another view of the same storage.
+_VIEWS = {"aten.transpose_.default": "aten.transpose.int", "aten.t_.default": "aten.t.default",
+          "aten.squeeze_.default": "aten.squeeze.default", "aten.squeeze_.dim": "aten.squeeze.dim",
+          "aten.squeeze_.dims": "aten.squeeze.dims", "aten.unsqueeze_.default": "aten.unsqueeze.default",
+          "aten.swapaxes_.default": "aten.transpose.int", "aten.swapdims_.default": "aten.transpose.int",
+          "aten.as_strided_.default": "aten.as_strided.default"}  # fmt: skip
+
+
+def _become_view(func, view, args: tuple, kwargs: dict, record: Callable[..., Any]) -> Any:
+    """``x.transpose_(0, 1)``: the same object shows its storage in another way from here on."""
+    x = args[0]
+    whole = not isinstance(x, SymTensor) or (x.storage_.external is not None or x.storage_.argument is not None)  # fmt: skip
+    made_here = isinstance(x, SymTensor) and x.ref is not None and x.ref.graph is current_graph()
+    if not made_here or (whole and not x.chain):
+        raise UnsupportedOpError(
+            f"{func} changes the shape of a tensor that was made before the function, branch or loop body that this line is "
+            f"in; use {overload_name(view).split('.')[1]}, which returns a new view",
+            user_location(),
+        )
+    made = record(view, args, kwargs, view=True)
+    torch._C.TensorBase.data.__set__(x, made)
+    x.meta, x.chain, x.ref, x.version = made.meta, made.chain, made.ref, made.version
+    return x
 
 
 def _keeps_size(func, args: tuple, kwargs: dict) -> bool:
@@ -128,17 +158,19 @@ def _with_defaults(func, form, args: tuple, kwargs: dict) -> tuple:
 
 
 def _recorded(func, form, args: tuple, kwargs: dict, record: Callable[..., Any]) -> Any:
-    """Record the functional form; a random fill draws in the order of memory, as eager does."""
-    random = torch.Tag.nondeterministic_seeded in func.tags
+    """Record the functional form; a random fill of strided memory draws in the order in which eager fills it."""
     x = args[0] if args and isinstance(args[0], torch.Tensor) else None
-    if not random or x is None or x.is_contiguous() or x.dim() < 2:
+    fills = torch.Tag.nondeterministic_seeded in func.tags and facts_of(func).mutated == (0,)
+    if not fills or x is None or not as_symbolic(x).meta.static or x.is_contiguous():
         return record(form, args, kwargs)
-    order = sorted(range(x.dim()), key=lambda d: -x.stride(d))
-    back = sorted(range(x.dim()), key=order.__getitem__)
-    made = record(
-        form, (record(aten.permute.default, (x, order), {}, view=True), *args[1:]), kwargs
+    graph, meta = current_graph(), as_symbolic(x).meta
+    place = (list(meta.size), list(meta.stride), meta.dtype, meta.device)
+    rest = tuple(argument(graph, a) for a in args[1:])
+    options = {k: argument(graph, v) for k, v in kwargs.items() if v is not None}
+    made = graph.emit(
+        "tg.random_fill", overload_name(func), *place, *rest, type=tensor_type(meta), **options
     )
-    return record(aten.permute.default, (made, back), {}, view=True)
+    return wrap(made, meta._replace(offset=0), graph)
 
 
 def write(target: torch.Tensor, result: torch.Tensor) -> None:

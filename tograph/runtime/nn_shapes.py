@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from .shapes import RULES, Meta, contiguous, like, pointwise, reduced, rule
+from .shapes import RULES, SYMBOLS, Meta, contiguous, like, pointwise, reduced, rule
 
 
 def _plain(*xs: Any) -> bool:
@@ -20,9 +20,13 @@ def _plain(*xs: Any) -> bool:
     metas = [x for x in xs if isinstance(x, Meta)]
     first = metas[0]
     return first.dtype.is_floating_point and all(
-        m.dtype == first.dtype and m.stride == like(m).stride and m.device == first.device
-        for m in metas
+        m.dtype == first.dtype and m.device == first.device and _packed(m) for m in metas
     )
+
+
+def _packed(x: Meta) -> bool:
+    """Whether a tensor is contiguous; one with sizes known at run time counts as such."""
+    return not x.static or x.stride == like(x).stride
 
 
 def _tuple(x: Any, n: int) -> tuple[int, ...]:
@@ -368,11 +372,9 @@ def _unsafe_split(x, length, dim=0):
 
 @rule("_unsafe_view")
 def _unsafe_view(x, size):
-    return (
-        like(x, size=size)
-        if x.static and x.stride == like(x).stride and _whole(x.size, size)
-        else None
-    )
+    if not x.static or any(isinstance(n, SYMBOLS) for n in size):
+        return RULES["view"](x, size)
+    return like(x, size=size) if x.stride == like(x).stride and _whole(x.size, size) else None
 
 
 def _whole(a: Sequence, b: Sequence) -> bool:

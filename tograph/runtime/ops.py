@@ -34,7 +34,13 @@ from typing import Any
 
 import torch
 
-from ..errors import AssertionFailed, InvalidArgumentError, OutOfRangeError, TographError
+from ..errors import (  # fmt: skip
+    AssertionFailed,
+    InvalidArgumentError,
+    OutOfRangeError,
+    TographError,
+    UnexpectedSizeError,
+)
 from .types import ObjectType, ScalarType, TensorType, parse_type
 
 NONE = "none"
@@ -66,6 +72,8 @@ class Effects:
         return not (self.random or self.io or self.may_fail or self.writes or self.diverges)
 
     def __or__(self, other: Effects) -> Effects:
+        if other is PURE or other == self:
+            return self
         return Effects(
             self.random or other.random,
             self.io or other.io,
@@ -80,6 +88,8 @@ class Effects:
 
     def at(self, place: Callable[[tuple[int, ...]], tuple[int, ...]]) -> Effects:
         """The same effects with ``place`` applied to every tuple of positions."""
+        if not (self.reads or self.writes or self.overwrites):
+            return self
         moved = {n: place(getattr(self, n)) for n in ("reads", "writes", "overwrites")}
         return replace(self, **moved)
 
@@ -153,6 +163,7 @@ _DIVISIONS = frozenset(("floor_divide", "remainder", "fmod", "div"))
 _UNINITIALISED = frozenset(("empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided"))  # fmt: skip
 
 
+@functools.cache
 def divides(name: str) -> bool:
     """Whether an op fails when all it is given is integers and its second argument holds a zero."""
     base, _, variant = name.removeprefix("aten.").partition(".")
@@ -374,7 +385,10 @@ def _print(*values, sep=None, end=None, file=None, flush=False):
 def make_exception(kind: Any, args: tuple) -> BaseException:
     """An exception of a built-in type by name, or a copy of a template exception with new arguments."""
     if isinstance(kind, str):
-        return getattr(builtins, kind)(*args)
+        found = getattr(builtins, kind)
+        if not (isinstance(found, type) and issubclass(found, BaseException)):
+            raise TographError(f"not a built-in exception: {kind!r}")
+        return found(*args)
     template = kind.value
     made = type(template).__new__(type(template), *args)
     made.args = args
@@ -415,6 +429,8 @@ def _assert(condition, kind, args, data=None):
     if kind == "tg.AssertionFailed":
         text = " ".join(map(str, args)) or "assertion failed"
         raise AssertionFailed(text)
+    if kind == "tg.UnexpectedSizeError":
+        raise UnexpectedSizeError(*args)
     _raise(kind, args)
 
 
@@ -464,6 +480,13 @@ def _assign(x, value):
         x.copy_(value)
 
 
+def _random_fill(name, size, stride, dtype, device, *args, **kwargs):
+    """Memory of these strides, filled by an in-place random op: the strides decide where each draw goes."""
+    target = torch.empty_strided(size, stride, dtype=dtype, device=device)
+    return overload(name)(target, *map(plain, args), **{k: plain(v) for k, v in kwargs.items()})
+
+
+register("tg.random_fill", run=_random_fill, effects=Effects(random=True), gradient=REPLAY, kernel=NONE)  # fmt: skip
 register("py.constant", run=lambda v: v, effects=PURE, gradient=NONE, kernel=NONE)
 register("tg.constant", run=_constant, effects=PURE, gradient=NONE, kernel=NONE, aliases=False)
 register("tg.identity", run=lambda x: x, effects=PURE, gradient=REPLAY, kernel=NONE)

@@ -47,7 +47,7 @@ class Renaming(dict[Value, Any]):
 
     def apply(self, node: Node) -> None:
         """Rename the arguments of a node."""
-        if self:
+        if self and not self.keys().isdisjoint(node.inputs):
             node.replace_inputs(self.of)
 
     def outputs(self, graph: Graph) -> None:

@@ -19,6 +19,7 @@ import torch
 from ..errors import GraphBoolError
 from .funcgraph import FuncGraph, Ref, current_graph, user_location
 from .ir import Value
+from .known import UNKNOWN, known
 from .ops import ARITHMETIC, COMPARISONS, PYTHON
 from .types import ScalarType
 
@@ -105,6 +106,9 @@ class ScalarNode:
         """The number itself, where it can be known while tracing; it becomes a guard."""
         if self.ref is None:
             return self.constant_
+        found = known(self.ref.value)
+        if found is not UNKNOWN:
+            return found
         if self.hint is None or self.expr is None:
             raise GraphBoolError(
                 f"Using a staged Python `{self.kind.__name__}` as a Python `{what}` is not allowed: its value is known "
@@ -115,6 +119,10 @@ class ScalarNode:
         return self.hint
 
     def guard_bool(self, file, line):
+        if self.ref is not None and (self.hint is None or self.expr is None):
+            answer = assumed(self)
+            if answer is not None:
+                return answer
         return bool(self._decide("bool"))
 
     def guard_int(self, file, line):
@@ -154,6 +162,24 @@ class ScalarNode:
             return self.expr[0] == "eq"
         return default
 
+    def statically_known_true(self, file, line):
+        return bool(self.constant_) if self.ref is None else self._likely(False)
+
+    def nested_int(self):
+        return None
+
+    def sym_sum(self, others):
+        total = self.wrap_int(0)
+        for other in others:
+            total = combine("add", total, other)
+        return total
+
+    def is_channels_last(self, *args):
+        return self.wrap_bool(False)
+
+    is_channels_last_contiguous_2d = is_channels_last_contiguous_3d = is_channels_last
+    is_channels_last_strides_2d = is_channels_last_strides_3d = is_channels_last
+
     def is_contiguous(self, *args):
         return self.wrap_bool(True)
 
@@ -162,6 +188,65 @@ class ScalarNode:
 
     def is_non_overlapping_and_dense_indicator(self, *args):
         return self.wrap_int(1)
+
+
+# ---- what torch's own code may assume of sizes that are known only when the graph runs
+
+_USUAL_SIZE = 12  # neither 0 nor 1, nor smaller than a window or an order that is asked for
+
+
+def assumed(node: ScalarNode) -> bool | None:
+    """The answer that a relation of sizes usually has: the graph checks it when it runs. None for other conditions.
+
+    torch's C++ code asks whether a size is 0 or 1, or two sizes are equal, to check arguments or to take a shortcut.
+    """
+    assert node.ref is not None
+    answer = _usual(node.ref.value)
+    if not isinstance(answer, bool):
+        return None
+    graph = current_graph()
+    key = _structure(node.ref.value)
+    if key not in graph.assumed:
+        graph.assumed.add(key)
+        value = graph.resolve(node.ref)
+        test = value if answer else graph.emit("py.not", value, type=ScalarType(bool))
+        graph.add("tg.assert", (test, "tg.UnexpectedSizeError", (_ASSUMED,)))
+    return answer
+
+
+_ASSUMED = (
+    "torch's code for this call asks for a size that is known only when the graph runs, and was traced for tensors of the usual "
+    "sizes (not empty, more than one element, equal where two must be); here the size is another one. Treat that case "
+    "with an `if` of its own, or pass the size as a dimension of an argument."
+)
+
+
+def _usual(value: Value) -> Any:
+    """The number that a value usually is, when it comes from sizes alone; None otherwise."""
+    node = value.node
+    if node is None or not node.op.startswith("py."):
+        return None
+    if node.op == "py.size":
+        return _USUAL_SIZE
+    if node.op == "py.constant":
+        return node.args[0]
+    function = PYTHON.get(node.op[3:])
+    parts = [_usual(a) if isinstance(a, Value) else a for a in node.args]
+    if function is None or any(p is None for p in parts):
+        return None
+    try:
+        return function(*parts)
+    except (ArithmeticError, ValueError, TypeError):
+        return None
+
+
+def _structure(value: Any) -> Any:
+    """What a number is computed from: equal for two computations of the same number."""
+    if not isinstance(value, Value) or value.node is None:
+        return value
+    if value.node.op == "py.size":
+        return value.node.args
+    return (value.node.op, *map(_structure, value.node.args))
 
 
 def _node_unary(op: str):

@@ -137,7 +137,18 @@ def broadcast(*sizes: Sequence) -> tuple:
                 )
             elif type(n) is int:
                 out[i] = n  # a symbolic size beside a known one: equal, or 1
+            elif type(old) is not int:
+                out[i] = _broadcast_symbols(old, n)
     return tuple(out)
+
+
+def _broadcast_symbols(a: Any, b: Any) -> Any:
+    """Two sizes that are known only when the graph runs: equal, or one of them is 1. A hint decides, as a guard."""
+    if a is None or b is None or not (a.node.has_hint() and b.node.has_hint()):
+        return None
+    if a == b:
+        return a
+    return b if a == 1 else a
 
 
 def pointwise(xs: Sequence[Any], dtype: torch.dtype) -> Meta:
@@ -677,6 +688,40 @@ def _nonzero(x):
     return like(x, torch.int64, (None, x.rank))
 
 
+@rule("_unique2 _unique")
+def _unique(x, sorted=True, return_inverse=False, return_counts=False):
+    found, some = like(x, size=(None,)), like(x, torch.int64, (None,))
+    inverse = like(x, torch.int64) if return_inverse else like(x, torch.int64, (0,))
+    return [found, inverse, some if return_counts else like(x, torch.int64, (0,))]
+
+
+@rule("bincount")
+def _bincount(x, weights=None, minlength=0):
+    dtype = weights.dtype if weights is not None and weights.dtype == torch.float32 else torch.float64  # fmt: skip
+    return like(x, torch.int64 if weights is None else dtype, (None,))
+
+
+@rule("_ctc_loss")
+def _ctc_loss(x, targets, input_lengths, target_lengths, blank=0, zero_infinity=False):
+    steps, batch, _ = x.size
+    known = isinstance(target_lengths, (list, tuple)) and all(type(n) is int for n in target_lengths)  # fmt: skip
+    longest = 2 * max(target_lengths) + 1 if known else None
+    return [like(x, size=(batch,)), like(x, size=(batch, steps, longest))]
+
+
+@rule("repeat_interleave")
+def _repeat_interleave(repeats, output_size=None):
+    return like(repeats, torch.int64, (output_size,))
+
+
+@rule("linalg_lstsq")
+def _lstsq(a, b, rcond=None, driver=None):
+    if a.rank != 2 or driver not in (None, "gelsy"):
+        return None
+    solution = like(b, size=(a.size[1], *b.size[1:]))
+    return [solution, like(a, size=(None,)), like(a, torch.int64, ()), like(a, size=(0,))]
+
+
 @rule("masked_select")
 def _masked_select(x, mask):
     return like(x, size=(None,))
@@ -715,7 +760,8 @@ def _topk(x, k, dim=-1, largest=True, sorted=True):
     if not x.rank:
         return None
     dim = _dims(x, dim)[0]
-    if type(k) is not int or (type(x.size[dim]) is int and not 0 <= k <= x.size[dim]):
+    known = type(k) is int and type(x.size[dim]) is int
+    if known and not 0 <= k <= x.size[dim]:
         return None
     size = (*x.size[:dim], k, *x.size[dim + 1 :])
     return [like(x, size=size), like(x, torch.int64, size)]
@@ -747,6 +793,8 @@ def _nll(x, target, weight, reduction, ignore):
 @rule("view")
 def _symbolic_view(x, size):
     """Only for sizes that are known at run time; -1 is what the value itself tells."""
+    if x.static and not any(isinstance(n, SYMBOLS) for n in size):
+        return None
     return like(x, size=[None if type(n) is int and n == -1 else n for n in size])
 
 

@@ -116,7 +116,7 @@ def parts_of(x: Any) -> tuple[Any, list[Any]] | None:
         return ((tuple(x), getattr(x, "default_factory", None)), list(x.values()))
     if issubclass(cls, tuple) and hasattr(cls, "_fields"):
         return (None, list(x))
-    if issubclass(cls, torch.Size):
+    if issubclass(cls, torch.Size) or _is_structseq(cls):
         return (None, list(x))
     if cls is slice:
         return (None, [x.start, x.stop, x.step])
@@ -127,9 +127,15 @@ def parts_of(x: Any) -> tuple[Any, list[Any]] | None:
     return None
 
 
+def _is_structseq(cls: type) -> bool:
+    """Whether a class is one of torch's return types, such as that of ``torch.topk``."""
+    return issubclass(cls, tuple) and hasattr(cls, "n_sequence_fields")
+
+
 def _plain_class(cls: type) -> bool:
     """Whether objects of a class are their ``__dict__`` and nothing more: a class that users write for data."""
-    if cls.__module__.partition(".")[0] in _LIBRARIES or issubclass(
+    library = cls.__module__.partition(".")[0] in _LIBRARIES
+    if (library and not cls.__module__.startswith(_DATA)) or issubclass(
         cls, (type, BaseException, torch.nn.Module)
     ):
         return False
@@ -143,6 +149,7 @@ def _plain_class(cls: type) -> bool:
 
 
 _HEAP = 1 << 9
+_DATA = "torch.distributions."  # plain classes of a library
 _LIBRARIES = frozenset(
     ("builtins", "torch", "numpy", "functools", "typing", "types", "enum", "tograph", "threading")
 )
@@ -158,8 +165,8 @@ def rebuild(cls: type, aux: Any, parts: list[Any]) -> Any:
         return cls(_present(aux[0], parts))
     if cls is defaultdict:
         return defaultdict(aux[1], _present(aux[0], parts))
-    if issubclass(cls, torch.Size):
-        return torch.Size(parts)
+    if issubclass(cls, torch.Size) or _is_structseq(cls):
+        return cls(parts)
     if issubclass(cls, tuple):
         return cls._make(parts)
     if cls is slice:
@@ -208,7 +215,7 @@ def spec_of(x: Any, seen: tuple[int, ...] = ()) -> Spec:
 
 def same_number(a: Any, b: Any) -> bool:
     """Whether two Python numbers cannot be told apart: type, sign of zero and NaN included."""
-    if type(a) is not type(b):
+    if type(a) is not type(b) or isinstance(a, torch.Tensor):
         return False
     if isinstance(a, float):
         return (a != a and b != b) or (a == b and math.copysign(1, a) == math.copysign(1, b))

@@ -53,6 +53,8 @@ class SymTensor(torch.Tensor):
         )
         self.meta, self.storage_, self.chain, self.ref = meta, storage, chain, ref
         self.version = storage.version
+        if not meta.static:
+            self.numel()  # torch keeps it: asked in a branch first, it would be a value of that branch
         return self
 
     def __init__(self, *args, **kwargs):
@@ -60,10 +62,14 @@ class SymTensor(torch.Tensor):
 
     @classmethod
     def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        if func is torch.ops.aten._has_compatible_shallow_copy_type.default:
+            return True  # asked when a tensor becomes another view in place
         raise ScopeError(
             f"a symbolic tensor is out of scope and cannot be used here ({func}): its function has been traced "
             "already. Return it from the function instead."
         )
+
+    __class__ = property(lambda self: torch.Tensor)  # what a program may ask; ``type`` tells
 
     def __repr__(self, **kwargs) -> str:
         return f"<symbolic tensor {tensor_type(self.meta)}>"
@@ -234,16 +240,21 @@ def _value_of(x: SymTensor, graph: FuncGraph) -> Value:
 def _note_source(x: torch.Tensor, value: Value, graph: FuncGraph) -> None:
     """``x`` carries ``value`` in autograd, here and in every graph on the way to where it is from."""
     graph.sources[value] = x
-    storage = as_symbolic(x).storage_
-    base = x._base if x._base is not None else x
+    x_, base = as_symbolic(x), x._base
+    if base is None and not x_.chain:
+        base = x  # a view that has a history of its own says nothing of the whole tensor
+    storage = x_.storage_
     at: FuncGraph | None = graph
     while at is not None:
-        if storage in at.captures:
+        if base is not None and storage in at.captures:
             at.sources[at.captures[storage]] = base
-        elif isinstance(x, SymTensor):
-            for ref, carrier in ((x.ref, x), (storage.ref, base)):
-                if ref is not None and (ref.graph is at or ref.value in at.captures):
-                    at.sources[at.resolve(ref)] = carrier
+        for ref, carrier in ((x_.ref, x), (storage.ref, base)):
+            if (
+                ref is not None
+                and carrier is not None
+                and (ref.graph is at or ref.value in at.captures)
+            ):
+                at.sources[at.resolve(ref)] = carrier
         at = at.outer
 
 

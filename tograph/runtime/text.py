@@ -46,6 +46,7 @@ class _Writer:
         self.lines: list[str] = []
         self.names: dict[Any, str] = {}
         self.rows: dict[Node, int] = {}
+        self.values: dict[Value, str] = {}
         self.count = 0
 
     def name(self, thing: Value | Node, wish: str = "") -> str:
@@ -55,6 +56,8 @@ class _Writer:
             if not wish or wish.isdigit() or mark + wish in self.names.values():
                 wish, self.count = str(self.count), self.count + 1
             self.names[thing] = mark + wish
+            if isinstance(thing, Value):
+                self.values[thing] = wish
         return self.names[thing]
 
     def constant(self, x: Any) -> str:
@@ -127,12 +130,27 @@ def lines_of(graph: Graph) -> dict[Node, str]:
     }
 
 
+def names_of(graph: Graph) -> dict[Value, str]:
+    """The names of all values in the text of a graph, without their mark."""
+    writer = _Writer()
+    writer.graph(graph, "", graph.name)
+    return writer.values
+
+
+def _alone(node: Node) -> str:
+    writer = _Writer()
+    for value in node.inputs:
+        writer.name(value)
+    for before in node.control_inputs:
+        writer.name(before.outputs[0] if before.outputs else before)
+    writer.node(node, "")
+    return _PLACE.sub("", writer.lines[0].removesuffix(" {"))
+
+
 def line_of(graph: Graph, node: Node) -> tuple[str, list[str]]:
-    """The line that stands for a node, and its inputs with their types; by its op if it is of another graph."""
+    """The line that stands for a node, and its inputs with their types; with numbers of its own if of another graph."""
     kinds = {v: v.type for v in node.inputs}
-    line = lines_of(graph).get(node)
-    if line is None:
-        return node.op, [str(kind) for kind in kinds.values()]
+    line = lines_of(graph).get(node) or _alone(node)
     words = re.findall(r"%[\w.]+", line.split(" = ", 1)[-1])
     return line, [f"{word}: {kind}" for word, kind in zip(dict.fromkeys(words), kinds.values())]
 

@@ -5,26 +5,40 @@ from __future__ import annotations
 import inspect
 import logging
 import warnings
-import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from ..errors import ConversionError, ScopeError, TographError
-from . import arguments, control_flow, grads, guards, host, interrupts, journal
+from ..errors import ConversionError, TographError
+from . import (
+    arguments,
+    control_flow,
+    facts,
+    families,
+    grads,
+    guards,
+    host,
+    interrupts,
+    journal,
+    transforms,
+)
 from .arguments import Flat
 from .concrete import ConcreteFunction, finish, late_inputs
-from .funcgraph import FuncGraph
+from .funcgraph import FuncGraph, Ref
 from .infer import meta_of, tensor_type
 from .journal import Location
+from .keys import show_spec
 from .reach import reachable
-from .scalars import size_of
+from .scalars import ScalarNode, size_of, staged
 from .shapes import contiguous
 from .specs import TensorSpec
-from .symbolic import SymTensor, placeholder
+from .structure import same_number
+from .symbolic import SymTensor, placeholder, value_of
 from .tracing import recording
+from .types import ScalarType
 
 LOGGER = logging.getLogger("tograph")
 
@@ -39,6 +53,9 @@ class Trace:
         specs: list[TensorSpec],
         checks: guards.Guards,
         finder: Any,
+        numbers: Sequence[Any] = (),
+        open_numbers: tuple[int, ...] = (),
+        names: Sequence[str] = (),
     ):
         self.concrete, self.key, self.specs, self.checks, self.finder = (
             concrete,
@@ -47,15 +64,31 @@ class Trace:
             checks,
             finder,
         )
+        self.numbers, self.open_numbers, self.names = list(numbers), open_numbers, list(names)
+
+    @property
+    def open(self) -> bool:
+        """Whether calls of other sizes or numbers than the traced ones may use it."""
+        return bool(self.open_numbers) or any(None in (s.shape or (None,)) for s in self.specs)
+
+    def inputs(self, flat: Flat) -> list[Any]:
+        """The tensors of a call: those of the arguments, then its open numbers."""
+        return families.inputs_of(flat, self.open_numbers)
 
     def fits(self, key: Any, flat: Flat) -> bool:
         if len(flat.tensors) != len(self.specs):
             return False
         if key != self.key and not self._covers(flat):
             return False
-        return self.checks.hold(flat.tensors)
+        return self.checks.hold(self.inputs(flat))
 
     def _covers(self, flat: Flat) -> bool:
+        for i, (new, old) in enumerate(zip(flat.numbers, self.numbers)):
+            if i in self.open_numbers:
+                if not families.storable(new):
+                    return False
+            elif not same_number(new, old):
+                return False
         for x, spec in zip(flat.tensors, self.specs):
             if isinstance(x, TensorSpec):
                 if x != spec:
@@ -63,6 +96,15 @@ class Trace:
             elif not spec.accepts(x):
                 return False
         return True
+
+    def describe(self) -> str:
+        """What is open in it, and its guards on sizes, for people; empty when there is neither."""
+        names = self.names
+        shown = [f"{n}: {show_spec(s)}" for n, s in zip(names, self.specs) if None in (s.shape or (None,))]  # fmt: skip
+        shown += [f"{n}: {type(self.numbers[i]).__name__}" for n, i in zip(names[len(self.specs) :], self.open_numbers)]  # fmt: skip
+        text = f"; takes {', '.join(shown)}" if shown else ""
+        checks = [guards.describe_size(e, w, names) for e, w in self.checks.sizes]
+        return text + (f"; only if {', '.join(checks)}" if checks else "")
 
     def places(self, bound: inspect.BoundArguments) -> list[Location]:
         return self.finder(bound)
@@ -72,9 +114,16 @@ class Tracer:
     """One run of the Python code on placeholders."""
 
     def __init__(
-        self, function: Any, bound: inspect.BoundArguments, flat: Flat, specs: list[TensorSpec]
+        self,
+        function: Any,
+        bound: inspect.BoundArguments,
+        flat: Flat,
+        specs: list[TensorSpec],
+        open_numbers: tuple[int, ...] = (),
+        tentative: bool = False,
     ):
         self.function, self.bound, self.flat, self.specs = function, bound, flat, specs
+        self.open_numbers, self.tentative = open_numbers, tentative
         self.root = FuncGraph(_graph_name(function.label()))
         self.inputs: list[SymTensor] = []
         self.failed: Exception | None = None
@@ -83,10 +132,10 @@ class Tracer:
 
     def trace(self, key: Any) -> Trace:
         try:
-            with interrupts.noted():
+            with interrupts.noted(), transforms.suspended():
                 return self._trace(key)
         except Exception as error:
-            if error is self.failed:
+            if error is self.failed and not self.tentative:
                 self._run_effects()
             raise
 
@@ -101,9 +150,16 @@ class Tracer:
 
     def _trace(self, key: Any) -> Trace:
         spares: list[tuple[Any, Any]] = []
-        with recording(self.root), torch.enable_grad(), guards.watching(self.root) as watch:
+        with (
+            recording(self.root),
+            torch.enable_grad(),
+            facts.scope(),
+            guards.watching(self.root) as watch,
+        ):
             self.inputs = inputs = [self._placeholder(i, s) for i, s in enumerate(self.specs)]
-            take = _Taker(self.flat, inputs)
+            numbers = {i: self._number(i, len(inputs) + j) for j, i in enumerate(self.open_numbers)}
+            self.inputs = inputs = inputs + [x for x, _ in numbers.values()]
+            take = _Taker(self.flat, inputs, {i: x for i, (_, x) in numbers.items()})
             given = {
                 n: arguments.replace_tensors(x, take, spares)
                 for n, x in self.bound.arguments.items()
@@ -112,32 +168,27 @@ class Tracer:
             result, changes = self._run(bound, spares)
         effects, finder = self._effects(changes, spares)
         graph, captured, spec, effect_specs = finish(self.root, inputs, result, effects)
-        signature = tuple(self.specs)
+        signature = (*self.specs, *(TensorSpec.of(families.number_tensor(self.flat.numbers[i])) for i in self.open_numbers))  # fmt: skip
         concrete = ConcreteFunction(
-            self.function.label(), graph, captured, spec, effect_specs, signature, self._binder()
+            self.function.label(),
+            graph,
+            captured,
+            spec,
+            effect_specs,
+            signature,
+            binder(self.function),
         )
-        concrete.late = late_inputs(self.root)
+        concrete.open_numbers, concrete.late = self.open_numbers, late_inputs(self.root)
         return Trace(
             concrete,
             key,
             self.specs,
             watch.guards(self.root, self.outside, grads.slots_read(self.root)),
             finder,
+            self.flat.numbers,
+            self.open_numbers,
+            [*self.flat.names, *(self.flat.number_names[i] for i in self.open_numbers)],
         )
-
-    def _binder(self):
-        function = weakref.ref(self.function)
-
-        def bind(concrete, args, kwargs):
-            owner = function()
-            if owner is None:
-                raise ScopeError("the function of this trace does not exist any more")
-            bound = _bind_concrete(owner, concrete, args, kwargs)
-            flat = Flat()
-            owner._key(bound, flat)
-            return flat.tensors, ()
-
-        return bind
 
     def _run(self, bound: inspect.BoundArguments, spares: list) -> tuple[Any, journal.Journal]:
         log = journal.push()
@@ -153,7 +204,8 @@ class Tracer:
                 )
             return result, log
         except BaseException as error:
-            self._keep_argument_changes(spares)
+            if not self.tentative:
+                self._keep_argument_changes(spares)
             journal.unwind(log)
             log.rollback()
             log = None
@@ -180,6 +232,15 @@ class Tracer:
             made.requires_grad_(True)
             made.real_ = x
         return made
+
+    def _number(self, i: int, place: int) -> tuple[SymTensor, Any]:
+        """(input, staged number) for an argument that is an int or a float; its value is a hint."""
+        x = self.flat.numbers[i]
+        meta = meta_of(families.number_tensor(x))
+        made = placeholder(self.root, meta, place, f"number{i}")
+        kind = type(x)
+        value = self.root.emit(f"py.{kind.__name__}", value_of(made, self.root), type=ScalarType(kind))  # fmt: skip
+        return made, staged(ScalarNode(kind, Ref(value, self.root), hint=x, expr=("number", place)))
 
     def _dynamic(
         self, index: int, spec: TensorSpec, shape: Sequence[int | None], x: Any, label: str
@@ -221,19 +282,13 @@ class Tracer:
                 _warn_mutation(location, self.function.python_function)
         for slot in grads.effects_of(changes.entries):
             effects.append((slot.location(), slot.content))
-            where.append((slot, None))
+            where.append((GradOf(slot.late), None))
         for location, old in self.outside:
             location._set(old)
         if not effects:
             return [], no_places
 
-        def find(bound: inspect.BoundArguments) -> list[Location]:
-            real: list[tuple[Any, Any]] = []
-            for x in bound.arguments.values():
-                arguments.replace_tensors(x, lambda _: None, real)
-            return [_found(i, at, real, bound) for i, at in where]
-
-        return effects, find
+        return effects, Finder(where)
 
     def _is_outside(self, location: Location) -> bool:
         """Whether a variable or attribute that existed before the call was rebound: that happens at every call."""
@@ -257,16 +312,40 @@ class Tracer:
                 real[:] = made
 
 
+@dataclass(frozen=True)
+class GradOf:
+    """The ``.grad`` field of a tensor: the one at a position among the arguments, or this one."""
+
+    owner: Any
+
+
+class Finder:
+    """Finds, for a call, the locations that the effects of a trace go to.
+
+    ``where``: pairs of a position among the containers of the arguments and a location in such a container; the position
+    is None for a location outside of the arguments, a ``GradOf`` for the gradient of a tensor.
+    """
+
+    def __init__(self, where: list[tuple[Any, Any]]):
+        self.where = where
+
+    def __call__(self, bound: inspect.BoundArguments) -> list[Location]:
+        real: list[tuple[Any, Any]] = []
+        for x in bound.arguments.values():
+            arguments.replace_tensors(x, lambda _: None, real)
+        return [_found(i, at, real, bound) for i, at in self.where]
+
+
 def _found(i: Any, at: Any, real: list[tuple[Any, Any]], bound: inspect.BoundArguments) -> Location:
     """Where an effect of a call goes: a container that was passed, a ``.grad`` field, or a place outside."""
-    if not isinstance(i, grads.Slot):
+    if not isinstance(i, GradOf):
         return at if i is None else _same_place(at, real[i][1])
-    if isinstance(i.late, torch.Tensor):
-        return grads.field_of(i.late)
+    if isinstance(i.owner, torch.Tensor):
+        return grads.field_of(i.owner)
     flat = Flat()
     for name, x in bound.arguments.items():
         arguments.key_of(x, flat, name)
-    return grads.field_of(flat.tensors[i.late])
+    return grads.field_of(flat.tensors[i.owner])
 
 
 def _symbolic(x: Any) -> bool:
@@ -303,13 +382,17 @@ def _warn_mutation(location: Location, function: Any) -> None:
 
 
 class _Taker:
-    """The placeholder for each tensor of the arguments; numpy arrays come in order."""
+    """The placeholder for each tensor of the arguments; numpy arrays and numbers come in order."""
 
-    def __init__(self, flat: Flat, inputs: list[SymTensor]):
-        self.places, self.inputs = flat.places, inputs
-        self.arrays = iter(sorted(set(range(len(inputs))) - set(flat.places.values())))
+    def __init__(self, flat: Flat, inputs: list[SymTensor], staged: dict[int, Any]):
+        self.places, self.inputs, self.staged = flat.places, inputs, staged
+        self.arrays = iter(sorted(set(range(len(flat.tensors))) - set(flat.places.values())))
+        self.numbers = 0
 
-    def __call__(self, x: Any) -> SymTensor:
+    def __call__(self, x: Any) -> Any:
+        if type(x) in families.DTYPES:
+            self.numbers += 1
+            return self.staged.get(self.numbers - 1, x)
         place = self.places.get(id(x))
         return self.inputs[next(self.arrays) if place is None else place]
 
@@ -322,7 +405,14 @@ def _graph_name(label: str) -> str:
     return "".join(c if c.isalnum() or c == "_" else "_" for c in label).strip("_") or "main"
 
 
-def _bind_concrete(
-    owner: Any, concrete: ConcreteFunction, args: tuple, kwargs: dict
-) -> inspect.BoundArguments:
-    return arguments.bind(owner._signature, args, kwargs, owner.label())
+def binder(function: Any) -> Callable[..., Any]:
+    """How a concrete function of ``function`` takes the tensors from its arguments; it does not need the function."""
+    signature, label = function._signature, function.label()
+
+    def bind(concrete: ConcreteFunction, args: tuple, kwargs: dict) -> tuple[list[Any], tuple]:
+        bound, flat = arguments.bind(signature, args, kwargs, label), Flat()
+        for name, x in bound.arguments.items():
+            arguments.key_of(x, flat, name)
+        return families.inputs_of(flat, concrete.open_numbers), ()
+
+    return bind

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import torch
@@ -95,6 +96,13 @@ def record(func, args: tuple, kwargs: dict, view: bool = False) -> Any:
         k: argument(graph, a) for k, a in kwargs.items() if a is not None and k != "pin_memory"
     }
     flat = found if isinstance(found, list) else [found]
+    if any(isinstance(m, list) for m in flat):
+        raise UnsupportedOpError(
+            f"{func} gives several lists of tensors and cannot be part of a graph; an optimiser takes fused=False",
+            user_location(),
+        )
+    if "dtype" in _factory(func) and node_kwargs.get("dtype") is None:
+        node_kwargs["dtype"] = flat[0].dtype  # the default dtype of now, not that of the run
     node = graph.add(
         ops.overload_name(func), node_args, node_kwargs, [tensor_type(m) for m in flat]
     )
@@ -106,6 +114,14 @@ def record(func, args: tuple, kwargs: dict, view: bool = False) -> Any:
     if isinstance(found, list):
         return outs if len(func._schema.returns) == 1 else tuple(outs)
     return outs[0] if outs else None
+
+
+@cache
+def _factory(func) -> frozenset[str]:
+    """The names of the options of an op that makes a tensor from none; of any other op, nothing."""
+    if any("Tensor" in str(a.type) for a in func._schema.arguments):
+        return frozenset()
+    return frozenset(a.name for a in func._schema.arguments if a.kwarg_only)
 
 
 def _with_symbols(meta: Meta, value: Value, graph: FuncGraph) -> Meta:
@@ -162,8 +178,31 @@ def _local_scalar(x):
     return scalar_of(x)
 
 
+def _equal(a, b):
+    """``torch.equal``, where C++ asks: the answer has to be known now."""
+    if tuple(a.shape) != tuple(b.shape):
+        return False
+    same = record(aten.eq.Tensor, (a, b), {})
+    return bool(scalar_of(record(aten.all.default, (same,), {})))
+
+
+def _conj(x):
+    """A conjugate is computed: whether it is one is a bit that a symbolic tensor does not have."""
+    return record(aten._conj_physical.default, (x,), {})
+
+
+def _negative(x):
+    return record(aten.neg.default, (x,), {})
+
+
 def _is_same_size(a, b):
     return tuple(a.shape) == tuple(b.shape)
+
+
+def _size(x, dim=None):
+    """torch's code asks for sizes as plain numbers: a staged one must have a hint, and becomes a guard."""
+    sizes = [int(n) for n in x.shape]
+    return sizes if dim is None else sizes[dim]
 
 
 def _untraced(func) -> Callable[..., Any]:
@@ -183,7 +222,11 @@ SPECIAL: dict[Any, Callable[..., Any]] = {
     aten.lift_fresh.default: _lift_fresh,
     aten._local_scalar_dense.default: _local_scalar,
     aten.is_same_size.default: _is_same_size,
+    aten.equal.default: _equal,
+    aten._conj.default: _conj,
+    aten._neg_view.default: _negative,
     torch.ops.prim.device.default: lambda x: x.device,
+    aten.size.default: _size,
 }
 for _name in ("_record_function_enter_new", "_record_function_enter", "_record_function_exit"):
     _packet = getattr(torch.ops.profiler, _name)

@@ -84,5 +84,17 @@ class Variable(torch.Tensor):
             else value
         )
 
+    def __deepcopy__(self, memo: dict) -> Variable:
+        if id(self) not in memo:
+            memo[id(self)] = Variable(*self._parts())
+        return memo[id(self)]
+
+    def __reduce_ex__(self, protocol: Any) -> tuple:
+        return Variable, self._parts()
+
+    def _parts(self) -> tuple:
+        plain = self.detach().as_subclass(torch.Tensor)
+        return plain, self.dtype, self.requires_grad, self.name_
+
     def __repr__(self, **kwargs: Any) -> str:
         return f"tg.Variable({self.tolist()}, dtype={self.dtype})"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .syntax import gast
+from .syntax import gast, walk
 
 
 class Namer:
@@ -10,7 +10,7 @@ class Namer:
 
     def __init__(self, tree: gast.AST, reserved: tuple[str, ...] = ()):
         self.used = set(reserved)
-        for node in gast.walk(tree):
+        for node in walk(tree):
             for field in ("id", "name", "attr", "arg", "asname", "rest"):
                 value = getattr(node, field, None)
                 if isinstance(value, str):

@@ -17,7 +17,7 @@ import types
 from dataclasses import dataclass
 
 from ..errors import ConversionError, SourceError
-from .syntax import from_ast, gast
+from .syntax import children, from_ast, gast
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ def _mangle(tree: gast.AST, class_name: str | None) -> None:
                 setattr(node, field, spell(value, owner))
         if isinstance(node, (gast.Global, gast.Nonlocal)):
             node.names = [spell(n, owner) for n in node.names]
-        for child in gast.iter_child_nodes(node):
+        for child in children(node):
             walk(child, owner)
 
     name = getattr(tree, "name", None)

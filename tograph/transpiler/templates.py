@@ -9,11 +9,10 @@ Holes are checked both ways: a hole without a filling and a filling without a ho
 
 from __future__ import annotations
 
-import copy
 from functools import cache
 from typing import Any
 
-from .syntax import copy_location, gast, parse_statements
+from .syntax import copy_location, copy_tree, gast, parse_statements, walk
 
 Filling = Any
 
@@ -23,14 +22,14 @@ class TemplateError(ValueError):
 
 
 @cache
-def _parsed(text: str) -> tuple[gast.stmt, ...]:
-    return tuple(parse_statements(text))
+def _parsed(text: str) -> list[gast.stmt]:
+    return _blank(parse_statements(text))
 
 
 def fill(text: str, origin: gast.AST | None = None, **fillings: Filling) -> list[gast.stmt]:
     """The statements of a template; positions are those of ``origin``."""
     filler = _Filler(fillings)
-    body = filler.statements(_blank(copy.deepcopy(list(_parsed(text)))))
+    body = filler.statements(copy_tree(_parsed(text)))
     unused = set(fillings) - filler.seen
     if unused:
         raise TemplateError(f"no hole for {sorted(unused)} in {text!r}")
@@ -48,7 +47,7 @@ def fill_expression(text: str, origin: gast.AST | None = None, **fillings: Filli
 def _blank(statements: list[gast.stmt]) -> list[gast.stmt]:
     """Drop the positions of the template's own text."""
     for statement in statements:
-        for node in gast.walk(statement):
+        for node in walk(statement):
             for field in ("lineno", "col_offset", "end_lineno", "end_col_offset"):
                 if hasattr(node, field):
                     setattr(node, field, None)

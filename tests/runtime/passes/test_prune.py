@@ -237,3 +237,34 @@ def dead_loop(kind, bound_kind, test, step):
         bound=bound,
         truth=truth,
     )
+
+
+ROW = "main(%x: f32[3,2], %v: f32[2], %r: f32[3,2], %i: int, %j: int) {\n  {}\n  return %x\n}"
+
+
+def rows(*lines):
+    return ROW.replace("{}\n  return", "\n  ".join(lines) + "\n  return")
+
+
+def test_an_update_that_nobody_uses_is_only_checked():
+    same(
+        prune,
+        rows("%0: f32[3,2] = aten.select_scatter.default(%x, %v, 0, %i)"),
+        rows("%0: f32[2] = aten.select.int(%x, 0, %i)"),
+    )
+
+
+LOOK = "%0: f32[2] = aten.select.int(%x, 0, %i)"
+UPDATE = "!1 = update.aten.select_scatter.default(%r, %v, 0, %i)"
+
+
+def test_a_look_before_an_update_of_the_same_place():
+    same(prune, rows(LOOK, UPDATE), rows(UPDATE))
+    for other in [
+        UPDATE.replace("%i", "%j"),
+        UPDATE.replace("0, %i", "1, %i"),
+        "!1 = tg.assign(%r, %x)",
+    ]:
+        same(prune, rows(LOOK, other))
+    for between in ["!2 = tg.print(%v)", "%3: int = py.floordiv(%i, %j)"]:
+        same(prune, rows(LOOK, between, UPDATE))

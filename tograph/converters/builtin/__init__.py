@@ -3,9 +3,19 @@
 Importing the modules registers the forms: ``calls.handles`` maps a function to its form.
 """
 
-from . import math_functions, numbers, objects, printing, reductions, sequences, torch_functions
+from . import (
+    decisions,
+    math_functions,
+    numbers,
+    objects,
+    printing,
+    reductions,
+    sequences,
+    torch_functions,
+)
 
 __all__ = [
+    "decisions",
     "math_functions",
     "numbers",
     "objects",

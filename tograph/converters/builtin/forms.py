@@ -11,7 +11,8 @@ from ...runtime.control_flow import StagedException
 from ...runtime.structure import is_union
 from ...runtime.symbolic import scalar_of
 from .. import union
-from ..calls import handles
+from ..call_rules import is_user_function
+from ..calls import call, handles
 from ..staging import is_staged
 from ..strings import StagedString
 
@@ -27,6 +28,19 @@ def _any_staged(args: Any) -> bool:
     )
 
 
+def _plain(function: Any, args: Any, kwargs: Any) -> Any:
+    """The built-in; where it would call a special method of a user's class, that is converted."""
+    if function is bool and len(args) == 1:
+        held = union.truth(args[0], "bool")
+        return held if is_staged(held) else bool(held)
+    names = (f"__{function.__name__}__", *(("__repr__",) if function is str else ()))
+    for name in names if args else ():
+        method = getattr(type(args[0]), name, None)
+        if is_user_function(method):
+            return call(method, *args, **kwargs)
+    return function(*args, **kwargs)
+
+
 def unless_staged(function):
     """The built-in itself when nothing is staged; each option of a union apart."""
 
@@ -36,7 +50,7 @@ def unless_staged(function):
             if union.holds_union(args, kwargs):
                 return union.apply(run, *args, **kwargs)
             if not _any_staged(args) and not _any_staged(kwargs.values()):
-                return function(*args, **kwargs)
+                return _plain(function, args, kwargs)
             return form(*args, **kwargs)
 
         return handles(function)(run)

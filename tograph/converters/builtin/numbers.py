@@ -10,7 +10,7 @@ from ...runtime.funcgraph import user_location
 from ...runtime.scalars import to_python
 from ...runtime.shapes import SYMBOLS
 from ..calls import METHODS
-from ..strings import fstring, str_format
+from ..strings import fstring, str_format, str_join
 from .forms import as_number, unless_staged
 
 
@@ -93,3 +93,4 @@ def hash_(x):
 
 
 METHODS[str, "format"] = str_format
+METHODS[str, "join"] = str_join

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import torch
 
 from ...runtime import control_flow
 from ...runtime.control_flow import StagedException
-from ...runtime.funcgraph import current_graph
+from ...runtime.funcgraph import current_graph, is_tracing
 from ...runtime.growing import StagedList
 from ...runtime.ops import OpaqueObject
 from ...runtime.scalars import new_scalar
 from ...runtime.shapes import SYMBOLS
 from ...runtime.structure import is_union
-from .. import attributes, union
-from ..calls import handles
+from ...runtime.symbolic import SymTensor
+from .. import attributes, standard, union
+from ..calls import call, handles
 from ..iterables import (
     StagedRange,
 )
@@ -53,10 +55,19 @@ def type_(x, *rest, **kwargs):
         return type(x, *rest, **kwargs)
     if type(x) is StagedList:
         return list
+    if type(x) is SymTensor:
+        return torch.Tensor
     if is_union(x):
         return union.distribute(type_, x)
     # A size that torch made stays torch.SymInt: ``type(n) is int`` asks whether a size is static.
     return type(x) if type(x) is torch.SymInt else _kind_of(x) or type(x)
+
+
+@handles(dataclasses.replace)
+def replace(x, /, **changes):
+    return (
+        standard.replaced(call, x, changes) if is_tracing() else dataclasses.replace(x, **changes)
+    )
 
 
 @handles(callable)

@@ -11,7 +11,7 @@ from ...runtime.funcgraph import current_graph, is_tracing
 from ...runtime.shapes import SYMBOLS
 from .. import union
 from ..calls import handles
-from ..strings import StagedString, is_staged_part, outside
+from ..strings import StagedString, fstring, is_staged_part, outside
 
 
 @handles(print)
@@ -39,5 +39,5 @@ def _printed(value: Any, graph) -> Any:
         return outside(value, graph)
     if value is None or type(value) in (bool, int, float, str, complex):
         return value
-    text = str(value)
-    return text
+    text = fstring((value, "s", ""))
+    return text if isinstance(text, str) else outside(text, graph)

@@ -9,14 +9,17 @@ import torch
 
 from ...runtime import control_flow
 from ...runtime.funcgraph import user_location
+from ...runtime.growing import StagedList
 from ...runtime.shapes import SYMBOLS
 from .. import union
 from ..calls import call, handles
-from ..iterables import (
-    staged_source,
-)
-from ..logical import and_, or_
+from ..consumers import found_in, gathered
+from ..for_stmt import iterator_of
+from ..generators import Generator
+from ..iterables import staged_source
+from ..logical import and_, not_, or_
 from ..staging import is_staged
+from ..user_operators import add, defines_operators, gt, lt
 from .torch_functions import tensor
 
 
@@ -24,37 +27,43 @@ def tensor0(x: Any) -> torch.Tensor:
     return x if isinstance(x, torch.Tensor) else tensor(x)
 
 
-def _extreme(which: str, builtin):
-    def pick(*args, key=None, **default):
-        items = list(args) if len(args) > 1 else args[0]
-        if isinstance(items, torch.Tensor):
-            if items.dim() != 1 or key is not None:
-                return _fold(which, list(items.unbind(0)), key)
-            if type(items.shape[0]) is int and items.shape[0] == 0:
-                if default:
-                    return default["default"]
-                raise ValueError(f"{which}() arg is an empty sequence")
-            return items.amin() if which == "min" else items.amax()
-        items = list(items)
-        return _fold(which, items, key) if items or not default else default["default"]
+def _items(args: tuple) -> Any:
+    """What ``min`` and ``max`` choose from: a tensor, or a sequence."""
+    if len(args) > 1:
+        return args
+    items = gathered(args[0])
+    if isinstance(items, StagedList) and items.handle is not None:
+        return items.stack()
+    plain = isinstance(items, (list, tuple, dict, set, str, range, torch.Tensor))
+    return items if plain or not hasattr(items, "__iter__") else list(items)
 
+
+def _pick(which: str, items: Any, key: Any = None, **default: Any) -> Any:
+    if isinstance(items, torch.Tensor):
+        if items.dim() != 1 or key is not None:
+            return _fold(which, list(items.unbind(0)), key)
+        if type(items.shape[0]) is int and items.shape[0] == 0:
+            if default:
+                return default["default"]
+            raise ValueError(f"{which}() arg is an empty sequence")
+        return items.amin() if which == "min" else items.amax()
+    items = list(items)
+    return _fold(which, items, key) if items or not default else default["default"]
+
+
+def _extreme(which: str, builtin):
     def run(*args, **kwargs):
-        inner = args[0] if len(args) == 1 else args
         if union.holds_union(args, kwargs):
             return union.apply(run, *args, **kwargs)
-        staged = is_staged(inner) if isinstance(inner, torch.Tensor) else False
-        if (
-            len(args) == 1
-            and not staged
-            and not isinstance(inner, (list, tuple, dict, set, str, range))
-            and inner is not None
-        ) and hasattr(inner, "__iter__"):
-            inner = list(inner)
-            args = (inner,)
-        staged = staged or (isinstance(inner, (list, tuple)) and any(map(is_staged, inner)))
+        items = _items(args)
+        if union.holds_union((items,), {}):
+            return union.apply(run, items, **kwargs)
+        staged = isinstance(items, torch.Tensor) and is_staged(items)
+        if isinstance(items, (list, tuple)):
+            staged = any(is_staged(i) or defines_operators(type(i)) for i in items)
         if not staged and kwargs.get("key") is None:
-            return builtin(*args, **kwargs)
-        return pick(*args, **kwargs)
+            return builtin(items, **kwargs)
+        return _pick(which, items, **kwargs)
 
     return handles(builtin)(run)
 
@@ -66,7 +75,7 @@ def _fold(which: str, items: list, key):
     best, rank = items[0], items[0] if key is None else call(key, items[0])
     for item in items[1:]:
         other = item if key is None else call(key, item)
-        better = other < rank if which == "min" else other > rank
+        better = (lt if which == "min" else gt)(other, rank)
         if is_staged(better):
             test = control_flow.predicate(better, which)
             pair = control_flow.staged_if(
@@ -86,6 +95,7 @@ _extreme("max", max)
 
 @handles(sum)
 def sum_(items, start=0):
+    items = gathered(items)
     if isinstance(items, torch.Tensor) and is_staged(items):
         total = items.sum(0, dtype=None if items.dtype == torch.bool else items.dtype)
         return total if isinstance(start, int) and start == 0 else start + total
@@ -93,7 +103,7 @@ def sum_(items, start=0):
     if source is None:
         total = start
         for item in items:
-            total = total + item
+            total = add(total, item)
         return total
     n = source.length()
     rows = [source.item(i) for i in range(n)] if not isinstance(n, SYMBOLS) else None
@@ -131,8 +141,13 @@ def _truth(which):
                     "Boolean value of Tensor with more than one value is ambiguous", user_location()
                 )
             return items.any() if which is any else items.all()
+        items = iterator_of(items)
+        if isinstance(items, Generator) and items.fresh:
+            found = found_in(items, which is any)
+            return found if which is any else not_(found)
         found = which is all
         for item in items:
+            item = union.truth(item, which.__name__)
             item = control_flow.predicate(item, which.__name__) if is_staged(item) else bool(item)
             if not is_staged(found) and found is (which is any):
                 return found

@@ -18,7 +18,8 @@ from ...runtime.structure import is_union
 from ...runtime.symbolic import scalar_of
 from .. import subscripts, union
 from ..calls import call, handles, takes_functions
-from ..for_stmt import for_stmt
+from ..consumers import gathered
+from ..for_stmt import for_stmt, iterator_of
 from ..generators import Generator
 from ..iterables import (
     Enumerated,
@@ -33,6 +34,7 @@ from ..iterables import (
 )
 from ..lists import new_list
 from ..staging import is_staged
+from ..user_operators import method_of
 from .forms import as_number, unless_staged
 from .reductions import tensor0
 from .torch_functions import tensor
@@ -77,12 +79,14 @@ def _sources_staged(iterables: Any) -> bool:
 
 @handles(enumerate)
 def enumerate_(iterable, start=0):
+    iterable = iterator_of(iterable)
     source = staged_source(iterable)
     return enumerate(iterable, start) if source is None else Enumerated(source, start)
 
 
 @handles(zip)
 def zip_(*iterables, strict=False):
+    iterables = tuple(map(iterator_of, iterables))
     if not _sources_staged(iterables):
         return zip(*iterables, strict=strict)
     sources = [as_source(x) for x in iterables]
@@ -97,6 +101,7 @@ def zip_(*iterables, strict=False):
 
 @handles(map)
 def map_(function, *iterables):
+    iterables = tuple(map(iterator_of, iterables))
     if not _sources_staged(iterables):
         return map(lambda *items: call(function, *items), *iterables)
     return Mapped(call, function, [as_source(x) for x in iterables])
@@ -156,7 +161,7 @@ def sorted_(x, *, key=None, reverse=False):
             return list(torch.sort(x, stable=True, descending=reverse).values.unbind(0))
         keys = torch.stack([tensor0(call(key, row)) for row in x.unbind(0)])
         return list(x[torch.sort(keys, stable=True, descending=reverse).indices].unbind(0))
-    items = list(x)
+    items = list(gathered(x))
     keys = items if key is None else [call(key, i) for i in items]
     if not any(map(is_staged, keys)):
         order = sorted(range(len(items)), key=keys.__getitem__, reverse=reverse)
@@ -176,6 +181,7 @@ def _sort_staged(items, keys, reverse):
 
 @handles(list)
 def list_(items=()):
+    items = gathered(items)
     source = staged_source(items)
     if source is None:
         return new_list(*items)
@@ -191,12 +197,14 @@ def list_(items=()):
 
 @handles(tuple)
 def tuple_(items=()):
+    items = gathered(items)
     source = staged_source(items)
     return tuple(items) if source is None else tuple(source)
 
 
 @handles(iter)
 def iter_(x, *rest):
+    x = x if rest else iterator_of(x)
     if isinstance(x, torch.Tensor) and is_staged(x):
         return SequenceIterator(list(x.unbind(0)))
     if not rest and is_tracing() and isinstance(x, (list, tuple, range)):
@@ -206,6 +214,9 @@ def iter_(x, *rest):
 
 @handles(next)
 def next_(iterator, *default):
+    step = method_of(iterator, "__next__")
+    if step is not None and is_tracing() and not default:
+        return call(step, iterator)
     if not isinstance(iterator, SequenceIterator):
         if journal.active() and journal.depth() > 1 and not isinstance(iterator, Generator):
             raise StagingError(

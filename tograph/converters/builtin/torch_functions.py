@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ...runtime import grads
+from ...runtime import custom, grads
 from ...runtime.funcgraph import is_tracing
 from ...runtime.growing import StagedList
 from ...runtime.scalars import to_python
@@ -15,7 +15,7 @@ from ...runtime.shapes import SYMBOLS
 from ...runtime.structure import is_union
 from ...runtime.symbolic import scalar_of
 from .. import union
-from ..calls import TENSOR_METHODS, call, handles
+from ..calls import TENSOR_METHODS, call, convert_if_needed, handles
 from ..staging import is_staged
 from .forms import unless_staged
 from .numbers import bool_
@@ -171,3 +171,12 @@ def zero_grad(optimizer, set_to_none=True):
 
 
 _ZERO_GRAD = torch.optim.Optimizer.zero_grad.__wrapped__
+
+
+@handles(torch.autograd.Function.apply.__func__)
+def apply_function(cls, *args):
+    """``F.apply(...)``: the gradient that the class says becomes a region of the graph."""
+    return custom.apply_function(cls, args, call) if is_tracing() else cls.apply(*args)
+
+
+custom.CONVERT = convert_if_needed

@@ -1,6 +1,7 @@
 """Gradients of graphs. See ``connect`` for how ops with regions get theirs, ``joint`` for graphs, ``vjp`` for the transform.
 
-Modules, lowest first: objects, rules, dependence, cut, connect, replay, joint, alternatives, loops, vjp, pairs.
+Modules, lowest first: objects, rules, dependence, cut, connect, replay, joint, graphs, alternatives, checkpoint, loops, vjp,
+pairs.
 """
 
 from .alternatives import alternatives

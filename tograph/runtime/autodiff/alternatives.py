@@ -15,9 +15,10 @@ from .. import types
 from ..ir import Graph, Node, Value
 from ..types import INT, OptionalType, TensorType, Type
 from .connect import REGION_RULES, Call
+from .graphs import append
 from .joint import Parts, differentiate, part
-from .objects import emit_many
-from .replay import copy_node
+from .objects import emit_many, zeros_like
+from .replay import copy_graph, copy_node
 
 
 @dataclass
@@ -34,6 +35,8 @@ class Slot:
 def alternatives(call: Call, grads: list[Any], wanted: list[bool]) -> list[Any]:
     """Cotangents of the inputs of an op whose regions are alternatives."""
     node = call.node
+    if "gradient" in node.regions:
+        return _by_user(call, grads)
     heads = 1 if node.op in ("If", "Case") else 0
     need = [i - heads for i in range(heads, len(call.inputs)) if wanted[i]]
     given = [i for i, g in enumerate(grads) if g is not None]
@@ -63,6 +66,21 @@ def alternatives(call: Call, grads: list[Any], wanted: list[bool]) -> list[Any]:
     made = emit_many(op, (*head, *args), kwargs, kinds, regions=regions)
     for j, g in zip(present, made):
         found[j + heads] = g
+    return found
+
+
+def _by_user(call: Call, grads: list[Any]) -> list[Any]:
+    """The gradient that the user wrote: a call of the region that says it."""
+    node = call.node
+    region = copy_graph(node.regions["gradient"])
+    region.name = "function"
+    given = [zeros_like(call.outputs([i])[0]) if g is None else g for i, g in enumerate(grads)]
+    args = [call.input(i) for i in range(len(call.inputs))] + given
+    kinds = [v.type for v in region.outputs]
+    made = emit_many("Call", tuple(args), {"name": "gradient"}, kinds, regions={"function": region})
+    found: list[Any] = [None] * len(call.inputs)
+    for i, g in zip(node.kwargs["wrt"], made):
+        found[i] = g
     return found
 
 
@@ -115,13 +133,6 @@ def _extend(node: Node, parts: dict[str, Parts], slots: list[Slot]) -> int:
     for kind in kinds + ([INT] if node.op == "Try" else []):
         node.outputs.append(Value(kind, node, len(node.outputs)))
     return first
-
-
-def append(graph: Graph, op: str, *args: Any, type: Type, **kwargs: Any) -> Value:
-    """A new last node of a graph, with one output."""
-    node = Node(op, args, kwargs, [type])
-    graph.nodes.append(node)
-    return node.outputs[0]
 
 
 def _backward(

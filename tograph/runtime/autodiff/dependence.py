@@ -35,6 +35,8 @@ def output_dependences(node: Node, known: dict[Value, Dependence]) -> list[Depen
 def _regions(node: Node, known: dict[Value, Dependence]) -> list[Dependence]:
     skip = len(node.args) - len(next(iter(node.regions.values())).inputs)
     outer = [known[a] if isinstance(a, Value) else NOTHING for a in node.args[skip:]]
+    if "gradient" in node.regions:
+        return [NOTHING.union(*(outer[i] for i in node.kwargs["wrt"]))] * len(node.outputs)
     found = [NOTHING] * len(node.outputs)
     if node.op == "While":
         found = outer[: len(found)]

@@ -14,12 +14,12 @@ from __future__ import annotations
 from typing import Any
 
 from ..carrier import differentiable
-from ..funcgraph import FuncGraph
 from ..ir import Graph, Node, Value
 from ..types import BOOL, INT, ListType, TensorType
-from .alternatives import append
+from . import checkpoint
 from .connect import REGION_RULES, Call
 from .dependence import dependences
+from .graphs import append, before
 from .joint import Parts, differentiate, part
 from .objects import emit_many, zeros_like
 from .replay import copy_node
@@ -28,6 +28,8 @@ from .replay import copy_node
 def loop(call: Call, grads: list[Any], wanted: list[bool]) -> list[Any]:
     """Cotangents of the inputs of a ``While``."""
     node = call.node
+    if checkpoint.wanted(node):
+        checkpoint.segment(node, call.graph)
     shift = node.kwargs["carried"] - call.carried
     places = [i if i < call.carried else i + shift for i in range(len(call.inputs))]
     found: list[Any] = [None] * len(call.inputs)
@@ -39,7 +41,10 @@ def loop(call: Call, grads: list[Any], wanted: list[bool]) -> list[Any]:
     body = node.regions["body"]
     fixed = sorted(p for p in inputs if p >= carried)
     joint = differentiate(body, state + fixed, state, fill=state)
-    p = part(joint, costly=range(carried))
+    if node.kwargs.get("recompute"):
+        p = checkpoint.recomputing(body, joint, carried)
+    else:
+        p = part(joint, costly=range(carried))
     sums = [fixed[k - len(state)] for k in p.present if k >= len(state)]
     count, first = _extend(call, p)
     lists = call.outputs(range(first, first + len(p.saved)))
@@ -80,12 +85,12 @@ def _extend(call: Call, p: Parts) -> tuple[Any, int]:
         append(body, "tg.list_push", items, v, type=k) for items, v, k in zip(lists, p.saved, kinds)
     ]
     outs = body.outputs[:carried] + pushed
-    own, starts = list(lists), [_before(node, call.graph, "tg.list_new", type=k) for k in kinds]
+    own, starts = list(lists), [before(node, call.graph, "tg.list_new", type=k) for k in kinds]
     if call.count is None:
         counter = Value(INT)
         outs.append(append(body, "py.add", counter, 1, type=INT))
         own.append(counter)
-        starts.append(_before(node, call.graph, "py.constant", 0, type=INT))
+        starts.append(before(node, call.graph, "py.constant", 0, type=INT))
         call.count = carried + len(lists)
     body.inputs = body.inputs[:carried] + own + body.inputs[carried:]
     body.outputs = outs
@@ -98,14 +103,6 @@ def _extend(call: Call, p: Parts) -> tuple[Any, int]:
     for v in own:
         node.outputs.append(Value(v.type, node, len(node.outputs)))
     return call.outputs([call.count])[0], carried
-
-
-def _before(node: Node, graph: FuncGraph, op: str, *args: Any, type: Any) -> Value:
-    """A node put in before another."""
-    made = Node(op, args, {}, [type], location=node.location)
-    nodes = graph.graph.nodes
-    nodes.insert(nodes.index(node), made)
-    return made.outputs[0]
 
 
 def _emit(call: Call, p: Parts, state: list[int], sums: list[int], given: tuple) -> list[Any]:

@@ -80,6 +80,8 @@ def _node(node: Node, env: dict[Value, Any]) -> Sequence[Any]:
 def _torch(node: Node, args: tuple, kwargs: dict) -> Sequence[Any]:
     args, kwargs = _opened(args), _opened(kwargs)
     result = overload(node.op)(*args, **kwargs)
+    if result is None:
+        return []
     outs = list(result) if isinstance(result, (tuple, list)) else [result]
     return outs
 

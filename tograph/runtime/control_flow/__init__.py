@@ -11,7 +11,7 @@ from .branches import ConditionError, predicate, staged_if
 from .joining import join_regions
 from .loops import LoopOptions, staged_while
 from .raising import StagedException, Unreachable, fail_assertion, may_fail, outside_value
-from .regions import ambient, is_module_globals, trace_region, unmoved
+from .regions import ambient, close, is_module_globals, trace_region, unmoved
 from .trying import staged_try
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "StagedException",
     "Unreachable",
     "ambient",
+    "close",
     "fail_assertion",
     "is_module_globals",
     "join_regions",

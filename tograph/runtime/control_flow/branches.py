@@ -48,4 +48,7 @@ def staged_if(
         first = trace_region("then", then, recording_places(places))
     with facts.assuming(pred, False):
         second = trace_region("orelse", orelse, recording_places(places))
-    return join_regions("If", [pred], {"then": first, "orelse": second})
+    joined = join_regions("If", [pred], {"then": first, "orelse": second})
+    if first.raised or second.raised:
+        facts.learn(pred, second.raised)
+    return joined

@@ -53,6 +53,7 @@ class LoopOptions:
     shape_invariants: dict[Any, Sequence[int | None]] | None = None
     maximum_iterations: Any = None
     parallel_iterations: int = 10
+    checkpoint: Any = None
 
 
 MAX_ROUNDS = 12
@@ -94,7 +95,7 @@ def staged_while(
             visible(_next_spec(s, p, loop, options), current_graph()) for s, p in zip(specs, state)
         ]
         if not fresh and all(map(structure.equal, specs, widened)):
-            _emit_while(cond, loop, state, specs, contents_of(state))
+            _emit_while(cond, loop, state, specs, contents_of(state), options.checkpoint)
             return
         specs = widened
         for place in fresh:
@@ -314,7 +315,9 @@ def _trace_with_state(
     return StateRegion(region.graph, region.result, region.changed, region.raised, lead, moved)
 
 
-def _emit_while(cond: StateRegion, loop: StateRegion, state, specs, contents) -> None:
+def _emit_while(
+    cond: StateRegion, loop: StateRegion, state, specs, contents, checkpoint: Any
+) -> None:
     graph = current_graph()
     initial = [v for c, s in zip(contents, specs) for v in flatten(c, s, graph)]
     with recording(cond.graph):
@@ -336,7 +339,7 @@ def _emit_while(cond: StateRegion, loop: StateRegion, state, specs, contents) ->
     node = graph.add(
         "While",
         (*initial, *keys.values()),
-        {"carried": len(initial)},
+        {"carried": len(initial)} | ({"checkpoint": checkpoint} if checkpoint is not None else {}),
         [t for s in specs for t in leaf_types(s)],
         regions={"cond": cond.graph.graph, "body": loop.graph.graph},
     )

@@ -17,7 +17,7 @@ import torch
 from ...errors import (
     TographError,
 )
-from .. import histories, journal, structure
+from .. import facts, histories, journal, structure
 from ..funcgraph import FuncGraph, Storage, current_graph
 from ..growing import StagedList
 from ..ir import Value, graph_effects, prune
@@ -57,7 +57,7 @@ def trace_region(
     log = journal.push()
     result, raised = MISSING, False
     try:
-        with histories.kept(), recording(graph):
+        with histories.kept(), recording(graph), facts.scope():
             if before is not None:
                 before(graph)
             given = set(log.entries)

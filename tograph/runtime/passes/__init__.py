@@ -104,7 +104,7 @@ def checked(run: Callable[[Graph], Graph], graph: Graph) -> Graph:
     try:
         verify(made)
     except VerifyError as error:
-        raise VerifyError(f"after {run.__name__}: {error}\n{show(made)}") from error
+        raise VerifyError(f"after {run.__name__}: {error}") from error
     return made
 
 

@@ -2,7 +2,8 @@
 
 A node is needed when it has an effect or when something needed uses one of its outputs. An output of an If, Case, Call
 or Try that nobody uses goes from every region. An update that is only needed because its index may be wrong becomes
-the look at that place, which fails alike and copies nothing. State of a loop is needed when the loop's condition, an effect in the
+the look at that place, which fails alike and copies nothing; a look that nobody uses goes when the next effect is
+an update of the same place, which fails alike. State of a loop is needed when the loop's condition, an effect in the
 loop, a needed output or the next value of needed state depends on it. A loop goes only when it surely ends.
 """
 
@@ -12,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from ..ir import Graph, Node, Value, node_effects
-from ..rewrite import carried, keep_inputs, keep_outputs
+from ..rewrite import carried, keep_inputs, keep_outputs, same_value
 
 CHECKS = {"aten.select_scatter.default": "aten.select.int"}
 
@@ -21,17 +22,31 @@ def prune(graph: Graph) -> Graph:
     """``graph`` without what nobody needs."""
     used = set(graph.outputs)
     keep: list[Node] = []
+    effect: Node | None = None  # the next one
     for node in reversed(graph.nodes):
-        if not used.intersection(node.outputs) and node_effects(node).removable:
+        unused = used.isdisjoint(node.outputs)
+        if not node_effects(node).removable:
+            if unused and effect is not None and _fails_alike(node, effect):
+                continue
+            effect = node
+        elif unused:
             continue
         if node.regions:
             _narrow(node, used)
-        elif node.op in CHECKS and node.outputs[0] not in used:
-            node = _check(node)
+        elif node.op in CHECKS and unused:
+            effect = node = _check(node)
         keep.append(node)
         used.update(node.inputs)
     graph.nodes = keep[::-1]
     return graph
+
+
+def _fails_alike(look: Node, update: Node) -> bool:
+    """Whether an update fails where a ``select`` does, with nothing but computing in between."""
+    if look.op != "aten.select.int" or not update.op.endswith("aten.select_scatter.default"):
+        return False
+    shapes = [n.args[0].type.shape for n in (look, update)]
+    return shapes[0] == shapes[1] and all(map(same_value, look.args[1:], update.args[2:]))
 
 
 def _check(node: Node) -> Node:

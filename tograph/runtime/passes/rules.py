@@ -4,7 +4,7 @@ A pattern is ``(op, arguments...)``: a string is a variable (the same one twice:
 is the node that makes the argument, anything else is that constant (``0`` is 0 and 0.0, but not -0.0). A dictionary
 at the end has the keyword arguments, all of them; ``ANY`` matches any. The right side is a variable or a new node.
 
-Laws. A rule holds for every value of every dtype bit by bit: NaN, infinities, -0.0, overflow of integers. The
+Laws. A rule holds for every value of every dtype: infinities, -0.0, overflow of integers, NaN (whose payload may differ). The
 driver applies it only where the type of the result is that of what it replaces, so promotion cannot slip in.
 Strides may differ only for ``layout`` rules, which hold where nobody sees strides: not for results, and not in a
 graph with an op of ``STRIDED``. The right side is never dearer. No rule turns another one's right side back. ``when`` narrows a rule to dtypes.
@@ -52,6 +52,11 @@ def floats(kind: Type) -> bool:
     return isinstance(kind, TensorType) and kind.dtype.is_floating_point
 
 
+def real(kind: Type) -> bool:
+    """No complex numbers: (inf + 0j) * 1 has a NaN."""
+    return not (isinstance(kind, TensorType) and kind.dtype.is_complex)
+
+
 def truths(kind: Type) -> bool:
     """Bools."""
     return kind == BOOL or (isinstance(kind, TensorType) and str(kind.dtype) == "torch.bool")
@@ -64,8 +69,8 @@ def tensors(kind: Type) -> bool:
 
 RULES = [
     # x * 1 = x,  x / 1 = x,  x ** 1 = x
-    Rule(("aten.mul.Tensor", "x", 1), "x"),
-    Rule(("aten.mul.Scalar", "x", 1), "x"),
+    Rule(("aten.mul.Tensor", "x", 1), "x", real),
+    Rule(("aten.mul.Scalar", "x", 1), "x", real),
     Rule(("aten.div.Tensor", "x", 1), "x", floats),
     Rule(("aten.pow.Tensor_Scalar", "x", 1), "x"),
     # x ** 2 = x * x: torch computes it so
@@ -74,7 +79,7 @@ RULES = [
     Rule(("aten.sub.Tensor", "x", 0), "x"),
     Rule(("aten.add.Tensor", "x", 0), "x", integers),
     # -(-x) = x,  not not x = x,  ~~x = x
-    Rule(("aten.neg.default", ("aten.neg.default", "x")), "x"),
+    Rule(("aten.neg.default", ("aten.neg.default", "x")), "x", real),
     Rule(("aten.logical_not.default", ("aten.logical_not.default", "x")), "x", truths),
     Rule(("aten.bitwise_not.default", ("aten.bitwise_not.default", "x")), "x"),
     # ||x|| = |x|,  relu(relu(x)) = relu(x)

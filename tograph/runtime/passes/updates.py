@@ -67,7 +67,7 @@ def _write_cell(items: Any, i: Any, v: Any, limit: Any) -> list:
 
 _aten = torch.ops.aten
 _SCATTERS = {
-    "aten.select_scatter.default": _aten.select.int,
+    "aten.select_scatter.default": torch.select,
     "aten.slice_scatter.default": _aten.slice.Tensor,
     "aten.diagonal_scatter.default": _aten.diagonal.default,
 }

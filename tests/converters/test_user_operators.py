@@ -1,0 +1,232 @@
+"""Operators and special methods of user classes with staged conditions inside; consumers of generators; list methods."""
+
+import functools
+
+import torch
+
+from tests.converters.both import Cases
+
+cases = Cases()
+ROWS = ((torch.tensor([1.0, 2.0]),), (torch.tensor([-1.0, -2.0]),))
+
+
+class Vec:
+    def __init__(self, x):
+        self.x = x
+
+    def __add__(self, other):
+        if not isinstance(other, Vec):
+            return NotImplemented
+        return Vec(self.x + other.x) if self.x.sum() > 0 else Vec(self.x - other.x)
+
+    def __radd__(self, other):
+        return Vec(self.x + other) if self.x.sum() > 0 else Vec(self.x - other)
+
+    def __mul__(self, k):
+        return Vec(self.x * k) if self.x.sum() > 0 else self
+
+    __rmul__ = __mul__
+
+    def __iadd__(self, other):
+        if self.x.sum() > 0:
+            self.x = self.x + other
+        else:
+            self.x = self.x - other
+        return self
+
+    def __neg__(self):
+        return Vec(-self.x) if self.x.sum() > 0 else self
+
+    def __matmul__(self, other):
+        return (self.x * other.x).sum() if self.x.sum() > 0 else torch.zeros(())
+
+    def __eq__(self, other):
+        return (self.x == other.x).all() if isinstance(other, Vec) else NotImplemented
+
+    def __lt__(self, other):
+        return self.x.sum() < other.x.sum() if self.x.sum() > 0 else other.x.sum() < self.x.sum()
+
+    def __bool__(self):
+        return bool(self.x.sum() > 0)
+
+    def __contains__(self, v):
+        return bool((self.x == v).any())
+
+    def __abs__(self):
+        return Vec(self.x.abs()) if self.x.sum() > 0 else self
+
+    def __float__(self):
+        return float(self.x.sum()) if self.x.sum() > 0 else 0.0
+
+    def __iter__(self):
+        for i in range(2):
+            if self.x[i] > 0:
+                yield self.x[i]
+            else:
+                yield -self.x[i]
+
+
+class Sub(Vec):
+    def __radd__(self, other):
+        return Sub(self.x * 100)
+
+
+class Counter:
+    def __init__(self, x):
+        self.x, self.i = x, 0
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if self.i >= 3:
+            raise StopIteration
+        self.i += 1
+        return self.x * self.i if self.x.sum() > 0 else self.x
+
+
+@functools.total_ordering
+class Ordered:
+    def __init__(self, x):
+        self.x = x
+
+    def __lt__(self, other):
+        return self.x.sum() < other.x.sum()
+
+    def __eq__(self, other):
+        return self.x.sum() == other.x.sum()
+
+
+def doubled(xs):
+    for v in xs:
+        if v > 0:
+            yield v * 2
+        else:
+            yield v - 1
+
+
+def large(xs):
+    for v in xs:
+        if v > 1:
+            yield v
+
+
+@cases.tensors(*ROWS)
+def arithmetic(x):
+    v, w = Vec(x), Vec(x + 5)
+    return (v + w).x, (1 + v).x, (v * 3).x, (3 * v).x, (-v).x, v @ w, abs(v).x, float(v)
+
+
+@cases.tensors(*ROWS)
+def reflected_method_of_a_subclass_first(x):
+    return (Vec(x) + Sub(x)).x, (Sub(x) + Vec(x)).x
+
+
+@cases.tensors(*ROWS)
+def in_place(x):
+    v = u = Vec(x)
+    v += 3
+    u += x
+    return v.x, u.x, u is v
+
+
+@cases.tensors(*ROWS)
+def comparisons(x):
+    v, w = Vec(x), Vec(x + 1)
+    return [
+        1 if v == w else 2,
+        1 if v != w else 2,
+        1 if v < w else 2,
+        1 if v > w else 2,
+        v == 3,
+        1 if v < w < v else 0,
+    ]
+
+
+@cases.tensors(*ROWS)
+def truth(x):
+    v = Vec(x)
+    return [
+        1 if not v else 2,
+        1 if v and 3 else 4,
+        5 if v else 6,
+        bool(v),
+        7 if 1.0 in v else 8,
+        any([v]),
+        all([v, 1]),
+    ]
+
+
+@cases.tensors(*ROWS)
+def total_order(x):
+    a, b = Ordered(x), Ordered(x * 2)
+    return 1 if a <= b else 2, 1 if a >= b else 2, 1 if a > b else 3, 1 if a != b else 4
+
+
+@cases.tensors(*ROWS)
+def reductions(x):
+    return sum([Vec(x), Vec(x)], Vec(x)).x, max(Vec(x), Vec(x + 1)).x, min([Vec(x), Vec(x - 1)]).x
+
+
+@cases.tensors(*ROWS)
+def unsupported(x):
+    return Vec(x) + "a"
+
+
+@cases.tensors(*ROWS)
+def not_ordered(x):
+    return Vec(x) <= 3
+
+
+@cases.tensors(*ROWS)
+def iteration(x):
+    t = 0
+    for v in Vec(x):
+        t = t + v * 2 if v > 1 else t
+    return (
+        t,
+        list(Vec(x)),
+        sum(Vec(x)),
+        [v.sum() for v in Counter(x)],
+        sum(Counter(x)),
+        next(Counter(x)),
+    )
+
+
+@cases.tensors(*ROWS)
+def generators(x):
+    return list(doubled(x)), sum(doubled(x)), torch.stack(list(large(x + 3))), sum(large(x))
+
+
+@cases.tensors(*ROWS)
+def any_and_all_of_generators(x):
+    return (
+        any(v > 3 for v in doubled(x)),
+        all(v > 0 for v in doubled(x)),
+        any(large(x)),
+        all(large(x)),
+    )
+
+
+@cases.tensors(*ROWS)
+def equal_containers(x):
+    a, b = [x[0].item(), x[1].item()], [x[0].item(), 2.0]
+    return (
+        1 if a == b else 2,
+        1 if (a, 1) == (b, 1) else 3,
+        1 if {"a": a} == {"a": b} else 4,
+        1 if a != b else 5,
+    )
+
+
+@cases.tensors(*ROWS)
+def list_methods(x):
+    a = [x[0].item(), x[1].item(), 1.0]
+    b = [x[0].item(), x[1].item(), 0.5]
+    b.sort(reverse=True)
+    c = [x[0].item(), 5.0, x[1].item()]
+    c.remove(5.0)
+    return a.index(1.0), a.count(1.0), b, c
+
+
+test_same = cases.test()

@@ -1,0 +1,121 @@
+"""What one branch uses is computed there; what may fail, has an effect or reads something written between stays."""
+
+import pytest
+
+from tests.runtime.passes.text_case import same
+from tograph.runtime.passes.sink import sink
+
+IF = """%4: f32[2] = If(%p, %x{args}) {{
+    then(%a: f32[2]{inputs}) {{
+      {then}
+    }}
+    orelse(%a: f32[2]{inputs}) {{
+      {orelse}
+    }}
+  }}"""
+
+
+def program(*lines, args="", inputs="", then="return %a", orelse="return %a", result="%4"):
+    made = IF.format(args=args, inputs=inputs, then=then, orelse=orelse)
+    text = "\n  ".join([*(line for line in lines if line != "IF"), made])
+    return f"main(%p: bool, %x: f32[2], %r: f32[2], %i: int, %d: f32[?]) {{\n  {text}\n  return {result}\n}}"
+
+
+def test_a_chain_sinks_and_keeps_its_order():
+    same(
+        sink,
+        program(
+            "%1: f32[2] = aten.exp.default(%x)",
+            "%2: f32[2] = aten.mul.Tensor(%1, %i)",
+            args=", %2",
+            inputs=", %b: f32[2]",
+            then="%3: f32[2] = aten.add.Tensor(%a, %b)\n      return %3",
+        ),
+        program(
+            args=", %i",
+            inputs=", %n: int",
+            then="%1: f32[2] = aten.exp.default(%a)\n      %2: f32[2] = aten.mul.Tensor(%1, %n)\n"
+            "      %3: f32[2] = aten.add.Tensor(%a, %2)\n      return %3",
+        ),
+    )
+
+
+def test_into_the_branch_of_a_branch():
+    inner = """%6: f32[2] = If(%n, %b) {{
+        then(%e: f32[2]{more}) {{
+          {first}
+        }}
+        orelse(%e: f32[2]{more}) {{
+          return %e
+        }}
+      }}
+      return %6"""
+    deep = """%6: f32[2] = If(%n, %b, %f) {{
+        then(%e: f32[2], %g: f32[2]) {{
+          return %g
+        }}
+        orelse(%e: f32[2], %g: f32[2]) {{
+          return %e
+        }}
+      }}
+      return %6""".format()
+    same(
+        sink,
+        program(
+            "%1: f32[2] = aten.exp.default(%x)",
+            args=", %i, %r, %1",
+            inputs=", %n: int, %b: f32[2], %f: f32[2]",
+            then=deep,
+        ),
+        program(
+            args=", %i, %r",
+            inputs=", %n: int, %b: f32[2]",
+            then=inner.format(
+                more=", %g: f32[2]", first="%1: f32[2] = aten.exp.default(%g)\n          return %1"
+            ).replace("If(%n, %b)", "If(%n, %b, %a)"),
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "%1: f32[2] = aten.rand_like.default(%x)",
+        "%1: f32[] = aten.select.int(%x, 0, %i)",
+        "%1: int = py.floordiv(%i, %i)",
+        "%1: f32[?] = aten.add.Tensor(%d, %x)",
+        "%1: f32[2] = tg.read(%r)\n  !2 = tg.assign(%r, %x)",
+        "%1: f32[2] = tg.read(%r)\n  %2: object = tg.py_call(<py f>, [], 0)",
+    ],
+)
+def test_stays(line):
+    kind = line[4 : line.index(" =")]
+    same(
+        sink,
+        program(
+            line, args=", %1", inputs=f", %b: {kind}", then="!7 = tg.print(%b)\n      return %a"
+        ),
+    )
+
+
+def test_a_read_sinks_past_writes_of_others():
+    write = "!2 = tg.assign(%x, %x)"
+    read = "%1: f32[2] = tg.read(%r)"
+    same(
+        sink,
+        program(read, write, args=", %1", inputs=", %b: f32[2]", then="return %b"),
+        program(
+            write,
+            args=", %r",
+            inputs=", %s: f32[2]",
+            then="%1: f32[2] = tg.read(%s)\n      return %1",
+        ),
+    )
+
+
+def test_what_others_use_stays():
+    line = "%1: f32[2] = aten.exp.default(%x)"
+    both = dict(args=", %1", inputs=", %b: f32[2]", then="return %b")
+    same(sink, program(line, orelse="return %b", **both))
+    same(sink, program(line, result="%4, %1", **both))
+    same(sink, program(line, "%2: f32[2] = aten.neg.default(%1)", result="%4, %2", **both))

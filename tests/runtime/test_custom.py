@@ -1,0 +1,127 @@
+"""Gradients that users write, and checkpointed loops."""
+
+import pytest
+import torch
+
+import tograph as tg
+from tograph.errors import DirectiveError, GradientError
+
+
+@tg.custom_gradient
+def softplus(x, s):
+    e = torch.exp(x) * s
+    return torch.log1p(e), lambda d: (d * (1 - 1 / (1 + e)) * 2, d * e)
+
+
+class Steep(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, k):
+        ctx.save_for_backward(x)
+        ctx.k = k
+        return x * x * k
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        if x.sum() > 0:
+            return g * 3 * x * ctx.k, None
+        return g * x * ctx.k, None
+
+
+def both(x, n):
+    y = x
+    for _ in range(n):
+        y = softplus(y, x) * Steep.apply(y, 2) * 0.3
+    return y.sum()
+
+
+def first_and_second(f, x, n):
+    x = x.clone().requires_grad_()
+    y = f(x, torch.tensor(n))
+    (g,) = torch.autograd.grad(y, x, create_graph=True)
+    return y.detach(), g.detach(), torch.autograd.grad((g * g).sum(), x)[0]
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_custom_gradients_in_a_loop(n):
+    x = torch.tensor([0.3, 0.6], dtype=torch.float64)
+    torch.testing.assert_close(
+        first_and_second(tg.function(both), x, n), first_and_second(both, x, n)
+    )
+
+
+def test_custom_gradient_inside():
+    @tg.function
+    def f(x):
+        x = x.requires_grad_()
+        y = softplus(x, x) if x.sum() > 0 else x
+        return torch.autograd.grad(y.sum(), x)[0]
+
+    x = torch.tensor([0.3, 0.6])
+    want = torch.autograd.grad(softplus(x.requires_grad_(), x).sum(), x)[0]
+    torch.testing.assert_close(f(x.detach()), want)
+
+
+def test_custom_gradient_survives_the_text():
+    graph = tg.function(both).get_concrete_function(torch.ones(2), torch.tensor(2)).graph
+    text = str(graph)
+    assert text.count("gradient(") >= 2
+    assert str(tg.parse_graph(text)) == text
+
+
+def test_a_gradient_of_the_wrong_shape():
+    @tg.custom_gradient
+    def wrong(x):
+        return x * 1, lambda d: d.sum()
+
+    with pytest.raises(GradientError, match="shape"):
+        tg.function(lambda x: wrong(x))(torch.ones(2))
+
+
+@pytest.mark.parametrize("schedule", ["sqrt", 1, 4])
+@pytest.mark.parametrize("trips", [0, 1, 17])
+def test_checkpoint(schedule, trips):
+    def f(x, a, n):
+        for _ in range(n):
+            tg.set_loop_options(checkpoint=schedule)
+            if x.sum() > 0:
+                x = x + 0.1 * torch.tanh(x * a)
+            else:
+                x = x * a
+        return x
+
+    found = []
+    for g in (f, tg.function(f)):
+        x = torch.linspace(-1, 1.5, 5, dtype=torch.float64).requires_grad_()
+        a = torch.tensor(0.7, dtype=torch.float64, requires_grad=True)
+        y = g(x, a, torch.tensor(trips))
+        first = torch.autograd.grad(y.sum() + 0 * a, [x, a], create_graph=True)
+        second = torch.autograd.grad(sum((v * v).sum() for v in first) + 0 * (a + x.sum()), [x, a])
+        found.append((y, *first, *second))
+    torch.testing.assert_close(*found)
+
+
+def test_checkpoint_keeps_few_states():
+    @tg.function
+    def f(x, n):
+        for _ in range(n):
+            tg.set_loop_options(checkpoint="sqrt")
+            x = x + 0.1 * torch.tanh(x)
+        return x
+
+    x = torch.ones(3, requires_grad=True)
+    y = f(x, torch.tensor(200))
+    stored = [t for t in y.grad_fn.saved_tensors if t is not None]
+    assert len(stored) <= 12  # the segments, not the 200 trips
+
+
+def test_checkpoint_of_a_bad_schedule():
+    @tg.function
+    def f(x, n):
+        for _ in range(n):
+            tg.set_loop_options(checkpoint="all")
+            x = x + 1
+        return x
+
+    with pytest.raises(DirectiveError, match="checkpoint"):
+        f(torch.ones(2), torch.tensor(2))

@@ -1,0 +1,273 @@
+"""Tensors whose size depends on data: every op of the lists on a tensor that a mask selects, against eager PyTorch."""
+
+import warnings
+
+import pytest
+import torch
+
+import tograph as tg
+from tograph.errors import GraphBoolError, UnexpectedSizeError
+
+X = torch.tensor([1.0, -2.0, 3.0, 0.0, 5.0])
+INPUTS = {"three": X, "all": X + 10, "one": torch.tensor([1.0, -1, -1, -1, -1])}
+NOTHING = torch.tensor([-1.0, -1, -1, -1, 0])
+
+SELECTIONS = """
+torch.nonzero(x > 0).shape[0] * 2 + x
+torch.nonzero(x > 0)[:, 0]
+len(torch.nonzero(x > 0))
+x[torch.nonzero(x > 0)[:, 0]]
+x[x > 0]
+torch.masked_select(x, x > 1) * 2
+torch.unique(x)
+torch.unique(x.long() % 2, return_inverse=True, return_counts=True)
+torch.unique(x.reshape(5, 1), dim=0)
+torch.unique_consecutive(x, return_counts=True)
+torch.unique_consecutive(x.reshape(1, 5), dim=1)
+torch.repeat_interleave(x, (x > 0).long())
+torch.repeat_interleave((x > 0).long())
+torch.where(x > 0)[0] + 1
+torch.where(x.reshape(5, 1) > 0)
+torch.argwhere(x > 0)
+torch.bincount(x.abs().long())
+torch.bincount(x.abs().long(), x)
+x.reshape(5, 1).expand(5, 3)[x > 0]
+x.reshape(5, 1).expand(5, 3)[(x > 0), 1]
+torch.zeros(int(x.abs().sum().item()))
+""".strip().splitlines()
+
+# y is x[x > 0]
+OPS = """
+torch.cat([y, y * 2])
+torch.stack([y, y])
+y[:, None] * y[None, :]
+(y[:, None] * y).sum(1)
+y.reshape(-1, 1)
+y.view(-1)
+y.flip(0)
+y.sort().values
+y.argsort()
+torch.zeros(len(y))
+torch.arange(y.shape[0])
+torch.arange(0, y.shape[0] * 2, 2)
+torch.zeros(y.shape[0] // 2 + 1)
+torch.full((len(y), 2), 3.0)
+torch.eye(len(y))
+y.new_zeros(y.shape)
+torch.rand(y.shape[0]).shape
+y.softmax(0)
+y.cumsum(0)
+y + torch.ones_like(y)
+y @ y
+(y[:, None] * y) @ y
+torch.outer(y, y)
+torch.einsum("i,j->ij", y, y)
+y.unsqueeze(0).expand(3, -1)
+y.expand(2, y.shape[0])
+torch.broadcast_to(y, (2, y.shape[0]))
+y.expand_as(y)
+y.t()
+y.reshape(y.shape[0], 1, 1).permute(2, 1, 0)
+y.movedim(0, 0)
+y[:, None].transpose(0, 1)
+y.unfold(0, 1, 1)
+y.unsqueeze(1).squeeze(1)
+y.flatten()
+y[:, None].flatten()
+y.numel()
+y.size(0)
+y.shape
+len(y) == y.shape[0]
+y.shape[0] * 2 + 1
+torch.topk(y, y.shape[0]).values
+y.repeat(2)
+y.tile((2, 1))
+y.repeat_interleave(2)
+torch.nn.functional.pad(y, (1, 2))
+y.roll(1)
+torch.triu(y[:, None] * y)
+torch.diag(y)
+torch.meshgrid(y, y, indexing="ij")
+torch.searchsorted(y.sort().values, y)
+torch.bucketize(y, x.sort().values)
+y.nonzero()
+torch.isin(y, x)
+x[y.long() % 5]
+x.index_select(0, y.long() % 5)
+x.index_add(0, y.long() % 5, y)
+x.scatter_add(0, y.long() % 5, y)
+torch.zeros(6).index_put((y.long() % 6,), y, accumulate=True)
+y[::2]
+y[-1:]
+y[:-1]
+y[1:] - y[:-1]
+y.clone().fill_(2)
+y.mean(), y.norm(), y.any(), y.all(), y.prod()
+y.max(0)
+y.cummax(0)
+y.argmax()
+y.median()
+y.kthvalue(1).values
+torch.logsumexp(y, 0)
+torch.where(y > 2, y, -y)
+y.masked_fill(y > 2, 0.0)
+y.clamp(0, 3)
+torch.nn.functional.layer_norm(y, (y.shape[0],))
+torch.nn.functional.normalize(y, dim=0)
+torch.nn.functional.linear(y[:, None], torch.ones(4, 1))
+torch.nn.functional.conv1d(y.reshape(1, 1, -1), torch.ones(1, 1, 1))
+torch.nn.functional.embedding(y.long() % 5, torch.arange(12.0).reshape(6, 2))
+torch.nn.functional.embedding_bag(y.long() % 5, torch.ones(5, 2), torch.tensor([0]))
+torch.nn.functional.one_hot(y.long() % 5, 5)
+torch.nn.functional.cross_entropy(y[:, None].expand(-1, 3), y.long() % 3)
+torch.nn.functional.dropout(y, 0.0)
+torch.nn.functional.scaled_dot_product_attention(*[y.reshape(1, 1, -1, 1)] * 3)
+torch.linalg.norm(y)
+torch.fft.fft(y)
+torch.cdist(y[:, None], y[:, None])
+y.histc(5)
+y.unique()
+y.to(torch.float64)
+y.half().float()
+[v * 2 for v in y]
+list(y)
+y.is_contiguous()
+torch.cartesian_prod(y, y)
+y.repeat_interleave(torch.ones_like(y).long())
+y.split([1, y.shape[0] - 1])
+y.sum() if len(y) > 2 else y.max()
+y if y.shape[0] == 2 else y * 2
+y.max() if y.numel() > 0 else y.sum()
+""".strip().splitlines()
+
+
+def function_of(tmp_path, expression, before=""):
+    path = tmp_path / "case.py"
+    path.write_text(f"import torch\ndef f(x):\n    {before}\n    return {expression}\n")
+    namespace = {}
+    exec(compile(path.read_text(), str(path), "exec"), namespace)
+    return namespace["f"]
+
+
+def same(actual, expected):
+    if isinstance(expected, torch.Tensor):
+        return actual.dtype == expected.dtype and actual.shape == expected.shape and torch.equal(actual.nan_to_num(7.0), expected.nan_to_num(7.0))  # fmt: skip
+    if isinstance(expected, (tuple, list)):
+        return len(actual) == len(expected) and all(map(same, actual, expected))
+    return type(actual) is type(expected) and actual == expected
+
+
+def check(f, *inputs):
+    """One trace serves all inputs, and gives what eager PyTorch gives."""
+    g = tg.function(f)
+    for x in inputs:
+        assert same(g(x), f(x)), (x, g(x), f(x))
+    assert g.trace_count == 1
+
+
+@pytest.mark.parametrize("expression", SELECTIONS)
+def test_selection(tmp_path, expression):
+    check(function_of(tmp_path, expression, "pass"), *INPUTS.values(), NOTHING)
+
+
+@pytest.mark.parametrize("expression", OPS)
+def test_op_on_a_selection(tmp_path, expression):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        f = function_of(tmp_path, expression, "y = x[x > 0]")
+        inputs = [INPUTS["three"], INPUTS["all"]]
+        try:
+            tg.function(f)(INPUTS["one"])
+            inputs.append(INPUTS["one"])
+        except UnexpectedSizeError:
+            pass  # torch's own code takes another way for one element: said, not guessed
+        check(f, *inputs)
+
+
+def test_nothing_selected():
+    check(lambda x: (x[x > 0].sum(), x[x > 0] * 2, len(x[x > 0]), torch.cat([x[x > 0], x])), X, NOTHING)  # fmt: skip
+
+
+def test_in_a_branch():
+    def f(x):
+        if x.sum() > 3:
+            y = x[x > 0]
+        else:
+            y = x
+        return y * 2, y.shape[0]
+
+    check(f, X, NOTHING, X + 1)
+
+
+def test_as_loop_state():
+    def f(x):
+        n = 0
+        while len(x) > 1:
+            x = x[x > x.mean()]
+            n += 1
+        return n, x.sum()
+
+    check(f, X, X * 3, NOTHING)
+
+
+def test_appended_in_a_loop():
+    def f(x):
+        rows = x[:0]
+        sums = []
+        for i in range(x.abs().max().long()):
+            chosen = x[x > i]
+            rows = torch.cat([rows, chosen])
+            sums.append(chosen.sum())
+        return rows, torch.stack(sums)
+
+    check(f, X, X * 2)
+
+
+def test_iteration():
+    def f(x):
+        total = x[0] * 0
+        for v in x[x > 0]:
+            if v > 2:
+                total = total + v
+        return total
+
+    check(f, X, NOTHING, X * 2)
+
+
+def test_writes_through_a_mask():
+    def f(x):
+        y = x.clone()
+        y[x > 0] = 9.0
+        y[x < 0] += 1
+        return y
+
+    check(f, X, NOTHING)
+
+
+def test_gradient_of_a_selection():
+    f = tg.function(lambda x: (x[x > 0] ** 2).sum() + x[torch.nonzero(x > 2)[:, 0]].exp().sum())
+    for x in (X, X + 1, NOTHING):
+        a, b = x.clone().requires_grad_(), x.clone().requires_grad_()
+        f(a).backward()
+        f.python_function(b).backward()
+        assert torch.equal(a.grad, b.grad)
+
+
+# ---- what only the run can tell
+
+
+def test_rank_that_depends_on_a_size_is_refused():
+    with pytest.raises(GraphBoolError, match="squeeze of dimension 0, whose size is known only"):
+        tg.function(lambda x: x[x > 0].squeeze())(X)
+
+
+def test_number_of_tensors_that_depends_on_a_size_is_refused():
+    with pytest.raises(GraphBoolError, match="number of tensors that is known only when"):
+        tg.function(lambda x: x[x > 0].split(1))(X)
+
+
+def test_assumed_size_is_checked():
+    f = tg.function(lambda x: x[x > 0].diff())
+    assert same(f(X), X[X > 0].diff())
+    with pytest.raises(UnexpectedSizeError, match="known only when the graph runs"):
+        f(NOTHING)

@@ -1,0 +1,97 @@
+"""Functions pickled by reference, copied with what holds them; help, repr and HTML."""
+
+import copy
+import functools
+import pickle
+import pydoc
+
+import pytest
+import torch
+
+import tograph as tg
+
+
+@tg.function
+def double(x: torch.Tensor, times: int = 2) -> torch.Tensor:
+    """Twice x."""
+    return x * times
+
+
+class Scale(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(1))
+        self.own = tg.function(self.plain)
+        self.kept = self.forward
+        self.half = tg.function(functools.partial(self.plain, by=0.5), name="half")
+
+    @tg.function
+    def forward(self, x):
+        """Scaled."""
+        while x.sum() < 3:
+            x = x + self.weight
+        return x * self.weight
+
+    def plain(self, x, by=1.0):
+        return x + self.weight * by
+
+
+def test_pickle_by_name():
+    assert pickle.loads(pickle.dumps(double)) is double
+    assert pickle.loads(pickle.dumps({"f": double}))["f"] is double
+
+
+def test_pickle_of_a_local_function_says_what_to_do():
+    local = tg.function(lambda x: x)
+    with pytest.raises(pickle.PicklingError, match="define it at the top of a module"):
+        pickle.dumps(local)
+
+
+@pytest.mark.parametrize("again", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
+def test_module_with_functions(again):
+    first = Scale()
+    x = torch.ones(1)
+    before = [f(x) for f in (first, first.own, first.kept, first.half)]
+    second = again(first)
+    with torch.no_grad():
+        second.weight.fill_(5.0)
+    assert [f(x).item() for f in (first, first.own, first.kept, first.half)] == [b.item() for b in before]  # fmt: skip
+    assert [f(x).item() for f in (second, second.own, second.kept, second.half)] == [30.0, 6.0, 30.0, 3.5]  # fmt: skip
+    assert second.half.label() == "half" and second.own is not first.own
+
+
+def test_deepcopy_of_a_function_is_itself():
+    assert copy.deepcopy(double) is double
+
+
+def test_help():
+    text = pydoc.plain(pydoc.render_doc(double))
+    assert "double(x: torch.Tensor, times: int = 2) -> torch.Tensor" in text and "Twice x." in text
+    text = pydoc.plain(pydoc.render_doc(Scale().forward))
+    assert "forward(x)" in text and "Scaled." in text
+
+
+def test_repr():
+    f = tg.function(lambda x: x, name="shown")
+    assert repr(f) == "<tg.function shown>"
+    assert repr(f.get_concrete_function(torch.ones(1))) == "<ConcreteFunction shown: 0 nodes>"
+    assert repr(Scale().forward).startswith("<bound <tg.function forward> of Scale(")
+
+
+def test_html_of_a_graph_folds_and_escapes():
+    @tg.function
+    def f(x):
+        if x.sum() > 0:
+            print("a < b & c")
+            return x + 1
+        return x
+
+    f(torch.ones(2))
+    graph = f.concrete_functions[0].graph
+    shown = graph._repr_html_()
+    assert shown.count("<details") == shown.count("</details>") == 4
+    assert "a &lt; b &amp; c" in shown and '<span class="o">tg.print</span>' in shown
+    assert '<span class="t">: f32[2]</span>' in shown
+    whole = f._repr_html_()
+    assert "<b>tg.function f</b>: 1 trace" in whole and "f(x: f32[2])" in whole
+    assert f.concrete_functions[0]._repr_html_() == shown

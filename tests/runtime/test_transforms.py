@@ -1,0 +1,105 @@
+"""torch.func over functions: forward mode, vmap with predicates and trip counts of their own, jacobians, hessians."""
+
+import pytest
+import torch
+from torch import func
+from torch.autograd import forward_ad
+
+import tograph as tg
+from tograph.errors import UnsupportedOpError
+
+
+def cube(x, n):
+    y = x
+    for _ in range(n):
+        y = y * x
+    return y
+
+
+def branch(x):
+    return x.sin() * 2 if x.sum() > 0 else x * x
+
+
+def search(x):
+    """A trip count and a branch that depend on the example."""
+    k, y = 0, x
+    while y.abs().sum() < 10:
+        y = y * 1.5 + 0.1
+        if y[0] > 2:
+            y = y + x
+        k += 1
+    return y, k
+
+
+def nested(x):
+    total = x * 0
+    for i in range(3):
+        z = x + i
+        while z.sum() < 4:
+            z = z * 2 + 1
+            if z[1] > 3:
+                break
+        total = total + z.sin()
+    return total
+
+
+X = torch.tensor([[1.0, 2.0], [-3.0, 0.5], [0.2, -0.1], [4.0, 9.0]], dtype=torch.float64)
+
+
+@pytest.mark.parametrize("f", [branch, search, nested])
+def test_vmap(f):
+    got = func.vmap(tg.function(f))(X)
+    rows = [f(x) for x in X]
+    rows = [r if isinstance(r, tuple) else (r,) for r in rows]
+    got = got if isinstance(got, tuple) else (got,)
+    for k, column in enumerate(zip(*rows)):
+        torch.testing.assert_close(got[k], torch.stack([torch.as_tensor(c) for c in column]))
+
+
+@pytest.mark.parametrize("f", [branch, nested])
+@pytest.mark.parametrize("transform", [func.jacrev, func.jacfwd, func.hessian])
+def test_jacobians(transform, f):
+    for x in X[:3]:
+        torch.testing.assert_close(transform(tg.function(f))(x), transform(f)(x))
+
+
+def test_jvp():
+    t = torch.tensor(2)
+    f = tg.function(lambda x: cube(x, t))
+    assert [v.item() for v in func.jvp(f, (torch.tensor(3.0),), (torch.tensor(1.0),))] == [27, 27]
+    with forward_ad.dual_level():
+        y = f(forward_ad.make_dual(torch.tensor(3.0), torch.tensor(1.0)))
+        assert forward_ad.unpack_dual(y).tangent.item() == 27
+
+
+def test_grad_of_vmap_and_vmap_of_grad():
+    f = tg.function(nested)
+    want = torch.stack([func.grad(lambda v: nested(v).sum())(x) for x in X])
+    torch.testing.assert_close(func.vmap(func.grad(lambda v: f(v).sum()))(X), want)
+    torch.testing.assert_close(func.grad(lambda v: func.vmap(f)(v).sum())(X), want)
+
+
+def test_vjp():
+    f = tg.function(branch)
+    for x in X:
+        value, pull = func.vjp(f, x)
+        torch.testing.assert_close(value, branch(x))
+        torch.testing.assert_close(pull(x), func.vjp(branch, x)[1](x))
+
+
+def test_effects_under_a_condition_of_each_example_are_refused():
+    @tg.function
+    def f(x):
+        if x.sum() > 0:
+            print("positive")
+        return x
+
+    with pytest.raises(UnsupportedOpError, match="differs between examples"):
+        func.vmap(f)(X)
+
+
+def test_tracing_under_a_transform_is_tracing():
+    f = tg.function(branch)
+    func.vmap(f)(X)
+    f(X[0])
+    assert f.trace_count == 1

@@ -1,0 +1,102 @@
+"""The benchmark's programs under tograph, and what its report says of given figures."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from tograph.bench import clock, growth, peers, report, worker
+from tograph.bench.workloads import WORKLOADS
+from tograph.cli import main
+
+
+def small(key):
+    """The inputs of a workload, with fewer steps where they say how many."""
+    arrays = WORKLOADS[key].inputs()
+    for name in ("n", "n_steps"):
+        if name in arrays:
+            arrays[name] = np.minimum(arrays[name], 30).astype(arrays[name].dtype)
+    return arrays
+
+
+@pytest.mark.parametrize("key", [k for k in WORKLOADS if k not in ("cg", "d")])
+def test_program_gives_eagers_result(key):
+    arrays = small(key)
+    expected = worker._arrays(peers.PEERS["eager"](key, arrays, 1)())
+    got = worker._arrays(peers.PEERS["tograph"](key, arrays, 1)())
+    assert len(got) == len(expected)
+    for a, b in zip(got, expected):
+        np.testing.assert_allclose(a, b, rtol=2e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("key", ["a1", "e", "h"])
+def test_while_loop_form_is_the_same_program(key):
+    from tograph.bench.torch_forms import FORMS
+
+    tensors = [torch.from_numpy(np.array(a)) for a in small(key).values()]
+    expected = worker._arrays(WORKLOADS[key].program(*tensors))
+    for a, b in zip(worker._arrays(FORMS[key](*tensors)), expected):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+def cell(steady, error=0.0):
+    return {
+        "first": 1.0,
+        "warm": 0.5,
+        "steady": steady,
+        "memory": 3.0,
+        "quiet": True,
+        "error": error,
+    }
+
+
+def test_ratio_is_to_the_best_peer_that_is_right():
+    row = {"tograph": cell(2.0), "eager": cell(8.0), "jax": cell(4.0), "numba": cell(1.0, math.inf)}
+    assert report.ratio(row) == ("jax", 0.5)
+
+
+def test_ratio_needs_a_peer():
+    assert report.ratio({"tograph": cell(2.0), "jax": {"refused": "no form of it"}}) is None
+
+
+def test_table_shows_refusals_and_wrong_results():
+    text = report.markdown(
+        {"i": {"tograph": cell(2e-6), "jax": {"refused": "x"}, "numba": cell(1.0, 1.0), "eager": cell(4e-6)}}, 2
+    )  # fmt: skip
+    steady = text[text.index("## Steady") : text.index("## First call in a new process, after")]
+    assert "| 2 µs | 4 µs | - | wrong result | 0.50 (eager PyTorch) |" in steady
+
+
+@pytest.mark.parametrize(
+    "seconds, text", [(2.5, "2.5 s"), (0.0123, "12.3 ms"), (4e-6, "4 µs"), (5e-8, "50 ns")]
+)
+def test_duration(seconds, text):
+    assert report.duration(seconds) == text
+
+
+def test_steady_time_of_a_sleep():
+    timing = clock.steady(lambda: clock.time.sleep(0.002))
+    assert 0.002 <= timing.seconds < 0.2
+
+
+def test_chain_has_the_length_asked_for():
+    x = torch.rand(3)
+    y = x * 1.001
+    assert torch.equal(growth.straight_line(3)(x), torch.sin(y) + x)
+
+
+def test_worker_prints_a_line_of_figures(tmp_path, capsys):
+    threads = torch.get_num_threads()
+    try:
+        worker.main(["i", "eager", "1", str(tmp_path / "r.npz")])
+    finally:
+        torch.set_num_threads(threads)
+    figures = json.loads(capsys.readouterr().out)
+    assert figures["steady"] > 0 and np.load(tmp_path / "r.npz")["arr_0"].shape == (4,)
+
+
+def test_unknown_workload_is_one_line(capsys):
+    assert main(["bench", "--only", "zz"]) == 1
+    assert "no workload 'zz'" in capsys.readouterr().err

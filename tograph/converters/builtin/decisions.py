@@ -1,0 +1,129 @@
+"""Functions of torch whose C++ or plain Python decides on data, written so that they convert or stage.
+
+Each does what torch's does. ``_converted`` ones are plain Python that the pipeline rewrites when they are first called.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+import torch.utils.checkpoint
+from torch.nn.modules.lazy import LazyModuleMixin
+
+from ...errors import StagingError
+from ...runtime.funcgraph import is_tracing, user_location
+from ...runtime.shapes import SYMBOLS
+from ...runtime.tracing import suspended
+from ..calls import TENSOR_METHODS, call, converted, handles
+from ..staging import is_staged
+from .numbers import bool_
+
+
+def _equal(a, b):
+    """``torch.equal``"""
+    if not (is_staged(a) or is_staged(b)):
+        return torch.equal(a, b)
+    return tuple(a.shape) == tuple(b.shape) and bool_((a == b).all())
+
+
+def _allclose(a, b, rtol=1e-05, atol=1e-08, equal_nan=False):
+    """``torch.allclose``"""
+    if not (is_staged(a) or is_staged(b)):
+        return torch.allclose(a, b, rtol, atol, equal_nan)
+    return bool_(torch.isclose(a, b, rtol, atol, equal_nan).all())
+
+
+for _function in (torch.equal, torch.allclose):
+    _form = _equal if _function is torch.equal else _allclose
+    handles(_function)(_form)
+    TENSOR_METHODS[_function.__name__] = _form
+
+
+def _one_hot(x, num_classes=-1):
+    if x.dtype != torch.int64:
+        raise RuntimeError("one_hot is only applicable to index tensor of type LongTensor.")
+    if x.numel() == 0 and num_classes <= 0:
+        raise RuntimeError("Can not infer total number of classes from empty tensor.")
+    if (x < 0).any():
+        raise RuntimeError("Class values must be non-negative.")
+    if num_classes == -1:
+        num_classes = x.max().item() + 1
+    elif (x >= num_classes).any():
+        raise RuntimeError("Class values must be smaller than num_classes.")
+    out = torch.zeros((*x.shape, num_classes), dtype=torch.int64, device=x.device)
+    return out.scatter(-1, x.unsqueeze(-1), 1)
+
+
+@handles(F.one_hot)
+def one_hot(x, num_classes=-1):
+    return converted(_one_hot)(x, num_classes) if is_staged(x) else F.one_hot(x, num_classes)
+
+
+def _ctc_loss(log_probs, targets, lengths, target_lengths, blank, reduction, zero_infinity):
+    loss = torch._ctc_loss(log_probs, targets, lengths, target_lengths, blank, zero_infinity)[0]
+    if zero_infinity:
+        loss = torch.where(loss == float("inf"), torch.zeros_like(loss), loss)
+    if reduction == "mean":
+        counts = torch.as_tensor(target_lengths, device=loss.device).clamp_min(1)
+        return (loss / counts.to(loss.dtype)).mean()
+    return loss.sum() if reduction == "sum" else loss
+
+
+@handles(F.ctc_loss)
+def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reduction="mean", zero_infinity=False):  # fmt: skip
+    """``F.ctc_loss``: lengths that are tensors stay tensors."""
+    args = (log_probs, targets, input_lengths, target_lengths, blank, reduction, zero_infinity)
+    if not any(map(is_staged, args[:4])):
+        return F.ctc_loss(*args)
+    if isinstance(input_lengths, torch.Tensor) != isinstance(target_lengths, torch.Tensor):
+        lengths = torch.as_tensor(input_lengths), torch.as_tensor(target_lengths)
+        args = (log_probs, targets, *lengths, blank, reduction, zero_infinity)
+    return _ctc_loss(*args)
+
+
+@handles(F.batch_norm)
+def batch_norm(x, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5):  # fmt: skip
+    """``F.batch_norm`` with a staged momentum: the statistics of the batch are asked for with a momentum of 1."""
+    if not (isinstance(momentum, (torch.Tensor, *SYMBOLS)) and training):
+        return F.batch_norm(x, running_mean, running_var, weight, bias, training, momentum, eps)
+    mean, var = torch.zeros_like(running_mean), torch.zeros_like(running_var)
+    out = F.batch_norm(x, mean, var, weight, bias, True, 1.0, eps)
+    for kept, new in ((running_mean, mean), (running_var, var)):
+        kept.copy_((1 - momentum) * kept + momentum * new)
+    return out
+
+
+@handles(torch.optim.LBFGS.step)
+def lbfgs_step(optimizer, closure):
+    """``LBFGS`` keeps lists whose lengths depend on data across calls: it runs outside of a graph."""
+    if is_tracing():
+        raise StagingError(
+            "torch.optim.LBFGS.step inside a tg.function is not supported: the number of its saved directions depends on "
+            "data. Call it outside; its closure may be a tg.function.",
+            user_location(),
+        )
+    return torch.optim.LBFGS.step(optimizer, closure)
+
+
+@handles(torch.utils.checkpoint.checkpoint)
+def checkpoint(function, *args, use_reentrant=None, context_fn=None, determinism_check=None, debug=None,
+               early_stop=None, preserve_rng_state=True, **kwargs):  # fmt: skip
+    """``torch.utils.checkpoint``: what a graph keeps for its gradient is decided for the whole graph."""
+    return call(function, *args, **kwargs)
+
+
+@handles(LazyModuleMixin._infer_parameters)
+def infer_parameters(module, hook_owner, args, kwargs=None):
+    """The parameters of a lazy module are made once, outside of the graph, from the sizes of the arguments."""
+    if not is_tracing():
+        return LazyModuleMixin._infer_parameters(module, hook_owner, args, kwargs)
+    with suspended():
+        real = torch.utils._pytree.tree_map_only(torch.Tensor, _example, (args, kwargs or {}))
+        LazyModuleMixin._infer_parameters(module, hook_owner, *real)
+    return None
+
+
+def _example(x: Any) -> torch.Tensor:
+    return torch.zeros(tuple(x.shape), dtype=x.dtype, device=x.device)

@@ -1,0 +1,110 @@
+"""What takes all items of an iterable other than a ``for``: ``list(gen)``, ``sum(gen)``, ``any(gen)``, ``xs.index(v)``.
+
+A generator with a staged condition is run the other way round, as under a ``for``: its items are appended to a list, which
+becomes a list of the graph where their number depends on data.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..runtime import control_flow, journal
+from ..runtime.funcgraph import is_tracing
+from ..runtime.growing import StagedList
+from . import subscripts
+from .calls import METHODS, call
+from .for_stmt import for_stmt, iterator_of
+from .generators import Generator
+from .lists import new_list
+from .logical import not_
+from .staging import is_staged
+from .user_operators import as_bool, eq
+
+
+def gathered(items: Any) -> Any:
+    """The items of a user's iterator or of a generator not begun yet, in a list; anything else as it is."""
+    items = iterator_of(items)
+    if not (isinstance(items, Generator) and items.fresh):
+        return items
+    out = new_list()
+    for_stmt(items, lambda item: call(out.append, item), ())
+    return out
+
+
+def found_in(items: Generator, wanted: bool) -> Any:
+    """Whether an item of a generator is as true as ``wanted``; the generator is not asked further then."""
+    found = False
+
+    def body(item):
+        nonlocal found
+        found = as_bool(item) if wanted else not_(item)
+
+    def go():
+        return not_(found)
+
+    for_stmt(items, body, ("found",), test=go)
+    return found
+
+
+# ---- methods of lists that compare their items
+
+
+def _plain(items: list) -> bool:
+    return getattr(items, "handle", None) is not None or not is_tracing()
+
+
+def _index(items, value, *bounds):
+    if _plain(items) or bounds:
+        return list.index(items, value, *bounds)
+
+    def chain(i: int):
+        if i == len(items):
+            raise ValueError(f"{value!r} is not in list")
+        same = items[i] is value or as_bool(eq(items[i], value))
+        if not is_staged(same):
+            return i if same else chain(i + 1)
+        return control_flow.staged_if(same, lambda: i, lambda: chain(i + 1))
+
+    return chain(0)
+
+
+def _count(items, value):
+    if _plain(items):
+        return list.count(items, value)
+    total: Any = 0
+    for item in items:
+        same = item is value or as_bool(eq(item, value))
+        one = control_flow.staged_if(same, lambda: 1, lambda: 0) if is_staged(same) else int(same)
+        total = total + one
+    return total
+
+
+def _remove(items, value):
+    if journal.active():
+        journal.record(journal.contents(items))
+    if _plain(items):
+        return list.remove(items, value)
+    try:
+        at = _index(items, value)
+    except ValueError:
+        raise ValueError("list.remove(x): x not in list") from None
+    return subscripts.delitem(items, at)
+
+
+def _sort(items, *, key=None, reverse=False):
+    if journal.active():
+        journal.record(journal.contents(items))
+    if _plain(items):
+        list.sort(items, key=key, reverse=reverse)
+    else:
+        items[:] = call(sorted, list(items), key=key, reverse=reverse)
+
+
+for _kind in (list, StagedList):
+    for _name, _form in (
+        ("index", _index),
+        ("count", _count),
+        ("remove", _remove),
+        ("sort", _sort),
+    ):
+        METHODS[_kind, _name] = _form

@@ -1,0 +1,104 @@
+"""Callables that the standard library's decorators make of a user's functions and classes: what they call is converted.
+
+``functools.lru_cache``  a call without tensors among its arguments runs outside of the graph, once, as Python would run it; its result,
+    made of real tensors, is captured. A call with tensors is traced where it stands.
+``functools.singledispatch``  the function for the kind that the first argument has when the graph runs.
+``dataclasses``  the ``__init__`` that is generated for a class calls ``__post_init__``; ``replace`` calls ``__init__``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ..errors import ScopeError
+from ..runtime.funcgraph import is_tracing
+from ..runtime.structure import is_union, parts_of
+from ..runtime.tracing import suspended
+from .call_rules import WRAPPERS, is_user_function
+from .staging import is_staged
+
+
+def holds_staged(x: Any) -> bool:
+    """Whether a value is staged, or a container with a staged part."""
+    if is_staged(x) or is_union(x) or isinstance(x, torch.Tensor):
+        return True
+    found = parts_of(x)
+    return found is not None and any(map(holds_staged, found[1]))
+
+
+def cached(call: Callable[..., Any], f: Any, args: tuple, kwargs: dict) -> Any:
+    """A call of an ``lru_cache`` function."""
+    inner = f.__wrapped__
+    if not is_tracing() or not is_user_function(inner):
+        return f(*args, **kwargs)
+    if holds_staged((args, kwargs)):
+        return call(inner, *args, **kwargs)
+    try:
+        with suspended():
+            return f(*args, **kwargs)
+    except ScopeError:  # it uses a value of the graph that it found in a closure
+        return call(inner, *args, **kwargs)
+
+
+@functools.singledispatch
+def _dispatched(x):
+    return x
+
+
+DISPATCHER: types.CodeType = _dispatched.__code__  # type: ignore[attr-defined]
+WRAPPERS.add(DISPATCHER)
+
+
+def dispatch(call: Callable[..., Any], f: Any, args: tuple, kwargs: dict) -> Any:
+    """A call of a ``singledispatch`` function."""
+    if not args:
+        return f(*args, **kwargs)
+    return call(f.dispatch(call(type, args[0])), *args, **kwargs)
+
+
+def has_post_init(cls: type) -> bool:
+    """Whether the ``__init__`` of a class is one that ``dataclasses`` generated and calls a user's ``__post_init__``."""
+    generated = dataclasses.is_dataclass(cls) and cls.__init__.__code__.co_filename.startswith("<")
+    return generated and is_user_function(getattr(cls, "__post_init__", None))
+
+
+def construct_dataclass(call: Callable[..., Any], cls: type, args: tuple, kwargs: dict) -> Any:
+    """What the generated ``__init__`` does, with ``__post_init__`` converted."""
+    made = object.__new__(cls)
+    bound = inspect.signature(cls.__init__).bind(made, *args, **kwargs).arguments
+    rest = []
+    for name, field in cls.__dataclass_fields__.items():  # type: ignore[attr-defined]
+        kind = field._field_type.name
+        if kind == "_FIELD_CLASSVAR":
+            continue
+        if field.init and name in bound:
+            value = bound[name]
+        elif field.default_factory is not dataclasses.MISSING:
+            value = call(field.default_factory)
+        elif field.default is not dataclasses.MISSING:
+            value = field.default
+        else:
+            continue
+        if kind == "_FIELD_INITVAR":
+            rest.append(value)
+        else:
+            object.__setattr__(made, name, value)
+    call(cls.__post_init__, made, *rest)  # type: ignore[attr-defined]
+    return made
+
+
+def replaced(call: Callable[..., Any], x: Any, changes: dict[str, Any]) -> Any:
+    """``dataclasses.replace(x, **changes)``"""
+    for field in dataclasses.fields(x):
+        if not field.init and field.name in changes:
+            raise ValueError(f"field {field.name} is declared with init=False, it cannot be specified with replace()")  # fmt: skip
+        if field.init and field.name not in changes:
+            changes[field.name] = getattr(x, field.name)
+    return call(type(x), **changes)

@@ -1,0 +1,201 @@
+"""Operators on objects of a user's class: ``a + b``, ``-a``, ``a < b``, ``a += b`` run the class's converted methods.
+
+``a + b``  ->  ``ag__.add(a, b)``. Where neither class defines an operator in Python, it is Python's own ``+``; otherwise the rules of
+the data model choose the method: the left one, then the reflected one, the reflected one first when the right class is
+a proper subclass that overrides it. Of two constants nothing is rewritten.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from typing import Any
+
+import torch
+
+from ..runtime.structure import is_union
+from ..transpiler.syntax import gast
+from .call_rules import is_user_function
+from .calls import call, handles
+from .context import OPERATORS, Converter
+from .logical import and_, not_
+from .staging import is_staged
+from .union import apply
+
+# operator class: (name in ag__, function of ``operator``, method, sign)
+_BINARY = {
+    gast.Add: ("add", "add", "add", "+"), gast.Sub: ("sub", "sub", "sub", "-"), gast.Mult: ("mul", "mul", "mul", "*"),
+    gast.MatMult: ("matmul", "matmul", "matmul", "@"), gast.Div: ("truediv", "truediv", "truediv", "/"),
+    gast.FloorDiv: ("floordiv", "floordiv", "floordiv", "//"), gast.Mod: ("mod", "mod", "mod", "%"),
+    gast.Pow: ("power", "pow", "pow", "** or pow()"), gast.LShift: ("lshift", "lshift", "lshift", "<<"),
+    gast.RShift: ("rshift", "rshift", "rshift", ">>"), gast.BitOr: ("bit_or", "or_", "or", "|"),
+    gast.BitXor: ("bit_xor", "xor", "xor", "^"), gast.BitAnd: ("bit_and", "and_", "and", "&"),
+}  # fmt: skip
+_UNARY = {gast.USub: "neg", gast.UAdd: "pos", gast.Invert: "invert"}
+_COMPARISONS = {"lt": ("gt", "<"), "le": ("ge", "<="), "gt": ("lt", ">"), "ge": ("le", ">="), "eq": ("eq", "=="),
+                "ne": ("ne", "!=")}  # fmt: skip
+_METHODS = (*(f"__{p}{m}__" for _, _, m, _ in _BINARY.values() for p in ("", "r", "i")),
+            *(f"__{n}__" for n in (*_UNARY.values(), *_COMPARISONS)))  # fmt: skip
+
+
+class UserOperators(Converter):
+    def visit_BinOp(self, node):
+        node = self.generic_visit(node)
+        if isinstance(node.left, gast.Constant) and isinstance(node.right, gast.Constant):
+            return node
+        text = f"{OPERATORS}.{_BINARY[type(node.op)][0]}(left_, right_)"
+        return self.expression(text, node, left_=node.left, right_=node.right)
+
+    def visit_UnaryOp(self, node):
+        node = self.generic_visit(node)
+        if isinstance(node.operand, gast.Constant) or type(node.op) not in _UNARY:
+            return node
+        return self.expression(
+            f"{OPERATORS}.{_UNARY[type(node.op)]}(value_)", node, value_=node.operand
+        )
+
+
+@functools.lru_cache(maxsize=4096)
+def defines_operators(cls: type) -> bool:
+    """Whether a class has an operator that is a user's function."""
+    if issubclass(cls, torch.Tensor) or hasattr(cls, "__torch_function__"):
+        return False
+    return any(is_user_function(getattr(cls, m, None)) for m in _METHODS)
+
+
+def method_of(x: Any, name: str) -> Any:
+    """The user's function that is a special method of an object, or None."""
+    found = getattr(type(x), name, None)
+    return found if is_user_function(found) else None
+
+
+def _tried(a: Any, b: Any, method: str, reflected: str, same_type: bool) -> Any:
+    """What the methods that Python tries give, in its order; NotImplemented when none answers."""
+    left, right = getattr(type(a), method, None), getattr(type(b), reflected, None)
+    order = [(left, a, b)]
+    if same_type or type(a) is not type(b):
+        order.append((right, b, a))
+        base = getattr(type(a), reflected, None)
+        if issubclass(type(b), type(a)) and type(b) is not type(a) and right is not base:
+            order.reverse()
+    for function, x, y in order:
+        if function is not None:
+            result = call(function, x, y)
+            if result is not NotImplemented:
+                return result
+    return NotImplemented
+
+
+def _binary(function: Any, method: str, sign: str) -> Any:
+    def run(a, b):
+        if is_union(a) or is_union(b):
+            return apply(run, a, b)
+        if not (defines_operators(type(a)) or defines_operators(type(b))):
+            return function(a, b)
+        result = _tried(a, b, f"__{method}__", f"__r{method}__", False)
+        if result is NotImplemented:
+            raise TypeError(
+                f"unsupported operand type(s) for {sign}: {type(a).__name__!r} and {type(b).__name__!r}"
+            )
+        return result
+
+    run.__name__ = function.__name__
+    return run
+
+
+def _unary(name: str) -> Any:
+    function = getattr(operator, name)
+
+    def run(a):
+        if is_union(a):
+            return apply(run, a)
+        method = method_of(a, f"__{name}__") if defines_operators(type(a)) else None
+        return function(a) if method is None else call(method, a)
+
+    return run
+
+
+def _comparison(name: str) -> Any:
+    function, (reflected, sign) = getattr(operator, name), _COMPARISONS[name]
+
+    def run(a, b):
+        if is_union(a) or is_union(b):
+            return apply(run, a, b)
+        if name in ("eq", "ne") and (same := _containers(a, b)) is not None:
+            return same if name == "eq" else not_(same)
+        if not (defines_operators(type(a)) or defines_operators(type(b))):
+            return function(a, b)
+        if name == "ne" and type(a).__ne__ is object.__ne__:
+            return not_(eq(a, b))
+        result = _tried(a, b, f"__{name}__", f"__{reflected}__", True)
+        if result is not NotImplemented:
+            return result
+        if name in ("eq", "ne"):
+            return (a is b) if name == "eq" else (a is not b)
+        raise TypeError(
+            f"{sign!r} not supported between instances of {type(a).__name__!r} and {type(b).__name__!r}"
+        )
+
+    run.__name__ = name
+    return run
+
+
+def _containers(a: Any, b: Any) -> Any:
+    """Whether two containers with staged items are equal; None for anything else."""
+    if not isinstance(a, (list, tuple, dict)) or not isinstance(b, (list, tuple, dict)):
+        return None
+    if getattr(a, "handle", None) is not None or getattr(b, "handle", None) is not None:
+        return None
+    if not (_holds(a) or _holds(b)):
+        return None
+    kinds = [next(k for k in (list, tuple, dict) if isinstance(x, k)) for x in (a, b)]
+    if kinds[0] is not kinds[1] or len(a) != len(b):
+        return False
+    if kinds[0] is dict:
+        if a.keys() != b.keys():
+            return False
+        pairs = [(v, b[k]) for k, v in a.items()]
+    else:
+        pairs = list(zip(a, b))
+    tests = [(lambda x=x, y=y: True if x is y else as_bool(eq(x, y))) for x, y in pairs]
+    return and_(tests[0](), *tests[1:]) if tests else True
+
+
+def _holds(x: Any) -> bool:
+    items = x.values() if isinstance(x, dict) else x
+    return any(
+        is_staged(i)
+        or defines_operators(type(i))
+        or (isinstance(i, (list, tuple, dict)) and _holds(i))
+        for i in items
+    )
+
+
+def as_bool(x: Any) -> Any:
+    """A condition as Python's ``bool`` would see it: staged, or plain."""
+    return not_(not_(x))
+
+
+add, sub, mul, matmul, truediv, floordiv, mod, power, lshift, rshift, bit_or, bit_xor, bit_and = (
+    _binary(getattr(operator, function), method, sign) for _, function, method, sign in _BINARY.values()
+)  # fmt: skip
+neg, pos, invert = map(_unary, _UNARY.values())
+lt, le, gt, ge, eq, ne = map(_comparison, _COMPARISONS)
+
+BY_NAME = {name: globals()[made] for made, name, _, _ in _BINARY.values()}
+BY_NAME |= {n: globals()[n] for n in (*_UNARY.values(), *_COMPARISONS)}
+for _name, _form in BY_NAME.items():
+    handles(getattr(operator, _name))(_form)
+
+
+def in_place(name: str, a: Any, b: Any) -> Any:
+    """``a op= b``, where ``name`` is that of the function of ``operator``, such as "iadd"."""
+    method = name.removeprefix("i").rstrip("_")
+    found = method_of(a, f"__i{method}__") if defines_operators(type(a)) else None
+    if found is not None:
+        result = call(found, a, b)
+        if result is not NotImplemented:
+            return result
+    if found is None and not (defines_operators(type(a)) or defines_operators(type(b))):
+        return getattr(operator, name)(a, b)
+    return BY_NAME[{"or": "or_", "and": "and_"}.get(method, method)](a, b)

@@ -1,0 +1,225 @@
+"""Gradients that users write: ``tg.custom_gradient`` and ``torch.autograd.Function`` inside a function.
+
+In the graph such a value is a ``Call`` with two regions: ``function`` gives the value, which was computed before, as it is;
+``gradient`` takes the arguments and the cotangents of the values and gives the cotangents of the arguments at the
+positions ``wrt``. It is a graph like any other, so it runs without the user's source and is differentiated again.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from ..errors import GradientError
+from . import control_flow, structure
+from .carrier import differentiable
+from .funcgraph import FuncGraph, current_graph, is_tracing, user_location
+from .infer import meta_of, tensor_type
+from .ir import Graph, Value
+from .symbolic import SymTensor, as_symbolic, value_of
+
+
+def with_gradient(
+    values: Sequence[torch.Tensor], args: Sequence[Any], gradient: Callable[..., Any]
+) -> list[torch.Tensor]:
+    """``values`` as functions of the tensors among ``args``, whose gradients ``gradient(*cotangents)`` gives, one for each argument."""
+    graph = current_graph()
+    plain = [value_of(v.detach(), graph) for v in values]
+    wrt = [
+        i for i, a in enumerate(args) if isinstance(a, torch.Tensor) and differentiable(_type(a))
+    ]
+    inputs = [value_of(args[i], graph) for i in wrt]
+    region = _gradient_region(plain, gradient, args, wrt)
+    keys = region.graph.arguments
+    given = [Value(v.type) for v in (*plain, *inputs)]
+    function = Graph("function")
+    function.inputs = [Value(v.type) for v in (*plain, *inputs, *keys.values())]
+    function.input_names = [""] * len(function.inputs)
+    function.outputs = function.inputs[: len(plain)]
+    backward = region.graph.graph
+    own = backward.inputs[: len(plain)]
+    backward.inputs = [*given, *backward.inputs[len(plain) :], *own]
+    backward.input_names = [""] * len(backward.inputs)
+    places = tuple(range(len(plain), len(plain) + len(wrt)))
+    node = graph.add(
+        "Call",
+        (*plain, *inputs, *keys.values()),
+        {"name": "custom_gradient", "wrt": places},
+        [v.type for v in plain],
+        regions={"function": function, "gradient": backward},
+    )
+    return [structure.symbolic(v, graph) for v in node.outputs]
+
+
+def _type(x: torch.Tensor) -> Any:
+    return tensor_type(x.meta if isinstance(x, SymTensor) else meta_of(x))
+
+
+def _gradient_region(
+    values: list[Value], gradient: Callable[..., Any], args: Sequence[Any], wrt: list[int]
+) -> Any:
+    """The traced gradient: cotangents, then captures -> a cotangent for each argument of ``wrt``."""
+    cotangents: list[Any] = []
+
+    def before(graph: FuncGraph) -> None:
+        cotangents.extend(structure.symbolic(graph.input(v.type), graph) for v in values)
+
+    def run() -> list[Any]:
+        found = gradient(*cotangents)
+        found = list(found) if isinstance(found, (tuple, list)) else [found]
+        if len(found) != len(args):
+            if len(found) != len(wrt):
+                raise GradientError(
+                    f"the gradient function returned {len(found)} gradients for {len(args)} arguments",
+                    user_location(),
+                )
+            rows = dict(zip(wrt, found))
+            found = [rows.get(i) for i in range(len(args))]
+        return [_checked(found[i], args[i]) for i in wrt]
+
+    region = control_flow.trace_region("gradient", run, before)
+    outputs = [value_of(x, region.graph) for x in region.result]
+    control_flow.close(region.graph, list(region.graph.arguments), outputs, len(values))
+    return region
+
+
+def _checked(g: Any, x: torch.Tensor) -> torch.Tensor:
+    """A cotangent of the shape and dtype of its argument; None is zeros."""
+    if g is None:
+        return torch.zeros_like(x.detach())
+    if not isinstance(g, torch.Tensor):
+        g = torch.as_tensor(g, dtype=x.dtype)
+    if tuple(g.shape) != tuple(x.shape):
+        raise GradientError(
+            f"the gradient function returned a gradient of shape {tuple(g.shape)} for an argument of shape {tuple(x.shape)}",
+            user_location(),
+        )
+    return as_symbolic(g.to(x.dtype))
+
+
+class _Custom(torch.autograd.Function):
+    """The same outside of a function."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, gradient: Callable[..., Any], values: Sequence[torch.Tensor], *args: Any
+    ) -> Any:
+        ctx.gradient, ctx.count = gradient, len(args)
+        return tuple(v.detach() for v in values)
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: Any) -> Any:
+        found = ctx.gradient(*cotangents)
+        found = tuple(found) if isinstance(found, (tuple, list)) else (found,)
+        return None, None, *found, *[None] * (ctx.count - len(found))
+
+
+def custom_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function with a gradient of its own: ``function(*args)`` returns ``(value, gradient)``.
+
+    ``gradient`` takes a cotangent for each tensor of ``value`` and returns one for each argument (None for those that have
+    none). Where it uses intermediates of ``function`` it can be differentiated again.
+
+    Example::
+
+        @tg.custom_gradient
+        def log1pexp(x):
+            e = torch.exp(x)
+            return torch.log1p(e), lambda d: d * (1 - 1 / (1 + e))
+    """
+
+    @functools.wraps(function)
+    def run(*args: Any) -> Any:
+        return apply(function, args)
+
+    return run
+
+
+def CONVERT(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function as traced code calls it. Set by the layer above, which rewrites functions."""
+    return function
+
+
+def apply(function: Callable[..., Any], args: Sequence[Any]) -> Any:
+    """``function(*args)`` with the gradient that it returns."""
+    with torch.enable_grad():
+        made = (CONVERT(function) if is_tracing() else function)(*args)
+    if not (isinstance(made, tuple) and len(made) == 2 and callable(made[1])):
+        raise GradientError(
+            "a function with tg.custom_gradient returns (value, gradient function)", user_location()
+        )
+    value, gradient = made
+    several = isinstance(value, (tuple, list))
+    values = list(value) if several else [value]
+    attach = with_gradient if is_tracing() else _eager
+    outs = attach(values, args, gradient)
+    return type(value)(outs) if several else outs[0]
+
+
+def _eager(
+    values: Sequence[torch.Tensor], args: Sequence[Any], gradient: Callable[..., Any]
+) -> list[torch.Tensor]:
+    return list(_Custom.apply(gradient, values, *args))
+
+
+class Context:
+    """What ``forward`` and ``backward`` of a ``torch.autograd.Function`` get as ``ctx`` while tracing."""
+
+    def __init__(self, needs: tuple[bool, ...]):
+        self.needs_input_grad = needs
+        self.saved_tensors: tuple[Any, ...] = ()
+        self.fixed: tuple[Any, ...] = ()
+
+    def save_for_backward(self, *tensors: Any) -> None:
+        self.saved_tensors = tensors
+
+    def save_for_forward(self, *tensors: Any) -> None:
+        """Nothing: forward mode runs the function itself."""
+
+    def mark_non_differentiable(self, *tensors: Any) -> None:
+        self.fixed = tensors
+
+    def mark_dirty(self, *tensors: Any) -> None:
+        raise GradientError(
+            "an autograd.Function that writes its arguments in place cannot be part of a graph",
+            user_location(),
+        )
+
+    def set_materialize_grads(self, value: bool) -> None:
+        """Nothing: cotangents are always there."""
+
+
+def apply_function(cls: Any, args: Sequence[Any], call: Callable[..., Any]) -> Any:
+    """``cls.apply(*args)`` while tracing; ``call`` runs user code."""
+    needs = tuple(isinstance(a, torch.Tensor) and differentiable(_type(a)) for a in args)
+    ctx = Context(needs)
+    new_style = cls.setup_context is not torch.autograd.Function.setup_context
+    with torch.no_grad():
+        value = call(cls.forward, *args) if new_style else call(cls.forward, ctx, *args)
+        if new_style:
+            call(cls.setup_context, ctx, tuple(args), value)
+    several = isinstance(value, (tuple, list))
+    values = list(value) if several else [value]
+    chosen = [
+        i
+        for i, v in enumerate(values)
+        if isinstance(v, torch.Tensor)
+        and differentiable(_type(v))
+        and not any(v is f for f in ctx.fixed)
+    ]
+
+    def gradient(*cotangents: Any) -> Any:
+        rows = dict(zip(chosen, cotangents))
+        every = [rows[i] if i in rows else _zeros(v) for i, v in enumerate(values)]
+        return call(cls.backward, ctx, *every)
+
+    for i, made in zip(chosen, with_gradient([values[i] for i in chosen], args, gradient)):
+        values[i] = made
+    return tuple(values) if several else values[0]
+
+
+def _zeros(v: Any) -> Any:
+    return torch.zeros_like(v) if isinstance(v, torch.Tensor) else None

@@ -1,0 +1,53 @@
+"""Pickling and copying of functions: by reference, as Python's own functions are.
+
+A decorated function of a module is its name. One that was made of a method, a ``functools.partial`` or a callable object
+belongs to that object: a copy of the object gets a function of its own. Traces are never copied.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import pickle
+import types
+from typing import Any
+
+
+def reduce_function(f: Any) -> tuple:
+    """How to pickle a ``Function``; PicklingError for one that no name leads to."""
+    inner = f.python_function
+    if not isinstance(inner, types.FunctionType):
+        return remake, (type(f), inner, f._convert, f.input_signature, f.reduce_retracing, f._name)
+    try:
+        found = by_name(inner.__module__, inner.__qualname__)
+    except (ImportError, AttributeError):
+        found = None
+    if getattr(found, "python_function", None) is not inner:
+        raise pickle.PicklingError(
+            f"cannot pickle {f!r}: {inner.__module__}.{inner.__qualname__} is not it; functions are pickled by name, so define it "
+            "at the top of a module"
+        )
+    return by_name, (inner.__module__, inner.__qualname__)
+
+
+def by_name(module: str, qualname: str) -> Any:
+    """The object of a name."""
+    found: Any = importlib.import_module(module)
+    for part in qualname.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def remake(cls: type, inner: Any, convert: Any, signature: Any, reduced: bool, name: Any) -> Any:
+    """A new function of an object, without traces."""
+    return cls(inner, convert, signature, reduced, name)
+
+
+def copy_function(f: Any, memo: dict) -> Any:
+    """The function for a deep copy of what holds it."""
+    if isinstance(f.python_function, types.FunctionType):
+        return f
+    inner = copy.deepcopy(f.python_function, memo)
+    made = remake(type(f), inner, f._convert, f.input_signature, f.reduce_retracing, f._name)
+    memo[id(f)] = made
+    return made

@@ -1,0 +1,93 @@
+"""Classes in a saved file, by name.
+
+A class of the table is itself. A dataclass or namedtuple of the user is found among the modules that are loaded already,
+never imported; where it is not there, or has other fields, a stand-in with the same name and fields takes its place.
+"""
+
+from __future__ import annotations
+
+import builtins
+import collections
+import dataclasses
+import functools
+import keyword
+import sys
+from typing import Any
+
+import torch
+
+from ... import errors
+from ...errors import CorruptFileError, UnsavableError
+from ..growing import StagedList
+from ..specs import TensorSpec
+from ..variables import Variable
+
+_PLAIN = (bool, int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset, range, slice, object, type(None))  # fmt: skip
+_KNOWN: dict[str, type] = {c.__name__: c for c in _PLAIN}
+_KNOWN |= {
+    n: c
+    for n, c in vars(builtins).items()
+    if isinstance(c, type) and issubclass(c, BaseException) and c.__name__ == n
+}
+_KNOWN |= {f"collections.{c.__name__}": c for c in (collections.deque, collections.OrderedDict, collections.defaultdict)}  # fmt: skip
+_KNOWN |= {f"torch.{c.__name__}": c for c in (torch.Tensor, torch.Size, torch.dtype, torch.device)}
+_KNOWN |= {"torch.nn.Parameter": torch.nn.Parameter, "tograph.Variable": Variable, "tograph.TensorSpec": TensorSpec}  # fmt: skip
+_KNOWN |= {"tograph.StagedList": StagedList}
+_KNOWN |= {
+    f"tograph.errors.{n}": c
+    for n, c in vars(errors).items()
+    if isinstance(c, type) and issubclass(c, BaseException)
+}
+_NAMES = {c: n for n, c in _KNOWN.items()}
+
+
+def name_of_class(cls: type) -> Any:
+    """The JSON of a class; UnsavableError for a class that only the user's code can make."""
+    if cls in _NAMES:
+        return _NAMES[cls]
+    fields = _fields(cls)
+    if fields is None:
+        raise UnsavableError(
+            f"the class {cls.__qualname__} of {cls.__module__} cannot be saved: a saved file holds built-in classes, dataclasses "
+            "and namedtuples"
+        )
+    kind = "namedtuple" if issubclass(cls, tuple) else "dataclass"
+    return [kind, cls.__module__, cls.__qualname__, *fields]
+
+
+def _fields(cls: Any) -> list[str] | None:
+    if isinstance(cls, type) and issubclass(cls, tuple) and hasattr(cls, "_fields"):
+        return list(cls._fields)
+    return [f.name for f in dataclasses.fields(cls)] if dataclasses.is_dataclass(cls) else None
+
+
+def class_of(name: Any) -> type:
+    """The class of a name that ``name_of_class`` gave; CorruptFileError for any other."""
+    if isinstance(name, str):
+        if name not in _KNOWN:
+            raise CorruptFileError(f"an unknown class: {name!r}")
+        return _KNOWN[name]
+    kind, module, qualname, *fields = name
+    found: Any = sys.modules.get(module)
+    for part in qualname.split("."):
+        found = None if found is None else vars(found).get(part)
+    same = isinstance(found, type) and _fields(found) == fields
+    if same and issubclass(found, tuple) == (kind == "namedtuple"):
+        return found
+    return _stand_in(kind, module, qualname, tuple(fields))
+
+
+@functools.cache
+def _stand_in(kind: str, module: str, qualname: str, fields: tuple[str, ...]) -> type:
+    name = qualname.rpartition(".")[2]
+    words = [name, *fields]
+    if not all(isinstance(w, str) and w.isidentifier() and not keyword.iskeyword(w) for w in words):
+        raise CorruptFileError(f"not the name and fields of a class: {words}")
+    if kind == "namedtuple":
+        made: type = collections.namedtuple(name, fields)  # type: ignore[misc]
+    elif kind == "dataclass":
+        made = dataclasses.make_dataclass(name, fields)
+    else:
+        raise CorruptFileError(f"an unknown kind of class: {kind!r}")
+    made.__module__, made.__qualname__ = module, qualname
+    return made

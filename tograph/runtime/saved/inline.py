@@ -1,0 +1,65 @@
+"""A graph put into the graph that is being recorded: how a loaded function is called by another function."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ...errors import StagingError
+from .. import structure
+from ..autodiff.replay import replay
+from ..concrete import ConcreteFunction
+from ..funcgraph import FuncGraph, Ref, _versions, current_graph, user_location
+from ..ir import graph_effects
+from ..journal import Location
+from ..structure import Handle
+from ..symbolic import as_symbolic
+
+
+def stage(concrete: ConcreteFunction, tensors: list[Any], places: Sequence[Location]) -> Any:
+    """The symbolic result of a call while tracing; effects on arguments go to ``places``.
+
+    The graph is recorded again, so gradients pass through it. Tensors that it writes are passed by reference: what is
+    read of these has no gradient.
+    """
+    graph = current_graph()
+    given = [*tensors, *concrete.captured_inputs]
+    effects = graph_effects(concrete.graph)
+    by_reference = {*effects.reads, *effects.writes}
+    inputs = [_reference(x, graph) if i in by_reference else as_symbolic(x) for i, x in enumerate(given)]  # fmt: skip
+    outputs = iter(replay(concrete.graph, inputs))
+    for i in effects.writes:
+        _forget(as_symbolic(given[i]).storage_, graph)
+    result = structure.unflatten(concrete._result, outputs, _same)
+    for (_, spec), place in zip(concrete._effects, places):
+        place.set(structure.unflatten(spec, outputs, _same))
+    return result
+
+
+def _same(x: Any) -> Any:
+    return x
+
+
+def _reference(x: torch.Tensor, graph: FuncGraph) -> Handle:
+    """The input through which a graph writes a tensor."""
+    made = as_symbolic(x)
+    storage = made.storage_
+    if made.chain or (storage.external is None and storage.argument is None):
+        raise StagingError(
+            "a loaded function that writes into its argument cannot be given a view, or a tensor made in the function around it; "
+            "pass a whole argument, variable or parameter",
+            user_location(),
+        )
+    return Handle(Ref(graph.reference(storage), graph))
+
+
+def _forget(storage: Any, graph: FuncGraph) -> None:
+    """A storage was written: it has to be read again."""
+    graph.root.assigned.add(id(storage))
+    at: FuncGraph | None = graph
+    while at is not None:
+        at.known.pop(storage, None)
+        at = at.outer
+    storage.version = next(_versions)

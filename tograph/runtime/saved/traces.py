@@ -1,0 +1,207 @@
+"""One trace of a function as JSON and graph text, and back.
+
+The Python objects in a graph's arguments (``<py ...>`` in its text) are kept beside the text, in the order of the
+nodes: exception classes, streams and containers can be kept, a callback cannot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ...errors import CorruptFileError, GraphSyntaxError, UnsavableError, VerifyError
+from .. import ops, text
+from ..concrete import ConcreteFunction
+from ..guards import Guards
+from ..ir import Graph, Node, Value, verify
+from ..journal import Location
+from ..keys import describe_key
+from ..ops import OpaqueObject
+from ..specs import TensorSpec
+from ..tracer import Finder, GradOf, Trace, no_places
+from .values import Decoder, Encoder
+
+# Ops that reach files or memory outside of their arguments: no trace has them, and no file may.
+_FORBIDDEN = (
+    "aten.from_file",
+    "aten.save",
+    "aten.load",
+    "aten.set_",
+    "aten.set.",
+    "aten.resize",
+    "aten._resize",
+)
+
+
+def encode(trace: Trace, encoder: Encoder, label: str) -> tuple[dict, str]:
+    """(record, graph text) of a trace; UnsavableError names what cannot be kept, and the line that made it."""
+    concrete = trace.concrete
+    try:
+        result = encoder.spec(concrete._result)
+        effects = [encoder.spec(spec) for _, spec in concrete._effects]
+    except UnsavableError as error:
+        raise UnsavableError(f"tg.save: the result of {label!r}: {error}") from None
+    record = {
+        "key": _key(trace.key, encoder, label),
+        "specs": [encoder.value(_exact(s, v)) for s, v in zip(trace.specs, concrete.inputs)],
+        "captured": [encoder.tensors.add(x) for x in concrete.captured_inputs],
+        "result": result,
+        "effects": effects,
+        "where": [_place(i, at, encoder) for i, at in getattr(trace.finder, "where", [])],
+        "grads": [[encoder.value(owner), missing] for owner, missing in trace.checks.grads],
+        "late": [[i, encoder.value(owner)] for i, owner in concrete.late],
+        "numbers": [encoder.value(x) for x in trace.numbers],
+        "open_numbers": list(trace.open_numbers),
+        "names": trace.names,
+        "sizes": [encoder.value(pair) for pair in trace.checks.sizes],
+        "objects": [_object(node, x, encoder, label) for node, x in _objects(concrete.graph)],
+    }
+    shown = text.show(concrete.graph)
+    _check_text(shown, label)
+    return record, shown
+
+
+def _key(key: Any, encoder: Encoder, label: str) -> Any:
+    for name, part in key[0]:
+        try:
+            encoder.value(part)
+        except UnsavableError as error:
+            raise UnsavableError(
+                f"tg.save: the argument {name!r} of {label!r} is {describe_key(part)}: {error}. Saved functions take tensors, "
+                "numbers, strings, and containers of these."
+            ) from None
+    return encoder.value(key)
+
+
+def _exact(spec: TensorSpec, value: Value) -> TensorSpec:
+    """The spec of an input as it was traced: one of any rank was traced with the rank of its first tensor."""
+    if spec.shape is not None:
+        return spec
+    return TensorSpec(value.type.shape, spec.dtype, spec.name, spec.device)
+
+
+def _place(index: Any, at: Location, encoder: Encoder) -> list:
+    """Where an effect goes: a gradient, or a container of the arguments and the key in it."""
+    if isinstance(index, GradOf):
+        return ["grad", encoder.value(index.owner)]
+    return [index, at.key[0], at.name_key, at.name]
+
+
+def check_places(trace: Trace, label: str) -> None:
+    """UnsavableError for a trace that writes a Python variable which only this process has."""
+    for index, at in getattr(trace.finder, "where", []):
+        if index is None:
+            raise UnsavableError(
+                f"tg.save: {label!r} writes {at.name}, a Python variable outside of the function: the loaded function has none. "
+                "Keep the state in a tensor or tg.Variable, or return it."
+            )
+
+
+def _objects(graph: Graph) -> Iterator[tuple[Node, OpaqueObject]]:
+    """The Python objects among the arguments of all nodes, regions after their node."""
+    for node in graph.nodes:
+        for x in _opaque((node.args, node.kwargs)):
+            yield node, x
+        for region in node.regions.values():
+            yield from _objects(region)
+
+
+def _opaque(tree: Any) -> Iterator[OpaqueObject]:
+    if isinstance(tree, OpaqueObject):
+        yield tree
+    elif isinstance(tree, (list, tuple)):
+        for item in tree:
+            yield from _opaque(item)
+    elif isinstance(tree, dict):
+        for item in tree.values():
+            yield from _opaque(item)
+
+
+_ADVICE = {
+    "tg.py_call": "tg.py_function calls Python code, which a saved file cannot hold",
+    "tg.raise": "it raises an exception of a class that only your code has",
+    "tg.assert": "it raises an exception of a class that only your code has",
+    "Try": "it catches an exception of a class that only your code has",
+}
+
+
+def _object(node: Node, x: OpaqueObject, encoder: Encoder, label: str) -> Any:
+    why = _ADVICE.get(node.op, f"{node.op} has a Python object")
+    if node.op == "tg.py_call":
+        raise UnsavableError(f"tg.save: {label!r}: {why}: {x.label}", node.location)
+    try:
+        return encoder.value(x.value)
+    except UnsavableError as error:
+        raise UnsavableError(f"tg.save: {label!r}: {why}: {error}", node.location) from None
+
+
+def _check_text(shown: str, label: str) -> None:
+    """The text must say all there is: a constant without a text is found now, not at load."""
+    try:
+        again = text.show(text.parse_graph(shown))
+    except GraphSyntaxError as error:
+        raise UnsavableError(f"tg.save: {label!r} has a constant without a text: {error}") from None
+    if again != shown:
+        raise UnsavableError(f"tg.save: the text of {label!r} does not read back as it was written")
+
+
+# ---- back
+
+
+def decode(record: dict, shown: str, decoder: Decoder, name: str) -> Trace:
+    """The trace of a record."""
+    graph = _graph(shown, record["objects"], decoder)
+    specs = [decoder.value(s) for s in record["specs"]]
+    effects = [(None, decoder.spec(s)) for s in record["effects"]]
+    captured = [decoder.tensors[i] for i in record["captured"]]
+    numbers, opened = [decoder.value(x) for x in record["numbers"]], tuple(record["open_numbers"])
+    if len(graph.inputs) != len(specs) + len(opened) + len(captured):
+        raise CorruptFileError(f"a graph of {name!r} does not fit its record")
+    concrete = ConcreteFunction(
+        name, graph, captured, decoder.spec(record["result"]), effects, tuple(specs)
+    )
+    where = [_location(place, decoder) for place in record["where"]]
+    checks = Guards([], [], [decoder.value(pair) for pair in record["sizes"]])
+    checks.grads = [(decoder.value(owner), missing) for owner, missing in record["grads"]]
+    key = decoder.value(record["key"])
+    concrete.open_numbers = opened
+    concrete.late = [(i, decoder.value(owner)) for i, owner in record["late"]]
+    finder = Finder(where) if where else no_places
+    return Trace(concrete, key, specs, checks, finder, numbers, opened, record["names"])
+
+
+def _location(place: list, decoder: Decoder) -> tuple[Any, Any]:
+    if place[0] == "grad":
+        return GradOf(decoder.value(place[1])), None
+    index, kind, key, name = place
+    made = Location((kind,), name, lambda: None, lambda x: None)
+    made.name_key = key
+    return index, made
+
+
+def _graph(shown: str, objects: list, decoder: Decoder) -> Graph:
+    try:
+        graph = text.parse_graph(shown)
+        verify(graph)
+    except (GraphSyntaxError, VerifyError) as error:
+        raise CorruptFileError(f"a graph of the file is not valid: {error}") from None
+    places = [x for _, x in _objects(graph)]
+    for place, x in zip(places, objects, strict=True):
+        place.value = decoder.value(x)
+    _check_ops(graph)
+    return graph
+
+
+def _check_ops(graph: Graph) -> None:
+    for node in graph.nodes:
+        if node.op.startswith(_FORBIDDEN) or _writes(node.op):
+            raise CorruptFileError(f"no graph of tg.save has the op {node.op}")
+        for region in node.regions.values():
+            _check_ops(region)
+
+
+def _writes(op: str) -> bool:
+    """Whether an op of torch's own writes into its arguments; a graph has the functional form."""
+    if not op.startswith("aten."):
+        return False
+    return ops.overload(op)._schema.is_mutable
