@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -17,6 +18,7 @@ from .carrier import differentiable
 from .diagnosis import at_run_time
 from .funcgraph import FuncGraph, Storage
 from .interchange.fx import to_fx
+from .interchange.onnx import to_onnx
 from .ir import Graph, Node, Value, prune, set_control_inputs
 from .journal import Location
 from .kernels.kernel import Kernel
@@ -68,7 +70,7 @@ class ConcreteFunction:
     @cached_property
     def optimized_graph(self) -> Graph:
         """What the passes make of the graph, for calls that need no gradient. ``graph`` stays as it was traced."""
-        return passes.optimize(self.graph, inference=True)
+        return passes.write_in_place(self.watched_graph)
 
     @cached_property
     def program(self) -> host.Program:
@@ -79,10 +81,9 @@ class ConcreteFunction:
     @cached_property
     def scheduled(self) -> scheduler.Program:
         """How a call without gradients runs: ``level``, ``reason``, ``llvm``."""
-        functional = passes.optimize(
-            self.graph, inference=False
-        )  # native code plans its memory itself
-        return scheduler.build(functional, lambda: self.program)
+        return scheduler.build(
+            _for_native(self.watched_graph, self.optimized_graph), lambda: self.program
+        )
 
     @property
     def kernels(self) -> list[Kernel]:
@@ -155,6 +156,13 @@ class ConcreteFunction:
         """
         return to_fx(self.graph, self.captured_inputs)
 
+    def to_onnx(self, path: Any) -> None:
+        """Write the graph as an ONNX model with ``If`` and ``Loop``; parameters and buffers with the values they have now.
+
+        Needs the package ``onnx``. Raises InterchangeError, at the user's line, for what ONNX does not have.
+        """
+        to_onnx(self.graph, self.captured_inputs, path)
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._bind is None:
             return self.run(list(args))
@@ -202,7 +210,7 @@ class ConcreteFunction:
             if torch.is_grad_enabled() and self._differentiates(inputs):
                 outputs = self._differentiable.run(inputs)
             elif transforms.mapping():
-                outputs = transforms.run(self.graph, inputs)
+                outputs = transforms.run(self.watched_graph, inputs)
             elif probes.profiled():
                 with torch.profiler.record_function(f"tograph {self.name}"):
                     outputs = self._ranges.run(*inputs)
@@ -224,11 +232,21 @@ class ConcreteFunction:
 
 def _build(graph: Graph) -> scheduler.Program:
     """The program of a graph that autograd does not see."""
+    values = passes.optimize(graph, inference=False)
+    in_place = passes.write_in_place(values)
+    program = functools.cache(lambda: host.build(lower(in_place, host.build)[0]))
+    return scheduler.build(_for_native(values, in_place), program)
 
-    def program() -> host.Program:
-        return host.build(lower(passes.optimize(graph, inference=True), host.build)[0])
 
-    return scheduler.build(passes.optimize(graph, inference=False), program)
+COPIED = 1 << 18  # bytes that native code may copy for one update of a part of them
+
+
+def _for_native(values: Graph, in_place: Graph) -> Graph:
+    """What native code is made of: the graph of values, which it keeps in its own memory.
+
+    It copies what an update leaves as it is. Where that is much, the host program, which writes in place, is faster.
+    """
+    return in_place if passes.saves(in_place) > COPIED else values
 
 
 def _same(x: Any) -> Any:

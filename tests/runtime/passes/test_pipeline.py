@@ -27,6 +27,14 @@ def test_variants():
     assert {p.name for p in passes.passes(True)} > {p.name for p in passes.passes(False)}
 
 
+def test_writing_in_place_is_the_end_of_the_list():
+    values = passes.optimize(parse_graph(TEXT), False)
+    made = passes.write_in_place(values)
+    assert show(made) == show(passes.optimize(parse_graph(TEXT), True))
+    assert "tg.assign" in show(values)
+    assert (passes.saves(values), passes.saves(made)) == (0, 8)
+
+
 def test_the_graph_is_copied():
     graph = parse_graph(TEXT)
     passes.optimize(graph, True)

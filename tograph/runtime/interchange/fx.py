@@ -211,7 +211,7 @@ def _call(self: _Writer, node: Node) -> Any:
 
 def _assign(self: _Writer, node: Node) -> Any:
     target, value = (self.env[v] for v in node.args)
-    return self.emit(aten.copy_.default, target, value)
+    return self.emit(aten.copy_.default, self.emit(aten.detach.default, target), value)
 
 
 def _constant(self: _Writer, node: Node) -> Any:

@@ -18,6 +18,7 @@ import torch
 from ..types import DTYPES
 from . import jit, llvm, loop_ir, threads
 from .loop_ir import COSTLY, DIVISION_BY_ZERO, INDEX_OUT_OF_RANGE
+from .planning import number
 
 WORK_PER_THREAD = 1 << 15  # in the time of one simple op on one element
 COSTLY_WORK = 8
@@ -126,7 +127,7 @@ def make(loops: loop_ir.Kernel, precise: bool = False) -> Kernel | None:
     around += threads.declarations(loops.name, rendered.units, how)
     points = 1
     for d in (*loops.outer, *loops.row):
-        points *= llvm.number(d.size)
+        points *= number(d.size)
     per_unit = max(points // max(rendered.units, 1), 1) * work_of(loops)
     grain = max(1, -(-WORK_PER_THREAD // per_unit))
     return Kernel(loops.name, _inserted(text, around), loops, rendered.units, grain,

@@ -20,45 +20,20 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from . import llvm_math
+from .folds import Fold
 from .loop_ir import (
     COSTLY,
-    FLOATS,
     ITEM_SIZES,
     Affine,
     Dim,
     Expr,
     Kernel,
     Store,
-    Unsupported,
 )
-from .vectors import MEMORY, OPS, REGISTER, Emitter, Text, float_literal, integer_literal
+from .planning import Plan, Target, number, plan
+from .vectors import MEMORY, OPS, REGISTER, Emitter, Text
 
 SCRATCH_BYTES = 64 * 1024  # on the stack of a thread
-BLOCK = 4096  # points of the lane loop in one unit, where there is no row
-
-
-@dataclass(frozen=True)
-class Target:
-    """What the machine has. ``has(name)``: whether a C function can be called; ``half``: f16 conversions."""
-
-    vector_bytes: int
-    fma: bool
-    avx512: bool
-    half: bool
-    has: Callable[[str], bool]
-    precise: bool = False
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How loops become code. ``lanes``: the loop that is vectorised; ``block``: its points in one unit."""
-
-    lanes: Dim | None
-    in_row: bool
-    wide: int
-    narrow: int
-    block: int
-    units: int
 
 
 @dataclass(frozen=True)
@@ -67,70 +42,6 @@ class Rendered:
     imports: tuple[str, ...]
     units: int
     plan: Plan
-
-
-def number(size) -> int:
-    if type(size) is not int:
-        raise Unsupported("a size that is known only at run time")
-    return size
-
-
-def plan(kernel: Kernel, target: Target) -> Plan:
-    """The loop that becomes lanes, the number of lanes, and the units of work."""
-    lanes, in_row = _lane_loop(kernel)
-    outside = 1
-    for d in kernel.outer:
-        outside *= number(d.size)
-    if lanes is None:
-        return Plan(None, False, 1, 1, 1, outside)
-    narrow = target.vector_bytes // 4
-    n = number(lanes.size)
-    wide = _width(kernel, n, narrow)
-    if in_row:
-        return Plan(lanes, True, wide, narrow, n, outside)
-    block = min(n, wide if kernel.row else max(BLOCK, wide))
-    block = max(block, min(n, wide))
-    return Plan(lanes, False, wide, narrow, block, outside // n * -(-n // block))
-
-
-def _lane_loop(kernel: Kernel) -> tuple[Dim | None, bool]:
-    """The loop along which most accesses are contiguous; along the row where both are as good."""
-    row = {d.name for d in kernel.row}
-    points = 1
-    for d in kernel.row:
-        points *= number(d.size)
-    accesses = [(e.address, kernel.in_row(e)) for e in kernel.body if e.op == "load" and e.address]
-    accesses += [(s.address, bool(kernel.store_depends(s) & row)) for s in kernel.stores]
-    candidates = []
-    if kernel.row and not any(e.op == "scan" for e in kernel.body):
-        candidates.append((kernel.row[-1], True))
-    if kernel.outer:
-        candidates.append((kernel.outer[-1], False))
-
-    def score(candidate: tuple[Dim, bool]) -> int:
-        name, total = candidate[0].name, 0
-        for address, in_row in accesses:
-            factor = address.factor(name)
-            gain = 0 if factor == 0 else 2 if factor == 1 else -3
-            total += gain * points if in_row else gain
-        return total
-
-    best = max(candidates, key=score, default=(None, False))
-    if best[0] is not None and (score(best) < 0 or number(best[0].size) == 1):
-        return None, False
-    return best
-
-
-def _width(kernel: Kernel, n: int, narrow: int) -> int:
-    """Lanes in the main loop: several registers hide latency while the body is small."""
-    ops = sum(e.op not in ("const", "load", "scalar", "index") for e in kernel.body)
-    costly = sum(e.op in COSTLY for e in kernel.body)
-    registers = 4 if ops <= 12 and costly <= 1 else 2 if ops <= 40 else 1
-    if all(ITEM_SIZES[e.dtype] == 8 for e in kernel.body if e.dtype in FLOATS and e.op == "load"):
-        registers = max(registers // 2, 1)
-    while registers > 1 and narrow * registers > n:
-        registers //= 2
-    return narrow * registers
 
 
 def render(kernel: Kernel, target: Target) -> Rendered:
@@ -152,9 +63,9 @@ class _Renderer:
         self.pointers: dict[str, str] = {}
         self.spread: list[dict[str, str]] = []
         self.kept: dict[Expr, tuple[str, Affine]] = {}
-        self.emitter = self._emitter(1, None)
+        self.emitter = self.emitter_of(1, None)
 
-    def _emitter(self, width: int, mask: str | None) -> Emitter:
+    def emitter_of(self, width: int, mask: str | None) -> Emitter:
         return Emitter(self.text, self.target, width, mask, self.error)
 
     # ---- the functions
@@ -286,14 +197,14 @@ class _Renderer:
             return
         with text.loop(low, high, narrow) as i:
             left = text.set(f"sub nsw i64 {high}, {i}")
-            e = self._emitter(narrow, None)
+            e = self.emitter_of(narrow, None)
             mask = e.compare("sgt", "i64", e.splat("i64", left), e.iota())
             self._vector(name, i, narrow, mask, body)
 
     def _vector(self, name: str, first: str, width: int, mask: str | None, body) -> None:
         """``body`` with the lane variable at ``first`` and the lanes after it."""
         before = self.emitter
-        self.emitter = self._emitter(width, mask)
+        self.emitter = self.emitter_of(width, mask)
         self.variables[name] = first
         self._open()
         body()
@@ -322,8 +233,8 @@ class _Renderer:
             store(s)
 
     def _sweep(self, level, folds, writes, store, wanted) -> None:
-        cells = {e: _Fold(self, e) for e in folds}
-        scans = {e: _Fold(self, e) for e in self.kernel.body if e.op == "scan"} if not self.plan.in_row else {}  # fmt: skip
+        cells = {e: Fold(self, e) for e in folds}
+        scans = {e: Fold(self, e) for e in self.kernel.body if e.op == "scan"} if not self.plan.in_row else {}  # fmt: skip
         keep = [e for e, first in wanted if first == level and e not in self.kept]
         slots = {e: self._slot(e) for e in keep}
         self.scans = scans
@@ -464,7 +375,7 @@ class _Renderer:
             return self._read(pointer, e.dtype, address), self.emitter.width
         lane = self.plan.lanes.name if self.plan.lanes is not None else ""
         if self.emitter.width > 1 and lane not in self.kernel.depends(e):
-            before, self.emitter = self.emitter, self._emitter(1, None)
+            before, self.emitter = self.emitter, self.emitter_of(1, None)
             try:
                 return self._compute(e), 1
             finally:
@@ -495,7 +406,7 @@ class _Renderer:
 
     def _scalar(self, e: Expr) -> str:
         raw = self.text.set(f"load {MEMORY[e.dtype]}, ptr {self.pointers[e.name]}")
-        return self.emitter.splat(REGISTER[e.dtype], self._emitter(1, None).from_memory(e.dtype, raw))  # fmt: skip
+        return self.emitter.splat(REGISTER[e.dtype], self.emitter_of(1, None).from_memory(e.dtype, raw))  # fmt: skip
 
     # ---- addresses
 
@@ -540,7 +451,7 @@ class _Renderer:
         return place, "each"
 
     def _emit_scalar(self, e: Expr) -> str:
-        before, self.emitter = self.emitter, self._emitter(1, None)
+        before, self.emitter = self.emitter, self.emitter_of(1, None)
         try:
             return self.value(e)
         finally:
@@ -565,101 +476,4 @@ def _offset(text: Text, base: str, by: int) -> str:
     return str(int(base) + by) if base.isdigit() else text.set(f"add nsw i64 {base}, {by}")
 
 
-# ---- folds
-
-
-_IDENTITY = {"sum": 0, "prod": 1, "any": 0, "all": 1}
-_COMBINE = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "or", "all": "and"}
-
-
-def identity(kind: str, dtype: str):
-    """The value that a fold starts from."""
-    kind = kind.removeprefix("arg")
-    if kind in _IDENTITY:
-        return _IDENTITY[kind]
-    if dtype in FLOATS:
-        return float("-inf") if kind == "max" else float("inf")
-    bits = 8 * ITEM_SIZES[dtype]
-    low, high = (0, (1 << bits) - 1) if dtype == "u8" else (-(1 << bits - 1), (1 << bits - 1) - 1)
-    return low if kind == "max" else high
-
-
-class _Fold:
-    """The accumulators of one reduction: one for each width at which steps are made."""
-
-    def __init__(self, renderer: _Renderer, e: Expr):
-        self.r, self.e, self.kind = renderer, e, e.name
-        self.dtypes = [a.dtype for a in e.args]
-        self.start = [identity(self.kind, self.dtypes[0]), 0][: len(self.dtypes)]
-        self.cells: dict[int, list[str]] = {}
-        self.entry = renderer.text.lines
-        self.place = len(renderer.text.lines)
-
-    def _accumulators(self, e: Emitter) -> list[str]:
-        """Stack slots at the width of ``e``, set to the start value before the sweep."""
-        cells = self.cells.get(e.width)
-        if cells is None:
-            cells = self.cells[e.width] = []
-            for dtype, start in zip(self.dtypes, self.start, strict=True):
-                cell = self.r.text.alloca(e.type(dtype))
-                cells.append(cell)
-                line = f"  store {e.type(dtype)} {e.const(start, dtype)}, ptr {cell}"
-                self.r.text.lines.insert(self.place, line)
-        return cells
-
-    def step(self, values: list[str]) -> list[str]:
-        e = self.r.emitter
-        cells = self._accumulators(e)
-        old = [e.text.set(f"load {e.type(d)}, ptr {c}") for d, c in zip(self.dtypes, cells)]
-        new = self.combine(e, old, values)
-        if e.mask is not None and self.r.plan.in_row:
-            new = [e.select(e.mask, d, n, o) for d, n, o in zip(self.dtypes, new, old)]
-        for d, c, n in zip(self.dtypes, cells, new, strict=True):
-            e.text.line(f"store {e.type(d)} {n}, ptr {c}")
-        return new
-
-    def scan(self, values: list[str]) -> str:
-        return self.step(values)[0]
-
-    def combine(self, e: Emitter, a: list[str], b: list[str]) -> list[str]:
-        if not self.kind.startswith("arg"):
-            return [OPS[_COMBINE[self.kind]](e, self.dtypes[0], a[0], b[0])]
-        return self._better(e, a, b)
-
-    def _better(self, e: Emitter, a: list[str], b: list[str]) -> list[str]:
-        """Of two (value, position): the extreme one, NaN before all; of equals the first position."""
-        dtype = self.dtypes[0]
-        word = "gt" if self.kind == "argmax" else "lt"
-        wins = OPS[word](e, dtype, b[0], a[0])
-        same = OPS["eq"](e, dtype, b[0], a[0])
-        if dtype in FLOATS:
-            a_nan, b_nan = e.compare("uno", dtype, a[0], a[0]), e.compare("uno", dtype, b[0], b[0])
-            wins = e.binary("or", "bool", wins, e.binary("and", "bool", b_nan, e.binary("xor", "bool", a_nan, e.const(1, "bool"))))  # fmt: skip
-            same = e.binary("or", "bool", same, e.binary("and", "bool", a_nan, b_nan))
-        earlier = e.compare("slt", "i64", b[1], a[1])
-        wins = e.binary("or", "bool", wins, e.binary("and", "bool", same, earlier))
-        return [e.select(wins, dtype, b[0], a[0]), e.select(wins, "i64", b[1], a[1])]
-
-    def result(self) -> str:
-        """The fold of everything; with lanes along the row, of all lanes of all widths."""
-        r = self.r
-        widths = sorted(self.cells)
-        total: list[str] | None = None
-        for width in widths:
-            e = r._emitter(width, None)
-            parts = [e.text.set(f"load {e.type(d)}, ptr {c}") for d, c in zip(self.dtypes, self.cells[width])]  # fmt: skip
-            if r.plan.in_row:
-                e, parts = self._horizontal(e, parts)
-            total = parts if total is None else self.combine(e, total, parts)
-        assert total is not None
-        return total[-1]
-
-    def _horizontal(self, e: Emitter, parts: list[str]) -> tuple[Emitter, list[str]]:
-        while e.width > 1:
-            pairs = [e.halves(REGISTER[d], p) for d, p in zip(self.dtypes, parts, strict=True)]
-            e = e.narrower()
-            parts = self.combine(e, [low for low, _ in pairs], [high for _, high in pairs])
-        return e, parts
-
-
-__all__ = ["Plan", "Rendered", "Target", "float_literal", "integer_literal", "plan", "render"]
+__all__ = ["Plan", "Rendered", "Target", "plan", "render"]

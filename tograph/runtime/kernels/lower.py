@@ -3,7 +3,8 @@
 A ``Fused`` is called with the region's inputs. It builds its kernel for the sizes and strides that it is first called with
 and keeps one for each combination; where there is no kernel (no compiler, sizes of 0, a form that the loop IR does not
 have) it runs the region's own ops. A kernel that reports an error has written only its own fresh outputs: the region runs
-again op by op, and raises what eager PyTorch raises.
+again op by op, and raises what eager PyTorch raises. Tensors whose values are not what their memory holds (a negative bit, a layout without strides) and
+calls under a dispatch mode run op by op.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Fused:
         self._open = [i for i in self._tensors if None in region.inputs[i].type.shape]  # type: ignore[union-attr]
 
     def __call__(self, *inputs: Any) -> Any:
-        if _modes_active():
+        if _modes_active() or any(inputs[i].is_neg() for i in self._tensors):
             return self.unfused(*inputs)
         try:
             key = (

@@ -67,7 +67,7 @@ def one_element(value: Value) -> bool:
 
 def place(node: Node) -> Group:
     """A group for ``node`` alone."""
-    if node.regions or node.op in ALONE or node.op in MOVING:
+    if node.regions or node.op in ALONE or node.op in MOVING or not node.outputs:
         return Group("alone")
     if all(map(one_element, (*node.outputs, *node.inputs))):
         return Group("scalar")

@@ -349,9 +349,9 @@ class Lowering:
         return [Reg(found[f"o{i}"], *sizes[i]) for i in range(len(node.outputs))]
 
     def _kernel(
-        self, nodes: list[Node], outputs: Sequence[Value], target: Mem | None = None
+        self, nodes: list[Node], outputs: Sequence[Value], placed: dict[Value, tuple] | None = None
     ) -> Kernel:
-        """The loops of some nodes, the only one of which writes to ``target`` if given; Decline where there are none."""
+        """The loops of some nodes; Decline where there are none. ``placed``: strides of outputs that are not packed."""
         for n in nodes:
             if n.op not in ROWS and n.op not in REDUCERS and n.op not in CREATORS:
                 raise Decline(f"{n.op} has no native form")
@@ -360,9 +360,7 @@ class Lowering:
         for n in nodes:
             for v in n.outputs:
                 size = self.tensor(v)[1]
-                metas[v] = Meta(
-                    v.type.dtype, size, strides(size) if target is None else target.stride, 0, _CPU
-                )
+                metas[v] = Meta(v.type.dtype, size, (placed or {}).get(v, strides(size)), 0, _CPU)
         name = f"k{len(self.kernels)}"
         try:
             return build(region, metas, name)
@@ -522,7 +520,7 @@ class Lowering:
             value = Value(TensorType(_DTYPES[source.dtype], source.size))
             node = Node("aten.clone.default", (value,), types=[value.type])
             self.env[value] = source
-        kernel = self._kernel([node], node.outputs, target)
+        kernel = self._kernel([node], node.outputs, {node.outputs[0]: target.stride})
         self.call(kernel, Region([node], list(node.outputs)), [target])
         for v in node.inputs:
             self.env.pop(v, None) if v.node is None and isinstance(source, Mem) else None

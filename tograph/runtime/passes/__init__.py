@@ -10,6 +10,7 @@ With ``TOGRAPH_VERIFY=1`` the graph is verified before and after each pass; with
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
@@ -19,6 +20,7 @@ from ...errors import VerifyError
 from ..ir import Graph, set_control_inputs, verify
 from ..rewrite import copied, count_nodes
 from ..text import show
+from ..types import TensorType
 from .cse import cse
 from .fold import fold
 from .forward import forward
@@ -29,6 +31,7 @@ from .prune import prune
 from .reinplace import reinplace
 from .simplify import simplify
 from .sink import sink
+from .updates import INPLACE, UPDATE
 from .write_through import write_through
 
 
@@ -55,8 +58,9 @@ PASSES = [
     Pass(hoist, "what each iteration computes anew is computed before the loop"),
     Pass(cse, "what is computed twice is computed once"),
     Pass(sink, "what one branch uses is computed in it"),
-    Pass(write_through, "updates of resources are written into them", inference=True),
     Pass(prune, "what nobody needs goes"),
+    Pass(write_through, "updates of resources are written into them", inference=True),
+    Pass(prune, "what nobody needs goes", inference=True),
     Pass(reinplace, "updates write into memory that nothing else needs", inference=True),
 ]
 
@@ -89,12 +93,36 @@ def passes(inference: bool) -> list[Pass]:
 
 def optimize(graph: Graph, inference: bool) -> Graph:
     """An optimised copy of ``graph``; it may write into its own values only when ``inference`` is true."""
+    return _run(passes(inference), graph)
+
+
+def write_in_place(graph: Graph) -> Graph:
+    """What ``optimize(g, inference=True)`` makes of a ``g`` of which ``optimize(g, inference=False)`` made ``graph``."""
+    return _run([p for p in PASSES if p.inference], graph)
+
+
+def _run(steps: list[Pass], graph: Graph) -> Graph:
     made = copied(graph)
     if not settings.NOOPT:
-        for step in passes(inference):
+        for step in steps:
             made = checked(step.run, made) if settings.VERIFY else step.run(made)
     set_control_inputs(made)
     return made
+
+
+def saves(graph: Graph) -> int:
+    """The most bytes that one update in place of an optimised graph leaves as they are; unknown sizes count as many."""
+    found = 0
+    for node in graph.nodes:
+        if node.op.startswith((INPLACE, UPDATE)):
+            kind = node.args[0].type
+            if isinstance(kind, TensorType):
+                large = None in kind.shape
+                found = max(
+                    found, 1 << 40 if large else kind.dtype.itemsize * math.prod(kind.shape)
+                )
+        found = max([found, *map(saves, node.regions.values())])
+    return found
 
 
 def checked(run: Callable[[Graph], Graph], graph: Graph) -> Graph:

@@ -1,0 +1,63 @@
+"""The sample inputs that ship with torch, as a source of shapes: every fused form against eager."""
+
+import pytest
+import torch
+
+import tograph as tg
+from tests.runtime.kernels.kernel_samples import ulps
+from tograph.runtime import host, interp
+from tograph.runtime.kernels import lower, regions
+
+samples = pytest.importorskip(
+    "torch.testing._internal.common_methods_invocations", exc_type=ImportError
+)
+op_db = samples.op_db
+
+NAMES = """add sub mul div maximum minimum where clamp exp log tanh erf sigmoid sqrt rsqrt atan2 lerp addcmul masked_fill eq lt
+logical_and floor_divide remainder sum mean amax amin argmax var std softmax log_softmax logsumexp nn.functional.layer_norm
+nn.functional.gelu nn.functional.silu nn.functional.softplus nn.functional.leaky_relu nn.functional.hardtanh cumsum any all
+expand permute transpose squeeze unsqueeze reshape flatten""".split()
+SAMPLES = 4
+
+
+@pytest.fixture(autouse=True)
+def every_size(monkeypatch):
+    """Fuse whatever can be fused."""
+    monkeypatch.setattr(regions, "MIN_POINTS", 0)
+    monkeypatch.setattr(lower, "fuse", lambda graph: regions.fuse(graph, lambda group: True))
+    monkeypatch.setattr(lower.Fused.__init__, "__defaults__", (0,))
+
+
+def close(got, want):
+    assert (got.dtype, got.shape) == (want.dtype, want.shape)
+    if not want.dtype.is_floating_point:
+        return torch.equal(got, want)
+    near = (ulps(got, want) <= 4) | ((got - want).abs() <= 2e-5 * (1 + want.abs()))
+    return bool(near.all())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_samples(name):
+    (op,) = [o for o in op_db if o.name == name and not o.variant_test_name][:1] or [
+        next(o for o in op_db if o.name == name)
+    ]
+    kernels = 0
+    for sample in list(op.sample_inputs("cpu", torch.float32))[:SAMPLES]:
+        tensors = [a for a in (sample.input, *sample.args) if isinstance(a, torch.Tensor)]
+
+        def call(*given, sample=sample):
+            rest = iter(given)
+            args = [
+                next(rest) if isinstance(a, torch.Tensor) else a
+                for a in (sample.input, *sample.args)
+            ]
+            return op.op(*args, **sample.kwargs) * 1
+
+        staged = tg.function(call)
+        graph = staged.get_concrete_function(*tensors).graph
+        lowered, fused = lower.lower(graph, host.build)
+        want = interp.run(graph, tensors)
+        for a, b in zip(host.build(lowered).run(*tensors), want, strict=True):
+            assert close(a, b), (sample, [f.kernels for f in fused])
+        kernels += sum(len(f.kernels) for f in fused)
+    assert kernels, "nothing was fused"
