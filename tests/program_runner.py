@@ -40,12 +40,12 @@ class Outcome:
 # --- running
 
 
-def compile_program(program):
-    """The function, with its source where `inspect` finds it."""
+def compile_program(program, names=None):
+    """The function, with its source where `inspect` finds it; `names` are more globals of its module."""
     filename = f"<{program.name}>"
     lines = program.source.splitlines(keepends=True)
     linecache.cache[filename] = (len(program.source), None, lines, filename)
-    namespace = {"torch": torch, "__name__": "tests.generated"}
+    namespace = {"torch": torch, "__name__": "tests.generated", **(names or {})}
     exec(compile(program.source, filename, "exec"), namespace)
     return namespace[program.name]
 

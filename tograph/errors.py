@@ -134,6 +134,18 @@ class GradientError(StagingError, NotImplementedError):
     """A gradient that cannot be taken."""
 
 
+class CreationError(StagingError, ValueError):
+    """A variable or module that every call would make anew, or that is made in a staged branch or loop."""
+
+
+class SharedMemoryError(StagingError, RuntimeError):
+    """Two tensors that share memory and of which one is written, where the graph cannot know them as one."""
+
+
+class DeadResourceError(TographError, ReferenceError):
+    """A tensor, variable or object that a function used and that does not exist any more."""
+
+
 class StructureError(StagingError, TypeError):
     """Two structures that must agree and do not."""
 

@@ -14,12 +14,12 @@ from typing import Any
 
 import torch
 
-from ..runtime import grads, journal
+from ..runtime import grads, journal, reads
 from ..runtime.journal import MISSING
 from ..runtime.structure import is_union
 from ..transpiler.syntax import gast, walk
 from ..transpiler.templates import constant
-from .call_rules import MARK, is_user_function
+from .call_rules import MARK, is_user_function, module_rule
 from .calls import call
 from .context import OPERATORS, Converter
 from .union import apply, distribute_missing, test_options
@@ -64,20 +64,16 @@ class Attributes(Converter):
             return True
         return (
             isinstance(node.value, gast.Name)
-            and (
-                node.value.id == OPERATORS
-                or isinstance(self.context.resolve(node.value), types.ModuleType)
-            )
+            and (node.value.id == OPERATORS or _is_library(self.context.resolve(node.value)))
         ) or (
-            isinstance(node.value, gast.Attribute)
-            and isinstance(self.context.resolve(node.value), types.ModuleType)
+            isinstance(node.value, gast.Attribute) and _is_library(self.context.resolve(node.value))
         )
 
     def visit_Assign(self, node):
         node.value = self.visit(node.value)
         if len(node.targets) == 1 and isinstance(node.targets[0], gast.Attribute):
             return self._store(node.targets[0], node.value, node)
-        if not any(isinstance(n, gast.Attribute) for t in node.targets for n in walk(t)):
+        if not any(_is_stored(n) for t in node.targets for n in walk(t)):
             node.targets = [self.visit(t) for t in node.targets]
             return node
         return self.spread(node)
@@ -103,7 +99,7 @@ class Attributes(Converter):
                     setattr(child, field, [self._temporary(e, after, origin) for e in found])
                 elif isinstance(child, gast.Starred) and isinstance(found, gast.Attribute):
                     child.value = self._temporary(found, after, origin)
-        assign = gast.copy_location(gast.Assign([target], value, None), origin)
+        assign = gast.copy_location(gast.Assign([self.visit(target)], value, None), origin)
         return [assign, *after]
 
     def _temporary(self, e, after, origin):
@@ -163,6 +159,15 @@ def _is_call(node: gast.Call) -> bool:
     )
 
 
+def _is_stored(node) -> bool:
+    return isinstance(node, gast.Attribute) and isinstance(node.ctx, gast.Store)
+
+
+def _is_library(x) -> bool:
+    """Whether ``x`` is a module whose attributes stay as they are."""
+    return isinstance(x, types.ModuleType) and not module_rule(x.__name__)
+
+
 # ---- the operators
 
 
@@ -181,7 +186,15 @@ def attr(owner, name):
     hook = getattr(type(owner), "__getattr__", None)
     if found is None and is_user_function(hook) and name not in getattr(owner, "__dict__", ()):
         return _hooked(hook, owner, name)
-    value = getattr(owner, name)
+    watch = reads.current()
+    if watch is None:
+        return getattr(owner, name)
+    try:
+        value = getattr(owner, name)
+    except AttributeError:
+        watch.absent(owner, name)
+        raise
+    watch.attribute(owner, name, value)
     if is_union(value) and MISSING in value.options_:
         return distribute_missing(value, lambda: _class_attribute(owner, name))
     return value
@@ -258,7 +271,11 @@ def has_attribute(owner, name):
             if _descriptor(owner, name) is not None
             else test_options(lambda v: v is not MISSING, value)
         )
-    return hasattr(owner, name)
+    found = hasattr(owner, name)
+    watch = reads.current()
+    if watch is not None:
+        watch.attribute(owner, name, value) if found else watch.absent(owner, name)
+    return found
 
 
 def _descriptor(owner, name):

@@ -12,6 +12,7 @@ import dis
 import functools
 import sys
 import types
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -100,10 +101,25 @@ class _Ordered:
 # Functions of modules that are left alone which decide on data: the comparisons of ``functools.total_ordering`` among them.
 DECIDING = frozenset((torch.nn.functional.gaussian_nll_loss, _Ordered.__gt__, _Ordered.__le__, _Ordered.__ge__))  # fmt: skip
 
-CONVERTED_CODE: set[types.CodeType] = set()
 WRAPPERS: set[types.CodeType] = (
     set()
 )  # code that decorators of libraries make, which has a rule of its own
+
+
+class CodeSet:
+    """A set of code objects. Python calls two of them equal when they do the same in files of any name: here each is itself."""
+
+    def __init__(self) -> None:
+        self.codes: dict[int, types.CodeType] = {}
+
+    def __contains__(self, code: types.CodeType) -> bool:
+        return id(code) in self.codes
+
+    def update(self, codes: Iterable[types.CodeType]) -> None:
+        self.codes.update((id(c), c) for c in codes)
+
+
+CONVERTED_CODE = CodeSet()
 _BRANCHES = frozenset(
     op for op in dis.opmap.values() if "JUMP" in dis.opname[op] or dis.opname[op] == "FOR_ITER"
 )

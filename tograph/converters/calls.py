@@ -18,10 +18,10 @@ import torch
 from torch.nn.modules import module as torch_module
 
 from ..errors import SourceError
-from ..runtime import decisions, journal
-from ..runtime.funcgraph import is_tracing, user_location
+from ..runtime import creation, decisions, journal, reads
+from ..runtime.funcgraph import current_graph, is_tracing, user_location
 from ..runtime.growing import StagedList
-from ..runtime.structure import is_union
+from ..runtime.structure import has_identity, is_union
 from ..transpiler.syntax import gast
 from . import standard, union
 from .call_rules import (
@@ -59,7 +59,7 @@ class Calls(Converter):
         if isinstance(node.func, gast.Name):
             if node.func.id == "super" and not node.args:
                 return self._super(node)
-            if node.func.id in _FRAME:
+            if node.func.id in _FRAME and not (node.func.id in ("vars", "dir") and node.args):
                 return self.generic_visit(node)
         node = self.generic_visit(node)
         made = self.expression(f"{OPERATORS}.call(f_)", node, f_=node.func)
@@ -252,6 +252,8 @@ def _left_alone(f, args, kwargs):
         return contextlib.contextmanager(converted(f.__wrapped__))(*args, **kwargs)
     if union.holds_union(args, kwargs):
         return union.apply(lambda *a, **k: _left_alone(f, a, k), *args, **kwargs)
+    if not (_hashable(f) and f in _QUIET):
+        reads.passed((*args, *kwargs.values(), getattr(f, "__self__", None)))
     if getattr(f, MARK, False):
         decisions.python("{0!s} runs as written (tg.do_not_convert)", getattr(f, "__name__", f))
     if _hashable(f) and f in _HIGHER_ORDER:
@@ -261,6 +263,8 @@ def _left_alone(f, args, kwargs):
 
 
 _MUTABLE = (list, dict, set, deque, bytearray)
+# Built-ins that look at no content.
+_QUIET = frozenset([isinstance, issubclass, id, callable, type, hash, iter])
 
 
 def _builtin(f, args, kwargs):
@@ -275,8 +279,9 @@ def _builtin(f, args, kwargs):
             return form(owner, *args, **kwargs)
         if f.__name__ in _CHANGING:
             if journal.active():
-                journal.record(journal.contents(owner))
+                _record_change(owner, f.__name__, args, kwargs)
             return f(*args, **kwargs)
+        _note_look(owner, f.__name__, args)
     elif isinstance(owner, torch.Tensor):
         form = TENSOR_METHODS.get(f.__name__)
         if form is not None:
@@ -286,6 +291,54 @@ def _builtin(f, args, kwargs):
         if form is not None:
             return form(owner, *args, **kwargs)
     return _left_alone(f, args, kwargs)
+
+
+def _record_change(owner, name, args, kwargs) -> None:
+    """A method is about to change a container: a step of its own when it neither looks at the content nor fails."""
+    blind = name in _BLIND and not kwargs
+    if blind and name in ("extend", "extendleft", "update", "__iadd__"):
+        reads.passed(args)
+        blind = all(type(a) in reads.CONTAINERS for a in args)
+        args = (
+            tuple(list(a) if not isinstance(a, dict) else dict(a) for a in args) if blind else args
+        )
+    if not blind:
+        watch = reads.current()
+        if watch is not None:
+            watch.whole(owner)
+    journal.record(journal.contents(owner), (name, args) if blind else None)
+
+
+def _note_look(owner, name, args) -> None:
+    """A method looks at a container."""
+    watch = reads.current()
+    if watch is None or watch.source_of(owner) is None:
+        return
+    if name == "get" and args and isinstance(owner, dict) and _hashable(args[0]):
+        found = owner.get(args[0], _ABSENT)
+        if found is _ABSENT:
+            watch.missing_key(owner, args[0])
+        else:
+            watch.item(owner, args[0], found)
+    else:
+        watch.whole(owner)
+
+
+_ABSENT = object()
+_BLIND = frozenset(
+    [
+        "append",
+        "appendleft",
+        "extend",
+        "extendleft",
+        "insert",
+        "add",
+        "update",
+        "discard",
+        "clear",
+        "reverse",
+    ]
+)
 
 
 # Methods of containers that change them.
@@ -321,11 +374,23 @@ METHODS: dict[tuple[type, str], Callable[..., Any]] = {}
 TENSOR_METHODS: dict[str, Callable[..., Any]] = {}
 
 
+# Their objects hold parameters and state: made under a condition, they are made for good.
+_MADE_ONCE = (torch.nn.Module, torch.optim.Optimizer)
+
+
 def _construct(cls: type, args, kwargs):
     """A class: its staged form, or an object whose ``__init__`` is converted."""
     form = BUILTINS.get(cls)
     if form is not None:
         return form(*args, **kwargs)
+    if (
+        issubclass(cls, _MADE_ONCE)
+        and is_tracing()
+        and creation.conditional()
+        and creation.without_symbols((*args, *kwargs.values()))
+    ):
+        creation.check(f"a {cls.__name__}")
+        return creation.make(lambda: cls(*args, **kwargs))
     if is_tracing() and standard.has_post_init(cls):
         return standard.construct_dataclass(call, cls, args, kwargs)
     meta = type(cls).__call__
@@ -341,13 +406,21 @@ def _instance(cls: type, args, kwargs):
     if not (simple and is_tracing() and is_user_function(init)) or not module_rule(
         cls.__module__ or ""
     ):
-        return cls(*args, **kwargs)
+        return _noted(cls(*args, **kwargs))
     if init.__code__.co_filename.startswith("<") or issubclass(cls, torch.nn.Module):
-        return cls(*args, **kwargs)
+        return _noted(cls(*args, **kwargs))
     new = cls.__new__
     made = object.__new__(cls) if new is object.__new__ else call(new, cls, *args, **kwargs)
     if isinstance(made, cls):
         call(init, made, *args, **kwargs)
+    return _noted(made)
+
+
+def _noted(made):
+    """An object that traced code made."""
+    if is_tracing() and has_identity(made):
+        graph = current_graph()
+        graph.root.made[id(made)] = (made, graph)
     return made
 
 
@@ -355,6 +428,7 @@ def _module(m: torch.nn.Module, args, kwargs):
     """A module: its converted ``forward``, with hooks through torch's own converted ``_call_impl``."""
     cls = type(m)
     if getattr(m, MARK, False) or getattr(cls.forward, MARK, False):
+        reads.passed((m,))
         return m(*args, **kwargs)
     if cls.__call__ is not torch.nn.Module.__call__:
         method = cls.__call__
@@ -363,6 +437,9 @@ def _module(m: torch.nn.Module, args, kwargs):
             if is_user_function(method)
             else m(*args, **kwargs)
         )
+    watch = reads.current()
+    if watch is not None:
+        watch.hooks(m)
     hooked = (
         m._forward_hooks or m._forward_pre_hooks or m._backward_hooks or m._backward_pre_hooks
         or torch_module._global_forward_hooks or torch_module._global_forward_pre_hooks
@@ -372,5 +449,6 @@ def _module(m: torch.nn.Module, args, kwargs):
         return converted(cls._call_impl)(m, *args, **kwargs)
     forward = m.forward
     if cls in LEAF_MODULES:
+        reads.passed((m,))
         return union.apply(forward, *args, **kwargs)
     return call(forward, *args, **kwargs)

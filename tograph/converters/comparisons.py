@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import torch
 
-from ..runtime import control_flow
+from ..runtime import control_flow, reads
 from ..runtime.journal import MISSING
 from ..runtime.shapes import SYMBOLS
 from ..runtime.structure import is_union
@@ -80,6 +80,12 @@ def contains(x, items):
         and MISSING in items[x].options_
     ):
         return test_options(lambda v: v is not MISSING, items[x])
+    if is_staged(x):
+        reads.whole(items)
+    return _among(x, items)
+
+
+def _among(x, items):
     if isinstance(items, (dict, set, frozenset)) and isinstance(x, torch.Tensor):
         return any(item is x for item in items)  # tensors are hashed by identity
     if isinstance(items, (list, tuple, dict, set, frozenset, range)) and (
@@ -99,7 +105,22 @@ def contains(x, items):
 def _object_contains(items, x):
     """What the ``__contains__`` of a user's class says, converted; Python's own of any other."""
     method = method_of(items, "__contains__")
-    return x in items if method is None else truth(call(method, items, x), "in")
+    if method is None:
+        _note(x, items)
+        return x in items
+    return truth(call(method, items, x), "in")
+
+
+def _note(x, items) -> None:
+    watch = reads.current()
+    if (
+        watch is not None
+        and isinstance(items, (dict, set, frozenset))
+        and type(x).__hash__ is not None
+    ):
+        watch.missing_key(items, x)
+    elif watch is not None:
+        watch.whole(items)
 
 
 def _equal(a, b):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..runtime import control_flow, decisions
+from ..runtime import control_flow, creation, decisions
 from ..runtime.structure import is_union
 from .context import OPERATORS, Converter
 from .places import bound_by
@@ -35,4 +35,5 @@ def if_exp(test, body, orelse):
             bound_by(body, orelse),
         )
     decisions.python("Python expression: its condition is {0}, known while tracing", test)
-    return body() if test else orelse()
+    with creation.condition():
+        return body() if test else orelse()

@@ -13,7 +13,7 @@ A staged ``break`` in a Python loop guards the iterations that follow it.
 
 from __future__ import annotations
 
-from ..runtime import control_flow, debug, decisions
+from ..runtime import control_flow, debug, decisions, reads
 from ..runtime.funcgraph import is_tracing
 from ..runtime.journal import Location
 from ..runtime.structure import is_union
@@ -29,6 +29,7 @@ from .iterables import staged_source
 from .logical import and_
 from .places import places_of
 from .staging import is_staged
+from .subscripts import check_keys
 from .union import distribute
 
 
@@ -100,6 +101,9 @@ def _items(iterator, step):
 
 def _python_for(iterable, body, names, test) -> None:
     unrolled = debug.Unrolling() if is_tracing() else None
+    reads.passed((iterable,))
+    if isinstance(iterable, dict):
+        check_keys(iterable)
     decisions.python("Python `for`, unrolled: it iterates over a Python {0}", iterable)
     for item in iterable:
         if unrolled is not None:

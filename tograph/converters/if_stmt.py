@@ -13,7 +13,7 @@
 
 from __future__ import annotations
 
-from ..runtime import control_flow, decisions
+from ..runtime import control_flow, creation, decisions
 from ..transpiler.anno import Fact
 from ..transpiler.templates import constant
 from .context import OPERATORS
@@ -50,10 +50,10 @@ def if_stmt(test, body, orelse, names) -> None:
         control_flow.staged_if(control_flow.predicate(test, "if"), body, orelse or _nothing, places)
         return
     decisions.python("Python `if`: the condition is {0}, known while tracing", test)
-    if test:
-        body()
-    elif orelse is not None:
-        orelse()
+    chosen = body if test else orelse
+    if chosen is not None:
+        with creation.condition(lambda: places_of(names, chosen)):
+            chosen()
 
 
 def _nothing() -> None:

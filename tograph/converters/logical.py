@@ -6,7 +6,7 @@ one does not decide.
 
 from __future__ import annotations
 
-from ..runtime import control_flow, facts
+from ..runtime import control_flow, creation, facts
 from ..runtime.scalars import StagedBool, combine
 from ..runtime.structure import is_union
 from ..transpiler.syntax import gast
@@ -50,7 +50,8 @@ def and_(first, *rest):
             return control_flow.staged_if(held, lambda o=operand, a=after: and_(o(), *a), lambda v=first: v, bound_by(*rest))  # fmt: skip
         if not held:
             return first
-        first = operand()
+        with creation.condition():
+            first = operand()
     return first
 
 
@@ -74,7 +75,8 @@ def or_(first, *rest):
             return control_flow.staged_if(held, lambda v=first: v, lambda o=operand, a=after: or_(o(), *a), bound_by(*rest))  # fmt: skip
         if held:
             return first
-        first = operand()
+        with creation.condition():
+            first = operand()
     return first
 
 

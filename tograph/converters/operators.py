@@ -11,6 +11,7 @@ from .comparisons import chain, contains, is_, is_not, not_contains
 from .conditional_expression import if_exp
 from .context_managers import context
 from .directives import options
+from .escapes import whole
 from .for_stmt import for_stmt
 from .generators import hand_over
 from .if_stmt import if_stmt
@@ -125,4 +126,5 @@ __all__ = [
     "try_stmt",
     "variables",
     "while_stmt",
+    "whole",
 ]  # fmt: skip

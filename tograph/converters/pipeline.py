@@ -19,7 +19,7 @@ from typing import Any
 from ..errors import ConversionError
 from ..runtime import artifacts
 from ..runtime.funcgraph import USER_CODE
-from ..runtime.guards import watched
+from ..runtime.reads import watched
 from ..runtime.report.collect import CONVERTED, last_line
 from ..transpiler import loader
 from ..transpiler.analysis import analyze_all
@@ -39,6 +39,7 @@ from .conditional_expression import ConditionalExpressions
 from .context import OPERATORS, Context
 from .context_managers import ContextManagers
 from .directives import Directives
+from .escapes import Escapes
 from .functional import ControlFlow, Declarations
 from .generators import HandOver, can_hand_over
 from .jumps import Jumps
@@ -54,7 +55,7 @@ from .variables import Frames, Reads
 # Before the analyses: constructs that become plainer Python.
 PLAINER = (Annotations, Directives, Comprehensions, MatchStatements, Reraises)
 # After them: reads are marked and variables located while the facts still fit; then statements; then expressions.
-PIPELINE = (Reads, Frames, Lists, Jumps, ControlFlow, Asserts, Calls, ContextManagers, Attributes, Subscripts, Strings, UserOperators, Comparisons, Logical,
+PIPELINE = (Escapes, Reads, Frames, Lists, Jumps, ControlFlow, Asserts, Calls, ContextManagers, Attributes, Subscripts, Strings, UserOperators, Comparisons, Logical,
             ConditionalExpressions, Declarations)  # fmt: skip
 
 

@@ -6,9 +6,13 @@ An index that is a staged number selects: in a tensor by the graph, in a Python 
 
 from __future__ import annotations
 
+from collections import deque
+
 import torch
 
-from ..runtime import control_flow, journal
+from ..errors import StagingError
+from ..runtime import control_flow, journal, reads
+from ..runtime.funcgraph import user_location
 from ..runtime.growing import StagedList, as_staged
 from ..runtime.journal import MISSING
 from ..runtime.shapes import SYMBOLS
@@ -21,7 +25,7 @@ from .call_rules import is_user_function
 from .calls import call
 from .context import OPERATORS, Converter
 from .staging import is_staged
-from .union import apply, distribute_missing
+from .union import apply, distribute_missing, test_options
 from .user_operators import in_place
 
 slice_ = slice
@@ -169,6 +173,8 @@ def getitem(x, key):
         return x[as_int(key)]
     if isinstance(x, torch.Tensor) and _staged_parts(key):
         return _tensor_item(x, key)
+    if is_staged(key):
+        reads.whole(x)
     if is_staged(key) and isinstance(x, (list, tuple, range, str)):
         return _select(x, as_int(key))
     if isinstance(key, slice) and isinstance(x, (list, tuple)) and _staged_parts(key):
@@ -180,9 +186,28 @@ def getitem(x, key):
     method = getattr(type(x), "__getitem__", None)
     if is_user_function(method):
         return call(method, x, key)
-    found = x[key]
+    found = _read_item(x, key)
     if is_union(found) and MISSING in found.options_:
         return distribute_missing(found, lambda: _no_key(key))
+    return found
+
+
+def _read_item(x, key):
+    """``x[key]``, noted when ``x`` is a container from outside."""
+    watch = reads.current()
+    if watch is None or type(x) not in reads.CONTAINERS:
+        return x[key]
+    if is_staged(key):
+        watch.whole(x)
+    try:
+        found = x[key]
+    except KeyError:
+        watch.missing_key(x, key)
+        raise
+    except IndexError:
+        watch.size(x)
+        raise
+    watch.item(x, key, found)
     return found
 
 
@@ -272,10 +297,84 @@ def _lookup(items: dict, key):
     return chain(0)
 
 
+def dict_get(x, key, default=None):
+    """``x.get(key, default)``"""
+    if isinstance(key, SYMBOLS):
+        there = contains_key(x, key)
+        return control_flow.staged_if(there, lambda: getitem(x, key), lambda: default)
+    found = x.get(key, MISSING)
+    watch = reads.current()
+    if watch is not None and type(key).__hash__ is not None:
+        if found is MISSING:
+            watch.missing_key(x, key)
+        else:
+            watch.item(x, key, found)
+    if is_union(found) and MISSING in found.options_:
+        return distribute_missing(found, lambda: default)
+    return default if found is MISSING else found
+
+
+def contains_key(x, key):
+    """Whether a staged number is a key."""
+    there = False
+    for k in x:
+        if isinstance(k, (int, float)):
+            same = control_flow.predicate(key == k, "in")
+            there = same if there is False else there | same
+    return there
+
+
+def dict_length(x):
+    """``len(x)``: the keys that some paths did not set count where they were."""
+    n = len(x)
+    for v in x.values():
+        if is_union(v) and MISSING in v.options_:
+            n = n - int_of(test_options(lambda o: o is MISSING, v))
+    return n
+
+
+def int_of(test):
+    """A staged bool, or a bool, as 0 or 1."""
+    return control_flow.staged_if(test, lambda: 1, lambda: 0) if is_staged(test) else int(test)
+
+
+def check_keys(x) -> None:
+    """StagingError for a dict whose keys depend on a staged condition, where all of them are needed."""
+    if any(is_union(v) and MISSING in v.options_ for v in dict.values(x)):
+        raise StagingError(
+            "the keys of this dict depend on a staged condition, so they cannot be listed here: set the key on every path, or ask for "
+            "single keys with `in`, get() or []",
+            user_location(),
+        )
+
+
+def _set_key(items: dict, key, value) -> None:
+    """Write a dict by a staged number: the key that it is gets the value; it has to be there."""
+    keys = [k for k in items if isinstance(k, (int, float))]
+    there = contains_key(items, key)
+    if there is False:
+        _no_new_key()
+    control_flow.staged_if(there, lambda: None, _no_new_key)
+    for k in keys:
+        old = getitem(items, k)
+        same = control_flow.predicate(key == k, "subscript")
+        new = control_flow.staged_if(same, lambda: value, lambda old=old: old)
+        setitem(items, k, new)
+
+
+def _no_new_key():
+    raise RuntimeError(
+        "a dict was given a new key that is known only when the graph runs: set every key before"
+    )
+
+
 def setitem(x, key, value) -> None:
     """``x[key] = value``"""
     if is_union(x) or is_union(key):
         apply(lambda a, k: setitem(a, k, value), x, key)
+        return
+    if isinstance(key, SYMBOLS) and isinstance(x, dict):
+        _set_key(x, key, value)
         return
     if isinstance(x, torch.Tensor):
         if is_union(value):
@@ -286,9 +385,13 @@ def setitem(x, key, value) -> None:
     if is_staged(key) and isinstance(x, list) and getattr(x, "handle", None) is None:
         _set_list(x, as_int(key), value)
         return
-    if isinstance(x, (dict, list)) and journal.active():
-        integer = isinstance(x, list)
-        journal.record(journal.contents(x) if integer else journal.key_of(x, key, f"[{key!r}]"))
+    if isinstance(x, dict) and journal.active():
+        journal.record(journal.key_of(x, key, f"[{key!r}]"))
+    elif isinstance(x, list) and journal.active():
+        watch = reads.current()
+        if watch is not None:
+            watch.size(x)
+        journal.record(journal.contents(x), ("__setitem__", (key, value)))
     method = getattr(type(x), "__setitem__", None)
     if is_user_function(method):
         call(method, x, key, value)
@@ -342,7 +445,7 @@ def _set_tensor(x, key, value) -> None:
 
 def delitem(x, key) -> None:
     """``del x[key]``"""
-    if isinstance(x, (dict, list)) and journal.active():
+    if isinstance(x, (dict, list, deque)) and journal.active():
         journal.record(journal.contents(x))
     if isinstance(x, StagedList) and (x.handle is not None or is_staged(key)):
         x.become(as_staged(x))
@@ -355,7 +458,7 @@ def augment(op: str, x, value):
     """``x op= value``, as an expression."""
     if is_union(x) or is_union(value):
         return apply(lambda a, b: augment(op, a, b), x, value)
-    if isinstance(x, (list, dict, set, bytearray)) and journal.active():
+    if isinstance(x, (list, dict, set, bytearray, deque)) and journal.active():
         journal.record(journal.contents(x))
     if op == "iadd" and isinstance(x, list) and is_staged(value):
         x.extend(value)

@@ -17,7 +17,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from ..runtime import control_flow
+from ..runtime import control_flow, creation
 from ..runtime.control_flow import StagedException
 from ..runtime.funcgraph import current_graph, is_tracing
 from ..runtime.structure import Handle
@@ -142,7 +142,8 @@ def _python_try(body, handlers, orelse, final) -> None:
         except BaseException as error:
             for kind, handler in handlers:
                 if kind is None or isinstance(error, kind()):
-                    handler(error)
+                    with creation.condition():
+                        handler(error)
                     break
             else:
                 raise

@@ -37,6 +37,7 @@ class Flat:
     numbers: list[Any] = field(default_factory=list)
     number_names: list[str] = field(default_factory=list)
     places: dict[int, int] = field(default_factory=dict)
+    containers: dict[int, int] = field(default_factory=dict)
 
     def add(self, x: Any, name: str) -> int:
         """The position of a tensor; one that is passed twice has one position."""
@@ -96,6 +97,10 @@ def key_of(x: Any, flat: Flat, name: str) -> Any:
 
 
 def _container_key(x: Any, kind: type, flat: Flat, name: str) -> Any:
+    if kind in (list, dict):  # one that is passed twice is one container
+        if id(x) in flat.containers:
+            return ("same", flat.containers[id(x)])
+        flat.containers[id(x)] = len(flat.containers)
     if kind is dict:
         items = tuple(
             (k, key_of(v, flat, f"{name}_{k}"))
@@ -139,6 +144,10 @@ def replace_tensors(x: Any, take: Callable[[Any], Any], spares: list[tuple[Any, 
     kind = type(x)
     if isinstance(x, (torch.Tensor, TensorSpec, np.ndarray, np.generic)) or kind in _NUMBERS:
         return take(x)
+    if kind in (dict, list):
+        known = next((made for made, real in spares if real is x), None)
+        if known is not None:
+            return known
     if kind is dict:
         done = {
             k: replace_tensors(v, take, spares)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -12,18 +13,20 @@ from typing import Any
 
 import torch
 
-from . import autodiff, host, notebook, passes, probes, scheduler, structure, transforms
+from ..errors import DeadResourceError
+from . import autodiff, commits, host, notebook, passes, probes, scheduler, structure, transforms
 from . import report as pages
 from .carrier import differentiable
+from .commits import Target
 from .diagnosis import at_run_time
 from .funcgraph import FuncGraph, Storage
 from .interchange.fx import to_fx
 from .interchange.onnx import to_onnx
 from .ir import Graph, Node, Value, prune, set_control_inputs
-from .journal import Location
 from .kernels.kernel import Kernel
 from .kernels.lower import Fused, lower
-from .structure import Leaf, Spec, Tree, flatten, spec_of
+from .sources import Strong
+from .structure import Leaf, Spec, flatten, opened, spec_of
 from .symbolic import SymTensor
 from .tracing import recording
 from .watching import calls_python, is_watched
@@ -45,9 +48,11 @@ class ConcreteFunction:
         effects: Sequence[tuple[Any, Spec]],
         signature: Any,
         bind: Callable[..., list[Any]] | None = None,
+        owned: Callable[[torch.Tensor], bool] = lambda x: False,
     ):
+        """``owned``: whether something of the caller's holds a captured tensor, so that it is held weakly here."""
         self.name, self.graph = name, graph
-        self.captured_inputs = list(captured)
+        self._captured = [weakref.ref(x) if owned(x) else Strong(x) for x in captured]
         self.structured_input_signature = signature
         self._result, self._effects, self._bind = result, list(effects), bind
         self._single = isinstance(result, Leaf) and not result.fixed
@@ -57,9 +62,22 @@ class ConcreteFunction:
         self.retraces: Any = None  # a weak reference to the method that explains the traces
 
     inputs = property(
-        lambda self: self.graph.inputs[: len(self.graph.inputs) - len(self.captured_inputs)]
+        lambda self: self.graph.inputs[: len(self.graph.inputs) - len(self._captured)]
     )
     outputs = property(lambda self: self.graph.outputs)
+
+    @property
+    def captured_inputs(self) -> list[torch.Tensor]:
+        """The captured tensors; DeadResourceError when the caller has dropped one of them."""
+        found = [held() for held in self._captured]
+        for i, x in enumerate(found):
+            if x is None:
+                kind = self.graph.inputs[len(self.graph.inputs) - len(found) + i].type
+                raise DeadResourceError(
+                    f"a {kind} that {self.name!r} captured does not exist any more: its owner was deleted. "
+                    "Keep the object that owns it for as long as the function is called."
+                )
+        return found
 
     @property
     def structured_outputs(self) -> Any:
@@ -202,10 +220,11 @@ class ConcreteFunction:
             return None
         return native.entry(self.captured_inputs, self._single)
 
-    def run(self, tensors: list[Any], places: Sequence[Location] = ()) -> Any:
+    def run(self, tensors: list[Any], places: Sequence[Target] = ()) -> Any:
         """The result for the tensors of the arguments; ``places`` are where effects on arguments go."""
         inputs = (*tensors, *self.captured_inputs) if not self.late else self._with_late(tensors)
         graph = self.graph
+        commits.calls.targets.append(places)
         try:
             if torch.is_grad_enabled() and self._differentiates(inputs):
                 outputs = self._differentiable.run(inputs)
@@ -221,12 +240,14 @@ class ConcreteFunction:
         except Exception as error:
             _add_location(error, graph)
             raise
+        finally:
+            commits.calls.targets.pop()
         if self._single and not places:
             return outputs[0]
         values = iter(outputs)
         result = structure.unflatten(self._result, values, _same)
-        for (_, spec), target in zip(self._effects, places):
-            target._set(structure.unflatten(spec, values, _same))
+        for (names, spec), target in zip(self._effects, places):
+            target.apply(names, structure.unflatten(spec, values, _same))
         return result
 
 
@@ -271,11 +292,11 @@ def finish(
     root: FuncGraph,
     arguments: Sequence[SymTensor],
     result: Any,
-    effects: Sequence[tuple[Location, Any]],
+    effects: Sequence[tuple[Any, Any]],
 ):
     """(graph, captured tensors, result spec, effects) of a root graph that was recorded."""
-    spec = open_tensors(spec_of(result))
-    specs = [(place, open_tensors(spec_of(content))) for place, content in effects]
+    spec = opened(spec_of(result))
+    specs = [(names, opened(spec_of(content))) for names, content in effects]
     with recording(root):
         outputs = flatten(result, spec, root)
         for (_, inner), (_, content) in zip(specs, effects):
@@ -303,23 +324,6 @@ def late_inputs(root: FuncGraph) -> list[tuple[int, Any]]:
     """The captured inputs that are looked up at every call, with the owner of each."""
     captured = [k for k in root.captures if isinstance(k, Storage) and k.external is not None]
     return [(i, k.late) for i, k in enumerate(captured) if k.late is not None]
-
-
-def open_tensors(spec: Spec) -> Spec:
-    """Symbolic tensors and numbers of a result become outputs; real tensors and plain constants stay."""
-    if isinstance(spec, Leaf):
-        if spec.fixed and (isinstance(spec.const, (bool, int, float)) or _is_real(spec.const)):
-            return spec
-        return Leaf(spec.type)
-    if isinstance(spec, Tree):
-        return Tree(spec.cls, spec.aux, tuple(map(open_tensors, spec.parts)))
-    if isinstance(spec, structure.Choice):
-        return structure.Choice(tuple(map(open_tensors, spec.options)))
-    return spec
-
-
-def _is_real(x: Any) -> bool:
-    return isinstance(x, torch.Tensor) and not isinstance(x, SymTensor)
 
 
 def forward_reads(graph: Graph, assigned: frozenset[Value]) -> None:

@@ -58,6 +58,14 @@ class Storage:
         None  # of a local storage that was written: the tensor that is all of it
     )
 
+    def computed(self, graph: FuncGraph) -> Value | None:
+        """The base value of a storage that is made of others; None for all but ``mutation.Picked``."""
+        return None
+
+    def spread(self, graph: FuncGraph, value: Value) -> bool:
+        """Write to the storages that this one is made of; False for all but ``mutation.Picked``."""
+        return False
+
     def location(self) -> journal.Location:
         """The storage as a location: its content is the pair (base value, version)."""
 
@@ -70,11 +78,27 @@ class Storage:
 
 @dataclass(eq=False)
 class Root:
-    """What all graphs of one trace share."""
+    """What all graphs of one trace share.
+
+    ``kept``: locations whose content before the call may stay on some path. ``created``: objects made while tracing, and where;
+    ``settled``: the locations changed only by their creation. ``given``: the tensors of the call, ``real`` those that are captured.
+    ``bases``: memory that several captured tensors share and that is written; ``flat``: the storage of all of it.
+    ``made``: objects that the traced code made, and the graph that was recorded then.
+    """
+
+    __tograph_opaque__ = True  # what it holds is no state of the user's
 
     captured: dict[int, Storage] = field(default_factory=dict)
     assigned: set[int] = field(default_factory=set)
     guards: list[tuple[Any, Any]] = field(default_factory=list)
+    kept: set[Any] = field(default_factory=set)
+    created: list[tuple[Any, Location | None]] = field(default_factory=list)
+    settled: set[Any] = field(default_factory=set)
+    given: Sequence[Any] = ()
+    real: frozenset[int] = frozenset()
+    made: dict[int, tuple[Any, FuncGraph]] = field(default_factory=dict)
+    bases: frozenset[int] = frozenset()
+    flat: dict[int, Storage] = field(default_factory=dict)
     keep: list[Any] = field(default_factory=list)
     before_failure: list[Any] = field(default_factory=list)
     slots: dict[int, Any] = field(default_factory=dict)
@@ -86,6 +110,8 @@ class FuncGraph:
     ``captures`` maps each outer value or external storage to the input that stands for it, in order;
     ``arguments`` maps the same keys to the value that the next outer graph passes.
     """
+
+    __tograph_opaque__ = True
 
     def __init__(self, name: str, outer: FuncGraph | None = None):
         self.graph = Graph(name)
@@ -123,7 +149,8 @@ class FuncGraph:
     ) -> Node:
         """Append a node; all values among the arguments must be this graph's."""
         if self.root.before_failure and not regions and op_effects(op, tuple(args)).may_fail:
-            self.root.before_failure[-1](self)
+            for callback in list(self.root.before_failure):
+                callback(self)
         grad = torch.is_grad_enabled() if grad is None else grad
         node = Node(op, args, kwargs, types, regions=regions, location=user_location(), grad=grad)
         self.graph.nodes.append(node)
@@ -171,6 +198,9 @@ class FuncGraph:
 
     def current(self, storage: Storage) -> Value:
         """The base value of a storage at this point."""
+        found = storage.computed(self)
+        if found is not None:
+            return found
         if storage.external is None and storage.argument is None:
             assert storage.ref is not None
             return self.resolve(storage.ref)
@@ -181,6 +211,8 @@ class FuncGraph:
 
     def assign(self, storage: Storage, value: Value) -> None:
         """Give a storage a new base value."""
+        if storage.spread(self, value):
+            return
         if storage.external is None and storage.argument is None:
             storage.location().set(Ref(value, self))
             return
@@ -228,6 +260,3 @@ def user_location() -> Location | None:
             return frame.f_code.co_filename, frame.f_lineno
         frame = frame.f_back
     return None
-
-
-journal.LOCATE = user_location

@@ -41,6 +41,7 @@ from .native.entry import MISS
 from .probes import profiled
 from .rebinding import copy_function, reduce_function
 from .specs import TensorSpec
+from .symbolic import Retrace
 from .tracer import LOGGER, Trace, Tracer, no_places
 
 CACHE_SIZE = 256
@@ -94,11 +95,12 @@ class Function(Generic[P, R]):
         self._recent: deque[bool] = deque(maxlen=10)
         self._warnings = 0
         self._methods: dict[int, tuple[Any, Function]] = {}
-        self._history: list[tuple[Any, str, Trace]] = []
+        self._history: deque[tuple[Any, str, Trace]] = deque(maxlen=CACHE_SIZE)
         self.trace_count = 0
         functools.update_wrapper(self, python_function, updated=())
         self.__wrapped__ = python_function
         self._signature = _signature(python_function)
+        self._plain = all(_is_plain(p.default) for p in self._signature.parameters.values())
         self._check_signature()
 
     # ---- as a decorator on methods
@@ -158,11 +160,13 @@ class Function(Generic[P, R]):
         if is_tracing():
             return self._call_in_trace(args, kwargs)
         try:
-            quick = None if kwargs else quick_key(args)
+            quick = None if kwargs or not self._plain else quick_key(args)
             if quick is not None:
                 known = self._quick.get(quick)
-                if known is not None and known.checks.hold(args):
-                    return self._run_known(known, args)
+                if known is not None:
+                    tensors = [x for x in args if isinstance(x, torch.Tensor)]
+                    if known.checks.hold(tensors):
+                        return self._run_known(known, args, tensors)
             trace, flat, bound = self._find(args, kwargs)
             if (
                 quick is not None
@@ -178,9 +182,8 @@ class Function(Generic[P, R]):
             __tracebackhide__ = True
             raise shown(error)  # noqa: B904  the same object
 
-    def _run_known(self, trace: Trace, args: tuple) -> Any:
+    def _run_known(self, trace: Trace, args: tuple, tensors: list[Any]) -> Any:
         """Run a trace that fits; from the next call on by its entry, if it has one."""
-        tensors = [x for x in args if isinstance(x, torch.Tensor)]
         result = trace.concrete.run(tensors)
         if trace.concrete.scheduled.native is not None and len(tensors) == len(args):
             self._fast_checks = None if trace.checks.empty else trace.checks
@@ -214,10 +217,11 @@ class Function(Generic[P, R]):
 
     def explain_retraces(self) -> str:
         """One line for each trace: why the traces before it did not fit."""
+        first = self.trace_count - len(self._history) + 1
         return (
             "\n".join(
                 f"trace {i}: {why}{trace.describe()}"
-                for i, (_, why, trace) in enumerate(self._history, 1)
+                for i, (_, why, trace) in enumerate(self._history, first)
             )
             or "no traces yet"
         )
@@ -259,10 +263,21 @@ class Function(Generic[P, R]):
     def _lookup(self, key: Any, flat: Flat) -> Trace | None:
         """The trace for these very sizes and numbers, else one for which they are open."""
         for slot in (key, self._open_slot(key)):
-            for trace in self._cache.get(slot, ()):
+            traces = self._cache.get(slot, ())
+            for i, trace in enumerate(traces):
                 if trace.fits(key, flat):
+                    if i or len(self._cache) > 1:
+                        self._use(slot, traces, i)
                     return trace
         return None
+
+    def _use(self, slot: Any, traces: Any, i: int) -> None:
+        """A trace was used: it goes last."""
+        with self._lock:
+            if slot in self._cache:
+                self._cache.move_to_end(slot)
+            if i and i < len(traces):
+                traces.insert(0, traces.pop(i))
 
     def _open_slot(self, key: Any) -> Any:
         """Where the traces of a family are that have something open."""
@@ -274,23 +289,44 @@ class Function(Generic[P, R]):
         return self._convert(self.python_function) if self._convert else self.python_function
 
     def _trace(self, key: Any, bound: inspect.BoundArguments, flat: Flat) -> Trace:
-        why = self._why(key)
+        why = self._why(key, flat)
         start = time.perf_counter()
         with artifacts.progress(f"tracing {self.label()!r}"):
             trace = self._trace_open(key, bound, flat) if self._may_open() else None
             if trace is None:
-                trace = Tracer(self, bound, flat, self._specs(flat)).trace(key)
+                trace = self._traced(key, bound, flat, self._specs(flat))
         self.trace_count += 1
         slot = self._open_slot(key) if trace.open else key
         self._cache.setdefault(slot, []).insert(0, trace)
         self._cache.move_to_end(slot)
-        while len(self._cache) > CACHE_SIZE:
-            self._cache.popitem(last=False)
+        self._shrink()
         self._history.append((key, why, trace))
         trace.concrete.retraces = weakref.WeakMethod(self.explain_retraces)
         artifacts.traced(trace.concrete, why, time.perf_counter() - start)
         self._warn(why)
         return trace
+
+    def _traced(
+        self, key: Any, bound: inspect.BoundArguments, flat: Flat, specs: list[TensorSpec], numbers: tuple[int, ...] = (),
+        tentative: bool = False,
+    ) -> Trace:  # fmt: skip
+        """A trace; it begins again when tracing found out that tensors are one."""
+        known = Retrace()
+        while True:
+            try:
+                return Tracer(self, bound, flat, specs, numbers, tentative, known).trace(key)
+            except Retrace as again:
+                known = Retrace(known.real | again.real, known.bases | again.bases)
+
+    def _shrink(self) -> None:
+        """Keep the cache within its bound: the traces used least recently go."""
+        count = sum(map(len, self._cache.values()))
+        while count > CACHE_SIZE:
+            slot, traces = next(iter(self._cache.items()))
+            traces.pop()
+            count -= 1
+            if not traces:
+                del self._cache[slot]
 
     def _may_open(self) -> bool:
         return self.reduce_retracing and self.input_signature is None
@@ -308,7 +344,7 @@ class Function(Generic[P, R]):
             if specs == exact and not numbers:
                 return None
             try:
-                trace = Tracer(self, bound, flat, specs, numbers, tentative=True).trace(key)
+                trace = self._traced(key, bound, flat, specs, numbers, tentative=True)
             except Exception:  # whatever the code makes of something open: it is traced as it is, and raises again then
                 family.closed = True
                 return None
@@ -323,7 +359,7 @@ class Function(Generic[P, R]):
         given = [] if self.input_signature is None else flat_specs(self.input_signature)
         return given + [spec_from(x) for x in flat.tensors[len(given) :]]
 
-    def _why(self, key: Any) -> str:
+    def _why(self, key: Any, flat: Flat) -> str:
         if not self._history:
             return "first call"
         old, new = dict(self._history[-1][0][0]), dict(key[0])
@@ -336,7 +372,8 @@ class Function(Generic[P, R]):
             return ", ".join(changed)
         if self._history[-1][0][1] != key[1]:
             return "the default dtype, the default device or autocast changed"
-        return "a global, closure variable or size that the trace depends on changed"
+        found = [t.checks.change(t.inputs(flat)) for t in self._cache.get(key, ())[:1]]
+        return found[0] if found and found[0] else "a size that the trace depends on changed"
 
     def _warn(self, why: str) -> None:
         self._recent.append(True)
@@ -372,6 +409,13 @@ class Function(Generic[P, R]):
                     f"input_signature missing type constraint for parameter {p.name!r}"
                 )
                 raise SignatureError(self._signature_error)
+
+
+def _is_plain(default: Any) -> bool:
+    """Whether a default is the same at every call: nothing of it can change."""
+    return default is inspect.Parameter.empty or isinstance(
+        default, (int, float, str, bool, type(None))
+    )
 
 
 def _signature(f: Any) -> inspect.Signature:

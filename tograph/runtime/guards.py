@@ -1,78 +1,122 @@
-"""Guards: what a trace depends on besides its arguments.
+"""Guards: what a trace depends on besides its arguments, checked before it is used again.
 
-``watching`` collects, while a root graph is recorded, the converted functions that run. Their code names globals and
-closure cells; the values found there at the end of the trace are compared by identity before the trace is used
-again. Modules, classes and built-ins are left out: code that swaps these is rare and the check would cost every
-call. Size guards are relations of dynamic sizes that torch had to decide while tracing.
+A container is compared by what was read of it, never by identity; a user's object by identity, weakly; a number or
+string by type and value; a tensor by identity, since it is captured by reference (``reads`` says what is read).
+
+All checks of a trace compile to one function without loops. Size guards are relations of dynamic sizes that torch had to
+decide while tracing.
 """
 
 from __future__ import annotations
 
-import dis
-import functools
+import enum
 import operator
-import threading
-import types
-from contextlib import contextmanager
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
-from .reach import code_names
+from .sources import Source
 from .structure import same_number
 
-_SKIPPED = (types.ModuleType, type, types.BuiltinFunctionType, types.FunctionType, types.MethodType)
 _OPS = {n: getattr(operator, n) for n in
         ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lt", "le", "gt", "ge", "eq", "ne", "and_", "or_", "xor", "neg", "pos", "abs", "lshift", "rshift"]}  # fmt: skip
 _OPS |= {"min": min, "max": max, "not": operator.not_, "int": int, "float": float, "bool": bool}
 
+SEQUENCES = (list, tuple, deque)
+MAPPINGS = (dict, OrderedDict, defaultdict)
+CONTAINERS = (*SEQUENCES, *MAPPINGS, set, frozenset)
+ATOMS = (
+    int,
+    float,
+    bool,
+    str,
+    bytes,
+    complex,
+    range,
+    slice,
+    enum.Enum,
+    torch.dtype,
+    torch.device,
+    torch.Size,
+)
 
-class _State(threading.local):
-    def __init__(self) -> None:
-        self.watches: list[Watch] = []
+
+def same_atom(a: Any, b: Any) -> bool:
+    """Whether two plain values cannot be told apart."""
+    if isinstance(a, (int, float)):
+        return same_number(a, b)
+    return type(a) is type(b) and bool(a == b)
 
 
-_state = _State()
-_MISSING = object()
+def same_items(items: Any, old: list[Any]) -> bool:
+    """Whether a long sequence or the keys of a mapping are what they were."""
+    if len(items) != len(old):
+        return False
+    return all(
+        a is b or (not isinstance(a, torch.Tensor) and same_atom(a, b)) for a, b in zip(items, old)
+    )
+
+
+def nth(items: Any, i: int) -> Any:
+    """The value of the ``i``-th entry of a mapping."""
+    return list(items.values())[i]
+
+
+def apart(x: torch.Tensor, tensors: Any) -> bool:
+    """Whether no other tensor lies in the memory of ``x``."""
+    at = x.untyped_storage().data_ptr()
+    return all(
+        y is x or not isinstance(y, torch.Tensor) or y.untyped_storage().data_ptr() != at
+        for y in tensors
+    )
+
+
+def same_array(a: Any, b: Any) -> bool:
+    return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
 
 
 class Guards:
-    """Checks that a trace still holds."""
+    """The checks of a trace: ``hold(tensors)`` is True while the trace may be used."""
 
-    def __init__(self, cells: list, names: list, sizes: list, places: Any = (), grads: Any = ()):
-        self.cells, self.names, self.sizes, self.places = cells, names, sizes, list(places)
-        self.grads = [(s.late, s.real.grad is None) for s in grads]
+    def __init__(
+        self,
+        checks: list[Check],
+        sizes: list[tuple[Any, Any]],
+        grads: Sequence[tuple[Any, bool]] = (),
+    ):
+        """``grads``: tensors, or positions of arguments, with whether their ``.grad`` is missing."""
+        self.checks, self.sizes, self.grads = checks, sizes, list(grads)
+        self.source, namespace = _write(checks)
+        exec(compile(self.source, "<tograph guards>", "exec"), namespace)
+        self.hold_outside: Callable[..., bool] = namespace["hold"]
+        if not sizes and not self.grads:
+            self.hold = namespace["hold"]
 
     @property
     def empty(self) -> bool:
         """Whether the trace depends on its arguments only."""
-        return not (self.cells or self.names or self.sizes or self.places or self.grads)
+        return not (self.checks or self.sizes or self.grads)
 
-    def hold(self, tensors: list[Any]) -> bool:
-        if not self.hold_outside():
-            return False
+    def hold(self, tensors: Any = ()) -> bool:
+        """Whether everything that was read is what it was, for arguments with these tensors."""
         for owner, missing in self.grads:
             tensor = tensors[owner] if isinstance(owner, int) else owner
             if (tensor.grad is None) is not missing:
                 return False
-        return all(_evaluate(expr, tensors) == wanted for expr, wanted in self.sizes)
+        return self.hold_outside(tensors) and all(
+            _evaluate(expr, tensors) == wanted for expr, wanted in self.sizes
+        )
 
-    def hold_outside(self) -> bool:
-        """Whether the Python variables that the trace read are what they were."""
-        for cell, old in self.cells:
-            try:
-                if cell.cell_contents is not old:
-                    return False
-            except ValueError:
-                return False
-        for namespace, name, old in self.names:
-            if namespace.get(name, _MISSING) is not old:
-                return False
-        for place, old in self.places:
-            now = place.get()
-            if now is not old and not same_number(now, old):
-                return False
-        return True
+    def change(self, tensors: Any = ()) -> str | None:
+        """What has changed, in words; None when nothing has."""
+        for check in self.checks:
+            program, namespace = _write([check])
+            exec(compile(program, "<tograph guard>", "exec"), namespace)
+            if not namespace["hold"](tensors):
+                return f"{check.source.label} changed {check.words(namespace)}"
+        return None
 
 
 _SIGNS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "lt": "<", "le": "<=",
@@ -112,77 +156,62 @@ def _evaluate(expr: Any, tensors: list[Any]) -> Any:
     return _OPS[expr[0]](*(_evaluate(e, tensors) for e in expr[1:]))
 
 
-class Watch:
-    """The functions that ran during a trace, and what their names meant when they first ran."""
-
-    def __init__(self) -> None:
-        self.cells: dict[int, tuple[Any, Any]] = {}
-        self.names: dict[tuple[int, str], tuple[dict, str, Any]] = {}
-        self.seen: set[Any] = set()
-
-    def add(self, function: types.FunctionType) -> None:
-        """Note what a user's function can read: its cells and globals, by the names in its code."""
-        key = (function.__code__, tuple(map(id, function.__closure__ or ())))
-        if key in self.seen:
-            return
-        self.seen.add(key)
-        stored = _stored_globals(function.__code__)
-        for cell in function.__closure__ or ():
-            try:
-                content = cell.cell_contents
-            except ValueError:
-                continue
-            if not isinstance(content, _SKIPPED):
-                self.cells.setdefault(id(cell), (cell, content))
-        namespace = function.__globals__
-        for name in code_names(function.__code__):
-            value = namespace.get(name, _MISSING)
-            if value is not _MISSING and name not in stored and not isinstance(value, _SKIPPED):
-                self.names.setdefault((id(namespace), name), (namespace, name, value))
-
-    def guards(self, root: Any, outside: Any = (), grads: Any = ()) -> Guards:
-        cells = [(c, old) for c, old in self.cells.values() if _unchanged_cell(c, old)]
-        names = [(n, k, old) for n, k, old in self.names.values() if n.get(k, _MISSING) is old]
-        sizes = list(dict.fromkeys(root.root.guards))
-        return Guards(cells, names, sizes, outside, grads)
+# ---- checks and their code
 
 
-def _unchanged_cell(cell: Any, old: Any) -> bool:
-    """A variable that the traced code itself wrote is not read from outside again."""
-    try:
-        return cell.cell_contents is old and not isinstance(old, torch.nn.Module)
-    except ValueError:
-        return False
+class Check:
+    """One test of the value at a source: ``test`` is its expression, with ``{0}`` for the value and ``{1}`` for ``old``."""
+
+    __slots__ = ("old", "source", "test", "text")
+
+    def __init__(self, source: Source, test: str, old: Any = None, text: str = ""):
+        self.source, self.test, self.old, self.text = source, test, old, text
+
+    def words(self, namespace: dict[str, Any]) -> str:
+        try:
+            now = show(namespace["now"]())
+        except _LOST:
+            now = "nothing"
+        return f"from {self.text} to {now}" if self.text and self.text != now else "its content"
 
 
-@functools.cache
-def _stored_globals(code: types.CodeType) -> frozenset[str]:
-    """Globals that the code itself assigns."""
-    import_free = [
-        i.argval for i in _instructions(code) if i.opname in ("STORE_GLOBAL", "DELETE_GLOBAL")
-    ]
-    return frozenset(import_free)
+def show(x: Any) -> str:
+    if isinstance(x, torch.Tensor):
+        return f"a tensor of shape {tuple(x.shape)}"
+    if isinstance(x, CONTAINERS):
+        return f"a {type(x).__name__} of {len(x)}"
+    text = repr(x) if isinstance(x, ATOMS) or x is None else f"a {type(x).__name__}"
+    return text if len(text) <= 40 else text[:37] + "..."
 
 
-def _instructions(code: types.CodeType):
-    yield from dis.get_instructions(code)
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _instructions(constant)
+_LOST = (AttributeError, LookupError, ValueError, TypeError, RuntimeError, ReferenceError)
 
 
-def watched(function: types.FunctionType) -> None:
-    """A user's function is about to run in a trace."""
-    for watch in _state.watches:
-        watch.add(function)
+def _write(checks: list[Check]) -> tuple[str, dict[str, Any]]:
+    """The text of ``hold``, which runs the checks, and of ``now``, the value at the last source."""
+    namespace: dict[str, Any] = {"lost": _LOST, "same_atom": same_atom, "same_items": same_items, "nth": nth,
+                                 "same_array": same_array, "apart": apart}  # fmt: skip
+    names: dict[int, str] = {}
+    lines: list[str] = []
 
+    def bind(x: Any) -> str:
+        label = f"k{id(x)}"
+        namespace[label] = x
+        return label
 
-@contextmanager
-def watching(root: Any):
-    """Collect the functions that run while ``root`` is recorded."""
-    watch = Watch()
-    _state.watches.append(watch)
-    try:
-        yield watch
-    finally:
-        _state.watches.pop()
+    def follow(source: Source) -> str:
+        if id(source) not in names:
+            parent = "" if source.parent is None else follow(source.parent)
+            text = source.write(parent, bind)
+            names[id(source)] = f"v{len(names)}"
+            lines.append(f"{names[id(source)]} = {text}")
+        return names[id(source)]
+
+    last = "None"
+    for check in checks:
+        last = follow(check.source)
+        lines.append(f"if not ({check.test.format(last, bind(check.old))}): return False")
+    body = "".join(f"        {line}\n" for line in lines)
+    steps = "".join(f"    {line}\n" for line in lines if not line.startswith("if "))
+    text = f"def hold(tensors=()):\n    try:\n{body}        return True\n    except lost:\n        return False\n"
+    return text + f"def now(tensors=()):\n{steps}    return {last}\n", namespace

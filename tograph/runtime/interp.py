@@ -6,7 +6,7 @@ other way to run a graph must give what it gives.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -14,21 +14,24 @@ import torch
 from .ir import Graph, Node, Value, map_values
 from .ops import lookup
 
+Runner = Callable[[Graph, Sequence[Any]], list[Any]]
+
 
 def run(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
     """The outputs of ``graph`` for run-time values ``inputs``."""
     env: dict[Value, Any] = dict(zip(graph.inputs, inputs, strict=False))
     for node in graph.nodes:
         with torch.set_grad_enabled(torch.is_grad_enabled() and node.grad):
-            results = _step(node, env)
+            results = step(node, env)
         env.update(zip(node.outputs, results, strict=False))
     return [env[v] for v in graph.outputs]
 
 
-def _step(node: Node, env: dict[Value, Any]) -> Sequence[Any]:
+def step(node: Node, env: dict[Value, Any], run: Runner = run) -> Sequence[Any]:
+    """The outputs of one node; ``run`` runs the graphs that it holds."""
     args = map_values(env.__getitem__, node.args)
     if node.op in _REGIONS:
-        return _REGIONS[node.op](node, args)
+        return _REGIONS[node.op](node, args, run)
     kwargs = map_values(env.__getitem__, node.kwargs)
     result = lookup(node.op).run(*args, **kwargs)
     return result if isinstance(result, (tuple, list)) and _many(node) else (result,)
@@ -41,17 +44,17 @@ def _many(node: Node) -> bool:
     return lookup(node.op).outputs != 1
 
 
-def _if(node: Node, args: tuple) -> Sequence[Any]:
+def _if(node: Node, args: tuple, run: Runner) -> Sequence[Any]:
     return run(node.regions["then" if args[0] else "orelse"], args[1:])
 
 
-def _case(node: Node, args: tuple) -> Sequence[Any]:
+def _case(node: Node, args: tuple, run: Runner) -> Sequence[Any]:
     branches = list(node.regions.values())
     index = int(args[0])
     return run(branches[index] if 0 <= index < len(branches) else branches[-1], args[1:])
 
 
-def _while(node: Node, args: tuple) -> Sequence[Any]:
+def _while(node: Node, args: tuple, run: Runner) -> Sequence[Any]:
     carried = node.kwargs["carried"]
     state, rest = list(args[:carried]), args[carried:]
     while run(node.regions["cond"], [*state, *rest])[0]:
@@ -59,11 +62,11 @@ def _while(node: Node, args: tuple) -> Sequence[Any]:
     return state
 
 
-def _call(node: Node, args: tuple) -> Sequence[Any]:
+def _call(node: Node, args: tuple, run: Runner) -> Sequence[Any]:
     return run(node.regions["function"], args)
 
 
-def _try(node: Node, args: tuple) -> Sequence[Any]:
+def _try(node: Node, args: tuple, run: Runner) -> Sequence[Any]:
     kinds = [k.value for k in node.kwargs["kinds"]]
     try:
         return run(node.regions["body"], args)

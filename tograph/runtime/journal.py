@@ -46,7 +46,6 @@ class Location:
         self.key, self.name, self.get, self._set, self.keep = key, name, get, set, keep
         self.scratch = False
         self.name_key: Any = None
-        self.where: Any = None
 
     def set(self, value: Any) -> None:
         """Write, and record the old content in the current journal."""
@@ -57,11 +56,18 @@ class Location:
         return f"<location {self.name}>"
 
 
+Step = tuple[str, tuple]  # a method that changes a container whatever it holds, and its arguments
+
+
 class Journal:
-    """The changes of one region, in order of their first write."""
+    """The changes of one region, in order of their first write.
+
+    ``steps``: the changes of a container, while each of them is one that does not depend on what it holds.
+    """
 
     def __init__(self) -> None:
         self.entries: dict[Hashable, tuple[Location, Any]] = {}
+        self.steps: dict[Hashable, list[Step] | None] = {}
 
     def locations(self) -> list[Location]:
         return [location for location, _ in self.entries.values()]
@@ -69,11 +75,6 @@ class Journal:
     def rollback(self) -> None:
         for location, old in reversed(self.entries.values()):
             location._set(old)
-
-
-def LOCATE() -> Any:
-    """The user's file and line. Set by ``funcgraph``, which knows the user's frames."""
-    return None
 
 
 class _Stack(threading.local):
@@ -127,19 +128,37 @@ def unwind(journal: Journal) -> None:
 def adopt(journal: Journal) -> None:
     """Keep the changes of an ended region: they count as changes of the region around it."""
     if _stack.journals:
+        outer = _stack.journals[-1]
         for key, (location, old) in journal.entries.items():
-            _stack.journals[-1].entries.setdefault(key, (location, old))
+            before = outer.steps.get(key) if key in outer.entries else []
+            after = journal.steps.get(key)
+            outer.steps[key] = None if before is None or after is None else before + after
+            outer.entries.setdefault(key, (location, old))
 
 
-def record(location: Location) -> None:
-    """Note that ``location`` is about to change."""
-    if _stack.journals:
-        entries = _stack.journals[-1].entries
-        if location.key not in entries:
-            location.where = (
-                LOCATE() if location.key[0] == "contents" and len(_stack.journals) == 1 else None
-            )
-            entries[location.key] = (location, location.get())
+def record(location: Location, step: Step | None = None) -> None:
+    """Note that ``location`` is about to change, by ``step`` if that is known."""
+    if not _stack.journals:
+        return
+    log = _stack.journals[-1]
+    if location.key not in log.entries:
+        log.entries[location.key] = (location, location.get())
+        log.steps[location.key] = None if step is None else [step]
+        return
+    steps = log.steps.get(location.key)
+    if steps is not None:
+        log.steps[location.key] = None if step is None else [*steps, step]
+
+
+def open_journals() -> list[Journal]:
+    """The journals of the regions being traced, outermost first."""
+    return _stack.journals
+
+
+def key_place(mapping: Any, key: Any) -> Hashable:
+    """The identity of one key of a dict as a location."""
+    where = key if isinstance(key, (str, int, float, bool, tuple)) else id(key)
+    return ("key", id(mapping), type(key), where)
 
 
 # ---- the kinds of locations
@@ -172,9 +191,8 @@ def key_of(mapping, key, name: str) -> Location:
         else:
             mapping[key] = value
 
-    where = key if isinstance(key, (str, int, float, bool, tuple)) else id(key)
     made = Location(
-        ("key", id(mapping), type(key), where),
+        key_place(mapping, key),
         name,
         lambda: mapping.get(key, MISSING),
         set,

@@ -95,6 +95,7 @@ class Effects:
 
 
 PURE, MAY_FAIL, IO = Effects(), Effects(may_fail=True), Effects(io=True)
+MAY_COMMIT = IO  # changes Python objects of the caller, in order with all that is seen outside
 
 
 @dataclass(frozen=True)
@@ -226,6 +227,10 @@ def _reference(name: str, func) -> Callable[..., Any]:
         return torch.reshape
     if name == "aten.copy.default":
         return _copy
+    if any(a.name == "generator" for a in func._schema.arguments):
+        return lambda *args, **kwargs: func(
+            *map(plain, args), **{k: plain(v) for k, v in kwargs.items()}
+        )
     return func
 
 
@@ -434,11 +439,26 @@ def _assert(condition, kind, args, data=None):
     _raise(kind, args)
 
 
+def _manual_seed(seed, generator=None):
+    if generator is None:
+        torch.manual_seed(seed)
+    else:
+        plain(generator).manual_seed(seed)
+
+
 def _python_call(function, args, count):
     return plain(function)(*args)
 
 
 register("tg.print", run=_print, effects=IO, gradient=NONE, kernel=NONE, outputs=0, aliases=False)
+register(
+    "tg.manual_seed",
+    run=_manual_seed,
+    effects=Effects(random=True),
+    gradient=NONE,
+    kernel=NONE,
+    outputs=0,
+)
 register("tg.raise", run=_raise, effects=MAY_FAIL, gradient=NONE, kernel=NONE, outputs=0)
 register("tg.reraise", run=_reraise, effects=MAY_FAIL, gradient=NONE, kernel=NONE, outputs=0)
 register("tg.caught", run=_caught, effects=Effects(io=True), gradient=NONE, kernel=NONE)

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 LIMIT = 50_000
+_OURS = __name__.partition(".")[0] + "."
 _ATOMS = (int, float, bool, str, bytes, complex, type(None), torch.Tensor, torch.dtype, types.ModuleType, type,
           types.BuiltinFunctionType, types.CodeType)  # fmt: skip
 
@@ -33,6 +34,8 @@ def reachable(roots: Iterable[Any]) -> set[int]:
 
 
 def _children(x: Any) -> list[Any]:
+    if getattr(type(x), "__tograph_opaque__", False):
+        return []
     if isinstance(x, types.FunctionType):
         return [*(x.__closure__ or ()), *(x.__defaults__ or ()), *_globals(x)]
     if isinstance(x, types.MethodType):
@@ -61,6 +64,8 @@ def _names(slots: Any) -> tuple[str, ...]:
 
 
 def _globals(f: types.FunctionType) -> list[Any]:
+    if f.__globals__.get("__name__", "").startswith(_OURS):
+        return []  # the operators of converted code hold nothing of the user's but in their closures
     return [f.__globals__[n] for n in code_names(f.__code__) if n in f.__globals__]
 
 

@@ -93,6 +93,17 @@ Spec = Leaf | Const | Tree | Choice
 LISTS: Any = ((), None)
 
 
+# Whether an object existed before the trace: set by ``reads``. Such an object is itself wherever it goes, never a copy of its parts.
+OUTSIDE: list[Callable[[Any], bool]] = [lambda x: False]
+
+
+@dataclass(frozen=True)
+class Identity:
+    """An object that counts as itself, not as its parts: it existed before the construct that may pick it."""
+
+    value: Any
+
+
 class TaggedUnion:
     """A value that is one of ``options``; ``tag`` is the staged index of the one that counts."""
 
@@ -125,6 +136,19 @@ def parts_of(x: Any) -> tuple[Any, list[Any]] | None:
     if dataclasses.is_dataclass(cls) or _plain_class(cls):
         return (tuple(vars(x)), list(vars(x).values())) if hasattr(x, "__dict__") else None
     return None
+
+
+def has_identity(x: Any) -> bool:
+    """Whether ``x`` is an object of a user's class that can change: who holds it sees the change."""
+    cls = type(x)
+    if issubclass(cls, (tuple, list, dict, deque, slice, Handle)) or hasattr(
+        cls, "__tograph_flatten__"
+    ):
+        return False
+    frozen = getattr(cls, "__dataclass_params__", None)
+    return not (frozen is not None and frozen.frozen) and (
+        dataclasses.is_dataclass(cls) or _plain_class(cls)
+    )
 
 
 def _is_structseq(cls: type) -> bool:
@@ -198,6 +222,8 @@ def spec_of(x: Any, seen: tuple[int, ...] = ()) -> Spec:
         return Leaf(x.type, x)
     if is_union(x):
         return Choice(tuple(spec_of(o, seen) for o in x.options_))
+    if isinstance(x, Identity):
+        return Const(x.value)
     if (
         x is None
         or x is MISSING
@@ -207,7 +233,7 @@ def spec_of(x: Any, seen: tuple[int, ...] = ()) -> Spec:
     ):
         return Const(x)
     found = parts_of(x)
-    if found is None:
+    if found is None or (has_identity(x) and OUTSIDE[0](x)):
         return Const(x)
     aux, parts = found
     return Tree(type(x), aux, tuple(spec_of(p, (*seen, id(x))) for p in parts))
@@ -330,6 +356,18 @@ def equal(a: Spec, b: Spec) -> bool:
     if isinstance(a, Tree) and (a.cls is not b.cls or a.aux != b.aux):
         return False
     return len(left) == len(right) and all(map(equal, left, right))
+
+
+def opened(spec: Spec) -> Spec:
+    """Symbolic tensors and numbers of a spec become graph values; real tensors and plain constants stay."""
+    if isinstance(spec, Leaf):
+        plain = isinstance(spec.const, (bool, int, float)) or (
+            isinstance(spec.const, torch.Tensor) and not isinstance(spec.const, SymTensor)
+        )
+        return spec if spec.fixed and plain else Leaf(spec.type)
+    if isinstance(spec, Tree):
+        return Tree(spec.cls, spec.aux, tuple(map(opened, spec.parts)))
+    return Choice(tuple(map(opened, spec.options))) if isinstance(spec, Choice) else spec
 
 
 def leaf_types(spec: Spec) -> list[Type]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from ..errors import GraphBoolError, ScopeError, SymbolicValueError
 from . import ops, shapes
@@ -192,20 +193,58 @@ def wrap(value: Value, meta: Meta, graph: FuncGraph) -> SymTensor:
     return SymTensor(meta, Storage(meta, ref, home=graph), (), ref)
 
 
-def placeholder(graph: FuncGraph, meta: Meta, argument: int, label: str = "") -> SymTensor:
+def placeholder(
+    graph: FuncGraph, meta: Meta, argument: int, label: str = "", kind: type[SymTensor] = SymTensor
+) -> SymTensor:
     """An argument of the function: an external storage that the caller can see change."""
     storage = Storage(meta, argument=argument)
     graph.captures[storage] = graph.input(tensor_type(meta), label)
-    return SymTensor(meta, storage)
+    return kind(meta, storage)
+
+
+class Retrace(BaseException):
+    """Unwinds tracing, to begin again with other knowledge: ``real`` arguments are captured, ``bases`` share memory."""
+
+    def __init__(self, real: frozenset[int] = frozenset(), bases: frozenset[int] = frozenset()):
+        super().__init__()
+        self.real, self.bases = real, bases
 
 
 def capture(x: torch.Tensor) -> SymTensor:
     """The symbolic tensor that stands for a real one, captured by reference."""
     root = current_graph().root
+    for i, given in enumerate(root.given):
+        if given is x and i not in root.real:
+            raise Retrace(real=frozenset([i]))
+    if root.bases and memory(x) in root.bases:
+        return _part(x, root)
     if id(x) not in root.captured:
         root.captured[id(x)] = Storage(meta_of(x), external=x)
     storage = root.captured[id(x)]
     return SymTensor(storage.meta, storage)
+
+
+def memory(x: torch.Tensor) -> int:
+    """Which memory a tensor lies in; 0 when it has none that can be asked for."""
+    try:
+        return x.untyped_storage().data_ptr()
+    except (NotImplementedError, RuntimeError):
+        return 0
+
+
+def _part(x: torch.Tensor, root: Any) -> SymTensor:
+    """A captured tensor that shares memory with others, as a view of all of it."""
+    at = memory(x)
+    if at not in root.flat:
+        with torch.no_grad(), _disable_current_modes():
+            flat = torch.empty(0, dtype=x.dtype, device=x.device).set_(x.untyped_storage())
+        root.keep.append(flat)
+        root.flat[at] = root.captured[id(flat)] = Storage(meta_of(flat), external=flat)
+    storage, meta = root.flat[at], meta_of(x)
+    args = (list(meta.size), list(meta.stride), meta.offset)
+    return SymTensor(
+        meta, storage, (View(torch.ops.aten.as_strided.default, args, {}, None, storage.meta),)
+    )
 
 
 def as_symbolic(x: torch.Tensor) -> SymTensor:

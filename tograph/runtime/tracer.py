@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-import warnings
+import types
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,10 +12,12 @@ from typing import Any
 
 import torch
 
-from ..errors import ConversionError, TographError
+from ..errors import ConversionError, SharedMemoryError, TographError
 from . import (
     arguments,
+    commits,
     control_flow,
+    creation,
     facts,
     families,
     grads,
@@ -23,11 +25,13 @@ from . import (
     host,
     interrupts,
     journal,
+    reads,
     transforms,
 )
 from .arguments import Flat
+from .commits import Commits, Held, Target
 from .concrete import ConcreteFunction, finish, late_inputs
-from .funcgraph import FuncGraph, Ref
+from .funcgraph import FuncGraph, Ref, user_location
 from .infer import meta_of, tensor_type
 from .journal import Location
 from .keys import show_spec
@@ -36,9 +40,10 @@ from .scalars import ScalarNode, size_of, staged
 from .shapes import contiguous
 from .specs import TensorSpec
 from .structure import same_number
-from .symbolic import SymTensor, placeholder, value_of
+from .symbolic import Retrace, SymTensor, memory, placeholder, value_of
 from .tracing import recording
 from .types import ScalarType
+from .variables import SymVariable, Variable
 
 LOGGER = logging.getLogger("tograph")
 
@@ -106,7 +111,7 @@ class Trace:
         checks = [guards.describe_size(e, w, names) for e, w in self.checks.sizes]
         return text + (f"; only if {', '.join(checks)}" if checks else "")
 
-    def places(self, bound: inspect.BoundArguments) -> list[Location]:
+    def places(self, bound: inspect.BoundArguments) -> list[Target]:
         return self.finder(bound)
 
 
@@ -121,14 +126,23 @@ class Tracer:
         specs: list[TensorSpec],
         open_numbers: tuple[int, ...] = (),
         tentative: bool = False,
+        known: Retrace | None = None,
     ):
         self.function, self.bound, self.flat, self.specs = function, bound, flat, specs
         self.open_numbers, self.tentative = open_numbers, tentative
         self.root = FuncGraph(_graph_name(function.label()))
         self.inputs: list[SymTensor] = []
         self.failed: Exception | None = None
-        self.outside: list[tuple[Location, Any]] = []
+        self.undo: list[tuple[Location, Any]] = []
+        self.done: Callable[[inspect.BoundArguments], list[Target]] = no_places
         self.reach: set[int] | None = None
+        self.spares: list[tuple[Any, Any]] = []
+        self.watch = reads.Watch()
+        self.commits = Commits(self._seen)
+        root, known = self.root.root, known or Retrace()
+        root.given, root.real, root.bases = flat.tensors, known.real, known.bases
+        self.watch.given, self.watch.real = flat.tensors, known.real
+        root.before_failure.append(self.commits)
 
     def trace(self, key: Any) -> Trace:
         try:
@@ -146,28 +160,38 @@ class Tracer:
             and self.root.graph.control_outputs
         ):
             graph, captured, _, _ = finish(self.root, self.inputs, None, [])
-            host.build(graph).run(*self.flat.tensors, *captured)
+            commits.calls.targets.append(self.done(self.bound))
+            try:
+                host.build(graph).run(*families.inputs_of(self.flat, self.open_numbers), *captured)
+            finally:
+                commits.calls.targets.pop()
 
     def _trace(self, key: Any) -> Trace:
-        spares: list[tuple[Any, Any]] = []
+        spares = self.spares
         with (
             recording(self.root),
             torch.enable_grad(),
             facts.scope(),
-            guards.watching(self.root) as watch,
+            reads.watching(self.watch),
         ):
+            self._roots()
             self.inputs = inputs = [self._placeholder(i, s) for i, s in enumerate(self.specs)]
             numbers = {i: self._number(i, len(inputs) + j) for j, i in enumerate(self.open_numbers)}
             self.inputs = inputs = inputs + [x for x, _ in numbers.values()]
-            take = _Taker(self.flat, inputs, {i: x for i, (_, x) in numbers.items()})
+            take = _Taker(
+                self.flat, inputs, {i: x for i, (_, x) in numbers.items()}, self.root.root.real
+            )
             given = {
                 n: arguments.replace_tensors(x, take, spares)
                 for n, x in self.bound.arguments.items()
             }
             bound = inspect.BoundArguments(self.bound.signature, OrderedDict(given))
             result, changes = self._run(bound, spares)
+        self._check_memory()
         effects, finder = self._effects(changes, spares)
         graph, captured, spec, effect_specs = finish(self.root, inputs, result, effects)
+        for location, old in reversed(self.undo):
+            location._set(old)
         signature = (*self.specs, *(TensorSpec.of(families.number_tensor(self.flat.numbers[i])) for i in self.open_numbers))  # fmt: skip
         concrete = ConcreteFunction(
             self.function.label(),
@@ -177,18 +201,33 @@ class Tracer:
             effect_specs,
             signature,
             binder(self.function),
+            self.watch.owns,
         )
         concrete.open_numbers, concrete.late = self.open_numbers, late_inputs(self.root)
         return Trace(
             concrete,
             key,
             self.specs,
-            watch.guards(self.root, self.outside, grads.slots_read(self.root)),
+            self.watch.guards(self.root, grads.slots_read(self.root)),
             finder,
             self.flat.numbers,
             self.open_numbers,
             [*self.flat.names, *(self.flat.number_names[i] for i in self.open_numbers)],
         )
+
+    def _roots(self) -> None:
+        """The objects that the trace begins with."""
+        names = {id(x): n for n, x in self.bound.arguments.items()}
+        for x in self.flat.objects:
+            self.watch.root(x, names.get(id(x), f"a {type(x).__name__}"))
+        f = self.function.python_function
+        bound_to = getattr(f, "bound_to", None)
+        if bound_to is not None:
+            self.watch.root(bound_to(), "self")
+        elif isinstance(f, types.MethodType):
+            self.watch.root(f.__self__, "self")
+        elif not isinstance(f, types.FunctionType):
+            self.watch.root(f, self.function.label())
 
     def _run(self, bound: inspect.BoundArguments, spares: list) -> tuple[Any, journal.Journal]:
         log = journal.push()
@@ -204,13 +243,13 @@ class Tracer:
                 )
             return result, log
         except BaseException as error:
-            if not self.tentative:
-                self._keep_argument_changes(spares)
+            if isinstance(error, Exception) and not isinstance(error, TographError):
+                self.failed = error
+                self.commits(self.root)
+                self.done = self._effects(log, spares)[1]
             journal.unwind(log)
             log.rollback()
             log = None
-            if isinstance(error, Exception) and not isinstance(error, TographError):
-                self.failed = error
             raise
         finally:
             if log is not None:
@@ -225,7 +264,13 @@ class Tracer:
         if None not in shape:
             meta = meta_of(x) if real else contiguous(spec.dtype, shape, spec.device)
             meta = meta._replace(offset=0)
-            made = placeholder(self.root, meta, index, label)
+            made = placeholder(
+                self.root,
+                meta,
+                index,
+                label,
+                SymVariable if isinstance(x, Variable) else SymTensor,
+            )
         else:
             made = self._dynamic(index, spec, shape, x if real else None, label)
         if real and x.requires_grad:
@@ -262,54 +307,121 @@ class Tracer:
         return SymTensor(meta, storage)
 
     def _effects(self, changes: journal.Journal, spares: list) -> tuple[list, Callable]:
-        """Changes of containers that came as arguments happen at every call: (location, content) and how to find them."""
+        """Changes of what existed before happen at every call: (location, content) and how to find them.
+
+        A container of the arguments was copied, and its content is part of the key. Of any other, either the changes
+        are repeated, or, when they depend on what it held, that is guarded and it gets its new content.
+        """
         copies = {id(made): i for i, (made, _) in enumerate(spares)}
         effects: list[Any] = []
-        where: list[Any] = []
+        where: list[tuple[Any, Any]] = []
+        order: dict[Any, int] = {}
+        self._check_created(changes)
         for location, old in changes.entries.values():
             if location.key[0] in ("contents", "key") and id(location.keep) in copies:
-                effects.append((location, location.get()))
+                effects.append((None, location.get()))
                 where.append((copies[id(location.keep)], location))
+            elif location.key in self.root.root.settled:
+                self.watch.settle(location)
+                continue
             elif self._is_outside(location):
-                effects.append((location, location.get()))
-                where.append((None, location))
-                self.outside.append((location, old))
-            elif (
-                location.key[0] == "contents"
-                and id(location.keep) in self._reach()
-                and not control_flow.unmoved(location.get(), old)
-            ):
-                _warn_mutation(location, self.function.python_function)
+                self.undo.append((location, old))
+                effects.append(self._outside_effect(changes, location, old))
+                where.append((None, Held(location)))
+            else:
+                continue
+            order[location.key] = len(where) - 1
         for slot in grads.effects_of(changes.entries):
-            effects.append((slot.location(), slot.content))
+            effects.append((None, slot.content))
             where.append((GradOf(slot.late), None))
-        for location, old in self.outside:
-            location._set(old)
+        for plan in self.commits.plans:
+            plan.resolve(order)
         if not effects:
             return [], no_places
 
         return effects, Finder(where)
 
+    def _outside_effect(self, changes: journal.Journal, location: Location, old: Any) -> Any:
+        """(names of steps, their arguments) of a container that is changed blindly, else (None, what a location holds)."""
+        steps = changes.steps.get(location.key)
+        if location.key[0] == "contents" and steps is not None:
+            return [name for name, _ in steps], [list(args) for _, args in steps]
+        if location.key[0] == "contents" or location.key in self.root.root.kept:
+            self.watch.kept(location, old)
+        return None, location.get()
+
+    def _seen(self, location: Location) -> bool:
+        """Whether a change, while tracing goes on, is of something that the caller sees."""
+        kind = location.key[0]
+        if kind in ("contents", "key") and any(made is location.keep for made, _ in self.spares):
+            return True
+        if kind == "cell":
+            return location.key in self.watch.cells
+        return kind in ("key", "attr", "contents") and (
+            self.watch.source_of(location.keep) is not None
+            or control_flow.is_module_globals(location)
+        )
+
+    def _check_memory(self) -> None:
+        """Tensors that share memory, one of which is written, are views of one storage; an argument cannot be that."""
+        root = self.root.root
+        for i in root.real:
+            self.watch.argument(i, root.given[i])
+        if not root.assigned:
+            return
+        known = [*root.captured.values(), *(x.storage_ for x in self.inputs)]
+        written = [s for s in known if id(s) in root.assigned]
+        real = {id(s): self._real(s) for s in known if isinstance(self._real(s), torch.Tensor)}
+        for s in written:
+            if id(s) not in real:
+                continue
+            others = [
+                o
+                for o in known
+                if o is not s and id(o) in real and self._shares(real[id(s)], real[id(o)])
+            ]
+            if s.argument is not None:
+                self.watch.apart(s.argument)
+            if not others:
+                continue
+            both = [real[id(s)], *(real[id(o)] for o in others)]
+            if any(x.requires_grad or x.dtype != both[0].dtype for x in both) or any(
+                o.argument is not None for o in [s, *others]
+            ):
+                raise SharedMemoryError(
+                    "a tensor that is written shares memory with another one that the function uses, and one of them is an argument or "
+                    "requires grad. Pass one of them, and make the view inside of the function.",
+                    user_location(),
+                )
+            raise Retrace(bases=frozenset([memory(both[0])]))
+
+    def _real(self, storage: Any) -> Any:
+        return storage.external if storage.argument is None else self.flat.tensors[storage.argument]
+
+    def _shares(self, a: torch.Tensor, b: torch.Tensor) -> bool:
+        return a is not b and memory(a) == memory(b) != 0
+
+    def _check_created(self, changes: journal.Journal) -> None:
+        """What was made has to be kept by something that the next call finds."""
+        created = self.root.root.created
+        if created:
+            places = [p for p in changes.locations() if self._is_outside(p)]
+            creation.check_reached(created, [p.get() for p in places])
+
     def _is_outside(self, location: Location) -> bool:
-        """Whether a variable or attribute that existed before the call was rebound: that happens at every call."""
-        return location.key[0] in ("cell", "key", "attr") and (
-            id(location.keep) in self._reach() or control_flow.is_module_globals(location)
+        """Whether something that existed before the call was changed: that happens at every call."""
+        if location.key[0] not in ("cell", "key", "attr", "contents"):
+            return False
+        return (
+            control_flow.is_module_globals(location)
+            or self.watch.source_of(location.keep) is not None
+            or id(location.keep) in self._reach()
         )
 
     def _reach(self) -> set[int]:
         if self.reach is None:
             self.reach = reachable([self.function.python_function, *self.flat.objects])
         return self.reach
-
-    def _keep_argument_changes(self, spares: list[tuple[Any, Any]]) -> None:
-        """The code raised: what it did to container arguments before stays done."""
-        for made, real in spares:
-            if (
-                isinstance(made, list)
-                and getattr(made, "handle", None) is None
-                and not any(map(_symbolic, made))
-            ):
-                real[:] = made
 
 
 @dataclass(frozen=True)
@@ -329,27 +441,23 @@ class Finder:
     def __init__(self, where: list[tuple[Any, Any]]):
         self.where = where
 
-    def __call__(self, bound: inspect.BoundArguments) -> list[Location]:
+    def __call__(self, bound: inspect.BoundArguments) -> list[Target]:
         real: list[tuple[Any, Any]] = []
         for x in bound.arguments.values():
             arguments.replace_tensors(x, lambda _: None, real)
-        return [_found(i, at, real, bound) for i, at in self.where]
+        return [Target(_found(i, at, real, bound)) for i, at in self.where]
 
 
 def _found(i: Any, at: Any, real: list[tuple[Any, Any]], bound: inspect.BoundArguments) -> Location:
     """Where an effect of a call goes: a container that was passed, a ``.grad`` field, or a place outside."""
     if not isinstance(i, GradOf):
-        return at if i is None else _same_place(at, real[i][1])
+        return at.here() if i is None else _same_place(at, real[i][1])
     if isinstance(i.owner, torch.Tensor):
         return grads.field_of(i.owner)
     flat = Flat()
     for name, x in bound.arguments.items():
         arguments.key_of(x, flat, name)
     return grads.field_of(flat.tensors[i.owner])
-
-
-def _symbolic(x: Any) -> bool:
-    return isinstance(x, (SymTensor, torch.SymInt, torch.SymFloat, torch.SymBool))
 
 
 def _same_place(location: Location, container: Any) -> Location:
@@ -359,33 +467,15 @@ def _same_place(location: Location, container: Any) -> Location:
     return journal.contents(container)
 
 
-def _name_of(x: Any, function: Any) -> str:
-    """What a function calls an object of its closure or its module."""
-    code = getattr(function, "__code__", None)
-    for name, cell in zip(
-        getattr(code, "co_freevars", ()), getattr(function, "__closure__", None) or ()
-    ):
-        if cell.cell_contents is x:
-            return name
-    return next((n for n in getattr(code, "co_names", ()) if function.__globals__.get(n) is x), "")
-
-
-def _warn_mutation(location: Location, function: Any) -> None:
-    where, name = location.where, _name_of(location.keep, function)
-    place = f" at {where[0]}, line {where[1]}" if where else ""
-    warnings.warn(
-        f"{name and repr(name) + ', '}{location.name} that existed before the call is changed{place}: this acts while tracing only, not at every call. Pass "
-        "it as an argument, or return the change.",
-        UserWarning,
-        stacklevel=2,
-    )
-
-
 class _Taker:
     """The placeholder for each tensor of the arguments; numpy arrays and numbers come in order."""
 
-    def __init__(self, flat: Flat, inputs: list[SymTensor], staged: dict[int, Any]):
-        self.places, self.inputs, self.staged = flat.places, inputs, staged
+    def __init__(
+        self, flat: Flat, inputs: list[SymTensor], staged: dict[int, Any], real: frozenset[int]
+    ):
+        self.places, self.inputs, self.staged = flat.places, [*inputs], staged
+        for i in real:
+            self.inputs[i] = flat.tensors[i]
         self.arrays = iter(sorted(set(range(len(flat.tensors))) - set(flat.places.values())))
         self.numbers = 0
 
@@ -397,7 +487,7 @@ class _Taker:
         return self.inputs[next(self.arrays) if place is None else place]
 
 
-def no_places(bound: inspect.BoundArguments) -> list[Location]:
+def no_places(bound: inspect.BoundArguments) -> list[Target]:
     return []
 
 

@@ -7,6 +7,11 @@ from typing import Any
 
 import torch
 
+from . import creation
+from .funcgraph import is_tracing
+from .mutation import VARIABLE
+from .symbolic import SymTensor
+
 
 class Variable(torch.Tensor):
     """A tensor with a value that functions may assign. It is a ``torch.Tensor`` and takes part in autograd.
@@ -34,6 +39,8 @@ class Variable(torch.Tensor):
         requires_grad: bool = True,
         name: str | None = None,
     ):
+        if is_tracing():
+            return _made_in_a_trace(cls, value, dtype, requires_grad, name)
         if isinstance(value, Callable) and not isinstance(value, torch.Tensor):
             value = value()
         data = torch.as_tensor(value, dtype=dtype).detach().clone()
@@ -98,3 +105,20 @@ class Variable(torch.Tensor):
 
     def __repr__(self, **kwargs: Any) -> str:
         return f"tg.Variable({self.tolist()}, dtype={self.dtype})"
+
+
+def _made_in_a_trace(cls: Any, value: Any, *rest: Any) -> Variable:
+    if isinstance(value, Callable) and not isinstance(value, torch.Tensor):
+        value = value()
+    creation.check("a tg.Variable")
+    data = creation.value_now(value)
+    return creation.make(lambda: cls(data, *rest))
+
+
+class SymVariable(SymTensor, Variable):
+    """A variable that came as an argument, while tracing."""
+
+    __repr__ = SymTensor.__repr__  # type: ignore[assignment]
+
+
+VARIABLE[0] = SymVariable

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from ...errors import StagingError
-from ...runtime import control_flow, journal
+from ...runtime import control_flow, journal, reads
 from ...runtime.funcgraph import is_tracing, user_location
 from ...runtime.growing import StagedList
 from ...runtime.scalars import StagedBool, StagedFloat, to_python
@@ -17,7 +17,7 @@ from ...runtime.shapes import SYMBOLS
 from ...runtime.structure import is_union
 from ...runtime.symbolic import scalar_of
 from .. import subscripts, union
-from ..calls import call, handles, takes_functions
+from ..calls import METHODS, call, handles, takes_functions
 from ..consumers import gathered
 from ..for_stmt import for_stmt, iterator_of
 from ..generators import Generator
@@ -53,6 +53,11 @@ def len_(x):
     sized = getattr(type(x), "__tograph_len__", None)
     if sized is not None:
         return sized(x)
+    watch = reads.current()
+    if watch is not None and type(x) in reads.CONTAINERS:
+        watch.size(x)
+    if type(x) in reads.MAPPINGS:
+        return subscripts.dict_length(x)
     method = getattr(type(x), "__len__", None)
     return call(method, x) if type(method) is type(len_) else len(x)
 
@@ -224,6 +229,7 @@ def next_(iterator, *default):
                 "iter() of a list or tuple, an index, or loop over it with for.",
                 user_location(),
             )
+        reads.passed((iterator,))
         return next(iterator, *default)
     journal.record(journal.attribute(iterator, "position"))
     at, count = iterator.position, len_(iterator.items)
@@ -245,6 +251,20 @@ def next_(iterator, *default):
         return end()
     iterator.position = at + 1
     return take()
+
+
+for _kind in reads.MAPPINGS:
+    METHODS[(_kind, "get")] = subscripts.dict_get
+    for _name in ("items", "keys", "values", "copy", "popitem"):
+
+        def _listed(x, *args, _name=_name):
+            subscripts.check_keys(x)
+            reads.passed((x,))
+            if _name == "popitem":
+                journal.record(journal.contents(x))
+            return getattr(x, _name)(*args)
+
+        METHODS[(_kind, _name)] = _listed
 
 
 takes_functions(functools.reduce, itertools.accumulate, itertools.starmap, itertools.takewhile, itertools.dropwhile,

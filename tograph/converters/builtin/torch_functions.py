@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ...runtime import custom, grads
+from ...runtime.effects import manual_seed
 from ...runtime.funcgraph import is_tracing
 from ...runtime.growing import StagedList
 from ...runtime.scalars import to_python
@@ -15,7 +16,7 @@ from ...runtime.shapes import SYMBOLS
 from ...runtime.structure import is_union
 from ...runtime.symbolic import scalar_of
 from .. import union
-from ..calls import TENSOR_METHODS, call, convert_if_needed, handles
+from ..calls import METHODS, TENSOR_METHODS, call, convert_if_needed, handles
 from ..staging import is_staged
 from .forms import unless_staged
 from .numbers import bool_
@@ -145,6 +146,10 @@ def tolist(x):
 
 
 TENSOR_METHODS["tolist"] = tolist
+
+
+handles(torch.manual_seed)(lambda seed: manual_seed(seed))
+METHODS[(torch.Generator, "manual_seed")] = lambda generator, seed: manual_seed(seed, generator)
 
 
 def _while_tracing(function, form):

@@ -18,6 +18,7 @@ class Attempt:
         self.graph = current_graph()
         self.mark = len(self.graph.graph.nodes)
         self.known = dict(self.graph.known)
+        self.created = len(self.graph.root.created)
         self.log = journal.push()
         for place in with_ambient(places):
             journal.record(place)
@@ -40,3 +41,4 @@ class Attempt:
         self.log.rollback()
         del self.graph.graph.nodes[self.mark :]
         self.graph.known = self.known
+        del self.graph.root.created[self.created :]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,10 +11,12 @@ from ...errors import (
 )
 from .. import histories, structure
 from ..funcgraph import FuncGraph, Storage, current_graph, user_location
-from ..growing import join_lists
+from ..growing import StagedList, join_lists
 from ..ir import Node, Value
 from ..journal import MISSING
 from ..journal import Location as Place
+from ..mutation import picked
+from ..reach import reachable
 from ..shapes import SYMBOLS
 from ..structure import (
     Choice,
@@ -41,9 +44,11 @@ def join_regions(op: str, heads: Sequence[Any], regions: dict[str, Region], **at
     places: dict[Any, Place] = {}
     for region in regions.values():
         places.update({k: p for k, (p, _) in region.changed.items()})
-    slots = [(None, [r.result for r in live])] + [
-        (p, [r.content(p) for r in live]) for p in places.values()
+    graph.root.kept.update(k for k in places if any(k not in r.changed for r in live))
+    slots = [(None, [identified(r.result, r) for r in live])] + [
+        (p, [identified(r.content(p), r) for r in live]) for p in places.values()
     ]
+    slots = [(p, _told_apart(contents, live)) for p, contents in slots]
     specs = [visible(_join_contents(contents, place), graph) for place, contents in slots]
     outputs = []
     for region in regions.values():
@@ -54,13 +59,32 @@ def join_regions(op: str, heads: Sequence[Any], regions: dict[str, Region], **at
     _forget_written(graph, regions)
     values = iter(node.outputs)
     result = MISSING
-    for (place, _), spec in zip(slots, specs):
+    for (place, contents), spec in zip(slots, specs):
         x = structure.unflatten(spec, values, lambda v: structure.symbolic(v, graph))
+        if op == "If" and len(live) == 2 and not _is_storage(place):
+            x = _picked(x, node, contents, live, graph)
         if place is None:
             result = x
         else:
             put_back(place, x)
     return result
+
+
+def _is_storage(place: Place | None) -> bool:
+    return place is not None and isinstance(place.keep, Storage)
+
+
+def _picked(x: Any, node: Node, contents: list[Any], live: list[Region], graph: FuncGraph) -> Any:
+    """A tensor that is one of two, at least one of which existed before the branches, keeps its identity."""
+    if not isinstance(x, structure.SymTensor) or not isinstance(node.args[0], Value):
+        return x
+    fresh = [
+        isinstance(c, structure.SymTensor)
+        and c.storage_.home is not None
+        and c.storage_.home.within(r.graph)
+        for c, r in zip(contents, live, strict=True)
+    ]
+    return picked(x, structure.Ref(node.args[0], graph), contents, fresh, graph)
 
 
 def put_back(place: Place, x: Any) -> None:
@@ -88,6 +112,26 @@ def put_back(place: Place, x: Any) -> None:
 def as_value(x: Any) -> Any:
     """The content of a location as a value that has a spec."""
     return Handle(x) if isinstance(x, structure.Ref) else x
+
+
+def identified(x: Any, region: Region) -> Any:
+    """An object that was made before the region counts as itself: a change of it is seen by all that hold it."""
+    home = region.graph.root.made.get(id(x))
+    if home is None or home[1].within(region.graph) or not structure.has_identity(x):
+        return x
+    return structure.Identity(x)
+
+
+def _told_apart(contents: list[Any], live: list[Region]) -> list[Any]:
+    """Two containers that both existed before the branches count as themselves: a change of one is no change of the other."""
+    kinds = (list, dict, set, deque)
+    if len(contents) < 2 or any(type(c) not in (StagedList, *kinds) for c in contents):
+        return contents
+    if len({id(c) for c in contents}) == 1:
+        return contents
+    if not all(id(c) in reachable([r.function]) for c, r in zip(contents, live, strict=True)):
+        return contents
+    return [structure.Identity(c) for c in contents]
 
 
 def visible(spec: Spec, graph: FuncGraph) -> Spec:
@@ -141,11 +185,11 @@ def _settled(spec: Spec) -> bool:
 def _region_outputs(region: Region, slots, specs, live) -> list[Value]:
     graph = region.graph
     out: list[Value] = []
-    for (place, _), spec in zip(slots, specs):
+    for (_, contents), spec in zip(slots, specs):
         if region.raised:
             out += [structure.zero_value(t, graph) for t in leaf_types(spec)]
         else:
-            x = region.result if place is None else region.content(place)
+            x = contents[[r is region for r in live].index(True)]
             out += flatten(as_value(x), spec, graph)
     return out
 

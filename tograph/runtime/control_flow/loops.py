@@ -312,7 +312,9 @@ def _trace_with_state(
     moved = any(
         k not in entered or not unmoved(region.changed[k][1], entered[k]) for k in region.changed
     )
-    return StateRegion(region.graph, region.result, region.changed, region.raised, lead, moved)
+    return StateRegion(
+        region.graph, region.result, region.changed, region.raised, function, lead, moved
+    )
 
 
 def _emit_while(
@@ -336,6 +338,7 @@ def _emit_while(
     keys = {**cond.graph.arguments, **loop.graph.arguments}
     close(cond.graph, list(keys), [test_value], cond.lead)
     close(loop.graph, list(keys), outs, loop.lead)
+    graph.root.kept.update(p.key for p in state)
     node = graph.add(
         "While",
         (*initial, *keys.values()),

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -37,6 +38,7 @@ class Region:
     result: Any
     changed: dict[Any, tuple[Place, Any]]
     raised: bool
+    function: Any = None
 
     def content(self, place: Place) -> Any:
         """What the region leaves in a location."""
@@ -80,7 +82,7 @@ def trace_region(
     for key, (place, content) in changed.items():
         if key not in outside and not place.scratch:
             place._set(content)  # what the region made itself is not rolled back
-    return Region(graph, result, outside, raised)
+    return Region(graph, result, outside, raised, function)
 
 
 _OWNED = ("cell", "key", "attr", "contents")
@@ -113,7 +115,9 @@ def _made_in(x: Any, graph: FuncGraph) -> bool:
 
 
 def is_module_globals(place: Place) -> bool:
-    """Whether a location is a global variable of a module."""
+    """Whether a location is a global variable of a module, or an attribute of a class or module."""
+    if place.key[0] == "attr":
+        return isinstance(place.keep, (type, ModuleType))
     return (
         place.key[0] == "key"
         and isinstance(place.keep, dict)

@@ -181,13 +181,10 @@ def _unstated(node: Node) -> None:
 def _if(self: _Writer, node: Node) -> Any:
     _unstated(node)
     pred = self.emit(aten.reshape.default, self.env[node.args[0]], [])
-    made = self._pair(node, pred, list(node.regions.values()), node.args[1:])
+    then, orelse = (self.attribute(self.module(g, g.name), g.name) for g in node.regions.values())
+    given = tuple(self.operands(node, node.args[1:]))
+    made = self.emit(_higher("cond"), pred, then, orelse, given)
     return self.emit(operator.getitem, made, 0) if len(node.outputs) == 1 else made
-
-
-def _pair(self: _Writer, node: Node, pred: Any, graphs: list[Graph], args: tuple) -> Any:
-    then, orelse = (self.attribute(self.module(g, g.name), g.name) for g in graphs)
-    return self.emit(_higher("cond"), pred, then, orelse, tuple(self.operands(node, args)))
 
 
 def _while(self: _Writer, node: Node) -> Any:
@@ -222,7 +219,6 @@ def _constant(self: _Writer, node: Node) -> Any:
     return self.emit(aten.clone.default, self.attribute(x, "constant"))
 
 
-_Writer._pair = _pair  # type: ignore[attr-defined]
 _SPECIAL: dict[str, Callable[[_Writer, Node], Any]] = {
     "If": _if, "While": _while, "Call": _call, "tg.assign": _assign, "tg.constant": _constant,
 }  # fmt: skip

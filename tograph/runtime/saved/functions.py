@@ -198,8 +198,8 @@ def _copied(trace: Trace, memo: dict) -> Trace:
     )
     concrete.open_numbers = trace.open_numbers
     concrete.late = [(i, copy.deepcopy(owner, memo)) for i, owner in old.late]
-    checks = Guards([], [], trace.checks.sizes)
-    checks.grads = [(copy.deepcopy(owner, memo), missing) for owner, missing in trace.checks.grads]
+    missing = [(copy.deepcopy(owner, memo), missing) for owner, missing in trace.checks.grads]
+    checks = Guards([], trace.checks.sizes, missing)
     where = [(GradOf(copy.deepcopy(i.owner, memo)) if isinstance(i, GradOf) else i, at) for i, at in getattr(trace.finder, "where", [])]  # fmt: skip
     finder = Finder(where) if where else trace.finder
     return Trace(concrete, trace.key, trace.specs, checks, finder, trace.numbers, trace.open_numbers, trace.names)  # fmt: skip

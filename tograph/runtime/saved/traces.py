@@ -161,8 +161,8 @@ def decode(record: dict, shown: str, decoder: Decoder, name: str) -> Trace:
         name, graph, captured, decoder.spec(record["result"]), effects, tuple(specs)
     )
     where = [_location(place, decoder) for place in record["where"]]
-    checks = Guards([], [], [decoder.value(pair) for pair in record["sizes"]])
-    checks.grads = [(decoder.value(owner), missing) for owner, missing in record["grads"]]
+    missing = [(decoder.value(owner), missing) for owner, missing in record["grads"]]
+    checks = Guards([], [decoder.value(pair) for pair in record["sizes"]], missing)
     key = decoder.value(record["key"])
     concrete.open_numbers = opened
     concrete.late = [(i, decoder.value(owner)) for i, owner in record["late"]]
