@@ -215,7 +215,7 @@ class ConcreteFunction:
         native, result = self.scheduled.native, self._result
         if native is None or self._effects or self.late or self._brings_tensors:
             return None
-        flat = isinstance(result, Tree) and result.cls is tuple and result.aux is None
+        flat = isinstance(result, structure.Tree) and result.cls is tuple and result.aux is None
         if not self._single and not (flat and all(isinstance(p, Leaf) and not p.fixed for p in result.parts)):  # fmt: skip
             return None
         return native.entry(self.captured_inputs, self._single)

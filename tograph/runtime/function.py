@@ -150,23 +150,19 @@ class Function(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if _eager[0]:
             return self.python_function(*args, **kwargs)
-        fast = self._fast
-        checks = self._fast_checks
-        usable = fast is not None and not kwargs and not profiled()
-        if usable and (checks is None or checks.hold(args)):
-            result = fast(*args)
+        if self._fast is not None and not kwargs:
+            result = self._by_entry(args)
             if result is not MISS:
                 return result
         if is_tracing():
             return self._call_in_trace(args, kwargs)
         try:
             quick = None if kwargs or not self._plain else quick_key(args)
-            if quick is not None:
-                known = self._quick.get(quick)
-                if known is not None:
-                    tensors = [x for x in args if isinstance(x, torch.Tensor)]
-                    if known.checks.hold(tensors):
-                        return self._run_known(known, args, tensors)
+            known = self._quick.get(quick)  # nothing is kept under None
+            if known is not None:
+                tensors = list(filter(torch.is_tensor, args))
+                if known.checks.hold(tensors):
+                    return self._run_known(known, args, tensors)
             trace, flat, bound = self._find(args, kwargs)
             if (
                 quick is not None
@@ -181,6 +177,13 @@ class Function(Generic[P, R]):
         except Exception as error:
             __tracebackhide__ = True
             raise shown(error)  # noqa: B904  the same object
+
+    def _by_entry(self, args: tuple) -> Any:
+        """The result of the entry, or ``MISS``."""
+        checks = self._fast_checks
+        if profiled() or not (checks is None or checks.hold(args)):
+            return MISS
+        return self._fast(*args)  # type: ignore[misc]
 
     def _run_known(self, trace: Trace, args: tuple, tensors: list[Any]) -> Any:
         """Run a trace that fits; from the next call on by its entry, if it has one."""
