@@ -318,3 +318,17 @@ def test_modules_are_left_as_they_were():
     )
     assert all(p.grad is None and p.is_leaf for p in net.parameters())
     torch.testing.assert_close(before, net.state_dict())
+
+
+def test_a_detached_parameter_is_a_constant():
+    w = torch.ones(2, requires_grad=True)
+
+    @tg.function
+    def f(x):
+        return w.detach().clone(), (w.detach() * w * x).sum(), torch.detach(x) * x
+
+    x = torch.full((2,), 3.0, requires_grad=True)
+    a, b, c = f(x)
+    assert not a.requires_grad
+    (b + c.sum()).backward()
+    assert (w.grad.tolist(), x.grad.tolist()) == ([3, 3], [4, 4])

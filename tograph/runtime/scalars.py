@@ -121,9 +121,19 @@ class ScalarNode:
     def guard_bool(self, file, line):
         if self.ref is not None and (self.hint is None or self.expr is None):
             answer = assumed(self)
+            if answer is None and current_graph().replaying:
+                answer = self._settled()
             if answer is not None:
                 return answer
         return bool(self._decide("bool"))
+
+    def _settled(self) -> bool | None:
+        """While a recorded graph is replayed: two unknown sizes that torch compares are equal, for the program ran; none is 0 or 1."""
+        node = self.ref.value.node
+        if node is None or node.op not in ("py.eq", "py.ne"):
+            return None
+        small = any(not isinstance(a, Value) and a in (0, 1) for a in node.args)
+        return (node.op == "py.eq") is not small
 
     def guard_int(self, file, line):
         return int(self._decide("int"))

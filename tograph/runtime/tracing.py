@@ -27,7 +27,7 @@ from .ir import Value
 from .mutation import write_in_place
 from .scalars import size_of
 from .shapes import Meta, contiguous
-from .symbolic import SymTensor, View, argument, as_symbolic, capture, metas, scalar_of, wrap
+from .symbolic import SymTensor, View, argument, as_symbolic, metas, scalar_of, wrap
 
 
 @contextmanager
@@ -147,9 +147,13 @@ def _wrap_views(func, args, kwargs, found, node, graph) -> Any:
 
 
 def _detach(x):
-    """torch detaches inside autograd as well, where it means an alias; ``SymTensor.detach`` is the user's."""
-    if not isinstance(x, SymTensor):
-        x = capture(x)
+    """torch detaches inside autograd as well, where it means an alias; ``SymTensor.detach`` is the user's.
+
+    Of a leaf autograd keeps the tensor itself: there, and for a real tensor that is one, it is the user's too.
+    """
+    if x.is_leaf and (x.requires_grad or not isinstance(x, SymTensor)):
+        return SymTensor.detach(as_symbolic(x))
+    x = as_symbolic(x)
     return SymTensor(x.meta, x.storage_, x.chain, x.ref)
 
 

@@ -14,14 +14,15 @@ from __future__ import annotations
 from typing import Any
 
 from ..carrier import differentiable
-from ..ir import Graph, Node, Value
+from ..ir import Graph, Node, Value, prune
 from ..types import BOOL, INT, ListType, TensorType
 from . import checkpoint
 from .connect import REGION_RULES, Call
+from .deferred import Deferred, deferred
 from .dependence import dependences
 from .graphs import append, before
 from .joint import Parts, differentiate, part
-from .objects import emit_many, zeros_like
+from .objects import emit, emit_many, zeros_like
 from .replay import copy_node
 
 
@@ -111,50 +112,82 @@ def _emit(call: Call, p: Parts, state: list[int], sums: list[int], given: tuple)
     node = call.node
     starts = [_start(call, grads, i) for i in state]
     originals = {place: i for i, place in enumerate(places)}
-    totals = [zeros_like(call.input(originals[k])) for k in sums]
-    body = _body(p, node, state, sums)
+    trip = _Trip(p, node, state, sums)
+    body = trip.graph
+    totals = [
+        zeros_like(call.input(originals[k])) for k, late in zip(sums, trip.late) if late is None
+    ]
+    collected = [emit("tg.list_new", type=v.type) for v in trip.collected]
     cond = Graph("cond")
     cond.inputs = [Value(v.type) for v in body.inputs]
     cond.input_names = [""] * len(cond.inputs)
     cond.outputs = [append(cond, "py.gt", cond.inputs[0], 0, type=BOOL)]
-    args = (count, *starts, *lists, *totals, *(call.input(originals[k]) for k in p.kept))
+    args = (
+        count,
+        *starts,
+        *lists,
+        *totals,
+        *collected,
+        *(call.input(originals[k]) for k in p.kept),
+    )
     carried = len(body.outputs)
     kinds = [v.type for v in body.inputs[:carried]]
     made = emit_many(
         "While", args, {"carried": carried}, kinds, regions={"cond": cond, "body": body}
     )
-    return made[1 : 1 + len(state)] + made[1 + len(state) + len(lists) :]
+    ends = made[1 : 1 + len(state)]
+    rest = made[1 + len(state) + len(lists) :]
+    summed = iter(rest[: len(totals)])
+    by_operand = dict(zip(trip.collected.values(), rest[len(totals) :]))
+    found = [
+        late.total([by_operand[v] for v in late.operands]) if late else next(summed)
+        for late in trip.late
+    ]
+    return ends + found
 
 
 def _start(call: Call, grads: list[Any], i: int) -> Any:
     return grads[i] if grads[i] is not None else zeros_like(call.outputs([i])[0])
 
 
-def _body(p: Parts, node: Node, state: list[int], sums: list[int]) -> Graph:
-    """One trip backwards: (trips, cotangents, lists, sums, invariants) -> (trips, cotangents, lists, sums)."""
-    graph = Graph("body")
-    trips = Value(INT)
-    cotangents = [Value(node.outputs[i].type) for i in state]
-    lists = [Value(ListType(v.type)) for v in p.saved]
-    totals = [Value(p.inputs[j].type) for j in sums]
-    fixed = [Value(p.inputs[k].type) for k in p.kept]
-    graph.inputs = [trips, *cotangents, *lists, *totals, *fixed]
-    graph.input_names = [""] * len(graph.inputs)
-    rests, items = [], []
-    for v, saved in zip(lists, p.saved):
-        pop = Node("tg.list_pop", (v, -1), {}, [v.type, saved.type])
-        graph.nodes.append(pop)
-        rests.append(pop.outputs[0])
-        items.append(pop.outputs[1])
-    sources = fixed + items + [cotangents[state.index(i)] for i in p.given]
-    env = dict(zip(p.backward.inputs, sources, strict=True))
-    graph.nodes += [copy_node(n, env) for n in p.backward.nodes]
-    results = [env[v] for v in p.backward.outputs]
-    ends, parts = results[: len(state)], results[len(state) :]
-    added = [_add(graph, total, g) for total, g in zip(totals, parts)]
-    left = append(graph, "py.sub", trips, 1, type=INT)
-    graph.outputs = [left, *ends, *rests, *added]
-    return graph
+class _Trip:
+    """One trip backwards: (trips, cotangents, lists, sums, collected, invariants) -> all but the invariants.
+
+    ``late`` says of each sum whether it is computed after the loop; ``collected`` maps the list of an operand to it.
+    """
+
+    def __init__(self, p: Parts, node: Node, state: list[int], sums: list[int]):
+        graph = self.graph = Graph("body")
+        trips = Value(INT)
+        cotangents = [Value(node.outputs[i].type) for i in state]
+        lists = [Value(ListType(v.type)) for v in p.saved]
+        fixed = [Value(p.inputs[k].type) for k in p.kept]
+        pops = [Node("tg.list_pop", (v, -1), {}, [v.type, s.type]) for v, s in zip(lists, p.saved)]
+        graph.nodes += pops
+        sources = (
+            fixed + [n.outputs[1] for n in pops] + [cotangents[state.index(i)] for i in p.given]
+        )
+        env = dict(zip(p.backward.inputs, sources, strict=True))
+        graph.nodes += [copy_node(n, env) for n in p.backward.nodes]
+        results = [env[v] for v in p.backward.outputs]
+        ends, parts = results[: len(state)], results[len(state) :]
+        self.late: list[Deferred | None] = [deferred(g, set(fixed)) for g in parts]
+        operands = dict.fromkeys(v for late in self.late if late for v in late.operands)
+        self.collected = {Value(ListType(v.type)): v for v in operands}
+        totals, added = [], []
+        for j, g, late in zip(sums, parts, self.late):
+            if late is None:
+                totals.append(Value(p.inputs[j].type))
+                added.append(_add(graph, totals[-1], g))
+        pushed = [
+            append(graph, "tg.list_push", items, v, type=items.type)
+            for items, v in self.collected.items()
+        ]
+        left = append(graph, "py.sub", trips, 1, type=INT)
+        graph.inputs = [trips, *cotangents, *lists, *totals, *self.collected, *fixed]
+        graph.input_names = [""] * len(graph.inputs)
+        graph.outputs = [left, *ends, *(n.outputs[0] for n in pops), *added, *pushed]
+        prune(graph)
 
 
 def _add(graph: Graph, total: Value, g: Value) -> Value:
