@@ -19,6 +19,7 @@ clock = time.perf_counter
 start = clock(); import torch; torch_ms = (clock() - start) * 1e3
 start = clock(); import tograph as tg; tograph_ms = (clock() - start) * 1e3
 from tograph.converters import pipeline
+from long_workload import simulate
 from workload import solve, trivial
 args = torch.randn(4, 8), torch.randn(8, 8), torch.randn(8, 8), torch.tensor(5)
 f = tg.function(solve)
@@ -27,6 +28,7 @@ f.clear_cache()
 start = clock(); f(*args); warm = (clock() - start) * 1e3
 pipeline.clear()
 start = clock(); pipeline.conversion(solve); conversion = (clock() - start) * 1e3
+start = clock(); pipeline.conversion(simulate); long_conversion = (clock() - start) * 1e3
 g = tg.function(trivial)
 x, y = torch.ones(4), torch.ones(4)
 def per_call(call, n=20000):
@@ -41,6 +43,7 @@ print(json.dumps({
     "first call, conversion and tracing included (ms)": first,
     "trace again (ms)": warm,
     "conversion of the 40-line function (ms)": conversion,
+    "conversion of a 97-line function of every construct (ms)": long_conversion,
     "cached call of x * y + 1 (us)": per_call(g),
     "eager x * y + 1 (us)": per_call(trivial),
     "torch._dynamo imported (0 or 1)": "torch._dynamo" in sys.modules,

@@ -372,7 +372,10 @@ def test_graph_highlighter():
         (["dmp", "x.py:f"], "tograph: error: no command 'dmp'; did you mean 'dump'?"),
         (["zzz"], "tograph: error: no command 'zzz'; commands: bench, dump, explain, report, run"),
         (["dump", "x:f", "--stage", "grap"], "no stage 'grap'; did you mean 'graph'?"),
-        (["dump", "x:f", "--stage", "9"], "no stage '9'; stages: code, graph, host, passes"),
+        (
+            ["dump", "x:f", "--stage", "9"],
+            "no stage '9'; stages: code, graph, host, kernels, passes",
+        ),
         (["dump", "x:f", "--color", "alway"], "no color 'alway'; did you mean 'always'?"),
         (["dump"], "the following arguments are required: FILE.py:fn"),
         ([], "the following arguments are required: COMMAND"),

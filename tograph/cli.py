@@ -29,7 +29,7 @@ import torch
 
 from . import __version__, bench, explaining, function, to_code
 from .explaining import Explained
-from .highlight import highlight_graph, highlight_python
+from .highlight import highlight_graph, highlight_llvm, highlight_python
 from .runtime import passes
 from .runtime import report as pages
 from .targets import (
@@ -92,11 +92,20 @@ def pass_report(made: Any, every: bool = False) -> str:
     return passes.report(made.graph, every)
 
 
+def kernel_report(made: Any) -> str:
+    """The level at which a trace runs, why not a higher one, and its LLVM text."""
+    made.scheduled.compile()
+    level, reason = made.scheduled.level, made.scheduled.reason
+    head = f"; {made.name} runs at level {level}" + (f": {reason}" if reason else "")
+    return f"{head}\n{made.scheduled.llvm}"
+
+
 STAGES = {
     "code": Stage("the rewritten Python", False, to_code, highlight_python),
     "graph": Stage("the traced graph", True, lambda made: str(made.graph), highlight_graph),
     "passes": Stage("the graph after each pass", True, pass_report, highlight_graph),
     "host": Stage("the generated program", True, lambda made: made.host_code, highlight_python),
+    "kernels": Stage("the machine code's LLVM text", True, kernel_report, highlight_llvm),
 }
 
 

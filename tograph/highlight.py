@@ -18,6 +18,15 @@ GRAPH_TOKEN = re.compile(
 )
 
 
+LLVM_TOKEN = re.compile(
+    r"""(?P<string>"[^"\n]*")
+    |(?P<comment>;.*)
+    |(?P<keyword>\b(?:define|declare|ret|br|switch|phi|call|load|store|select|alloca)\b)
+    |(?P<number>(?<![\w%.@])(?:0x[0-9A-F]+|-?\d+(?:\.\d*)?)(?!\w))""",
+    re.VERBOSE | re.MULTILINE,
+)
+
+
 def paint(text: str, style: str) -> str:
     """Text in a style, line by line: a pager forgets colours at the end of a line."""
     lines = text.split("\n")
@@ -50,3 +59,8 @@ def highlight_python(source: str) -> str:
 def highlight_graph(text: str) -> str:
     """The text of a graph with colours."""
     return GRAPH_TOKEN.sub(lambda found: paint(found[0], str(found.lastgroup)), text)
+
+
+def highlight_llvm(text: str) -> str:
+    """LLVM IR with colours."""
+    return LLVM_TOKEN.sub(lambda found: paint(found[0], str(found.lastgroup)), text)

@@ -209,6 +209,17 @@ class ConcreteFunction:
         """Whether this call runs a forward graph that keeps what the gradient needs."""
         return any(inputs[i].requires_grad for i in self._floats) and not transforms.active()
 
+    @cached_property
+    def entry(self) -> Callable[..., Any] | None:
+        """A built-in function for calls with plain tensors, or None: ``MISS`` is its answer to any other call."""
+        native, result = self.scheduled.native, self._result
+        if native is None or self._effects or self.late or self._brings_tensors:
+            return None
+        flat = isinstance(result, structure.Tree) and result.cls is tuple and result.aux is None
+        if not self._single and not (flat and all(isinstance(p, Leaf) and not p.fixed for p in result.parts)):  # fmt: skip
+            return None
+        return native.entry(self.captured_inputs, self._single)
+
     def run(self, tensors: list[Any], places: Sequence[Target] = ()) -> Any:
         """The result for the tensors of the arguments; ``places`` are where effects on arguments go."""
         inputs = (*tensors, *self.captured_inputs) if not self.late else self._with_late(tensors)

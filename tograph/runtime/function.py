@@ -37,6 +37,8 @@ from .keys import (
     spec_from,
     without_sizes,
 )
+from .native.entry import MISS
+from .probes import profiled
 from .rebinding import copy_function, reduce_function
 from .specs import TensorSpec
 from .symbolic import Retrace
@@ -87,6 +89,8 @@ class Function(Generic[P, R]):
         self._lock = threading.RLock()
         self._cache: OrderedDict[Any, list[Trace]] = OrderedDict()
         self._quick: dict[Any, Trace] = {}
+        self._fast: Callable[..., Any] | None = None
+        self._fast_checks: Any = None
         self._families: dict[Any, Family] = {}
         self._recent: deque[bool] = deque(maxlen=10)
         self._warnings = 0
@@ -146,16 +150,19 @@ class Function(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if _eager[0]:
             return self.python_function(*args, **kwargs)
+        if self._fast is not None and not kwargs:
+            result = self._by_entry(args)
+            if result is not MISS:
+                return result
         if is_tracing():
             return self._call_in_trace(args, kwargs)
         try:
             quick = None if kwargs or not self._plain else quick_key(args)
-            if quick is not None:
-                known = self._quick.get(quick)
-                if known is not None:
-                    tensors = [x for x in args if isinstance(x, torch.Tensor)]
-                    if known.checks.hold(tensors):
-                        return known.concrete.run(tensors)
+            known = self._quick.get(quick)  # nothing is kept under None
+            if known is not None:
+                tensors = list(filter(torch.is_tensor, args))
+                if known.checks.hold(tensors):
+                    return self._run_known(known, args, tensors)
             trace, flat, bound = self._find(args, kwargs)
             if (
                 quick is not None
@@ -170,6 +177,21 @@ class Function(Generic[P, R]):
         except Exception as error:
             __tracebackhide__ = True
             raise shown(error)  # noqa: B904  the same object
+
+    def _by_entry(self, args: tuple) -> Any:
+        """The result of the entry, or ``MISS``."""
+        checks = self._fast_checks
+        if profiled() or not (checks is None or checks.hold(args)):
+            return MISS
+        return self._fast(*args)  # type: ignore[misc]
+
+    def _run_known(self, trace: Trace, args: tuple, tensors: list[Any]) -> Any:
+        """Run a trace that fits; from the next call on by its entry, if it has one."""
+        result = trace.concrete.run(tensors)
+        if trace.concrete.scheduled.native is not None and len(tensors) == len(args):
+            self._fast_checks = None if trace.checks.empty else trace.checks
+            self._fast = trace.concrete.entry
+        return result
 
     def get_concrete_function(self, *args: Any, **kwargs: Any) -> ConcreteFunction:
         """The trace for arguments or ``TensorSpec``s; the same signature gives the same object."""
@@ -192,6 +214,7 @@ class Function(Generic[P, R]):
         with self._lock:
             self._cache.clear()
             self._quick.clear()
+            self._fast = None
             self._families.clear()
             self._recent.clear()
 

@@ -94,6 +94,11 @@ class Guards:
         if not sizes and not self.grads:
             self.hold = namespace["hold"]
 
+    @property
+    def empty(self) -> bool:
+        """Whether the trace depends on its arguments only."""
+        return not (self.checks or self.sizes or self.grads)
+
     def hold(self, tensors: Any = ()) -> bool:
         """Whether everything that was read is what it was, for arguments with these tensors."""
         for owner, missing in self.grads:

@@ -46,6 +46,11 @@ class Program:
         return self._host_program()
 
     @property
+    def native(self) -> Native | None:
+        """The native code, once a call has compiled it."""
+        return self._native
+
+    @property
     def kernels(self) -> list[Any]:
         """The loop nests of the native code."""
         return [] if self._native is None else self._native.kernels

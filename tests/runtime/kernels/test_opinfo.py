@@ -36,6 +36,19 @@ def close(got, want):
     return bool(near.all())
 
 
+def call_of(op, sample):
+    """The call of a sample as a function of its tensors."""
+
+    def call(*given):
+        rest = iter(given)
+        args = [
+            next(rest) if isinstance(a, torch.Tensor) else a for a in (sample.input, *sample.args)
+        ]
+        return op.op(*args, **sample.kwargs) * 1
+
+    return call
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_samples(name):
     (op,) = [o for o in op_db if o.name == name and not o.variant_test_name][:1] or [
@@ -45,15 +58,7 @@ def test_samples(name):
     for sample in list(op.sample_inputs("cpu", torch.float32))[:SAMPLES]:
         tensors = [a for a in (sample.input, *sample.args) if isinstance(a, torch.Tensor)]
 
-        def call(*given, sample=sample):
-            rest = iter(given)
-            args = [
-                next(rest) if isinstance(a, torch.Tensor) else a
-                for a in (sample.input, *sample.args)
-            ]
-            return op.op(*args, **sample.kwargs) * 1
-
-        staged = tg.function(call)
+        staged = tg.function(call_of(op, sample))
         graph = staged.get_concrete_function(*tensors).graph
         lowered, fused = lower.lower(graph, host.build)
         want = interp.run(graph, tensors)

@@ -5,7 +5,8 @@ ops of one shape, and reductions of that shape over the same dims), or a single 
 a branch, a loop, a matrix product). Groups run in order. A node goes into the first group of its kind that stands
 behind all that it needs; inside a loop nest it may use what the same nest computes at the same place.
 
-Nodes are reordered freely: native code has no effects before its end.
+Nodes are reordered freely but for reads and writes of variables, which keep the order of their control edges: native code has
+no effects before its end.
 """
 
 from __future__ import annotations
@@ -67,6 +68,8 @@ def one_element(value: Value) -> bool:
 
 def place(node: Node) -> Group:
     """A group for ``node`` alone."""
+    if node.op == "tg.assign":
+        return Group("scalar")
     if node.regions or node.op in ALONE or node.op in MOVING or not node.outputs:
         return Group("alone")
     if all(map(one_element, (*node.outputs, *node.inputs))):
@@ -86,9 +89,10 @@ def schedule(graph: Graph) -> list[Group]:
     fused: dict[
         Value, tuple[int, tuple]
     ] = {}  # a value that the group itself may use: (group, shape)
+    number: dict[Node, int] = {}
     for node in graph.nodes:
         wanted = place(node)
-        first = 0
+        first = max((number[n] for n in node.control_inputs if n in number), default=0)
         for v in node.inputs:
             group, shape = fused.get(v, (-1, ()))
             own = group >= 0 and groups[group].kind == wanted.kind and shape == wanted.shape
@@ -99,6 +103,7 @@ def schedule(graph: Graph) -> list[Group]:
         group = groups[at]
         group.dims = wanted.dims if group.dims is None else group.dims
         group.nodes.append(node)
+        number[node] = at
         for v in node.outputs:
             ready[v] = at + 1
             if wanted.kind == "scalar":

@@ -13,6 +13,7 @@ raises what it raises. Loops poll for signals.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -45,13 +46,26 @@ VECTORS = 256  # points from which on a loop nest is written with explicit vecto
 _CPU = torch.device("cpu")
 
 
+@dataclass(frozen=True)
+class Nest:
+    """A loop nest of native code: its function's text, its loop IR, and the user's lines."""
+
+    name: str
+    llvm: str
+    loops: Kernel
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        return self.loops.comments
+
+
 class Lowering:
     """Writes the function of one graph. ``functions``: the loop nests, each a function of its own."""
 
     def __init__(self, graph: Graph):
         self.graph, self.code = graph, Code()
         self.functions: list[str] = []
-        self.kernels: list[Kernel] = []
+        self.kernels: list[Nest] = []
         self.arena = Arena()
         self.env: dict[Value, Operand] = {}
         self.dests: dict[Value, Mem] = {}
@@ -145,6 +159,9 @@ class Lowering:
         for v in graph.inputs:
             self._check_value(v)
         for node in graph.nodes:
+            known = node.op.startswith(("aten.", "py.")) or node.regions or node.op in _KNOWN
+            if not known or (not node.outputs and node.op != "tg.assign" and not node.regions):
+                raise Decline(f"{node.op} runs on the host")
             for v in node.outputs:
                 self._check_value(v)
             for region in node.regions.values():
@@ -414,7 +431,6 @@ class Lowering:
         used = [places[name] for name in kernel.slots]
         params = {text: (kind, f"%a{i}") for i, (kind, text) in enumerate(dict.fromkeys(used))}
         bind = {name: Place(params[places[name][1]][1], places[name][0] != "ptr") for name in kernel.slots}  # fmt: skip
-        self.kernels.append(kernel)
         points = numel(tuple(d.size for d in (*kernel.outer, *kernel.row)))
         self.work += points * len(kernel.body) * 0.05
         if points >= VECTORS:
@@ -434,6 +450,7 @@ class Lowering:
         except Unsupported as error:
             raise Decline(str(error)) from None
         self.functions.append(self._merged(made.llvm))
+        self.kernels.append(Nest(kernel.name, self.functions[-1], kernel))
         code, slots = self.code, kernel.slots
         block = code.cell(f"[{len(slots) + 1} x i64]")
         for i, name in enumerate(slots):
@@ -485,6 +502,7 @@ class Lowering:
         body = "\n".join(line for line in code.lines if line)
         comments = "".join(f"; {c}\n" for c in kernel.comments)
         self.functions.append(f"{comments}define internal i32 @{kernel.name}({head}{', ' if head else ''}i64 %begin, i64 %end) #0 {{\n{body}\n}}\n")  # fmt: skip
+        self.kernels.append(Nest(kernel.name, self.functions[-1], kernel))
 
     def copy(self, source: Operand, target: Mem) -> None:
         """Write all elements of ``source`` to ``target``, which does not overlap it."""
@@ -509,6 +527,9 @@ class Lowering:
 
 
 _DTYPES = {name: dtype for dtype, name in DTYPE_NAMES.items()}
+
+
+_KNOWN = frozenset(["tg.read", "tg.assign", "tg.identity", "tg.constant"])
 
 
 def _needed(graph: Graph, group: Group) -> set[Value]:

@@ -55,6 +55,7 @@ def _slice_scatter(low, node: Node, out: Mem) -> None:
     d, start, stop, step = (*node.args[2:], *(0, None, None, 1)[len(node.args) - 2 :])
     if not all(x is None or isinstance(x, int) for x in (start, stop, step)):
         raise Decline("a slice with bounds that are known only at run time")
+    d %= len(out.size)
     n = out.size[d]
     start, _, step = slice(start, stop, step).indices(n)
     low.copy(low.operand(base), out)

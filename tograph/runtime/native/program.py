@@ -12,16 +12,16 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from ..ir import Graph
 from ..kernels import jit
-from ..kernels.loop_ir import Kernel
 from ..types import ScalarType, TensorType
-from .lower import DONE, INTERRUPTED, Lowering
+from .entry import MOST, make_entry
+from .lower import DONE, INTERRUPTED, Lowering, Nest
 from .values import Decline
 
 _ENTRY = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
@@ -31,7 +31,7 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 class Native:
     """The machine code of one graph. ``kernels``: its loop nests; ``llvm``: the text of its module."""
 
-    def __init__(self, whole: Graph, graph: Graph, text: str, kernels: list[Kernel], scratch: int):
+    def __init__(self, whole: Graph, graph: Graph, text: str, kernels: list[Nest], scratch: int):
         self.llvm, self.kernels, self.scratch = text, kernels, scratch
         imports = _imports(text)
         self._address = jit.compile_module(text, ["run"], imports)["run"]
@@ -47,13 +47,13 @@ class Native:
         self._slots = (ctypes.c_int64 * (len(self._inputs) + len(self._outputs) + 1))()
         self._arena = torch.empty(max(scratch, 1) + 64, dtype=torch.uint8)
         self._slots[-1] = (self._arena.data_ptr() + 63) // 64 * 64
-        self._busy = False
+        self._lock = ctypes.c_int64(0)
 
     def run(self, inputs: Sequence[Any]) -> list[Any] | None:
         """The outputs for ``inputs``, or None when the host must run the graph."""
-        if self._busy or not self._fits(inputs):
+        if self._lock.value or not self._fits(inputs):
             return None
-        self._busy = True
+        self._lock.value = 1
         try:
             made = self._call(inputs)
             if made is None or self._direct:
@@ -61,7 +61,14 @@ class Native:
             known = [*inputs, *made]
             return [known[i] for i in self._results]
         finally:
-            self._busy = False
+            self._lock = ctypes.c_int64(0)
+
+    def entry(self, captured: Sequence[torch.Tensor], single: bool) -> Callable[..., Any] | None:
+        """The built-in function that checks its arguments and runs the program; None where there is none."""
+        if self._assigned or not self._direct or len(self._inputs) - len(captured) > MOST:
+            return None
+        lock = ctypes.addressof(self._lock)
+        return make_entry(self._address, self._inputs, self._outputs, captured, single, self._slots[-1], lock, self)  # fmt: skip
 
     def _fits(self, inputs: Sequence[Any]) -> bool:
         if torch._C._len_torch_dispatch_stack() or torch._C._len_torch_function_stack():

@@ -11,6 +11,7 @@ from typing import Any
 
 from ...errors import CorruptFileError, GraphSyntaxError, UnsavableError, VerifyError
 from .. import ops, text
+from ..commits import Plan
 from ..concrete import ConcreteFunction
 from ..guards import Guards
 from ..ir import Graph, Node, Value, verify
@@ -130,6 +131,9 @@ def _object(node: Node, x: OpaqueObject, encoder: Encoder, label: str) -> Any:
     if node.op == "tg.py_call":
         raise UnsavableError(f"tg.save: {label!r}: {why}: {x.label}", node.location)
     try:
+        if isinstance(x.value, Plan):
+            parts = zip(x.value.parts, x.value.places)
+            return [[place, list(names or ()), names is not None, encoder.spec(spec)] for (_, names, spec), place in parts]  # fmt: skip
         return encoder.value(x.value)
     except UnsavableError as error:
         raise UnsavableError(f"tg.save: {label!r}: {why}: {error}", node.location) from None
@@ -185,11 +189,19 @@ def _graph(shown: str, objects: list, decoder: Decoder) -> Graph:
         verify(graph)
     except (GraphSyntaxError, VerifyError) as error:
         raise CorruptFileError(f"a graph of the file is not valid: {error}") from None
-    places = [x for _, x in _objects(graph)]
-    for place, x in zip(places, objects, strict=True):
-        place.value = decoder.value(x)
+    for (node, place), x in zip(_objects(graph), objects, strict=True):
+        place.value = _plan(x, decoder) if node.op == "tg.commit" else decoder.value(x)
     _check_ops(graph)
     return graph
+
+
+def _plan(record: list, decoder: Decoder) -> Plan:
+    """What a ``tg.commit`` does; locations are known by their positions among the effects."""
+    plan = Plan(
+        [(None, names if steps else None, decoder.spec(spec)) for _, names, steps, spec in record]
+    )
+    plan.places = [place for place, _, _, _ in record]
+    return plan
 
 
 def _check_ops(graph: Graph) -> None:
