@@ -39,12 +39,15 @@ def close(got, want):
 def call_of(op, sample):
     """The call of a sample as a function of its tensors."""
 
+    given_here = [
+        None if isinstance(a, torch.Tensor) else (a,) for a in (sample.input, *sample.args)
+    ]
+    kwargs = sample.kwargs
+
     def call(*given):
         rest = iter(given)
-        args = [
-            next(rest) if isinstance(a, torch.Tensor) else a for a in (sample.input, *sample.args)
-        ]
-        return op.op(*args, **sample.kwargs) * 1
+        args = [next(rest) if a is None else a[0] for a in given_here]
+        return op.op(*args, **kwargs) * 1
 
     return call
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -47,12 +48,23 @@ class Native:
         self._slots = (ctypes.c_int64 * (len(self._inputs) + len(self._outputs) + 1))()
         self._arena = torch.empty(max(scratch, 1) + 64, dtype=torch.uint8)
         self._slots[-1] = (self._arena.data_ptr() + 63) // 64 * 64
+        # The slots and the arena belong to one call at a time. The entry, which holds the interpreter lock while it
+        # runs, looks at the number; calls from Python, which do not, also hold the mutex.
         self._lock = ctypes.c_int64(0)
+        self._mutex = threading.Lock()
 
     def run(self, inputs: Sequence[Any]) -> list[Any] | None:
         """The outputs for ``inputs``, or None when the host must run the graph."""
-        if self._lock.value or not self._fits(inputs):
+        if not self._mutex.acquire(blocking=False):
             return None
+        try:
+            if self._lock.value or not self._fits(inputs):
+                return None
+            return self._run_alone(inputs)
+        finally:
+            self._mutex.release()
+
+    def _run_alone(self, inputs: Sequence[Any]) -> list[Any] | None:
         self._lock.value = 1
         try:
             made = self._call(inputs)
@@ -61,7 +73,7 @@ class Native:
             known = [*inputs, *made]
             return [known[i] for i in self._results]
         finally:
-            self._lock = ctypes.c_int64(0)
+            self._lock.value = 0
 
     def entry(self, captured: Sequence[torch.Tensor], single: bool) -> Callable[..., Any] | None:
         """The built-in function that checks its arguments and runs the program; None where there is none."""
