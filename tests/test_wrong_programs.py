@@ -504,19 +504,6 @@ def another_compiler_inside(x):
     return torch.jit.trace(lambda a: a + 1, x)(x)  # <-
 
 
-LEAKED = []
-
-
-def leak(x):
-    LEAKED[:] = [x * 2]
-    return x
-
-
-@wrong(tg.errors.ScopeError, "out of scope", "LEAKED is list of 1 item", "return values")
-def tensor_of_another_trace(x):
-    return x + LEAKED[0]  # <-
-
-
 # ---- gradients and in-place writes
 
 

@@ -248,8 +248,8 @@ def picked(x: Any, condition: Ref, contents: list[Any], fresh: list[bool], outer
         same[0].storage_ is same[1].storage_ and same[0].chain == same[1].chain
     ):
         return same[0]
-    if any(tuple(s.meta.size) != tuple(x.meta.size) or s.meta.dtype != x.meta.dtype for s in same):
-        return x
+    if not all(s.meta.static and _like(s, x) for s in (*same, x)):
+        return x  # sizes that only a run tells may differ
     assert x.ref is not None
     options = [
         SymTensor(x.meta, Storage(x.meta, x.ref, home=outer), (), x.ref) if new else s
@@ -262,6 +262,10 @@ def picked(x: Any, condition: Ref, contents: list[Any], fresh: list[bool], outer
             x, VARIABLE[0]
         )  # SymTensor says that it is a plain tensor
     return x
+
+
+def _like(a: SymTensor, b: SymTensor) -> bool:
+    return tuple(a.meta.size) == tuple(b.meta.size) and a.meta.dtype == b.meta.dtype
 
 
 VARIABLE: list[type[SymTensor]] = [

@@ -74,7 +74,9 @@ class Trace:
     @property
     def open(self) -> bool:
         """Whether calls of other sizes or numbers than the traced ones may use it."""
-        return bool(self.open_numbers) or any(None in (s.shape or (None,)) for s in self.specs)
+        return bool(self.open_numbers) or any(
+            s.shape is None or None in s.shape for s in self.specs
+        )
 
     def inputs(self, flat: Flat) -> list[Any]:
         """The tensors of a call: those of the arguments, then its open numbers."""
