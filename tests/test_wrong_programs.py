@@ -664,11 +664,6 @@ def too_few_arguments(x, y):
     return x  # <-
 
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    tg.function(leak)(ONE)
-
-
 test_message = pytest.mark.parametrize(("function", "error", "words", "args", "line"), PROGRAMS)(
     check
 )

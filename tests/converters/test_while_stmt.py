@@ -342,3 +342,19 @@ def test_gradient_of_a_captured_parameter_through_a_loop():
 
     cube(torch.tensor(2.0)).backward()
     assert weight.grad.item() == 2 * 2.0 * 3.0
+
+
+def test_condition_of_a_number_and_a_tensor_of_shape_one():
+    def f(n, eos):
+        token, tokens, t = torch.ones(1), torch.zeros(8), 0
+        while t < n and token != eos:
+            token = token + 1
+            tokens[t] = token[0]
+            t = t + 1
+        return tokens, t
+
+    g = tg.function(f)
+    for n, eos in ((7, -1), (7, 4), (0, 4)):
+        args = torch.tensor(n), torch.tensor(eos)
+        for got, want in zip(g(*args), f(*args)):
+            assert torch.equal(torch.as_tensor(got), torch.as_tensor(want))

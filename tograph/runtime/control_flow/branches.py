@@ -34,6 +34,8 @@ def predicate(test: Any, what: str) -> Any:
                 "is ambiguous; use .any() or .all()",
                 user_location(),
             )
+    if test.dim():
+        test = test.reshape(())  # one kind of condition, whatever shape the one element had
     return test if test.dtype == torch.bool else test != 0
 
 

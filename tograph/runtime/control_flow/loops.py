@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from ...errors import (
+    GraphBoolError,
     LoopTypeError,
     ShapeInvariantError,
 )
@@ -182,6 +183,8 @@ def predicate_value(x: Any) -> Any:
     """A loop test as a staged condition or a plain bool."""
     if isinstance(x, (torch.Tensor, *SYMBOLS)):
         return predicate(x, "while")
+    if structure.is_union(x):
+        raise GraphBoolError("the condition of a loop is of different kinds on different paths: compare it with something", user_location())  # fmt: skip
     return bool(x)
 
 

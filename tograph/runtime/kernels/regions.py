@@ -88,7 +88,10 @@ def fusible(node: Node) -> bool:
         return False
     if not all(isinstance(v.type, TensorType) for v in node.outputs):
         return False
-    typed = all(_plain(v.type) for v in (*node.inputs, *node.outputs))
+    values = (*node.inputs, *node.outputs)
+    # A kernel is compiled for its sizes: one that sees another size at every call would be compiled at every call.
+    known = not any(isinstance(v.type, TensorType) and None in v.type.shape for v in values)
+    typed = known and all(_plain(v.type) for v in values)
     return typed and node_effects(node).pure and not node.control_inputs
 
 
