@@ -222,8 +222,15 @@ class Picked(Storage):
         return graph.emit("tg.choose", which, [second, first], type=tensor_type(self.meta))
 
     def computed(self, graph: FuncGraph) -> Value:
-        value = self._pick(graph, *(value_of(x, graph) for x in self.options))
-        self.ref = Ref(value, graph)
+        contents = [value_of(x, graph) for x in self.options]
+        # The two ops cannot fail: handlers that note what variables hold would read this storage again.
+        waiting, graph.root.before_failure = graph.root.before_failure, []
+        try:
+            value = self._pick(graph, *contents)
+        finally:
+            graph.root.before_failure = waiting
+        if graph is self.home:
+            self.ref = Ref(value, graph)  # a value of a branch or body means nothing outside of it
         return value
 
     def spread(self, graph: FuncGraph, value: Value) -> bool:

@@ -22,6 +22,7 @@ from .. import settings
 from . import host
 from .ir import Graph
 from .kernels.jit import warn_once
+from .kernels.loop_ir import Unsupported
 from .native.program import Native, compile_graph
 from .native.values import Decline
 
@@ -83,7 +84,7 @@ class Program:
         try:
             self._native = compile_graph(self.graph)
             self.level, self.reason = "native", ""
-        except Decline as why:
+        except (Decline, Unsupported) as why:
             self.reason = str(why)
         except RuntimeError as error:
             self.reason = f"LLVM: {error}"
