@@ -226,12 +226,9 @@ class Picked(Storage):
         # The two ops cannot fail: handlers that note what variables hold would read this storage again.
         waiting, graph.root.before_failure = graph.root.before_failure, []
         try:
-            value = self._pick(graph, *contents)
+            return self._pick(graph, *contents)
         finally:
             graph.root.before_failure = waiting
-        if graph is self.home:
-            self.ref = Ref(value, graph)  # a value of a branch or body means nothing outside of it
-        return value
 
     def spread(self, graph: FuncGraph, value: Value) -> bool:
         first, second = self.options
