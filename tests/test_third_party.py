@@ -181,7 +181,7 @@ def test_rsample_and_transformed():
 
 def test_invalid_parameter_of_a_distribution():
     def draw(a):
-        return torch.distributions.Normal(0.0, a).log_prob(torch.tensor(1.0))
+        return torch.distributions.Normal(0.0, a, validate_args=True).log_prob(torch.tensor(1.0))
 
     staged = tg.function(draw)
     close(staged(torch.tensor(2.0)), draw(torch.tensor(2.0)))
