@@ -197,6 +197,10 @@ n = v[2].int()\nfor i in range(n): x[i:].add_(1)
 y = torch.zeros(4); n = v[2].int()\nfor i in range(n): y[i] = i + 1\nx.copy_(y)
 y = torch.zeros(4); z = y[1:]; n = v[2].int()\nfor i in range(n): z[i] += y[i] + 1\nx.copy_(y)
 for i in range(3): x[i].mul_(i)
+w = x\nif v[0] > 0: w = x * 2\nw[-1] += 3\nw[-1] += 3\nif v[1] < 0: w[-1] += 3\nw += 1; v += w.sum()
+w = torch.ones(4)\nfor i in range(3):\n    if v[i] > 0: w[-1] += 3\n    else: w = w * 0.5\nx += w
+w = torch.ones(4)\nif v[0] > 0: w = torch.relu(w) + 1\nelif v[1] > 0: pass\nw[v[2].int() % 3] = 7\nx += w + w
+w = v\nif v[0] > 0: w = torch.zeros(4)\nw[0] += 1; v[1] += 1; w[1] += v[1]; u = w[1:]; u += 1; w[2] += 1; x += w; x[0, :3] += u
 """.strip().splitlines()
 
 

@@ -20,7 +20,7 @@ import threading
 import types as pytypes
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -45,7 +45,12 @@ class Ref:
 
 @dataclass(eq=False)
 class Storage:
-    """The changing content that tensors share. ``ref`` is the current base value of a local storage."""
+    """The changing content that tensors share. ``ref`` is the current base value of a local storage.
+
+    ``derived``: the content is that of other storages, computed at each read; ``ref`` is what it was at first.
+    """
+
+    derived: ClassVar[bool] = False
 
     meta: Meta
     ref: Ref | None = None

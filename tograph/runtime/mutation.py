@@ -198,6 +198,8 @@ class Picked(Storage):
     the others as they are. So all names of a tensor see every change, whichever branch gave them the name.
     """
 
+    derived = True
+
     def __init__(
         self,
         meta: Meta,

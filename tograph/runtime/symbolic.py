@@ -270,7 +270,7 @@ def _value_of(x: SymTensor, graph: FuncGraph) -> Value:
     value = graph.current(storage)
     for view in x.chain:
         value = apply_view(graph, view, value)
-    if storage.external is None and storage.argument is None:
+    if storage.external is None and storage.argument is None and not storage.derived:
         # A view is known where it was replayed; a whole tensor wherever its storage is.
         x.ref, x.version = Ref(value, graph) if x.chain else storage.ref, storage.version
     return value
@@ -287,7 +287,8 @@ def _note_source(x: torch.Tensor, value: Value, graph: FuncGraph) -> None:
     while at is not None:
         if base is not None and storage in at.captures:
             at.sources[at.captures[storage]] = base
-        for ref, carrier in ((x_.ref, x), (storage.ref, base)):
+        whole = None if storage.derived else storage.ref
+        for ref, carrier in ((x_.ref, x), (whole, base)):
             if (
                 ref is not None
                 and carrier is not None
