@@ -113,7 +113,8 @@ class FuncGraph:
     """A graph being recorded.
 
     ``captures`` maps each outer value or external storage to the input that stands for it, in order;
-    ``arguments`` maps the same keys to the value that the next outer graph passes.
+    ``arguments`` maps the same keys to the value that the next outer graph passes. ``undone``: values of nodes
+    that were taken out again; what remembers one of them has to be computed anew.
     """
 
     __tograph_opaque__ = True
@@ -126,6 +127,7 @@ class FuncGraph:
         self.arguments: dict[Any, Value] = {}
         self.known: dict[Storage, Value] = {}
         self.assumed: set[Any] = set()
+        self.undone: set[Value] = set()
         self.sources: dict[Value, torch.Tensor] = {}
         self.differentiated = False  # a gradient was taken while it was recorded
         self.replaying = (
