@@ -11,12 +11,14 @@ from ...runtime import control_flow
 from ...runtime.funcgraph import user_location
 from ...runtime.growing import StagedList
 from ...runtime.shapes import SYMBOLS
+from ...runtime.structure import Leaf
 from ...runtime.types import TensorType
 from .. import union
 from ..calls import call, handles
 from ..consumers import found_in, gathered
 from ..for_stmt import for_stmt, iterator_of
 from ..generators import Generator
+from ..growing_lists import is_growing
 from ..if_stmt import if_stmt
 from ..iterables import staged_source
 from ..logical import and_, not_, or_
@@ -34,14 +36,12 @@ def _items(args: tuple) -> Any:
     if len(args) > 1:
         return args
     items = gathered(args[0])
-    if _is_growing(items):
-        return items if not isinstance(items.element, TensorType) else items.stack()
+    if is_growing(items):
+        spec = items.item_spec
+        tensors = isinstance(spec, Leaf) and isinstance(spec.type, TensorType)
+        return items.stack() if tensors else items
     plain = isinstance(items, (list, tuple, dict, set, str, range, torch.Tensor))
     return items if plain or not hasattr(items, "__iter__") else list(items)
-
-
-def _is_growing(items: Any) -> bool:
-    return isinstance(items, StagedList) and items.handle is not None
 
 
 def _pick_growing(which: str, items: StagedList, key: Any, default: dict[str, Any]) -> Any:
@@ -74,7 +74,7 @@ def _pick_growing(which: str, items: StagedList, key: Any, default: dict[str, An
 
 
 def _pick(which: str, items: Any, key: Any = None, **default: Any) -> Any:
-    if _is_growing(items):
+    if is_growing(items):
         return _pick_growing(which, items, key, default)
     if isinstance(items, torch.Tensor):
         if items.dim() != 1 or key is not None:
@@ -107,7 +107,7 @@ def _extreme(which: str, builtin):
         items = _items(args)
         if union.holds_union((items,), {}):
             return union.apply(run, items, **kwargs)
-        staged = _is_growing(items) or (isinstance(items, torch.Tensor) and is_staged(items))
+        staged = is_growing(items) or (isinstance(items, torch.Tensor) and is_staged(items))
         if isinstance(items, (list, tuple)) and not staged:
             staged = any(is_staged(i) or defines_operators(type(i)) for i in items)
         if not staged and kwargs.get("key") is None:
@@ -191,7 +191,7 @@ def _truth(which):
                 )
             return call(bool, items.any() if which is any else items.all())
         items = iterator_of(items)
-        if _is_growing(items) or (isinstance(items, Generator) and items.fresh):
+        if is_growing(items) or (isinstance(items, Generator) and items.fresh):
             found = found_in(items, which is any)
             return call(bool, found if which is any else not_(found))
         found = which is all

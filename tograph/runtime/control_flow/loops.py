@@ -300,6 +300,7 @@ def _trace_with_state(
 
     def before(graph: FuncGraph) -> None:
         nonlocal lead
+        graph.repeats = name == "body"
         for place in scratch:
             journal.record(place)
         for place, spec in zip(state, specs):
