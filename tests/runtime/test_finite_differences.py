@@ -191,6 +191,14 @@ def optional(x, w, n):
     return x if best is None else best * x
 
 
+def overwritten(x, w, n):
+    y, z = x * 3, x
+    for _ in range(n):
+        z = y * 2
+        y.add_(w[0])
+    return z + y.sin()
+
+
 def swaps(x, w, n):
     a, b = x, x @ w
     for _ in range(n):
@@ -216,7 +224,7 @@ def linear_algebra(x, w, n):
 CONSTRUCTS = [
     if_, conditional_expression, while_, match_, switch_case, calls, attempt, appends, tensor_list, tensor_array, writes,
     views, break_, continue_, early_return, zero_dimensional, mapped, logical, comprehension, recursion,
-    unused_in_a_branch, state_without_gradient, optional, swaps, dictionary, linear_algebra,
+    unused_in_a_branch, state_without_gradient, optional, overwritten, swaps, dictionary, linear_algebra,
 ]  # fmt: skip
 
 
@@ -250,7 +258,9 @@ def nested(order):
             else:
                 lines.append(line.replace("{0}", str(depth)))
     body = ["y = x", *lines, "return y"]
-    return "\n".join([*helpers, "def f(x, w, n):", *("    " + x for x in ["y = x", *lines, "return y"])])
+    return "\n".join(
+        [*helpers, "def f(x, w, n):", *("    " + x for x in ["y = x", *lines, "return y"])]
+    )
 
 
 def function_of(order, tmp_path):

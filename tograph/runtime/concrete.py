@@ -29,7 +29,7 @@ from .sources import Strong
 from .structure import Leaf, Spec, flatten, opened, spec_of
 from .symbolic import SymTensor
 from .tracing import recording
-from .watching import calls_python, is_watched
+from .watching import calls_python, is_watched, own_gradients
 
 
 class ConcreteFunction:
@@ -121,6 +121,11 @@ class ConcreteFunction:
     @cached_property
     def _brings_tensors(self) -> bool:
         return calls_python(self.graph)
+
+    @cached_property
+    def _own_gradients(self) -> bool:
+        """Whether gradients that users wrote are in the graph: programs, which are inlined, do not have them."""
+        return own_gradients(self.graph)
 
     @cached_property
     def _ranges(self) -> probes.Probed:
@@ -228,6 +233,8 @@ class ConcreteFunction:
         try:
             if torch.is_grad_enabled() and self._differentiates(inputs):
                 outputs = self._differentiable.run(inputs)
+            elif self._own_gradients and is_watched(inputs):
+                outputs = transforms.run(self.graph, inputs)
             elif transforms.mapping():
                 outputs = transforms.run(self.watched_graph, inputs)
             elif probes.profiled():

@@ -209,9 +209,7 @@ def _in_known_layout(func) -> Callable[..., Any]:
         def turned(a):
             return a if x.is_contiguous() else record(aten.transpose.int, (a, -2, -1), {})
 
-        copy = record(
-            aten.clone.default, (turned(x),), {"memory_format": torch.contiguous_format}
-        )
+        copy = record(aten.clone.default, (turned(x),), {"memory_format": torch.contiguous_format})
         return record(func, (turned(copy),), {})
 
     return run

@@ -47,7 +47,7 @@ def engine(
     """``torch.autograd.grad`` without the checks that import torch's symbolic shapes (0.3 s at first use)."""
     if not outputs or not inputs:
         return [None] * len(inputs)
-    return torch.autograd.Variable._execution_engine.run_backward(
+    found = torch.autograd.Variable._execution_engine.run_backward(
         tuple(outputs),
         tuple(grads),
         True,
@@ -56,6 +56,7 @@ def engine(
         allow_unreachable=True,
         accumulate_grad=False,
     )
+    return list(found)
 
 
 def differentiate(
@@ -92,7 +93,9 @@ def differentiate(
         cotangent_values = [func.input(output_values[i].type) for i in chosen]
         cotangents = [plain_object(v, func) for v in cotangent_values]
         with torch.set_grad_enabled(again):
-            found = _backward_of([outputs[i] for i in chosen], cotangents, [inputs[i] for i in need], again)
+            found = _backward_of(
+                [outputs[i] for i in chosen], cotangents, [inputs[i] for i in need], again
+            )
             for k, i in enumerate(need):
                 if found[k] is None and i in fill:
                     found[k] = _zeros(inputs[i])
