@@ -59,9 +59,9 @@ class Kernel:
 
     @cached_property
     def address(self) -> dict[str, int]:
-        """The functions ``NAME``, ``NAME_run`` and ``NAME_threads`` in memory; compiles at first use."""
+        """The functions ``NAME_run`` and ``NAME_threads`` in memory; compiles at first use."""
         found = {n: a for n in self.imports if (a := jit.symbol(n)) is not None}
-        names = [self.name, f"{self.name}_run", f"{self.name}_threads"]
+        names = [f"{self.name}_run", f"{self.name}_threads"]
         code = "\n".join(t for t in self.llvm.split("\n") if not t.startswith(";"))
         return jit.compile_module(code, names, found)
 

@@ -65,6 +65,7 @@ class Lowering:
     def __init__(self, graph: Graph):
         self.graph, self.code = graph, Code()
         self.functions: list[str] = []
+        self._known: dict[str, str] = {}  # functions by what follows their name
         self.kernels: list[Nest] = []
         self.arena = Arena()
         self.env: dict[Value, Operand] = {}
@@ -272,6 +273,14 @@ class Lowering:
         self.copy(x, made)
         return made
 
+    def function(self, stem: str, text: str) -> str:
+        """The name of a function without result, given from its parameters on; one text is one function."""
+        name = self._known.get(text)
+        if name is None:
+            name = self._known[text] = f"{stem}{len(self.functions)}"
+            self.functions.append(f"define internal void @{name}{text}")
+        return name
+
     # ---- groups
 
     def group(self, group: Group, needed: set[Value]) -> None:
@@ -474,9 +483,11 @@ class Lowering:
             self.fail(code.do(f"icmp ne i32 {got}, 0"))
 
     def _merged(self, text: str) -> str:
-        """The functions of a kernel's module; its declarations go to those of this module."""
+        """The functions of a kernel's module, for this module only; its declarations go to those of this module."""
         kept = []
         for line in text.splitlines():
+            if line.startswith("define i32"):
+                line = line.replace("define", "define internal", 1)
             if line.startswith("declare "):
                 self.code.declares.setdefault(line.split("@", 1)[1].split("(", 1)[0], line)
             elif not line.startswith(("attributes #", "!")):
