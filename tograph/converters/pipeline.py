@@ -193,20 +193,14 @@ def _params(tree: gast.FunctionDef) -> list[str]:
 
 def resolver(function: types.FunctionType, tree: gast.AST) -> Callable[[gast.AST], Any]:
     """Gives the object behind a global, built-in or closure name, or a dotted path of modules; None for locals."""
-    scope_locals = {
-        n.id for n in walk(tree) if isinstance(n, gast.Name) and not isinstance(n.ctx, gast.Load)
-    }
-    scope_locals |= {
-        n.name
-        for n in walk(tree)
-        if n is not tree and isinstance(n, (gast.FunctionDef, gast.ClassDef))
-    }
-    scope_locals |= {
-        a
-        for n in walk(tree)
-        if isinstance(n, gast.alias)
-        for a in [(n.asname or n.name).partition(".")[0]]
-    }
+    scope_locals = set()
+    for n in walk(tree):
+        if isinstance(n, gast.Name) and not isinstance(n.ctx, gast.Load):
+            scope_locals.add(n.id)
+        elif isinstance(n, (gast.FunctionDef, gast.ClassDef)) and n is not tree:
+            scope_locals.add(n.name)
+        elif isinstance(n, gast.alias):
+            scope_locals.add((n.asname or n.name).partition(".")[0])
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or ()))
 
     def resolve(node: gast.AST) -> Any:

@@ -17,7 +17,7 @@ import types
 from dataclasses import dataclass
 
 from ..errors import ConversionError, SourceError
-from .syntax import children, from_ast, gast
+from .syntax import children, from_ast, gast, walk
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,9 @@ def parse_function(function: types.FunctionType) -> Parsed:
         )
     node = _lambda_node(code, lines) if code.co_name == "<lambda>" else _def_node(code, lines)
     tree = from_ast(node)
-    _mangle(tree, _class_name(function))
+    owner = _class_name(function)
+    if owner or any(type(n) is gast.ClassDef for n in walk(tree)):
+        _mangle(tree, owner)
     return Parsed(tree, code.co_filename, function.__name__, code.co_freevars)
 
 
@@ -149,7 +151,7 @@ def _mangle(tree: gast.AST, class_name: str | None) -> None:
         private = name.startswith("__") and not name.endswith("__") and "." not in name
         return f"_{owner}{name}" if private and owner else name
 
-    def walk(node: gast.AST, owner: str) -> None:
+    def spell_below(node: gast.AST, owner: str) -> None:
         if isinstance(node, gast.ClassDef):
             owner = node.name.lstrip("_")
         for field in ("id", "attr", "name"):
@@ -159,10 +161,10 @@ def _mangle(tree: gast.AST, class_name: str | None) -> None:
         if isinstance(node, (gast.Global, gast.Nonlocal)):
             node.names = [spell(n, owner) for n in node.names]
         for child in children(node):
-            walk(child, owner)
+            spell_below(child, owner)
 
     name = getattr(tree, "name", None)
-    walk(tree, stripped)
+    spell_below(tree, stripped)
     if name is not None:
         tree.name = name
 
