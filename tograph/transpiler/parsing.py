@@ -63,12 +63,12 @@ def _def_node(code: types.CodeType, lines: list[str]) -> ast.AST:
         raise SourceError(
             f"{code.co_filename} has no line {code.co_firstlineno} any more: it changed after it was imported"
         )
+    indented = lines[start][:1].isspace()
+    module = _first_block(lines, start)
     try:
-        block = inspect.getblock(lines[start:])
-        indented = block[0][:1].isspace()
-        text = ("if 1:\n" if indented else "") + "".join(block)
-        module = ast.parse(text)
-    except (SyntaxError, IndentationError):
+        if module is None:
+            module = _block(inspect.getblock(lines[start:]))
+    except SyntaxError:
         return _search(ast.parse("".join(lines)), code)
     ast.increment_lineno(module, start - indented)
     body = module.body[0].body if indented else module.body  # type: ignore[attr-defined]
@@ -76,6 +76,39 @@ def _def_node(code: types.CodeType, lines: list[str]) -> ast.AST:
     if isinstance(found, (ast.FunctionDef, ast.AsyncFunctionDef)) and found.name == code.co_name:
         return found
     return _search(ast.parse("".join(lines)), code)
+
+
+_ENDS = 8  # how many lines that might follow a function are tried
+
+
+def _first_block(lines: list[str], start: int) -> ast.Module | None:
+    """The tree of the function that begins at a line, by its indentation; None where that does not tell its end.
+
+    It ends before a line that is indented no more than its first one. Such a line may also stand inside of it, in a
+    string or in brackets: then what is before it is no whole code. ``inspect.getblock`` tokenizes, for ten times as long.
+    """
+    first = _indent(lines[start])
+    tries = 0
+    for end in range(start + 1, len(lines) + 1):
+        if end < len(lines) and (_indent(lines[end]) > first or lines[end].lstrip()[:1] in ("", "#")):  # fmt: skip
+            continue
+        try:
+            return _block(lines[start:end])
+        except SyntaxError:
+            tries += 1
+            if tries == _ENDS:
+                return None
+    return None
+
+
+def _indent(line: str) -> int:
+    line = line.expandtabs()
+    return len(line) - len(line.lstrip())
+
+
+def _block(lines: list[str]) -> ast.Module:
+    head = "if 1:\n" if lines[0][:1].isspace() else ""
+    return ast.parse(head + "".join(lines))
 
 
 def _search(module: ast.Module, code: types.CodeType) -> ast.AST:
