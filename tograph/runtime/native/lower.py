@@ -20,6 +20,7 @@ import torch
 
 from ..ir import Graph, Node, Value
 from ..kernels.build import Region, build
+from ..kernels.gpu_forms import GpuForms
 from ..kernels.jit import host
 from ..kernels.kernel import make
 from ..kernels.loop_ir import Kernel, Unsupported
@@ -47,7 +48,7 @@ _CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True)
-class Nest:
+class Nest(GpuForms):
     """A loop nest of native code: its function's text, its loop IR, and the user's lines."""
 
     name: str
