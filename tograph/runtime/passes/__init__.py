@@ -31,7 +31,7 @@ from .prune import prune
 from .reinplace import reinplace
 from .simplify import simplify
 from .sink import sink
-from .updates import INPLACE, UPDATE
+from .updates import INPLACE, UPDATE, covers
 from .write_through import write_through
 
 
@@ -115,7 +115,7 @@ def saves(graph: Graph) -> int:
     """The most bytes that one update in place of an optimised graph leaves as they are; unknown sizes count as many."""
     found = 0
     for node in graph.nodes:
-        if node.op.startswith((INPLACE, UPDATE)):
+        if node.op.startswith((INPLACE, UPDATE)) and not covers(node):
             kind = node.args[0].type
             if isinstance(kind, TensorType):
                 large = None in kind.shape
