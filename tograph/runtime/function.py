@@ -21,8 +21,10 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 import torch
 
+from .. import collector
 from ..errors import NotAFunctionError, ScopeError, SignatureError
-from . import arguments, artifacts, control_flow, notebook
+from ..lazy import lazy_module
+from . import arguments, artifacts, control_flow
 from .arguments import Flat
 from .concrete import ConcreteFunction
 from .diagnosis import shown
@@ -44,6 +46,8 @@ from .rebinding import copy_function, reduce_function
 from .specs import TensorSpec
 from .symbolic import Retrace
 from .tracer import LOGGER, Trace, Tracer, no_places
+
+notebook = lazy_module(".notebook", __package__)
 
 CACHE_SIZE = 256
 
@@ -297,7 +301,7 @@ class Function(Generic[P, R]):
     def _trace(self, key: Any, bound: inspect.BoundArguments, flat: Flat) -> Trace:
         why = self._why(key, flat)
         start = time.perf_counter()
-        with artifacts.progress(f"tracing {self.label()!r}"):
+        with artifacts.progress(f"tracing {self.label()!r}"), collector.seldom():
             trace = self._trace_open(key, bound, flat) if self._may_open() else None
             if trace is None:
                 trace = self._traced(key, bound, flat, self._specs(flat))

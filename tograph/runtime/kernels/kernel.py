@@ -17,6 +17,7 @@ import torch
 
 from ..types import DTYPES
 from . import jit, llvm, loop_ir, threads
+from .gpu_forms import GpuForms
 from .loop_ir import COSTLY, DIVISION_BY_ZERO, INDEX_OUT_OF_RANGE
 from .planning import number
 
@@ -42,8 +43,11 @@ def target(precise: bool = False) -> llvm.Target | None:
 
 
 @dataclass
-class Kernel:
-    """Machine code of a fused region. ``llvm`` is its text, ``loops`` its loop IR, ``lines`` the user's lines."""
+class Kernel(GpuForms):
+    """Machine code of a fused region. ``llvm`` is its text, ``loops`` its loop IR, ``lines`` the user's lines.
+
+    ``triton``, ``ptx``, ``cubin`` and ``resources`` show what it would be on a GPU.
+    """
 
     name: str
     llvm: str
