@@ -20,8 +20,9 @@ from ..types import ScalarType, TensorType
 from .views import VIEWS
 
 MOST = 300  # nodes in one loop nest: bounds the time that LLVM takes for it
-LARGE = 1 << 15  # elements from which on pointwise ops stay apart from a reduction, but for one of many short rows
-ROWS, ROW = 32, 1 << 16  # so many rows are work for all threads; of so many elements, a row stays in the cache
+# Elements from which on pointwise ops stay apart from a reduction, but for one of many short rows: so many rows are work
+# for all threads, and a row of so many elements stays in the cache.
+LARGE, ROWS, ROW = 1 << 15, 32, 1 << 16
 
 
 # Ops that are neither pointwise nor reductions.
