@@ -133,7 +133,9 @@ def hooked(x):
 
 
 @pytest.mark.parametrize(
-    "f, factor", [(Tenfold.apply, 10), (fivefold, 5), (hooked, None)], ids=["Function", "custom", "hook"]
+    "f, factor",
+    [(Tenfold.apply, 10), (fivefold, 5), (hooked, None)],
+    ids=["Function", "custom", "hook"],
 )
 def test_gradients_of_the_users_own(f, factor):
     def total(x):
