@@ -18,7 +18,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -458,7 +458,9 @@ def _choose(rows, sources, count, tag, option, graph) -> list[Value]:
     return columns
 
 
-def choose(tag: Any, options: list[Any], graph: FuncGraph) -> Any:
+def choose(
+    tag: Any, options: Sequence[Any], graph: FuncGraph, make: Callable[[Value], Any] | None = None
+) -> Any:
     """The option that the staged index ``tag`` picks: one value where the options join, else a union."""
     spec = spec_of(options[0])
     for other in options[1:]:
@@ -469,7 +471,7 @@ def choose(tag: Any, options: list[Any], graph: FuncGraph) -> Any:
         graph.emit("tg.choose", index, list(c), type=t)
         for c, t in zip(zip(*rows), leaf_types(spec))
     ]
-    return unflatten(spec, iter(columns), lambda v: symbolic(v, graph))
+    return unflatten(spec, iter(columns), make or plain_maker(graph))
 
 
 def scalar_index(x: torch.Tensor) -> Any:

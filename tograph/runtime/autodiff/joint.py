@@ -86,9 +86,8 @@ def differentiate(
         cotangent_values = [func.input(output_values[i].type) for i in chosen]
         cotangents = [plain_object(v, func) for v in cotangent_values]
         with torch.no_grad():
-            found = engine(
-                [outputs[i] for i in chosen], cotangents, [inputs[i] for i in need], False
-            )
+            ends = [outputs[i] for i in chosen]
+            found = list(engine(ends, cotangents, [inputs[i] for i in need], False))
             for k, i in enumerate(need):
                 if found[k] is None and i in fill:
                     found[k] = _zeros(inputs[i])

@@ -11,19 +11,21 @@ following, and two variables have options with the same memory only where they s
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Container, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
+from .. import structure
 from ..funcgraph import FuncGraph, Ref, Storage
 from ..journal import Location as Place
 from ..shapes import SYMBOLS
 from ..structure import Spec
 from ..symbolic import SymTensor, View, as_symbolic
 from ..types import INT, TensorType
-from .leaves import Among, leaf_objects, leaf_paths
+from .leaves import Among, leaf_objects, leaf_paths, noting
 from .picking import Lost, Picked, Which, become, flat, fresh_view, parts
 
 Key = Hashable  # of a variable, or of a part of what it holds
@@ -63,7 +65,9 @@ class Binding:
         return (option for row in self.options for _, option in row)
 
 
-def variables(places: Sequence[Place | None], specs: Sequence[Spec]) -> list[tuple[Key, str] | None]:
+def variables(
+    places: Sequence[Place | None], specs: Sequence[Spec]
+) -> list[tuple[Key, str] | None]:
     """The graph values of the contents of places, in order: (key, name) of those that are tensors with an identity."""
     found: list[tuple[Key, str] | None] = []
     for place, spec in zip(places, specs, strict=True):
@@ -114,44 +118,57 @@ def settle(
     found: dict[Key, Binding], inner: FuncGraph, own: Mapping[int, Key], outer: FuncGraph
 ) -> None:
     """Find the options of bindings at the end of ``inner``, where ``own`` are the slots that it began with."""
+    sharing = _Sharing(found, inner, own, outer)
+    for key, binding in found.items():
+        binding.options = [sharing.options(key, x) for x in binding.tensors]
 
-    def base(x: SymTensor) -> Hashable:
-        """The memory of a tensor that does not exist outside; None for one that does."""
-        if id(x.storage_) in own:
-            return ("slot", own[id(x.storage_)])
+
+class _Sharing:
+    """Which variables hold the same memory at the end of a region: ``users`` all that do, ``whole`` those that hold all of it."""
+
+    def __init__(
+        self, found: dict[Key, Binding], inner: FuncGraph, own: Mapping[int, Key], outer: FuncGraph
+    ):
+        self.found, self.inner, self.own, self.outer = found, inner, own, outer
+        self.users: dict[Hashable, list[Key]] = {}
+        self.whole: dict[Hashable, list[Key]] = {}
+        self.order = {key: i for i, key in enumerate(found)}
+        for key, binding in found.items():
+            for x in binding.tensors:
+                self.users.setdefault(self.base(x), []).append(key)
+                if not x.chain:
+                    self.whole.setdefault(self.base(x), []).append(key)
+
+    def base(self, x: SymTensor) -> Hashable:
+        """The memory of a tensor that does not exist outside of the region; None for one that does."""
+        if id(x.storage_) in self.own:
+            return ("slot", self.own[id(x.storage_)])
         home = x.storage_.home
-        inside = home is not None and home.within(inner)
+        inside = home is not None and home.within(self.inner)
         return ("fresh", id(x.storage_)) if inside else None
 
-    users: dict[Hashable, list[Key]] = {}
-    whole: dict[Hashable, list[Key]] = {}
-    for key, binding in found.items():
-        for x in binding.tensors:
-            users.setdefault(base(x), []).append(key)
-            if not x.chain:
-                whole.setdefault(base(x), []).append(key)
-    order = {key: i for i, key in enumerate(found)}
-
-    def options(key: Key, x: SymTensor) -> list[tuple[Key, Option]]:
-        at = base(x)
-        if at is None:
-            known = _constant(x.chain, outer)
+    def options(self, key: Key, x: SymTensor) -> list[tuple[Key, Option]]:
+        """What a tensor that a variable holds is outside of the region (``Binding.options``)."""
+        known = _constant(x, self.outer)
+        if self.base(x) is None:
             return [(None, _outside(x) if known else _lost([x.storage_]))]
         if isinstance(x.storage_, Lost):
-            return [(None, _lost([own.get(id(b), b) for b in x.storage_.bases]))]
-        holders = [h for h in dict.fromkeys(whole.get(at, ())) if h != key and (x.chain or order[h] < order[key])]  # fmt: skip
+            return [(None, _lost([self.own.get(id(b), b) for b in x.storage_.bases]))]
+        holders = self._holders(key, x)
         rows: list[tuple[Key, Option]] = []
         for h in holders:
-            known = _constant(x.chain, outer)
             rows.append((h, _in_slot(h, x) if known else _lost([h])))
-            if len(found[h].tensors) == 1:
+            if len(self.found[h].tensors) == 1:
                 return [*rows[:-1], (None, rows[-1][1])]
-        others = [k for k in dict.fromkeys(users[at]) if k != key and k not in holders]
+        others = [k for k in dict.fromkeys(self.users[self.base(x)]) if k not in (key, *holders)]
         alone = not x.chain or not others
         return [*rows, (None, _own(key) if alone else _lost([*holders, *others]))]
 
-    for key, binding in found.items():
-        binding.options = [options(key, x) for x in binding.tensors]
+    def _holders(self, key: Key, x: SymTensor) -> list[Key]:
+        """The variables in whose slot a tensor may be found: for a view any that holds all of it, else an earlier one."""
+        found = dict.fromkeys(self.whole.get(self.base(x), ()))
+        before = self.order[key]
+        return [h for h in found if h != key and (x.chain or self.order[h] < before)]
 
 
 def _own(key: Key) -> Option:
@@ -182,17 +199,18 @@ def _layout(x: SymTensor) -> Hashable:
     return (*x.meta.size, "by", *x.meta.stride, "at", x.meta.offset, x.meta.dtype)
 
 
-def _constant(chain: tuple[View, ...], graph: FuncGraph) -> bool:
-    """Whether a chain of views depends on nothing that is known inside of a region only."""
+def _constant(x: SymTensor, graph: FuncGraph) -> bool:
+    """Whether the views and sizes of a tensor depend on nothing that is known inside of a region only."""
 
-    def known(x: Any) -> bool:
-        if isinstance(x, (list, tuple)):
-            return all(map(known, x))
-        if isinstance(x, SYMBOLS):
-            return x.node.ref is None or graph.within(x.node.ref.graph)
-        return not isinstance(x, torch.Tensor)
+    def known(part: Any) -> bool:
+        if isinstance(part, (list, tuple)):
+            return all(map(known, part))
+        if isinstance(part, SYMBOLS):
+            return part.node.ref is None or graph.within(part.node.ref.graph)
+        return not isinstance(part, torch.Tensor)
 
-    return all(known(v.args) and known(list(v.kwargs.values())) for v in chain)
+    steps = [(v.args, list(v.kwargs.values()), v.base.size) for v in x.chain]
+    return known(x.meta.size) and known(steps)
 
 
 def add_options(have: list[Option], binding: Binding) -> None:
@@ -222,6 +240,8 @@ def index_of(
     which = binding.which(graph)
     if isinstance(which, int):
         return rows[which]
+    if rows == list(range(len(rows))):
+        return which
     return graph.emit("tg.choose", which, rows, type=INT)
 
 
@@ -259,6 +279,20 @@ def attach(
         if not own:
             become(x, which(key), found[key], graph, variable=key in variable)
     return {id(storage): key for key, storage in slots.items()}
+
+
+def choose(tag: Any, options: Sequence[Any], graph: FuncGraph) -> Any:
+    """The option that the staged index ``tag`` picks; its tensors are those of that option."""
+    spec = functools.reduce(structure.join, map(structure.spec_of, options))
+    made: list[Any] = []
+    x = structure.choose(tag, options, graph, noting(structure.plain_maker(graph), made))
+    columns = zip(*(leaf_objects(o, spec) for o in options))
+    for tensor, objects in zip(made, columns, strict=True):
+        if isinstance(tensor, SymTensor) and all(isinstance(o, torch.Tensor) for o in objects):
+            which = resolved(Ref(tag.node.value(graph), graph))
+            variable = any(hasattr(o, "assign_add") for o in objects)
+            become(tensor, which, [as_symbolic(o) for o in objects], graph, variable)
+    return x
 
 
 def resolved(ref: Ref) -> Which:
