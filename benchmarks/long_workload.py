@@ -3,7 +3,7 @@
 import torch
 
 
-def simulate(x, w, limit, table):
+def simulate(x, w, limit, table):  # noqa: C901
     """A made-up simulation: nested loops, branches, early exits, lists, dicts, comparisons and calls."""
     log = []
     scores = {"best": x.sum(), "last": x.sum()}

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch.nn.modules import module as torch_module
 
-from ..errors import SourceError
+from ..errors import GradientError, SourceError
 from ..runtime import creation, decisions, journal, reads
 from ..runtime.funcgraph import current_graph, is_tracing, user_location
 from ..runtime.growing import StagedList
@@ -440,10 +440,18 @@ def _module(m: torch.nn.Module, args, kwargs):
     watch = reads.current()
     if watch is not None:
         watch.hooks(m)
-    hooked = (
-        m._forward_hooks or m._forward_pre_hooks or m._backward_hooks or m._backward_pre_hooks
-        or torch_module._global_forward_hooks or torch_module._global_forward_pre_hooks
+    if is_tracing() and torch.is_grad_enabled() and (
+        m._backward_hooks or m._backward_pre_hooks
         or torch_module._global_backward_hooks or torch_module._global_backward_pre_hooks
+    ):  # fmt: skip
+        raise GradientError(
+            f"{cls.__name__} has backward hooks of the whole module, which a graph does not have. Use register_hook on its inputs "
+            "and outputs, or call the module under torch.no_grad().",
+            user_location(),
+        )
+    hooked = (
+        m._forward_hooks or m._forward_pre_hooks
+        or torch_module._global_forward_hooks or torch_module._global_forward_pre_hooks
     )  # fmt: skip
     if hooked:
         return converted(cls._call_impl)(m, *args, **kwargs)

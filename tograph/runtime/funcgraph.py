@@ -107,6 +107,7 @@ class Root:
     keep: list[Any] = field(default_factory=list)
     before_failure: list[Any] = field(default_factory=list)
     slots: dict[int, Any] = field(default_factory=dict)
+    retained: list[torch.Tensor] = field(default_factory=list)  # with ``retain_grad``
 
 
 class FuncGraph:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ...runtime import custom, grads
+from ...runtime import custom, grads, hooks
 from ...runtime.effects import manual_seed
 from ...runtime.funcgraph import is_tracing
 from ...runtime.growing import StagedList
@@ -162,6 +162,14 @@ def _while_tracing(function, form):
 
 _while_tracing(torch.autograd.grad, grads.grad)
 _while_tracing(torch.autograd.backward, grads.backward)
+
+
+def register_hook(x, hook):
+    return hooks.register(x, lambda g: call(hook, g))
+
+
+_while_tracing(torch.Tensor.register_hook, register_hook)
+_while_tracing(hooks.register, register_hook)
 
 
 @handles(torch.optim.Optimizer.zero_grad)

@@ -42,7 +42,10 @@ def _plain(graph: Graph) -> bool:
 
 
 class Pair:
-    """The forward and backward programs of a graph for one set of inputs that require grad."""
+    """The forward and backward programs of a graph for one set of inputs that require grad.
+
+    ``constant``: no output depends on them as far as autograd sees, so ``program`` is that of the graph itself.
+    """
 
     def __init__(self, graph: Graph, wrt: tuple[int, ...], build: Build):
         through = set(graph.inputs)
@@ -62,10 +65,13 @@ class Pair:
         self.through = {
             i: graph.inputs.index(v) for i, v in enumerate(graph.outputs) if v in through
         }
-        forward = self.pullback.forward
+        self.constant = not self.pullback.given
+        forward = graph if self.constant else self.pullback.forward
         self.saved = len(forward.outputs) - len(graph.outputs)
-        self.snapshots = [n.outputs[0] for n in forward.nodes if n.op == "tg.read"]
-        forward.outputs = forward.outputs + self.snapshots
+        self.snapshots: list[Value] = []
+        if not self.constant:
+            self.snapshots = [n.outputs[0] for n in forward.nodes if n.op == "tg.read"]
+            forward.outputs = forward.outputs + self.snapshots
         self.random = graph_effects(graph).random
         self.program = build(forward)
         self._backwards: dict[tuple[bool, ...], Any] = {}
@@ -88,17 +94,18 @@ class Pair:
         return self._joint
 
     def _joint_graph(self) -> Graph:
-        p = self.pullback
+        p = vjp(self.graph, self.wrt, self.pullback.given, again=True)
         forward, backward = p.forward, p.backward
         made = Graph(backward.name)
-        env = {v: Value(v.type) for v in (*forward.inputs, *self.snapshots)}
+        snapshots = [n.outputs[0] for n in forward.nodes if n.op == "tg.read"]
+        env = {v: Value(v.type) for v in (*forward.inputs, *snapshots)}
         made.inputs = list(env.values())
         for node in forward.nodes:
             if node.op not in ("tg.assign", "tg.read"):
                 made.nodes.append(copy_node(node, env))
         count = len(p.kept)
-        outs = forward.outputs[len(self.graph.outputs) : len(self.graph.outputs) + self.saved]
-        cotangents = [Value(v.type) for v in backward.inputs[count + self.saved :]]
+        outs = forward.outputs[len(self.graph.outputs) :]
+        cotangents = [Value(v.type) for v in backward.inputs[count + len(outs) :]]
         made.inputs += cotangents
         made.input_names = [""] * len(made.inputs)
         env = dict(
@@ -141,6 +148,12 @@ class Differentiable:
             i for i, x in enumerate(inputs) if isinstance(x, torch.Tensor) and x.requires_grad
         )
         pair = self.pair(wrt)
+        if pair.constant:
+            with torch.no_grad():
+                outputs = pair.program.run(*inputs)
+            for i, j in pair.through.items():
+                outputs[i] = inputs[j]
+            return outputs
         box: list[Any] = []
         made = _Pair.apply(pair, box, *inputs)
         outputs, spec = box

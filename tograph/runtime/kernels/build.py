@@ -19,6 +19,7 @@ from ..ir import Node, Value
 from ..shapes import Meta, result_type
 from ..types import DTYPE_NAMES, ScalarType, TensorType
 from .exprs import Maker, Term
+from .gathers import GATHERS
 from .loop_ir import (
     Affine,
     Buffer,
@@ -135,6 +136,8 @@ class Builder:
             return self.at(source, inner)
         if node.op in REDUCERS:
             return REDUCERS[node.op](self, node, value.index, index).cast(self.dtype(value))
+        if node.op in GATHERS:
+            return GATHERS[node.op](self, node, value.index, index).cast(self.dtype(value))
         if node.op in CREATORS:
             return CREATORS[node.op](self, node, index).cast(self.dtype(value))
         return self._pointwise(node, ROWS[node.op], index)

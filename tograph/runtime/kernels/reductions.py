@@ -37,10 +37,11 @@ class Elements(Protocol):
 
 @dataclass(frozen=True)
 class Reducer:
-    """One row. ``dims(node, rank)``: the folded dims; ``formula(builder, node, which, index)``: an element."""
+    """One row. ``dims(node, rank)``: the folded dims of the argument ``space``; ``formula(builder, node, which, index)``: an element."""
 
     dims: Callable[[Node, int], tuple[int, ...]]
     formula: Callable[[Elements, Node, int, Index], Term]
+    space: int = 0
 
     def __call__(self, b: Elements, node: Node, which: int, index: Index) -> Term:
         return self.formula(b, node, which, index)
@@ -54,7 +55,7 @@ def row_of(nodes: Sequence[Node], full: tuple, metas: Mapping[Value, Meta]) -> t
     """The dims of the space ``full`` that reductions of the region fold; () when there are none."""
     for node in nodes:
         row = REDUCERS.get(node.op)
-        if row is not None and metas[node.args[0]].size == full:
+        if row is not None and metas[node.args[row.space]].size == full:
             return row.dims(node, len(full))
     return ()
 

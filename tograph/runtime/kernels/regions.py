@@ -108,7 +108,7 @@ def space_of(node: Node) -> tuple[Shape, tuple[int, ...] | None]:
     row = REDUCERS.get(node.op)
     if row is None:
         return node.outputs[0].type.shape, None  # type: ignore[union-attr]
-    shape = node.args[0].type.shape
+    shape = node.args[row.space].type.shape
     return shape, row.dims(node, len(shape)) or None
 
 

@@ -32,6 +32,15 @@ class Arena:
         self.size = max(self.size, offset + nbytes)
         return self._count, offset
 
+    def pin(self) -> int:
+        """An owner for memory that is elsewhere: its holders are counted, it takes no room."""
+        self._count += 1
+        self._places[self._count], self._holders[self._count] = (0, 0), 1
+        return self._count
+
+    def holders(self, owner: int) -> int:
+        return self._holders[owner]
+
     def hold(self, owners: frozenset[int]) -> None:
         for owner in owners:
             self._holders[owner] += 1

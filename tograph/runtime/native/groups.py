@@ -13,15 +13,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..ir import Graph, Node, Value
+from ..ir import Graph, Node, Value, node_effects
+from ..kernels.gathers import sources
 from ..kernels.reductions import CREATORS, REDUCERS
 from ..types import ScalarType, TensorType
 from .views import VIEWS
 
 MOST = 300  # nodes in one loop nest: bounds the time that LLVM takes for it
-LARGE = (
-    1 << 15
-)  # elements from which on a full reduction stays apart, so that both parts use all threads
+# Elements from which on pointwise ops stay apart from a reduction, but for one of many short rows: so many rows are work
+# for all threads, and a row of so many elements stays in the cache.
+LARGE, ROWS, ROW = 1 << 15, 32, 1 << 16
 
 
 # Ops that are neither pointwise nor reductions.
@@ -44,8 +45,17 @@ class Group:
         if self.shape != other.shape:
             return False
         if other.dims is None or self.dims is None:
-            return not (numel(self.shape) >= LARGE and self.dims != other.dims)
+            dims = self.dims if other.dims is None else other.dims
+            return dims is None or numel(self.shape) < LARGE or short_rows(self.shape, dims)
         return self.dims == other.dims
+
+
+def short_rows(shape: tuple[int, ...], dims: tuple[int, ...]) -> bool:
+    """Whether a reduction over ``dims`` is one of many rows, each contiguous and short enough to be read twice."""
+    kept = len(shape) - len(dims)
+    if sorted(dims) != list(range(kept, len(shape))):
+        return False
+    return numel(shape[:kept]) >= ROWS and numel(shape[kept:]) <= ROW
 
 
 def numel(shape: tuple) -> int:
@@ -77,13 +87,41 @@ def place(node: Node) -> Group:
     if node.op in VIEWS or node.op in CREATORS or node.op.startswith(("py.", "tg.")):
         return Group("scalar")
     if node.op in REDUCERS:
-        shape = node.args[0].type.shape
-        return Group("loop", shape, REDUCERS[node.op].dims(node, len(shape)))
+        row = REDUCERS[node.op]
+        shape = node.args[row.space].type.shape
+        return Group("loop", shape, row.dims(node, len(shape)))
     return Group("loop", node.outputs[0].type.shape)  # type: ignore[union-attr]
+
+
+def _before_writes(graph: Graph) -> dict[Node, list[Node]]:
+    """For the nodes that compute what a variable becomes: those that read what it was, and those that may fail.
+
+    Behind all of these a new value can be computed in the memory of the old one.
+    """
+    made = {v: n for n in graph.nodes for v in n.outputs}
+    last = {n.args[1]: n.args[0] for n in graph.nodes if n.op == "tg.assign"}
+    wanted = {made[v]: r for v, r in last.items() if v in made}
+    if not wanted:
+        return {}
+    out: dict[Node, list[Node]] = {}
+    users: dict[Value, list[Node]] = {r: [] for r in last.values()}
+    of: dict[Value, Value] = {r: r for r in users}
+    failing: list[Node] = []
+    for node in graph.nodes:
+        if node in wanted:
+            out[node] = [*users[wanted[node]], *failing]
+        for r in {of[v] for v in node.inputs if v in of}:
+            users[r].append(node)
+            if node.op in VIEWS or node.op == "tg.read":
+                of.update(dict.fromkeys(node.outputs, r))
+        if node_effects(node).may_fail:
+            failing.append(node)
+    return out
 
 
 def schedule(graph: Graph) -> list[Group]:
     """The groups of a graph, in the order in which they run."""
+    before = _before_writes(graph)
     groups: list[Group] = []
     ready: dict[Value, int] = {}  # the first group that may use a value
     fused: dict[
@@ -92,10 +130,17 @@ def schedule(graph: Graph) -> list[Group]:
     number: dict[Node, int] = {}
     for node in graph.nodes:
         wanted = place(node)
-        first = max((number[n] for n in node.control_inputs if n in number), default=0)
+        earlier = (*node.control_inputs, *before.get(node, ()))
+        first = max((number[n] for n in earlier if n in number), default=0)
+        elsewhere = sources(node)
         for v in node.inputs:
             group, shape = fused.get(v, (-1, ()))
-            own = group >= 0 and groups[group].kind == wanted.kind and shape == wanted.shape
+            own = (
+                group >= 0
+                and v not in elsewhere
+                and groups[group].kind == wanted.kind
+                and shape == wanted.shape
+            )
             first = max(first, group if own else ready.get(v, 0))
         at = next((i for i in range(first, len(groups)) if groups[i].takes(wanted)), len(groups))
         if at == len(groups):

@@ -7,29 +7,29 @@ INTERRUPTED with a Python exception set.
 
 Invariants. Numbers and one-element tensors live in registers, other tensors in the arena at static offsets. Nothing
 outside is written before the last instruction that may decline, so the host can run the graph from the same inputs and
-raises what it raises. Loops poll for signals.
+raises what it raises. What a variable becomes is computed in its own memory where nothing reads the old value any more
+(``direct``), else copied there at the end. Loops poll for signals.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from ..ir import Graph, Node, Value
 from ..kernels.build import Region, build
+from ..kernels.gathers import GATHERS, settled
 from ..kernels.jit import host
-from ..kernels.kernel import make
 from ..kernels.loop_ir import Kernel, Unsupported
 from ..kernels.pointwise import ROWS
 from ..kernels.reductions import CREATORS, REDUCERS
 from ..shapes import Meta
 from ..types import DTYPE_NAMES, ScalarType, TensorType
-from . import control, matmul, moves, threading, views
+from . import control, direct, matmul, moves, nests, views
 from .arena import Arena
-from .code import REGISTER, SIZE, Code, literal
+from .code import SIZE, Code, literal
 from .groups import Group, one_element, schedule
 from .loops import Place, emit
 from .numbers import Numbers
@@ -42,31 +42,19 @@ attributes #1 = {{ nounwind memory(none) willreturn }}
 !1 = !{{!"llvm.loop.vectorize.enable", i1 false}}
 !2 = !{{!"llvm.loop.unroll.disable"}}
 """
-VECTORS = 256  # points from which on a loop nest is written with explicit vectors
 _CPU = torch.device("cpu")
-
-
-@dataclass(frozen=True)
-class Nest:
-    """A loop nest of native code: its function's text, its loop IR, and the user's lines."""
-
-    name: str
-    llvm: str
-    loops: Kernel
-
-    @property
-    def lines(self) -> tuple[str, ...]:
-        return self.loops.comments
 
 
 class Lowering:
     """Writes the function of one graph. ``functions``: the loop nests, each a function of its own."""
 
-    def __init__(self, graph: Graph):
+    def __init__(self, graph: Graph, in_place: bool = True):
         self.graph, self.code = graph, Code()
         self.functions: list[str] = []
-        self.kernels: list[Nest] = []
+        self._known: dict[str, str] = {}  # functions by what follows their name
+        self.kernels: list[nests.Nest] = []
         self.arena = Arena()
+        self.direct = direct.Writes(self, in_place)
         self.env: dict[Value, Operand] = {}
         self.dests: dict[Value, Mem] = {}
         self.written: dict[Value, Operand] = {}  # resources that were assigned: what they hold now
@@ -92,7 +80,8 @@ class Lowering:
         for i, (v, x) in enumerate(zip(graph.outputs, results)):
             self._deliver(i, v, x, dests.get(i))
         for v, x in self.written.items():
-            self.copy(x, self.env_input(v))
+            if not self.direct.stands_in(v, x):
+                self.copy(x, self.env_input(v))
         code.line(f"ret i32 {DONE}")
         code.label("declined")
         code.line(f"ret i32 {DECLINED}")
@@ -118,7 +107,7 @@ class Lowering:
         pointer = self.code.do(f"load ptr, ptr {self.slot(i)}")
         if numel(size) == 1:
             return Reg(self.code.load(dtype, pointer), dtype, size, "true")
-        return Mem(pointer, dtype, size, strides(size), alias="true")
+        return Mem(pointer, dtype, size, strides(size), self.direct.owners(v), alias="true")
 
     def env_input(self, v: Value) -> Mem:
         """The memory of an input, for a resource that is written."""
@@ -177,6 +166,8 @@ class Lowering:
         """Decline where ``condition`` is true."""
         if condition == "false":
             return
+        if self.direct.begun:
+            raise direct.Late
         ok = self.code.fresh("ok")
         self.code.line(f"br i1 {condition}, label %declined, label %{ok}, !prof !9")
         self.globals["prof"] = '!9 = !{!"branch_weights", i32 1, i32 1000000}'
@@ -196,6 +187,7 @@ class Lowering:
         groups = schedule(graph)
         last = _last_uses(graph, groups)
         for i, group in enumerate(groups):
+            self.direct.enter(group, last.get(i, ()))
             self.group(group, _needed(graph, group))
             for v in last.get(i, ()):
                 self.unbind(v)
@@ -242,7 +234,7 @@ class Lowering:
         return Reg(self.code.load(x.dtype, x.pointer), x.dtype, x.size, x.alias)
 
     def _filled(self, x: Fill) -> str:
-        value = self.inline(x.node)[0]
+        value = self.inline(x.node)[x.node.outputs[0]]
         return value.text
 
     def new(self, dtype: str, size: tuple[int, ...]) -> Mem:
@@ -271,6 +263,14 @@ class Lowering:
         made = self.new(x.dtype, x.size or ())
         self.copy(x, made)
         return made
+
+    def function(self, stem: str, text: str) -> str:
+        """The name of a function without result, given from its parameters on; one text is one function."""
+        name = self._known.get(text)
+        if name is None:
+            name = self._known[text] = f"{stem}{len(self.functions)}"
+            self.functions.append(f"define internal void @{name}{text}")
+        return name
 
     # ---- groups
 
@@ -311,7 +311,7 @@ class Lowering:
         elif node.op in views.VIEWS:
             views.lower(self, node)
         elif all(map(one_element, (*node.inputs, *node.outputs))):
-            for v, x in zip(node.outputs, self.inline(node)):
+            for v, x in self.inline(node).items():
                 self.bind(v, x)
         else:
             raise Decline(f"{node.op} has no native form")
@@ -336,24 +336,36 @@ class Lowering:
 
     # ---- kernels
 
-    def inline(self, node: Node) -> list[Reg]:
-        """A node of one-element values as straight-line code."""
-        kernel = self._kernel([node], node.outputs)
-        region = Region([node], list(node.outputs))
-        bind = {f"o{i}": Place("", True) for i in range(len(node.outputs))}
+    def inline(self, node: Node) -> dict[Value, Reg]:
+        """A node of one-element values as straight-line code; what is bound already is left out."""
+        outputs = self._unsettled(node.outputs)
+        kernel = self._kernel([node], outputs)
+        region = Region([node], outputs)
+        bind = {f"o{i}": Place("", True) for i in range(len(outputs))}
         for i, v in enumerate(region.inputs):
             x = self.register(self.operand(v))
             bind[f"p{i}"] = bind[f"s{i}"] = Place(x.text, True)
         found = emit(self.code, kernel, bind, self.fail)
-        sizes = [self.tensor(v) for v in node.outputs]
-        return [Reg(found[f"o{i}"], *sizes[i]) for i in range(len(node.outputs))]
+        return {v: Reg(found[f"o{i}"], *self.tensor(v)) for i, v in enumerate(outputs)}
+
+    def _unsettled(self, values: Sequence[Value]) -> list[Value]:
+        """The values that are to be computed; those that are known already are bound."""
+        rest = []
+        for v in values:
+            number = settled(v)
+            if number is None:
+                rest.append(v)
+                continue
+            dtype, size = self.tensor(v)
+            self.bind(v, Reg(literal(number, dtype), dtype, size))
+        return rest
 
     def _kernel(
         self, nodes: list[Node], outputs: Sequence[Value], placed: dict[Value, tuple] | None = None
     ) -> Kernel:
         """The loops of some nodes; Decline where there are none. ``placed``: strides of outputs that are not packed."""
         for n in nodes:
-            if n.op not in ROWS and n.op not in REDUCERS and n.op not in CREATORS:
+            if not any(n.op in table for table in _FORMS):
                 raise Decline(f"{n.op} has no native form")
         region = Region(nodes, list(outputs))
         metas = {v: self._meta(v, self.operand(v)) for v in region.inputs if isinstance(v.type, TensorType)}  # fmt: skip
@@ -373,7 +385,7 @@ class Lowering:
 
     def loop_group(self, nodes: list[Node], needed: set[Value]) -> None:
         """A loop nest; where its nodes do not fit into one, each gets its own."""
-        outputs = [v for n in nodes for v in n.outputs if v in needed]
+        outputs = self._unsettled([v for n in nodes for v in n.outputs if v in needed])
         if not outputs:
             return
         fills = self._fills(nodes)
@@ -389,8 +401,9 @@ class Lowering:
         results: list[Operand] = []
         for v in outputs:
             dtype, size = self.tensor(v)
-            results.append(self.target(v) if numel(size) > 1 else self._cell(dtype, size))
-        self.call(kernel, region, results)
+            place = self.direct.place(v, kernel, region) or self.target(v)
+            results.append(place if numel(size) > 1 else self._cell(dtype, size))
+        nests.call(self, kernel, region, results)
         for v, x in zip(outputs, results):
             if isinstance(x, Mem) and one_element(v):
                 x = Reg(self.code.load(x.dtype, x.pointer), x.dtype, x.size)
@@ -419,91 +432,6 @@ class Lowering:
         found = [x.node for v in used if isinstance(x := self.env.get(v), Fill)]
         return list(dict.fromkeys(found))
 
-    def call(self, kernel: Kernel, region: Region, results: list[Mem]) -> None:
-        """Write the loop nest as a function and call it."""
-        places = {f"o{i}": ("ptr", x.pointer) for i, x in enumerate(results)}
-        for i, v in enumerate(region.inputs):
-            x = self.operand(v)
-            if isinstance(x, Mem):
-                places[f"p{i}"] = ("ptr", x.pointer)
-            else:
-                places[f"p{i}"] = places[f"s{i}"] = (REGISTER[x.dtype], x.text)
-        used = [places[name] for name in kernel.slots]
-        params = {text: (kind, f"%a{i}") for i, (kind, text) in enumerate(dict.fromkeys(used))}
-        bind = {name: Place(params[places[name][1]][1], places[name][0] != "ptr") for name in kernel.slots}  # fmt: skip
-        points = numel(tuple(d.size for d in (*kernel.outer, *kernel.row)))
-        self.work += points * len(kernel.body) * 0.05
-        if points >= VECTORS:
-            self._vectors(kernel, places, points)
-            return
-        self._function(kernel, bind, list(params.values()))
-        given = ", ".join(f"{kind} {text}" for text, (kind, _) in params.items())
-        bounds = f"i64 0, i64 {kernel.outer[0].size}" if kernel.outer else "i64 0, i64 1"
-        code = self.code.do(f"call i32 @{kernel.name}({given}{', ' if given else ''}{bounds})")
-        if kernel.may_fail:
-            self.fail(self.code.do(f"icmp ne i32 {code}, 0"))
-
-    def _vectors(self, kernel: Kernel, places: dict[str, tuple[str, str]], points: int) -> None:
-        """The call of a nest that the vector renderer writes; its parameters go through memory."""
-        try:
-            made = make(kernel)
-        except Unsupported as error:
-            raise Decline(str(error)) from None
-        self.functions.append(self._merged(made.llvm))
-        self.kernels.append(Nest(kernel.name, self.functions[-1], kernel))
-        code, slots = self.code, kernel.slots
-        block = code.cell(f"[{len(slots) + 1} x i64]")
-        for i, name in enumerate(slots):
-            kind, text = places[name]
-            if kind != "ptr" and name.startswith("p"):
-                cell = code.cell("i64")
-                code.store(next(b.dtype for b in kernel.buffers if b.name == name), text, cell)
-                kind, text = "ptr", cell
-            if kind == "i1":
-                kind, text = "i64", code.do(f"zext i1 {text} to i64")
-            place = code.do(f"getelementptr i64, ptr {block}, i64 {i}")
-            code.line(f"store {kind} {text}, ptr {place}")
-        if made.units <= made.grain or not threading.available():
-            got = code.do(f"call i32 @{kernel.name}_run(ptr {block})")
-        else:
-            failed = code.do(f"getelementptr i64, ptr {block}, i64 {len(slots)}")
-            code.line(f"store i64 0, ptr {failed}")
-            threading.call(self, kernel.name, f"{kernel.name}_task", block, made.units, made.grain)
-            got = code.do(f"load i32, ptr {failed}")
-        if kernel.may_fail:
-            self.fail(code.do(f"icmp ne i32 {got}, 0"))
-
-    def _merged(self, text: str) -> str:
-        """The functions of a kernel's module; its declarations go to those of this module."""
-        kept = []
-        for line in text.splitlines():
-            if line.startswith("declare "):
-                self.code.declares.setdefault(line.split("@", 1)[1].split("(", 1)[0], line)
-            elif not line.startswith(("attributes #", "!")):
-                kept.append(line)
-        return "\n".join(kept) + "\n"
-
-    def _function(self, kernel: Kernel, bind, params: list[tuple[str, str]]) -> None:
-        code = Code("v")
-        code.declares = self.code.declares
-        failed = code.cell("i32")
-        code.line(f"store i32 0, ptr {failed}")
-
-        def fail(condition: str) -> None:
-            old = code.do(f"load i32, ptr {failed}")
-            code.line(f"store i32 {code.do(f'or i32 {old}, ' + code.do(f'zext i1 {condition} to i32'))}, ptr {failed}")  # fmt: skip
-
-        try:
-            emit(code, kernel, bind, fail, ("%begin", "%end") if kernel.outer else None)
-        except Unsupported as error:
-            raise Decline(str(error)) from None
-        code.line(f"ret i32 {code.do(f'load i32, ptr {failed}')}")
-        head = ", ".join(f"{kind}{' noalias' if kind == 'ptr' else ''} {name}" for kind, name in params)  # fmt: skip
-        body = "\n".join(line for line in code.lines if line)
-        comments = "".join(f"; {c}\n" for c in kernel.comments)
-        self.functions.append(f"{comments}define internal i32 @{kernel.name}({head}{', ' if head else ''}i64 %begin, i64 %end) #0 {{\n{body}\n}}\n")  # fmt: skip
-        self.kernels.append(Nest(kernel.name, self.functions[-1], kernel))
-
     def copy(self, source: Operand, target: Mem) -> None:
         """Write all elements of ``source`` to ``target``, which does not overlap it."""
         if isinstance(source, Mem) and source.contiguous and target.contiguous:
@@ -521,11 +449,12 @@ class Lowering:
             node = Node("aten.clone.default", (value,), types=[value.type])
             self.env[value] = source
         kernel = self._kernel([node], node.outputs, {node.outputs[0]: target.stride})
-        self.call(kernel, Region([node], list(node.outputs)), [target])
+        nests.call(self, kernel, Region([node], list(node.outputs)), [target])
         for v in node.inputs:
             self.env.pop(v, None) if v.node is None and isinstance(source, Mem) else None
 
 
+_FORMS = (ROWS, REDUCERS, CREATORS, GATHERS)
 _DTYPES = {name: dtype for dtype, name in DTYPE_NAMES.items()}
 
 

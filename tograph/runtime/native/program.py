@@ -21,8 +21,10 @@ import torch
 from ..ir import Graph
 from ..kernels import jit
 from ..types import ScalarType, TensorType
+from .direct import Late
 from .entry import MOST, make_entry
-from .lower import DONE, INTERRUPTED, Lowering, Nest
+from .lower import DONE, INTERRUPTED, Lowering
+from .nests import Nest
 from .values import Decline
 
 _ENTRY = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
@@ -175,8 +177,12 @@ def compile_graph(graph: Graph) -> Native:
     if jit.host() is None:
         raise Decline("there is no LLVM in this process")
     distinct = _computed(graph)
-    low = Lowering(distinct)
-    text = low.run()
+    try:
+        low = Lowering(distinct)
+        text = low.run()
+    except Late:
+        low = Lowering(distinct, in_place=False)
+        text = low.run()
     return Native(graph, distinct, text, low.kernels, low.arena.size)
 
 

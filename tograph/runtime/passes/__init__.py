@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from ... import settings
+from ... import collector, settings
 from ...errors import VerifyError
 from ..ir import Graph, set_control_inputs, verify
 from ..rewrite import copied, count_nodes
@@ -31,7 +31,7 @@ from .prune import prune
 from .reinplace import reinplace
 from .simplify import simplify
 from .sink import sink
-from .updates import INPLACE, UPDATE
+from .updates import INPLACE, UPDATE, covers
 from .write_through import write_through
 
 
@@ -102,11 +102,12 @@ def write_in_place(graph: Graph) -> Graph:
 
 
 def _run(steps: list[Pass], graph: Graph) -> Graph:
-    made = copied(graph)
-    if not settings.NOOPT:
-        for step in steps:
-            made = checked(step.run, made) if settings.VERIFY else step.run(made)
-    set_control_inputs(made)
+    with collector.seldom():
+        made = copied(graph)
+        if not settings.NOOPT:
+            for step in steps:
+                made = checked(step.run, made) if settings.VERIFY else step.run(made)
+        set_control_inputs(made)
     return made
 
 
@@ -114,7 +115,7 @@ def saves(graph: Graph) -> int:
     """The most bytes that one update in place of an optimised graph leaves as they are; unknown sizes count as many."""
     found = 0
     for node in graph.nodes:
-        if node.op.startswith((INPLACE, UPDATE)):
+        if node.op.startswith((INPLACE, UPDATE)) and not covers(node):
             kind = node.args[0].type
             if isinstance(kind, TensorType):
                 large = None in kind.shape

@@ -1,0 +1,97 @@
+"""Variables that native code computes in their own memory: eager PyTorch's values, whatever else reads them."""
+
+import pytest
+import torch
+
+import tograph as tg
+from tograph.runtime.kernels import jit
+
+pytestmark = pytest.mark.skipif(jit.llvm is None, reason="needs llvmlite")
+
+
+def momentum(w, m, g):
+    with torch.no_grad():
+        m.mul_(0.9).add_(g)
+        w.sub_(0.1 * m)
+    return (w.t() @ g).sum()
+
+
+def old_value_needed(w, m, g):
+    with torch.no_grad():
+        before = w * 1
+        product = w.t() @ g
+        w.add_(m)
+        m.copy_(before.t().contiguous() + product)
+    return product
+
+
+def read_elsewhere(w, m, g):
+    with torch.no_grad():
+        w.copy_(w.t() + w)
+        m.copy_(w.flip(0) * g)
+    return w.sum()
+
+
+def returned(w, m, g):
+    with torch.no_grad():
+        old = w.clone()
+        w.mul_(2)
+    return old, w * 1
+
+
+def fails_behind(w, m, g):
+    with torch.no_grad():
+        w.add_(g)
+        i = (m.sum() * 0).long()
+        return g[i + w.size(0) - 1] + w[0]
+
+
+def twice(w, m, g):
+    with torch.no_grad():
+        w.add_(g)
+        m.add_(w.t())
+        w.mul_(m)
+    return w.sum(1)
+
+
+CASES = [momentum, old_value_needed, read_elsewhere, returned, fails_behind, twice]
+
+
+@pytest.mark.parametrize("size", [3, 70])
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("case", CASES)
+def test_state_after_several_calls(case, grad, size):
+    f = tg.function(case)
+    mine = [torch.randn(size, size) for _ in range(3)]
+    theirs = [x.clone() for x in mine]
+    mine[0].requires_grad_(grad)
+    theirs[0].requires_grad_(grad)
+    for _ in range(4):
+        got, want = f(*mine), case(*theirs)
+        torch.testing.assert_close(got, want)
+        torch.testing.assert_close(mine, theirs)
+
+
+def test_versions_and_levels():
+    f = tg.function(momentum)
+    state = [torch.randn(8, 8) for _ in range(3)]
+    for _ in range(3):
+        f(*state)
+    program = f.get_concrete_function(*state).scheduled
+    assert program.level == "native", program.reason
+    assert "memmove" not in program.llvm
+    assert state[0]._version == 3 and state[2]._version == 0
+
+
+def test_a_late_failure_leaves_earlier_writes():
+    def step(w, x, i):
+        with torch.no_grad():
+            w.add_(x)
+            return x.index_select(0, i)
+
+    f, w, x = tg.function(step), torch.zeros(5, 5), torch.ones(5, 5)
+    for _ in range(3):
+        f(w, x, torch.tensor([1]))
+    with pytest.raises((IndexError, RuntimeError)):
+        f(w, x, torch.tensor([7]))
+    assert (w == 4).all()

@@ -1,0 +1,108 @@
+"""Elements at positions that a tensor gives: eager PyTorch's values and errors, as native code."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import tograph as tg
+from tograph.runtime.kernels import jit
+
+pytestmark = pytest.mark.skipif(jit.llvm is None, reason="needs llvmlite")
+
+
+def select_rows(x, i):
+    return torch.index_select(x, 0, i) * 2
+
+
+def select_columns(x, i):
+    return torch.index_select(x, -1, i) + 1
+
+
+def gather_rows(x, i):
+    return x.gather(0, i.view(-1, 1).expand(-1, x.size(1)) % 3)
+
+
+def gather_computed(x, i):
+    y = torch.exp(x)
+    return y.gather(1, i.view(1, -1) + 0) + y[:1, : i.numel()]
+
+
+def embedded(x, i):
+    return F.embedding(i.view(-1, 1), x).sum(1)
+
+
+def indexed(x, i):
+    return x[i] - x[i, i][:, None]
+
+
+def middle(x, i):
+    return x.view(1, *x.shape).expand(2, -1, -1)[:, i]
+
+
+CASES = [select_rows, select_columns, gather_rows, gather_computed, embedded, indexed, middle]
+
+
+def native(f, *args):
+    """The result of the third call: it runs native code, or the test fails with the reason why not."""
+    for _ in range(2):
+        f(*args)
+    program = f.get_concrete_function(*args).scheduled
+    assert program.level == "native", program.reason
+    return f(*args)
+
+
+@pytest.mark.parametrize("size", [(3, 5), (40, 70)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64, torch.bool])
+@pytest.mark.parametrize("case", CASES)
+def test_values(case, size, dtype):
+    if dtype in (torch.int64, torch.bool) and case is not select_rows:
+        pytest.skip("one case for dtypes that only move")
+    x = (torch.randn(size) * 3).to(dtype)
+    i = torch.tensor([2, 0, 1, 1])
+    got, want = native(tg.function(case), x, i), case(x, i)
+    torch.testing.assert_close(got, want)
+    assert got.stride() == want.stride()
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("bad", [1000, -1, -1000])
+def test_positions_out_of_range(case, bad):
+    f, x, i = tg.function(case), torch.randn(40, 70), torch.tensor([2, 0, 1, 1])
+    native(f, x, i)
+    i = torch.tensor([0, bad, 1, 0])
+    try:
+        want = case(x, i)
+    except (IndexError, RuntimeError) as error:
+        with pytest.raises(type(error)):
+            f(x, i)
+    else:
+        torch.testing.assert_close(f(x, i), want)
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("size", [(1, 2), (7, 5), (300, 17)])
+def test_losses_over_classes(size, dtype, weighted, reduction):
+    def step(x, target, weight):
+        x = x.detach().requires_grad_()
+        loss = F.cross_entropy(x, target, weight if weighted else None, reduction=reduction)
+        return loss.detach(), torch.autograd.grad((loss * loss).sum(), x)[0]
+
+    x, weight = torch.randn(size, dtype=dtype), torch.rand(size[1], dtype=dtype)
+    target = torch.randint(0, size[1], size[:1])
+    target[: size[0] // 3] = -100
+    f = tg.function(step)
+    for got, want in zip(native(f, x, target, weight), step(x, target, weight)):
+        torch.testing.assert_close(got, want)
+    target[-1] = size[1]
+    with pytest.raises(IndexError):
+        f(x, target, weight)
+
+
+def test_all_classes_ignored():
+    def loss(x, target):
+        return F.nll_loss(x, target, ignore_index=3)
+
+    x, target = torch.randn(4, 5), torch.full((4,), 3)
+    assert native(tg.function(loss), x, target).isnan() and loss(x, target).isnan()

@@ -1,0 +1,169 @@
+"""Ops that read elements at positions which a tensor of indices gives, and losses over class numbers: one row per op.
+
+``GATHERS[op](builder, node, which, index)`` gives the element of output number ``which`` at an index. An index out of range
+fails, as it does in eager PyTorch; only indexing with ``[]`` counts negative ones from the end. ``SOURCES[op]`` are the
+arguments that are read at other places than the element's own, so that they have to be complete before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ..ir import Node, Value
+from .exprs import Term
+from .loop_ir import Affine, Unsupported
+from .reductions import REDUCERS, Elements, Reducer, argument
+from .views import ZERO, Index, broadcast
+
+Gather = Callable[[Elements, Node, int, Index], Term]
+GATHERS: dict[str, Gather] = {}
+SOURCES: dict[str, tuple[int, ...]] = {}
+
+
+def _row(op: str, *sources: int) -> Callable[[Gather], Gather]:
+    def add(function: Gather) -> Gather:
+        GATHERS[op], SOURCES[op] = function, sources
+        return function
+
+    return add
+
+
+def _checked(position: Term, n: int, wraps: bool = False) -> Term:
+    """A position in a dim of ``n`` elements; any other fails."""
+    position = position.cast("i64")
+    if not wraps:
+        position = (position < 0).where(n, position)
+    return position.check_index(n)
+
+
+def _at(position: Term) -> Affine:
+    return Affine((), 0, ((position.expr, 1),))
+
+
+def _index_tensor(b: Elements, value: Value, index: Index) -> Term:
+    if b.dtype(value) not in ("i32", "i64"):
+        raise Unsupported("an index that is not an integer")
+    return b.at(value, index)
+
+
+@_row("aten.index_select.default", 0)
+def _index_select(b: Elements, node: Node, which: int, index: Index) -> Term:
+    x, d, order = node.args
+    size = b.size(x)
+    if not size:
+        raise Unsupported("a selection from a number")
+    d %= len(size)
+    place = _index_tensor(b, order, (index[d],) if b.size(order) else ())
+    return b.at(x, (*index[:d], _at(_checked(place, size[d])), *index[d + 1 :]))
+
+
+@_row("aten.gather.default", 0)
+def _gather(b: Elements, node: Node, which: int, index: Index) -> Term:
+    x, d, order = node.args[:3]
+    size = b.size(x)
+    if not size or len(b.size(order)) != len(size):
+        raise Unsupported("a gather from a number")
+    d %= len(size)
+    place = _checked(_index_tensor(b, order, index), size[d])
+    return b.at(x, (*index[:d], _at(place), *index[d + 1 :]))
+
+
+@_row("aten.embedding.default", 0)
+def _embedding(b: Elements, node: Node, which: int, index: Index) -> Term:
+    weight, order = node.args[:2]
+    place = _checked(_index_tensor(b, order, index[:-1]), b.size(weight)[0])
+    return b.at(weight, (_at(place), index[-1]))
+
+
+@_row("aten.index.Tensor", 0)
+def _index(b: Elements, node: Node, which: int, index: Index) -> Term:
+    """``x[i, :, j]``: the indexed dims become the broadcast dims of the indices, in the first one's place or in front."""
+    x, orders = node.args
+    size = b.size(x)
+    dims = [d for d, i in enumerate(orders) if i is not None]
+    if any(b.dtype(i) == "bool" for i in orders if i is not None):
+        raise Unsupported("an index that is a mask")
+    shared = max((len(b.size(orders[d])) for d in dims), default=0)
+    together = dims == list(range(dims[0], dims[-1] + 1))
+    first = dims[0] if together else 0
+    inner, rest = index[first : first + shared], iter(index[:first] + index[first + shared :])
+    place: list[Affine] = []
+    for d, n in enumerate(size):
+        if d in dims:
+            found = _index_tensor(b, orders[d], broadcast(inner, b.size(orders[d])))
+            place.append(_at(_checked(found, n, wraps=True)))
+        else:
+            place.append(next(rest))
+    return b.at(x, tuple(place))
+
+
+# ---- negative log likelihood
+
+
+def _target(b: Elements, target: Value, index: Index, ignored: int, classes: int):
+    """(the class at an index, whether it counts); a class that does not count reads as 0."""
+    place = _index_tensor(b, target, index).cast("i64")
+    counts = place != ignored
+    return _checked(counts.where(place, 0), classes), counts
+
+
+def _weight(b: Elements, weight: Value | None, place: Term, dtype: str) -> Term:
+    if weight is None:
+        return b.maker.const(1, dtype)
+    return b.at(weight, (_at(place),)).cast(dtype)
+
+
+def _nll_dims(node: Node, rank: int) -> tuple[int, ...]:
+    return tuple(range(rank)) if node.args[3] else ()
+
+
+def _nll_loss(b: Elements, node: Node, which: int, index: Index) -> Term:
+    x, target, weight, reduction, ignored = node.args
+    size, classes = b.size(target), b.size(x)[-1]
+    if len(b.size(x)) != len(size) + 1:
+        raise Unsupported("a loss over other dimensions")
+
+    def parts(at: Index) -> tuple[Term, Term]:
+        place, counts = _target(b, target, at, ignored, classes)
+        likelihood = b.compute_at(x, (*at, _at(place)))
+        w = _weight(b, weight, place, likelihood.dtype)
+        return counts.where(-(w * likelihood), 0), counts.where(w, 0)
+
+    if not reduction:
+        return parts(index)[0]
+    dims = tuple(range(len(size)))
+    at = tuple(ZERO for _ in size)
+    total = b.fold("sum", at, dims, size, lambda i: parts(i)[1])
+    if which == 1:
+        return total
+    loss = b.fold("sum", at, dims, size, lambda i: parts(i)[0])
+    return loss / total if reduction == 1 else loss
+
+
+REDUCERS["aten.nll_loss_forward.default"] = Reducer(_nll_dims, _nll_loss, space=1)
+SOURCES["aten.nll_loss_forward.default"] = (0,)
+
+
+@_row("aten.nll_loss_backward.default", 2, 3)
+def _nll_loss_backward(b: Elements, node: Node, which: int, index: Index) -> Term:
+    grad, x, target, weight, reduction, ignored, total = node.args
+    *at, own = index
+    place, counts = _target(b, target, tuple(at), ignored, b.size(x)[-1])
+    g = b.compute_at(grad, broadcast(tuple(at), b.size(grad)))
+    if reduction == 1:
+        g = g / b.compute_at(total, ())
+    here = counts & (place == b.maker.index(own))
+    return here.where(-(_weight(b, weight, place, g.dtype) * g), 0)
+
+
+def settled(value: Value) -> float | None:
+    """What a one-element output always is: the weight of all classes counts only where a loss folds."""
+    node = value.node
+    if node is None or node.op != "aten.nll_loss_forward.default" or node.args[3]:
+        return None
+    return 0.0 if value.index == 1 else None
+
+
+def sources(node: Node) -> Sequence[Value]:
+    """The operands of a node that are read at other places than its own."""
+    return [a for i in SOURCES.get(node.op, ()) if isinstance(a := argument(node, i, ""), Value)]

@@ -1,0 +1,125 @@
+"""A loop nest as a function of the module, and the call of it.
+
+Small nests are written for LLVM's own vectoriser (``loops``), large ones with explicit vectors by the renderer of kernels,
+which takes its parameters through memory and may run on torch's threads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ..kernels.build import Region
+from ..kernels.gpu_forms import GpuForms
+from ..kernels.kernel import make
+from ..kernels.loop_ir import Kernel, Unsupported
+from . import threading
+from .code import REGISTER, Code
+from .loops import Place, emit
+from .values import Decline, Mem, numel
+
+VECTORS = 256  # points from which on a loop nest is written with explicit vectors
+
+
+@dataclass(frozen=True)
+class Nest(GpuForms):
+    """A loop nest of native code: its function's text, its loop IR, and the user's lines."""
+
+    name: str
+    llvm: str
+    loops: Kernel
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        return self.loops.comments
+
+
+def call(low: Any, kernel: Kernel, region: Region, results: list[Mem]) -> None:
+    """Write the loop nest as a function and call it."""
+    places = {f"o{i}": ("ptr", x.pointer) for i, x in enumerate(results)}
+    for i, v in enumerate(region.inputs):
+        x = low.operand(v)
+        if isinstance(x, Mem):
+            places[f"p{i}"] = ("ptr", x.pointer)
+        else:
+            places[f"p{i}"] = places[f"s{i}"] = (REGISTER[x.dtype], x.text)
+    used = [places[name] for name in kernel.slots]
+    params = {text: (kind, f"%a{i}") for i, (kind, text) in enumerate(dict.fromkeys(used))}
+    bind = {name: Place(params[places[name][1]][1], places[name][0] != "ptr") for name in kernel.slots}  # fmt: skip
+    points = numel(tuple(d.size for d in (*kernel.outer, *kernel.row)))
+    low.work += points * len(kernel.body) * 0.05
+    if points >= VECTORS:
+        _vectors(low, kernel, places, points)
+        return
+    _function(low, kernel, bind, list(params.values()))
+    given = ", ".join(f"{kind} {text}" for text, (kind, _) in params.items())
+    bounds = f"i64 0, i64 {kernel.outer[0].size}" if kernel.outer else "i64 0, i64 1"
+    code = low.code.do(f"call i32 @{kernel.name}({given}{', ' if given else ''}{bounds})")
+    if kernel.may_fail:
+        low.fail(low.code.do(f"icmp ne i32 {code}, 0"))
+
+
+def _vectors(low, kernel: Kernel, places: dict[str, tuple[str, str]], points: int) -> None:
+    """The call of a nest that the vector renderer writes; its parameters go through memory."""
+    try:
+        made = make(kernel)
+    except Unsupported as error:
+        raise Decline(str(error)) from None
+    low.functions.append(_merged(low, made.llvm))
+    low.kernels.append(Nest(kernel.name, low.functions[-1], kernel))
+    code, slots = low.code, kernel.slots
+    block = code.cell(f"[{len(slots) + 1} x i64]")
+    for i, name in enumerate(slots):
+        kind, text = places[name]
+        if kind != "ptr" and name.startswith("p"):
+            cell = code.cell("i64")
+            code.store(next(b.dtype for b in kernel.buffers if b.name == name), text, cell)
+            kind, text = "ptr", cell
+        if kind == "i1":
+            kind, text = "i64", code.do(f"zext i1 {text} to i64")
+        place = code.do(f"getelementptr i64, ptr {block}, i64 {i}")
+        code.line(f"store {kind} {text}, ptr {place}")
+    if made.units <= made.grain or not threading.available():
+        got = code.do(f"call i32 @{kernel.name}_run(ptr {block})")
+    else:
+        failed = code.do(f"getelementptr i64, ptr {block}, i64 {len(slots)}")
+        code.line(f"store i64 0, ptr {failed}")
+        threading.call(low, kernel.name, f"{kernel.name}_task", block, made.units, made.grain)
+        got = code.do(f"load i32, ptr {failed}")
+    if kernel.may_fail:
+        low.fail(code.do(f"icmp ne i32 {got}, 0"))
+
+
+def _merged(low, text: str) -> str:
+    """The functions of a kernel's module, for this module only; its declarations go to those of this module."""
+    kept = []
+    for line in text.splitlines():
+        if line.startswith("define i32"):
+            line = line.replace("define", "define internal", 1)
+        if line.startswith("declare "):
+            low.code.declares.setdefault(line.split("@", 1)[1].split("(", 1)[0], line)
+        elif not line.startswith(("attributes #", "!")):
+            kept.append(line)
+    return "\n".join(kept) + "\n"
+
+
+def _function(low, kernel: Kernel, bind, params: list[tuple[str, str]]) -> None:
+    code = Code("v")
+    code.declares = low.code.declares
+    failed = code.cell("i32")
+    code.line(f"store i32 0, ptr {failed}")
+
+    def fail(condition: str) -> None:
+        old = code.do(f"load i32, ptr {failed}")
+        code.line(f"store i32 {code.do(f'or i32 {old}, ' + code.do(f'zext i1 {condition} to i32'))}, ptr {failed}")  # fmt: skip
+
+    try:
+        emit(code, kernel, bind, fail, ("%begin", "%end") if kernel.outer else None)
+    except Unsupported as error:
+        raise Decline(str(error)) from None
+    code.line(f"ret i32 {code.do(f'load i32, ptr {failed}')}")
+    head = ", ".join(f"{kind}{' noalias' if kind == 'ptr' else ''} {name}" for kind, name in params)  # fmt: skip
+    body = "\n".join(line for line in code.lines if line)
+    comments = "".join(f"; {c}\n" for c in kernel.comments)
+    low.functions.append(f"{comments}define internal i32 @{kernel.name}({head}{', ' if head else ''}i64 %begin, i64 %end) #0 {{\n{body}\n}}\n")  # fmt: skip
+    low.kernels.append(Nest(kernel.name, low.functions[-1], kernel))
