@@ -49,7 +49,7 @@ class Carried:
     def begin(self, state: Sequence[Place], specs: Sequence[Spec], contents: Sequence[Any]) -> None:
         """A round begins with these specs."""
         self.keys = variables(state, specs)
-        self.entry = bindings(self.keys, contents, specs)
+        self.entry = bindings(self.keys, contents, specs, None)
         settle_outside(self.entry)
         self._add(self.entry)
         moving = [k for k in self.names if len(self.options.get(k, ())) > 1]
@@ -115,7 +115,7 @@ class Carried:
     ) -> bool:
         """Take over what a traced body left; whether that asks for another round."""
         keys = variables(state, specs)
-        self.found = bindings(keys, contents, specs)
+        self.found = bindings(keys, contents, specs, graph)
         settle(self.found, graph, self.slots, current_graph())
         before = {key: len(options) for key, options in self.options.items()}
         self._add(self.found)

@@ -25,8 +25,8 @@ from ..shapes import SYMBOLS
 from ..structure import Spec
 from ..symbolic import SymTensor, View, as_symbolic
 from ..types import INT, TensorType
-from .leaves import Among, leaf_objects, leaf_paths, noting
-from .picking import Lost, Picked, Which, become, flat, fresh_view, parts
+from .leaves import NEW, Among, leaf_objects, leaf_paths, noting
+from .picking import Lost, Which, become, flat, fresh_view
 
 Key = Hashable  # of a variable, or of a part of what it holds
 LIMIT = 12  # options of a variable; more of them are lost
@@ -51,7 +51,7 @@ class Binding:
     """
 
     which: Which
-    tensors: list[SymTensor]
+    tensors: list[SymTensor | None]  # None: a number that becomes a tensor
     variable: bool  # whether one of them is a ``tg.Variable``
     options: list[list[tuple[Key, Option]]] = field(default_factory=list)
 
@@ -83,25 +83,29 @@ _NOT = ("grad", "flag", "counter")
 
 
 def bindings(
-    keys: Sequence[tuple[Key, str] | None], contents: Sequence[Any], specs: Sequence[Spec]
+    keys: Sequence[tuple[Key, str] | None],
+    contents: Sequence[Any],
+    specs: Sequence[Spec],
+    inner: FuncGraph | None,
 ) -> dict[Key, Binding]:
-    """What the variables hold."""
+    """What the variables hold, at the end of ``inner`` or, without it, before a construct."""
     objects = [o for c, s in zip(contents, specs, strict=True) for o in leaf_objects(c, s)]
-    return {
-        k[0]: _binding(o) for k, o in zip(keys, objects, strict=True) if k and o is not None
-    }  # fmt: skip
+    pairs = zip(keys, objects, strict=True)
+    return {k[0]: _binding(o, inner) for k, o in pairs if k and o is not None}
 
 
-def _binding(x: Any) -> Binding:
+def _binding(x: Any, inner: FuncGraph | None) -> Binding:
+    if x is NEW:
+        return Binding(first, [None], False)
+    which, given = first, (x,)
     if isinstance(x, Among):
-        tag = x.tag
-        options = [as_symbolic(o) for o in x.options]
-        which, found = flat(lambda graph: tag.node.value(graph), options)
-        return Binding(which, found, any(hasattr(o, "assign_add") for o in x.options))
-    variable, x = hasattr(x, "assign_add"), as_symbolic(x)
-    if isinstance(x.storage_, Picked):
-        return Binding(x.storage_.which, parts(x), variable)
-    return Binding(first, [x], variable)
+        tag, given = x.tag, x.options
+        which = lambda graph: tag.node.value(graph)  # noqa: E731
+    variable = any(hasattr(o, "assign_add") for o in given)
+    tensors: list[SymTensor | None] = [None if o is NEW else as_symbolic(o) for o in given]
+    if inner is not None:
+        which, tensors = flat(which, tensors, inner)
+    return Binding(which, list(tensors), variable)
 
 
 def first(graph: FuncGraph) -> int:
@@ -110,8 +114,10 @@ def first(graph: FuncGraph) -> int:
 
 def settle_outside(found: dict[Key, Binding]) -> None:
     """Find the options of bindings of tensors that all exist outside."""
-    for binding in found.values():
-        binding.options = [[(None, _outside(x))] for x in binding.tensors]
+    for key, binding in found.items():
+        binding.options = [
+            [(None, _own(key) if x is None else _outside(x))] for x in binding.tensors
+        ]
 
 
 def settle(
@@ -134,7 +140,7 @@ class _Sharing:
         self.whole: dict[Hashable, list[Key]] = {}
         self.order = {key: i for i, key in enumerate(found)}
         for key, binding in found.items():
-            for x in binding.tensors:
+            for x in (t for t in binding.tensors if t is not None):
                 self.users.setdefault(self.base(x), []).append(key)
                 if not x.chain:
                     self.whole.setdefault(self.base(x), []).append(key)
@@ -147,8 +153,10 @@ class _Sharing:
         inside = home is not None and home.within(self.inner)
         return ("fresh", id(x.storage_)) if inside else None
 
-    def options(self, key: Key, x: SymTensor) -> list[tuple[Key, Option]]:
+    def options(self, key: Key, x: SymTensor | None) -> list[tuple[Key, Option]]:
         """What a tensor that a variable holds is outside of the region (``Binding.options``)."""
+        if x is None:
+            return [(None, _own(key))]
         known = _constant(x, self.outer)
         if self.base(x) is None:
             return [(None, _outside(x) if known else _lost([x.storage_]))]
@@ -214,9 +222,9 @@ def _constant(x: SymTensor, graph: FuncGraph) -> bool:
 
 
 def add_options(have: list[Option], binding: Binding) -> None:
-    """Take over the options that are not known yet; more than the limit are lost."""
+    """Take over the options that are not known yet; those over the limit are lost."""
     for option in binding.all():
-        if all(o.key != option.key for o in have):
+        if len(have) <= LIMIT and all(o.key != option.key for o in have):
             have.append(option if len(have) < LIMIT else _lost([]))
 
 
@@ -247,7 +255,9 @@ def index_of(
 
 def _holds(binding: Binding, x: SymTensor, graph: FuncGraph) -> Any:
     """1 where a variable is the tensor that ``x`` is a view of, else 0."""
-    same = [int(t.storage_ is x.storage_ and not t.chain) for t in binding.tensors]
+    same = [
+        int(t is not None and t.storage_ is x.storage_ and not t.chain) for t in binding.tensors
+    ]
     which = binding.which(graph)
     return same[which] if isinstance(which, int) else graph.emit("tg.choose", which, same, type=INT)
 

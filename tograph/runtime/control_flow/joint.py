@@ -44,7 +44,8 @@ class Joint:
         self.options: dict[Key, list[Option]] = {}
         self.variable: set[Key] = set()
         for i, region in enumerate(live):
-            found = bindings(self.keys, [contents[i] for _, contents in slots], specs)
+            left = [contents[i] for _, contents in slots]
+            found = bindings(self.keys, left, specs, region.graph)
             settle(found, region.graph, {}, outer)
             self.found.append(found)
             for key, binding in found.items():

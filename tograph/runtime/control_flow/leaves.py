@@ -17,6 +17,9 @@ from ..types import TensorType, Type
 Path = tuple[Any, ...]
 
 
+NEW = object()  # a number that becomes a tensor
+
+
 @dataclass(frozen=True)
 class Among:
     """One of several objects, by a staged index."""
@@ -40,13 +43,14 @@ def leaf_paths(spec: Spec, path: Path = ()) -> Iterator[tuple[Path, Type]]:
 
 
 def leaf_objects(x: Any, spec: Spec) -> list[Any]:
-    """The object of each graph value that ``x`` gives for ``spec``: a tensor, an ``Among`` of tensors, or None."""
+    """The object of each graph value that ``x`` gives for ``spec``: a tensor, an ``Among`` of tensors, ``NEW``, or None."""
     nothing = [None] * len(leaf_types(spec))
     if isinstance(spec, Const) or x is MISSING or x is UNSET:
         return nothing
     if isinstance(spec, Leaf):
-        tensor = isinstance(x, torch.Tensor) and isinstance(spec.type, TensorType)
-        return nothing and [x if tensor else None]
+        if not nothing or not isinstance(spec.type, TensorType):
+            return nothing
+        return [x if isinstance(x, torch.Tensor) else NEW]
     if isinstance(spec, Tree):
         found = structure.parts_of(x) if spec.aux != "staged" else None
         if found is None or len(found[1]) != len(spec.parts):

@@ -4,8 +4,7 @@ In plain Python a name is bound to a tensor *object*; a branch or an iteration m
 then changes that one, for all names of it. A ``Picked`` storage is the model of such a name: it has no content of its own but
 an index and the tensors that it may be.
 
-Invariants: the options of a ``Picked`` are never ``Picked`` themselves; an option is a tensor (a storage and a chain of
-views of it), so two options may overlap. ``Lost`` stands for a tensor whose memory cannot be followed: its value is known as
+Invariants: an option is a tensor (a storage and a chain of views of it, perhaps picked itself), so two options may overlap. ``Lost`` stands for a tensor whose memory cannot be followed: its value is known as
 long as nothing that it may share memory with is written; anything else is an error at the user's line, never another value.
 """
 
@@ -60,11 +59,12 @@ class Picked(Storage):
             graph.root.before_failure = waiting
 
     def spread(self, graph: FuncGraph, value: Value) -> bool:
-        for x in self.options:
+        index, options = flat(self.which, self.options)
+        for x in options:
             if isinstance(x.storage_, Lost):
                 x.storage_.refuse("changed in place")
-        which = self.which(graph)
-        for i, x in enumerate(self.options):
+        which = index(graph)
+        for i, x in enumerate(options):
             if isinstance(which, int) and which != i:
                 continue
             if x.storage_.external is not None or x.storage_.argument is not None:
@@ -72,7 +72,7 @@ class Picked(Storage):
                 continue
             # The options may overlap: what this one holds by now, not what it held before the others were written.
             old = value_of(x, graph)
-            values = [value if k == i else old for k in range(len(self.options))]
+            values = [value if k == i else old for k in range(len(options))]
             write(x, wrap(chosen(graph, which, values, x.meta), x.meta, graph))
         return True
 
@@ -136,36 +136,49 @@ def _write_if(graph: FuncGraph, which: Any, i: int, x: SymTensor, value: Value) 
     forget_written(graph, regions["then"].graph)
 
 
-def flat(which: Which, options: Sequence[SymTensor]) -> tuple[Which, list[SymTensor]]:
-    """The same choice with the options of every ``Picked`` among the options in its place."""
-    if not any(isinstance(x.storage_, Picked) for x in options):
+def flat(
+    which: Which, options: Sequence[SymTensor], inner: FuncGraph | None = None
+) -> tuple[Which, list[SymTensor]]:
+    """The same choice with the options of every ``Picked`` among the options in its place.
+
+    Of those that were made in ``inner``, when it is given: their indices are known only there.
+    """
+    if not any(_opens(x, inner) for x in options):
         return which, list(options)
     out: list[SymTensor] = []
     starts: list[tuple[int, Which | None]] = []
     for x in options:
-        storage = x.storage_
-        starts.append((len(out), storage.which if isinstance(storage, Picked) else None))
-        out += parts(x)
+        if not _opens(x, inner):
+            starts.append((len(out), None))
+            out.append(x)
+            continue
+        at, found = flat(x.storage_.which, _parts(x), inner)  # type: ignore[attr-defined]
+        starts.append((len(out), at))
+        out += found
 
     def composed(graph: FuncGraph) -> Any:
-        at = []
-        for start, inner in starts:
-            here = 0 if inner is None else inner(graph)
-            if not isinstance(here, int):
-                here = graph.emit("py.add", here, start, type=INT) if start else here
-            else:
-                here += start
-            at.append(here)
+        at = [_shifted(graph, 0 if w is None else w(graph), start) for start, w in starts]
         outer = which(graph)
         return at[outer] if isinstance(outer, int) else graph.emit("tg.choose", outer, at, type=INT)
 
     return composed, out
 
 
-def parts(x: SymTensor) -> list[SymTensor]:
-    """The tensors that ``x`` may be."""
-    if not isinstance(x.storage_, Picked):
-        return [x]
+def _opens(x: SymTensor | None, inner: FuncGraph | None) -> bool:
+    if x is None or not isinstance(x.storage_, Picked):
+        return False
+    return inner is None or (x.storage_.home is not None and x.storage_.home.within(inner))
+
+
+def _shifted(graph: FuncGraph, at: Any, start: int) -> Any:
+    if isinstance(at, int) or not start:
+        return at + start if isinstance(at, int) else at
+    return graph.emit("py.add", at, start, type=INT)
+
+
+def _parts(x: SymTensor) -> list[SymTensor]:
+    """The tensors that a picked one may be."""
+    assert isinstance(x.storage_, Picked)
     if not x.chain:
         return list(x.storage_.options)
     return [fresh_view(o.storage_, (*o.chain, *x.chain), x.meta) for o in x.storage_.options]
@@ -183,8 +196,7 @@ def become(
 ) -> None:
     """Make ``x``, which has the value of the option that counts, share the memory of the options; one is a ``variable``."""
     assert x.ref is not None
-    which, found = flat(which, options)
-    x.storage_ = Picked(x.meta, x.ref, which, found, home)
+    x.storage_ = Picked(x.meta, x.ref, which, options, home)
     x.version = x.storage_.version
     if variable:  # SymTensor says that it is a plain tensor
         object.__dict__["__class__"].__set__(x, VARIABLE[0])
