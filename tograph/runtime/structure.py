@@ -91,6 +91,10 @@ Spec = Leaf | Const | Tree | Choice
 
 # The class of lists that may be staged, and how one is flattened into a staged spec: set by ``growing``, which needs this module.
 LISTS: Any = ((), None)
+STAGED_LISTS: Any = (
+    "staged",
+    (),
+)  # what ``aux`` is of the spec of a list of the graph: this, or of this class
 
 
 # Whether an object existed before the trace: set by ``reads``. Such an object is itself wherever it goes, never a copy of its parts.
@@ -284,16 +288,18 @@ def _merge(a: Spec, b: Spec) -> Spec | None:
     if isinstance(a, Const) and isinstance(b, Const):
         return a if _same_const(a.value, b.value) else None
     if isinstance(a, Tree) and isinstance(b, Tree):
-        if a.aux == b.aux == "staged" and a.cls is b.cls:
-            return (
-                None
-                if types.join(a.parts[0].type, b.parts[0].type) is None
-                else Tree(a.cls, a.aux, (join(a.parts[0], b.parts[0]),))
-            )
+        if a.cls is LISTS[0] is b.cls and a.aux == b.aux and _staged_list(a):
+            if any(types.join(p.type, q.type) is None for p, q in zip(a.parts, b.parts)):
+                return None
+            return Tree(a.cls, a.aux, tuple(map(join, a.parts, b.parts)))
         if a.cls is not b.cls or a.aux != b.aux or len(a.parts) != len(b.parts):
             return None
         return Tree(a.cls, a.aux, tuple(map(join, a.parts, b.parts)))
     return None
+
+
+def _staged_list(spec: Tree) -> bool:
+    return spec.aux == STAGED_LISTS[0] or isinstance(spec.aux, STAGED_LISTS[1])
 
 
 def _join_number(a: Type, b: Type) -> Type | None:
@@ -396,7 +402,7 @@ def flatten(x: Any, spec: Spec, graph: FuncGraph) -> list[Value]:
     if isinstance(spec, Const):
         return []
     if isinstance(spec, Tree):
-        if spec.aux == "staged" and isinstance(x, LISTS[0]):
+        if isinstance(x, LISTS[0]) and _staged_list(spec):
             return LISTS[1](x, spec, graph)
         found = parts_of(x)
         if found is None or len(found[1]) != len(spec.parts):

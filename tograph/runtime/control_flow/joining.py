@@ -89,7 +89,8 @@ def put_back(place: Place, x: Any) -> None:
         if place.key[0] == "contents":
             raise StructureError(
                 f"{place.name} has a different number of items, or items of different kinds, depending on a staged "
-                "condition; append in both branches, or use a tg.TensorList",
+                "condition. A list whose length depends on data holds tensors, numbers and tuples of these, all of one kind: append in "
+                "both branches, or use a tg.TensorList",
                 user_location(),
             )
         x.__dict__["name_"] = place.name

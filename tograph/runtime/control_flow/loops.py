@@ -308,6 +308,7 @@ def _trace_with_state(
     def before(graph: FuncGraph) -> None:
         nonlocal lead
         made: list[Any] = []
+        graph.repeats = name == "body"
         for place in scratch:
             journal.record(place)
         for place, spec in zip(state, specs):
