@@ -7,7 +7,7 @@ what went in, and that is repeated with the wider state until it is stable.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -17,10 +17,11 @@ from ...errors import (
     LoopTypeError,
     ShapeInvariantError,
 )
-from .. import histories, journal, structure, types
+from .. import histories, journal, listed, structure, types
 from ..funcgraph import FuncGraph, Storage, current_graph, user_location
 from ..ir import Value, graph_effects
 from ..journal import Location as Place
+from ..listed import tensors_in
 from ..shapes import SYMBOLS
 from ..structure import (
     Leaf,
@@ -81,7 +82,9 @@ def staged_while(
     specs = [_initial_spec(c, p, options) for c, p in zip(contents, state)]
     entered = {p.key for p, c in zip(state, contents) if _requires_grad(c)}
     carried = Carried()
-    histories_ = _Histories(entered, [x for c in contents for x in _tensors(c) if x.requires_grad])
+    histories_ = _Histories(
+        entered, [x for c in contents for x in tensors_in(c) if x.requires_grad]
+    )
     for _ in range(MAX_ROUNDS):
         carried.begin(state, specs, contents_of(state))
         cond = _trace_with_state(
@@ -115,18 +118,10 @@ def staged_while(
     )
 
 
-def _tensors(content: Any) -> list[torch.Tensor]:
-    """The tensors in a content."""
-    if isinstance(content, torch.Tensor):
-        return [content]
-    found = structure.parts_of(content) if isinstance(content, (list, tuple, dict)) else None
-    return [x for p in found[1] for x in _tensors(p)] if found else []
-
-
 def _requires_grad(content: Any, graph: FuncGraph | None = None) -> bool:
     if isinstance(content, structure.Ref):
         return graph is not None and content.value in graph.sources
-    return any(x.requires_grad for x in _tensors(content))
+    return any(x.requires_grad for x in tensors_in(content))
 
 
 class _Histories:
@@ -291,6 +286,7 @@ class StateRegion(Region):
 
     lead: int = 0
     changed_outside: bool = False
+    entered: dict[Any, Any] = field(default_factory=dict)
 
 
 def _trace_with_state(
@@ -329,7 +325,7 @@ def _trace_with_state(
         k not in entered or not unmoved(region.changed[k][1], entered[k]) for k in region.changed
     )
     return StateRegion(
-        region.graph, region.result, region.changed, region.raised, function, lead, moved
+        region.graph, region.result, region.changed, region.raised, function, lead, moved, entered
     )
 
 
@@ -371,4 +367,8 @@ def _emit_while(
         x = structure.unflatten(spec, values, noting(structure.plain_maker(graph), made))
         if leaf_types(spec) or not unmoved(as_value(place.get()), x):
             put_back(place, x)
+        if not loop.raised:
+            left = tensors_in(as_value(loop.content(place)))
+            listed.carried(tensors_in(loop.entered.get(place.key)), left)
+            listed.inherit(tensors_in(x), left)
     carried.attach(graph, made, list(values))
