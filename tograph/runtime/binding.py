@@ -22,29 +22,36 @@ if TYPE_CHECKING:
 _CONSTANTS = (bool, int, float, complex, str, bytes, type(None))
 
 
+def _is_constant(key: Any) -> bool:
+    return isinstance(key, tuple) and len(key) == 2 and key[0] in _CONSTANTS
+
+
+def _constant(key: Any) -> Any:
+    """The value that a key of ``arguments.key_of`` stands for: that of a float holds its text."""
+    return float(key[1]) if key[0] is float else key[1]
+
+
 def binder(
     signature: inspect.Signature,
     label: str,
     key: Any,
-    values: dict[str, Any],
     specs: Sequence[TensorSpec],
+    normal: Callable[[Any], Any] = lambda key: key,
 ) -> Callable[..., Any]:
     """The function that takes the tensors from the arguments of a concrete function.
 
-    ``key``: pairs of a parameter and the key of its value in the trace. ``values``: those values.
+    ``key``: pairs of a parameter and the key of its value in the trace. ``normal``: what counts of the key of an argument.
     """
     traced = dict(key)
-    constants = {n: x for n, x in values.items() if isinstance(x, _CONSTANTS)}
+    constants = {n: _constant(k) for n, k in key if _is_constant(k)}
 
     def bind(concrete: ConcreteFunction, args: tuple, kwargs: dict) -> tuple[list[Any], tuple]:
         bound, flat = _bound(signature, label, args, kwargs, constants), Flat()
         fits = _Fits(specs, concrete.open_numbers)
         for name, x in bound.arguments.items():
-            given = arguments.key_of(x, flat, name)
+            given = normal(arguments.key_of(x, flat, name))
             if not fits(traced[name], given):
-                raise _refused(
-                    label, name, x, values_text(traced[name], specs, constants.get(name))
-                )
+                raise _refused(label, name, x, _text(traced[name], specs))
         return families.inputs_of(flat, concrete.open_numbers), ()
 
     return bind
@@ -92,13 +99,11 @@ class _Fits:
         )
 
 
-def values_text(traced: Any, specs: Sequence[TensorSpec], constant: Any) -> str:
+def _text(traced: Any, specs: Sequence[TensorSpec]) -> str:
     """What an argument was in the trace."""
     if isinstance(traced, tuple) and len(traced) == 6 and traced[0] == "tensor":
         return repr(specs[traced[5]])
-    return (
-        repr(constant) if constant is not None or traced == (type(None), None) else "another value"
-    )
+    return repr(_constant(traced)) if _is_constant(traced) else "another value"
 
 
 def _refused(label: str, name: str, x: Any, wanted: str) -> SignatureError:

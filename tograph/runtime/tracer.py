@@ -203,13 +203,7 @@ class Tracer:
             spec,
             effect_specs,
             signature,
-            binder(
-                self.function._signature,
-                self.function.label(),
-                key[0],
-                self.bound.arguments,
-                self.specs,
-            ),
+            binder(self.function._signature, self.function.label(), key[0], self.specs),
             self.watch.owns,
         )
         concrete.open_numbers, concrete.late = self.open_numbers, late_inputs(self.root)
