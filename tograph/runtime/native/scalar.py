@@ -317,8 +317,16 @@ def _library(name: str) -> Rule:
     return lambda code, dtype, args, fail: code.external(name + "f" * (dtype == "f32"), dtype, *args)  # fmt: skip
 
 
-for _name in ["exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "tanh", "sinh", "cosh", "sin", "cos", "tan", "asin", "acos", "atan", "asinh", "acosh", "atanh", "erf", "erfc", "pow", "atan2", "hypot"]:  # fmt: skip
+_LIBRARY = ["exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "tanh", "sinh", "cosh", "sin", "cos", "tan", "asin", "acos", "atan", "asinh", "acosh", "atanh", "erf", "erfc", "pow", "atan2", "hypot"]  # fmt: skip
+for _name in _LIBRARY:
     RULES[_name] = _library(_name)
+
+
+def calls_library(e: Expr) -> bool:
+    """Whether an expression becomes a call of the C library, which LLVM cannot vectorise."""
+    if e.op == "fmod":
+        return e.dtype in FLOATS
+    return e.op in _LIBRARY and not (e.op in ("exp", "tanh") and e.dtype == "f32")
 
 
 class _Single:
