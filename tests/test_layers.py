@@ -5,6 +5,7 @@ Inside runtime ORDER holds, where a name that is not in it is only checked for c
 
 import ast
 import graphlib
+import importlib.util
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,8 @@ LEVEL = {name: level for level, names in enumerate(ORDER) for name in names.spli
 ONE_FILE_ONLY = {"gast", "astunparse", "triton", "llvmlite", "cuda", "safetensors"}
 
 
-LEAVES = {"tograph.errors", "tograph.settings"}  # import nothing of the package: anyone may
+LEAVES = {f"tograph.{name}" for name in ("collector", "errors", "lazy", "settings")}
+# They import nothing of the package: anyone may import them.
 
 
 def layer(module):
@@ -40,8 +42,16 @@ def runtime_level(module):
     return LEVEL.get(parts[2]) if parts[:2] == ["tograph", "runtime"] and parts[2:] else None
 
 
+def is_lazy(node):
+    return isinstance(node, ast.Call) and getattr(node.func, "id", "").endswith("lazy_module")
+
+
 def imported(node, module, modules):
     """The modules that an import names; the name in `from package import name` may be one."""
+    if is_lazy(node):
+        is_package = modules[module].endswith("__init__.py")
+        package = module if is_package else module.rpartition(".")[0]
+        return [importlib.util.resolve_name(node.args[0].value, package)]
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
     package = module.split(".")[: -node.level or None]
@@ -61,11 +71,13 @@ def check(sources, paths=None):
         for function in ast.walk(tree):
             if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
                 inside = [
-                    n for n in ast.walk(function) if isinstance(n, ast.Import | ast.ImportFrom)
+                    n
+                    for n in ast.walk(function)
+                    if isinstance(n, ast.Import | ast.ImportFrom) or is_lazy(n)
                 ]
                 problems += [f"{module}:{n.lineno}: import inside a function" for n in inside]
         for node in ast.walk(tree):
-            if not isinstance(node, ast.Import | ast.ImportFrom):
+            if not isinstance(node, ast.Import | ast.ImportFrom) and not is_lazy(node):
                 continue
             for target in imported(node, module, modules):
                 if target != module and target in modules:
@@ -102,6 +114,12 @@ def test_layers():
         ("imports tograph.converters.if_", {"tograph.runtime.ir": "from ..converters import if_"}),
         ("imports tograph.transpiler", {"tograph.runtime.ir": "import tograph.transpiler"}),
         ("imports tograph.transpiler", {"tograph.runtime.ir": "from tograph import transpiler"}),
+        (
+            "imports tograph.transpiler",
+            {"tograph.runtime.ir": 'x = lazy_module("..transpiler", __package__)'},
+        ),
+        ("inside a function", {"tograph.a": 'def f():\n    lazy_module("os")'}),
+        ("gast imported", {"tograph.a": "import gast", "tograph.b": 'g = lazy_module("gast")'}),
         ("imports torch", {"tograph.transpiler.cfg": "import torch.nn"}),
         ("imports tograph.runtime", {"tograph.transpiler.cfg": "from ..runtime import types"}),
         ("imports tograph", {"tograph.converters.if_": "import tograph"}),

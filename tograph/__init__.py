@@ -11,23 +11,43 @@
 tensor(1.4142)
 """
 
-from . import errors
-from .converters.api import convert, function, to_code, to_graph
-from .converters.call_rules import do_not_convert
-from .converters.directives import set_loop_options
-from .converters.staged_range import range_ as range
-from .runtime import debug
-from .runtime.containers import Optional, TensorArray, TensorList
-from .runtime.custom import custom_gradient
-from .runtime.effects import init_scope, py_function, stop_gradient
-from .runtime.effects import print_ as print
-from .runtime.function import run_functions_eagerly
-from .runtime.higher_order import cond, foldl, foldr, map_fn, scan, switch_case, while_loop
-from .runtime.saved import load, save
-from .runtime.specs import TensorSpec
-from .runtime.text import parse_graph
-from .runtime.variables import Variable
-from .settings import set_verbosity
+from typing import TYPE_CHECKING
+
+from .collector import seldom as _seldom
+from .lazy import lazy_module as _lazy_module
+
+with _seldom():
+    from . import errors
+    from .converters.api import convert, function, to_code, to_graph
+    from .converters.call_rules import do_not_convert
+    from .converters.directives import set_loop_options
+    from .converters.staged_range import range_ as range
+    from .runtime import debug
+    from .runtime.containers import Optional, TensorArray, TensorList
+    from .runtime.custom import custom_gradient
+    from .runtime.effects import init_scope, py_function, stop_gradient
+    from .runtime.effects import print_ as print
+    from .runtime.function import run_functions_eagerly
+    from .runtime.higher_order import cond, foldl, foldr, map_fn, scan, switch_case, while_loop
+    from .runtime.specs import TensorSpec
+    from .runtime.text import parse_graph
+    from .runtime.variables import Variable
+    from .settings import set_verbosity
+
+if TYPE_CHECKING:
+    from .runtime.saved import load, save
+else:
+    _saved = _lazy_module(".runtime.saved", __name__)
+
+    def __getattr__(name):
+        """``save`` and ``load``, at their first use."""
+        if name in ("load", "save"):
+            return getattr(_saved, name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__():
+        return sorted({*globals(), *__all__})
+
 
 __version__ = "0.1.0"
 __all__ = [

@@ -1,5 +1,6 @@
 """Numba forms of the workloads that are loops over numbers, as a Numba user writes them by hand."""
 
+import functools
 import math
 
 import numba
@@ -93,4 +94,4 @@ def prepare(key, arrays, threads):
     """A call without arguments of a workload's form."""
     numba.set_num_threads(threads)
     args = scalars(arrays.values())
-    return lambda: FORMS[key](*args)
+    return functools.partial(FORMS[key], *args)

@@ -5,6 +5,7 @@ Peers other than torch's are imported by name when they are asked for: they are 
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 import warnings
@@ -42,11 +43,7 @@ def _torch_call(wrap: Callable, workload: Workload, arrays: dict[str, np.ndarray
 
         return gradient
 
-    def forward():
-        with torch.no_grad():
-            return form(*tensors)
-
-    return forward
+    return functools.partial(form, *tensors)
 
 
 def _tograph(key, arrays, threads):

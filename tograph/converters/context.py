@@ -8,11 +8,12 @@ from typing import Any
 
 from ..errors import ConversionError
 from ..transpiler.names import Namer
-from ..transpiler.syntax import children, gast
+from ..transpiler.syntax import children, fields_with_nodes, gast
 from ..transpiler.templates import fill, fill_expression
 
 OPERATORS = "ag__"
 FUNCTIONS = (gast.FunctionDef, gast.AsyncFunctionDef, gast.Lambda)
+_SCOPES = frozenset((*FUNCTIONS, gast.ClassDef))
 
 
 @dataclass
@@ -29,10 +30,7 @@ class Context:
 
 
 # Kinds of field values with nothing below them that a pass may change.
-_BASES = (gast.expr_context, gast.operator, gast.boolop, gast.unaryop, gast.cmpop)
-_LEAVES = frozenset(
-    {str, int, bool, type(None), gast.Constant, *(c for b in _BASES for c in b.__subclasses__())}
-)
+_LEAVES = frozenset({str, int, bool, type(None), gast.Constant})
 
 
 class Converter(gast.NodeTransformer):
@@ -41,14 +39,14 @@ class Converter(gast.NodeTransformer):
     ``handled``: the method for each kind of node that the pass changes.
     """
 
-    handled: dict[str, Callable[..., Any]] = {}
+    handled: dict[type, Callable[..., Any]] = {}
     leaves: frozenset[type] = _LEAVES
 
     def __init_subclass__(cls) -> None:
         names = [n for n in dir(cls) if n.startswith("visit_") and n != "visit_Constant"]
-        cls.handled = {n.removeprefix("visit_"): getattr(cls, n) for n in names}
+        cls.handled = {getattr(gast, n.removeprefix("visit_")): getattr(cls, n) for n in names}
         # A parameter is a Name with an annotation below it, which stays as it is.
-        cls.leaves = _LEAVES if "Name" in cls.handled else _LEAVES | {gast.Name}
+        cls.leaves = _LEAVES if gast.Name in cls.handled else _LEAVES | {gast.Name}
 
     def __init__(self, context: Context):
         self.context = context
@@ -58,7 +56,7 @@ class Converter(gast.NodeTransformer):
         return self.visit(tree)
 
     def visit(self, node: gast.AST) -> Any:
-        handler = self.handled.get(type(node).__name__)
+        handler = self.handled.get(type(node))
         return self.generic_visit(node) if handler is None else handler(self, node)
 
     def block(self, statements: list[gast.stmt]) -> list[gast.stmt]:
@@ -73,8 +71,10 @@ class Converter(gast.NodeTransformer):
 
     def generic_visit(self, node):
         fields, leaves = node.__dict__, self.leaves
-        for field in node._fields:
+        for field in fields_with_nodes(type(node)):
             value = fields.get(field)
+            if value is None:
+                continue
             kind = type(value)
             if kind is list:
                 if value and isinstance(value[0], gast.stmt):
@@ -94,11 +94,11 @@ class Converter(gast.NodeTransformer):
 
 def own_nodes(root: gast.AST):
     """The nodes below ``root`` that belong to its own function scope."""
-    todo = list(children(root))
+    todo = children(root)
     while todo:
         node = todo.pop()
         yield node
-        if not isinstance(node, (*FUNCTIONS, gast.ClassDef)):
+        if node.__class__ not in _SCOPES:
             todo += children(node)
 
 

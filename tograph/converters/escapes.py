@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from ..runtime.reads import whole
-from ..transpiler.syntax import gast
+from ..transpiler.syntax import gast, walk
 from .context import FUNCTIONS, OPERATORS, Converter
 
 __all__ = ["Escapes", "whole"]
@@ -39,22 +39,15 @@ class Escapes(Converter):
     """Wraps reads of outer names, attributes and items that stand where all of a container may be read."""
 
     def convert(self, tree):
-        self.bound = {
-            n.id
-            for n in gast.walk(tree)
-            if isinstance(n, gast.Name) and not isinstance(n.ctx, gast.Load)
-        } | {
-            n.name
-            for n in gast.walk(tree)
-            if isinstance(n, (*FUNCTIONS[:2], gast.ClassDef)) and n is not tree
-        }
-        self._mark(tree)
-        return self.visit(tree)
-
-    def _mark(self, tree) -> None:
-        for node in gast.walk(tree):
+        self.bound = set()
+        for node in walk(tree):
+            if isinstance(node, gast.Name) and not isinstance(node.ctx, gast.Load):
+                self.bound.add(node.id)
+            elif isinstance(node, (*FUNCTIONS[:2], gast.ClassDef)) and node is not tree:
+                self.bound.add(node.name)
             for child in self._precise(node):
                 child.is_precise = True
+        return self.visit(tree)
 
     def _precise(self, node) -> list[Any]:
         if isinstance(node, (gast.Attribute, gast.Subscript, gast.Starred)):

@@ -21,6 +21,10 @@ from . import for_stmt, if_stmt, try_stmt, while_stmt
 from .context import FUNCTIONS, OPERATORS, Context, Converter, own_nodes
 
 _EMPTY: frozenset[str] = frozenset()
+_LOOPS = frozenset({gast.For, gast.While})
+_NAMED = frozenset(
+    {gast.FunctionDef, gast.ClassDef, gast.ExceptHandler, gast.MatchAs, gast.MatchStar}
+)
 
 
 @dataclass
@@ -161,27 +165,25 @@ def occurrences(root: gast.AST) -> Counter:
     """How often each name stands in a tree, nested functions included."""
     counts: Counter = Counter()
     for node in walk(root):
-        for hidden in (
-            "extra_test",
-            "directive",
-        ):  # expressions of a loop that are no fields of its node
-            inner = getattr(node, hidden, None)
-            if inner is not None:
-                counts.update(occurrences(inner))
-        if isinstance(node, gast.Name):
+        kind = node.__class__
+        if kind is gast.Name:
             counts[node.id] += 1
-        elif isinstance(
-            node,
-            (gast.FunctionDef, gast.ClassDef, gast.ExceptHandler, gast.MatchAs, gast.MatchStar),
-        ):
+        elif kind in _LOOPS:
+            for hidden in (
+                "extra_test",
+                "directive",
+            ):  # expressions of a loop that are no fields of its node
+                inner = getattr(node, hidden, None)
+                if inner is not None:
+                    counts.update(occurrences(inner))
+        elif kind in _NAMED:
             name = getattr(node, "name", None)
             if isinstance(name, str):
                 counts[name] += 1
-        elif isinstance(node, gast.alias):
+        elif kind is gast.alias:
             counts[(node.asname or node.name).partition(".")[0]] += 1
-        elif isinstance(node, (gast.Global,)):
-            for name in node.names:
-                counts[name] += 1
+        elif kind is gast.Global:
+            counts.update(node.names)
     return counts
 
 
@@ -213,18 +215,18 @@ def bound_names(body: list[gast.stmt]) -> set[str]:  # noqa: C901  a case for ea
     return bound
 
 
-class Declarations(gast.NodeVisitor):
+class Declarations:
     """Makes every name that nested bodies declare nonlocal a local of the function that owns it: ``x: ag__.local``."""
 
     def __init__(self, context: Context):
         self.context = context
 
     def convert(self, tree: gast.AST) -> gast.AST:
-        self.visit(tree)
+        for node in reversed([n for n in walk(tree) if isinstance(n, gast.FunctionDef)]):
+            self._declare(node)
         return tree
 
-    def visit_FunctionDef(self, node):  # noqa: C901  a case for each kind
-        self.generic_visit(node)
+    def _declare(self, node):  # noqa: C901  a case for each kind
         wanted: set[str] = set()
         own: set[str] = {
             a.id

@@ -16,11 +16,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from .. import collector
 from ..errors import ConversionError
+from ..lazy import lazy_module
 from ..runtime import artifacts
 from ..runtime.funcgraph import USER_CODE
 from ..runtime.reads import watched
-from ..runtime.report.collect import CONVERTED, last_line
 from ..transpiler import loader
 from ..transpiler.analysis import analyze_all
 from ..transpiler.names import Namer
@@ -51,6 +52,8 @@ from .subscripts import Subscripts
 from .try_stmt import Reraises
 from .user_operators import UserOperators
 from .variables import Frames, Reads
+
+_report = lazy_module("..runtime.report.collect", __package__)
 
 # Before the analyses: constructs that become plainer Python.
 PLAINER = (Annotations, Directives, Comprehensions, MatchStatements, Reraises)
@@ -120,18 +123,19 @@ def converted_in(file: str) -> Iterator[tuple[int, int, str, str, dict[int, int]
     """The functions of a file that were converted: first and last line, name, rewritten Python and its line map."""
     for code, made in list(_cache.get(file, {}).items()):
         printed = print_tree(to_ast(gast.Module([made.tree], [])))
-        first, last = code.co_firstlineno, last_line(file, code.co_firstlineno)
+        first, last = code.co_firstlineno, _report.last_line(file, code.co_firstlineno)
         name = code.co_qualname.replace(".<locals>", "")
         yield first, last, name, printed.source, printed.line_map
 
 
-CONVERTED.append(converted_in)
+artifacts.CONVERTED.append(converted_in)
 
 
 def _convert(function: types.FunctionType, hand_over: bool = False) -> Conversion:
-    parsed = parse_function(function)
-    tree = convert_tree(parsed, function, hand_over)
-    code = loader.load(tree, parsed.file, parsed.freevars, OPERATORS, function.__code__)
+    with collector.seldom():
+        parsed = parse_function(function)
+        tree = convert_tree(parsed, function, hand_over)
+        code = loader.load(tree, parsed.file, parsed.freevars, OPERATORS, function.__code__)
     codes = loader.nested_codes(code)
     CONVERTED_CODE.update(codes)
     USER_CODE.update(codes)
@@ -189,20 +193,14 @@ def _params(tree: gast.FunctionDef) -> list[str]:
 
 def resolver(function: types.FunctionType, tree: gast.AST) -> Callable[[gast.AST], Any]:
     """Gives the object behind a global, built-in or closure name, or a dotted path of modules; None for locals."""
-    scope_locals = {
-        n.id for n in walk(tree) if isinstance(n, gast.Name) and not isinstance(n.ctx, gast.Load)
-    }
-    scope_locals |= {
-        n.name
-        for n in walk(tree)
-        if n is not tree and isinstance(n, (gast.FunctionDef, gast.ClassDef))
-    }
-    scope_locals |= {
-        a
-        for n in walk(tree)
-        if isinstance(n, gast.alias)
-        for a in [(n.asname or n.name).partition(".")[0]]
-    }
+    scope_locals = set()
+    for n in walk(tree):
+        if isinstance(n, gast.Name) and not isinstance(n.ctx, gast.Load):
+            scope_locals.add(n.id)
+        elif isinstance(n, (gast.FunctionDef, gast.ClassDef)) and n is not tree:
+            scope_locals.add(n.name)
+        elif isinstance(n, gast.alias):
+            scope_locals.add((n.asname or n.name).partition(".")[0])
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or ()))
 
     def resolve(node: gast.AST) -> Any:

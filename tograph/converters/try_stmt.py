@@ -24,7 +24,7 @@ from ..runtime.structure import Handle
 from ..transpiler.anno import Fact, get_fact
 from ..transpiler.syntax import gast, walk
 from ..transpiler.templates import constant
-from .context import OPERATORS
+from .context import OPERATORS, Converter
 from .places import places_of
 
 
@@ -85,14 +85,8 @@ def _handler(pass_, handler):
     )
 
 
-class Reraises(gast.NodeTransformer):
+class Reraises(Converter):
     """``raise`` without an exception raises the one that is being handled, staged or not."""
-
-    def __init__(self, context):
-        self.context = context
-
-    def convert(self, tree):
-        return self.visit(tree)
 
     def visit_Raise(self, node):
         if node.exc is None:

@@ -13,7 +13,7 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,9 @@ from .. import settings
 LOGGER = logging.getLogger("tograph")
 PATIENCE = 1.0  # seconds of work before progress is shown
 _numbers = itertools.count(1)
+
+# Set by the layer that converts: the rewritten functions of a file, as (first line, last line, name, text, line map).
+CONVERTED: list[Callable[[str], Iterable[tuple[int, int, str, str, dict[int, int]]]]] = []
 
 
 def converted(name: str, source: Any) -> None:

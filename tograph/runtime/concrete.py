@@ -14,14 +14,12 @@ from typing import Any
 import torch
 
 from ..errors import DeadResourceError
-from . import autodiff, commits, host, notebook, passes, probes, scheduler, structure, transforms
-from . import report as pages
+from ..lazy import lazy_module
+from . import autodiff, commits, host, passes, probes, scheduler, structure, transforms
 from .carrier import differentiable
 from .commits import Target
 from .diagnosis import at_run_time
 from .funcgraph import FuncGraph, Storage
-from .interchange.fx import to_fx
-from .interchange.onnx import to_onnx
 from .ir import Graph, Node, Value, prune, set_control_inputs
 from .kernels.kernel import Kernel
 from .kernels.lower import Fused, lower
@@ -29,7 +27,12 @@ from .sources import Strong
 from .structure import Leaf, Spec, flatten, opened, spec_of
 from .symbolic import SymTensor
 from .tracing import recording
-from .watching import calls_python, is_watched
+from .watching import calls_python, is_watched, own_gradients
+
+fx = lazy_module(".interchange.fx", __package__)
+onnx = lazy_module(".interchange.onnx", __package__)
+notebook = lazy_module(".notebook", __package__)
+pages = lazy_module(".report", __package__)
 
 
 class ConcreteFunction:
@@ -121,6 +124,11 @@ class ConcreteFunction:
         return calls_python(self.graph)
 
     @cached_property
+    def _own_gradients(self) -> bool:
+        """Whether gradients that users wrote are in the graph: programs, which are inlined, do not have them."""
+        return own_gradients(self.graph)
+
+    @cached_property
     def _ranges(self) -> probes.Probed:
         return probes.Probed(self.optimized_graph, probes.Ranges)
 
@@ -133,7 +141,7 @@ class ConcreteFunction:
         """
         return pages.write(pages.collect(self, self.timed(*args, **kwargs)), path)
 
-    def timed(self, *args: Any, **kwargs: Any) -> pages.Extras:
+    def timed(self, *args: Any, **kwargs: Any) -> Any:
         """What is known of the function's other traces and, with arguments, the times of a run with copies of them.
 
         It runs twice: once as always, which compiles kernels, and once with a clock around every node.
@@ -170,14 +178,14 @@ class ConcreteFunction:
         It takes the tensors of the arguments and returns a flat tuple; Python numbers are 0-d tensors, parameters and
         buffers are shared. Raises InterchangeError, at the user's line, for what torch.fx does not have.
         """
-        return to_fx(self.graph, self.captured_inputs)
+        return fx.to_fx(self.graph, self.captured_inputs)
 
     def to_onnx(self, path: Any) -> None:
         """Write the graph as an ONNX model with ``If`` and ``Loop``; parameters and buffers with the values they have now.
 
         Needs the package ``onnx``. Raises InterchangeError, at the user's line, for what ONNX does not have.
         """
-        to_onnx(self.graph, self.captured_inputs, path)
+        onnx.to_onnx(self.graph, self.captured_inputs, path)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._bind is None:
@@ -226,6 +234,8 @@ class ConcreteFunction:
         try:
             if torch.is_grad_enabled() and self._differentiates(inputs):
                 outputs = self._differentiable.run(inputs)
+            elif self._own_gradients and is_watched(inputs):
+                outputs = transforms.run(self.graph, inputs)
             elif transforms.mapping():
                 outputs = transforms.run(self.watched_graph, inputs)
             elif probes.profiled():

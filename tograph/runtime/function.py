@@ -21,8 +21,10 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 import torch
 
+from .. import collector
 from ..errors import NotAFunctionError, ScopeError, SignatureError
-from . import arguments, artifacts, control_flow, notebook
+from ..lazy import lazy_module
+from . import arguments, artifacts, control_flow
 from .arguments import Flat
 from .concrete import ConcreteFunction
 from .diagnosis import shown
@@ -37,6 +39,7 @@ from .keys import (
     spec_from,
     without_sizes,
 )
+from .native.caller import EAGER, install
 from .native.entry import MISS
 from .probes import profiled
 from .rebinding import copy_function, reduce_function
@@ -44,15 +47,14 @@ from .specs import TensorSpec
 from .symbolic import Retrace
 from .tracer import LOGGER, Trace, Tracer, no_places
 
+notebook = lazy_module(".notebook", __package__)
+
 CACHE_SIZE = 256
-
-
-_eager = [False]
 
 
 def run_functions_eagerly(flag: bool) -> None:
     """While True, every ``tg.function`` runs as plain Python: no conversion, no tracing."""
-    _eager[0] = bool(flag)
+    EAGER.value = bool(flag)
 
 
 P = ParamSpec("P")
@@ -68,6 +70,7 @@ class Function(Generic[P, R]):
     ``python_function``: the plain function.
     """
 
+    __slots__ = ("__dict__", "__weakref__", "_entry")
     __tograph_callable__ = True
 
     def __init__(
@@ -89,6 +92,8 @@ class Function(Generic[P, R]):
         self._lock = threading.RLock()
         self._cache: OrderedDict[Any, list[Trace]] = OrderedDict()
         self._quick: dict[Any, Trace] = {}
+        # The entry of the trace that ran last. One that needs no checks is in the slot, where machine code finds it.
+        self._entry: Callable[..., Any] | None = None
         self._fast: Callable[..., Any] | None = None
         self._fast_checks: Any = None
         self._families: dict[Any, Family] = {}
@@ -148,7 +153,7 @@ class Function(Generic[P, R]):
     # ---- calling
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        if _eager[0]:
+        if EAGER.value:
             return self.python_function(*args, **kwargs)
         if self._fast is not None and not kwargs:
             result = self._by_entry(args)
@@ -189,8 +194,10 @@ class Function(Generic[P, R]):
         """Run a trace that fits; from the next call on by its entry, if it has one."""
         result = trace.concrete.run(tensors)
         if trace.concrete.scheduled.native is not None and len(tensors) == len(args):
-            self._fast_checks = None if trace.checks.empty else trace.checks
-            self._fast = trace.concrete.entry
+            checks, entry = None if trace.checks.empty else trace.checks, trace.concrete.entry
+            direct = checks is None and entry is not None and _call_in_machine_code()
+            self._fast_checks, self._fast = checks, None if direct else entry
+            self._entry = entry if direct else None
         return result
 
     def get_concrete_function(self, *args: Any, **kwargs: Any) -> ConcreteFunction:
@@ -214,7 +221,7 @@ class Function(Generic[P, R]):
         with self._lock:
             self._cache.clear()
             self._quick.clear()
-            self._fast = None
+            self._fast = self._entry = None
             self._families.clear()
             self._recent.clear()
 
@@ -294,7 +301,7 @@ class Function(Generic[P, R]):
     def _trace(self, key: Any, bound: inspect.BoundArguments, flat: Flat) -> Trace:
         why = self._why(key, flat)
         start = time.perf_counter()
-        with artifacts.progress(f"tracing {self.label()!r}"):
+        with artifacts.progress(f"tracing {self.label()!r}"), collector.seldom():
             trace = self._trace_open(key, bound, flat) if self._may_open() else None
             if trace is None:
                 trace = self._traced(key, bound, flat, self._specs(flat))
@@ -412,6 +419,12 @@ class Function(Generic[P, R]):
                     f"input_signature missing type constraint for parameter {p.name!r}"
                 )
                 raise SignatureError(self._signature_error)
+
+
+@functools.cache
+def _call_in_machine_code() -> bool:
+    """Whether calls begin in machine code, from the first one on that has an entry."""
+    return install(Function, "_entry", MISS)
 
 
 def _is_plain(default: Any) -> bool:

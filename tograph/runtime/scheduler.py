@@ -18,7 +18,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from .. import settings
+from .. import collector, settings
 from . import host
 from .ir import Graph
 from .kernels.jit import warn_once
@@ -82,7 +82,8 @@ class Program:
             self.reason = "TOGRAPH_NOOPT is set"
             return
         try:
-            self._native = compile_graph(self.graph)
+            with collector.seldom():
+                self._native = compile_graph(self.graph)
             self.level, self.reason = "native", ""
         except (Decline, Unsupported) as why:
             self.reason = str(why)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import types
 from typing import Any
 
-from .syntax import gast, to_ast
+from .syntax import gast, to_ast, walk
 
 
 def make_factory(node: gast.FunctionDef, freevars: tuple[str, ...], operators: str) -> gast.Module:
@@ -50,7 +50,7 @@ def load(
     code = next(
         c for c in factory.co_consts if isinstance(c, types.CodeType) and c.co_name == "converted__"
     )
-    bodies = {n.name for n in gast.walk(node) if getattr(n, "generated", False)}
+    bodies = {n.name for n in walk(node) if getattr(n, "generated", False)}
     names = (name, name) if original is None else (original.co_name, original.co_qualname)
     return _named(code, bodies, *names)
 

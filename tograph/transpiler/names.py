@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from .syntax import gast, walk
 
+_NAMES = frozenset({"id", "name", "attr", "arg", "asname", "rest"})
+
 
 class Namer:
     """Gives fresh names: the wish itself when it is free, else with the smallest free number."""
@@ -11,8 +13,9 @@ class Namer:
     def __init__(self, tree: gast.AST, reserved: tuple[str, ...] = ()):
         self.used = set(reserved)
         for node in walk(tree):
-            for field in ("id", "name", "attr", "arg", "asname", "rest"):
-                value = getattr(node, field, None)
+            fields = node.__dict__
+            for field in _NAMES & fields.keys():
+                value = fields[field]
                 if isinstance(value, str):
                     self.used.add(value)
             if isinstance(node, (gast.Global, gast.Nonlocal)):

@@ -17,7 +17,7 @@ import types
 from dataclasses import dataclass
 
 from ..errors import ConversionError, SourceError
-from .syntax import children, from_ast, gast
+from .syntax import children, from_ast, gast, walk
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,9 @@ def parse_function(function: types.FunctionType) -> Parsed:
         )
     node = _lambda_node(code, lines) if code.co_name == "<lambda>" else _def_node(code, lines)
     tree = from_ast(node)
-    _mangle(tree, _class_name(function))
+    owner = _class_name(function)
+    if owner or any(type(n) is gast.ClassDef for n in walk(tree)):
+        _mangle(tree, owner)
     return Parsed(tree, code.co_filename, function.__name__, code.co_freevars)
 
 
@@ -61,12 +63,12 @@ def _def_node(code: types.CodeType, lines: list[str]) -> ast.AST:
         raise SourceError(
             f"{code.co_filename} has no line {code.co_firstlineno} any more: it changed after it was imported"
         )
+    indented = lines[start][:1].isspace()
+    module = _first_block(lines, start)
     try:
-        block = inspect.getblock(lines[start:])
-        indented = block[0][:1].isspace()
-        text = ("if 1:\n" if indented else "") + "".join(block)
-        module = ast.parse(text)
-    except (SyntaxError, IndentationError):
+        if module is None:
+            module = _block(inspect.getblock(lines[start:]))
+    except SyntaxError:
         return _search(ast.parse("".join(lines)), code)
     ast.increment_lineno(module, start - indented)
     body = module.body[0].body if indented else module.body  # type: ignore[attr-defined]
@@ -74,6 +76,39 @@ def _def_node(code: types.CodeType, lines: list[str]) -> ast.AST:
     if isinstance(found, (ast.FunctionDef, ast.AsyncFunctionDef)) and found.name == code.co_name:
         return found
     return _search(ast.parse("".join(lines)), code)
+
+
+_ENDS = 8  # how many lines that might follow a function are tried
+
+
+def _first_block(lines: list[str], start: int) -> ast.Module | None:
+    """The tree of the function that begins at a line, by its indentation; None where that does not tell its end.
+
+    It ends before a line that is indented no more than its first one. Such a line may also stand inside of it, in a
+    string or in brackets: then what is before it is no whole code. ``inspect.getblock`` tokenizes, for ten times as long.
+    """
+    first = _indent(lines[start])
+    tries = 0
+    for end in range(start + 1, len(lines) + 1):
+        if end < len(lines) and (_indent(lines[end]) > first or lines[end].lstrip()[:1] in ("", "#")):  # fmt: skip
+            continue
+        try:
+            return _block(lines[start:end])
+        except SyntaxError:
+            tries += 1
+            if tries == _ENDS:
+                return None
+    return None
+
+
+def _indent(line: str) -> int:
+    line = line.expandtabs()
+    return len(line) - len(line.lstrip())
+
+
+def _block(lines: list[str]) -> ast.Module:
+    head = "if 1:\n" if lines[0][:1].isspace() else ""
+    return ast.parse(head + "".join(lines))
 
 
 def _search(module: ast.Module, code: types.CodeType) -> ast.AST:
@@ -149,7 +184,7 @@ def _mangle(tree: gast.AST, class_name: str | None) -> None:
         private = name.startswith("__") and not name.endswith("__") and "." not in name
         return f"_{owner}{name}" if private and owner else name
 
-    def walk(node: gast.AST, owner: str) -> None:
+    def spell_below(node: gast.AST, owner: str) -> None:
         if isinstance(node, gast.ClassDef):
             owner = node.name.lstrip("_")
         for field in ("id", "attr", "name"):
@@ -159,10 +194,10 @@ def _mangle(tree: gast.AST, class_name: str | None) -> None:
         if isinstance(node, (gast.Global, gast.Nonlocal)):
             node.names = [spell(n, owner) for n in node.names]
         for child in children(node):
-            walk(child, owner)
+            spell_below(child, owner)
 
     name = getattr(tree, "name", None)
-    walk(tree, stripped)
+    spell_below(tree, stripped)
     if name is not None:
         tree.name = name
 

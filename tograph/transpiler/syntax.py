@@ -5,15 +5,15 @@ change of gast (or its removal) touches one file.
 """
 
 import ast
-from collections.abc import Iterator
-from typing import Any
+import functools
+from collections.abc import Collection, Iterator
 
 import gast
 
 __all__ = [
     "children",
     "copy_location",
-    "copy_tree",
+    "fields_with_nodes",
     "from_ast",
     "gast",
     "parse_expression",
@@ -43,52 +43,64 @@ def parse_expression(source: str) -> gast.expr:
     return from_ast(ast.parse(source, mode="eval")).body
 
 
+# Fields that hold text, numbers, contexts (Load, Store, ...) or operators: no nodes with something below them.
+_PLAIN = frozenset(
+    {"arg", "asname", "attr", "conversion", "ctx", "id", "is_async", "kind", "kwd_attrs", "level", "lineno", "module",
+     "nl", "op", "ops", "rest", "simple", "str", "tag", "type_comment"}
+)  # fmt: skip
+
+
+@functools.cache
+def fields_with_nodes(kind: type) -> tuple[str, ...]:
+    """The fields of a class of nodes that may hold nodes other than contexts and operators, or lists of them."""
+    return tuple(f for f in kind._fields if f not in _PLAIN)
+
+
 def children(node: gast.AST) -> list[gast.AST]:
-    """The nodes right below a node, in the order of its fields. Faster than ``gast.iter_child_nodes``."""
+    """The nodes right below a node, in the order of its fields, but for contexts and operators."""
     out: list[gast.AST] = []
     fields = node.__dict__
-    for name in node._fields:
+    for name in fields_with_nodes(node.__class__):
         value = fields.get(name)
-        if isinstance(value, gast.AST):
-            out.append(value)
-        elif isinstance(value, list):
+        if value.__class__ is list:
             out += [v for v in value if isinstance(v, gast.AST)]
+        elif value is not None and isinstance(value, gast.AST):
+            out.append(value)
     return out
 
 
 def walk(root: gast.AST) -> Iterator[gast.AST]:
-    """A node and all nodes below it, level by level as ``gast.walk``; a node may change once it was given."""
+    """A node and all nodes below it, level by level, but for contexts and operators; a node may change once it was given."""
     level = [root]
     while level:
         yield from level
         level = [child for node in level for child in children(node)]
 
 
-def copy_tree(x: Any) -> Any:
-    """A copy of a node or a list of nodes, with everything below; facts are not copied."""
-    if isinstance(x, list):
-        return [copy_tree(v) for v in x]
-    if not isinstance(x, gast.AST):
-        return x
-    made = x.__class__.__new__(x.__class__)
-    fields = made.__dict__
-    for name, value in x.__dict__.items():
-        fields[name] = copy_tree(value) if isinstance(value, (list, gast.AST)) else value
-    return made
+_POSITION = ("lineno", "col_offset", "end_lineno", "end_col_offset")
 
 
-def copy_location(node: gast.AST, origin: gast.AST) -> gast.AST:
+def copy_location(node: gast.AST, origin: gast.AST, placed: Collection[gast.AST] = ()) -> gast.AST:
     """Give ``node``, and every node below it that has no position, the position of ``origin``.
 
     An attribute gets the start only: a call whose callee ended lines later would be reported at that line. So does all
-    that stands for a statement of several lines, which are not one expression to point at.
+    that stands for a statement of several lines, which are not one expression to point at. Nodes of ``placed`` that have
+    a position are left as they are, with all below them.
     """
-    if not hasattr(origin, "lineno"):
+    place = {k: v for k in _POSITION if (v := getattr(origin, k, None)) is not None}
+    if "lineno" not in place:
         return node
-    block = isinstance(origin, gast.stmt) and origin.end_lineno != origin.lineno
-    for child in walk(node):
-        if child.__dict__.get("lineno") is None:
-            gast.copy_location(child, origin)
-            if hasattr(child, "lineno") and (block or isinstance(child, gast.Attribute)):
-                child.end_lineno, child.end_col_offset = child.lineno, child.col_offset
+    start = place | {"end_lineno": place["lineno"], "end_col_offset": place["col_offset"]}
+    if isinstance(origin, gast.stmt) and origin.end_lineno != origin.lineno:
+        place = start
+    todo = [node]
+    while todo:
+        child = todo.pop()
+        fields = child.__dict__
+        if fields.get("lineno") is None:
+            if child._attributes:
+                fields.update(start if child.__class__ is gast.Attribute else place)
+        elif child in placed:
+            continue
+        todo += children(child)
     return node

@@ -12,7 +12,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from .syntax import copy_location, copy_tree, gast, parse_statements, walk
+from .syntax import copy_location, fields_with_nodes, gast, parse_statements, walk
 
 Filling = Any
 
@@ -29,13 +29,13 @@ def _parsed(text: str) -> list[gast.stmt]:
 def fill(text: str, origin: gast.AST | None = None, **fillings: Filling) -> list[gast.stmt]:
     """The statements of a template; positions are those of ``origin``."""
     filler = _Filler(fillings)
-    body = filler.statements(copy_tree(_parsed(text)))
+    body = filler.statements(_parsed(text))
     unused = set(fillings) - filler.seen
     if unused:
         raise TemplateError(f"no hole for {sorted(unused)} in {text!r}")
     if origin is not None:
         for statement in body:
-            copy_location(statement, origin)
+            copy_location(statement, origin, filler.placed)
     return body
 
 
@@ -58,10 +58,13 @@ def is_hole(name: Any) -> bool:
     return isinstance(name, str) and name.endswith("_") and not name.endswith("__")
 
 
-class _Filler(gast.NodeTransformer):
+class _Filler:
+    """Copies a template with its holes filled. ``placed``: the statements that fill holes."""
+
     def __init__(self, fillings: dict[str, Filling]):
         self.fillings = fillings
         self.seen: set[str] = set()
+        self.placed: set[gast.stmt] = set()
 
     def take(self, name: str) -> Filling:
         if name not in self.fillings:
@@ -72,33 +75,40 @@ class _Filler(gast.NodeTransformer):
     def statements(self, body: list[gast.stmt]) -> list[gast.stmt]:
         out: list[gast.stmt] = []
         for statement in body:
-            if (
-                isinstance(statement, gast.Expr)
-                and isinstance(statement.value, gast.Name)
-                and is_hole(statement.value.id)
-            ):
-                filling = self.take(statement.value.id)
-                if isinstance(filling, list):
+            value = statement.value if type(statement) is gast.Expr else None
+            if type(value) is gast.Name and is_hole(value.id):
+                filling = self.take(value.id)
+                if isinstance(filling, (list, gast.stmt)):
+                    filling = filling if isinstance(filling, list) else [filling]
+                    self.placed.update(filling)
                     out += filling
                     continue
-                if isinstance(filling, gast.stmt):
-                    out.append(filling)
-                    continue
-            out.append(self.visit(statement))
+            out.append(self.filled(statement))
         return out
 
-    def generic_visit(self, node):
-        for field, value in gast.iter_fields(node):
-            if isinstance(value, list):
-                if value and isinstance(value[0], gast.stmt):
-                    setattr(node, field, self.statements(value))
-                else:
-                    setattr(node, field, self.items(value))
+    def filled(self, node: gast.AST) -> gast.AST:
+        """A copy of a node; contexts and operators are shared."""
+        kind = type(node)
+        if kind is gast.Name and is_hole(node.id):
+            filling = self.take(node.id)
+            if not isinstance(filling, str):
+                return filling
+            return gast.Name(filling, node.ctx, None, None)
+        made = kind.__new__(kind)
+        fields = made.__dict__
+        fields.update(node.__dict__)
+        for field in fields_with_nodes(kind):
+            value = fields.get(field)
+            if type(value) is list:
+                block = value and isinstance(value[0], gast.stmt)
+                fields[field] = self.statements(value) if block else self.items(value)
             elif isinstance(value, gast.AST):
-                setattr(node, field, self.visit(value))
-            elif is_hole(value) and field in ("name", "arg") and not isinstance(node, gast.alias):
-                setattr(node, field, self.text(value))
-        return node
+                fields[field] = self.filled(value)
+        if kind is not gast.alias:
+            for field in ("name", "arg"):
+                if is_hole(fields.get(field)):
+                    fields[field] = self.text(fields[field])
+        return made
 
     def text(self, hole: str) -> str:
         filling = self.take(hole)
@@ -109,27 +119,14 @@ class _Filler(gast.NodeTransformer):
     def items(self, values: list) -> list:
         out: list[Any] = []
         for value in values:
-            if (
-                isinstance(value, gast.Name)
-                and is_hole(value.id)
-                and isinstance(self.fillings.get(value.id), list)
-            ):
+            if type(value) is gast.Name and is_hole(value.id) and isinstance(self.fillings.get(value.id), list):  # fmt: skip
                 out += self.take(value.id)
             elif is_hole(value):
                 filling = self.take(value)
                 out += filling if isinstance(filling, (list, tuple)) else [filling]
             else:
-                out.append(self.visit(value) if isinstance(value, gast.AST) else value)
+                out.append(self.filled(value) if isinstance(value, gast.AST) else value)
         return out
-
-    def visit_Name(self, node):
-        if not is_hole(node.id):
-            return node
-        filling = self.take(node.id)
-        if isinstance(filling, str):
-            node.id = filling
-            return node
-        return filling
 
 
 def name(identifier: str, store: bool = False) -> gast.Name:

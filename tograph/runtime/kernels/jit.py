@@ -30,12 +30,9 @@ from typing import Any
 import torch
 
 from ... import settings
+from ...lazy import lazy_module
 
-try:
-    import llvmlite
-    import llvmlite.binding as llvm
-except ImportError:
-    llvmlite = llvm = None
+llvmlite, llvm = lazy_module("llvmlite"), lazy_module("llvmlite.binding")
 
 GENERATOR = "1"  # part of every digest: raise it when the same text should give other code
 MINIMUM = (0, 46)
@@ -66,12 +63,14 @@ def warn_once(text: str) -> None:
 @functools.cache
 def host() -> Host | None:
     """The CPU as LLVM sees it; None, with one warning, where llvmlite is missing or too old."""
-    if llvm is None:
+    try:
+        version = llvmlite.__version__
+    except ImportError:
         warn_once("tograph: llvmlite is not installed: graphs run op by op, without compiled code")
         return None
-    if _version(llvmlite.__version__) < MINIMUM:
+    if _version(version) < MINIMUM:
         warn_once(
-            f"tograph: llvmlite {llvmlite.__version__} is older than {MINIMUM[0]}.{MINIMUM[1]}: "
+            f"tograph: llvmlite {version} is older than {MINIMUM[0]}.{MINIMUM[1]}: "
             "graphs run op by op, without compiled code"
         )
         return None

@@ -17,6 +17,7 @@ import torch
 
 from ..types import DTYPES
 from . import jit, llvm, loop_ir, threads
+from .gpu_forms import GpuForms
 from .loop_ir import COSTLY, DIVISION_BY_ZERO, INDEX_OUT_OF_RANGE
 from .planning import number
 
@@ -42,8 +43,11 @@ def target(precise: bool = False) -> llvm.Target | None:
 
 
 @dataclass
-class Kernel:
-    """Machine code of a fused region. ``llvm`` is its text, ``loops`` its loop IR, ``lines`` the user's lines."""
+class Kernel(GpuForms):
+    """Machine code of a fused region. ``llvm`` is its text, ``loops`` its loop IR, ``lines`` the user's lines.
+
+    ``triton``, ``ptx``, ``cubin`` and ``resources`` show what it would be on a GPU.
+    """
 
     name: str
     llvm: str
@@ -59,9 +63,9 @@ class Kernel:
 
     @cached_property
     def address(self) -> dict[str, int]:
-        """The functions ``NAME``, ``NAME_run`` and ``NAME_threads`` in memory; compiles at first use."""
+        """The functions ``NAME_run`` and ``NAME_threads`` in memory; compiles at first use."""
         found = {n: a for n in self.imports if (a := jit.symbol(n)) is not None}
-        names = [self.name, f"{self.name}_run", f"{self.name}_threads"]
+        names = [f"{self.name}_run", f"{self.name}_threads"]
         code = "\n".join(t for t in self.llvm.split("\n") if not t.startswith(";"))
         return jit.compile_module(code, names, found)
 

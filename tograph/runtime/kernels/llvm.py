@@ -80,7 +80,7 @@ class _Renderer:
         comments = [f"; {c}" for c in self.kernel.comments]
         out = [
             *comments,
-            f"define i32 @{name}(ptr %params, i64 %begin, i64 %end) #0 {{",
+            f"define internal i32 @{name}(ptr %params, i64 %begin, i64 %end) noinline #0 {{",
             "entry:", *text.entry, *text.lines, "}",
             f"define i32 @{name}_run(ptr %params) #0 {{",
             f"  %code = call i32 @{name}(ptr %params, i64 0, i64 {self.plan.units})",

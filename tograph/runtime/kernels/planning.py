@@ -42,7 +42,7 @@ def number(size) -> int:
 
 def plan(kernel: Kernel, target: Target) -> Plan:
     """The loop that becomes lanes, the number of lanes, and the units of work."""
-    lanes, in_row = _lane_loop(kernel)
+    lanes, in_row = lane_loop(kernel)
     outside = 1
     for d in kernel.outer:
         outside *= number(d.size)
@@ -58,7 +58,7 @@ def plan(kernel: Kernel, target: Target) -> Plan:
     return Plan(lanes, False, wide, narrow, block, outside // n * -(-n // block))
 
 
-def _lane_loop(kernel: Kernel) -> tuple[Dim | None, bool]:
+def lane_loop(kernel: Kernel) -> tuple[Dim | None, bool]:
     """The loop along which most accesses are contiguous; along the row where both are as good."""
     row = {d.name for d in kernel.row}
     points = 1

@@ -7,6 +7,7 @@ returns ``MISS`` and has done nothing; the caller then takes the Python path.
 
 Private interfaces of torch: the layout of a tensor (``layout``), ``THPVariable_Wrap``, the thread's dispatch keys,
 ``torch_function_mode_enabled`` and ``GradMode::is_enabled`` by their C++ names. Where one is missing there is no entry.
+The text names no address of this process, so that its object in the cache serves the next one.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import torch
 
 from ..kernels import jit
 from ..types import ScalarType, TensorType
+from .caller import Method
 from .layout import DTYPES, MAX_RANK, layout
 from .values import strides
 
@@ -65,16 +67,12 @@ declare i32 @PyTuple_SetItem(ptr, i64, ptr)
 declare void @Py_IncRef(ptr)
 declare void @Py_DecRef(ptr)
 declare i32 @program(ptr)
+@miss_object = external global i8
+@tensor_class = external global i8
+@parameter_class = external global i8
+@arena = external global i8
+@busy = external global i64
 """
-
-
-class _Method(ctypes.Structure):
-    _fields_ = [
-        ("name", ctypes.c_char_p),
-        ("function", ctypes.c_void_p),
-        ("flags", ctypes.c_int),
-        ("doc", ctypes.c_char_p),
-    ]
 
 
 _FASTCALL = 0x80
@@ -101,10 +99,13 @@ def make_entry(
         return None
     if not all(isinstance(t, TensorType) for t in inputs):
         return None
-    text = _Entry(found, inputs, outputs, captured, single, arena, busy).text()
+    text = _Entry(found, inputs, outputs, len(captured), single).text()
     name = f"tograph_entry{next(_numbers)}"
-    code = jit.compile_module(text, ["call"], {**symbols, "program": address})["call"]
-    method = _Method(name.encode(), code, _FASTCALL, None)
+    known = {"miss_object": id(MISS), "tensor_class": id(torch.Tensor), "parameter_class": id(torch.nn.Parameter),
+             "program": address, "arena": arena, "busy": busy}  # fmt: skip
+    known |= {f"captured{i}": id(x) for i, x in enumerate(captured)}
+    code = jit.compile_module(text, ["call"], {**symbols, **known})["call"]
+    method = Method(name.encode(), code, _FASTCALL, None)
     _kept.append(method)
     new = ctypes.pythonapi.PyCFunction_NewEx
     new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]  # fmt: skip
@@ -129,11 +130,11 @@ def _key(name: str) -> int:
 class _Entry:
     """The text of one entry."""
 
-    def __init__(self, layout, inputs, outputs, captured, single, arena, busy):
+    def __init__(self, layout, inputs, outputs, captured: int, single):
         self.at, self.inputs, self.outputs, self.captured = layout, inputs, outputs, captured
-        self.single, self.arena, self.busy = single, arena, busy
+        self.single = single
         self.lines: list[str] = []
-        self.globals: list[str] = []
+        self.globals = [f"@captured{i} = external global i8" for i in range(captured)]
         self.count = itertools.count()
 
     def do(self, text: str) -> str:
@@ -152,7 +153,7 @@ class _Entry:
         return self.do(f"load {kind}, ptr {place}")
 
     def text(self) -> str:
-        given = len(self.inputs) - len(self.captured)
+        given = len(self.inputs) - self.captured
         self.need(self.do(f"icmp eq i64 %count, {given}"))
         self._nothing_between()
         slots = len(self.inputs) + len(self.outputs) + 1
@@ -164,16 +165,16 @@ class _Entry:
                 item = self.load("ptr", "%args", 8 * i)
                 self._check_type(item)
             else:
-                item = f"inttoptr (i64 {id(self.captured[i - given])} to ptr)"
+                item = f"@captured{i - given}"
             self._tensor(i, item, kind, grad)
         self._distinct(given)
         self._run()
         body = "\n".join([*head, *self.lines])
         return (
             f"define ptr @call(ptr %self, ptr %args, i64 %count) {{\nentry:\n{body}\n"
-            f"miss:\n  call void @Py_IncRef(ptr inttoptr (i64 {id(MISS)} to ptr))\n"
-            f"  ret ptr inttoptr (i64 {id(MISS)} to ptr)\n}}\n"
+            "miss:\n  call void @Py_IncRef(ptr @miss_object)\n  ret ptr @miss_object\n}\n"
             + "\n".join(self.globals)
+            + "\n"
             + _DECLARES
         )
 
@@ -196,7 +197,7 @@ class _Entry:
 
     def _check_type(self, item: str) -> None:
         kind = self.load("ptr", item, 8)
-        same = [self.do(f"icmp eq ptr {kind}, inttoptr (i64 {id(t)} to ptr)") for t in (torch.Tensor, torch.nn.Parameter)]  # fmt: skip
+        same = [self.do(f"icmp eq ptr {kind}, @{name}_class") for name in ("tensor", "parameter")]
         self.need(self.do(f"or i1 {same[0]}, {same[1]}"))
 
     def _tensor(self, i: int, item: str, kind: TensorType, grad: str) -> None:
@@ -228,16 +229,15 @@ class _Entry:
 
     def _run(self) -> None:
         first = len(self.inputs)
-        lock = f"inttoptr (i64 {self.busy} to ptr)"
-        taken = self.do(f"load i64, ptr {lock}")
+        taken = self.do("load i64, ptr @busy")
         self.need(self.do(f"icmp eq i64 {taken}, 0"))
         for i, kind in enumerate(self.outputs):
             if isinstance(kind, TensorType):
                 self._allocate(i, kind, first)
-        self.lines.append(f"  store i64 {self.arena}, ptr {self.slot(first + len(self.outputs))}")
-        self.lines.append(f"  store i64 1, ptr {lock}")
+        self.lines.append(f"  store ptr @arena, ptr {self.slot(first + len(self.outputs))}")
+        self.lines.append("  store i64 1, ptr @busy")
         code = self.do("call i32 @program(ptr %slots)")
-        self.lines.append(f"  store i64 0, ptr {lock}")
+        self.lines.append("  store i64 0, ptr @busy")
         self.need(self.do(f"icmp eq i32 {code}, 0"), "notdone")
         made = [self._result(i, kind, first) for i, kind in enumerate(self.outputs)]
         self._delete()

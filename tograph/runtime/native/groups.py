@@ -21,9 +21,9 @@ from ..types import ScalarType, TensorType
 from .views import VIEWS
 
 MOST = 300  # nodes in one loop nest: bounds the time that LLVM takes for it
-LARGE = (
-    1 << 15
-)  # elements from which on a full reduction stays apart, so that both parts use all threads
+# Elements from which on pointwise ops stay apart from a reduction, but for one of many short rows: so many rows are work
+# for all threads, and a row of so many elements stays in the cache.
+LARGE, ROWS, ROW = 1 << 15, 32, 1 << 16
 
 
 # Ops that are neither pointwise nor reductions.
@@ -51,8 +51,17 @@ class Group:
         if self.shape != other.shape:
             return False
         if other.dims is None or self.dims is None:
-            return not (numel(self.shape) >= LARGE and self.dims != other.dims)
+            dims = self.dims if other.dims is None else other.dims
+            return dims is None or numel(self.shape) < LARGE or short_rows(self.shape, dims)
         return self.dims == other.dims
+
+
+def short_rows(shape: tuple[int, ...], dims: tuple[int, ...]) -> bool:
+    """Whether a reduction over ``dims`` is one of many rows, each contiguous and short enough to be read twice."""
+    kept = len(shape) - len(dims)
+    if sorted(dims) != list(range(kept, len(shape))):
+        return False
+    return numel(shape[:kept]) >= ROWS and numel(shape[kept:]) <= ROW
 
 
 def numel(shape: tuple) -> int:

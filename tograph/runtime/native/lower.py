@@ -53,6 +53,7 @@ class Lowering:
     def __init__(self, graph: Graph, in_place: bool = True):
         self.graph, self.code = graph, Code()
         self.functions: list[str] = []
+        self._known: dict[str, str] = {}  # functions by what follows their name
         self.kernels: list[nests.Nest] = []
         self.arena = Arena()
         self.direct = direct.Writes(self, in_place)
@@ -289,6 +290,14 @@ class Lowering:
         made = self.new(x.dtype, x.size or ())
         self.copy(x, made)
         return made
+
+    def function(self, stem: str, text: str) -> str:
+        """The name of a function without result, given from its parameters on; one text is one function."""
+        name = self._known.get(text)
+        if name is None:
+            name = self._known[text] = f"{stem}{len(self.functions)}"
+            self.functions.append(f"define internal void @{name}{text}")
+        return name
 
     # ---- groups
 

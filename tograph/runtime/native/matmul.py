@@ -108,10 +108,9 @@ def _usable(low, a: Matrix, b: Matrix, source: Mem, batch: int) -> Matrix:
 
 
 def _product(low, dtype: str, batch: int, a: Matrix, b: Matrix, c: Matrix, bias: Mem | None) -> None:  # fmt: skip
-    name = f"product{len(low.functions)}"
     panel = b.column_stride == 1
     writer = _Writer(low, dtype, a, b, c, bias, panel)
-    low.functions.append(writer.function(name))
+    name = low.function("product", writer.function())
     units = writer.units
     pointers = [a.pointer, b.pointer, c.pointer, *([bias.pointer] if bias is not None else [])]
     work = a.rows * a.columns * b.columns
@@ -141,18 +140,17 @@ def _call(low, name: str, pointers: list[str], units: int, parallel: bool) -> No
     block = code.cell(f"[{len(pointers)} x ptr]")
     for i, p in enumerate(pointers):
         code.line(f"store ptr {p}, ptr {code.do(f'getelementptr ptr, ptr {block}, i64 {i}')}")
-    threading.call(low, f"{name}_{len(low.globals)}", f"{name}_chunk", block, units, 1)
-    if f"@{name}_chunk(" in low.functions[-1]:
-        return
     loads = "".join(
         f"  %q{i} = getelementptr ptr, ptr %block, i64 {i}\n  %p{i} = load ptr, ptr %q{i}\n"
         for i in range(len(pointers))
     )
     given = ", ".join(f"ptr %p{i}" for i in range(len(pointers)))
-    low.functions.append(
-        f"define internal void @{name}_chunk(i64 %begin, i64 %end, ptr %block) #0 {{\n{loads}"
-        f"  call void @{name}({given}, i64 %begin, i64 %end)\n  ret void\n}}\n"
+    task = low.function(
+        f"{name}_chunk",
+        f"(i64 %begin, i64 %end, ptr %block) #0 {{\n{loads}"
+        f"  call void @{name}({given}, i64 %begin, i64 %end)\n  ret void\n}}\n",
     )
+    threading.call(low, f"{name}_{len(low.globals)}", task, block, units, 1)
 
 
 class _Writer:
@@ -177,7 +175,8 @@ class _Writer:
             self.units = -(-a.rows // self.rows)
         self.panel = panel
 
-    def function(self, name: str) -> str:
+    def function(self) -> str:
+        """The text, from the parameters on."""
         code = self.code
         body = self._panels if self.panel else self._row_blocks
         _loop(code, "%begin", "%end", 1, body)
@@ -186,7 +185,7 @@ class _Writer:
         if self.bias is not None:
             params += "ptr noalias %D, "
         text = "\n".join(line for line in code.lines if line)
-        return f"define internal void @{name}({params}i64 %begin, i64 %end) #0 {{\n{text}\n}}\n"
+        return f"({params}i64 %begin, i64 %end) noinline #0 {{\n{text}\n}}\n"
 
     # ---- addresses and vectors
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..kernels.build import Region
+from ..kernels.gpu_forms import GpuForms
 from ..kernels.kernel import make
 from ..kernels.loop_ir import Kernel, Unsupported
 from . import threading
@@ -21,7 +22,7 @@ VECTORS = 256  # points from which on a loop nest is written with explicit vecto
 
 
 @dataclass(frozen=True)
-class Nest:
+class Nest(GpuForms):
     """A loop nest of native code: its function's text, its loop IR, and the user's lines."""
 
     name: str
@@ -95,9 +96,11 @@ def _vectors(low, kernel: Kernel, places: dict[str, tuple[str, str]], points: in
 
 
 def _merged(low, text: str) -> str:
-    """The functions of a kernel's module; its declarations go to those of this module."""
+    """The functions of a kernel's module, for this module only; its declarations go to those of this module."""
     kept = []
     for line in text.splitlines():
+        if line.startswith("define i32"):
+            line = line.replace("define", "define internal", 1)
         if line.startswith("declare "):
             low.code.declares.setdefault(line.split("@", 1)[1].split("(", 1)[0], line)
         elif not line.startswith(("attributes #", "!")):

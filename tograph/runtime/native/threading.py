@@ -1,34 +1,52 @@
 """Work on torch's threads, where that helps right now.
 
-Each place that can use threads remembers how long it took on one thread. It takes all threads as long as these are faster;
-when they were slower once (another process has the cores, so that the threads wait for each other), it stays on one
-thread for a while, longer each time. So a busy machine costs a loop of small steps little instead of everything.
+Each place that can use threads knows how long it takes on one thread, and keeps an account: what a call on all threads saved
+goes in, what it lost goes out. While there is credit it takes all threads, so that one call that waited for a processor does
+not count for more than many that were faster. Without credit (another process has the cores, so that the threads wait for
+each other) it stays on one thread for some calls, for more each time. So a busy machine costs a loop of small steps
+little instead of everything, and a quiet one is used.
 
-The state of a place is three numbers: how many calls to stay on one thread, the last time on one thread, and how many
-calls to stay there after the next failure. A task is ``void (i64 begin, i64 end, ptr block)``.
+The state of a place, in ticks of the processor's counter where it is a time: how many calls to stay on one thread, the time on
+one thread, how many calls to stay there after the next failure, and the credit. A task is ``void (i64 begin, i64 end, ptr block)``.
 """
 
 from __future__ import annotations
 
+import platform
+
 from ..kernels import jit
 
-SHORTEST, LONGEST = 16, 1 << 14
+SHORTEST, LONGEST = 16, 1 << 14  # calls on one thread after a failure
+START, MOST = 4, 64  # the credit of a new attempt and the largest, in times on one thread
+WORST = 32  # what one call on all threads is taken to cost at most, in times on one thread
 
-_TEXT = f"""define internal void @spread(ptr %task, ptr %block, i64 %units, i64 %grain, ptr %state) #0 {{
+# The counter that a program may read: the cycle counter of ARM processors is the system's.
+_COUNTER, _PATIENCE = ("readsteadycounter", 26) if platform.machine() in ("aarch64", "arm64") else ("readcyclecounter", 30)  # fmt: skip
+
+_TEXT = f"""define internal void @spread(ptr %task, ptr %block, i64 %units, i64 %grain, ptr %state) noinline #0 {{
 entry:
-  %last = getelementptr i64, ptr %state, i64 1
-  %next = getelementptr i64, ptr %state, i64 2
+  %time_place = getelementptr i64, ptr %state, i64 1
+  %wait_place = getelementptr i64, ptr %state, i64 2
+  %credit_place = getelementptr i64, ptr %state, i64 3
   %left = load i64, ptr %state
   %alone = icmp sgt i64 %left, 0
-  %before = call i64 @llvm.readcyclecounter()
+  %time = load i64, ptr %time_place
+  %before = call i64 @llvm.{_COUNTER}()
   br i1 %alone, label %one, label %all
 one:
   call void %task(i64 0, i64 %units, ptr %block)
-  %after1 = call i64 @llvm.readcyclecounter()
+  %after1 = call i64 @llvm.{_COUNTER}()
   %time1 = sub i64 %after1, %before
-  store i64 %time1, ptr %last
+  %first = icmp eq i64 %time, 0
+  %eighth = lshr i64 %time, 3
+  %slack = add i64 %time, %eighth
+  %less = call i64 @llvm.umin.i64(i64 %time1, i64 %slack)
+  %new = select i1 %first, i64 %time1, i64 %less
+  store i64 %new, ptr %time_place
   %fewer = sub i64 %left, 1
   store i64 %fewer, ptr %state
+  %begin = mul i64 %new, {START}
+  store i64 %begin, ptr %credit_place
   ret void
 all:
   %status = call i32 @torch_parallel_for(i64 0, i64 %units, i64 %grain, ptr %task, ptr %block)
@@ -38,25 +56,36 @@ again:
   call void %task(i64 0, i64 %units, ptr %block)
   br label %slower
 judge:
-  %after2 = call i64 @llvm.readcyclecounter()
+  %after2 = call i64 @llvm.{_COUNTER}()
   %time2 = sub i64 %after2, %before
-  %alone_time = load i64, ptr %last
-  %worse = icmp ugt i64 %time2, %alone_time
+  %worst = mul i64 %time, {WORST}
+  %cost = call i64 @llvm.umin.i64(i64 %time2, i64 %worst)
+  %saved = sub i64 %time, %cost
+  %credit = load i64, ptr %credit_place
+  %sum = add i64 %credit, %saved
+  %limit = mul i64 %time, {MOST}
+  %kept = call i64 @llvm.smin.i64(i64 %sum, i64 %limit)
+  store i64 %kept, ptr %credit_place
+  %worse = icmp slt i64 %kept, 0
   br i1 %worse, label %slower, label %faster
 slower:
-  %wait = load i64, ptr %next
+  %wait = load i64, ptr %wait_place
   store i64 %wait, ptr %state
   %twice = shl i64 %wait, 1
-  %most = icmp ugt i64 %twice, {LONGEST}
-  %longer = select i1 %most, i64 {LONGEST}, i64 %twice
-  store i64 %longer, ptr %next
+  %ticks = or i64 %time, 1
+  %calls = udiv i64 {1 << _PATIENCE}, %ticks
+  %bounded = call i64 @llvm.umin.i64(i64 %calls, i64 {LONGEST})
+  %longest = call i64 @llvm.umax.i64(i64 %bounded, i64 {SHORTEST})
+  %longer = call i64 @llvm.umin.i64(i64 %twice, i64 %longest)
+  store i64 %longer, ptr %wait_place
   ret void
 faster:
-  %old = load i64, ptr %next
-  %half = lshr i64 %old, 1
-  %least = icmp ult i64 %half, {SHORTEST}
-  %shorter = select i1 %least, i64 {SHORTEST}, i64 %half
-  store i64 %shorter, ptr %next
+  %full = icmp eq i64 %kept, %limit
+  br i1 %full, label %well, label %done
+well:
+  store i64 {SHORTEST}, ptr %wait_place
+  br label %done
+done:
   ret void
 }}
 """
@@ -71,7 +100,9 @@ def call(low, name: str, task: str, block: str, units: int, grain: int) -> None:
     """Run the units of ``task``; ``name`` names the place."""
     code = low.code
     code.declares["torch_parallel_for"] = "declare i32 @torch_parallel_for(i64, i64, i64, ptr, ptr)"
-    code.declares["llvm.readcyclecounter"] = "declare i64 @llvm.readcyclecounter()"
+    code.declares[_COUNTER] = f"declare i64 @llvm.{_COUNTER}()"
+    for name in ("umin", "umax", "smin"):
+        code.declares[f"llvm.{name}.i64"] = f"declare i64 @llvm.{name}.i64(i64, i64)"
     low.globals["spread"] = _TEXT
-    low.globals[f"state {name}"] = f"@state_{name} = internal global [3 x i64] [i64 1, i64 0, i64 {SHORTEST}]\n"  # fmt: skip
+    low.globals[f"state {name}"] = f"@state_{name} = internal global [4 x i64] [i64 2, i64 0, i64 {SHORTEST}, i64 0]\n"  # fmt: skip
     code.line(f"call void @spread(ptr @{task}, ptr {block}, i64 {units}, i64 {grain}, ptr @state_{name})")  # fmt: skip

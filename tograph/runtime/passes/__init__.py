@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from ... import settings
+from ... import collector, settings
 from ...errors import VerifyError
 from ..ir import Graph, set_control_inputs, verify
 from ..rewrite import copied, count_nodes
@@ -99,11 +99,12 @@ def write_in_place(graph: Graph) -> Graph:
 
 
 def _run(steps: list[Pass], graph: Graph) -> Graph:
-    made = copied(graph)
-    if not settings.NOOPT:
-        for step in steps:
-            made = checked(step.run, made) if settings.VERIFY else step.run(made)
-    set_control_inputs(made)
+    with collector.seldom():
+        made = copied(graph)
+        if not settings.NOOPT:
+            for step in steps:
+                made = checked(step.run, made) if settings.VERIFY else step.run(made)
+        set_control_inputs(made)
     return made
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import ast
 import linecache
 import os
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
-from .. import passes
+from .. import artifacts, passes
 from ..ir import Graph, Node, Value, node_effects, values_in
 from ..text import lines_of, names_of, parse_graph
 
@@ -30,10 +29,6 @@ class Extras:
     total: float = 0.0
     retraces: str = ""
     example: str = ""
-
-
-# Set by the layer that converts: the rewritten functions of a file, as (first line, last line, name, text, line map).
-CONVERTED: list[Callable[[str], Iterable[tuple[int, int, str, str, dict[int, int]]]]] = []
 
 
 def collect(concrete: Any, extras: Extras | None = None) -> dict[str, Any]:
@@ -164,7 +159,7 @@ def _functions(graph: Graph, extras: Extras) -> list[dict[str, Any]]:
 def _rewritten(file: str) -> list[tuple[int, int, str, str, dict[int, int]]]:
     """The converted functions of a file, in its order; of two for one place the last."""
     found = {}
-    for entry in (e for make in CONVERTED for e in make(file)):
+    for entry in (e for make in artifacts.CONVERTED for e in make(file)):
         found[entry[0], entry[2]] = entry
     inner = {(a, b) for a, b, *_ in found.values()}
     return [

@@ -1,0 +1,129 @@
+"""Triton's interpreter in a process of its own: it is switched on for a whole process, when triton is imported.
+
+``interpret(source, arguments)`` runs a kernel on CPU tensors and gives its buffers back. Numbers are passed as tensors of
+one element, because the interpreter rounds Python floats to 32 bits. libdevice, which the interpreter does not have, is
+torch's own functions here, in the dtype of the argument.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import pickle
+import subprocess
+import sys
+import traceback
+
+import numpy as np
+import torch
+
+SPECIAL = {
+    "rint": torch.round,
+    "fmod": lambda x, y: torch.from_numpy(np.fmod(x.numpy(), y.numpy())),  # torch's is not exact
+}
+
+
+class Failed(Exception):
+    """The interpreter raised."""
+
+
+@functools.cache
+def _worker() -> subprocess.Popen:
+    environment = os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-W", "ignore", __file__]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+
+
+def interpret(source, arguments: dict) -> dict[str, torch.Tensor]:
+    """The buffers after a run; ``arguments``: a tensor for each buffer and number of the signature."""
+    job = (source.name, source.text, dict(source.constants), source.programs, list(source.signature), arguments)  # fmt: skip
+    worker = _worker()
+    pickle.dump(job, worker.stdin)
+    worker.stdin.flush()
+    kind, result = pickle.load(worker.stdout)
+    if kind == "failed":
+        raise Failed(result)
+    return result
+
+
+# ---- in the worker
+
+
+def _libdevice(triton_language, handle_type):
+    class Library:
+        def __getattr__(self, name):
+            function = SPECIAL.get(name) or getattr(torch, name, None) or getattr(torch.special, name)  # fmt: skip
+
+            def call(*args):
+                arrays = [torch.from_numpy(a.handle.data) for a in args]
+                out = function(*arrays).numpy().astype(args[0].handle.data.dtype)
+                block = max(
+                    (a.type for a in args), key=lambda kind: len(getattr(kind, "shape", ()))
+                )
+                if out.shape != tuple(getattr(block, "shape", out.shape)):
+                    block = triton_language.block_type(args[0].dtype, list(out.shape))
+                return triton_language.tensor(handle_type(out, args[0].dtype), block)
+
+            return call
+
+    return Library()
+
+
+def _functions(text: str, name: str, numbers: list[str]):
+    """The function of a source, which loads its numbers from tensors of one element."""
+    import linecache
+
+    import triton.language as tl
+    from triton.runtime.interpreter import TensorHandle
+
+    lines = text.split("\n")
+    at = next(i for i, line in enumerate(lines) if line.startswith(f"def {name}("))
+    lines[at + 1 : at + 1] = [f"    {n} = tl.load({n})" for n in numbers]
+    text = "\n".join(lines)
+    file = f"<interpreted {name} {hash(text)}>"
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    namespace = {"__name__": "interpreted"}
+    exec(compile(text, file, "exec"), namespace)
+    namespace["libdevice"] = _libdevice(tl, TensorHandle)
+    return namespace[name]
+
+
+def _run(job) -> dict[str, torch.Tensor]:
+    name, text, constants, programs, parameters, arguments = job
+    numbers = [p for p in parameters if not isinstance(arguments[p], torch.Tensor)]
+    tensors = {p: arguments[p] if p not in numbers else torch.tensor([arguments[p]], dtype=torch.float64 if isinstance(arguments[p], float) else torch.int64) for p in parameters}  # fmt: skip
+    function = _functions(text, name, numbers)
+    function[(programs,)](*tensors.values(), **constants)
+    return {p: x for p, x in tensors.items() if p not in numbers}
+
+
+def _mend_splat() -> None:
+    """The interpreter keeps the operands' dtype on a scalar comparison, and spreads it as that."""
+    from triton.runtime import interpreter
+
+    def create_splat(self, kind, x):
+        out = np.full(kind.shape, x.data.flat[0], dtype=x.data.dtype)
+        return interpreter.TensorHandle(out, x.dtype.scalar)
+
+    interpreter.InterpreterBuilder.create_splat = create_splat
+
+
+def main() -> None:
+    _mend_splat()
+    channel = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what triton prints must not get between the answers
+    while True:
+        try:
+            job = pickle.load(sys.stdin.buffer)
+        except EOFError:
+            return
+        try:
+            answer = ("ok", _run(job))
+        except Exception:
+            answer = ("failed", traceback.format_exc())
+        pickle.dump(answer, channel)
+        channel.flush()
+
+
+if __name__ == "__main__":
+    main()

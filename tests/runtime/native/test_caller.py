@@ -1,0 +1,126 @@
+"""``Function.__call__`` in machine code: plain calls go to the entry, all others reach Python as they were made."""
+
+import sys
+
+import pytest
+import torch
+
+import tograph as tg
+from tograph.runtime.native import caller
+
+
+class Answer:
+    """Calls that reach Python are noted; ``entry`` is what machine code calls first."""
+
+    __slots__ = ("__dict__", "entry")
+    MISS = object()
+
+    def __init__(self, entry=None):
+        self.entry, self.seen = entry, []
+
+    def __call__(self, *args, **kwargs):
+        self.seen.append((args, kwargs))
+        if "fails" in kwargs:
+            raise ValueError(kwargs["fails"])
+        return "python", args, kwargs
+
+
+@pytest.fixture(scope="module", autouse=True)
+def installed():
+    if not caller.install(Answer, "entry", Answer.MISS):
+        pytest.skip("no machine code for calls here")
+
+
+def test_the_entry_gets_positional_calls():
+    x = Answer(lambda *args: ("entry", args))
+    assert x() == ("entry", ())
+    assert x(1, "two") == ("entry", (1, "two"))
+    assert x(*range(100)) == ("entry", tuple(range(100)))
+    assert x.seen == []
+
+
+def test_other_calls_reach_python_unchanged():
+    x = Answer(lambda *args: "entry")
+    assert x(1, a=2, b=3) == ("python", (1,), {"a": 2, "b": 3})
+    assert x(**{"a": 1}) == ("python", (), {"a": 1})
+    assert Answer()(1, 2) == ("python", (1, 2), {})
+    del x.entry
+    assert x(*range(50), z=None) == ("python", tuple(range(50)), {"z": None})
+
+
+def test_a_miss_reaches_python():
+    x = Answer(lambda *args: Answer.MISS)
+    before = sys.getrefcount(Answer.MISS)
+    for _ in range(100):
+        assert x(1, 2) == ("python", (1, 2), {})
+    assert sys.getrefcount(Answer.MISS) - before < 10  # the interpreter may keep one
+
+
+def test_errors_pass_through():
+    def fails(*args):
+        raise KeyError("from the entry")
+
+    with pytest.raises(KeyError, match="from the entry"):
+        Answer(fails)(1)
+    with pytest.raises(ValueError, match="from Python"):
+        Answer()(1, fails="from Python")
+
+
+def test_an_entry_may_remove_itself():
+    def entry(*args):
+        x.entry = None
+        return len(args)
+
+    x = Answer(entry)
+    del entry
+    assert x(1, 2) == 2
+    assert x(1, 2) == ("python", (1, 2), {})
+
+
+def test_references_are_kept_in_balance():
+    x, argument = Answer(lambda *args: args[0]), object()
+    before = sys.getrefcount(argument), sys.getrefcount(x)
+    for _ in range(100):
+        assert x(argument) is argument
+    x.entry = None
+    for _ in range(100):
+        assert x(argument, k=argument)[1][0] is argument
+    x.seen.clear()
+    assert (sys.getrefcount(argument), sys.getrefcount(x)) == before
+
+
+def test_a_profiler_and_eager_mode_take_python():
+    x = Answer(lambda *args: "entry")
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
+        assert x(1)[0] == "python"
+    caller.EAGER.value = 1
+    try:
+        assert x(1)[0] == "python"
+    finally:
+        caller.EAGER.value = 0
+    assert x(1) == "entry"
+
+
+def test_without_llvm_nothing_changes(monkeypatch):
+    class Plain:
+        def __call__(self):
+            return 1
+
+    monkeypatch.setattr(caller.jit, "host", lambda: None)
+    assert not caller.install(Plain, "entry", None)
+    assert Plain()() == 1
+
+
+def test_functions_use_it():
+    f = tg.function(lambda x, y=2.0: x * y)
+    x = torch.arange(3.0)
+    for _ in range(4):
+        assert torch.equal(f(x), x * 2)
+    assert f._entry is not None
+    assert torch.equal(f(x, 3.0), x * 3)
+    assert torch.equal(f(x, y=4.0), x * 4)
+    assert torch.equal(f(x.double()), x.double() * 2)
+    with pytest.raises(TypeError, match="argument"):
+        f()
+    with pytest.raises(TypeError, match="argument"):
+        f(x, z=1)

@@ -1,0 +1,114 @@
+"""What ``import tograph`` and a first call do to the process: what they load, and the garbage collector."""
+
+import gc
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from tograph import collector
+from tograph.lazy import lazy_module
+
+ROOT = Path(__file__).parent.parent
+LATE = ["llvmlite", "safetensors", "html", "tograph.runtime.saved", "tograph.runtime.report", "tograph.runtime.interchange", "tograph.bench", "tograph.cli"]  # fmt: skip
+
+PROGRAM = """
+import gc, json, sys
+import torch
+before = gc.get_threshold(), set(sys.modules)
+import tograph as tg
+after = gc.get_threshold(), set(sys.modules) - before[1]
+
+def root(x):
+    y = x
+    while (y * y - x).abs() > 1e-6:
+        y = (y + x / y) / 2
+    return y
+
+f = tg.function(root)
+f(torch.tensor(2.0))
+print(json.dumps({
+    "same": before[0] == after[0] == gc.get_threshold() and gc.isenabled(),
+    "imported": sorted(after[1]),
+    "public": [tg.save.__name__, tg.load.__name__, "save" in dir(tg), hasattr(tg, "no_such_name")],
+}))
+"""
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    program = tmp_path_factory.mktemp("import") / "program.py"
+    program.write_text(PROGRAM)
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, program], env=env, capture_output=True, text=True, check=True)  # fmt: skip
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("name", LATE)
+def test_import_loads_only_what_a_first_trace_needs(found, name):
+    assert name not in found["imported"]
+
+
+def test_the_collector_is_as_it_was(found):
+    assert found["same"]
+
+
+def test_names_that_load_late_are_there(found):
+    assert found["public"] == ["save", "load", True, False]
+
+
+def test_seldom_is_put_back_by_the_last_to_leave():
+    usual = gc.get_threshold()
+    inside, leave = threading.Event(), threading.Event()
+
+    def other():
+        with collector.seldom():
+            inside.set()
+            leave.wait()
+
+    thread = threading.Thread(target=other)
+    with collector.seldom():
+        assert gc.get_threshold() == (collector.OBJECTS, *usual[1:])
+        thread.start()
+        inside.wait()
+    assert gc.get_threshold()[0] == collector.OBJECTS
+    leave.set()
+    thread.join()
+    assert gc.get_threshold() == usual
+
+
+@pytest.mark.parametrize("threshold", [0, collector.OBJECTS * 2])
+def test_seldom_leaves_a_rarer_collector_alone(threshold):
+    usual = gc.get_threshold()
+    try:
+        gc.set_threshold(threshold, *usual[1:])
+        with collector.seldom():
+            assert gc.get_threshold()[0] == threshold
+        assert gc.get_threshold()[0] == threshold
+    finally:
+        gc.set_threshold(*usual)
+
+
+def test_seldom_keeps_what_the_block_set():
+    usual = gc.get_threshold()
+    try:
+        with pytest.raises(KeyError), collector.seldom():
+            gc.set_threshold(123)
+            raise KeyError
+        assert gc.get_threshold()[0] == 123
+    finally:
+        gc.set_threshold(*usual)
+
+
+def test_lazy_module_sees_what_is_patched(monkeypatch):
+    lazy = lazy_module("..string", "tests.a")  # a name without such a module
+    with pytest.raises(ImportError):
+        lazy.digits  # noqa: B018
+    lazy = lazy_module("string")
+    assert lazy.digits == "0123456789"
+    monkeypatch.setattr("string.digits", "01")
+    assert lazy.digits == "01"

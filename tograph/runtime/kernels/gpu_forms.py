@@ -1,0 +1,70 @@
+"""What a kernel is on a GPU: Triton source, PTX, cubin, and what it takes of the machine. No GPU is needed to look.
+
+A class with ``loops`` (the loop IR) gets these views by inheriting from ``GpuForms``. A kernel is rendered with the first of
+its ``tiles`` that spills no registers on the architecture it is asked for.
+"""
+
+from __future__ import annotations
+
+import functools
+
+from . import loop_ir, triton_jit
+from .loop_ir import Unsupported
+from .tiles import tiles
+from .triton_source import Source, render
+
+DEFAULT = "sm_90"
+
+
+class GpuForms:
+    """Views of ``loops`` for a GPU. Unsupported says why there is none."""
+
+    loops: loop_ir.Kernel
+
+    @property
+    def triton(self) -> str:
+        """The Triton source, of the first choice of block sizes."""
+        return sources(self.loops)[0].text
+
+    def ptx(self, architecture: str = DEFAULT) -> str:
+        """NVIDIA's assembly, or AMD's for a "gfx..." architecture. Example: ``kernel.ptx("sm_80")``."""
+        asm = best(self.loops, architecture)[1].asm
+        return asm["ptx"] if "ptx" in asm else asm["amdgcn"]
+
+    def cubin(self, architecture: str = DEFAULT) -> bytes:
+        """The machine code that a driver loads; AMD's hsaco for a "gfx..." architecture."""
+        asm = best(self.loops, architecture)[1].asm
+        return asm["cubin"] if "cubin" in asm else asm["hsaco"]
+
+    @property
+    def resources(self) -> triton_jit.Resources:
+        """Registers, shared memory and spills on sm_90."""
+        return self.resources_on(DEFAULT)
+
+    def resources_on(self, architecture: str) -> triton_jit.Resources:
+        """Registers, shared memory and spills on an architecture."""
+        return best(self.loops, architecture)[1].resources
+
+
+def sources(loops: loop_ir.Kernel) -> list[Source]:
+    """The source with each choice of block sizes, best first."""
+    return [render(loops, tile) for tile in tiles(loops)]
+
+
+@functools.lru_cache(maxsize=1024)
+def best(loops: loop_ir.Kernel, architecture: str) -> tuple[Source, triton_jit.Binary]:
+    """The first source that spills nothing, with its code; the one that spills least where all do."""
+    found: list[tuple[Source, triton_jit.Binary]] = []
+    reason: Unsupported | None = None
+    for source in sources(loops):
+        try:
+            binary = triton_jit.compiled(source, architecture)
+        except Unsupported as why:  # such as more shared memory than there is
+            reason = why
+            continue
+        found.append((source, binary))
+        if not binary.resources.spills:
+            return found[-1]
+    if not found:
+        raise reason or Unsupported("no block sizes")
+    return min(found, key=lambda pair: pair[1].resources.spills)

@@ -1,0 +1,193 @@
+"""Triton source to GPU code, with or without a GPU. The only file that imports triton.
+
+``available()``      why there is no usable triton, or an empty string.
+``load(source)``     the function that the source defines, as Triton's.
+``compiled(...)``    its code for an architecture, "sm_90" or "gfx942", with what it needs of the machine.
+
+Importing triton takes 0.2 s, so it happens at first use. Triton keeps compiled code on disk itself. Contraction of products
+and sums is switched off: arithmetic rounds once, and what may be fused is written as ``tl.fma``.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib
+import linecache
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .loop_ir import Unsupported
+from .triton_source import Source
+
+MINIMUM = (3, 6)
+ARCHITECTURES = ("sm_80", "sm_90", "sm_100", "gfx942")  # what every kernel is compiled for in tests
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What one program of a kernel takes: registers of a thread, shared memory in bytes, spilled bytes of a thread."""
+
+    registers: int
+    shared: int
+    spills: int
+
+
+@dataclass(frozen=True)
+class Binary:
+    """A kernel's code for one architecture. ``asm``: texts and images by kind ("ptx", "cubin", "ttir", "amdgcn", ...)."""
+
+    name: str
+    architecture: str
+    asm: dict[str, Any]
+    warps: int
+    shared: int
+    arguments: tuple[str, ...]
+    scratch: tuple[int, int]
+
+    @functools.cached_property
+    def resources(self) -> Resources:
+        """Registers, shared memory and spills, as the assembler reports them."""
+        if "cubin" in self.asm:
+            return _nvidia_resources(self.asm, self.architecture, self.shared)
+        return _amd_resources(self.asm["amdgcn"], self.shared)
+
+
+@functools.cache
+def _triton() -> Any:
+    try:
+        return importlib.import_module("triton")
+    except ImportError as error:
+        return str(error)
+
+
+@functools.cache
+def available() -> str:
+    """Why kernels cannot be compiled for a GPU here; an empty string where they can."""
+    found = _triton()
+    if isinstance(found, str):
+        return f"triton is not installed ({found})"
+    version = tuple(int(re.sub(r"\D.*", "", p) or 0) for p in found.__version__.split(".")[:2])
+    if version < MINIMUM:
+        return f"triton {found.__version__} is older than {MINIMUM[0]}.{MINIMUM[1]}"
+    return ""
+
+
+def load(source: Source) -> Any:
+    """The function of a source, as Triton's own; ``Unsupported`` where there is no triton."""
+    if why := available():
+        raise Unsupported(why)
+    return _load(source.name, source.text)
+
+
+@functools.lru_cache(maxsize=1024)
+def _load(name: str, text: str) -> Any:
+    """Triton reads the text of a function through ``inspect``: it is put where Python looks for lines."""
+    digest = hashlib.sha256(text.encode()).hexdigest()[:12]
+    file = f"<tograph triton kernel {name} {digest}>"
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    namespace: dict[str, Any] = {"__name__": f"tograph_kernel_{digest}"}
+    exec(compile(text, file, "exec"), namespace)
+    return namespace[name]
+
+
+def target_of(architecture: str) -> Any:
+    """Triton's target for "sm_90" or "gfx942"."""
+    backends = importlib.import_module("triton.backends.compiler")
+    if architecture.startswith("sm_"):
+        return backends.GPUTarget("cuda", int(re.sub(r"\D", "", architecture[3:])), 32)
+    if architecture.startswith("gfx"):
+        return backends.GPUTarget(
+            "hip", architecture, 64 if architecture.startswith("gfx9") else 32
+        )
+    raise ValueError(f'no architecture {architecture!r}: write it as in "sm_90" or "gfx942"')
+
+
+def compiled(source: Source, architecture: str, aligned: Iterable[str] | None = None) -> Binary:
+    """The code of a source. ``aligned``: the buffers that start at a multiple of 16 bytes; all, unless told otherwise.
+
+    ValueError for an unknown architecture; ``Unsupported`` where Triton or its assembler refuses.
+    """
+    target = target_of(architecture) if not available() else None
+    pointers = [n for n, kind in source.signature.items() if kind.startswith("*")]
+    aligned = frozenset(pointers if aligned is None else aligned)
+    return _compiled(source.name, source.text, tuple(source.signature.items()), tuple(source.constants.items()),
+                     source.warps, architecture, target, aligned)  # fmt: skip
+
+
+@functools.lru_cache(maxsize=1024)
+def _compiled(name: str, text: str, signature: tuple, constants: tuple, warps: int, architecture: str,
+              target: Any, aligned: frozenset[str]) -> Binary:  # fmt: skip
+    function = load(Source(name, text, dict(signature), dict(constants), 1, warps))
+    triton, compiler = _triton(), importlib.import_module("triton.compiler")
+    kinds = dict(signature) | {c: "constexpr" for c, _ in constants}
+    attributes = {(i,): [["tt.divisibility", 16]] for i, n in enumerate(kinds) if n in aligned}
+    source = compiler.ASTSource(fn=function, signature=kinds, constexprs=dict(constants), attrs=attributes)  # fmt: skip
+    options = {"num_warps": max(warps * 32 // target.warp_size, 1), "enable_fp_fusion": False}
+    try:
+        made = triton.compile(source, target=target, options=options)
+    except (triton.errors.TritonError, RuntimeError) as error:
+        raise Unsupported(f"Triton for {architecture}: {error}") from error
+    asm = {k: v for k, v in made.asm.items() if k != "source"}
+    scratch = tuple(getattr(made.metadata, k, 0) or 0 for k in ("global_scratch_size", "profile_scratch_size"))  # fmt: skip
+    return Binary(name, architecture, asm, made.metadata.num_warps, made.metadata.shared, tuple(dict(signature)), scratch)  # fmt: skip
+
+
+# ---- what code needs
+
+
+def tool(name: str) -> Path:
+    """A program that comes with triton: ptxas, ptxas-blackwell, cuobjdump, nvdisasm."""
+    return Path(_triton().__file__).parent / "backends" / "nvidia" / "bin" / name
+
+
+def _nvidia_resources(asm: dict[str, Any], architecture: str, shared: int) -> Resources:
+    """From the image; where it uses a stack, the assembler tells how much of that is spilled registers."""
+    text = _run_tool("cuobjdump", asm["cubin"], "-res-usage", "{file}")
+    found = re.search(r"REG:(\d+).*?STACK:(\d+)", text)
+    if found is None:
+        raise RuntimeError(f"cuobjdump says nothing about resources: {text[:200]}")
+    registers, stack = map(int, found.groups())
+    return Resources(registers, shared, _spilled(asm["ptx"], architecture) if stack else 0)
+
+
+def _spilled(ptx: str, architecture: str) -> int:
+    target = re.search(r"\.target (\w+)", ptx)
+    name = target.group(1) if target else architecture
+    text = assemble(ptx, name)[1]
+    return sum(map(int, re.findall(r"(\d+) bytes spill stores", text)))
+
+
+def assemble(ptx: str, architecture: str) -> tuple[bytes, str]:
+    """(cubin, what the assembler reports) of PTX text. RuntimeError for text that it refuses."""
+    new = int(re.sub(r"\D", "", architecture)) >= 100 and tool("ptxas-blackwell").exists()
+    with tempfile.TemporaryDirectory() as folder:
+        image = Path(folder) / "kernel.cubin"
+        text = _run_tool("ptxas-blackwell" if new else "ptxas", ptx.encode(), "-v", "--fmad=false",
+                         f"--gpu-name={architecture}", "{file}", "-o", str(image))  # fmt: skip
+        return image.read_bytes(), text
+
+
+def _run_tool(name: str, content: bytes, *options: str) -> str:
+    with tempfile.NamedTemporaryFile(suffix=".bin") as file:
+        file.write(content)
+        file.flush()
+        command = [str(tool(name)), *(o.format(file=file.name) for o in options)]
+        done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"{name}: {(done.stderr or done.stdout).strip()[:500]}")
+    return done.stdout + done.stderr
+
+
+def _amd_resources(text: str, shared: int) -> Resources:
+    def number(key: str) -> int:
+        found = re.search(rf"\.{key}:\s+(\d+)", text)
+        return int(found.group(1)) if found else 0
+
+    spills = 4 * (number("vgpr_spill_count") + number("sgpr_spill_count"))
+    return Resources(number("vgpr_count"), shared, spills)

@@ -1,0 +1,138 @@
+"""``Function.__call__`` in machine code: it hands a call to the entry of the trace that ran last, else to Python.
+
+``install(cls, slot, miss)`` replaces ``cls.__call__``. Objects of the class have a slot for an entry (see ``entry``) or None. A call
+without keywords goes to that entry; where there is none, where it answers ``miss``, while a torch profiler runs or while
+``EAGER`` is set, the method that was there before gets the call unchanged. So the fast path of a call has no Python in it.
+
+The method is an ordinary method descriptor (``PyDescr_NewMethod``). Where a slot is in an object is found by looking.
+Without the interpreter lock, or where something is missing, ``install`` changes nothing and returns False.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from typing import Any
+
+from ..kernels import jit
+
+EAGER = ctypes.c_int8(0)  # not 0: every call goes to Python
+_kept: list[Any] = []  # what the code refers to lives as long as the process
+
+_TEXT = """@eager = external global i8
+@none = external global i8
+@missed = external global i8
+@python_call = external global i8
+declare zeroext i1 @profiled()
+declare void @Py_IncRef(ptr)
+declare void @Py_DecRef(ptr)
+declare i64 @PyTuple_Size(ptr)
+declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+
+define ptr @call(ptr %self, ptr %args, i64 %count, ptr %names) {{
+  %place = getelementptr i8, ptr %self, i64 {offset}
+  %entry = load ptr, ptr %place
+  %unset = icmp eq ptr %entry, null
+  %empty = icmp eq ptr %entry, @none
+  %named = icmp ne ptr %names, null
+  %flag = load i8, ptr @eager
+  %eagerly = icmp ne i8 %flag, 0
+  %no1 = or i1 %unset, %empty
+  %no2 = or i1 %named, %eagerly
+  %no = or i1 %no1, %no2
+  br i1 %no, label %python, label %watched
+watched:
+  %profile = call zeroext i1 @profiled()
+  br i1 %profile, label %python, label %direct
+direct:
+  call void @Py_IncRef(ptr %entry)
+  %result = call ptr @PyObject_Vectorcall(ptr %entry, ptr %args, i64 %count, ptr null)
+  call void @Py_DecRef(ptr %entry)
+  %miss = icmp eq ptr %result, @missed
+  br i1 %miss, label %other, label %done
+done:
+  ret ptr %result
+other:
+  call void @Py_DecRef(ptr %result)
+  br label %python
+python:
+  br i1 %named, label %keywords, label %all
+keywords:
+  %more = call i64 @PyTuple_Size(ptr %names)
+  br label %all
+all:
+  %extra = phi i64 [0, %python], [%more, %keywords]
+  %values = add i64 %count, %extra
+  %size = add i64 %values, 1
+  %block = alloca ptr, i64 %size
+  store ptr %self, ptr %block
+  %rest = getelementptr ptr, ptr %block, i64 1
+  %bytes = shl i64 %values, 3
+  call void @llvm.memcpy.p0.p0.i64(ptr %rest, ptr %args, i64 %bytes, i1 false)
+  %positional = add i64 %count, 1
+  %answer = call ptr @PyObject_Vectorcall(ptr @python_call, ptr %block, i64 %positional, ptr %names)
+  ret ptr %answer
+}}
+"""
+_FASTCALL_KEYWORDS = 0x80 | 0x02
+
+
+class Method(ctypes.Structure):
+    """A ``PyMethodDef``."""
+
+    _fields_ = [
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    ]
+
+
+def install(cls: type, slot: str, miss: object) -> bool:
+    """Give ``cls`` a ``__call__`` in machine code; ``slot`` names the entry's slot. Whether it was done."""
+    if not getattr(sys, "_is_gil_enabled", lambda: True)() or jit.host() is None:
+        return False
+    found, offset = _symbols(), slot_offset(cls, slot)
+    if found is None or offset is None:
+        return False
+    python = cls.__call__
+    _kept.extend((cls, python, miss))
+    imports = {
+        **found,
+        "eager": ctypes.addressof(EAGER),
+        "none": id(None),
+        "missed": id(miss),
+        "python_call": id(python),
+    }
+    try:
+        code = jit.compile_module(_TEXT.format(offset=offset), ["call"], imports)["call"]
+    except RuntimeError as error:
+        jit.warn_once(f"tograph: the call path does not compile, calls take the slower one: {error}")  # fmt: skip
+        return False
+    method = Method(b"__call__", code, _FASTCALL_KEYWORDS, None)
+    _kept.append(method)
+    new = ctypes.pythonapi.PyDescr_NewMethod
+    new.restype, new.argtypes = ctypes.py_object, [ctypes.py_object, ctypes.c_void_p]
+    cls.__call__ = new(cls, ctypes.addressof(method))  # type: ignore[misc]
+    return True
+
+
+def slot_offset(cls: type, slot: str) -> int | None:
+    """Where a slot is in the objects of a class: the only word that changes with it."""
+    x, marks = cls.__new__(cls), (object(), object())
+    words = cls.__basicsize__ // ctypes.sizeof(ctypes.c_void_p)
+    seen = []
+    for mark in marks:
+        setattr(x, slot, mark)
+        memory = (ctypes.c_size_t * words).from_address(id(x))
+        seen.append({i for i in range(words) if memory[i] == id(mark)})
+    both = seen[0] & seen[1]
+    return 8 * both.pop() if len(both) == 1 else None
+
+
+def _symbols() -> dict[str, int] | None:
+    found = jit.symbols("_ZN5torch8profiler4impl15profilerEnabledEv", "Py_IncRef", "Py_DecRef", "PyTuple_Size", "PyObject_Vectorcall")  # fmt: skip
+    if found is not None:
+        found["profiled"] = found.pop("_ZN5torch8profiler4impl15profilerEnabledEv")
+    return found
