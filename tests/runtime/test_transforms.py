@@ -103,3 +103,49 @@ def test_tracing_under_a_transform_is_tracing():
     func.vmap(f)(X)
     f(X[0])
     assert f.trace_count == 1
+
+
+class Tenfold(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x):
+        return x * x
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * ctx.saved_tensors[0] * 10
+
+
+@tg.custom_gradient
+def fivefold(x):
+    return x * x, lambda d: d * x * 5
+
+
+def hooked(x):
+    y = x * 2
+    y.register_hook(lambda g: g * 7)
+    return y.sin()
+
+
+@pytest.mark.parametrize(
+    "f, factor",
+    [(Tenfold.apply, 10), (fivefold, 5), (hooked, None)],
+    ids=["Function", "custom", "hook"],
+)
+def test_gradients_of_the_users_own(f, factor):
+    def total(x):
+        if x.sum() > 0:
+            return f(x).sum()
+        return x.sum() * 0
+
+    x = X[0]
+    want = 14 * (2 * x).cos() if factor is None else x * factor
+    for g in (tg.function(total), tg.function(lambda x: total(x))):
+        torch.testing.assert_close(func.grad(g)(x), want)
+        torch.testing.assert_close(func.vmap(func.grad(g))(X)[0], want)
+        torch.testing.assert_close(func.jacrev(g)(x), want)

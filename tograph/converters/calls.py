@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch.nn.modules import module as torch_module
 
-from ..errors import SourceError
+from ..errors import GradientError, SourceError
 from ..runtime import creation, decisions, journal, reads
 from ..runtime.funcgraph import current_graph, is_tracing, user_location
 from ..runtime.growing import StagedList
@@ -138,7 +138,8 @@ def call(f, /, *args, **kwargs):  # noqa: C901  a case for each kind
                 return form(f.__self__, *args, **kwargs)
             if journal.active() and f.__name__ in _CHANGING:
                 journal.record(journal.contents(f.__self__))
-            return f(*args, **kwargs)
+            form = GROWING.get(f.__name__) if f.__self__.handle is not None else None
+            return f(*args, **kwargs) if form is None else form(f.__self__, *args, **kwargs)
         return _method(f, args, kwargs)
     if is_union(f):
         return union.distribute(lambda g: call(g, *args, **kwargs), f)
@@ -371,6 +372,7 @@ _CHANGING = frozenset(
     ]
 )
 METHODS: dict[tuple[type, str], Callable[..., Any]] = {}
+GROWING: dict[str, Callable[..., Any]] = {}  # methods of lists of the graph
 TENSOR_METHODS: dict[str, Callable[..., Any]] = {}
 
 
@@ -440,10 +442,18 @@ def _module(m: torch.nn.Module, args, kwargs):
     watch = reads.current()
     if watch is not None:
         watch.hooks(m)
-    hooked = (
-        m._forward_hooks or m._forward_pre_hooks or m._backward_hooks or m._backward_pre_hooks
-        or torch_module._global_forward_hooks or torch_module._global_forward_pre_hooks
+    if is_tracing() and torch.is_grad_enabled() and (
+        m._backward_hooks or m._backward_pre_hooks
         or torch_module._global_backward_hooks or torch_module._global_backward_pre_hooks
+    ):  # fmt: skip
+        raise GradientError(
+            f"{cls.__name__} has backward hooks of the whole module, which a graph does not have. Use register_hook on its inputs "
+            "and outputs, or call the module under torch.no_grad().",
+            user_location(),
+        )
+    hooked = (
+        m._forward_hooks or m._forward_pre_hooks
+        or torch_module._global_forward_hooks or torch_module._global_forward_pre_hooks
     )  # fmt: skip
     if hooked:
         return converted(cls._call_impl)(m, *args, **kwargs)

@@ -15,6 +15,7 @@ from ..runtime.shapes import SYMBOLS
 from ..runtime.structure import is_union
 from ..transpiler.syntax import gast
 from ..transpiler.templates import constant
+from . import growing_lists
 from .calls import call
 from .context import OPERATORS, Converter
 from .iterables import StagedRange
@@ -80,6 +81,8 @@ def contains(x, items):
         and MISSING in items[x].options_
     ):
         return test_options(lambda v: v is not MISSING, items[x])
+    if growing_lists.is_growing(items):
+        return growing_lists.contains(items, x)
     if is_staged(x):
         reads.whole(items)
     return _among(x, items)

@@ -271,12 +271,11 @@ def _tensor_item(x, key):
 def _select(items, index):
     """An item of a Python sequence by a staged index."""
     n = len(items)
-    if n == 0:
-        raise IndexError(f"{type(items).__name__} index out of range")
+    kind = "list" if isinstance(items, list) else type(items).__name__
 
     def chain(low: int):
         if low == n:
-            raise IndexError(f"{type(items).__name__} index out of range")
+            raise IndexError(f"{kind} index out of range")
         here = (index == low) | (index == low - n)
         return control_flow.staged_if(here, lambda: items[low], lambda: chain(low + 1))
 

@@ -27,7 +27,7 @@ from .sources import Strong
 from .structure import Leaf, Spec, flatten, opened, spec_of
 from .symbolic import SymTensor
 from .tracing import recording
-from .watching import calls_python, is_watched
+from .watching import calls_python, is_watched, own_gradients
 
 fx = lazy_module(".interchange.fx", __package__)
 onnx = lazy_module(".interchange.onnx", __package__)
@@ -102,9 +102,7 @@ class ConcreteFunction:
     @cached_property
     def scheduled(self) -> scheduler.Program:
         """How a call without gradients runs: ``level``, ``reason``, ``llvm``."""
-        return scheduler.build(
-            _for_native(self.watched_graph, self.optimized_graph), lambda: self.program
-        )
+        return scheduler.build(self.watched_graph, lambda: self.program)
 
     @property
     def kernels(self) -> list[Kernel]:
@@ -124,6 +122,11 @@ class ConcreteFunction:
     @cached_property
     def _brings_tensors(self) -> bool:
         return calls_python(self.graph)
+
+    @cached_property
+    def _own_gradients(self) -> bool:
+        """Whether gradients that users wrote are in the graph: programs, which are inlined, do not have them."""
+        return own_gradients(self.graph)
 
     @cached_property
     def _ranges(self) -> probes.Probed:
@@ -231,6 +234,8 @@ class ConcreteFunction:
         try:
             if torch.is_grad_enabled() and self._differentiates(inputs):
                 outputs = self._differentiable.run(inputs)
+            elif self._own_gradients and is_watched(inputs):
+                outputs = transforms.run(self.graph, inputs)
             elif transforms.mapping():
                 outputs = transforms.run(self.watched_graph, inputs)
             elif probes.profiled():
@@ -259,18 +264,7 @@ def _build(graph: Graph) -> scheduler.Program:
     values = passes.optimize(graph, inference=False)
     in_place = passes.write_in_place(values)
     program = functools.cache(lambda: host.build(lower(in_place, host.build)[0]))
-    return scheduler.build(_for_native(values, in_place), program)
-
-
-COPIED = 1 << 18  # bytes that native code may copy for one update of a part of them
-
-
-def _for_native(values: Graph, in_place: Graph) -> Graph:
-    """What native code is made of: the graph of values, which it keeps in its own memory.
-
-    It copies what an update leaves as it is. Where that is much, the host program, which writes in place, is faster.
-    """
-    return in_place if passes.saves(in_place) > COPIED else values
+    return scheduler.build(values, program)
 
 
 def _same(x: Any) -> Any:

@@ -18,7 +18,7 @@ from . import control_flow, structure
 from .carrier import differentiable
 from .funcgraph import FuncGraph, current_graph, is_tracing, user_location
 from .infer import meta_of, tensor_type
-from .ir import Graph, Value
+from .ir import Graph, Node, Value
 from .symbolic import SymTensor, as_symbolic, value_of
 
 
@@ -32,33 +32,40 @@ def with_gradient(
         i for i, a in enumerate(args) if isinstance(a, torch.Tensor) and differentiable(_type(a))
     ]
     inputs = [value_of(args[i], graph) for i in wrt]
-    region = _gradient_region(plain, gradient, args, wrt)
-    keys = region.graph.arguments
-    given = [Value(v.type) for v in (*plain, *inputs)]
+    region = gradient_region(plain, gradient, args, wrt)
+    node = call_of(plain, inputs, region.graph, "custom_gradient")
+    return [structure.symbolic(v, graph) for v in node.outputs]
+
+
+def call_of(
+    values: list[Value], inputs: list[Value], gradient: FuncGraph, name: str, **kwargs: Any
+) -> Node:
+    """Record a ``Call`` that gives ``values``, as functions of ``inputs`` whose gradients a traced graph tells."""
+    captured = list(gradient.arguments.values())
     function = Graph("function")
-    function.inputs = [Value(v.type) for v in (*plain, *inputs, *keys.values())]
+    function.inputs = [Value(v.type) for v in (*values, *inputs, *captured)]
     function.input_names = [""] * len(function.inputs)
-    function.outputs = function.inputs[: len(plain)]
-    backward = region.graph.graph
-    own = backward.inputs[: len(plain)]
-    backward.inputs = [*given, *backward.inputs[len(plain) :], *own]
+    function.outputs = function.inputs[: len(values)]
+    backward = gradient.graph
+    own = backward.inputs[: len(values)]
+    given = [Value(v.type) for v in (*values, *inputs)]
+    backward.inputs = [*given, *backward.inputs[len(values) :], *own]
     backward.input_names = [""] * len(backward.inputs)
-    places = tuple(range(len(plain), len(plain) + len(wrt)))
-    node = graph.add(
+    wrt = tuple(range(len(values), len(given)))
+    return current_graph().add(
         "Call",
-        (*plain, *inputs, *keys.values()),
-        {"name": "custom_gradient", "wrt": places},
-        [v.type for v in plain],
+        (*values, *inputs, *captured),
+        {"name": name, "wrt": wrt, **kwargs},
+        [v.type for v in values],
         regions={"function": function, "gradient": backward},
     )
-    return [structure.symbolic(v, graph) for v in node.outputs]
 
 
 def _type(x: torch.Tensor) -> Any:
     return tensor_type(x.meta if isinstance(x, SymTensor) else meta_of(x))
 
 
-def _gradient_region(
+def gradient_region(
     values: list[Value], gradient: Callable[..., Any], args: Sequence[Any], wrt: list[int]
 ) -> Any:
     """The traced gradient: cotangents, then captures -> a cotangent for each argument of ``wrt``."""
@@ -81,6 +88,13 @@ def _gradient_region(
         return [_checked(found[i], args[i]) for i in wrt]
 
     region = control_flow.trace_region("gradient", run, before)
+    if region.changed:
+        names = ", ".join(f"'{p.name}'" for p, _ in region.changed.values())
+        raise GradientError(
+            f"a gradient function or hook changes {names}, which is known outside of it: in a graph it only computes. Return what "
+            "is needed, or use tg.py_function for the effect.",
+            user_location(),
+        )
     outputs = [value_of(x, region.graph) for x in region.result]
     control_flow.close(region.graph, list(region.graph.arguments), outputs, len(values))
     return region

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from . import structure
+from . import custom, structure
 from .funcgraph import FuncGraph, Root, Storage, current_graph, is_tracing
 from .infer import meta_of
 from .journal import Location
@@ -173,7 +173,10 @@ def backward(
     grad_variables: Any = None,
     inputs: Any = None,
 ) -> None:
-    """``torch.autograd.backward`` while tracing: the gradients of the leaves are added to their slots."""
+    """``torch.autograd.backward`` while tracing: the gradients of the leaves are added to their slots.
+
+    Hooks that wait for them (``register_post_accumulate_grad_hook``) run then.
+    """
     outs = _several(tensors)
     starts = _several(grad_tensors) if grad_tensors is not None else (None,) * len(outs)
     cotangents = [_start(o, g) for o, g in zip(outs, starts, strict=True)]
@@ -187,6 +190,15 @@ def backward(
     for leaf, g in zip(wrt, found):
         if g is not None:
             _accumulate(leaf, g, create_graph)
+            for hook in list((leaf._post_accumulate_grad_hooks or {}).values()):
+                if custom.CONVERT(hook)(leaf) is not None:
+                    raise RuntimeError("Tensor post accumulate grad hooks should return None.")
+
+
+def _retain(x: torch.Tensor) -> None:
+    _RETAIN(x)
+    if is_tracing() and not x.is_leaf:
+        current_graph().root.retained.append(x)
 
 
 def _leaves(outs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -203,6 +215,7 @@ def _leaves(outs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         if leaf is not None:
             found[id(leaf)] = leaf
         todo += [n for n, _ in node.next_functions if n is not None]
+    found.update((id(x), x) for x in current_graph().root.retained if x.grad_fn in seen)
     return list(found.values())
 
 
@@ -257,5 +270,7 @@ def _method(
     backward([self], [gradient], retain_graph, create_graph, inputs=inputs)
 
 
+_RETAIN = torch.Tensor.retain_grad
+SymTensor.retain_grad = _retain  # type: ignore[method-assign,assignment]
 SymTensor.backward = _method  # type: ignore[method-assign,assignment]
 SymTensor.grad = property(read, write)  # type: ignore[assignment]

@@ -199,6 +199,22 @@ def _negative(x):
     return record(aten.neg.default, (x,), {})
 
 
+def _in_known_layout(func) -> Callable[..., Any]:
+    """A determinant factors a matrix or its transpose, depending on how it lies in memory, and its derivative uses the factors.
+
+    A graph also runs for other layouts than that of the trace, so the matrix is copied to the one that was traced.
+    """
+
+    def run(x):
+        def turned(a):
+            return a if x.is_contiguous() else record(aten.transpose.int, (a, -2, -1), {})
+
+        copy = record(aten.clone.default, (turned(x),), {"memory_format": torch.contiguous_format})
+        return record(func, (turned(copy),), {})
+
+    return run
+
+
 def _is_same_size(a, b):
     return tuple(a.shape) == tuple(b.shape)
 
@@ -232,6 +248,8 @@ SPECIAL: dict[Any, Callable[..., Any]] = {
     torch.ops.prim.device.default: lambda x: x.device,
     aten.size.default: _size,
 }
+for _overload in (aten._linalg_det.default, aten._linalg_slogdet.default):
+    SPECIAL[_overload] = _in_known_layout(_overload)
 for _name in ("_record_function_enter_new", "_record_function_enter", "_record_function_exit"):
     _packet = getattr(torch.ops.profiler, _name)
     for _overload in _packet.overloads():

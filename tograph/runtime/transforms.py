@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
-from ..errors import UnsupportedOpError
+from ..errors import GradientError, UnsupportedOpError
 from .ir import Graph, Node, Value, graph_effects, map_values
 from .ops import lookup, overload_packet, plain
 
@@ -215,7 +215,41 @@ def _while(node: Node, args: tuple) -> Sequence[Any]:
         state = list(new)
 
 
+class _Custom(torch.autograd.Function):
+    """A ``Call`` with a gradient of its own. Forward mode has none: torch says so."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(node: Node, *args: Any) -> Any:
+        outs = run(node.regions["function"], args)
+        return tuple(x.view_as(x) if isinstance(x, torch.Tensor) else x for x in outs)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple, output: Any) -> None:
+        node, *args = inputs
+        ctx.node = node
+        ctx.places = [i for i, a in enumerate(args) if isinstance(a, torch.Tensor)]
+        ctx.rest = [None if isinstance(a, torch.Tensor) else a for a in args]
+        ctx.save_for_backward(*(args[i] for i in ctx.places))
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        node: Node = ctx.node
+        if "refused" in node.kwargs:
+            raise GradientError(node.kwargs["refused"], node.location)
+        args = list(ctx.rest)
+        for i, x in zip(ctx.places, ctx.saved_tensors):
+            args[i] = x
+        found: list[Any] = [None] * len(args)
+        for i, g in zip(node.kwargs["wrt"], run(node.regions["gradient"], [*args, *grads])):
+            found[i] = g
+        return None, *found
+
+
 def _call(node: Node, args: tuple) -> Sequence[Any]:
+    if "gradient" in node.regions:
+        return _Custom.apply(node, *args)
     return run(node.regions["function"], args)
 
 

@@ -37,3 +37,10 @@ def calls_python(graph: Graph) -> bool:
             if effects.io and effects.may_fail:
                 return True
     return False
+
+
+def own_gradients(graph: Graph) -> bool:
+    """Whether a graph holds a ``Call`` with a gradient of its own."""
+    return any(
+        "gradient" in n.regions or any(map(own_gradients, n.regions.values())) for n in graph.nodes
+    )

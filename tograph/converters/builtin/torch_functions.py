@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ...runtime import custom, grads
+from ...runtime import custom, grads, hooks
 from ...runtime.effects import manual_seed
 from ...runtime.funcgraph import is_tracing
 from ...runtime.growing import StagedList
@@ -17,6 +17,7 @@ from ...runtime.structure import is_union
 from ...runtime.symbolic import scalar_of
 from .. import union
 from ..calls import METHODS, TENSOR_METHODS, call, convert_if_needed, handles
+from ..growing_lists import is_growing, tensor_of
 from ..staging import is_staged
 from .forms import unless_staged
 from .numbers import bool_
@@ -50,12 +51,16 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False, **kwargs):
 
 
 def _nested_staged(data: Any) -> bool:
+    if is_growing(data):
+        return True
     if isinstance(data, (list, tuple)):
         return any(map(_nested_staged, data))
     return is_staged(data)
 
 
 def _nested_tensor(data: Any) -> torch.Tensor:
+    if is_growing(data):
+        return tensor_of(data)
     if isinstance(data, (list, tuple)):
         rows = [_nested_tensor(d) for d in data]
         if not rows:
@@ -162,6 +167,14 @@ def _while_tracing(function, form):
 
 _while_tracing(torch.autograd.grad, grads.grad)
 _while_tracing(torch.autograd.backward, grads.backward)
+
+
+def register_hook(x, hook):
+    return hooks.register(x, lambda g: call(hook, g))
+
+
+_while_tracing(torch.Tensor.register_hook, register_hook)
+_while_tracing(hooks.register, register_hook)
 
 
 @handles(torch.optim.Optimizer.zero_grad)

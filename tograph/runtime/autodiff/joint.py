@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from ...errors import GradientError
+from ...errors import GradientError, GraphBoolError
 from ..carrier import Carrier
 from ..funcgraph import FuncGraph, Storage
 from ..ir import Graph, Node, Value, map_values, prune, values_in
@@ -47,7 +47,7 @@ def engine(
     """``torch.autograd.grad`` without the checks that import torch's symbolic shapes (0.3 s at first use)."""
     if not outputs or not inputs:
         return [None] * len(inputs)
-    return torch.autograd.Variable._execution_engine.run_backward(
+    found = torch.autograd.Variable._execution_engine.run_backward(
         tuple(outputs),
         tuple(grads),
         True,
@@ -56,16 +56,23 @@ def engine(
         allow_unreachable=True,
         accumulate_grad=False,
     )
+    return list(found)
 
 
 def differentiate(
-    graph: Graph, need: Sequence[int], given: Collection[int], fill: Collection[int] = ()
+    graph: Graph,
+    need: Sequence[int],
+    given: Collection[int],
+    fill: Collection[int] = (),
+    again: bool | None = None,
 ) -> Joint:
     """Record ``graph`` and its gradient: of the outputs ``given`` with respect to the inputs ``need``.
 
     An output that depends on no input of ``need`` is left out of ``given``. The inputs ``fill`` get zeros where nothing
-    depends on them.
+    depends on them. ``again``: the gradient is to be differentiated (by default: where gradients are on now); formulas
+    of torch such as that of ``solve`` use what the forward op kept (a factorisation) only where it is not.
     """
+    again = torch.is_grad_enabled() if again is None else again
     func = FuncGraph(graph.name)
     func.replaying = True
     with recording(func), torch.enable_grad():
@@ -85,9 +92,9 @@ def differentiate(
         last = func.graph.nodes[-1] if func.graph.nodes else None
         cotangent_values = [func.input(output_values[i].type) for i in chosen]
         cotangents = [plain_object(v, func) for v in cotangent_values]
-        with torch.no_grad():
-            found = engine(
-                [outputs[i] for i in chosen], cotangents, [inputs[i] for i in need], False
+        with torch.set_grad_enabled(again):
+            found = _backward_of(
+                [outputs[i] for i in chosen], cotangents, [inputs[i] for i in need], again
             )
             for k, i in enumerate(need):
                 if found[k] is None and i in fill:
@@ -110,6 +117,17 @@ def differentiate(
         cotangent_values,
         grads,
     )
+
+
+def _backward_of(
+    outputs: Sequence[Any], grads: Sequence[Any], inputs: Sequence[Any], again: bool
+) -> list[Any]:
+    try:
+        return engine(outputs, grads, inputs, again)
+    except GraphBoolError as error:
+        raise GradientError(
+            "torch's formula for a derivative needs a number, such as the size of a list, that is known only when the graph runs"
+        ) from error
 
 
 def _zeros(x: Any) -> Any:

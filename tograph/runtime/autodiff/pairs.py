@@ -94,17 +94,18 @@ class Pair:
         return self._joint
 
     def _joint_graph(self) -> Graph:
-        p = self.pullback
+        p = vjp(self.graph, self.wrt, self.pullback.given, again=True)
         forward, backward = p.forward, p.backward
         made = Graph(backward.name)
-        env = {v: Value(v.type) for v in (*forward.inputs, *self.snapshots)}
+        snapshots = [n.outputs[0] for n in forward.nodes if n.op == "tg.read"]
+        env = {v: Value(v.type) for v in (*forward.inputs, *snapshots)}
         made.inputs = list(env.values())
         for node in forward.nodes:
             if node.op not in ("tg.assign", "tg.read"):
                 made.nodes.append(copy_node(node, env))
         count = len(p.kept)
-        outs = forward.outputs[len(self.graph.outputs) : len(self.graph.outputs) + self.saved]
-        cotangents = [Value(v.type) for v in backward.inputs[count + self.saved :]]
+        outs = forward.outputs[len(self.graph.outputs) :]
+        cotangents = [Value(v.type) for v in backward.inputs[count + len(outs) :]]
         made.inputs += cotangents
         made.input_names = [""] * len(made.inputs)
         env = dict(

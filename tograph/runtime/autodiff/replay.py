@@ -12,10 +12,11 @@ from typing import Any
 
 import torch
 
+from .. import hooks
 from ..funcgraph import current_graph
 from ..ir import Graph, Node, Value, map_values
 from ..ops import OpaqueObject, overload, plain
-from .objects import emit_many
+from .objects import emit_many, value_in
 
 
 def copy_graph(graph: Graph) -> Graph:
@@ -74,7 +75,26 @@ def _node(node: Node, env: dict[Value, Any]) -> Sequence[Any]:
     if node.op.startswith(("aten.", "op.")):
         return _torch(node, args, kwargs)
     regions = {name: copy_graph(g) for name, g in node.regions.items()}
+    if node.kwargs.get("name") == hooks.NAME and "gradient" in node.regions:
+        return [_hook(node, args, regions)]
     return emit_many(node.op, args, kwargs, [v.type for v in node.outputs], regions=regions)
+
+
+def _hook(node: Node, args: tuple, regions: dict[str, Graph]) -> Any:
+    """A gradient hook is one of torch's again, and a node for gradients of what is recorded now."""
+    graph = current_graph()
+    values = tuple(value_in(a, graph) for a in args)
+    made = graph.add("Call", values, node.kwargs, [v.type for v in node.outputs], regions=regions)
+
+    def gradient(g: Any) -> Any:
+        region = copy_graph(node.regions["gradient"])
+        region.name = "function"
+        kinds = [v.type for v in region.outputs]
+        return emit_many(
+            "Call", (*args, g), {"name": "gradient"}, kinds, regions={"function": region}
+        )[0]
+
+    return hooks.again(node, args[1], made.outputs[0], gradient)
 
 
 def _torch(node: Node, args: tuple, kwargs: dict) -> Sequence[Any]:

@@ -26,16 +26,19 @@ class Pullback:
     present: list[int]
 
 
-def vjp(graph: Graph, wrt: Sequence[int], given: Sequence[int] | None = None) -> Pullback:
+def vjp(
+    graph: Graph, wrt: Sequence[int], given: Sequence[int] | None = None, again: bool = False
+) -> Pullback:
     """The gradient of ``graph`` with respect to the inputs ``wrt`` (all differentiable outputs, or those ``given``).
 
-    Works on any graph, also one that was read from its text; both results are graphs, which have a gradient again.
+    Works on any graph, also one that was read from its text; both results are graphs. ``again``: the backward graph is to be
+    differentiated too, as a function of all its inputs, together with the forward one.
 
     Example: ``p = vjp(tg.parse_graph(text), [0])``
     """
     wrt = [i for i in wrt if differentiable(graph.inputs[i].type)]
     outputs = range(len(graph.outputs)) if given is None else given
-    p = part(differentiate(graph, wrt, list(outputs)))
+    p = part(differentiate(graph, wrt, list(outputs), again=again))
     for made in (p.forward, p.backward):
         set_control_inputs(made)
     return Pullback(p.forward, p.backward, p.kept, p.given, [wrt[k] for k in p.present])

@@ -15,7 +15,6 @@ from ..growing import StagedList, join_lists
 from ..ir import Node, Value
 from ..journal import MISSING
 from ..journal import Location as Place
-from ..mutation import picked
 from ..reach import reachable
 from ..shapes import SYMBOLS
 from ..structure import (
@@ -30,6 +29,9 @@ from ..structure import (
     spec_of,
 )
 from ..tracing import recording
+from ..types import INT
+from .joint import Joint
+from .leaves import noting
 from .raising import Unreachable
 from .regions import Region, close, forget_written, replayed, structure_argument
 
@@ -50,41 +52,26 @@ def join_regions(op: str, heads: Sequence[Any], regions: dict[str, Region], **at
     ]
     slots = [(p, _told_apart(contents, live)) for p, contents in slots]
     specs = [visible(_join_contents(contents, place), graph) for place, contents in slots]
+    kinds = [t for s in specs for t in leaf_types(s)]
+    joint = Joint(slots, specs, live)
     outputs = []
     for region in regions.values():
         with recording(region.graph), replayed(region):
-            outputs.append(_region_outputs(region, slots, specs, live))
-    kinds = [t for s in specs for t in leaf_types(s)]
+            outs = _region_outputs(region, slots, specs, live)
+            outputs.append(outs + joint.outputs(region, op))
+    kinds += [INT] * joint.count(op)
     node = _emit_regions(op, heads, regions, outputs, kinds, graph, attrs)
     _forget_written(graph, regions)
-    values = iter(node.outputs)
+    values, made = iter(node.outputs), []  # type: ignore[var-annotated]
     result = MISSING
-    for (place, contents), spec in zip(slots, specs):
-        x = structure.unflatten(spec, values, lambda v: structure.symbolic(v, graph))
-        if op == "If" and len(live) == 2 and not _is_storage(place):
-            x = _picked(x, node, contents, live, graph)
+    for (place, _), spec in zip(slots, specs):
+        x = structure.unflatten(spec, values, noting(structure.plain_maker(graph), made))
         if place is None:
             result = x
         else:
             put_back(place, x)
+    joint.attach(node, made, list(values), graph)
     return result
-
-
-def _is_storage(place: Place | None) -> bool:
-    return place is not None and isinstance(place.keep, Storage)
-
-
-def _picked(x: Any, node: Node, contents: list[Any], live: list[Region], graph: FuncGraph) -> Any:
-    """A tensor that is one of two, at least one of which existed before the branches, keeps its identity."""
-    if not isinstance(x, structure.SymTensor) or not isinstance(node.args[0], Value):
-        return x
-    fresh = [
-        isinstance(c, structure.SymTensor)
-        and c.storage_.home is not None
-        and c.storage_.home.within(r.graph)
-        for c, r in zip(contents, live, strict=True)
-    ]
-    return picked(x, structure.Ref(node.args[0], graph), contents, fresh, graph)
 
 
 def put_back(place: Place, x: Any) -> None:
@@ -102,7 +89,8 @@ def put_back(place: Place, x: Any) -> None:
         if place.key[0] == "contents":
             raise StructureError(
                 f"{place.name} has a different number of items, or items of different kinds, depending on a staged "
-                "condition; append in both branches, or use a tg.TensorList",
+                "condition. A list whose length depends on data holds tensors, numbers and tuples of these, all of one kind: append in "
+                "both branches, or use a tg.TensorList",
                 user_location(),
             )
         x.__dict__["name_"] = place.name

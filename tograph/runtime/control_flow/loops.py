@@ -34,7 +34,9 @@ from ..structure import (
 from ..tracing import recording
 from ..types import TensorType
 from .branches import predicate
+from .carried import Carried
 from .joining import as_value, one_list, put_back, visible
+from .leaves import noting
 from .regions import (
     Region,
     close,
@@ -78,25 +80,28 @@ def staged_while(
     contents = [as_value(p.get()) for p in state]
     specs = [_initial_spec(c, p, options) for c, p in zip(contents, state)]
     entered = {p.key for p, c in zip(state, contents) if _requires_grad(c)}
+    carried = Carried()
     histories_ = _Histories(entered, [x for c in contents for x in _tensors(c) if x.requires_grad])
     for _ in range(MAX_ROUNDS):
+        carried.begin(state, specs, contents_of(state))
         cond = _trace_with_state(
-            "cond", lambda test=test: predicate_value(test()), state, specs, scratch
+            "cond", lambda test=test: predicate_value(test()), state, specs, scratch, carried
         )
         if cond.raised or cond.changed_outside or not _removable(cond.graph):
             test, body, flag = _rotated(test, body, first)
             state.append(flag)
             specs.append(generalize(_open(spec_of(flag.get()))))
             continue
-        loop = _trace_with_state("body", body, state, specs, scratch, histories_)
+        loop = _trace_with_state("body", body, state, specs, scratch, carried, histories_)
         if histories_.change(loop, state):
             continue
         fresh = [p for k, (p, _) in loop.changed.items() if k not in {s.key for s in state}]
         widened = [
             visible(_next_spec(s, p, loop, options), current_graph()) for s, p in zip(specs, state)
         ]
-        if not fresh and all(map(structure.equal, specs, widened)):
-            _emit_while(cond, loop, state, specs, contents_of(state), options.checkpoint)
+        again = not loop.raised and carried.widen(loop.graph, state, widened, _left(loop, state))
+        if not (fresh or again) and all(map(structure.equal, specs, widened)):
+            _emit_while(cond, loop, state, specs, carried, options.checkpoint)
             return
         specs = widened
         for place in fresh:
@@ -108,10 +113,6 @@ def staged_while(
         f"the kinds of the loop variables {names} keep changing from iteration to iteration",
         user_location(),
     )
-
-
-def _plain_maker(graph: FuncGraph) -> Callable[[Value], Any]:
-    return lambda v: structure.symbolic(v, graph)
 
 
 def _tensors(content: Any) -> list[torch.Tensor]:
@@ -145,7 +146,7 @@ class _Histories:
         if owner is not None and owner.requires_grad:
             outside = [*outside, histories.alias(owner)]
         elif place.key not in self.keys:
-            return _plain_maker(graph)
+            return structure.plain_maker(graph)
 
         def make(value: Value) -> Any:
             x = structure.symbolic(value, graph)
@@ -173,6 +174,11 @@ class _Histories:
 def _outside(x: torch.Tensor, graph: FuncGraph) -> bool:
     home = x.storage_.home if isinstance(x, structure.SymTensor) else None
     return home is None or not home.within(graph)
+
+
+def _left(loop: StateRegion, state: Sequence[Place]) -> list[Any]:
+    """What an iteration leaves in the places of the state."""
+    return [as_value(loop.content(p)) for p in state]
 
 
 def contents_of(state: Sequence[Place]) -> list[Any]:
@@ -293,6 +299,7 @@ def _trace_with_state(
     state: Sequence[Place],
     specs: Sequence[Spec],
     scratch: Sequence[Place],
+    carried: Carried,
     known: _Histories | None = None,
 ) -> StateRegion:
     lead = 0
@@ -300,6 +307,8 @@ def _trace_with_state(
 
     def before(graph: FuncGraph) -> None:
         nonlocal lead
+        made: list[Any] = []
+        graph.repeats = name == "body"
         for place in scratch:
             journal.record(place)
         for place, spec in zip(state, specs):
@@ -307,9 +316,13 @@ def _trace_with_state(
             values = [graph.input(t) for t in leaf_types(spec)]
             lead += len(values)
             if values:
-                make = known.maker(place, graph) if known else _plain_maker(graph)
+                make = noting(
+                    known.maker(place, graph) if known else structure.plain_maker(graph), made
+                )
                 put_back(place, structure.unflatten(spec, iter(values), make))
             entered[place.key] = place.get()
+        lead += carried.count
+        carried.attach(graph, made, carried.inputs(graph))
 
     region = trace_region(name, function, before)
     moved = any(
@@ -321,10 +334,12 @@ def _trace_with_state(
 
 
 def _emit_while(
-    cond: StateRegion, loop: StateRegion, state, specs, contents, checkpoint: Any
+    cond: StateRegion, loop: StateRegion, state, specs, carried: Carried, checkpoint: Any
 ) -> None:
     graph = current_graph()
-    initial = [v for c, s in zip(contents, specs) for v in flatten(c, s, graph)]
+    initial = [v for c, s in zip(contents_of(state), specs) for v in flatten(c, s, graph)]
+    kinds = [t for s in specs for t in leaf_types(s)] + [types.INT] * carried.count
+    initial += carried.initial(graph)
     with recording(cond.graph):
         pred = cond.result
         if isinstance(pred, bool):
@@ -333,11 +348,12 @@ def _emit_while(
             test_value = structure_argument(pred, cond.graph)
     with recording(loop.graph), replayed(loop):
         if loop.raised:
-            outs = [structure.zero_value(t, loop.graph) for s in specs for t in leaf_types(s)]
+            outs = [structure.zero_value(t, loop.graph) for t in kinds]
         else:
             outs = []
-            for place, spec in zip(state, specs):
-                outs += flatten(as_value(loop.content(place)), spec, loop.graph)
+            for content, spec in zip(_left(loop, state), specs):
+                outs += flatten(content, spec, loop.graph)
+            outs += carried.final(loop.graph)
     keys = {**cond.graph.arguments, **loop.graph.arguments}
     close(cond.graph, list(keys), [test_value], cond.lead)
     close(loop.graph, list(keys), outs, loop.lead)
@@ -346,12 +362,13 @@ def _emit_while(
         "While",
         (*initial, *keys.values()),
         {"carried": len(initial)} | ({"checkpoint": checkpoint} if checkpoint is not None else {}),
-        [t for s in specs for t in leaf_types(s)],
+        kinds,
         regions={"cond": cond.graph.graph, "body": loop.graph.graph},
     )
     forget_written(graph, loop.graph)
-    values = iter(node.outputs)
+    values, made = iter(node.outputs), []  # type: ignore[var-annotated]
     for place, spec in zip(state, specs):
-        x = structure.unflatten(spec, values, lambda v: structure.symbolic(v, graph))
+        x = structure.unflatten(spec, values, noting(structure.plain_maker(graph), made))
         if leaf_types(spec) or not unmoved(as_value(place.get()), x):
             put_back(place, x)
+    carried.attach(graph, made, list(values))

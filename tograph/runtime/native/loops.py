@@ -50,6 +50,7 @@ class _Emitter:
         self.registers: dict[str, str] = {}
         # A vectorised loop would call the library once for each lane: much code, and no faster.
         self.ending = ", !llvm.loop !0" if any(map(calls_library, kernel.body)) else ""
+        self.scans: dict[Expr, _Fold] = {}
 
     def run(self, bounds: tuple[str, str] | None) -> dict[str, str]:
         self._nest(self.kernel.outer, self._point, bounds)
@@ -61,15 +62,21 @@ class _Emitter:
         if not dims:
             body()
             return
-        low, high = bounds or ("0", str(dims[0].size))
-        self.loop(dims[0].name, low, high, lambda: self._nest(dims[1:], body))
+        size = dims[0].size
+        low, high = bounds or ("0", self.bind[size].text if isinstance(size, str) else str(size))
+        empty = isinstance(size, str)
+        self.loop(dims[0].name, low, high, lambda: self._nest(dims[1:], body), empty=empty)
 
-    def loop(self, name: str, low: str, high: str, body: Callable[[], None], step: int = 1) -> None:
-        """``for name in range(low, high, step)``, which is not empty."""
+    def loop(self, name: str, low: str, high: str, body: Callable[[], None], step: int = 1, empty: bool = False) -> None:  # fmt: skip
+        """``for name in range(low, high, step)``; ``empty``: whether there may be no step."""
         code = self.code
         head, done = code.fresh("loop"), code.fresh("done")
         before = code.block
-        code.jump(head)
+        if empty:
+            code.branch(code.do(f"icmp slt i64 {low}, {high}"), head, done)
+            code.label(head)
+        else:
+            code.jump(head)
         place, variable = code.later(), "%" + code.fresh("i")
         self.variables[name] = variable
         body()
@@ -105,6 +112,7 @@ class _Emitter:
 
     def _sweep(self, folds: list[Expr], stores: list[Store]) -> None:
         cells = {e: _Fold(self.code, e) for e in folds}
+        self.scans = {e: _Fold(self.code, e) for e in self.kernel.body if e.op == "scan"}
         kept = dict(self.values)
 
         def point() -> None:
@@ -169,8 +177,11 @@ class _Emitter:
             if place.register:
                 return place.text
             return self.code.load(e.dtype, place.text, self._address(e.address))
-        if e.op in ("scan", "reduce"):
-            raise Unsupported(f"{e.op} here")
+        if e.op == "scan":
+            self.scans[e].add([self.value(a) for a in e.args])
+            return self.scans[e].get()
+        if e.op == "reduce":
+            raise Unsupported("a reduction here")
         if e.op == "check_index":
             return self._checked(*map(self.value, e.args))
         return render(self.code, e, [self.value(a) for a in e.args], self.fail)

@@ -45,10 +45,14 @@ def call(low: Any, kernel: Kernel, region: Region, results: list[Mem]) -> None:
             places[f"p{i}"] = ("ptr", x.pointer)
         else:
             places[f"p{i}"] = places[f"s{i}"] = (REGISTER[x.dtype], x.text)
+    for name in kernel.sizes:
+        places[name] = ("i64", low.sizes.registers[name])
     used = [places[name] for name in kernel.slots]
     params = {text: (kind, f"%a{i}") for i, (kind, text) in enumerate(dict.fromkeys(used))}
     bind = {name: Place(params[places[name][1]][1], places[name][0] != "ptr") for name in kernel.slots}  # fmt: skip
-    points = numel(tuple(d.size for d in (*kernel.outer, *kernel.row)))
+    points = numel(
+        tuple(low.sizes.bounds.get(d.size, d.size) for d in (*kernel.outer, *kernel.row))
+    )
     low.work += points * len(kernel.body) * 0.05
     made = _explicit(kernel, points)
     if made is not None:
@@ -56,7 +60,8 @@ def call(low: Any, kernel: Kernel, region: Region, results: list[Mem]) -> None:
         return
     _function(low, kernel, bind, list(params.values()))
     given = ", ".join(f"{kind} {text}" for text, (kind, _) in params.items())
-    bounds = f"i64 0, i64 {kernel.outer[0].size}" if kernel.outer else "i64 0, i64 1"
+    end = kernel.outer[0].size if kernel.outer else 1
+    bounds = f"i64 0, i64 {low.sizes.registers.get(end, end)}"
     code = low.code.do(f"call i32 @{kernel.name}({given}{', ' if given else ''}{bounds})")
     if kernel.may_fail:
         low.fail(low.code.do(f"icmp ne i32 {code}, 0"))
@@ -64,7 +69,11 @@ def call(low: Any, kernel: Kernel, region: Region, results: list[Mem]) -> None:
 
 def _explicit(kernel: Kernel, points: int) -> Any:
     """The nest with explicit vectors, where that is its form; None for one that ``loops`` writes."""
-    if points < LIBRARY or (points < VECTORS and not any(map(calls_library, kernel.body))):
+    if (
+        kernel.sizes
+        or points < LIBRARY
+        or (points < VECTORS and not any(map(calls_library, kernel.body)))
+    ):
         return None
     try:
         return make(kernel)

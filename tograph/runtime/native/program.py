@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from ..ir import Graph
+from ..ir import Graph, Value
 from ..kernels import jit
 from ..types import ScalarType, TensorType
 from .direct import Late
@@ -195,10 +195,25 @@ def compile_graph(graph: Graph) -> Native:
     return Native(graph, distinct, text, low.kernels, low.arena.size)
 
 
+def _seen(graph: Graph) -> list[bool]:
+    """For each node, whether it is no assignment that is followed by another one, without a look at the variable between."""
+    replaced: set[Value] = set()
+    out = []
+    for node in reversed(graph.nodes):
+        assigns = node.op == "tg.assign"
+        out.append(not assigns or node.args[0] not in replaced)
+        if assigns:
+            replaced.add(node.args[0])
+        else:
+            replaced.difference_update(node.inputs)
+    return out[::-1]
+
+
 def _computed(graph: Graph) -> Graph:
-    """``graph`` with each output once, and without those that are inputs."""
+    """``graph`` with each output once, without those that are inputs, and without assignments that nobody sees."""
     made = Graph(graph.name)
-    made.inputs, made.nodes, made.input_names = graph.inputs, graph.nodes, graph.input_names
+    made.inputs, made.input_names = graph.inputs, graph.input_names
+    made.nodes = [n for n, seen in zip(graph.nodes, _seen(graph)) if seen]
     given = set(graph.inputs)
     made.outputs = [v for v in dict.fromkeys(graph.outputs) if v not in given]
     return made

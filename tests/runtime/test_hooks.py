@@ -1,0 +1,184 @@
+"""Gradient hooks in a function: for gradients that are taken inside and outside of it."""
+
+import pytest
+import torch
+
+import tograph as tg
+from tograph.errors import GradientError
+
+D = torch.float64
+
+
+def argument(h):
+    h.register_hook(lambda g: g * 5)
+    y = h.sin()
+    for _ in range(torch.tensor(2)):
+        y = y * h
+    return y
+
+
+def intermediate(x):
+    y = x * 2
+    y.register_hook(lambda g: g.clamp(-0.5, 0.5))
+    return y.sin() + y
+
+
+def used_before(x):
+    y = x * 2
+    z = y.exp()
+    y.register_hook(lambda g: g * 3)
+    return z * y
+
+
+def in_a_loop(x):
+    for i in range(torch.tensor(3)):
+        x = torch.tanh(x * 1.5)
+        x.register_hook(lambda g, x=x.detach(), i=i: g * 2 + x * i)
+    return x
+
+
+def in_a_branch(x):
+    if x.sum() > 0:
+        y = x * x
+        y.register_hook(lambda g: -g)
+    else:
+        y = x.sin()
+    return y
+
+
+def decides(x):
+    def hook(g):
+        if g.norm() > 1:
+            return g / g.norm()
+        return None
+
+    y = x * 4
+    y.register_hook(hook)
+    return y.square()
+
+
+def several(x):
+    y = x * 2
+    y.register_hook(lambda g: g + 1)
+    y.register_hook(lambda g: g * 10)
+    return y.sin()
+
+
+def uses_earlier_values(x):
+    y = x * 2
+    scale = y.detach().abs().max()
+    y.register_hook(lambda g: g * scale)
+    return y * y
+
+
+def removed(x):
+    y = x * 2
+    handle = y.register_hook(lambda g: g * 100)
+    z = y.sin()
+    handle.remove()
+    return z + y
+
+
+def written_later(x):
+    y = x * 2
+    y.register_hook(lambda g: g * 3)
+    y.add_(1)
+    y[0] = 2
+    return y.cos()
+
+
+PROGRAMS = [argument, intermediate, used_before, in_a_loop, in_a_branch, decides, several, uses_earlier_values, removed, written_later]  # fmt: skip
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("f", PROGRAMS)
+def test_gradient_outside_and_inside(f, sign):
+    def inside(x):
+        return torch.autograd.grad(f(x).sum(), x)[0]
+
+    found = []
+    for g in (f, tg.function(f)):
+        x = (sign * torch.linspace(0.2, 0.9, 3, dtype=D)).requires_grad_()
+        (first,) = torch.autograd.grad(g(x).sum(), x, create_graph=True)
+        found.append((first, *torch.autograd.grad((first * first).sum(), x)))
+    torch.testing.assert_close(*found)
+    torch.testing.assert_close(tg.function(inside)(x.detach().requires_grad_()), found[0][0])
+
+
+def test_retained_gradients():
+    def f(x):
+        y = x * 3
+        y.retain_grad()
+        z = y.sin()
+        z.retain_grad()
+        z.square().sum().backward()
+        return y.grad, z.grad, x.grad
+
+    found = [g(torch.ones(2, dtype=D, requires_grad=True)) for g in (f, tg.function(f))]
+    torch.testing.assert_close(*found)
+
+
+def test_hooks_of_parameters():
+    found = []
+    for convert in (False, True):
+        torch.manual_seed(0)
+        net = torch.nn.Linear(3, 3, dtype=D)
+        net.weight.register_hook(lambda g: g * 2)
+
+        def step_now(p):
+            with torch.no_grad():
+                p.sub_(p.grad)
+
+        net.bias.register_post_accumulate_grad_hook(step_now)
+
+        def step(x, net=net):
+            net(x).sin().sum().backward()
+
+        (tg.function(step) if convert else step)(torch.ones(2, 3, dtype=D))
+        found.append([net.weight.detach(), net.bias.detach(), net.weight.grad, net.bias.grad])
+    torch.testing.assert_close(*found)
+
+
+def test_a_hook_under_a_condition_is_refused():
+    @tg.function
+    def f(x):
+        y = x * 2
+        if x.sum() > 0:
+            y.register_hook(lambda g: g * 2)
+        return y
+
+    with pytest.raises(GradientError, match="inside of a staged branch or loop") as caught:
+        f(torch.ones(2, requires_grad=True))
+    assert "register_hook(lambda" in str(caught.value)
+
+
+def test_a_hook_on_an_outer_tensor_is_refused():
+    w = torch.ones(2, requires_grad=True)
+
+    @tg.function
+    def f(x):
+        w.register_hook(lambda g: g * 2)
+        return x * w
+
+    with pytest.raises(GradientError, match="outside of the function"):
+        f(torch.ones(2))
+
+
+def test_a_hook_with_an_effect():
+    seen = []
+
+    def inside(x):
+        y = x * 2
+        y.register_hook(lambda g: seen.append(g))
+        return y.sum()
+
+    with pytest.raises(GradientError, match="changes 'a list'"):
+        tg.function(inside)(torch.ones(2, requires_grad=True)).backward()
+    assert not seen
+
+
+def test_full_backward_hooks_of_modules_are_refused():
+    net = torch.nn.Linear(2, 2)
+    net.register_full_backward_hook(lambda module, grad_input, grad_output: None)
+    with pytest.raises(GradientError, match="register_hook"):
+        tg.function(lambda x: net(x))(torch.ones(1, 2, requires_grad=True))
