@@ -36,7 +36,7 @@ from ..tracing import recording
 from ..types import TensorType
 from .branches import predicate
 from .carried import Carried
-from .joining import as_value, one_list, put_back, visible
+from .joining import as_value, growing, one_list, put_back, visible
 from .leaves import noting
 from .regions import (
     Region,
@@ -48,6 +48,7 @@ from .regions import (
     unmoved,
     with_ambient,
 )
+from .telling import Told
 
 
 @dataclass
@@ -60,7 +61,7 @@ class LoopOptions:
     checkpoint: Any = None
 
 
-MAX_ROUNDS = 12
+MAX_ROUNDS = 16
 
 
 def staged_while(
@@ -78,7 +79,8 @@ def staged_while(
     if options.maximum_iterations is not None:
         test, body, counter = _limited(test, body, options.maximum_iterations)
         state.append(counter)
-    contents = [as_value(p.get()) for p in state]
+    told = Told(body)
+    contents = contents_of(state, told)
     specs = [_initial_spec(c, p, options) for c, p in zip(contents, state)]
     entered = {p.key for p, c in zip(state, contents) if _requires_grad(c)}
     carried = Carried()
@@ -86,30 +88,43 @@ def staged_while(
         entered, [x for c in contents for x in tensors_in(c) if x.requires_grad]
     )
     for _ in range(MAX_ROUNDS):
-        carried.begin(state, specs, contents_of(state))
+        carried.begin(state, specs, contents_of(state, told))
         cond = _trace_with_state(
-            "cond", lambda test=test: predicate_value(test()), state, specs, scratch, carried
+            "cond", lambda test=test: predicate_value(test()), state, specs, scratch, carried, told
         )
         if cond.raised or cond.changed_outside or not _removable(cond.graph):
             test, body, flag = _rotated(test, body, first)
             state.append(flag)
             specs.append(generalize(_open(spec_of(flag.get()))))
             continue
-        loop = _trace_with_state("body", body, state, specs, scratch, carried, histories_)
+        loop = _trace_with_state("body", body, state, specs, scratch, carried, told, histories_)
         if histories_.change(loop, state):
             continue
+        merged = [] if loop.raised else told.widen(loop, state, _contents(loop, state))
+        if merged:
+            initial = contents_of(state, told)
+            for i, place in enumerate(state):
+                specs[i] = (
+                    _initial_spec(initial[i], place, options) if place in merged else specs[i]
+                )
+            continue
+        left = _left(loop, state, told)
         fresh = [p for k, (p, _) in loop.changed.items() if k not in {s.key for s in state}]
         widened = [
-            visible(_next_spec(s, p, loop, options), current_graph()) for s, p in zip(specs, state)
+            visible(s if loop.raised else _next_spec(s, p, c, options), current_graph())
+            for s, p, c in zip(specs, state, left)
         ]
-        again = not loop.raised and carried.widen(loop.graph, state, widened, _left(loop, state))
+        again = not loop.raised and carried.widen(loop.graph, state, widened, left)
+        again = told.share(state, _contents(loop, state)) or again
         if not (fresh or again) and all(map(structure.equal, specs, widened)):
-            _emit_while(cond, loop, state, specs, carried, options.checkpoint)
+            _emit_while(cond, loop, state, specs, carried, told, options.checkpoint)
             return
         specs = widened
+        told.widen(loop, fresh, _contents(loop, fresh))
         for place in fresh:
             state.append(place)
-            spec = _next_spec(generalize(spec_of(as_value(place.get()))), place, loop, options)
+            spec = generalize(spec_of(told.entry(place, as_value(place.get()))))
+            spec = _next_spec(spec, place, told.left(place, as_value(loop.content(place))), options)
             specs.append(visible(spec, current_graph()))
     names = ", ".join(f"'{p.name}'" for p in state)
     raise LoopTypeError(
@@ -171,13 +186,19 @@ def _outside(x: torch.Tensor, graph: FuncGraph) -> bool:
     return home is None or not home.within(graph)
 
 
-def _left(loop: StateRegion, state: Sequence[Place]) -> list[Any]:
+def _contents(loop: StateRegion, state: Sequence[Place]) -> list[Any]:
     """What an iteration leaves in the places of the state."""
     return [as_value(loop.content(p)) for p in state]
 
 
-def contents_of(state: Sequence[Place]) -> list[Any]:
-    return [as_value(p.get()) for p in state]
+def _left(loop: StateRegion, state: Sequence[Place], told: Told) -> list[Any]:
+    """The same, with containers from before the loop counting as themselves."""
+    contents = zip(state, _contents(loop, state), strict=True)
+    return [told.left(place, content) for place, content in contents]
+
+
+def contents_of(state: Sequence[Place], told: Told) -> list[Any]:
+    return [told.entry(p, as_value(p.get())) for p in state]
 
 
 def predicate_value(x: Any) -> Any:
@@ -260,11 +281,9 @@ def _with_invariant(spec: Spec, place: Place, options: LoopOptions) -> Spec:
     return Leaf(TensorType(spec.type.dtype, tuple(shape), spec.type.device))
 
 
-def _next_spec(spec: Spec, place: Place, loop: StateRegion, options: LoopOptions) -> Spec:
+def _next_spec(spec: Spec, place: Place, left: Any, options: LoopOptions) -> Spec:
     """The join of what went in and what came out."""
-    if loop.raised:
-        return spec
-    out = spec_of(as_value(loop.content(place)))
+    out = spec_of(left)
     shape = (options.shape_invariants or {}).get(place.key)
     if shape is not None and isinstance(out, Leaf) and isinstance(out.type, TensorType):
         covered = types.join_shapes(tuple(shape), out.type.shape)
@@ -277,7 +296,7 @@ def _next_spec(spec: Spec, place: Place, loop: StateRegion, options: LoopOptions
                 user_location(),
             )
     out = generalize(out)
-    return one_list(join(spec, out), [spec, out], place)
+    return growing(one_list(join(spec, out), [spec, out], place))
 
 
 @dataclass
@@ -296,6 +315,7 @@ def _trace_with_state(
     specs: Sequence[Spec],
     scratch: Sequence[Place],
     carried: Carried,
+    told: Told,
     known: _Histories | None = None,
 ) -> StateRegion:
     lead = 0
@@ -319,6 +339,7 @@ def _trace_with_state(
             entered[place.key] = place.get()
         lead += carried.count
         carried.attach(graph, made, carried.inputs(graph))
+        told.guard(state)
 
     region = trace_region(name, function, before)
     moved = any(
@@ -330,10 +351,16 @@ def _trace_with_state(
 
 
 def _emit_while(
-    cond: StateRegion, loop: StateRegion, state, specs, carried: Carried, checkpoint: Any
+    cond: StateRegion,
+    loop: StateRegion,
+    state,
+    specs,
+    carried: Carried,
+    told: Told,
+    checkpoint: Any,
 ) -> None:
     graph = current_graph()
-    initial = [v for c, s in zip(contents_of(state), specs) for v in flatten(c, s, graph)]
+    initial = [v for c, s in zip(contents_of(state, told), specs) for v in flatten(c, s, graph)]
     kinds = [t for s in specs for t in leaf_types(s)] + [types.INT] * carried.count
     initial += carried.initial(graph)
     with recording(cond.graph):
@@ -347,7 +374,7 @@ def _emit_while(
             outs = [structure.zero_value(t, loop.graph) for t in kinds]
         else:
             outs = []
-            for content, spec in zip(_left(loop, state), specs):
+            for content, spec in zip(_left(loop, state, told), specs):
                 outs += flatten(content, spec, loop.graph)
             outs += carried.final(loop.graph)
     keys = {**cond.graph.arguments, **loop.graph.arguments}
@@ -372,3 +399,4 @@ def _emit_while(
             listed.carried(tensors_in(loop.entered.get(place.key)), left)
             listed.inherit(tensors_in(x), left)
     carried.attach(graph, made, list(values))
+    told.guard(state)
