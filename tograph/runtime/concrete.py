@@ -23,6 +23,7 @@ from .funcgraph import FuncGraph, Storage
 from .ir import Graph, Node, Value, prune, set_control_inputs
 from .kernels.kernel import Kernel
 from .kernels.lower import Fused, lower
+from .results import leaving
 from .sources import Strong
 from .structure import Leaf, Spec, flatten, opened, spec_of
 from .symbolic import SymTensor
@@ -292,6 +293,8 @@ def finish(
     effects: Sequence[tuple[Any, Any]],
 ):
     """(graph, captured tensors, result spec, effects) of a root graph that was recorded."""
+    result = leaving(result)
+    effects = [(names, leaving(content)) for names, content in effects]
     spec = opened(spec_of(result))
     specs = [(names, opened(spec_of(content))) for names, content in effects]
     with recording(root):
