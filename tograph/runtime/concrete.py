@@ -63,6 +63,9 @@ class ConcreteFunction:
         self._fused: list[Fused] = []
         self.open_numbers: tuple[int, ...] = ()  # Python numbers of a call that are inputs
         self.late: list[tuple[int, Any]] = []
+        self.made_leaves: tuple[
+            int, ...
+        ] = ()  # tensors of a call on which the code calls requires_grad_()
         self.retraces: Any = None  # a weak reference to the method that explains the traces
 
     inputs = property(
@@ -220,7 +223,7 @@ class ConcreteFunction:
     def entry(self) -> Callable[..., Any] | None:
         """A built-in function for calls with plain tensors, or None: ``MISS`` is its answer to any other call."""
         native, result = self.scheduled.native, self._result
-        if native is None or self._effects or self.late or self._brings_tensors:
+        if native is None or self._effects or self.late or self._brings_tensors or self.made_leaves:
             return None
         flat = isinstance(result, structure.Tree) and result.cls is tuple and result.aux is None
         if not self._single and not (flat and all(isinstance(p, Leaf) and not p.fixed for p in result.parts)):  # fmt: skip
@@ -229,6 +232,8 @@ class ConcreteFunction:
 
     def run(self, tensors: list[Any], places: Sequence[Target] = ()) -> Any:
         """The result for the tensors of the arguments; ``places`` are where effects on arguments go."""
+        for i in self.made_leaves:
+            tensors[i].requires_grad_()
         inputs = (*tensors, *self.captured_inputs) if not self.late else self._with_late(tensors)
         graph = self.graph
         commits.calls.targets.append(places)
