@@ -6,7 +6,6 @@ import pytest
 import torch
 
 import tograph as tg
-from tograph.errors import GradientError
 
 
 def same(f, *args):
@@ -137,18 +136,6 @@ def test_outside_of_inside():
         step = f(z, w.clone().requires_grad_() * 1, torch.tensor(2))
         found.append(step.detach())
     torch.testing.assert_close(*found)
-
-
-def test_a_gradient_into_earlier_iterations_is_refused():
-    def f(x, w, n):
-        w = w.requires_grad_()
-        for _ in range(n):
-            (g,) = torch.autograd.grad((x @ w).sin().sum(), [w], create_graph=True)
-            x = x + x @ g
-        return x.detach()
-
-    with pytest.raises(GradientError, match="earlier iterations"):
-        tg.function(f)(*arguments(), torch.tensor(2))
 
 
 # ---- backward() and .grad

@@ -19,7 +19,7 @@ from ...errors import (
 )
 from .. import histories, journal, structure, types
 from ..funcgraph import FuncGraph, Storage, current_graph, user_location
-from ..ir import Value, graph_effects
+from ..ir import Node, Value, graph_effects
 from ..journal import Location as Place
 from ..shapes import SYMBOLS
 from ..structure import (
@@ -96,7 +96,9 @@ def staged_while(
             visible(_next_spec(s, p, loop, options), current_graph()) for s, p in zip(specs, state)
         ]
         if not fresh and all(map(structure.equal, specs, widened)):
-            _emit_while(cond, loop, state, specs, contents_of(state), options.checkpoint)
+            _emit_while(
+                cond, loop, state, specs, contents_of(state), options.checkpoint, histories_
+            )
             return
         specs = widened
         for place in fresh:
@@ -138,19 +140,23 @@ class _Histories:
         self.keys, self.outside = keys, outside
         self.location = user_location()
 
+    def open(self, state: Sequence[Place]) -> None:
+        """A trace of the body begins."""
+        owners = {p.key: p.keep.owner for p in state if isinstance(p.keep, Storage)}
+        self.owners = {
+            k: histories.alias(x) for k, x in owners.items() if x is not None and x.requires_grad
+        }
+        self.earlier = histories.Earlier([*self.outside, *self.owners.values()], self.location)
+
     def maker(self, place: Place, graph: FuncGraph) -> Callable[[Value], Any]:
         """How the placeholders of a place are made."""
-        owner = place.keep.owner if isinstance(place.keep, Storage) else None
-        outside = self.outside
-        if owner is not None and owner.requires_grad:
-            outside = [*outside, histories.alias(owner)]
-        elif place.key not in self.keys:
+        if not self.earlier.outside or place.key not in {*self.keys, *self.owners}:
             return _plain_maker(graph)
 
         def make(value: Value) -> Any:
             x = structure.symbolic(value, graph)
             if isinstance(x, torch.Tensor) and (x.is_floating_point() or x.is_complex()):
-                return histories.loop_state(x, outside, self.location)
+                return self.earlier.state(x, graph.graph.inputs.index(value))
             return x
 
         return make
@@ -300,6 +306,8 @@ def _trace_with_state(
 
     def before(graph: FuncGraph) -> None:
         nonlocal lead
+        if known is not None:
+            known.open(state)
         for place in scratch:
             journal.record(place)
         for place, spec in zip(state, specs):
@@ -321,7 +329,13 @@ def _trace_with_state(
 
 
 def _emit_while(
-    cond: StateRegion, loop: StateRegion, state, specs, contents, checkpoint: Any
+    cond: StateRegion,
+    loop: StateRegion,
+    state,
+    specs,
+    contents,
+    checkpoint: Any,
+    known: _Histories,
 ) -> None:
     graph = current_graph()
     initial = [v for c, s in zip(contents, specs) for v in flatten(c, s, graph)]
@@ -342,13 +356,17 @@ def _emit_while(
     close(cond.graph, list(keys), [test_value], cond.lead)
     close(loop.graph, list(keys), outs, loop.lead)
     graph.root.kept.update(p.key for p in state)
-    node = graph.add(
+    node = Node(
         "While",
         (*initial, *keys.values()),
         {"carried": len(initial)} | ({"checkpoint": checkpoint} if checkpoint is not None else {}),
         [t for s in specs for t in leaf_types(s)],
         regions={"cond": cond.graph.graph, "body": loop.graph.graph},
     )
+    if loop.graph.differentiated:
+        histories.EXPAND(node, graph, known.earlier, list(keys))
+    kinds = [v.type for v in node.outputs]
+    node = graph.add("While", node.args, node.kwargs, kinds, regions=node.regions)
     forget_written(graph, loop.graph)
     values = iter(node.outputs)
     for place, spec in zip(state, specs):
