@@ -97,6 +97,15 @@ def writes_in_place(x, w, n):
     return torch.autograd.grad((y * y).sum(), [w])[0]
 
 
+def activations_in_place(x, w, n):
+    w = w.requires_grad_()
+    y = (x @ w).sigmoid_()
+    z = torch.nn.functional.elu(x @ w, inplace=True)
+    for _ in range(n):
+        z = (z * y).tanh_()
+    return torch.autograd.grad((y * z).sum(), [w])[0]
+
+
 def calls(x, w, n):
     w = w.requires_grad_()
 
@@ -121,6 +130,7 @@ def calls(x, w, n):
         descent,
         meta_learning,
         writes_in_place,
+        activations_in_place,
         calls,
     ],
 )

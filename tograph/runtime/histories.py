@@ -22,11 +22,11 @@ import torch
 from torch.autograd.graph import increment_version
 from torch.utils._python_dispatch import _disable_current_modes
 
-from ..errors import GradientError, Location
+from ..errors import Location
 from .funcgraph import FuncGraph, Storage, current_graph
 from .infer import tensor_type
 from .ir import Node
-from .symbolic import SymTensor, as_symbolic, value_of, wrap
+from .symbolic import SymTensor, as_symbolic, same, value_of, wrap
 
 
 class _Alias(torch.autograd.Function):
@@ -34,7 +34,7 @@ class _Alias(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Any) -> Any:
-        return type(x)(x.meta, x.storage_, x.chain, x.ref)
+        return same(x)
 
     @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:
@@ -79,7 +79,7 @@ class _LoopState(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, earlier: Earlier, index: int, x: Any, end: Any) -> Any:
         ctx.earlier, ctx.index = earlier, index
-        return type(x)(x.meta, x.storage_, x.chain, x.ref)
+        return same(x)
 
     @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:
@@ -97,17 +97,15 @@ class _Earlier(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, _: Any) -> Any:
         earlier: Earlier = ctx.earlier
-        if torch.is_grad_enabled():
-            raise GradientError(
-                "a gradient with create_graph=True that is taken inside of a staged loop goes through the loop's state back into "
-                "earlier iterations. Take it after the loop, or detach() the state at the start of the body.",
-                earlier.location,
-            )
         pending, earlier.pending = earlier.pending, {}
         graph = current_graph()
         given = tuple(value_of(g, graph) for g in pending.values())
         metas = [as_symbolic(x).meta for x in earlier.outside]
-        known = {"places": tuple(pending), "loop": earlier.loop}
+        known = {
+            "places": tuple(pending),
+            "loop": earlier.loop,
+            "again": torch.is_grad_enabled(),
+        }
         node = graph.add(EARLIER, given, known, [tensor_type(m) for m in metas])
         return None, *(wrap(v, m, graph) for v, m in zip(node.outputs, metas))
 

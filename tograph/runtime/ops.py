@@ -511,7 +511,7 @@ register("py.constant", run=lambda v: v, effects=PURE, gradient=NONE, kernel=NON
 register("tg.constant", run=_constant, effects=PURE, gradient=NONE, kernel=NONE, aliases=False)
 
 
-def _earlier(*cotangents, places, loop):
+def _earlier(*cotangents, places, loop, again):
     raise NotImplementedError("a gradient through earlier iterations outside of a loop")
 
 

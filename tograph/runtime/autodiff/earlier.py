@@ -32,18 +32,27 @@ from .replay import copy_graph
 def expand(node: Node, graph: FuncGraph, earlier: histories.Earlier, keys: Sequence[Any]) -> None:
     """Extend a ``While`` that is not recorded yet; ``keys`` say what its captured inputs stand for."""
     carried, body = node.kwargs["carried"], node.regions["body"]
-    places = {i for n in _found(body, earlier) for i in n.kwargs["places"]}
+    found = _found(body, earlier)
+    places = {i for n in found for i in n.kwargs["places"]}
     if not places:
         return
     taken: set[int] = set()
     routes = [_route(x, node, graph, keys, earlier, taken) for x in earlier.outside]
     state = loops.state_of(node, {i for r in routes for i in r}, places)
     body, reads = _without_reads(body)
-    routes = [[reads.get(i, i) for i in r] for r in routes]
+    routes = [[*r, *(reads[i] for i in r if i in reads)] for r in routes]
     fixed = sorted({i for r in routes for i in r if i >= carried})
     p = part(differentiate(body, state + fixed, state, fill=state, again=False), range(carried))
     _with_reads(p.forward, reads)
     sums = [fixed[k - len(state)] for k in p.present if k >= len(state)]
+    if any(n.kwargs["again"] for n in found) and (
+        sums or any(i in state for r in routes for i in r)
+    ):
+        raise GradientError(
+            "a gradient with create_graph=True that is taken inside of a staged loop goes through the loop's state back into "
+            "earlier iterations. Take it after the loop, or detach() the state at the start of the body.",
+            earlier.location,
+        )
     trip = loops.Trip(p, node, state, sums, defer=False).graph
     context = _carry(node, graph, p)
     _Expansion(earlier, trip, routes, state, sums, p.kept, [v.type for v in context]).run(

@@ -166,14 +166,19 @@ class _Histories:
         if not loop.graph.differentiated or loop.raised:
             return False
         keys = self.keys | {p.key for p in state if _requires_grad(loop.content(p), loop.graph)}
-        if keys == self.keys:
-            return False
         carried = [x if x._base is None else x._base for x in loop.graph.sources.values()]
-        found = [x for x in carried if x.requires_grad and _outside(x, loop.graph)]
-        known = {id(x) for x in self.outside}
-        self.outside = self.outside + [x for x in found if id(x) not in known]
-        self.keys = keys
+        known = set(map(_identity, self.outside))
+        found = {_identity(x): x for x in carried if x.requires_grad and _outside(x, loop.graph)}
+        new = [x for key, x in found.items() if key not in known]
+        if keys == self.keys and not (keys and new):
+            return False
+        self.outside, self.keys = self.outside + new, keys
         return True
+
+
+def _identity(x: torch.Tensor) -> Any:
+    """Which tensor this is: objects that show the same storage in the same way are one."""
+    return (id(x.storage_), len(x.chain)) if isinstance(x, structure.SymTensor) else id(x)
 
 
 def _outside(x: torch.Tensor, graph: FuncGraph) -> bool:
