@@ -204,6 +204,21 @@ def no_grad(x):
     return y
 
 
+@cases.tensors((torch.arange(4.0),), (torch.arange(4.0) - 5,))
+def view_of_a_changed_tensor(x):
+    x = x * 1
+    y = x[1:]
+    x += 1
+    try:
+        z = y + 1
+        if z.sum() > 0:
+            raise ValueError
+    except ValueError:
+        x -= 1
+        z = y * 2
+    return y, z
+
+
 class Stop(Exception):
     def __init__(self, code):
         super().__init__(f"code {code}")

@@ -228,6 +228,28 @@ def test_keys_that_depend_on_a_condition():
         assert list(map(int, tg.function(f)(torch.tensor(x)))) == list(map(int, f(torch.tensor(x))))
 
 
+LAST = None
+
+
+def test_outer_variables_that_the_function_itself_assigns():
+    kept = None
+
+    @tg.function
+    def f(x):
+        global LAST
+        nonlocal kept
+        LAST, kept = x * 2, [x]
+        if x > 3:
+            LAST = x
+        return x
+
+    for n in (2, 5, 3):
+        x = torch.tensor(n)
+        f(x)
+        assert torch.equal(LAST, x if n > 3 else x * 2)
+        assert kept[0] is x
+
+
 def test_soak():
     growth, alive = soak(600, 20)
     gc.collect()

@@ -13,7 +13,7 @@ import torch
 from ..errors import ConversionError, NotAFunctionError
 from ..runtime.function import Function, _BoundFunction, _WeakMethod
 from .call_rules import MARK
-from .calls import call
+from .calls import call, record_writes
 from .pipeline import conversion, convert_function
 
 P = ParamSpec("P")
@@ -115,7 +115,9 @@ def _entry(fn: Any) -> Callable[..., Any]:
     if getattr(fn, MARK, False):
         return fn
     if isinstance(fn, types.FunctionType):
-        return convert_function(fn)
+        made = convert_function(fn)
+        record_writes(made)
+        return made
     return functools.partial(call, fn)
 
 

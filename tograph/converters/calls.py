@@ -138,7 +138,8 @@ def call(f, /, *args, **kwargs):  # noqa: C901  a case for each kind
                 return form(f.__self__, *args, **kwargs)
             if journal.active() and f.__name__ in _CHANGING:
                 journal.record(journal.contents(f.__self__))
-            return f(*args, **kwargs)
+            form = GROWING.get(f.__name__) if f.__self__.handle is not None else None
+            return f(*args, **kwargs) if form is None else form(f.__self__, *args, **kwargs)
         return _method(f, args, kwargs)
     if is_union(f):
         return union.distribute(lambda g: call(g, *args, **kwargs), f)
@@ -371,6 +372,7 @@ _CHANGING = frozenset(
     ]
 )
 METHODS: dict[tuple[type, str], Callable[..., Any]] = {}
+GROWING: dict[str, Callable[..., Any]] = {}  # methods of lists of the graph
 TENSOR_METHODS: dict[str, Callable[..., Any]] = {}
 
 

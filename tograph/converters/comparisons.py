@@ -15,13 +15,14 @@ from ..runtime.shapes import SYMBOLS
 from ..runtime.structure import is_union
 from ..transpiler.syntax import gast
 from ..transpiler.templates import constant
+from . import growing_lists
 from .calls import call
 from .context import OPERATORS, Converter
 from .iterables import StagedRange
 from .logical import and_, not_, or_
 from .staging import is_staged
 from .thunks import thunk
-from .union import apply, distribute, test_options, truth
+from .union import apply, distribute, may_miss, test_options, truth
 from .user_operators import eq, ge, gt, le, lt, method_of, ne
 
 _SIGNS = {gast.Lt: "<", gast.LtE: "<=", gast.Gt: ">", gast.GtE: ">=", gast.Eq: "==", gast.NotEq: "!=", gast.In: "in",
@@ -72,14 +73,10 @@ def contains(x, items):
             else (items.stop < x, x <= items.start)
         )
         return and_(low, lambda: high, lambda: (x - items.start) % items.step == 0)
-    if (
-        isinstance(items, dict)
-        and not is_staged(x)
-        and x in items
-        and is_union(items[x])
-        and MISSING in items[x].options_
-    ):
+    if isinstance(items, dict) and not is_staged(x) and x in items and may_miss(items[x]):
         return test_options(lambda v: v is not MISSING, items[x])
+    if growing_lists.is_growing(items):
+        return growing_lists.contains(items, x)
     if is_staged(x):
         reads.whole(items)
     return _among(x, items)

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..runtime import control_flow, types
 from ..runtime.funcgraph import Ref, current_graph
+from ..runtime.growing import StagedList
 from ..runtime.structure import Handle, is_union
 from ..transpiler.syntax import gast
 from ..transpiler.templates import constant
@@ -124,6 +125,8 @@ def _symbolic(parts: Any) -> bool:
 def is_staged_part(x: Any) -> bool:
     """Whether a value, or something in a list or dict that is shown, is staged."""
     if isinstance(x, (StagedString, control_flow.StagedException)) or is_staged(x):
+        return True
+    if isinstance(x, StagedList) and x.handle is not None:
         return True
     if isinstance(x, (list, tuple, set)):
         return any(map(is_staged_part, x))

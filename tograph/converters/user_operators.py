@@ -140,12 +140,16 @@ def _comparison(name: str) -> Any:
     return run
 
 
+# Whether two lists, one of them of the graph, are equal: set by ``growing_lists``, which needs this module.
+GROWING_EQUAL: list[Any] = []
+
+
 def _containers(a: Any, b: Any) -> Any:
     """Whether two containers with staged items are equal; None for anything else."""
     if not isinstance(a, (list, tuple, dict)) or not isinstance(b, (list, tuple, dict)):
         return None
     if getattr(a, "handle", None) is not None or getattr(b, "handle", None) is not None:
-        return None
+        return GROWING_EQUAL[0](a, b)
     if not (_holds(a) or _holds(b)):
         return None
     kinds = [next(k for k in (list, tuple, dict) if isinstance(x, k)) for x in (a, b)]

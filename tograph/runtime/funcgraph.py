@@ -48,6 +48,7 @@ class Storage:
     """The changing content that tensors share. ``ref`` is the current base value of a local storage.
 
     ``derived``: the content is that of other storages, computed at each read; ``ref`` is what it was at first.
+    ``listed``: where a list of the graph took the content; ``written_in``: the graph of the last write.
     """
 
     derived: ClassVar[bool] = False
@@ -62,13 +63,15 @@ class Storage:
     owner: torch.Tensor | None = (
         None  # of a local storage that was written: the tensor that is all of it
     )
+    listed: Location | None = None
+    written_in: FuncGraph | None = None
 
     def computed(self, graph: FuncGraph) -> Value | None:
-        """The base value of a storage that is made of others; None for all but ``mutation.Picked``."""
+        """The base value of a storage that is made of others; None for all but ``control_flow.picking``'s."""
         return None
 
     def spread(self, graph: FuncGraph, value: Value) -> bool:
-        """Write to the storages that this one is made of; False for all but ``mutation.Picked``."""
+        """Write to the storages that this one is made of; False for all but ``control_flow.picking``'s."""
         return False
 
     def location(self) -> journal.Location:
@@ -114,7 +117,8 @@ class FuncGraph:
     """A graph being recorded.
 
     ``captures`` maps each outer value or external storage to the input that stands for it, in order;
-    ``arguments`` maps the same keys to the value that the next outer graph passes.
+    ``arguments`` maps the same keys to the value that the next outer graph passes. ``undone``: values of nodes
+    that were taken out again; what remembers one of them has to be computed anew.
     """
 
     __tograph_opaque__ = True
@@ -127,12 +131,14 @@ class FuncGraph:
         self.arguments: dict[Any, Value] = {}
         self.known: dict[Storage, Value] = {}
         self.assumed: set[Any] = set()
+        self.undone: set[Value] = set()
         self.sources: dict[Value, torch.Tensor] = {}
         self.differentiated = False  # a gradient was taken while it was recorded
         self.replaying = (
             False  # a recorded graph runs again: a read of a resource is an op like any other
         )
         self.closed = False
+        self.repeats = False  # the body of a loop
 
     def __repr__(self) -> str:
         return f"<FuncGraph {self.graph.name}>"
@@ -219,6 +225,7 @@ class FuncGraph:
         """Give a storage a new base value."""
         if storage.spread(self, value):
             return
+        WRITES(storage, self)
         if storage.external is None and storage.argument is None:
             storage.location().set(Ref(value, self))
             return
@@ -230,6 +237,10 @@ class FuncGraph:
             graph = graph.outer
         self.known[storage] = value
         storage.version = next(_versions)
+
+
+def WRITES(storage: Storage, graph: FuncGraph) -> None:
+    """A storage is about to be written. Set by ``listed``, which refuses some."""
 
 
 def CONNECT(node: Node, graph: FuncGraph) -> None:

@@ -5,69 +5,90 @@ branch or loop changes its length; then its content is a graph value (a ``Handle
 functional pushes, ``len`` and items are staged. The object stays the same, so every name and attribute that holds it sees the
 change. What leaves the function is a plain list again.
 
-Invariant: while ``handle`` is set the storage of the list itself is empty.
+Items that are tuples, named tuples or frozen dataclasses of tensors and numbers are kept in columns, one list of the graph for
+each leaf (``Columns``). Tensors that are in such a list may not change in place any more (``listed``).
+
+Invariant: while ``handle`` is set the storage of the list itself is empty, and all columns have one length.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from ..errors import StagingError, StructureError
-from . import structure
+from . import funcgraph, listed, structure, types
 from .funcgraph import FuncGraph, Ref, current_graph, is_tracing, user_location
+from .ir import Value
+from .records import Columns, item_of, named
 from .scalars import scalar
 from .shapes import SYMBOLS
 from .structure import (
-    Choice,
     Handle,
     Leaf,
     Spec,
     Tree,
     flatten,
     join,
-    leaf_value,
+    leaf_types,
     spec_of,
     symbolic,
+    unflatten,
 )
-from .types import INT, ListType, ScalarType, TensorType, Type
+from .types import INT, ListType, TensorType, Type
 
 
 class StagedList(list):
     """A list whose content may be a value of the graph."""
 
-    handle: Handle | None = None
+    handle: Handle | None = None  # the first column
+    columns: tuple[Handle, ...] = ()
+    record: Columns | None = None
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, items: Any = ()):
         if isinstance(items, StagedList) and items.handle is not None:
             super().__init__()
-            self.handle = items.handle
+            self._hold(items.columns, items.record)
         else:
             super().__init__(items)
+
+    def _hold(self, columns: Sequence[Handle], record: Columns | None) -> StagedList:
+        """Become a list of the graph."""
+        self.columns, self.record = tuple(columns), record
+        self.handle = self.columns[0]
+        return self
+
+    def _let_go(self) -> None:
+        self.handle, self.columns, self.record = None, (), None
 
     def become(self, other: list) -> None:
         """Take over the content of another list."""
         super().__setitem__(
             slice(None), list.copy(other) if isinstance(other, StagedList) else other
         )
-        self.handle = other.handle if isinstance(other, StagedList) else None
+        if isinstance(other, StagedList) and other.handle is not None:
+            self._hold(other.columns, other.record)
+        else:
+            self._let_go()
 
     # ---- as a part of structures
 
     def __tograph_flatten__(self):
-        return (None, list(self)) if self.handle is None else ("staged", [self.handle])
+        if self.handle is None:
+            return None, list(self)
+        return self.record or "staged", list(self.columns)
 
     @staticmethod
     def __tograph_unflatten__(aux, parts):
         if aux is None:
             return StagedList(parts) if is_tracing() else list(parts)
+        record = aux if isinstance(aux, Columns) else None
         if not isinstance(parts[0], Handle):
-            return list(parts[0])
-        made = StagedList()
-        made.handle = parts[0]
-        return made
+            return list(parts[0]) if record is None else record.items(parts)
+        return StagedList()._hold(parts, record)
 
     # ---- staged operations
 
@@ -78,29 +99,55 @@ class StagedList(list):
             raise StructureError("the items of an empty list have no type yet", user_location())
         return found
 
-    def _value(self, graph: FuncGraph) -> Any:
-        return graph.resolve(self.handle.ref)  # type: ignore[union-attr]
+    @property
+    def item_spec(self) -> Spec | None:
+        """What every item is; None for a list that was empty so far."""
+        if self.record is not None:
+            return self.record.spec([h.type.element for h in self.columns])
+        found = self.handle.type.element if self.handle is not None else None
+        return None if found is None else Leaf(found)
 
-    def _update(self, op: str, *args: Any, element: Type | None = None) -> None:
-        graph = current_graph()
-        kind = ListType(element or self.handle.type.element)  # type: ignore[union-attr]
-        made = graph.emit(f"tg.{op}", self._value(graph), *args, type=kind)
-        self.handle = Handle(Ref(made, graph))
+    def values(self, graph: FuncGraph) -> list[Value]:
+        """The columns as values of ``graph``."""
+        return [graph.resolve(h.ref) for h in self.columns]
 
-    def _item_value(self, x: Any) -> tuple[Any, Type]:
-        """An item as a value of the element type."""
+    def _update(self, op: str, *args: Any, items: Sequence[Value] = ()) -> None:
+        """``op`` on every column, with the column's value of ``items`` as the last argument."""
         graph = current_graph()
-        spec = spec_of(x)
-        if not isinstance(spec, Leaf):
-            raise self._cannot("hold anything but tensors and numbers")
-        known = self.handle.type.element  # type: ignore[union-attr]
-        joined = spec if known is None else join(Leaf(known), Leaf(spec.type))
-        if isinstance(joined, Choice):
+        made = []
+        for i, value in enumerate(self.values(graph)):
+            new = items[i : i + 1]
+            element = new[0].type if new else value.type.element
+            if new and isinstance(new[0].type, ListType):
+                element = new[0].type.element
+            if value.type.element is not None and element is not None:
+                element = types.join(value.type.element, element)
+            made.append(
+                Handle(
+                    Ref(
+                        graph.emit(f"tg.{op}", value, *args, *new, type=ListType(element)),
+                        graph,
+                    )
+                )
+            )
+        self._hold(made, self.record)
+
+    def _item_values(self, x: Any) -> list[Value]:
+        """The parts of an item as values of the columns' types, with as many columns as it has parts."""
+        graph = current_graph()
+        given = item_of(spec_of(x))
+        if given is None:
+            raise self._cannot("hold anything but tensors, numbers and tuples of these")
+        known = self.item_spec
+        joined = given if known is None else item_of(join(known, given))
+        if joined is None:
             raise StructureError(
-                f"a list of {known} in a staged loop or branch cannot take a {spec.type}",
+                f"a list of {named(known)} in a staged loop or branch cannot take a {named(given)}",
                 user_location(),
             )
-        return leaf_value(x, joined.type, graph), joined.type
+        if known is None and not isinstance(joined, Leaf):
+            self._hold(self.columns * len(leaf_types(joined)), Columns(joined))
+        return item_values(x, joined, graph)
 
     def _cannot(self, what: str) -> StagingError:
         return StagingError(
@@ -114,7 +161,7 @@ class StagedList(list):
         if self.handle is None:
             return super().__len__()
         graph = current_graph()
-        return scalar(graph.emit("tg.list_size", self._value(graph), type=INT), graph)
+        return scalar(graph.emit("tg.list_size", self.values(graph)[0], type=INT), graph)
 
     __tograph_len__ = length
 
@@ -122,57 +169,70 @@ class StagedList(list):
         if self.handle is None:
             super().append(x)
             return
-        value, kind = self._item_value(x)
-        self._update("list_push", value, element=kind)
+        self._update("list_push", items=self._item_values(x))
 
     def insert(self, index: Any, x: Any) -> None:
         if self.handle is None:
             super().insert(index, x)
             return
-        value, kind = self._item_value(x)
-        self._update("list_insert", _index(index), value, element=kind)
+        self._update("list_insert", _index(index), items=self._item_values(x))
 
     def extend(self, items: Any) -> None:
         if self.handle is None and not (isinstance(items, StagedList) and items.handle is not None):
             super().extend(items)
             return
-        if self.handle is None:
-            self.become(staged_content(self, items.element))
         if isinstance(items, StagedList) and items.handle is not None:
-            self._update("list_extend", items._value(current_graph()))
+            self._extend_staged(items)
             return
         for x in items:
             self.append(x)
 
+    def _extend_staged(self, items: StagedList) -> None:
+        mine = self.item_spec if self.handle is not None else element_of(spec_of(self))
+        other = items.item_spec
+        if other is None:
+            return
+        joined = other if mine is None else item_of(join(mine, other))
+        if joined is None:
+            raise StructureError(
+                f"a list of {named(mine)} in a staged loop or branch cannot take a {named(other)}",
+                user_location(),
+            )
+        self.become(staged_content(self, joined))
+        self._update("list_extend", items=items.values(current_graph()))
+
     def pop(self, index: Any = -1) -> Any:
         if self.handle is None:
             return super().pop(index)
-        graph = current_graph()
-        node = graph.add(
-            "tg.list_pop",
-            (self._value(graph), _index(index)),
-            None,
-            (self.handle.type, self.element),
-        )
-        self.handle = Handle(Ref(node.outputs[0], graph))
-        return symbolic(node.outputs[1], graph)
+        graph, spec = current_graph(), self._typed()
+        nodes = [
+            graph.add("tg.list_pop", (v, _index(index)), None, (v.type, v.type.element))
+            for v in self.values(graph)
+        ]
+        self._hold([Handle(Ref(n.outputs[0], graph)) for n in nodes], self.record)
+        return self._item(spec, [n.outputs[1] for n in nodes], graph)
 
     def item(self, index: Any) -> Any:
-        graph = current_graph()
-        return symbolic(
-            graph.emit("tg.list_get", self._value(graph), _index(index), type=self.element), graph
-        )
+        graph, spec = current_graph(), self._typed()
+        at = _index(index)
+        values = [graph.emit("tg.list_get", v, at, type=v.type.element) for v in self.values(graph)]
+        return self._item(spec, values, graph)
+
+    def _typed(self) -> Spec:
+        if self.item_spec is None:
+            raise StructureError("the items of an empty list have no type yet", user_location())
+        return self.item_spec
+
+    def _item(self, spec: Spec, values: list[Value], graph: FuncGraph) -> Any:
+        return unflatten(spec, iter(values), lambda v: listed.taken(symbolic(v, graph)))
 
     def __getitem__(self, index: Any) -> Any:
         if self.handle is None:
             found = super().__getitem__(index)
             return StagedList(found) if isinstance(index, slice) else found
         if isinstance(index, slice):
-            graph = current_graph()
-            bounds = [_index(b) for b in (index.start, index.stop, index.step)]
-            made = StagedList()
-            value = graph.emit("tg.list_slice", self._value(graph), *bounds, type=self.handle.type)
-            made.handle = Handle(Ref(value, graph))
+            made = StagedList(self)
+            made._update("list_slice", *[_index(b) for b in (index.start, index.stop, index.step)])
             return made
         return self.item(index)
 
@@ -182,19 +242,25 @@ class StagedList(list):
             return
         if isinstance(index, slice):
             raise self._cannot("be written by slices")
-        value, kind = self._item_value(x)
-        self._update("list_set", _index(index), value, element=kind)
+        self._update("list_set", _index(index), items=self._item_values(x))
 
     def copy(self) -> StagedList:
         return StagedList(self)
 
     def clear(self) -> None:
         super().clear()
-        self.handle = None
+        self._let_go()
 
     def __add__(self, other: Any) -> Any:
         made = StagedList(self)
         made.extend(other)
+        return made
+
+    def __radd__(self, other: Any) -> Any:
+        if not isinstance(other, list):
+            return NotImplemented
+        made = StagedList(other)
+        made.extend(self)
         return made
 
     def __iadd__(self, other: Any) -> Any:
@@ -202,11 +268,16 @@ class StagedList(list):
         return self
 
     def __mul__(self, count: Any) -> Any:
-        return (
-            StagedList(super().__mul__(count))
-            if self.handle is None
-            else self._refuse("be repeated")
-        )
+        if self.handle is None:
+            return StagedList(super().__mul__(count))
+        if type(count) is not int:
+            return self._refuse("be repeated a number of times that depends on data")
+        made = as_staged(StagedList())
+        for _ in range(count):
+            made.extend(self)
+        return made
+
+    __rmul__ = __mul__
 
     def __iter__(self):
         return (
@@ -235,6 +306,24 @@ class StagedList(list):
     def __eq__(self, other: object) -> bool:
         return super().__eq__(other) if self.handle is None else self._refuse("be compared")
 
+    def __ne__(self, other: object) -> bool:
+        return super().__ne__(other) if self.handle is None else self._refuse("be compared")
+
+    def __lt__(self, other: Any) -> bool:
+        return super().__lt__(other) if self.handle is None else self._refuse("be ordered")
+
+    def __le__(self, other: Any) -> bool:
+        return super().__le__(other) if self.handle is None else self._refuse("be ordered")
+
+    def __gt__(self, other: Any) -> bool:
+        return super().__gt__(other) if self.handle is None else self._refuse("be ordered")
+
+    def __ge__(self, other: Any) -> bool:
+        return super().__ge__(other) if self.handle is None else self._refuse("be ordered")
+
+    def __reversed__(self):
+        return super().__reversed__() if self.handle is None else self._refuse("be reversed")
+
     def __repr__(self) -> str:
         return super().__repr__() if self.handle is None else f"<symbolic {self.handle.type}>"
 
@@ -254,7 +343,7 @@ class StagedList(list):
 
     def _joined(self, op: str, dim: int, shape: Any) -> torch.Tensor:
         graph = current_graph()
-        element = self.element
+        element = self.element if self.record is None else tuple
         if not isinstance(element, TensorType):
             raise TypeError(f"expected Tensor as element 0 in argument 0, but got {element}")
         if dim != 0:
@@ -262,7 +351,7 @@ class StagedList(list):
         rest = shape(element.shape)
         args = (element.dtype, tuple(n or 0 for n in rest[1:]), torch.device(element.device))
         kind = TensorType(element.dtype, rest, element.device)
-        return symbolic(graph.emit(op, self._value(graph), *args, type=kind), graph)
+        return symbolic(graph.emit(op, self.values(graph)[0], *args, type=kind), graph)
 
 
 for _name in ("remove", "reverse", "sort", "index", "count"):
@@ -283,17 +372,33 @@ def _index(i: Any) -> Any:
     return i.node.value(current_graph()) if isinstance(i, SYMBOLS) else i
 
 
-def staged_content(x: StagedList, element: Type | None) -> StagedList:
-    """The list with its content as a value of the current graph."""
+def staged_content(x: StagedList, item: Spec | None) -> StagedList:
+    """The list with its content as values of the current graph; ``item`` is what every item is."""
     if x.handle is not None:
+        if x.item_spec is None and item is not None and not isinstance(item, Leaf):
+            return StagedList()._hold(x.columns * len(leaf_types(item)), Columns(item))
         return x
     graph = current_graph()
-    values = (
-        [leaf_value(v, element, graph) for v in list.__iter__(x)] if element is not None else []
-    )
-    made = StagedList()
-    made.handle = Handle(Ref(graph.emit("tg.list_of", *values, type=ListType(element)), graph))
-    return made
+    rows = [item_values(v, item, graph) for v in list.__iter__(x)] if item is not None else []
+    kinds = [None] if item is None else leaf_types(item)
+    made = [
+        graph.emit("tg.list_of", *(row[i] for row in rows), type=ListType(kind))
+        for i, kind in enumerate(kinds)
+    ]
+    record = None if item is None or isinstance(item, Leaf) else Columns(item)
+    return StagedList()._hold([Handle(Ref(v, graph)) for v in made], record)
+
+
+def item_values(x: Any, item: Spec, graph: FuncGraph) -> list[Value]:
+    """The graph values of an item; from here on its tensors may not change in place."""
+    for part in _leaves(x):
+        listed.appended(part)
+    return flatten(x, item, graph)
+
+
+def _leaves(x: Any) -> list[Any]:
+    found = structure.parts_of(x) if not isinstance(x, (torch.Tensor, *SYMBOLS)) else None
+    return [x] if found is None else [leaf for part in found[1] for leaf in _leaves(part)]
 
 
 def as_staged(x: StagedList) -> StagedList:
@@ -301,25 +406,28 @@ def as_staged(x: StagedList) -> StagedList:
     if x.handle is not None:
         return x
     element = element_of(spec_of(x))
-    if element is not None and not isinstance(element, Leaf):
+    item = None if element is None else item_of(element)
+    if element is not None and item is None:
         raise StructureError(
             "a list of items of different kinds cannot be changed at a staged index",
             user_location(),
         )
-    return staged_content(x, None if element is None else element.type)
+    return staged_content(x, item)
 
 
 # ---- joins of list contents
 
 
 def element_of(spec: Spec) -> Any:
-    """The join of the items of a list spec: a Leaf, None for an empty list, or a Choice when items differ in kind."""
+    """The join of the items of a list spec: None for an empty list, a Choice when items differ in kind."""
     if spec.aux == "staged":
         found = spec.parts[0].type.element
         return None if found is None else Leaf(found)
+    if isinstance(spec.aux, Columns):
+        return spec.aux.spec([p.type.element for p in spec.parts])
     out: Any = None
     for part in spec.parts:
-        part = Leaf(part.type) if isinstance(part, Leaf) else part
+        part = Leaf(part.type) if isinstance(part, Leaf) else item_of(part) or part
         out = part if out is None else join(out, part)
     return out
 
@@ -333,18 +441,21 @@ def join_lists(specs: list[Spec]) -> Spec | None:
         found = element_of(spec)
         if found is not None:
             element = found if element is None else join(element, found)
-    if element is not None and not isinstance(element, Leaf):
+    if element is None:
+        return Tree(StagedList, "staged", (Leaf(ListType(None)),))
+    item = item_of(element)
+    if item is None:
         return None
-    kind = None if element is None else element.type
-    if kind is not None and not isinstance(kind, (TensorType, ScalarType)):
-        return None
-    return Tree(StagedList, "staged", (Leaf(ListType(kind)),))
+    parts = tuple(Leaf(ListType(kind)) for kind in leaf_types(item))
+    return Tree(StagedList, "staged" if isinstance(item, Leaf) else Columns(item), parts)
 
 
 def flatten_list(x: StagedList, spec: Tree, graph: FuncGraph) -> list[Any]:
     """``flatten`` of a list into a staged one."""
-    made = staged_content(x, spec.parts[0].type.element)
-    return flatten(made.handle, spec.parts[0], graph)
+    made = staged_content(x, element_of(spec))
+    return [v for h, part in zip(made.columns, spec.parts) for v in flatten(h, part, graph)]
 
 
 structure.LISTS = (StagedList, flatten_list)
+structure.STAGED_LISTS = ("staged", Columns)
+funcgraph.WRITES = listed.writes

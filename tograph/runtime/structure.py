@@ -18,7 +18,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,6 +91,10 @@ Spec = Leaf | Const | Tree | Choice
 
 # The class of lists that may be staged, and how one is flattened into a staged spec: set by ``growing``, which needs this module.
 LISTS: Any = ((), None)
+STAGED_LISTS: Any = (
+    "staged",
+    (),
+)  # what ``aux`` is of the spec of a list of the graph: this, or of this class
 
 
 # Whether an object existed before the trace: set by ``reads``. Such an object is itself wherever it goes, never a copy of its parts.
@@ -284,16 +288,18 @@ def _merge(a: Spec, b: Spec) -> Spec | None:
     if isinstance(a, Const) and isinstance(b, Const):
         return a if _same_const(a.value, b.value) else None
     if isinstance(a, Tree) and isinstance(b, Tree):
-        if a.aux == b.aux == "staged" and a.cls is b.cls:
-            return (
-                None
-                if types.join(a.parts[0].type, b.parts[0].type) is None
-                else Tree(a.cls, a.aux, (join(a.parts[0], b.parts[0]),))
-            )
+        if a.cls is LISTS[0] is b.cls and a.aux == b.aux and _staged_list(a):
+            if any(types.join(p.type, q.type) is None for p, q in zip(a.parts, b.parts)):
+                return None
+            return Tree(a.cls, a.aux, tuple(map(join, a.parts, b.parts)))
         if a.cls is not b.cls or a.aux != b.aux or len(a.parts) != len(b.parts):
             return None
         return Tree(a.cls, a.aux, tuple(map(join, a.parts, b.parts)))
     return None
+
+
+def _staged_list(spec: Tree) -> bool:
+    return spec.aux == STAGED_LISTS[0] or isinstance(spec.aux, STAGED_LISTS[1])
 
 
 def _join_number(a: Type, b: Type) -> Type | None:
@@ -396,7 +402,7 @@ def flatten(x: Any, spec: Spec, graph: FuncGraph) -> list[Value]:
     if isinstance(spec, Const):
         return []
     if isinstance(spec, Tree):
-        if spec.aux == "staged" and isinstance(x, LISTS[0]):
+        if isinstance(x, LISTS[0]) and _staged_list(spec):
             return LISTS[1](x, spec, graph)
         found = parts_of(x)
         if found is None or len(found[1]) != len(spec.parts):
@@ -406,7 +412,7 @@ def flatten(x: Any, spec: Spec, graph: FuncGraph) -> list[Value]:
         return [v for p, s in zip(found[1], spec.parts) for v in flatten(p, s, graph)]
     if is_union(x):
         return _flatten_union(x, spec, graph)
-    chosen = _option(spec_of(x), spec)
+    chosen = option_of(spec_of(x), spec)
     out = [graph.emit("py.constant", chosen, type=INT)]
     for i, option in enumerate(spec.options):
         out += (
@@ -422,7 +428,7 @@ def _takes(spec: Spec, x: Any) -> bool:
     return any(isinstance(o, Const) and o.value is x for o in options)
 
 
-def _option(spec: Spec, choice: Choice) -> int:
+def option_of(spec: Spec, choice: Choice) -> int:
     for i, option in enumerate(choice.options):
         merged = _merge(option, spec)
         if merged is not None and equal(merged, option):
@@ -431,7 +437,7 @@ def _option(spec: Spec, choice: Choice) -> int:
 
 
 def _flatten_union(x: TaggedUnion, spec: Choice, graph: FuncGraph) -> list[Value]:
-    places = [_option(spec_of(o), spec) for o in x.options_]
+    places = [option_of(spec_of(o), spec) for o in x.options_]
     tag = x.tag_.node.value(graph)
     out: list[Value] = []
     if places == list(range(len(places))):
@@ -458,7 +464,9 @@ def _choose(rows, sources, count, tag, option, graph) -> list[Value]:
     return columns
 
 
-def choose(tag: Any, options: list[Any], graph: FuncGraph) -> Any:
+def choose(
+    tag: Any, options: Sequence[Any], graph: FuncGraph, make: Callable[[Value], Any] | None = None
+) -> Any:
     """The option that the staged index ``tag`` picks: one value where the options join, else a union."""
     spec = spec_of(options[0])
     for other in options[1:]:
@@ -469,7 +477,7 @@ def choose(tag: Any, options: list[Any], graph: FuncGraph) -> Any:
         graph.emit("tg.choose", index, list(c), type=t)
         for c, t in zip(zip(*rows), leaf_types(spec))
     ]
-    return unflatten(spec, iter(columns), lambda v: symbolic(v, graph))
+    return unflatten(spec, iter(columns), make or plain_maker(graph))
 
 
 def scalar_index(x: torch.Tensor) -> Any:
@@ -526,6 +534,11 @@ def symbolic(value: Value, graph: FuncGraph, connected: bool = True) -> Any:
         size = [size_of(value, i, graph) if n is None else n for i, n in enumerate(kind.shape)]
         return wrap(value, contiguous(kind.dtype, size, torch.device(kind.device)), graph)
     return Handle(Ref(value, graph))
+
+
+def plain_maker(graph: FuncGraph) -> Callable[[Value], Any]:
+    """What makes the Python object of a graph value."""
+    return lambda value: symbolic(value, graph)
 
 
 def unflatten(spec: Spec, values: Iterator[Any], make: Callable[[Any], Any]) -> Any:

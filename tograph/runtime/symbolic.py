@@ -272,6 +272,7 @@ def _value_of(x: SymTensor, graph: FuncGraph) -> Value:
         x.ref is not None
         and x.version == storage.version
         and (x.ref.graph is graph or graph.within(x.ref.graph))
+        and x.ref.value not in x.ref.graph.undone
     ):
         return graph.resolve(x.ref)
     value = graph.current(storage)

@@ -9,8 +9,8 @@ from ...runtime import control_flow
 from ...runtime.funcgraph import user_location
 from ...runtime.scalars import to_python
 from ...runtime.shapes import SYMBOLS
-from ..calls import METHODS
-from ..strings import fstring, str_format, str_join
+from ..calls import METHODS, handles
+from ..strings import fstring, is_staged_part, str_format, str_join
 from .forms import as_number, unless_staged
 
 
@@ -67,14 +67,17 @@ def complex_(real, imag=0):
     )
 
 
-@unless_staged(str)
-def str_(x="", *rest):
-    return fstring((x, "s", ""))
+def _text(function, conversion: str) -> None:
+    def form(x, *rest):
+        return fstring((x, conversion, ""))
+
+    run = unless_staged(function)(form)
+    # A list of the graph, or one with staged items, is shown when the graph runs.
+    handles(function)(lambda *args: form(*args) if args and is_staged_part(args[0]) else run(*args))
 
 
-@unless_staged(repr)
-def repr_(x):
-    return fstring((x, "r", ""))
+_text(str, "s")
+_text(repr, "r")
 
 
 @unless_staged(format)

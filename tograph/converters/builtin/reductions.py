@@ -11,15 +11,19 @@ from ...runtime import control_flow
 from ...runtime.funcgraph import user_location
 from ...runtime.growing import StagedList
 from ...runtime.shapes import SYMBOLS
+from ...runtime.structure import Leaf
+from ...runtime.types import TensorType
 from .. import union
 from ..calls import call, handles
 from ..consumers import found_in, gathered
-from ..for_stmt import iterator_of
+from ..for_stmt import for_stmt, iterator_of
 from ..generators import Generator
+from ..growing_lists import is_growing
+from ..if_stmt import if_stmt
 from ..iterables import staged_source
 from ..logical import and_, not_, or_
 from ..staging import is_staged
-from ..user_operators import add, defines_operators, gt, lt
+from ..user_operators import add, as_bool, defines_operators, gt, lt
 from .torch_functions import tensor
 
 
@@ -32,13 +36,46 @@ def _items(args: tuple) -> Any:
     if len(args) > 1:
         return args
     items = gathered(args[0])
-    if isinstance(items, StagedList) and items.handle is not None:
-        return items.stack()
+    if is_growing(items):
+        spec = items.item_spec
+        tensors = isinstance(spec, Leaf) and isinstance(spec.type, TensorType)
+        return items.stack() if tensors else items
     plain = isinstance(items, (list, tuple, dict, set, str, range, torch.Tensor))
     return items if plain or not hasattr(items, "__iter__") else list(items)
 
 
+def _pick_growing(which: str, items: StagedList, key: Any, default: dict[str, Any]) -> Any:
+    """Of a list whose length is known only when the graph runs."""
+
+    def none():
+        if default:
+            return default["default"]
+        raise ValueError(f"{which}() arg is an empty sequence")
+
+    def some():
+        best = items[0]
+        rank = best if key is None else call(key, best)
+
+        def body(item):
+            nonlocal best, rank
+            other = item if key is None else call(key, item)
+
+            def take():
+                nonlocal best, rank
+                best, rank = item, other
+
+            better = (lt if which == "min" else gt)(other, rank)
+            if_stmt(better, take, lambda: None, ("best", "rank"))
+
+        for_stmt(items, body, ("best", "rank"))
+        return best
+
+    return control_flow.staged_if(control_flow.predicate(call(len, items) == 0, which), none, some)
+
+
 def _pick(which: str, items: Any, key: Any = None, **default: Any) -> Any:
+    if is_growing(items):
+        return _pick_growing(which, items, key, default)
     if isinstance(items, torch.Tensor):
         if items.dim() != 1 or key is not None:
             return _fold(which, list(items.unbind(0)), key)
@@ -46,9 +83,21 @@ def _pick(which: str, items: Any, key: Any = None, **default: Any) -> Any:
             if default:
                 return default["default"]
             raise ValueError(f"{which}() arg is an empty sequence")
-        return items.amin() if which == "min" else items.amax()
+        return items.index_select(0, _position(which, items).reshape(1))[0]
     items = list(items)
     return _fold(which, items, key) if items or not default else default["default"]
+
+
+def _position(which: str, items: torch.Tensor) -> torch.Tensor:
+    """Where the element is that Python picks: the first of equals; a NaN in front of all others, and no other NaN."""
+    argument = torch.argmin if which == "min" else torch.argmax
+    if items.dtype == torch.bool:
+        return argument(items.to(torch.uint8))
+    if not items.dtype.is_floating_point:
+        return argument(items)
+    nan = items.isnan()
+    last = float("inf") if which == "min" else float("-inf")
+    return torch.where(nan[0], 0, argument(torch.where(nan, last, items)))
 
 
 def _extreme(which: str, builtin):
@@ -58,8 +107,8 @@ def _extreme(which: str, builtin):
         items = _items(args)
         if union.holds_union((items,), {}):
             return union.apply(run, items, **kwargs)
-        staged = isinstance(items, torch.Tensor) and is_staged(items)
-        if isinstance(items, (list, tuple)):
+        staged = is_growing(items) or (isinstance(items, torch.Tensor) and is_staged(items))
+        if isinstance(items, (list, tuple)) and not staged:
             staged = any(is_staged(i) or defines_operators(type(i)) for i in items)
         if not staged and kwargs.get("key") is None:
             return builtin(items, **kwargs)
@@ -140,19 +189,19 @@ def _truth(which):
                 raise control_flow.ConditionError(
                     "Boolean value of Tensor with more than one value is ambiguous", user_location()
                 )
-            return items.any() if which is any else items.all()
+            return call(bool, items.any() if which is any else items.all())
         items = iterator_of(items)
-        if isinstance(items, Generator) and items.fresh:
+        if is_growing(items) or (isinstance(items, Generator) and items.fresh):
             found = found_in(items, which is any)
-            return found if which is any else not_(found)
+            return call(bool, found if which is any else not_(found))
         found = which is all
         for item in items:
             item = union.truth(item, which.__name__)
-            item = control_flow.predicate(item, which.__name__) if is_staged(item) else bool(item)
+            item = as_bool(item) if is_staged(item) else bool(item)
             if not is_staged(found) and found is (which is any):
                 return found
             found = combine_(found, lambda item=item: item)
-        return found
+        return call(bool, found)
 
     return handles(which)(test)
 

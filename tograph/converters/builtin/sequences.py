@@ -21,6 +21,8 @@ from ..calls import METHODS, call, handles, takes_functions
 from ..consumers import gathered
 from ..for_stmt import for_stmt, iterator_of
 from ..generators import Generator
+from ..growing_lists import in_order, is_growing, kept
+from ..if_stmt import if_stmt
 from ..iterables import (
     Enumerated,
     Mapped,
@@ -33,6 +35,7 @@ from ..iterables import (
     staged_source,
 )
 from ..lists import new_list
+from ..logical import not_
 from ..staging import is_staged
 from ..user_operators import method_of
 from .forms import as_number, unless_staged
@@ -98,10 +101,12 @@ def zip_(*iterables, strict=False):
     if strict:
         lengths = [s.length() for s in sources]
         for n in lengths[1:]:
-            same = lengths[0] == n
-            if same is False:
-                raise ValueError("zip() arguments have different lengths")
+            if_stmt(not_(lengths[0] == n), _different_lengths, None, ())
     return Zipped(sources)
+
+
+def _different_lengths():
+    raise ValueError("zip() arguments have different lengths")
 
 
 @handles(map)
@@ -117,17 +122,18 @@ def filter_(function, iterable):
     source = staged_source(iterable)
     if source is None:
         return _filtered(function, iterable)
+    if is_growing(iterable):
+        return kept(iterable, lambda item: item if function is None else call(function, item))
     n = source.length()
     if isinstance(n, SYMBOLS):
         raise StagingError(
             "filter() over a staged sequence of unknown length is not supported; use a mask",
             user_location(),
         )
-    kept = iterable
     mask = [
         call(function, source.item(i)) if function is not None else source.item(i) for i in range(n)
     ]
-    return kept[
+    return iterable[
         torch.stack(
             [
                 torch.as_tensor(m).reshape(()) if isinstance(m, torch.Tensor) else tensor(m)
@@ -166,7 +172,10 @@ def sorted_(x, *, key=None, reverse=False):
             return list(torch.sort(x, stable=True, descending=reverse).values.unbind(0))
         keys = torch.stack([tensor0(call(key, row)) for row in x.unbind(0)])
         return list(x[torch.sort(keys, stable=True, descending=reverse).indices].unbind(0))
-    items = list(gathered(x))
+    x = gathered(x)
+    if is_growing(x):
+        return in_order(x, key, reverse)
+    items = list(x)
     keys = items if key is None else [call(key, i) for i in items]
     if not any(map(is_staged, keys)):
         order = sorted(range(len(items)), key=keys.__getitem__, reverse=reverse)

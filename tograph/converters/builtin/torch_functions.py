@@ -17,6 +17,7 @@ from ...runtime.structure import is_union
 from ...runtime.symbolic import scalar_of
 from .. import union
 from ..calls import METHODS, TENSOR_METHODS, call, convert_if_needed, handles
+from ..growing_lists import is_growing, tensor_of
 from ..staging import is_staged
 from .forms import unless_staged
 from .numbers import bool_
@@ -50,12 +51,16 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False, **kwargs):
 
 
 def _nested_staged(data: Any) -> bool:
+    if is_growing(data):
+        return True
     if isinstance(data, (list, tuple)):
         return any(map(_nested_staged, data))
     return is_staged(data)
 
 
 def _nested_tensor(data: Any) -> torch.Tensor:
+    if is_growing(data):
+        return tensor_of(data)
     if isinstance(data, (list, tuple)):
         rows = [_nested_tensor(d) for d in data]
         if not rows:

@@ -39,6 +39,8 @@ class Attempt:
         """Put everything back."""
         journal.pop(self.log)
         self.log.rollback()
-        del self.graph.graph.nodes[self.mark :]
+        nodes = self.graph.graph.nodes
+        self.graph.undone.update(value for node in nodes[self.mark :] for value in node.outputs)
+        del nodes[self.mark :]
         self.graph.known = self.known
         del self.graph.root.created[self.created :]

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from ..ir import Graph, Node, Value
 from ..types import DTYPE_NAMES, ScalarType
 from .code import REGISTER
-from .groups import one_element, schedule
+from .groups import one_element, overwrites, schedule
 from .values import Decline, Mem, Operand, Reg, numel, strides, with_alias
 
 POLL_NANOSECONDS = 5e6  # about how long a loop runs before it looks for signals
@@ -279,7 +279,21 @@ def _mode(body: Graph, i: int) -> str:
         return "same"
     if one_element(value):
         return "register"
-    return "in place" if _in_place(body, value, result) else "memory"
+    return (
+        "in place" if _in_place(body, value, result) or _updated(body, value, result) else "memory"
+    )
+
+
+def _updated(body: Graph, value: Value, result: Value) -> bool:
+    """Whether ``result`` is ``value`` with parts of it updated, each in the place of the one before."""
+    if body.outputs.count(result) > 1:
+        return False
+    found = overwrites(body)
+    while result in found:
+        result = found[result][0]
+        if result is value:
+            return True
+    return False
 
 
 def _in_place(body: Graph, value: Value, result: Value) -> bool:

@@ -1,0 +1,205 @@
+"""Lists whose length depends on data: items that are records, the methods of Python's lists, what changes in place."""
+
+from collections import namedtuple
+from dataclasses import dataclass
+
+import pytest
+import torch
+
+import tograph as tg
+from tests.converters.both import Cases, compare
+from tograph.errors import SharedMemoryError, StructureError
+
+cases = Cases()
+Point = namedtuple("Point", "where rank")
+
+
+@dataclass(frozen=True)
+class Step:
+    state: torch.Tensor
+    reward: float
+
+
+def first_of(step):
+    return step[0]
+
+
+@cases.tensors((torch.tensor(4),), (torch.tensor(0),), (torch.tensor(1),))
+def named_tuples(n):
+    out = []
+    for i in range(n):
+        out.append(Point(torch.ones(2) * i, i * 0.5))
+    total = 0.0
+    for where, rank in out:
+        total = total + rank + where.sum()
+    best = max(out, key=lambda p: p.rank) if len(out) > 0 else None
+    out.sort(key=lambda p: -p.rank)
+    return total, best, out, [p.rank for p in out], len(out)
+
+
+@cases.tensors((torch.tensor(3),), (torch.tensor(0),))
+def frozen_dataclasses(n):
+    steps = [Step(torch.zeros(2), 0.0)]
+    for i in range(n):
+        steps.append(Step(steps[-1].state + i, 1.0 * i))
+    last = steps.pop()
+    return last, steps, sum(s.reward for s in steps)
+
+
+@cases.tensors((torch.tensor(4),), (torch.tensor(-1),))
+def a_stack_of_pairs(n):
+    stack = [(n, 0)]
+    total = deepest = torch.tensor(0)
+    while stack:
+        m, depth = stack.pop()
+        total = total + m
+        if depth > deepest:
+            deepest = torch.tensor(0) + depth
+        if m > 1:
+            stack.append((m - 1, depth + 1))
+            stack.append((m - 2, depth + 1))
+    return total, deepest
+
+
+@cases.tensors((torch.tensor(4),), (torch.tensor(2),))
+def changes_of_records(n):
+    q = []
+    for i in range(n):
+        q.append((i, None))
+    a = [(8, None)] + q + [(7, None)]
+    q.insert(0, (9, None))
+    q[1] = (5, None)
+    del q[2]
+    q.extend(a)
+    return a, q, a[1:], (5, None) in q, (6, None) in q, q == a, q != a, q.index((5, None)), q[::-1]
+
+
+@cases.tensors((torch.tensor([1.0, 2.0]),), (torch.tensor([30.0, 30.0]),))
+def gradient_through_records(x):
+    x = x.clone().requires_grad_()
+    out = []
+    y = x * 2
+    out.append((y, y.sum()))
+    while y.sum() < 50:
+        y = y * 2
+        out.append((y, y.sum()))
+    loss = sum(s for _, s in out)
+    (g,) = torch.autograd.grad(loss, x)
+    return g
+
+
+OPERATIONS = """
+sorted(a) | sorted(a, reverse=True) | sorted(a, key=lambda v: -v) | a.count(2) | a.index(2) | a.index(99) | 2 in a
+99 not in a | a[::-1] | a == [4, 0, 2] | a != [4, 0, 2] | [] == a | a == (4, 0, 2) | a + [7] | [7] + a | a * 2 | 2 * a
+a * 0 | a.sort() or a | a.sort(key=lambda v: -v) or a | a.reverse() or a | a.remove(2) or a | a.remove(99) or a
+torch.tensor(a) | torch.tensor(a, dtype=torch.float32) | list(filter(lambda v: v > 0, a)) | list(filter(None, a))
+max(a) | min(a) | min(a, key=lambda v: abs(v - 3)) | max(a, default=-1) | any(a) | all(a) | any(x > 3 for x in a)
+all([x > -1 for x in a]) | str(a) | repr(a) | f"{a} {a!r}" | print(a) | print("a", a, sep="-") | list(enumerate(a))
+list(zip(a, a[1:])) | sum(a) | len(a) | list(reversed(a)) | [x * 2 for x in a if x > 0] | a.extend(a) or a
+list(zip(a, a[1:], strict=True))
+"""
+
+
+@pytest.mark.parametrize(
+    "text", [t.strip() for t in OPERATIONS.replace("\n", "|").split("|") if t.strip()]
+)
+def test_operation(text, tmp_path):
+    path = tmp_path / "program.py"
+    source = f"def f(n):\n    a = []\n    for k in range(n):\n        a.append((k * 2 + 4) % 6)\n    r = {text}\n    return r, a\n"
+    path.write_text(source)
+    namespace = {"torch": torch}
+    exec(compile(source, str(path), "exec"), namespace)
+    compare(namespace["f"], (torch.tensor(3),))
+    if "torch.tensor(" not in text:  # of no items, Python makes a float tensor
+        compare(namespace["f"], (torch.tensor(0),))
+
+
+def grown(n):
+    out = []
+    for _ in range(n):
+        out.append(torch.zeros(2))
+    return out
+
+
+def write_after_append(n):
+    out = []
+    for _ in range(n):
+        x = torch.zeros(1)
+        out.append(x)
+        x += 1
+    return out
+
+
+def write_in_the_next_iteration(n):
+    x, out = torch.zeros(1), []
+    for _ in range(n):
+        x += 1
+        out.append(x)
+    return out
+
+
+def write_to_an_item(n):
+    out = grown(n)
+    out[0][1] = 5
+    return out
+
+
+def write_to_items_of_a_loop(n):
+    out = grown(n)
+    for x in out:
+        x += 1
+    return out
+
+
+def write_to_what_was_there_before(n):
+    x = torch.zeros(1)
+    out = [x]
+    for i in range(n):
+        out.append(torch.ones(1) * i)
+    x += 1
+    return out
+
+
+@pytest.mark.parametrize(
+    "function",
+    [write_after_append, write_in_the_next_iteration, write_to_an_item, write_to_items_of_a_loop,
+     write_to_what_was_there_before],
+)  # fmt: skip
+def test_a_tensor_in_a_list_of_the_graph_is_not_written(function):
+    with pytest.raises(
+        SharedMemoryError, match=r"in a list whose length depends on data.*clone\(\)"
+    ):
+        tg.function(function)(torch.tensor(3))
+
+
+@cases.tensors((torch.tensor(3),))
+def copies_are_free(n):
+    out, w = [], torch.zeros(3)
+    for i in range(n):
+        w[i] = i
+        out.append(w.clone())
+    w += 1
+    return out, w
+
+
+def test_items_that_can_change_later_are_refused():
+    def f(n):
+        out = []
+        for i in range(n):
+            out.append([i])
+        return out
+
+    with pytest.raises(StructureError, match="tensors, numbers and tuples of these"):
+        tg.function(f)(torch.tensor(3))
+
+
+@cases.tensors(
+    (torch.tensor([1.0, float("nan"), 2.0]),),
+    (torch.tensor([float("nan"), 1.0]),),
+    (torch.tensor([True, False]),),
+)
+def extremes_of_a_tensor(x):
+    return max(x), min(x)
+
+
+test_same = cases.test()

@@ -1,0 +1,193 @@
+"""What Python's lists can do and a list of the graph has no op for, as staged loops over its items.
+
+``xs.index(v)``, ``count``, ``remove``, ``reverse``, ``sort``, ``sorted(xs)``, ``v in xs``, ``xs == ys``, ``xs * 2`` and
+``torch.tensor(xs)``, for a list whose length is known only when the graph runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ..errors import StagingError
+from ..runtime.funcgraph import user_location
+from ..runtime.growing import StagedList, as_staged
+from ..runtime.structure import Leaf
+from ..runtime.types import ScalarType
+from .calls import GROWING, call
+from .for_stmt import for_stmt
+from .if_stmt import if_stmt
+from .staging import is_staged
+from .user_operators import GROWING_EQUAL, as_bool, eq
+
+
+def is_growing(x: Any) -> bool:
+    """Whether a list's length is known only when the graph runs."""
+    return isinstance(x, StagedList) and x.handle is not None
+
+
+def empty() -> StagedList:
+    """A list of the graph without items."""
+    return as_staged(StagedList())
+
+
+def add_each(made: StagedList, items: Any, form: Callable[[Any], Any]) -> None:
+    """Append ``form(item)`` for every item."""
+    for_stmt(items, lambda item: call(made.append, form(item)), ())
+
+
+def kept(items: Any, test: Callable[[Any], Any]) -> StagedList:
+    """The items for which a test holds, as ``filter`` gives them."""
+    made = empty()
+
+    def body(item):
+        if_stmt(test(item), lambda: call(made.append, item), None, ())
+
+    for_stmt(items, body, ())
+    return made
+
+
+def position(items: StagedList, value: Any) -> Any:
+    """The index of the first item that equals ``value``, -1 without one."""
+    at, i = -1, 0
+
+    def body(item):
+        nonlocal at, i
+
+        def found():
+            nonlocal at
+            at = i
+
+        if_stmt(as_bool(eq(item, value)), found, None, ("at",))
+        i = i + 1
+
+    for_stmt(items, body, ("at", "i"), test=lambda: at < 0)
+    return at
+
+
+def contains(items: StagedList, value: Any) -> Any:
+    return position(items, value) >= 0
+
+
+def equal(a: Any, b: Any) -> Any:
+    """Whether two lists, one of them of the graph, hold equal items."""
+    if not isinstance(a, list) or not isinstance(b, list):
+        return False
+    a, b = as_staged(StagedList(a)), as_staged(StagedList(b))
+    same: Any = a.length() == b.length()
+    if a.item_spec is None or b.item_spec is None:
+        return same
+    i = 0
+
+    def body(item):
+        nonlocal same, i
+        same = as_bool(eq(item, b[i]))
+        i = i + 1
+
+    def compare():
+        for_stmt(a, body, ("same", "i"), test=lambda: same)
+
+    if_stmt(same, compare, None, ("same", "i"))
+    return same
+
+
+def index(items: StagedList, value: Any) -> Any:
+    at = position(items, value)
+
+    def missing():
+        shown = "value" if is_staged(value) else repr(value)
+        raise ValueError(f"{shown} is not in list")
+
+    if_stmt(at < 0, missing, None, ())
+    return at
+
+
+def count(items: StagedList, value: Any) -> Any:
+    total: Any = 0
+
+    def body(item):
+        nonlocal total
+
+        def more():
+            nonlocal total
+            total = total + 1
+
+        if_stmt(as_bool(eq(item, value)), more, None, ("total",))
+
+    for_stmt(items, body, ("total",))
+    return total
+
+
+def tensor_of(items: StagedList, dtype: torch.dtype | None = None) -> torch.Tensor:
+    """A tensor of the items, which are numbers or tensors of one element."""
+    spec = items.item_spec
+    if isinstance(spec, Leaf) and isinstance(spec.type, ScalarType):
+        kind = {bool: torch.bool, int: torch.int64}.get(spec.type.kind, torch.get_default_dtype())
+        made = empty()
+        add_each(made, items, lambda item: torch.scalar_tensor(item, dtype=dtype or kind))
+        return made.stack()
+    stacked = items.stack()
+    return stacked if dtype is None else stacked.to(dtype)
+
+
+def in_order(items: StagedList, key: Callable | None, reverse: bool) -> StagedList:
+    """The items sorted by ``key``, equal ones in their order."""
+    keys = items
+    if key is not None:
+        keys = empty()
+        add_each(keys, items, lambda item: call(key, item))
+    if not isinstance(keys.item_spec, Leaf):
+        raise StagingError(
+            "a list of tuples whose length depends on data cannot be sorted by the whole tuples: give a key that is a number or a tensor "
+            "of one element",
+            user_location(),
+        )
+    exact = keys.item_spec.type == ScalarType(float)
+    ranks = tensor_of(keys, torch.float64 if exact else None).reshape(-1)
+    places = torch.sort(ranks, stable=True, descending=bool(reverse)).indices
+    made = empty()
+    add_each(made, places, lambda i: items[i])
+    return made
+
+
+GROWING_EQUAL.append(equal)
+
+
+# ---- methods
+
+
+def method(name: str) -> Callable:
+    """Registers the form of a list method for lists of the graph."""
+
+    def register(form: Callable) -> Callable:
+        GROWING[name] = form
+        return form
+
+    return register
+
+
+method("index")(index)
+method("count")(count)
+
+
+@method("remove")
+def _remove(items, value):
+    at = position(items, value)
+
+    def missing():
+        raise ValueError("list.remove(x): x not in list")
+
+    if_stmt(at < 0, missing, None, ())
+    items.pop(at)
+
+
+@method("reverse")
+def _reverse(items):
+    items.become(items[::-1])
+
+
+@method("sort")
+def _sort(items, *, key=None, reverse=False):
+    items.become(in_order(items, key, reverse))

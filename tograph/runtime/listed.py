@@ -1,0 +1,81 @@
+"""Tensors whose value a list of the graph holds: Python's list holds the tensor itself, so neither may change in place.
+
+An append to a list of the graph takes the value that the tensor has then. Python would show later writes to the tensor
+in the list, and writes to an item in the tensor. Both are refused at the line that writes, as is an append of one tensor in
+every iteration of a loop that writes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from ..errors import Location, SharedMemoryError
+from .funcgraph import FuncGraph, Storage, current_graph, user_location
+from .symbolic import SymTensor, as_symbolic
+
+_ADVICE = "Append a copy (`x.clone()`), or make a new tensor instead of a write (`x = x + 1`)"
+
+
+def appended(x: Any) -> None:
+    """A list of the graph takes the value of ``x``."""
+    if not isinstance(x, torch.Tensor):
+        return
+    for storage in parts(as_symbolic(x).storage_):
+        storage.listed = user_location() or ("", 0)
+        if storage.written_in is not None and _again(storage, storage.written_in):
+            raise _error("is appended in every iteration of a loop that changes it in place")
+
+
+def taken(x: Any) -> Any:
+    """``x``, an item that was read from a list of the graph."""
+    if isinstance(x, SymTensor):
+        for storage in parts(x.storage_):
+            storage.listed = user_location() or ("", 0)
+    return x
+
+
+def writes(storage: Storage, graph: FuncGraph) -> None:
+    """``storage`` is about to be written in ``graph``."""
+    storage.written_in = graph
+    if storage.listed is not None:
+        raise _error("is changed in place", storage.listed)
+
+
+def carried(entered: Iterable[Any], content: Any) -> None:
+    """A loop variable was ``entered`` and is ``content`` at the end of the body, in the next iteration's place."""
+    if not isinstance(content, torch.Tensor):
+        return
+    if not any(s.listed for s in parts(as_symbolic(content).storage_)):
+        return
+    for x in entered:
+        if isinstance(x, SymTensor) and any(s.written_in for s in parts(x.storage_)):
+            raise _error("is changed in place in the next iteration of the loop")
+
+
+def parts(storage: Storage) -> list[Storage]:
+    """The storages that hold the content: itself, or those that a staged condition picks from."""
+    options = getattr(storage, "options", ())
+    return [s for x in options for s in parts(x.storage_)] if options else [storage]
+
+
+def _again(storage: Storage, written: FuncGraph) -> bool:
+    """Whether a loop body around this line wrote a tensor from outside of it."""
+    graph: FuncGraph | None = current_graph()
+    while graph is not None:
+        outside = storage.home is None or not storage.home.within(graph)
+        if graph.repeats and outside and written.within(graph):
+            return True
+        graph = graph.outer
+    return False
+
+
+def _error(what: str, where: Location | None = None) -> SharedMemoryError:
+    line = f" (line {where[1]})" if where is not None and where[1] else ""
+    return SharedMemoryError(
+        f"a tensor that is in a list whose length depends on data{line} {what}: the list would hold its old value, where "
+        f"Python shows the change in both. {_ADVICE}.",
+        user_location(),
+    )
