@@ -11,21 +11,14 @@ from .. import histories, structure
 from ..funcgraph import FuncGraph, Storage, user_location
 from ..ir import Value
 from ..journal import Location as Place
+from ..listed import tensors_in
 from .regions import Region
-
-
-def _tensors(content: Any) -> list[torch.Tensor]:
-    """The tensors in a content."""
-    if isinstance(content, torch.Tensor):
-        return [content]
-    found = structure.parts_of(content) if isinstance(content, (list, tuple, dict)) else None
-    return [x for p in found[1] for x in _tensors(p)] if found else []
 
 
 def _requires_grad(content: Any, graph: FuncGraph | None = None) -> bool:
     if isinstance(content, structure.Ref):
         return graph is not None and content.value in graph.sources
-    return any(x.requires_grad for x in _tensors(content))
+    return any(x.requires_grad for x in tensors_in(content))
 
 
 class LoopHistories:
@@ -36,7 +29,7 @@ class LoopHistories:
 
     def __init__(self, state: Sequence[Place], contents: Sequence[Any]):
         self.keys = {p.key for p, c in zip(state, contents) if _requires_grad(c)}
-        self.outside = [x for c in contents for x in _tensors(c) if x.requires_grad]
+        self.outside = [x for c in contents for x in tensors_in(c) if x.requires_grad]
         self.location = user_location()
 
     def open(self, state: Sequence[Place]) -> None:

@@ -7,7 +7,7 @@ what went in, and that is repeated with the wider state until it is stable.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -17,10 +17,11 @@ from ...errors import (
     LoopTypeError,
     ShapeInvariantError,
 )
-from .. import histories, journal, structure, types
+from .. import histories, journal, listed, structure, types
 from ..funcgraph import FuncGraph, current_graph, user_location
 from ..ir import Node, graph_effects
 from ..journal import Location as Place
+from ..listed import tensors_in
 from ..shapes import SYMBOLS
 from ..structure import (
     Leaf,
@@ -248,6 +249,7 @@ class StateRegion(Region):
 
     lead: int = 0
     changed_outside: bool = False
+    entered: dict[Any, Any] = field(default_factory=dict)
 
 
 def _trace_with_state(
@@ -290,7 +292,7 @@ def _trace_with_state(
         k not in entered or not unmoved(region.changed[k][1], entered[k]) for k in region.changed
     )
     return StateRegion(
-        region.graph, region.result, region.changed, region.raised, function, lead, moved
+        region.graph, region.result, region.changed, region.raised, function, lead, moved, entered
     )
 
 
@@ -343,5 +345,9 @@ def _emit_while(
         x = structure.unflatten(spec, values, noting(structure.plain_maker(graph), made))
         if leaf_types(spec) or not unmoved(as_value(place.get()), x):
             put_back(place, x)
+        if not loop.raised:
+            left = tensors_in(as_value(loop.content(place)))
+            listed.carried(tensors_in(loop.entered.get(place.key)), left)
+            listed.inherit(tensors_in(x), left)
     carried.attach(graph, made, list(values))
     told.guard(state)
