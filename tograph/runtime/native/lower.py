@@ -30,7 +30,7 @@ from ..shapes import Meta
 from ..types import DTYPE_NAMES, ScalarType, TensorType
 from . import control, direct, groups, matmul, moves, nests, views
 from .arena import Arena
-from .code import SIZE, Code, literal
+from .code import REGISTER, SIZE, Code, literal
 from .groups import Group, one_element
 from .loops import Place, emit
 from .numbers import Numbers
@@ -68,6 +68,8 @@ class Lowering:
         ] = {}  # indices and lengths that were computed and checked before this place
         self.overwrites: set[Node] = set()  # updates that may be made in the memory of their base
         self.work = 0.0
+        self.inside = 0  # loops around what is being written
+        self.branching = False  # whether branches stay branches
 
     # ---- the whole function
 
@@ -334,6 +336,8 @@ class Lowering:
             self.assign(node)
         elif node.op == "tg.identity":
             self.bind(out, self.operand(node.args[0]))
+        elif node.op == "tg.choose":
+            self.bind(out, self._choice(node))
         elif node.op.startswith("py."):
             self.bind(out, self._number(node))
         elif node.op in views.VIEWS or node.op == groups.CLONE:
@@ -350,6 +354,21 @@ class Lowering:
             return Reg(self.sizes.text(size[node.args[1]]), "i64")
         args = [self.register(self.operand(a)) for a in node.args]
         return self.numbers.run(node.op, DTYPE_NAMES[node.outputs[0].type.dtype], args)
+
+    def _choice(self, node: Node) -> Reg:
+        """One of several numbers or one-element tensors, by its number."""
+        if not all(map(one_element, (*node.outputs, *node.inputs))):
+            raise Decline("a choice among tensors")
+        number = self.numbers.number(self.register(self.operand(node.args[0])), "i64")
+        found, *rest = [self.register(self.operand(a)) for a in node.args[1]]
+        kind, text, alias = REGISTER[found.dtype], found.text, found.alias
+        for i, x in enumerate(rest, 1):
+            if x.dtype != found.dtype:
+                raise Decline("a choice among numbers of different kinds")
+            here = self.code.do(f"icmp eq i64 {number}, {i}")
+            text = self.code.do(f"select i1 {here}, {kind} {x.text}, {kind} {text}")
+            alias = self.code.do(f"select i1 {here}, i1 {x.alias}, i1 {alias}")
+        return Reg(text, found.dtype, found.size, alias)
 
     def _computed(self, node: Node) -> None:
         out = node.outputs[0]
@@ -515,7 +534,7 @@ _FORMS = (ROWS, REDUCERS, CREATORS, GATHERS, PRODUCTS)
 _DTYPES = {name: dtype for dtype, name in DTYPE_NAMES.items()}
 
 
-_KNOWN = frozenset(["tg.read", "tg.assign", "tg.identity", "tg.constant"])
+_KNOWN = frozenset(["tg.read", "tg.assign", "tg.identity", "tg.constant", "tg.choose"])
 
 
 def _needed(graph: Graph, group: Group) -> set[Value]:
