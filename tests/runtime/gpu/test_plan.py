@@ -33,22 +33,10 @@ def interpreted(monkeypatch):
     monkeypatch.setattr(device, "launch", launch)
 
 
-@pytest.fixture
-def no_whole(monkeypatch):
-    """Loops and branches are conditional nodes, however small."""
-
-    def refuse(*args, **kwargs):
-        raise Unsupported("a test")
-
-    monkeypatch.setattr(triton_loops, "render", refuse)
-    segment = triton_loops.segment
-    only_numbers = lambda nodes, *rest: refuse() if nodes[0].regions else segment(nodes, *rest)
-    monkeypatch.setattr(triton_loops, "segment", only_numbers)
-
-
-def plan_of(fn, *args):
+def plan_of(fn, *args, whole=False):
+    """Without ``whole`` loops and branches are conditional nodes, however small."""
     graph = tg.function(fn).get_concrete_function(*args).watched_graph
-    made = planner.plan(retarget(graph, "cuda:0"))
+    made = planner.plan(retarget(graph, "cuda:0"), whole)
     assert check(made) == []
     return graph, made
 
@@ -59,8 +47,8 @@ def same(got, want):
         torch.testing.assert_close(torch.as_tensor(a), torch.as_tensor(b))
 
 
-def check_runs(fn, *args):
-    graph, made = plan_of(fn, *args)
+def check_runs(fn, *args, whole=False):
+    graph, made = plan_of(fn, *args, whole=whole)
     want = interp.run(graph, args)
     same(Stepwise(made, "cpu").run(*args), want)
     chunked = Chunked(made, "cpu", chunk=3)
@@ -79,7 +67,7 @@ def newton_like(x, tolerance):
     return x, steps
 
 
-def test_a_loop_becomes_a_while_node(no_whole):
+def test_a_loop_becomes_a_while_node():
     made, chunked = check_runs(newton_like, torch.tensor([1.0, 2.0, 5.0]), torch.tensor(1e-4))
     assert (
         made.nodes()["while"] == 1 and chunked.looks == 2 * 3
@@ -89,11 +77,11 @@ def test_a_loop_becomes_a_while_node(no_whole):
     assert "WHILE handle 0 <- " in str(made) and "set handle 0 <- " in str(made)
 
 
-def test_a_loop_that_runs_no_time_keeps_its_state(no_whole):
+def test_a_loop_that_runs_no_time_keeps_its_state():
     check_runs(newton_like, torch.tensor([2.0**0.5]), torch.tensor(1e3))
 
 
-def test_state_that_swaps_goes_through_other_memory(no_whole):
+def test_state_that_swaps_goes_through_other_memory():
     def fibonacci(n):
         a, b = torch.zeros_like(n), torch.ones_like(n)
         while n > 0:
@@ -104,12 +92,12 @@ def test_state_that_swaps_goes_through_other_memory(no_whole):
     check_runs(fibonacci, torch.tensor(10))
 
 
-def test_branches_in_loops(no_whole):
+def test_branches_in_loops():
     made, _ = check_runs(programs.collatz, torch.tensor(12, dtype=torch.int32))
     assert made.nodes()["while"] == 1 and made.nodes()["if"] == 2
 
 
-def test_loops_in_loops_with_products_and_numbers(no_whole):
+def test_loops_in_loops_with_products_and_numbers():
     def nested(a, x):
         total, scale = 0, 0.5
         while x.sum() > 1:
@@ -129,7 +117,7 @@ def test_loops_in_loops_with_products_and_numbers(no_whole):
     assert any(isinstance(s, Call) and s.op == "aten.mm.default" and depth for s, depth in made.walk())  # fmt: skip
 
 
-def test_items_by_a_number_of_the_device(no_whole):
+def test_items_by_a_number_of_the_device():
     """Reading and writing rows, and the parts of a product: what a recurrent network does."""
 
     def recurrent(x, w):
@@ -146,7 +134,7 @@ def test_items_by_a_number_of_the_device(no_whole):
     check_runs(recurrent, torch.randn(5, 2, 3), torch.randn(3, 6) * 0.3)
 
 
-def test_an_item_out_of_range_is_reported(no_whole):
+def test_an_item_out_of_range_is_reported():
     def beyond(x):
         t, total = 0, torch.zeros(())
         while total < 100:
@@ -159,7 +147,19 @@ def test_an_item_out_of_range_is_reported(no_whole):
         Stepwise(made, "cpu").run(torch.ones(3))
 
 
-def test_an_early_exit(no_whole):
+def test_conditions_that_are_numbers():
+    def count(x):
+        n = 3
+        while n:
+            if x[0]:
+                x = x - 1
+            n -= 1
+        return x
+
+    check_runs(count, torch.tensor([2.0, 1.0]))
+
+
+def test_an_early_exit():
     def search(x):
         for i in range(x.shape[0] * 4):
             x = x * 0.7
@@ -171,7 +171,9 @@ def test_an_early_exit(no_whole):
 
 
 def test_small_loops_are_one_kernel():
-    _, made = plan_of(programs.newton, torch.tensor(2.0), torch.tensor(20, dtype=torch.int32))
+    _, made = plan_of(
+        programs.newton, torch.tensor(2.0), torch.tensor(20, dtype=torch.int32), whole=True
+    )
     assert made.nodes() == {"kernel": 2}
     same(Stepwise(made, "cpu").run(torch.tensor(2.0), torch.tensor(5, dtype=torch.int32)),
          interp.run(tg.function(programs.newton).get_concrete_function(torch.tensor(2.0), torch.tensor(5, dtype=torch.int32)).graph, [torch.tensor(2.0), torch.tensor(5, dtype=torch.int32)]))  # fmt: skip
@@ -190,11 +192,11 @@ def test_blocks_with_a_count(monkeypatch):
 
     x = torch.full((600,), 3.0)
     x[400] = 1000.0
-    made, _ = check_runs(halve, x)
+    made, _ = check_runs(halve, x, whole=True)
     assert "while" not in made.nodes()
 
 
-def test_a_failure_ends_the_loops_and_is_reported(no_whole):
+def test_a_failure_ends_the_loops_and_is_reported():
     def divide(x, y):
         while x > 10:
             x = x // y

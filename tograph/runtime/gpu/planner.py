@@ -28,20 +28,20 @@ from ..kernels.tiles import tiles
 from ..kernels.triton_source import ERROR, Source, render
 from ..kernels.views import VIEWS
 from ..shapes import Meta, contiguous
-from ..types import ScalarType, TensorType, Type
-from .plan import Call, Cell, Conditional, Copy, Place, Plan, Run, Set, Step, View
+from ..types import BOOL, ScalarType, TensorType, Type
+from .plan import Call, Cell, Conditional, Copy, Place, Plan, Run, Set, Step, View, dtype_name
 
 MOST_STEPS = 5000
 
 
-def plan(graph: Graph) -> Plan:
-    """The plan of a graph all of whose tensors are on one GPU."""
-    return _Planner(graph).run()
+def plan(graph: Graph, whole: bool = True) -> Plan:
+    """The plan of a graph all of whose tensors are on one GPU. ``whole``: loops and branches that fit become kernels."""
+    return _Planner(graph, whole).run()
 
 
 class _Planner:
-    def __init__(self, graph: Graph):
-        self.graph = graph
+    def __init__(self, graph: Graph, whole: bool):
+        self.graph, self.whole = graph, whole
         found = sorted(devices(_all_values(graph)))
         if len(found) != 1 or not is_gpu(found[0]):
             raise Unsupported(
@@ -155,33 +155,28 @@ class _Planner:
         return "".join(c if c.isalnum() else "_" for c in self.graph.name)
 
     def _node(self, node: Node) -> list[Step]:
-        special = {"While": self._while, "If": self._if, "Case": self._case}.get(node.op)
-        if special is not None:
-            return self._whole(node) or special(node)
+        if node.op in self.CONDITIONAL:
+            return self._whole(node) or self.CONDITIONAL[node.op](self, node)
         if node.regions:
             raise Unsupported(_at(node, f"{node.op} runs on the host"))
-        if node.op == "tg.identity":
-            self.where[node.outputs[0]] = self.place(node.args[0])
-            return []
         if node.op in CREATORS and not node.inputs:
             self.plan.constants[self._buffer(node.outputs[0])] = (node.op, node.args, node.kwargs)
             return []
-        if node.op in VIEWS and transparent(node):
+        if node.op in VIEWS and transparent(node) and node.op != "tg.identity":
             return [self._view(node)]
-        if node.op == "aten.select.int":
-            return [self._selection(node)]
-        if node.op == "aten.select_scatter.default" and isinstance(node.args[3], Value):
-            return [self._update(node)]
-        if node.op in ("aten.split.Tensor", "aten.split_with_sizes.default", "aten.unbind.int"):
-            return [self._view(n) for n in self._parts(node)]
+        if node.op in self.SPECIAL and (found := self.SPECIAL[node.op](self, node)) is not None:
+            return found
         if found := self._whole(node):
             return found
-        if expressible(node.op) and all(
-            plain_type(v.type) for v in (*node.inputs, *node.outputs)
-        ):  # such as a division, which may fail and is in no region for that
+        if expressible(node.op) and all(plain_type(v.type) for v in (*node.inputs, *node.outputs)):
+            # Such as a division, which may fail and is in no region for that.
             with contextlib.suppress(Unsupported):
                 return [self._kernel(Region([node], list(node.outputs)))]
         return self._library(node)
+
+    def _identity(self, node: Node) -> list[Step]:
+        self.where[node.outputs[0]] = self.place(node.args[0])
+        return []
 
     def _view(self, node: Node) -> View:
         source, out = self.place(node.args[0]), node.outputs[0]
@@ -191,7 +186,7 @@ class _Planner:
         args = (source, *node.args[1:])
         return View(node.op, args, node.kwargs, out, node.location)
 
-    def _selection(self, node: Node) -> Run:
+    def _selection(self, node: Node) -> list[Step]:
         """``x[n]`` for a number of the device: a gather with an index of one element."""
         x, d, number = node.args
         index = Value(TensorType(torch.int64, (), self.plan.device))
@@ -200,10 +195,12 @@ class _Planner:
         args = (x, [None] * d + [index])
         gather = Node("aten.index.Tensor", args, {}, [node.outputs[0].type], location=node.location)
         self.where[node.outputs[0]] = gather.outputs[0]
-        return self._kernel(Region([gather], list(gather.outputs)))
+        return [self._kernel(Region([gather], list(gather.outputs)))]
 
-    def _update(self, node: Node) -> Run:
+    def _update(self, node: Node) -> list[Step] | None:
         """``x`` with item ``n`` replaced, for a number of the device: a choice at every element."""
+        if not isinstance(node.args[3], Value):
+            return None
         x, source, d, number = node.args
         size, where = self.meta(x).size, torch.device(self.plan.device)
         d %= len(size)
@@ -227,21 +224,22 @@ class _Planner:
         spread = add("aten.unsqueeze.default", (source, d), tensor(x.type.dtype, *row))
         out = add("aten.where.self", (here, spread, x), node.outputs[0].type)
         self.where[node.outputs[0]] = out
-        return self._kernel(Region(nodes, [out]))
+        return [self._kernel(Region(nodes, [out]))]
 
-    def _parts(self, node: Node) -> list[Node]:
+    def _parts(self, node: Node) -> list[Step]:
         """The parts of a split tensor, each a slice or an item of it."""
         x = node.args[0]
         by_item = node.op == "aten.unbind.int"
         d = (node.args[1:] if by_item else node.args[2:])[:1]
         d = d[0] if d else 0
-        parts, start = [], 0
+        parts: list[Step] = []
+        start = 0
         for i, v in enumerate(node.outputs):
             width = 1 if by_item else v.type.shape[d]  # type: ignore[union-attr]
             op, args = ("aten.select.int", (x, d, i)) if by_item else ("aten.slice.Tensor", (x, d, start, start + width))  # fmt: skip
             part = Node(op, args, {}, [v.type], location=node.location)
             self.where[v] = part.outputs[0]
-            parts.append(part)
+            parts.append(self._view(part))
             start += width
         return parts
 
@@ -249,6 +247,8 @@ class _Planner:
 
     def _whole(self, node: Node) -> list[Step]:
         """The node as one kernel, if it fits."""
+        if node.regions and not self.whole:
+            return []
         if node.op == "While":
             return self._loop_kernel(node)
         if node.op not in ("If", "Case") and not node.op.startswith("py."):
@@ -303,12 +303,24 @@ class _Planner:
         for graph in (cond, body):
             self.where |= zip(graph.inputs, [*state, *rest], strict=True)
         first = self._graph(cond)
-        pred = self.place(cond.outputs[0])
+        test = self._truth(cond.outputs[0], node)
+        first, pred = [*first, *test[0]], test[1]
         inside = self._graph(body)
         inside += self._copies(state, [self.place(v) for v in body.outputs], node)
         handle = next(self.handles)
-        inside += [*self._graph(cond), Set(handle, pred, node.location)]
+        inside += [*self._graph(cond), *test[0], Set(handle, pred, node.location)]
         return [*start, *first, Conditional("while", handle, pred, [inside], node.location)]
+
+    def _truth(self, value: Any, node: Node) -> tuple[list[Step], Place]:
+        """(steps that make it, a bool cell) of a condition."""
+        at = self.place(value)
+        if dtype_name(at) == "bool":
+            return [], at
+        assert isinstance(at, Value)
+        kind = TensorType(torch.bool, (), self.plan.device)
+        op, args = ("py.bool", (at,)) if isinstance(at.type, ScalarType) else ("aten.ne.Scalar", (at, 0))  # fmt: skip
+        made = Node(op, args, {}, [BOOL if op == "py.bool" else kind], location=node.location)
+        return self._node(made), self.place(made.outputs[0])
 
     def _copies(self, targets: Sequence[Place], sources: Sequence[Place], node: Node) -> list[Step]:
         """Copies as if all at once: what is overwritten before it is read goes through other memory."""
@@ -336,8 +348,21 @@ class _Planner:
             body = self._graph(graph)
             body += self._copies(outs, [self.place(v) for v in graph.outputs], node)
             bodies.append(body)
+        test: list[Step] = []
         cell = self.place(node.args[0])
-        return [Conditional(kind, next(self.handles), cell, bodies, node.location)]
+        if kind == "if":
+            test, cell = self._truth(node.args[0], node)
+        return [*test, Conditional(kind, next(self.handles), cell, bodies, node.location)]
+
+    CONDITIONAL: dict[str, Any] = {"While": _while, "If": _if, "Case": _case}
+    SPECIAL: dict[str, Any] = {
+        "tg.identity": _identity,
+        "aten.select.int": _selection,
+        "aten.select_scatter.default": _update,
+        "aten.split.Tensor": _parts,
+        "aten.split_with_sizes.default": _parts,
+        "aten.unbind.int": _parts,
+    }
 
     # ---- library calls
 
