@@ -31,13 +31,17 @@ _ENTRY = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
+LARGE = 1 << 20  # characters of a module that LLVM optimises fully: more would take it many seconds
+
+
 class Native:
     """The machine code of one graph. ``kernels``: its loop nests; ``llvm``: the text of its module."""
 
     def __init__(self, whole: Graph, graph: Graph, text: str, kernels: list[Nest], scratch: int):
         self.llvm, self.kernels, self.scratch = text, kernels, scratch
         imports = _imports(text)
-        self._address = jit.compile_module(text, ["run"], imports)["run"]
+        level = 2 if len(text) < LARGE else 1
+        self._address = jit.compile_module(text, ["run"], imports, level)["run"]
         self._entry = _ENTRY(self._address)
         self._inputs = [v.type for v in graph.inputs]
         self._outputs = [v.type for v in graph.outputs]
