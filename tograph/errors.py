@@ -142,6 +142,10 @@ class SharedMemoryError(StagingError, RuntimeError):
     """Two tensors that share memory and of which one is written, where the graph cannot know them as one."""
 
 
+class AliasError(StagingError, RuntimeError):
+    """A tensor or container that may be shared with another name, in a way that a graph cannot follow, is changed."""
+
+
 class DeadResourceError(TographError, ReferenceError):
     """A tensor, variable or object that a function used and that does not exist any more."""
 

@@ -102,9 +102,7 @@ class ConcreteFunction:
     @cached_property
     def scheduled(self) -> scheduler.Program:
         """How a call without gradients runs: ``level``, ``reason``, ``llvm``."""
-        return scheduler.build(
-            _for_native(self.watched_graph, self.optimized_graph), lambda: self.program
-        )
+        return scheduler.build(self.watched_graph, lambda: self.program)
 
     @property
     def kernels(self) -> list[Kernel]:
@@ -266,18 +264,7 @@ def _build(graph: Graph) -> scheduler.Program:
     values = passes.optimize(graph, inference=False)
     in_place = passes.write_in_place(values)
     program = functools.cache(lambda: host.build(lower(in_place, host.build)[0]))
-    return scheduler.build(_for_native(values, in_place), program)
-
-
-COPIED = 1 << 18  # bytes that native code may copy for one update of a part of them
-
-
-def _for_native(values: Graph, in_place: Graph) -> Graph:
-    """What native code is made of: the graph of values, which it keeps in its own memory.
-
-    It copies what an update leaves as it is. Where that is much, the host program, which writes in place, is faster.
-    """
-    return in_place if passes.saves(in_place) > COPIED else values
+    return scheduler.build(values, program)
 
 
 def _same(x: Any) -> Any:

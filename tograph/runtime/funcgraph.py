@@ -67,11 +67,11 @@ class Storage:
     written_in: FuncGraph | None = None
 
     def computed(self, graph: FuncGraph) -> Value | None:
-        """The base value of a storage that is made of others; None for all but ``mutation.Picked``."""
+        """The base value of a storage that is made of others; None for all but ``control_flow.picking``'s."""
         return None
 
     def spread(self, graph: FuncGraph, value: Value) -> bool:
-        """Write to the storages that this one is made of; False for all but ``mutation.Picked``."""
+        """Write to the storages that this one is made of; False for all but ``control_flow.picking``'s."""
         return False
 
     def location(self) -> journal.Location:

@@ -13,13 +13,12 @@ import torch
 
 from ..errors import UnsupportedOpError
 from . import histories
-from .funcgraph import FuncGraph, Ref, Storage, current_graph, user_location
+from .funcgraph import FuncGraph, Ref, current_graph, user_location
 from .infer import Facts, facts_of, infer, tensor_type
 from .ir import Value
 from .ops import exists, overload, overload_name, overload_packet
 from .shapes import Meta, like
 from .symbolic import SymTensor, View, apply_view, argument, as_symbolic, value_of, wrap
-from .types import INT
 
 aten = torch.ops.aten
 
@@ -189,89 +188,8 @@ def write(target: torch.Tensor, result: torch.Tensor) -> None:
         value = _scatter(graph, view, base, value)
     histories.note(x.storage_, target)
     graph.assign(x.storage_, value)
-
-
-class Picked(Storage):
-    """The storage of a variable that is one of several tensors, by a staged condition.
-
-    Its content is that of the tensor that counts, as it is when it is read; writing it writes that tensor, and leaves
-    the others as they are. So all names of a tensor see every change, whichever branch gave them the name.
-    """
-
-    derived = True
-
-    def __init__(
-        self,
-        meta: Meta,
-        ref: Ref,
-        condition: Ref,
-        options: tuple[SymTensor, SymTensor],
-        home: FuncGraph,
-    ):
-        self.condition, self.options = condition, options
-        super().__init__(meta, ref, home=home)
-
-    @property
-    def version(self) -> Any:  # type: ignore[override]
-        return tuple(x.storage_.version for x in self.options)
-
-    @version.setter
-    def version(self, value: Any) -> None:
-        pass
-
-    def _pick(self, graph: FuncGraph, first: Value, second: Value) -> Value:
-        which = graph.emit("py.int", graph.resolve(self.condition), type=INT)
-        return graph.emit("tg.choose", which, [second, first], type=tensor_type(self.meta))
-
-    def computed(self, graph: FuncGraph) -> Value:
-        contents = [value_of(x, graph) for x in self.options]
-        # The two ops cannot fail: handlers that note what variables hold would read this storage again.
-        waiting, graph.root.before_failure = graph.root.before_failure, []
-        try:
-            return self._pick(graph, *contents)
-        finally:
-            graph.root.before_failure = waiting
-
-    def spread(self, graph: FuncGraph, value: Value) -> bool:
-        first, second = self.options
-        contents = [value_of(x, graph) for x in self.options]
-        for x, changed in ((first, (value, contents[0])), (second, (contents[1], value))):
-            made = self._pick(graph, *changed)
-            write(x, wrap(made, self.meta, graph))
-        return True
-
-
-def picked(x: Any, condition: Ref, contents: list[Any], fresh: list[bool], outer: FuncGraph) -> Any:
-    """``x``, what an If made of two tensors, as one that shares memory with those that existed before it."""
-    if (
-        not isinstance(x, SymTensor)
-        or all(fresh)
-        or not all(isinstance(c, torch.Tensor) for c in contents)
-    ):
-        return x
-    same = [as_symbolic(c) for c in contents]
-    if same[0] is same[1] or (
-        same[0].storage_ is same[1].storage_ and same[0].chain == same[1].chain
-    ):
-        return same[0]
-    if not all(s.meta.static and _like(s, x) for s in (*same, x)):
-        return x  # sizes that only a run tells may differ
-    assert x.ref is not None
-    options = [
-        SymTensor(x.meta, Storage(x.meta, x.ref, home=outer), (), x.ref) if new else s
-        for s, new in zip(same, fresh, strict=True)
-    ]
-    storage = Picked(x.meta, x.ref, condition, (options[0], options[1]), outer)
-    x.storage_, x.version = storage, storage.version
-    if any(hasattr(c, "assign_add") for c in contents):
-        object.__dict__["__class__"].__set__(
-            x, VARIABLE[0]
-        )  # SymTensor says that it is a plain tensor
-    return x
-
-
-def _like(a: SymTensor, b: SymTensor) -> bool:
-    return tuple(a.meta.size) == tuple(b.meta.size) and a.meta.dtype == b.meta.dtype
+    if x.storage_.derived and not x.chain:
+        x.ref, x.version = Ref(value, graph), x.storage_.version  # known without asking which it is
 
 
 VARIABLE: list[type[SymTensor]] = [

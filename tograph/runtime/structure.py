@@ -18,7 +18,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -412,7 +412,7 @@ def flatten(x: Any, spec: Spec, graph: FuncGraph) -> list[Value]:
         return [v for p, s in zip(found[1], spec.parts) for v in flatten(p, s, graph)]
     if is_union(x):
         return _flatten_union(x, spec, graph)
-    chosen = _option(spec_of(x), spec)
+    chosen = option_of(spec_of(x), spec)
     out = [graph.emit("py.constant", chosen, type=INT)]
     for i, option in enumerate(spec.options):
         out += (
@@ -428,7 +428,7 @@ def _takes(spec: Spec, x: Any) -> bool:
     return any(isinstance(o, Const) and o.value is x for o in options)
 
 
-def _option(spec: Spec, choice: Choice) -> int:
+def option_of(spec: Spec, choice: Choice) -> int:
     for i, option in enumerate(choice.options):
         merged = _merge(option, spec)
         if merged is not None and equal(merged, option):
@@ -437,7 +437,7 @@ def _option(spec: Spec, choice: Choice) -> int:
 
 
 def _flatten_union(x: TaggedUnion, spec: Choice, graph: FuncGraph) -> list[Value]:
-    places = [_option(spec_of(o), spec) for o in x.options_]
+    places = [option_of(spec_of(o), spec) for o in x.options_]
     tag = x.tag_.node.value(graph)
     out: list[Value] = []
     if places == list(range(len(places))):
@@ -464,7 +464,9 @@ def _choose(rows, sources, count, tag, option, graph) -> list[Value]:
     return columns
 
 
-def choose(tag: Any, options: list[Any], graph: FuncGraph) -> Any:
+def choose(
+    tag: Any, options: Sequence[Any], graph: FuncGraph, make: Callable[[Value], Any] | None = None
+) -> Any:
     """The option that the staged index ``tag`` picks: one value where the options join, else a union."""
     spec = spec_of(options[0])
     for other in options[1:]:
@@ -475,7 +477,7 @@ def choose(tag: Any, options: list[Any], graph: FuncGraph) -> Any:
         graph.emit("tg.choose", index, list(c), type=t)
         for c, t in zip(zip(*rows), leaf_types(spec))
     ]
-    return unflatten(spec, iter(columns), lambda v: symbolic(v, graph))
+    return unflatten(spec, iter(columns), make or plain_maker(graph))
 
 
 def scalar_index(x: torch.Tensor) -> Any:
@@ -532,6 +534,11 @@ def symbolic(value: Value, graph: FuncGraph, connected: bool = True) -> Any:
         size = [size_of(value, i, graph) if n is None else n for i, n in enumerate(kind.shape)]
         return wrap(value, contiguous(kind.dtype, size, torch.device(kind.device)), graph)
     return Handle(Ref(value, graph))
+
+
+def plain_maker(graph: FuncGraph) -> Callable[[Value], Any]:
+    """What makes the Python object of a graph value."""
+    return lambda value: symbolic(value, graph)
 
 
 def unflatten(spec: Spec, values: Iterator[Any], make: Callable[[Any], Any]) -> Any:

@@ -187,6 +187,13 @@ def scalar_of(x: torch.Tensor) -> Any:
     return new_scalar(f"py.{kind.__name__}", (value_of(x, graph),), kind, graph)
 
 
+def same(x: SymTensor, kind: type[SymTensor] | None = None) -> Any:
+    """Another object for the same view of the same storage, which knows as much of its content as ``x`` does."""
+    made = (kind or type(x))(x.meta, x.storage_, x.chain, x.ref)
+    made.version = x.version
+    return made
+
+
 def wrap(value: Value, meta: Meta, graph: FuncGraph) -> SymTensor:
     """A new tensor, with a storage of its own, for a value of ``graph``."""
     ref = Ref(value, graph)

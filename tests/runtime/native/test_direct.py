@@ -95,3 +95,43 @@ def test_a_late_failure_leaves_earlier_writes():
     with pytest.raises((IndexError, RuntimeError)):
         f(w, x, torch.tensor([7]))
     assert (w == 4).all()
+
+
+def decode_step(q, k, v, keys, values, t):
+    with torch.no_grad():
+        keys[t] = k
+        values[t] = v
+        values[t, 0] = 1
+        score = torch.softmax(keys[: t + 1] @ q, 0)
+        return score @ values[: t + 1]
+
+
+def test_rows_of_a_cache_are_written_where_they_are():
+    f, mine, theirs = (
+        tg.function(decode_step),
+        *([torch.zeros(5000, 64) for _ in range(2)] for _ in range(2)),
+    )
+    for i in range(4):
+        q, k, v, t = *torch.randn(3, 64).unbind(), torch.tensor(i)
+        torch.testing.assert_close(f(q, k, v, *mine, t), decode_step(q, k, v, *theirs, t))
+        torch.testing.assert_close(mine, theirs)
+    program = f.get_concrete_function(q, k, v, *mine, t).scheduled
+    assert program.level == "native", program.reason
+    assert "i64 1280000" not in program.llvm  # nothing has the size of a cache
+    with pytest.raises((IndexError, RuntimeError)):
+        f(q, k, v, *mine, torch.tensor(5000))
+    torch.testing.assert_close(mine, theirs)
+
+
+def test_variables_that_trade_places():
+    def trade(a, b):
+        with torch.no_grad():
+            old = a.clone()
+            a.copy_(b)
+            b.copy_(old)
+        return a.sum()
+
+    f, a, b = tg.function(trade), torch.arange(600.0), torch.ones(600)
+    for i in range(4):
+        f(a, b)
+        assert (a.sum() == 600) == (i % 2 == 0) and (b.sum() == 600) == (i % 2 == 1)

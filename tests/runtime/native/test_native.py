@@ -408,3 +408,37 @@ def test_a_graph_of_many_nests_keeps_them_apart():
     torch.testing.assert_close(f(x), many(x))
     assert len(cf.kernels) > nests.MANY
     assert cf.scheduled.llvm.count("noinline #0") == len(cf.kernels)
+
+
+def test_no_memory_for_the_temporaries(monkeypatch):
+    from tograph.runtime.native import program
+
+    real = torch.empty
+
+    def empty(*size, **kwargs):
+        if kwargs.get("dtype") == torch.uint8:
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+        return real(*size, **kwargs)
+
+    monkeypatch.setattr(jit, "_warned", set())
+    f = tg.function(gates)
+    args = [r(5, 6), r(5, 6), r(6, 12), r(12)]
+    with monkeypatch.context() as patched:
+        patched.setattr(program.torch, "empty", empty)
+        with pytest.warns(RuntimeWarning, match="no memory"):
+            got = f(*args)
+    torch.testing.assert_close(got, gates(*args))
+    assert f.concrete_functions[0].scheduled.level == "host"
+    assert "no memory" in f.concrete_functions[0].scheduled.reason
+
+
+def widened(x, y):
+    return x + 1, x.unsqueeze(1) * y.unsqueeze(0)
+
+
+def test_no_memory_for_a_result_is_the_error_of_eager():
+    x = torch.zeros(1 << 24)
+    f = tg.function(widened)
+    for _ in range(3):
+        with pytest.raises(RuntimeError, match="memory"):
+            f(x, x)

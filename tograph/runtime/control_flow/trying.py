@@ -20,6 +20,7 @@ from ..structure import (
     leaf_types,
     spec_of,
 )
+from .identity import choose
 from .joining import all_seen, as_value, join_regions, put_back, visible
 from .regions import Region, recording_places, trace_region, unmoved
 
@@ -98,7 +99,7 @@ class _Progress:
                     specs[k], iter(values), lambda v: structure.symbolic(v, graph)
                 )
                 options.append(as_value(place.get()) if t == 0 else make)
-            put_back(place, structure.choose(tag, options, graph))
+            put_back(place, choose(tag, options, graph))
 
 
 def staged_try(

@@ -26,14 +26,17 @@ from .loop_ir import (
     Dim,
     Expr,
     Kernel,
+    Open,
     Scalar,
     Store,
     Unsupported,
+    bound,
     ordered,
     variable,
     verify,
 )
 from .pointwise import ROWS, Row
+from .products import PRODUCTS
 from .reductions import CREATORS, REDUCERS, row_of
 from .simplify import simplify
 from .views import VIEWS, Index, Split, broadcast
@@ -76,7 +79,7 @@ class Builder:
     def __init__(self, region: Region, metas: Mapping[Value, Meta], splits: Mapping[str, int]):
         self.region, self.metas, self.splits = region, metas, splits
         self.maker = Maker()
-        self.sizes: dict[str, int] = {}
+        self.sizes: dict[str, int | Open] = {}
         self.row: tuple[int, ...] | None = None
         self.made = {v for n in region.nodes for v in n.outputs}
         self.places = {v: i for i, v in enumerate(region.inputs)}
@@ -117,11 +120,40 @@ class Builder:
 
     def at(self, value: Value, index: Index) -> Term:
         """The element of a value at an index, in the value's dtype."""
-        key = (value, index)
-        found = self._memo.get(key)
-        if found is None:
-            found = self._memo[key] = self._fresh(value, index)
-        return found
+        memo, key = self._memo, (value, index)
+        stack = [] if key in memo else [key]
+        while stack:  # operands first, so that a long chain of ops does not recurse
+            asked = stack[-1]
+            missing = [k for k in self._operands(*asked) if k not in memo]
+            if missing:
+                stack += missing
+                continue
+            stack.pop()
+            if asked not in memo:
+                memo[asked] = self._fresh(*asked)
+        return memo[key]
+
+    def _operands(self, value: Value, index: Index) -> list[tuple[Value, Index]]:
+        """What a pointwise op or a view asks for its element at ``index``."""
+        node = value.node
+        if value not in self.made or node is None:
+            return []
+        if node.op in VIEWS:
+            return [(node.args[0], self._viewed(node, value, index))]
+        if node.op not in ROWS or node.op in REDUCERS or node.op in GATHERS or node.op in CREATORS:
+            return []
+        numbers = node.args[: ROWS[node.op].numbers]
+        return [
+            (a, broadcast(index, self.size(a)))
+            for a in numbers
+            if isinstance(a, Value) and isinstance(a.type, TensorType)
+        ]
+
+    def _viewed(self, node: Node, value: Value, index: Index) -> Index:
+        """The index of a view's source."""
+        return VIEWS[node.op](
+            node.args, self.size(node.args[0]), self.size(value), index, self.sizes
+        )
 
     def _fresh(self, value: Value, index: Index) -> Term:
         if value not in self.made:
@@ -129,13 +161,11 @@ class Builder:
         node = value.node
         assert node is not None
         if node.op in VIEWS:
-            source = node.args[0]
-            inner = VIEWS[node.op](
-                node.args, self.size(source), self.size(value), index, self.sizes
-            )
-            return self.at(source, inner)
+            return self.at(node.args[0], self._viewed(node, value, index))
         if node.op in REDUCERS:
             return REDUCERS[node.op](self, node, value.index, index).cast(self.dtype(value))
+        if node.op in PRODUCTS:
+            return PRODUCTS[node.op](self, node, index).cast(self.dtype(value))
         if node.op in GATHERS:
             return GATHERS[node.op](self, node, value.index, index).cast(self.dtype(value))
         if node.op in CREATORS:
@@ -199,6 +229,10 @@ class Builder:
             raise Unsupported(f"a value of type {a.type}")
         return self.at(a, broadcast(index, self.size(a))).cast(dtype).cast(into)
 
+    def count(self, size: Open) -> Term:
+        """A size that is known only at run time, as i64."""
+        return self.maker.term(self.maker.make("scalar", "i64", name=size.name))
+
     # ---- reductions
 
     def compute_at(self, value: Value, index: Index) -> Term:
@@ -242,12 +276,14 @@ class Builder:
                 buffers.append(Buffer(f"p{place}", self.dtype(value)))
         for i, v in enumerate(self.region.outputs):
             buffers.append(Buffer(f"o{i}", self.dtype(v), written=True))
-        loops = sorted(self.sizes.items())
+        loops = [(n, s.name if isinstance(s, Open) else s) for n, s in sorted(self.sizes.items())]
+        known = {e.name for e in body if e.op == "scalar"} - {s.name for s in scalars}
+        sizes = sorted({s for _, s in loops if type(s) is str} | known)
         return Kernel(
             name,
             tuple(Dim(n, s) for n, s in loops if not n.startswith("r")),
             tuple(Dim(n, s) for n, s in loops if n.startswith("r")),
-            tuple(buffers), tuple(scalars), (), tuple(body), tuple(stores), self._comments(),
+            tuple(buffers), tuple(scalars), tuple(sizes), tuple(body), tuple(stores), self._comments(),
         )  # fmt: skip
 
     def _store(self, i: int, value: Value, index: Index) -> Store:
@@ -292,13 +328,13 @@ _LAYOUT = frozenset(["dtype", "device", "layout", "memory_format", "pin_memory",
 def _numel(size: Sequence[int]) -> int:
     out = 1
     for n in size:
-        out *= n
+        out *= bound(n)
     return out
 
 
 def build(region: Region, metas: Mapping[Value, Meta], name: str) -> Kernel:
     """The kernel of a region, for the sizes and strides in ``metas``; ``Unsupported`` where there is none."""
-    if any(not m.static or 0 in m.size for m in metas.values()):
+    if any(type(n) not in (int, Open) or n == 0 for m in metas.values() for n in m.size):
         raise Unsupported("sizes that are not known, or empty tensors")
     splits: dict[str, int] = {}
     for _ in range(MAX_SPLITS):

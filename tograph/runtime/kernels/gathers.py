@@ -97,6 +97,21 @@ def _index(b: Elements, node: Node, which: int, index: Index) -> Term:
     return b.at(x, tuple(place))
 
 
+# ---- one tensor in the size and dtype of another
+
+
+@_row("aten.copy.default")
+def _copied(b: Elements, node: Node, which: int, index: Index) -> Term:
+    return b.at(node.args[1], broadcast(index, b.size(node.args[1])))
+
+
+@_row("aten.fill.Tensor")
+@_row("aten.fill.Scalar")
+def _filled(b: Elements, node: Node, which: int, index: Index) -> Term:
+    value = node.args[1]
+    return b.at(value, ()) if isinstance(value, Value) else b.maker.const(value, b.dtype(node.outputs[0]))  # fmt: skip
+
+
 # ---- negative log likelihood
 
 

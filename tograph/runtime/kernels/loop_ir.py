@@ -30,6 +30,34 @@ from dataclasses import dataclass, field
 
 Size = int | str  # a number, or the name of a parameter that holds it
 
+
+@dataclass(frozen=True)
+class Open:
+    """The size of a dimension that is known only at run time: the parameter ``name`` holds it, and it is at most ``bound``.
+
+    Memory for such a tensor is laid out for the bound, so that strides are numbers. Nothing can be computed
+    with it while code is written: a formula that does is ``Unsupported``.
+    """
+
+    name: str
+    bound: int
+
+    def _unknown(self, *_: object) -> int:
+        raise Unsupported("arithmetic with a size that is known only at run time")
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __floordiv__ = __rfloordiv__ = (
+        _unknown
+    )
+    __mod__ = __rmod__ = __truediv__ = __rtruediv__ = __neg__ = __lt__ = __le__ = __gt__ = (
+        __ge__
+    ) = _unknown  # type: ignore[assignment]
+
+
+def bound(size: int | Open) -> int:
+    """The most that a size can be."""
+    return size.bound if isinstance(size, Open) else size
+
+
 FLOATS = ("f16", "bf16", "f32", "f64")
 INTEGERS = ("bool", "u8", "i8", "i16", "i32", "i64")
 ITEM_SIZES = {"bool": 1, "u8": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8,

@@ -15,8 +15,9 @@ from typing import Any, Protocol
 
 from ..ir import Node, Value
 from ..shapes import Meta
+from ..types import ScalarType
 from .exprs import Maker, Term
-from .loop_ir import Affine, Unsupported
+from .loop_ir import Affine, Open, Unsupported
 from .views import ZERO, Index
 
 
@@ -29,6 +30,8 @@ class Elements(Protocol):
     def size(self, value: Value) -> tuple[int, ...]: ...
     def dtype(self, value: Value) -> str: ...
     def at(self, value: Value, index: Index) -> Term: ...
+    def count(self, size: Open) -> Term: ...
+    def row_index(self, sizes: Sequence[int]) -> Index: ...
     def compute_at(self, value: Value, index: Index) -> Term: ...
     def over_row(self, index: Index, dims: Sequence[int], sizes: Sequence[int]) -> Index: ...
     def fold(self, kind: str, index: Index, dims: Sequence[int], sizes: Sequence[int],
@@ -110,6 +113,17 @@ def _count(b: Elements, node: Node, dims: Sequence[int]) -> int:
     return n
 
 
+def _averaged(b: Elements, node: Node, total: Term, dims: Sequence[int]) -> Term:
+    """``total`` by the number of elements of the folded dims, some of which may be known only at run time."""
+    size = b.size(node.args[0])
+    n = math.prod(size[d] for d in dims if not isinstance(size[d], Open))
+    count = b.maker.const(n, total.dtype)
+    for d in dims:
+        if isinstance(size[d], Open):
+            count = count * b.count(size[d]).cast(total.dtype)
+    return total / count
+
+
 def _accumulator(b: Elements, node: Node) -> str:
     """The dtype that a sum or product is kept in."""
     name = b.dtype(node.outputs[0])
@@ -122,7 +136,7 @@ def _simple(kind: str, dims: Callable[[Node, int], tuple[int, ...]], mean: bool 
         into = _accumulator(b, node)
         folded = dims(node, len(b.size(x)))
         total = _fold(b, node, index, kind, folded, lambda at: b.at(x, at).cast(into))
-        return total / _count(b, node, folded) if mean else total
+        return _averaged(b, node, total, folded) if mean else total
 
     return Reducer(dims, formula)
 
@@ -160,7 +174,7 @@ def _argument_of(b: Elements, node: Node, index: Index, kind: str, dims: tuple[i
     position, step = Affine(), 1
     for d in reversed(dims):
         position = position + inner[d].scaled(step)
-        step *= size[d]
+        step = step * size[d] if d != dims[0] else step
     if b.row == ():
         return b.maker.const(0, "i64")
     value = b.compute_at(x, inner)
@@ -400,8 +414,10 @@ def _creator(place: int, default: Any = None) -> Callable[[Elements, Node, Index
 
     def formula(b: Elements, node: Node, index: Index) -> Term:
         value = default if default is not None else node.args[place]
+        if isinstance(value, Value) and isinstance(value.type, ScalarType):
+            return b.at(value, ())
         if isinstance(value, Value) or not isinstance(value, (bool, int, float)):
-            raise Unsupported("a fill value that is known only at run time")
+            raise Unsupported("a fill value that is not a number")
         return b.maker.const(value, b.dtype(node.outputs[0]))
 
     return formula
@@ -413,6 +429,13 @@ def _arange(b: Elements, node: Node, index: Index) -> Term:
     if not all(type(a) is int for a in (start, step)):
         raise Unsupported("a range of floats")
     return b.maker.index(index[0].scaled(step).shifted(start))
+
+
+def creator_value(node: Node) -> Value | None:
+    """The number of the run that a creator's elements are, if they are one."""
+    place = {"full": 1, "full_like": 1, "scalar_tensor": 0}.get(node.op.split(".")[1])
+    value = node.args[place] if place is not None else None
+    return value if isinstance(value, Value) else None
 
 
 CREATORS.update({

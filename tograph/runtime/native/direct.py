@@ -13,7 +13,7 @@ from collections.abc import Collection
 from ..ir import Node, Value
 from ..kernels.build import Region
 from ..kernels.loop_ir import Kernel
-from .groups import Group, numel
+from .groups import Group, numel, overwrites
 from .values import NO_OWNERS, Mem, Operand
 
 
@@ -27,12 +27,18 @@ class Writes:
     def __init__(self, low, allowed: bool):
         self.low, self.begun = low, False
         self.places: dict[Value, Mem] = {}
-        assigns = [n for n in low.graph.nodes if n.op == "tg.assign"] if allowed else []
+        assigns = [n for n in low.graph.nodes if n.op == "tg.assign"]
+        self._owners = {r: low.arena.pin() for r in dict.fromkeys(n.args[0] for n in assigns)}
+        assigns = assigns if allowed else []
         count: dict[Value, int] = {}
         for n in assigns:
             count[n.args[0]] = count.get(n.args[0], 0) + 1
         self._resource = {n.args[1]: n.args[0] for n in assigns if count[n.args[0]] == 1}
-        self._owners = {r: low.arena.pin() for r in self._resource.values()}
+        found = overwrites(low.graph)
+        for v, r in list(self._resource.items()):  # updates of updates
+            while v in found:
+                v = found[v][0]
+                self._resource.setdefault(v, r)
         self._assign = {n.args[0]: n for n in assigns}
         self._done: set[Node] = set()
         self._dying: Collection[Value] = ()
@@ -66,8 +72,27 @@ class Writes:
         self.places[resource] = held
         return Mem(held.pointer, dtype, size, held.stride, held.owners)
 
+    def update(self, node: Node) -> Mem | None:
+        """The memory of the variable that an update of a part is assigned to, if it may be made there."""
+        v = node.outputs[0]
+        resource = self._resource.get(v)
+        if resource is None or v in self.low.dests:
+            return None
+        held, base = self.low.env[resource], self.low.operand(node.args[0])
+        if not isinstance(held, Mem) or getattr(base, "pointer", None) != held.pointer:
+            return None
+        again = resource in self.places and node in self.low.overwrites
+        if not again and (resource in self.places or not self._last(resource)):
+            return None
+        others = [u for u in node.inputs if u is not node.args[0]]
+        if any(self._inside(self.low.operand(u), held) for u in others):
+            return None
+        self.begun = True
+        self.places[resource] = held
+        return Mem(held.pointer, held.dtype, held.size, held.stride, held.owners)
+
     def _last(self, resource: Value) -> bool:
-        """Whether the nest being written is the last that reads the old value."""
+        """Whether the group being written is the last that reads the old value."""
         (owner,) = self.owners(resource)
         env = self.low.env
         dying = sum(owner in env[u].owners for u in self._dying if u in env)
@@ -88,6 +113,15 @@ class Writes:
 
     def _inside(self, x: Operand, held: Mem) -> bool:
         return bool(x.owners & held.owners)
+
+    def apart(self, x: Operand) -> Operand:
+        """``x``, copied if it is in the memory of a variable that is written."""
+        if not x.owners & frozenset(self._owners.values()) or not isinstance(x, Mem):
+            return x
+        made = self.low.new(x.dtype, x.size)
+        self.low.arena.hold(made.owners)
+        self.low.copy(x, made)
+        return made
 
     def stands_in(self, resource: Value, x: Operand) -> bool:
         """Whether ``x`` is in the variable's own memory already."""

@@ -11,6 +11,7 @@ no effects before its end.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ..ir import Graph, Node, Value, node_effects
@@ -27,7 +28,12 @@ LARGE, ROWS, ROW = 1 << 15, 32, 1 << 16
 
 # Ops that are neither pointwise nor reductions.
 ALONE = frozenset(f"aten.{n}.default" for n in ["mm", "addmm", "bmm", "baddbmm", "mv", "dot"])
-MOVING = frozenset(f"aten.{n}.default" for n in ["stack", "cat", "select_scatter", "slice_scatter", "copy"])  # fmt: skip
+MOVING = frozenset(f"aten.{n}.default" for n in ["stack", "cat", "select_scatter", "slice_scatter"])  # fmt: skip
+
+
+CLONE = "aten.clone.default"
+RESHAPES = frozenset(f"aten.{n}.default" for n in ["view", "_unsafe_view", "reshape"])
+UPDATES = frozenset(["aten.select_scatter.default", "aten.slice_scatter.default"])
 
 
 @dataclass
@@ -59,6 +65,9 @@ def short_rows(shape: tuple[int, ...], dims: tuple[int, ...]) -> bool:
 
 
 def numel(shape: tuple) -> int:
+    """The number of elements; 0 where only a run knows it."""
+    if None in shape:
+        return 0
     out = 1
     for n in shape:
         out *= n
@@ -93,6 +102,67 @@ def place(node: Node) -> Group:
     return Group("loop", node.outputs[0].type.shape)  # type: ignore[union-attr]
 
 
+def unseen_copies(graph: Graph) -> set[Node]:
+    """The clones that only reshapes look at, as in a product of many dims: nobody sees whether there is a copy."""
+    seen = set(graph.outputs)
+    for node in graph.nodes:
+        if node.op not in RESHAPES:
+            seen.update(node.inputs)
+    return {n for n in graph.nodes if n.op == CLONE and n.outputs[0] not in seen}
+
+
+def overwrites(graph: Graph) -> dict[Value, tuple[Value, list[Node]]]:
+    """Updates of a part that may be made in the memory of what they update.
+
+    result -> (base, the nodes that read the base before). The result may also be that of branches, each of which gives the
+    base, or an update of it.
+    """
+    copies = unseen_copies(graph)
+    root: dict[Value, Value] = {}
+    users: dict[Value, list[Node]] = {}
+    position = {n: i for i, n in enumerate(graph.nodes)}
+    for node in graph.nodes:
+        for r in dict.fromkeys(root.get(v, v) for v in node.inputs):
+            users.setdefault(r, []).append(node)
+        if node.inputs and (node.op in VIEWS or node in copies or node.op == "tg.identity"):
+            first = node.inputs[0]
+            root.update(dict.fromkeys(node.outputs, root.get(first, first)))
+    kept = {root.get(v, v) for v in graph.outputs}
+    out: dict[Value, tuple[Value, list[Node]]] = {}
+    for node in graph.nodes:
+        for result, base in _bases(node):
+            others = [n for n in users[root.get(base, base)] if n is not node]
+            last = all(position[n] < position[node] for n in others)
+            once = sum(root.get(v, v) is base for v in node.inputs) == 1
+            if base not in root and base not in kept and last and once:
+                out[result] = base, others
+    return out
+
+
+def _bases(node: Node) -> Iterable[tuple[Value, Value]]:
+    """The outputs of a node that are updates, with what they update."""
+    if node.op in UPDATES:
+        yield node.outputs[0], node.args[0]
+    if node.op not in ("If", "Case"):
+        return
+    regions = list(node.regions.values())
+    within = [overwrites(r) for r in regions]
+    for k, result in enumerate(node.outputs):
+        if not isinstance(result.type, TensorType) or one_element(result):
+            continue
+        ends = {_start(r, found, r.outputs[k]) for r, found in zip(regions, within)}
+        base = node.args[1 + ends.pop()] if len(ends) == 1 and None not in ends else None
+        if isinstance(base, Value) and any(r.outputs[k] in found for r, found in zip(regions, within)):  # fmt: skip
+            yield result, base
+
+
+def _start(region: Graph, found: dict[Value, tuple[Value, list[Node]]], v: Value) -> int | None:
+    """The input of a region that ``v`` is, or is an update of."""
+    while v in found:
+        v = found[v][0]
+    return region.inputs.index(v) if v in region.inputs else None
+
+
 def _before_writes(graph: Graph) -> dict[Node, list[Node]]:
     """For the nodes that compute what a variable becomes: those that read what it was, and those that may fail.
 
@@ -122,6 +192,9 @@ def _before_writes(graph: Graph) -> dict[Node, list[Node]]:
 def schedule(graph: Graph) -> list[Group]:
     """The groups of a graph, in the order in which they run."""
     before = _before_writes(graph)
+    for result, (_, others) in overwrites(graph).items():
+        before[result.node] = [*before.get(result.node, ()), *others]
+    copies = unseen_copies(graph)
     groups: list[Group] = []
     ready: dict[Value, int] = {}  # the first group that may use a value
     fused: dict[
@@ -129,10 +202,10 @@ def schedule(graph: Graph) -> list[Group]:
     ] = {}  # a value that the group itself may use: (group, shape)
     number: dict[Node, int] = {}
     for node in graph.nodes:
-        wanted = place(node)
+        wanted = Group("scalar") if node in copies else place(node)
         earlier = (*node.control_inputs, *before.get(node, ()))
         first = max((number[n] for n in earlier if n in number), default=0)
-        elsewhere = sources(node)
+        elsewhere, own_groups = sources(node), []
         for v in node.inputs:
             group, shape = fused.get(v, (-1, ()))
             own = (
@@ -142,7 +215,10 @@ def schedule(graph: Graph) -> list[Group]:
                 and shape == wanted.shape
             )
             first = max(first, group if own else ready.get(v, 0))
-        at = next((i for i in range(first, len(groups)) if groups[i].takes(wanted)), len(groups))
+            own_groups += [group] if own else []
+        # Two sizes that only a run knows may differ: such nodes join what they are computed from, and nothing else.
+        joins = range(first, len(groups)) if None not in wanted.shape else dict.fromkeys(own_groups)
+        at = next((i for i in joins if i >= first and groups[i].takes(wanted)), len(groups))
         if at == len(groups):
             groups.append(wanted)
         group = groups[at]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from ..kernels.loop_ir import FLOATS, Affine, Dim, Expr, Kernel, Store, Unsupported
 from .code import BITS, REGISTER, UNSIGNED, Code, literal
-from .scalar import Fail, render
+from .scalar import Fail, calls_library, render
 
 BLOCK = 4096  # elements of a row that are summed before the total is touched
 
@@ -48,6 +48,9 @@ class _Emitter:
         self.variables: dict[str, str] = {}
         self.values: dict[Expr, str] = {}
         self.registers: dict[str, str] = {}
+        # A vectorised loop would call the library once for each lane: much code, and no faster.
+        self.ending = ", !llvm.loop !0" if any(map(calls_library, kernel.body)) else ""
+        self.scans: dict[Expr, _Fold] = {}
 
     def run(self, bounds: tuple[str, str] | None) -> dict[str, str]:
         self._nest(self.kernel.outer, self._point, bounds)
@@ -59,21 +62,27 @@ class _Emitter:
         if not dims:
             body()
             return
-        low, high = bounds or ("0", str(dims[0].size))
-        self.loop(dims[0].name, low, high, lambda: self._nest(dims[1:], body))
+        size = dims[0].size
+        low, high = bounds or ("0", self.bind[size].text if isinstance(size, str) else str(size))
+        empty = isinstance(size, str)
+        self.loop(dims[0].name, low, high, lambda: self._nest(dims[1:], body), empty=empty)
 
-    def loop(self, name: str, low: str, high: str, body: Callable[[], None], step: int = 1) -> None:
-        """``for name in range(low, high, step)``, which is not empty."""
+    def loop(self, name: str, low: str, high: str, body: Callable[[], None], step: int = 1, empty: bool = False) -> None:  # fmt: skip
+        """``for name in range(low, high, step)``; ``empty``: whether there may be no step."""
         code = self.code
         head, done = code.fresh("loop"), code.fresh("done")
         before = code.block
-        code.jump(head)
+        if empty:
+            code.branch(code.do(f"icmp slt i64 {low}, {high}"), head, done)
+            code.label(head)
+        else:
+            code.jump(head)
         place, variable = code.later(), "%" + code.fresh("i")
         self.variables[name] = variable
         body()
         after = code.do(f"add nuw nsw i64 {variable}, {step}")
         code.fill(place, f"{variable} = phi i64 [{low}, %{before}], [{after}, %{code.block}]")
-        code.branch(code.do(f"icmp slt i64 {after}, {high}"), head, done)
+        code.branch(code.do(f"icmp slt i64 {after}, {high}"), head, done + self.ending)
         code.label(done)
 
     # ---- one point of the outer loops
@@ -103,6 +112,7 @@ class _Emitter:
 
     def _sweep(self, folds: list[Expr], stores: list[Store]) -> None:
         cells = {e: _Fold(self.code, e) for e in folds}
+        self.scans = {e: _Fold(self.code, e) for e in self.kernel.body if e.op == "scan"}
         kept = dict(self.values)
 
         def point() -> None:
@@ -141,10 +151,17 @@ class _Emitter:
     # ---- values
 
     def value(self, e: Expr) -> str:
-        found = self.values.get(e)
-        if found is None:
-            found = self.values[e] = self._compute(e)
-        return found
+        values, stack = self.values, [e]
+        while stack:  # operands first, so that a long chain does not recurse
+            at = stack[-1]
+            missing = [] if at in values else [a for a in at.operands() if a not in values]
+            if missing:
+                stack += missing
+                continue
+            stack.pop()
+            if at not in values:
+                values[at] = self._compute(at)
+        return values[e]
 
     def _compute(self, e: Expr) -> str:
         if e.op == "const":
@@ -160,8 +177,11 @@ class _Emitter:
             if place.register:
                 return place.text
             return self.code.load(e.dtype, place.text, self._address(e.address))
-        if e.op in ("scan", "reduce"):
-            raise Unsupported(f"{e.op} here")
+        if e.op == "scan":
+            self.scans[e].add([self.value(a) for a in e.args])
+            return self.scans[e].get()
+        if e.op == "reduce":
+            raise Unsupported("a reduction here")
         if e.op == "check_index":
             return self._checked(*map(self.value, e.args))
         return render(self.code, e, [self.value(a) for a in e.args], self.fail)

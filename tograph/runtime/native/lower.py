@@ -25,15 +25,17 @@ from ..kernels.gathers import GATHERS, settled
 from ..kernels.jit import host
 from ..kernels.loop_ir import Kernel, Unsupported
 from ..kernels.pointwise import ROWS
-from ..kernels.reductions import CREATORS, REDUCERS
+from ..kernels.products import PRODUCTS
+from ..kernels.reductions import CREATORS, REDUCERS, creator_value
 from ..shapes import Meta
 from ..types import DTYPE_NAMES, ScalarType, TensorType
-from . import control, direct, matmul, moves, nests, views
+from . import control, direct, groups, matmul, moves, nests, views
 from .arena import Arena
-from .code import SIZE, Code, literal
-from .groups import Group, one_element, schedule
+from .code import REGISTER, SIZE, Code, literal
+from .groups import Group, one_element
 from .loops import Place, emit
 from .numbers import Numbers
+from .sizes import Sizes
 from .values import Decline, Fill, Mem, Operand, Reg, numel, strides, with_alias
 
 DONE, DECLINED, INTERRUPTED = 0, 1, 2
@@ -60,10 +62,17 @@ class Lowering:
         self.dests: dict[Value, Mem] = {}
         self.written: dict[Value, Operand] = {}  # resources that were assigned: what they hold now
         self.numbers = Numbers(self.code, self.fail)
+        self.sizes = Sizes(self)
         self.globals: dict[str, str] = {}
         self.named: dict[str, str] = {}  # the functions of loop nests by their text
         self.calls: Counter[str] = Counter()  # and how often each is called
+        self.found: dict[
+            tuple, Any
+        ] = {}  # indices and lengths that were computed and checked before this place
+        self.overwrites: set[Node] = set()  # updates that may be made in the memory of their base
         self.work = 0.0
+        self.inside = 0  # loops around what is being written
+        self.branching = False  # whether branches stay branches
 
     # ---- the whole function
 
@@ -82,9 +91,13 @@ class Lowering:
             self.fail(x.alias)
         for i, (v, x) in enumerate(zip(graph.outputs, results)):
             self._deliver(i, v, x, dests.get(i))
-        for v, x in self.written.items():
-            if not self.direct.stands_in(v, x):
-                self.copy(x, self.env_input(v))
+        late = {v: x for v, x in self.written.items() if not self.direct.stands_in(v, x)}
+        for v, x in late.items():
+            late[v] = self.direct.apart(
+                x
+            )  # all that is read of variables comes before the first write
+        for v, x in late.items():
+            self.copy(x, self.env_input(v))
         code.line(f"ret i32 {DONE}")
         code.label("declined")
         code.line(f"ret i32 {DECLINED}")
@@ -141,11 +154,12 @@ class Lowering:
         if not isinstance(kind, TensorType):
             raise Decline(f"a value of type {kind}")
         dtype = DTYPE_NAMES[kind.dtype]
-        if kind.device != "cpu" or None in kind.shape or dtype not in SIZE:
+        size = self.sizes.of.get(v, kind.shape)
+        if kind.device != "cpu" or None in size or dtype not in SIZE:
             raise Decline(f"a value of type {kind}")
-        if numel(kind.shape) == 0:  # type: ignore[arg-type]
+        if numel(size) == 0:
             raise Decline("an empty tensor")
-        return dtype, kind.shape  # type: ignore[return-value]
+        return dtype, size
 
     def check(self, graph: Graph) -> None:
         """Decline at the first value that native code cannot hold."""
@@ -161,8 +175,9 @@ class Lowering:
                 self.check(region)
 
     def _check_value(self, v: Value) -> None:
-        if not isinstance(v.type, ScalarType):
-            self.tensor(v)
+        kind = v.type
+        if not isinstance(kind, ScalarType) and None not in getattr(kind, "shape", ()):
+            self.tensor(v)  # sizes that only a run knows are looked at where they are made
 
     # ---- failing
 
@@ -188,14 +203,17 @@ class Lowering:
         for i, v in enumerate(graph.outputs):
             if i in dests and v not in self.dests and v.node is not None:
                 self.dests[v] = dests[i]
-        groups = schedule(graph)
-        last = _last_uses(graph, groups)
-        needed = _needed(graph, groups)
-        for i, group in enumerate(groups):
+        self._spread(graph)
+        outside, self.found = self.found, dict(self.found)
+        parts = groups.schedule(graph)
+        last = _last_uses(graph, parts)
+        needed = _needed(graph, parts)
+        for i, group in enumerate(parts):
             self.direct.enter(group, last.get(i, ()))
             self.group(group, needed)
             for v in last.get(i, ()):
                 self.unbind(v)
+        self.found = outside
         results = [self.operand(v) for v in graph.outputs]
         for x in results:
             self.arena.hold(x.owners)
@@ -203,14 +221,25 @@ class Lowering:
             self.unbind(v)
         return results
 
+    def _spread(self, graph: Graph) -> None:
+        """Where an update goes there goes the update before it: both are made in one place."""
+        found = groups.overwrites(graph)
+        self.overwrites |= {v.node for v in found}
+        for v in reversed(found):
+            base, dest = found[v][0], self.dests.get(v)
+            if dest is not None and base in found:
+                self.dests.setdefault(base, dest)
+
     def bind(self, v: Value, x: Operand) -> None:
         self.arena.hold(x.owners)
         self.env[v] = x
+        self.sizes.note(v, x.size or ())
 
     def unbind(self, v: Value) -> None:
         x = self.env.pop(v, None)
         if x is not None:
             self.arena.release(x.owners)
+        self.sizes.of.pop(v, None)
 
     def release(self, xs: Sequence[Operand]) -> None:
         for x in xs:
@@ -281,19 +310,24 @@ class Lowering:
 
     def group(self, group: Group, needed: set[Value]) -> None:
         if group.kind == "loop":
+            for node in group.nodes:
+                self.sizes.infer(node)
             self.loop_group(group.nodes, needed)
             return
         for node in group.nodes:
             if group.kind == "alone":
-                self.alone(node)
+                self.alone(node, needed)
             else:
                 self.straight(node)
 
-    def alone(self, node: Node) -> None:
+    def alone(self, node: Node, needed: set[Value]) -> None:
         if node.regions:
             control.lower(self, node)
         elif node.op in moves.MOVES:
-            moves.lower(self, node)
+            moves.lower(self, node, not needed.isdisjoint(node.outputs))
+        elif any(isinstance(x := self.operand(v), Mem) and x.open for v in node.inputs):
+            self.sizes.infer(node)
+            self.loop_group([node], set(node.outputs))
         else:
             matmul.lower(self, node)
 
@@ -305,16 +339,50 @@ class Lowering:
             self.bind(out, self.read(node.args[0]))
         elif node.op == "tg.assign":
             self.assign(node)
-        elif node.op == "tg.identity" or node.op == "py.constant":
+        elif node.op == "tg.identity":
             self.bind(out, self.operand(node.args[0]))
+        elif node.op == "tg.choose":
+            self.bind(out, self._choice(node))
         elif node.op.startswith("py."):
-            args = [self.register(self.operand(a)) for a in node.args]
-            self.bind(out, self.numbers.run(node.op, DTYPE_NAMES[out.type.dtype], args))
-        elif node.op in CREATORS and not one_element(out):
-            dtype, size = self.tensor(out)
-            self.bind(out, Fill(node, dtype, size))
-        elif node.op in views.VIEWS:
+            self.bind(out, self._number(node))
+        elif node.op in views.VIEWS or node.op == groups.CLONE:
             views.lower(self, node)
+        else:
+            self.sizes.infer(node)
+            self._computed(node)
+
+    def _number(self, node: Node) -> Operand:
+        if node.op == "py.constant":
+            return self.operand(node.args[0])
+        if node.op == "py.size":
+            size = self.operand(node.args[0]).size
+            return Reg(self.sizes.text(size[node.args[1]]), "i64")
+        args = [self.register(self.operand(a)) for a in node.args]
+        return self.numbers.run(node.op, DTYPE_NAMES[node.outputs[0].type.dtype], args)
+
+    def _choice(self, node: Node) -> Reg:
+        """One of several numbers or one-element tensors, by its number."""
+        if not all(map(one_element, (*node.outputs, *node.inputs))):
+            raise Decline("a choice among tensors")
+        number = self.numbers.number(self.register(self.operand(node.args[0])), "i64")
+        found, *rest = [self.register(self.operand(a)) for a in node.args[1]]
+        kind, text, alias = REGISTER[found.dtype], found.text, found.alias
+        for i, x in enumerate(rest, 1):
+            if x.dtype != found.dtype:
+                raise Decline("a choice among numbers of different kinds")
+            here = self.code.do(f"icmp eq i64 {number}, {i}")
+            text = self.code.do(f"select i1 {here}, {kind} {x.text}, {kind} {text}")
+            alias = self.code.do(f"select i1 {here}, i1 {x.alias}, i1 {alias}")
+        return Reg(text, found.dtype, found.size, alias)
+
+    def _computed(self, node: Node) -> None:
+        out = node.outputs[0]
+        if node.op in CREATORS and not one_element(out):
+            dtype, size = self.tensor(out)
+            if creator_value(node) is not None:
+                self.loop_group([node], {out})
+            else:
+                self.bind(out, Fill(_alone(node), dtype, size))
         elif all(map(one_element, (*node.inputs, *node.outputs))):
             for v, x in self.inline(node).items():
                 self.bind(v, x)
@@ -402,7 +470,8 @@ class Lowering:
             self._apart(nodes)
             return
         region = Region([*fills, *nodes], outputs)
-        dense = all(self.operand(v).ordered for v in region.inputs)
+        packed = all(n.op in PRODUCTS or n.op in GATHERS for n in nodes)
+        dense = packed or all(self.operand(v).ordered for v in region.inputs)
         results: list[Operand] = []
         for v in outputs:
             dtype, size = self.tensor(v)
@@ -459,11 +528,18 @@ class Lowering:
             self.env.pop(v, None) if v.node is None and isinstance(source, Mem) else None
 
 
-_FORMS = (ROWS, REDUCERS, CREATORS, GATHERS)
+def _alone(node: Node) -> Node:
+    """A node that makes a tensor of numbers, without the tensor that it is like and the sizes: they may be gone when it is used."""
+    made = Node(node.op, location=node.location)
+    made.outputs = node.outputs
+    return made
+
+
+_FORMS = (ROWS, REDUCERS, CREATORS, GATHERS, PRODUCTS)
 _DTYPES = {name: dtype for dtype, name in DTYPE_NAMES.items()}
 
 
-_KNOWN = frozenset(["tg.read", "tg.assign", "tg.identity", "tg.constant"])
+_KNOWN = frozenset(["tg.read", "tg.assign", "tg.identity", "tg.constant", "tg.choose"])
 
 
 def _needed(graph: Graph, groups: list[Group]) -> set[Value]:
@@ -476,11 +552,11 @@ def _needed(graph: Graph, groups: list[Group]) -> set[Value]:
     return found | {v for v in graph.outputs if v in home}
 
 
-def _last_uses(graph: Graph, groups: list[Group]) -> dict[int, list[Value]]:
+def _last_uses(graph: Graph, parts: list[Group]) -> dict[int, list[Value]]:
     """The values made in ``graph`` whose last use is in a group, by the group's number."""
     made = {v for n in graph.nodes for v in n.outputs} - set(graph.outputs)
     last: dict[Value, int] = {}
-    for i, group in enumerate(groups):
+    for i, group in enumerate(parts):
         for n in group.nodes:
             for v in (*n.inputs, *n.outputs):
                 if v in made:

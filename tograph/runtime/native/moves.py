@@ -8,73 +8,137 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..ir import Node
-from .values import Decline, Mem
-from .views import index_of
+from ..kernels.loop_ir import bound
+from .code import SIZE
+from .groups import UPDATES
+from .values import Decline, Mem, numel
+from .views import index_of, slice_of
+
+COPIED = 1 << 18  # bytes that an update of a part may copy: the host program writes in place
 
 
-def lower(low, node: Node) -> None:
-    """Write the node and bind its result."""
-    target = low.target(node.outputs[0])
-    MOVES[node.op](low, node, target)
-    low.bind(node.outputs[0], target)
+def lower(low, node: Node, needed: bool) -> None:
+    """Write the node and bind its result; of an update that nothing needs only the checks."""
+    out = node.outputs[0]
+    if node.op in UPDATES and not needed:
+        _CHECKS[node.op](low, node)
+        return
+    if node.op == "aten.cat.default" and None in out.type.shape:
+        low.sizes.note(out, _joined_size(low, node))
+    elif node.op in UPDATES:
+        low.sizes.note(out, low.operand(node.args[0]).size)
+    low.bind(out, MOVES[node.op](low, node))
+
+
+def _place(low, node: Node) -> Mem:
+    """Where an update is made: where its base is if that may be, else in a copy of the base.
+
+    What the update checks has to stand before.
+    """
+    base = low.operand(node.args[0])
+    found = _base_place(low, node) or low.direct.update(node)
+    if found is None:
+        found = low.target(node.outputs[0])
+        nbytes = numel(found.size) * SIZE[found.dtype]
+        if nbytes > COPIED:
+            raise Decline(f"an update of a part that copies {nbytes} bytes")
+        low.copy(base, found)
+    return found
+
+
+def _base_place(low, node: Node) -> Mem | None:
+    """The memory of an update's base, when the update may be made there."""
+    if node not in low.overwrites or not isinstance(x := low.operand(node.args[0]), Mem):
+        return None
+    dest = low.dests.get(node.outputs[0])
+    if dest is not None:
+        return low.dests.pop(node.outputs[0]) if dest.pointer == x.pointer else None
+    own = x.owners and x.contiguous and all(low.arena.holders(o) == 1 for o in x.owners)
+    return x if own else None
 
 
 def _part(low, x: Mem, size, stride, offset: str) -> Mem:
     return Mem(low.code.element(x.dtype, x.pointer, offset), x.dtype, tuple(size), tuple(stride), x.owners)  # fmt: skip
 
 
-def _stack(low, node: Node, out: Mem) -> None:
+def _stack(low, node: Node) -> Mem:
+    out = low.target(node.outputs[0])
     d = (node.args[1] if len(node.args) > 1 else 0) % len(out.size)
     size, stride = out.size[:d] + out.size[d + 1 :], out.stride[:d] + out.stride[d + 1 :]
     for i, a in enumerate(node.args[0]):
         low.copy(low.operand(a), _part(low, out, size, stride, str(i * out.stride[d])))
+    return out
 
 
-def _cat(low, node: Node, out: Mem) -> None:
+def _joined_size(low, node: Node) -> tuple:
+    """The size of a concatenation with parts whose length is known only at run time."""
+    sizes = [low.operand(a).size for a in node.args[0]]
+    d = (node.args[1] if len(node.args) > 1 else 0) % len(sizes[0])
+    total, most = "0", 0
+    for size in sizes:
+        total = low.code.add(total, low.sizes.text(size[d]))
+        most += bound(size[d])
+    return (*sizes[0][:d], low.sizes.new(total, most), *sizes[0][d + 1 :])
+
+
+def _cat(low, node: Node) -> Mem:
+    out = low.target(node.outputs[0])
     d = (node.args[1] if len(node.args) > 1 else 0) % len(out.size)
-    at = 0
+    at = "0"
     for a in node.args[0]:
         x = low.operand(a)
         if x.dtype != out.dtype or len(x.size) != len(out.size):
             raise Decline("a concatenation that converts")
-        low.copy(x, _part(low, out, x.size, out.stride, str(at * out.stride[d])))
-        at += x.size[d]
+        for i, (n, m) in enumerate(zip(x.size, out.size)):
+            if i != d:
+                low.sizes.require(n, m)
+        low.copy(x, _part(low, out, x.size, out.stride, low.code.multiply(at, out.stride[d])))
+        at = low.code.add(at, low.sizes.text(x.size[d]))
+    return out
 
 
-def _select_scatter(low, node: Node, out: Mem) -> None:
-    base, source, d, at = node.args
-    d %= len(out.size)
-    place = low.code.multiply(index_of(low, at, out.size[d]), out.stride[d])
-    low.copy(low.operand(base), out)
+def _selected(low, node: Node) -> tuple[int, str]:
+    """(the dim, the index in it) of the part that is updated."""
+    base, _, d, at = node.args
+    size = low.operand(base).size
+    return d % len(size), index_of(low, at, size[d])
+
+
+def _select_scatter(low, node: Node) -> Mem:
+    source = node.args[1]
+    d, index = _selected(low, node)
+    out = _place(low, node)
+    place = low.code.multiply(index, out.stride[d])
     size, stride = out.size[:d] + out.size[d + 1 :], out.stride[:d] + out.stride[d + 1 :]
     low.copy(low.operand(source), _part(low, out, size, stride, place))
+    return out
 
 
-def _slice_scatter(low, node: Node, out: Mem) -> None:
+def _sliced(low, node: Node) -> tuple[int, str, int]:
+    """(the dim, the first index, the step) of the part that is updated."""
     base, source = node.args[:2]
     d, start, stop, step = (*node.args[2:], *(0, None, None, 1)[len(node.args) - 2 :])
-    if not all(x is None or isinstance(x, int) for x in (start, stop, step)):
-        raise Decline("a slice with bounds that are known only at run time")
-    d %= len(out.size)
-    n = out.size[d]
-    start, _, step = slice(start, stop, step).indices(n)
-    low.copy(low.operand(base), out)
-    x = low.operand(source)
-    stride = (*out.stride[:d], out.stride[d] * step, *out.stride[d + 1 :])
-    low.copy(x, _part(low, out, x.size, stride, str(start * out.stride[d])))
+    full, x = low.operand(base).size, low.operand(source)
+    d %= len(full)
+    first, length = slice_of(low, full[d], start, stop, step)
+    for i, (n, m) in enumerate(zip(x.size, full)):
+        low.sizes.require(n, length if i == d else m)
+    return d, first, step
 
 
-def _copy(low, node: Node, out: Mem) -> None:
+def _slice_scatter(low, node: Node) -> Mem:
     x = low.operand(node.args[1])
-    if x.size != out.size or x.dtype != out.dtype:
-        raise Decline("a copy that converts")
-    low.copy(x, out)
+    d, first, step = _sliced(low, node)
+    out = _place(low, node)
+    stride = (*out.stride[:d], out.stride[d] * step, *out.stride[d + 1 :])
+    low.copy(x, _part(low, out, x.size, stride, low.code.multiply(first, out.stride[d])))
+    return out
 
 
-MOVES: dict[str, Callable] = {
+_CHECKS = {"aten.select_scatter.default": _selected, "aten.slice_scatter.default": _sliced}
+MOVES: dict[str, Callable[..., Mem]] = {
     "aten.stack.default": _stack,
     "aten.cat.default": _cat,
     "aten.select_scatter.default": _select_scatter,
     "aten.slice_scatter.default": _slice_scatter,
-    "aten.copy.default": _copy,
 }

@@ -17,13 +17,14 @@ from ..kernels.loop_ir import Kernel, Unsupported
 from . import threading
 from .code import REGISTER, Code
 from .loops import Place, emit
+from .scalar import calls_library
 from .values import Decline, Mem, numel
 
-REPEATED = (
-    8  # calls of one nest in a graph beyond which LLVM does not put its code in the place of each,
-)
-MANY = 64  # and of all nests: its time grows with the square of a function's size
+# LLVM would write the code of a nest at each of its calls, and its time grows with the square of a function's size.
+REPEATED = 8  # calls of one nest in a graph beyond which they stay calls
+MANY = 64  # calls of all nests beyond which all do
 VECTORS = 256  # points from which on a loop nest is written with explicit vectors
+LIBRARY = 16  # ... and one that would call the C library for each point
 
 
 @dataclass(frozen=True)
@@ -48,28 +49,46 @@ def call(low: Any, kernel: Kernel, region: Region, results: list[Mem]) -> None:
             places[f"p{i}"] = ("ptr", x.pointer)
         else:
             places[f"p{i}"] = places[f"s{i}"] = (REGISTER[x.dtype], x.text)
+    for name in kernel.sizes:
+        places[name] = ("i64", low.sizes.registers[name])
     used = [places[name] for name in kernel.slots]
     params = {text: (kind, f"%a{i}") for i, (kind, text) in enumerate(dict.fromkeys(used))}
     bind = {name: Place(params[places[name][1]][1], places[name][0] != "ptr") for name in kernel.slots}  # fmt: skip
-    points = numel(tuple(d.size for d in (*kernel.outer, *kernel.row)))
+    points = numel(
+        tuple(low.sizes.bounds.get(d.size, d.size) for d in (*kernel.outer, *kernel.row))
+    )
     low.work += points * len(kernel.body) * 0.05
-    if points >= VECTORS:
-        _vectors(low, kernel, places, points)
+    made = _explicit(kernel, points)
+    if made is not None:
+        _vectors(low, kernel, made, places)
         return
     name = _function(low, kernel, bind, list(params.values()))
     given = ", ".join(f"{kind} {text}" for text, (kind, _) in params.items())
-    bounds = f"i64 0, i64 {kernel.outer[0].size}" if kernel.outer else "i64 0, i64 1"
+    end = kernel.outer[0].size if kernel.outer else 1
+    bounds = f"i64 0, i64 {low.sizes.registers.get(end, end)}"
     code = low.code.do(f"call i32 @{name}({given}{', ' if given else ''}{bounds})")
     if kernel.may_fail:
         low.fail(low.code.do(f"icmp ne i32 {code}, 0"))
 
 
-def _vectors(low, kernel: Kernel, places: dict[str, tuple[str, str]], points: int) -> None:
-    """The call of a nest that the vector renderer writes; its parameters go through memory."""
+def _explicit(kernel: Kernel, points: int) -> Any:
+    """The nest with explicit vectors, where that is its form; None for one that ``loops`` writes."""
+    if (
+        kernel.sizes
+        or points < LIBRARY
+        or (points < VECTORS and not any(map(calls_library, kernel.body)))
+    ):
+        return None
     try:
-        made = make(kernel)
+        return make(kernel)
     except Unsupported as error:
+        if points < VECTORS:
+            return None
         raise Decline(str(error)) from None
+
+
+def _vectors(low, kernel: Kernel, made: Any, places: dict[str, tuple[str, str]]) -> None:
+    """The call of a nest that the vector renderer wrote; its parameters go through memory."""
     name = _shared(low, kernel, _merged(low, made.llvm))
     code, slots = low.code, kernel.slots
     block = code.cell(f"[{len(slots) + 1} x i64]")

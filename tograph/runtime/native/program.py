@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from ..ir import Graph
+from ..ir import Graph, Value
 from ..kernels import jit
 from ..types import ScalarType, TensorType
 from .direct import Late
@@ -39,6 +39,7 @@ class Native:
 
     def __init__(self, whole: Graph, graph: Graph, text: str, kernels: list[Nest], scratch: int):
         self.llvm, self.kernels, self.scratch = text, kernels, scratch
+        self._arena = _memory(graph.name, max(scratch, 1) + 64)
         imports = _imports(text)
         level = 2 if len(text) < LARGE else 1
         self._address = jit.compile_module(text, ["run"], imports, level)["run"]
@@ -52,7 +53,6 @@ class Native:
         self._direct = whole.outputs == graph.outputs
         self._assigned = sorted({position[n.args[0]] for n in graph.nodes if n.op == "tg.assign"})
         self._slots = (ctypes.c_int64 * (len(self._inputs) + len(self._outputs) + 1))()
-        self._arena = torch.empty(max(scratch, 1) + 64, dtype=torch.uint8)
         self._slots[-1] = (self._arena.data_ptr() + 63) // 64 * 64
         # The slots and the arena belong to one call at a time. The entry, which holds the interpreter lock while it
         # runs, looks at the number; calls from Python, which do not, also hold the mutex.
@@ -137,6 +137,15 @@ class Native:
         return made
 
 
+def _memory(name: str, size: int) -> torch.Tensor:
+    """A block for the temporaries; Decline, with a warning, where there is not so much: the host frees each at its last use."""
+    try:
+        return torch.empty(size, dtype=torch.uint8)
+    except RuntimeError as error:
+        jit.warn_once(f"tograph: no memory for the {size} bytes that native code of {name} needs, it runs op by op: {error}")  # fmt: skip
+        raise Decline(f"no memory for {size} bytes of temporaries") from None
+
+
 _WORD = 1 << 63
 
 
@@ -190,10 +199,25 @@ def compile_graph(graph: Graph) -> Native:
     return Native(graph, distinct, text, low.kernels, low.arena.size)
 
 
+def _seen(graph: Graph) -> list[bool]:
+    """For each node, whether it is no assignment that is followed by another one, without a look at the variable between."""
+    replaced: set[Value] = set()
+    out = []
+    for node in reversed(graph.nodes):
+        assigns = node.op == "tg.assign"
+        out.append(not assigns or node.args[0] not in replaced)
+        if assigns:
+            replaced.add(node.args[0])
+        else:
+            replaced.difference_update(node.inputs)
+    return out[::-1]
+
+
 def _computed(graph: Graph) -> Graph:
-    """``graph`` with each output once, and without those that are inputs."""
+    """``graph`` with each output once, without those that are inputs, and without assignments that nobody sees."""
     made = Graph(graph.name)
-    made.inputs, made.nodes, made.input_names = graph.inputs, graph.nodes, graph.input_names
+    made.inputs, made.input_names = graph.inputs, graph.input_names
+    made.nodes = [n for n, seen in zip(graph.nodes, _seen(graph)) if seen]
     given = set(graph.inputs)
     made.outputs = [v for v in dict.fromkeys(graph.outputs) if v not in given]
     return made

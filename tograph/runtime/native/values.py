@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ..ir import Node
+from ..kernels.loop_ir import Open, bound
 
 NO_OWNERS: frozenset[int] = frozenset()
 
@@ -43,7 +44,17 @@ class Mem:
     alias: str = "false"
 
     @property
+    def open(self) -> bool:
+        """Whether a size is known only at run time."""
+        return any(isinstance(n, Open) for n in self.size)
+
+    @property
     def contiguous(self) -> bool:
+        """Whether the elements follow each other without gaps; never so where a size is open."""
+        return not self.open and self._packed
+
+    @property
+    def _packed(self) -> bool:
         return self.stride == strides(self.size) or all(
             s == w or n == 1 for s, w, n in zip(self.stride, strides(self.size), self.size)
         )
@@ -56,7 +67,7 @@ class Mem:
     @property
     def ordered(self) -> bool:
         """Whether what eager PyTorch computes from it element by element would be contiguous."""
-        steps = [s for s, n in zip(self.stride, self.size) if n > 1 and s]
+        steps = [s for s, n in zip(self.stride, self.size) if bound(n) > 1 and s]
         return self.dense and steps == sorted(steps, reverse=True)
 
 
@@ -77,18 +88,19 @@ Operand = Reg | Mem | Fill
 
 
 def strides(size: tuple[int, ...]) -> tuple[int, ...]:
-    """The strides of a contiguous tensor."""
+    """The strides of a contiguous tensor; with an open size, those of the most that it can be."""
     out, step = [], 1
     for n in reversed(size):
         out.append(step)
-        step *= max(n, 1)
+        step *= max(bound(n), 1)
     return tuple(reversed(out))
 
 
 def numel(size: tuple[int, ...]) -> int:
+    """The number of elements, or the most that there can be."""
     out = 1
     for n in size:
-        out *= n
+        out *= bound(n)
     return out
 
 

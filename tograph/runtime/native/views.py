@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
 
 from ..ir import Node, Value
-from .code import literal
-from .values import Decline, Mem, Operand, Reg, numel, strides
+from ..kernels.loop_ir import Open, bound
+from .values import Decline, Mem, Operand, Reg, numel
+
+LAST = (1 << 63) - 1  # the end of a slice that has none
 
 
 def lower(low, node: Node) -> None:
     """Bind the outputs of a view node."""
     source = low.operand(node.args[0])
-    for v, x in zip(node.outputs, VIEWS[node.op](low, node, source)):
-        size = tuple(v.type.shape)
-        if isinstance(x, Mem) and numel(size) == 1:
+    for v, x in zip(node.outputs, VIEWS.get(node.op, _clone)(low, node, source)):
+        shape = tuple(v.type.shape)
+        if isinstance(x, Mem) and None not in shape and numel(shape) == 1:
             x = low.register(x)
         if isinstance(x, Reg):
-            x = Reg(x.text, x.dtype, size, x.alias)
-        if x.size != size:
+            x = Reg(x.text, x.dtype, shape, x.alias)
+        if len(x.size) != len(shape):
             raise Decline(f"{node.op} of an unexpected size")
+        for found, known in zip(x.size, shape):
+            if known is not None:
+                low.sizes.require(found, known)
+        if isinstance(x, Mem) and None not in shape:
+            x = replace(x, size=shape)
         low.bind(v, x)
 
 
@@ -37,13 +46,92 @@ def _moved(low, x: Mem, offset: str) -> str:
 
 
 def _reshape(low, node: Node, x: Operand) -> list[Operand]:
-    size = tuple(node.outputs[0].type.shape)
-    if isinstance(x, Reg) or numel(size) == 1:
+    shape = tuple(node.outputs[0].type.shape)
+    if isinstance(x, Reg) or (None not in shape and numel(shape) == 1):
         return [low.register(x)]
     x = _mem(low, x)
-    if not x.contiguous:
-        x = low.contiguous(x)
-    return [_make(x, size, strides(size))]
+    size = _new_size(low, x.size, shape, node.args[1])
+    found = _regrouped(x, size)
+    if found is not None:
+        return [_make(x, size, found)]
+    x = low.contiguous(x)
+    found = _regrouped(x, size)
+    if found is None:
+        raise Decline("a view across a size that is known only at run time")
+    return [_make(x, size, found)]
+
+
+def _new_size(low, size: Sequence, shape: tuple, given: Sequence[Any]) -> tuple:
+    """The size of a reshaped tensor: its open sizes are those of the source, in order."""
+    opened = iter([n for n in size if isinstance(n, Open)])
+    out: list[Any] = []
+    for known, wanted in zip(shape, given, strict=True):
+        n = known if known is not None else next(opened, None)
+        if n is None:
+            raise Decline("a view of a size that is known only at run time")
+        if isinstance(n, Open) and isinstance(wanted, Value):
+            low.sizes.require(n, low.sizes.known(low.register(low.operand(wanted))))
+        out.append(n)
+    rest = list(opened)
+    if rest:
+        # What the source has open and the result has not must be a number that the graph knows.
+        raise Decline("a view of a size that is known only at run time")
+    return tuple(out)
+
+
+def _regrouped(x: Mem, size: Sequence) -> tuple[int, ...] | None:
+    """The strides that show ``x`` with another size, or None where that takes a copy.
+
+    Open sizes stay dims of their own; between them sizes are grouped where the elements of neighbouring dims follow each other.
+    """
+    olds, news = _segments(x.size, x.stride), _segments(size, size)
+    if len(olds) != len(news) or any(numel([n for n, _ in a]) != numel([n for n, _ in b]) for a, b in zip(olds, news)):  # fmt: skip
+        return None
+    opened = [s for n, s in zip(x.size, x.stride) if isinstance(n, Open)]
+    out: list[int] = []
+    for place, (old, new) in enumerate(zip(olds, news)):
+        found = _strides_of(old, [n for n, _ in new])
+        if found is None:
+            return None
+        out += found + opened[place : place + 1]
+    return tuple(out)
+
+
+def _segments(size: Sequence, values: Sequence) -> list[list[tuple[int, int]]]:
+    """The dims between open sizes, as (size, value)."""
+    out: list[list[tuple[int, int]]] = [[]]
+    for n, v in zip(size, values):
+        if isinstance(n, Open):
+            out.append([])
+        else:
+            out[-1].append((n, v))
+    return out
+
+
+def _strides_of(old: list[tuple[int, int]], new: list[int]) -> list[int] | None:
+    """Strides for the sizes ``new`` of the elements that ``old`` (size, stride) describes, if there are such."""
+    rest = [(n, s) for n, s in old if n != 1]
+    out = [0] * len(new)
+    at = len(new) - 1
+    while rest:
+        n, step = rest.pop()
+        count, stride = n, step  # a run of dims whose elements follow each other
+        while rest and rest[-1][1] == stride * n:
+            n, stride = rest.pop()
+            count *= n
+        made = 1
+        while made < count and at >= 0:
+            out[at] = step * made
+            made *= new[at]
+            at -= 1
+        if made != count:
+            return None
+    return [s if n != 1 else _packed_step(new, out, i) for i, (n, s) in enumerate(zip(new, out))]
+
+
+def _packed_step(size: list[int], stride: list[int], i: int) -> int:
+    """The stride of a dim of one element: what a packed tensor has."""
+    return next((size[d] * stride[d] for d in range(i + 1, len(size)) if size[d] != 1), 1)
 
 
 def _permute(low, node: Node, x: Operand) -> list[Operand]:
@@ -66,7 +154,7 @@ def _unsqueeze(low, node: Node, x: Operand) -> list[Operand]:
         return [x]
     x = _mem(low, x)
     d = node.args[1] % (len(x.size) + 1)
-    step = x.size[d] * x.stride[d] if d < len(x.size) else 1
+    step = bound(x.size[d]) * x.stride[d] if d < len(x.size) else 1
     return [_make(x, (*x.size[:d], 1, *x.size[d:]), (*x.stride[:d], step, *x.stride[d:]))]
 
 
@@ -82,24 +170,41 @@ def _squeeze(low, node: Node, x: Operand) -> list[Operand]:
 
 
 def _expand(low, node: Node, x: Operand) -> list[Operand]:
-    size = tuple(node.outputs[0].type.shape)
+    shape, given = tuple(node.outputs[0].type.shape), node.args[1]
     x = _mem(low, x)
-    lead = len(size) - len(x.size)
-    stride = [0] * lead + [s if x.size[i] == size[lead + i] else 0 for i, s in enumerate(x.stride)]
+    lead = len(shape) - len(x.size)
+    size: list[Any] = []
+    stride: list[int] = []
+    for d, (n, wanted) in enumerate(zip(shape, given, strict=True)):
+        old = x.size[d - lead] if d >= lead else 1
+        if n is None:
+            n = (
+                old
+                if isinstance(wanted, int)
+                else low.sizes.known(low.register(low.operand(wanted)))
+            )
+        if old != 1:
+            low.sizes.require(old, n)
+        size.append(n)
+        stride.append(x.stride[d - lead] if old != 1 else 0)
     return [_make(x, size, stride)]
 
 
-def index_of(low, at, n: int) -> str:
+def index_of(low, at, n: int | Open) -> str:
     """An index into a dim of ``n``, counted from the end when negative; out of range fails."""
-    if isinstance(at, int):
+    if isinstance(at, int) and not isinstance(n, Open):
         if not -n <= at < n:
             raise Decline("an index that is out of range")
         return str(at % n)
-    text = low.numbers.number(low.register(low.operand(at)), "i64")
+    count = low.sizes.text(n)
+    given = low.numbers.number(low.register(low.operand(at)), "i64")
+    if (given, count) in low.found:
+        return low.found[given, count]
     code = low.code
-    wrapped = code.do(f"add i64 {text}, {n}")
-    text = code.do(f"select i1 {code.do(f'icmp slt i64 {text}, 0')}, i64 {wrapped}, i64 {text}")
-    low.fail(code.do(f"icmp uge i64 {text}, {n}"))
+    wrapped = code.do(f"add i64 {given}, {count}")
+    text = code.do(f"select i1 {code.do(f'icmp slt i64 {given}, 0')}, i64 {wrapped}, i64 {given}")
+    low.fail(code.do(f"icmp uge i64 {text}, {count}"))
+    low.found[given, count] = text
     return text
 
 
@@ -114,14 +219,61 @@ def _select(low, node: Node, x: Operand) -> list[Operand]:
 def _slice(low, node: Node, x: Operand) -> list[Operand]:
     x = _mem(low, x)
     args = list(node.args[1:]) + [0, None, None, 1][len(node.args) - 1 :]
-    d, start, step = args[0] % len(x.size), args[1], args[3]
-    if isinstance(start, Value) or isinstance(step, Value):
-        raise Decline("a slice with bounds that are known only at run time")
-    n = x.size[d]
-    start = 0 if start is None else min(max(start + n if start < 0 else start, 0), n)
-    size = node.outputs[0].type.shape
-    stride = (*x.stride[:d], x.stride[d] * step, *x.stride[d + 1 :])
-    return [_make(x, size, stride, _moved(low, x, literal(start * x.stride[d], "i64")))]
+    d = args[0] % len(x.size)
+    start, length = slice_of(low, x.size[d], *args[1:])
+    pointer = _moved(low, x, low.code.multiply(start, x.stride[d]))
+    size = (*x.size[:d], length, *x.size[d + 1 :])
+    return [_make(x, size, (*x.stride[:d], x.stride[d] * args[3], *x.stride[d + 1 :]), pointer)]
+
+
+def slice_of(low, n: int | Open, start: Any, stop: Any, step: Any) -> tuple[str, int | Open]:
+    """(the first element, the number of elements) of a slice of a dim of ``n``."""
+    if isinstance(step, Value):
+        raise Decline("a step that is known only at run time")
+    start = 0 if start is None else start
+    if not isinstance(n, Open) and not isinstance(start, Value) and not isinstance(stop, Value):
+        first, last, _ = slice(start, stop, step).indices(n)
+        return str(first), len(range(first, last, step))
+    key = (
+        n,
+        *(low.register(low.operand(a)).text for a in (start, LAST if stop is None else stop)),
+        step,
+    )
+    if key not in low.found:
+        low.found[key] = _slice_of(low, n, start, LAST if stop is None else stop, step)
+    return low.found[key]
+
+
+def _slice_of(low, n: int | Open, start: Any, stop: Any, step: int) -> tuple[str, int | Open]:
+    code = low.code
+    first, last = _clamped(low, start, n), _clamped(low, stop, n)
+    if first == "0" and step == 1 and isinstance(n, Open) and last == low.sizes.text(n):
+        return first, n
+    length = code.do(f"sub nsw i64 {last}, {first}")
+    if first != "0":
+        code.declare("llvm.smax.i64", "i64 {}(i64, i64)")
+        length = code.do(f"call i64 @llvm.smax.i64(i64 {length}, i64 0)")
+    if step != 1:
+        length = code.do(f"udiv i64 {code.do(f'add nsw i64 {length}, {step - 1}')}, {step}")
+    return first, low.sizes.new(length, -(-bound(n) // step))
+
+
+def _clamped(low, at: Any, n: int | Open) -> str:
+    """A bound of a slice: counted from the end when negative, and then brought into 0..n."""
+    if at == 0 and not isinstance(at, Value):
+        return "0"
+    if isinstance(at, int) and at > 0 and not isinstance(n, Open):
+        return str(min(at, n))
+    code, count = low.code, low.sizes.text(n)
+    if isinstance(at, int) and at >= bound(n):
+        return count
+    text = low.numbers.number(low.register(low.operand(at)), "i64")
+    wrapped = code.do(f"add i64 {text}, {count}")
+    text = code.do(f"select i1 {code.do(f'icmp slt i64 {text}, 0')}, i64 {wrapped}, i64 {text}")
+    for name, limit in (("smax", "0"), ("smin", count)):
+        code.declare(f"llvm.{name}.i64", "i64 {}(i64, i64)")
+        text = code.do(f"call i64 @llvm.{name}.i64(i64 {text}, i64 {limit})")
+    return text
 
 
 def _split(low, node: Node, x: Operand) -> list[Operand]:
@@ -140,6 +292,11 @@ def _unbind(low, node: Node, x: Operand) -> list[Operand]:
     d = (node.args[1] if len(node.args) > 1 else 0) % len(x.size)
     size, stride = x.size[:d] + x.size[d + 1 :], x.stride[:d] + x.stride[d + 1 :]
     return [_make(x, size, stride, _moved(low, x, str(i * x.stride[d]))) for i in range(x.size[d])]
+
+
+def _clone(low, node: Node, x: Operand) -> list[Operand]:
+    """A copy that only reshapes look at: they copy themselves where it takes one."""
+    return [replace(x, alias="false", dense=x.contiguous) if isinstance(x, Mem) else x]
 
 
 def _same(low, node: Node, x: Operand) -> list[Operand]:

@@ -10,7 +10,6 @@ With ``TOGRAPH_VERIFY=1`` the graph is verified before and after each pass; with
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
@@ -20,7 +19,6 @@ from ...errors import VerifyError
 from ..ir import Graph, set_control_inputs, verify
 from ..rewrite import copied, count_nodes
 from ..text import show
-from ..types import TensorType
 from .cse import cse
 from .fold import fold
 from .forward import forward
@@ -31,7 +29,6 @@ from .prune import prune
 from .reinplace import reinplace
 from .simplify import simplify
 from .sink import sink
-from .updates import INPLACE, UPDATE, covers
 from .write_through import write_through
 
 
@@ -109,21 +106,6 @@ def _run(steps: list[Pass], graph: Graph) -> Graph:
                 made = checked(step.run, made) if settings.VERIFY else step.run(made)
         set_control_inputs(made)
     return made
-
-
-def saves(graph: Graph) -> int:
-    """The most bytes that one update in place of an optimised graph leaves as they are; unknown sizes count as many."""
-    found = 0
-    for node in graph.nodes:
-        if node.op.startswith((INPLACE, UPDATE)) and not covers(node):
-            kind = node.args[0].type
-            if isinstance(kind, TensorType):
-                large = None in kind.shape
-                found = max(
-                    found, 1 << 40 if large else kind.dtype.itemsize * math.prod(kind.shape)
-                )
-        found = max([found, *map(saves, node.regions.values())])
-    return found
 
 
 def checked(run: Callable[[Graph], Graph], graph: Graph) -> Graph:

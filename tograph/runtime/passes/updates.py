@@ -89,11 +89,6 @@ def is_update(node: Node) -> bool:
     return node.op in FORMS
 
 
-def covers(node: Node) -> bool:
-    """Whether an in-place form writes every element, so that computing a new tensor would copy nothing."""
-    return node.op.partition(".")[2] in _POINTWISE
-
-
 def _quietly(run: Callable[..., Any]) -> Callable[..., None]:
     """The write of a resource: autograd does not see it, as it does not see ``tg.assign``."""
 

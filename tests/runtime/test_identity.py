@@ -1,0 +1,473 @@
+"""Which tensor a name is, after branches and loops that bind it to another one: native against `tg.function`.
+
+Each program has a matrix x (3, 4) and a vector v (4,), writes to them under other names, and returns both.
+"""
+
+import linecache
+
+import pytest
+import torch
+
+import tograph as tg
+from tograph.runtime.passes import optimize
+
+
+class Box:
+    def __init__(self, **values):
+        self.__dict__.update(values)
+
+
+ROWS = [
+    (4.0, 5.0, 3.0, 6.0),
+    (-1.0, 2.0, 3.0, -1.0),
+    (3.0, -1.0, 2.0, 7.0),
+    (-1.0, -2.0, 0.0, 1.0),
+    (1.0, 1.0, 2.0, -3.0),
+]
+
+PROGRAMS = """
+n = v[2].int(); w = torch.ones(4)
+for i in range(n):
+    if v[i] > 0: w = v
+    w[i] += 1
+x += w
+---
+n = v[2].int(); w = torch.ones(4)
+for i in range(n):
+    w[i] += 1
+    w = v
+x += w
+w += 1
+---
+n = v[2].int(); w = v
+for i in range(n):
+    w += 1
+    w = w * 2
+w += 1
+x += w
+---
+n = v[2].int(); w = v
+for i in range(n):
+    w = w * 2
+w += 1
+x += w
+---
+n = v[2].int(); a = torch.zeros(4); b = v
+for i in range(n):
+    a, b = b, a
+    a += 1
+a += 1
+b *= 2
+x += a + 2 * b
+---
+n = v[2].int(); a = torch.zeros(4); b = torch.ones(4)
+for i in range(n):
+    a, b = b, a
+    a += 1
+x[0] = a
+x[1] = b
+---
+n = v[2].int(); prev = v; cur = v
+for i in range(n):
+    prev = cur
+    cur = cur + 1
+    prev[0] += 2
+x[0] = prev
+x[1] = cur
+---
+n = v[2].int(); prev = v; cur = v
+for i in range(n):
+    cur = cur + 1
+    if v[i] > 0: prev = cur
+    cur[0] += 1
+    prev[1] += 10
+x[0] = prev
+x[1] = cur
+cur[2] = 100
+x[2] = prev
+---
+i = v[2].int(); w = torch.ones(4)
+while i > 0:
+    w[0] += 1
+    if v[i] > 0: w = x[1]
+    w[i] += 3
+    i -= 1
+w += 1
+---
+i = v[2].int(); w = torch.ones(3)
+while i > 0:
+    w[0] += 1
+    w = v[1:]
+    i -= 1
+w += 1
+---
+b = Box(w=torch.ones(4))
+for i in range(v[2].int()):
+    b.w[i] += 1
+    b.w = v
+b.w += 1
+x += b.w
+---
+l = [torch.ones(4), v]
+for i in range(v[2].int()):
+    l[0][i] += 1
+    l[0] = v
+l[0] += 1
+x += l[0]
+---
+l = [torch.ones(4), v]
+for i in range(v[2].int()):
+    l[0], l[1] = l[1], l[0]
+    l[0] += 1
+x += l[0]
+l[1] *= 2
+---
+d = {'a': torch.ones(4), 'b': v}
+for i in range(v[2].int()):
+    d['a'][0] += 1
+    d['a'] = d['b']
+    d['b'][1] += 1
+d['a'] += 1
+x += d['b']
+---
+n = v[2].int(); y = v * 2; w = y
+for i in range(n):
+    y = y + 1
+    w = y
+    w += 1
+y += 1
+x += w
+---
+n = v[2].int(); y = v * 2; w = y
+for i in range(n):
+    w += 1
+    x += y
+    y = y + 1
+    w = y
+y += 1
+x += w
+---
+n = v[2].int(); y = v * 2; w = y[1:]
+for i in range(n):
+    w += 1
+    x += y
+    y = y * 0.5
+    w = y[1:]
+y += 1
+x[0, 1:] += w
+---
+n = v[2].int(); best = v; cur = v * 1
+for i in range(n):
+    cur = cur * 0.5 + x[i]
+    if cur.sum() > best.sum(): best = cur
+    cur[i] = 7
+best[0] = 50
+x[0] = cur
+x[1] = best
+---
+w = torch.zeros(4); s = v.sum()
+while w.add_(1).sum() < s:
+    w = w * 1
+x += w
+---
+def put(d): d['a'] = v
+d = {'a': torch.ones(4)}
+for i in range(v[2].int()):
+    d['a'][i] += 1
+    put(d)
+x += d['a']
+d['a'] += 1
+---
+w = torch.ones(4)
+for i in range(v[2].int()):
+    for j in range(v[2].int()):
+        w[j] += 1
+        w = v
+    w = w if v[i] > 0 else w * 2
+    w[0] += 3
+x += w
+w += 1
+---
+w = None
+for i in range(v[2].int()):
+    if w is None: w = v
+    w[i] += 1
+if w is not None:
+    x += w
+    w += 1
+---
+n = v[2].int(); w = v
+for i in range(n):
+    w = torch.cat([w, v])
+w += 1
+x += w[:4]
+---
+n = v[2].int(); w = v[:1]
+for i in range(n):
+    w[-1] += 1
+    w = torch.cat([w, v])
+w[0] = 9
+x += w[0]
+---
+rows = [x[0], x[1]]; r = rows[0]
+for i in range(v[2].int()):
+    r += 1
+    r = rows[1]
+r += 5
+---
+a = b = torch.ones(4)
+for i in range(v[2].int()):
+    a += 1
+    b = b * 2
+    a = b
+x += a
+a += 1
+x += b
+---
+p, q, r = v, x[0], x[1]
+if v[0] > 0: w = p
+elif v[1] > 0: w = q
+else: w = r
+w += 1
+p[0] += 5
+w[1] *= 2
+---
+if v[0] > 0: a = b = torch.zeros(4)
+else: a = torch.ones(4); b = v
+a += 1
+b += 10
+x[0] = a
+x[1] = b
+---
+l = [torch.ones(4), x[2]]
+if v[0] > 0: l[0] = v
+l[0] += 1
+x[0] = l[0]
+---
+w = torch.ones(4)
+match v[2].int():
+    case 2: w = v
+    case 3: w = x[0]
+    case _: pass
+w += 1
+x[1] = w
+---
+w = torch.ones(4)
+try:
+    w = v
+    y = v[v[2].int() + 1]
+except IndexError:
+    w[0] += 10
+w += 1
+x[1] = w
+---
+w = torch.ones(4)
+for i in range(v[2].int()):
+    if v[i] > 2: continue
+    w = v
+    w[0] += 1
+    if v[0] > 3: break
+w += 1
+x[0] = w
+---
+rows = []
+for i in range(v[2].int()):
+    rows = [v, x[0]]
+    rows[0][i] += 1
+for r in rows: r += 1
+---
+def pick(i):
+    return v if v[i] > 0 else x[0]
+w = x[1]
+for i in range(v[2].int()):
+    w = pick(i)
+    w[i] += 1
+w += 1
+---
+w = (v, x[0])
+for i in range(v[2].int()):
+    w = (w[1], w[0])
+    w[0][i] += 1
+w[1].add_(1)
+---
+a = v; b = x[0]; c = x[1]
+for i in range(v[2].int()):
+    a, b, c = b, c, a
+    a[0] += i
+    if v[1] > 0: c = c * 2
+    c += 1
+a += 100
+b += 1000
+---
+state = {'h': v, 'c': x[0]}
+for i in range(v[2].int()):
+    state = {'h': state['c'], 'c': state['h']}
+    state['h'][i] += 1
+state['c'] += 1
+---
+o = Box(h=v)
+p = Box(h=x[0])
+for i in range(v[2].int()):
+    o.h, p.h = p.h, o.h
+    o.h[i] += 1
+o.h += 10
+---
+h = v
+for i in range(v[2].int()):
+    y = h
+    h = torch.relu(h) + 1
+    y.mul_(2)
+h.mul_(3)
+x[0] = h
+---
+w = v
+i = 0
+while w.sum() < 20:
+    w = w + 1
+    i += 1
+    if i > 3: break
+w -= 1
+x[1] = w
+---
+w = v[1:]
+for i in range(v[2].int()):
+    w = v[:3] if v[i] > 0 else w
+    w += 1
+w *= 2
+---
+w = x
+for i in range(v[2].int()):
+    w[i] += 1
+    w = w.t().t()
+    w[0] += 1
+w.t()[0] += 3
+---
+y = v.clone()
+z = y
+n = v[2].int()
+for i in range(n):
+    z = z if v[0] > 0 else v
+    y[i] += 1
+    z[0] += 2
+x[0] = y; x[1] = z
+---
+w = torch.zeros(4); u = w
+for i in range(v[2].int()):
+    for j in range(2):
+        w = w + v
+    u[j] += 1
+    if v[1] > 0: u = w
+    w[0] = 9
+x[0] = u; x[1] = w
+u += 1
+x[2] = w
+---
+prev = x[0]
+for i in range(v[2].int()):
+    cur = x[i]
+    x[i] = cur + prev
+    prev = cur
+---
+best = v; best_s = v.sum()
+for i in range(v[2].int()):
+    c = x[i] * 2
+    if c.sum() > best_s:
+        best = c; best_s = c.sum()
+best[0] = -1
+x[0] = best
+""".strip().split("\n---\n")
+
+
+def build(text, name):
+    source = "def f(x, v):\n" + "".join(f"    {line}\n" for line in text.splitlines())
+    source += "    return x + 0, v + 0\n"
+    linecache.cache[name] = (len(source), None, source.splitlines(True), name)
+    namespace = {"torch": torch, "Box": Box}
+    exec(compile(source, name, "exec"), namespace)
+    return namespace["f"]
+
+
+def outcome(function, row):
+    """(result or type of the exception, x and v afterwards)"""
+    x, v = torch.arange(12.0).reshape(3, 4) - 5, torch.tensor(row)
+    try:
+        result = [t.tolist() for t in function(x, v)]
+    except Exception as error:
+        result = error
+    return result, x.tolist(), v.tolist()
+
+
+def same(native, converted):
+    if isinstance(native[0], Exception):
+        return isinstance(converted[0], type(native[0])) and native[1:] == converted[1:]
+    return native == converted
+
+
+@pytest.mark.parametrize("text", PROGRAMS)
+def test_program(text):
+    native = build(text, "<identity>")
+    converted = tg.function(native)
+    for row in ROWS:
+        one, two = outcome(native, row), outcome(converted, row)
+        assert same(one, two), (row, one, two)
+
+
+def refused(text, row=ROWS[0]):
+    f = tg.function(build(text, "<identity>"))
+    with pytest.raises(tg.errors.AliasError) as caught:
+        f(torch.arange(12.0).reshape(3, 4), torch.tensor(row))
+    return str(caught.value)
+
+
+def test_a_view_of_a_place_that_another_iteration_chose_is_not_written():
+    message = refused("w = v\nfor i in range(v[2].int()):\n    w[0] += 1\n    w = x[i]")
+    assert "'w' may share memory" in message and "line 4" in message and "clone()" in message
+
+
+def test_a_read_of_a_view_that_may_have_changed_is_refused():
+    text = "p = x[0]\nfor i in range(v[2].int()):\n    c = x[i]\n    x[i] = c + 1\n    v += p\n    p = c"
+    assert "read after a change in place" in refused(text)
+
+
+def test_a_name_that_is_not_written_carries_no_index():
+    def f(x, n):
+        y = x
+        for _ in range(n):
+            y = y * 2
+        return y
+
+    graph = tg.function(f).get_concrete_function(torch.ones(3), torch.tensor(2)).graph
+    loop = next(node for node in optimize(graph, inference=True).nodes if node.op == "While")
+    assert loop.kwargs["carried"] == 2
+
+
+def test_a_loop_does_not_write_an_argument_that_it_only_might_name():
+    def f(x, n):
+        y = x
+        for _ in range(n):
+            y = y * 2
+        y += 1
+        return y.sum()
+
+    x = torch.ones(3, requires_grad=True)
+    g = tg.function(f)
+    out = g(x, torch.tensor(2))
+    out.backward()
+    assert x.grad.tolist() == [4, 4, 4] and x.tolist() == [1, 1, 1]
+    z = torch.ones(3)
+    assert g(z, torch.tensor(0)).tolist() == 6 and z.tolist() == [2, 2, 2]
+
+
+def test_gradient_through_a_tensor_that_changes_names():
+    def f(x, n):
+        a, b = x * 1, x * 2
+        for _ in range(n):
+            a, b = b, a
+            a.mul_(3)
+        return (a * b * x).sum()
+
+    outs = []
+    for run in (f, tg.function(f)):
+        x = torch.tensor([1.0, 2.0], requires_grad=True)
+        outs.append(torch.autograd.grad(run(x, torch.tensor(3)), x)[0].tolist())
+    assert outs[0] == outs[1]

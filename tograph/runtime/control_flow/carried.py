@@ -1,0 +1,157 @@
+"""The identity of the tensors that a staged loop carries: which tensor each variable is at the start of an iteration.
+
+Beside its value, a variable that an iteration may bind to another tensor carries the index of the tensor that it is (``identity``). Most
+often that is simple: the one from before the loop in the first iteration, and a new one that nothing else holds in
+all later ones; all such variables share one index, which says whether an iteration ran. What nothing asks for is pruned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..funcgraph import FuncGraph, Ref, current_graph
+from ..ir import Value
+from ..journal import Location as Place
+from ..structure import Spec
+from ..symbolic import SymTensor
+from ..types import INT
+from .identity import (
+    Binding,
+    Key,
+    Option,
+    add_options,
+    attach,
+    bindings,
+    first,
+    index_of,
+    position,
+    resolved,
+    settle,
+    settle_outside,
+    variables,
+)
+from .picking import Which
+
+
+class Carried:
+    """What is known, from round to round of tracing a body, of the tensors that a loop's variables may be."""
+
+    def __init__(self) -> None:
+        self.keys: list[tuple[Key, str] | None] = []
+        self.options: dict[Key, list[Option]] = {}
+        self.settled: dict[Key, Option | None] = {}  # what every iteration leaves; None: it depends
+        self.entry: dict[Key, Binding] = {}
+        self.found: dict[Key, Binding] = {}
+        self.variable: set[Key] = set()
+        self.slots: dict[int, Key] = {}
+
+    def begin(self, state: Sequence[Place], specs: Sequence[Spec], contents: Sequence[Any]) -> None:
+        """A round begins with these specs."""
+        self.keys = variables(state, specs)
+        self.entry = bindings(self.keys, contents, specs, None)
+        settle_outside(self.entry)
+        self._add(self.entry)
+        moving = [k for k in self.names if len(self.options.get(k, ())) > 1]
+        simple = [k for k in moving if self.settled.get(k) is not None and self._known(k)]
+        self.flagged = frozenset(simple)
+        self.moving = [k for k in moving if k not in self.flagged]
+
+    def _known(self, key: Key) -> bool:
+        return key not in self.entry or self.entry[key].settled is not None
+
+    @property
+    def names(self) -> dict[Key, str]:
+        return {k[0]: k[1] for k in self.keys if k is not None}
+
+    def _add(self, found: dict[Key, Binding]) -> None:
+        for key, binding in found.items():
+            add_options(self.options.setdefault(key, []), binding)
+            if binding.variable:
+                self.variable.add(key)
+
+    @property
+    def count(self) -> int:
+        """How many indices are carried."""
+        return bool(self.flagged) + len(self.moving)
+
+    def inputs(self, graph: FuncGraph) -> list[Value]:
+        return [graph.input(INT) for _ in range(self.count)]
+
+    def attach(self, graph: FuncGraph, made: Sequence[Any], indices: Sequence[Value]) -> None:
+        """Give the tensors that stand for the variables, in order, the memory that the indices say."""
+        tensors = {
+            k[0]: x
+            for k, x in zip(self.keys, made, strict=True)
+            if k is not None and isinstance(x, SymTensor)
+        }
+        values = iter(indices)
+        ran = Ref(next(values), graph) if self.flagged else None
+        index = dict(zip(self.moving, values, strict=True))
+
+        def which(key: Key) -> Which:
+            if key in index:
+                return resolved(Ref(index[key], graph))
+            return self._by_flag(key, ran) if key in self.flagged else first
+
+        self.slots = attach(tensors, self.names, self.options, which, graph, self.variable)
+
+    def _by_flag(self, key: Key, ran: Ref | None) -> Which:
+        have = self.options[key]
+        option = self.settled[key]
+        assert ran is not None and option is not None
+        after = position(have, option)
+        entry = self.entry[key].settled if key in self.entry else None
+        before = after if entry is None else position(have, entry)
+        if before == after:
+            return lambda graph: after
+        if (before, after) == (0, 1):
+            return resolved(ran)
+        table = [before, after]
+        return lambda graph: graph.emit("tg.choose", graph.resolve(ran), table, type=INT)
+
+    def widen(
+        self, graph: FuncGraph, state: Sequence[Place], specs: Sequence[Spec], contents: Sequence
+    ) -> bool:
+        """Take over what a traced body left; whether that asks for another round."""
+        keys = variables(state, specs)
+        self.found = bindings(keys, contents, specs, graph)
+        settle(self.found, graph, self.slots, current_graph())
+        before = {key: len(options) for key, options in self.options.items()}
+        self._add(self.found)
+        again = False
+        for key, binding in self.found.items():
+            grown = len(self.options[key]) != before.get(key, 0)
+            now = binding.settled
+            was = self.settled.get(key, now)
+            same = was is not None and now is not None and was.key == now.key
+            self.settled[key] = now if same else None
+            loosened = was is not None and not same
+            alone = len(self.options[key]) == 1 and self._is_own(key)
+            again = again or ((grown or loosened) and not alone)
+        return again
+
+    def _is_own(self, key: Key) -> bool:
+        return self.options[key][0].slot == key and not self.options[key][0].chain
+
+    def initial(self, graph: FuncGraph) -> list[Value]:
+        """The indices before the first iteration."""
+        found = [
+            index_of(k, self.entry, self.options[k], graph) if k in self.entry else 0
+            for k in self.moving
+        ]
+        return self._values([*([0] if self.flagged else []), *found], graph)
+
+    def final(self, graph: FuncGraph) -> list[Value]:
+        """The indices after an iteration, in the graph of the body."""
+        found = [
+            index_of(k, self.found, self.options[k], graph) if k in self.found else 0
+            for k in self.moving
+        ]
+        return self._values([*([1] if self.flagged else []), *found], graph)
+
+    @staticmethod
+    def _values(indices: Sequence[Any], graph: FuncGraph) -> list[Value]:
+        return [
+            i if isinstance(i, Value) else graph.emit("py.constant", i, type=INT) for i in indices
+        ]

@@ -1,0 +1,310 @@
+"""Which tensor each variable is when a region of a staged construct ends, and what that makes it outside of the region.
+
+At the end of a region (a branch, an iteration) a variable holds one of some tensors, its **bindings**. Outside of the region it is then
+one of some ``Option``s: a tensor that existed before the region, which it shares with all that hold it; the content of a
+**slot**, which is the value that the region's node gives for a variable, its own or, where two variables hold one tensor, the first
+one's; or lost, where neither can be told. The number of the option is an index of the graph (see ``picking``).
+
+Invariant: the slot of a variable always has the value of the variable; so a tensor that nothing else holds needs no
+following, and two variables have options with the same memory only where they share it in plain Python.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Container, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from .. import structure
+from ..funcgraph import FuncGraph, Ref, Storage
+from ..journal import Location as Place
+from ..shapes import SYMBOLS
+from ..structure import Spec
+from ..symbolic import SymTensor, View, as_symbolic
+from ..types import INT, TensorType
+from .leaves import NEW, Among, leaf_objects, leaf_paths, noting
+from .picking import Lost, Which, become, flat, fresh_view
+
+Key = Hashable  # of a variable, or of a part of what it holds
+LIMIT = 12  # options of a variable; more of them are lost
+
+
+@dataclass(frozen=True, eq=False)
+class Option:
+    """A ``tensor`` from outside of the region, the content of a ``slot`` seen through ``chain``, or lost among ``bases``."""
+
+    key: Hashable
+    tensor: SymTensor | None = None
+    slot: Key = None
+    chain: tuple[View, ...] = ()
+    bases: tuple[Any, ...] = ()
+
+
+@dataclass
+class Binding:
+    """What a variable holds at the end of a region: the ``tensors[which]`` tensor, and the options that each may be.
+
+    ``options``: for each tensor, (holder, option) pairs; the first whose holder holds the tensor too counts; the last has no holder.
+    """
+
+    which: Which
+    tensors: list[SymTensor | None]  # None: a number that becomes a tensor
+    variable: bool  # whether one of them is a ``tg.Variable``
+    options: list[list[tuple[Key, Option]]] = field(default_factory=list)
+
+    @property
+    def settled(self) -> Option | None:
+        """The option, where it is known while tracing."""
+        one = len(self.tensors) == 1 and len(self.options[0]) == 1
+        return self.options[0][0][1] if one else None
+
+    def all(self) -> Iterator[Option]:
+        return (option for row in self.options for _, option in row)
+
+
+def variables(
+    places: Sequence[Place | None], specs: Sequence[Spec]
+) -> list[tuple[Key, str] | None]:
+    """The graph values of the contents of places, in order: (key, name) of those that are tensors with an identity."""
+    found: list[tuple[Key, str] | None] = []
+    for place, spec in zip(places, specs, strict=True):
+        followed = place is None or not (isinstance(place.keep, Storage) or place.key[0] in _NOT)
+        key, name = ("result", "the result") if place is None else (place.key, place.name)
+        for path, kind in leaf_paths(spec):
+            tensor = followed and isinstance(kind, TensorType)
+            found.append(((key, path), name) if tensor else None)
+    return found
+
+
+_NOT = ("grad", "flag", "counter")
+
+
+def bindings(
+    keys: Sequence[tuple[Key, str] | None],
+    contents: Sequence[Any],
+    specs: Sequence[Spec],
+    inner: FuncGraph | None,
+) -> dict[Key, Binding]:
+    """What the variables hold, at the end of ``inner`` or, without it, before a construct."""
+    objects = [o for c, s in zip(contents, specs, strict=True) for o in leaf_objects(c, s)]
+    pairs = zip(keys, objects, strict=True)
+    return {k[0]: _binding(o, inner) for k, o in pairs if k and o is not None}
+
+
+def _binding(x: Any, inner: FuncGraph | None) -> Binding:
+    if x is NEW:
+        return Binding(first, [None], False)
+    which, given = first, (x,)
+    if isinstance(x, Among):
+        tag, given = x.tag, x.options
+        which = lambda graph: tag.node.value(graph)  # noqa: E731
+    variable = any(hasattr(o, "assign_add") for o in given)
+    tensors: list[SymTensor | None] = [None if o is NEW else as_symbolic(o) for o in given]
+    if inner is not None:
+        which, tensors = flat(which, tensors, inner)
+    return Binding(which, list(tensors), variable)
+
+
+def first(graph: FuncGraph) -> int:
+    return 0
+
+
+def settle_outside(found: dict[Key, Binding]) -> None:
+    """Find the options of bindings of tensors that all exist outside."""
+    for key, binding in found.items():
+        binding.options = [
+            [(None, _own(key) if x is None else _outside(x))] for x in binding.tensors
+        ]
+
+
+def settle(
+    found: dict[Key, Binding], inner: FuncGraph, own: Mapping[int, Key], outer: FuncGraph
+) -> None:
+    """Find the options of bindings at the end of ``inner``, where ``own`` are the slots that it began with."""
+    sharing = _Sharing(found, inner, own, outer)
+    for key, binding in found.items():
+        binding.options = [sharing.options(key, x) for x in binding.tensors]
+
+
+class _Sharing:
+    """Which variables hold the same memory at the end of a region: ``users`` all that do, ``whole`` those that hold all of it."""
+
+    def __init__(
+        self, found: dict[Key, Binding], inner: FuncGraph, own: Mapping[int, Key], outer: FuncGraph
+    ):
+        self.found, self.inner, self.own, self.outer = found, inner, own, outer
+        self.users: dict[Hashable, list[Key]] = {}
+        self.whole: dict[Hashable, list[Key]] = {}
+        self.order = {key: i for i, key in enumerate(found)}
+        for key, binding in found.items():
+            for x in (t for t in binding.tensors if t is not None):
+                self.users.setdefault(self.base(x), []).append(key)
+                if not x.chain:
+                    self.whole.setdefault(self.base(x), []).append(key)
+
+    def base(self, x: SymTensor) -> Hashable:
+        """The memory of a tensor that does not exist outside of the region; None for one that does."""
+        if id(x.storage_) in self.own:
+            return ("slot", self.own[id(x.storage_)])
+        home = x.storage_.home
+        inside = home is not None and home.within(self.inner)
+        return ("fresh", id(x.storage_)) if inside else None
+
+    def options(self, key: Key, x: SymTensor | None) -> list[tuple[Key, Option]]:
+        """What a tensor that a variable holds is outside of the region (``Binding.options``)."""
+        if x is None:
+            return [(None, _own(key))]
+        known = _constant(x, self.outer)
+        if self.base(x) is None:
+            return [(None, _outside(x) if known else _lost([x.storage_]))]
+        if isinstance(x.storage_, Lost):
+            return [(None, _lost([self.own.get(id(b), b) for b in x.storage_.bases]))]
+        holders = self._holders(key, x)
+        rows: list[tuple[Key, Option]] = []
+        for h in holders:
+            rows.append((h, _in_slot(h, x) if known else _lost([h])))
+            if len(self.found[h].tensors) == 1:
+                return [*rows[:-1], (None, rows[-1][1])]
+        others = [k for k in dict.fromkeys(self.users[self.base(x)]) if k not in (key, *holders)]
+        alone = not x.chain or not others
+        return [*rows, (None, _own(key) if alone else _lost([*holders, *others]))]
+
+    def _holders(self, key: Key, x: SymTensor) -> list[Key]:
+        """The variables in whose slot a tensor may be found: for a view any that holds all of it, else an earlier one."""
+        found = dict.fromkeys(self.whole.get(self.base(x), ()))
+        before = self.order[key]
+        return [h for h in found if h != key and (x.chain or self.order[h] < before)]
+
+
+def _own(key: Key) -> Option:
+    return Option(("slot", key, ()), slot=key)
+
+
+def _in_slot(holder: Key, x: SymTensor) -> Option:
+    return Option(("slot", holder, _layout(x)), slot=holder, chain=x.chain)
+
+
+def _outside(x: SymTensor) -> Option:
+    made = x if isinstance(x.storage_, Lost) else fresh_view(x.storage_, x.chain, x.meta)
+    return Option(("tensor", id(x.storage_), _layout(x)), tensor=made)
+
+
+def _lost(bases: Sequence[Any]) -> Option:
+    kept = tuple(b for b in bases if not isinstance(b, Storage) or not b.derived)
+    ids = frozenset(id(b) if isinstance(b, Storage) else b for b in kept)
+    return Option(("lost", ids), bases=kept)
+
+
+def _layout(x: SymTensor) -> Hashable:
+    """What tells two views of one storage apart: the same for two chains that show the same elements."""
+    if not x.chain:
+        return ()
+    if not x.meta.static:
+        return tuple(map(id, x.chain))
+    return (*x.meta.size, "by", *x.meta.stride, "at", x.meta.offset, x.meta.dtype)
+
+
+def _constant(x: SymTensor, graph: FuncGraph) -> bool:
+    """Whether the views and sizes of a tensor depend on nothing that is known inside of a region only."""
+
+    def known(part: Any) -> bool:
+        if isinstance(part, (list, tuple)):
+            return all(map(known, part))
+        if isinstance(part, SYMBOLS):
+            return part.node.ref is None or graph.within(part.node.ref.graph)
+        return not isinstance(part, torch.Tensor)
+
+    steps = [(v.args, list(v.kwargs.values()), v.base.size) for v in x.chain]
+    return known(x.meta.size) and known(steps)
+
+
+def add_options(have: list[Option], binding: Binding) -> None:
+    """Take over the options that are not known yet; those over the limit are lost."""
+    for option in binding.all():
+        if len(have) <= LIMIT and all(o.key != option.key for o in have):
+            have.append(option if len(have) < LIMIT else _lost([]))
+
+
+def position(have: Sequence[Option], option: Option) -> int:
+    keys = [o.key for o in have]
+    return keys.index(option.key) if option.key in keys else len(have) - 1
+
+
+def index_of(
+    key: Key, found: Mapping[Key, Binding], have: Sequence[Option], graph: FuncGraph
+) -> Any:
+    """The number of the option that a variable is at the end of a region, in its graph."""
+    binding = found[key]
+    rows = []
+    for x, row in zip(binding.tensors, binding.options, strict=True):
+        at: Any = position(have, row[-1][1])
+        for holder, option in reversed(row[:-1]):
+            held = _holds(found[holder], x, graph)
+            at = graph.emit("tg.choose", held, [at, position(have, option)], type=INT)
+        rows.append(at)
+    which = binding.which(graph)
+    if isinstance(which, int):
+        return rows[which]
+    if rows == list(range(len(rows))):
+        return which
+    return graph.emit("tg.choose", which, rows, type=INT)
+
+
+def _holds(binding: Binding, x: SymTensor, graph: FuncGraph) -> Any:
+    """1 where a variable is the tensor that ``x`` is a view of, else 0."""
+    same = [
+        int(t is not None and t.storage_ is x.storage_ and not t.chain) for t in binding.tensors
+    ]
+    which = binding.which(graph)
+    return same[which] if isinstance(which, int) else graph.emit("tg.choose", which, same, type=INT)
+
+
+def attach(
+    made: Mapping[Key, SymTensor],
+    names: Mapping[Key, str],
+    options: Mapping[Key, Sequence[Option]],
+    which: Callable[[Key], Which],
+    graph: FuncGraph,
+    variable: Container[Key] = (),
+) -> dict[int, Key]:
+    """Give the tensors that stand for variables the memory of their options; returns the slots by the ids of their storages."""
+    slots = {key: x.storage_ for key, x in made.items()}
+
+    def tensor(x: SymTensor, key: Key, option: Option) -> SymTensor:
+        if option.tensor is not None:
+            return option.tensor
+        if option.slot in slots:
+            return fresh_view(slots[option.slot], option.chain, x.meta)
+        assert x.ref is not None
+        bases = [b if isinstance(b, Storage) else slots.get(b) for b in option.bases]
+        lost = Lost(x.meta, x.ref, [b for b in bases if b is not None], names[key], graph)
+        return SymTensor(x.meta, lost, (), x.ref)
+
+    found = {key: [tensor(x, key, o) for o in options.get(key, ())] for key, x in made.items()}
+    for key, x in made.items():
+        own = [o.key for o in options.get(key, ())] in ([], [_own(key).key])
+        if not own:
+            become(x, which(key), found[key], graph, variable=key in variable)
+    return {id(storage): key for key, storage in slots.items()}
+
+
+def choose(tag: Any, options: Sequence[Any], graph: FuncGraph) -> Any:
+    """The option that the staged index ``tag`` picks; its tensors are those of that option."""
+    spec = functools.reduce(structure.join, map(structure.spec_of, options))
+    made: list[Any] = []
+    x = structure.choose(tag, options, graph, noting(structure.plain_maker(graph), made))
+    columns = zip(*(leaf_objects(o, spec) for o in options))
+    for tensor, objects in zip(made, columns, strict=True):
+        if isinstance(tensor, SymTensor) and all(isinstance(o, torch.Tensor) for o in objects):
+            which = resolved(Ref(tag.node.value(graph), graph))
+            variable = any(hasattr(o, "assign_add") for o in objects)
+            become(tensor, which, [as_symbolic(o) for o in objects], graph, variable)
+    return x
+
+
+def resolved(ref: Ref) -> Which:
+    """The index that a value of the graph is."""
+    return lambda graph: graph.resolve(ref)

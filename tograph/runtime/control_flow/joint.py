@@ -1,0 +1,114 @@
+"""The identity of the tensors that a join of regions gives: which tensor each variable is, by the region that was taken.
+
+Of an ``If`` the condition tells the region. The regions of other nodes give the number of what they leave as one more output, and so
+do those of an ``If`` that leave one of several tensors themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .. import structure
+from ..funcgraph import FuncGraph, Ref, current_graph
+from ..ir import Node, Value
+from ..symbolic import SymTensor
+from ..types import INT
+from .identity import (
+    Binding,
+    Key,
+    Option,
+    add_options,
+    attach,
+    bindings,
+    first,
+    index_of,
+    position,
+    resolved,
+    settle,
+    variables,
+)
+from .picking import Which
+from .regions import Region
+
+
+class Joint:
+    """The options of the variables that a join gives, and how they are told."""
+
+    def __init__(
+        self, slots: Sequence[tuple[Any, list[Any]]], specs: Sequence[Any], live: Sequence[Region]
+    ):
+        self.live, outer = list(live), current_graph()
+        self.keys = variables([place for place, _ in slots], specs)
+        self.found: list[dict[Key, Binding]] = []
+        self.options: dict[Key, list[Option]] = {}
+        self.variable: set[Key] = set()
+        for i, region in enumerate(live):
+            left = [contents[i] for _, contents in slots]
+            found = bindings(self.keys, left, specs, region.graph)
+            settle(found, region.graph, {}, outer)
+            self.found.append(found)
+            for key, binding in found.items():
+                add_options(self.options.setdefault(key, []), binding)
+                if binding.variable:
+                    self.variable.add(key)
+        self.names = {k[0]: k[1] for k in self.keys if k is not None}
+        self.moving = [k for k in self.names if len(self.options.get(k, ())) > 1]
+
+    def _told(self, op: str) -> list[Key]:
+        """The variables whose option is an output of the node."""
+        if op == "If" and len(self.live) == 2:
+            return [k for k in self.moving if not self._by_condition(k)]
+        return self.moving
+
+    def _by_condition(self, key: Key) -> bool:
+        return all(key not in f or f[key].settled is not None for f in self.found)
+
+    def count(self, op: str) -> int:
+        return len(self._told(op))
+
+    def outputs(self, region: Region, op: str) -> list[Value]:
+        """The indices that a region gives, in its graph."""
+        out = []
+        for key in self._told(op):
+            found = {} if region.raised else self.found[self.live.index(region)]
+            at = (
+                index_of(key, found, self.options[key], region.graph) if key in found else 0
+            )  # fmt: skip
+            graph = region.graph
+            out.append(at if isinstance(at, Value) else graph.emit("py.constant", at, type=INT))
+        return out
+
+    def attach(
+        self, node: Node, made: Sequence[Any], indices: Sequence[Value], graph: FuncGraph
+    ) -> None:
+        """Give the tensors that the join made, in order, the memory of what they are."""
+        tensors = {
+            k[0]: x
+            for k, x in zip(self.keys, made, strict=True)
+            if k is not None and isinstance(x, SymTensor)
+        }
+        index = dict(zip(self._told(node.op), indices, strict=True))
+
+        def which(key: Key) -> Which:
+            if key in index:
+                return resolved(Ref(index[key], graph))
+            return self._of_condition(key, node, graph) if key in self.moving else first
+
+        attach(tensors, self.names, self.options, which, graph, self.variable)
+
+    def _of_condition(self, key: Key, node: Node, graph: FuncGraph) -> Which:
+        at = []
+        for found in reversed(self.found):  # the index 0 is False, the second branch
+            option = found[key].settled if key in found else None
+            at.append(0 if option is None else position(self.options[key], option))
+        head = node.args[0]
+        if at[0] == at[1] or not isinstance(head, Value):
+            return lambda inner: at[int(bool(head))] if not isinstance(head, Value) else at[0]
+        condition = structure.Ref(head, graph)
+
+        def which(inner: FuncGraph) -> Any:
+            taken = inner.emit("py.int", inner.resolve(condition), type=INT)
+            return taken if at == [0, 1] else inner.emit("tg.choose", taken, at, type=INT)
+
+        return which

@@ -1,0 +1,202 @@
+"""Tensors that are one of several, known only when the graph runs: identity under staged control flow.
+
+In plain Python a name is bound to a tensor *object*; a branch or an iteration may bind it to another one, and an in-place op
+then changes that one, for all names of it. A ``Picked`` storage is the model of such a name: it has no content of its own but
+an index and the tensors that it may be.
+
+Invariants: an option is a tensor (a storage and a chain of views of it, perhaps picked itself), so two options may overlap. ``Lost`` stands for a tensor whose memory cannot be followed: its value is known as
+long as nothing that it may share memory with is written; anything else is an error at the user's line, never another value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...errors import AliasError
+from ..funcgraph import FuncGraph, Ref, Storage, current_graph, user_location
+from ..infer import tensor_type
+from ..ir import Value
+from ..mutation import VARIABLE, write
+from ..shapes import Meta
+from ..symbolic import SymTensor, value_of, wrap
+from ..types import BOOL, INT
+from .regions import close, forget_written, trace_region
+
+Which = Callable[[FuncGraph], Any]  # the index that counts, an int or a value, as seen from a graph
+
+
+class Picked(Storage):
+    """The storage of a variable that is one of several tensors, by a staged index.
+
+    Its content is that of the tensor that counts, as it is when it is read; writing it writes that tensor, and leaves
+    the others as they are. So all names of a tensor see every change, whichever branch or iteration gave them the name.
+    """
+
+    derived = True
+
+    def __init__(
+        self, meta: Meta, ref: Ref, which: Which, options: Sequence[SymTensor], home: FuncGraph
+    ):
+        self.which, self.options = which, tuple(options)
+        super().__init__(meta, ref, home=home)
+
+    @property
+    def version(self) -> Any:  # type: ignore[override]
+        return tuple(x.storage_.version for x in self.options)
+
+    @version.setter
+    def version(self, value: Any) -> None:
+        pass
+
+    def computed(self, graph: FuncGraph) -> Value:
+        contents = [value_of(x, graph) for x in self.options]
+        # The ops cannot fail: handlers that note what variables hold would read this storage again.
+        waiting, graph.root.before_failure = graph.root.before_failure, []
+        try:
+            return chosen(graph, self.which(graph), contents, self.meta)
+        finally:
+            graph.root.before_failure = waiting
+
+    def spread(self, graph: FuncGraph, value: Value) -> bool:
+        index, options = flat(self.which, self.options)
+        for x in options:
+            if isinstance(x.storage_, Lost):
+                x.storage_.refuse("changed in place")
+        which = index(graph)
+        for i, x in enumerate(options):
+            if isinstance(which, int) and which != i:
+                continue
+            if x.storage_.external is not None or x.storage_.argument is not None:
+                _write_if(graph, which, i, x, value)
+                continue
+            # The options may overlap: what this one holds by now, not what it held before the others were written.
+            old = value_of(x, graph)
+            values = [value if k == i else old for k in range(len(options))]
+            write(x, wrap(chosen(graph, which, values, x.meta), x.meta, graph))
+        return True
+
+
+class Lost(Storage):
+    """The storage of a tensor that may share memory with ``bases``, in a way that cannot be followed."""
+
+    derived = True
+
+    def __init__(self, meta: Meta, ref: Ref, bases: Sequence[Storage], name: str, home: FuncGraph):
+        self.bases, self.name = tuple(bases), name
+        super().__init__(meta, ref, home=home)
+
+    @property
+    def version(self) -> Any:  # type: ignore[override]
+        return tuple(b.version for b in self.bases)
+
+    @version.setter
+    def version(self, value: Any) -> None:
+        pass
+
+    def computed(self, graph: FuncGraph) -> Value:
+        return self.refuse("read after a change in place of what it may share memory with")
+
+    def spread(self, graph: FuncGraph, value: Value) -> bool:
+        return self.refuse("changed in place")
+
+    def refuse(self, what: str) -> Any:
+        raise AliasError(
+            f"'{self.name}' may share memory with another variable from an earlier iteration, and which one is known only when the "
+            f"graph runs; so it cannot be {what} here. Use clone() where it is assigned.",
+            user_location(),
+        )
+
+
+def chosen(graph: FuncGraph, which: Any, values: Sequence[Value], meta: Meta) -> Value:
+    """The one of ``values`` that an index picks."""
+    if isinstance(which, int):
+        return values[which]
+    return graph.emit("tg.choose", which, list(values), type=tensor_type(meta))
+
+
+def _write_if(graph: FuncGraph, which: Any, i: int, x: SymTensor, value: Value) -> None:
+    """Write a tensor that the caller sees, only where it is the one that counts: a write is an effect."""
+    if isinstance(which, int):
+        write(x, wrap(value, x.meta, graph))
+        return
+    content = Ref(value, graph)
+
+    def then() -> None:
+        inner = current_graph()
+        write(x, wrap(inner.resolve(content), x.meta, inner))
+
+    regions = {"then": trace_region("then", then), "orelse": trace_region("orelse", lambda: None)}
+    arguments = {k: v for r in regions.values() for k, v in r.graph.arguments.items()}
+    for region in regions.values():
+        close(region.graph, list(arguments), [])
+    here = graph.emit("py.eq", which, i, type=BOOL)
+    inner = {name: r.graph.graph for name, r in regions.items()}
+    graph.add("If", (here, *arguments.values()), {}, [], regions=inner)
+    forget_written(graph, regions["then"].graph)
+
+
+def flat(
+    which: Which, options: Sequence[SymTensor], inner: FuncGraph | None = None
+) -> tuple[Which, list[SymTensor]]:
+    """The same choice with the options of every ``Picked`` among the options in its place.
+
+    Of those that were made in ``inner``, when it is given: their indices are known only there.
+    """
+    if not any(_opens(x, inner) for x in options):
+        return which, list(options)
+    out: list[SymTensor] = []
+    starts: list[tuple[int, Which | None]] = []
+    for x in options:
+        if not _opens(x, inner):
+            starts.append((len(out), None))
+            out.append(x)
+            continue
+        at, found = flat(x.storage_.which, _parts(x), inner)  # type: ignore[attr-defined]
+        starts.append((len(out), at))
+        out += found
+
+    def composed(graph: FuncGraph) -> Any:
+        at = [_shifted(graph, 0 if w is None else w(graph), start) for start, w in starts]
+        outer = which(graph)
+        return at[outer] if isinstance(outer, int) else graph.emit("tg.choose", outer, at, type=INT)
+
+    return composed, out
+
+
+def _opens(x: SymTensor | None, inner: FuncGraph | None) -> bool:
+    if x is None or not isinstance(x.storage_, Picked):
+        return False
+    return inner is None or (x.storage_.home is not None and x.storage_.home.within(inner))
+
+
+def _shifted(graph: FuncGraph, at: Any, start: int) -> Any:
+    if isinstance(at, int) or not start:
+        return at + start if isinstance(at, int) else at
+    return graph.emit("py.add", at, start, type=INT)
+
+
+def _parts(x: SymTensor) -> list[SymTensor]:
+    """The tensors that a picked one may be."""
+    assert isinstance(x.storage_, Picked)
+    if not x.chain:
+        return list(x.storage_.options)
+    return [fresh_view(o.storage_, (*o.chain, *x.chain), x.meta) for o in x.storage_.options]
+
+
+def fresh_view(storage: Storage, chain: tuple, meta: Meta) -> SymTensor:
+    """A tensor of a storage whose value is looked up when it is read."""
+    made = SymTensor(meta, storage, chain)
+    made.version = -1
+    return made
+
+
+def become(
+    x: SymTensor, which: Which, options: Sequence[SymTensor], home: FuncGraph, variable: bool
+) -> None:
+    """Make ``x``, which has the value of the option that counts, share the memory of the options; one is a ``variable``."""
+    assert x.ref is not None
+    x.storage_ = Picked(x.meta, x.ref, which, options, home)
+    x.version = x.storage_.version
+    if variable:  # SymTensor says that it is a plain tensor
+        object.__dict__["__class__"].__set__(x, VARIABLE[0])

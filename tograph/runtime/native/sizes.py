@@ -1,0 +1,169 @@
+"""Sizes that only a run knows: where they come from, and the sizes of what is computed from such tensors.
+
+A slice whose bounds are numbers of the run gives a tensor of an ``Open`` size. Its memory is laid out for the most that it can
+be, so every stride is a number; loops over it end at a register. An open size meets another size in an op only where both
+are equal at run time: otherwise the code declines, and the host broadcasts, or raises what eager PyTorch raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..ir import Node, Value
+from ..kernels.gathers import GATHERS
+from ..kernels.loop_ir import Open
+from ..kernels.pointwise import ROWS
+from ..kernels.products import SHARED
+from ..kernels.reductions import CREATORS, REDUCERS
+from ..types import TensorType
+from .values import Decline, Reg
+
+Size = tuple[Any, ...]
+_INTO = ("aten.copy.default", "aten.fill.Tensor", "aten.fill.Scalar")
+_LIKE = ("zeros_like", "ones_like", "full_like")
+
+
+class Sizes:
+    """The open sizes of one function: their registers, and the sizes of its values."""
+
+    def __init__(self, low):
+        self.low = low
+        self.registers: dict[str, str] = {}
+        self.bounds: dict[str, int] = {}
+        self.of: dict[Value, Size] = {}
+        self._by_register: dict[str, Open] = {}
+
+    def new(self, register: str, bound: int) -> Open:
+        """The size that a register holds, which is at most ``bound``."""
+        if bound < 2:
+            raise Decline("a slice of one element whose length is known only at run time")
+        made = Open(f"n{len(self.registers)}", bound)
+        self.registers[made.name], self.bounds[made.name] = register, bound
+        self._by_register[register] = made
+        return made
+
+    def text(self, n: int | Open) -> str:
+        """A size as an operand of an instruction."""
+        return self.registers[n.name] if isinstance(n, Open) else str(n)
+
+    def known(self, x: Reg) -> int | Open:
+        """The size that a number is."""
+        if x.text.isdigit():
+            return int(x.text)
+        found = self._by_register.get(x.text)
+        if found is None:
+            raise Decline("a tensor of a size that is computed at run time")
+        return found
+
+    def require(self, a: int | Open, b: int | Open) -> None:
+        """Decline where two sizes differ."""
+        if a == b:
+            return
+        if not isinstance(a, Open) and not isinstance(b, Open):
+            raise Decline("sizes that differ")
+        self.low.fail(self.low.code.do(f"icmp ne i64 {self.text(a)}, {self.text(b)}"))
+
+    # ---- the sizes of results
+
+    def infer(self, node: Node) -> None:
+        """Find the sizes of a node's outputs that the graph does not know."""
+        opened = any(v in self.of for v in node.inputs)
+        for v in node.outputs:
+            if not isinstance(v.type, TensorType) or node.op.startswith("tg."):
+                continue
+            shape = v.type.shape
+            if None in shape or opened:
+                found = self._found(node, v)
+                if len(found) != len(shape):
+                    raise Decline(f"{node.op} of a size that is known only at run time")
+                self.note(v, self._agreed(found, shape))
+
+    def _agreed(self, found: Size, shape: Sequence[int | None]) -> Size:
+        """``found`` with the numbers that the graph knows."""
+        for a, b in zip(found, shape):
+            if b is not None:
+                self.require(a, b)
+        return tuple(a if b is None else b for a, b in zip(found, shape))
+
+    def note(self, v: Value, size: Size) -> None:
+        if any(isinstance(n, Open) for n in size):
+            self.of[v] = size
+
+    def _size(self, a: Any) -> Size:
+        return (
+            self.low.tensor(a)[1] if isinstance(a, Value) and isinstance(a.type, TensorType) else ()
+        )
+
+    def _found(self, node: Node, v: Value) -> Size:
+        op = node.op
+        if op in SHARED:
+            return self._product(node)
+        if op in REDUCERS:
+            return self._reduced(node, v)
+        if op in CREATORS:
+            return self._created(node)
+        if op == "aten.index_select.default":
+            x, d, order = node.args
+            size = self._size(x)
+            d %= len(size)
+            return (*size[:d], *self._size(order), *size[d + 1 :])
+        if op in _INTO:
+            size = self._size(node.args[0])
+            return self._broadcast([size, self._size(node.args[1])]) and size
+        if op in ROWS:
+            return self._broadcast([self._size(a) for a in node.args])
+        if op in GATHERS and all(n is not None for n in v.type.shape):
+            return tuple(v.type.shape)
+        raise Decline(f"{op} of a size that is known only at run time")
+
+    def _broadcast(self, sizes: Sequence[Size]) -> Size:
+        rank = max(map(len, sizes), default=0)
+        out: list[Any] = [1] * rank
+        for size in sizes:
+            for d, n in enumerate(size, rank - len(size)):
+                if out[d] == 1:
+                    out[d] = n
+                elif n != 1:
+                    self.require(out[d], n)
+                    out[d] = n if isinstance(out[d], Open) else out[d]
+        return tuple(out)
+
+    def _reduced(self, node: Node, v: Value) -> Size:
+        row = REDUCERS[node.op]
+        size = self._size(node.args[row.space])
+        dims = row.dims(node, len(size))
+        if any(isinstance(size[d], Open) for d in dims) and _needs_elements(node):
+            for d in dims:
+                if isinstance(size[d], Open):
+                    self.low.fail(self.low.code.do(f"icmp eq i64 {self.text(size[d])}, 0"))
+        if len(v.type.shape) == len(size):
+            return tuple(1 if n == 1 else size[d] for d, n in enumerate(v.type.shape))
+        return tuple(n for d, n in enumerate(size) if d not in dims)
+
+    def _created(self, node: Node) -> Size:
+        if node.op.split(".")[1] in _LIKE:
+            return self._size(node.args[0])
+        if node.op == "aten.arange.default" or (
+            node.op == "aten.arange.start" and node.args[0] == 0
+        ):
+            return (self.known(self.low.register(self.low.operand(node.args[-1]))),)
+        if not node.args or not isinstance(node.args[0], (list, tuple)):
+            raise Decline(f"{node.op} of a size that is known only at run time")
+        return tuple(self.known(self.low.register(self.low.operand(n))) for n in node.args[0])
+
+    def _product(self, node: Node) -> Size:
+        (left, own), (right, other) = SHARED[node.op]
+        x, y = self._size(node.args[left]), self._size(node.args[right])
+        self.require(x[own], y[other])
+        for a, b in zip(x[:-2], y[:-2]):
+            self.require(a, b)
+        out = (*x[:-1], *(y[-1:] if len(y) > 1 else ()))
+        if left:
+            self._broadcast([out, self._size(node.args[0])])
+        return out
+
+
+def _needs_elements(node: Node) -> bool:
+    """Whether a fold of nothing is an error."""
+    return node.op.split(".")[1] in ("max", "min", "amax", "amin", "argmax", "argmin")
