@@ -13,6 +13,7 @@ raises what it raises. What a variable becomes is computed in its own memory whe
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -63,6 +64,8 @@ class Lowering:
         self.numbers = Numbers(self.code, self.fail)
         self.sizes = Sizes(self)
         self.globals: dict[str, str] = {}
+        self.named: dict[str, str] = {}  # the functions of loop nests by their text
+        self.calls: Counter[str] = Counter()  # and how often each is called
         self.found: dict[
             tuple, Any
         ] = {}  # indices and lengths that were computed and checked before this place
@@ -104,7 +107,8 @@ class Lowering:
         body = "\n".join(line for line in self.code.lines if line)
         head = f"define i32 @run(ptr noalias %params) #0 {{\n{body}\n}}\n"
         declares = dict(self.code.declares)
-        texts = [head, *self.functions, *self.globals.values()]
+        functions = nests.kept_apart(self.functions, self.calls)
+        texts = [head, *functions, *self.globals.values()]
         attributes = ATTRIBUTES.format(8 * host().vector_bytes)
         return "\n".join([*texts, *declares.values(), attributes])
 
@@ -203,9 +207,10 @@ class Lowering:
         outside, self.found = self.found, dict(self.found)
         parts = groups.schedule(graph)
         last = _last_uses(graph, parts)
+        needed = _needed(graph, parts)
         for i, group in enumerate(parts):
             self.direct.enter(group, last.get(i, ()))
-            self.group(group, _needed(graph, group))
+            self.group(group, needed)
             for v in last.get(i, ()):
                 self.unbind(v)
         self.found = outside
@@ -537,12 +542,14 @@ _DTYPES = {name: dtype for dtype, name in DTYPE_NAMES.items()}
 _KNOWN = frozenset(["tg.read", "tg.assign", "tg.identity", "tg.constant", "tg.choose"])
 
 
-def _needed(graph: Graph, group: Group) -> set[Value]:
-    """The values of a group that something outside of it uses."""
-    inside = set(map(id, group.nodes))
-    made = {v for n in group.nodes for v in n.outputs}
-    used = {v for n in graph.nodes if id(n) not in inside for v in n.inputs}
-    return made & (used | set(graph.outputs))
+def _needed(graph: Graph, groups: list[Group]) -> set[Value]:
+    """The values that something outside of the group that makes them uses."""
+    home = {v: i for i, group in enumerate(groups) for n in group.nodes for v in n.outputs}
+    found = {
+        v for i, group in enumerate(groups) for n in group.nodes for v in n.inputs
+        if home.get(v, i) != i
+    }  # fmt: skip
+    return found | {v for v in graph.outputs if v in home}
 
 
 def _last_uses(graph: Graph, parts: list[Group]) -> dict[int, list[Value]]:

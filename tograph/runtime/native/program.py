@@ -31,6 +31,9 @@ _ENTRY = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
+LARGE = 1 << 20  # characters of a module that LLVM optimises fully: more would take it many seconds
+
+
 class Native:
     """The machine code of one graph. ``kernels``: its loop nests; ``llvm``: the text of its module."""
 
@@ -38,7 +41,8 @@ class Native:
         self.llvm, self.kernels, self.scratch = text, kernels, scratch
         self._arena = _memory(graph.name, max(scratch, 1) + 64)
         imports = _imports(text)
-        self._address = jit.compile_module(text, ["run"], imports)["run"]
+        level = 2 if len(text) < LARGE else 1
+        self._address = jit.compile_module(text, ["run"], imports, level)["run"]
         self._entry = _ENTRY(self._address)
         self._inputs = [v.type for v in graph.inputs]
         self._outputs = [v.type for v in graph.outputs]
