@@ -12,10 +12,11 @@ from typing import Any
 from ..kernels.build import Region
 from ..kernels.gpu_forms import GpuForms
 from ..kernels.kernel import make
-from ..kernels.loop_ir import Kernel, Unsupported
+from ..kernels.loop_ir import BINARY, TERNARY, UNARY, Kernel, Unsupported
 from . import threading
 from .code import REGISTER, Code
 from .loops import Place, emit
+from .scalar import supports
 from .values import Decline, Mem, numel
 
 VECTORS = 256  # points from which on a loop nest is written with explicit vectors
@@ -34,6 +35,20 @@ class Nest(GpuForms):
         return self.loops.comments
 
 
+def check(low: Any, kernel: Kernel) -> None:
+    """Decline where a small nest has an op that only the vector renderer knows."""
+    if points(low, kernel) >= VECTORS and not kernel.sizes:
+        return
+    for e in kernel.body:
+        if (e.op in UNARY or e.op in BINARY or e.op in TERNARY) and e.op != "check_index" and not supports(e):  # fmt: skip
+            raise Decline(f"no scalar code for {e.op} in {e.args[0].dtype}")
+
+
+def points(low: Any, kernel: Kernel) -> int:
+    """The most points that the loops of a nest have."""
+    return numel(tuple(low.sizes.bounds.get(d.size, d.size) for d in (*kernel.outer, *kernel.row)))
+
+
 def call(low: Any, kernel: Kernel, region: Region, results: list[Mem]) -> None:
     """Write the loop nest as a function and call it."""
     places = {f"o{i}": ("ptr", x.pointer) for i, x in enumerate(results)}
@@ -48,12 +63,10 @@ def call(low: Any, kernel: Kernel, region: Region, results: list[Mem]) -> None:
     used = [places[name] for name in kernel.slots]
     params = {text: (kind, f"%a{i}") for i, (kind, text) in enumerate(dict.fromkeys(used))}
     bind = {name: Place(params[places[name][1]][1], places[name][0] != "ptr") for name in kernel.slots}  # fmt: skip
-    points = numel(
-        tuple(low.sizes.bounds.get(d.size, d.size) for d in (*kernel.outer, *kernel.row))
-    )
-    low.work += points * len(kernel.body) * 0.05
-    if points >= VECTORS and not kernel.sizes:
-        _vectors(low, kernel, places, points)
+    count = points(low, kernel)
+    low.work += count * len(kernel.body) * 0.05
+    if count >= VECTORS and not kernel.sizes:
+        _vectors(low, kernel, places, count)
         return
     _function(low, kernel, bind, list(params.values()))
     given = ", ".join(f"{kind} {text}" for text, (kind, _) in params.items())
