@@ -260,6 +260,7 @@ def test_unary(op):
         lambda x, y: torch.clamp(x, 0, 1),
         lambda x, y: torch.clamp(x, min=y),
         lambda x, y: torch.clamp(x, 0.5, None),
+        lambda x, y: torch.clamp(x[0, 0].to(torch.int16), -1, 2),
         lambda x, y: torch.lerp(x, y, 0.5),
         lambda x, y: torch.addcmul(x, y, y),
         lambda x, y: torch.addcdiv(x, y, x, value=2),

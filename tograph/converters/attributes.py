@@ -22,7 +22,7 @@ from ..transpiler.templates import constant
 from .call_rules import MARK, is_user_function, module_rule
 from .calls import call
 from .context import OPERATORS, Converter
-from .union import apply, distribute_missing, test_options
+from .union import apply, distribute_missing, may_miss, test_options
 
 _METHODS = frozenset(
     n for c in (torch.Tensor, list, dict, str, set, tuple, deque, bytes) for n in dir(c)
@@ -195,7 +195,7 @@ def attr(owner, name):
         watch.absent(owner, name)
         raise
     watch.attribute(owner, name, value)
-    if is_union(value) and MISSING in value.options_:
+    if may_miss(value):
         return distribute_missing(value, lambda: _class_attribute(owner, name))
     return value
 
@@ -265,7 +265,7 @@ def has_attribute(owner, name):
     if is_union(owner):
         return apply(lambda o: has_attribute(o, name), owner)
     value = getattr(owner, name, None)
-    if is_union(value) and MISSING in value.options_:
+    if may_miss(value):
         return (
             True
             if _descriptor(owner, name) is not None

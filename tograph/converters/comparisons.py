@@ -22,7 +22,7 @@ from .iterables import StagedRange
 from .logical import and_, not_, or_
 from .staging import is_staged
 from .thunks import thunk
-from .union import apply, distribute, test_options, truth
+from .union import apply, distribute, may_miss, test_options, truth
 from .user_operators import eq, ge, gt, le, lt, method_of, ne
 
 _SIGNS = {gast.Lt: "<", gast.LtE: "<=", gast.Gt: ">", gast.GtE: ">=", gast.Eq: "==", gast.NotEq: "!=", gast.In: "in",
@@ -73,13 +73,7 @@ def contains(x, items):
             else (items.stop < x, x <= items.start)
         )
         return and_(low, lambda: high, lambda: (x - items.start) % items.step == 0)
-    if (
-        isinstance(items, dict)
-        and not is_staged(x)
-        and x in items
-        and is_union(items[x])
-        and MISSING in items[x].options_
-    ):
+    if isinstance(items, dict) and not is_staged(x) and x in items and may_miss(items[x]):
         return test_options(lambda v: v is not MISSING, items[x])
     if growing_lists.is_growing(items):
         return growing_lists.contains(items, x)

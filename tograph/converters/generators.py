@@ -84,6 +84,10 @@ class Generator:
     def __getattr__(self, name):
         return getattr(self._begin(), name)
 
+    def __tograph_holds__(self) -> list[Any]:
+        cells = [c.cell_contents for c in self._native.__closure__ or () if c != types.CellType()]
+        return [*self._args, *self._kwargs.values(), *cells]
+
     @property
     def fresh(self) -> bool:
         """Whether nothing was taken from it yet, so that a ``for`` may run it the other way round."""

@@ -16,13 +16,16 @@ from .context import OPERATORS, Converter
 class Lists(Converter):
     def visit_Assign(self, node):
         node = self.generic_visit(node)
-        if isinstance(node.value, gast.List):
-            node.value = self._made(node.value)
-        elif isinstance(node.value, gast.Tuple):
-            node.value.elts = [
-                self._made(e) if isinstance(e, gast.List) else e for e in node.value.elts
-            ]
+        node.value = self._displays(node.value)
         return node
+
+    def _displays(self, node):
+        """A display with the lists in it, at any depth of displays."""
+        if isinstance(node, (gast.List, gast.Tuple)):
+            node.elts = [self._displays(e) for e in node.elts]
+        elif isinstance(node, gast.Dict):
+            node.values = [self._displays(v) for v in node.values]
+        return self._made(node) if isinstance(node, gast.List) else node
 
     def visit_Return(self, node):
         return self.generic_visit(node)

@@ -25,7 +25,7 @@ from .call_rules import is_user_function
 from .calls import call
 from .context import OPERATORS, Converter
 from .staging import is_staged
-from .union import apply, distribute_missing, test_options
+from .union import apply, distribute_missing, may_miss, test_options
 from .user_operators import in_place
 
 slice_ = slice
@@ -187,7 +187,7 @@ def getitem(x, key):
     if is_user_function(method):
         return call(method, x, key)
     found = _read_item(x, key)
-    if is_union(found) and MISSING in found.options_:
+    if may_miss(found):
         return distribute_missing(found, lambda: _no_key(key))
     return found
 
@@ -308,7 +308,7 @@ def dict_get(x, key, default=None):
             watch.missing_key(x, key)
         else:
             watch.item(x, key, found)
-    if is_union(found) and MISSING in found.options_:
+    if may_miss(found):
         return distribute_missing(found, lambda: default)
     return default if found is MISSING else found
 
@@ -327,7 +327,7 @@ def dict_length(x):
     """``len(x)``: the keys that some paths did not set count where they were."""
     n = len(x)
     for v in x.values():
-        if is_union(v) and MISSING in v.options_:
+        if may_miss(v):
             n = n - int_of(test_options(lambda o: o is MISSING, v))
     return n
 
@@ -339,7 +339,7 @@ def int_of(test):
 
 def check_keys(x) -> None:
     """StagingError for a dict whose keys depend on a staged condition, where all of them are needed."""
-    if any(is_union(v) and MISSING in v.options_ for v in dict.values(x)):
+    if any(may_miss(v) for v in dict.values(x)):
         raise StagingError(
             "the keys of this dict depend on a staged condition, so they cannot be listed here: set the key on every path, or ask for "
             "single keys with `in`, get() or []",

@@ -49,6 +49,11 @@ def _checked(x: TaggedUnion, i: int) -> Any:
     return x.options_[i]
 
 
+def may_miss(x: Any) -> bool:
+    """Whether ``x`` is nothing on some path: an attribute or key that is set on other paths only."""
+    return is_union(x) and any(o is MISSING for o in x.options_)
+
+
 def distribute_missing(x: TaggedUnion, absent: Callable[[], Any]) -> Any:
     """The option that ``x`` is, or ``absent()`` where it is none: an attribute or key set on some paths only."""
 

@@ -80,6 +80,7 @@ class Journal:
 class _Stack(threading.local):
     def __init__(self) -> None:
         self.journals: list[Journal] = []
+        self.guarded: dict[int, tuple[Any, Callable[[], None]]] = {}
 
 
 _stack = _Stack()
@@ -116,6 +117,8 @@ def pop(journal: Journal) -> None:
     last = _stack.journals.pop()
     if last is not journal:
         raise RuntimeError("journals must end in the reverse order of their beginning")
+    if not _stack.journals:
+        _stack.guarded.clear()
 
 
 def unwind(journal: Journal) -> None:
@@ -140,6 +143,8 @@ def record(location: Location, step: Step | None = None) -> None:
     """Note that ``location`` is about to change, by ``step`` if that is known."""
     if not _stack.journals:
         return
+    if _stack.guarded and location.key[0] in _CHANGES and id(location.keep) in _stack.guarded:
+        _stack.guarded[id(location.keep)][1]()
     log = _stack.journals[-1]
     if location.key not in log.entries:
         log.entries[location.key] = (location, location.get())
@@ -148,6 +153,20 @@ def record(location: Location, step: Step | None = None) -> None:
     steps = log.steps.get(location.key)
     if steps is not None:
         log.steps[location.key] = None if step is None else [*steps, step]
+
+
+_CHANGES = ("contents", "key", "attr")
+
+
+def guard(x: Any, refuse: Callable[[], None]) -> None:
+    """Call ``refuse``, which raises, before any change of a container or object, until the outermost region ends."""
+    _stack.guarded[id(x)] = x, refuse
+
+
+def guarded(x: Any) -> Callable[[], None] | None:
+    """What is called before a change of ``x``."""
+    found = _stack.guarded.get(id(x))
+    return None if found is None else found[1]
 
 
 def open_journals() -> list[Journal]:

@@ -17,7 +17,7 @@ import torch
 LIMIT = 50_000
 _OURS = __name__.partition(".")[0] + "."
 _ATOMS = (int, float, bool, str, bytes, complex, type(None), torch.Tensor, torch.dtype, types.ModuleType, type,
-          types.BuiltinFunctionType, types.CodeType)  # fmt: skip
+          types.CodeType)  # fmt: skip
 
 
 def reachable(roots: Iterable[Any]) -> set[int]:
@@ -38,6 +38,8 @@ def _children(x: Any) -> list[Any]:
         return []
     if isinstance(x, types.FunctionType):
         return [*(x.__closure__ or ()), *(x.__defaults__ or ()), *_globals(x)]
+    if isinstance(x, (types.BuiltinMethodType, types.MethodWrapperType)):
+        return [x.__self__]  # of a function it is the module, or None
     if isinstance(x, types.MethodType):
         return [x.__self__, x.__func__]
     if isinstance(x, types.CellType):

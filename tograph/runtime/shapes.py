@@ -95,16 +95,21 @@ def _promote(dummies: list) -> torch.dtype:
     ranked = [
         [d for d in dummies if isinstance(d, torch.Tensor) and d.dim()],
         [d for d in dummies if isinstance(d, torch.Tensor) and not d.dim()],
-        [d for d in dummies if not isinstance(d, torch.Tensor)],
+        [max((d for d in dummies if not isinstance(d, torch.Tensor)), key=_rank, default=None)],
     ]
     out: Any = None
     for group in ranked:
         best = None
-        for d in group:
+        for d in (x for x in group if x is not None):
             best = d if best is None else _dummy_like(torch.result_type(best, d), best, d)
         if best is not None:
             out = best if out is None else _dummy_like(torch.result_type(out, best), out, best)
     return torch.result_type(out, out)
+
+
+def _rank(number: Any) -> int:
+    """Of several numbers the one of the highest kind decides, and it stays a number: it promotes less than a tensor."""
+    return [bool, int, float, complex].index(type(number))
 
 
 def _dummy_like(dtype: torch.dtype, *xs: Any) -> torch.Tensor:

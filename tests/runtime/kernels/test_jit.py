@@ -1,6 +1,7 @@
 """The object cache and its failures, symbols, and missing llvmlite."""
 
 import ctypes
+import dataclasses
 import subprocess
 import sys
 import warnings
@@ -101,3 +102,62 @@ def test_without_a_usable_llvmlite(tmp_path, missing):
         [sys.executable, "-c", code], env={"PYTHONPATH": path, "PATH": ""}, capture_output=True
     )
     assert done.returncode == 0, done.stderr.decode()
+
+
+@pytest.mark.parametrize(
+    ("where", "name", "value"),
+    [(jit.llvmlite, "__version__", "0.99.0"), (jit.torch, "__version__", "9.9.9"), (jit, "GENERATOR", "another")],
+)  # fmt: skip
+def test_an_object_of_another_version_is_not_taken(cache, monkeypatch, where, name, value):
+    text = ADD.replace("NUMBER", "11")
+    call(text)
+    monkeypatch.setattr(where, name, value)
+    call(text)
+    assert len(list(cache.iterdir())) == 2
+
+
+def test_an_object_of_another_cpu_is_not_taken(cache, monkeypatch):
+    text, here = ADD.replace("NUMBER", "12"), jit.host()
+    call(text)
+    keys = {jit._digest(text, 2)}
+    for other in (dataclasses.replace(here, name="another"), dataclasses.replace(here, features="+none")):  # fmt: skip
+        monkeypatch.setattr(jit, "host", lambda other=other: other)
+        keys.add(jit._digest(text, 2))
+    assert len(keys) == 3
+    assert keys >= {p.stem for p in cache.iterdir()}
+
+
+def test_a_cache_that_is_read_only(cache, monkeypatch):
+    """The folder is there, but nothing can be made in it."""
+    cache.mkdir()
+    refused = OSError(30, "Read-only file system")
+    monkeypatch.setattr(jit.tempfile, "mkstemp", lambda **_: raises(refused))
+    with pytest.warns(RuntimeWarning, match="Read-only file system"):
+        assert call(ADD.replace("NUMBER", "13")) == 14
+    assert list(cache.iterdir()) == []
+
+
+def test_an_object_that_cannot_be_read(cache):
+    text = ADD.replace("NUMBER", "15")
+    call(text)
+    (entry,) = cache.iterdir()
+    entry.unlink()
+    entry.mkdir()
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        assert call(text) == 16
+    assert any("cannot be read" in str(w.message) for w in seen)
+
+
+def raises(error):
+    raise error
+
+
+def test_text_that_only_the_verifier_refuses(cache):
+    """LLVM's passes assert what its verifier reports: without it the process would end."""
+    text = (
+        "declare i64 @llvm.fma.i64(i64, i64, i64)\n"
+        "define i64 @plus(i64 %a) {\n  %r = call i64 @llvm.fma.i64(i64 %a, i64 %a, i64 %a)\n  ret i64 %r\n}\n"
+    )
+    with pytest.raises(RuntimeError, match="llvm.fma"):
+        call(text)

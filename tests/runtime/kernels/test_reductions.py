@@ -40,6 +40,10 @@ def cases(op, x):  # noqa: C901
                 ((x, list(x.shape[1:]), None, None, 1e-5), {})]  # fmt: skip
     if base == "mse_loss":
         return [((x, y, r), {}) for r in (0, 1, 2)]
+    if base == "nll_loss_forward":
+        rows = x if x.dim() == 2 else x[0]
+        target = torch.arange(rows.shape[0]) % rows.shape[1]
+        return [((rows, target, None, r, 1), {}) for r in (1, 2)]
     if base in ("cumsum", "cumprod"):
         return [((x, d), {}) for d in (0, -1)]
     if overload == "default":

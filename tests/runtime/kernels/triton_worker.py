@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import os
 import pickle
+import select
 import subprocess
 import sys
 import traceback
@@ -17,6 +18,7 @@ import traceback
 import numpy as np
 import torch
 
+SECONDS = 60  # for one kernel
 SPECIAL = {
     "rint": torch.round,
     "fmod": lambda x, y: torch.from_numpy(np.fmod(x.numpy(), y.numpy())),  # torch's is not exact
@@ -40,6 +42,10 @@ def interpret(source, arguments: dict) -> dict[str, torch.Tensor]:
     worker = _worker()
     pickle.dump(job, worker.stdin)
     worker.stdin.flush()
+    if not select.select([worker.stdout], [], [], SECONDS)[0]:
+        worker.kill()
+        _worker.cache_clear()
+        raise Failed(f"no answer in {SECONDS} seconds: a loop that does not end?")
     kind, result = pickle.load(worker.stdout)
     if kind == "failed":
         raise Failed(result)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
 from ...errors import (
     StructureError,
 )
-from .. import histories, structure
+from .. import histories, listed, structure
 from ..funcgraph import FuncGraph, Storage, current_graph, user_location
-from ..growing import StagedList, join_lists
+from ..growing import join_lists
 from ..ir import Node, Value
 from ..journal import MISSING
 from ..journal import Location as Place
-from ..reach import reachable
+from ..listed import tensors_in
 from ..shapes import SYMBOLS
 from ..structure import (
     Choice,
@@ -34,6 +33,7 @@ from .joint import Joint
 from .leaves import noting
 from .raising import Unreachable
 from .regions import Region, close, forget_written, replayed, structure_argument
+from .telling import Merged, told_apart
 
 
 def join_regions(op: str, heads: Sequence[Any], regions: dict[str, Region], **attrs):
@@ -50,10 +50,10 @@ def join_regions(op: str, heads: Sequence[Any], regions: dict[str, Region], **at
     slots = [(None, [identified(r.result, r) for r in live])] + [
         (p, [identified(r.content(p), r) for r in live]) for p in places.values()
     ]
-    slots = [(p, _told_apart(contents, live)) for p, contents in slots]
+    slots = [(p, told_apart(contents, live)) for p, contents in slots]
     specs = [visible(_join_contents(contents, place), graph) for place, contents in slots]
     kinds = [t for s in specs for t in leaf_types(s)]
-    joint = Joint(slots, specs, live)
+    joint, merged = Joint(slots, specs, live), Merged(slots, live)
     outputs = []
     for region in regions.values():
         with recording(region.graph), replayed(region):
@@ -64,12 +64,14 @@ def join_regions(op: str, heads: Sequence[Any], regions: dict[str, Region], **at
     _forget_written(graph, regions)
     values, made = iter(node.outputs), []  # type: ignore[var-annotated]
     result = MISSING
-    for (place, _), spec in zip(slots, specs):
+    for (place, contents), spec in zip(slots, specs):
         x = structure.unflatten(spec, values, noting(structure.plain_maker(graph), made))
+        listed.inherit(tensors_in(x), [t for c in contents for t in tensors_in(c)])
         if place is None:
             result = x
         else:
             put_back(place, x)
+        merged.guard(place, x)
     joint.attach(node, made, list(values), graph)
     return result
 
@@ -108,18 +110,6 @@ def identified(x: Any, region: Region) -> Any:
     if home is None or home[1].within(region.graph) or not structure.has_identity(x):
         return x
     return structure.Identity(x)
-
-
-def _told_apart(contents: list[Any], live: list[Region]) -> list[Any]:
-    """Two containers that both existed before the branches count as themselves: a change of one is no change of the other."""
-    kinds = (list, dict, set, deque)
-    if len(contents) < 2 or any(type(c) not in (StagedList, *kinds) for c in contents):
-        return contents
-    if len({id(c) for c in contents}) == 1:
-        return contents
-    if not all(id(c) in reachable([r.function]) for c, r in zip(contents, live, strict=True)):
-        return contents
-    return [structure.Identity(c) for c in contents]
 
 
 def visible(spec: Spec, graph: FuncGraph) -> Spec:
@@ -162,6 +152,13 @@ def one_list(spec: Spec, specs: list[Spec], place: Place | None) -> Spec:
         found = join_lists(specs)
         if found is not None:
             return found
+    return spec
+
+
+def growing(spec: Spec) -> Spec:
+    """A list that every iteration of a loop makes anew, and longer, is a list of the graph."""
+    if isinstance(spec, Choice) and len(spec.options) > 2:
+        return join_lists(list(spec.options)) or spec
     return spec
 
 

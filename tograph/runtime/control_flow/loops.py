@@ -7,7 +7,7 @@ what went in, and that is repeated with the wider state until it is stable.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -17,10 +17,11 @@ from ...errors import (
     LoopTypeError,
     ShapeInvariantError,
 )
-from .. import histories, journal, structure, types
-from ..funcgraph import FuncGraph, Storage, current_graph, user_location
-from ..ir import Value, graph_effects
+from .. import histories, journal, listed, structure, types
+from ..funcgraph import FuncGraph, current_graph, user_location
+from ..ir import Node, graph_effects
 from ..journal import Location as Place
+from ..listed import tensors_in
 from ..shapes import SYMBOLS
 from ..structure import (
     Leaf,
@@ -35,8 +36,9 @@ from ..tracing import recording
 from ..types import TensorType
 from .branches import predicate
 from .carried import Carried
-from .joining import as_value, one_list, put_back, visible
+from .joining import as_value, growing, one_list, put_back, visible
 from .leaves import noting
+from .loop_histories import LoopHistories
 from .regions import (
     Region,
     close,
@@ -47,6 +49,7 @@ from .regions import (
     unmoved,
     with_ambient,
 )
+from .telling import Told
 
 
 @dataclass
@@ -59,7 +62,7 @@ class LoopOptions:
     checkpoint: Any = None
 
 
-MAX_ROUNDS = 12
+MAX_ROUNDS = 16
 
 
 def staged_while(
@@ -77,36 +80,48 @@ def staged_while(
     if options.maximum_iterations is not None:
         test, body, counter = _limited(test, body, options.maximum_iterations)
         state.append(counter)
-    contents = [as_value(p.get()) for p in state]
+    told = Told(body)
+    contents = contents_of(state, told)
     specs = [_initial_spec(c, p, options) for c, p in zip(contents, state)]
-    entered = {p.key for p, c in zip(state, contents) if _requires_grad(c)}
-    carried = Carried()
-    histories_ = _Histories(entered, [x for c in contents for x in _tensors(c) if x.requires_grad])
+    carried, history = Carried(), LoopHistories(state, contents)
     for _ in range(MAX_ROUNDS):
-        carried.begin(state, specs, contents_of(state))
+        carried.begin(state, specs, contents_of(state, told))
         cond = _trace_with_state(
-            "cond", lambda test=test: predicate_value(test()), state, specs, scratch, carried
+            "cond", lambda test=test: predicate_value(test()), state, specs, scratch, carried, told
         )
         if cond.raised or cond.changed_outside or not _removable(cond.graph):
             test, body, flag = _rotated(test, body, first)
             state.append(flag)
             specs.append(generalize(_open(spec_of(flag.get()))))
             continue
-        loop = _trace_with_state("body", body, state, specs, scratch, carried, histories_)
-        if histories_.change(loop, state):
+        loop = _trace_with_state("body", body, state, specs, scratch, carried, told, history)
+        if history.change(loop, state):
             continue
+        merged = [] if loop.raised else told.widen(loop, state, _contents(loop, state))
+        if merged:
+            initial = contents_of(state, told)
+            for i, place in enumerate(state):
+                specs[i] = (
+                    _initial_spec(initial[i], place, options) if place in merged else specs[i]
+                )
+            continue
+        left = _left(loop, state, told)
         fresh = [p for k, (p, _) in loop.changed.items() if k not in {s.key for s in state}]
         widened = [
-            visible(_next_spec(s, p, loop, options), current_graph()) for s, p in zip(specs, state)
+            visible(s if loop.raised else _next_spec(s, p, c, options), current_graph())
+            for s, p, c in zip(specs, state, left)
         ]
-        again = not loop.raised and carried.widen(loop.graph, state, widened, _left(loop, state))
+        again = not loop.raised and carried.widen(loop.graph, state, widened, left)
+        again = told.share(state, _contents(loop, state)) or again
         if not (fresh or again) and all(map(structure.equal, specs, widened)):
-            _emit_while(cond, loop, state, specs, carried, options.checkpoint)
+            _emit_while(cond, loop, state, specs, carried, told, options.checkpoint, history)
             return
         specs = widened
+        told.widen(loop, fresh, _contents(loop, fresh))
         for place in fresh:
             state.append(place)
-            spec = _next_spec(generalize(spec_of(as_value(place.get()))), place, loop, options)
+            spec = generalize(spec_of(told.entry(place, as_value(place.get()))))
+            spec = _next_spec(spec, place, told.left(place, as_value(loop.content(place))), options)
             specs.append(visible(spec, current_graph()))
     names = ", ".join(f"'{p.name}'" for p in state)
     raise LoopTypeError(
@@ -115,74 +130,19 @@ def staged_while(
     )
 
 
-def _tensors(content: Any) -> list[torch.Tensor]:
-    """The tensors in a content."""
-    if isinstance(content, torch.Tensor):
-        return [content]
-    found = structure.parts_of(content) if isinstance(content, (list, tuple, dict)) else None
-    return [x for p in found[1] for x in _tensors(p)] if found else []
-
-
-def _requires_grad(content: Any, graph: FuncGraph | None = None) -> bool:
-    if isinstance(content, structure.Ref):
-        return graph is not None and content.value in graph.sources
-    return any(x.requires_grad for x in _tensors(content))
-
-
-class _Histories:
-    """Which state requires grad inside the body, and what outside of the loop it depends on.
-
-    It matters where the body takes a gradient: then the body is traced until it is stable.
-    """
-
-    def __init__(self, keys: set[Any], outside: list[torch.Tensor]):
-        self.keys, self.outside = keys, outside
-        self.location = user_location()
-
-    def maker(self, place: Place, graph: FuncGraph) -> Callable[[Value], Any]:
-        """How the placeholders of a place are made."""
-        owner = place.keep.owner if isinstance(place.keep, Storage) else None
-        outside = self.outside
-        if owner is not None and owner.requires_grad:
-            outside = [*outside, histories.alias(owner)]
-        elif place.key not in self.keys:
-            return structure.plain_maker(graph)
-
-        def make(value: Value) -> Any:
-            x = structure.symbolic(value, graph)
-            if isinstance(x, torch.Tensor) and (x.is_floating_point() or x.is_complex()):
-                return histories.loop_state(x, outside, self.location)
-            return x
-
-        return make
-
-    def change(self, loop: StateRegion, state: Sequence[Place]) -> bool:
-        """Take over what a trace of the body found; whether that asks for another one."""
-        if not loop.graph.differentiated or loop.raised:
-            return False
-        keys = self.keys | {p.key for p in state if _requires_grad(loop.content(p), loop.graph)}
-        if keys == self.keys:
-            return False
-        carried = [x if x._base is None else x._base for x in loop.graph.sources.values()]
-        found = [x for x in carried if x.requires_grad and _outside(x, loop.graph)]
-        known = {id(x) for x in self.outside}
-        self.outside = self.outside + [x for x in found if id(x) not in known]
-        self.keys = keys
-        return True
-
-
-def _outside(x: torch.Tensor, graph: FuncGraph) -> bool:
-    home = x.storage_.home if isinstance(x, structure.SymTensor) else None
-    return home is None or not home.within(graph)
-
-
-def _left(loop: StateRegion, state: Sequence[Place]) -> list[Any]:
+def _contents(loop: StateRegion, state: Sequence[Place]) -> list[Any]:
     """What an iteration leaves in the places of the state."""
     return [as_value(loop.content(p)) for p in state]
 
 
-def contents_of(state: Sequence[Place]) -> list[Any]:
-    return [as_value(p.get()) for p in state]
+def _left(loop: StateRegion, state: Sequence[Place], told: Told) -> list[Any]:
+    """The same, with containers from before the loop counting as themselves."""
+    contents = zip(state, _contents(loop, state), strict=True)
+    return [told.left(place, content) for place, content in contents]
+
+
+def contents_of(state: Sequence[Place], told: Told) -> list[Any]:
+    return [told.entry(p, as_value(p.get())) for p in state]
 
 
 def predicate_value(x: Any) -> Any:
@@ -265,11 +225,9 @@ def _with_invariant(spec: Spec, place: Place, options: LoopOptions) -> Spec:
     return Leaf(TensorType(spec.type.dtype, tuple(shape), spec.type.device))
 
 
-def _next_spec(spec: Spec, place: Place, loop: StateRegion, options: LoopOptions) -> Spec:
+def _next_spec(spec: Spec, place: Place, left: Any, options: LoopOptions) -> Spec:
     """The join of what went in and what came out."""
-    if loop.raised:
-        return spec
-    out = spec_of(as_value(loop.content(place)))
+    out = spec_of(left)
     shape = (options.shape_invariants or {}).get(place.key)
     if shape is not None and isinstance(out, Leaf) and isinstance(out.type, TensorType):
         covered = types.join_shapes(tuple(shape), out.type.shape)
@@ -282,7 +240,7 @@ def _next_spec(spec: Spec, place: Place, loop: StateRegion, options: LoopOptions
                 user_location(),
             )
     out = generalize(out)
-    return one_list(join(spec, out), [spec, out], place)
+    return growing(one_list(join(spec, out), [spec, out], place))
 
 
 @dataclass
@@ -291,6 +249,7 @@ class StateRegion(Region):
 
     lead: int = 0
     changed_outside: bool = False
+    entered: dict[Any, Any] = field(default_factory=dict)
 
 
 def _trace_with_state(
@@ -300,7 +259,8 @@ def _trace_with_state(
     specs: Sequence[Spec],
     scratch: Sequence[Place],
     carried: Carried,
-    known: _Histories | None = None,
+    told: Told,
+    known: LoopHistories | None = None,
 ) -> StateRegion:
     lead = 0
     entered: dict[Any, Any] = {}
@@ -309,6 +269,8 @@ def _trace_with_state(
         nonlocal lead
         made: list[Any] = []
         graph.repeats = name == "body"
+        if known is not None:
+            known.open(state)
         for place in scratch:
             journal.record(place)
         for place, spec in zip(state, specs):
@@ -323,21 +285,29 @@ def _trace_with_state(
             entered[place.key] = place.get()
         lead += carried.count
         carried.attach(graph, made, carried.inputs(graph))
+        told.guard(state)
 
     region = trace_region(name, function, before)
     moved = any(
         k not in entered or not unmoved(region.changed[k][1], entered[k]) for k in region.changed
     )
     return StateRegion(
-        region.graph, region.result, region.changed, region.raised, function, lead, moved
+        region.graph, region.result, region.changed, region.raised, function, lead, moved, entered
     )
 
 
 def _emit_while(
-    cond: StateRegion, loop: StateRegion, state, specs, carried: Carried, checkpoint: Any
+    cond: StateRegion,
+    loop: StateRegion,
+    state,
+    specs,
+    carried: Carried,
+    told: Told,
+    checkpoint: Any,
+    known: LoopHistories,
 ) -> None:
     graph = current_graph()
-    initial = [v for c, s in zip(contents_of(state), specs) for v in flatten(c, s, graph)]
+    initial = [v for c, s in zip(contents_of(state, told), specs) for v in flatten(c, s, graph)]
     kinds = [t for s in specs for t in leaf_types(s)] + [types.INT] * carried.count
     initial += carried.initial(graph)
     with recording(cond.graph):
@@ -351,24 +321,33 @@ def _emit_while(
             outs = [structure.zero_value(t, loop.graph) for t in kinds]
         else:
             outs = []
-            for content, spec in zip(_left(loop, state), specs):
+            for content, spec in zip(_left(loop, state, told), specs):
                 outs += flatten(content, spec, loop.graph)
             outs += carried.final(loop.graph)
     keys = {**cond.graph.arguments, **loop.graph.arguments}
     close(cond.graph, list(keys), [test_value], cond.lead)
     close(loop.graph, list(keys), outs, loop.lead)
     graph.root.kept.update(p.key for p in state)
-    node = graph.add(
+    node = Node(
         "While",
         (*initial, *keys.values()),
         {"carried": len(initial)} | ({"checkpoint": checkpoint} if checkpoint is not None else {}),
         kinds,
         regions={"cond": cond.graph.graph, "body": loop.graph.graph},
     )
+    if loop.graph.differentiated:
+        histories.EXPAND(node, graph, known.earlier, list(keys))
+    every = [v.type for v in node.outputs]
+    node = graph.add("While", node.args, node.kwargs, every, regions=node.regions)
     forget_written(graph, loop.graph)
-    values, made = iter(node.outputs), []  # type: ignore[var-annotated]
+    values, made = iter(node.outputs[: len(kinds)]), []  # type: ignore[var-annotated]
     for place, spec in zip(state, specs):
         x = structure.unflatten(spec, values, noting(structure.plain_maker(graph), made))
         if leaf_types(spec) or not unmoved(as_value(place.get()), x):
             put_back(place, x)
+        if not loop.raised:
+            left = tensors_in(as_value(loop.content(place)))
+            listed.carried(tensors_in(loop.entered.get(place.key)), left)
+            listed.inherit(tensors_in(x), left)
     carried.attach(graph, made, list(values))
+    told.guard(state)

@@ -120,11 +120,40 @@ class Builder:
 
     def at(self, value: Value, index: Index) -> Term:
         """The element of a value at an index, in the value's dtype."""
-        key = (value, index)
-        found = self._memo.get(key)
-        if found is None:
-            found = self._memo[key] = self._fresh(value, index)
-        return found
+        memo, key = self._memo, (value, index)
+        stack = [] if key in memo else [key]
+        while stack:  # operands first, so that a long chain of ops does not recurse
+            asked = stack[-1]
+            missing = [k for k in self._operands(*asked) if k not in memo]
+            if missing:
+                stack += missing
+                continue
+            stack.pop()
+            if asked not in memo:
+                memo[asked] = self._fresh(*asked)
+        return memo[key]
+
+    def _operands(self, value: Value, index: Index) -> list[tuple[Value, Index]]:
+        """What a pointwise op or a view asks for its element at ``index``."""
+        node = value.node
+        if value not in self.made or node is None:
+            return []
+        if node.op in VIEWS:
+            return [(node.args[0], self._viewed(node, value, index))]
+        if node.op not in ROWS or node.op in REDUCERS or node.op in GATHERS or node.op in CREATORS:
+            return []
+        numbers = node.args[: ROWS[node.op].numbers]
+        return [
+            (a, broadcast(index, self.size(a)))
+            for a in numbers
+            if isinstance(a, Value) and isinstance(a.type, TensorType)
+        ]
+
+    def _viewed(self, node: Node, value: Value, index: Index) -> Index:
+        """The index of a view's source."""
+        return VIEWS[node.op](
+            node.args, self.size(node.args[0]), self.size(value), index, self.sizes
+        )
 
     def _fresh(self, value: Value, index: Index) -> Term:
         if value not in self.made:
@@ -132,11 +161,7 @@ class Builder:
         node = value.node
         assert node is not None
         if node.op in VIEWS:
-            source = node.args[0]
-            inner = VIEWS[node.op](
-                node.args, self.size(source), self.size(value), index, self.sizes
-            )
-            return self.at(source, inner)
+            return self.at(node.args[0], self._viewed(node, value, index))
         if node.op in REDUCERS:
             return REDUCERS[node.op](self, node, value.index, index).cast(self.dtype(value))
         if node.op in PRODUCTS:

@@ -167,6 +167,7 @@ def _digest(text: str, level: int) -> str:
 
 def _compile(text: str, level: int) -> bytes:
     module = llvm.parse_assembly(text)
+    module.verify()  # what LLVM only asserts later would end the process
     machine = _machine()
     module.triple = llvm.get_process_triple()
     module.data_layout = str(machine.target_data)

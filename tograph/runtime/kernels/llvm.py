@@ -362,12 +362,25 @@ class _Renderer:
         return self.emitter.splat_literal(REGISTER[e.dtype], name)
 
     def _emit(self, e: Expr) -> tuple[str, int]:
+        stack = [e]
+        while stack:  # operands first, so that a long chain does not recurse
+            at = stack[-1]
+            known = self._known(at)
+            missing = [] if known or at in self.kept else [a for a in at.operands() if a.op != "const" and not self._known(a)]  # fmt: skip
+            if missing:
+                stack += missing
+                continue
+            stack.pop()
+            if not known:
+                self.scopes[-1][at] = known = self._fresh(at)
+        assert known is not None
+        return known
+
+    def _known(self, e: Expr) -> tuple[str, int] | None:
         for scope in reversed(self.scopes):
             if e in scope:
                 return scope[e]
-        made = self._fresh(e)
-        self.scopes[-1][e] = made
-        return made
+        return None
 
     def _fresh(self, e: Expr) -> tuple[str, int]:
         if e in self.kept:

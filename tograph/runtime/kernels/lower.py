@@ -19,10 +19,12 @@ from .. import ops
 from ..infer import infer, meta_of
 from ..ir import Graph, Node, Value, map_values
 from ..ops import OpaqueObject
+from ..rewrite import copied
 from ..shapes import Meta, contiguous
 from ..types import ScalarType, TensorType
 from . import jit
 from .build import Region, build
+from .device import LoopOnDevice, device_of, is_gpu, region_caller
 from .kernel import Kernel, KernelFailed, make, scalar_bits, target
 from .loop_ir import Unsupported
 from .regions import MIN_POINTS, fuse, transparent
@@ -41,7 +43,8 @@ class Fused:
         self.name, self.region, self.graph, self.min_points = name, region, graph, min_points
         self._build = build
         self.variants: dict[Any, Callable[..., Any] | None] = {}
-        self.kernels: list[Kernel] = []
+        self.on_device = is_gpu(device_of(region.outputs))
+        self.kernels: list[Any] = []
         self.reasons: list[str] = []
         self._unfused: Callable[..., Any] | None = None
         self._tensors = [i for i, v in enumerate(region.inputs) if isinstance(v.type, TensorType)]
@@ -79,7 +82,7 @@ class Fused:
             return v.type.kind(1) if isinstance(v.type, ScalarType) else known[v]
 
         for node in self.region.nodes:
-            found = _metas_of(node, map_values(of, node.args), map_values(of, node.kwargs))
+            found = metas_of(node, map_values(of, node.args), map_values(of, node.kwargs))
             known.update(zip(node.outputs, found, strict=True))
         return known
 
@@ -96,24 +99,33 @@ class Fused:
         return None
 
     def _variant(self, inputs: Sequence[Any]) -> Callable[..., Any] | None:
-        if target() is None or len(self.variants) >= MAX_VARIANTS:
+        if len(self.variants) >= MAX_VARIANTS:
             return None
         metas = self.metas(inputs)
+        if self.on_device:
+            kernel, run = region_caller(self.region, metas, self._next_name(), self.unfused)
+            self.kernels.append(kernel)
+            return run
+        if target() is None:
+            return None
         if max(_numel(m.size) for m in metas.values()) < self.min_points:
             raise Unsupported("a small region")
-        number = len(self.kernels)
-        kernel = make(build(self.region, metas, f"{self.name}_{number}" if number else self.name))
+        kernel = make(build(self.region, metas, self._next_name()))
         if kernel is None:
             return None
         kernel.address  # compile now: an error belongs here  # noqa: B018
         self.kernels.append(kernel)
         return _caller(self, kernel, metas)
 
+    def _next_name(self) -> str:
+        number = len(self.kernels)
+        return f"{self.name}_{number}" if number else self.name
+
     def __repr__(self) -> str:
         return f"<fused region {self.name}: {len(self.region.nodes)} nodes>"
 
 
-def _metas_of(node: Node, args: tuple, kwargs: dict) -> list[Meta]:
+def metas_of(node: Node, args: tuple, kwargs: dict) -> list[Meta]:
     if node.op == "tg.identity":
         return [args[0]]
     if node.op == "tg.constant":
@@ -167,25 +179,25 @@ def _checked_bits(value: Any, dtype: str) -> int:
 # ---- the pass
 
 
-def lower(graph: Graph, build: Build) -> tuple[Graph, list[Fused]]:
+def lower(graph: Graph, build: Build) -> tuple[Graph, list[Any]]:
     """A copy of a graph in which regions are ``tg.kernel`` nodes, with all of them, inner graphs' too.
 
     ``build`` makes the program of a region that has no kernel.
     """
-    if target() is None:
+    if target() is None and not _uses_gpu(graph):
         return graph, []
     count = itertools.count()
-    found: list[Fused] = []
+    found: list[Any] = []
     return _lower(graph, graph.name, build, count, found), found
 
 
-def _lower(graph: Graph, name: str, build: Build, count: Any, found: list[Fused]) -> Graph:
+def _lower(graph: Graph, name: str, build: Build, count: Any, found: list[Any]) -> Graph:
     regions = fuse(graph)
     out = Graph(graph.name)
     out.inputs, out.input_names = graph.inputs, graph.input_names
     values: dict[Value, Value] = {}
     made: dict[Node, Node] = {}
-    steps = _schedule(graph, regions)
+    steps = schedule(graph, regions)
     for step in steps:
         if isinstance(step, Region):
             fused = Fused(f"{_word(name)}_kernel{next(count)}", step, _subgraph(step, name), build)
@@ -193,6 +205,12 @@ def _lower(graph: Graph, name: str, build: Build, count: Any, found: list[Fused]
             args = (OpaqueObject(fused, fused.name), *(values.get(v, v) for v in step.inputs))
             new = Node("tg.kernel", args, {}, [v.type for v in step.outputs], location=step.nodes[-1].location)  # fmt: skip
             old_outputs = step.outputs
+        elif (loop := _loop_kernel(step, name, build, count)) is not None:
+            found.append(loop)
+            given = [values.get(v, v) for v in dict.fromkeys(step.inputs)]
+            new = Node("tg.kernel", (OpaqueObject(loop, loop.name), *given), {}, [v.type for v in step.outputs], location=step.location)  # fmt: skip
+            old_outputs = step.outputs
+            made[step] = new
         else:
             inner = {k: _lower(g, name, build, count, found) for k, g in step.regions.items()}
             new = _copy(step, values, inner)
@@ -203,6 +221,38 @@ def _lower(graph: Graph, name: str, build: Build, count: Any, found: list[Fused]
         out.nodes.append(new)
     out.outputs = [values.get(v, v) for v in graph.outputs]
     return out
+
+
+def _uses_gpu(graph: Graph) -> bool:
+    values = [*graph.inputs, *(v for n in graph.nodes for v in n.outputs)]
+    return any(isinstance(v.type, TensorType) and is_gpu(v.type.device) for v in values) or any(
+        _uses_gpu(g) for n in graph.nodes for g in n.regions.values()
+    )
+
+
+def _loop_kernel(node: Node, name: str, build: Build, number: Any) -> LoopOnDevice | None:
+    """The kernel of a loop all of whose tensors are on one GPU; None where there is none."""
+    if node.op != "While" or not is_gpu(device_of(_values(node))):
+        return None
+    try:
+        return LoopOnDevice(f"{_word(name)}_loop{next(number)}", node, _alone(node, name), build)
+    except Unsupported:
+        return None
+
+
+def _values(node: Node) -> list[Value]:
+    inner = [v for g in node.regions.values() for n in g.nodes for v in _values(n)]
+    return [*node.inputs, *node.outputs, *inner]
+
+
+def _alone(node: Node, name: str) -> Graph:
+    """A graph of a node alone; its inputs are the values among the node's arguments, each once."""
+    graph = Graph(name)
+    values = {v: Value(v.type) for v in node.inputs}
+    graph.inputs = list(values.values())
+    made = _copy(node, values, {k: copied(g) for k, g in node.regions.items()})
+    graph.nodes, graph.outputs = [made], list(made.outputs)
+    return graph
 
 
 def _word(name: str) -> str:
@@ -232,7 +282,7 @@ def _subgraph(region: Region, name: str) -> Graph:
     return graph
 
 
-def _schedule(graph: Graph, regions: Sequence[Region]) -> list[Node | Region]:
+def schedule(graph: Graph, regions: Sequence[Region]) -> list[Node | Region]:
     """Nodes and regions in an order in which every step comes after what it needs, near program order.
 
     A set of regions that need each other in a circle loses its last region, until there is none.

@@ -75,11 +75,16 @@ def numel(shape: Shape) -> int | None:
     return out
 
 
-def _plain(kind: Type) -> bool:
+def plain_type(kind: Type) -> bool:
     """Whether a kernel can hold a value of this type."""
     if isinstance(kind, ScalarType):
         return True
-    return isinstance(kind, TensorType) and kind.device == "cpu" and DTYPE_NAMES[kind.dtype] in ITEM_SIZES  # fmt: skip
+    return isinstance(kind, TensorType) and kind.device.startswith(("cpu", "cuda")) and DTYPE_NAMES[kind.dtype] in ITEM_SIZES  # fmt: skip
+
+
+def devices(values: Iterable[Value]) -> set[str]:
+    """The devices of the tensors among ``values``."""
+    return {v.type.device for v in values if isinstance(v.type, TensorType)}
 
 
 def fusible(node: Node) -> bool:
@@ -91,7 +96,7 @@ def fusible(node: Node) -> bool:
     values = (*node.inputs, *node.outputs)
     # A kernel is compiled for its sizes: one that sees another size at every call would be compiled at every call.
     known = not any(isinstance(v.type, TensorType) and None in v.type.shape for v in values)
-    typed = known and all(_plain(v.type) for v in values)
+    typed = known and all(plain_type(v.type) for v in values) and len(devices(values)) == 1
     return typed and node_effects(node).pure and not node.control_inputs
 
 
@@ -169,6 +174,8 @@ class _Walk:
     def _joins(self, other: Group, mine: Group, node: Node) -> bool:
         if len(other.nodes) + len(mine.nodes) > MAX_NODES or self._cyclic(other, mine):
             return False
+        if devices(other.nodes[0].outputs) != devices(mine.nodes[0].outputs):
+            return False
         if other.space == mine.space:
             return other.row is None or mine.row is None or other.row == mine.row
         if mine.row is None and mine.space in other.reduced():
@@ -239,7 +246,10 @@ class _Walk:
 def pays(group: Group) -> bool:
     """Whether a kernel is worth its compilation and call: large enough, and saving passes over memory."""
     points = numel(group.space)
-    if points is not None and points < MIN_POINTS:
+    small = points is not None and points < MIN_POINTS
+    if small and devices(group.nodes[0].outputs) == {
+        "cpu"
+    }:  # elsewhere a kernel costs what an op costs
         return False
     return len(group.nodes) > 1 or group.costly
 

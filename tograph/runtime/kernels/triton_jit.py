@@ -17,7 +17,7 @@ import linecache
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -136,6 +136,20 @@ def _compiled(name: str, text: str, signature: tuple, constants: tuple, warps: i
     asm = {k: v for k, v in made.asm.items() if k != "source"}
     scratch = tuple(getattr(made.metadata, k, 0) or 0 for k in ("global_scratch_size", "profile_scratch_size"))  # fmt: skip
     return Binary(name, architecture, asm, made.metadata.num_warps, made.metadata.shared, tuple(dict(signature)), scratch)  # fmt: skip
+
+
+def launch(source: Source, arguments: Sequence[Any]) -> None:
+    """Compile at first use, and start on the current stream, by Triton's launcher, which needs a C compiler.
+
+    ``Unsupported`` where the kernel does not compile, or the launcher cannot be built.
+    """
+    function = load(source)
+    try:
+        function[(source.programs,)](
+            *arguments, **source.constants, num_warps=source.warps, enable_fp_fusion=False
+        )
+    except (_triton().errors.TritonError, RuntimeError, OSError) as error:
+        raise Unsupported(f"Triton: {error}") from error
 
 
 # ---- what code needs

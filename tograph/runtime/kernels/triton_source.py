@@ -55,16 +55,19 @@ class Source:
     warps: int
 
 
-def render(kernel: Kernel, tile: Tile) -> Source:
-    """The source of a kernel; ``Unsupported`` where Triton has no form for it."""
-    return Writer(kernel, tile).source()
+def render(kernel: Kernel, tile: Tile, pointers: bool = False) -> Source:
+    """The source of a kernel; ``Unsupported`` where Triton has no form for it.
+
+    ``pointers``: numbers come from memory, for kernels that are recorded once and run with other numbers.
+    """
+    return Writer(kernel, tile, pointers).source()
 
 
 class Writer:
     """Writes one kernel. ``axes`` of a value: a subset of "x" and "r", in this order."""
 
-    def __init__(self, kernel: Kernel, tile: Tile):
-        self.kernel, self.tile = kernel, tile
+    def __init__(self, kernel: Kernel, tile: Tile, pointers: bool = False):
+        self.kernel, self.tile, self.pointers = kernel, tile, pointers
         self.lines: list[str] = []
         self.indent = 1
         self.helpers: dict[str, None] = {}
@@ -83,13 +86,15 @@ class Writer:
         kernel, tile = self.kernel, self.tile
         constants = {"XBLOCK": tile.points} | ({"RBLOCK": tile.row} if kernel.row else {})
         signature = {b.name: f"*{triton_ops.SIGNATURE[b.dtype]}" for b in kernel.buffers}
-        signature |= {s.name: triton_ops.SIGNATURE[s.dtype] for s in kernel.scalars}
+        kinds = triton_ops.NUMBER_POINTERS if self.pointers else triton_ops.NUMBERS
+        signature |= {s.name: kinds[s.dtype] for s in kernel.scalars}
         if self.fails:
             signature[ERROR] = "*i32"
-        parameters = [*signature, *(f"{c}: tl.constexpr" for c in constants)]
         comments = "".join(f"# {c}\n" for c in kernel.comments)
         helpers = "".join(f"\n\n@triton.jit\n{triton_ops.HELPERS[h]}" for h in self.helpers)
-        head = f"\n\n{comments}@triton.jit\ndef {kernel.name}({', '.join(parameters)}):\n"
+        head = (
+            f"\n\n{comments}@triton.jit\ndef {kernel.name}({parameters(signature, constants)}):\n"
+        )
         text = HEADER + helpers + head + "\n".join(self.lines) + "\n"
         return Source(kernel.name, text, signature, constants, programs(kernel, tile), tile.warps)
 
@@ -97,6 +102,9 @@ class Writer:
         self.lines.append("    " * self.indent + text)
 
     def _body(self) -> None:
+        if self.pointers:
+            for s in self.kernel.scalars:
+                self.line(f"{s.name} = tl.load({s.name})")
         self._points("x", self.kernel.outer, self.x_total, "XBLOCK", self._first_point())
         if not self.kernel.row:
             self._values(0)
@@ -304,10 +312,6 @@ class Writer:
             return f"{e.name}.to({TYPES[e.dtype]})" if e.dtype != "bool" else f"{e.name} != 0"
         if e.op == "scan":
             return self._scan(e)
-        if e.op == "cast":
-            return triton_ops.cast(self.value(e.args[0]), e.args[0].dtype, e.dtype)
-        if e.op == "select":
-            return f"tl.where({', '.join(map(self.value, e.args))})"
         if e.op == "check_index":
             return self._check_index(e)
         return self._call(e)
@@ -319,18 +323,9 @@ class Writer:
 
     def _call(self, e: Expr) -> str:
         args = [self.value(a) for a in e.args]
-        constant = [a.op == "const" for a in e.args]
-        if e.op in triton_ops.LITERALS and constant.count(True) == 1:
-            args = [
-                literal(a.value, a.dtype) if c else x for a, x, c in zip(e.args, args, constant)
-            ]
-        if e.op in ("max", "min") and e.dtype in FLOATS and constant[1] and not constant[0]:
-            sign, bound = "<" if e.op == "max" else ">", e.args[1]
-            if bound.value == bound.value:
-                return f"tl.where({args[0]} {sign} {literal(bound.value, bound.dtype)}, {args[1]}, {args[0]})"
-        if e.op in triton_ops.DIVISIONS and e.dtype in INTEGERS and not _nonzero(e.args[1]):
+        if failing(e):
             self._fail(f"{args[1]} == 0", e, DIVISION_BY_ZERO)
-        text, helpers = triton_ops.call(e.op, e.args[0].dtype, *args)
+        text, helpers = operation(e, args)
         self.helpers.update(dict.fromkeys(helpers))
         return text
 
@@ -392,6 +387,36 @@ class Writer:
             else:
                 value = self.names[s.value]
             self.line(f"tl.store({place}, {value}" + (f", {mask})" if mask else ")"))
+
+
+def parameters(signature: dict[str, str], constants: dict[str, int]) -> str:
+    """A kernel's parameters: numbers have a type, so that Triton does not pass them as 32 bits."""
+    names = [
+        n if k.startswith("*") else f"{n}: {triton_ops.ANNOTATIONS[k]}"
+        for n, k in signature.items()
+    ]
+    return ", ".join([*names, *(f"{c}: tl.constexpr" for c in constants)])
+
+
+def failing(e: Expr) -> bool:
+    """Whether an integer division may have a divisor of 0."""
+    return e.op in triton_ops.DIVISIONS and e.dtype in INTEGERS and not _nonzero(e.args[1])
+
+
+def operation(e: Expr, args: list[str]) -> tuple[str, tuple[str, ...]]:
+    """(text, helpers that it calls) of a pointwise op for the texts of its arguments."""
+    constant = [a.op == "const" for a in e.args]
+    if e.op == "cast":
+        return triton_ops.cast(args[0], e.args[0].dtype, e.dtype), ()
+    if e.op == "select":
+        return f"tl.where({', '.join(args)})", ()
+    if e.op in triton_ops.LITERALS and constant.count(True) == 1:
+        args = [literal(a.value, a.dtype) if c else x for a, x, c in zip(e.args, args, constant)]  # type: ignore[arg-type]
+    if e.op in ("max", "min") and e.dtype in FLOATS and constant == [False, True]:
+        sign, bound = "<" if e.op == "max" else ">", e.args[1]
+        if bound.value == bound.value:
+            return f"tl.where({args[0]} {sign} {literal(bound.value, bound.dtype)}, {args[1]}, {args[0]})", ()  # type: ignore[arg-type]  # fmt: skip
+    return triton_ops.call(e.op, e.args[0].dtype, *args)
 
 
 def _nonzero(e: Expr) -> bool:

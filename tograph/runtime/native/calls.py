@@ -183,12 +183,12 @@ def _placed(low, v: Value) -> Mem | Reg:
 
 
 def _ask(low, call: Call, block: str) -> None:
-    low.calls.append(call)
+    low.asked.append(call)
     low.globals["ask"] = _ASK
     low.work += 3000
     code = low.code
     table = code.do(f"load ptr, ptr {low.base}")
-    place = code.do(f"getelementptr ptr, ptr {table}, i64 {len(low.calls) - 1}")
+    place = code.do(f"getelementptr ptr, ptr {table}, i64 {len(low.asked) - 1}")
     callee = code.do(f"load ptr, ptr {place}")
     got = code.do(f"call i32 @ask(ptr {callee}, ptr {block})")
     stop, on = code.fresh("stop"), code.fresh("on")
@@ -201,4 +201,4 @@ def _ask(low, call: Call, block: str) -> None:
 
 def worth(low) -> bool:
     """Whether enough of a graph is native for its calls."""
-    return low.native_ops >= NATIVE_PER_CALL * len(low.calls)
+    return low.native_ops >= NATIVE_PER_CALL * len(low.asked)

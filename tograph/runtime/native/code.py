@@ -8,6 +8,8 @@ from __future__ import annotations
 import struct
 from typing import Any
 
+from ..kernels.vectors import rounded
+
 REGISTER = {"bool": "i1", "u8": "i8", "i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64",
             "f16": "half", "bf16": "bfloat", "f32": "float", "f64": "double"}  # fmt: skip
 FLOATS = frozenset(["f16", "bf16", "f32", "f64"])
@@ -25,12 +27,14 @@ def literal(value: Any, dtype: str) -> str:
     """A constant of a dtype as LLVM writes it; integers wrap, floats round."""
     if dtype == "bool":
         return "true" if value else "false"
+    if dtype in ("f16", "bf16"):
+        number = rounded(float(value), dtype)
+        bits = struct.pack("<e", number) if dtype == "f16" else struct.pack("<f", number)[2:]
+        return f"0x{'H' if dtype == 'f16' else 'R'}{int.from_bytes(bits, 'little'):04X}"
     if dtype in FLOATS:
         number = float(value)
         if dtype == "f32":
             number = _single(number)
-        elif dtype != "f64":
-            raise ValueError(f"constants of {dtype} are made in f32")
         return f"0x{struct.unpack('<Q', struct.pack('<d', number))[0]:016X}"
     bits = BITS[dtype]
     number = int(value) & ((1 << bits) - 1)

@@ -13,8 +13,10 @@ from collections.abc import Sequence
 from ..ir import Graph, Node, Value
 from ..kernels.gathers import sources
 from ..types import DTYPE_NAMES, ScalarType
+from . import versions
 from .code import REGISTER
 from .groups import one_element, overwrites, schedule
+from .threading import COUNTER
 from .values import Decline, Mem, Operand, Reg, numel, strides, with_alias
 
 POLL_NANOSECONDS = 5e6  # about how long a loop runs before it looks for signals
@@ -70,6 +72,8 @@ def _branches(low, node: Node, branches: list[tuple[str, Graph]]) -> None:
     most = before
     for label, graph in branches:
         code.label(label)
+        if low.branching:
+            versions.barrier(low)
         low.work = before
         results = [_settled(low, v, x, dests.get(i)) for i, (v, x) in enumerate(zip(node.outputs, low.region(graph, args, dests)))]  # fmt: skip
         most = max(most, low.work)
@@ -200,19 +204,30 @@ class _Carry:
         if getattr(x, "pointer", None) != dest.pointer:
             self.low.copy(x, dest)
 
-    def latch(self, end: str) -> None:
-        """Fill the phis of the head, at the end of the body."""
+    def enter(self, strip: str) -> None:
+        """Make room at the head of a loop around the loop; see ``_Strip``."""
+        self.strip, self.outer = strip, [self.low.code.later() for _ in range(3)]
+
+    def latch(self, end: str, again: str = "") -> None:
+        """Fill the phis of the head, at the end of the body, and those of the loop around it, which ends at ``again``."""
         if self.mode == "same":
             return
-        code, before, result = self.low.code, self.before, self.result
-        moved = result.alias
-        code.fill(self.alias_phi, f"{self.alias} = phi i1 [{self.start.alias}, %{before}], [{moved}, %{end}]")  # fmt: skip
+        result = self.result
+        self._fill(self.alias_phi, self.alias, "i1", self.start.alias, result.alias, end, again)
         if self.mode == "register":
-            code.fill(self.phi, f"{self.name} = phi {REGISTER[result.dtype]} [{self.start.text}, %{before}], [{result.text}, %{end}]")  # fmt: skip
+            kind = REGISTER[result.dtype]
+            self._fill(self.phi, self.name, kind, self.start.text, result.text, end, again)
         elif self.mode == "memory":
             a = self._in_order()[0].pointer
-            code.fill(self.phi, f"{self.name} = phi ptr [{self.start.pointer}, %{before}], [{self.next}, %{end}]")  # fmt: skip
-            code.fill(self.next_phi, f"{self.next} = phi ptr [{a}, %{before}], [{self.swapped}, %{end}]")  # fmt: skip
+            self._fill(self.phi, self.name, "ptr", self.start.pointer, self.next, end, again)
+            self._fill(self.next_phi, self.next, "ptr", a, self.swapped, end, again)
+
+    def _fill(self, place: int, name: str, kind: str, start: str, following: str, end: str, again: str) -> None:  # fmt: skip
+        code, before = self.low.code, self.before
+        if again:
+            code.fill(self.outer.pop(0), f"{name}o = phi {kind} [{start}, %{before}], [{name}, %{again}]")  # fmt: skip
+            start, before = f"{name}o", self.strip
+        code.fill(place, f"{name} = phi {kind} [{start}, %{before}], [{following}, %{end}]")
 
     def swap(self) -> None:
         """The other place, for the iteration after the next; written before the last branch."""
@@ -232,23 +247,76 @@ class _Carry:
 
 
 def _while(low, node: Node) -> None:
-    count = node.kwargs["carried"]
-    cond, body = node.regions["cond"], node.regions["body"]
+    count, body = node.kwargs["carried"], node.regions["body"]
     args = [low.register(x) if _single(x) else x for x in map(low.operand, node.args)]
     modes = [_mode(body, i) for i in range(count)]
+    numbers = all(mode in ("register", "same") for mode in modes)
+    outside = not low.inside
+    low.inside += 1
+    count_of = versions.counted(node.regions["cond"], body, count)
+    carries: list[_Carry] = []
+    if numbers and outside and count_of is not None and versions.branchy(body):
+        state = _both_versions(low, node, args, modes, count_of)
+    else:
+        carries, state = _loop(low, node, args, modes, count_of)
+    low.inside -= 1
+    for v, x in zip(node.outputs, state):
+        low.bind(v, x)
+    for c in carries:
+        c.finish()
+
+
+def _both_versions(low, node: Node, args: list[Operand], modes: list[str], count_of: tuple) -> list[Operand]:  # fmt: skip
+    """The loop with selections and the loop with branches, and the choice between them."""
+    code, found, place = low.code, [], versions.prepare(low)
+    labels = [code.fresh(n) for n in ("selecting", "branching", "joined")]
+    version = code.do(f"call i1 @pick(ptr {place})")
+    before = code.do(f"call i64 @llvm.{COUNTER}()")
+    work = low.work
+    code.branch(version, labels[1], labels[0])
+    for branching, label in enumerate(labels[:2]):
+        code.label(label)
+        low.branching, low.work = bool(branching), work
+        _, state = _loop(low, node, args, modes, count_of)
+        found.append((state, code.block))
+        code.line(f"br label %{labels[2]}")
+    low.branching = False
+    code.label(labels[2])
+    ends = [end for _, end in found]
+    state = [_merge(low, v, list(zip(xs, ends))) for v, xs in zip(node.outputs, zip(*(s for s, _ in found)))]  # fmt: skip
+    after = code.do(f"call i64 @llvm.{COUNTER}()")
+    ticks = code.do(f"sub i64 {after}, {before}")
+    number, _, step = count_of
+    kind = REGISTER[state[number].dtype]
+    trips = code.do(f"sub {kind} {state[number].text}, {args[number].text}")
+    trips = trips if kind == "i64" else code.do(f"sext {kind} {trips} to i64")
+    trips = code.do(f"sdiv i64 {trips}, {step}")
+    code.line(f"call void @judge(ptr {place}, i1 {version}, i64 {ticks}, i64 {trips})")
+    return state
+
+
+def _loop(low, node: Node, args: list[Operand], modes: list[str], count_of: tuple | None):
+    """Write the loop; (its carries, what they hold after it)."""
+    count = node.kwargs["carried"]
+    cond, body = node.regions["cond"], node.regions["body"]
     carries = [_Carry(low, i, body, args[i], modes[i]) for i in range(count)]
     code, work = low.code, low.work
-    counter = code.cell("i64")
-    start = code.later()
+    number, bound, step = count_of or (0, None, 0)
+    before, strip = code.block, None
+    if count_of is not None and modes[number] == "register":
+        strip = _Strip(low, carries, carries[number], _bound(low, cond, bound, args), step)
+    counter, start = ("", 0) if strip else (code.cell("i64"), code.later())
     head, inside, done = (code.fresh(n) for n in ("while", "body", "endwhile"))
-    before = code.block
     code.jump(head)
     state = [c.head(before) for c in carries]
     inputs = [*state, *args[count:]]
-    test = low.region(cond, inputs, {})
-    condition = low.numbers.truth(low.register(test[0]))
-    low.release(test)
-    code.branch(condition, inside, done)
+    if strip:
+        code.branch(strip.below(strip.limit), inside, strip.leave)
+    else:
+        test = low.region(cond, inputs, {})
+        condition = low.numbers.truth(low.register(test[0]))
+        low.release(test)
+        code.branch(condition, inside, done)
     code.label(inside)
     dests = {c.number: d for c in carries if (d := c.dest()) is not None}
     results = low.region(body, inputs, dests)
@@ -256,18 +324,62 @@ def _while(low, node: Node) -> None:
         c.close(results[c.number])
     low.release(results)
     cost = max(low.work - work, 1.0)
-    _poll(low, counter, start, cost)
+    if not strip:
+        _poll(low, counter, start, cost)
     for c in carries:
         c.swap()
     end = code.block
-    code.line(f"br label %{head}")
+    again = ""
+    code.line(f"br label %{head}{versions.unrolled(low) if low.branching else ''}")
+    if strip:
+        again = strip.close(cost, done)
     for c in carries:
-        c.latch(end)
+        c.latch(end, again)
     code.label(done)
     low.work = work + 100 * cost
-    for c, v, x in zip(carries, node.outputs, state):
-        low.bind(v, x)
-        c.finish()
+    return carries, state
+
+
+def _bound(low, cond: Graph, bound: Value | int, args: list[Operand]) -> str:
+    if isinstance(bound, Value):
+        return low.register(args[cond.inputs.index(bound)]).text
+    return str(bound)
+
+
+class _Strip:
+    """A loop around a counted loop, which runs to ``limit`` at most; then it is done, or looks for signals and goes on.
+
+    ``leave`` is where the counted loop goes at the limit.
+    """
+
+    def __init__(self, low, carries: list[_Carry], number: _Carry, bound: str, step: int):
+        self.low, self.number, self.bound, self.step = low, number, bound, step
+        code = low.code
+        self.kind = kind = REGISTER[number.start.dtype]
+        self.head, self.leave = code.fresh("strip"), code.fresh("leave")
+        for name in ("smin", "sadd.sat"):
+            code.declare(f"llvm.{name}.{kind}", f"{kind} {{}}({kind}, {kind})")
+        code.jump(self.head)
+        for c in carries:
+            c.enter(self.head)
+        self.far_place, self.far = code.later(), "%" + code.fresh("far")
+        self.limit = code.do(f"call {kind} @llvm.smin.{kind}({kind} {self.far}, {kind} {bound})")
+
+    def below(self, limit: str) -> str:
+        return self.low.code.do(f"icmp slt {self.kind} {self.number.name}, {limit}")
+
+    def close(self, cost: float, done: str) -> str:
+        """Write what follows the limit; the last block of the loop."""
+        code, kind = self.low.code, self.kind
+        often = min(max(1, int(POLL_NANOSECONDS / cost)) * self.step, (1 << 31) - 1)
+        code.fill(self.far_place, f"{self.far} = call {kind} @llvm.sadd.sat.{kind}({kind} {self.number.name}o, {kind} {often})")  # fmt: skip
+        look = code.fresh("look")
+        code.label(self.leave)
+        code.branch(self.below(self.bound), look, done)
+        code.label(look)
+        _look(self.low)
+        code.line(f"br label %{self.head}")
+        return code.block
 
 
 def _single(x: Operand) -> bool:
@@ -334,9 +446,16 @@ def _poll(low, counter: str, start: int, cost: float) -> None:
     code.branch(code.do(f"icmp eq i64 {left}, 0"), poll, on)
     code.label(poll)
     code.line(f"store i64 {often}, ptr {counter}")
+    _look(low)
+    code.jump(on)
+
+
+def _look(low) -> None:
+    """Let other threads run, and Python handle its signals; return where one of these raised."""
+    code = low.code
     stopped = code.do("call i32 @poll()")
     low.globals["poll"] = _POLL
-    stop = code.fresh("stop")
+    stop, on = code.fresh("stop"), code.fresh("on")
     code.branch(code.do(f"icmp eq i32 {stopped}, 0"), on, stop)
     code.label(stop)
     code.line("ret i32 2")

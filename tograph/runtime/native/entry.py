@@ -134,6 +134,7 @@ class _Entry:
         self.at, self.inputs, self.outputs, self.captured = layout, inputs, outputs, captured
         self.single = single
         self.lines: list[str] = []
+        self.undo: list[str] = []
         self.globals = [f"@captured{i} = external global i8" for i in range(captured)]
         self.count = itertools.count()
 
@@ -172,7 +173,8 @@ class _Entry:
         body = "\n".join([*head, *self.lines])
         return (
             f"define ptr @call(ptr %self, ptr %args, i64 %count) {{\nentry:\n{body}\n"
-            "miss:\n  call void @Py_IncRef(ptr @miss_object)\n  ret ptr @miss_object\n}\n"
+            + "".join(self.undo)
+            + "miss:\n  call void @Py_IncRef(ptr @miss_object)\n  ret ptr @miss_object\n}\n"
             + "\n".join(self.globals)
             + "\n"
             + _DECLARES
@@ -231,9 +233,13 @@ class _Entry:
         first = len(self.inputs)
         taken = self.do("load i64, ptr @busy")
         self.need(self.do(f"icmp eq i64 {taken}, 0"))
+        undo = (
+            "miss"  # where an allocation failed: the ones before are given back, and Python raises
+        )
         for i, kind in enumerate(self.outputs):
             if isinstance(kind, TensorType):
-                self._allocate(i, kind, first)
+                self._allocate(i, kind, first, undo)
+                undo = f"undo{i}"
         self.lines.append(f"  store ptr @arena, ptr {self.slot(first + len(self.outputs))}")
         self.lines.append("  store i64 1, ptr @busy")
         code = self.do("call i32 @program(ptr %slots)")
@@ -250,7 +256,9 @@ class _Entry:
         self.lines.append(f"  %stopped = icmp eq i32 {code}, 2")
         self.lines.append("  br i1 %stopped, label %raise, label %miss\nraise:\n  ret ptr null")
 
-    def _allocate(self, i: int, kind: TensorType, first: int) -> None:
+    def _allocate(self, i: int, kind: TensorType, first: int, undo: str) -> None:
+        self.undo.append(f"undo{i}:\n  %back{i} = getelementptr ptr, ptr %handles, i64 {i}\n  %drop{i} = load ptr, ptr %back{i}\n"
+                         f"  call i32 @aoti_torch_delete_tensor_object(ptr %drop{i})\n  br label %{undo}\n")  # fmt: skip
         shape = kind.shape
         n = len(shape)
         for name, numbers in (("size", shape), ("stride", strides(shape))):
@@ -258,7 +266,7 @@ class _Entry:
             self.globals.append(f"@{name}{i} = private constant [{max(n, 1)} x i64] [{content}]")
         at = self.do(f"getelementptr ptr, ptr %handles, i64 {i}")
         code = self.do(f"call i32 @aoti_torch_empty_strided(i64 {n}, ptr @size{i}, ptr @stride{i}, i32 {DTYPES[kind.dtype]}, i32 0, i32 0, ptr {at})")  # fmt: skip
-        self.need(self.do(f"icmp eq i32 {code}, 0"))
+        self.need(self.do(f"icmp eq i32 {code}, 0"), undo)
         handle = self.do(f"load ptr, ptr {at}")
         self.do(f"call i32 @aoti_torch_get_data_ptr(ptr {handle}, ptr %handle)")
         data = self.do("load ptr, ptr %handle")

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from ..kernels.loop_ir import FLOATS, Affine, Dim, Expr, Kernel, Store, Unsupported
 from .code import BITS, REGISTER, UNSIGNED, Code, literal
-from .scalar import Fail, render
+from .scalar import Fail, calls_library, render
 
 BLOCK = 4096  # elements of a row that are summed before the total is touched
 
@@ -48,6 +48,8 @@ class _Emitter:
         self.variables: dict[str, str] = {}
         self.values: dict[Expr, str] = {}
         self.registers: dict[str, str] = {}
+        # A vectorised loop would call the library once for each lane: much code, and no faster.
+        self.ending = ", !llvm.loop !0" if any(map(calls_library, kernel.body)) else ""
         self.scans: dict[Expr, _Fold] = {}
 
     def run(self, bounds: tuple[str, str] | None) -> dict[str, str]:
@@ -80,7 +82,7 @@ class _Emitter:
         body()
         after = code.do(f"add nuw nsw i64 {variable}, {step}")
         code.fill(place, f"{variable} = phi i64 [{low}, %{before}], [{after}, %{code.block}]")
-        code.branch(code.do(f"icmp slt i64 {after}, {high}"), head, done)
+        code.branch(code.do(f"icmp slt i64 {after}, {high}"), head, done + self.ending)
         code.label(done)
 
     # ---- one point of the outer loops
@@ -149,10 +151,17 @@ class _Emitter:
     # ---- values
 
     def value(self, e: Expr) -> str:
-        found = self.values.get(e)
-        if found is None:
-            found = self.values[e] = self._compute(e)
-        return found
+        values, stack = self.values, [e]
+        while stack:  # operands first, so that a long chain does not recurse
+            at = stack[-1]
+            missing = [] if at in values else [a for a in at.operands() if a not in values]
+            if missing:
+                stack += missing
+                continue
+            stack.pop()
+            if at not in values:
+                values[at] = self._compute(at)
+        return values[e]
 
     def _compute(self, e: Expr) -> str:
         if e.op == "const":

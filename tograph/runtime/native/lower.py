@@ -13,6 +13,7 @@ raises what it raises. What a variable becomes is computed in its own memory whe
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -30,7 +31,7 @@ from ..shapes import Meta
 from ..types import DTYPE_NAMES, ScalarType, TensorType
 from . import calls, control, direct, groups, matmul, moves, nests, views
 from .arena import Arena
-from .code import SIZE, Code, literal, memory
+from .code import REGISTER, SIZE, Code, literal, memory
 from .groups import Group, one_element
 from .loops import Place, emit
 from .numbers import Numbers
@@ -64,12 +65,16 @@ class Lowering:
         self.numbers = Numbers(self.code, self.fail)
         self.sizes = Sizes(self)
         self.globals: dict[str, str] = {}
-        self.calls: list[calls.Call] = []
+        self.asked: list[calls.Call] = []  # what torch runs
         self.native_ops = 0
         # indices and lengths that were computed and checked before this place
         self.found: dict[tuple, Any] = {}
+        self.named: dict[str, str] = {}  # the functions of loop nests by their text
+        self.calls: Counter[str] = Counter()  # and how often each is called
         self.overwrites: set[Node] = set()  # updates that may be made in the memory of their base
         self.work = 0.0
+        self.inside = 0  # loops around what is being written
+        self.branching = False  # whether branches stay branches
 
     # ---- the whole function
 
@@ -96,7 +101,7 @@ class Lowering:
         for v, x in late.items():
             self.copy(x, self.env_input(v))
         if not calls.worth(self):
-            op = self.calls[0].node.op
+            op = self.asked[0].node.op
             raise Decline(f"{op} has no native form, and too few other ops have")
         code.line(f"ret i32 {DONE}")
         code.label("declined")
@@ -107,7 +112,8 @@ class Lowering:
         body = "\n".join(line for line in self.code.lines if line)
         head = f"define i32 @run(ptr noalias %params) #0 {{\n{body}\n}}\n"
         declares = dict(self.code.declares)
-        texts = [head, *self.functions, *self.globals.values()]
+        functions = nests.kept_apart(self.functions, self.calls)
+        texts = [head, *functions, *self.globals.values()]
         attributes = ATTRIBUTES.format(8 * host().vector_bytes)
         return "\n".join([*texts, *declares.values(), attributes])
 
@@ -206,9 +212,10 @@ class Lowering:
         outside, self.found = self.found, dict(self.found)
         parts = groups.schedule(graph)
         last = _last_uses(graph, parts)
+        needed = _needed(graph, parts)
         for i, group in enumerate(parts):
             self.direct.enter(group, last.get(i, ()))
-            self.group(group, _needed(graph, group))
+            self.group(group, needed)
             for v in last.get(i, ()):
                 self.unbind(v)
         self.found = outside
@@ -347,6 +354,8 @@ class Lowering:
             self.bind(out, self._constant(out, node.args[0]))
         elif node.op == "tg.identity":
             self.bind(out, self.operand(node.args[0]))
+        elif node.op == "tg.choose":
+            self.bind(out, self._choice(node))
         elif node.op.startswith("py."):
             self.bind(out, self._number(node))
         elif node.op in views.VIEWS or node.op == groups.CLONE:
@@ -385,6 +394,21 @@ class Lowering:
             return Reg(self.sizes.text(size[node.args[1]]), "i64")
         args = [self.register(self.operand(a)) for a in node.args]
         return self.numbers.run(node.op, DTYPE_NAMES[node.outputs[0].type.dtype], args)
+
+    def _choice(self, node: Node) -> Reg:
+        """One of several numbers or one-element tensors, by its number."""
+        if not all(map(one_element, (*node.outputs, *node.inputs))):
+            raise Decline("a choice among tensors")
+        number = self.numbers.number(self.register(self.operand(node.args[0])), "i64")
+        found, *rest = [self.register(self.operand(a)) for a in node.args[1]]
+        kind, text, alias = REGISTER[found.dtype], found.text, found.alias
+        for i, x in enumerate(rest, 1):
+            if x.dtype != found.dtype:
+                raise Decline("a choice among numbers of different kinds")
+            here = self.code.do(f"icmp eq i64 {number}, {i}")
+            text = self.code.do(f"select i1 {here}, {kind} {x.text}, {kind} {text}")
+            alias = self.code.do(f"select i1 {here}, i1 {x.alias}, i1 {alias}")
+        return Reg(text, found.dtype, found.size, alias)
 
     def _computed(self, node: Node) -> None:
         out = node.outputs[0]
@@ -559,15 +583,17 @@ _DTYPES = {name: dtype for dtype, name in DTYPE_NAMES.items()}
 
 
 _SILENT = frozenset(["tg.assign", "tg.assert"])
-_KNOWN = frozenset(["tg.read", "tg.identity", "tg.constant", *_SILENT])
+_KNOWN = frozenset(["tg.read", "tg.identity", "tg.constant", "tg.choose", *_SILENT])
 
 
-def _needed(graph: Graph, group: Group) -> set[Value]:
-    """The values of a group that something outside of it uses."""
-    inside = set(map(id, group.nodes))
-    made = {v for n in group.nodes for v in n.outputs}
-    used = {v for n in graph.nodes if id(n) not in inside for v in n.inputs}
-    return made & (used | set(graph.outputs))
+def _needed(graph: Graph, groups: list[Group]) -> set[Value]:
+    """The values that something outside of the group that makes them uses."""
+    home = {v: i for i, group in enumerate(groups) for n in group.nodes for v in n.outputs}
+    found = {
+        v for i, group in enumerate(groups) for n in group.nodes for v in n.inputs
+        if home.get(v, i) != i
+    }  # fmt: skip
+    return found | {v for v in graph.outputs if v in home}
 
 
 def _last_uses(graph: Graph, parts: list[Group]) -> dict[int, list[Value]]:

@@ -30,13 +30,18 @@ _ENTRY = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
+LARGE = 1 << 20  # characters of a module that LLVM optimises fully: more would take it many seconds
+
+
 class Native:
     """The machine code of one graph. ``kernels``: its loop nests; ``llvm``: the text of its module."""
 
     def __init__(self, whole: Graph, graph: Graph, text: str, low: Lowering):
         self.llvm, self.kernels, self.scratch = text, low.kernels, low.arena.size
+        self._arena = _memory(graph.name, max(self.scratch, 1) + 64)
         imports = _imports(text)
-        self._address = jit.compile_module(text, ["run"], imports)["run"]
+        level = 2 if len(text) < LARGE else 1
+        self._address = jit.compile_module(text, ["run"], imports, level)["run"]
         self._entry = _ENTRY(self._address)
         self._inputs = [v.type for v in graph.inputs]
         self._outputs = [v.type for v in graph.outputs]
@@ -47,9 +52,8 @@ class Native:
         self._direct = whole.outputs == graph.outputs
         self._assigned = sorted({position[n.args[0]] for n in graph.nodes if n.op == "tg.assign"})
         self._slots = (ctypes.c_int64 * (len(self._inputs) + len(self._outputs) + 1))()
-        self._arena = torch.empty(max(self.scratch, 1) + 64, dtype=torch.uint8)
         self._slots[-1] = (self._arena.data_ptr() + 63) // 64 * 64
-        self._calls = low.calls
+        self._calls = low.asked
         self._random = any(c.random for c in self._calls)
         self._table = (ctypes.c_int64 * max(len(self._calls), 1))(*map(id, self._calls))
         ctypes.c_int64.from_address(self._slots[-1]).value = ctypes.addressof(self._table)
@@ -142,6 +146,15 @@ class Native:
             if isinstance(kind, ScalarType):
                 made[i] = _number(slots[first + i], kind.kind)
         return made
+
+
+def _memory(name: str, size: int) -> torch.Tensor:
+    """A block for the temporaries; Decline, with a warning, where there is not so much: the host frees each at its last use."""
+    try:
+        return torch.empty(size, dtype=torch.uint8)
+    except RuntimeError as error:
+        jit.warn_once(f"tograph: no memory for the {size} bytes that native code of {name} needs, it runs op by op: {error}")  # fmt: skip
+        raise Decline(f"no memory for {size} bytes of temporaries") from None
 
 
 _WORD = 1 << 63

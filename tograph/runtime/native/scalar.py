@@ -169,9 +169,12 @@ def _choose(code, dtype, args, fail):
 
 @rule("fma")
 def _fma(code, dtype, args, fail):
+    kind = REGISTER[dtype]
+    if dtype not in FLOATS:
+        return code.do(f"add {kind} {code.do(f'mul {kind} {args[0]}, {args[1]}')}, {args[2]}")
     if host().fma:
         return code.intrinsic("fma", dtype, *args)
-    return code.do(f"fadd {REGISTER[dtype]} {code.do(f'fmul {REGISTER[dtype]} {args[0]}, {args[1]}')}, {args[2]}")  # fmt: skip
+    return code.do(f"fadd {kind} {code.do(f'fmul {kind} {args[0]}, {args[1]}')}, {args[2]}")
 
 
 def _pick(name: str) -> Rule:
@@ -300,8 +303,10 @@ def _shifting(name: str) -> Rule:
             raise Unsupported("a shift of bools")
         inside = code.do(f"icmp ult {kind} {args[1]}, {width}")
         by = _select(code, dtype, inside, args[1], str(width - 1))
+        if name == "shr" and dtype != "u8":
+            return code.do(f"ashr {kind} {args[0]}, {by}")
         if name == "shr":
-            return code.do(f"{'lshr' if dtype == 'u8' else 'ashr'} {kind} {args[0]}, {by}")
+            return _select(code, dtype, inside, code.do(f"lshr {kind} {args[0]}, {by}"), "0")
         return _select(code, dtype, inside, code.do(f"shl {kind} {args[0]}, {by}"), "0")
 
     return run
@@ -325,8 +330,16 @@ def _library(name: str) -> Rule:
     return lambda code, dtype, args, fail: code.external(name + "f" * (dtype == "f32"), dtype, *args)  # fmt: skip
 
 
-for _name in ["exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "tanh", "sinh", "cosh", "sin", "cos", "tan", "asin", "acos", "atan", "asinh", "acosh", "atanh", "erf", "erfc", "pow", "atan2", "hypot"]:  # fmt: skip
+_LIBRARY = ["exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "tanh", "sinh", "cosh", "sin", "cos", "tan", "asin", "acos", "atan", "asinh", "acosh", "atanh", "erf", "erfc", "pow", "atan2", "hypot"]  # fmt: skip
+for _name in _LIBRARY:
     RULES[_name] = _library(_name)
+
+
+def calls_library(e: Expr) -> bool:
+    """Whether an expression becomes a call of the C library, which LLVM cannot vectorise."""
+    if e.op == "fmod":
+        return e.dtype in FLOATS
+    return e.op in _LIBRARY and not (e.op in ("exp", "tanh") and e.dtype == "f32")
 
 
 class _Single:

@@ -1,0 +1,251 @@
+"""Loops inside one Triton kernel: values in the interpreter, code for four architectures, and what is refused."""
+
+import pytest
+import torch
+
+import tograph as tg
+from tests.runtime.kernels.triton_samples import flat
+from tests.runtime.kernels.triton_worker import interpret
+from tograph.bench import programs
+from tograph.runtime import interp
+from tograph.runtime.kernels import triton_jit, triton_loops
+from tograph.runtime.kernels.loop_ir import DIVISION_BY_ZERO, Unsupported
+from tograph.runtime.kernels.triton_source import ERROR
+from tograph.runtime.types import TensorType
+
+pytest.importorskip("triton")
+
+
+def loop_of(fn, *args):
+    """(graph before the loop and with it, the While node) of a function's only loop."""
+    graph = tg.function(fn).get_concrete_function(*args).optimized_graph
+    (node,) = [n for n in graph.nodes if n.op == "While"]
+    return graph, node
+
+
+def inputs_of(graph, node, args):
+    """The run-time values of a node's arguments, and of its outputs."""
+    graph.outputs = [a for a in node.args if hasattr(a, "type")]
+    given = dict(zip(graph.outputs, interp.run(graph, args)))
+    graph.outputs = list(node.outputs)
+    return [given.get(a, a) if hasattr(a, "type") else a for a in node.args], interp.run(
+        graph, args
+    )
+
+
+def run(node, arguments):
+    """(outputs of the kernel, error code)."""
+    loop = triton_loops.render(node, "loop")
+    source = loop.source
+    tensors = {}
+    for k, x in enumerate(arguments):
+        if f"p{k}" in source.signature:
+            tensors[f"p{k}"] = flat(x)
+        if f"s{k}" in source.signature:
+            tensors[f"s{k}"] = x
+    for name, v in zip(loop.outputs, node.outputs):
+        n = source.programs if name in loop.counted else triton_loops.size_of(v)
+        tensors[name] = torch.zeros(n, dtype=v.type.dtype)
+    tensors[ERROR] = torch.zeros(1, dtype=torch.int32)
+    tensors[triton_loops.STEPS] = torch.zeros(source.programs, dtype=torch.int64)
+    after = interpret(source, {name: tensors[name] for name in source.signature})
+    code = int(after[ERROR]) if ERROR in after else 0
+    last = int(after[triton_loops.STEPS].argmax()) if triton_loops.STEPS in after else 0
+    return [after[name][last] if name in loop.counted else after[name] for name in loop.outputs], code, loop  # fmt: skip
+
+
+def check(fn, *args):
+    graph, node = loop_of(fn, *args)
+    arguments, want = inputs_of(graph, node, args)
+    got, code, loop = run(node, arguments)
+    assert code == 0
+    for a, b, v in zip(got, want, node.outputs, strict=True):
+        if isinstance(v.type, TensorType):
+            torch.testing.assert_close(a.reshape(b.shape), b, rtol=1e-6, atol=1e-6)
+        else:
+            assert a.item() == b
+    return loop
+
+
+def test_newton_on_numbers():
+    loop = check(programs.newton, torch.tensor(2.0), torch.tensor(20, dtype=torch.int32))
+    assert loop.form == "whole" and "XBLOCK" not in loop.source.text
+
+
+def test_branches_become_branches():
+    loop = check(programs.collatz, torch.tensor(40, dtype=torch.int32))
+    assert loop.source.text.count("if ") == 2 and loop.source.text.count("else:") == 2
+
+
+def test_vectors_with_reductions_and_a_matrix():
+    torch.manual_seed(0)
+    a = torch.randn(20, 20)
+    loop = check(programs.power_iteration, a @ a.T, torch.ones(20) / 20**0.5, torch.tensor(1e-3))
+    assert loop.source.constants == {"XBLOCK": 32} and "mask[:, None]" in loop.source.text
+
+
+def test_python_numbers_and_escapes():
+    def walk(x, limit):
+        steps, total = 0, 0.0
+        while abs(x) > 1e-3:
+            if steps > limit:
+                break
+            x = x * 0.5
+            steps += 3
+            total = total + steps * 0.25
+        return x, steps, total
+
+    check(walk, torch.tensor(9.0, dtype=torch.float64), 12)
+    check(walk, torch.tensor(0.0, dtype=torch.float64), 12)
+
+
+def test_a_loop_in_a_loop():
+    def nested(x):
+        total = torch.zeros(())
+        while x.sum() > 1:
+            inner = x
+            while inner.max() > 0.5:
+                inner = inner * 0.5
+                total = total + 1
+            x = x - 0.25 * inner
+        return x, total
+
+    check(nested, torch.rand(7, generator=torch.Generator().manual_seed(0)) * 3)
+
+
+def mandelbrot_inputs(rows, columns):
+    re, im = torch.meshgrid(torch.linspace(-2, 0.6, rows), torch.linspace(-1.3, 1.3, columns), indexing="ij")  # fmt: skip
+    return re.contiguous(), im.contiguous(), torch.tensor(12, dtype=torch.int32)
+
+
+def test_blocks_end_when_their_own_elements_do(monkeypatch):
+    monkeypatch.setattr(triton_loops, "MOST", 64)
+    loop = check(programs.mandelbrot, *mandelbrot_inputs(25, 30))
+    assert loop.form == "blocks" and loop.source.programs == 3 and "mask" in loop.source.text
+
+
+def test_the_number_of_steps_is_the_largest_of_all_blocks(monkeypatch):
+    monkeypatch.setattr(triton_loops, "MOST", 64)
+
+    def halve(x):
+        steps, alive = 0, x > 1
+        while alive.any():
+            x = torch.where(alive, x * 0.5, x)
+            alive = x > 1
+            steps += 1
+        return x, steps
+
+    x = torch.full((600,), 3.0)
+    x[400] = 1000.0
+    check(halve, x)
+    check(halve, torch.zeros(600))
+
+
+def test_a_block_that_would_change_further_is_noticed(monkeypatch):
+    monkeypatch.setattr(triton_loops, "MOST", 64)
+
+    def all_move(x):
+        while (x > 1).any():
+            x = x * 0.5
+        return x
+
+    x = torch.full((600,), 3.0)
+    x[400] = 1000.0
+    graph, node = loop_of(all_move, x)
+    arguments, _ = inputs_of(graph, node, (x,))
+    assert run(node, arguments)[1] == triton_loops.UNSETTLED
+
+
+@pytest.mark.parametrize("value", [3, 0])
+def test_failures_in_a_loop_are_reported(value):
+    def divide(x, y):
+        while x > 10:
+            x = x // y
+        return x
+
+    args = torch.tensor(1000), torch.tensor(value)
+    graph, node = loop_of(divide, torch.tensor(1000), torch.tensor(3))
+    _, code, _ = run(node, list(args)) if value == 0 else run(node, inputs_of(graph, node, args)[0])
+    assert code == (0 if value else DIVISION_BY_ZERO)
+
+
+def test_an_int_beyond_64_bits_is_reported():
+    def grow(x):
+        n = 1 << 60
+        while x > 0:
+            n = n + n
+            x = x - 1
+        return n
+
+    for steps, expected in ((2, 0), (3, triton_loops.OVERFLOW)):
+        graph, node = loop_of(grow, torch.tensor(2))
+        arguments, _ = inputs_of(graph, node, (torch.tensor(2),))
+        arguments = [torch.tensor(steps) if isinstance(a, torch.Tensor) else a for a in arguments]
+        assert run(node, arguments)[1] == expected
+
+
+def smoothed(x):
+    while (x.abs() > 1).any():
+        x = x - x.mean()
+    return x
+
+
+def counted(x):
+    step = torch.zeros(())
+    while (x > 1).any():
+        x = torch.where(x > 1, x * 0.5 - step, x)
+        step = step + 1
+    return x
+
+
+def until_one(x):
+    while not (x < 1).any():
+        x = x * 0.5
+    return x
+
+
+def printed(x):
+    while x.sum() > 1:
+        tg.print(x)
+        x = x * 0.5
+    return x
+
+
+@pytest.mark.parametrize(
+    ("fn", "size", "reason"),
+    [
+        (smoothed, 600, "a reduction in a loop over blocks"),
+        (counted, 600, "elements that depend on the counted numbers"),
+        (until_one, 600, "not `any` of the elements"),
+        (printed, 4, "in a kernel"),
+        (lambda x: smoothed_rows(x), 16, "vectors of different sizes"),
+    ],
+    ids=["reduction", "numbers", "until one", "print", "rows"],
+)
+def test_what_is_no_kernel_says_why(fn, size, reason, monkeypatch):
+    monkeypatch.setattr(triton_loops, "MOST", 64)
+    x = torch.full((size,), 3.0)
+    _, node = loop_of(fn, x.view(4, -1) if reason.endswith("sizes") else x)
+    with pytest.raises(Unsupported, match=reason):
+        triton_loops.render(node, "loop")
+
+
+def smoothed_rows(x):
+    while x.abs().sum() > 1:
+        x = x * 0.5 - x.sum(1, keepdim=True)
+    return x
+
+
+@pytest.mark.parametrize("architecture", triton_jit.ARCHITECTURES)
+def test_loops_compile_everywhere_and_spill_nothing(architecture):
+    a = torch.ones(64, 64)
+    cases = [
+        (programs.newton, (torch.tensor(2.0), torch.tensor(3, dtype=torch.int32))),
+        (programs.collatz, (torch.tensor(3, dtype=torch.int32),)),
+        (programs.power_iteration, (a, torch.ones(64), torch.tensor(1e-3))),
+        (programs.mandelbrot, mandelbrot_inputs(80, 80)),
+    ]
+    for fn, args in cases:
+        loop = triton_loops.render(loop_of(fn, *args)[1], fn.__name__)
+        binary = triton_jit.compiled(loop.source, architecture)
+        assert binary.resources.spills == 0 and "scf.while" in binary.asm["ttir"]

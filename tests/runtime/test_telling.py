@@ -1,0 +1,244 @@
+"""Which list, dict or object a name is, after branches and loops that bind it to another one: native against `tg.function`."""
+
+import pytest
+import torch
+
+import tograph as tg
+from tests.runtime.test_identity import ROWS, build, outcome, same
+
+PROGRAMS = """
+cur = [v[0]]; other = [v[1]]
+for i in range(v[2].int()):
+    cur.append(v[2])
+    cur = other
+x[0, 0] = len(cur)
+x[0, 1] = len(other)
+cur.append(v[0])
+x[0, 2] = len(other)
+---
+cur = []; other = [v[1]]
+for i in range(v[2].int()):
+    if v[i] > 0: cur = other
+    cur.append(v[2])
+x[0, 0] = len(cur)
+x[0, 1] = len(other)
+---
+a = [v[0]]; b = [v[1], v[2]]
+for i in range(v[2].int()):
+    a, b = b, a
+    a.append(v[2])
+x[0, 0] = len(a)
+x[0, 1] = len(b)
+---
+grid = [[v[0], v[1]], [v[2]]]; cur = grid[0]
+for i in range(v[2].int()):
+    cur[0] = cur[0] + 1
+    cur = grid[1]
+x[0, 0] = grid[0][0]; x[0, 1] = grid[1][0]
+cur.append(v[0])
+x[0, 2] = len(grid[1])
+---
+seq = []
+for i in range(v[2].int()):
+    row = []
+    seq = row
+    row.append(v[i])
+x[0, 0] = len(seq)
+---
+grid = [[v[0], v[1]], [v[2]]]; cur = grid[0]
+if v[0] > 0: cur = grid[1]
+cur.append(v[0])
+x[0, 2] = len(grid[1])
+x[0, 1] = len(grid[0])
+---
+def add(xs, n):
+    for i in range(n):
+        xs = xs + [v[i]]
+    return xs
+mine = [v[1]]
+got = add(mine, v[2].int())
+x[0, 0] = len(mine); x[0, 1] = len(got)
+---
+batch = []; total = v[0] * 0
+for i in range(v[2].int()):
+    batch.append(v[i])
+    if len(batch) == 2:
+        total = total + batch[0] + batch[1]
+        batch = []
+x[0, 0] = total; x[0, 1] = len(batch)
+---
+d = {'n': v[0]}; e = {'n': v[1]}
+for i in range(v[2].int()):
+    d, e = e, d
+    d['n'] = d['n'] + 1
+x[0, 0] = d['n']; x[0, 1] = e['n']
+---
+a = Box(t=v[0]); b = Box(t=v[1])
+for i in range(v[2].int()):
+    a, b = b, a
+    a.t = a.t + 1
+x[0, 0] = a.t; x[0, 1] = b.t
+---
+node = Box(t=v[0], next=None)
+for i in range(v[2].int()):
+    node = Box(t=node.t + v[i], next=None)
+node.t = node.t * 2
+x[0, 0] = node.t
+---
+s = {1, 2}; t = s
+for i in range(v[2].int()):
+    t = s
+x[0, 0] = len(t)
+---
+xs = [v[0]]; ys = xs
+for i in range(v[2].int()):
+    xs += [v[i]]
+x[0, 0] = len(xs); x[0, 1] = len(ys)
+---
+xs = [v[0]]; ys = xs
+for i in range(v[2].int()):
+    xs = xs + [v[i]]
+x[0, 0] = len(xs); x[0, 1] = len(ys)
+---
+q = [v[0], v[1], v[2]]
+for i in range(v[2].int()):
+    q = q[1:] + [v[i]]
+    q[0] = q[0] + 1
+x[0, :3] = torch.stack(q)
+---
+d = {'a': [v[0]], 'b': [v[1]]}
+k = d['a']
+for i in range(v[2].int()):
+    d['a'].append(v[i])
+    d['b'], d['a'] = d['a'], d['b']
+x[0, 0] = len(d['a']); x[0, 1] = len(d['b']); x[0, 2] = len(k)
+---
+stack = [v[0]]
+i = 0
+while len(stack) > 0 and i < 5:
+    top = stack.pop()
+    if top > 0 and i < 3: stack.append(top - 1); stack.append(top - 2)
+    i += 1
+x[0, 0] = len(stack)
+---
+cur = {'n': v[0], 'xs': [v[0]]}
+for i in range(v[2].int()):
+    new = {'n': cur['n'] + 1, 'xs': cur['xs']}
+    new['n'] = new['n'] * 2
+    cur = new
+x[0, 0] = cur['n']
+""".strip().split("\n---\n")
+
+# In these a container that a loop or branch made anew, or took over from another name, changes under one name.
+REFUSED = """
+seq = []; row = []
+for i in range(v[2].int()):
+    row = [v[0]]
+    seq = row
+    seq.append(v[1])
+row.append(v[1])
+x[0, 0] = len(seq); x[0, 1] = len(row)
+---
+seq = [v[0]]; row = [v[1]]
+for i in range(v[2].int()):
+    seq.append(v[0])
+    x[1, 1] += len(row)
+    row = [v[0]]
+    seq = row
+row.append(v[1])
+x[0, 0] = len(seq); x[0, 1] = len(row)
+---
+def add(xs, n):
+    for i in range(n):
+        xs.append(v[i])
+        xs = [v[0]]
+    return xs
+mine = [v[1]]
+got = add(mine, v[2].int())
+x[0, 0] = len(mine); x[0, 1] = len(got)
+---
+d = {'n': v[0]}; e = d
+for i in range(v[2].int()):
+    d['n'] = d['n'] + 1
+    if v[i] > 4: d = {'n': v[1]}
+x[0, 0] = d['n']; x[0, 1] = e['n']
+---
+first = Box(t=v[0]); node = first
+for i in range(v[2].int()):
+    node.t = node.t + 1
+    node = Box(t=node.t * 2)
+x[0, 0] = node.t; x[0, 1] = first.t
+---
+b = Box(xs=None)
+b.xs = [v[0]]; keep = b.xs
+for i in range(v[2].int()):
+    b.xs = b.xs + [v[i]]
+b.xs.append(v[0])
+x[0, 0] = len(b.xs); x[0, 1] = len(keep)
+---
+cur = {'n': v[0], 'xs': [v[0]]}; first = cur['xs']
+for i in range(v[2].int()):
+    cur = {'n': cur['n'] + 1, 'xs': cur['xs']}
+    cur['xs'].append(v[i])
+x[0, 0] = cur['n']; x[0, 1] = len(first)
+---
+a = [v[0]]; b = a
+if v[0] > 0:
+    a = a + [v[1]]
+b.append(v[2])
+x[0, 0] = len(a); x[0, 1] = len(b)
+---
+a = [v[0]]
+if v[0] > 0: b = a
+else: b = [v[1]]
+b.append(v[2])
+x[0, 0] = len(a); x[0, 1] = len(b)
+---
+a = [v[0]]
+if v[0] > 0: b = [v[2]]; c = b
+else: b = [v[1]]; c = [v[1]]
+b.append(v[2])
+x[0, 0] = len(c); x[0, 1] = len(b)
+---
+a = [v[0]]
+try:
+    b = a
+    y = v[v[2].int() + 1]
+except IndexError:
+    b = [v[1]]
+b.append(v[2])
+x[0, 0] = len(a); x[0, 1] = len(b)
+""".strip().split("\n---\n")
+
+
+@pytest.mark.parametrize("text", PROGRAMS)
+def test_program(text):
+    native = build(text, "<telling>")
+    converted = tg.function(native)
+    for row in ROWS:
+        one, two = outcome(native, row), outcome(converted, row)
+        assert same(one, two), (row, one, two)
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_a_change_under_one_of_two_names_is_refused(text):
+    native = build(text, "<telling>")
+    outcomes = [outcome(tg.function(native), row) for row in ROWS]
+    expected = [outcome(native, row) for row in ROWS]
+    for one, two in zip(expected, outcomes, strict=True):
+        assert same(one, two) or isinstance(two[0], tg.errors.AliasError)
+        if isinstance(two[0], tg.errors.AliasError):
+            assert "<telling>" in str(two[0]) and "a copy of its own" in str(two[0])
+            assert two[2] == list(ROWS[outcomes.index(two)]), "state as it was before"
+
+
+def test_a_list_that_every_iteration_makes_longer():
+    def f(v, n):
+        xs = [v[0]]
+        for i in range(n):
+            xs = xs + [v[i] * 2]
+        return torch.stack(list(xs))
+
+    v = torch.arange(4.0) + 1
+    for n in (0, 1, 3):
+        assert tg.function(f)(v, torch.tensor(n)).tolist() == f(v, torch.tensor(n)).tolist()

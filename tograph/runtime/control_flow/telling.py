@@ -1,0 +1,235 @@
+"""Containers and objects that a staged construct binds to names: which one a name holds, and what may change where two hold one.
+
+A list, dict, set, deque or object that existed before a construct counts as itself (``Identity``): a name that is one of
+several such is a tagged union of them, so a change reaches the right one. One that a branch or an iteration makes is a value
+of the construct, made anew from its parts. That differs from Python only where it, or the one whose place it takes, is held
+by another name too and then changes: there the change is an ``AliasError``.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from ...errors import AliasError
+from .. import journal, structure
+from ..funcgraph import USER_CODE, Storage, user_location
+from ..growing import StagedList
+from ..journal import Location as Place
+from ..reach import reachable
+from ..structure import Identity, is_union
+from .leaves import Path
+from .regions import Region
+
+_CONTAINERS = (list, dict, set, deque, StagedList)
+
+
+def mutable(x: Any) -> bool:
+    """Whether ``x`` is a container or an object that can change."""
+    return type(x) in _CONTAINERS or (
+        structure.has_identity(x) and structure.parts_of(x) is not None
+    )
+
+
+def among(x: Any) -> list[Any]:
+    """What ``x`` may be."""
+    return x.options_ if is_union(x) else [x]
+
+
+def all_known(x: Any, known: Callable[[Any], bool]) -> bool:
+    """Whether all containers that ``x`` may be existed before."""
+    return all(known(o) for o in among(x) if mutable(o))
+
+
+def told(x: Any) -> Any:
+    """``x`` with the containers that it may be counting as themselves."""
+    if is_union(x):
+        made = structure.TaggedUnion(x.tag_, [told(o) for o in x.options_])
+        made.__dict__["name_"] = x.name_
+        return made
+    return Identity(x) if mutable(x) else x
+
+
+def told_apart(contents: list[Any], live: Sequence[Region]) -> list[Any]:
+    """The outcomes of branches for a place, with containers that all existed before the branches counting as themselves."""
+    if len(contents) < 2 or not any(mutable(o) for c in contents for o in among(c)):
+        return contents
+    if any(not mutable(o) for c in contents for o in among(c)):
+        return contents
+    seen = reachable([r.function for r in live])
+    if not all(all_known(c, lambda o: id(o) in seen) for c in contents):
+        return contents
+    return [told(c) for c in contents]
+
+
+def containers(x: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """The containers and objects in ``x``, itself included, that are made anew when it is."""
+    if is_union(x):
+        for i, option in enumerate(x.options_):
+            yield from containers(option, (*path, f"option{i}"))
+        return
+    if mutable(x):
+        yield path, x
+    found = structure.parts_of(x) if not isinstance(x, Identity) else None
+    if found is None or found[0] == "staged" or structure.OUTSIDE[0](x):
+        return
+    for i, part in enumerate(found[1]):
+        yield from containers(part, (*path, i))
+
+
+class Told:
+    """What a loop's places hold: as themselves, as long as no iteration leaves a container that it made itself."""
+
+    def __init__(self, body: Any):
+        self.body = body
+        self.merged: set[Any] = set()
+        self.known: dict[int, Any] = {}
+        self.shared: dict[Any, set[Path]] = {}
+
+    def _follows(self, place: Place) -> bool:
+        owned = place.key[0] in ("cell", "key", "attr")
+        return owned and place.key not in self.merged
+
+    def entry(self, place: Place, content: Any) -> Any:
+        """The content before the loop."""
+        if not self._follows(place):
+            return content
+        self.known.update((id(o), o) for o in among(content) if mutable(o))
+        return told(content)
+
+    def left(self, place: Place, content: Any) -> Any:
+        """The content at the end of an iteration."""
+        return told(content) if self._follows(place) else content
+
+    def widen(self, loop: Region, state: Sequence[Place], contents: Sequence[Any]) -> list[Place]:
+        """The places in which an iteration leaves a container of its own; they are merged from here on."""
+        seen = {*self.known, *reachable([loop.function])} if self._any(state, contents) else set()
+        found = []
+        for place, content in zip(state, contents, strict=True):
+            if not self._follows(place) or not any(map(mutable, among(content))):
+                continue
+            if not all_known(content, lambda o: id(o) in seen):
+                self.merged.add(place.key)
+                found.append(place)
+        return found
+
+    def _any(self, state: Sequence[Place], contents: Sequence[Any]) -> bool:
+        pairs = zip(state, contents, strict=True)
+        return any(self._follows(p) and any(map(mutable, among(c))) for p, c in pairs)
+
+    def share(self, state: Sequence[Place], contents: Sequence[Any]) -> bool:
+        """Find what two places hold at the end of an iteration, and what the loop takes over while others hold it."""
+        merged = [(p, c) for p, c in zip(state, contents, strict=True) if not self._follows(p)]
+        before = sum(map(len, self.shared.values()))
+        for key, path in _twice(merged):
+            self.shared.setdefault(key, set()).add(path)
+        for place in state:
+            if place.key in self.merged:
+                for path, x in _held_elsewhere(place, place.get()):
+                    self.shared.setdefault(place.key, set()).add(path)
+                    _guard(x, place.name)
+        return sum(map(len, self.shared.values())) != before
+
+    def guard(self, state: Sequence[Place]) -> None:
+        """What the places hold now was made anew: where Python has one object under two names, a change is an error."""
+        for place in state:
+            paths = self.shared.get(place.key)
+            if paths:
+                found = dict(containers(place.get()))
+                for x in [found[p] for p in paths if p in found] or found.values():
+                    _guard(x, place.name)
+
+
+class Merged:
+    """What a join makes anew of the containers that its regions leave, and which of them other names hold too."""
+
+    def __init__(self, slots: Sequence[tuple[Place | None, list[Any]]], live: Sequence[Region]):
+        self.places: set[Any] = set()
+        if not any(next(containers(c), None) for _, contents in slots for c in contents):
+            return
+        for i in range(len(live)):
+            self.places.update(key for key, _ in _twice([(p, c[i]) for p, c in slots]))
+        seen = reachable([r.function for r in live])
+        for place, contents in slots:
+            held = [x for c in contents for x in _made_anew(place, c)]
+            if any(journal.guarded(x) for x in held):
+                self.places.add(_key(place))
+            if any(id(x) in seen for x in held):
+                for c in contents:
+                    self._look(place, c, seen)
+
+    def _look(self, place: Place | None, content: Any, seen: set[int]) -> None:
+        for _, x in _held_elsewhere(place, content):
+            if id(x) in seen:
+                self.places.add(_key(place))
+                _guard(x, "another name" if place is None else place.name)
+
+    def guard(self, place: Place | None, x: Any) -> None:
+        """``x`` was made anew: where Python has one object under two names, a change of it is an error."""
+        if _key(place) in self.places:
+            for _, part in containers(x):
+                _guard(part, "another name" if place is None else place.name)
+
+
+def _key(place: Place | None) -> Any:
+    return None if place is None else place.key
+
+
+def _made_anew(place: Place | None, content: Any) -> list[Any]:
+    """The containers of a content that a construct makes anew; the one that a location is all of stays."""
+    whole = place is not None and place.key[0] == "contents"
+    return [x for path, x in containers(content) if not (whole and path == ())]
+
+
+def _twice(contents: Sequence[tuple[Place | None, Any]]) -> list[tuple[Any, Path]]:
+    """Where containers stand that are found more than once in contents."""
+    found: dict[int, list[tuple[Any, Path]]] = {}
+    for place, content in contents:
+        if place is not None and isinstance(place.keep, Storage):
+            continue
+        whole = place is not None and place.key[0] == "contents"
+        for path, x in containers(content):
+            if not (whole and path == ()):
+                found.setdefault(id(x), []).append((_key(place), path))
+    return [at for places in found.values() if len(places) > 1 for at in places]
+
+
+def _held_elsewhere(place: Place | None, content: Any) -> list[tuple[Path, Any]]:
+    """The containers of a content that other variables than its place, or the caller, hold too."""
+    held = list(containers(content))
+    if not held:
+        return []
+    old = None if place is None else place.get()
+    if place is not None:
+        place._set(type(old)() if place.key[0] == "contents" else None)
+    try:
+        seen = reachable(_variables())
+    finally:
+        if place is not None:
+            place._set(old)
+    return [(path, x) for path, x in held if id(x) in seen or structure.OUTSIDE[0](x)]
+
+
+def _variables() -> list[Any]:
+    """What the local variables of the user's functions hold."""
+    found: list[Any] = []
+    frame = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code in USER_CODE:
+            found += frame.f_locals.values()
+        frame = frame.f_back  # type: ignore[assignment]
+    return found
+
+
+def _guard(x: Any, name: str) -> None:
+    def refuse() -> None:
+        kind = "list" if isinstance(x, list) else type(x).__name__
+        raise AliasError(
+            f"this {kind} may be held by '{name}' and by another name, as a staged loop left it, and which one is known only when "
+            f"the graph runs; so it cannot be changed here. Give '{name}' a copy of its own, or use one name.",
+            user_location(),
+        )
+
+    journal.guard(x, refuse)

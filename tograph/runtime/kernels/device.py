@@ -1,0 +1,203 @@
+"""Kernels on a CUDA device: regions and whole loops of a graph, called with the device's tensors.
+
+``OnDevice``      a fused region: its loop IR, rendered as Triton for the sizes and strides of a call.
+``LoopOnDevice``  a ``While`` whose loop runs inside one kernel (``triton_loops``).
+
+Both run their graph op by op where there is no kernel, and where a kernel reports an error: it has then written fresh outputs
+only. Reading the error code waits for the device; only kernels that may fail have one. ``launch`` is how a kernel starts;
+tests put Triton's interpreter in its place. Not yet seen on a GPU: everything that needs one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ..ir import Graph, Node, Value
+from ..shapes import Meta
+from ..types import ScalarType, TensorType
+from . import loop_ir, triton_jit, triton_loops
+from .build import build
+from .gpu_forms import GpuForms, sources
+from .jit import warn_once
+from .loop_ir import Unsupported
+from .triton_source import ERROR, Source
+
+PATIENCE = 3  # runs of a loop that may fail before it is left to the host
+
+
+class Start:
+    """Starts a kernel. Where its first start fails (it does not compile for the device, Triton finds no C compiler) it never
+    starts again; one warning says why.
+    """
+
+    def __init__(self, source: Source):
+        self.source, self.reason, self._ran = source, "", False
+
+    def __call__(self, arguments: dict[str, Any]) -> bool:
+        """Whether the kernel has started. ``arguments`` by name, more than it has parameters."""
+        if self.reason:
+            return False
+        if self._ran:
+            launch(self.source, arguments)
+            return True
+        try:
+            launch(self.source, arguments)
+        except Unsupported as why:
+            self.reason = str(why)
+            warn_once(f"tograph: kernel {self.source.name} does not start, its ops run one by one: {why}")  # fmt: skip
+            return False
+        self._ran = True
+        return True
+
+
+def launch(source: Source, arguments: dict[str, Any]) -> None:
+    """Start a kernel on the current stream of its device, by Triton's own launcher."""
+    triton_jit.launch(source, [arguments[name] for name in source.signature])
+
+
+@dataclass
+class DeviceKernel(GpuForms):
+    """A region's kernel on a device. ``source``: the Triton source that runs."""
+
+    name: str
+    loops: loop_ir.Kernel
+    source: Source
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        return self.loops.comments
+
+    @property
+    def llvm(self) -> str:
+        return ""
+
+
+@dataclass
+class LoopKernel:
+    """A loop that is one kernel."""
+
+    name: str
+    source: Source
+    lines: tuple[str, ...]
+
+    @property
+    def triton(self) -> str:
+        return self.source.text
+
+    @property
+    def llvm(self) -> str:
+        return ""
+
+    def ptx(self, architecture: str = "sm_90") -> str:
+        return triton_jit.compiled(self.source, architecture).asm["ptx"]
+
+    def cubin(self, architecture: str = "sm_90") -> bytes:
+        return triton_jit.compiled(self.source, architecture).asm["cubin"]
+
+    @property
+    def resources(self) -> triton_jit.Resources:
+        return triton_jit.compiled(self.source, "sm_90").resources
+
+
+def device_of(values: Sequence[Value]) -> str:
+    """The device of all tensors among ``values``; "" where there is none, or more than one."""
+    found = {v.type.device for v in values if isinstance(v.type, TensorType)}
+    return found.pop() if len(found) == 1 else ""
+
+
+def is_gpu(device: str) -> bool:
+    return device.startswith("cuda")
+
+
+def region_caller(region: Any, metas: dict[Value, Meta], name: str, unfused: Callable[..., Any]) -> tuple[DeviceKernel, Callable[..., Any]]:  # fmt: skip
+    """(the kernel, a function from the region's inputs to fresh outputs) for sizes and strides."""
+    if why := triton_jit.available():
+        raise Unsupported(why)
+    loops = build(region, metas, name)
+    kernel = DeviceKernel(name, loops, sources(loops)[0])
+    made = [metas[v] for v in region.outputs]
+    fails, start = ERROR in kernel.source.signature, Start(kernel.source)
+
+    def run(inputs: Sequence[Any]) -> Any:
+        outputs = [torch.empty_strided(m.size, m.stride, dtype=m.dtype, device=m.device) for m in made]  # fmt: skip
+        arguments = {f"p{i}": x for i, x in enumerate(inputs)}
+        arguments |= {f"s{i}": x for i, x in enumerate(inputs)}
+        arguments |= {f"o{i}": x for i, x in enumerate(outputs)}
+        if fails:
+            arguments[ERROR] = torch.zeros(1, dtype=torch.int32, device=made[0].device)
+        if not start(arguments) or (fails and arguments[ERROR].item()):
+            return unfused(*inputs)
+        return outputs[0] if len(outputs) == 1 else outputs
+
+    return kernel, run
+
+
+class LoopOnDevice:
+    """A ``While`` node that can be called with the values among its arguments."""
+
+    def __init__(self, name: str, node: Node, graph: Graph, make: Callable[[Graph], Any]):
+        self.name, self.node, self.graph, self._make = name, node, graph, make
+        self.loop = triton_loops.render(node, name)
+        self.kernels = [LoopKernel(name, self.loop.source, (f"{node.location} While",))]
+        self.reasons: list[str] = []
+        self._host: Callable[..., Any] | None = None
+        self._start = Start(self.loop.source)
+        self._failures = 0
+        places: dict[Value, int] = {}
+        for k, a in enumerate(node.args):
+            if isinstance(a, Value):
+                places.setdefault(a, k)
+        self._places = list(places.items())
+
+    def __call__(self, *inputs: Any) -> Any:
+        if self._failures < PATIENCE and _plain(inputs):
+            outputs = self._run(inputs)
+            if outputs is not None:
+                return outputs[0] if len(outputs) == 1 else outputs
+        return self.on_host(*inputs)
+
+    def on_host(self, *inputs: Any) -> Any:
+        """The loop of the host program."""
+        if self._host is None:
+            self._host = self._make(self.graph).run
+        outputs = self._host(*inputs)
+        return outputs[0] if len(outputs) == 1 else outputs
+
+    def _run(self, inputs: Sequence[Any]) -> list[Any] | None:
+        source, device = self.loop.source, next(x.device for x in inputs if isinstance(x, torch.Tensor))  # fmt: skip
+        arguments: dict[str, Any] = {}
+        for (_, k), x in zip(self._places, inputs, strict=True):
+            arguments[f"p{k}"] = arguments[f"s{k}"] = x
+        for name, v in zip(self.loop.outputs, self.node.outputs):
+            shape = (source.programs,) if name in self.loop.counted else getattr(v.type, "shape", ())  # fmt: skip
+            arguments[name] = torch.empty(shape, dtype=v.type.dtype, device=device)  # type: ignore[union-attr]
+        if ERROR in source.signature:
+            arguments[ERROR] = torch.zeros(1, dtype=torch.int32, device=device)
+        if triton_loops.STEPS in source.signature:
+            arguments[triton_loops.STEPS] = torch.empty(source.programs, dtype=torch.int64, device=device)  # fmt: skip
+        if not self._start(arguments):
+            return None
+        if ERROR in arguments and (code := arguments[ERROR].item()):
+            self._failures += 1
+            self.reasons.append(f"the kernel of {self.name} failed with code {code}")
+            return None
+        return self._results(arguments)
+
+    def _results(self, arguments: dict[str, Any]) -> list[Any]:
+        """The node's outputs; numbers of the program that made the most steps."""
+        last = arguments[triton_loops.STEPS].argmax() if self.loop.counted else None
+        out = []
+        for name, v in zip(self.loop.outputs, self.node.outputs):
+            x = arguments[name]
+            if name in self.loop.counted:
+                x = x[last].reshape(getattr(v.type, "shape", ()))
+            out.append(v.type.kind(x.item()) if isinstance(v.type, ScalarType) else x)
+        return out
+
+
+def _plain(inputs: Sequence[Any]) -> bool:
+    return all(x.is_contiguous() and not x.is_neg() for x in inputs if isinstance(x, torch.Tensor))

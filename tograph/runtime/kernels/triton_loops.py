@@ -1,0 +1,670 @@
+"""A whole ``While`` as one Triton kernel: the loop runs inside of it, and nothing comes back to the host per iteration.
+
+Two forms, by the sizes of the state:
+
+``whole``   All state fits into one program: numbers, tensors of one element, and vectors of one size up to ``MOST``.
+            Everything may be used: reductions, branches, inner loops, products with a captured matrix.
+``blocks``  The state is large and elementwise. Each program runs the loop for its own block of elements and ends when its own
+            elements do. That is what the loop means if the condition is ``any`` of something (and conditions on numbers), if
+            the elements do not depend on the counted numbers, and if a block whose ``any`` is false stays as it is. The
+            first two are checked here. The last is checked by the kernel: it runs its block once more, and where that changes
+            anything, it sets the error code, and the loop has to be run another way. Numbers are right in the program
+            that made the most steps; each writes its own with its number of steps.
+
+A value is a Triton variable: a scalar for numbers and tensors of one element, a block ``[XBLOCK]`` for vectors, whose elements
+are numbered in row-major order. Python's ints are 64 bits here; where one would not fit, where Python or torch
+would raise, the kernel sets the error code and its outputs mean nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..ir import Graph, Node, Value
+from ..shapes import Meta, contiguous
+from ..types import DTYPE_NAMES, ScalarType, TensorType, device_of
+from . import triton_ops, triton_source
+from .build import Builder, Region, compute_dtype
+from .exprs import Term
+from .loop_ir import DIVISION_BY_ZERO, FLOATS, ITEM_SIZES, Expr, Unsupported, ordered
+from .pointwise import ROWS
+from .reductions import CREATORS, REDUCERS
+from .tiles import power_of_two
+from .triton_ops import TYPES, start, typed
+from .triton_source import ERROR, HEADER, Source, failing, operation
+from .views import Index
+
+MOST = 4096  # elements of a vector that one program holds
+MATRIX = 1 << 14  # elements of a matrix that one program holds
+BLOCK = 256  # elements of a program in the form ``blocks``
+UNSETTLED, OVERFLOW = 3, 4  # error codes: a block went on changing; a number left its type
+MOST_NODES = 300
+STEPS = "steps"  # the output with the number of iterations of each program
+
+_SAME = frozenset(f"aten.{n}" for n in ["view.default", "_unsafe_view.default", "reshape.default", "squeeze.default", "squeeze.dim", "squeeze.dims", "unsqueeze.default", "alias.default", "detach.default"]) | {"tg.identity"}  # fmt: skip
+_NUMBERS = {"py.lt": "<", "py.le": "<=", "py.gt": ">", "py.ge": ">=", "py.eq": "==", "py.ne": "!="}
+
+
+@dataclass(frozen=True)
+class LoopSource:
+    """A loop as a kernel. ``source``: its text; ``form``: "whole" or "blocks"; ``outputs``: a name for each output of the node.
+
+    In the form ``blocks`` the buffers of ``counted`` have one cell for each program, and ``STEPS`` tells which is the last.
+    """
+
+    source: Source
+    form: str
+    outputs: tuple[str, ...]
+    counted: frozenset[str]
+
+
+def render(node: Node, name: str, pointers: bool = False) -> LoopSource:
+    """The kernel of a ``While`` node; Unsupported says why it has none. ``pointers``: numbers come from memory."""
+    first = _Loop(node, name, pointers=pointers)
+    source = first.source()
+    return _Loop(node, name, True, pointers).source() if first.fails else source
+
+
+def segment(
+    nodes: Sequence[Node], outputs: Sequence[Value], name: str
+) -> tuple[Source, list[Value]]:
+    """(a kernel of nodes on numbers and tensors of one element, its inputs): p0, p1, ... are inputs, o0, o1, ... outputs."""
+    first = _Segment(nodes, outputs, name)
+    source = first.source()
+    return (_Segment(nodes, outputs, name, True).source() if first.fails else source), first.inputs
+
+
+def size_of(value: Value) -> int:
+    """The number of elements; 1 for a number."""
+    if isinstance(value.type, ScalarType):
+        return 1
+    if not isinstance(value.type, TensorType) or DTYPE_NAMES[value.type.dtype] not in ITEM_SIZES:
+        raise Unsupported(f"a value of type {value.type}")
+    n = 1
+    for d in value.type.shape:
+        if d is None:
+            raise Unsupported("a size that is known only at run time")
+        n *= d
+    return n
+
+
+def dtype_of(value: Value) -> str:
+    return DTYPE_NAMES[value.type.dtype]  # type: ignore[union-attr]
+
+
+class _Formulas(Builder):
+    """Asks the tables of ops for expressions on values that are variables; all of them at one element."""
+
+    def __init__(self) -> None:
+        super().__init__(Region([], []), {}, {})
+        self.row = (2,)  # any row: what folds is the whole vector
+
+    def size(self, value: Value) -> tuple[int, ...]:
+        return value.type.shape  # type: ignore[union-attr]
+
+    def _example(self, a: Any) -> Any:
+        if not isinstance(a, Value):
+            return a
+        return a.type.kind(1) if isinstance(a.type, ScalarType) else meta(a)
+
+    def leaf(self, value: Value) -> Term:
+        return self.maker.term(self.maker.make("variable", dtype_of(value), name=str(id(value))))
+
+    def at(self, value: Value, index: Index) -> Term:
+        return self.leaf(value)
+
+    def operand(self, a: Any, dtype: str, index: Index, compute: bool = True) -> Any:
+        into = compute_dtype(dtype) if compute else dtype
+        if a is None:
+            return None
+        return self.leaf(a).cast(dtype).cast(into) if isinstance(a, Value) else self.maker.const(a, into)  # fmt: skip
+
+    def fold(self, kind: str, index: Index, dims: Sequence[int], sizes: Sequence[int], body: Any) -> Term:  # fmt: skip
+        if any(n != 1 for d, n in enumerate(sizes) if d not in dims):
+            raise Unsupported("a reduction of some dims in a loop")
+        term = body(index)
+        if all(n == 1 for n in sizes):
+            return term
+        return self.maker.reduce(kind, term)
+
+    def over_row(self, index: Index, dims: Sequence[int], sizes: Sequence[int]) -> Index:
+        raise Unsupported("positions in a loop")
+
+    def formula(self, node: Node) -> Term:
+        value = node.outputs[0]
+        index: Index = ()
+        if node.op in ROWS:
+            return self._pointwise(node, ROWS[node.op], index)
+        if node.op in REDUCERS:
+            return REDUCERS[node.op](self, node, 0, index).cast(dtype_of(value))
+        return CREATORS[node.op](self, node, index).cast(dtype_of(value))
+
+
+def meta(value: Value) -> Meta:
+    kind = value.type
+    return contiguous(kind.dtype, kind.shape, device_of(kind))  # type: ignore[union-attr,arg-type]
+
+
+class _Loop:
+    """``guarded``: whether loops end when something has failed; a failure may be what keeps them going."""
+
+    def __init__(self, node: Node, name: str, guarded: bool = False, pointers: bool = False):
+        self.node, self.name, self.guarded, self.pointers = node, name, guarded, pointers
+        self.carried = node.kwargs["carried"]
+        self.lines: list[str] = []
+        self.indent = 1
+        self.count = 0
+        self.helpers: dict[str, None] = {}
+        self.names: dict[Value, str] = {}
+        self.formulas = _Formulas()
+        self.fails = False
+        self.matrices: dict[Value, str] = {}
+        self.n = self._space()
+        self.form = "whole" if self.n <= MOST else "blocks"
+        self.block = power_of_two(self.n) if self.form == "whole" else BLOCK
+        self.partial = self.n % self.block != 0
+        if self.form == "blocks":
+            _check_independent(node, self.n)
+
+    # ---- sizes
+
+    def _space(self) -> int:
+        """The size of the vectors: 1 where there are numbers only."""
+        if sum(1 for _ in _nodes(self.node)) > MOST_NODES:
+            raise Unsupported("a loop with a large body")
+        sizes: set[int] = set()
+        matrices = {n.args[0] for n in self.node.regions["body"].nodes if n.op == "aten.mv.default"}
+        captured = dict(zip(self.node.regions["body"].inputs, self.node.args))
+        outside = {captured.get(m) for m in matrices}
+        for v in self._values(outside):
+            n = size_of(v)
+            if n == 0:
+                raise Unsupported("an empty tensor")
+            if n > 1:
+                sizes.add(n)
+        if len(sizes) > 1:
+            raise Unsupported(f"vectors of different sizes: {sorted(sizes)}")
+        return sizes.pop() if sizes else 1
+
+    def _values(self, matrices: set) -> list[Value]:
+        """All values but the captured matrices of products."""
+        inner = {v for n in _nodes(self.node) if n.op == "aten.mv.default" for v in n.args[:1]}
+        used = [a for a in self.node.args if isinstance(a, Value) and a not in matrices]
+        used += self.node.outputs
+        for n in _nodes(self.node):
+            used += [v for v in (*n.inputs, *n.outputs) if v not in inner]
+        return used
+
+    def is_vector(self, value: Value) -> bool:
+        return size_of(value) > 1
+
+    # ---- the kernel
+
+    def source(self) -> LoopSource:
+        node = self.node
+        signature: dict[str, str] = {}
+        if self.n > 1:
+            program = "tl.program_id(0) * XBLOCK + " if self.form == "blocks" else ""
+            self.line(f"i = {program}tl.arange(0, XBLOCK)")
+            if self.partial:
+                self.line(f"mask = i < {self.n}")
+        for k, a in enumerate(node.args):
+            if isinstance(a, Value):
+                self._input(k, a, signature)
+        if self.guarded:
+            self.line("code = tl.full([], 0, tl.int32)")
+        state = self._run()
+        outputs, counted = self._outputs(state, signature)
+        if self.guarded:
+            signature[ERROR] = "*i32"
+            self.line(f"tl.store({ERROR}, code, code != 0)")
+        constants = {"XBLOCK": self.block} if self.n > 1 else {}
+        where = f"# {node.location[0]}:{node.location[1]} While\n" if node.location else ""
+        text = self._module(signature, constants, where)
+        programs = -(-self.n // self.block) if self.form == "blocks" else 1
+        elements = max([self.block, *(size_of(m) for m in self.matrices)])
+        warps = min(max(elements // 512, 1), 8) if self.n > 1 else 1
+        source = Source(self.name, text, signature, constants, programs, power_of_two(warps))  # fmt: skip
+        return LoopSource(source, self.form, outputs, counted)
+
+    def _module(self, signature: dict[str, str], constants: dict[str, int], comment: str) -> str:
+        parameters = triton_source.parameters(signature, constants)
+        helpers = "".join(f"\n\n@triton.jit\n{triton_ops.HELPERS[h]}" for h in self.helpers)
+        head = f"\n\n{comment}@triton.jit\ndef {self.name}({parameters}):\n"
+        return HEADER + helpers + head + "\n".join(self.lines) + "\n"
+
+    def line(self, text: str) -> None:
+        self.lines.append("    " * self.indent + text)
+
+    def fresh(self) -> str:
+        self.count += 1
+        return f"v{self.count}"
+
+    def _input(self, k: int, a: Value, signature: dict[str, str]) -> None:
+        if a in self.names:
+            return
+        name = f"x{k}"
+        if isinstance(a.type, ScalarType) and self.pointers:
+            signature[f"s{k}"] = triton_ops.NUMBER_POINTERS[dtype_of(a)]
+            self.line(f"{name} = {self._load(f's{k}', a)}")
+        elif isinstance(a.type, ScalarType):
+            signature[f"s{k}"] = triton_ops.NUMBERS[dtype_of(a)]
+            self.line(f"{name} = s{k}" + (" != 0" if a.type.kind is bool else f".to({TYPES[dtype_of(a)]})"))  # fmt: skip
+        else:
+            signature[f"p{k}"] = f"*{triton_ops.SIGNATURE[dtype_of(a)]}"
+            if size_of(a) not in (1, self.n) or (len(a.type.shape) == 2 and self._only_matrix(k)):  # type: ignore[union-attr]
+                self.matrices[a] = name
+                self._matrix(name, k, a)
+            else:
+                self.line(f"{name} = {self._load(f'p{k}', a)}")
+        self.names[a] = name
+
+    def _only_matrix(self, k: int) -> bool:
+        inside = self.node.regions["body"].inputs[k]
+        return any(n.op == "aten.mv.default" and n.args[0] is inside for n in self.node.regions["body"].nodes)  # fmt: skip
+
+    def _load(self, pointer: str, a: Value) -> str:
+        place = f"{pointer} + i" if self.is_vector(a) else pointer
+        mask = ", mask, other=0" if self.is_vector(a) and self.partial else ""
+        return f"tl.load({place}{mask})" + (" != 0" if dtype_of(a) == "bool" else "")
+
+    def _matrix(self, name: str, k: int, a: Value) -> None:
+        if a.type.shape != (self.n, self.n) or size_of(a) > MATRIX:  # type: ignore[union-attr]
+            raise Unsupported("a matrix that does not fit into a program")
+        mask = ", mask[:, None] & mask[None, :], other=0" if self.partial else ""
+        self.line(f"{name} = tl.load(p{k} + {self.n} * i[:, None] + i[None, :]{mask})")
+
+    # ---- the loop
+
+    def _run(self) -> list[str]:
+        """Write the loop; the variables of its state."""
+        node = self.node
+        state = self._loop(node, counted=self.form == "blocks")
+        if self.form == "blocks":
+            self._settled(state)
+        return state
+
+    def _loop(self, node: Node, counted: bool = False) -> list[str]:
+        carried = node.kwargs["carried"]
+        cond, body = node.regions["cond"], node.regions["body"]
+        state = []
+        for a, v in zip(node.args[:carried], body.inputs):
+            name = self.fresh()
+            self.line(f"{name} = {self._typed(self.text(a, v), a, v)}")
+            state.append(name)
+        if counted:
+            self.line(f"{STEPS}_ = tl.full([], 0, tl.int64)")
+        go = self.fresh()
+        self.line(f"{go} = {self._condition(cond, state, node.args[carried:])}")
+        self.line(f"while {go}:")
+        self.indent += 1
+        outputs = self._graph(body, [*state, *self._texts(node.args[carried:], body.inputs[carried:])])  # fmt: skip
+        following = [self._typed(t, o, v) for t, o, v in zip(outputs, body.outputs, body.inputs)]
+        self._assign(state, following)
+        if counted:
+            self.line(f"{STEPS}_ += 1")
+        self.line(f"{go} = {self._condition(cond, state, node.args[carried:])}")
+        self.indent -= 1
+        return state
+
+    def _assign(self, state: list[str], following: list[str]) -> None:
+        """All at once: what is another part of the state is read before it changes."""
+        moved = [text for name, text in zip(state, following) if text in state and text != name]
+        taken = {text: self.fresh() for text in dict.fromkeys(moved)}
+        for text, name in taken.items():
+            self.line(f"{name} = {text}")
+        for name, text in zip(state, following):
+            if name != text:
+                self.line(f"{name} = {taken.get(text, text)}")
+
+    def _condition(self, cond: Graph, state: list[str], rest: Sequence[Any]) -> str:
+        (out,) = self._graph(cond, [*state, *self._texts(rest, cond.inputs[len(state) :])])
+        out = f"{out} != 0" if dtype_of(cond.outputs[0]) != "bool" else out
+        return f"({out}) & (code == 0)" if self.guarded else out
+
+    def _settled(self, state: list[str]) -> None:
+        """Fail where a block that ended for its own elements would still change."""
+        node, body = self.node, self.node.regions["body"]
+        numbers = self._limit(state)
+        self.line(
+            f"if {numbers}:"
+        )  # the numbers would let the loop go on: the elements have ended it
+        self.indent += 1
+        outputs = self._graph(body, [*state, *self._texts(node.args[self.carried :], body.inputs[self.carried :])])  # fmt: skip
+        for old, new, v in zip(state, outputs, body.inputs):
+            if self.is_vector(v):
+                mask = " & mask" if self.partial else ""
+                bits = f".to(tl.int{8 * ITEM_SIZES[dtype_of(v)]}, bitcast=True)" if dtype_of(v) in FLOATS else ""  # fmt: skip
+                differs = self.fresh()
+                self.line(f"{differs} = ({old}{bits} != {new}{bits}){mask}")
+                self._fail(f"tl.max({differs}.to(tl.int32), 0) > 0", UNSETTLED)
+        self.indent -= 1
+
+    def _limit(self, state: list[str]) -> str:
+        """The condition with every ``any`` true: what the numbers alone say."""
+        cond = self.node.regions["cond"]
+        before, self.always = getattr(self, "always", False), True
+        try:
+            return self._condition(cond, state, self.node.args[self.carried :])
+        finally:
+            self.always = before
+
+    always = False
+
+    def _outputs(self, state: list[str], signature: dict[str, str]) -> tuple[tuple[str, ...], frozenset[str]]:  # fmt: skip
+        names, counted = [], set()
+        for j, (text, v) in enumerate(zip(state, self.node.outputs)):
+            name = f"o{j}"
+            names.append(name)
+            signature[name] = f"*{triton_ops.SIGNATURE[dtype_of(v)]}"
+            if self.is_vector(v):
+                self.line(f"tl.store({name} + i, {text}" + (", mask)" if self.partial else ")"))
+            elif self.form == "blocks":
+                counted.add(name)
+                self.line(f"tl.store({name} + tl.program_id(0), {text})")
+            else:
+                self.line(f"tl.store({name}, {text})")
+        if counted:
+            signature[STEPS] = "*i64"
+            self.line(f"tl.store({STEPS} + tl.program_id(0), {STEPS}_)")
+        return tuple(names), frozenset(counted)
+
+    # ---- graphs
+
+    def _texts(self, args: Sequence[Any], inputs: Sequence[Value]) -> list[str]:
+        return [self.text(a, v) for a, v in zip(args, inputs, strict=True)]
+
+    def text(self, a: Any, like: Value) -> str:
+        """A node's argument as text: a variable, or a constant of the type that it stands for."""
+        if isinstance(a, Value):
+            return self.names[a]
+        if a is None or not isinstance(a, (bool, int, float)):
+            raise Unsupported(f"an argument {a!r}")
+        return typed(a, dtype_of(like))
+
+    def _typed(self, text: str, source: Any, like: Value) -> str:
+        """The text as a block where ``like`` is a vector: the type of a variable may not change in a loop."""
+        if self.is_vector(like) and not (isinstance(source, Value) and self.is_vector(source)):
+            return f"tl.full([XBLOCK], {text}, {TYPES[dtype_of(like)]})"
+        return text
+
+    def _graph(self, graph: Graph, inputs: list[str]) -> list[str]:
+        """Write a graph's nodes for its inputs; the variables of its outputs."""
+        self.names.update(zip(graph.inputs, inputs, strict=True))
+        for v, text in zip(graph.inputs, inputs):
+            if text in self.matrices.values():
+                self.names[v] = text
+        for node in graph.nodes:
+            self._node(node)
+        return [self.names[v] for v in graph.outputs]
+
+    def _node(self, node: Node) -> None:
+        if node.op == "If":
+            return self._if(node)
+        if node.op == "While":
+            if self.form == "blocks":
+                raise Unsupported("a loop in a loop over blocks")
+            self.names.update(zip(node.outputs, self._loop(node)))
+            return None
+        if node.regions or node.control_inputs or not node.outputs:
+            raise Unsupported(f"{node.op} in a kernel")
+        out = node.outputs[0]
+        if node.op in _SAME:
+            self.names[out] = self.names[node.args[0]]
+        elif node.op.startswith("py."):
+            self._set(out, self._number(node))
+        elif node.op == "aten.mv.default":
+            a, x = map(self.names.__getitem__, node.args)
+            self._set(out, f"tl.sum({a} * {x}[None, :], 1)")
+        elif node.op == "aten.dot.default":
+            a, x = map(self.names.__getitem__, node.args)
+            self._set(out, f"tl.sum({a} * {x}, 0)")
+        elif node.op == "aten.scalar_tensor.default" and isinstance(node.args[0], Value):
+            source = node.args[0]
+            self._set(out, triton_ops.cast(self.names[source], dtype_of(source), dtype_of(out)))
+        else:
+            self._formula(node)
+        return None
+
+    def _set(self, value: Value, text: str) -> None:
+        if text.isidentifier():
+            self.names[value] = text
+            return
+        name = self.fresh()
+        self.line(f"{name} = {text}")
+        self.names[value] = name
+
+    def _if(self, node: Node) -> None:
+        predicate, *rest = node.args
+        if not isinstance(predicate, Value) or self.is_vector(predicate):
+            raise Unsupported("a branch on a vector")
+        truth = self.names[predicate]
+        if dtype_of(predicate) != "bool":
+            truth += " != 0"
+        outs = [self.fresh() for _ in node.outputs]
+        for word, region in (("if " + truth, "then"), ("else", "orelse")):
+            graph = node.regions[region]
+            self.line(f"{word}:")
+            self.indent += 1
+            texts = self._graph(graph, self._texts(rest, graph.inputs))
+            for out, text, source, like in zip(outs, texts, graph.outputs, node.outputs):
+                self.line(f"{out} = {self._typed(text, source, like)}")
+            if not outs:
+                self.line("pass")
+            self.indent -= 1
+        self.names.update(zip(node.outputs, outs))
+
+    # ---- expressions
+
+    def _formula(self, node: Node) -> None:
+        if not (node.op in ROWS or node.op in REDUCERS or node.op in CREATORS):
+            raise Unsupported(f"{node.op} in a kernel's loop")
+        if len(node.outputs) != 1:
+            raise Unsupported(f"{node.op} with several outputs")
+        out = node.outputs[0]
+        if node.op in ROWS:
+            self._check_shapes(node)
+        values = {str(id(v)): v for v in node.inputs}
+        term = self.formulas.formula(node).expr
+        texts: dict[Expr, tuple[str, bool]] = {}
+        for e in ordered([term]):
+            texts[e] = self._expression(e, texts, values)
+        text, block = texts[term]
+        if self.is_vector(out) and not block:
+            text = f"tl.full([XBLOCK], {text}, {TYPES[dtype_of(out)]})"
+        self._set(out, text)
+
+    def _check_shapes(self, node: Node) -> None:
+        shape = node.outputs[0].type.shape  # type: ignore[union-attr]
+        for v in node.inputs:
+            if self.is_vector(v) and v.type.shape != shape:  # type: ignore[union-attr]
+                raise Unsupported("vectors that broadcast")
+
+    def _expression(self, e: Expr, texts: dict, values: Mapping[str, Value]) -> tuple[str, bool]:
+        """(variable or text, whether it is a block) of an expression."""
+        if e.op == "variable":
+            value = values[e.name]
+            return self.names[value], self.is_vector(value)
+        if e.op == "const":
+            return typed(e.value, e.dtype), False  # type: ignore[arg-type]
+        args = [texts[a][0] for a in e.args]
+        block = any(texts[a][1] for a in e.args)
+        if e.op == "reduce":
+            return self._reduce(e, args[0], block), False
+        if e.op in ("index", "load", "scalar", "scan", "check_index"):
+            raise Unsupported(f"{e.op} in a kernel's loop")
+        if failing(e):
+            bad = f"{args[1]} == 0"
+            if block and texts[e.args[1]][1]:
+                bad = f"tl.max((({bad}){' & mask' if self.partial else ''}).to(tl.int32), 0) > 0"
+            self._fail(bad, DIVISION_BY_ZERO)
+        text, helpers = operation(e, args)
+        self.helpers.update(dict.fromkeys(helpers))
+        name = self.fresh()
+        self.line(f"{name} = {text}")
+        return name, block
+
+    def _reduce(self, e: Expr, x: str, block: bool) -> str:
+        dtype = e.args[0].dtype
+        if self.form == "blocks" and e.name != "any":
+            raise Unsupported("a reduction in a loop over blocks")
+        if e.name == "any" and self.always:
+            return typed(True, "bool")
+        if not block:
+            x = f"tl.full([XBLOCK], {x}, {TYPES[dtype]})"
+        if self.partial:
+            x = f"tl.where(mask, {x}, tl.full([], {start(e.name, dtype)}, {TYPES[dtype]}))"
+        name = self.fresh()
+        if e.name in ("any", "all"):
+            word = "max" if e.name == "any" else "min"
+            text = f"tl.{word}(({x}).to(tl.int32), 0) != 0"
+        elif e.name == "sum" and ITEM_SIZES[dtype] >= 4:
+            text = f"tl.sum({x}, 0)"
+        else:
+            helper = triton_ops.COMBINE[e.name]
+            self.helpers[helper] = None
+            text = f"tl.reduce({x}, 0, _{helper})"
+        self.line(f"{name} = {text}")
+        return name
+
+    # ---- numbers
+
+    def _number(self, node: Node) -> str:
+        """Python's arithmetic on 64 bits; what leaves them fails."""
+        op, kind = node.op, dtype_of(node.outputs[0])
+        if op == "py.constant":
+            return typed(node.args[0], kind)
+        given = [self._operand(a) for a in node.args]
+        if op == "py.not":
+            return f"{given[0][0]} == 0"
+        if op in ("py.bool", "py.int", "py.float"):
+            text, dtype = given[0]
+            if op == "py.int" and dtype in ("f16", "bf16", "f32", "f64"):
+                raise Unsupported("int() of a float in a kernel's loop")
+            return triton_ops.cast(text, dtype, kind) if dtype != kind else text
+        if op in _NUMBERS:
+            common = "f64" if any(d == "f64" for _, d in given) else "i64"
+            a, b = (self._as(x, d, common) for x, d in given)
+            return f"{a} {_NUMBERS[op]} {b}"
+        if op in ("py.and_", "py.or_") and kind == "bool":
+            return f"{given[0][0]} {'&' if op == 'py.and_' else '|'} {given[1][0]}"
+        if op == "py.range_length" and type(node.args[2]) is int and node.args[2] > 0:
+            first, stop = (self._as(x, d, "i64") for x, d in given[:2])
+            step = node.args[2]
+            return f"tl.where({stop} > {first}, ({stop} - {first} + {step - 1}) // {step}, {typed(0, 'i64')})"  # fmt: skip
+        if op in ("py.add", "py.sub", "py.mul") and kind in ("i64", "f64"):
+            a, b = (self._as(x, d, kind) for x, d in given)
+            return self._arithmetic(op[3:], kind, a, b)
+        raise Unsupported(f"{op} in a kernel's loop")
+
+    def _operand(self, a: Any) -> tuple[str, str]:
+        if isinstance(a, Value):
+            return self.names[a], dtype_of(a)
+        dtype = "bool" if isinstance(a, bool) else "i64" if isinstance(a, int) else "f64"
+        return typed(a, dtype), dtype
+
+    def _as(self, text: str, source: str, to: str) -> str:
+        return text if source == to else triton_ops.cast(text, source, to)
+
+    def _arithmetic(self, word: str, kind: str, a: str, b: str) -> str:
+        sign = {"add": "+", "sub": "-", "mul": "*"}[word]
+        if kind == "f64":
+            return f"{a} {sign} {b}"
+        if word == "mul":  # exact in 64 bits while both are below 2**31
+            self._fail(f"({a} + 2147483648 < 0) | ({a} > 2147483647) | ({b} + 2147483648 < 0) | ({b} > 2147483647)", OVERFLOW)  # fmt: skip
+            return f"{a} * {b}"
+        name = self.fresh()
+        self.line(f"{name} = {a} {sign} {b}")
+        other = b if word == "add" else f"~({b})"
+        self._fail(f"(({a} ^ {name}) & ({other} ^ {name})) < 0", OVERFLOW)
+        return name
+
+    def _fail(self, condition: str, code: int) -> None:
+        self.fails = True
+        if self.guarded:
+            self.line(f"code = tl.where({condition}, {code}, code)")
+
+
+class _Segment(_Loop):
+    """Straight-line nodes, with branches and loops in them, on values of one element."""
+
+    def __init__(self, nodes: Sequence[Node], outputs: Sequence[Value], name: str, guarded: bool = False):  # fmt: skip
+        self.nodes, self.wanted = nodes, outputs
+        made = {v for n in nodes for v in n.outputs}
+        self.inputs = list(dict.fromkeys(v for n in nodes for v in n.inputs if v not in made))
+        inner = [v for n in nodes for m in _nodes(n) for v in (*m.inputs, *m.outputs)]
+        if any(size_of(v) != 1 for v in (*self.inputs, *made, *inner)):
+            raise Unsupported("a value of more than one element")
+        graph = Graph(name)
+        node = Node("While", (), {"carried": 0}, [], regions={"cond": graph, "body": graph})
+        super().__init__(node, name, guarded, True)
+
+    def source(self) -> Source:  # type: ignore[override]
+        signature: dict[str, str] = {}
+        for k, v in enumerate(self.inputs):
+            signature[f"p{k}"] = f"*{triton_ops.SIGNATURE[dtype_of(v)]}"
+            self.line(f"x{k} = {self._load(f'p{k}', v)}")
+            self.names[v] = f"x{k}"
+        if self.guarded:
+            self.line("code = tl.full([], 0, tl.int32)")
+        for n in self.nodes:
+            self._node(n)
+        for j, v in enumerate(self.wanted):
+            signature[f"o{j}"] = f"*{triton_ops.SIGNATURE[dtype_of(v)]}"
+            self.line(f"tl.store(o{j}, {self.names[v]})")
+        if self.guarded:
+            signature[ERROR] = "*i32"
+            self.line(f"tl.store({ERROR}, code, code != 0)")
+        return Source(self.name, self._module(signature, {}, ""), signature, {}, 1, 1)
+
+
+def _nodes(node: Node):
+    """All nodes of a node's graphs, inner ones too."""
+    for graph in node.regions.values():
+        for n in graph.nodes:
+            yield n
+            yield from _nodes(n)
+
+
+# ---- independent blocks
+
+
+def _check_independent(node: Node, n: int) -> None:
+    """Unsupported unless the loop may run block by block: see ``blocks`` above."""
+    carried, body, cond = node.kwargs["carried"], node.regions["body"], node.regions["cond"]
+    counted = {v for v in body.inputs[:carried] if size_of(v) == 1}
+    for inner in body.nodes:
+        if any(v in counted for v in inner.inputs):
+            if inner.regions or any(size_of(v) > 1 for v in inner.outputs):
+                raise Unsupported("elements that depend on the counted numbers")
+            counted.update(inner.outputs)
+        elif inner.regions:
+            raise Unsupported("a branch in a loop over blocks")
+        elif inner.op in REDUCERS:
+            raise Unsupported("a reduction in a loop over blocks")
+    if not _implies_any(cond, cond.outputs[0], {}):
+        raise Unsupported("a condition that is not `any` of the elements")
+
+
+def _implies_any(graph: Graph, value: Value, known: dict[Value, bool]) -> bool:
+    """Whether ``value`` can only be true where some ``any`` over elements is."""
+    if value in known:
+        return known[value]
+    node = value.node
+    if node is None or node not in graph.nodes:
+        return False
+    if node.op == "aten.any.default":
+        return size_of(node.args[0]) > 1
+    if node.op in ("aten.bitwise_and.Tensor", "aten.logical_and.default", "py.and_"):
+        return any(isinstance(a, Value) and _implies_any(graph, a, known) for a in node.args)
+    if node.op == "If":
+        predicate = isinstance(node.args[0], Value) and _implies_any(graph, node.args[0], known)
+        sides = []
+        for region in node.regions.values():
+            inner = {v: _implies_any(graph, a, known) for v, a in zip(region.inputs, node.args[1:]) if isinstance(a, Value)}  # fmt: skip
+            sides.append(_implies_any(region, region.outputs[value.index], inner))
+        then, orelse = sides
+        return orelse and (then or predicate)
+    return False
