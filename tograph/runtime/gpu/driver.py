@@ -85,8 +85,8 @@ class Function:
 @functools.cache
 def _setter(device: int, name: str) -> Function:
     """Loaded once per device: the driver assembles it, and binds the function that sets a handle."""
-    major, minor = torch.cuda.get_device_capability(device)
-    return Function(setter.ptx(f"sm_{major}{minor}").encode() + b"\0", name)
+    with torch.cuda.device(device):
+        return Function(setter.ptx().encode() + b"\0", name)
 
 
 # ---- conditional nodes of the graph that a stream captures
