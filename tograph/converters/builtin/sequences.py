@@ -120,7 +120,7 @@ def map_(function, *iterables):
     iterables = tuple(map(iterator_of, iterables))
     if len(iterables) == 1 and isinstance(iterables[0], Generator) and iterables[0].fresh:
         form = functools.partial(_mapped, function)
-        return Through(iterables[0], form, lambda items: map(lambda v: call(function, v), items))
+        return Through(iterables[0], form, lambda items: (call(function, v) for v in items))
     if not _sources_staged(iterables):
         return map(lambda *items: call(function, *items), *iterables)
     return Mapped(call, function, [as_source(x) for x in iterables])
