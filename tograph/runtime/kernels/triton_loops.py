@@ -60,11 +60,20 @@ class LoopSource:
     counted: frozenset[str]
 
 
-def render(node: Node, name: str) -> LoopSource:
-    """The kernel of a ``While`` node; Unsupported says why it has none."""
-    first = _Loop(node, name)
+def render(node: Node, name: str, pointers: bool = False) -> LoopSource:
+    """The kernel of a ``While`` node; Unsupported says why it has none. ``pointers``: numbers come from memory."""
+    first = _Loop(node, name, pointers=pointers)
     source = first.source()
-    return _Loop(node, name, guarded=True).source() if first.fails else source
+    return _Loop(node, name, True, pointers).source() if first.fails else source
+
+
+def segment(
+    nodes: Sequence[Node], outputs: Sequence[Value], name: str
+) -> tuple[Source, list[Value]]:
+    """(a kernel of nodes on numbers and tensors of one element, its inputs): p0, p1, ... are inputs, o0, o1, ... outputs."""
+    first = _Segment(nodes, outputs, name)
+    source = first.source()
+    return (_Segment(nodes, outputs, name, True).source() if first.fails else source), first.inputs
 
 
 def size_of(value: Value) -> int:
@@ -141,8 +150,8 @@ def meta(value: Value) -> Meta:
 class _Loop:
     """``guarded``: whether loops end when something has failed; a failure may be what keeps them going."""
 
-    def __init__(self, node: Node, name: str, guarded: bool = False):
-        self.node, self.name, self.guarded = node, name, guarded
+    def __init__(self, node: Node, name: str, guarded: bool = False, pointers: bool = False):
+        self.node, self.name, self.guarded, self.pointers = node, name, guarded, pointers
         self.carried = node.kwargs["carried"]
         self.lines: list[str] = []
         self.indent = 1
@@ -212,16 +221,19 @@ class _Loop:
             signature[ERROR] = "*i32"
             self.line(f"tl.store({ERROR}, code, code != 0)")
         constants = {"XBLOCK": self.block} if self.n > 1 else {}
-        parameters = triton_source.parameters(signature, constants)
-        helpers = "".join(f"\n\n@triton.jit\n{triton_ops.HELPERS[h]}" for h in self.helpers)
         where = f"# {node.location[0]}:{node.location[1]} While\n" if node.location else ""
-        head = f"\n\n{where}@triton.jit\ndef {self.name}({parameters}):\n"
-        text = HEADER + helpers + head + "\n".join(self.lines) + "\n"
+        text = self._module(signature, constants, where)
         programs = -(-self.n // self.block) if self.form == "blocks" else 1
         elements = max([self.block, *(size_of(m) for m in self.matrices)])
         warps = min(max(elements // 512, 1), 8) if self.n > 1 else 1
         source = Source(self.name, text, signature, constants, programs, power_of_two(warps))  # fmt: skip
         return LoopSource(source, self.form, outputs, counted)
+
+    def _module(self, signature: dict[str, str], constants: dict[str, int], comment: str) -> str:
+        parameters = triton_source.parameters(signature, constants)
+        helpers = "".join(f"\n\n@triton.jit\n{triton_ops.HELPERS[h]}" for h in self.helpers)
+        head = f"\n\n{comment}@triton.jit\ndef {self.name}({parameters}):\n"
+        return HEADER + helpers + head + "\n".join(self.lines) + "\n"
 
     def line(self, text: str) -> None:
         self.lines.append("    " * self.indent + text)
@@ -234,7 +246,10 @@ class _Loop:
         if a in self.names:
             return
         name = f"x{k}"
-        if isinstance(a.type, ScalarType):
+        if isinstance(a.type, ScalarType) and self.pointers:
+            signature[f"s{k}"] = triton_ops.NUMBER_POINTERS[dtype_of(a)]
+            self.line(f"{name} = {self._load(f's{k}', a)}")
+        elif isinstance(a.type, ScalarType):
             signature[f"s{k}"] = triton_ops.NUMBERS[dtype_of(a)]
             self.line(f"{name} = s{k}" + (" != 0" if a.type.kind is bool else f".to({TYPES[dtype_of(a)]})"))  # fmt: skip
         else:
@@ -535,6 +550,10 @@ class _Loop:
             return f"{a} {_NUMBERS[op]} {b}"
         if op in ("py.and_", "py.or_") and kind == "bool":
             return f"{given[0][0]} {'&' if op == 'py.and_' else '|'} {given[1][0]}"
+        if op == "py.range_length" and type(node.args[2]) is int and node.args[2] > 0:
+            first, stop = (self._as(x, d, "i64") for x, d in given[:2])
+            step = node.args[2]
+            return f"tl.where({stop} > {first}, ({stop} - {first} + {step - 1}) // {step}, {typed(0, 'i64')})"  # fmt: skip
         if op in ("py.add", "py.sub", "py.mul") and kind in ("i64", "f64"):
             a, b = (self._as(x, d, kind) for x, d in given)
             return self._arithmetic(op[3:], kind, a, b)
@@ -566,6 +585,39 @@ class _Loop:
         self.fails = True
         if self.guarded:
             self.line(f"code = tl.where({condition}, {code}, code)")
+
+
+class _Segment(_Loop):
+    """Straight-line nodes, with branches and loops in them, on values of one element."""
+
+    def __init__(self, nodes: Sequence[Node], outputs: Sequence[Value], name: str, guarded: bool = False):  # fmt: skip
+        self.nodes, self.wanted = nodes, outputs
+        made = {v for n in nodes for v in n.outputs}
+        self.inputs = list(dict.fromkeys(v for n in nodes for v in n.inputs if v not in made))
+        inner = [v for n in nodes for m in _nodes(n) for v in (*m.inputs, *m.outputs)]
+        if any(size_of(v) != 1 for v in (*self.inputs, *made, *inner)):
+            raise Unsupported("a value of more than one element")
+        graph = Graph(name)
+        node = Node("While", (), {"carried": 0}, [], regions={"cond": graph, "body": graph})
+        super().__init__(node, name, guarded, True)
+
+    def source(self) -> Source:  # type: ignore[override]
+        signature: dict[str, str] = {}
+        for k, v in enumerate(self.inputs):
+            signature[f"p{k}"] = f"*{triton_ops.SIGNATURE[dtype_of(v)]}"
+            self.line(f"x{k} = {self._load(f'p{k}', v)}")
+            self.names[v] = f"x{k}"
+        if self.guarded:
+            self.line("code = tl.full([], 0, tl.int32)")
+        for n in self.nodes:
+            self._node(n)
+        for j, v in enumerate(self.wanted):
+            signature[f"o{j}"] = f"*{triton_ops.SIGNATURE[dtype_of(v)]}"
+            self.line(f"tl.store(o{j}, {self.names[v]})")
+        if self.guarded:
+            signature[ERROR] = "*i32"
+            self.line(f"tl.store({ERROR}, code, code != 0)")
+        return Source(self.name, self._module(signature, {}, ""), signature, {}, 1, 1)
 
 
 def _nodes(node: Node):

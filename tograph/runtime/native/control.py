@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..ir import Graph, Node, Value
+from ..kernels.gathers import sources
 from . import versions
 from .carries import Carry, typed
 from .code import REGISTER
@@ -271,7 +272,7 @@ def _in_place(body: Graph, value: Value, result: Value) -> bool:
                 continue
             if n.regions or number[id(n)] > own:
                 return False
-            if number[id(n)] == own and v is not value:
+            if number[id(n)] == own and (v is not value or v in sources(n)):
                 return False
             if groups[number[id(n)]].kind == "scalar":
                 aliases += [o for o in n.outputs if o not in names]

@@ -101,8 +101,8 @@ def call(low, name: str, task: str, block: str, units: int, grain: int) -> None:
     code = low.code
     code.declares["torch_parallel_for"] = "declare i32 @torch_parallel_for(i64, i64, i64, ptr, ptr)"
     code.declares[COUNTER] = f"declare i64 @llvm.{COUNTER}()"
-    for name in ("umin", "umax", "smin"):
-        code.declares[f"llvm.{name}.i64"] = f"declare i64 @llvm.{name}.i64(i64, i64)"
+    for bound in ("umin", "umax", "smin"):
+        code.declares[f"llvm.{bound}.i64"] = f"declare i64 @llvm.{bound}.i64(i64, i64)"
     low.globals["spread"] = _TEXT
     low.globals[f"state {name}"] = f"@state_{name} = internal global [4 x i64] [i64 2, i64 0, i64 {SHORTEST}, i64 0]\n"  # fmt: skip
     code.line(f"call void @spread(ptr @{task}, ptr {block}, i64 {units}, i64 {grain}, ptr @state_{name})")  # fmt: skip
