@@ -8,7 +8,7 @@ from typing import Any
 from ...errors import (
     StructureError,
 )
-from .. import histories, structure
+from .. import histories, journal, structure
 from ..funcgraph import FuncGraph, Storage, current_graph, user_location
 from ..growing import join_lists
 from ..ir import Node, Value
@@ -41,6 +41,9 @@ def join_regions(op: str, heads: Sequence[Any], regions: dict[str, Region], **at
     live = [r for r in regions.values() if not r.raised]
     if not live:
         _emit_regions(op, heads, regions, [[] for _ in regions], [], graph, attrs)
+        for region in regions.values():
+            for place, _ in region.changed.values():
+                journal.record(place)  # a commit before the failure changes it
         raise Unreachable
     places: dict[Any, Place] = {}
     for region in regions.values():

@@ -59,6 +59,15 @@ class _Progress:
         graph.add("tg.cell_set", (graph.resolve(self.cell), tag, values))
         graph.root.before_failure = stack
 
+    def mark(self) -> Any:
+        """What the cell holds so far, to go ``back`` to when what follows is undone."""
+        return {graph: list(contents) for graph, contents in self.last.items()}
+
+    def back(self, mark: Any) -> None:
+        for contents in mark.values():
+            contents += [_OTHER] * (len(self.places) - len(contents))  # set again what is not known
+        self.last = mark
+
     def _add_changed(self) -> None:
         """Locations that the body changed through operators: tensors written in place, attributes, containers."""
         known = {p.key for p in self.places}
@@ -75,7 +84,7 @@ class _Progress:
         """Whether a changed location was there before the body."""
         if isinstance(place.keep, Storage):
             return place.keep.home is not None and self.outer.within(place.keep.home)
-        if place.key[0] not in ("attr", "key", "contents"):
+        if place.key[0] not in ("cell", "attr", "key", "contents"):
             return False
         return id(place.keep) in self.reach and all_seen(spec_of(as_value(old)), self.outer)
 
@@ -100,6 +109,9 @@ class _Progress:
                 )
                 options.append(as_value(place.get()) if t == 0 else make)
             put_back(place, choose(tag, options, graph))
+
+
+_OTHER = object()
 
 
 def staged_try(
