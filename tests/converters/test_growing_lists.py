@@ -160,9 +160,36 @@ def write_to_what_was_there_before(n):
     return out
 
 
+def write_after_the_loop(n):
+    x, out = torch.ones(1), []
+    for _ in range(n):
+        x = x * 2
+        out.append(x)
+    x += 1
+    return out
+
+
+def write_to_what_the_last_iteration_appended(n):
+    x, out = torch.ones(1), []
+    for _ in range(n):
+        x += 1
+        x = x * 2
+        out.append(x)
+    return out
+
+
+def write_after_a_branch(n):
+    x, out = torch.ones(1), []
+    if n > 1:
+        x = x * 2
+        out.append(x)
+    x += 1
+    return out
+
+
 @pytest.mark.parametrize(
     "function",
-    [write_after_append, write_in_the_next_iteration, write_to_an_item, write_to_items_of_a_loop,
+    [write_after_the_loop, write_to_what_the_last_iteration_appended, write_after_a_branch, write_after_append, write_in_the_next_iteration, write_to_an_item, write_to_items_of_a_loop,
      write_to_what_was_there_before],
 )  # fmt: skip
 def test_a_tensor_in_a_list_of_the_graph_is_not_written(function):

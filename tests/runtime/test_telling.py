@@ -151,17 +151,6 @@ except AssertionError:
     d1['p'] += 1
 x[1] = d1['p']
 ---
-d1 = {'p': v}; d2 = {'p': x[0]}; e = d1
-try:
-    d1['p'] = v * 0.5
-    assert v[0] < 3.5, 'large'
-    d1['p'] = v * 2
-except AssertionError:
-    d1, d2 = d2, d1
-x[1] = d1['p']
-x[2] = d2['p']
-x[0] = e['p']
----
 xs = [v[0]]
 if v[0] > 0: xs.append(v[1])
 else: xs = [v[2]]

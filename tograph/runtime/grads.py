@@ -180,7 +180,7 @@ def backward(
     outs = _several(tensors)
     starts = _several(grad_tensors) if grad_tensors is not None else (None,) * len(outs)
     cotangents = [_start(o, g) for o, g in zip(outs, starts, strict=True)]
-    wrt = _leaves(outs) if inputs is None else list(_several(inputs))
+    wrt = leaves(outs) if inputs is None else list(_several(inputs))
     if inputs is not None and not wrt:
         raise RuntimeError("'inputs' argument to 'backward' cannot be empty.")
     keep = create_graph if retain_graph is None else retain_graph
@@ -201,20 +201,31 @@ def _retain(x: torch.Tensor) -> None:
         current_graph().root.retained.append(x)
 
 
-def _leaves(outs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """The leaves, and tensors with ``retain_grad``, that the history of ``outs`` leads to, in order."""
-    found: dict[int, torch.Tensor] = {id(o): o for o in outs if o.requires_grad and o.is_leaf}
-    seen: set[Any] = set()
+def history(outs: Sequence[torch.Tensor]) -> dict[Any, None]:
+    """The nodes of torch's autograd that ``outs`` lead to, in the order of a walk."""
+    seen: dict[Any, None] = {}
     todo = [o.grad_fn for o in outs if o.grad_fn is not None]
     while todo:
         node = todo.pop()
-        if node in seen:
-            continue
-        seen.add(node)
+        if node not in seen:
+            seen[node] = None
+            todo += [n for n, _ in node.next_functions if n is not None]
+    return seen
+
+
+def staged(out: torch.Tensor) -> bool:
+    """Whether a staged construct, or another op that is not torch's own, is in the history of a tensor."""
+    return any(isinstance(n, torch.autograd.function.BackwardCFunction) for n in history([out]))
+
+
+def leaves(outs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The leaves, and tensors with ``retain_grad``, that the history of ``outs`` leads to, in order."""
+    found: dict[int, torch.Tensor] = {id(o): o for o in outs if o.requires_grad and o.is_leaf}
+    seen = history(outs)
+    for node in seen:
         leaf = getattr(node, "variable", None)
         if leaf is not None:
             found[id(leaf)] = leaf
-        todo += [n for n, _ in node.next_functions if n is not None]
     found.update((id(x), x) for x in current_graph().root.retained if x.grad_fn in seen)
     return list(found.values())
 

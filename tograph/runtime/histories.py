@@ -4,23 +4,29 @@ torch keeps the history of a tensor in the tensor. While a region is traced, in-
 belongs to the region; at its end they get back the one from before (``note``, ``kept``), and when the construct is
 recorded they become functions of its output (``rebase``).
 
-State of a loop: inside the body a tensor has the history of the iterations before it, which no graph of one iteration can
-go through. ``loop_state`` makes a placeholder that requires grad where eager's tensor would; a gradient that would go on from it to a
-tensor outside of the loop is an error.
+State of a loop: inside the body a tensor has the history of the iterations before it. ``Earlier`` makes a placeholder that requires grad
+where eager's tensor would. A gradient that goes on from it to tensors outside of the loop becomes a node ``tg.earlier``:
+cotangents of the state at the start of an iteration -> cotangents of those tensors, by way of all iterations
+before. When the loop is recorded, ``autodiff.earlier`` makes a loop of it that goes through them backwards.
 """
 
 from __future__ import annotations
 
+import itertools
 import threading
+from collections.abc import Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch.autograd.graph import increment_version
+from torch.utils._python_dispatch import _disable_current_modes
 
-from ..errors import GradientError, Location
-from .funcgraph import Storage, current_graph
-from .symbolic import SymTensor
+from ..errors import Location
+from .funcgraph import FuncGraph, Storage, current_graph
+from .infer import tensor_type
+from .ir import Node
+from .symbolic import SymTensor, as_symbolic, same, value_of, wrap
 
 
 class _Alias(torch.autograd.Function):
@@ -28,7 +34,7 @@ class _Alias(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Any) -> Any:
-        return type(x)(x.meta, x.storage_, x.chain, x.ref)
+        return same(x)
 
     @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:
@@ -48,21 +54,64 @@ class _Rebase(torch.autograd.Function):
         return None, grad
 
 
+EARLIER = "tg.earlier"
+_loops = itertools.count()
+
+
+class Earlier:
+    """The iterations before one, in the trace of a loop's body: what its state depends on are the tensors ``outside``."""
+
+    def __init__(self, outside: Sequence[torch.Tensor], location: Location | None):
+        self.outside, self.location, self.loop = list(outside), location, next(_loops)
+        self.pending: dict[int, Any] = {}
+        with torch.enable_grad():
+            self._end = _Earlier.apply(self, *self.outside) if self.outside else None
+
+    def state(self, x: torch.Tensor, index: int) -> Any:
+        """The placeholder ``x`` of the body's input ``index`` as a tensor with the history of the iterations before."""
+        with torch.enable_grad():
+            return _LoopState.apply(self, index, x.requires_grad_(True), self._end)
+
+
 class _LoopState(torch.autograd.Function):
-    """A placeholder for state that depends on tensors outside of the loop."""
+    """Notes the cotangent of a placeholder for ``_Earlier``, whose backward comes after those of all placeholders."""
 
     @staticmethod
-    def forward(ctx: Any, location: Location | None, x: Any, *outside: Any) -> Any:
-        ctx.location = location
-        return type(x)(x.meta, x.storage_, x.chain, x.ref)
+    def forward(ctx: Any, earlier: Earlier, index: int, x: Any, end: Any) -> Any:
+        ctx.earlier, ctx.index = earlier, index
+        return same(x)
 
     @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:
-        raise GradientError(
-            "a gradient that is taken inside of a staged loop goes through the loop's state back into earlier iterations. Take it "
-            "after the loop, or detach() the state at the start of the body.",
-            ctx.location,
-        )
+        ctx.earlier.pending[ctx.index] = grad
+        return None, None, None, torch.zeros(())
+
+
+class _Earlier(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, earlier: Earlier, *outside: Any) -> Any:
+        ctx.earlier = earlier
+        with _disable_current_modes():
+            return torch.zeros(())
+
+    @staticmethod
+    def backward(ctx: Any, _: Any) -> Any:
+        earlier: Earlier = ctx.earlier
+        pending, earlier.pending = earlier.pending, {}
+        graph = current_graph()
+        given = tuple(value_of(g, graph) for g in pending.values())
+        metas = [as_symbolic(x).meta for x in earlier.outside]
+        known = {
+            "places": tuple(pending),
+            "loop": earlier.loop,
+            "again": torch.is_grad_enabled(),
+        }
+        node = graph.add(EARLIER, given, known, [tensor_type(m) for m in metas])
+        return None, *(wrap(v, m, graph) for v, m in zip(node.outputs, metas))
+
+
+def EXPAND(node: Node, graph: FuncGraph, earlier: Earlier, keys: Sequence[Any]) -> None:
+    """Give a ``While`` loops for the nodes of ``earlier`` in its body. Set by ``autodiff``."""
 
 
 def alias(x: torch.Tensor) -> Any:
@@ -116,9 +165,3 @@ def kept():
         for owner, function, old in _notes.regions.pop().values():
             if owner.grad_fn is not function:
                 rebase(owner, old)
-
-
-def loop_state(x: torch.Tensor, outside: list[torch.Tensor], location: Location | None) -> Any:
-    """The placeholder ``x`` as a tensor that requires grad, with a history that leads to ``outside``."""
-    with torch.enable_grad():
-        return _LoopState.apply(location, x.requires_grad_(True), *outside)

@@ -7,12 +7,13 @@ every iteration of a loop that writes it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from ..errors import Location, SharedMemoryError
+from . import structure
 from .funcgraph import FuncGraph, Storage, current_graph, user_location
 from .symbolic import SymTensor, as_symbolic
 
@@ -44,15 +45,37 @@ def writes(storage: Storage, graph: FuncGraph) -> None:
         raise _error("is changed in place", storage.listed)
 
 
-def carried(entered: Iterable[Any], content: Any) -> None:
-    """A loop variable was ``entered`` and is ``content`` at the end of the body, in the next iteration's place."""
-    if not isinstance(content, torch.Tensor):
-        return
-    if not any(s.listed for s in parts(as_symbolic(content).storage_)):
+def carried(entered: Sequence[torch.Tensor], left: Sequence[torch.Tensor]) -> None:
+    """A loop variable held ``entered`` at the beginning of the body and ``left`` at its end: the next iteration begins with that."""
+    if not any(map(_is_listed, left)):
         return
     for x in entered:
         if isinstance(x, SymTensor) and any(s.written_in for s in parts(x.storage_)):
             raise _error("is changed in place in the next iteration of the loop")
+
+
+def inherit(made: Sequence[torch.Tensor], contents: Sequence[torch.Tensor]) -> None:
+    """``made`` is what a staged construct made of one of ``contents``."""
+    where = next((s.listed for x in contents for s in _storages(x) if s.listed), None)
+    for x in made if where is not None else ():
+        for storage in _storages(x):
+            storage.listed = storage.listed or where
+
+
+def _is_listed(x: torch.Tensor) -> bool:
+    return any(s.listed for s in _storages(x))
+
+
+def _storages(x: torch.Tensor) -> list[Storage]:
+    return parts(x.storage_) if isinstance(x, SymTensor) else []
+
+
+def tensors_in(content: Any) -> list[torch.Tensor]:
+    """The tensors in a content."""
+    if isinstance(content, torch.Tensor):
+        return [content]
+    found = structure.parts_of(content) if isinstance(content, (list, tuple, dict)) else None
+    return [x for p in found[1] for x in tensors_in(p)] if found else []
 
 
 def parts(storage: Storage) -> list[Storage]:

@@ -309,6 +309,9 @@ def _size(x, dim):
     return x.size(dim)
 
 
+register(
+    "py.truth", run=bool, effects=MAY_FAIL, gradient=NONE, kernel=NONE
+)  # of a tensor whose size a run knows
 register("py.round", run=_number(_round), effects=MAY_FAIL, gradient=NONE, kernel=NONE)
 register("py.select", run=lambda c, a, b: a if c else b, effects=PURE, gradient=NONE, kernel=NONE)
 register(
@@ -509,6 +512,14 @@ def _random_fill(name, size, stride, dtype, device, *args, **kwargs):
 register("tg.random_fill", run=_random_fill, effects=Effects(random=True), gradient=REPLAY, kernel=NONE)  # fmt: skip
 register("py.constant", run=lambda v: v, effects=PURE, gradient=NONE, kernel=NONE)
 register("tg.constant", run=_constant, effects=PURE, gradient=NONE, kernel=NONE, aliases=False)
+
+
+def _earlier(*cotangents, places, loop, again):
+    raise NotImplementedError("a gradient through earlier iterations outside of a loop")
+
+
+# Only while a loop is recorded: see ``histories``.
+register("tg.earlier", run=_earlier, effects=PURE, gradient=NONE, kernel=NONE, outputs=2)
 register("tg.identity", run=lambda x: x, effects=PURE, gradient=REPLAY, kernel=NONE)
 register(
     "tg.read",

@@ -29,6 +29,7 @@ from . import (
     transforms,
 )
 from .arguments import Flat
+from .binding import binder
 from .commits import Commits, Held, Target
 from .concrete import ConcreteFunction, finish, late_inputs
 from .funcgraph import FuncGraph, Ref, user_location
@@ -202,10 +203,18 @@ class Tracer:
             spec,
             effect_specs,
             signature,
-            binder(self.function),
+            binder(self.function._signature, self.function.label(), key[0], self.specs),
             self.watch.owns,
         )
         concrete.open_numbers, concrete.late = self.open_numbers, late_inputs(self.root)
+        concrete.made_leaves = tuple(
+            i
+            for i, (made, real) in enumerate(zip(inputs, self.flat.tensors))
+            if isinstance(real, torch.Tensor)
+            and made.is_leaf
+            and made.requires_grad
+            and not real.requires_grad
+        )
         return Trace(
             concrete,
             key,
@@ -262,7 +271,8 @@ class Tracer:
         label = self.flat.names[index]
         label = label if label.isidentifier() else ""
         real = isinstance(x, torch.Tensor) and not isinstance(x, SymTensor)
-        shape = spec.shape if spec.shape is not None else tuple(x.shape) if real else ()
+        # Of a tensor of any rank there is a trace for each rank.
+        shape = spec.shape if spec.shape is not None else (None,) * (x.dim() if real else 0)
         if None not in shape:
             meta = meta_of(x) if real else contiguous(spec.dtype, shape, spec.device)
             meta = meta._replace(offset=0)
@@ -495,16 +505,3 @@ def no_places(bound: inspect.BoundArguments) -> list[Target]:
 
 def _graph_name(label: str) -> str:
     return "".join(c if c.isalnum() or c == "_" else "_" for c in label).strip("_") or "main"
-
-
-def binder(function: Any) -> Callable[..., Any]:
-    """How a concrete function of ``function`` takes the tensors from its arguments; it does not need the function."""
-    signature, label = function._signature, function.label()
-
-    def bind(concrete: ConcreteFunction, args: tuple, kwargs: dict) -> tuple[list[Any], tuple]:
-        bound, flat = arguments.bind(signature, args, kwargs, label), Flat()
-        for name, x in bound.arguments.items():
-            arguments.key_of(x, flat, name)
-        return families.inputs_of(flat, concrete.open_numbers), ()
-
-    return bind

@@ -27,7 +27,7 @@ from .ir import Value
 from .mutation import write_in_place
 from .scalars import size_of
 from .shapes import Meta, contiguous
-from .symbolic import SymTensor, View, argument, as_symbolic, metas, scalar_of, wrap
+from .symbolic import SymTensor, View, argument, as_symbolic, metas, same, scalar_of, wrap
 
 
 @contextmanager
@@ -153,8 +153,7 @@ def _detach(x):
     """
     if x.is_leaf and (x.requires_grad or not isinstance(x, SymTensor)):
         return SymTensor.detach(as_symbolic(x))
-    x = as_symbolic(x)
-    return SymTensor(x.meta, x.storage_, x.chain, x.ref)
+    return same(as_symbolic(x), SymTensor)
 
 
 def _lift_fresh(x):

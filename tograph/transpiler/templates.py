@@ -94,7 +94,7 @@ class _Filler:
             if not isinstance(filling, str):
                 return filling
             return gast.Name(filling, node.ctx, None, None)
-        made = kind.__new__(kind)
+        made: Any = kind.__new__(kind)  # type: ignore[call-overload]
         fields = made.__dict__
         fields.update(node.__dict__)
         for field in fields_with_nodes(kind):

@@ -11,6 +11,7 @@ from . import (
     printing,
     reductions,
     sequences,
+    torch_func,
     torch_functions,
 )
 
@@ -22,5 +23,6 @@ __all__ = [
     "printing",
     "reductions",
     "sequences",
+    "torch_func",
     "torch_functions",
 ]

@@ -35,7 +35,7 @@ def loop(call: Call, grads: list[Any], wanted: list[bool]) -> list[Any]:
     places = [i if i < call.carried else i + shift for i in range(len(call.inputs))]
     found: list[Any] = [None] * len(call.inputs)
     inputs = {p for p, w in zip(places, wanted) if w}
-    state = _state(node, inputs, {i for i, g in enumerate(grads) if g is not None})
+    state = state_of(node, inputs, {i for i, g in enumerate(grads) if g is not None})
     if not state:
         return found
     carried = node.kwargs["carried"]
@@ -57,7 +57,7 @@ def loop(call: Call, grads: list[Any], wanted: list[bool]) -> list[Any]:
     return found
 
 
-def _state(node: Node, inputs: set[int], given: set[int]) -> list[int]:
+def state_of(node: Node, inputs: set[int], given: set[int]) -> list[int]:
     """The carried places whose cotangents are state of the backward loop."""
     carried = node.kwargs["carried"]
     depends = dependences(node.regions["body"])
@@ -112,7 +112,7 @@ def _emit(call: Call, p: Parts, state: list[int], sums: list[int], given: tuple)
     node = call.node
     starts = [_start(call, grads, i) for i in state]
     originals = {place: i for i, place in enumerate(places)}
-    trip = _Trip(p, node, state, sums)
+    trip = Trip(p, node, state, sums)
     body = trip.graph
     totals = [
         zeros_like(call.input(originals[k])) for k, late in zip(sums, trip.late) if late is None
@@ -150,13 +150,13 @@ def _start(call: Call, grads: list[Any], i: int) -> Any:
     return grads[i] if grads[i] is not None else zeros_like(call.outputs([i])[0])
 
 
-class _Trip:
+class Trip:
     """One trip backwards: (trips, cotangents, lists, sums, collected, invariants) -> all but the invariants.
 
     ``late`` says of each sum whether it is computed after the loop; ``collected`` maps the list of an operand to it.
     """
 
-    def __init__(self, p: Parts, node: Node, state: list[int], sums: list[int]):
+    def __init__(self, p: Parts, node: Node, state: list[int], sums: list[int], defer: bool = True):
         graph = self.graph = Graph("body")
         trips = Value(INT)
         cotangents = [Value(node.outputs[i].type) for i in state]
@@ -171,7 +171,9 @@ class _Trip:
         graph.nodes += [copy_node(n, env) for n in p.backward.nodes]
         results = [env[v] for v in p.backward.outputs]
         ends, parts = results[: len(state)], results[len(state) :]
-        self.late: list[Deferred | None] = [deferred(g, set(fixed)) for g in parts]
+        self.late: list[Deferred | None] = [
+            deferred(g, set(fixed)) if defer else None for g in parts
+        ]
         operands = dict.fromkeys(v for late in self.late if late for v in late.operands)
         self.collected = {Value(ListType(v.type)): v for v in operands}
         totals, added = [], []

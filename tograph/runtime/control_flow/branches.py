@@ -11,9 +11,11 @@ from ...errors import (
     GraphBoolError,
 )
 from .. import facts
-from ..funcgraph import user_location
+from ..funcgraph import current_graph, user_location
 from ..journal import Location as Place
+from ..scalars import new_scalar
 from ..shapes import SYMBOLS
+from ..symbolic import value_of
 from .joining import join_regions
 from .regions import recording_places, trace_region
 
@@ -34,6 +36,9 @@ def predicate(test: Any, what: str) -> Any:
                 "is ambiguous; use .any() or .all()",
                 user_location(),
             )
+    if any(type(n) is not int for n in test.shape):
+        graph = current_graph()  # more or fewer elements than one are an error when the graph runs
+        return new_scalar("py.truth", (value_of(test, graph),), bool, graph)
     if test.dim():
         test = test.reshape(())  # one kind of condition, whatever shape the one element had
     return test if test.dtype == torch.bool else test != 0

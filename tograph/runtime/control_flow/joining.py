@@ -9,12 +9,13 @@ from typing import Any
 from ...errors import (
     StructureError,
 )
-from .. import histories, journal, structure
+from .. import histories, journal, listed, structure
 from ..funcgraph import FuncGraph, Storage, current_graph, user_location
 from ..growing import join_lists
 from ..ir import Node, Value
 from ..journal import MISSING
 from ..journal import Location as Place
+from ..listed import tensors_in
 from ..shapes import SYMBOLS
 from ..structure import (
     Choice,
@@ -67,8 +68,9 @@ def join_regions(op: str, heads: Sequence[Any], regions: dict[str, Region], **at
     _forget_written(graph, regions)
     values, made = iter(node.outputs), []  # type: ignore[var-annotated]
     result = MISSING
-    for (place, _), spec in zip(slots, specs):
+    for (place, contents), spec in zip(slots, specs):
         x = structure.unflatten(spec, values, noting(structure.plain_maker(graph), made))
+        listed.inherit(tensors_in(x), [t for c in contents for t in tensors_in(c)])
         if place is None:
             result = x
         else:

@@ -7,7 +7,7 @@ what went in, and that is repeated with the wider state until it is stable.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -17,10 +17,11 @@ from ...errors import (
     LoopTypeError,
     ShapeInvariantError,
 )
-from .. import histories, journal, structure, types
-from ..funcgraph import FuncGraph, Storage, current_graph, user_location
-from ..ir import Value, graph_effects
+from .. import histories, journal, listed, structure, types
+from ..funcgraph import FuncGraph, current_graph, user_location
+from ..ir import Node, graph_effects
 from ..journal import Location as Place
+from ..listed import tensors_in
 from ..shapes import SYMBOLS
 from ..structure import (
     Leaf,
@@ -37,6 +38,7 @@ from .branches import predicate
 from .carried import Carried
 from .joining import as_value, growing, one_list, put_back, visible
 from .leaves import noting
+from .loop_histories import LoopHistories
 from .regions import (
     Region,
     close,
@@ -81,9 +83,7 @@ def staged_while(
     told = Told(body)
     contents = contents_of(state, told)
     specs = [_initial_spec(c, p, options) for c, p in zip(contents, state)]
-    entered = {p.key for p, c in zip(state, contents) if _requires_grad(c)}
-    carried = Carried()
-    histories_ = _Histories(entered, [x for c in contents for x in _tensors(c) if x.requires_grad])
+    carried, history = Carried(), LoopHistories(state, contents)
     for _ in range(MAX_ROUNDS):
         carried.begin(state, specs, contents_of(state, told))
         cond = _trace_with_state(
@@ -94,8 +94,8 @@ def staged_while(
             state.append(flag)
             specs.append(generalize(_open(spec_of(flag.get()))))
             continue
-        loop = _trace_with_state("body", body, state, specs, scratch, carried, told, histories_)
-        if histories_.change(loop, state):
+        loop = _trace_with_state("body", body, state, specs, scratch, carried, told, history)
+        if history.change(loop, state):
             continue
         merged = [] if loop.raised else told.widen(loop, state, _contents(loop, state))
         if merged:
@@ -115,7 +115,7 @@ def staged_while(
             again = not loop.raised and carried.widen(loop.graph, state, widened, left)
         again = told.share(state, _contents(loop, state)) or again
         if not (fresh or again) and all(map(structure.equal, specs, widened)):
-            _emit_while(cond, loop, state, specs, carried, told, options.checkpoint)
+            _emit_while(cond, loop, state, specs, carried, told, options.checkpoint, history)
             return
         specs = widened
         told.widen(loop, fresh, _contents(loop, fresh))
@@ -129,67 +129,6 @@ def staged_while(
         f"the kinds of the loop variables {names} keep changing from iteration to iteration",
         user_location(),
     )
-
-
-def _tensors(content: Any) -> list[torch.Tensor]:
-    """The tensors in a content."""
-    if isinstance(content, torch.Tensor):
-        return [content]
-    found = structure.parts_of(content) if isinstance(content, (list, tuple, dict)) else None
-    return [x for p in found[1] for x in _tensors(p)] if found else []
-
-
-def _requires_grad(content: Any, graph: FuncGraph | None = None) -> bool:
-    if isinstance(content, structure.Ref):
-        return graph is not None and content.value in graph.sources
-    return any(x.requires_grad for x in _tensors(content))
-
-
-class _Histories:
-    """Which state requires grad inside the body, and what outside of the loop it depends on.
-
-    It matters where the body takes a gradient: then the body is traced until it is stable.
-    """
-
-    def __init__(self, keys: set[Any], outside: list[torch.Tensor]):
-        self.keys, self.outside = keys, outside
-        self.location = user_location()
-
-    def maker(self, place: Place, graph: FuncGraph) -> Callable[[Value], Any]:
-        """How the placeholders of a place are made."""
-        owner = place.keep.owner if isinstance(place.keep, Storage) else None
-        outside = self.outside
-        if owner is not None and owner.requires_grad:
-            outside = [*outside, histories.alias(owner)]
-        elif place.key not in self.keys:
-            return structure.plain_maker(graph)
-
-        def make(value: Value) -> Any:
-            x = structure.symbolic(value, graph)
-            if isinstance(x, torch.Tensor) and (x.is_floating_point() or x.is_complex()):
-                return histories.loop_state(x, outside, self.location)
-            return x
-
-        return make
-
-    def change(self, loop: StateRegion, state: Sequence[Place]) -> bool:
-        """Take over what a trace of the body found; whether that asks for another one."""
-        if not loop.graph.differentiated or loop.raised:
-            return False
-        keys = self.keys | {p.key for p in state if _requires_grad(loop.content(p), loop.graph)}
-        if keys == self.keys:
-            return False
-        carried = [x if x._base is None else x._base for x in loop.graph.sources.values()]
-        found = [x for x in carried if x.requires_grad and _outside(x, loop.graph)]
-        known = {id(x) for x in self.outside}
-        self.outside = self.outside + [x for x in found if id(x) not in known]
-        self.keys = keys
-        return True
-
-
-def _outside(x: torch.Tensor, graph: FuncGraph) -> bool:
-    home = x.storage_.home if isinstance(x, structure.SymTensor) else None
-    return home is None or not home.within(graph)
 
 
 def _contents(loop: StateRegion, state: Sequence[Place]) -> list[Any]:
@@ -311,6 +250,7 @@ class StateRegion(Region):
 
     lead: int = 0
     changed_outside: bool = False
+    entered: dict[Any, Any] = field(default_factory=dict)
 
 
 def _trace_with_state(
@@ -321,7 +261,7 @@ def _trace_with_state(
     scratch: Sequence[Place],
     carried: Carried,
     told: Told,
-    known: _Histories | None = None,
+    known: LoopHistories | None = None,
 ) -> StateRegion:
     lead = 0
     entered: dict[Any, Any] = {}
@@ -330,6 +270,8 @@ def _trace_with_state(
         nonlocal lead
         made: list[Any] = []
         graph.repeats = name == "body"
+        if known is not None:
+            known.open(state)
         for place in scratch:
             journal.record(place)
         for place, spec in zip(state, specs):
@@ -351,7 +293,7 @@ def _trace_with_state(
         k not in entered or not unmoved(region.changed[k][1], entered[k]) for k in region.changed
     )
     return StateRegion(
-        region.graph, region.result, region.changed, region.raised, function, lead, moved
+        region.graph, region.result, region.changed, region.raised, function, lead, moved, entered
     )
 
 
@@ -363,6 +305,7 @@ def _emit_while(
     carried: Carried,
     told: Told,
     checkpoint: Any,
+    known: LoopHistories,
 ) -> None:
     graph = current_graph()
     initial = [v for c, s in zip(contents_of(state, told), specs) for v in flatten(c, s, graph)]
@@ -386,18 +329,26 @@ def _emit_while(
     close(cond.graph, list(keys), [test_value], cond.lead)
     close(loop.graph, list(keys), outs, loop.lead)
     graph.root.kept.update(p.key for p in state)
-    node = graph.add(
+    node = Node(
         "While",
         (*initial, *keys.values()),
         {"carried": len(initial)} | ({"checkpoint": checkpoint} if checkpoint is not None else {}),
         kinds,
         regions={"cond": cond.graph.graph, "body": loop.graph.graph},
     )
+    if loop.graph.differentiated:
+        histories.EXPAND(node, graph, known.earlier, list(keys))
+    every = [v.type for v in node.outputs]
+    node = graph.add("While", node.args, node.kwargs, every, regions=node.regions)
     forget_written(graph, loop.graph)
-    values, made = iter(node.outputs), []  # type: ignore[var-annotated]
+    values, made = iter(node.outputs[: len(kinds)]), []  # type: ignore[var-annotated]
     for place, spec in zip(state, specs):
         x = structure.unflatten(spec, values, noting(structure.plain_maker(graph), made))
         if leaf_types(spec) or not unmoved(as_value(place.get()), x):
             put_back(place, x)
+        if not loop.raised:
+            left = tensors_in(as_value(loop.content(place)))
+            listed.carried(tensors_in(loop.entered.get(place.key)), left)
+            listed.inherit(tensors_in(x), left)
     carried.attach(graph, made, list(values))
     told.guard(state)

@@ -95,10 +95,10 @@ class Lost(Storage):
         pass
 
     def computed(self, graph: FuncGraph) -> Value:
-        self.refuse("read after a change in place of what it may share memory with")
+        return self.refuse("read after a change in place of what it may share memory with")
 
     def spread(self, graph: FuncGraph, value: Value) -> bool:
-        self.refuse("changed in place")
+        return self.refuse("changed in place")
 
     def refuse(self, what: str) -> Any:
         raise AliasError(

@@ -120,7 +120,7 @@ def install(cls: type, slot: str, miss: object) -> bool:
 
 def slot_offset(cls: type, slot: str) -> int | None:
     """Where a slot is in the objects of a class: the only word that changes with it."""
-    x, marks = cls.__new__(cls), (object(), object())
+    x, marks = cls.__new__(cls), (object(), object())  # type: ignore[call-overload]
     words = cls.__basicsize__ // ctypes.sizeof(ctypes.c_void_p)
     seen = []
     for mark in marks:

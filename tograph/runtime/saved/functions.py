@@ -11,12 +11,13 @@ import torch
 
 from ...errors import UnsavableError, UnsavedSignatureError
 from ..arguments import Flat
+from ..binding import binder
 from ..concrete import ConcreteFunction
 from ..funcgraph import is_tracing
 from ..function import Function
 from ..guards import Guards
 from ..keys import describe_key, without_sizes
-from ..tracer import Finder, GradOf, Trace, binder
+from ..tracer import Finder, GradOf, Trace
 from . import traces
 from .inline import stage
 from .values import Decoder, Encoder
@@ -123,7 +124,9 @@ class LoadedFunction(Function):
         super().__init__(saved, None, input_signature, name=name)
         saved.owner = self
         for trace in found:
-            trace.concrete._bind = binder(self)
+            trace.concrete._bind = binder(
+                self._signature, name, _any_class(trace.key[0]), trace.specs, _any_class
+            )
             self._cache.setdefault(self._family(trace.key), []).append(trace)
 
     @property

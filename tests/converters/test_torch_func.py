@@ -1,0 +1,155 @@
+"""torch.func inside of a function, around staged control flow: as torch.func does it around plain Python."""
+
+import pytest
+import torch
+from torch.func import grad, grad_and_value, hessian, jacfwd, jacrev, jvp, vjp, vmap
+
+import tograph as tg
+
+D = torch.float64
+
+
+def search(v, w):
+    if v.sum() > 0:
+        k = 0
+        while v.abs().sum() < 3:
+            v = v * 1.5 + (w @ v).sin()
+            k += 1
+            if k > 5:
+                break
+        return v.square().sum()
+    return (w @ v).sin().sum()
+
+
+def first(x, w):
+    return grad(search)(x, w)
+
+
+def of_two(x, w):
+    return grad(search, argnums=(0, 1))(x, w)
+
+
+def value_too(x, w):
+    return grad_and_value(search)(x, w)
+
+
+def second(x, w):
+    return grad(lambda v: (grad(search)(v, w) ** 2).sum())(x)
+
+
+def closed_over(x, w):
+    return grad(lambda v: (v * x).sum() * grad(lambda u: (u * v * x).sum())(x).sum())(x)
+
+
+def auxiliary(x, w):
+    def f(v):
+        y = search(v, w)
+        return y, {"twice": y * 2}
+
+    return grad(f, has_aux=True)(x), grad_and_value(f, has_aux=True)(x)
+
+
+def pytree(x, w):
+    def f(p):
+        return search(p["x"], p["rest"][0])
+
+    return grad(f)({"x": x, "rest": (w,)})
+
+
+def in_a_loop(x, w):
+    for _ in range(torch.tensor(3)):
+        x = x - 0.1 * grad(search)(x, w)
+    return x
+
+
+def in_a_branch(x, w):
+    if x.sum() > 0:
+        x = grad(search)(x, w)
+    return x
+
+
+def pulled(x, w):
+    def f(v):
+        for _ in range(torch.tensor(2)):
+            v = torch.tanh(w @ v)
+        return v, v.sum()
+
+    out, pull = vjp(f, x)
+    return out, pull((x, out[1]))
+
+
+def pushed(x, w):
+    def f(v, u):
+        for _ in range(torch.tensor(2)):
+            v = torch.tanh(u @ v)
+        return v
+
+    return jvp(f, (x, w), (torch.ones_like(x), w * 2))
+
+
+def rows(x, w):
+    def f(v):
+        if v.sum() > 0:
+            return torch.tanh(w @ v)
+        return w @ (v * v)
+
+    return jacrev(f)(x), jacfwd(f)(x), hessian(lambda v: f(v).sum())(x)
+
+
+def straight(x, w):
+    return jacrev(lambda v: torch.tanh(w @ v))(x), hessian(lambda v: (w @ v).sin().sum())(x)
+
+
+def mapped(x, w):
+    return vmap(grad(lambda r: (r * x).sin().sum()))(w)
+
+
+def functional(x, w):
+    f = torch.autograd.functional
+    return f.jacobian(lambda v: first(v, w) * v, x), f.hessian(lambda v: search(v, w), x)
+
+
+def no_gradients(x, w):
+    with torch.no_grad():
+        y = grad(search)(x, w)
+    return y, torch.tensor(y.requires_grad)
+
+
+def unused(x, w):
+    return grad(lambda v: (w * 1.0).sum())(x)
+
+
+PROGRAMS = [first, of_two, value_too, second, closed_over, auxiliary, pytree, in_a_loop, in_a_branch, pulled, pushed, rows,
+            straight, mapped, functional, no_gradients, unused]  # fmt: skip
+
+
+def arguments(sign):
+    torch.manual_seed(1)
+    return sign * (torch.rand(3, dtype=D) + 0.1), torch.rand(3, 3, dtype=D)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("f", PROGRAMS)
+def test_values(f, sign):
+    args = arguments(sign)
+    torch.testing.assert_close(tg.function(f)(*args), f(*args))
+
+
+@pytest.mark.parametrize(
+    "f", [first, second, value_too, closed_over, in_a_loop, in_a_branch, pushed, rows]
+)
+def test_gradients_around(f):
+    found = []
+    for g in (f, tg.function(f)):
+        args = [a.requires_grad_() for a in arguments(1)]
+        leaves = [x for x in torch.utils._pytree.tree_leaves(g(*args)) if x.requires_grad]
+        total = sum(x.sin().sum() for x in leaves)
+        found.append([len(leaves), *torch.autograd.grad(total, args, allow_unused=True)])
+    torch.testing.assert_close(*found)
+
+
+def test_errors_are_those_of_torch():
+    with pytest.raises(RuntimeError, match="scalar tensor"):
+        tg.function(lambda x: grad(lambda v: v * 2)(x))(torch.ones(2))
+    with pytest.raises(tg.errors.GradientError, match="int64"):
+        tg.function(lambda x: grad(lambda v: v.sum())(x))(torch.ones(2, dtype=torch.int64))

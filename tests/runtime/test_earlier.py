@@ -1,0 +1,170 @@
+"""Gradients that are taken in the body of a staged loop and go back into earlier iterations."""
+
+import pytest
+import torch
+
+import tograph as tg
+from tograph.errors import GradientError
+
+D = torch.float64
+
+
+def accumulated(x, w, n):
+    w = w.requires_grad_()
+    loss, total = torch.zeros((), dtype=D), torch.zeros_like(w)
+    for _ in range(n):
+        x = torch.tanh(w @ x)
+        loss = loss + x.square().sum()
+        (g,) = torch.autograd.grad(loss, w, retain_graph=True)
+        total = total + g
+    return total, loss.detach(), x.detach()
+
+
+def truncated(x, w, n):
+    w = w.requires_grad_()
+    loss, total = torch.zeros((), dtype=D), torch.zeros_like(w)
+    for i in range(n):
+        x = torch.tanh(w @ x) + 0.1
+        loss = loss + x.sum()
+        if i % 2 == 1:
+            total = total + torch.autograd.grad(loss, w)[0]
+            x, loss = x.detach(), torch.zeros((), dtype=D)
+    return total, x.detach()
+
+
+def initial_state(x, w, n):
+    x0 = x.requires_grad_()
+    x, found = x0 * 2, torch.zeros_like(x0)
+    while n > 0:
+        x = torch.sin(w @ x) + x0
+        found += torch.autograd.grad(x.sum(), x0, retain_graph=True)[0] * n
+        n = n - 1
+    return found
+
+
+def branches(x, w, n):
+    w = w.requires_grad_()
+    total = torch.zeros_like(w)
+    for i in range(n):
+        if x.sum() > 0:
+            x = torch.tanh(w @ x)
+        else:
+            x = x * w[0] + 0.3
+        total = total + torch.autograd.grad(x[0] * (i + 1), w, retain_graph=True)[0]
+    return total
+
+
+def nested(x, w, n):
+    w = w.requires_grad_()
+    total = torch.zeros_like(w)
+    for i in range(n):
+        for _ in range(i):
+            x = torch.sin(w @ x)
+            total = total + torch.autograd.grad(x.sum(), w, retain_graph=True)[0]
+        x = x + 0.1 * w[0]
+        total = total - torch.autograd.grad(x.prod(), w, retain_graph=True)[0]
+    return total
+
+
+def pair(x, w, n):
+    w = w.requires_grad_()
+    state, total = (x, {"c": x * 0}), torch.zeros_like(w)
+    for _ in range(n):
+        h = torch.tanh(w @ state[0] + state[1]["c"])
+        state = (h, {"c": state[1]["c"] * 0.5 + h})
+        total = total + torch.autograd.grad(state[1]["c"].sum(), w, retain_graph=True)[0]
+    return total
+
+
+def early_exit(x, w, n):
+    w = w.requires_grad_()
+    for _ in range(n):
+        x = torch.tanh(w @ x)
+        (g,) = torch.autograd.grad(x.sum(), w, retain_graph=True)
+        if g.norm() < 0.8:
+            return g
+    return w.detach()
+
+
+def written_in_place(x, w, n):
+    w = w.requires_grad_()
+    rows, total = torch.zeros(4, 3, dtype=D), torch.zeros_like(w)
+    for i in range(n):
+        rows[i] = torch.sin(w @ x) * (i + 1)
+        total = total + torch.autograd.grad(rows.sum(), w, retain_graph=True)[0]
+    return total
+
+
+PROGRAMS = [accumulated, truncated, initial_state, branches, nested, pair, early_exit, written_in_place]  # fmt: skip
+
+
+def arguments():
+    torch.manual_seed(2)
+    return torch.randn(3, dtype=D), torch.randn(3, 3, dtype=D)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 4])
+@pytest.mark.parametrize("f", PROGRAMS)
+def test_as_in_eager(f, n):
+    x, w = arguments()
+    want = f(x.clone(), w.clone(), torch.tensor(n))
+    torch.testing.assert_close(tg.function(f)(x, w, torch.tensor(n)), want)
+
+
+def test_gradient_fields_of_a_module():
+    found = []
+    for convert in (False, True):
+        torch.manual_seed(0)
+        cell = torch.nn.GRUCell(2, 3, dtype=D)
+
+        def run(xs, n, cell=cell):
+            h, loss = torch.zeros(1, 3, dtype=D), torch.zeros((), dtype=D)
+            for t in range(n):
+                h = cell(xs[t], h)
+                loss = loss + h.square().sum()
+                if t % 2 == 1:
+                    loss.backward()
+                    h, loss = h.detach(), torch.zeros((), dtype=D)
+            return h.detach()
+
+        xs = torch.randn(5, 1, 2, dtype=D)
+        h = (tg.function(run) if convert else run)(xs, torch.tensor(5))
+        found.append([h, *(p.grad for p in cell.parameters())])
+    torch.testing.assert_close(*found)
+
+
+def test_the_loop_is_differentiable_besides():
+    def f(x, w, n):
+        total = torch.zeros_like(w)
+        for _ in range(n):
+            x = torch.tanh(w @ x)
+            total = total + torch.autograd.grad(x.sum(), w, retain_graph=True)[0]
+        return total, x
+
+    found = []
+    for g in (f, tg.function(f)):
+        x, w = (a.requires_grad_() for a in arguments())
+        total, y = g(x, w, torch.tensor(3))
+        found.append([total.detach(), *torch.autograd.grad(y.sum(), [x, w])])
+    torch.testing.assert_close(*found)
+
+
+def test_iterations_behind_a_detach_cost_nothing():
+    function = tg.function(truncated)
+    text = str(function.get_concrete_function(*arguments(), torch.tensor(4)).graph)
+    assert "tg.earlier" not in text
+    assert text.count("aten.ne.Scalar") == 2  # the cotangents of x and of loss
+
+
+def test_create_graph_is_refused():
+    @tg.function
+    def f(x, w, n):
+        w = w.requires_grad_()
+        for _ in range(n):
+            (g,) = torch.autograd.grad((x @ w).sin().sum(), [w], create_graph=True)
+            x = x + x @ g
+        return x.detach()
+
+    with pytest.raises(GradientError, match="earlier iterations") as caught:
+        f(*arguments(), torch.tensor(2))
+    assert "for _ in range(n)" in str(caught.value)

@@ -1,0 +1,264 @@
+"""``torch.func.grad``, ``vjp``, ``jvp``, ``jacrev``, ``jacfwd`` and ``hessian`` inside of a function.
+
+torch's own transforms wrap tensors, which hides staged control flow from them. While tracing, autograd does their work: the
+differentiated arguments become tensors of their own, so a closure over the same tensor is a constant as in torch.func,
+and the results are functions of what is differentiated around them: transforms nest, and gradients of the graph go through.
+``jvp`` is the derivative of the vector-Jacobian product by its vector, which is linear in it: J t = d/du (u' J) t.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from ...errors import GradientError
+from ...runtime import grads, histories, transforms
+from ...runtime.funcgraph import is_tracing, user_location
+from ...runtime.symbolic import as_symbolic
+from ..calls import call, convert_if_needed, handles, takes_functions
+
+
+class _Primals:
+    """Arguments of which some are differentiated: ``args`` to call with, ``leaves`` the tensors that stand for those."""
+
+    def __init__(self, args: Sequence[Any], argnums: Sequence[int]):
+        self.args, self.given = list(args), []
+        self.leaves: list[Any] = []
+        self.structures = []
+        for i in argnums:
+            flat, structure = pytree.tree_flatten(args[i])
+            self.structures.append(structure)
+            fresh = [_fresh(x) for x in flat]
+            self.given += flat
+            self.leaves += fresh
+            self.args[i] = pytree.tree_unflatten(fresh, structure)
+
+    def packed(self, found: Sequence[Any]) -> list[Any]:
+        """One value for each leaf as the arguments were structured."""
+        rest = iter(found)
+        return [
+            pytree.tree_unflatten([next(rest) for _ in range(s.num_leaves)], s)
+            for s in self.structures
+        ]
+
+    def settled(self, tree: Any) -> Any:
+        """Results without a history that leads to nothing but the leaves made here."""
+        return pytree.tree_map(lambda x: x if self.outer([x]) else _plain(x), tree)
+
+    def outer(self, results: Sequence[Any]) -> bool:
+        """Whether something that is differentiated around this transform is in the history of results."""
+        own = {id(x) for x in self.leaves if x.is_leaf}
+        found = grads.leaves(
+            [x for x in results if isinstance(x, torch.Tensor) and x.requires_grad]
+        )
+        return any(id(x) not in own for x in found)
+
+
+def _fresh(x: Any) -> Any:
+    if not isinstance(x, torch.Tensor) or not (x.is_floating_point() or x.is_complex()):
+        raise GradientError(
+            f"torch.func differentiates tensors of floating-point numbers, not {type(x).__name__ if not isinstance(x, torch.Tensor) else x.dtype}",
+            user_location(),
+        )
+    x = as_symbolic(x)
+    with torch.enable_grad():
+        return histories.alias(x) if x.requires_grad else grads.own(x).requires_grad_()
+
+
+def _plain(x: Any) -> Any:
+    return grads.own(x) if isinstance(x, torch.Tensor) and x.requires_grad else x
+
+
+def _pulled(
+    outs: Sequence[Any], cotangents: Sequence[Any], leaves: Sequence[Any], create: bool
+) -> list[Any]:
+    """The vector-Jacobian product; zeros where nothing depends on a leaf."""
+    pairs = [(o, c) for o, c in zip(outs, cotangents) if o.requires_grad]
+    found: Sequence[Any] = [None] * len(leaves)
+    if pairs:
+        outs, cotangents = zip(*pairs)
+        found = grads.engine(outs, cotangents, leaves, True, create, True)
+    return [torch.zeros_like(x) if g is None else g for g, x in zip(found, leaves)]
+
+
+def _tensors(out: Any, name: str) -> tuple[list[Any], Any]:
+    flat, structure = pytree.tree_flatten(out)
+    if not all(isinstance(x, torch.Tensor) for x in flat):
+        raise RuntimeError(f"{name}(f, ...): Expected f to return only tensors")
+    return flat, structure
+
+
+def _numbers(argnums: Any, count: int) -> tuple[list[int], bool]:
+    several = isinstance(argnums, tuple)
+    return [i % count for i in (argnums if several else (argnums,))], several
+
+
+# ---- the transforms
+
+
+def grad_and_value(f: Callable[..., Any], argnums: Any = 0, has_aux: bool = False) -> Any:
+    def transformed(*args: Any, **kwargs: Any) -> Any:
+        numbers, several = _numbers(argnums, len(args))
+        primals = _Primals(args, numbers)
+        with torch.enable_grad():
+            out = call(f, *primals.args, **kwargs)
+            out, aux = out if has_aux else (out, None)
+            if not isinstance(out, torch.Tensor) or out.dim():
+                raise RuntimeError(
+                    "grad_and_value(f)(*args): Expected f(*args) to return a scalar tensor, got "
+                    + (
+                        f"tensor with {out.dim()} dims"
+                        if isinstance(out, torch.Tensor)
+                        else f"{type(out)}"
+                    )
+                )
+            found = _pulled([out], [torch.ones_like(out)], primals.leaves, primals.outer([out]))
+        found = primals.packed(primals.settled(found))
+        value = primals.settled((out, aux)) if has_aux else primals.settled(out)
+        return tuple(found) if several else found[0], value
+
+    return transformed
+
+
+def grad(f: Callable[..., Any], argnums: Any = 0, has_aux: bool = False) -> Any:
+    both = grad_and_value(f, argnums, has_aux)
+
+    def transformed(*args: Any, **kwargs: Any) -> Any:
+        found, value = both(*args, **kwargs)
+        return (found, value[1]) if has_aux else found
+
+    return transformed
+
+
+def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+    made = _Primals(primals, range(len(primals)))
+    with torch.enable_grad():
+        out = call(f, *made.args)
+    out, aux = out if has_aux else (out, None)
+    outs, structure = _tensors(out, "vjp")
+
+    def pull(*cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> Any:
+        given = cotangents[0] if len(cotangents) == 1 else cotangents
+        flat, found = pytree.tree_flatten(given)
+        if found != structure:
+            raise RuntimeError(
+                f"Expected pytree structure of cotangents to be the same as pytree structure of outputs to the function. "
+                f"cotangents: {found}, primal output: {structure}"
+            )
+        with torch.enable_grad():
+            pulled = _pulled(outs, flat, made.leaves, made.outer([*outs, *flat]))
+        return tuple(made.packed(made.settled(pulled)))
+
+    results = made.settled(out), pull
+    return (*results, made.settled(aux)) if has_aux else results
+
+
+def jvp(
+    f: Callable[..., Any],
+    primals: Any,
+    tangents: Any,
+    *,
+    strict: bool = False,
+    has_aux: bool = False,
+) -> Any:
+    made = _Primals(primals, range(len(primals)))
+    along = pytree.tree_leaves(tuple(tangents))
+    with torch.enable_grad():
+        out = call(f, *made.args)
+        out, aux = out if has_aux else (out, None)
+        outs, structure = _tensors(out, "jvp")
+        pushed = _pushed(outs, made.leaves, along)
+    results = made.settled(out), made.settled(pytree.tree_unflatten(pushed, structure))
+    return (*results, made.settled(aux)) if has_aux else results
+
+
+def _pushed(outs: Sequence[Any], leaves: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
+    vectors = [torch.zeros_like(o).requires_grad_() for o in outs]
+    pulled = _pulled(outs, vectors, leaves, True)
+    outer = [_plain(t) if not t.requires_grad else t for t in tangents]
+    return _pulled(pulled, outer, vectors, True)
+
+
+def jacrev(
+    f: Callable[..., Any], argnums: Any = 0, *, has_aux: bool = False, **options: Any
+) -> Any:
+    """A row for each element of the output: one product for all of them, or one after the other through staged constructs."""
+
+    def transformed(*args: Any) -> Any:
+        numbers, several = _numbers(argnums, len(args))
+        made = _Primals(args, numbers)
+        with torch.enable_grad():
+            out = call(f, *made.args)
+            out, aux = out if has_aux else (out, None)
+            outs, structure = _tensors(out, "jacrev")
+            rows = [_rows(o, made) for o in outs]
+        blocks = [made.packed(made.settled(r)) for r in rows]
+        found = pytree.tree_unflatten([tuple(b) if several else b[0] for b in blocks], structure)
+        return (found, made.settled(aux)) if has_aux else found
+
+    return transformed
+
+
+def _rows(out: Any, made: _Primals) -> list[Any]:
+    """The Jacobian of one output: output sizes, then those of the leaf."""
+    flat, create = out.reshape(-1), made.outer([out])
+    units = torch.eye(flat.numel(), dtype=out.dtype, device=out.device)
+    shapes = [(*out.shape, *x.shape) for x in made.leaves]
+    if not out.requires_grad or not flat.numel():
+        return [x.new_zeros(shape) for x, shape in zip(made.leaves, shapes)]
+    if grads.staged(out):
+        rows = [_pulled([flat], [unit], made.leaves, create) for unit in units.unbind(0)]
+        cells = [torch.stack(column) for column in zip(*rows)]
+    else:
+        cells = torch.vmap(lambda unit: tuple(_pulled([flat], [unit], made.leaves, create)))(units)
+    return [x.reshape(shape) for x, shape in zip(cells, shapes)]
+
+
+def hessian(f: Callable[..., Any], argnums: Any = 0) -> Any:
+    return jacrev(jacrev(f, argnums), argnums)
+
+
+# ---- in place of torch's own
+
+
+def _makes_function(function: Any, form: Callable[..., Any]) -> None:
+    @handles(function)
+    def run(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        plain = function(convert_if_needed(f), *args, **kwargs)
+        if not is_tracing():
+            return plain
+        staged = form(f, *args, **kwargs)
+
+        def transformed(*args: Any, **kwargs: Any) -> Any:
+            return (plain if transforms.active() else staged)(*args, **kwargs)
+
+        return transformed
+
+
+def _runs(function: Any, form: Callable[..., Any]) -> None:
+    @handles(function)
+    def run(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        if is_tracing() and not transforms.active():
+            return form(f, *args, **kwargs)
+        return function(convert_if_needed(f), *args, **kwargs)
+
+
+_makes_function(torch.func.grad, grad)
+_makes_function(torch.func.grad_and_value, grad_and_value)
+_makes_function(torch.func.jacrev, jacrev)
+_makes_function(torch.func.jacfwd, jacrev)
+_makes_function(torch.func.hessian, hessian)
+_runs(torch.func.vjp, vjp)
+_runs(torch.func.jvp, jvp)
+_functional = torch.autograd.functional
+takes_functions(
+    _functional.jacobian,
+    _functional.hessian,
+    _functional.vjp,
+    _functional.jvp,
+    _functional.hvp,
+    _functional.vhp,
+)
