@@ -44,9 +44,15 @@ class Joint:
 def engine(
     outputs: Sequence[Any], grads: Sequence[Any], inputs: Sequence[Any], create: bool
 ) -> list[Any]:
-    """``torch.autograd.grad`` without the checks that import torch's symbolic shapes (0.3 s at first use)."""
+    """``torch.autograd.grad`` without the checks that import torch's symbolic shapes (0.3 s at first use).
+
+    Anomaly detection is off: there are no values to look at. Around a call it looks at what the call's backward gives.
+    """
     if not outputs or not inputs:
         return [None] * len(inputs)
+    if torch.is_anomaly_enabled():
+        with torch.autograd.set_detect_anomaly(False):
+            return engine(outputs, grads, inputs, create)
     found = torch.autograd.Variable._execution_engine.run_backward(
         tuple(outputs),
         tuple(grads),
