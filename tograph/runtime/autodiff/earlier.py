@@ -42,7 +42,9 @@ def expand(node: Node, graph: FuncGraph, earlier: histories.Earlier, keys: Seque
     body, reads = _without_reads(body)
     routes = [[*r, *(reads[i] for i in r if i in reads)] for r in routes]
     fixed = sorted({i for r in routes for i in r if i >= carried})
-    p = part(differentiate(body, state + fixed, state, fill=state, again=False), range(carried))
+    p = part(
+        differentiate(body, state + fixed, state, fill=state, again=False), range(carried), True
+    )
     _with_reads(p.forward, reads)
     sums = [fixed[k - len(state)] for k in p.present if k >= len(state)]
     if any(n.kwargs["again"] for n in found) and (
@@ -128,9 +130,7 @@ def _carry(node: Node, graph: FuncGraph, p: Parts) -> list[Value]:
     carried, body, cond = node.kwargs["carried"], p.forward, node.regions["cond"]
     inputs = list(p.inputs)
     lists, count = [Value(ListType(v.type)) for v in p.saved], Value(INT)
-    pushed = [
-        append(body, "tg.list_push", items, v, type=items.type) for items, v in zip(lists, p.saved)
-    ]
+    pushed = [loops.push(body, items, v, p.saved) for items, v in zip(lists, p.saved)]
     body.outputs = [*body.outputs[:carried], *pushed, append(body, "py.add", count, 1, type=INT)]
     own = [*lists, count]
     starts = [graph.emit("tg.list_new", type=v.type) for v in lists]

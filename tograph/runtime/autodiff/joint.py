@@ -175,12 +175,16 @@ class Parts:
     present: list[int]
 
 
-def part(joint: Joint, costly: Collection[int] = ()) -> Parts:
-    """Cut a joint graph in two; the inputs ``costly`` count as values to save, the others are there anyway."""
+def part(joint: Joint, costly: Collection[int] = (), repeated: bool = False) -> Parts:
+    """Cut a joint graph in two; the inputs ``costly`` count as values to save, the others are there anyway.
+
+    ``repeated``: it is the body of a loop, so what is saved is saved for each trip.
+    """
     free = [v for i, v in enumerate(joint.inputs) if i not in set(costly)]
     ends = [g for g in joint.grads if g is not None]
     wanted = _needed(joint, ends)
-    saved, again = saved_values(joint.forward, free, [joint.inputs[i] for i in costly], wanted)
+    state = [joint.inputs[i] for i in costly]
+    saved, again = saved_values(joint.forward, free, state, wanted, repeated)
     forward = Graph(joint.func.graph.name)
     forward.inputs, forward.nodes = list(joint.inputs), list(joint.forward)
     forward.input_names = [""] * len(joint.inputs)

@@ -13,11 +13,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from ..carrier import differentiable
 from ..ir import Graph, Node, Value, prune
 from ..types import BOOL, INT, ListType, TensorType
 from . import checkpoint
 from .connect import REGION_RULES, Call
+from .cut import size
 from .deferred import Deferred, deferred
 from .dependence import dependences
 from .graphs import append, before
@@ -45,7 +48,7 @@ def loop(call: Call, grads: list[Any], wanted: list[bool]) -> list[Any]:
     if node.kwargs.get("recompute"):
         p = checkpoint.recomputing(body, joint, carried)
     else:
-        p = part(joint, costly=range(carried))
+        p = part(joint, costly=range(carried), repeated=True)
     sums = [fixed[k - len(state)] for k in p.present if k >= len(state)]
     count, first = _extend(call, p)
     lists = call.outputs(range(first, first + len(p.saved)))
@@ -82,9 +85,7 @@ def _extend(call: Call, p: Parts) -> tuple[Any, int]:
     kinds: list[Any] = [ListType(v.type) for v in p.saved]
     body, cond = p.forward, node.regions["cond"]
     lists = [Value(k) for k in kinds]
-    pushed = [
-        append(body, "tg.list_push", items, v, type=k) for items, v, k in zip(lists, p.saved, kinds)
-    ]
+    pushed = [push(body, items, v, p.saved) for items, v in zip(lists, p.saved)]
     outs = body.outputs[:carried] + pushed
     own, starts = list(lists), [before(node, call.graph, "tg.list_new", type=k) for k in kinds]
     if call.count is None:
@@ -104,6 +105,25 @@ def _extend(call: Call, p: Parts) -> tuple[Any, int]:
     for v in own:
         node.outputs.append(Value(v.type, node, len(node.outputs)))
     return call.outputs([call.count])[0], carried
+
+
+_PARTS = ("split", "unsafe_split", "split_with_sizes", "chunk", "unbind", "select", "slice")
+
+
+def push(body: Graph, items: Value, value: Value, saved: list[Value]) -> Value:
+    """Push a saved value; a small part of something larger that the body computes is copied, so as not to keep all of that."""
+    whole = value
+    while whole.node is not None and whole.node.op.split(".")[1] in _PARTS:
+        whole = whole.node.args[0]
+    if whole.node is not None and whole not in saved and size(whole) >= 2 * size(value):
+        value = append(
+            body,
+            "aten.clone.default",
+            value,
+            type=value.type,
+            memory_format=torch.contiguous_format,
+        )
+    return append(body, "tg.list_push", items, value, type=items.type)
 
 
 def _emit(call: Call, p: Parts, state: list[int], sums: list[int], given: tuple) -> list[Any]:
