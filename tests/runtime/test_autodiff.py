@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import tograph as tg
+from tograph.errors import UnsupportedOpError
 from tograph.runtime import host, ops
 from tograph.runtime.autodiff import vjp
 
@@ -364,3 +365,33 @@ def test_cotangents_of_lists_in_either_form_are_added_cell_by_cell():
         (total,) = add(a, b)
         assert total.tolist() == [2, 2]
     assert [v.tolist() for v in ops.lookup("tg.handle_zeros").run([one])] == [[0, 0]]
+
+
+def test_an_argument_that_the_code_makes_a_leaf():
+    @tg.function
+    def f(x):
+        if not x.requires_grad:
+            x.requires_grad_()
+        while x.sum() < 100:
+            x = x * 2
+        return x
+
+    for _ in range(2):
+        x = torch.tensor([1.0, 2.0])
+        f(x).sum().backward()
+        assert x.requires_grad
+        assert torch.equal(x.grad, torch.full((2,), 64.0))
+    assert f.trace_count == 1
+
+
+def test_an_argument_is_made_a_leaf_before_its_first_use():
+    @tg.function
+    def f(x):
+        y = x * 2
+        x.requires_grad_()
+        return (y * x).sum()
+
+    with pytest.raises(
+        UnsupportedOpError, match=r"requires_grad_\(\) of an argument that was used before"
+    ):
+        f(torch.ones(2))

@@ -58,6 +58,15 @@ class StagedRange(StagedSequence):
     def __init__(self, start: Any, stop: Any, step: Any, tensors: bool = False):
         self.start, self.stop, self.step, self.tensors = start, stop, step, tensors
 
+    def __tograph_flatten__(self):
+        return self.tensors, [self.start, self.stop, self.step]
+
+    @staticmethod
+    def __tograph_unflatten__(tensors, bounds):
+        if any(isinstance(b, SYMBOLS) for b in bounds):
+            return StagedRange(*bounds, tensors=tensors)
+        return torch.arange(*bounds) if tensors else range(*bounds)
+
     def length(self):
         graph = current_graph()
         args = tuple(
@@ -194,6 +203,9 @@ class SequenceIterator:
 
     def __init__(self, items: Any):
         self.items, self.position = items, 0
+
+    def __tograph_holds__(self) -> list[Any]:
+        return list(self.items)
 
     def __iter__(self):
         return self

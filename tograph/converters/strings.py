@@ -58,6 +58,8 @@ class Strings(Converter):
 class StagedString:
     """A string that is made when the graph runs."""
 
+    __tograph_frozen__ = True
+
     def __init__(self, handle: Handle):
         self.handle_ = handle
 

@@ -23,6 +23,7 @@ from .funcgraph import FuncGraph, Storage
 from .ir import Graph, Node, Value, prune, set_control_inputs
 from .kernels.kernel import Kernel
 from .kernels.lower import Fused, lower
+from .results import leaving
 from .sources import Strong
 from .structure import Leaf, Spec, flatten, opened, spec_of
 from .symbolic import SymTensor
@@ -62,6 +63,9 @@ class ConcreteFunction:
         self._fused: list[Fused] = []
         self.open_numbers: tuple[int, ...] = ()  # Python numbers of a call that are inputs
         self.late: list[tuple[int, Any]] = []
+        self.made_leaves: tuple[
+            int, ...
+        ] = ()  # tensors of a call on which the code calls requires_grad_()
         self.retraces: Any = None  # a weak reference to the method that explains the traces
 
     inputs = property(
@@ -219,7 +223,7 @@ class ConcreteFunction:
     def entry(self) -> Callable[..., Any] | None:
         """A built-in function for calls with plain tensors, or None: ``MISS`` is its answer to any other call."""
         native, result = self.scheduled.native, self._result
-        if native is None or self._effects or self.late or self._brings_tensors:
+        if native is None or self._effects or self.late or self._brings_tensors or self.made_leaves:
             return None
         flat = isinstance(result, structure.Tree) and result.cls is tuple and result.aux is None
         if not self._single and not (flat and all(isinstance(p, Leaf) and not p.fixed for p in result.parts)):  # fmt: skip
@@ -228,6 +232,8 @@ class ConcreteFunction:
 
     def run(self, tensors: list[Any], places: Sequence[Target] = ()) -> Any:
         """The result for the tensors of the arguments; ``places`` are where effects on arguments go."""
+        for i in self.made_leaves:
+            tensors[i].requires_grad_()
         inputs = (*tensors, *self.captured_inputs) if not self.late else self._with_late(tensors)
         graph = self.graph
         commits.calls.targets.append(places)
@@ -292,6 +298,8 @@ def finish(
     effects: Sequence[tuple[Any, Any]],
 ):
     """(graph, captured tensors, result spec, effects) of a root graph that was recorded."""
+    result = leaving(result)
+    effects = [(names, leaving(content)) for names, content in effects]
     spec = opened(spec_of(result))
     specs = [(names, opened(spec_of(content))) for names, content in effects]
     with recording(root):

@@ -10,7 +10,7 @@ from typing import Any
 
 from . import structure
 from .structure import Leaf, Spec, Tree, leaf_types, unflatten
-from .types import ScalarType, TensorType, Type
+from .types import OBJECT, ScalarType, TensorType, Type
 
 
 class Columns:
@@ -66,7 +66,7 @@ def item_of(spec: Spec) -> Spec | None:
 
 def _open_record(spec: Spec) -> Spec | None:
     if isinstance(spec, Leaf):
-        return item_of(spec)
+        return Leaf(spec.type) if spec.type == OBJECT else item_of(spec)
     if isinstance(spec, structure.Const):
         return spec if spec.value is None or isinstance(spec.value, (str, bytes)) else None
     if not isinstance(spec, Tree) or not _is_frozen(spec.cls):
@@ -77,7 +77,8 @@ def _open_record(spec: Spec) -> Spec | None:
 
 def _is_frozen(cls: type) -> bool:
     params = getattr(cls, "__dataclass_params__", None)
-    return issubclass(cls, tuple) or (params is not None and params.frozen)
+    frozen = params is not None and params.frozen
+    return frozen or issubclass(cls, tuple) or getattr(cls, "__tograph_frozen__", False)
 
 
 def named(spec: Spec | None) -> str:

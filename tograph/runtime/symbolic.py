@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from ..errors import GraphBoolError, ScopeError, SymbolicValueError
+from ..errors import GraphBoolError, ScopeError, SymbolicValueError, UnsupportedOpError
 from . import ops, shapes
 from .funcgraph import USER_CODE, FuncGraph, Ref, Storage, current_graph, user_location
 from .infer import infer, meta_of, tensor_type
@@ -39,6 +39,7 @@ class SymTensor(torch.Tensor):
     meta: Meta
     ref: Ref | None
     version: int
+    given_ = False  # the argument itself
 
     __torch_function__ = torch._C._disabled_torch_function_impl
 
@@ -71,6 +72,15 @@ class SymTensor(torch.Tensor):
         )
 
     __class__ = property(lambda self: torch.Tensor)  # what a program may ask; ``type`` tells
+
+    def requires_grad_(self, requires_grad: bool = True):
+        if requires_grad and not self.requires_grad and self.given_ and _used(self.storage_):
+            raise UnsupportedOpError(
+                "requires_grad_() of an argument that was used before: what was computed from it so far would join the gradient. Call it "
+                "first, or use x.detach().requires_grad_()",
+                user_location(),
+            )
+        return super().requires_grad_(requires_grad)
 
     def __repr__(self, **kwargs) -> str:
         return f"<symbolic tensor {tensor_type(self.meta)}>"
@@ -200,13 +210,24 @@ def wrap(value: Value, meta: Meta, graph: FuncGraph) -> SymTensor:
     return SymTensor(meta, Storage(meta, ref, home=graph), (), ref)
 
 
+def _used(storage: Storage) -> bool:
+    """Whether the graph has used an argument already."""
+    graph = current_graph()
+    while graph.outer is not None:
+        graph = graph.outer
+    value = graph.captures[storage]
+    return any(value in node.inputs for node in graph.graph.nodes)
+
+
 def placeholder(
     graph: FuncGraph, meta: Meta, argument: int, label: str = "", kind: type[SymTensor] = SymTensor
 ) -> SymTensor:
     """An argument of the function: an external storage that the caller can see change."""
     storage = Storage(meta, argument=argument)
     graph.captures[storage] = graph.input(tensor_type(meta), label)
-    return kind(meta, storage)
+    made = kind(meta, storage)
+    made.given_ = True
+    return made
 
 
 class Retrace(BaseException):

@@ -207,6 +207,14 @@ class Tracer:
             self.watch.owns,
         )
         concrete.open_numbers, concrete.late = self.open_numbers, late_inputs(self.root)
+        concrete.made_leaves = tuple(
+            i
+            for i, (made, real) in enumerate(zip(inputs, self.flat.tensors))
+            if isinstance(real, torch.Tensor)
+            and made.is_leaf
+            and made.requires_grad
+            and not real.requires_grad
+        )
         return Trace(
             concrete,
             key,

@@ -1,6 +1,7 @@
 """Whole graphs as native code: the same values as the reference interpreter, or a reason why not."""
 
 import math
+import re
 import signal
 import threading
 import warnings
@@ -11,6 +12,7 @@ import torch
 import tograph as tg
 from tograph.runtime import interp
 from tograph.runtime.kernels import jit
+from tograph.runtime.native import nests
 
 pytestmark = pytest.mark.skipif(jit.llvm is None, reason="needs llvmlite")
 
@@ -371,6 +373,41 @@ def test_outputs_are_fresh():
     kept = first.clone()
     f(x * 2, x)
     assert torch.equal(first, kept)
+
+
+def test_nests_that_repeat_are_compiled_once():
+    def layers(x, ws):
+        y = x
+        for i in range(12):
+            y = torch.tanh(y * 0.5 + ws[i % 3])
+            y = y - y.mean() * 0.1
+        return y
+
+    f = tg.function(layers)
+    for size in ((4, 4), (40, 40)):  # written as plain loops, and with explicit vectors
+        x, ws = torch.randn(size), [torch.randn(size) for _ in range(3)]
+        cf = f.get_concrete_function(x, ws)
+        cf.scheduled.compile()
+        torch.testing.assert_close(f(x, ws), layers(x, ws))
+        assert cf.scheduled.level == "native"
+        assert 0 < len(cf.kernels) <= 6
+        names = re.findall(r"^define internal i32 @(k\d+)\(", cf.scheduled.llvm, re.M)
+        assert len(set(names)) == len(names) == len(cf.kernels)
+
+
+def test_a_graph_of_many_nests_keeps_them_apart():
+    def many(x):
+        for i in range(70):
+            x = torch.tanh(x * (1 + i / 100))
+            x = x - x.mean()
+        return x
+
+    f, x = tg.function(many), torch.randn(3, 5)
+    cf = f.get_concrete_function(x)
+    cf.scheduled.compile()
+    torch.testing.assert_close(f(x), many(x))
+    assert len(cf.kernels) > nests.MANY
+    assert cf.scheduled.llvm.count("noinline #0") == len(cf.kernels)
 
 
 def test_no_memory_for_the_temporaries(monkeypatch):

@@ -82,7 +82,7 @@ class Fused:
             return v.type.kind(1) if isinstance(v.type, ScalarType) else known[v]
 
         for node in self.region.nodes:
-            found = _metas_of(node, map_values(of, node.args), map_values(of, node.kwargs))
+            found = metas_of(node, map_values(of, node.args), map_values(of, node.kwargs))
             known.update(zip(node.outputs, found, strict=True))
         return known
 
@@ -125,7 +125,7 @@ class Fused:
         return f"<fused region {self.name}: {len(self.region.nodes)} nodes>"
 
 
-def _metas_of(node: Node, args: tuple, kwargs: dict) -> list[Meta]:
+def metas_of(node: Node, args: tuple, kwargs: dict) -> list[Meta]:
     if node.op == "tg.identity":
         return [args[0]]
     if node.op == "tg.constant":
@@ -197,7 +197,7 @@ def _lower(graph: Graph, name: str, build: Build, count: Any, found: list[Any]) 
     out.inputs, out.input_names = graph.inputs, graph.input_names
     values: dict[Value, Value] = {}
     made: dict[Node, Node] = {}
-    steps = _schedule(graph, regions)
+    steps = schedule(graph, regions)
     for step in steps:
         if isinstance(step, Region):
             fused = Fused(f"{_word(name)}_kernel{next(count)}", step, _subgraph(step, name), build)
@@ -282,7 +282,7 @@ def _subgraph(region: Region, name: str) -> Graph:
     return graph
 
 
-def _schedule(graph: Graph, regions: Sequence[Region]) -> list[Node | Region]:
+def schedule(graph: Graph, regions: Sequence[Region]) -> list[Node | Region]:
     """Nodes and regions in an order in which every step comes after what it needs, near program order.
 
     A set of regions that need each other in a circle loses its last region, until there is none.

@@ -75,7 +75,7 @@ def numel(shape: Shape) -> int | None:
     return out
 
 
-def _plain(kind: Type) -> bool:
+def plain_type(kind: Type) -> bool:
     """Whether a kernel can hold a value of this type."""
     if isinstance(kind, ScalarType):
         return True
@@ -96,7 +96,7 @@ def fusible(node: Node) -> bool:
     values = (*node.inputs, *node.outputs)
     # A kernel is compiled for its sizes: one that sees another size at every call would be compiled at every call.
     known = not any(isinstance(v.type, TensorType) and None in v.type.shape for v in values)
-    typed = known and all(_plain(v.type) for v in values) and len(devices(values)) == 1
+    typed = known and all(plain_type(v.type) for v in values) and len(devices(values)) == 1
     return typed and node_effects(node).pure and not node.control_inputs
 
 

@@ -24,6 +24,7 @@ TYPES = {"bool": "tl.int1", "u8": "tl.uint8", "i8": "tl.int8", "i16": "tl.int16"
 SIGNATURE = {"bool": "i1", "u8": "u8", "i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64",
              "f16": "fp16", "bf16": "bf16", "f32": "fp32", "f64": "fp64"}  # fmt: skip
 NUMBERS = {"bool": "u1", "i64": "i64", "f64": "fp64"}
+NUMBER_POINTERS = {"bool": "*i1", "i64": "*i64", "f64": "*fp64"}
 ANNOTATIONS = {"u1": "tl.int1", "i64": "tl.int64", "fp64": "tl.float64"}
 UNSIGNED = ("bool", "u8")
 

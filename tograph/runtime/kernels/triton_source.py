@@ -55,16 +55,19 @@ class Source:
     warps: int
 
 
-def render(kernel: Kernel, tile: Tile) -> Source:
-    """The source of a kernel; ``Unsupported`` where Triton has no form for it."""
-    return Writer(kernel, tile).source()
+def render(kernel: Kernel, tile: Tile, pointers: bool = False) -> Source:
+    """The source of a kernel; ``Unsupported`` where Triton has no form for it.
+
+    ``pointers``: numbers come from memory, for kernels that are recorded once and run with other numbers.
+    """
+    return Writer(kernel, tile, pointers).source()
 
 
 class Writer:
     """Writes one kernel. ``axes`` of a value: a subset of "x" and "r", in this order."""
 
-    def __init__(self, kernel: Kernel, tile: Tile):
-        self.kernel, self.tile = kernel, tile
+    def __init__(self, kernel: Kernel, tile: Tile, pointers: bool = False):
+        self.kernel, self.tile, self.pointers = kernel, tile, pointers
         self.lines: list[str] = []
         self.indent = 1
         self.helpers: dict[str, None] = {}
@@ -83,7 +86,8 @@ class Writer:
         kernel, tile = self.kernel, self.tile
         constants = {"XBLOCK": tile.points} | ({"RBLOCK": tile.row} if kernel.row else {})
         signature = {b.name: f"*{triton_ops.SIGNATURE[b.dtype]}" for b in kernel.buffers}
-        signature |= {s.name: triton_ops.NUMBERS[s.dtype] for s in kernel.scalars}
+        kinds = triton_ops.NUMBER_POINTERS if self.pointers else triton_ops.NUMBERS
+        signature |= {s.name: kinds[s.dtype] for s in kernel.scalars}
         if self.fails:
             signature[ERROR] = "*i32"
         comments = "".join(f"# {c}\n" for c in kernel.comments)
@@ -98,6 +102,9 @@ class Writer:
         self.lines.append("    " * self.indent + text)
 
     def _body(self) -> None:
+        if self.pointers:
+            for s in self.kernel.scalars:
+                self.line(f"{s.name} = tl.load({s.name})")
         self._points("x", self.kernel.outer, self.x_total, "XBLOCK", self._first_point())
         if not self.kernel.row:
             self._values(0)

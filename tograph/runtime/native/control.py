@@ -11,12 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..ir import Graph, Node, Value
-from ..types import DTYPE_NAMES, ScalarType
+from ..kernels.gathers import sources
+from . import versions
+from .carries import Carry, typed
 from .code import REGISTER
 from .groups import one_element, overwrites, schedule
-from .values import Decline, Mem, Operand, Reg, numel, strides, with_alias
-
-POLL_NANOSECONDS = 5e6  # about how long a loop runs before it looks for signals
+from .polling import Strip, poll
+from .threading import COUNTER
+from .values import Decline, Mem, Operand, Reg, numel, strides
 
 
 def lower(low, node: Node) -> None:
@@ -69,6 +71,8 @@ def _branches(low, node: Node, branches: list[tuple[str, Graph]]) -> None:
     most = before
     for label, graph in branches:
         code.label(label)
+        if low.branching:
+            versions.barrier(low)
         low.work = before
         results = [_settled(low, v, x, dests.get(i)) for i, (v, x) in enumerate(zip(node.outputs, low.region(graph, args, dests)))]  # fmt: skip
         most = max(most, low.work)
@@ -87,7 +91,7 @@ def _branches(low, node: Node, branches: list[tuple[str, Graph]]) -> None:
 def _settled(low, v: Value, x: Operand, dest: Mem | None) -> Operand:
     """A branch's result in the form that both branches share; its memory is held."""
     if one_element(v):
-        return _typed(v, low.register(x))
+        return typed(v, low.register(x))
     if dest is not None:
         if x is not dest and getattr(x, "pointer", None) != dest.pointer:
             low.copy(x, dest)
@@ -100,15 +104,6 @@ def _settled(low, v: Value, x: Operand, dest: Mem | None) -> Operand:
     low.arena.hold(made.owners)
     low.arena.release(x.owners)
     return made if x.plain else Mem(made.pointer, made.dtype, made.size, made.stride, made.owners, False)  # fmt: skip
-
-
-def _typed(v: Value, x: Reg) -> Reg:
-    """A register with the type of ``v``."""
-    dtype = DTYPE_NAMES[v.type.dtype]
-    if x.dtype != dtype:
-        raise Decline(f"a {x.dtype} where a {dtype} belongs")
-    size = None if isinstance(v.type, ScalarType) else tuple(v.type.shape)
-    return Reg(x.text, dtype, size, x.alias)
 
 
 def _merge(low, v: Value, found: list[tuple[Operand, str]]) -> Operand:
@@ -132,122 +127,77 @@ def _phi(low, kind: str, found: list[tuple[str, str]]) -> str:
 # ---- loops
 
 
-class _Carry:
-    """One carried value: how it enters the loop, what the head holds, where the body puts the next one."""
-
-    def __init__(self, low, number: int, graph: Graph, start: Operand, mode: str):
-        self.low, self.number, self.mode, self.graph = low, number, mode, graph
-        self.value = graph.inputs[number]
-        self.places: list[Mem] = []
-        self.start = self._prepare(start)
-
-    def _prepare(self, x: Operand) -> Operand:
-        low = self.low
-        if self.mode == "same":
-            return x
-        if self.mode == "register":
-            return _typed(self.value, low.register(x))
-        dtype, size = low.tensor(self.value)
-        self.places = [low.new(dtype, size) for _ in range(1 if self.mode == "in place" else 2)]
-        for p in self.places:
-            low.arena.hold(p.owners)
-        if self.mode == "in place" or not (isinstance(x, Mem) and x.contiguous):
-            low.copy(x, self.places[0])
-            return Mem(self.places[0].pointer, dtype, size, strides(size), self.places[0].owners, x.plain, x.alias)  # fmt: skip
-        return x
-
-    def head(self, before: str) -> Operand:
-        """The value at the head of the loop."""
-        code, x = self.low.code, self.start
-        self.before = before
-        if self.mode == "same":
-            return x
-        self.alias = "%" + code.fresh("alias")
-        self.alias_phi = code.later()
-        if self.mode == "in place":
-            return with_alias(x, self.alias)
-        self.phi = code.later()
-        name = "%" + code.fresh("carry")
-        self.name = name
-        if self.mode == "register":
-            return Reg(name, x.dtype, x.size, self.alias)
-        self.next_phi, self.next = code.later(), "%" + code.fresh("next")
-        owners = x.owners | self.places[0].owners | self.places[1].owners
-        return Mem(name, x.dtype, x.size, strides(x.size), owners, x.dense, self.alias)
-
-    def dest(self) -> Mem | None:
-        """Where the body is to compute the next value."""
-        if self.mode == "in place":
-            p = self.places[0]
-            return Mem(p.pointer, p.dtype, p.size, p.stride, p.owners)
-        if self.mode == "memory":
-            p = self.places[0]
-            return Mem(self.next, p.dtype, p.size, p.stride, p.owners | self.places[1].owners)
-        return None
-
-    def close(self, x: Operand) -> None:
-        """Move the body's result to where the next iteration finds it."""
-        if self.mode == "same":
-            return
-        if self.mode == "register":
-            self.result = _typed(self.value, self.low.register(x))
-            return
-        self.result = x
-        if not x.plain:
-            raise Decline("a carried tensor that becomes strided")
-        dest = self.dest()
-        if getattr(x, "pointer", None) != dest.pointer:
-            self.low.copy(x, dest)
-
-    def latch(self, end: str) -> None:
-        """Fill the phis of the head, at the end of the body."""
-        if self.mode == "same":
-            return
-        code, before, result = self.low.code, self.before, self.result
-        moved = result.alias
-        code.fill(self.alias_phi, f"{self.alias} = phi i1 [{self.start.alias}, %{before}], [{moved}, %{end}]")  # fmt: skip
-        if self.mode == "register":
-            code.fill(self.phi, f"{self.name} = phi {REGISTER[result.dtype]} [{self.start.text}, %{before}], [{result.text}, %{end}]")  # fmt: skip
-        elif self.mode == "memory":
-            a = self._in_order()[0].pointer
-            code.fill(self.phi, f"{self.name} = phi ptr [{self.start.pointer}, %{before}], [{self.next}, %{end}]")  # fmt: skip
-            code.fill(self.next_phi, f"{self.next} = phi ptr [{a}, %{before}], [{self.swapped}, %{end}]")  # fmt: skip
-
-    def swap(self) -> None:
-        """The other place, for the iteration after the next; written before the last branch."""
-        if self.mode == "memory":
-            a, b = (p.pointer for p in self._in_order())
-            code = self.low.code
-            self.swapped = code.do(f"select i1 {code.do(f'icmp eq ptr {self.next}, {a}')}, ptr {b}, ptr {a}")  # fmt: skip
-
-    def _in_order(self) -> list[Mem]:
-        """The place that the first iteration writes first: the initial value may stand in the other."""
-        start = getattr(self.start, "pointer", None)
-        return self.places if start != self.places[0].pointer else self.places[::-1]
-
-    def finish(self) -> None:
-        for p in self.places:
-            self.low.arena.release(p.owners)
-
-
 def _while(low, node: Node) -> None:
-    count = node.kwargs["carried"]
-    cond, body = node.regions["cond"], node.regions["body"]
+    count, body = node.kwargs["carried"], node.regions["body"]
     args = [low.register(x) if _single(x) else x for x in map(low.operand, node.args)]
     modes = [_mode(body, i) for i in range(count)]
-    carries = [_Carry(low, i, body, args[i], modes[i]) for i in range(count)]
+    numbers = all(mode in ("register", "same") for mode in modes)
+    outside = not low.inside
+    low.inside += 1
+    count_of = versions.counted(node.regions["cond"], body, count)
+    carries: list[Carry] = []
+    if numbers and outside and count_of is not None and versions.branchy(body):
+        state = _both_versions(low, node, args, modes, count_of)
+    else:
+        carries, state = _loop(low, node, args, modes, count_of)
+    low.inside -= 1
+    for v, x in zip(node.outputs, state):
+        low.bind(v, x)
+    for c in carries:
+        c.finish()
+
+
+def _both_versions(low, node: Node, args: list[Operand], modes: list[str], count_of: tuple) -> list[Operand]:  # fmt: skip
+    """The loop with selections and the loop with branches, and the choice between them."""
+    code, found, place = low.code, [], versions.prepare(low)
+    labels = [code.fresh(n) for n in ("selecting", "branching", "joined")]
+    version = code.do(f"call i1 @pick(ptr {place})")
+    before = code.do(f"call i64 @llvm.{COUNTER}()")
+    work = low.work
+    code.branch(version, labels[1], labels[0])
+    for branching, label in enumerate(labels[:2]):
+        code.label(label)
+        low.branching, low.work = bool(branching), work
+        _, state = _loop(low, node, args, modes, count_of)
+        found.append((state, code.block))
+        code.line(f"br label %{labels[2]}")
+    low.branching = False
+    code.label(labels[2])
+    ends = [end for _, end in found]
+    state = [_merge(low, v, list(zip(xs, ends))) for v, xs in zip(node.outputs, zip(*(s for s, _ in found)))]  # fmt: skip
+    after = code.do(f"call i64 @llvm.{COUNTER}()")
+    ticks = code.do(f"sub i64 {after}, {before}")
+    number, _, step = count_of
+    kind = REGISTER[state[number].dtype]
+    trips = code.do(f"sub {kind} {state[number].text}, {args[number].text}")
+    trips = trips if kind == "i64" else code.do(f"sext {kind} {trips} to i64")
+    trips = code.do(f"sdiv i64 {trips}, {step}")
+    code.line(f"call void @judge(ptr {place}, i1 {version}, i64 {ticks}, i64 {trips})")
+    return state
+
+
+def _loop(low, node: Node, args: list[Operand], modes: list[str], count_of: tuple | None):
+    """Write the loop; (its carries, what they hold after it)."""
+    count = node.kwargs["carried"]
+    cond, body = node.regions["cond"], node.regions["body"]
+    carries = [Carry(low, i, body, args[i], modes[i]) for i in range(count)]
     code, work = low.code, low.work
-    counter = code.cell("i64")
-    start = code.later()
+    number, bound, step = count_of or (0, None, 0)
+    before, strip = code.block, None
+    if count_of is not None and modes[number] == "register":
+        strip = Strip(low, carries, carries[number], _bound(low, cond, bound, args), step)
+    counter, start = ("", 0) if strip else (code.cell("i64"), code.later())
     head, inside, done = (code.fresh(n) for n in ("while", "body", "endwhile"))
-    before = code.block
     code.jump(head)
     state = [c.head(before) for c in carries]
     inputs = [*state, *args[count:]]
-    test = low.region(cond, inputs, {})
-    condition = low.numbers.truth(low.register(test[0]))
-    low.release(test)
-    code.branch(condition, inside, done)
+    if strip:
+        code.branch(strip.below(strip.limit), inside, strip.leave)
+    else:
+        test = low.region(cond, inputs, {})
+        condition = low.numbers.truth(low.register(test[0]))
+        low.release(test)
+        code.branch(condition, inside, done)
     code.label(inside)
     dests = {c.number: d for c in carries if (d := c.dest()) is not None}
     results = low.region(body, inputs, dests)
@@ -255,18 +205,26 @@ def _while(low, node: Node) -> None:
         c.close(results[c.number])
     low.release(results)
     cost = max(low.work - work, 1.0)
-    _poll(low, counter, start, cost)
+    if not strip:
+        poll(low, counter, start, cost)
     for c in carries:
         c.swap()
     end = code.block
-    code.line(f"br label %{head}")
+    again = ""
+    code.line(f"br label %{head}{versions.unrolled(low) if low.branching else ''}")
+    if strip:
+        again = strip.close(cost, done)
     for c in carries:
-        c.latch(end)
+        c.latch(end, again)
     code.label(done)
     low.work = work + 100 * cost
-    for c, v, x in zip(carries, node.outputs, state):
-        low.bind(v, x)
-        c.finish()
+    return carries, state
+
+
+def _bound(low, cond: Graph, bound: Value | int, args: list[Operand]) -> str:
+    if isinstance(bound, Value):
+        return low.register(args[cond.inputs.index(bound)]).text
+    return str(bound)
 
 
 def _single(x: Operand) -> bool:
@@ -314,41 +272,9 @@ def _in_place(body: Graph, value: Value, result: Value) -> bool:
                 continue
             if n.regions or number[id(n)] > own:
                 return False
-            if number[id(n)] == own and v is not value:
+            if number[id(n)] == own and (v is not value or v in sources(n)):
                 return False
             if groups[number[id(n)]].kind == "scalar":
                 aliases += [o for o in n.outputs if o not in names]
                 names.update(n.outputs)
     return True
-
-
-def _poll(low, counter: str, start: int, cost: float) -> None:
-    """Every few milliseconds: let other threads run, and Python handle its signals."""
-    code = low.code
-    often = max(1, int(POLL_NANOSECONDS / cost))
-    code.fill(start, f"store i64 {often}, ptr {counter}")
-    left = code.do(f"sub i64 {code.do(f'load i64, ptr {counter}')}, 1")
-    code.line(f"store i64 {left}, ptr {counter}")
-    poll, on = code.fresh("poll"), code.fresh("on")
-    code.branch(code.do(f"icmp eq i64 {left}, 0"), poll, on)
-    code.label(poll)
-    code.line(f"store i64 {often}, ptr {counter}")
-    stopped = code.do("call i32 @poll()")
-    low.globals["poll"] = _POLL
-    stop = code.fresh("stop")
-    code.branch(code.do(f"icmp eq i32 {stopped}, 0"), on, stop)
-    code.label(stop)
-    code.line("ret i32 2")
-    code.label(on)
-
-
-_POLL = """define internal i32 @poll() noinline cold {
-  %state = call ptr @PyEval_SaveThread()
-  call void @PyEval_RestoreThread(ptr %state)
-  %stopped = call i32 @PyErr_CheckSignals()
-  ret i32 %stopped
-}
-declare ptr @PyEval_SaveThread()
-declare void @PyEval_RestoreThread(ptr)
-declare i32 @PyErr_CheckSignals()
-"""

@@ -167,7 +167,7 @@ class _Writer:
         if panel:
             vectors = -(-b.columns // self.width)
             self.rows = min(a.rows, 8)
-            self.columns = min(vectors, max(1, min(8, room // self.rows)))
+            self.columns = min(vectors, max(1, room // self.rows))
             self.units = -(-vectors // self.columns)
         else:
             self.columns = min(b.columns, 4)

@@ -6,19 +6,23 @@ which takes its parameters through memory and may run on torch's threads.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ..kernels.build import Region
 from ..kernels.gpu_forms import GpuForms
 from ..kernels.kernel import make
-from ..kernels.loop_ir import Kernel, Unsupported
+from ..kernels.loop_ir import BINARY, TERNARY, UNARY, Expr, Kernel, Unsupported
 from . import threading
 from .code import REGISTER, Code
 from .loops import Place, emit
-from .scalar import calls_library
+from .scalar import calls_library, supports
 from .values import Decline, Mem, numel
 
+# LLVM would write the code of a nest at each of its calls, and its time grows with the square of a function's size.
+REPEATED = 8  # calls of one nest in a graph beyond which they stay calls
+MANY = 64  # calls of all nests beyond which all do
 VECTORS = 256  # points from which on a loop nest is written with explicit vectors
 LIBRARY = 16  # ... and one that would call the C library for each point
 
@@ -36,6 +40,26 @@ class Nest(GpuForms):
         return self.loops.comments
 
 
+def check(low: Any, kernel: Kernel) -> None:
+    """Decline where a small nest has an op that only the vector renderer knows."""
+    if points(low, kernel) >= LIBRARY and not kernel.sizes:
+        return
+    for e in kernel.body:
+        if _beyond_scalars(e):
+            raise Decline(f"no scalar code for {e.op} in {e.args[0].dtype}")
+
+
+def _beyond_scalars(e: Expr) -> bool:
+    """Whether only the vector renderer has code for an expression."""
+    pointwise = e.op in UNARY or e.op in BINARY or e.op in TERNARY
+    return pointwise and e.op != "check_index" and not supports(e)
+
+
+def points(low: Any, kernel: Kernel) -> int:
+    """The most points that the loops of a nest have."""
+    return numel(tuple(low.sizes.bounds.get(d.size, d.size) for d in (*kernel.outer, *kernel.row)))
+
+
 def call(low: Any, kernel: Kernel, region: Region, results: list[Mem]) -> None:
     """Write the loop nest as a function and call it."""
     places = {f"o{i}": ("ptr", x.pointer) for i, x in enumerate(results)}
@@ -50,19 +74,17 @@ def call(low: Any, kernel: Kernel, region: Region, results: list[Mem]) -> None:
     used = [places[name] for name in kernel.slots]
     params = {text: (kind, f"%a{i}") for i, (kind, text) in enumerate(dict.fromkeys(used))}
     bind = {name: Place(params[places[name][1]][1], places[name][0] != "ptr") for name in kernel.slots}  # fmt: skip
-    points = numel(
-        tuple(low.sizes.bounds.get(d.size, d.size) for d in (*kernel.outer, *kernel.row))
-    )
-    low.work += points * len(kernel.body) * 0.05
-    made = _explicit(kernel, points)
+    count = points(low, kernel)
+    low.work += count * len(kernel.body) * 0.05
+    made = _explicit(kernel, count)
     if made is not None:
         _vectors(low, kernel, made, places)
         return
-    _function(low, kernel, bind, list(params.values()))
+    name = _function(low, kernel, bind, list(params.values()))
     given = ", ".join(f"{kind} {text}" for text, (kind, _) in params.items())
     end = kernel.outer[0].size if kernel.outer else 1
     bounds = f"i64 0, i64 {low.sizes.registers.get(end, end)}"
-    code = low.code.do(f"call i32 @{kernel.name}({given}{', ' if given else ''}{bounds})")
+    code = low.code.do(f"call i32 @{name}({given}{', ' if given else ''}{bounds})")
     if kernel.may_fail:
         low.fail(low.code.do(f"icmp ne i32 {code}, 0"))
 
@@ -72,7 +94,10 @@ def _explicit(kernel: Kernel, points: int) -> Any:
     if (
         kernel.sizes
         or points < LIBRARY
-        or (points < VECTORS and not any(map(calls_library, kernel.body)))
+        or (
+            points < VECTORS
+            and not any(calls_library(e) or _beyond_scalars(e) for e in kernel.body)
+        )
     ):
         return None
     try:
@@ -85,26 +110,25 @@ def _explicit(kernel: Kernel, points: int) -> Any:
 
 def _vectors(low, kernel: Kernel, made: Any, places: dict[str, tuple[str, str]]) -> None:
     """The call of a nest that the vector renderer wrote; its parameters go through memory."""
-    low.functions.append(_merged(low, made.llvm))
-    low.kernels.append(Nest(kernel.name, low.functions[-1], kernel))
+    name = _shared(low, kernel, _merged(low, made.llvm))
     code, slots = low.code, kernel.slots
     block = code.cell(f"[{len(slots) + 1} x i64]")
-    for i, name in enumerate(slots):
-        kind, text = places[name]
-        if kind != "ptr" and name.startswith("p"):
+    for i, slot in enumerate(slots):
+        kind, text = places[slot]
+        if kind != "ptr" and slot.startswith("p"):
             cell = code.cell("i64")
-            code.store(next(b.dtype for b in kernel.buffers if b.name == name), text, cell)
+            code.store(next(b.dtype for b in kernel.buffers if b.name == slot), text, cell)
             kind, text = "ptr", cell
         if kind == "i1":
             kind, text = "i64", code.do(f"zext i1 {text} to i64")
         place = code.do(f"getelementptr i64, ptr {block}, i64 {i}")
         code.line(f"store {kind} {text}, ptr {place}")
     if made.units <= made.grain or not threading.available():
-        got = code.do(f"call i32 @{kernel.name}_run(ptr {block})")
+        got = code.do(f"call i32 @{name}_run(ptr {block})")
     else:
         failed = code.do(f"getelementptr i64, ptr {block}, i64 {len(slots)}")
         code.line(f"store i64 0, ptr {failed}")
-        threading.call(low, kernel.name, f"{kernel.name}_task", block, made.units, made.grain)
+        threading.call(low, name, f"{name}_task", block, made.units, made.grain)
         got = code.do(f"load i32, ptr {failed}")
     if kernel.may_fail:
         low.fail(code.do(f"icmp ne i32 {got}, 0"))
@@ -123,7 +147,35 @@ def _merged(low, text: str) -> str:
     return "\n".join(kept) + "\n"
 
 
-def _function(low, kernel: Kernel, bind, params: list[tuple[str, str]]) -> None:
+def _shared(low, kernel: Kernel, text: str) -> str:
+    """The name of the function with this text: an earlier one's, where only names and comments differ.
+
+    Layers and iterations that repeat are compiled once: LLVM's time is most of what a long graph costs.
+    """
+    plain = "\n".join(line for line in text.splitlines() if not line.startswith(";"))
+    key = plain.replace(f"@{kernel.name}", "@")
+    if key not in low.named:
+        low.named[key] = kernel.name
+        low.functions.append(text)
+        low.kernels.append(Nest(kernel.name, text, kernel))
+    name = low.named[key]
+    low.calls[name] += 1
+    return name
+
+
+def kept_apart(functions: list[str], calls: Mapping[str, int]) -> list[str]:
+    """The functions, where there are many calls marked as such that stay: LLVM would write each out at its call."""
+    least = REPEATED if calls.total() <= MANY else 0
+    out = []
+    for text in functions:
+        name = text.partition("define internal i32 @")[2].partition("(")[0]
+        often = calls.get(name.removesuffix("_run"), 0) > least
+        out.append(text.replace(") #0 {", ") noinline #0 {") if often else text)
+    return out
+
+
+def _function(low, kernel: Kernel, bind, params: list[tuple[str, str]]) -> str:
+    """The name of the nest's function."""
     code = Code("v")
     code.declares = low.code.declares
     failed = code.cell("i32")
@@ -141,5 +193,4 @@ def _function(low, kernel: Kernel, bind, params: list[tuple[str, str]]) -> None:
     head = ", ".join(f"{kind}{' noalias' if kind == 'ptr' else ''} {name}" for kind, name in params)  # fmt: skip
     body = "\n".join(line for line in code.lines if line)
     comments = "".join(f"; {c}\n" for c in kernel.comments)
-    low.functions.append(f"{comments}define internal i32 @{kernel.name}({head}{', ' if head else ''}i64 %begin, i64 %end) #0 {{\n{body}\n}}\n")  # fmt: skip
-    low.kernels.append(Nest(kernel.name, low.functions[-1], kernel))
+    return _shared(low, kernel, f"{comments}define internal i32 @{kernel.name}({head}{', ' if head else ''}i64 %begin, i64 %end) #0 {{\n{body}\n}}\n")  # fmt: skip

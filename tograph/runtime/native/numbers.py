@@ -34,6 +34,8 @@ class Numbers:
             return self._bool(self.code.do(f"xor i1 {self.truth(args[0])}, true"))
         if name == "select":
             return self._select(kind, *args)
+        if name == "range_length":
+            return self._range_length(*args)
         rule = getattr(self, f"_{name.rstrip('_')}", None)
         if rule is None or len(args) > 2:
             raise Decline(f"{op} has no machine form")
@@ -114,6 +116,18 @@ class Numbers:
 
     def _mod(self, kind, a, b):
         return Reg(self._division(kind, a, b)[1], "i64")
+
+    def _range_length(self, start: Reg, stop: Reg, step: Reg) -> Reg:
+        """How many numbers a range has: the distance in steps, rounded up, and none below zero."""
+        code, by = self.code, step.text
+        if step.dtype != "i64" or not by.lstrip("-").isdigit() or by == "0":
+            raise Decline("a range with a step that is known only at run time")
+        low, high = (start, stop) if int(by) > 0 else (stop, start)
+        distance = self._checked("sub", self.number(high, "i64"), self.number(low, "i64"))
+        more = self._checked("add", distance, str(abs(int(by)) - 1))
+        count = code.do(f"sdiv i64 {more}, {abs(int(by))}")
+        none = code.do(f"icmp sle i64 {distance}, 0")
+        return Reg(code.do(f"select i1 {none}, i64 0, i64 {count}"), "i64")
 
     def _pow(self, kind, a, b):
         exponent = int(b.text) if b.dtype == "i64" and b.text.isdigit() else -1

@@ -21,7 +21,7 @@ START, MOST = 4, 64  # the credit of a new attempt and the largest, in times on 
 WORST = 32  # what one call on all threads is taken to cost at most, in times on one thread
 
 # The counter that a program may read: the cycle counter of ARM processors is the system's.
-_COUNTER, _PATIENCE = ("readsteadycounter", 26) if platform.machine() in ("aarch64", "arm64") else ("readcyclecounter", 30)  # fmt: skip
+COUNTER, _PATIENCE = ("readsteadycounter", 26) if platform.machine() in ("aarch64", "arm64") else ("readcyclecounter", 30)  # fmt: skip
 
 _TEXT = f"""define internal void @spread(ptr %task, ptr %block, i64 %units, i64 %grain, ptr %state) noinline #0 {{
 entry:
@@ -31,11 +31,11 @@ entry:
   %left = load i64, ptr %state
   %alone = icmp sgt i64 %left, 0
   %time = load i64, ptr %time_place
-  %before = call i64 @llvm.{_COUNTER}()
+  %before = call i64 @llvm.{COUNTER}()
   br i1 %alone, label %one, label %all
 one:
   call void %task(i64 0, i64 %units, ptr %block)
-  %after1 = call i64 @llvm.{_COUNTER}()
+  %after1 = call i64 @llvm.{COUNTER}()
   %time1 = sub i64 %after1, %before
   %first = icmp eq i64 %time, 0
   %eighth = lshr i64 %time, 3
@@ -56,7 +56,7 @@ again:
   call void %task(i64 0, i64 %units, ptr %block)
   br label %slower
 judge:
-  %after2 = call i64 @llvm.{_COUNTER}()
+  %after2 = call i64 @llvm.{COUNTER}()
   %time2 = sub i64 %after2, %before
   %worst = mul i64 %time, {WORST}
   %cost = call i64 @llvm.umin.i64(i64 %time2, i64 %worst)
@@ -100,9 +100,9 @@ def call(low, name: str, task: str, block: str, units: int, grain: int) -> None:
     """Run the units of ``task``; ``name`` names the place."""
     code = low.code
     code.declares["torch_parallel_for"] = "declare i32 @torch_parallel_for(i64, i64, i64, ptr, ptr)"
-    code.declares[_COUNTER] = f"declare i64 @llvm.{_COUNTER}()"
-    for name in ("umin", "umax", "smin"):
-        code.declares[f"llvm.{name}.i64"] = f"declare i64 @llvm.{name}.i64(i64, i64)"
+    code.declares[COUNTER] = f"declare i64 @llvm.{COUNTER}()"
+    for bound in ("umin", "umax", "smin"):
+        code.declares[f"llvm.{bound}.i64"] = f"declare i64 @llvm.{bound}.i64(i64, i64)"
     low.globals["spread"] = _TEXT
     low.globals[f"state {name}"] = f"@state_{name} = internal global [4 x i64] [i64 2, i64 0, i64 {SHORTEST}, i64 0]\n"  # fmt: skip
     code.line(f"call void @spread(ptr @{task}, ptr {block}, i64 {units}, i64 {grain}, ptr @state_{name})")  # fmt: skip

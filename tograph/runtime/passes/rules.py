@@ -126,6 +126,7 @@ RULES = [
     Rule(("py.add", "x", 0), "x", integers),
     Rule(("py.sub", "x", 0), "x", integers),
     Rule(("py.mul", "x", 1), "x"),
+    Rule(("py.mul", 1, "x"), "x"),
     Rule(("py.not", ("py.not", "x")), "x"),
     Rule(("py.neg", ("py.neg", "x")), "x"),
     Rule(("py.min", "x", "x"), "x"),

@@ -1,0 +1,258 @@
+"""Plans of graphs on a GPU: what they print, what they refuse, and that running them means what the graph means."""
+
+import pytest
+import torch
+
+import tograph as tg
+from tests.runtime.kernels.triton_samples import flat
+from tests.runtime.kernels.triton_worker import interpret
+from tograph.bench import programs
+from tograph.runtime import interp
+from tograph.runtime.gpu import planner
+from tograph.runtime.gpu.execute import Chunked, Failed, Stepwise
+from tograph.runtime.gpu.plan import Call, Cell, Conditional, Copy, Plan, Set, check
+from tograph.runtime.gpu.retarget import retarget
+from tograph.runtime.ir import Value
+from tograph.runtime.kernels import device, triton_loops
+from tograph.runtime.kernels.loop_ir import Unsupported
+from tograph.runtime.types import TensorType
+
+pytest.importorskip("triton")
+
+
+@pytest.fixture(autouse=True)
+def interpreted(monkeypatch):
+    """Kernels start in Triton's interpreter, on CPU tensors."""
+
+    def launch(source, arguments):
+        given = {n: flat(arguments[n]) for n in source.signature}
+        after = interpret(source, given)
+        for name in source.signature:
+            torch.as_strided(arguments[name], after[name].shape, (1,)).copy_(after[name])
+
+    monkeypatch.setattr(device, "launch", launch)
+
+
+def plan_of(fn, *args, whole=False):
+    """Without ``whole`` loops and branches are conditional nodes, however small."""
+    graph = tg.function(fn).get_concrete_function(*args).watched_graph
+    made = planner.plan(retarget(graph, "cuda:0"), whole)
+    assert check(made) == []
+    return graph, made
+
+
+def same(got, want):
+    for a, b in zip(got, want, strict=True):
+        assert type(a) is type(b)
+        torch.testing.assert_close(torch.as_tensor(a), torch.as_tensor(b))
+
+
+def check_runs(fn, *args, whole=False):
+    graph, made = plan_of(fn, *args, whole=whole)
+    want = interp.run(graph, args)
+    same(Stepwise(made, "cpu").run(*args), want)
+    chunked = Chunked(made, "cpu", chunk=3)
+    same(chunked.run(*args), want)
+    same(chunked.run(*args), want)  # memory is used again
+    return made, chunked
+
+
+def newton_like(x, tolerance):
+    steps = 0
+    y = x * x - 2
+    while y.abs().max() > tolerance:
+        x = x - y / (2 * x)
+        y = x * x - 2
+        steps += 1
+    return x, steps
+
+
+def test_a_loop_becomes_a_while_node():
+    made, chunked = check_runs(newton_like, torch.tensor([1.0, 2.0, 5.0]), torch.tensor(1e-4))
+    assert (
+        made.nodes()["while"] == 1 and chunked.looks == 2 * 3
+    )  # 6 steps in chunks of 3, and one that ran ahead
+    (loop,) = [s for s in made.steps if isinstance(s, Conditional)]
+    assert isinstance(loop.bodies[0][-1], Set)
+    assert "WHILE handle 0 <- " in str(made) and "set handle 0 <- " in str(made)
+
+
+def test_a_loop_that_runs_no_time_keeps_its_state():
+    check_runs(newton_like, torch.tensor([2.0**0.5]), torch.tensor(1e3))
+
+
+def test_state_that_swaps_goes_through_other_memory():
+    def fibonacci(n):
+        a, b = torch.zeros_like(n), torch.ones_like(n)
+        while n > 0:
+            a, b = b, a + b
+            n = n - 1
+        return a
+
+    check_runs(fibonacci, torch.tensor(10))
+
+
+def test_branches_in_loops():
+    made, _ = check_runs(programs.collatz, torch.tensor(12, dtype=torch.int32))
+    assert made.nodes()["while"] == 1 and made.nodes()["if"] == 2
+
+
+def test_loops_in_loops_with_products_and_numbers():
+    def nested(a, x):
+        total, scale = 0, 0.5
+        while x.sum() > 1:
+            inner = a @ x
+            while inner.max() > 0.5:
+                inner = inner * scale
+                total += 1
+            if inner[0, 0] > 0.3:
+                x = x - 0.25 * inner
+            else:
+                x = x * 0.5
+        return x, total
+
+    a = torch.eye(3) + 0.1
+    made, _ = check_runs(nested, a, torch.rand(3, 3, generator=torch.Generator().manual_seed(1)))
+    assert made.nodes()["while"] == 2 and "library" in made.nodes()
+    assert any(isinstance(s, Call) and s.op == "aten.mm.default" and depth for s, depth in made.walk())  # fmt: skip
+
+
+def test_items_by_a_number_of_the_device():
+    """Reading and writing rows, and the parts of a product: what a recurrent network does."""
+
+    def recurrent(x, w):
+        h, out = torch.zeros(2, 3), torch.zeros(5, 2, 3)
+        t = 0
+        while t < 5 and x[t].sum() < 100:
+            a, b = (h @ w).split(3, 1)
+            h = torch.tanh(x[t] + a) * 0.5 + b
+            out[t] = h
+            t += 1
+        return out, t
+
+    torch.manual_seed(0)
+    check_runs(recurrent, torch.randn(5, 2, 3), torch.randn(3, 6) * 0.3)
+
+
+def test_an_item_out_of_range_is_reported():
+    def beyond(x):
+        t, total = 0, torch.zeros(())
+        while total < 100:
+            total = total + x[t]
+            t += 1
+        return total
+
+    _, made = plan_of(beyond, torch.ones(3))
+    with pytest.raises(Failed, match="error code 2"):
+        Stepwise(made, "cpu").run(torch.ones(3))
+
+
+def test_conditions_that_are_numbers():
+    def count(x):
+        n = 3
+        while n:
+            if x[0]:
+                x = x - 1
+            n -= 1
+        return x
+
+    check_runs(count, torch.tensor([2.0, 1.0]))
+
+
+def test_an_early_exit():
+    def search(x):
+        for i in range(x.shape[0] * 4):
+            x = x * 0.7
+            if (x < 0.1).all():
+                return x, i
+        return x, -1
+
+    check_runs(search, torch.tensor([1.0, 0.3, 2.0]))
+
+
+def test_small_loops_are_one_kernel():
+    _, made = plan_of(
+        programs.newton, torch.tensor(2.0), torch.tensor(20, dtype=torch.int32), whole=True
+    )
+    assert made.nodes() == {"kernel": 2}
+    same(Stepwise(made, "cpu").run(torch.tensor(2.0), torch.tensor(5, dtype=torch.int32)),
+         interp.run(tg.function(programs.newton).get_concrete_function(torch.tensor(2.0), torch.tensor(5, dtype=torch.int32)).graph, [torch.tensor(2.0), torch.tensor(5, dtype=torch.int32)]))  # fmt: skip
+
+
+def test_blocks_with_a_count(monkeypatch):
+    monkeypatch.setattr(triton_loops, "MOST", 64)
+
+    def halve(x):
+        steps, alive = 0, x > 1
+        while alive.any():
+            x = torch.where(alive, x * 0.5, x)
+            alive = x > 1
+            steps += 1
+        return x, steps
+
+    x = torch.full((600,), 3.0)
+    x[400] = 1000.0
+    made, _ = check_runs(halve, x, whole=True)
+    assert "while" not in made.nodes()
+
+
+def test_a_failure_ends_the_loops_and_is_reported():
+    def divide(x, y):
+        while x > 10:
+            x = x // y
+        return x
+
+    _, made = plan_of(divide, torch.tensor(1000), torch.tensor(3))
+    assert made.error is not None
+    assert Stepwise(made, "cpu").run(torch.tensor(1000), torch.tensor(3))[0] == 4
+    for run in (Stepwise(made, "cpu"), Chunked(made, "cpu")):
+        with pytest.raises(Failed, match="error code 1"):
+            run.run(torch.tensor(1000), torch.tensor(0))
+
+
+def printing(x):
+    while x.sum() > 1:
+        tg.print(x)
+        x = x * 0.5
+    return x
+
+
+def random(x):
+    while x.sum() > 1:
+        x = x * torch.rand_like(x)
+    return x
+
+
+def open_size(x):
+    return x[x > 0].sum()
+
+
+@pytest.mark.parametrize(
+    ("fn", "reason"),
+    [
+        (printing, r"test_plan.py:\d+: .*runs on the host"),
+        (random, r"test_plan.py:\d+: .* draws random numbers"),
+        (open_size, "runs on the host|known only at run time"),
+    ],
+    ids=["print", "random", "open size"],
+)
+def test_what_stays_on_the_host_says_where(fn, reason):
+    graph = tg.function(fn).get_concrete_function(torch.ones(5)).watched_graph
+    with pytest.raises(Unsupported, match=reason):
+        planner.plan(retarget(graph, "cuda:0"))
+
+
+def test_a_plan_is_for_one_gpu():
+    graph = tg.function(lambda x: x + 1).get_concrete_function(torch.ones(5)).watched_graph
+    with pytest.raises(Unsupported, match="tensors on cpu: a plan is for one GPU"):
+        planner.plan(graph)
+
+
+def test_the_check_finds_what_is_forbidden():
+    cell = Cell("c0", TensorType(torch.bool, (), "cuda:0"), True)
+    value = Value(TensorType(torch.float32, (2,), "cuda:0"))
+    body = [Copy([(value, value)])]
+    made = Plan("f", "cuda:0", [], [], [Conditional("while", 0, cell, [body])])
+    problems = check(made)
+    assert any("does not set its handle" in p for p in problems)
+    assert sum("no memory" in p for p in problems) == 3

@@ -1,0 +1,57 @@
+"""What leaves a trace: tensors as keys and members, ranges, texts; what would keep a symbolic tensor is refused."""
+
+import functools
+
+import pytest
+import torch
+
+import tograph as tg
+from tograph.errors import ScopeError
+
+X = torch.tensor([2.0, 3.0])
+
+
+def test_tensors_as_keys_and_members():
+    @tg.function
+    def f(x):
+        y = x + 1
+        return {x: 1, "a": x, (y, 2): 3}, {x, 1}, [{"k": {y: [x]}}], frozenset([y])
+
+    keyed, members, nested, frozen = f(X)
+    keys = list(keyed)
+    assert keys[0] is X
+    assert keys[1] == "a"
+    assert torch.equal(keys[2][0], X + 1)
+    assert list(keyed.values())[::2] == [1, 3]
+    assert X in [m for m in members if isinstance(m, torch.Tensor)]
+    (inner,) = nested[0]["k"]
+    assert torch.equal(inner, X + 1)
+    assert nested[0]["k"][inner][0] is X
+    assert torch.equal(next(iter(frozen)), X + 1)
+
+
+def test_ranges_and_texts():
+    @tg.function
+    def f(x):
+        return (
+            range(int(x[0])),
+            slice(int(x[0]), 3),
+            [f"{v:.1f}" for v in x],
+            [str(v) for v in range(int(x[1]))],
+        )
+
+    assert f(X) == (range(2), slice(2, 3), ["2.0", "3.0"], ["0", "1", "2"])
+
+
+def generated(x):
+    yield x
+
+
+@pytest.mark.parametrize(
+    "made",
+    [lambda x: lambda: x, lambda x: functools.partial(torch.add, x), lambda x: (i for i in x), lambda x: x.numpy,
+     lambda x: generated(x * 2), lambda x: [iter([x, x])], lambda x: {"f": lambda y=x: y}],
+)  # fmt: skip
+def test_what_keeps_a_symbolic_tensor_is_refused(made):
+    with pytest.raises(ScopeError, match="Return the tensors themselves"):
+        tg.function(made)(X)

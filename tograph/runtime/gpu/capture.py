@@ -1,0 +1,133 @@
+"""A plan as one CUDA graph with conditional nodes: tier 1. Not yet seen on a GPU.
+
+The plan's memory is allocated before; every kernel and library call runs once before the capture, which compiles it, loads it
+and prepares its workspace; then torch captures the steps. The bodies of a conditional node are captured on streams
+of their own, one for each level. An IF with two bodies is two IF nodes, the second with the inverted condition: drivers of
+CUDA 12.8 and 12.9 can wire two bodies wrongly. A call copies its inputs, replays the graph and reads the error cell, if the
+plan has one.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ..kernels.loop_ir import Unsupported
+from ..text import parse_graph
+from . import driver, planner, setter
+from .execute import Failed, Stepwise
+from .plan import Call, Conditional, Plan, Run, Set, Step, View
+
+
+class Captured(Stepwise):
+    """``run(*inputs)`` is one launch. DriverError where the graph cannot be made."""
+
+    def __init__(self, plan: Plan):
+        if why := driver.available(_needs(plan)):
+            raise Unsupported(why)
+        super().__init__(plan)
+        self.handles: dict[int, driver.Handle] = {}
+        self.levels: list[torch.cuda.Stream] = []
+        self.depth = 0
+        with torch.cuda.device(self.memory.device), torch.no_grad():
+            self.stream = self._level(0)
+            self._warm()
+            self.graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self.graph, stream=self.stream, capture_error_mode="relaxed"):
+                self.steps(plan.steps)
+
+    def run(self, *inputs: Any) -> list[Any]:
+        with torch.cuda.device(self.memory.device), torch.no_grad():
+            self.memory.fill(inputs)
+            self.graph.replay()
+            return self.memory.results()
+
+    def _level(self, depth: int) -> torch.cuda.Stream:
+        while len(self.levels) <= depth:
+            self.levels.append(torch.cuda.Stream(self.memory.device))
+        return self.levels[depth]
+
+    def _warm(self) -> None:
+        """Everything once, on the stream that it will be captured on: nothing is compiled or allocated in a capture."""
+        for step, depth in self.plan.walk():
+            if isinstance(step, (Run, Call, View)):
+                stream = self._level(depth)
+                stream.wait_stream(torch.cuda.current_stream())
+                with torch.cuda.stream(stream):
+                    self.steps([step])
+                torch.cuda.current_stream().wait_stream(stream)
+        torch.cuda.synchronize()
+
+    def _set(self, step: Set) -> None:
+        self._write(self.handles[step.handle], setter.SET, step.cell)
+
+    def _write(self, handle: driver.Handle, name: str, cell: Any) -> None:
+        error = self.plan.error
+        extra = self.at(error).data_ptr() if error is not None else 0
+        handle.set(name, self.at(cell), extra, self._level(self.depth))
+
+    def _conditional(self, step: Conditional) -> None:
+        if step.kind == "switch":
+            stream = self._level(self.depth)
+            handle = driver.Handle(stream)
+            handle.set(setter.SET_INDEX, self.at(step.cell), len(step.bodies) - 1, stream)
+            self._node(handle, "switch", step.bodies)
+            return
+        names = [setter.SET, setter.INVERTED][: len(step.bodies)]
+        handles = [driver.Handle(self._level(self.depth)) for _ in names]
+        self.handles[step.handle] = handles[0]
+        for handle, name in zip(handles, names):  # all before a body can change the condition
+            self._write(handle, name, step.cell)
+        for handle, body in zip(handles, step.bodies):
+            self._node(handle, step.kind, [body])
+
+    def _node(self, handle: driver.Handle, kind: str, bodies: Sequence[list[Step]]) -> None:
+        graphs = handle.node(kind, len(bodies), self._level(self.depth))
+        self.depth += 1
+        for graph, body in zip(graphs, bodies):
+            with driver.capturing_into(graph, self._level(self.depth)):
+                self.steps(body)
+        self.depth -= 1
+
+
+def _needs(plan: Plan) -> tuple[int, int]:
+    return driver.SWITCH if "switch" in plan.nodes() else driver.CONDITIONAL
+
+
+# ---- the probe
+
+_PROBE = """
+probe(%n: i64[]@DEVICE) {{
+  %0: i64[]@DEVICE, %1: i64[]@DEVICE = While(%n, 0, carried=2) {{
+    cond(%2: i64[]@DEVICE, %3: i64[]@DEVICE) {{
+      %4: bool[]@DEVICE = aten.gt.Scalar(%2, 0)
+      return %4
+    }}
+    body(%5: i64[]@DEVICE, %6: i64[]@DEVICE) {{
+      %7: i64[]@DEVICE = aten.sub.Tensor(%5, 1)
+      %8: i64[]@DEVICE = aten.add.Tensor(%6, %5)
+      return %7, %8
+    }}
+  }}
+  return %1
+}}
+"""
+
+
+def probe_plan(device: str) -> Plan:
+    """A loop that adds the numbers from n down to 1, as a WHILE node."""
+    return planner.plan(parse_graph(_PROBE.format().replace("DEVICE", device)), whole=False)
+
+
+@functools.cache
+def probed(device: str) -> str:
+    """Why conditional nodes do not work on a device, from a tiny graph with a known answer; empty where they do."""
+    try:
+        made = Captured(probe_plan(device))
+        found = [int(made.run(torch.tensor(n))[0]) for n in (5, 0, 3)]
+    except (Unsupported, driver.DriverError, Failed, RuntimeError) as error:
+        return str(error)
+    return "" if found == [15, 0, 6] else f"a WHILE node gave {found} for [15, 0, 6]"

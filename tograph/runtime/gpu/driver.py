@@ -1,0 +1,165 @@
+"""CUDA's driver: conditional nodes in a graph that torch captures, and kernels from images. The only file that imports cuda.
+
+Not yet seen on a GPU. ``available()`` says why there is no usable driver; ``cuda-bindings`` is optional. Every call's status is
+checked; an error is a ``DriverError`` with the driver's name for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import importlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from . import setter
+
+CONDITIONAL = (12, 4)  # the first driver with IF and WHILE nodes
+SWITCH = (12, 8)
+# Kinds of nodes that a conditional body may hold.
+BODY = frozenset(["KERNEL", "EMPTY", "MEMCPY", "MEMSET", "GRAPH", "CONDITIONAL"])
+
+
+class DriverError(RuntimeError):
+    """A call of the driver failed."""
+
+
+@functools.cache
+def _cu() -> Any:
+    try:
+        return importlib.import_module("cuda.bindings.driver")
+    except ImportError as error:
+        return str(error)
+
+
+def _checked(result: tuple) -> Any:
+    status, *values = result
+    if int(status):
+        raise DriverError(f"CUDA driver: {status.name}")
+    return values[0] if len(values) == 1 else values
+
+
+@functools.cache
+def version() -> tuple[int, int]:
+    """The CUDA version that the driver knows."""
+    number = _checked(_cu().cuDriverGetVersion())
+    return number // 1000, number % 1000 // 10
+
+
+def loadable() -> str:
+    """Why kernels cannot be loaded from images here; an empty string where they can."""
+    if isinstance(_cu(), str):
+        return f"cuda-bindings is not installed ({_cu()})"
+    return "" if torch.cuda.is_available() else "there is no CUDA device"
+
+
+def available(wanted: tuple[int, int] = CONDITIONAL) -> str:
+    """Why conditional nodes cannot be made here; an empty string where they can."""
+    if why := loadable():
+        return why
+    if version() < wanted:
+        return f"the driver knows CUDA {version()[0]}.{version()[1]}, conditional nodes need {wanted[0]}.{wanted[1]}"
+    return ""
+
+
+# ---- kernels from images
+
+
+class Function:
+    """A kernel of a module that was loaded into the current context."""
+
+    def __init__(self, image: bytes, name: str, shared: int = 0):
+        cu = _cu()
+        self.module = _checked(cu.cuModuleLoadData(image))  # keeps the module alive
+        self.handle = _checked(cu.cuModuleGetFunction(self.module, name.encode()))
+        self.shared = shared
+        if shared > 48 * 1024:
+            kind = cu.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            _checked(cu.cuFuncSetAttribute(self.handle, kind, shared))
+
+    def start(self, programs: int, threads: int, arguments: Sequence[Any], stream: int) -> None:
+        """``arguments`` are ctypes values in the order of the kernel's parameters."""
+        block = (ctypes.c_void_p * max(len(arguments), 1))(*map(ctypes.addressof, arguments))
+        _checked(_cu().cuLaunchKernel(self.handle, programs, 1, 1, threads, 1, 1, self.shared,
+                                      _cu().CUstream(stream), ctypes.addressof(block), 0))  # fmt: skip
+
+
+@functools.cache
+def _setter(device: int, name: str) -> Function:
+    """Loaded once per device: the driver assembles it, and binds the function that sets a handle."""
+    with torch.cuda.device(device):
+        return Function(setter.ptx().encode() + b"\0", name)
+
+
+# ---- conditional nodes of the graph that a stream captures
+
+
+class Handle:
+    """The handle of one conditional node of the graph that ``stream`` captures."""
+
+    def __init__(self, stream: torch.cuda.Stream):
+        cu = _cu()
+        context = _checked(cu.cuCtxGetCurrent())
+        graph = _capture(stream)[0]
+        self.value = _checked(cu.cuGraphConditionalHandleCreate(graph, context, 0, 0))
+
+    def set(self, name: str, cell: torch.Tensor, extra: int, stream: torch.cuda.Stream) -> None:
+        """Record the kernel that sets it. ``extra``: the address of the error cell, or the last index."""
+        given = [ctypes.c_uint64(int(self.value)), ctypes.c_uint64(cell.data_ptr()), ctypes.c_uint64(extra)]  # fmt: skip
+        _setter(cell.device.index, name).start(1, 1, given, stream.cuda_stream)
+
+    def node(self, kind: str, bodies: int, stream: torch.cuda.Stream) -> list[Any]:
+        """Add the node after what the stream has captured; the graphs of its bodies."""
+        cu = _cu()
+        graph, before, count = _capture(stream)
+        params = cu.CUgraphNodeParams()
+        params.type = cu.CUgraphNodeType.CU_GRAPH_NODE_TYPE_CONDITIONAL
+        params.conditional.handle = self.value
+        params.conditional.type = getattr(cu.CUgraphConditionalNodeType, f"CU_GRAPH_COND_TYPE_{kind.upper()}")  # fmt: skip
+        params.conditional.size = bodies
+        params.conditional.ctx = _checked(cu.cuCtxGetCurrent())
+        node = _checked(cu.cuGraphAddNode(graph, before, None, count, params))
+        flag = cu.CUstreamUpdateCaptureDependencies_flags.CU_STREAM_SET_CAPTURE_DEPENDENCIES
+        _checked(cu.cuStreamUpdateCaptureDependencies(cu.CUstream(stream.cuda_stream), [node], None, 1, flag))  # fmt: skip
+        return [params.conditional.phGraph_out[i] for i in range(bodies)]
+
+
+def _capture(stream: torch.cuda.Stream) -> tuple[Any, list[Any], int]:
+    """(graph, the nodes that the next one comes after, their number)."""
+    info = _checked(_cu().cuStreamGetCaptureInfo(_cu().CUstream(stream.cuda_stream)))
+    graph, before, count = info[2], info[3], info[-1]
+    if int(info[0]) != 1:
+        raise DriverError("the stream captures no graph")
+    return graph, list(before or [])[:count], count
+
+
+@contextlib.contextmanager
+def capturing_into(graph: Any, stream: torch.cuda.Stream) -> Iterator[None]:
+    """What ``stream`` is given goes into a body's graph, whose nodes are checked at the end."""
+    cu = _cu()
+    mode = cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+    handle = cu.CUstream(stream.cuda_stream)
+    _checked(cu.cuStreamBeginCaptureToGraph(handle, graph, None, None, 0, mode))
+    try:
+        with torch.cuda.stream(stream):
+            yield
+    finally:
+        ended = cu.cuStreamEndCapture(handle)
+    _checked(ended)
+    for kind in kinds(graph):
+        if kind not in BODY:
+            raise DriverError(f"a {kind} node in a conditional body")
+
+
+def kinds(graph: Any) -> list[str]:
+    """The kinds of a graph's nodes, such as "KERNEL"."""
+    cu = _cu()
+    _, count = _checked(cu.cuGraphGetNodes(graph, 0))
+    if not count:
+        return []
+    nodes, _ = _checked(cu.cuGraphGetNodes(graph, count))
+    prefix = "CU_GRAPH_NODE_TYPE_"
+    return [_checked(cu.cuGraphNodeGetType(n)).name.removeprefix(prefix) for n in nodes]

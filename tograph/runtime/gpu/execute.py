@@ -1,0 +1,207 @@
+"""Running a plan without conditional nodes: exactly, or in chunks of predicated bodies.
+
+``Stepwise``  tier 3: every condition comes back to the host. What the other tiers are compared with.
+``Chunked``   tier 2: a loop runs ``chunk`` bodies at a time, each of which changes the state only while the loop is active,
+              and the host looks at one flag for each chunk, while the next one runs already. Branches run both sides.
+
+Both work on any device on which kernels start (``kernels.device.launch``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from .. import ops
+from ..ir import Value
+from ..kernels import device
+from ..types import ScalarType
+from .plan import Call, Cell, Conditional, Copy, Place, Plan, Run, Set, Step, View
+from .planner import out_form
+
+CHUNK = 8
+
+
+class Failed(Exception):
+    """A kernel of the plan reported an error: the graph has to run another way."""
+
+
+class Memory:
+    """The tensors of a plan's places, on a device."""
+
+    def __init__(self, plan: Plan, where: str):
+        self.plan, self.device = plan, torch.device(where)
+        self.of: dict[Any, torch.Tensor] = {}
+        for place in [*plan.buffers, *plan.constants]:
+            kind = place.kind if isinstance(place, Cell) else place.type
+            shape = () if isinstance(kind, ScalarType) else kind.shape  # type: ignore[union-attr]
+            self.of[place] = torch.zeros(shape, dtype=kind.dtype, device=self.device)  # type: ignore[union-attr,arg-type]
+        for place, content in plan.constants.items():
+            self.of[place].copy_(self._content(content))
+
+    def _content(self, content: Any) -> torch.Tensor:
+        if not isinstance(content, tuple):
+            return torch.as_tensor(content)
+        op, args, kwargs = content
+        where = {k: self.device for k in kwargs if k == "device"}
+        if op == "tg.constant":
+            return torch.tensor(args[0], dtype=args[1])
+        return torch.as_tensor(ops.overload(op)(*args, **(kwargs | where)))
+
+    def fill(self, inputs: Sequence[Any]) -> None:
+        for v, x in zip(self.plan.inputs, inputs, strict=True):
+            self.of[v].copy_(x) if isinstance(x, torch.Tensor) else self.of[v].fill_(x)
+        if self.plan.error is not None:
+            self.of[self.plan.error].zero_()
+
+    def results(self) -> list[Any]:
+        """The outputs as tensors of their own and Python's numbers; Failed where a kernel has reported an error."""
+        if self.plan.error is not None and (code := int(self.of[self.plan.error].item())):
+            raise Failed(f"error code {code}")
+        out = []
+        for v in self.plan.outputs:
+            x = self.of[v]
+            number = not isinstance(v, Cell) and isinstance(v.type, ScalarType)
+            out.append(v.type.kind(x.item()) if number else x.clone())
+        return out
+
+
+class Stepwise:
+    """Runs the steps of a plan one after another. ``run(*inputs)`` gives the outputs of the graph."""
+
+    def __init__(self, plan: Plan, where: str | None = None):
+        self.plan = plan
+        self.memory = Memory(plan, where or plan.device)
+
+    def run(self, *inputs: Any) -> list[Any]:
+        self.memory.fill(inputs)
+        self.steps(self.plan.steps)
+        return self.memory.results()
+
+    def steps(self, steps: Sequence[Step]) -> None:
+        for step in steps:
+            getattr(self, f"_{type(step).__name__.lower()}")(step)
+
+    def at(self, place: Place) -> torch.Tensor:
+        return self.memory.of[place]
+
+    def _run(self, step: Run) -> None:
+        device.launch(step.source, {n: self.at(p) for n, p in step.arguments.items()})
+
+    def _call(self, step: Call) -> None:
+        form, args, kwargs = (
+            out_form(step.op),
+            self._resolved(step.args),
+            self._resolved(step.kwargs),
+        )
+        names = [a.name for a in form._schema.arguments if a.is_out]
+        form(*args, **kwargs, **{n: self.at(v) for n, v in zip(names, step.outputs)})
+
+    def _resolved(self, tree: Any) -> Any:
+        if isinstance(tree, (Value, Cell)):
+            return self.at(tree)
+        if isinstance(tree, (list, tuple)):
+            return type(tree)(self._resolved(x) for x in tree)
+        if isinstance(tree, dict):
+            return {k: self._resolved(x) for k, x in tree.items()}
+        return tree
+
+    def _view(self, step: View) -> None:
+        self.memory.of[step.output] = ops.overload(step.op)(*self._resolved(step.args), **step.kwargs)  # fmt: skip
+
+    def _copy(self, step: Copy) -> None:
+        for target, source in step.pairs:
+            self.at(target).copy_(self.at(source))
+
+    def _set(self, step: Set) -> None:
+        """A handle is its cell here."""
+
+    def _conditional(self, step: Conditional) -> None:
+        if step.kind == "while":
+            while self.at(step.cell).item() and not self._failed():
+                self.steps(step.bodies[0])
+        elif step.kind == "if":
+            self.steps(step.bodies[0 if self.at(step.cell).item() else 1])
+        else:
+            index = int(self.at(step.cell).item())
+            last = len(step.bodies) - 1
+            self.steps(step.bodies[index if 0 <= index < last else last])
+
+    def _failed(self) -> bool:
+        return self.plan.error is not None and bool(self.at(self.plan.error).item())
+
+
+class Chunked(Stepwise):
+    """Bodies run under a flag of the device. ``looks``: how often the host has waited for one."""
+
+    def __init__(self, plan: Plan, where: str | None = None, chunk: int = CHUNK):
+        super().__init__(plan, where)
+        self.chunk, self.looks = chunk, 0
+        self._active: list[torch.Tensor] = []
+
+    def _copy(self, step: Copy) -> None:
+        if not self._active:
+            return super()._copy(step)
+        for target, source in step.pairs:
+            to = self.at(target)
+            to.copy_(torch.where(self._active[-1], self.at(source), to))
+        return None
+
+    def _under(self, flag: torch.Tensor) -> torch.Tensor:
+        return self._active[-1] & flag if self._active else flag
+
+    def _conditional(self, step: Conditional) -> None:
+        cell = self.at(step.cell)
+        if step.kind == "while":
+            return self._loop(step, self._under(cell.reshape(()).ne(0)))
+        if step.kind == "if":
+            tests = [cell.reshape(()).ne(0), cell.reshape(()).eq(0)]
+        else:
+            last = len(step.bodies) - 1
+            tests = [cell.reshape(()).eq(i) for i in range(last)]
+            tests.append(~torch.stack([*tests, torch.zeros_like(cell.reshape(()).bool())]).any())
+        tests = [self._under(t) for t in tests]
+        for test, body in zip(tests, step.bodies):
+            self._body(body, test)
+        return None
+
+    def _body(self, body: Sequence[Step], active: torch.Tensor) -> None:
+        """A body that changes nothing, and does not fail, where it is not active."""
+        error = self.at(self.plan.error) if self.plan.error is not None else None
+        before = None if error is None else error.clone()
+        self._active.append(active)
+        self.steps(body)
+        self._active.pop()
+        if error is not None:
+            error.copy_(torch.where(active, error, before))
+
+    def _loop(self, step: Conditional, active: torch.Tensor) -> None:
+        active = active.clone()
+        waiting: list[tuple[torch.Tensor, Any]] = []
+        while True:
+            waiting.append(self._flag(active))
+            for _ in range(self.chunk):
+                self._body(step.bodies[0], active)
+                active &= self.at(step.cell).reshape(()).ne(0)
+                if self.plan.error is not None:
+                    active &= self.at(self.plan.error).reshape(()).eq(0)
+            if not self._look(waiting.pop(0)):
+                break
+
+    def _flag(self, active: torch.Tensor) -> tuple[torch.Tensor, Any]:
+        """A copy of the flag on its way to the host, and the event after which it is there."""
+        if active.device.type == "cpu":
+            return active.clone(), None
+        flag = torch.empty((), dtype=torch.bool, pin_memory=True)
+        flag.copy_(active, non_blocking=True)
+        event = torch.cuda.Event()
+        event.record()
+        return flag, event
+
+    def _look(self, sent: tuple[torch.Tensor, Any]) -> bool:
+        self.looks += 1
+        if sent[1] is not None:
+            sent[1].synchronize()
+        return bool(sent[0])

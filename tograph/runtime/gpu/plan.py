@@ -1,0 +1,277 @@
+"""The plan of a graph on a GPU: kernels, library calls and copies on memory that is there before, and conditional nodes.
+
+A plan is what one CUDA graph does. ``While``, ``If`` and ``Case`` are WHILE, IF and SWITCH nodes: a *set* step writes a cell,
+0-d and of the device, into the node's handle, so that no decision comes back to the host. Python numbers are cells too.
+What a body makes lives in buffers of the plan; nothing is allocated while the graph runs. A kernel that may fail writes a
+code into the plan's error cell, which ends all loops; after the run the host reads the cell and, where it is set, runs
+the graph another way: a plan writes nothing but its own buffers.
+
+``str(plan)`` shows it and ``check`` names the steps that a conditional body may not hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..ir import Value
+from ..kernels.triton_source import Source
+from ..types import DTYPE_NAMES, ScalarType, TensorType
+
+Location = tuple[str, int] | None
+
+
+@dataclass(eq=False)
+class Cell:
+    """Memory of the plan that is no value of the graph: ``content`` is what it starts with."""
+
+    name: str
+    kind: TensorType
+    content: Any = None
+
+
+Place = Value | Cell
+
+
+@dataclass
+class Run:
+    """A Triton kernel. ``arguments``: the memory for each parameter of its signature."""
+
+    source: Source
+    arguments: dict[str, Place]
+    location: Location = None
+
+    def __str__(self) -> str:
+        return f"kernel {self.source.name}<{self.source.programs} programs of {self.source.warps} warps>"
+
+
+@dataclass
+class Call:
+    """A library function that writes into given memory: the ``out`` form of an ATen op."""
+
+    op: str
+    args: tuple
+    kwargs: dict
+    outputs: list[Place]
+    location: Location = None
+
+    def __str__(self) -> str:
+        return f"call {self.op}"
+
+
+@dataclass
+class View:
+    """A view of memory: made once, while the plan is recorded; no node of the CUDA graph."""
+
+    op: str
+    args: tuple
+    kwargs: dict
+    output: Value
+    location: Location = None
+
+    def __str__(self) -> str:
+        return f"view {self.op}"
+
+
+@dataclass
+class Copy:
+    """Memory copied to memory of the same type; all sources are read before any target is written."""
+
+    pairs: list[tuple[Place, Place]]
+    location: Location = None
+
+    def __str__(self) -> str:
+        return f"copy {len(self.pairs)} buffer{'s' * (len(self.pairs) != 1)}"
+
+
+@dataclass
+class Conditional:
+    """A conditional node. ``kind``: "while", "if" or "switch"; ``handle`` is set from ``cell`` before it.
+
+    A while has one body, which ends with setting its handle again. An if has one or two bodies, a switch one for
+    each value from 0 on; the last one is for all other values.
+    """
+
+    kind: str
+    handle: int
+    cell: Place
+    bodies: list[list[Any]]
+    location: Location = None
+
+    def __str__(self) -> str:
+        return f"{self.kind.upper()} handle {self.handle}"
+
+
+@dataclass
+class Set:
+    """A handle set from a cell: 1 where it is true and nothing has failed."""
+
+    handle: int
+    cell: Place
+    location: Location = None
+
+    def __str__(self) -> str:
+        return f"set handle {self.handle}"
+
+
+Step = Run | Call | View | Copy | Conditional | Set
+
+
+@dataclass
+class Plan:
+    """``inputs`` and ``outputs`` are values of the graph. ``constants``: values and cells with content from the start."""
+
+    name: str
+    device: str
+    inputs: list[Value]
+    outputs: list[Any]
+    steps: list[Step] = field(default_factory=list)
+    buffers: dict[Place, None] = field(default_factory=dict)
+    constants: dict[Place, Any] = field(default_factory=dict)
+    error: Cell | None = None
+
+    @property
+    def memory(self) -> int:
+        """Bytes of all buffers, inputs left out."""
+        return sum(_bytes(p) for p in self.buffers if p not in self.inputs)
+
+    def walk(self) -> Iterator[tuple[Step, int]]:
+        """All steps with the number of conditional nodes around each."""
+        yield from _walk(self.steps, 0)
+
+    def nodes(self) -> dict[str, int]:
+        """How many nodes of each kind the CUDA graph has; a library call is at least one kernel."""
+        found: dict[str, int] = {}
+        for step, _ in self.walk():
+            kinds = ["kernel", step.kind] if isinstance(step, Conditional) else [_KINDS[type(step)]]
+            for kind in filter(None, kinds):
+                found[kind] = found.get(kind, 0) + (len(step.pairs) if isinstance(step, Copy) else 1)  # fmt: skip
+        return dict(sorted(found.items()))
+
+    def __str__(self) -> str:
+        nodes = ", ".join(f"{n} {kind}" for kind, n in self.nodes().items())
+        head = f"plan {self.name} on {self.device}: {nodes or 'no nodes'}; {len(self.buffers)} buffers, {self.memory} bytes"  # fmt: skip
+        names = _Names(self)
+        lines = [f"  in  {names.of(v)}: {v.type}" for v in self.inputs]
+        lines += _lines(self.steps, 1, names)
+        lines.append(f"  out {', '.join(names.of(v) for v in self.outputs)}")
+        return "\n".join([head, *lines])
+
+
+_KINDS = {Run: "kernel", Call: "library", View: "", Copy: "memcpy", Set: "kernel"}
+
+
+def _bytes(place: Place) -> int:
+    kind = place.kind if isinstance(place, Cell) else place.type
+    if isinstance(kind, ScalarType):
+        return 8
+    n = kind.dtype.itemsize  # type: ignore[union-attr]
+    for d in kind.shape:  # type: ignore[union-attr]
+        n *= d
+    return n
+
+
+def _walk(steps: Sequence[Step], depth: int) -> Iterator[tuple[Step, int]]:
+    for step in steps:
+        yield step, depth
+        if isinstance(step, Conditional):
+            for body in step.bodies:
+                yield from _walk(body, depth + 1)
+
+
+class _Names:
+    def __init__(self, plan: Plan):
+        self.plan, self.known = plan, {}
+
+    def of(self, place: Any) -> str:
+        if isinstance(place, Cell):
+            return place.name
+        if not isinstance(place, Value):
+            return repr(place)
+        return self.known.setdefault(place, f"b{len(self.known)}")
+
+
+def _lines(steps: Sequence[Step], depth: int, names: _Names) -> list[str]:
+    out = []
+    for step in steps:
+        where = f"  # {step.location[0]}:{step.location[1]}" if step.location else ""
+        out.append(f"{'  ' * depth}{step}{_arguments(step, names)}{where}")
+        if isinstance(step, Conditional):
+            for k, body in enumerate(step.bodies):
+                if len(step.bodies) > 1:
+                    out.append(f"{'  ' * (depth + 1)}body {k}:")
+                out += _lines(body, depth + 1 + (len(step.bodies) > 1), names)
+    return out
+
+
+def _arguments(step: Step, names: _Names) -> str:
+    if isinstance(step, Run):
+        return "(" + ", ".join(f"{k}={names.of(p)}" for k, p in step.arguments.items()) + ")"
+    if isinstance(step, Call):
+        given = ", ".join(names.of(p) for p in places_in((step.args, step.kwargs)))
+        return f"({given}) -> {', '.join(map(names.of, step.outputs))}"
+    if isinstance(step, View):
+        return (
+            f"({', '.join(names.of(p) for p in places_in(step.args))}) -> {names.of(step.output)}"
+        )
+    if isinstance(step, Copy):
+        return ": " + ", ".join(f"{names.of(a)} <- {names.of(b)}" for a, b in step.pairs)
+    return f" <- {names.of(step.cell)}"
+
+
+# ---- what a conditional body may hold
+
+# CUDA programming guide, conditional node body graph requirements: kernels, empty nodes, copies, fills, child graphs and conditional nodes.
+ALLOWED = frozenset(["kernel", "memcpy", "memset", "empty", "child graph", "while", "if", "switch", "library"])  # fmt: skip
+
+
+def check(plan: Plan) -> list[str]:
+    """What is wrong with a plan: forbidden node kinds in bodies, memory that nobody has, handles that are not set."""
+    problems = []
+    known: set[Any] = {*plan.inputs, *plan.buffers, *plan.constants}
+    for step, depth in plan.walk():
+        kinds = {"kernel", step.kind} if isinstance(step, Conditional) else {_KINDS[type(step)]}
+        for kind in sorted(kinds - ALLOWED - {""}):
+            if depth:
+                problems.append(f"{kind} in a conditional body: {step}")
+        if isinstance(step, View):
+            known.add(step.output)
+        problems += [f"no memory for a value of {step}" for p in _places(step) if p not in known]
+        if isinstance(step, Conditional) and step.kind == "while" and not _sets(step):
+            problems.append(f"the body of {step} does not set its handle at its end")
+    return problems
+
+
+def places_in(tree: Any) -> Iterator[Place]:
+    """The values and cells in nested arguments."""
+    if isinstance(tree, (Value, Cell)):
+        yield tree
+    elif isinstance(tree, (list, tuple)):
+        for x in tree:
+            yield from places_in(x)
+    elif isinstance(tree, dict):
+        for x in tree.values():
+            yield from places_in(x)
+
+
+def _places(step: Step) -> list[Place]:
+    if isinstance(step, Run):
+        return list(step.arguments.values())
+    if isinstance(step, Call):
+        return [*places_in((step.args, step.kwargs)), *step.outputs]
+    if isinstance(step, View):
+        return list(places_in(step.args))
+    if isinstance(step, Copy):
+        return [p for pair in step.pairs for p in pair]
+    return [step.cell]
+
+
+def _sets(step: Conditional) -> bool:
+    last = step.bodies[0][-1] if step.bodies[0] else None
+    return isinstance(last, Set) and last.handle == step.handle
+
+
+def dtype_name(place: Place) -> str:
+    kind = place.kind if isinstance(place, Cell) else place.type
+    return DTYPE_NAMES[kind.dtype]  # type: ignore[union-attr]

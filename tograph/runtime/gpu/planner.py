@@ -1,0 +1,406 @@
+"""From a graph on one GPU to its plan. ``Unsupported`` says which op, at which line, keeps it on the host.
+
+Pointwise ops, reductions and gathers become the kernels of their fused regions, however small; Python numbers and branches on
+single elements become kernels of one program; a ``While`` that fits becomes one kernel; the other ones, and branches
+on tensors, become conditional nodes. What torch alone can do is called in its ``out`` form, into memory of the plan.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from .. import ops
+from ..ir import Graph, Node, Value, map_values, node_effects
+from ..kernels import triton_loops
+from ..kernels.build import Region, build, expressible
+from ..kernels.device import is_gpu
+from ..kernels.loop_ir import Unsupported
+from ..kernels.lower import metas_of, schedule
+from ..kernels.reductions import CREATORS
+from ..kernels.regions import devices, fuse, plain_type, transparent
+from ..kernels.tiles import tiles
+from ..kernels.triton_source import ERROR, Source, render
+from ..kernels.views import VIEWS
+from ..shapes import Meta, contiguous
+from ..types import BOOL, ScalarType, TensorType, Type
+from .plan import Call, Cell, Conditional, Copy, Place, Plan, Run, Set, Step, View, dtype_name
+
+MOST_STEPS = 5000
+
+
+def plan(graph: Graph, whole: bool = True) -> Plan:
+    """The plan of a graph all of whose tensors are on one GPU. ``whole``: loops and branches that fit become kernels."""
+    return _Planner(graph, whole).run()
+
+
+class _Planner:
+    def __init__(self, graph: Graph, whole: bool):
+        self.graph, self.whole = graph, whole
+        found = sorted(devices(_all_values(graph)))
+        if len(found) != 1 or not is_gpu(found[0]):
+            raise Unsupported(
+                f"tensors on {' and '.join(found) or 'no device'}: a plan is for one GPU"
+            )
+        self.plan = Plan(graph.name, found[0], list(graph.inputs), [])
+        self.where: dict[Value, Place] = {}
+        self.metas: dict[Value, Meta] = {}
+        self.bases: dict[Place, Place] = {}
+        self.count, self.handles = itertools.count(), itertools.count()
+
+    def run(self) -> Plan:
+        made = self.plan
+        for v in self.graph.inputs:
+            self._buffer(v)
+        made.steps = self._graph(self.graph)
+        made.outputs = [self.place(v) for v in self.graph.outputs]
+        return made
+
+    # ---- memory
+
+    def place(self, a: Any, like: Type | None = None) -> Place:
+        """Where a value is; constants get a cell."""
+        while isinstance(a, Value) and a in self.where:
+            a = self.where[a]
+        if isinstance(a, (Value, Cell)):
+            return a
+        kind = like.dtype if like is not None else torch.as_tensor(a).dtype  # type: ignore[union-attr]
+        for known, content in self.plan.constants.items():
+            if isinstance(known, Cell) and known.kind.dtype == kind and repr(content) == repr(a):
+                return known
+        if not isinstance(a, (bool, int, float)):
+            raise Unsupported(f"a constant {a!r} as a value")
+        cell = Cell(f"c{len(self.plan.constants)}", TensorType(kind, (), self.plan.device), a)
+        self.plan.constants[cell] = a
+        return cell
+
+    def _buffer(self, v: Value) -> Value:
+        if v not in self.plan.buffers:
+            if not isinstance(v.type, (TensorType, ScalarType)):
+                raise Unsupported(f"a value of type {v.type}")
+            shape = () if isinstance(v.type, ScalarType) else v.type.shape
+            if shape is None or None in shape:
+                raise Unsupported("a size that is known only at run time")
+            self.plan.buffers[v] = None
+            where = torch.device(self.plan.device)
+            self.metas[v] = contiguous(v.type.dtype, shape, where)
+        return v
+
+    def _cell(self, like: Place) -> Cell:
+        kind = like.kind if isinstance(like, Cell) else like.type
+        shape = () if isinstance(kind, ScalarType) else kind.shape  # type: ignore[union-attr]
+        return self._cell_of(kind.dtype, shape)  # type: ignore[union-attr]
+
+    def _error(self) -> Cell:
+        if self.plan.error is None:
+            self.plan.error = Cell(ERROR, TensorType(torch.int32, (1,), self.plan.device), 0)
+            self.plan.constants[self.plan.error] = 0
+        return self.plan.error
+
+    def meta(self, v: Value) -> Meta:
+        """Size and strides of a tensor's memory, of another kind for a value that stands for it."""
+        at = self.place(v)
+        if isinstance(at, Cell):
+            return contiguous(at.kind.dtype, at.kind.shape, torch.device(self.plan.device))
+        return self.metas[at]
+
+    # ---- steps
+
+    def _graph(self, graph: Graph) -> list[Step]:
+        steps: list[Step] = []
+        for step in schedule(graph, fuse(graph, lambda group: True)):
+            if len(steps) > MOST_STEPS:
+                raise Unsupported("a graph with many steps")
+            if isinstance(step, Region):
+                steps += self._region(step)
+            else:
+                steps += self._node(step)
+        return steps
+
+    def _region(self, region: Region) -> list[Step]:
+        try:
+            return [self._kernel(region)]
+        except Unsupported:
+            if len(region.nodes) == 1:
+                return self._library(region.nodes[0])
+        return [s for n in region.nodes for s in self._node(n)]
+
+    def _kernel(self, region: Region) -> Run:
+        metas = {v: self.meta(v) for v in region.inputs if isinstance(v.type, TensorType)}
+
+        def of(v: Value) -> Any:
+            return v.type.kind(1) if isinstance(v.type, ScalarType) else metas[v]
+
+        for n in region.nodes:
+            metas |= zip(n.outputs, metas_of(n, map_values(of, n.args), map_values(of, n.kwargs)))
+        for v in region.outputs:  # the memory of a plan is contiguous
+            metas[v] = contiguous(metas[v].dtype, metas[v].size, metas[v].device)
+        loops = build(region, metas, f"{self._word()}_kernel{next(self.count)}")
+        source = render(loops, tiles(loops)[0], pointers=True)
+        places = {f"{p}{i}": self.place(v) for i, v in enumerate(region.inputs) for p in "ps"}
+        places |= {f"o{i}": self._buffer(v) for i, v in enumerate(region.outputs)}
+        return self._run(source, places, region.nodes[-1])
+
+    def _run(self, source: Source, places: dict[str, Place], node: Node) -> Run:
+        if ERROR in source.signature:
+            places[ERROR] = self._error()
+        return Run(source, {n: places[n] for n in source.signature}, node.location)
+
+    def _word(self) -> str:
+        return "".join(c if c.isalnum() else "_" for c in self.graph.name)
+
+    def _node(self, node: Node) -> list[Step]:
+        if node.op in self.CONDITIONAL:
+            return self._whole(node) or self.CONDITIONAL[node.op](self, node)
+        if node.regions:
+            raise Unsupported(_at(node, f"{node.op} runs on the host"))
+        if node.op in CREATORS and not node.inputs:
+            self.plan.constants[self._buffer(node.outputs[0])] = (node.op, node.args, node.kwargs)
+            return []
+        if node.op in VIEWS and transparent(node) and node.op != "tg.identity":
+            return [self._view(node)]
+        if node.op in self.SPECIAL and (found := self.SPECIAL[node.op](self, node)) is not None:
+            return found
+        if found := self._whole(node):
+            return found
+        if expressible(node.op) and all(plain_type(v.type) for v in (*node.inputs, *node.outputs)):
+            # Such as a division, which may fail and is in no region for that.
+            with contextlib.suppress(Unsupported):
+                return [self._kernel(Region([node], list(node.outputs)))]
+        return self._library(node)
+
+    def _identity(self, node: Node) -> list[Step]:
+        self.where[node.outputs[0]] = self.place(node.args[0])
+        return []
+
+    def _view(self, node: Node) -> View:
+        source, out = self.place(node.args[0]), node.outputs[0]
+        given = map_values(lambda v: self.meta(v), node.args)
+        (self.metas[out],) = metas_of(node, given, node.kwargs)
+        self.bases[out] = self.bases.get(source, source)
+        args = (source, *node.args[1:])
+        return View(node.op, args, node.kwargs, out, node.location)
+
+    def _selection(self, node: Node) -> list[Step]:
+        """``x[n]`` for a number of the device: a gather with an index of one element."""
+        x, d, number = node.args
+        index = Value(TensorType(torch.int64, (), self.plan.device))
+        self.where[index] = self.place(number)
+        d %= max(len(self.meta(x).size), 1)
+        args = (x, [None] * d + [index])
+        gather = Node("aten.index.Tensor", args, {}, [node.outputs[0].type], location=node.location)
+        self.where[node.outputs[0]] = gather.outputs[0]
+        return [self._kernel(Region([gather], list(gather.outputs)))]
+
+    def _update(self, node: Node) -> list[Step] | None:
+        """``x`` with item ``n`` replaced, for a number of the device: a choice at every element."""
+        if not isinstance(node.args[3], Value):
+            return None
+        x, source, d, number = node.args
+        size, where = self.meta(x).size, torch.device(self.plan.device)
+        d %= len(size)
+        index = Value(TensorType(torch.int64, (), self.plan.device))
+        self.where[index] = self.place(number)
+        nodes: list[Node] = []
+
+        def add(op: str, args: tuple, kind: TensorType, **kwargs: Any) -> Value:
+            nodes.append(Node(op, args, kwargs, [kind], location=node.location))
+            return nodes[-1].outputs[0]
+
+        def tensor(dtype: torch.dtype, *shape: int) -> TensorType:
+            return TensorType(dtype, shape, self.plan.device)
+
+        column = tuple(n if i == d else 1 for i, n in enumerate(size))
+        items = add("aten.arange.default", (size[d],), tensor(torch.int64, size[d]), device=where)
+        chosen = add("aten.index.Tensor", (items, [index]), index.type)  # fails out of range
+        places = add("aten.view.default", (items, list(column)), tensor(torch.int64, *column))
+        here = add("aten.eq.Tensor", (places, chosen), tensor(torch.bool, *column))
+        row = tuple(1 if i == d else n for i, n in enumerate(size))
+        spread = add("aten.unsqueeze.default", (source, d), tensor(x.type.dtype, *row))
+        out = add("aten.where.self", (here, spread, x), node.outputs[0].type)
+        self.where[node.outputs[0]] = out
+        return [self._kernel(Region(nodes, [out]))]
+
+    def _parts(self, node: Node) -> list[Step]:
+        """The parts of a split tensor, each a slice or an item of it."""
+        x = node.args[0]
+        by_item = node.op == "aten.unbind.int"
+        d = (node.args[1:] if by_item else node.args[2:])[:1]
+        d = d[0] if d else 0
+        parts: list[Step] = []
+        start = 0
+        for i, v in enumerate(node.outputs):
+            width = 1 if by_item else v.type.shape[d]  # type: ignore[union-attr]
+            op, args = ("aten.select.int", (x, d, i)) if by_item else ("aten.slice.Tensor", (x, d, start, start + width))  # fmt: skip
+            part = Node(op, args, {}, [v.type], location=node.location)
+            self.where[v] = part.outputs[0]
+            parts.append(self._view(part))
+            start += width
+        return parts
+
+    # ---- one program
+
+    def _whole(self, node: Node) -> list[Step]:
+        """The node as one kernel, if it fits."""
+        if node.regions and not self.whole:
+            return []
+        if node.op == "While":
+            return self._loop_kernel(node)
+        if node.op not in ("If", "Case") and not node.op.startswith("py."):
+            return []
+        try:
+            source, inputs = triton_loops.segment([node], node.outputs, f"{self._word()}_step{next(self.count)}")  # fmt: skip
+        except Unsupported:
+            return []
+        places = {f"p{i}": self.place(v) for i, v in enumerate(inputs)}
+        places |= {f"o{j}": self._buffer(v) for j, v in enumerate(node.outputs)}
+        return [self._run(source, places, node)]
+
+    def _loop_kernel(self, node: Node) -> list[Step]:
+        try:
+            loop = triton_loops.render(node, f"{self._word()}_loop{next(self.count)}", pointers=True)  # fmt: skip
+        except Unsupported:
+            return []
+        used = [a for a in node.args if isinstance(a, Value)]
+        strided = any(isinstance(v.type, TensorType) and self.meta(v).stride != contiguous(*self.meta(v)[:2], torch.device("cpu")).stride for v in used)  # fmt: skip
+        if strided:
+            return []
+        places = {f"{p}{k}": self.place(a) for k, a in enumerate(node.args) if isinstance(a, Value) for p in "ps"}  # fmt: skip
+        places |= {n: self._buffer(v) for n, v in zip(loop.outputs, node.outputs)}
+        each = {n: self._programs(v, loop.source.programs) for n, v in zip(loop.outputs, node.outputs) if n in loop.counted}  # fmt: skip
+        if not each:
+            return [self._run(loop.source, places, node)]
+        steps = each[triton_loops.STEPS] = self._cell_of(torch.int64, (loop.source.programs,))
+        last = self._cell_of(torch.int64, ())
+        out: list[Step] = [self._run(loop.source, places | each, node)]
+        out.append(Call("aten.argmax.default", (steps,), {}, [last], node.location))
+        for n, v in zip(loop.outputs, node.outputs):
+            if n in loop.counted:
+                out.append(Call("aten.take.default", (each[n], last), {}, [v], node.location))
+        return out
+
+    def _programs(self, v: Value, programs: int) -> Cell:
+        return self._cell_of(v.type.dtype, (programs,))  # type: ignore[union-attr]
+
+    def _cell_of(self, dtype: torch.dtype, shape: tuple[int, ...]) -> Cell:
+        cell = Cell(f"t{next(self.count)}", TensorType(dtype, shape, self.plan.device))
+        self.plan.buffers[cell] = None
+        return cell
+
+    # ---- conditional nodes
+
+    def _while(self, node: Node) -> list[Step]:
+        carried = node.kwargs["carried"]
+        cond, body = node.regions["cond"], node.regions["body"]
+        state = [self._buffer(v) for v in node.outputs]
+        start = self._copies(state, [self.place(a, v.type) for a, v in zip(node.args, state)], node)
+        rest = [self.place(a, v.type) for a, v in zip(node.args[carried:], cond.inputs[carried:])]
+        for graph in (cond, body):
+            self.where |= zip(graph.inputs, [*state, *rest], strict=True)
+        first = self._graph(cond)
+        test = self._truth(cond.outputs[0], node)
+        first, pred = [*first, *test[0]], test[1]
+        inside = self._graph(body)
+        inside += self._copies(state, [self.place(v) for v in body.outputs], node)
+        handle = next(self.handles)
+        inside += [*self._graph(cond), *test[0], Set(handle, pred, node.location)]
+        return [*start, *first, Conditional("while", handle, pred, [inside], node.location)]
+
+    def _truth(self, value: Any, node: Node) -> tuple[list[Step], Place]:
+        """(steps that make it, a bool cell) of a condition."""
+        at = self.place(value)
+        if dtype_name(at) == "bool":
+            return [], at
+        assert isinstance(at, Value)
+        kind = TensorType(torch.bool, (), self.plan.device)
+        op, args = ("py.bool", (at,)) if isinstance(at.type, ScalarType) else ("aten.ne.Scalar", (at, 0))  # fmt: skip
+        made = Node(op, args, {}, [BOOL if op == "py.bool" else kind], location=node.location)
+        return self._node(made), self.place(made.outputs[0])
+
+    def _copies(self, targets: Sequence[Place], sources: Sequence[Place], node: Node) -> list[Step]:
+        """Copies as if all at once: what is overwritten before it is read goes through other memory."""
+        pairs = [(a, b) for a, b in zip(targets, sources, strict=True) if a is not b]
+        written = {a for a, _ in pairs}
+        moved: list[tuple[Place, Place]] = []
+        for i, (a, b) in enumerate(pairs):
+            if b in written or self.bases.get(b) in written:
+                between = self._cell(a)
+                moved.append((between, b))
+                pairs[i] = (a, between)
+        return [Copy(p, node.location) for p in (moved, pairs) if p]
+
+    def _if(self, node: Node) -> list[Step]:
+        return self._branches(node, "if", [node.regions["then"], node.regions["orelse"]])
+
+    def _case(self, node: Node) -> list[Step]:
+        return self._branches(node, "switch", list(node.regions.values()))
+
+    def _branches(self, node: Node, kind: str, graphs: list[Graph]) -> list[Step]:
+        outs = [self._buffer(v) for v in node.outputs]
+        bodies = []
+        for graph in graphs:
+            self.where |= zip(graph.inputs, [self.place(a, v.type) for a, v in zip(node.args[1:], graph.inputs)])  # fmt: skip
+            body = self._graph(graph)
+            body += self._copies(outs, [self.place(v) for v in graph.outputs], node)
+            bodies.append(body)
+        test: list[Step] = []
+        cell = self.place(node.args[0])
+        if kind == "if":
+            test, cell = self._truth(node.args[0], node)
+        return [*test, Conditional(kind, next(self.handles), cell, bodies, node.location)]
+
+    CONDITIONAL: dict[str, Any] = {"While": _while, "If": _if, "Case": _case}
+    SPECIAL: dict[str, Any] = {
+        "tg.identity": _identity,
+        "aten.select.int": _selection,
+        "aten.select_scatter.default": _update,
+        "aten.split.Tensor": _parts,
+        "aten.split_with_sizes.default": _parts,
+        "aten.unbind.int": _parts,
+    }
+
+    # ---- library calls
+
+    def _library(self, node: Node) -> list[Step]:
+        effects = node_effects(node)
+        if effects.random:
+            raise Unsupported(_at(node, f"{node.op} draws random numbers"))
+        if not node.op.startswith("aten.") or out_form(node.op) is None or node.control_inputs:
+            raise Unsupported(_at(node, f"{node.op} runs on the host"))
+        if any(isinstance(v.type, ScalarType) for v in node.inputs):
+            raise Unsupported(_at(node, f"{node.op} takes a number that is known only at run time"))
+        args, kwargs = map_values(self.place, node.args), map_values(self.place, node.kwargs)
+        outputs = [self._buffer(v) for v in node.outputs]
+        return [Call(node.op, args, kwargs, outputs, node.location)]
+
+
+def _at(node: Node, text: str) -> str:
+    return f"{node.location[0]}:{node.location[1]}: {text}" if node.location else text
+
+
+def _all_values(graph: Graph) -> list[Value]:
+    found = list(graph.inputs)
+    for n in graph.nodes:
+        found += n.outputs
+        for g in n.regions.values():
+            found += _all_values(g)
+    return found
+
+
+@functools.cache
+def out_form(op: str) -> Any:
+    """The overload of an ATen op that writes into given tensors; None where there is none."""
+    plain = ops.overload(op)
+    wanted = [(a.name, str(a.type)) for a in plain._schema.arguments]
+    packet = getattr(torch.ops.aten, op.split(".")[1])
+    for name in packet.overloads():
+        arguments = getattr(packet, name)._schema.arguments
+        given = [(a.name, str(a.type)) for a in arguments if not a.is_out]
+        if any(a.is_out for a in arguments) and [g for g in given if g in wanted] == wanted:
+            return getattr(packet, name)
+    return None

@@ -1,0 +1,156 @@
+"""Loops over a few numbers: which ones count, and which exist in two versions.
+
+A counted loop runs while a carried integer that grows by a constant is below a bound that does not change. It looks for signals
+outside: inside, it runs to the nearer of its bound and the next look, so that LLVM sees a loop with one exit, and unrolls it.
+
+A branch that computes one of two numbers can be a branch or a selection of one of both results. A selection costs the same
+for all data, but the next iteration waits for it; a branch is faster where the processor foresees it, and much slower where it
+does not. That depends on the data, so a loop of such branches is compiled in both versions. The first calls take them in
+turn, then calls take the one whose iterations were shorter, and now and then the other. Both give the same result.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..ir import Graph, Value
+from ..types import DTYPE_NAMES, ScalarType, TensorType
+from .code import SIZE
+from .groups import one_element
+from .threading import COUNTER
+
+LARGEST = 40  # nodes of a loop that is compiled twice
+TRIALS, REPEAT = (
+    8,
+    64,
+)  # calls that take the versions in turn; every so many later ones take the other one
+ENOUGH = 64  # iterations whose time says something
+
+_BELOW = {"aten.lt.Tensor": (0, 1), "aten.lt.Scalar": (0, 1), "py.lt": (0, 1),
+          "aten.gt.Tensor": (1, 0), "aten.gt.Scalar": (1, 0), "py.gt": (1, 0)}  # fmt: skip
+_OTHERS = ("If", "tg.identity", "tg.choose")
+_ADD = ("aten.add.Tensor", "aten.add.Scalar", "py.add")
+
+# The state of a loop: calls so far, then the shortest time of 256 iterations in each version, slowly forgotten.
+TEXT = f"""define internal i1 @pick(ptr %state) noinline #0 {{
+  %calls = load i64, ptr %state
+  %more = add i64 %calls, 1
+  store i64 %more, ptr %state
+  %place0 = getelementptr i64, ptr %state, i64 1
+  %place1 = getelementptr i64, ptr %state, i64 2
+  %time0 = load i64, ptr %place0
+  %time1 = load i64, ptr %place1
+  %faster = icmp ult i64 %time1, %time0
+  %rest = and i64 %calls, {REPEAT - 1}
+  %again = icmp eq i64 %rest, {REPEAT - 1}
+  %best = xor i1 %faster, %again
+  %young = icmp ult i64 %calls, {TRIALS}
+  %turn = trunc i64 %calls to i1
+  %chosen = select i1 %young, i1 %turn, i1 %best
+  ret i1 %chosen
+}}
+define internal void @judge(ptr %state, i1 %version, i64 %ticks, i64 %trips) noinline #0 {{
+  %enough = icmp sgt i64 %trips, {ENOUGH}
+  br i1 %enough, label %known, label %done
+known:
+  %scaled = shl i64 %ticks, 8
+  %time = udiv i64 %scaled, %trips
+  %number = zext i1 %version to i64
+  %index = add i64 %number, 1
+  %place = getelementptr i64, ptr %state, i64 %index
+  %old = load i64, ptr %place
+  %eighth = lshr i64 %old, 3
+  %slack = add i64 %old, %eighth
+  %least = call i64 @llvm.umin.i64(i64 %time, i64 %slack)
+  %first = icmp eq i64 %old, 0
+  %new = select i1 %first, i64 %time, i64 %least
+  store i64 %new, ptr %place
+  br label %done
+done:
+  ret void
+}}
+"""
+
+
+def barrier(low: Any) -> None:
+    """What keeps LLVM from computing both branches, or a part of both: an empty instruction unlike any other."""
+    number = low.code.fresh("")[1:]
+    low.code.line(f'call void asm sideeffect "", "i"(i32 {number})')
+
+
+def prepare(low: Any) -> str:
+    """The place of a loop's state; the functions go to the module."""
+    low.globals["pick"] = TEXT
+    low.code.declares[COUNTER] = f"declare i64 @llvm.{COUNTER}()"
+    low.code.declares["llvm.umin.i64"] = "declare i64 @llvm.umin.i64(i64, i64)"
+    name = f"@loop_{len(low.globals)}"
+    low.globals[name] = f"{name} = internal global [3 x i64] zeroinitializer\n"
+    return name
+
+
+def unrolled(low: Any) -> str:
+    """The metadata of a loop that LLVM is to unroll, so that each of its branches is foreseen by itself."""
+    number = 100 + 2 * len(low.globals)
+    low.globals[f"unroll {number}"] = (
+        f'!{number} = distinct !{{!{number}, !{number + 1}}}\n!{number + 1} = !{{!"llvm.loop.unroll.count", i32 8}}\n'
+    )
+    return f", !llvm.loop !{number}"
+
+
+def counted(cond: Graph, body: Graph, carried: int) -> tuple[int, Any, int] | None:
+    """(the carried integer's number, its bound, its step) of a counted loop; the bound is a value of ``cond`` or an int."""
+    if len(cond.nodes) != 1 or cond.nodes[0].op not in _BELOW or cond.nodes[0].kwargs:
+        return None
+    node = cond.nodes[0]
+    number, bound = (node.args[i] for i in _BELOW[node.op])
+    place = _place(cond, number)
+    if place is None or place >= carried or cond.outputs[0].node is not node:
+        return None
+    step = _step(body, place)
+    if step is None:
+        return None
+    if isinstance(bound, Value):
+        at = _place(cond, bound)
+        fixed = at is not None and (at >= carried or body.outputs[at] is body.inputs[at])
+        return (place, bound, step) if fixed and _dtype(bound) == _dtype(number) else None
+    limit = 1 << (8 * SIZE[_dtype(number) or "i32"] - 1)
+    return (place, bound, step) if type(bound) is int and -limit <= bound < limit else None
+
+
+def _place(graph: Graph, value: Any) -> int | None:
+    return next((i for i, v in enumerate(graph.inputs) if v is value), None)
+
+
+def _dtype(value: Value) -> str | None:
+    """i32 or i64 for a number of that kind."""
+    if not isinstance(value.type, (ScalarType, TensorType)) or not one_element(value):
+        return None
+    name = DTYPE_NAMES[value.type.dtype]
+    return name if name in ("i32", "i64") else None
+
+
+def _step(body: Graph, place: int) -> int | None:
+    """By how much the body raises a carried integer: a positive constant."""
+    value, result = body.inputs[place], body.outputs[place]
+    node = result.node
+    if node is None or node.op not in _ADD or node.kwargs or _dtype(value) is None:
+        return None
+    if node.args[0] is not value or type(node.args[1]) is not int or not 0 < node.args[1] < 1 << 16:
+        return None
+    return node.args[1] if _dtype(result) == _dtype(value) else None
+
+
+def branchy(body: Graph) -> bool:
+    """Whether a body computes a few numbers and chooses among them by branches."""
+    found = list(_nodes(body))
+    if len(found) > LARGEST or not any(n.op == "If" for n in found):
+        return False
+    plain = all(n.op.startswith(("aten.", "py.")) or n.op in _OTHERS for n in found)
+    return plain and all(one_element(v) for n in found for v in (*n.inputs, *n.outputs))
+
+
+def _nodes(graph: Graph):
+    for node in graph.nodes:
+        yield node
+        for region in node.regions.values():
+            yield from _nodes(region)

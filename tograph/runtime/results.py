@@ -1,0 +1,138 @@
+"""What leaves a trace: a result, or what a changed place holds, in a form whose tensors all become real ones.
+
+Tensors are keys of dicts and members of sets by identity: there they become parts of the result like any other. Python objects
+that keep tensors where a result cannot have them (closures, partial objects, generators, iterators) are refused: outside, they
+would show symbolic tensors.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from ..errors import ScopeError
+from . import structure
+from .funcgraph import user_location
+from .shapes import SYMBOLS
+from .symbolic import SymTensor
+
+
+class _Rebuilt:
+    """A container that is made anew from its parts when the graph has run."""
+
+    def __init__(self, make: Any, parts: Iterable[Any]):
+        self.make, self.parts = make, list(parts)
+
+    def __tograph_flatten__(self):
+        return self.make, self.parts
+
+    @staticmethod
+    def __tograph_unflatten__(aux, parts):
+        return aux(parts)
+
+
+def leaving(x: Any) -> Any:
+    """``x`` in the form in which it leaves a trace; ScopeError for what would keep a symbolic tensor."""
+    return _leaving(x, {})
+
+
+def _leaving(x: Any, seen: dict[int, Any]) -> Any:
+    if (
+        id(x) in seen
+        or isinstance(x, (torch.Tensor, *SYMBOLS, str, bytes))
+        or structure.is_union(x)
+    ):
+        return x
+    kind = type(x)
+    seen[id(x)] = x
+    if kind in (set, frozenset) and any(map(_is_symbolic, x)):
+        return _Rebuilt(kind, [_leaving(v, seen) for v in x])
+    if isinstance(x, dict) and any(map(_is_symbolic, x)):
+        return _Rebuilt(
+            _DictOf(kind, getattr(x, "default_factory", None)),
+            [*x, *(_leaving(v, seen) for v in x.values())],
+        )
+    if kind in (list, tuple, dict):
+        return _container(x, kind, seen)
+    _check(x)
+    return x
+
+
+def _container(x: Any, kind: type, seen: dict[int, Any]) -> Any:
+    """The container itself, unless something in it leaves in another form."""
+    old = list(x.values()) if kind is dict else list(x)
+    new = [_leaving(v, seen) for v in old]
+    if all(a is b for a, b in zip(old, new)):
+        return x
+    return dict(zip(x, new)) if kind is dict else kind(new)
+
+
+class _DictOf:
+    """Makes a dict of its keys and then its values."""
+
+    def __init__(self, kind: type, factory: Any):
+        self.kind, self.factory = kind, factory
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _DictOf) and (self.kind, self.factory) == (
+            other.kind,
+            other.factory,
+        )
+
+    def __hash__(self) -> int:
+        return hash(self.kind)
+
+    def __call__(self, parts: list[Any]) -> Any:
+        half = len(parts) // 2
+        made = self.kind() if self.factory is None else self.kind(self.factory)
+        made.update(zip(parts[:half], parts[half:]))
+        return made
+
+
+def _is_symbolic(x: Any) -> bool:
+    return isinstance(x, (SymTensor, *SYMBOLS)) or (
+        isinstance(x, tuple) and any(map(_is_symbolic, x))
+    )
+
+
+def _holds(x: Any) -> bool:
+    """Whether a value that something keeps is symbolic, or a container of such."""
+    if isinstance(x, (list, tuple, set, frozenset)):
+        return any(map(_holds, list.__iter__(x) if isinstance(x, list) else x))
+    return any(map(_holds, x.values())) if isinstance(x, dict) else _is_symbolic(x)
+
+
+def _check(x: Any) -> None:
+    if any(map(_holds, _kept(x))):
+        what = getattr(x, "__qualname__", "") or f"a {type(x).__name__}"
+        raise ScopeError(
+            f"what leaves the function holds {what}, which keeps a tensor or number of the graph: outside it would be out of scope. "
+            "Return the tensors themselves, and make functions, iterators and generators of them outside.",
+            user_location(),
+        )
+
+
+def _kept(x: Any) -> list[Any]:
+    """What a Python object that is no container keeps where one does not see it."""
+    if isinstance(x, types.FunctionType):
+        found = [*(x.__defaults__ or ()), *(x.__kwdefaults__ or {}).values()]
+        for cell in x.__closure__ or ():
+            try:
+                found.append(cell.cell_contents)
+            except ValueError:
+                continue
+        return found
+    if isinstance(x, functools.partial):
+        return [*x.args, *x.keywords.values()]
+    if isinstance(x, types.MethodType):
+        return [x.__self__]
+    if isinstance(x, types.BuiltinFunctionType):
+        return [x.__self__]
+    if isinstance(x, types.GeneratorType):
+        return list(x.gi_frame.f_locals.values()) if x.gi_frame is not None else []
+    held = getattr(x, "__tograph_holds__", None)
+    return held() if held is not None else []
