@@ -36,7 +36,9 @@ def main():
     before, start = peak(), time.perf_counter()
     torch.autograd.grad(simulate(x, a, torch.tensor(steps)), a)
     took = time.perf_counter() - start
-    print(f"{steps} steps of 1 MB: {peak() - before:.0f} MB; gradient / forward = {took / forward:.1f} ({took:.0f} s)")
+    print(
+        f"{steps} steps of 1 MB: {peak() - before:.0f} MB; gradient / forward = {took / forward:.1f} ({took:.0f} s)"
+    )
 
 
 if __name__ == "__main__":
