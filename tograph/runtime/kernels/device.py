@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from ..gpu import driver, images
 from ..ir import Graph, Node, Value
 from ..shapes import Meta
 from ..types import ScalarType, TensorType
@@ -55,7 +56,10 @@ class Start:
 
 
 def launch(source: Source, arguments: dict[str, Any]) -> None:
-    """Start a kernel on the current stream of its device, by Triton's own launcher."""
+    """Start a kernel on the current stream of its device, by Triton's own launcher, or without a C compiler by the driver."""
+    if not triton_jit.has_compiler() and not driver.loadable():
+        images.start(source, arguments)
+        return
     triton_jit.launch(source, [arguments[name] for name in source.signature])
 
 
