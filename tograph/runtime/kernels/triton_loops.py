@@ -152,7 +152,9 @@ class _Loop(Numbers):
         text = self._module(signature, constants, where)
         programs = -(-self.n // self.block) if self.form == "blocks" else 1
         matrix = max((size_of(m) for m in self.matrices), default=0)
-        warps = min(max(self.block // 128, matrix // 512, 1), 16)  # few elements in each thread: all live at once
+        warps = min(
+            max(self.block // 128, matrix // 512, 1), 16
+        )  # few elements in each thread: all live at once
         source = Source(self.name, text, signature, constants, programs, power_of_two(warps))  # fmt: skip
         return LoopSource(source, self.form, outputs, counted)
 
