@@ -151,8 +151,10 @@ class _Loop(Numbers):
         where = f"# {node.location[0]}:{node.location[1]} While\n" if node.location else ""
         text = self._module(signature, constants, where)
         programs = -(-self.n // self.block) if self.form == "blocks" else 1
-        elements = max([self.block, *(size_of(m) for m in self.matrices)])
-        warps = min(max(elements // 512, 1), 8) if self.n > 1 else 1
+        matrix = max((size_of(m) for m in self.matrices), default=0)
+        warps = min(
+            max(self.block // 128, matrix // 512, 1), 16
+        )  # few elements in each thread: all live at once
         source = Source(self.name, text, signature, constants, programs, power_of_two(warps))  # fmt: skip
         return LoopSource(source, self.form, outputs, counted)
 
