@@ -10,8 +10,8 @@ host    straight-line Python that calls torch, op by op (``host``). Runs everyth
 
 The level is chosen per graph and checked per call, so a call that native code was not made for (another memory layout,
 gradients, a torch mode) runs on the host. So does one that native code declines while it runs, because something
-failed: the host then raises the exact error. A graph with loops is compiled at its first call, another at its second,
-so that code that runs once is not compiled. ``level`` and ``reason`` tell what was taken and why not more.
+failed: the host then raises the exact error. A graph with loops or large tensors is compiled at its first call, another at
+its second, so that code that runs once is not compiled. ``level`` and ``reason`` tell what was taken and why not more.
 """
 
 from __future__ import annotations
@@ -26,8 +26,11 @@ from .gpu import program as gpu
 from .ir import Graph
 from .kernels.jit import warn_once
 from .kernels.loop_ir import Unsupported
+from .kernels.regions import MIN_POINTS
+from .native.groups import numel
 from .native.program import Native, compile_graph
 from .native.values import Decline
+from .types import TensorType
 
 WARM = 2  # the call at which a graph without loops is compiled
 PATIENCE = 8  # calls that may decline in a row before native code is given up
@@ -41,7 +44,7 @@ class Program:
         self.level, self.reason = "host", "not called yet"
         self._host_program = functools.cache(host_program or (lambda: host.build(graph)))
         self._native: Native | gpu.Program | None = None
-        self._left = 1 if _loops(graph) else WARM
+        self._left = 1 if _loops(graph) or _large(graph) else WARM
         self._declined = 0
 
     @property
@@ -107,6 +110,15 @@ class Program:
 
 def _loops(graph: Graph) -> bool:
     return any(n.op == "While" or any(map(_loops, n.regions.values())) for n in graph.nodes)
+
+
+def _large(graph: Graph) -> bool:
+    """Whether the host program would compile kernels at its first call: then native code is compiled instead."""
+    return any(
+        isinstance(v.type, TensorType) and None not in v.type.shape and numel(v.type.shape) >= MIN_POINTS
+        for n in graph.nodes
+        for v in n.outputs
+    )  # fmt: skip
 
 
 def build(graph: Graph, host_program: Callable[[], host.Program] | None = None) -> Program:

@@ -49,12 +49,17 @@ def version() -> tuple[int, int]:
     return number // 1000, number % 1000 // 10
 
 
-def available(wanted: tuple[int, int] = CONDITIONAL) -> str:
-    """Why conditional nodes cannot be made here; an empty string where they can."""
+def loadable() -> str:
+    """Why kernels cannot be loaded from images here; an empty string where they can."""
     if isinstance(_cu(), str):
         return f"cuda-bindings is not installed ({_cu()})"
-    if not torch.cuda.is_available():
-        return "there is no CUDA device"
+    return "" if torch.cuda.is_available() else "there is no CUDA device"
+
+
+def available(wanted: tuple[int, int] = CONDITIONAL) -> str:
+    """Why conditional nodes cannot be made here; an empty string where they can."""
+    if why := loadable():
+        return why
     if version() < wanted:
         return f"the driver knows CUDA {version()[0]}.{version()[1]}, conditional nodes need {wanted[0]}.{wanted[1]}"
     return ""

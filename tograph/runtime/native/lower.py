@@ -503,6 +503,7 @@ class Lowering:
         outputs = self._unsettled([v for n in nodes for v in n.outputs if v in needed])
         if not outputs:
             return
+        self._settle_fills(nodes)
         fills = self._fills(nodes)
         try:
             kernel = self._kernel([*fills, *nodes], outputs)
@@ -543,6 +544,15 @@ class Lowering:
 
     def _cell(self, dtype: str, size: tuple[int, ...]) -> Mem:
         return Mem(self.code.cell("i64"), dtype, size, strides(size))
+
+    def _settle_fills(self, nodes: list[Node]) -> None:
+        """A tensor of numbers that has another name here, as the argument of a region, is written out."""
+        for v in dict.fromkeys(v for n in nodes for v in n.inputs):
+            x = self.env.get(v)
+            if isinstance(x, Fill) and v not in x.node.outputs:
+                made = self.memory(x)
+                self.unbind(v)
+                self.bind(v, made)
 
     def _fills(self, nodes: list[Node]) -> list[Node]:
         used = dict.fromkeys(v for n in nodes for v in n.inputs)
