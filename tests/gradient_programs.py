@@ -1,7 +1,7 @@
 """Random differentiable programs: smooth arithmetic under staged control flow.
 
 `generate(seed)` makes one function over `s` (scalar), `v` (vector of 3), `w` (3 by 3) and `n` (a trip count, a tensor).
-The first letter of a variable tells its kind: s scalar, v vector, k counter, l list of vectors. Every value passes sin or
+A helper may be a function of its own graph. The first letter of a variable tells its kind: s scalar, v vector, k counter, l list of vectors. Every value passes sin or
 tanh before it is kept, so that programs stay in a range where derivatives can be compared; tests look at values,
 so kinks have measure zero. Statements nest three deep.
 """
@@ -44,6 +44,10 @@ class Generator:
             f"torch.stack([{s}, {a}[0], {b}[1]])", f"torch.cat([{a}[1:], {b}[:1]])", f"({a} - {a}.mean())",
         ]  # fmt: skip
         lists = [x for x in scope if x[0] == "l"]
+        options += [
+            f"torch.func.grad(lambda u: torch.sin(u * {a}).sum())({b})",
+            f"({a} if {s} > 0.2 else {b})",
+        ]
         if lists:
             options += [f"{lists[0]}[-1]", f"torch.stack({lists[0]}).sum(0)"]
         if self.helpers:
@@ -71,11 +75,11 @@ class Generator:
         self.left -= 1
         kinds = ["assign"] * 4 + ["write", "swap"]
         if depth < 3 and self.left > 0:
-            kinds += ["if"] * 3 + ["for"] * 2 + ["while"] * 2
+            kinds += ["if"] * 3 + ["for"] * 2 + ["while"] * 2 + ["match", "attempt"]
         if depth:
             kinds += ["exit"]
         if any(x[0] == "l" for x in scope):
-            kinds += ["append"] * 2
+            kinds += ["append"] * 2 + ["item"]
         return getattr(self, self.rng.choice(kinds) + "_")(scope, depth, loop)
 
     def assign_(self, scope, depth, loop):
@@ -104,8 +108,37 @@ class Generator:
             self.pick(
                 f"{v}[{i}] = torch.sin({self.scalar(scope, 1)})",
                 f"{v} *= 0.5",
+                f"{v}[1:].mul_(s)",
+                f"{v}.view(3)[{i}] = torch.tanh({self.scalar(scope, 1)})",
                 f"{v}[{i}] += 0.1 * s",
             ),
+        ]
+
+    def item_(self, scope, depth, loop):
+        name = self.rng.choice([x for x in scope if x[0] == "l"])
+        return [f"{name}[{self.pick(0, -1)}] = torch.cos({self.vector(scope, 1)})"]
+
+    def match_(self, scope, depth, loop):
+        k = [x for x in scope if x[0] == "k"]
+        lines = [f"match {self.rng.choice(k) if k and self.rng.random() < 0.5 else 'n'}:"]
+        for case in ("0", "1 | 3", "_"):
+            lines += [
+                f"    case {case}:",
+                *("    " + x for x in self.block(scope, depth + 1, loop)),
+            ]
+        return lines
+
+    def attempt_(self, scope, depth, loop):
+        """An exception at run time, caught; lists stay as they are."""
+        scope = [x for x in scope if x[0] != "l"]
+        left = self.block(scope, depth + 1, False)
+        return [
+            "try:",
+            *left,
+            f"    if {self.test(scope)}:",
+            "        raise ValueError('caught')",
+            "except ValueError:",
+            *self.block(scope, depth + 1, False),
         ]
 
     def swap_(self, scope, depth, loop):
@@ -165,7 +198,7 @@ class Generator:
                 line if "return (" not in line else line[: line.index("return")] + "return v.cos()"
                 for line in text
             ]
-            lines = [*text, ""]
+            lines = [self.pick("", "@tg.function"), *text, ""]
             self.helpers = ["helper"]
         else:
             lines = []

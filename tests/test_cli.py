@@ -374,7 +374,7 @@ def test_graph_highlighter():
         (["dump", "x:f", "--stage", "grap"], "no stage 'grap'; did you mean 'graph'?"),
         (
             ["dump", "x:f", "--stage", "9"],
-            "no stage '9'; stages: code, graph, host, kernels, passes",
+            "no stage '9'; stages: code, graph, host, kernels, passes, plan",
         ),
         (["dump", "x:f", "--color", "alway"], "no color 'alway'; did you mean 'always'?"),
         (["dump"], "the following arguments are required: FILE.py:fn"),

@@ -1,6 +1,6 @@
 """Random programs about state: each call returns, prints and raises as natively and leaves every outer object the same.
 
-By hand, more of them: `python -m tests.test_state_differential 0:5000`.
+By hand, more of them: `python -m tests.test_state_differential 0:5000 [names]`.
 """
 
 import collections
@@ -14,8 +14,8 @@ import pytest
 import torch
 
 import tograph as tg
+from tests import alias_writer, program_writer
 from tests.program_runner import describe, print_difference, same_error, time_limit, tree_difference
-from tests.program_writer import SEEN, generate
 
 CHUNK, COUNT = 50, 600
 REFUSED = (tg.errors.StructureError, tg.errors.StagingError)
@@ -51,7 +51,7 @@ def plain(x):
     return {k: plain(v) for k, v in sorted(vars(x).items())}
 
 
-def run(program, convert, name):
+def run(program, convert, name, seen=program_writer.SEEN):
     """What each call showed: result or error, printed text, and all outer objects afterwards."""
     module = load(program, name)
     f = convert(module["f"])
@@ -65,20 +65,19 @@ def run(program, convert, name):
                     result = plain(f(*args))
             except Exception as exception:
                 error = exception
-        final = {k: plain(module[k]) for k in SEEN}
-        final |= {
-            "total": module["Box"].total,
-            "count": module["step"].__closure__[0].cell_contents,
-        }
+        final = {k: plain(module[k]) for k in seen}
+        if "step" in module:
+            final["total"] = module["Box"].total
+            final["count"] = module["step"].__closure__[0].cell_contents
         shown.append((result, error, printed.getvalue(), final))
     return shown
 
 
-def difference(seed):
+def difference(seed, writer=program_writer):
     """None where a program does the same, else how it differs; "refused" for a clear error of the converted one."""
-    program = generate(seed)
-    natively = run(program, lambda f: f, f"<state {seed}>")
-    converted = run(program, tg.function, f"<state {seed}>")
+    program = writer.generate(seed)
+    natively = run(program, lambda f: f, f"<state {seed}>", writer.SEEN)
+    converted = run(program, tg.function, f"<state {seed}>", writer.SEEN)
     for one, two in zip(natively, converted, strict=True):
         if isinstance(two[1], REFUSED) and not (one[1] and same_error(one[1], two[1])):
             return "refused: " + str(two[1]).splitlines()[0]
@@ -95,20 +94,23 @@ def difference(seed):
     return None
 
 
+@pytest.mark.parametrize("writer", [program_writer, alias_writer], ids=["state", "names"])
 @pytest.mark.parametrize("first", range(0, COUNT, CHUNK))
-def test_native_against_converted(first):
-    found = {seed: difference(seed) for seed in range(first, first + CHUNK)}
+def test_native_against_converted(first, writer):
+    found = {seed: difference(seed, writer) for seed in range(first, first + CHUNK)}
     refused = [s for s, d in found.items() if d and d.startswith("refused")]
     wrong = [
-        f"seed {s}: {d}\n{generate(s).source}" for s, d in found.items() if d and s not in refused
+        f"seed {s}: {d}\n{writer.generate(s).source}"
+        for s, d in found.items()
+        if d and s not in refused
     ]
     assert not wrong, f"{len(wrong)} of {CHUNK} programs differ\n" + "\n".join(wrong[:2])
     assert len(refused) <= CHUNK // 5
 
 
 def test_programs_do_something():
-    shown = [run(generate(seed), lambda f: f, "<native>") for seed in range(60)]
-    again = [run(generate(seed), lambda f: f, "<native>") for seed in range(60)]
+    shown = [run(program_writer.generate(seed), lambda f: f, "<native>") for seed in range(60)]
+    again = [run(program_writer.generate(seed), lambda f: f, "<native>") for seed in range(60)]
     assert sum(calls[0][1] is None for calls in shown) >= 30
     assert all(
         tree_difference(a[-1][3], b[-1][3]) is None for a, b in zip(shown, again, strict=True)
@@ -119,8 +121,9 @@ def test_programs_do_something():
 if __name__ == "__main__":
     first, end = map(int, sys.argv[1].split(":"))
     kinds = collections.Counter()
+    chosen = alias_writer if "names" in sys.argv else program_writer
     for number in range(first, end):
-        text = difference(number)
+        text = difference(number, chosen)
         kinds[text.split(":")[0] if text else "same"] += 1
         if text:
             print(number, text[:300])

@@ -32,6 +32,7 @@ from .explaining import Explained
 from .highlight import highlight_graph, highlight_llvm, highlight_python
 from .runtime import passes
 from .runtime import report as pages
+from .runtime.gpu import program as gpu
 from .targets import (
     CommandError,
     call_of,
@@ -100,11 +101,17 @@ def kernel_report(made: Any) -> str:
     return f"{head}\n{made.scheduled.llvm}"
 
 
+def plan_report(made: Any) -> str:
+    """The plan on a GPU, of a trace on the CPU as it would be there."""
+    return gpu.described(made.watched_graph)
+
+
 STAGES = {
     "code": Stage("the rewritten Python", False, to_code, highlight_python),
     "graph": Stage("the traced graph", True, lambda made: str(made.graph), highlight_graph),
     "passes": Stage("the graph after each pass", True, pass_report, highlight_graph),
     "host": Stage("the generated program", True, lambda made: made.host_code, highlight_python),
+    "plan": Stage("what one CUDA graph would do", True, plan_report, highlight_graph),
     "kernels": Stage("the machine code's LLVM text", True, kernel_report, highlight_llvm),
 }
 
@@ -163,9 +170,13 @@ def _fresh(options: argparse.Namespace) -> tuple[Any, functools.partial, list[Ex
 
 def explain(options: argparse.Namespace) -> None:
     """``tograph explain``: line by line, what was staged, what stayed Python, and why."""
-    _, _, functions = _fresh(options)
+    made, _, functions = _fresh(options)
     text = explaining.show(functions, _short)
     print(explaining.highlight(text) if wants_colour(options.color) else text)
+    if gpu.on_gpu(made.graph):
+        made.scheduled.compile()
+        level, reason = made.scheduled.level, made.scheduled.reason
+        print(f"\n{made.name} runs at level {level}" + (f": {reason}" if reason else ""))
 
 
 def report(options: argparse.Namespace) -> None:

@@ -12,7 +12,7 @@ STRING_TOKENS = {tokenize.STRING, *(getattr(tokenize, name, -1) for name in FSTR
 GRAPH_TOKEN = re.compile(
     r"""(?P<string>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")
     |(?P<comment>\#.*)
-    |(?P<keyword>\b(?:If|While|Case|Call|cond|body|then|orelse|return)\b(?=[ (]|$))
+    |(?P<keyword>\b(?:If|While|Case|Call|cond|body|then|orelse|return|IF|WHILE|SWITCH|plan|kernel)\b(?=[ (]|$))
     |(?P<number>(?<![\w%.^])-?\d+(?:\.\d*)?(?:e[+-]?\d+)?(?!\w))""",
     re.VERBOSE | re.MULTILINE,
 )

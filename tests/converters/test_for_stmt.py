@@ -292,6 +292,67 @@ def tuple_modified_in_loop(n):
     return d
 
 
+def rows_that_are_even(xs):
+    for e in xs:
+        if e % 2 == 0:
+            yield e
+
+
+@cases.tensors((torch.tensor([2, 3, 4, 6, 8]),), (torch.tensor([1, 3]),))
+def enumerate_and_map_of_a_generator(x):
+    total, last = torch.tensor(0), 0
+    for i, e in enumerate(map(lambda v: v + 1, rows_that_are_even(x)), 1):
+        if i == 3:
+            break
+        total, last = total + e * i, i
+    return (
+        total,
+        last,
+        list(enumerate(rows_that_are_even(x))),
+        sum(map(lambda v: v * 2, rows_that_are_even(x))),
+    )
+
+
+@cases.tensors((torch.tensor([2, 3, 4, 6, 8]),), (torch.tensor([2, -3, 4, 6, 8]),))
+def generator_defined_inside(x):
+    seen = 0
+
+    def walk(rows, least, *, step=1):
+        nonlocal seen
+        for e in rows:
+            seen = seen + step
+            if e > least:
+                yield e
+            elif e < 0:
+                return
+        yield torch.tensor(-7)
+
+    total, kept = torch.tensor(0), []
+    for e in walk(x, 2):
+        if e == 4:
+            continue
+        total = total + e
+        kept.append(e)
+    return total, kept, seen, list(walk(x, 100, step=2)), seen
+
+
+@cases.tensors((torch.tensor([2, 3, 4, 6]),))
+def recursive_generator_defined_inside(x):
+    def leaves(low, high):
+        if high - low <= 1:
+            yield x[low]
+            return
+        middle = (low + high) // 2
+        yield from leaves(low, middle)
+        yield from leaves(middle, high)
+
+    total = torch.tensor(0)
+    for v in leaves(0, 4):
+        if v > 3:
+            total = total + v
+    return total
+
+
 test_same = cases.test()
 
 

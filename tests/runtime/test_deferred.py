@@ -37,3 +37,44 @@ def test_orders_as_in_eager(trips):
         second = torch.autograd.grad(sum((g * g).sum() for g in first), args)
         found.append((y, *first, *second))
     torch.testing.assert_close(*found)
+
+
+def gates(x, w, n):
+    for _ in range(n):
+        a, b, _ = (x @ w).chunk(3, 1)
+        d = torch.tanh(a) - x
+        x = torch.sigmoid(b) * d + x * d
+    return x
+
+
+def test_what_a_trip_saves():
+    args = [torch.randn(2, 3), torch.randn(3, 9), torch.tensor(2)]
+    graph = tg.function(gates).get_concrete_function(*args).graph
+    pair = vjp(graph, [0, 1])
+    forward, backward = (
+        next(n for n in g.nodes if n.op == "While").regions["body"]
+        for g in (pair.forward, pair.backward)
+    )
+    saved = [n.args[1] for n in forward.nodes if n.op == "tg.list_push"]
+    assert sorted(v.node.op if v.node else "input" for v in saved) == [
+        "aten.sigmoid.default",
+        "aten.tanh.default",
+        "input",
+    ]  # not d, which is a difference of two of them
+    ops = [n.op for n in backward.nodes]
+    assert ops.count("tg.list_get") == 3
+    assert "tg.list_pop" not in ops  # which would make a new list in each trip
+
+
+def test_a_part_does_not_keep_the_whole():
+    def f(x, w, n):
+        for _ in range(n):
+            a, b, _ = (x @ w).chunk(3, 1)
+            x = a * b + x
+        return x
+
+    args = [torch.randn(2, 3), torch.randn(3, 9), torch.tensor(2)]
+    graph = tg.function(f).get_concrete_function(*args).graph
+    body = next(n for n in vjp(graph, [0, 1]).forward.nodes if n.op == "While").regions["body"]
+    saved = [n.args[1] for n in body.nodes if n.op == "tg.list_push"]
+    assert [v.node.op for v in saved if v.node].count("aten.clone.default") == 2

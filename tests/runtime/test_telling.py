@@ -127,6 +127,70 @@ for i in range(v[2].int()):
     new['n'] = new['n'] * 2
     cur = new
 x[0, 0] = cur['n']
+---
+d1 = {'p': v}; d2 = {'p': x[0]}
+try:
+    d1['p'] = v * 0.5
+    assert v[0] < 60, 'large'
+except ValueError:
+    d1, d2 = d2, d1
+x[1] = d1['p']
+---
+d1 = {'p': v}; d2 = {'p': x[0]}
+if v[0] < 4.5:
+    d1['p'] = v * 0.5
+else:
+    d1, d2 = d2, d1
+x[1] = d1['p']
+---
+d1 = {'p': v}
+try:
+    d1['p'] = v * 0.5
+    assert v[0] < 3.5, 'large'
+except AssertionError:
+    d1['p'] += 1
+x[1] = d1['p']
+---
+xs = [v[0]]
+if v[0] > 0: xs.append(v[1])
+else: xs = [v[2]]
+x[0, 0] = len(xs); x[0, 1] = xs[-1]
+---
+d = {'p': v[0]}
+if v[0] > 0: d['p'] = v[1]
+else: d = {'p': v[2]}
+x[0, 0] = d['p']
+---
+o = Box(t=v[0])
+if v[0] > 0: o.t = v[1]
+else: o = Box(t=v[2])
+x[0, 0] = o.t
+---
+xs = [v[0]]
+for i in range(v[2].int()):
+    if v[i] > 0: xs[0] = v[1]
+    else: xs = [v[2]]
+x[0, 0] = len(xs); x[0, 1] = xs[-1]
+---
+d = {'p': v[0]}
+for i in range(v[2].int()):
+    if v[i] > 4: d['p'] = d['p'] + 1
+    else: d = {'p': v[2]}
+x[0, 0] = d['p']
+---
+st = (v[0], {'p': v[1]})
+for i in range(v[2].int()):
+    st[1]['p'] = st[1]['p'] + 1
+    if v[i] > 4: st = (st[0] + 1, st[1])
+    else: st = (st[0] + 1, {'p': v[i]})
+x[0, 0] = st[0]; x[0, 1] = st[1]['p']
+---
+o = Box(t=v[0], d={'p': v[1]})
+for i in range(v[2].int()):
+    o.d['p'] = o.d['p'] + 1
+    if v[i] > 4: o.t = o.t + 1
+    else: o.d = {'p': v[i]}
+x[0, 0] = o.t; x[0, 1] = o.d['p']
 """.strip().split("\n---\n")
 
 # In these a container that a loop or branch made anew, or took over from another name, changes under one name.

@@ -14,6 +14,8 @@ generator that uses the value of ``yield`` stays Python's own.
 
 from __future__ import annotations
 
+import copy
+import functools
 import inspect
 import types
 from typing import Any
@@ -63,6 +65,42 @@ class HandOver(Converter):
         return node
 
 
+class NestedGenerators(Converter):
+    """A generator function that is defined inside of the function gets its second form beside it::
+
+    def gen(n): ...    ->    def gen(n): ...
+                             def gen_1(channel__, n): ...
+                             gen = ag__.two_forms(gen, gen_1)
+    """
+
+    def convert(self, tree):
+        return self.generic_visit(tree)
+
+    def visit_FunctionDef(self, node):
+        node = self.generic_visit(node)
+        if node.decorator_list or not can_hand_over(node):
+            return node
+        pushing = HandOver(self.context).convert(copy.deepcopy(node))
+        pushing.name = self.context.namer.fresh(node.name)
+        both = self.fill(
+            f"name_ = {OPERATORS}.two_forms(name_, push_)",
+            node,
+            name_=node.name,
+            push_=pushing.name,
+        )
+        return [node, pushing, *both]
+
+
+def two_forms(native: Any, push: Any) -> Any:
+    """A generator function that gives Python's generator, or in a trace one that a ``for`` may run the other way round."""
+
+    @functools.wraps(native)
+    def generator(*args, **kwargs):
+        return Generator(native, push, args, kwargs) if is_tracing() else native(*args, **kwargs)
+
+    return generator
+
+
 class Generator:
     """The call of a generator function in converted code: not begun until it is iterated."""
 
@@ -97,6 +135,41 @@ class Generator:
         """Hand every value to ``channel`` until it says to stop."""
         self._begun = iter(())
         self._push(channel, *self._args, **self._kwargs)
+
+
+class Through(Generator):
+    """A generator of what ``form`` makes of each item of another one: ``enumerate(gen)``, ``map(f, gen)``.
+
+    ``form`` calls what it is given with each value to hand over and returns what that returns. ``places``: state of ``form``.
+    """
+
+    def __init__(self, source: Generator, form: Any, native: Any, places: Any = ()):
+        super().__init__(lambda: native(source), source._push, (), {})
+        self._source, self._form, self._places = source, form, list(places)
+
+    @property
+    def fresh(self) -> bool:
+        return self._begun is None and self._source.fresh
+
+    def run(self, channel: Any) -> None:
+        self._begun = iter(())
+        with control_flow.ambient(self._places):
+            self._source.run(lambda value: self._form(channel, value))
+
+
+def enumerated(source: Generator, start: Any) -> Through:
+    """``enumerate`` of a generator that is not begun."""
+    box = [start]
+    place = control_flow.Place(
+        ("enumerate", id(box)), "the count", lambda: box[0], lambda n: box.__setitem__(0, n), box
+    )
+
+    def form(channel: Any, value: Any) -> Any:
+        count = box[0]
+        place.set(count + 1)
+        return channel((count, value))
+
+    return Through(source, form, lambda items: enumerate(items, start), [place])
 
 
 def is_generator_function(f: Any) -> bool:

@@ -13,7 +13,7 @@ from .context_managers import context
 from .directives import options
 from .escapes import whole
 from .for_stmt import for_stmt
-from .generators import hand_over
+from .generators import hand_over, two_forms
 from .if_stmt import if_stmt
 from .lists import new_list
 from .logical import and_, not_, or_
@@ -125,6 +125,7 @@ __all__ = [
     "sub",
     "truediv",
     "try_stmt",
+    "two_forms",
     "unpacked",
     "variables",
     "while_stmt",

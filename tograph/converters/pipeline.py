@@ -42,7 +42,7 @@ from .context_managers import ContextManagers
 from .directives import Directives
 from .escapes import Escapes
 from .functional import ControlFlow, Declarations
-from .generators import HandOver, can_hand_over
+from .generators import HandOver, NestedGenerators, can_hand_over
 from .jumps import Jumps
 from .lists import Lists
 from .logical import Logical
@@ -165,6 +165,7 @@ def convert_tree(
     params = _params(tree)
     namer = Namer(tree, (OPERATORS, *parsed.freevars, *function.__code__.co_names))
     context = Context(parsed.file, namer, resolver(function, tree), params[0] if params else None)
+    tree = NestedGenerators(context).convert(tree)
     if hand_over:
         tree = HandOver(context).convert(tree)
     for make in PLAINER:

@@ -126,6 +126,13 @@ class Commits:
         graph.add("tg.commit", (OpaqueObject(plan, "changes of outer objects"), values))
         graph.root.before_failure = stack
 
+    def mark(self) -> Any:
+        """What was committed so far, to go ``back`` to when what follows is undone."""
+        return {graph: dict(known) for graph, known in self.last.items()}
+
+    def back(self, mark: Any) -> None:
+        self.last = mark
+
     def _known(self, graph: FuncGraph) -> dict[Any, Any]:
         """What was committed before this point of a graph."""
         if graph not in self.last:

@@ -20,7 +20,7 @@ from .carrier import differentiable
 from .commits import Target
 from .diagnosis import at_run_time
 from .funcgraph import FuncGraph, Storage
-from .ir import Graph, Node, Value, prune, set_control_inputs
+from .ir import Graph, Node, Value, set_control_inputs
 from .kernels.kernel import Kernel
 from .kernels.lower import Fused, lower
 from .results import leaving
@@ -319,7 +319,7 @@ def finish(
     graph.inputs = order
     graph.input_names = [names.get(v, "") for v in order]
     forward_reads(graph, frozenset())
-    prune(graph)
+    passes.prune(graph)
     set_control_inputs(graph)
     root.closed = True
     return graph, captured, spec, specs

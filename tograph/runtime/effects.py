@@ -64,14 +64,8 @@ def py_function(fn: Callable[..., Any], inputs: Sequence[Any], out_spec: Any) ->
         return None
     if len(kinds) == 1:
         return symbolic(made, graph)
-    pick = OpaqueObject(_Item(), "item")
-    outs = [graph.emit("py.apply_opaque", pick, made, i, type=k) for i, k in enumerate(kinds)]
+    outs = [graph.emit("tg.py_item", made, i, args, type=k) for i, k in enumerate(kinds)]
     return [symbolic(v, graph) for v in outs]
-
-
-class _Item:
-    def __call__(self, items: Any, i: int) -> Any:
-        return items[i]
 
 
 def _checked(fn: Callable[..., Any], specs: list[TensorSpec], many: bool) -> Callable[..., Any]:

@@ -15,8 +15,9 @@ from typing import Any
 
 import torch
 
+from ..errors import GradientError
 from . import custom, structure
-from .funcgraph import FuncGraph, Root, Storage, current_graph, is_tracing
+from .funcgraph import FuncGraph, Root, Storage, current_graph, is_tracing, user_location
 from .infer import meta_of
 from .journal import Location
 from .structure import is_union
@@ -98,6 +99,12 @@ def engine(
     unused: bool,
 ) -> Any:
     """The engine itself: ``torch.autograd.grad`` imports torch's symbolic shapes, which takes 0.3 s."""
+    if torch.is_anomaly_check_nan_enabled() and torch.is_anomaly_enabled():
+        raise GradientError(
+            "torch's anomaly detection looks at the values of gradients, which are known only when the graph runs. Use "
+            "torch.autograd.set_detect_anomaly(True, check_nan=False), or look for NaN with an assert.",
+            user_location(),
+        )
     return torch.autograd.Variable._execution_engine.run_backward(
         tuple(outputs),
         tuple(grads),

@@ -4,12 +4,14 @@
 
 native  the whole graph is one machine-code function (``native``). Needs: llvmlite; tensors on the CPU with static sizes,
         contiguous and without autograd; every op with a native form.
+device  all tensors are on one GPU: kernels and conditional nodes of one CUDA graph, or chunks of predicated loop bodies (``gpu``).
+        Needs: triton; static sizes; nothing in the graph that only the host can do. Not yet seen on a GPU.
 host    straight-line Python that calls torch, op by op (``host``). Runs everything.
 
 The level is chosen per graph and checked per call, so a call that native code was not made for (another memory layout,
 gradients, a torch mode) runs on the host. So does one that native code declines while it runs, because something
-failed: the host then raises the exact error. A graph with loops is compiled at its first call, another at its second,
-so that code that runs once is not compiled. ``level`` and ``reason`` tell what was taken and why not more.
+failed: the host then raises the exact error. A graph with loops or large tensors is compiled at its first call, another at
+its second, so that code that runs once is not compiled. ``level`` and ``reason`` tell what was taken and why not more.
 """
 
 from __future__ import annotations
@@ -20,25 +22,29 @@ from typing import Any
 
 from .. import collector, settings
 from . import host
+from .gpu import program as gpu
 from .ir import Graph
 from .kernels.jit import warn_once
 from .kernels.loop_ir import Unsupported
+from .kernels.regions import MIN_POINTS
+from .native.groups import numel
 from .native.program import Native, compile_graph
 from .native.values import Decline
+from .types import TensorType
 
 WARM = 2  # the call at which a graph without loops is compiled
 PATIENCE = 8  # calls that may decline in a row before native code is given up
 
 
 class Program:
-    """Runs a graph. ``level``: "native" or "host"; ``reason``: why not more, or an empty string."""
+    """Runs a graph. ``level``: "native", "device" or "host"; ``reason``: why not more, or an empty string."""
 
     def __init__(self, graph: Graph, host_program: Callable[[], host.Program] | None = None):
         self.graph = graph
         self.level, self.reason = "host", "not called yet"
         self._host_program = functools.cache(host_program or (lambda: host.build(graph)))
-        self._native: Native | None = None
-        self._left = 1 if _loops(graph) else WARM
+        self._native: Native | gpu.Program | None = None
+        self._left = 1 if _loops(graph) or _large(graph) else WARM
         self._declined = 0
 
     @property
@@ -47,8 +53,8 @@ class Program:
         return self._host_program()
 
     @property
-    def native(self) -> Native | None:
-        """The native code, once a call has compiled it."""
+    def native(self) -> Native | gpu.Program | None:
+        """The native code, or what runs on the GPU, once a call has compiled it."""
         return self._native
 
     @property
@@ -59,7 +65,7 @@ class Program:
     @property
     def llvm(self) -> str:
         """The text of the native code; empty at other levels."""
-        return "" if self._native is None else self._native.llvm
+        return self._native.llvm if isinstance(self._native, Native) else ""
 
     def run(self, *inputs: Any) -> list[Any]:
         """The outputs for run-time values of the inputs."""
@@ -82,6 +88,10 @@ class Program:
             self.reason = "TOGRAPH_NOOPT is set"
             return
         try:
+            if gpu.on_gpu(self.graph):
+                self._native, self.level = gpu.Program(self.graph), "device"
+                self.reason = "; ".join(self._native.notes)
+                return
             with collector.seldom():
                 self._native = compile_graph(self.graph)
             self.level, self.reason = "native", ""
@@ -100,6 +110,15 @@ class Program:
 
 def _loops(graph: Graph) -> bool:
     return any(n.op == "While" or any(map(_loops, n.regions.values())) for n in graph.nodes)
+
+
+def _large(graph: Graph) -> bool:
+    """Whether the host program would compile kernels at its first call: then native code is compiled instead."""
+    return any(
+        isinstance(v.type, TensorType) and None not in v.type.shape and numel(v.type.shape) >= MIN_POINTS
+        for n in graph.nodes
+        for v in n.outputs
+    )  # fmt: skip
 
 
 def build(graph: Graph, host_program: Callable[[], host.Program] | None = None) -> Program:

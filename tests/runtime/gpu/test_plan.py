@@ -13,7 +13,7 @@ from tograph.runtime.gpu.execute import Chunked, Failed, Stepwise
 from tograph.runtime.gpu.plan import Call, Cell, Conditional, Copy, Plan, Set, check
 from tograph.runtime.gpu.retarget import retarget
 from tograph.runtime.ir import Value
-from tograph.runtime.kernels import device, triton_loops
+from tograph.runtime.kernels import device, split_rows, triton_loops
 from tograph.runtime.kernels.loop_ir import Unsupported
 from tograph.runtime.types import TensorType
 
@@ -194,6 +194,13 @@ def test_blocks_with_a_count(monkeypatch):
     x[400] = 1000.0
     made, _ = check_runs(halve, x, whole=True)
     assert "while" not in made.nodes()
+
+
+def test_a_long_row_is_folded_by_two_kernels(monkeypatch):
+    monkeypatch.setattr(split_rows, "LONG", 64)
+    monkeypatch.setattr(split_rows, "PART", 20)
+    made, _ = check_runs(lambda x: (x * 2).sum() + 1, torch.linspace(-1, 2, 99))
+    assert made.nodes() == {"kernel": 2}
 
 
 def test_a_failure_ends_the_loops_and_is_reported():

@@ -8,7 +8,7 @@ from tests.runtime.kernels.triton_samples import flat
 from tests.runtime.kernels.triton_worker import interpret
 from tograph.bench import programs
 from tograph.runtime import host, interp
-from tograph.runtime.kernels import device, lower, triton_jit, triton_loops
+from tograph.runtime.kernels import device, lower, split_rows, triton_jit, triton_loops
 from tograph.runtime.kernels.loop_ir import Unsupported
 from tograph.runtime.kernels.regions import fuse
 
@@ -57,6 +57,13 @@ def test_regions_run_as_triton_kernels(launches):
 
     found = check(block, torch.randn(6, 33), torch.randn(6, 33).t().contiguous().t())
     assert launches and all("@triton.jit" in k.triton for f in found for k in f.kernels)
+
+
+def test_a_long_row_is_two_kernels(monkeypatch, launches):
+    monkeypatch.setattr(split_rows, "LONG", 64)
+    monkeypatch.setattr(split_rows, "PART", 20)
+    check(lambda x: (x * 2).sum(), torch.linspace(-1, 2, 99))
+    assert len(launches) == 2 and launches[0] == launches[1] + "_parts"
 
 
 def test_a_loop_is_one_start(launches):

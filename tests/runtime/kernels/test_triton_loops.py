@@ -244,6 +244,7 @@ def test_loops_compile_everywhere_and_spill_nothing(architecture):
         (programs.collatz, (torch.tensor(3, dtype=torch.int32),)),
         (programs.power_iteration, (a, torch.ones(64), torch.tensor(1e-3))),
         (programs.mandelbrot, mandelbrot_inputs(80, 80)),
+        (programs.runge_kutta, (torch.ones(2, 1024), torch.ones(4, 1024), torch.tensor(1.0))),
     ]
     for fn, args in cases:
         loop = triton_loops.render(loop_of(fn, *args)[1], fn.__name__)

@@ -68,7 +68,7 @@ def test_state_after_several_calls(case, grad, size):
     theirs[0].requires_grad_(grad)
     for _ in range(4):
         got, want = f(*mine), case(*theirs)
-        torch.testing.assert_close(got, want)
+        torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-3)  # of long sums
         torch.testing.assert_close(mine, theirs)
 
 

@@ -106,3 +106,17 @@ def test_all_classes_ignored():
 
     x, target = torch.randn(4, 5), torch.full((4,), 3)
     assert native(tg.function(loss), x, target).isnan() and loss(x, target).isnan()
+
+
+def test_rows_of_a_carried_tensor():
+    def shuffled(x, order, n):
+        t = 0
+        while t < n:
+            x = torch.tanh(x.index_select(0, order)) + 0.5
+            t += 1
+        return x
+
+    f, x, order = tg.function(shuffled), torch.randn(6, 9), torch.tensor([1, 2, 3, 4, 5, 0])
+    for n in (0, 1, 5):
+        torch.testing.assert_close(f(x, order, torch.tensor(n)), shuffled(x, order, n))
+    assert f.concrete_functions[0].scheduled.level == "native"

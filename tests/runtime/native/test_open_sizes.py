@@ -182,8 +182,7 @@ def row_from_itself(x, n):
 def swapped(x, n):
     a, b, t = x * 1, x * 2, 0
     while t < n:
-        a[t] = b[t] + 1
-        a, b = b, a
+        a, b = b, torch.select_scatter(a, b[t] + 1, 0, t)
         t += 1
     return a, b
 

@@ -20,7 +20,7 @@ from .. import subscripts, union
 from ..calls import METHODS, call, handles, takes_functions
 from ..consumers import gathered
 from ..for_stmt import for_stmt, iterator_of
-from ..generators import Generator
+from ..generators import Generator, Through, enumerated
 from ..growing_lists import in_order, is_growing, kept
 from ..if_stmt import if_stmt
 from ..iterables import (
@@ -88,6 +88,8 @@ def _sources_staged(iterables: Any) -> bool:
 @handles(enumerate)
 def enumerate_(iterable, start=0):
     iterable = iterator_of(iterable)
+    if isinstance(iterable, Generator) and iterable.fresh:
+        return enumerated(iterable, start)
     source = staged_source(iterable)
     return enumerate(iterable, start) if source is None else Enumerated(source, start)
 
@@ -109,9 +111,16 @@ def _different_lengths():
     raise ValueError("zip() arguments have different lengths")
 
 
+def _mapped(function, channel, value):
+    return channel(call(function, value))
+
+
 @handles(map)
 def map_(function, *iterables):
     iterables = tuple(map(iterator_of, iterables))
+    if len(iterables) == 1 and isinstance(iterables[0], Generator) and iterables[0].fresh:
+        form = functools.partial(_mapped, function)
+        return Through(iterables[0], form, lambda items: (call(function, v) for v in items))
     if not _sources_staged(iterables):
         return map(lambda *items: call(function, *items), *iterables)
     return Mapped(call, function, [as_source(x) for x in iterables])

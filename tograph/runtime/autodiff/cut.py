@@ -70,15 +70,33 @@ _CHEAP = frozenset(
         "sign.default",
     ]
 )
+# In a loop a value is saved once for each trip: fresh memory costs more than arithmetic on what is saved anyway.
+_ARITHMETIC = frozenset(
+    f"aten.{n}"
+    for n in [
+        "add.Tensor",
+        "add.Scalar",
+        "sub.Tensor",
+        "sub.Scalar",
+        "rsub.Scalar",
+        "mul.Tensor",
+        "mul.Scalar",
+        "neg.default",
+        "where.self",
+    ]
+)
 _INFINITE = 1 << 60
 
 
-def cheap(node: Node) -> bool:
-    """Whether an op is computed again rather than saved when that takes less memory."""
+def cheap(node: Node, repeated: bool = False) -> bool:
+    """Whether an op is computed again rather than saved when that takes less memory. ``repeated``: in a loop's body."""
     if node.regions or not node_effects(node).pure:
         return False
     return (
-        node.op in _CHEAP or node.op.startswith("py.") or node.op in ("tg.constant", "tg.identity")
+        node.op in _CHEAP
+        or (repeated and node.op in _ARITHMETIC)
+        or node.op.startswith("py.")
+        or node.op in ("tg.constant", "tg.identity")
     )
 
 
@@ -94,7 +112,11 @@ def size(value: Value) -> int:
 
 
 def saved_values(
-    forward: Sequence[Node], free: Sequence[Value], costly: Sequence[Value], wanted: Sequence[Value]
+    forward: Sequence[Node],
+    free: Sequence[Value],
+    costly: Sequence[Value],
+    wanted: Sequence[Value],
+    repeated: bool = False,
 ) -> tuple[list[Value], list[Node]]:
     """(values to save, cheap nodes to run again) so that the backward part has ``wanted``; ``free`` values are there."""
     have = set(free)
@@ -111,7 +133,7 @@ def saved_values(
             continue
         reached[value] = None
         net.add((value, 0), (value, 1), size(value))
-        if value in expensive or value.node is None or not cheap(value.node):
+        if value in expensive or value.node is None or not cheap(value.node, repeated):
             net.add(_SOURCE, (value, 0), _INFINITE)
             continue
         again[value.node] = None

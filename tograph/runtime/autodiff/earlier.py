@@ -42,7 +42,9 @@ def expand(node: Node, graph: FuncGraph, earlier: histories.Earlier, keys: Seque
     body, reads = _without_reads(body)
     routes = [[*r, *(reads[i] for i in r if i in reads)] for r in routes]
     fixed = sorted({i for r in routes for i in r if i >= carried})
-    p = part(differentiate(body, state + fixed, state, fill=state, again=False), range(carried))
+    p = part(
+        differentiate(body, state + fixed, state, fill=state, again=False), range(carried), True
+    )
     _with_reads(p.forward, reads)
     sums = [fixed[k - len(state)] for k in p.present if k >= len(state)]
     if any(n.kwargs["again"] for n in found) and (
@@ -53,7 +55,7 @@ def expand(node: Node, graph: FuncGraph, earlier: histories.Earlier, keys: Seque
             "earlier iterations. Take it after the loop, or detach() the state at the start of the body.",
             earlier.location,
         )
-    trip = loops.Trip(p, node, state, sums, defer=False).graph
+    trip = loops.Trip(p, node, state, sums, indexed=True, defer=False).graph
     context = _carry(node, graph, p)
     _Expansion(earlier, trip, routes, state, sums, p.kept, [v.type for v in context]).run(
         node.regions["body"], context
@@ -128,9 +130,7 @@ def _carry(node: Node, graph: FuncGraph, p: Parts) -> list[Value]:
     carried, body, cond = node.kwargs["carried"], p.forward, node.regions["cond"]
     inputs = list(p.inputs)
     lists, count = [Value(ListType(v.type)) for v in p.saved], Value(INT)
-    pushed = [
-        append(body, "tg.list_push", items, v, type=items.type) for items, v in zip(lists, p.saved)
-    ]
+    pushed = [loops.push(body, items, v, p.saved) for items, v in zip(lists, p.saved)]
     body.outputs = [*body.outputs[:carried], *pushed, append(body, "py.add", count, 1, type=INT)]
     own = [*lists, count]
     starts = [graph.emit("tg.list_new", type=v.type) for v in lists]
@@ -188,7 +188,7 @@ class _Expansion:
         """The ``While`` through the iterations so far, and from it the cotangents of the tensors outside."""
         trip = copy_graph(self.trip)
         carried = len(trip.outputs)
-        saved = carried - 1 - len(self.state) - len(self.sums)
+        saved = len(trip.inputs) - carried - len(self.kept)
         count, lists, inputs = context[0], context[1 : 1 + saved], context[1 + saved :]
         given = dict(zip(node.kwargs["places"], node.args))
         starts = [given.get(i) or _zeros(graph, inputs[i]) for i in self.state]
@@ -196,7 +196,7 @@ class _Expansion:
         fixed = [inputs[i] for i in self.kept]
         loop = Node(
             "While",
-            (count, *starts, *lists, *totals, *fixed),
+            (count, *starts, *totals, *lists, *fixed),
             {"carried": carried},
             [v.type for v in trip.inputs[:carried]],
             regions={"cond": _more(trip, len(starts)), "body": trip},
@@ -204,7 +204,7 @@ class _Expansion:
         graph.nodes.append(loop)
         ends = loop.outputs[1 : 1 + len(starts)]
         by_input = dict(zip(self.state, ends)) | dict(
-            zip(self.sums, loop.outputs[carried - len(totals) :])
+            zip(self.sums, loop.outputs[1 + len(starts) :])
         )
         return [
             self._total(graph, [by_input[i] for i in route if i in by_input], out)

@@ -44,9 +44,15 @@ class Joint:
 def engine(
     outputs: Sequence[Any], grads: Sequence[Any], inputs: Sequence[Any], create: bool
 ) -> list[Any]:
-    """``torch.autograd.grad`` without the checks that import torch's symbolic shapes (0.3 s at first use)."""
+    """``torch.autograd.grad`` without the checks that import torch's symbolic shapes (0.3 s at first use).
+
+    Anomaly detection is off: there are no values to look at. Around a call it looks at what the call's backward gives.
+    """
     if not outputs or not inputs:
         return [None] * len(inputs)
+    if torch.is_anomaly_enabled():
+        with torch.autograd.set_detect_anomaly(False):
+            return engine(outputs, grads, inputs, create)
     found = torch.autograd.Variable._execution_engine.run_backward(
         tuple(outputs),
         tuple(grads),
@@ -169,12 +175,16 @@ class Parts:
     present: list[int]
 
 
-def part(joint: Joint, costly: Collection[int] = ()) -> Parts:
-    """Cut a joint graph in two; the inputs ``costly`` count as values to save, the others are there anyway."""
+def part(joint: Joint, costly: Collection[int] = (), repeated: bool = False) -> Parts:
+    """Cut a joint graph in two; the inputs ``costly`` count as values to save, the others are there anyway.
+
+    ``repeated``: it is the body of a loop, so what is saved is saved for each trip.
+    """
     free = [v for i, v in enumerate(joint.inputs) if i not in set(costly)]
     ends = [g for g in joint.grads if g is not None]
     wanted = _needed(joint, ends)
-    saved, again = saved_values(joint.forward, free, [joint.inputs[i] for i in costly], wanted)
+    state = [joint.inputs[i] for i in costly]
+    saved, again = saved_values(joint.forward, free, state, wanted, repeated)
     forward = Graph(joint.func.graph.name)
     forward.inputs, forward.nodes = list(joint.inputs), list(joint.forward)
     forward.input_names = [""] * len(joint.inputs)

@@ -2,8 +2,9 @@
 
 What an iteration's gradient needs is pushed on lists that become state of the loop; loop invariants are there anyway and are
 passed as they are, and what only counts is not differentiated. The forward loop counts its trips; the backward loop pops
-as many times. Its state: the trips left, the cotangents of the differentiable state, the lists, and the sums of the
-cotangents of the invariants. No trips: every cotangent goes through as it is.
+as many times. Its state: the trips left, the cotangents of the differentiable state, the sums of the cotangents of the invariants,
+and the lists. No trips: every cotangent goes through as it is. A gradient that is not differentiated again leaves the
+lists as they are and takes the cell of each trip: popping makes a new list, but its derivative is a push.
 
 Which state takes part: what depends on an input whose gradient is wanted (``active``) and what a cotangent can come back
 to (``reached``), both fixed points over the dependences of one body.
@@ -13,11 +14,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from ..carrier import differentiable
 from ..ir import Graph, Node, Value, prune
 from ..types import BOOL, INT, ListType, TensorType
 from . import checkpoint
 from .connect import REGION_RULES, Call
+from .cut import size
 from .deferred import Deferred, deferred
 from .dependence import dependences
 from .graphs import append, before
@@ -45,7 +49,7 @@ def loop(call: Call, grads: list[Any], wanted: list[bool]) -> list[Any]:
     if node.kwargs.get("recompute"):
         p = checkpoint.recomputing(body, joint, carried)
     else:
-        p = part(joint, costly=range(carried))
+        p = part(joint, costly=range(carried), repeated=True)
     sums = [fixed[k - len(state)] for k in p.present if k >= len(state)]
     count, first = _extend(call, p)
     lists = call.outputs(range(first, first + len(p.saved)))
@@ -82,9 +86,7 @@ def _extend(call: Call, p: Parts) -> tuple[Any, int]:
     kinds: list[Any] = [ListType(v.type) for v in p.saved]
     body, cond = p.forward, node.regions["cond"]
     lists = [Value(k) for k in kinds]
-    pushed = [
-        append(body, "tg.list_push", items, v, type=k) for items, v, k in zip(lists, p.saved, kinds)
-    ]
+    pushed = [push(body, items, v, p.saved) for items, v in zip(lists, p.saved)]
     outs = body.outputs[:carried] + pushed
     own, starts = list(lists), [before(node, call.graph, "tg.list_new", type=k) for k in kinds]
     if call.count is None:
@@ -106,13 +108,36 @@ def _extend(call: Call, p: Parts) -> tuple[Any, int]:
     return call.outputs([call.count])[0], carried
 
 
+_PARTS = ("split", "unsafe_split", "split_with_sizes", "chunk", "unbind", "select", "slice")
+
+
+def push(body: Graph, items: Value, value: Value, saved: list[Value]) -> Value:
+    """Push a saved value; a small part of something larger that the body computes is copied, so as not to keep all of that."""
+    whole = value
+    while whole.node is not None and _name(whole.node) in _PARTS:
+        whole = whole.node.args[0]
+    if whole.node is not None and whole not in saved and size(whole) >= 2 * size(value):
+        value = append(
+            body,
+            "aten.clone.default",
+            value,
+            type=value.type,
+            memory_format=torch.contiguous_format,
+        )
+    return append(body, "tg.list_push", items, value, type=items.type)
+
+
+def _name(node: Node) -> str:
+    return node.op.removeprefix("aten.").partition(".")[0]
+
+
 def _emit(call: Call, p: Parts, state: list[int], sums: list[int], given: tuple) -> list[Any]:
     """Record the backward loop; returns the cotangents of the initial state and of the invariants ``sums``."""
     grads, count, lists, places = given
     node = call.node
     starts = [_start(call, grads, i) for i in state]
     originals = {place: i for i, place in enumerate(places)}
-    trip = Trip(p, node, state, sums)
+    trip = Trip(p, node, state, sums, indexed=not torch.is_grad_enabled())
     body = trip.graph
     totals = [
         zeros_like(call.input(originals[k])) for k, late in zip(sums, trip.late) if late is None
@@ -125,9 +150,9 @@ def _emit(call: Call, p: Parts, state: list[int], sums: list[int], given: tuple)
     args = (
         count,
         *starts,
-        *lists,
         *totals,
         *collected,
+        *lists,
         *(call.input(originals[k]) for k in p.kept),
     )
     carried = len(body.outputs)
@@ -136,7 +161,7 @@ def _emit(call: Call, p: Parts, state: list[int], sums: list[int], given: tuple)
         "While", args, {"carried": carried}, kinds, regions={"cond": cond, "body": body}
     )
     ends = made[1 : 1 + len(state)]
-    rest = made[1 + len(state) + len(lists) :]
+    rest = made[1 + len(state) :]
     summed = iter(rest[: len(totals)])
     by_operand = dict(zip(trip.collected.values(), rest[len(totals) :]))
     found = [
@@ -151,22 +176,29 @@ def _start(call: Call, grads: list[Any], i: int) -> Any:
 
 
 class Trip:
-    """One trip backwards: (trips, cotangents, lists, sums, collected, invariants) -> all but the invariants.
+    """One trip backwards: (trips, cotangents, sums, collected, lists, invariants) -> all but the invariants.
 
     ``late`` says of each sum whether it is computed after the loop; ``collected`` maps the list of an operand to it.
+    ``indexed``: the lists are invariants.
     """
 
-    def __init__(self, p: Parts, node: Node, state: list[int], sums: list[int], defer: bool = True):
+    def __init__(
+        self,
+        p: Parts,
+        node: Node,
+        state: list[int],
+        sums: list[int],
+        indexed: bool,
+        defer: bool = True,
+    ):
         graph = self.graph = Graph("body")
         trips = Value(INT)
         cotangents = [Value(node.outputs[i].type) for i in state]
         lists = [Value(ListType(v.type)) for v in p.saved]
         fixed = [Value(p.inputs[k].type) for k in p.kept]
-        pops = [Node("tg.list_pop", (v, -1), {}, [v.type, s.type]) for v, s in zip(lists, p.saved)]
-        graph.nodes += pops
-        sources = (
-            fixed + [n.outputs[1] for n in pops] + [cotangents[state.index(i)] for i in p.given]
-        )
+        left = append(graph, "py.sub", trips, 1, type=INT)
+        cells, shorter = _cells(graph, lists, left if indexed else None)
+        sources = fixed + cells + [cotangents[state.index(i)] for i in p.given]
         env = dict(zip(p.backward.inputs, sources, strict=True))
         graph.nodes += [copy_node(n, env) for n in p.backward.nodes]
         results = [env[v] for v in p.backward.outputs]
@@ -185,11 +217,22 @@ class Trip:
             append(graph, "tg.list_push", items, v, type=items.type)
             for items, v in self.collected.items()
         ]
-        left = append(graph, "py.sub", trips, 1, type=INT)
-        graph.inputs = [trips, *cotangents, *lists, *totals, *self.collected, *fixed]
+        graph.inputs = [trips, *cotangents, *totals, *self.collected, *lists, *fixed]
         graph.input_names = [""] * len(graph.inputs)
-        graph.outputs = [left, *ends, *(n.outputs[0] for n in pops), *added, *pushed]
+        graph.outputs = [left, *ends, *added, *pushed, *shorter]
         prune(graph)
+
+
+def _cells(
+    graph: Graph, lists: list[Value], index: Value | None
+) -> tuple[list[Value], list[Value]]:
+    """The cell at ``index`` of each list; without one the last cells, and the lists without them."""
+    kinds = [v.type.element for v in lists]  # type: ignore[union-attr]
+    if index is not None:
+        return [append(graph, "tg.list_get", v, index, type=k) for v, k in zip(lists, kinds)], []
+    pops = [Node("tg.list_pop", (v, -1), {}, [v.type, k]) for v, k in zip(lists, kinds)]
+    graph.nodes += pops
+    return [n.outputs[1] for n in pops], [n.outputs[0] for n in pops]
 
 
 def _add(graph: Graph, total: Value, g: Value) -> Value:

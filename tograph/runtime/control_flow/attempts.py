@@ -19,6 +19,7 @@ class Attempt:
         self.mark = len(self.graph.graph.nodes)
         self.known = dict(self.graph.known)
         self.created = len(self.graph.root.created)
+        self.marks = [(c, c.mark()) for c in self.graph.root.before_failure]
         self.log = journal.push()
         for place in with_ambient(places):
             journal.record(place)
@@ -43,4 +44,6 @@ class Attempt:
         self.graph.undone.update(value for node in nodes[self.mark :] for value in node.outputs)
         del nodes[self.mark :]
         self.graph.known = self.known
+        for callback, mark in self.marks:
+            callback.back(mark)
         del self.graph.root.created[self.created :]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 from ...errors import (
     StructureError,
 )
-from .. import histories, listed, structure
+from .. import histories, journal, listed, structure
 from ..funcgraph import FuncGraph, Storage, current_graph, user_location
 from ..growing import join_lists
 from ..ir import Node, Value
@@ -42,6 +43,9 @@ def join_regions(op: str, heads: Sequence[Any], regions: dict[str, Region], **at
     live = [r for r in regions.values() if not r.raised]
     if not live:
         _emit_regions(op, heads, regions, [[] for _ in regions], [], graph, attrs)
+        for region in regions.values():
+            for place, _ in region.changed.values():
+                journal.record(place)  # a commit before the failure changes it
         raise Unreachable
     places: dict[Any, Place] = {}
     for region in regions.values():
@@ -51,7 +55,7 @@ def join_regions(op: str, heads: Sequence[Any], regions: dict[str, Region], **at
         (p, [identified(r.content(p), r) for r in live]) for p in places.values()
     ]
     slots = [(p, told_apart(contents, live)) for p, contents in slots]
-    specs = [visible(_join_contents(contents, place), graph) for place, contents in slots]
+    specs = [visible(s, graph) for s in _join_contents(slots, live)]
     kinds = [t for s in specs for t in leaf_types(s)]
     joint, merged = Joint(slots, specs, live), Merged(slots, live)
     outputs = []
@@ -138,12 +142,14 @@ def _seen_from(x: Any, graph: FuncGraph) -> bool:
     return not isinstance(x, Handle) or graph.within(x.ref.graph)
 
 
-def _join_contents(contents: list[Any], place: Place | None) -> Spec:
-    specs = [spec_of(as_value(c)) for c in contents]
-    spec = specs[0]
-    for other in specs[1:]:
-        spec = join(spec, other)
-    return one_list(spec, specs, place)
+def _join_contents(slots: list[tuple[Place | None, list[Any]]], live: list[Region]) -> list[Spec]:
+    """The specs that cover what the regions leave in each place."""
+    rows = []
+    for i, region in enumerate(live):
+        with replayed(region):
+            rows.append([spec_of(as_value(contents[i])) for _, contents in slots])
+    columns = zip(slots, zip(*rows, strict=True), strict=True)
+    return [one_list(reduce(join, specs), list(specs), place) for (place, _), specs in columns]
 
 
 def one_list(spec: Spec, specs: list[Spec], place: Place | None) -> Spec:

@@ -29,7 +29,7 @@ from .identity import (
     variables,
 )
 from .picking import Which
-from .regions import Region
+from .regions import Region, replayed
 
 
 class Joint:
@@ -45,7 +45,8 @@ class Joint:
         self.variable: set[Key] = set()
         for i, region in enumerate(live):
             left = [contents[i] for _, contents in slots]
-            found = bindings(self.keys, left, specs, region.graph)
+            with replayed(region):
+                found = bindings(self.keys, left, specs, region.graph)
             settle(found, region.graph, {}, outer)
             self.found.append(found)
             for key, binding in found.items():

@@ -107,11 +107,12 @@ def staged_while(
             continue
         left = _left(loop, state, told)
         fresh = [p for k, (p, _) in loop.changed.items() if k not in {s.key for s in state}]
-        widened = [
-            visible(s if loop.raised else _next_spec(s, p, c, options), current_graph())
-            for s, p, c in zip(specs, state, left)
-        ]
-        again = not loop.raised and carried.widen(loop.graph, state, widened, left)
+        with replayed(loop):
+            widened = [
+                visible(s if loop.raised else _next_spec(s, p, c, options), current_graph())
+                for s, p, c in zip(specs, state, left)
+            ]
+            again = not loop.raised and carried.widen(loop.graph, state, widened, left)
         again = told.share(state, _contents(loop, state)) or again
         if not (fresh or again) and all(map(structure.equal, specs, widened)):
             _emit_while(cond, loop, state, specs, carried, told, options.checkpoint, history)

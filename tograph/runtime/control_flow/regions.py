@@ -128,17 +128,19 @@ def is_module_globals(place: Place) -> bool:
 
 @contextmanager
 def replayed(region: Region):
-    """Inside, tensors have the content that the region left in them: its outputs are read."""
-    storages = [
-        (p, content) for p, content in region.changed.values() if isinstance(p.keep, Storage)
+    """Inside, tensors, containers and objects have the content that the region left in them: its outputs are read."""
+    places = [
+        (p, content)
+        for p, content in region.changed.values()
+        if isinstance(p.keep, Storage) or p.key[0] in ("contents", "key", "attr")
     ]
-    before = [p.get() for p, _ in storages]
-    for place, content in storages:
+    before = [p.get() for p, _ in places]
+    for place, content in places:
         place._set(content)
     try:
         yield
     finally:
-        for (place, _), old in zip(storages, before):
+        for (place, _), old in reversed(list(zip(places, before, strict=True))):
             place._set(old)
 
 

@@ -54,7 +54,7 @@ def told(x: Any) -> Any:
 
 def told_apart(contents: list[Any], live: Sequence[Region]) -> list[Any]:
     """The outcomes of branches for a place, with containers that all existed before the branches counting as themselves."""
-    if len(contents) < 2 or not any(mutable(o) for c in contents for o in among(c)):
+    if not any(mutable(o) for c in contents for o in among(c)):
         return contents
     if any(not mutable(o) for c in contents for o in among(c)):
         return contents

@@ -23,6 +23,7 @@ from ..structure import (
 from .identity import choose
 from .joining import all_seen, as_value, join_regions, put_back, visible
 from .regions import Region, recording_places, trace_region, unmoved
+from .telling import all_known, told
 
 
 class _Progress:
@@ -39,7 +40,7 @@ class _Progress:
         before = [as_value(p.get()) for p in self.places]
         # What the cell holds where a graph is: a setting in one branch is none in the other.
         self.last: dict[FuncGraph, list[Any]] = {graph: before}
-        self.specs: list[list[Spec]] = [[spec_of(c) for c in before]]
+        self.specs: list[list[Spec]] = [[spec_of(self._told(c)) for c in before]]
         self.depth = journal.depth()
 
     def __call__(self, graph: FuncGraph) -> None:
@@ -51,13 +52,27 @@ class _Progress:
         if all(unmoved(a, b) for a, b in zip(now, self.last[at])):
             return
         self.last[graph] = now
-        specs = [visible(spec_of(c), self.outer) for c in now]
-        values = [v for c, s in zip(now, specs) for v in flatten(c, s, graph)]
+        held = [self._told(c) for c in now]
+        specs = [visible(spec_of(c), self.outer) for c in held]
+        values = [v for c, s in zip(held, specs) for v in flatten(c, s, graph)]
         tag = len(self.specs)
         self.specs.append(specs)
         stack, graph.root.before_failure = graph.root.before_failure, []
         graph.add("tg.cell_set", (graph.resolve(self.cell), tag, values))
         graph.root.before_failure = stack
+
+    def _told(self, content: Any) -> Any:
+        """A content, with the containers from before the body counting as themselves."""
+        return told(content) if all_known(content, lambda o: id(o) in self.reach) else content
+
+    def mark(self) -> Any:
+        """What the cell holds so far, to go ``back`` to when what follows is undone."""
+        return {graph: list(contents) for graph, contents in self.last.items()}
+
+    def back(self, mark: Any) -> None:
+        for contents in mark.values():
+            contents += [_OTHER] * (len(self.places) - len(contents))  # set again what is not known
+        self.last = mark
 
     def _add_changed(self) -> None:
         """Locations that the body changed through operators: tensors written in place, attributes, containers."""
@@ -69,13 +84,13 @@ class _Progress:
                 for contents in self.last.values():
                     contents.append(as_value(old))
                 for specs in self.specs:
-                    specs.append(spec_of(as_value(old)))
+                    specs.append(spec_of(self._told(as_value(old))))
 
     def _existed(self, place: Place, old: Any) -> bool:
         """Whether a changed location was there before the body."""
         if isinstance(place.keep, Storage):
             return place.keep.home is not None and self.outer.within(place.keep.home)
-        if place.key[0] not in ("attr", "key", "contents"):
+        if place.key[0] not in ("cell", "attr", "key", "contents"):
             return False
         return id(place.keep) in self.reach and all_seen(spec_of(as_value(old)), self.outer)
 
@@ -98,8 +113,11 @@ class _Progress:
                 make = structure.unflatten(
                     specs[k], iter(values), lambda v: structure.symbolic(v, graph)
                 )
-                options.append(as_value(place.get()) if t == 0 else make)
+                options.append(self._told(as_value(place.get()) if t == 0 else make))
             put_back(place, choose(tag, options, graph))
+
+
+_OTHER = object()
 
 
 def staged_try(

@@ -49,12 +49,17 @@ def version() -> tuple[int, int]:
     return number // 1000, number % 1000 // 10
 
 
-def available(wanted: tuple[int, int] = CONDITIONAL) -> str:
-    """Why conditional nodes cannot be made here; an empty string where they can."""
+def loadable() -> str:
+    """Why kernels cannot be loaded from images here; an empty string where they can."""
     if isinstance(_cu(), str):
         return f"cuda-bindings is not installed ({_cu()})"
-    if not torch.cuda.is_available():
-        return "there is no CUDA device"
+    return "" if torch.cuda.is_available() else "there is no CUDA device"
+
+
+def available(wanted: tuple[int, int] = CONDITIONAL) -> str:
+    """Why conditional nodes cannot be made here; an empty string where they can."""
+    if why := loadable():
+        return why
     if version() < wanted:
         return f"the driver knows CUDA {version()[0]}.{version()[1]}, conditional nodes need {wanted[0]}.{wanted[1]}"
     return ""
@@ -85,8 +90,8 @@ class Function:
 @functools.cache
 def _setter(device: int, name: str) -> Function:
     """Loaded once per device: the driver assembles it, and binds the function that sets a handle."""
-    major, minor = torch.cuda.get_device_capability(device)
-    return Function(setter.ptx(f"sm_{major}{minor}").encode() + b"\0", name)
+    with torch.cuda.device(device):
+        return Function(setter.ptx().encode() + b"\0", name)
 
 
 # ---- conditional nodes of the graph that a stream captures

@@ -24,11 +24,12 @@ from ..kernels.loop_ir import Unsupported
 from ..kernels.lower import metas_of, schedule
 from ..kernels.reductions import CREATORS
 from ..kernels.regions import devices, fuse, plain_type, transparent
+from ..kernels.split_rows import split
 from ..kernels.tiles import tiles
 from ..kernels.triton_source import ERROR, Source, render
 from ..kernels.views import VIEWS
 from ..shapes import Meta, contiguous
-from ..types import BOOL, ScalarType, TensorType, Type
+from ..types import BOOL, DTYPES, ScalarType, TensorType, Type
 from .plan import Call, Cell, Conditional, Copy, Place, Plan, Run, Set, Step, View, dtype_name
 
 MOST_STEPS = 5000
@@ -124,13 +125,13 @@ class _Planner:
 
     def _region(self, region: Region) -> list[Step]:
         try:
-            return [self._kernel(region)]
+            return self._kernels(region)
         except Unsupported:
             if len(region.nodes) == 1:
                 return self._library(region.nodes[0])
         return [s for n in region.nodes for s in self._node(n)]
 
-    def _kernel(self, region: Region) -> Run:
+    def _kernels(self, region: Region) -> list[Step]:
         metas = {v: self.meta(v) for v in region.inputs if isinstance(v.type, TensorType)}
 
         def of(v: Value) -> Any:
@@ -141,14 +142,19 @@ class _Planner:
         for v in region.outputs:  # the memory of a plan is contiguous
             metas[v] = contiguous(metas[v].dtype, metas[v].size, metas[v].device)
         loops = build(region, metas, f"{self._word()}_kernel{next(self.count)}")
-        source = render(loops, tiles(loops)[0], pointers=True)
         places = {f"{p}{i}": self.place(v) for i, v in enumerate(region.inputs) for p in "ps"}
         places |= {f"o{i}": self._buffer(v) for i, v in enumerate(region.outputs)}
-        return self._run(source, places, region.nodes[-1])
+        parts = split(loops)
+        for name, (dtype, size) in (parts.between if parts is not None else {}).items():
+            places[name] = self._cell_of(DTYPES[dtype], (size,))
+        both = [loops] if parts is None else [parts.partial, parts.finish]
+        return [
+            self._run(render(k, tiles(k)[0], pointers=True), places, region.nodes[-1]) for k in both
+        ]
 
     def _run(self, source: Source, places: dict[str, Place], node: Node) -> Run:
         if ERROR in source.signature:
-            places[ERROR] = self._error()
+            places = places | {ERROR: self._error()}
         return Run(source, {n: places[n] for n in source.signature}, node.location)
 
     def _word(self) -> str:
@@ -171,7 +177,7 @@ class _Planner:
         if expressible(node.op) and all(plain_type(v.type) for v in (*node.inputs, *node.outputs)):
             # Such as a division, which may fail and is in no region for that.
             with contextlib.suppress(Unsupported):
-                return [self._kernel(Region([node], list(node.outputs)))]
+                return self._kernels(Region([node], list(node.outputs)))
         return self._library(node)
 
     def _identity(self, node: Node) -> list[Step]:
@@ -195,7 +201,7 @@ class _Planner:
         args = (x, [None] * d + [index])
         gather = Node("aten.index.Tensor", args, {}, [node.outputs[0].type], location=node.location)
         self.where[node.outputs[0]] = gather.outputs[0]
-        return [self._kernel(Region([gather], list(gather.outputs)))]
+        return self._kernels(Region([gather], list(gather.outputs)))
 
     def _update(self, node: Node) -> list[Step] | None:
         """``x`` with item ``n`` replaced, for a number of the device: a choice at every element."""
@@ -224,7 +230,7 @@ class _Planner:
         spread = add("aten.unsqueeze.default", (source, d), tensor(x.type.dtype, *row))
         out = add("aten.where.self", (here, spread, x), node.outputs[0].type)
         self.where[node.outputs[0]] = out
-        return [self._kernel(Region(nodes, [out]))]
+        return self._kernels(Region(nodes, [out]))
 
     def _parts(self, node: Node) -> list[Step]:
         """The parts of a split tensor, each a slice or an item of it."""

@@ -60,11 +60,11 @@ _INDEX = """.visible .entry {name}(.param .u64 a_handle, .param .u64 a_cell, .pa
 """
 
 
-def ptx(architecture: str = "sm_80") -> str:
-    """The module's text for an architecture such as "sm_90"."""
+def ptx() -> str:
+    """The module's text, for sm_80 and every later architecture: PTX is assembled for a newer one as it is."""
     call = _CALL.format(value="%value")
     parts = [
-        f".version 8.3\n.target {architecture}\n.address_size 64\n",
+        ".version 8.3\n.target sm_80\n.address_size 64\n",
         ".extern .func cudaGraphSetConditional (.param .b64 handle, .param .b32 value);\n",
         _PREDICATE.format(name=SET, if_false=0, if_true=1, call=call),
         _PREDICATE.format(name=INVERTED, if_false=1, if_true=0, call=call),

@@ -16,14 +16,16 @@ from typing import Any
 
 import torch
 
+from ..gpu import driver, images
 from ..ir import Graph, Node, Value
 from ..shapes import Meta
-from ..types import ScalarType, TensorType
+from ..types import DTYPES, ScalarType, TensorType
 from . import loop_ir, triton_jit, triton_loops
 from .build import build
 from .gpu_forms import GpuForms, sources
 from .jit import warn_once
 from .loop_ir import Unsupported
+from .split_rows import split
 from .triton_source import ERROR, Source
 
 PATIENCE = 3  # runs of a loop that may fail before it is left to the host
@@ -55,7 +57,10 @@ class Start:
 
 
 def launch(source: Source, arguments: dict[str, Any]) -> None:
-    """Start a kernel on the current stream of its device, by Triton's own launcher."""
+    """Start a kernel on the current stream of its device, by Triton's own launcher, or without a C compiler by the driver."""
+    if not triton_jit.has_compiler() and not driver.loadable():
+        images.start(source, arguments)
+        return
     triton_jit.launch(source, [arguments[name] for name in source.signature])
 
 
@@ -113,27 +118,37 @@ def is_gpu(device: str) -> bool:
     return device.startswith("cuda")
 
 
-def region_caller(region: Any, metas: dict[Value, Meta], name: str, unfused: Callable[..., Any]) -> tuple[DeviceKernel, Callable[..., Any]]:  # fmt: skip
-    """(the kernel, a function from the region's inputs to fresh outputs) for sizes and strides."""
+def region_caller(
+    region: Any, metas: dict[Value, Meta], name: str, unfused: Callable[..., Any]
+) -> tuple[list[DeviceKernel], Callable[..., Any]]:
+    """(the kernels, a function from the region's inputs to fresh outputs) for sizes and strides."""
     if why := triton_jit.available():
         raise Unsupported(why)
     loops = build(region, metas, name)
-    kernel = DeviceKernel(name, loops, sources(loops)[0])
+    parts = split(loops)
+    both = [loops] if parts is None else [parts.partial, parts.finish]
+    kernels = [DeviceKernel(k.name, k, sources(k)[0]) for k in both]
+    starts = [Start(k.source) for k in kernels]
+    between = {} if parts is None else parts.between
     made = [metas[v] for v in region.outputs]
-    fails, start = ERROR in kernel.source.signature, Start(kernel.source)
+    place = made[0].device
+    fails = ERROR in kernels[0].source.signature
 
     def run(inputs: Sequence[Any]) -> Any:
-        outputs = [torch.empty_strided(m.size, m.stride, dtype=m.dtype, device=m.device) for m in made]  # fmt: skip
+        outputs = [torch.empty_strided(m.size, m.stride, dtype=m.dtype, device=place) for m in made]
         arguments = {f"p{i}": x for i, x in enumerate(inputs)}
         arguments |= {f"s{i}": x for i, x in enumerate(inputs)}
         arguments |= {f"o{i}": x for i, x in enumerate(outputs)}
+        for key, (dtype, size) in between.items():
+            arguments[key] = torch.empty(size, dtype=DTYPES[dtype], device=place)
         if fails:
-            arguments[ERROR] = torch.zeros(1, dtype=torch.int32, device=made[0].device)
-        if not start(arguments) or (fails and arguments[ERROR].item()):
+            arguments[ERROR] = torch.zeros(1, dtype=torch.int32, device=place)
+        started = all(start(arguments) for start in starts)
+        if not started or (fails and arguments[ERROR].item()):
             return unfused(*inputs)
         return outputs[0] if len(outputs) == 1 else outputs
 
-    return kernel, run
+    return kernels, run
 
 
 class LoopOnDevice:

@@ -103,8 +103,8 @@ class Fused:
             return None
         metas = self.metas(inputs)
         if self.on_device:
-            kernel, run = region_caller(self.region, metas, self._next_name(), self.unfused)
-            self.kernels.append(kernel)
+            kernels, run = region_caller(self.region, metas, self._next_name(), self.unfused)
+            self.kernels += kernels
             return run
         if target() is None:
             return None

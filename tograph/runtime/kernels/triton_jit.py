@@ -14,7 +14,9 @@ import functools
 import hashlib
 import importlib
 import linecache
+import os
 import re
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterable, Sequence
@@ -136,6 +138,12 @@ def _compiled(name: str, text: str, signature: tuple, constants: tuple, warps: i
     asm = {k: v for k, v in made.asm.items() if k != "source"}
     scratch = tuple(getattr(made.metadata, k, 0) or 0 for k in ("global_scratch_size", "profile_scratch_size"))  # fmt: skip
     return Binary(name, architecture, asm, made.metadata.num_warps, made.metadata.shared, tuple(dict(signature)), scratch)  # fmt: skip
+
+
+@functools.cache
+def has_compiler() -> bool:
+    """Whether Triton can build its launcher."""
+    return bool(os.environ.get("CC")) or any(map(shutil.which, ("cc", "gcc", "clang")))
 
 
 def launch(source: Source, arguments: Sequence[Any]) -> None:

@@ -18,33 +18,31 @@ would raise, the kernel sets the error code and its outputs mean nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ..ir import Graph, Node, Value
-from ..shapes import Meta, contiguous
-from ..types import DTYPE_NAMES, ScalarType, TensorType, device_of
+from ..types import ScalarType
 from . import triton_ops, triton_source
-from .build import Builder, Region, compute_dtype
-from .exprs import Term
+from .loop_blocks import check_independent
+from .loop_formulas import Formulas, dtype_of, size_of
 from .loop_ir import DIVISION_BY_ZERO, FLOATS, ITEM_SIZES, Expr, Unsupported, ordered
+from .loop_numbers import OVERFLOW, Numbers
 from .pointwise import ROWS
 from .reductions import CREATORS, REDUCERS
 from .tiles import power_of_two
 from .triton_ops import TYPES, start, typed
 from .triton_source import ERROR, HEADER, Source, failing, operation
-from .views import Index
 
 MOST = 4096  # elements of a vector that one program holds
 MATRIX = 1 << 14  # elements of a matrix that one program holds
 BLOCK = 256  # elements of a program in the form ``blocks``
-UNSETTLED, OVERFLOW = 3, 4  # error codes: a block went on changing; a number left its type
+UNSETTLED = 3  # the error code of a block that went on changing
 MOST_NODES = 300
 STEPS = "steps"  # the output with the number of iterations of each program
 
 _SAME = frozenset(f"aten.{n}" for n in ["view.default", "_unsafe_view.default", "reshape.default", "squeeze.default", "squeeze.dim", "squeeze.dims", "unsqueeze.default", "alias.default", "detach.default"]) | {"tg.identity"}  # fmt: skip
-_NUMBERS = {"py.lt": "<", "py.le": "<=", "py.gt": ">", "py.ge": ">=", "py.eq": "==", "py.ne": "!="}
 
 
 @dataclass(frozen=True)
@@ -76,78 +74,7 @@ def segment(
     return (_Segment(nodes, outputs, name, True).source() if first.fails else source), first.inputs
 
 
-def size_of(value: Value) -> int:
-    """The number of elements; 1 for a number."""
-    if isinstance(value.type, ScalarType):
-        return 1
-    if not isinstance(value.type, TensorType) or DTYPE_NAMES[value.type.dtype] not in ITEM_SIZES:
-        raise Unsupported(f"a value of type {value.type}")
-    n = 1
-    for d in value.type.shape:
-        if d is None:
-            raise Unsupported("a size that is known only at run time")
-        n *= d
-    return n
-
-
-def dtype_of(value: Value) -> str:
-    return DTYPE_NAMES[value.type.dtype]  # type: ignore[union-attr]
-
-
-class _Formulas(Builder):
-    """Asks the tables of ops for expressions on values that are variables; all of them at one element."""
-
-    def __init__(self) -> None:
-        super().__init__(Region([], []), {}, {})
-        self.row = (2,)  # any row: what folds is the whole vector
-
-    def size(self, value: Value) -> tuple[int, ...]:
-        return value.type.shape  # type: ignore[union-attr]
-
-    def _example(self, a: Any) -> Any:
-        if not isinstance(a, Value):
-            return a
-        return a.type.kind(1) if isinstance(a.type, ScalarType) else meta(a)
-
-    def leaf(self, value: Value) -> Term:
-        return self.maker.term(self.maker.make("variable", dtype_of(value), name=str(id(value))))
-
-    def at(self, value: Value, index: Index) -> Term:
-        return self.leaf(value)
-
-    def operand(self, a: Any, dtype: str, index: Index, compute: bool = True) -> Any:
-        into = compute_dtype(dtype) if compute else dtype
-        if a is None:
-            return None
-        return self.leaf(a).cast(dtype).cast(into) if isinstance(a, Value) else self.maker.const(a, into)  # fmt: skip
-
-    def fold(self, kind: str, index: Index, dims: Sequence[int], sizes: Sequence[int], body: Any) -> Term:  # fmt: skip
-        if any(n != 1 for d, n in enumerate(sizes) if d not in dims):
-            raise Unsupported("a reduction of some dims in a loop")
-        term = body(index)
-        if all(n == 1 for n in sizes):
-            return term
-        return self.maker.reduce(kind, term)
-
-    def over_row(self, index: Index, dims: Sequence[int], sizes: Sequence[int]) -> Index:
-        raise Unsupported("positions in a loop")
-
-    def formula(self, node: Node) -> Term:
-        value = node.outputs[0]
-        index: Index = ()
-        if node.op in ROWS:
-            return self._pointwise(node, ROWS[node.op], index)
-        if node.op in REDUCERS:
-            return REDUCERS[node.op](self, node, 0, index).cast(dtype_of(value))
-        return CREATORS[node.op](self, node, index).cast(dtype_of(value))
-
-
-def meta(value: Value) -> Meta:
-    kind = value.type
-    return contiguous(kind.dtype, kind.shape, device_of(kind))  # type: ignore[union-attr,arg-type]
-
-
-class _Loop:
+class _Loop(Numbers):
     """``guarded``: whether loops end when something has failed; a failure may be what keeps them going."""
 
     def __init__(self, node: Node, name: str, guarded: bool = False, pointers: bool = False):
@@ -158,7 +85,7 @@ class _Loop:
         self.count = 0
         self.helpers: dict[str, None] = {}
         self.names: dict[Value, str] = {}
-        self.formulas = _Formulas()
+        self.formulas = Formulas()
         self.fails = False
         self.matrices: dict[Value, str] = {}
         self.n = self._space()
@@ -166,7 +93,7 @@ class _Loop:
         self.block = power_of_two(self.n) if self.form == "whole" else BLOCK
         self.partial = self.n % self.block != 0
         if self.form == "blocks":
-            _check_independent(node, self.n)
+            check_independent(node)
 
     # ---- sizes
 
@@ -224,8 +151,10 @@ class _Loop:
         where = f"# {node.location[0]}:{node.location[1]} While\n" if node.location else ""
         text = self._module(signature, constants, where)
         programs = -(-self.n // self.block) if self.form == "blocks" else 1
-        elements = max([self.block, *(size_of(m) for m in self.matrices)])
-        warps = min(max(elements // 512, 1), 8) if self.n > 1 else 1
+        matrix = max((size_of(m) for m in self.matrices), default=0)
+        warps = min(
+            max(self.block // 128, matrix // 512, 1), 16
+        )  # few elements in each thread: all live at once
         source = Source(self.name, text, signature, constants, programs, power_of_two(warps))  # fmt: skip
         return LoopSource(source, self.form, outputs, counted)
 
@@ -529,58 +458,6 @@ class _Loop:
         self.line(f"{name} = {text}")
         return name
 
-    # ---- numbers
-
-    def _number(self, node: Node) -> str:
-        """Python's arithmetic on 64 bits; what leaves them fails."""
-        op, kind = node.op, dtype_of(node.outputs[0])
-        if op == "py.constant":
-            return typed(node.args[0], kind)
-        given = [self._operand(a) for a in node.args]
-        if op == "py.not":
-            return f"{given[0][0]} == 0"
-        if op in ("py.bool", "py.int", "py.float"):
-            text, dtype = given[0]
-            if op == "py.int" and dtype in ("f16", "bf16", "f32", "f64"):
-                raise Unsupported("int() of a float in a kernel's loop")
-            return triton_ops.cast(text, dtype, kind) if dtype != kind else text
-        if op in _NUMBERS:
-            common = "f64" if any(d == "f64" for _, d in given) else "i64"
-            a, b = (self._as(x, d, common) for x, d in given)
-            return f"{a} {_NUMBERS[op]} {b}"
-        if op in ("py.and_", "py.or_") and kind == "bool":
-            return f"{given[0][0]} {'&' if op == 'py.and_' else '|'} {given[1][0]}"
-        if op == "py.range_length" and type(node.args[2]) is int and node.args[2] > 0:
-            first, stop = (self._as(x, d, "i64") for x, d in given[:2])
-            step = node.args[2]
-            return f"tl.where({stop} > {first}, ({stop} - {first} + {step - 1}) // {step}, {typed(0, 'i64')})"  # fmt: skip
-        if op in ("py.add", "py.sub", "py.mul") and kind in ("i64", "f64"):
-            a, b = (self._as(x, d, kind) for x, d in given)
-            return self._arithmetic(op[3:], kind, a, b)
-        raise Unsupported(f"{op} in a kernel's loop")
-
-    def _operand(self, a: Any) -> tuple[str, str]:
-        if isinstance(a, Value):
-            return self.names[a], dtype_of(a)
-        dtype = "bool" if isinstance(a, bool) else "i64" if isinstance(a, int) else "f64"
-        return typed(a, dtype), dtype
-
-    def _as(self, text: str, source: str, to: str) -> str:
-        return text if source == to else triton_ops.cast(text, source, to)
-
-    def _arithmetic(self, word: str, kind: str, a: str, b: str) -> str:
-        sign = {"add": "+", "sub": "-", "mul": "*"}[word]
-        if kind == "f64":
-            return f"{a} {sign} {b}"
-        if word == "mul":  # exact in 64 bits while both are below 2**31
-            self._fail(f"({a} + 2147483648 < 0) | ({a} > 2147483647) | ({b} + 2147483648 < 0) | ({b} > 2147483647)", OVERFLOW)  # fmt: skip
-            return f"{a} * {b}"
-        name = self.fresh()
-        self.line(f"{name} = {a} {sign} {b}")
-        other = b if word == "add" else f"~({b})"
-        self._fail(f"(({a} ^ {name}) & ({other} ^ {name})) < 0", OVERFLOW)
-        return name
-
     def _fail(self, condition: str, code: int) -> None:
         self.fails = True
         if self.guarded:
@@ -620,7 +497,7 @@ class _Segment(_Loop):
         return Source(self.name, self._module(signature, {}, ""), signature, {}, 1, 1)
 
 
-def _nodes(node: Node):
+def _nodes(node: Node) -> Iterator[Node]:
     """All nodes of a node's graphs, inner ones too."""
     for graph in node.regions.values():
         for n in graph.nodes:
@@ -628,43 +505,4 @@ def _nodes(node: Node):
             yield from _nodes(n)
 
 
-# ---- independent blocks
-
-
-def _check_independent(node: Node, n: int) -> None:
-    """Unsupported unless the loop may run block by block: see ``blocks`` above."""
-    carried, body, cond = node.kwargs["carried"], node.regions["body"], node.regions["cond"]
-    counted = {v for v in body.inputs[:carried] if size_of(v) == 1}
-    for inner in body.nodes:
-        if any(v in counted for v in inner.inputs):
-            if inner.regions or any(size_of(v) > 1 for v in inner.outputs):
-                raise Unsupported("elements that depend on the counted numbers")
-            counted.update(inner.outputs)
-        elif inner.regions:
-            raise Unsupported("a branch in a loop over blocks")
-        elif inner.op in REDUCERS:
-            raise Unsupported("a reduction in a loop over blocks")
-    if not _implies_any(cond, cond.outputs[0], {}):
-        raise Unsupported("a condition that is not `any` of the elements")
-
-
-def _implies_any(graph: Graph, value: Value, known: dict[Value, bool]) -> bool:
-    """Whether ``value`` can only be true where some ``any`` over elements is."""
-    if value in known:
-        return known[value]
-    node = value.node
-    if node is None or node not in graph.nodes:
-        return False
-    if node.op == "aten.any.default":
-        return size_of(node.args[0]) > 1
-    if node.op in ("aten.bitwise_and.Tensor", "aten.logical_and.default", "py.and_"):
-        return any(isinstance(a, Value) and _implies_any(graph, a, known) for a in node.args)
-    if node.op == "If":
-        predicate = isinstance(node.args[0], Value) and _implies_any(graph, node.args[0], known)
-        sides = []
-        for region in node.regions.values():
-            inner = {v: _implies_any(graph, a, known) for v, a in zip(region.inputs, node.args[1:]) if isinstance(a, Value)}  # fmt: skip
-            sides.append(_implies_any(region, region.outputs[value.index], inner))
-        then, orelse = sides
-        return orelse and (then or predicate)
-    return False
+__all__ = ["OVERFLOW", "STEPS", "UNSETTLED", "LoopSource", "render", "segment", "size_of"]

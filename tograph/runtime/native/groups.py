@@ -15,7 +15,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ..ir import Graph, Node, Value, node_effects
-from ..kernels.gathers import sources
+from ..kernels.gathers import GATHERS, sources
+from ..kernels.pointwise import ROWS as POINTWISE
 from ..kernels.reductions import CREATORS, REDUCERS
 from ..types import ScalarType, TensorType
 from .views import VIEWS
@@ -85,10 +86,20 @@ def one_element(value: Value) -> bool:
     )  # type: ignore[arg-type]
 
 
+def known(node: Node) -> bool:
+    """Whether an op has a native form, as far as its name tells."""
+    if node.regions or not node.op.startswith("aten."):
+        return True
+    tables = (POINTWISE, REDUCERS, CREATORS, GATHERS, VIEWS, ALONE, MOVING)
+    return any(node.op in table for table in tables)
+
+
 def place(node: Node) -> Group:
     """A group for ``node`` alone."""
-    if node.op == "tg.assign":
+    if node.op in ("tg.assign", "tg.assert"):
         return Group("scalar")
+    if not known(node):
+        return Group("alone")
     if node.regions or node.op in ALONE or node.op in MOVING or not node.outputs:
         return Group("alone")
     if all(map(one_element, (*node.outputs, *node.inputs))):

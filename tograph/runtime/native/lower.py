@@ -29,9 +29,9 @@ from ..kernels.products import PRODUCTS
 from ..kernels.reductions import CREATORS, REDUCERS, creator_value
 from ..shapes import Meta
 from ..types import DTYPE_NAMES, ScalarType, TensorType
-from . import control, direct, groups, matmul, moves, nests, views
+from . import calls, control, direct, groups, matmul, moves, nests, views
 from .arena import Arena
-from .code import REGISTER, SIZE, Code, literal
+from .code import REGISTER, SIZE, Code, literal, memory
 from .groups import Group, one_element
 from .loops import Place, emit
 from .numbers import Numbers
@@ -57,6 +57,7 @@ class Lowering:
         self._known: dict[str, str] = {}  # functions by what follows their name
         self.kernels: list[nests.Nest] = []
         self.arena = Arena()
+        self.arena.hold(frozenset([self.arena.allocate(8)[0]]))  # at 0: where the table of calls is
         self.direct = direct.Writes(self, in_place)
         self.env: dict[Value, Operand] = {}
         self.dests: dict[Value, Mem] = {}
@@ -64,11 +65,12 @@ class Lowering:
         self.numbers = Numbers(self.code, self.fail)
         self.sizes = Sizes(self)
         self.globals: dict[str, str] = {}
+        self.asked: list[calls.Call] = []  # what torch runs
+        self.native_ops = 0
+        # indices and lengths that were computed and checked before this place
+        self.found: dict[tuple, Any] = {}
         self.named: dict[str, str] = {}  # the functions of loop nests by their text
         self.calls: Counter[str] = Counter()  # and how often each is called
-        self.found: dict[
-            tuple, Any
-        ] = {}  # indices and lengths that were computed and checked before this place
         self.overwrites: set[Node] = set()  # updates that may be made in the memory of their base
         self.work = 0.0
         self.inside = 0  # loops around what is being written
@@ -98,6 +100,9 @@ class Lowering:
             )  # all that is read of variables comes before the first write
         for v, x in late.items():
             self.copy(x, self.env_input(v))
+        if not calls.worth(self):
+            op = self.asked[0].node.op
+            raise Decline(f"{op} has no native form, and too few other ops have")
         code.line(f"ret i32 {DONE}")
         code.label("declined")
         code.line(f"ret i32 {DECLINED}")
@@ -167,7 +172,7 @@ class Lowering:
             self._check_value(v)
         for node in graph.nodes:
             known = node.op.startswith(("aten.", "py.")) or node.regions or node.op in _KNOWN
-            if not known or (not node.outputs and node.op != "tg.assign" and not node.regions):
+            if not known or (not node.outputs and node.op not in _SILENT and not node.regions):
                 raise Decline(f"{node.op} runs on the host")
             for v in node.outputs:
                 self._check_value(v)
@@ -310,11 +315,13 @@ class Lowering:
 
     def group(self, group: Group, needed: set[Value]) -> None:
         if group.kind == "loop":
+            self.native_ops += len(group.nodes)
             for node in group.nodes:
                 self.sizes.infer(node)
             self.loop_group(group.nodes, needed)
             return
         for node in group.nodes:
+            self.native_ops += node.op.startswith("aten.")
             if group.kind == "alone":
                 self.alone(node, needed)
             else:
@@ -323,6 +330,8 @@ class Lowering:
     def alone(self, node: Node, needed: set[Value]) -> None:
         if node.regions:
             control.lower(self, node)
+        elif not groups.known(node):
+            calls.lower(self, node)
         elif node.op in moves.MOVES:
             moves.lower(self, node, not needed.isdisjoint(node.outputs))
         elif any(isinstance(x := self.operand(v), Mem) and x.open for v in node.inputs):
@@ -339,6 +348,10 @@ class Lowering:
             self.bind(out, self.read(node.args[0]))
         elif node.op == "tg.assign":
             self.assign(node)
+        elif node.op == "tg.assert":
+            self._assert(node)
+        elif node.op == "tg.constant" and isinstance(node.args[0], (list, tuple)):
+            self.bind(out, self._constant(out, node.args[0]))
         elif node.op == "tg.identity":
             self.bind(out, self.operand(node.args[0]))
         elif node.op == "tg.choose":
@@ -350,6 +363,28 @@ class Lowering:
         else:
             self.sizes.infer(node)
             self._computed(node)
+
+    def _constant(self, v: Value, data: Any) -> Operand:
+        """A constant tensor: a register, or memory of the module."""
+        dtype, size = self.tensor(v)
+        items = [data]
+        for _ in size:
+            items = [x for row in items for x in row]
+        if len(items) == 1:
+            return Reg(literal(items[0], dtype), dtype, size)
+        kind = memory(dtype)
+        if dtype in ("f16", "bf16"):
+            raise Decline(f"a constant of type {dtype}")
+        texts = [str(int(x)) if dtype == "bool" else literal(x, dtype) for x in items]
+        name = f"@constant{len(self.globals)}"
+        content = ", ".join(f"{kind} {text}" for text in texts)
+        self.globals[name] = f"{name} = private constant [{len(items)} x {kind}] [{content}], align 64\n"  # fmt: skip
+        return Mem(name, dtype, size, strides(size))
+
+    def _assert(self, node: Node) -> None:
+        """Where it does not hold the host raises."""
+        holds = self.numbers.truth(self.register(self.operand(node.args[0])))
+        self.fail(self.code.do(f"xor i1 {holds}, true"))
 
     def _number(self, node: Node) -> Operand:
         if node.op == "py.constant":
@@ -383,11 +418,16 @@ class Lowering:
                 self.loop_group([node], {out})
             else:
                 self.bind(out, Fill(_alone(node), dtype, size))
-        elif all(map(one_element, (*node.inputs, *node.outputs))):
-            for v, x in self.inline(node).items():
+        elif all(map(one_element, (*node.inputs, *node.outputs))) and groups.known(node):
+            try:
+                found = self.inline(node)
+            except (Decline, Unsupported):
+                calls.lower(self, node)
+                return
+            for v, x in found.items():
                 self.bind(v, x)
         else:
-            raise Decline(f"{node.op} has no native form")
+            calls.lower(self, node)
 
     def read(self, resource: Value) -> Operand:
         if resource in self.written:
@@ -448,9 +488,11 @@ class Lowering:
                 metas[v] = Meta(v.type.dtype, size, (placed or {}).get(v, strides(size)), 0, _CPU)
         name = f"k{len(self.kernels)}"
         try:
-            return build(region, metas, name)
+            kernel = build(region, metas, name)
         except Unsupported as error:
             raise Decline(f"{nodes[0].op}: {error}") from None
+        nests.check(self, kernel)
+        return kernel
 
     def _meta(self, v: Value, x: Operand) -> Meta:
         stride = x.stride if isinstance(x, Mem) else (0,) * len(x.size or ())
@@ -461,12 +503,14 @@ class Lowering:
         outputs = self._unsettled([v for n in nodes for v in n.outputs if v in needed])
         if not outputs:
             return
+        self._settle_fills(nodes)
         fills = self._fills(nodes)
         try:
             kernel = self._kernel([*fills, *nodes], outputs)
         except Decline:
             if len(nodes) == 1:
-                raise
+                calls.lower(self, nodes[0])
+                return
             self._apart(nodes)
             return
         region = Region([*fills, *nodes], outputs)
@@ -500,6 +544,15 @@ class Lowering:
 
     def _cell(self, dtype: str, size: tuple[int, ...]) -> Mem:
         return Mem(self.code.cell("i64"), dtype, size, strides(size))
+
+    def _settle_fills(self, nodes: list[Node]) -> None:
+        """A tensor of numbers that has another name here, as the argument of a region, is written out."""
+        for v in dict.fromkeys(v for n in nodes for v in n.inputs):
+            x = self.env.get(v)
+            if isinstance(x, Fill) and v not in x.node.outputs:
+                made = self.memory(x)
+                self.unbind(v)
+                self.bind(v, made)
 
     def _fills(self, nodes: list[Node]) -> list[Node]:
         used = dict.fromkeys(v for n in nodes for v in n.inputs)
@@ -539,7 +592,8 @@ _FORMS = (ROWS, REDUCERS, CREATORS, GATHERS, PRODUCTS)
 _DTYPES = {name: dtype for dtype, name in DTYPE_NAMES.items()}
 
 
-_KNOWN = frozenset(["tg.read", "tg.assign", "tg.identity", "tg.constant", "tg.choose"])
+_SILENT = frozenset(["tg.assign", "tg.assert"])
+_KNOWN = frozenset(["tg.read", "tg.identity", "tg.constant", "tg.choose", *_SILENT])
 
 
 def _needed(graph: Graph, groups: list[Group]) -> set[Value]:

@@ -1,11 +1,14 @@
 """Matrix products of static sizes as generated micro-kernels.
 
-A micro-kernel keeps a tile of the result in vector registers while it walks along the shared dimension. Two forms:
+A micro-kernel keeps a tile of the result in vector registers while it walks along the shared dimension. Three forms:
 
 ``panel``  B is contiguous along its columns: a tile is some rows times some vectors of columns; each step loads vectors of B
            and multiplies them with single elements of A, whose strides do not matter.
 ``dots``   B is contiguous along the shared dimension, as in ``x @ w.t()`` and ``a @ v``: a tile is some rows times some
            columns, each the running vector of a dot product, folded at the end.
+
+``stream`` one row times a matrix of the first kind that no cache holds: rows of B are read one after the other, a few at a
+           time, and added to the result, which stays in the cache.
 
 Sizes need not be multiples of a tile: the last tiles are smaller, and the last vector of columns is masked. Anything else
 (B strided both ways) is copied into one of these forms first. Large products are split over torch's threads by panels.
@@ -25,6 +28,8 @@ from .groups import ALONE
 from .values import Decline, Mem, Operand, numel, strides
 
 PARALLEL = 1 << 20  # multiply-adds from which on a product uses torch's threads
+FAR = 1 << 20  # bytes from which on a matrix is streamed
+STREAMED, PANEL = 8, 1024  # rows of B at a time, and columns
 ACCUMULATORS = 24  # vector registers for the tile, of 32; of 16 without AVX-512
 
 
@@ -167,13 +172,17 @@ class _Writer:
         if panel:
             vectors = -(-b.columns // self.width)
             self.rows = min(a.rows, 8)
-            self.columns = min(vectors, max(1, min(8, room // self.rows)))
+            self.columns = min(vectors, max(1, room // self.rows))
             self.units = -(-vectors // self.columns)
         else:
             self.columns = min(b.columns, 4)
             self.rows = min(a.rows, 4 if self.columns > 1 else 8)
             self.units = -(-a.rows // self.rows)
         self.panel = panel
+        self.stream = panel and a.rows == 1 and b.rows * b.columns * SIZE[dtype] >= FAR
+        if self.stream:
+            self.columns = min(vectors, PANEL // self.width)
+            self.units = -(-vectors // self.columns)
 
     def function(self) -> str:
         """The text, from the parameters on."""
@@ -247,11 +256,54 @@ class _Writer:
                     lambda: self._panel(first, step), lambda: self._panel(first, rest))  # fmt: skip
 
     def _panel(self, first: str, columns: int) -> None:
+        if self.stream:
+            self._stream(first, columns)
+            return
         whole = self.a.rows - self.a.rows % self.rows
         if whole:
             _loop(self.code, "0", str(whole), self.rows, lambda r: self._tile(r, self.rows, first, columns))  # fmt: skip
         if self.a.rows - whole:
             self._tile(str(whole), self.a.rows - whole, first, columns)
+
+    def _stream(self, first: str, columns: int) -> None:
+        depth = self.a.columns
+        whole = depth - depth % STREAMED
+        start = STREAMED if whole else depth
+        self._add_rows("0", start, first, columns, fresh=True)
+        if start < whole:
+            _loop(self.code, str(start), str(whole), STREAMED,
+                  lambda k: self._add_rows(k, STREAMED, first, columns))  # fmt: skip
+        if start < depth != whole:
+            self._add_rows(str(whole), depth - whole, first, columns)
+
+    def _add_rows(self, k: str, rows: int, first: str, columns: int, fresh: bool = False) -> None:
+        """Some rows of B, times their elements of A, added to a panel of the result."""
+        a, b = self.a, self.b
+        xs = [self.splat(self.code.load(self.dtype, self.at("%A", (k, a.column_stride), (str(u), a.column_stride)))) for u in range(rows)]  # fmt: skip
+
+        def vector(j: str, lanes: int) -> None:
+            place = self.at("%C", (first, 1), (j, 1))
+            total = self._start(first, j, lanes) if fresh else self.load(place, lanes)
+            for u, x in enumerate(xs):
+                row = self.at("%B", (k, b.row_stride), (str(u), b.row_stride), (first, 1), (j, 1))
+                total = self.fma(x, self.load(row, lanes), total)
+            self.store(total, place, lanes)
+
+        whole = columns - columns % self.width
+        if whole:
+            _loop(self.code, "0", str(whole), self.width, lambda j: vector(j, self.width))
+        if columns - whole:
+            vector(str(whole), columns - whole)
+
+    def _start(self, first: str, j: str, lanes: int) -> str:
+        """What the result begins with: the bias, or zero."""
+        if self.bias is None:
+            return "zeroinitializer"
+        across = self.bias.stride[-1]
+        place = self.at("%D", (first, across), (j, across))
+        if across > 1:
+            raise Decline("a strided bias")
+        return self.load(place, lanes) if across else self.splat(self.code.load(self.dtype, place))
 
     def _tile(self, row: str, rows: int, first: str, columns: int) -> None:
         count = -(-columns // self.width)

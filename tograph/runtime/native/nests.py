@@ -13,11 +13,11 @@ from typing import Any
 from ..kernels.build import Region
 from ..kernels.gpu_forms import GpuForms
 from ..kernels.kernel import make
-from ..kernels.loop_ir import Kernel, Unsupported
+from ..kernels.loop_ir import BINARY, TERNARY, UNARY, Expr, Kernel, Unsupported
 from . import threading
 from .code import REGISTER, Code
 from .loops import Place, emit
-from .scalar import calls_library
+from .scalar import calls_library, supports
 from .values import Decline, Mem, numel
 
 # LLVM would write the code of a nest at each of its calls, and its time grows with the square of a function's size.
@@ -40,6 +40,26 @@ class Nest(GpuForms):
         return self.loops.comments
 
 
+def check(low: Any, kernel: Kernel) -> None:
+    """Decline where a small nest has an op that only the vector renderer knows."""
+    if points(low, kernel) >= LIBRARY and not kernel.sizes:
+        return
+    for e in kernel.body:
+        if _beyond_scalars(e):
+            raise Decline(f"no scalar code for {e.op} in {e.args[0].dtype}")
+
+
+def _beyond_scalars(e: Expr) -> bool:
+    """Whether only the vector renderer has code for an expression."""
+    pointwise = e.op in UNARY or e.op in BINARY or e.op in TERNARY
+    return pointwise and e.op != "check_index" and not supports(e)
+
+
+def points(low: Any, kernel: Kernel) -> int:
+    """The most points that the loops of a nest have."""
+    return numel(tuple(low.sizes.bounds.get(d.size, d.size) for d in (*kernel.outer, *kernel.row)))
+
+
 def call(low: Any, kernel: Kernel, region: Region, results: list[Mem]) -> None:
     """Write the loop nest as a function and call it."""
     places = {f"o{i}": ("ptr", x.pointer) for i, x in enumerate(results)}
@@ -54,11 +74,9 @@ def call(low: Any, kernel: Kernel, region: Region, results: list[Mem]) -> None:
     used = [places[name] for name in kernel.slots]
     params = {text: (kind, f"%a{i}") for i, (kind, text) in enumerate(dict.fromkeys(used))}
     bind = {name: Place(params[places[name][1]][1], places[name][0] != "ptr") for name in kernel.slots}  # fmt: skip
-    points = numel(
-        tuple(low.sizes.bounds.get(d.size, d.size) for d in (*kernel.outer, *kernel.row))
-    )
-    low.work += points * len(kernel.body) * 0.05
-    made = _explicit(kernel, points)
+    count = points(low, kernel)
+    low.work += count * len(kernel.body) * 0.05
+    made = _explicit(kernel, count)
     if made is not None:
         _vectors(low, kernel, made, places)
         return
@@ -76,7 +94,10 @@ def _explicit(kernel: Kernel, points: int) -> Any:
     if (
         kernel.sizes
         or points < LIBRARY
-        or (points < VECTORS and not any(map(calls_library, kernel.body)))
+        or (
+            points < VECTORS
+            and not any(calls_library(e) or _beyond_scalars(e) for e in kernel.body)
+        )
     ):
         return None
     try:

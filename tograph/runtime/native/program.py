@@ -24,7 +24,6 @@ from ..types import ScalarType, TensorType
 from .direct import Late
 from .entry import MOST, make_entry
 from .lower import DONE, INTERRUPTED, Lowering
-from .nests import Nest
 from .values import Decline
 
 _ENTRY = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
@@ -37,9 +36,9 @@ LARGE = 1 << 20  # characters of a module that LLVM optimises fully: more would 
 class Native:
     """The machine code of one graph. ``kernels``: its loop nests; ``llvm``: the text of its module."""
 
-    def __init__(self, whole: Graph, graph: Graph, text: str, kernels: list[Nest], scratch: int):
-        self.llvm, self.kernels, self.scratch = text, kernels, scratch
-        self._arena = _memory(graph.name, max(scratch, 1) + 64)
+    def __init__(self, whole: Graph, graph: Graph, text: str, low: Lowering):
+        self.llvm, self.kernels, self.scratch = text, low.kernels, low.arena.size
+        self._arena = _memory(graph.name, max(self.scratch, 1) + 64)
         imports = _imports(text)
         level = 2 if len(text) < LARGE else 1
         self._address = jit.compile_module(text, ["run"], imports, level)["run"]
@@ -54,6 +53,10 @@ class Native:
         self._assigned = sorted({position[n.args[0]] for n in graph.nodes if n.op == "tg.assign"})
         self._slots = (ctypes.c_int64 * (len(self._inputs) + len(self._outputs) + 1))()
         self._slots[-1] = (self._arena.data_ptr() + 63) // 64 * 64
+        self._calls = low.asked
+        self._random = any(c.random for c in self._calls)
+        self._table = (ctypes.c_int64 * max(len(self._calls), 1))(*map(id, self._calls))
+        ctypes.c_int64.from_address(self._slots[-1]).value = ctypes.addressof(self._table)
         # The slots and the arena belong to one call at a time. The entry, which holds the interpreter lock while it
         # runs, looks at the number; calls from Python, which do not, also hold the mutex.
         self._lock = ctypes.c_int64(0)
@@ -72,8 +75,11 @@ class Native:
 
     def _run_alone(self, inputs: Sequence[Any]) -> list[Any] | None:
         self._lock.value = 1
+        state = torch.get_rng_state() if self._random else None
         try:
             made = self._call(inputs)
+            if made is None and state is not None:
+                torch.set_rng_state(state)
             if made is None or self._direct:
                 return made
             known = [*inputs, *made]
@@ -83,7 +89,12 @@ class Native:
 
     def entry(self, captured: Sequence[torch.Tensor], single: bool) -> Callable[..., Any] | None:
         """The built-in function that checks its arguments and runs the program; None where there is none."""
-        if self._assigned or not self._direct or len(self._inputs) - len(captured) > MOST:
+        if (
+            self._assigned
+            or self._random
+            or not self._direct
+            or len(self._inputs) - len(captured) > MOST
+        ):
             return None
         lock = ctypes.addressof(self._lock)
         return make_entry(self._address, self._inputs, self._outputs, captured, single, self._slots[-1], lock, self)  # fmt: skip
@@ -196,7 +207,7 @@ def compile_graph(graph: Graph) -> Native:
     except Late:
         low = Lowering(distinct, in_place=False)
         text = low.run()
-    return Native(graph, distinct, text, low.kernels, low.arena.size)
+    return Native(graph, distinct, text, low)
 
 
 def _seen(graph: Graph) -> list[bool]:

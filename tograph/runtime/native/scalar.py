@@ -34,6 +34,14 @@ def render(code: Code, e: Expr, args: list[str], fail: Fail) -> str:
     return rule(code, dtype, args, fail)
 
 
+def supports(e: Expr) -> bool:
+    """Whether ``render`` has code for a pointwise expression."""
+    if e.op == "cast":
+        return True
+    half = any(x.dtype in ("f16", "bf16") for x in e.args)
+    return e.op in RULES and not (half and e.op not in ("select", "neg", "abs"))
+
+
 def cast(code: Code, x: str, source: str, target: str) -> str:
     """C's conversion between dtypes; to bool it is ``!= 0``."""
     if source == target:

@@ -78,6 +78,8 @@ RULES = [
     # x - 0 = x;  x + 0 = x for integers only
     Rule(("aten.sub.Tensor", "x", 0), "x"),
     Rule(("aten.add.Tensor", "x", 0), "x", integers),
+    # x + -y = x - y
+    Rule(("aten.add.Tensor", "x", ("aten.neg.default", "y")), ("aten.sub.Tensor", "x", "y"), real),
     # -(-x) = x,  not not x = x,  ~~x = x
     Rule(("aten.neg.default", ("aten.neg.default", "x")), "x", real),
     Rule(("aten.logical_not.default", ("aten.logical_not.default", "x")), "x", truths),
@@ -124,6 +126,7 @@ RULES = [
     Rule(("py.add", "x", 0), "x", integers),
     Rule(("py.sub", "x", 0), "x", integers),
     Rule(("py.mul", "x", 1), "x"),
+    Rule(("py.mul", 1, "x"), "x"),
     Rule(("py.not", ("py.not", "x")), "x"),
     Rule(("py.neg", ("py.neg", "x")), "x"),
     Rule(("py.min", "x", "x"), "x"),

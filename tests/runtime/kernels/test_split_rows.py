@@ -1,0 +1,96 @@
+"""Long rows in parts: the two kernels give what one does, by Triton's interpreter and in machine code."""
+
+import pytest
+import torch
+
+from tests.runtime.kernels.kernel_samples import op_graph
+from tests.runtime.kernels.triton_samples import flat, loops_of, run
+from tograph.runtime import interp
+from tograph.runtime.kernels import split_rows
+from tograph.runtime.kernels.kernel import make
+from tograph.runtime.kernels.split_rows import split
+from tograph.runtime.kernels.tiles import Tile
+from tograph.runtime.types import DTYPES
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch):
+    monkeypatch.setattr(split_rows, "LONG", 64)
+    monkeypatch.setattr(split_rows, "PART", 20)
+
+
+def between(made):
+    return {n: torch.zeros(size, dtype=DTYPES[d]) for n, (d, size) in made.between.items()}
+
+
+def folded(made, arguments, start):
+    """The buffers after both kernels; ``start`` runs one."""
+    everything = arguments | between(made)
+    for kernel in (made.partial, made.finish):
+        names = [*(b.name for b in kernel.buffers), *(s.name for s in kernel.scalars)]
+        everything |= start(kernel, {n: everything[n] for n in names})
+    return everything
+
+
+def interpreted(kernel, arguments):
+    return run(kernel, arguments, Tile(2, 64, True, 1))[0]
+
+
+def compiled(kernel, arguments):
+    make(kernel).run(arguments)
+    return arguments
+
+
+def check(calls, x, start):
+    graph = op_graph(calls, [x])
+    loops, outputs = loops_of(graph, [x])
+    made = split(loops)
+    assert made is not None and made.partial.outer[-1].size > 1
+    arguments = {"p0": flat(x)} | {f"o{i}": flat(o) for i, o in enumerate(outputs)}
+    after = folded(made, arguments, start)
+    for i, want in enumerate(interp.run(graph, [x])):
+        torch.testing.assert_close(after[f"o{i}"].reshape(want.shape), want, equal_nan=True)
+
+
+FOLDS = {
+    "sum": [("sum.dim_IntList", ([1], True))],
+    "mean and more": [("mean.dim", ([1], True)), ("amax.default", ([1], True))],
+    "argmax": [("argmax.default", (1, True))],
+    "argmin": [("argmin.default", (1, True))],
+    "any": [("any.dim", (1, True))],
+    "norm": [("linalg_vector_norm.default", (2, [1], True))],
+}
+
+
+@pytest.mark.parametrize(("start", "length"), [(interpreted, 97), (compiled, 100)])
+@pytest.mark.parametrize("name", FOLDS)
+def test_parts_give_the_whole(name, length, start):
+    if start is interpreted:
+        pytest.importorskip("triton")
+    x = torch.randn(3, length, generator=torch.Generator().manual_seed(length))
+    x[1, 50] = x[1, 90] = 9.0
+    x[2] = 0
+    check([(f"aten.{op}", (x, *args), {}) for op, args in FOLDS[name]], x, start)
+
+
+def test_a_full_sum_of_integers(monkeypatch):
+    x = torch.arange(1000).reshape(10, 100)
+    check([("aten.sum.default", (x,), {})], x, compiled)
+
+
+def test_nan_and_the_first_of_equals_are_found_across_parts():
+    x = torch.zeros(2, 97)
+    x[0, 30] = x[0, 80] = float("nan")
+    check([("aten.argmax.default", (x, 1, True), {}), ("aten.amax.default", (x, [1], True), {})], x, compiled)  # fmt: skip
+
+
+def test_what_is_not_split():
+    short_row, many = torch.zeros(3, 40), torch.zeros(500, 100)
+    for x, op, args in (
+        (short_row, "sum.dim_IntList", ([1], True)),
+        (many, "sum.dim_IntList", ([1], True)),
+        (torch.zeros(3, 100), "_softmax.default", (1, False)),
+        (torch.zeros(3, 100), "cumsum.default", (1,)),
+    ):
+        loops, _ = loops_of(op_graph([(f"aten.{op}", (x, *args), {})], [x]), [x])
+        assert split(loops) is None, op

@@ -1,0 +1,143 @@
+"""Ops without a native form inside of native code: torch runs them, and the loop around stays native."""
+
+import signal
+import threading
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import tograph as tg
+from tograph.runtime.kernels import jit
+
+pytestmark = pytest.mark.skipif(jit.llvm is None, reason="needs llvmlite")
+
+
+def sampled(x, n):
+    """Sampling from the best candidates."""
+    h, t, total = x[0], 0, torch.zeros(())
+    while t < n:
+        best, where = torch.topk(x @ h, 3)
+        p = torch.softmax(best, 0)
+        chosen = where[(p.cumsum(0) < 0.6).sum().clamp(max=2)]
+        h = torch.tanh(h * 0.5 + x[chosen])
+        total = total + best.sum() * chosen
+        t += 1
+    return h, total
+
+
+def attended(x, n):
+    keys, t, h = torch.zeros(1, 2, 12, 4), 0, x[0]
+    while t < n:
+        keys[0, :, t] = (h * 2).view(2, 4)
+        seen = keys[:, :, : t + 1]
+        h = torch.tanh(
+            F.scaled_dot_product_attention(h.view(1, 2, 1, 4), seen, seen).view(8) + x[t]
+        )
+        t += 1
+    return h
+
+
+def sorted_rows(x, n):
+    t = 0
+    while t < n:
+        x, order = torch.sort(x * 1.5, dim=1)
+        x = torch.tanh(x * 0.1 + order * 0.01 + torch.digamma(x.abs() + 1 + t)) + x.sum() - x.mean()
+        t += 1
+    return x
+
+
+def beams(x, n):
+    score, state, t = -torch.arange(3.0), x[:3] * 2, 0
+    words = torch.zeros(3, 12, dtype=torch.int64)
+    while t < n:
+        found = F.log_softmax((state + score[:, None]) @ x.t(), -1) + score[:, None]
+        score, place = found.view(-1).topk(3)
+        source, word = place // 12, place % 12
+        state = torch.tanh(state.index_select(0, source) + x[word])
+        words = words.index_select(0, source)
+        words[:, t] = word
+        t += 1
+    return words, score
+
+
+CASES = [sampled, attended, sorted_rows, beams]
+
+
+@pytest.mark.parametrize("n", [0, 1, 9])
+@pytest.mark.parametrize("case", CASES)
+def test_values(case, n):
+    f, x, n = tg.function(case), torch.randn(12, 8), torch.tensor(n)
+    for _ in range(2):
+        torch.testing.assert_close(f(x, n), case(x, int(n)))
+    program = f.get_concrete_function(x, n).scheduled
+    assert program.level == "native", program.reason
+    assert (
+        n == 0 or program.native.run([x, n]) is not None
+    )  # with no step the result is the argument
+
+
+def test_random_ops_draw_what_eager_draws():
+    def walk(x, n):
+        t = 0
+        while t < n:
+            i = torch.multinomial(torch.softmax(x.sum(1), 0), 2, replacement=True)
+            x = torch.tanh(x + x[i].mean(0) * torch.rand(8) + x.t().sum())
+            t += 1
+        return x
+
+    f, x, n = tg.function(walk), torch.randn(12, 8), torch.tensor(5)
+    f(x, n)
+    assert f.get_concrete_function(x, n).scheduled.level == "native"
+    torch.manual_seed(3)
+    got, left = f(x, n), torch.rand(1)
+    torch.manual_seed(3)
+    torch.testing.assert_close(got, walk(x, 5))
+    assert torch.equal(left, torch.rand(1))
+
+
+def test_an_op_that_fails_raises_and_draws_nothing():
+    def fails(x, n):
+        t = 0
+        while t < n:
+            x = torch.tanh(x + torch.rand(8) * 0.1) * 1.5 - x.mean() + x.sum()
+            x = x + torch.multinomial(x * 0 + (2.5 - t), 2).sum()
+            t += 1
+        return x
+
+    f, x = tg.function(fails), torch.rand(8)
+    f(x, torch.tensor(2))
+    torch.manual_seed(3)
+    with pytest.raises(RuntimeError, match="probability"):
+        f(x, torch.tensor(4))
+    left = torch.rand(1)
+    torch.manual_seed(3)
+    with pytest.raises(RuntimeError, match="probability"):
+        fails(x, 4)
+    assert torch.equal(left, torch.rand(1))
+
+
+def test_too_few_native_ops_stay_on_the_host():
+    def f(x):
+        return torch.digamma(torch.lgamma(x))
+
+    g, x = tg.function(f), torch.rand(5)
+    for _ in range(3):
+        torch.testing.assert_close(g(x), f(x))
+    program = g.get_concrete_function(x).scheduled
+    assert program.level == "host" and "has no native form" in program.reason
+
+
+def test_interrupts_come_through():
+    def endless(x, n):
+        while n > 0:
+            x = torch.digamma(x.abs() + 1) * 0.5 + x.sum() * 0.1 - x.mean()
+        return x
+
+    f, x = tg.function(endless), torch.rand(5)
+    f(x, torch.tensor(0))
+    timer = threading.Timer(0.3, signal.raise_signal, [signal.SIGINT])
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        f(x, torch.tensor(1))
+    timer.join()

@@ -1,0 +1,94 @@
+"""Products of all forms and odd sizes as generated code, against torch in f64."""
+
+import pytest
+import torch
+
+import tograph as tg
+from tograph.runtime.kernels import jit
+from tograph.runtime.native import matmul, threading
+
+pytestmark = pytest.mark.skipif(jit.llvm is None, reason="needs llvmlite")
+
+SIZES = [(1, 1, 1), (1, 17, 5), (3, 1, 7), (5, 16, 1), (7, 31, 33), (8, 48, 16), (9, 49, 17), (13, 100, 65), (33, 130, 3), (64, 64, 64)]  # fmt: skip
+
+
+def check(f, *args):
+    staged = tg.function(f)
+    cf = staged.get_concrete_function(*args)
+    cf.scheduled.compile()
+    assert cf.scheduled.level == "native", cf.scheduled.reason
+    want = f(*(x.double() for x in args))
+    for _ in range(2):
+        got = staged(*args)
+        assert got.dtype == args[0].dtype
+        assert got.shape == want.shape
+        scale = 1e-5 if got.dtype == torch.float32 else 1e-13
+        bound = scale * (1 + want.abs().max())
+        assert bool(((got.double() - want).abs() <= bound).all())
+    return cf.scheduled.llvm
+
+
+def r(*shape, dtype=torch.float32, seed=0):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed + sum(shape)), dtype=torch.float64).to(dtype)  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize(("m", "n", "k"), SIZES)
+def test_forms(m, n, k, dtype):
+    def products(a, b, bt, at):
+        return a @ b + a @ bt.t() - at.t() @ b + at.t() @ bt.t()
+
+    check(products, r(m, k, dtype=dtype), r(k, n, dtype=dtype, seed=1), r(n, k, dtype=dtype, seed=2), r(k, m, dtype=dtype, seed=3))  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", [(33,), (1, 33), (7, 33), (7, 1), (1,), ()])
+@pytest.mark.parametrize("turned", [False, True])
+def test_what_is_added(shape, turned):
+    def product(c, a, b):
+        return torch.addmm(c, a, b.t() if turned else b)
+
+    check(product, r(*shape), r(7, 20), r(33, 20) if turned else r(20, 33))
+
+
+def test_vectors_and_batches():
+    check(lambda a, v: a @ v, r(19, 35), r(35))
+    check(lambda v, a: v @ a, r(19), r(19, 35))
+    check(lambda a, b: torch.bmm(a, b) * 1, r(3, 7, 9), r(3, 9, 21))
+    check(lambda c, a, b: torch.baddbmm(c, a, b), r(3, 1, 21), r(3, 7, 9), r(3, 9, 21))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize(("k", "n"), [(1, 3000), (7, 2999), (8, 1024), (9, 1025), (23, 2051), (40, 17)])  # fmt: skip
+def test_one_row_times_a_matrix_beyond_the_cache(k, n, dtype, monkeypatch):
+    monkeypatch.setattr(matmul, "FAR", 0)
+    row, b, c = r(1, k, dtype=dtype), r(k, n, dtype=dtype), r(n, dtype=dtype)
+    check(lambda x, b: x @ b, row, b)
+    check(lambda c, x, b: torch.addmm(c, x, b), c, row, b)
+    check(lambda c, x, b: torch.addmm(c, x, b), r(1, 1, dtype=dtype), row, b)
+
+
+def test_products_on_all_threads(monkeypatch):
+    monkeypatch.setattr(matmul, "PARALLEL", 1)
+    text = check(lambda a, b: a @ b @ b.t(), r(40, 70), r(70, 200))
+    assert ("@spread(" in text) == threading.available()
+    check(lambda a, b: a @ b, r(1, 3000), r(3000, 2000))
+
+
+def test_equal_products_are_one_function():
+    def steps(h, w, v):
+        for _ in range(4):
+            h = torch.tanh(h @ w) @ v
+        return h
+
+    assert check(steps, r(9, 12), r(12, 12), r(12, 12)).count("define internal void @product") == 1
+
+
+def test_not_a_number_and_infinities():
+    a = torch.tensor([[float("inf"), 1.0, 0.0], [0.0, float("nan"), 1.0], [1.0, 2.0, 3.0]])
+    b = torch.ones(3, 20)
+    f = tg.function(lambda a, b: a @ b)
+    for _ in range(3):
+        got = f(a, b)
+    assert torch.equal(got.isnan(), (a @ b).isnan())
+    assert torch.equal(got.isinf(), (a @ b).isinf())
+    assert torch.equal(got[2], torch.full((20,), 6.0))

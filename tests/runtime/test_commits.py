@@ -1,0 +1,85 @@
+"""What a function changed in outer Python objects before it fails at run time is visible, as natively."""
+
+import torch
+
+import tograph as tg
+
+
+class Box:
+    def __init__(self, n):
+        self.n = n
+
+
+def counter():
+    count = 0
+
+    def step(k):
+        nonlocal count
+        count = (count + k) % 9
+        return count
+
+    return step
+
+
+def compare(build, *rows):
+    """Both runs: the type of the exception, and what the box and the counter hold, after every call."""
+    shown = []
+    for convert in (lambda f: f, tg.function):
+        box, step = Box(1), counter()
+        f = convert(build(box, step))
+        found = []
+        for row in rows:
+            error = None
+            try:
+                f(*map(torch.tensor, row))
+            except Exception as raised:
+                error = type(raised).__name__
+            found.append((error, int(box.n), int(step.__closure__[0].cell_contents)))
+        shown.append(found)
+    assert shown[0] == shown[1]
+    return shown[0]
+
+
+def test_a_change_before_a_loop_that_fails_in_a_try():
+    def build(box, step):
+        def f(n):
+            box.n += 1
+            try:
+                for _ in range(n):
+                    assert step(1) < 3, "too large"
+            except (KeyError, RuntimeError):
+                pass
+
+        return f
+
+    found = compare(build, (2,), (3,), (1,))
+    assert found[1] == ("AssertionError", 3, 3)
+
+
+def test_a_counter_of_a_closure_in_a_handler():
+    def build(box, step):
+        def f(n):
+            try:
+                for _ in range(n):
+                    box.n = step(1)
+                    assert box.n < 2
+            except AssertionError:
+                pass
+            box.n += step(1)
+
+        return f
+
+    compare(build, (1,), (3,), (2,))
+
+
+def test_every_path_raises():
+    def build(box, step):
+        def f(n):
+            if box.n < n:
+                raise KeyError("k")
+            step(2)
+            assert step(1) < 3
+
+        return f
+
+    assert compare(build, (-1,), (-1,), (5,))[0] == ("AssertionError", 1, 3)

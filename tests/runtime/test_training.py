@@ -1,0 +1,207 @@
+"""Programs that learn: meta-learning, a fixed point with an implicit gradient, an adaptive solver, unrolled optimisers.
+
+Each is made twice, natively and converted: losses, gradients and parameters agree.
+"""
+
+import pytest
+import torch
+
+import tograph as tg
+
+D = torch.float64
+
+
+def maml(decorator):
+    net = torch.nn.Sequential(
+        torch.nn.Linear(1, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1)
+    ).double()
+    opt = torch.optim.SGD(net.parameters(), lr=0.05)
+
+    def task(net, params, x, y):
+        return ((torch.func.functional_call(net, params, (x,)) - y) ** 2).mean()
+
+    @decorator
+    def step(amps, phases, n):
+        opt.zero_grad()
+        total = torch.zeros((), dtype=D)
+        for k in range(4):
+            x = torch.linspace(-1, 1, 10, dtype=D)[:, None]
+            y = amps[k] * torch.sin(x + phases[k])
+            fast = {k_: v for k_, v in net.named_parameters()}
+            for i in range(n):
+                g = torch.autograd.grad(
+                    task(net, fast, x, y), list(fast.values()), create_graph=True
+                )
+                fast = {k_: v - 0.1 * d for (k_, v), d in zip(fast.items(), g)}
+            total = total + task(net, fast, x, y)
+        total.backward()
+        opt.step()
+        return total.detach()
+
+    losses = [
+        step(torch.rand(4, dtype=D), torch.rand(4, dtype=D), torch.tensor(2 + i % 2))
+        for i in range(4)
+    ]
+    return losses, [p.detach() for p in net.parameters()]
+
+
+def fixed_point(decorator):
+    W = (torch.randn(4, 4, dtype=D) * 0.2).requires_grad_()
+    x = torch.randn(4, dtype=D)
+
+    def cell(z, x, W):
+        return torch.tanh(W @ z + x)
+
+    class Fixed(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, W):
+            z = torch.zeros_like(x)
+            while (cell(z, x, W) - z).norm() > 1e-10:
+                z = cell(z, x, W)
+            ctx.save_for_backward(z, x, W)
+            return z
+
+        @staticmethod
+        def backward(ctx, g):
+            z, x, W = ctx.saved_tensors
+            with torch.enable_grad():
+                z = z.detach().requires_grad_()
+                x = x.detach().requires_grad_()
+                W = W.detach().requires_grad_()
+                f = cell(z, x, W)
+            u = g.clone()
+            while True:
+                v = g + torch.autograd.grad(f, z, u, retain_graph=True)[0]
+                done = (v - u).norm() < 1e-10
+                u = v
+                if done:
+                    break
+            return torch.autograd.grad(f, [x, W], u)
+
+    @decorator
+    def loss(x, W):
+        return Fixed.apply(x, W).square().sum()
+
+    x.requires_grad_()
+    L = loss(x, W)
+    g = torch.autograd.grad(L, [x, W])
+    return L, g
+
+
+def fixed_point_by_iteration(decorator):
+    W = (torch.randn(4, 4, dtype=D) * 0.2).requires_grad_()
+    x = torch.randn(4, dtype=D).requires_grad_()
+
+    @tg.custom_gradient
+    def solve(x, W):
+        with torch.no_grad():
+            z = torch.zeros_like(x)
+            while (torch.tanh(W @ z + x) - z).norm() > 1e-10:
+                z = torch.tanh(W @ z + x)
+
+        def back(g):
+            z0, pull = torch.func.vjp(lambda z, x, W: torch.tanh(W @ z + x), z, x, W)
+            u = g
+            for _ in range(60):
+                u = g + pull(u)[0]
+            _, gx, gW = pull(u)
+            return gx, gW
+
+        return z, back
+
+    @decorator
+    def loss(x, W):
+        return solve(x, W).square().sum()
+
+    L = loss(x, W)
+    return L, torch.autograd.grad(L, [x, W])
+
+
+def adaptive_solver(decorator):
+    k = torch.tensor([1.1, 0.4], dtype=D, requires_grad=True)
+
+    def f(y, k):
+        return torch.stack([y[1], -k[0] * y[0] - k[1] * y[1]])
+
+    @decorator
+    def solve(y, k, T):
+        t = torch.zeros((), dtype=D)
+        h = torch.tensor(0.1, dtype=D)
+        n = 0
+        while t < T:
+            h = torch.minimum(h, T - t)
+            k1 = f(y, k)
+            k2 = f(y + h / 2 * k1, k)
+            k3 = f(y + 0.75 * h * k2, k)
+            new = y + h * (2 * k1 + 3 * k2 + 4 * k3) / 9
+            k4 = f(new, k)
+            err = (h * (-5 * k1 / 72 + k2 / 12 + k3 / 9 - k4 / 8)).abs().max()
+            if err < 1e-5:
+                t = t + h
+                y = new
+                n += 1
+            h = h * torch.clamp(0.9 * (1e-5 / (err + 1e-12)) ** (1 / 3), 0.3, 3.0).detach()
+        return y, n
+
+    y, n = solve(torch.tensor([1.0, 0.0], dtype=D), k, torch.tensor(3.0, dtype=D))
+    g = torch.autograd.grad(y.square().sum(), k, create_graph=True)[0]
+    return y, torch.as_tensor(n), g, torch.autograd.grad((g * g).sum(), k)[0]
+
+
+def learning_rate(decorator):
+    """gradient of the validation loss by the learning rate, through an unrolled optimiser"""
+    X = torch.randn(8, 3, dtype=D)
+    y = torch.randn(8, dtype=D)
+    lr = torch.tensor(0.05, dtype=D, requires_grad=True)
+
+    @decorator
+    def val(lr, n):
+        w = torch.zeros(3, dtype=D, requires_grad=True)
+        m = torch.zeros(3, dtype=D)
+        for _ in range(n):
+            (g,) = torch.autograd.grad(((X @ w - y) ** 2).mean(), w, create_graph=True)
+            m = 0.9 * m + g
+            w = w - lr * m
+        return ((X @ w - y) ** 2).mean()
+
+    L = val(lr, torch.tensor(7))
+    return L, torch.autograd.grad(L, lr)[0]
+
+
+def gradient_penalty(decorator):
+    net = torch.nn.Linear(3, 1).double()
+    opt = torch.optim.Adam(net.parameters(), lr=0.01)
+
+    @decorator
+    def step(x, n):
+        for _ in range(n):
+            x_ = x.clone().requires_grad_()
+            out = net(x_).sin().sum()
+            (g,) = torch.autograd.grad(out, x_, create_graph=True)
+            loss = (g.norm() - 1) ** 2
+            opt.zero_grad()
+            loss.backward()
+            opt.step()
+        return loss.detach()
+
+    step(torch.randn(4, 3, dtype=D), torch.tensor(3))
+    return [p.detach() for p in net.parameters()]
+
+
+PROGRAMS = [
+    maml,
+    fixed_point,
+    fixed_point_by_iteration,
+    adaptive_solver,
+    learning_rate,
+    gradient_penalty,
+]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_as_in_eager(program):
+    found = []
+    for decorator in (lambda f: f, tg.function):
+        torch.manual_seed(0)
+        found.append(program(decorator))
+    torch.testing.assert_close(*found)

@@ -1,0 +1,110 @@
+"""A graph on a GPU without the host: its plan, and the highest tier that runs it.
+
+tier 1  conditional nodes of one CUDA graph (``capture``), where the probe of the device finds that they work
+tier 2  chunks of predicated bodies (``execute.Chunked``)
+
+Loops inside one kernel (tier 0) are kernels of a plan. What has no plan runs on the host (tier 3), which is the caller's.
+A graph without conditional nodes is tier 1 wherever CUDA graphs are. ``notes`` say, once, why it is not a higher tier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ..ir import Graph
+from ..kernels import triton_jit
+from ..kernels.device import LoopKernel, device_of, is_gpu
+from ..kernels.jit import warn_once
+from ..kernels.loop_ir import Unsupported
+from ..types import ScalarType
+from . import capture, planner
+from .execute import Chunked, Failed, Stepwise
+from .plan import Run, check
+from .retarget import retarget
+
+PATIENCE = 3  # failures in a row before a graph is left to the host
+
+
+class Program:
+    """``run(inputs)`` gives the outputs, or None where the host must run the graph. ``tier``: 1 or 2."""
+
+    def __init__(self, graph: Graph):
+        if why := triton_jit.available():
+            raise Unsupported(why)
+        self.plan = planner.plan(graph)
+        if not torch.cuda.is_available():
+            raise Unsupported("there is no CUDA device")
+        self.notes: list[str] = []
+        self.tier, self._runner = self._choose()
+        self._types = [v.type for v in graph.inputs]
+        self._failures = 0
+
+    def _choose(self) -> tuple[int, Stepwise]:
+        loops = {"while", "if", "switch"} & self.plan.nodes().keys()
+        why = capture.probed(self.plan.device) if loops else ""
+        if not why:
+            try:
+                return 1, capture.Captured(self.plan)
+            except (Unsupported, RuntimeError) as error:
+                why = str(error)
+        self.notes.append(f"no conditional nodes: {why}")
+        warn_once(f"tograph: {self.plan.name} runs in chunks, not in one CUDA graph: {why}")
+        return 2, Chunked(self.plan)
+
+    @property
+    def kernels(self) -> list[LoopKernel]:
+        """The Triton kernels of the plan, each once."""
+        found = {s.source.name: s for s, _ in self.plan.walk() if isinstance(s, Run)}
+        return [LoopKernel(n, s.source, (str(s.location),)) for n, s in found.items()]
+
+    def run(self, inputs: Sequence[Any]) -> list[Any] | None:
+        if self._failures >= PATIENCE or not self._fits(inputs):
+            return None
+        try:
+            outputs = self._runner.run(*inputs)
+        except Failed:
+            self._failures += 1
+            return None
+        self._failures = 0
+        return outputs
+
+    def _fits(self, inputs: Sequence[Any]) -> bool:
+        if torch._C._len_torch_dispatch_stack() or torch._C._len_torch_function_stack():
+            return False
+        grad = torch.is_grad_enabled()
+        for x, kind in zip(inputs, self._types, strict=True):
+            if isinstance(kind, ScalarType):
+                if type(x) is not kind.kind or (kind.kind is int and not -(1 << 63) <= x < 1 << 63):
+                    return False
+            elif not self._is(x, kind, grad):
+                return False
+        return True
+
+    def _is(self, x: Any, kind: Any, grad: bool) -> bool:
+        plain = type(x) in (torch.Tensor, torch.nn.Parameter) and x.layout is torch.strided
+        return (
+            plain
+            and x.dtype is kind.dtype
+            and tuple(x.shape) == kind.shape
+            and str(x.device) == self.plan.device
+            and not (grad and x.requires_grad)
+            and not x.is_neg()
+            and not x.is_conj()
+        )
+
+
+def described(graph: Graph, device: str = "cuda:0") -> str:
+    """The plan of a graph as text, of one on the CPU as it would be on ``device``; or why there is none."""
+    try:
+        made = planner.plan(graph if on_gpu(graph) else retarget(graph, device))
+    except Unsupported as why:
+        return f"plan {graph.name}: the host runs it op by op: {why}"
+    return "\n".join([str(made), *(f"  forbidden: {problem}" for problem in check(made))])
+
+
+def on_gpu(graph: Graph) -> bool:
+    """Whether a graph has tensors of a GPU among its inputs."""
+    return is_gpu(device_of(graph.inputs))

@@ -1,0 +1,74 @@
+"""Python's numbers in loops that are one kernel: 64 bits, and an error code for what would leave them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..ir import Node, Value
+from . import triton_ops
+from .loop_formulas import dtype_of
+from .loop_ir import Unsupported
+from .triton_ops import typed
+
+OVERFLOW = 4  # the error code of a number that leaves its type
+_NUMBERS = {"py.lt": "<", "py.le": "<=", "py.gt": ">", "py.ge": ">=", "py.eq": "==", "py.ne": "!="}
+
+
+class Numbers:
+    """Texts of ``py.*`` ops. The class that writes the kernel has the names of values, lines, and what fails."""
+
+    names: dict[Value, str]
+    fresh: Callable[[], str]
+    line: Callable[[str], None]
+    _fail: Callable[[str, int], None]
+
+    def _number(self, node: Node) -> str:
+        """Python's arithmetic on 64 bits; what leaves them fails."""
+        op, kind = node.op, dtype_of(node.outputs[0])
+        if op == "py.constant":
+            return typed(node.args[0], kind)
+        given = [self._operand(a) for a in node.args]
+        if op == "py.not":
+            return f"{given[0][0]} == 0"
+        if op in ("py.bool", "py.int", "py.float"):
+            text, dtype = given[0]
+            if op == "py.int" and dtype in ("f16", "bf16", "f32", "f64"):
+                raise Unsupported("int() of a float in a kernel's loop")
+            return triton_ops.cast(text, dtype, kind) if dtype != kind else text
+        if op in _NUMBERS:
+            common = "f64" if any(d == "f64" for _, d in given) else "i64"
+            a, b = (self._as(x, d, common) for x, d in given)
+            return f"{a} {_NUMBERS[op]} {b}"
+        if op in ("py.and_", "py.or_") and kind == "bool":
+            return f"{given[0][0]} {'&' if op == 'py.and_' else '|'} {given[1][0]}"
+        if op == "py.range_length" and type(node.args[2]) is int and node.args[2] > 0:
+            first, stop = (self._as(x, d, "i64") for x, d in given[:2])
+            step = node.args[2]
+            return f"tl.where({stop} > {first}, ({stop} - {first} + {step - 1}) // {step}, {typed(0, 'i64')})"  # fmt: skip
+        if op in ("py.add", "py.sub", "py.mul") and kind in ("i64", "f64"):
+            a, b = (self._as(x, d, kind) for x, d in given)
+            return self._arithmetic(op[3:], kind, a, b)
+        raise Unsupported(f"{op} in a kernel's loop")
+
+    def _operand(self, a: Any) -> tuple[str, str]:
+        if isinstance(a, Value):
+            return self.names[a], dtype_of(a)
+        dtype = "bool" if isinstance(a, bool) else "i64" if isinstance(a, int) else "f64"
+        return typed(a, dtype), dtype
+
+    def _as(self, text: str, source: str, to: str) -> str:
+        return text if source == to else triton_ops.cast(text, source, to)
+
+    def _arithmetic(self, word: str, kind: str, a: str, b: str) -> str:
+        sign = {"add": "+", "sub": "-", "mul": "*"}[word]
+        if kind == "f64":
+            return f"{a} {sign} {b}"
+        if word == "mul":  # exact in 64 bits while both are below 2**31
+            self._fail(f"({a} + 2147483648 < 0) | ({a} > 2147483647) | ({b} + 2147483648 < 0) | ({b} > 2147483647)", OVERFLOW)  # fmt: skip
+            return f"{a} * {b}"
+        name = self.fresh()
+        self.line(f"{name} = {a} {sign} {b}")
+        other = b if word == "add" else f"~({b})"
+        self._fail(f"(({a} ^ {name}) & ({other} ^ {name})) < 0", OVERFLOW)
+        return name

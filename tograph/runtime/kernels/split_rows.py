@@ -1,0 +1,163 @@
+"""A long row folded by many programs: one loop IR kernel becomes two.
+
+A GPU has thousands of programs to fill, and a kernel with few outer points and a long row has few. ``split`` cuts the row into
+parts: the first kernel folds each part and writes what it has found, the second folds the parts and does the rest. Both
+are plain loop IR kernels, whatever renders them. Positions of extremes go along with their values, so that of
+equals the first one still wins. The order of additions differs from that of one program, as it does between block sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from .exprs import Maker
+from .folds import identity
+from .loop_ir import Affine, Buffer, Dim, Expr, Kernel, Store, ordered, variable, verify
+from .planning import number
+from .tiles import product
+
+FEW = 256  # outer points from which on there are programs enough
+LONG = 1 << 15  # points of a row that is worth a second kernel
+PART = 1 << 13  # points of a part, at least
+MOST_PARTS = 1024
+
+
+@dataclass(frozen=True)
+class Split:
+    """``partial`` writes the buffers ``between`` (name: dtype, elements), which ``finish`` reads."""
+
+    partial: Kernel
+    finish: Kernel
+    between: dict[str, tuple[str, int]]
+
+
+def split(kernel: Kernel) -> Split | None:
+    """The two kernels, or None where one is as good or the row is needed after a fold."""
+    if not kernel.row or product(kernel.outer) > FEW or product(kernel.row) < LONG:
+        return None
+    folds = [e for e in kernel.body if e.op == "reduce"]
+    row = {d.name for d in kernel.row}
+    simple = all(kernel.level(e) <= 1 for e in kernel.body) and len(kernel.row) == 1
+    if not simple or not folds or kernel.may_fail or any(e.op == "scan" for e in kernel.body):
+        return None
+    if any(kernel.store_depends(s) & row for s in kernel.stores):
+        return None
+    return _Splitter(kernel, folds).run()
+
+
+class _Splitter:
+    def __init__(self, kernel: Kernel, folds: Sequence[Expr]):
+        self.kernel, self.folds = kernel, folds
+        (self.row,) = kernel.row
+        self.length = number(self.row.size)
+        self.parts = min(MOST_PARTS, -(-self.length // PART))
+        self.size = -(-self.length // self.parts)
+        self.between: dict[str, tuple[str, int]] = {}
+
+    def run(self) -> Split:
+        partial, finish = self._partial(), self._finish()
+        verify(partial)
+        verify(finish)
+        return Split(partial, finish, self.between)
+
+    def _slot(self, part: str) -> Affine:
+        """Where the part of an outer point is in a buffer between the kernels."""
+        address, step = variable(part), self.parts
+        for d in reversed(self.kernel.outer):
+            address = address + variable(d.name).scaled(step)
+            step *= number(d.size)
+        return address
+
+    # ---- the first kernel
+
+    def _partial(self) -> Kernel:
+        kernel, maker = self.kernel, Maker()
+        part, inside = Dim("part", self.parts), Dim("r0", self.size)
+        row = Affine((("part", self.size), ("r0", 1)))
+        at = maker.index(row)
+        exists = at < self.length if self.parts * self.size != self.length else None
+        mapped: dict[Expr, Expr] = {}
+        for e in kernel.body:
+            if kernel.level(e) == 0:
+                mapped[e] = self._moved(maker, e, mapped, row, exists)
+        stores = []
+        for k, e in enumerate(self.folds):
+            args = [mapped[a] for a in e.args]
+            if exists is not None:
+                start = maker.const(identity(e.name, args[0].dtype), args[0].dtype)
+                args[0] = exists.where(maker.term(args[0]), start).expr
+            kind = e.name.removeprefix("arg")
+            kind = {"max": "any", "min": "all"}.get(kind, kind) if args[0].dtype == "bool" else kind
+            value = maker.make("reduce", args[0].dtype, (args[0],), name=kind)
+            stores.append(self._between(f"t{k}", value))
+            if len(args) == 2:
+                stores.append(self._between(f"u{k}", maker.make("reduce", "i64", tuple(args), name=e.name)))  # fmt: skip
+        body = ordered([s.value for s in stores])
+        return self._kernel(f"{kernel.name}_parts", (*kernel.outer, part), (inside,), body, stores, True)  # fmt: skip
+
+    def _moved(self, maker: Maker, e: Expr, mapped: dict, row: Affine, exists) -> Expr:
+        """An expression with the row in parts; loads beyond its end read nothing."""
+        args = tuple(mapped[a] for a in e.args)
+        address = None
+        if e.address is not None:
+            kept = tuple((n, f) for n, f in e.address.terms if n != self.row.name)
+            gathers = tuple((mapped[g], f) for g, f in e.address.gathers)
+            address = Affine(kept, e.address.offset, gathers) + row.scaled(e.address.factor(self.row.name))  # fmt: skip
+        inside = e.op == "load" and exists is not None and self.kernel.in_row(e)
+        if inside:
+            args = ((maker.term(args[0]) & exists).expr,) if args else (exists.expr,)
+        return replace(e, args=args, address=address, number=1_000_000 + e.number)
+
+    def _between(self, name: str, value: Expr) -> Store:
+        self.between[name] = (value.dtype, product(self.kernel.outer) * self.parts)
+        return Store(name, self._slot("part"), value)
+
+    # ---- the second kernel
+
+    def _finish(self) -> Kernel:
+        kernel, maker = self.kernel, Maker()
+        mapped: dict[Expr, Expr] = {}
+        for k, e in enumerate(self.folds):
+            args = tuple(
+                maker.make("load", self.between[n][0], name=n, address=self._slot("r0"))
+                for n in (f"t{k}", f"u{k}")
+                if n in self.between
+            )
+            mapped[e] = maker.make("reduce", e.dtype, args, name=e.name)
+        stores = []
+        for e in ordered([s.value for s in kernel.stores]):
+            self._above(e, mapped)
+        for s in kernel.stores:
+            stores.append(Store(s.buffer, s.address, mapped[s.value]))
+        body = ordered([s.value for s in stores])
+        return self._kernel(kernel.name, kernel.outer, (Dim("r0", self.parts),), body, stores, False)  # fmt: skip
+
+    def _above(self, e: Expr, mapped: dict[Expr, Expr]) -> None:
+        """The same expression on folds of the parts; what is inside of a fold is not needed."""
+        if e in mapped or self.kernel.in_row(e):
+            return
+        address = e.address
+        if address is not None and address.gathers:
+            address = replace(address, gathers=tuple((mapped[g], f) for g, f in address.gathers))
+        args = tuple(mapped[a] for a in e.args)
+        mapped[e] = replace(e, args=args, address=address, number=1_000_000 + e.number)
+
+    def _kernel(self, name, outer, row, body, stores, first: bool) -> Kernel:
+        """A kernel with the parameters that its body uses, numbered from 0."""
+        renamed: dict[Expr, Expr] = {}
+        for i, e in enumerate(body):
+            address = e.address
+            if address is not None and address.gathers:
+                gathers = tuple((renamed[g], f) for g, f in address.gathers)
+                address = replace(address, gathers=gathers)
+            renamed[e] = replace(e, args=tuple(renamed[a] for a in e.args), address=address, number=i)  # fmt: skip
+        used = {e.name for e in body if e.op in ("load", "scalar")}
+        old = self.kernel
+        between = tuple(Buffer(n, d, first) for n, (d, _) in self.between.items())
+        reads = tuple(b for b in old.buffers if not b.written and b.name in used)
+        writes = () if first else tuple(b for b in old.buffers if b.written)
+        scalars = tuple(s for s in old.scalars if s.name in used)
+        stores = tuple(Store(s.buffer, s.address, renamed[s.value]) for s in stores)
+        return Kernel(name, outer, row, (*reads, *between, *writes), scalars, (), tuple(renamed.values()),
+                      stores, old.comments)  # fmt: skip

@@ -1,0 +1,204 @@
+"""Ops without a native form inside of native code: torch runs them, on tensors in the program's own memory.
+
+A call asks a Python object by way of the interpreter, which native code has locked anyway, for one op: the object views the
+memory of the operands as tensors, runs the op and copies what it gives to the results' memory. So one op that has no
+native form does not send a whole loop to Python. It costs a few microseconds, so a graph must have more native ops
+than calls (``worth``). An op that raises makes the code decline, and the host raises the error at the user's line; an
+interrupt goes up at once. Ops that draw random numbers are run too: ``Native`` puts the generator's state back when the
+code declines.
+
+The first word of the arena points to the table of these objects, which ``Native`` makes: the text of the code has no address
+in it and is the same in every process.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from .. import ops
+from ..infer import infer
+from ..ir import Node, Value, map_values, node_effects
+from ..kernels.loop_ir import Open
+from ..shapes import Meta
+from ..types import DTYPE_NAMES, DTYPES, ScalarType, TensorType
+from .code import SIZE
+from .values import Decline, Mem, Reg, numel, strides
+
+NATIVE_PER_CALL = 3  # native ops that a graph must have for each call
+KEPT = 64  # views that a call keeps, by address
+
+_ASK = """define internal i32 @ask(ptr %callee, ptr %block) noinline {
+  %address = call ptr @PyLong_FromVoidPtr(ptr %block)
+  %result = call ptr @PyObject_CallFunctionObjArgs(ptr %callee, ptr %address, ptr null)
+  call void @Py_DecRef(ptr %address)
+  %raised = icmp eq ptr %result, null
+  br i1 %raised, label %stop, label %look
+look:
+  %true = call i32 @PyObject_IsTrue(ptr %result)
+  call void @Py_DecRef(ptr %result)
+  %code = icmp ne i32 %true, 1
+  %declined = zext i1 %code to i32
+  ret i32 %declined
+stop:
+  ret i32 2
+}
+declare ptr @PyLong_FromVoidPtr(ptr)
+declare ptr @PyObject_CallFunctionObjArgs(ptr, ptr, ...)
+declare void @Py_DecRef(ptr)
+declare i32 @PyObject_IsTrue(ptr)
+"""
+
+
+class Call:
+    """One op on memory. ``self(address)`` of a block of 64-bit slots: operands, then results, then open sizes.
+
+    ``packed``: whether torch is to give contiguous results, as eager PyTorch does; what is strided is packed here else.
+    """
+
+    def __init__(self, node: Node, inputs: list[Value], operands: list[Any], results: list[Mem], packed: bool):  # fmt: skip
+        self.node, self.run = node, ops.lookup(node.op).run
+        self.random = node_effects(node).random
+        self._inputs, self._operands, self._results = inputs, operands, results
+        self.packed = packed
+        opened = [n for x in (*operands, *results) if isinstance(x, Mem) for n in x.size if isinstance(n, Open)]  # fmt: skip
+        self.opened = list(dict.fromkeys(opened))
+        self._block = ctypes.c_int64 * (len(operands) + len(results) + len(self.opened))
+        self._views: dict[Any, torch.Tensor] = {}
+
+    def __call__(self, address: int) -> bool:
+        """Whether the op ran, and gave what its types say."""
+        block = self._block.from_address(address)
+        sizes = dict(zip(self.opened, block[len(self._operands) + len(self._results) :]))
+        values = [self._value(x, block[i], sizes) for i, x in enumerate(self._operands)]
+        env = dict(zip(self._inputs, values))
+        try:
+            with torch.no_grad():
+                found = self.run(*map_values(env.__getitem__, self.node.args), **map_values(env.__getitem__, self.node.kwargs))  # fmt: skip
+        except Exception:
+            return False
+        found = found if isinstance(found, (list, tuple)) else [found]
+        first = len(self._operands)
+        return all(self._put(x, out, block[first + i], sizes) for i, (x, out) in enumerate(zip(found, self._results, strict=True)))  # fmt: skip
+
+    def _value(self, x: Any, bits: int, sizes: dict[Open, int]) -> Any:
+        if isinstance(x, Mem):
+            return self._view(x, bits, sizes)
+        if x.dtype == "f64":
+            return ctypes.c_double.from_buffer(ctypes.c_int64(bits)).value
+        return bool(bits & 1) if x.dtype == "bool" else bits
+
+    def _view(self, x: Mem, address: int, sizes: dict[Open, int]) -> torch.Tensor:
+        size = tuple(sizes.get(n, n) for n in x.size)  # type: ignore[call-overload]
+        key = (address, x.dtype, size, x.stride)
+        found = self._views.get(key)
+        if found is None:
+            if len(self._views) >= KEPT:
+                self._views.clear()
+            length = 1 + sum((n - 1) * s for n, s in zip(size, x.stride))
+            if 0 in size:
+                found = torch.empty(size, dtype=DTYPES[x.dtype])
+            else:
+                memory = (ctypes.c_char * (length * SIZE[x.dtype])).from_address(address)
+                flat = torch.frombuffer(memory, dtype=DTYPES[x.dtype])
+                found = flat.as_strided(size, x.stride)
+            self._views[key] = found
+        return found
+
+    def _put(self, x: Any, out: Mem, address: int, sizes: dict[Open, int]) -> bool:
+        place = self._view(out, address, sizes)
+        if (
+            x.dtype != place.dtype
+            or x.shape != place.shape
+            or (self.packed and not x.is_contiguous())
+        ):
+            return False
+        place.copy_(x)
+        return True
+
+
+def may_call(node: Node) -> bool:
+    """Whether torch may run a node for native code: it only computes, and has tensors and numbers only."""
+    effects = node_effects(node)
+    if not node.op.startswith("aten.") or not node.outputs or node.regions:
+        return False
+    if effects.io or effects.reads or effects.writes or effects.overwrites or effects.diverges:
+        return False
+    generator = node.kwargs.get("generator")
+    return generator is None and all(isinstance(v.type, (TensorType, ScalarType)) for v in (*node.inputs, *node.outputs))  # fmt: skip
+
+
+def lower(low, node: Node) -> None:
+    """Write the call of an op and bind its results."""
+    if not may_call(node):
+        raise Decline(f"{node.op} has no native form")
+    inputs = list(dict.fromkeys(node.inputs))
+    operands = [_placed(low, v) for v in inputs]
+    targets = [low.target(v) if numel(low.tensor(v)[1]) > 1 else low.new(*low.tensor(v)) for v in node.outputs]  # fmt: skip
+    for x in targets:
+        low.arena.hold(x.owners)
+    packed = all(x.dense for x in operands) and _packed(node, inputs, operands)
+    call = Call(node, inputs, operands, targets, packed)
+    code = low.code
+    slots = [*operands, *targets, *(Reg(low.sizes.text(n), "i64") for n in call.opened)]
+    block = code.cell(f"[{len(slots)} x i64]")
+    for i, x in enumerate(slots):
+        place = code.do(f"getelementptr i64, ptr {block}, i64 {i}")
+        if isinstance(x, Mem):
+            code.line(f"store ptr {x.pointer}, ptr {place}")
+        else:
+            code.store(x.dtype, x.text, place)
+    _ask(low, call, block)
+    for v, x in zip(node.outputs, targets):
+        x = replace(x, dense=packed)
+        low.bind(v, x if numel(x.size) > 1 else low.register(Mem(x.pointer, x.dtype, x.size, x.stride)))  # fmt: skip
+    low.release(targets)
+
+
+def _packed(node: Node, inputs: list[Value], operands: list[Any]) -> bool:
+    """Whether torch gives contiguous results; where a size is open that is seen when the op runs."""
+    if any(isinstance(x, Mem) and x.open for x in operands):
+        return True
+    known = {v: Meta(DTYPES[x.dtype], x.size, x.stride, 0, torch.device("cpu")) if isinstance(x, Mem) else v.type.kind(1) for v, x in zip(inputs, operands)}  # fmt: skip
+    found = infer(ops.overload(node.op), map_values(known.__getitem__, node.args), map_values(known.__getitem__, node.kwargs))  # fmt: skip
+    return all(m.stride == strides(m.size) for m in (found if isinstance(found, list) else [found]))
+
+
+def _placed(low, v: Value) -> Mem | Reg:
+    """An operand as the call takes it: numbers by value, tensors in memory."""
+    x = low.operand(v)
+    if isinstance(v.type, ScalarType):
+        x = low.register(x)
+        if x.dtype not in ("i64", "f64", "bool"):
+            raise Decline(f"a number of type {x.dtype}")
+        return x
+    if isinstance(x, Reg):
+        made = Mem(low.code.cell("i64"), DTYPE_NAMES[v.type.dtype], x.size or (), (1,) * len(x.size or ()))  # fmt: skip
+        low.code.store(x.dtype, x.text, made.pointer)
+        return made
+    return low.memory(x)
+
+
+def _ask(low, call: Call, block: str) -> None:
+    low.asked.append(call)
+    low.globals["ask"] = _ASK
+    low.work += 3000
+    code = low.code
+    table = code.do(f"load ptr, ptr {low.base}")
+    place = code.do(f"getelementptr ptr, ptr {table}, i64 {len(low.asked) - 1}")
+    callee = code.do(f"load ptr, ptr {place}")
+    got = code.do(f"call i32 @ask(ptr {callee}, ptr {block})")
+    stop, on = code.fresh("stop"), code.fresh("on")
+    code.branch(code.do(f"icmp eq i32 {got}, 2"), stop, on)
+    code.label(stop)
+    code.line("ret i32 2")
+    code.label(on)
+    low.fail(code.do(f"icmp ne i32 {got}, 0"))
+
+
+def worth(low) -> bool:
+    """Whether enough of a graph is native for its calls."""
+    return low.native_ops >= NATIVE_PER_CALL * len(low.asked)

@@ -1,0 +1,129 @@
+"""The values that a loop of native code carries: in registers, in two places that change roles, or in one place.
+
+``Carry`` writes the phis of one of them: at the head of the loop, and at the head of a loop around it where there is one.
+"""
+
+from __future__ import annotations
+
+from ..ir import Graph, Value
+from ..types import DTYPE_NAMES, ScalarType
+from .code import REGISTER
+from .values import Decline, Mem, Operand, Reg, strides, with_alias
+
+
+def typed(v: Value, x: Reg) -> Reg:
+    """A register with the type of ``v``."""
+    dtype = DTYPE_NAMES[v.type.dtype]
+    if x.dtype != dtype:
+        raise Decline(f"a {x.dtype} where a {dtype} belongs")
+    size = None if isinstance(v.type, ScalarType) else tuple(v.type.shape)
+    return Reg(x.text, dtype, size, x.alias)
+
+
+class Carry:
+    """One carried value: how it enters the loop, what the head holds, where the body puts the next one."""
+
+    def __init__(self, low, number: int, graph: Graph, start: Operand, mode: str):
+        self.low, self.number, self.mode, self.graph = low, number, mode, graph
+        self.value = graph.inputs[number]
+        self.places: list[Mem] = []
+        self.start = self._prepare(start)
+
+    def _prepare(self, x: Operand) -> Operand:
+        low = self.low
+        if self.mode == "same":
+            return x
+        if self.mode == "register":
+            return typed(self.value, low.register(x))
+        dtype, size = low.tensor(self.value)
+        self.places = [low.new(dtype, size) for _ in range(1 if self.mode == "in place" else 2)]
+        for p in self.places:
+            low.arena.hold(p.owners)
+        if self.mode == "in place" or not (isinstance(x, Mem) and x.contiguous):
+            low.copy(x, self.places[0])
+            return Mem(self.places[0].pointer, dtype, size, strides(size), self.places[0].owners, x.plain, x.alias)  # fmt: skip
+        return x
+
+    def head(self, before: str) -> Operand:
+        """The value at the head of the loop."""
+        code, x = self.low.code, self.start
+        self.before = before
+        if self.mode == "same":
+            return x
+        self.alias = "%" + code.fresh("alias")
+        self.alias_phi = code.later()
+        if self.mode == "in place":
+            return with_alias(x, self.alias)
+        self.phi = code.later()
+        name = "%" + code.fresh("carry")
+        self.name = name
+        if self.mode == "register":
+            return Reg(name, x.dtype, x.size, self.alias)
+        self.next_phi, self.next = code.later(), "%" + code.fresh("next")
+        owners = x.owners | self.places[0].owners | self.places[1].owners
+        return Mem(name, x.dtype, x.size, strides(x.size), owners, x.dense, self.alias)
+
+    def dest(self) -> Mem | None:
+        """Where the body is to compute the next value."""
+        if self.mode == "in place":
+            p = self.places[0]
+            return Mem(p.pointer, p.dtype, p.size, p.stride, p.owners)
+        if self.mode == "memory":
+            p = self.places[0]
+            return Mem(self.next, p.dtype, p.size, p.stride, p.owners | self.places[1].owners)
+        return None
+
+    def close(self, x: Operand) -> None:
+        """Move the body's result to where the next iteration finds it."""
+        if self.mode == "same":
+            return
+        if self.mode == "register":
+            self.result = typed(self.value, self.low.register(x))
+            return
+        self.result = x
+        if not x.plain:
+            raise Decline("a carried tensor that becomes strided")
+        dest = self.dest()
+        if getattr(x, "pointer", None) != dest.pointer:
+            self.low.copy(x, dest)
+
+    def enter(self, strip: str) -> None:
+        """Make room at the head of a loop around the loop; see ``_Strip``."""
+        self.strip, self.outer = strip, [self.low.code.later() for _ in range(3)]
+
+    def latch(self, end: str, again: str = "") -> None:
+        """Fill the phis of the head, at the end of the body, and those of the loop around it, which ends at ``again``."""
+        if self.mode == "same":
+            return
+        result = self.result
+        self._fill(self.alias_phi, self.alias, "i1", self.start.alias, result.alias, end, again)
+        if self.mode == "register":
+            kind = REGISTER[result.dtype]
+            self._fill(self.phi, self.name, kind, self.start.text, result.text, end, again)
+        elif self.mode == "memory":
+            a = self._in_order()[0].pointer
+            self._fill(self.phi, self.name, "ptr", self.start.pointer, self.next, end, again)
+            self._fill(self.next_phi, self.next, "ptr", a, self.swapped, end, again)
+
+    def _fill(self, place: int, name: str, kind: str, start: str, following: str, end: str, again: str) -> None:  # fmt: skip
+        code, before = self.low.code, self.before
+        if again:
+            code.fill(self.outer.pop(0), f"{name}o = phi {kind} [{start}, %{before}], [{name}, %{again}]")  # fmt: skip
+            start, before = f"{name}o", self.strip
+        code.fill(place, f"{name} = phi {kind} [{start}, %{before}], [{following}, %{end}]")
+
+    def swap(self) -> None:
+        """The other place, for the iteration after the next; written before the last branch."""
+        if self.mode == "memory":
+            a, b = (p.pointer for p in self._in_order())
+            code = self.low.code
+            self.swapped = code.do(f"select i1 {code.do(f'icmp eq ptr {self.next}, {a}')}, ptr {b}, ptr {a}")  # fmt: skip
+
+    def _in_order(self) -> list[Mem]:
+        """The place that the first iteration writes first: the initial value may stand in the other."""
+        start = getattr(self.start, "pointer", None)
+        return self.places if start != self.places[0].pointer else self.places[::-1]
+
+    def finish(self) -> None:
+        for p in self.places:
+            self.low.arena.release(p.owners)
