@@ -26,6 +26,8 @@ def gathered(items: Any, count: int = -1) -> Any:
 
     ``count``: how many there may be, if not negative; ValueError, as by unpacking, for more.
     """
+    if isinstance(items, dict):
+        subscripts.check_keys(items)
     items = iterator_of(items)
     if not (isinstance(items, Generator) and items.fresh):
         return items
