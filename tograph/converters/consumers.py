@@ -23,6 +23,8 @@ from .user_operators import as_bool, eq
 
 def gathered(items: Any) -> Any:
     """The items of a user's iterator or of a generator not begun yet, in a list; anything else as it is."""
+    if isinstance(items, dict):
+        subscripts.check_keys(items)
     items = iterator_of(items)
     if not (isinstance(items, Generator) and items.fresh):
         return items

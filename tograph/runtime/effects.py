@@ -8,10 +8,9 @@ from typing import Any
 
 import torch
 
-from ..errors import GradientError, Location
 from . import types
 from .control_flow import outside_value
-from .funcgraph import current_graph, is_tracing, user_location
+from .funcgraph import current_graph, is_tracing
 from .ops import OpaqueObject
 from .specs import TensorSpec
 from .structure import symbolic
@@ -64,40 +63,9 @@ def py_function(fn: Callable[..., Any], inputs: Sequence[Any], out_spec: Any) ->
     if not kinds:
         return None
     if len(kinds) == 1:
-        return _history(symbolic(made, graph), inputs)
-    pick = OpaqueObject(_Item(), "item")
-    outs = [graph.emit("py.apply_opaque", pick, made, i, type=k) for i, k in enumerate(kinds)]
-    return [_history(symbolic(v, graph), inputs) for v in outs]
-
-
-class _Unknown(torch.autograd.Function):
-    """The result of Python code that no one knows the gradient of before it runs."""
-
-    @staticmethod
-    def forward(ctx: Any, location: Location | None, x: Any, *inputs: Any) -> Any:
-        ctx.location = location
-        return type(x)(x.meta, x.storage_, x.chain, x.ref)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Any) -> Any:
-        raise GradientError(
-            "a gradient that is taken inside of a function cannot go through tg.py_function: what it computes is known only when the "
-            "graph runs. Take the gradient outside of the function, or give the gradient with tg.custom_gradient.",
-            ctx.location,
-        )
-
-
-def _history(x: Any, inputs: Sequence[Any]) -> Any:
-    """The result of Python code as a tensor that depends on the inputs."""
-    tensors = [t for t in inputs if isinstance(t, torch.Tensor) and t.requires_grad]
-    if not tensors or not torch.is_grad_enabled() or not (x.is_floating_point() or x.is_complex()):
-        return x
-    return _Unknown.apply(user_location(), x, *tensors)
-
-
-class _Item:
-    def __call__(self, items: Any, i: int) -> Any:
-        return items[i]
+        return symbolic(made, graph)
+    outs = [graph.emit("tg.py_item", made, i, args, type=k) for i, k in enumerate(kinds)]
+    return [symbolic(v, graph) for v in outs]
 
 
 def _checked(fn: Callable[..., Any], specs: list[TensorSpec], many: bool) -> Callable[..., Any]:

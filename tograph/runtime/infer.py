@@ -142,7 +142,7 @@ def _meta_kernel(func, args: tuple, kwargs: dict) -> Any:
         if isinstance(x, Meta):
             devices.append(x.device)
             return torch.empty_strided(x.size, x.stride, dtype=x.dtype, device="meta")
-        if type(x) is tuple:
+        if type(x) is tuple or type(x) is list:
             return [to_meta(a) for a in x]
         return x
 

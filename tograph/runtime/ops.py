@@ -470,7 +470,15 @@ register(
     "tg.py_call",
     run=_python_call,
     effects=Effects(io=True, may_fail=True),
-    gradient=NONE,
+    gradient=REPLAY,
+    kernel=NONE,
+)
+# One of several results; the call's own inputs say what it depends on.
+register(
+    "tg.py_item",
+    run=lambda results, i, inputs: results[i],
+    effects=PURE,
+    gradient=REPLAY,
     kernel=NONE,
 )
 

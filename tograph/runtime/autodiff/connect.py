@@ -26,7 +26,7 @@ from ..funcgraph import FuncGraph
 from ..ir import Node, map_values
 from .dependence import NOTHING, output_dependences
 from .objects import plain_object
-from .rules import RULES
+from .rules import RULES, UNKNOWN
 
 # Gradients of ops with regions, by op: set by ``alternatives`` and ``loops``, which need this module.
 REGION_RULES: dict[str, Callable[[Call, list[Any], list[bool]], list[Any]]] = {}
@@ -91,6 +91,8 @@ class Call:
         return [found[i] if need[i] else None for i in self.tensors]
 
     def _by_rule(self, grads: list[Any]) -> list[Any]:
+        if self.node.op in UNKNOWN:
+            raise GradientError(UNKNOWN[self.node.op], self.node.location)
         env = {v: self.input(i) for i, v in enumerate(self.inputs)}
         args = map_values(env.__getitem__, self.node.args)
         results = RULES[self.node.op](
@@ -126,15 +128,14 @@ class Attached(torch.autograd.Function):
 
 def connect(node: Node, graph: FuncGraph) -> None:
     """Connect the outputs of a node that was recorded just now, where it has a gradient."""
-    if (node.op not in RULES and node.op not in REGION_RULES) or (
-        node.op == "tg.read" and not graph.replaying
-    ):
+    known = node.op in RULES or node.op in REGION_RULES or node.op in UNKNOWN
+    if not known or (node.op == "tg.read" and not graph.replaying):
         return
     call = Call(node, graph)
     if not call.tensors:
         return
-    known = {v: frozenset([i]) if i in call.tensors else NOTHING for i, v in enumerate(call.inputs)}
-    depends = output_dependences(node, known)
+    own = {v: frozenset([i]) if i in call.tensors else NOTHING for i, v in enumerate(call.inputs)}
+    depends = output_dependences(node, own)
     chosen = [i for i, v in enumerate(node.outputs) if differentiable(v.type) and depends[i]]
     for i, x in zip(chosen, call.outputs(chosen)):
         graph.sources[node.outputs[i]] = x

@@ -200,6 +200,13 @@ def _sum_of_two(args, out, gs):
     return gs[0], gs[0]
 
 
+# Ops that depend on their arguments in a way that the graph does not know.
+UNKNOWN = dict.fromkeys(
+    ("tg.py_call", "tg.py_item"),
+    "a gradient that is taken inside of the function goes through tg.py_function, whose Python code has no gradient in the graph. "
+    "Say it with tg.custom_gradient, pass x.detach(), or take the gradient outside of the function.",
+)
+
 RULES: dict[str, Rule] = {
     "tg.handle_add": _sum_of_two,
     "tg.list_spread": _spread,

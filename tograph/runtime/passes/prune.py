@@ -59,7 +59,14 @@ def _check(node: Node) -> Node:
 
 
 def _narrow(node: Node, used: set[Value]) -> None:
-    """Drop outputs and inputs of a region op that are not needed, and prune its regions."""
+    """Drop outputs and inputs of a region op that are not needed, and prune its regions.
+
+    An op with a gradient of its own keeps them all: the gradient takes and gives one for each.
+    """
+    if "gradient" in node.regions:
+        for region in node.regions.values():
+            prune(region)
+        return
     if node.op == "While":
         keep_outputs(node, _needed_state(node, used))
     else:

@@ -1,0 +1,206 @@
+"""Gradients that cannot be taken: the error that eager PyTorch gives, or a GradientError with the user's line."""
+
+import pytest
+import torch
+
+import tograph as tg
+from tograph.errors import GradientError
+
+D = torch.float64
+
+
+def leaf():
+    return torch.linspace(0.5, 2, 3, dtype=D, requires_grad=True)
+
+
+def message(run, f):
+    with pytest.raises(RuntimeError) as caught:
+        run(f, leaf())
+    return str(caught.value).splitlines()[0]
+
+
+def outside(f, x):
+    torch.autograd.grad(f(x).sum(), x)
+
+
+def inside(f, x):
+    f(x)
+
+
+def through_integers(x):
+    y = x.long()
+    while y.sum() < 9:
+        y = y + 1
+    return y
+
+
+def back_from_integers(x):
+    return through_integers(x).to(D) * 2
+
+
+def of_integers(x):
+    return torch.autograd.grad(back_from_integers(x).sum(), x)[0]
+
+
+def no_history(x):
+    with torch.no_grad():
+        return x.sin() if x.sum() > 0 else x
+
+
+def freed(x):
+    y = x.sin().sum()
+    return torch.autograd.grad(y, x)[0] + torch.autograd.grad(y, x)[0]
+
+
+def not_used(x):
+    w = torch.ones(3, dtype=D, requires_grad=True)
+    return torch.autograd.grad((x * 2).sum(), w)[0]
+
+
+def saved_and_written(x):
+    y = x.exp()
+    z = y * y
+    y.add_(1)
+    return torch.autograd.grad((y + z).sum(), x)[0]
+
+
+def leaf_written(x):
+    x.add_(1)
+    return x
+
+
+def integer_leaf(x):
+    return x.long().requires_grad_()
+
+
+def not_a_scalar(x):
+    return torch.autograd.grad(x.sin(), x)[0]
+
+
+@pytest.mark.parametrize(
+    "run, f",
+    [
+        (outside, through_integers), (outside, back_from_integers), (inside, of_integers), (outside, no_history),
+        (inside, freed), (inside, not_used), (inside, saved_and_written), (inside, leaf_written), (inside, integer_leaf),
+        (inside, not_a_scalar),
+    ],
+    ids=lambda f: f.__name__,
+)  # fmt: skip
+def test_message_is_that_of_eager(run, f):
+    want, got = message(run, f), message(run, tg.function(f))
+    assert got[:60] == want[:60]
+
+
+def test_a_result_written_after_the_call():
+    def late(f, x):
+        y = f(x)
+        y.add_(1)
+        y.sum().backward()
+
+    want, got = message(late, torch.exp), message(late, tg.function(lambda x: x.exp()))
+    assert got[:60] == want[:60]
+
+
+def test_a_value_written_after_its_use_counts_as_it_was_used():
+    # Eager refuses this one; docs/limits.md says that we do not.
+    @tg.function
+    def f(x):
+        y = x.exp()
+        z = y * y
+        y.add_(1)
+        return z + y
+
+    x = leaf()
+    f(x).sum().backward()
+    torch.testing.assert_close(x.grad, (2 * (2 * x).exp() + x.exp()).detach())
+
+
+def call(x):
+    return tg.py_function(lambda v: v * v, [x], tg.TensorSpec([3], D))
+
+
+def python(x):
+    return torch.autograd.grad((call(x) + x).sum(), x)[0]
+
+
+def python_in_a_loop(x):
+    y = x
+    for _ in range(torch.tensor(2)):
+        y = call(y) if y.sum() > 0 else y
+    return torch.autograd.grad((y + x).sum(), x)[0]
+
+
+def one_of_several(x):
+    y, _ = tg.py_function(lambda v: (v * v, v), [x], [tg.TensorSpec([3], D)] * 2)
+    return torch.autograd.grad((y + x).sum(), x)[0]
+
+
+@pytest.mark.parametrize("f", [python, python_in_a_loop, one_of_several])
+def test_python_functions_have_no_gradient_inside(f):
+    with pytest.raises(GradientError, match=r"tg\.py_function") as caught:
+        tg.function(f)(leaf())
+    assert "test_gradient_errors.py" in str(caught.value)
+
+
+def test_python_functions_without_a_gradient():
+    def f(x):
+        return tg.py_function(lambda v: torch.from_numpy(v.detach().numpy() * 2), [x], spec)
+
+    spec = tg.TensorSpec([3], D)
+    assert "does not require grad" in message(outside, tg.function(f))
+    x = leaf()
+    (g,) = torch.autograd.grad((tg.function(lambda x: f(x) + x * 3)(x)).sum(), x)
+    assert g.tolist() == [3, 3, 3]
+
+
+def test_a_loop_needs_no_maximum_iterations():
+    # TensorFlow's compiled loops ask for one before they give a gradient; here any loop has one.
+    @tg.function
+    def f(x):
+        while x.sum() < 20:
+            x = x * x + x
+        return x
+
+    @tg.function
+    def bounded(x, n):
+        for _ in range(n):
+            tg.set_loop_options(maximum_iterations=2)
+            x = x * x
+        return x
+
+    x = leaf()
+    (g,) = torch.autograd.grad(f(x).sum(), x)
+    (want,) = torch.autograd.grad(f.python_function(x).sum(), x)
+    torch.testing.assert_close(g, want)
+    (g,) = torch.autograd.grad(bounded(x, torch.tensor(9)).sum(), x)
+    torch.testing.assert_close(g, 4 * x.detach() ** 3)
+
+
+@pytest.mark.filterwarnings("ignore:Anomaly Detection")
+def test_anomaly_detection():
+    @tg.function
+    def f(x):
+        return x.sqrt() * 0
+
+    @tg.function
+    def g(x):
+        return torch.autograd.grad((x.sqrt() * 0).sum(), x)[0]
+
+    x = torch.zeros(3, dtype=D, requires_grad=True)
+    with torch.autograd.detect_anomaly(check_nan=True):
+        with pytest.raises(RuntimeError, match="nan values"):
+            f(x).sum().backward()
+        with pytest.raises(GradientError, match="anomaly"):
+            g(x)
+
+
+def test_determinants_of_other_layouts():
+    f = tg.function(lambda w: torch.det(w) + torch.linalg.slogdet(w)[1])
+    torch.manual_seed(0)
+    for turned in (False, True):
+        w = torch.rand(3, 3, dtype=D) + torch.eye(3)
+        w = (w.t() if turned else w).requires_grad_()
+        want = torch.linalg.inv(w).t() * (torch.det(w) + 1)
+        (g,) = torch.autograd.grad(f(w), w, create_graph=True)
+        torch.testing.assert_close(g, want)
+        torch.testing.assert_close(*(torch.autograd.grad((y * y).sum(), w)[0] for y in (g, want)))
