@@ -37,6 +37,13 @@ notebook = lazy_module(".notebook", __package__)
 pages = lazy_module(".report", __package__)
 
 
+def _graph_html(graph: Graph) -> str:
+    return notebook.graph_html(graph)
+
+
+Graph._repr_html_ = _graph_html  # type: ignore[attr-defined]  # ir may not import the module
+
+
 class ConcreteFunction:
     """A traced function for one signature. Call it with the same arguments as the function.
 
