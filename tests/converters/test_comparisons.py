@@ -137,4 +137,16 @@ def own_operators(a, b):
     return r, len(x)
 
 
+@cases((2,), (1,), (3,))
+def order_of_tuples(x):
+    return (
+        (x, 1) < (2, 1),
+        (x, 1) <= (2, 1),
+        [x, 2] > [2, 1],
+        (x,) >= (2, 0),
+        (1, x) < (1, 2, 3),
+        max((x, 1), (2, 5)),
+    )
+
+
 test_same = cases.test()

@@ -1,9 +1,11 @@
 """f-strings, format, %, print: values of staged numbers and tensors."""
 
+import pytest
 import torch
 
 import tograph as tg
 from tests.converters.both import Cases, run
+from tograph.errors import StagingError
 
 cases = Cases()
 
@@ -96,3 +98,16 @@ def test_message_of_an_exception():
     native = run(message_of_an_exception, (torch.tensor(-3),)).error
     converted = run(f, (torch.tensor(-3),)).error
     assert str(native) in str(converted)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [lambda s: s == "1", lambda s: len(s), lambda s: s[0], lambda s: s.upper(), lambda s: s * 2, lambda s: "1" in s,
+     lambda s: [c for c in s], lambda s: 1 if s else 2],
+)  # fmt: skip
+def test_a_staged_string_is_not_looked_into(use):
+    def f(x):
+        return use(f"{x}")
+
+    with pytest.raises(StagingError, match="a string made of staged values cannot be"):
+        tg.function(f)(torch.tensor(1))

@@ -184,4 +184,18 @@ def tuple_swap(x):
     return l
 
 
+@cases((torch.tensor([1, 2, 4]),), (torch.tensor([4, 2, 1]),), (torch.tensor([5, 5, 5]),))
+def staged_tuple_keys(x):
+    table = {(1, 2): 10, (4,): 12, 3: 1, (4, 2): 9}
+    pair = (x[0].item(), x[1].item())
+    return pair in table, table.get(pair, 7), pair in [(1, 2), (3, 4)], pair not in {(4, 2)}
+
+
+@cases((torch.tensor([1, 2]),), (torch.tensor([3, 3]),))
+def staged_tuple_key_read_and_written(x):
+    table = {(1, 2): 10, (3, 3): 20}
+    table[x[0].item(), x[1].item()] += 5
+    return table[x[0].item(), 2 if x[0] == 1 else 3], table
+
+
 test_same = cases.test()

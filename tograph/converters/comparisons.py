@@ -21,6 +21,7 @@ from .context import OPERATORS, Converter
 from .iterables import StagedRange
 from .logical import and_, not_, or_
 from .staging import is_staged
+from .subscripts import is_staged_key, same_key
 from .thunks import thunk
 from .union import apply, distribute, may_miss, test_options, truth
 from .user_operators import eq, ge, gt, le, lt, method_of, ne
@@ -73,11 +74,12 @@ def contains(x, items):
             else (items.stop < x, x <= items.start)
         )
         return and_(low, lambda: high, lambda: (x - items.start) % items.step == 0)
-    if isinstance(items, dict) and not is_staged(x) and x in items and may_miss(items[x]):
+    staged = is_staged(x) or is_staged_key(x)
+    if isinstance(items, dict) and not staged and x in items and may_miss(items[x]):
         return test_options(lambda v: v is not MISSING, items[x])
     if growing_lists.is_growing(items):
         return growing_lists.contains(items, x)
-    if is_staged(x):
+    if staged:
         reads.whole(items)
     return _among(x, items)
 
@@ -86,7 +88,7 @@ def _among(x, items):
     if isinstance(items, (dict, set, frozenset)) and isinstance(x, torch.Tensor):
         return any(item is x for item in items)  # tensors are hashed by identity
     if isinstance(items, (list, tuple, dict, set, frozenset, range)) and (
-        is_staged(x) or any(map(is_staged, items))
+        is_staged(x) or is_staged_key(x) or any(is_staged(i) or is_staged_key(i) for i in items)
     ):
         found = False
         for item in items:
@@ -121,6 +123,9 @@ def _note(x, items) -> None:
 
 
 def _equal(a, b):
+    if type(a) is tuple and type(b) is tuple and (is_staged_key(a) or is_staged_key(b)):
+        same = same_key(a, b) if is_staged_key(b) else same_key(b, a)
+        return control_flow.predicate(same, "in") if is_staged(same) else same
     if not (
         isinstance(a, (torch.Tensor, int, float, *SYMBOLS))
         and isinstance(b, (torch.Tensor, int, float, *SYMBOLS))

@@ -21,13 +21,24 @@ from .staging import is_staged
 from .user_operators import as_bool, eq
 
 
-def gathered(items: Any) -> Any:
-    """The items of a user's iterator or of a generator not begun yet, in a list; anything else as it is."""
+def gathered(items: Any, count: int = -1) -> Any:
+    """The items of a user's iterator or of a generator not begun yet, in a list; anything else as it is.
+
+    ``count``: how many there may be, if not negative; ValueError, as by unpacking, for more.
+    """
+    if isinstance(items, dict):
+        subscripts.check_keys(items)
     items = iterator_of(items)
     if not (isinstance(items, Generator) and items.fresh):
         return items
     out = new_list()
-    for_stmt(items, lambda item: call(out.append, item), ())
+
+    def body(item):
+        call(out.append, item)
+        if out.handle is None and 0 <= count < len(out):
+            raise ValueError(f"too many values to unpack (expected {count})")
+
+    for_stmt(items, body, ())
     return out
 
 

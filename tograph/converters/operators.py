@@ -32,6 +32,7 @@ from .match_stmt import (
 from .strings import fstring, percent
 from .subscripts import augment, delitem, getitem, setitem, slice_
 from .try_stmt import caught, try_stmt
+from .unpacking import unpacked
 from .user_operators import (
     add,
     bit_and,
@@ -125,6 +126,7 @@ __all__ = [
     "truediv",
     "try_stmt",
     "two_forms",
+    "unpacked",
     "variables",
     "while_stmt",
     "whole",

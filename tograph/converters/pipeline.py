@@ -50,6 +50,7 @@ from .match_stmt import MatchStatements
 from .strings import Strings
 from .subscripts import Subscripts
 from .try_stmt import Reraises
+from .unpacking import Unpackings
 from .user_operators import UserOperators
 from .variables import Frames, Reads
 
@@ -58,7 +59,7 @@ _report = lazy_module("..runtime.report.collect", __package__)
 # Before the analyses: constructs that become plainer Python.
 PLAINER = (Annotations, Directives, Comprehensions, MatchStatements, Reraises)
 # After them: reads are marked and variables located while the facts still fit; then statements; then expressions.
-PIPELINE = (Escapes, Reads, Frames, Lists, Jumps, ControlFlow, Asserts, Calls, ContextManagers, Attributes, Subscripts, Strings, UserOperators, Comparisons, Logical,
+PIPELINE = (Escapes, Reads, Frames, Lists, Jumps, ControlFlow, Asserts, Unpackings, Calls, ContextManagers, Attributes, Subscripts, Strings, UserOperators, Comparisons, Logical,
             ConditionalExpressions, Declarations)  # fmt: skip
 
 

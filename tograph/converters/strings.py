@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..errors import StagingError
 from ..runtime import control_flow, types
-from ..runtime.funcgraph import Ref, current_graph
+from ..runtime.funcgraph import Ref, current_graph, user_location
 from ..runtime.growing import StagedList
 from ..runtime.structure import Handle, is_union
 from ..transpiler.syntax import gast
@@ -78,6 +79,43 @@ class StagedString:
 
     def __repr__(self):
         return "<symbolic str>"
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, other):
+        return self is other or self._cannot("compared")
+
+    def __len__(self):
+        return self._cannot("measured")
+
+    def __bool__(self):
+        return self._cannot("a condition")
+
+    def __getitem__(self, index):
+        return self._cannot("indexed")
+
+    def __iter__(self):
+        return self._cannot("iterated")
+
+    def __contains__(self, part):
+        return self._cannot("searched")
+
+    def __mul__(self, count):
+        return self._cannot("repeated")
+
+    __rmul__ = __mul__
+
+    def __getattr__(self, name):
+        if name.startswith("_") or not hasattr(str, name):
+            raise AttributeError(f"'str' object has no attribute {name!r}")
+        return self._cannot(f"changed by {name}()")
+
+    def _cannot(self, what: str) -> Any:
+        raise StagingError(
+            f"a string made of staged values cannot be {what}: its text is known only when the graph runs. Print it, format it, join it or "
+            "return it, or use tg.py_function",
+            user_location(),
+        )
 
 
 def fstring(*parts: Any) -> Any:

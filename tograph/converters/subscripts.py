@@ -181,7 +181,7 @@ def getitem(x, key):
         return as_staged(StagedList(x))[
             slice(as_int(key.start), as_int(key.stop), as_int(key.step))
         ]
-    if isinstance(key, SYMBOLS) and isinstance(x, dict):
+    if is_staged_key(key) and isinstance(x, dict):
         return _lookup(x, key)  # tensors are keys by identity, as in Python
     method = getattr(type(x), "__getitem__", None)
     if is_user_function(method):
@@ -288,17 +288,18 @@ def _lookup(items: dict, key):
     def chain(i: int):
         if i == len(keys):
             raise KeyError(key)
-        if not isinstance(keys[i], (int, float)):
+        same = same_key(keys[i], key)
+        if same is False:
             return chain(i + 1)
-        same = control_flow.predicate(key == keys[i], "subscript")
-        return control_flow.staged_if(same, lambda: items[keys[i]], lambda: chain(i + 1))
+        test = control_flow.predicate(same, "subscript")
+        return control_flow.staged_if(test, lambda: items[keys[i]], lambda: chain(i + 1))
 
     return chain(0)
 
 
 def dict_get(x, key, default=None):
     """``x.get(key, default)``"""
-    if isinstance(key, SYMBOLS):
+    if is_staged_key(key):
         there = contains_key(x, key)
         return control_flow.staged_if(there, lambda: getitem(x, key), lambda: default)
     found = x.get(key, MISSING)
@@ -314,13 +315,35 @@ def dict_get(x, key, default=None):
 
 
 def contains_key(x, key):
-    """Whether a staged number is a key."""
+    """Whether a staged number, or a tuple that holds some, is a key."""
     there = False
     for k in x:
-        if isinstance(k, (int, float)):
-            same = control_flow.predicate(key == k, "in")
+        same = same_key(k, key)
+        if same is not False:
+            same = control_flow.predicate(same, "in")
             there = same if there is False else there | same
     return there
+
+
+def is_staged_key(key) -> bool:
+    """Whether a key of a dict is known only when the graph runs: a staged number, or a tuple that holds one."""
+    return isinstance(key, SYMBOLS) or (type(key) is tuple and any(map(is_staged_key, key)))
+
+
+def same_key(k, key):
+    """Whether a key of a dict equals another key; a staged bool, or False where they cannot be equal."""
+    if isinstance(key, SYMBOLS):
+        return key == k if isinstance(k, (int, float, *SYMBOLS)) else False
+    if not is_staged_key(key):
+        return k == key
+    if type(k) is not tuple or len(k) != len(key):
+        return False
+    found = True
+    for part in map(same_key, k, key):
+        if part is False:
+            return False
+        found = part if found is True else found if part is True else found & part
+    return found
 
 
 def dict_length(x):
@@ -349,14 +372,14 @@ def check_keys(x) -> None:
 
 def _set_key(items: dict, key, value) -> None:
     """Write a dict by a staged number: the key that it is gets the value; it has to be there."""
-    keys = [k for k in items if isinstance(k, (int, float))]
+    equal = {k: same for k in items if (same := same_key(k, key)) is not False}
     there = contains_key(items, key)
     if there is False:
         _no_new_key()
     control_flow.staged_if(there, lambda: None, _no_new_key)
-    for k in keys:
+    for k, test in equal.items():
         old = getitem(items, k)
-        same = control_flow.predicate(key == k, "subscript")
+        same = control_flow.predicate(test, "subscript")
         new = control_flow.staged_if(same, lambda: value, lambda old=old: old)
         setitem(items, k, new)
 
@@ -372,7 +395,7 @@ def setitem(x, key, value) -> None:
     if is_union(x) or is_union(key):
         apply(lambda a, k: setitem(a, k, value), x, key)
         return
-    if isinstance(key, SYMBOLS) and isinstance(x, dict):
+    if is_staged_key(key) and isinstance(x, dict):
         _set_key(x, key, value)
         return
     if isinstance(x, torch.Tensor):

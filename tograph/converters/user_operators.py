@@ -18,7 +18,7 @@ from ..transpiler.syntax import gast
 from .call_rules import is_user_function
 from .calls import call, handles
 from .context import OPERATORS, Converter
-from .logical import and_, not_
+from .logical import and_, not_, or_
 from .staging import is_staged
 from .union import apply
 
@@ -123,6 +123,8 @@ def _comparison(name: str) -> Any:
             return apply(run, a, b)
         if name in ("eq", "ne") and (same := _containers(a, b)) is not None:
             return same if name == "eq" else not_(same)
+        if name in _ORDERS and (order := _ordered(name, a, b)) is not None:
+            return order
         if not (defines_operators(type(a)) or defines_operators(type(b))):
             return function(a, b)
         if name == "ne" and type(a).__ne__ is object.__ne__:
@@ -163,6 +165,31 @@ def _containers(a: Any, b: Any) -> Any:
         pairs = list(zip(a, b))
     tests = [(lambda x=x, y=y: True if x is y else as_bool(eq(x, y))) for x, y in pairs]
     return and_(tests[0](), *tests[1:]) if tests else True
+
+
+_ORDERS = ("lt", "le", "gt", "ge")
+
+
+def _ordered(name: str, a: Any, b: Any) -> Any:
+    """The order of two lists or tuples with staged items, by the first items that differ; None for anything else."""
+    if not any(isinstance(a, k) and isinstance(b, k) for k in (list, tuple)):
+        return None
+    if any(getattr(x, "handle", None) is not None for x in (a, b)) or not (_holds(a) or _holds(b)):
+        return None
+    order = BY_NAME[name]
+
+    def from_item(i: int) -> Any:
+        if i == len(a) or i == len(b):
+            return order(len(a), len(b))
+        same = True if a[i] is b[i] else as_bool(eq(a[i], b[i]))
+        if not is_staged(same):
+            return from_item(i + 1) if same else order(a[i], b[i])
+        rest = from_item(i + 1)
+        return call(
+            bool, or_(and_(not_(same), lambda: order(a[i], b[i])), lambda: and_(same, lambda: rest))
+        )
+
+    return from_item(0)
 
 
 def _holds(x: Any) -> bool:

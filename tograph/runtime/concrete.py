@@ -23,6 +23,7 @@ from .funcgraph import FuncGraph, Storage
 from .ir import Graph, Node, Value, set_control_inputs
 from .kernels.kernel import Kernel
 from .kernels.lower import Fused, lower
+from .native.program import Native
 from .results import leaving
 from .sources import Strong
 from .structure import Leaf, Spec, flatten, opened, spec_of
@@ -34,6 +35,13 @@ fx = lazy_module(".interchange.fx", __package__)
 onnx = lazy_module(".interchange.onnx", __package__)
 notebook = lazy_module(".notebook", __package__)
 pages = lazy_module(".report", __package__)
+
+
+def _graph_html(graph: Graph) -> str:
+    return notebook.graph_html(graph)
+
+
+Graph._repr_html_ = _graph_html  # type: ignore[attr-defined]  # ir may not import the module
 
 
 class ConcreteFunction:
@@ -223,7 +231,13 @@ class ConcreteFunction:
     def entry(self) -> Callable[..., Any] | None:
         """A built-in function for calls with plain tensors, or None: ``MISS`` is its answer to any other call."""
         native, result = self.scheduled.native, self._result
-        if native is None or self._effects or self.late or self._brings_tensors or self.made_leaves:
+        if (
+            not isinstance(native, Native)
+            or self._effects
+            or self.late
+            or self._brings_tensors
+            or self.made_leaves
+        ):
             return None
         flat = isinstance(result, structure.Tree) and result.cls is tuple and result.aux is None
         if not self._single and not (flat and all(isinstance(p, Leaf) and not p.fixed for p in result.parts)):  # fmt: skip

@@ -71,7 +71,7 @@ def infer(func, args: tuple, kwargs: dict) -> Any:
 def _key(x: Any) -> Any:
     """A hashable form that tells 1, True and 1.0 apart, or None when something is symbolic."""
     if isinstance(x, Meta):
-        return x if x.static else None
+        return x if x.placed else None
     if isinstance(x, (list, tuple)):
         parts = tuple(_key(a) for a in x)
         return None if any(p is None for p in parts) else (type(x) is tuple, parts)

@@ -6,7 +6,7 @@ import html
 import re
 from typing import Any
 
-from . import ir, text
+from . import text
 from .ir import Graph
 
 _STYLE = (
@@ -77,6 +77,3 @@ def _signature(concrete: Any) -> str:
     names = concrete.graph.input_names
     types = [f"{n or '_'}: {v.type}" for n, v in zip(names, concrete.inputs)]
     return f"{concrete.name}({', '.join(types)})"
-
-
-ir.Graph._repr_html_ = graph_html  # type: ignore[attr-defined]  # ir may not import this module

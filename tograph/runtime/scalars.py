@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from ..errors import GraphBoolError
+from ..errors import GraphBoolError, StagingError
 from .funcgraph import FuncGraph, Ref, current_graph, user_location
 from .ir import Value
 from .known import UNKNOWN, known
@@ -391,7 +391,11 @@ class _Staged:
         return float(self.node._decide("float"))
 
     def __hash__(self):
-        return id(self)
+        raise StagingError(
+            "a staged number cannot be hashed: its value is known only when the graph runs. As a key of a dict, or an item of a set, "
+            "it is compared with what is there by `in`, get() and []; a set, and new keys, cannot be made of it",
+            user_location(),
+        )
 
     def __repr__(self):
         return f"<symbolic {self.node.kind.__name__}>"

@@ -36,6 +36,11 @@ class Meta(NamedTuple):
     def static(self) -> bool:
         return all(type(n) is int for n in self.size)
 
+    @property
+    def placed(self) -> bool:
+        """Whether sizes, strides and offset are all known."""
+        return type(self.offset) is int and all(type(n) is int for n in (*self.size, *self.stride))
+
 
 def contiguous(dtype: torch.dtype, size: Sequence, device: torch.device) -> Meta:
     """A freshly made tensor."""

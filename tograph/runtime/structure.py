@@ -16,6 +16,7 @@ of the branches of an If, and the fixed point of a loop's state, never change wh
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
@@ -138,8 +139,22 @@ def parts_of(x: Any) -> tuple[Any, list[Any]] | None:
     if hasattr(cls, "__tograph_flatten__"):
         return x.__tograph_flatten__()
     if dataclasses.is_dataclass(cls) or _plain_class(cls):
-        return (tuple(vars(x)), list(vars(x).values())) if hasattr(x, "__dict__") else None
+        held = dict(getattr(x, "__dict__", ()))
+        held |= {s: v for s in slots_of(cls) if (v := getattr(x, s, MISSING)) is not MISSING}
+        return tuple(held), list(held.values())
     return None
+
+
+@functools.cache
+def slots_of(cls: type) -> tuple[str, ...]:
+    """The attributes of a class's objects that are not in a ``__dict__``, by the names they have in the class."""
+    found = []
+    for c in cls.__mro__:
+        names = vars(c).get("__slots__", ())
+        for name in (names,) if isinstance(names, str) else tuple(names):
+            private = name.startswith("__") and not name.endswith("__")
+            found.append(f"_{c.__name__.lstrip('_')}{name}" if private else name)
+    return tuple(n for n in dict.fromkeys(found) if n not in ("__dict__", "__weakref__"))
 
 
 def has_identity(x: Any) -> bool:
@@ -161,17 +176,14 @@ def _is_structseq(cls: type) -> bool:
 
 
 def _plain_class(cls: type) -> bool:
-    """Whether objects of a class are their ``__dict__`` and nothing more: a class that users write for data."""
+    """Whether objects of a class are their attributes and nothing more: a class that users write for data."""
     library = cls.__module__.partition(".")[0] in _LIBRARIES
     if (library and not cls.__module__.startswith(_DATA)) or issubclass(
         cls, (type, BaseException, torch.nn.Module)
     ):
         return False
     ours = [c for c in cls.__mro__ if c is not object]
-    plain = all(
-        c.__flags__ & _HEAP and "__slots__" not in vars(c) and "__new__" not in vars(c)
-        for c in ours
-    )
+    plain = all(c.__flags__ & _HEAP and "__new__" not in vars(c) for c in ours)
     special = ("__call__", "__enter__", "__next__", "__get__", "get_concrete_function")
     return plain and not any(n in vars(c) for c in ours for n in special)
 
@@ -201,8 +213,18 @@ def rebuild(cls: type, aux: Any, parts: list[Any]) -> Any:
         return slice(*parts)
     if hasattr(cls, "__tograph_flatten__"):
         return cls.__tograph_unflatten__(aux, parts)
+    return _object(cls, _present(aux, parts))
+
+
+def _object(cls: type, attributes: list[tuple[str, Any]]) -> Any:
+    """An object with these attributes; its class's own code does not run."""
     made = object.__new__(cls)
-    made.__dict__.update(_present(aux, parts))
+    slots = slots_of(cls)
+    for name, value in attributes:
+        if name in slots:
+            object.__setattr__(made, name, value)
+        else:
+            made.__dict__[name] = value
     return made
 
 

@@ -115,7 +115,7 @@ def test_pointwise_rows(dtype):
         y[y == 0] = 3
     if dtype == torch.bfloat16:
         for t in (x, y, z):
-            t[(t != 0) & (t.abs() < 1e-36)] = 1
+            t[t.abs() < 1e-36] = 0  # the interpreter of triton 3.9 has no -0 of bf16 either
     found = pointwise.calls(dtype, x, y, z)
     assert len(found) > 40
     for start in range(0, len(found), 24):

@@ -1,6 +1,7 @@
 """The call path in machine code: the same results, and ``MISS`` wherever a call is not of the plain kind."""
 
 import gc
+import types
 import weakref
 
 import pytest
@@ -160,3 +161,9 @@ def test_without_the_layout(monkeypatch):
     for _ in range(4):
         assert torch.equal(f(X, Y), X + 1)
     assert f._entry is f._fast is None
+
+
+def test_programs_of_other_devices_have_no_entry():
+    cf = tg.function(affine).get_concrete_function(X, Y)
+    cf.scheduled._native = types.SimpleNamespace(kernels=[])
+    assert cf.entry is None

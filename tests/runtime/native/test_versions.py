@@ -62,6 +62,17 @@ def countdown_inside(n):
     return total
 
 
+def spans(n):
+    total, steps = n * 0, 0
+    for i in tg.range(1, n + 1, 3):
+        total = total + i
+        steps = steps + 1
+    for i in tg.range(n + 2, 0, -2):
+        total = total * 2 - i
+        steps = steps + 100
+    return total, steps
+
+
 def near_the_end(n):
     k, odd = n - 20, n * 0
     while k < n:
@@ -98,6 +109,14 @@ def test_values(f, version, dtype, monkeypatch):
     one_kind = f is not python_numbers or dtype == torch.int64  # a Python int counts in 64 bits
     assert ("@pick(" in program.llvm) == (one_kind and f is not countdown_inside)
     assert ("strip" in program.llvm) == one_kind
+
+
+def test_lengths_of_ranges():
+    f = tg.function(spans)
+    for n in (0, 1, 2, 3, 4, 9, 10):
+        same(f(torch.tensor(n)), spans(torch.tensor(n)))
+    program = f.concrete_functions[0].scheduled
+    assert program.level == "native", program.reason
 
 
 def test_bounds_at_the_ends_of_the_type():

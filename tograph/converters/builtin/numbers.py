@@ -85,15 +85,5 @@ def format_(x, spec=""):
     return fstring((x, "", spec))
 
 
-@unless_staged(hash)
-def hash_(x):
-    if isinstance(x, SYMBOLS):
-        raise StagingError(
-            "a staged number cannot be hashed: its value is known only when the graph runs",
-            user_location(),
-        )
-    return hash(x)
-
-
 METHODS[str, "format"] = str_format
 METHODS[str, "join"] = str_join

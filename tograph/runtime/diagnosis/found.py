@@ -86,7 +86,9 @@ def _is_callable(x: Any) -> bool:
     """Whether a value is what an expression calls or takes from, not what it computes with."""
     if isinstance(x, (types.ModuleType, type, types.FunctionType, types.BuiltinFunctionType)):
         return True
-    return isinstance(x, types.MethodType) or x in vars(builtins).values() if callable(x) else False
+    if not callable(x):
+        return False
+    return isinstance(x, types.MethodType) or any(x is v for v in vars(builtins).values())
 
 
 def describe(x: Any) -> str:

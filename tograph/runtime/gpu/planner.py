@@ -237,12 +237,12 @@ class _Planner:
         x = node.args[0]
         by_item = node.op == "aten.unbind.int"
         d = (node.args[1:] if by_item else node.args[2:])[:1]
-        d = d[0] if d else 0
+        dim = d[0] if d else 0
         parts: list[Step] = []
         start = 0
         for i, v in enumerate(node.outputs):
-            width = 1 if by_item else v.type.shape[d]  # type: ignore[union-attr]
-            op, args = ("aten.select.int", (x, d, i)) if by_item else ("aten.slice.Tensor", (x, d, start, start + width))  # fmt: skip
+            width = 1 if by_item else v.type.shape[dim]  # type: ignore[union-attr]
+            op, args = ("aten.select.int", (x, dim, i)) if by_item else ("aten.slice.Tensor", (x, dim, start, start + width))  # fmt: skip
             part = Node(op, args, {}, [v.type], location=node.location)
             self.where[v] = part.outputs[0]
             parts.append(self._view(part))

@@ -18,7 +18,7 @@ would raise, the kernel sets the error code and its outputs mean nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,14 +26,13 @@ from ..ir import Graph, Node, Value
 from ..types import ScalarType
 from . import triton_ops, triton_source
 from .loop_blocks import check_independent
+from .loop_expressions import Expressions
 from .loop_formulas import Formulas, dtype_of, size_of
-from .loop_ir import DIVISION_BY_ZERO, FLOATS, ITEM_SIZES, Expr, Unsupported, ordered
+from .loop_ir import FLOATS, ITEM_SIZES, Unsupported
 from .loop_numbers import OVERFLOW, Numbers
-from .pointwise import ROWS
-from .reductions import CREATORS, REDUCERS
 from .tiles import power_of_two
-from .triton_ops import TYPES, start, typed
-from .triton_source import ERROR, HEADER, Source, failing, operation
+from .triton_ops import TYPES, typed
+from .triton_source import ERROR, HEADER, Source
 
 MOST = 4096  # elements of a vector that one program holds
 MATRIX = 1 << 14  # elements of a matrix that one program holds
@@ -74,7 +73,7 @@ def segment(
     return (_Segment(nodes, outputs, name, True).source() if first.fails else source), first.inputs
 
 
-class _Loop(Numbers):
+class _Loop(Numbers, Expressions):
     """``guarded``: whether loops end when something has failed; a failure may be what keeps them going."""
 
     def __init__(self, node: Node, name: str, guarded: bool = False, pointers: bool = False):
@@ -123,9 +122,6 @@ class _Loop(Numbers):
         for n in _nodes(self.node):
             used += [v for v in (*n.inputs, *n.outputs) if v not in inner]
         return used
-
-    def is_vector(self, value: Value) -> bool:
-        return size_of(value) > 1
 
     # ---- the kernel
 
@@ -384,79 +380,6 @@ class _Loop(Numbers):
                 self.line("pass")
             self.indent -= 1
         self.names.update(zip(node.outputs, outs))
-
-    # ---- expressions
-
-    def _formula(self, node: Node) -> None:
-        if not (node.op in ROWS or node.op in REDUCERS or node.op in CREATORS):
-            raise Unsupported(f"{node.op} in a kernel's loop")
-        if len(node.outputs) != 1:
-            raise Unsupported(f"{node.op} with several outputs")
-        out = node.outputs[0]
-        if node.op in ROWS:
-            self._check_shapes(node)
-        values = {str(id(v)): v for v in node.inputs}
-        term = self.formulas.formula(node).expr
-        texts: dict[Expr, tuple[str, bool]] = {}
-        for e in ordered([term]):
-            texts[e] = self._expression(e, texts, values)
-        text, block = texts[term]
-        if self.is_vector(out) and not block:
-            text = f"tl.full([XBLOCK], {text}, {TYPES[dtype_of(out)]})"
-        self._set(out, text)
-
-    def _check_shapes(self, node: Node) -> None:
-        shape = node.outputs[0].type.shape  # type: ignore[union-attr]
-        for v in node.inputs:
-            if self.is_vector(v) and v.type.shape != shape:  # type: ignore[union-attr]
-                raise Unsupported("vectors that broadcast")
-
-    def _expression(self, e: Expr, texts: dict, values: Mapping[str, Value]) -> tuple[str, bool]:
-        """(variable or text, whether it is a block) of an expression."""
-        if e.op == "variable":
-            value = values[e.name]
-            return self.names[value], self.is_vector(value)
-        if e.op == "const":
-            return typed(e.value, e.dtype), False  # type: ignore[arg-type]
-        args = [texts[a][0] for a in e.args]
-        block = any(texts[a][1] for a in e.args)
-        if e.op == "reduce":
-            return self._reduce(e, args[0], block), False
-        if e.op in ("index", "load", "scalar", "scan", "check_index"):
-            raise Unsupported(f"{e.op} in a kernel's loop")
-        if failing(e):
-            bad = f"{args[1]} == 0"
-            if block and texts[e.args[1]][1]:
-                bad = f"tl.max((({bad}){' & mask' if self.partial else ''}).to(tl.int32), 0) > 0"
-            self._fail(bad, DIVISION_BY_ZERO)
-        text, helpers = operation(e, args)
-        self.helpers.update(dict.fromkeys(helpers))
-        name = self.fresh()
-        self.line(f"{name} = {text}")
-        return name, block
-
-    def _reduce(self, e: Expr, x: str, block: bool) -> str:
-        dtype = e.args[0].dtype
-        if self.form == "blocks" and e.name != "any":
-            raise Unsupported("a reduction in a loop over blocks")
-        if e.name == "any" and self.always:
-            return typed(True, "bool")
-        if not block:
-            x = f"tl.full([XBLOCK], {x}, {TYPES[dtype]})"
-        if self.partial:
-            x = f"tl.where(mask, {x}, tl.full([], {start(e.name, dtype)}, {TYPES[dtype]}))"
-        name = self.fresh()
-        if e.name in ("any", "all"):
-            word = "max" if e.name == "any" else "min"
-            text = f"tl.{word}(({x}).to(tl.int32), 0) != 0"
-        elif e.name == "sum" and ITEM_SIZES[dtype] >= 4:
-            text = f"tl.sum({x}, 0)"
-        else:
-            helper = triton_ops.COMBINE[e.name]
-            self.helpers[helper] = None
-            text = f"tl.reduce({x}, 0, _{helper})"
-        self.line(f"{name} = {text}")
-        return name
 
     def _fail(self, condition: str, code: int) -> None:
         self.fails = True

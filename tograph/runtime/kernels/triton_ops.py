@@ -171,7 +171,7 @@ def _integer(op: str, dtype: str, *args: str) -> tuple[str, tuple[str, ...]]:
 def cast(x: str, source: str, to: str) -> str:
     """C's conversion: floats to integers through 32 or 64 bits, wide numbers to halves through f32."""
     if to == "bool":
-        return f"{x} != 0"
+        return f"{x}.to(tl.float32) != 0" if source in ("f16", "bf16") else f"{x} != 0"
     if source in FLOATS and to in ("u8", "i8", "i16"):
         return f"{x}.to(tl.int32).to({TYPES[to]})"
     if to in ("f16", "bf16") and source not in ("f16", "bf16", "f32"):

@@ -20,10 +20,9 @@ from typing import Any
 import torch
 
 from .. import ops
-from ..infer import infer
 from ..ir import Node, Value, map_values, node_effects
 from ..kernels.loop_ir import Open
-from ..shapes import Meta
+from ..shapes import RULES, Meta
 from ..types import DTYPE_NAMES, DTYPES, ScalarType, TensorType
 from .code import SIZE
 from .values import Decline, Mem, Reg, numel, strides
@@ -56,7 +55,7 @@ declare i32 @PyObject_IsTrue(ptr)
 class Call:
     """One op on memory. ``self(address)`` of a block of 64-bit slots: operands, then results, then open sizes.
 
-    ``packed``: whether torch is to give contiguous results, as eager PyTorch does; what is strided is packed here else.
+    ``packed``: whether results have to be contiguous, as those of eager PyTorch then are; what is strided is packed here else.
     """
 
     def __init__(self, node: Node, inputs: list[Value], operands: list[Any], results: list[Mem], packed: bool):  # fmt: skip
@@ -159,12 +158,19 @@ def lower(low, node: Node) -> None:
 
 
 def _packed(node: Node, inputs: list[Value], operands: list[Any]) -> bool:
-    """Whether torch gives contiguous results; where a size is open that is seen when the op runs."""
-    if any(isinstance(x, Mem) and x.open for x in operands):
+    """Whether torch gives contiguous results; where no shape rule tells, that is seen when the op runs."""
+    rule = RULES.get(node.op.split(".")[1])
+    if rule is None or any(isinstance(x, Mem) and x.open for x in operands):
         return True
-    known = {v: Meta(DTYPES[x.dtype], x.size, x.stride, 0, torch.device("cpu")) if isinstance(x, Mem) else v.type.kind(1) for v, x in zip(inputs, operands)}  # fmt: skip
-    found = infer(ops.overload(node.op), map_values(known.__getitem__, node.args), map_values(known.__getitem__, node.kwargs))  # fmt: skip
-    return all(m.stride == strides(m.size) for m in (found if isinstance(found, list) else [found]))
+    known = {
+        v: Meta(DTYPES[x.dtype], x.size, x.stride, 0, torch.device("cpu"))
+        if isinstance(x, Mem)
+        else v.type.kind(1)
+        for v, x in zip(inputs, operands)
+    }
+    found = rule(*map_values(known.__getitem__, node.args), **map_values(known.__getitem__, node.kwargs))  # fmt: skip
+    metas = found if isinstance(found, list) else [found]
+    return all(m is None or m.stride == strides(m.size) for m in metas)
 
 
 def _placed(low, v: Value) -> Mem | Reg:

@@ -1,0 +1,72 @@
+"""Unpacking takes the items of users' iterators and generators as a ``for`` does, with staged conditions inside."""
+
+import torch
+
+from tests.converters.both import Cases
+
+cases = Cases()
+
+
+class Countdown:
+    def __init__(self, x):
+        self.x = x
+
+    def __iter__(self):
+        y = self.x
+        for _ in range(2):
+            if y > 0:
+                y = y - 1
+            else:
+                y = y + 10
+            yield y
+
+
+class Steps:
+    def __init__(self, x, n):
+        self.x, self.n = x, n
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if self.n == 0:
+            raise StopIteration
+        self.n -= 1
+        if self.x.sum() > 1:
+            self.x = self.x * 0.5
+        else:
+            self.x = self.x + 1
+        return self.x
+
+
+@cases((torch.tensor(1.0),), (torch.tensor(3.0),), (torch.tensor(-3.0),))
+def generator_method(x):
+    a, b = Countdown(x)
+    return a * b
+
+
+@cases((torch.tensor(1.0),), (torch.tensor(-1.0),))
+def starred(x):
+    first, *rest = Countdown(x)
+    return first, rest, [*Countdown(x), 1], max(*Countdown(x))
+
+
+@cases((torch.ones(2),), (torch.zeros(2),))
+def iterator_class(x):
+    a, b, c = Steps(x, 3)
+    return a, b, c
+
+
+@cases((torch.ones(2),))
+def too_many(x):
+    a, b = Steps(x, 3)
+    return a + b
+
+
+@cases((torch.ones(2),))
+def too_few(x):
+    a, b, c = Steps(x, 2)
+    return a + b + c
+
+
+test_same = cases.test()
