@@ -83,3 +83,28 @@ def test_every_path_raises():
         return f
 
     assert compare(build, (-1,), (-1,), (5,))[0] == ("AssertionError", 1, 3)
+
+
+def test_a_tensor_that_a_commit_handed_out_changes_after_it():
+    shown = []
+    for convert in (lambda f: f, tg.function):
+        xs, rows = [], []
+
+        def f(x, i, xs=xs):
+            t = x * 2
+            xs.append([t])
+            t[i] += 1
+            y = x[i]
+            t[0] += 10
+            return y
+
+        g = convert(lambda x, i, f=f: f(x, i))
+        for i in (1, 5):
+            try:
+                g(torch.ones(3), torch.tensor(i))
+            except IndexError:
+                rows.append("IndexError")
+            rows.append([t.tolist() for row in xs for t in row])
+        shown.append(rows)
+    assert shown[0] == shown[1]
+    assert shown[1][0] == [[12, 3, 2]]

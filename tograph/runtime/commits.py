@@ -12,6 +12,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
+
 from . import journal, structure
 from .funcgraph import FuncGraph
 from .journal import Location
@@ -24,7 +26,8 @@ class Target:
     """Where a change goes in one call."""
 
     def __init__(self, location: Any):
-        self.location, self.done = location, 0
+        self.location = location
+        self.done: list[list[Any]] = []  # the arguments of the steps that were made
 
     def set(self, content: Any) -> None:
         """Set the location while tracing."""
@@ -36,9 +39,25 @@ class Target:
             self.location._set(content)
             return
         container = self.location.keep
-        for name, args in list(zip(names, content))[self.done :]:
+        for made, args in zip(self.done, content):
+            _refresh(made, args)
+        for name, args in list(zip(names, content))[len(self.done) :]:
             getattr(container, name)(*args)
-        self.done = len(names)
+            self.done.append(args)
+
+
+def _refresh(made: Any, now: Any) -> None:
+    """Tensors that were handed out by a commit, and written in place after it, get what they hold now."""
+    if isinstance(made, torch.Tensor) and isinstance(now, torch.Tensor):
+        if made is not now and made.shape == now.shape and made.dtype == now.dtype:
+            with torch.no_grad():
+                made.copy_(now)
+    elif isinstance(made, (list, tuple)) and isinstance(now, (list, tuple)):
+        for a, b in zip(made, now):
+            _refresh(a, b)
+    elif isinstance(made, dict) and isinstance(now, dict):
+        for key in made.keys() & now.keys():
+            _refresh(made[key], now[key])
 
 
 class Held:

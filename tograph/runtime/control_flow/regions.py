@@ -164,8 +164,10 @@ def ambient(places: Sequence[Place]):
 
 
 def with_ambient(places: Sequence[Place]) -> list[Place]:
-    given = {p.key for p in places}
-    return [*places, *(p for p in _ambient.places if p.key not in given)]
+    found: dict[Any, Place] = {}
+    for place in (*places, *_ambient.places):
+        found.setdefault(place.key, place)
+    return list(found.values())
 
 
 def recording_places(places: Sequence[Place]) -> Callable[[FuncGraph], None]:
