@@ -222,6 +222,44 @@ def view_of_a_changed_tensor(x):
     return y, z
 
 
+class Slotted:
+    __slots__ = ("k", "x")
+
+
+class Plain:
+    pass
+
+
+@cases((1,), (-1,))
+def unbound_on_one_path(x):
+    if x > 0:
+        k = x
+    try:
+        return k
+    except UnboundLocalError:
+        return -100
+
+
+@cases((1,), (-1,))
+def missing_attributes_and_keys_on_one_path(x):
+    d, found = {}, []
+    for made in (Slotted(), Plain()):
+        if x > 0:
+            made.k = 1
+            d["k"] = 2
+        try:
+            found.append(made.k)
+        except AttributeError:
+            found.append(-1)
+        try:
+            found.append(d["k"])
+        except KeyError:
+            found.append(-2)
+        found.append(hasattr(made, "k"))
+        found.append(getattr(made, "k", 5))
+    return found
+
+
 class Stop(Exception):
     def __init__(self, code):
         super().__init__(f"code {code}")

@@ -254,7 +254,7 @@ def _hooked(hook, owner, name):
 
 def _class_attribute(owner, name):
     """What is found where the object itself has no such attribute."""
-    found = _descriptor(owner, name)
+    found = _of_class(owner, name)
     if found is None:
         raise AttributeError(f"{type(owner).__name__!r} object has no attribute {name!r}")
     return found.__get__(owner, type(owner)) if hasattr(type(found), "__get__") else found
@@ -268,7 +268,7 @@ def has_attribute(owner, name):
     if may_miss(value):
         return (
             True
-            if _descriptor(owner, name) is not None
+            if _of_class(owner, name) is not None
             else test_options(lambda v: v is not MISSING, value)
         )
     found = hasattr(owner, name)
@@ -276,6 +276,12 @@ def has_attribute(owner, name):
     if watch is not None:
         watch.attribute(owner, name, value) if found else watch.absent(owner, name)
     return found
+
+
+def _of_class(owner, name):
+    """The attribute of the class, unless it is the slot of the object's own."""
+    found = _descriptor(owner, name)
+    return None if isinstance(found, types.MemberDescriptorType) else found
 
 
 def _descriptor(owner, name):

@@ -69,14 +69,24 @@ def negated(test: Any, result: Any) -> None:
         _state.meaning[other.ref.value] = (tag, frozenset(range(64)) - options)
 
 
+def mark() -> int:
+    """How much is known now: for ``forget``."""
+    return len(_state.known)
+
+
+def forget(mark: int) -> None:
+    """Forget what was learned since."""
+    del _state.known[mark:]
+
+
 @contextmanager
 def scope():
     """What is learned inside is forgotten at the end: a region of a graph."""
-    mark = len(_state.known)
+    before = mark()
     try:
         yield
     finally:
-        del _state.known[mark:]
+        forget(before)
 
 
 def learn(test: Any, answer: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .. import journal
+from .. import facts, journal
 from ..funcgraph import current_graph
 from ..journal import Location as Place
 from .regions import with_ambient
@@ -19,6 +19,7 @@ class Attempt:
         self.mark = len(self.graph.graph.nodes)
         self.known = dict(self.graph.known)
         self.created = len(self.graph.root.created)
+        self.facts = facts.mark()
         self.marks = [(c, c.mark()) for c in self.graph.root.before_failure]
         self.log = journal.push()
         for place in with_ambient(places):
@@ -44,6 +45,7 @@ class Attempt:
         self.graph.undone.update(value for node in nodes[self.mark :] for value in node.outputs)
         del nodes[self.mark :]
         self.graph.known = self.known
+        facts.forget(self.facts)
         for callback, mark in self.marks:
             callback.back(mark)
         del self.graph.root.created[self.created :]

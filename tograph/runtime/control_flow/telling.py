@@ -227,7 +227,7 @@ def _guard(x: Any, name: str) -> None:
     def refuse() -> None:
         kind = "list" if isinstance(x, list) else type(x).__name__
         raise AliasError(
-            f"this {kind} may be held by '{name}' and by another name, as a staged loop left it, and which one is known only when "
+            f"this {kind} may be held by '{name}' and by another name, by a staged condition or loop, and which one is known only when "
             f"the graph runs; so it cannot be changed here. Give '{name}' a copy of its own, or use one name.",
             user_location(),
         )
