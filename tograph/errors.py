@@ -102,6 +102,12 @@ class GraphBoolError(StagingError, TypeError):
     """A value that is only known when the graph runs, used as a Python bool or number."""
 
 
+class ConditionError(GraphBoolError, ValueError, RuntimeError):
+    """A condition that is neither true nor false, such as a tensor of several elements. ``plain``: what torch says."""
+
+    plain = "Boolean value of Tensor with more than one value is ambiguous"
+
+
 class UnknownSizeError(GraphBoolError):
     """A size that is only known when the graph runs, where the rank or number of results depends on it."""
 

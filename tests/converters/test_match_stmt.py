@@ -185,4 +185,25 @@ def subject_evaluated_once(x):
     return r, len(count)
 
 
+@cases((1, 0), (-1, 0), (1, 1), (-1, 1))
+def subject_of_one_kind_or_another(x, which):
+    k = (x, 3) if x > 0 else 2.5
+    if which > 0:
+        k = None if x > 0 else {"a": x}
+    match k:
+        case None:
+            r = 1, 0
+        case int():
+            r = 2, 0
+        case float() as f:
+            r = 3, f
+        case [a, b] if a < b:
+            r = 4, a + b
+        case {"a": a}:
+            r = 5, a
+        case _:
+            r = 6, 0
+    return r
+
+
 test_same = cases.test()

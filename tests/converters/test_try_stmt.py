@@ -260,6 +260,41 @@ def missing_attributes_and_keys_on_one_path(x):
     return found
 
 
+@cases((1,), (-1,), (0,))
+def name_of_the_kind_of_an_exception(x):
+    try:
+        if x > 0:
+            raise KeyError("k")
+        if x < 0:
+            raise ValueError("v")
+    except (KeyError, ValueError) as e:
+        return type(e).__name__, f"{type(e).__name__}: {e}"
+    return "none"
+
+
+@cases.tensors((torch.tensor(1),), (torch.tensor(-1),))
+def ambiguous_condition_on_one_path(x):
+    k = [x, 2] if x > 0 else torch.ones(2)
+    try:
+        return 1 if k else 2
+    except RuntimeError as e:
+        return str(e)
+
+
+@cases((1,), (-1,))
+def items_of_one_kind_or_another(x):
+    k = (x, 3) if x > 0 else [4, x, 5]
+    first = k if x > 0 else {"a": 1, "b": x}
+    return (
+        list(k),
+        sum(k),
+        tuple(first),
+        [type(v).__name__ for v in (first,)],
+        str(k),
+        sorted(first, key=str) if x < 0 else 0,
+    )
+
+
 class Stop(Exception):
     def __init__(self, code):
         super().__init__(f"code {code}")
@@ -298,3 +333,14 @@ def test_a_raise_by_data_inside_with_is_refused(manager):
     with pytest.raises(StagingError, match=r"__exit__ cannot see that"):
         tg.function(f)(torch.tensor(1))
     assert tg.function(caught)(torch.tensor(1)) == 2
+
+
+def test_what_is_refused_is_no_error_of_the_program():
+    def f(x):
+        try:
+            return x.numpy()
+        except (TypeError, NotImplementedError):
+            return 0
+
+    with pytest.raises(StagingError, match="numpy"):
+        tg.function(f)(torch.tensor(1))

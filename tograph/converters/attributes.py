@@ -24,6 +24,7 @@ from .calls import call
 from .context import OPERATORS, Converter
 from .union import apply, distribute_missing, may_miss, test_options
 
+_NAMES = frozenset(["__name__", "__qualname__", "__doc__", "__class__", "__dict__"])
 _METHODS = frozenset(
     n for c in (torch.Tensor, list, dict, str, set, tuple, deque, bytes) for n in dir(c)
 )
@@ -59,7 +60,7 @@ class Attributes(Converter):
 
     def _plain(self, node) -> bool:
         if node.attr in (_METHODS if getattr(node, "is_method", False) else _DATA) or (
-            node.attr.startswith("__") and node.attr.endswith("__")
+            node.attr.startswith("__") and node.attr.endswith("__") and node.attr not in _NAMES
         ):
             return True
         return (

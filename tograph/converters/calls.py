@@ -21,6 +21,7 @@ from ..errors import GradientError, SourceError
 from ..runtime import creation, decisions, journal, reads
 from ..runtime.funcgraph import current_graph, is_tracing, user_location
 from ..runtime.growing import StagedList
+from ..runtime.shapes import SYMBOLS
 from ..runtime.structure import has_identity, is_union
 from ..transpiler.syntax import gast
 from . import standard, union
@@ -163,6 +164,8 @@ def call(f, /, *args, **kwargs):  # noqa: C901  a case for each kind
         return call(f.func, *f.args, *args, **{**f.keywords, **kwargs})
     if isinstance(f, torch.nn.Module):
         return _module(f, args, kwargs)
+    if isinstance(f, SYMBOLS):
+        raise TypeError(f"{f.node.kind.__name__!r} object is not callable")
     form = BUILTINS.get(f) if _hashable(f) else None
     if form is not None:
         return form(*args, **kwargs)

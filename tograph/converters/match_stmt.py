@@ -11,16 +11,24 @@ condition; the shapes of sequence, mapping and class patterns are Python's and a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
+from ..runtime import facts
+from ..runtime.funcgraph import current_graph
 from ..runtime.shapes import SYMBOLS
+from ..runtime.structure import UNSET, choose, is_union
 from ..transpiler.syntax import gast, walk
 from ..transpiler.templates import constant, name
+from .calls import call
 from .context import OPERATORS, Converter
 from .logical import and_, or_
+from .user_operators import eq
+
+Pattern = Callable[[Any, dict[str, Any]], Any]
 
 # ---- the rewrite
 
@@ -151,17 +159,44 @@ class Match:
     captures: dict[str, Any] = field(default_factory=dict)
 
 
+def over_options(match: Pattern) -> Pattern:
+    """A pattern for a subject that may be one of several kinds: it holds where the option that counts matches."""
+
+    def test(subject, captures):
+        if not is_union(subject):
+            return match(subject, captures)
+        found: Any = False
+        caught: list[dict[str, Any]] = []
+        for i in facts.possible(subject):
+            own: dict[str, Any] = {}
+            matched = match(subject.options_[i], own)
+            caught.append(own)
+            if matched is not False:
+                here = facts.is_option(subject, i)
+                found = or_(found, lambda here=here, m=matched: and_(here, lambda: m))
+        known = dict(zip(facts.possible(subject), caught))
+        for word in dict.fromkeys(n for own in caught for n in own):
+            options = [known.get(i, {}).get(word, UNSET) for i in range(len(subject.options_))]
+            captures[word] = choose(subject.tag_, options, current_graph())
+        return found
+
+    return test
+
+
 def match_case(subject, pattern) -> Match:
     captures: dict[str, Any] = {}
     return Match(pattern(subject, captures), captures)
 
 
 def match_value(value):
-    return lambda subject, captures: subject == value
+    return over_options(lambda subject, captures: eq(subject, value))
 
 
 def match_singleton(value):
-    return lambda subject, captures: subject is value if value is None else _is_bool(subject, value)
+    def match(subject, captures):
+        return subject is value if value is None else _is_bool(subject, value)
+
+    return over_options(match)
 
 
 def _is_bool(subject, value):
@@ -232,7 +267,7 @@ def match_sequence(*patterns):
             items, rows = items[:star] + items[end:], rows[:star] + rows[star + 1 :]
         return _all([lambda p=p, x=x: p(x, captures) for p, x in zip(rows, items)])
 
-    return match
+    return over_options(match)
 
 
 def match_mapping(keys, patterns, rest):
@@ -245,7 +280,7 @@ def match_mapping(keys, patterns, rest):
             captures[rest] = {k: v for k, v in subject.items() if k not in keys}
         return _all([lambda k=k, p=p: p(subject[k], captures) for k, p in zip(keys, patterns)])
 
-    return match
+    return over_options(match)
 
 
 _SELF = (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple)
@@ -253,7 +288,7 @@ _SELF = (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tu
 
 def match_class(cls, patterns, names, kwd):
     def match(subject, captures):
-        kind = subject.node.kind if isinstance(subject, SYMBOLS) else type(subject)
+        kind = subject.node.kind if isinstance(subject, SYMBOLS) else call(type, subject)
         if not issubclass(kind, cls):
             return False
         tests = []
@@ -275,7 +310,7 @@ def match_class(cls, patterns, names, kwd):
             tests.append(lambda attr=attr, p=p: p(getattr(subject, attr), captures))
         return _all(tests)
 
-    return match
+    return over_options(match)
 
 
 __all__ = ["MatchStatements", "match_as", "match_capture", "match_case", "match_class", "match_mapping", "match_or",

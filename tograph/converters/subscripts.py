@@ -165,12 +165,25 @@ def as_int(x):
     return x
 
 
+def _check_float(x, key) -> None:
+    """A staged float is no index: the error that Python or torch gives for a plain one."""
+    if isinstance(key, torch.SymFloat) and isinstance(x, (torch.Tensor, list, tuple, str, range)):
+        (
+            torch.zeros(1)
+            if isinstance(x, torch.Tensor)
+            else type(x)(range(1))
+            if type(x) in (list, tuple)
+            else ""
+        )[0.5]
+
+
 def getitem(x, key):
     """``x[key]``"""
     if is_union(x) or is_union(key):
         return apply(getitem, x, key)
     if isinstance(x, StagedList) and x.handle is not None:
         return x[as_int(key)]
+    _check_float(x, key)
     if isinstance(x, torch.Tensor) and _staged_parts(key):
         return _tensor_item(x, key)
     if is_staged(key):

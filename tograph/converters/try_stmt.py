@@ -17,6 +17,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from ..errors import ConditionError, StagingError, TographError
 from ..runtime import control_flow, creation
 from ..runtime.control_flow import StagedException
 from ..runtime.funcgraph import current_graph, is_tracing
@@ -135,7 +136,7 @@ def _python_try(body, handlers, orelse, final) -> None:
             raise
         except BaseException as error:
             for kind, handler in handlers:
-                if kind is None or isinstance(error, kind()):
+                if _catches(kind, error):
                     with creation.condition():
                         handler(error)
                     break
@@ -147,6 +148,17 @@ def _python_try(body, handlers, orelse, final) -> None:
     finally:
         if final is not None:
             final()
+
+
+def _catches(kind: Any, error: BaseException) -> bool:
+    """Whether an ``except`` takes an exception. What tograph refuses is no error of the program: only its own name catches it."""
+    wanted = BaseException if kind is None else kind()
+    if not isinstance(error, wanted):
+        return False
+    if not isinstance(error, StagingError) or isinstance(error, ConditionError):
+        return True
+    kinds = wanted if isinstance(wanted, tuple) else (wanted,)
+    return any(issubclass(k, TographError) for k in kinds)
 
 
 def _can_fail(body, places) -> bool:

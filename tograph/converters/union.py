@@ -8,13 +8,16 @@ left count.
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
+from ..errors import StagingError
 from ..runtime import control_flow, facts
+from ..runtime.funcgraph import user_location
 from ..runtime.growing import StagedList
 from ..runtime.journal import MISSING, Location
 from ..runtime.ops import ARITHMETIC, COMPARISONS
@@ -82,6 +85,18 @@ def apply(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 def holds_union(args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
     return any(map(is_union, args)) or any(map(is_union, kwargs.values()))
+
+
+def each(form: Callable[..., Any]) -> Callable[..., Any]:
+    """``form``, where a union among the arguments is taken option by option."""
+
+    @functools.wraps(form)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        if holds_union(args, kwargs):
+            return apply(run, *args, **kwargs)
+        return form(*args, **kwargs)
+
+    return run
 
 
 def test_options(question: Callable[[Any], Any], x: TaggedUnion) -> Any:
@@ -159,6 +174,19 @@ def _torch_function(cls, func, types, args=(), kwargs=None):
     return apply(func, *args, **(kwargs or {}))
 
 
+def _iter(self):
+    """The items, where every option that has any has equally many; Python would ask by index until there are none."""
+    items = distribute(list, self)
+    if is_union(items):
+        raise StagingError(
+            "iterating over a value that has a different number of items by a staged condition is not possible here: take it apart in the "
+            "branches",
+            user_location(),
+        )
+    return iter(items)
+
+
+TaggedUnion.__iter__ = _iter  # type: ignore[attr-defined]
 TaggedUnion.__getattr__ = _getattr  # type: ignore[attr-defined]
 TaggedUnion.__hash__ = lambda self: id(self)  # type: ignore[method-assign]
 TaggedUnion.__torch_function__ = classmethod(_torch_function)  # type: ignore[attr-defined]

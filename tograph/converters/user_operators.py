@@ -152,7 +152,7 @@ def _containers(a: Any, b: Any) -> Any:
         return None
     if getattr(a, "handle", None) is not None or getattr(b, "handle", None) is not None:
         return GROWING_EQUAL[0](a, b)
-    if not (_holds(a) or _holds(b)):
+    if not (holds_staged(a) or holds_staged(b)):
         return None
     kinds = [next(k for k in (list, tuple, dict) if isinstance(x, k)) for x in (a, b)]
     if kinds[0] is not kinds[1] or len(a) != len(b):
@@ -174,7 +174,9 @@ def _ordered(name: str, a: Any, b: Any) -> Any:
     """The order of two lists or tuples with staged items, by the first items that differ; None for anything else."""
     if not any(isinstance(a, k) and isinstance(b, k) for k in (list, tuple)):
         return None
-    if any(getattr(x, "handle", None) is not None for x in (a, b)) or not (_holds(a) or _holds(b)):
+    if any(getattr(x, "handle", None) is not None for x in (a, b)) or not (
+        holds_staged(a) or holds_staged(b)
+    ):
         return None
     order = BY_NAME[name]
 
@@ -192,12 +194,12 @@ def _ordered(name: str, a: Any, b: Any) -> Any:
     return from_item(0)
 
 
-def _holds(x: Any) -> bool:
+def holds_staged(x: Any) -> bool:
     items = x.values() if isinstance(x, dict) else x
     return any(
         is_staged(i)
         or defines_operators(type(i))
-        or (isinstance(i, (list, tuple, dict)) and _holds(i))
+        or (isinstance(i, (list, tuple, dict)) and holds_staged(i))
         for i in items
     )
 

@@ -14,7 +14,6 @@ from torch.nn.modules.lazy import LazyModuleMixin
 
 from ...errors import StagingError
 from ...runtime.funcgraph import is_tracing, user_location
-from ...runtime.shapes import SYMBOLS
 from ...runtime.tracing import suspended
 from ..calls import TENSOR_METHODS, call, converted, handles
 from ..staging import is_staged
@@ -85,14 +84,33 @@ def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reducti
 
 @handles(F.batch_norm)
 def batch_norm(x, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5):  # fmt: skip
-    """``F.batch_norm`` with a staged momentum: the statistics of the batch are asked for with a momentum of 1."""
-    if not (isinstance(momentum, (torch.Tensor, *SYMBOLS)) and training):
+    """``F.batch_norm``. torch's op changes the statistics without saying so in its schema, and takes a plain number as momentum."""
+    if not (is_tracing() and training) or running_mean is None:
         return F.batch_norm(x, running_mean, running_var, weight, bias, training, momentum, eps)
-    mean, var = torch.zeros_like(running_mean), torch.zeros_like(running_var)
-    out = F.batch_norm(x, mean, var, weight, bias, True, 1.0, eps)
-    for kept, new in ((running_mean, mean), (running_var, var)):
-        kept.copy_((1 - momentum) * kept + momentum * new)
-    return out
+    y = F.batch_norm(x, None, None, weight, bias, True, 0.0, eps)
+    rest = [d for d in range(x.dim()) if d != 1]
+    with torch.no_grad():
+        wide = x.to(torch.promote_types(x.dtype, running_mean.dtype))
+        _follow(running_mean, wide.mean(rest), momentum)
+        _follow(running_var, wide.var(rest), momentum)
+    return y
+
+
+@handles(F.instance_norm)
+def instance_norm(x, running_mean=None, running_var=None, weight=None, bias=None, use_input_stats=True, momentum=0.1, eps=1e-5):  # fmt: skip
+    """``F.instance_norm``, in the same way: the statistics follow the mean over the instances."""
+    if not (is_tracing() and use_input_stats) or running_mean is None:
+        return F.instance_norm(x, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)  # fmt: skip
+    y = F.instance_norm(x, None, None, weight, bias, True, 0.0, eps)
+    rest = list(range(2, x.dim()))
+    with torch.no_grad():
+        _follow(running_mean, x.mean(rest).mean(0), momentum)
+        _follow(running_var, x.var(rest).mean(0), momentum)
+    return y
+
+
+def _follow(kept: torch.Tensor, new: torch.Tensor, momentum: Any) -> None:
+    kept.copy_((1 - momentum) * kept + momentum * new.to(kept.dtype))
 
 
 @handles(torch.optim.LBFGS.step)

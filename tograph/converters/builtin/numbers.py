@@ -9,6 +9,7 @@ from ...runtime import control_flow
 from ...runtime.funcgraph import user_location
 from ...runtime.scalars import to_python
 from ...runtime.shapes import SYMBOLS
+from .. import union
 from ..calls import METHODS, handles
 from ..strings import fstring, is_staged_part, str_format, str_join
 from .forms import as_number, unless_staged
@@ -20,6 +21,8 @@ def _cast(kind: type):
             raise TypeError(
                 "int() can't convert non-string with explicit base: a staged value has base 10"
             )
+        if isinstance(x, torch.Tensor) and all(type(n) is int for n in x.shape) and x.numel() != 1:
+            return kind(torch.zeros(x.shape))  # the error of torch itself
         x = as_number(x)
         return to_python(x, kind.__name__) if isinstance(x, SYMBOLS) else kind(x)
 
@@ -72,8 +75,14 @@ def _text(function, conversion: str) -> None:
         return fstring((x, conversion, ""))
 
     run = unless_staged(function)(form)
+
     # A list of the graph, or one with staged items, is shown when the graph runs.
-    handles(function)(lambda *args: form(*args) if args and is_staged_part(args[0]) else run(*args))
+    def text(*args):
+        if union.holds_union(args, {}):
+            return union.apply(text, *args)
+        return form(*args) if args and is_staged_part(args[0]) else run(*args)
+
+    handles(function)(text)
 
 
 _text(str, "s")

@@ -9,13 +9,14 @@ import torch
 
 from ...runtime import control_flow
 from ...runtime.control_flow import StagedException
-from ...runtime.funcgraph import current_graph, is_tracing
+from ...runtime.funcgraph import Ref, current_graph, is_tracing
 from ...runtime.growing import StagedList
 from ...runtime.ops import OpaqueObject
 from ...runtime.scalars import new_scalar
 from ...runtime.shapes import SYMBOLS
-from ...runtime.structure import is_union
+from ...runtime.structure import Handle, is_union
 from ...runtime.symbolic import SymTensor
+from ...runtime.types import OBJECT
 from .. import attributes, standard, union
 from ..calls import call, handles
 from ..iterables import (
@@ -49,6 +50,28 @@ def isinstance_(x, classes):
     return isinstance(x, classes)
 
 
+class StagedClass:
+    """``type(e)`` of an exception that happens when the graph runs: only its name is asked."""
+
+    def __init__(self, error: StagedException):
+        self._error = error
+
+    def __getattribute__(self, name: str) -> Any:
+        error = object.__getattribute__(self, "_error")
+        if name in ("__name__", "__qualname__"):
+            graph = current_graph()
+            value = graph.emit("py.type_name", graph.resolve(error.handle_.ref), type=OBJECT)
+            return StagedString(Handle(Ref(value, graph)))
+        if name == "__class__":
+            return type
+        raise error._unknown(f"class (its {name})")
+
+    def __eq__(self, other: object) -> bool:
+        raise object.__getattribute__(self, "_error")._unknown("class")
+
+    __hash__ = None  # type: ignore[assignment]
+
+
 @handles(type)
 def type_(x, *rest, **kwargs):
     if rest or kwargs:
@@ -59,6 +82,8 @@ def type_(x, *rest, **kwargs):
         return torch.Tensor
     if is_union(x):
         return union.distribute(type_, x)
+    if isinstance(x, StagedException):
+        return StagedClass(x)
     # A size that torch made stays torch.SymInt: ``type(n) is int`` asks whether a size is static.
     return type(x) if type(x) is torch.SymInt else _kind_of(x) or type(x)
 

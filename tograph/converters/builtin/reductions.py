@@ -23,7 +23,7 @@ from ..if_stmt import if_stmt
 from ..iterables import staged_source
 from ..logical import and_, not_, or_
 from ..staging import is_staged
-from ..user_operators import add, as_bool, defines_operators, gt, lt
+from ..user_operators import add, as_bool, gt, holds_staged, lt
 from .torch_functions import tensor
 
 
@@ -109,7 +109,7 @@ def _extreme(which: str, builtin):
             return union.apply(run, items, **kwargs)
         staged = is_growing(items) or (isinstance(items, torch.Tensor) and is_staged(items))
         if isinstance(items, (list, tuple)) and not staged:
-            staged = any(is_staged(i) or defines_operators(type(i)) for i in items)
+            staged = holds_staged(items)
         if not staged and kwargs.get("key") is None:
             return builtin(items, **kwargs)
         return _pick(which, items, **kwargs)
@@ -143,9 +143,12 @@ _extreme("max", max)
 
 
 @handles(sum)
+@union.each
 def sum_(items, start=0):
     items = gathered(items)
     if isinstance(items, torch.Tensor) and is_staged(items):
+        if items.dim() == 0:
+            raise TypeError("iteration over a 0-d tensor")
         total = items.sum(0, dtype=None if items.dtype == torch.bool else items.dtype)
         return total if isinstance(start, int) and start == 0 else start + total
     source = staged_source(items)
@@ -203,7 +206,7 @@ def _truth(which):
             found = combine_(found, lambda item=item: item)
         return call(bool, found)
 
-    return handles(which)(test)
+    return handles(which)(union.each(test))
 
 
 _truth(any)

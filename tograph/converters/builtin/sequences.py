@@ -165,6 +165,7 @@ def _filtered(function, iterable):
 
 
 @handles(reversed)
+@union.each
 def reversed_(x):
     if isinstance(x, torch.Tensor) and is_staged(x):
         return x.flip(0)
@@ -173,6 +174,7 @@ def reversed_(x):
 
 
 @handles(sorted)
+@union.each
 def sorted_(x, *, key=None, reverse=False):
     if isinstance(x, torch.Tensor) and is_staged(x):
         if x.dim() != 1:
@@ -203,6 +205,7 @@ def _sort_staged(items, keys, reverse):
 
 
 @handles(list)
+@union.each
 def list_(items=()):
     items = gathered(items)
     source = staged_source(items)
@@ -219,6 +222,7 @@ def list_(items=()):
 
 
 @handles(tuple)
+@union.each
 def tuple_(items=()):
     items = gathered(items)
     source = staged_source(items)

@@ -5,9 +5,10 @@ and applies the join. ``staged_while`` finds the fixed point of its state. Modul
 joining, branches, trying, loops, attempts.
 """
 
+from ...errors import ConditionError
 from ..journal import Location as Place
 from .attempts import Attempt
-from .branches import ConditionError, predicate, staged_if
+from .branches import predicate, staged_if
 from .joining import join_regions
 from .loops import LoopOptions, staged_while
 from .raising import StagedException, Unreachable, fail_assertion, may_fail, outside_value

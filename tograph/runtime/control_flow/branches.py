@@ -7,9 +7,7 @@ from typing import Any
 
 import torch
 
-from ...errors import (
-    GraphBoolError,
-)
+from ...errors import ConditionError
 from .. import facts
 from ..funcgraph import current_graph, user_location
 from ..journal import Location as Place
@@ -20,22 +18,20 @@ from .joining import join_regions
 from .regions import recording_places, trace_region
 
 
-class ConditionError(GraphBoolError, ValueError, RuntimeError):
-    """A condition that is neither true nor false, such as a tensor of several elements."""
-
-
 def predicate(test: Any, what: str) -> Any:
     """A staged condition: a one-element bool tensor or a staged bool. Other numbers are compared with 0."""
     if isinstance(test, SYMBOLS):
         return test if test.node.kind is bool else test != 0
     for n in test.shape:
         if type(n) is int and n != 1:
-            raise ConditionError(
-                f"condition of {what} statement expected to be `torch.bool` scalar, got a tensor of shape "
-                f"{tuple(test.shape)}: Boolean value of Tensor with {'no values' if n == 0 else 'more than one value'} "
-                "is ambiguous; use .any() or .all()",
+            plain = f"Boolean value of Tensor with {'no values' if n == 0 else 'more than one value'} is ambiguous"
+            error = ConditionError(
+                f"condition of {what} statement expected to be `torch.bool` scalar, got a tensor of shape {tuple(test.shape)}: {plain}; use "
+                ".any() or .all()",
                 user_location(),
             )
+            error.plain = plain
+            raise error
     if any(type(n) is not int for n in test.shape):
         graph = current_graph()  # more or fewer elements than one are an error when the graph runs
         return new_scalar("py.truth", (value_of(test, graph),), bool, graph)

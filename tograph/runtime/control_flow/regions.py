@@ -15,9 +15,7 @@ from typing import Any
 
 import torch
 
-from ...errors import (
-    TographError,
-)
+from ...errors import ConditionError, TographError
 from .. import facts, histories, journal, structure
 from ..funcgraph import FuncGraph, Storage, current_graph
 from ..growing import StagedList
@@ -66,6 +64,13 @@ def trace_region(
             try:
                 result = function()
             except Unreachable:
+                raised = True
+            except ConditionError as error:
+                if not stage_errors:
+                    raise
+                emit_raise(
+                    RuntimeError(error.plain)
+                )  # where the region does not run, neither does this
                 raised = True
             except TographError:
                 raise
