@@ -7,6 +7,7 @@ An index that is a staged number selects: in a tensor by the graph, in a Python 
 from __future__ import annotations
 
 from collections import deque
+from typing import Any
 
 import torch
 
@@ -165,16 +166,12 @@ def as_int(x):
     return x
 
 
-def _check_float(x, key) -> None:
+def _check_float(x: Any, key: Any) -> None:
     """A staged float is no index: the error that Python or torch gives for a plain one."""
-    if isinstance(key, torch.SymFloat) and isinstance(x, (torch.Tensor, list, tuple, str, range)):
-        (
-            torch.zeros(1)
-            if isinstance(x, torch.Tensor)
-            else type(x)(range(1))
-            if type(x) in (list, tuple)
-            else ""
-        )[0.5]
+    kinds = (torch.Tensor, list, tuple, str)
+    if isinstance(key, torch.SymFloat) and isinstance(x, kinds):
+        plain: Any = next(k for k in kinds if isinstance(x, k))
+        plain(torch.zeros(1) if plain is torch.Tensor else "0")[0.5]
 
 
 def getitem(x, key):
