@@ -20,7 +20,7 @@ from collections.abc import Iterator
 
 from .anno import Fact, drop_fact, set_fact
 from .cfg import Graph, Node, build, build_all
-from .syntax import gast
+from .syntax import gast, walk
 
 __all__ = ["annotate", "definitions"]
 
@@ -93,13 +93,35 @@ class _Definitions:
                 if load.id in self.locals:
                     yield node, load, 0, load.id in shaky or load.id in lazy
 
+    def unbound_for_inner(self) -> set[str]:
+        """The locals that may be unbound where a nested function that uses them is defined."""
+        return {
+            name
+            for node in self.graph.nodes
+            for name in node.late - node.writes
+            if name in self.locals and self.before[node.index] & self.unbound[name]
+        }
+
 
 def annotate(fn: gast.AST, graphs: list[Graph] | None = None) -> None:
-    """Record MAYBE_UNBOUND on the uses in a function and in every function nested in it."""
+    """Record MAYBE_UNBOUND on the uses in a function and in every function nested in it.
+
+    A variable that may be unbound where a nested function is defined, may be so where that reads it.
+    """
     for graph in build_all(fn) if graphs is None else graphs:
         maybe: dict[gast.Name, bool] = {}
-        for _, use, _, unbound in _Definitions(graph).uses():
+        found = _Definitions(graph)
+        for _, use, _, unbound in found.uses():
             maybe[use] = maybe.get(use, False) or unbound
+        shaky = found.unbound_for_inner()
+        for inner in graph.functions if shaky else ():
+            for use in walk(inner):
+                if (
+                    isinstance(use, gast.Name)
+                    and use.id in shaky
+                    and isinstance(use.ctx, gast.Load)
+                ):
+                    maybe[use] = True
         for use, unbound in maybe.items():
             if unbound:
                 set_fact(use, Fact.MAYBE_UNBOUND, True)
