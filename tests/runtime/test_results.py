@@ -55,3 +55,18 @@ def generated(x):
 def test_what_keeps_a_symbolic_tensor_is_refused(made):
     with pytest.raises(ScopeError, match="Return the tensors themselves"):
         tg.function(made)(X)
+
+
+def test_questions_about_types_are_answered_while_tracing():
+    def f(x):
+        return (
+            torch.promote_types(torch.float16, torch.float32),
+            torch.can_cast(torch.float64, torch.int32),
+            torch.result_type(x, 1.5),
+            torch.result_type(x.int(), x),
+            x + torch.ones(2, dtype=torch.promote_types(x.dtype, torch.float64)),
+        )
+
+    native, converted = f(X), tg.function(f)(X)
+    assert native[:4] == converted[:4]
+    assert torch.equal(native[4], converted[4])

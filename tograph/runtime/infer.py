@@ -136,6 +136,16 @@ assert data_shapes and nn_shapes  # their rules are in the table
 
 
 def _meta_kernel(func, args: tuple, kwargs: dict) -> Any:
+    out, device = _on_meta(func, args, kwargs)
+    return _described(out, device)
+
+
+def answer(func, args: tuple, kwargs: dict) -> Any:
+    """What an op says that gives no tensor, such as ``torch.promote_types``; its tensor arguments are metas."""
+    return _on_meta(func, args, kwargs)[0]
+
+
+def _on_meta(func, args: tuple, kwargs: dict) -> tuple[Any, torch.device]:
     devices: list[torch.device] = []
 
     def to_meta(x):
@@ -156,7 +166,7 @@ def _meta_kernel(func, args: tuple, kwargs: dict) -> Any:
         elif not devices and any(a.name == "device" for a in func._schema.arguments):
             mkwargs["device"] = "meta"
         out = func(*margs, **mkwargs)
-    return _described(out, devices[0] if devices else torch.device("cpu"))
+    return out, devices[0] if devices else torch.device("cpu")
 
 
 def _described(out: Any, where: torch.device) -> Any:

@@ -22,7 +22,7 @@ from ..errors import UnsupportedOpError
 from . import ops
 from .carrier import Carrier, dispatch_carrier
 from .funcgraph import FuncGraph, Ref, Storage, _stack, current_graph, user_location
-from .infer import facts_of, infer, meta_of, tensor_type
+from .infer import answer, facts_of, infer, meta_of, tensor_type
 from .ir import Value
 from .mutation import write_in_place
 from .scalars import size_of
@@ -73,11 +73,17 @@ class TraceMode(TorchDispatchMode):
 _MODE = TraceMode()
 
 
+# Questions about types, which have an answer while tracing.
+_ANSWERS = frozenset(["aten::promote_types", "aten::result_type", "aten::can_cast"])
+
+
 def dispatch(func, args: tuple, kwargs: dict) -> Any:
     """Record one ATen op and return symbolic outputs."""
     special = SPECIAL.get(func)
     if special is not None:
         return special(*args, **kwargs)
+    if func._schema.name in _ANSWERS:
+        return answer(func, metas(args), {k: metas(v) for k, v in kwargs.items()})
     facts = facts_of(func)
     if facts.mutated:
         return write_in_place(func, facts, args, kwargs, record)
