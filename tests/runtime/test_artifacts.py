@@ -3,13 +3,14 @@
 import io
 import logging
 import time
+from contextlib import nullcontext
 
 import pytest
 import torch
 
 import tograph as tg
 from tograph import settings
-from tograph.runtime import artifacts
+from tograph.runtime import artifacts, scheduler
 
 
 @pytest.fixture
@@ -120,6 +121,24 @@ def test_progress_of_long_work(monkeypatch):
             time.sleep(0.01)
     assert "tograph: tracing 'f' ... " in terminal.getvalue()
     assert terminal.getvalue().endswith("\r\033[K")
+
+
+def test_compiling_shows_progress(monkeypatch):
+    shown = []
+    monkeypatch.setattr(
+        scheduler.artifacts, "progress", lambda what: shown.append(what) or nullcontext()
+    )
+
+    @tg.function
+    def slow(x):
+        while x < 5:
+            x = x * 2
+        return x
+
+    assert slow(torch.tensor(1.0)) == 8
+    assert "tracing 'slow'" in shown
+    slow.concrete_functions[0].scheduled.compile()
+    assert shown[-1] == "compiling 'slow'"
 
 
 def test_no_progress_where_nobody_looks(monkeypatch):

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import collector, settings
-from . import host
+from . import artifacts, host
 from .gpu import program as gpu
 from .ir import Graph
 from .kernels.jit import warn_once
@@ -92,7 +92,7 @@ class Program:
                 self._native, self.level = gpu.Program(self.graph), "device"
                 self.reason = "; ".join(self._native.notes)
                 return
-            with collector.seldom():
+            with artifacts.progress(f"compiling {self.graph.name!r}"), collector.seldom():
                 self._native = compile_graph(self.graph)
             self.level, self.reason = "native", ""
         except (Decline, Unsupported) as why:
