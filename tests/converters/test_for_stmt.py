@@ -353,6 +353,15 @@ def recursive_generator_defined_inside(x):
     return total
 
 
+@cases((2,), (0,), (-1,))
+def a_range_or_a_number_after_a_loop(n):
+    k = 1
+    for i in range(n):
+        if i > 0:
+            k = range(3)
+    return k if n < 2 else list(k)
+
+
 test_same = cases.test()
 
 

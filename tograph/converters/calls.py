@@ -166,7 +166,7 @@ def call(f, /, *args, **kwargs):  # noqa: C901  a case for each kind
         return _module(f, args, kwargs)
     if isinstance(f, SYMBOLS):
         raise TypeError(f"{f.node.kind.__name__!r} object is not callable")
-    form = BUILTINS.get(f) if _hashable(f) else None
+    form = BUILTINS.get(f) if _hashable(f) and not isinstance(f, (tuple, frozenset)) else None
     if form is not None:
         return form(*args, **kwargs)
     if getattr(kind, "__tograph_callable__", False):
@@ -273,7 +273,7 @@ _QUIET = frozenset([isinstance, issubclass, id, callable, type, hash, iter])
 
 def _builtin(f, args, kwargs):
     """A C function or a method of a built-in object; changes of containers are recorded."""
-    form = BUILTINS.get(f) if _hashable(f) else None
+    form = BUILTINS.get(f) if _hashable(f) and not isinstance(f, (tuple, frozenset)) else None
     if form is not None:
         return form(*args, **kwargs)
     owner = getattr(f, "__self__", None)
