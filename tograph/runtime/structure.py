@@ -285,7 +285,9 @@ def _same_const(a: Any, b: Any) -> bool:
         return same_number(a, b)
     if isinstance(a, range) and isinstance(b, range):
         return (a.start, a.stop, a.step) == (b.start, b.stop, b.step)
-    if isinstance(a, (str, bytes, complex, torch.dtype, torch.device)) or (hasattr(a, "__func__") and hasattr(b, "__func__")):
+    if isinstance(a, (str, bytes, complex, torch.dtype, torch.device)) or (
+        hasattr(a, "__func__") and hasattr(b, "__func__")
+    ):
         return type(a) is type(b) and a == b
     return False
 
