@@ -12,7 +12,7 @@ import torch
 import tograph as tg
 from tograph.runtime import interp
 from tograph.runtime.kernels import jit
-from tograph.runtime.native import nests
+from tograph.runtime.native import nests, program
 
 pytestmark = pytest.mark.skipif(jit.llvm is None, reason="needs llvmlite")
 
@@ -342,8 +342,6 @@ def test_a_written_tensor_that_overlaps_an_argument():
 
 @pytest.mark.parametrize("level", ["missing", "broken"])
 def test_other_levels_give_the_same(level, monkeypatch):
-    from tograph.runtime.native import program
-
     if level == "missing":
         monkeypatch.setattr(program.jit, "host", lambda: None)
     else:
@@ -411,8 +409,6 @@ def test_a_graph_of_many_nests_keeps_them_apart():
 
 
 def test_no_memory_for_the_temporaries(monkeypatch):
-    from tograph.runtime.native import program
-
     real = torch.empty
 
     def empty(*size, **kwargs):
@@ -442,3 +438,19 @@ def test_no_memory_for_a_result_is_the_error_of_eager():
     for _ in range(3):
         with pytest.raises(RuntimeError, match="memory"):
             f(x, x)
+
+
+def test_a_kernel_shows_itself_short():
+    @tg.function
+    def f(x):
+        return torch.softmax(x * 2, -1).exp()
+
+    x = torch.randn(64, 256)
+    f(x)
+    concrete = f.concrete_functions[0]
+    concrete.scheduled.compile()
+    f(x)
+    text = repr(concrete.kernels[0])
+    assert text.startswith(f"<kernel {concrete.kernels[0].name}: 64 x 256, ")
+    assert "test_native.py" in text
+    assert len(text) < 200

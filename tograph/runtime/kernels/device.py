@@ -64,7 +64,7 @@ def launch(source: Source, arguments: dict[str, Any]) -> None:
     triton_jit.launch(source, [arguments[name] for name in source.signature])
 
 
-@dataclass
+@dataclass(repr=False)
 class DeviceKernel(GpuForms):
     """A region's kernel on a device. ``source``: the Triton source that runs."""
 

@@ -19,6 +19,13 @@ DEFAULT = "sm_90"
 class GpuForms:
     """Views of ``loops`` for a GPU. Unsupported says why there is none."""
 
+    def __repr__(self) -> str:
+        """The name, the sizes of the loops and the user's first line."""
+        loops = self.loops  # type: ignore[attr-defined]
+        sizes = " x ".join(str(d.size) for d in (*loops.outer, *loops.row)) or "1"
+        lines = getattr(self, "lines", ())
+        return f"<kernel {self.name}: {sizes}{f', {lines[0]}' if lines else ''}>"  # type: ignore[attr-defined]
+
     loops: loop_ir.Kernel
 
     @property

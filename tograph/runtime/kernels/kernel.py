@@ -42,7 +42,7 @@ def target(precise: bool = False) -> llvm.Target | None:
     )  # fmt: skip
 
 
-@dataclass
+@dataclass(repr=False)
 class Kernel(GpuForms):
     """Machine code of a fused region. ``llvm`` is its text, ``loops`` its loop IR, ``lines`` the user's lines.
 

@@ -77,7 +77,7 @@ class Call:
         try:
             with torch.no_grad():
                 found = self.run(*map_values(env.__getitem__, self.node.args), **map_values(env.__getitem__, self.node.kwargs))  # fmt: skip
-        except Exception:
+        except Exception:  # ops raise anything, and an error would be lost in the C caller: the host runs the op again and raises it
             return False
         found = found if isinstance(found, (list, tuple)) else [found]
         first = len(self._operands)

@@ -27,7 +27,7 @@ VECTORS = 256  # points from which on a loop nest is written with explicit vecto
 LIBRARY = 16  # ... and one that would call the C library for each point
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Nest(GpuForms):
     """A loop nest of native code: its function's text, its loop IR, and the user's lines."""
 
