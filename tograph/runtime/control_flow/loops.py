@@ -122,7 +122,8 @@ def staged_while(
         for place in fresh:
             state.append(place)
             spec = generalize(spec_of(told.entry(place, as_value(place.get()))))
-            spec = _next_spec(spec, place, *told.left([place], _contents(loop, [place])), options)
+            (after,) = told.left([place], _contents(loop, [place]))
+            spec = _next_spec(spec, place, after, options)
             specs.append(visible(spec, current_graph()))
     names = ", ".join(f"'{p.name}'" for p in state)
     raise LoopTypeError(
