@@ -253,7 +253,7 @@ class Lowering:
     def operand(self, a: Any) -> Operand:
         """The operand of an argument: a value, or a Python number."""
         if isinstance(a, Value):
-            return self.env[a]
+            return self.written.get(a, self.env[a])
         if isinstance(a, bool):
             return Reg(literal(a, "bool"), "bool")
         if isinstance(a, int):
