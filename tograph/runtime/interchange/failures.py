@@ -91,7 +91,11 @@ def _end(node: Node) -> None:
     """Let a loop end when something has failed."""
     cond = node.regions["cond"]
     code = cond.inputs[-1]
-    emit = lambda op, *args, type: cond.nodes.append(Node(op, args, None, [type], location=node.location)) or cond.nodes[-1].outputs[0]  # noqa: E731  # fmt: skip
+
+    def emit(op: str, *args: Any, type: Any) -> Value:
+        cond.nodes.append(Node(op, args, None, [type], location=node.location))
+        return cond.nodes[-1].outputs[0]
+
     none = emit("py.eq", emit("py.int", code, type=INT), 0, type=BOOL)
     test = emit("py.bool", cond.outputs[0], type=BOOL)
     cond.outputs = [emit("py.and_", test, none, type=BOOL)]
