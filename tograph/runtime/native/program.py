@@ -21,6 +21,8 @@ import torch
 from ..ir import Graph, Value
 from ..kernels import jit
 from ..types import ScalarType, TensorType
+from . import lists, rows
+from .buffers import Buffers
 from .direct import Late
 from .entry import MOST, make_entry
 from .lower import DONE, INTERRUPTED, Lowering
@@ -36,7 +38,7 @@ LARGE = 1 << 20  # characters of a module that LLVM optimises fully: more would 
 class Native:
     """The machine code of one graph. ``kernels``: its loop nests; ``llvm``: the text of its module."""
 
-    def __init__(self, whole: Graph, graph: Graph, text: str, low: Lowering):
+    def __init__(self, whole: Graph, graph: Graph, text: str, low: Lowering, visible: int | None = None):
         self.llvm, self.kernels, self.scratch = text, low.kernels, low.arena.size
         self._arena = _memory(graph.name, max(self.scratch, 1) + 64)
         imports = _imports(text)
@@ -45,18 +47,24 @@ class Native:
         self._entry = _ENTRY(self._address)
         self._inputs = [v.type for v in graph.inputs]
         self._outputs = [v.type for v in graph.outputs]
+        self._lists = [i for i, kind in enumerate(self._inputs) if lists.listed(kind)]
         position = {v: i for i, v in enumerate(graph.inputs)}
         order = [*graph.inputs, *graph.outputs]
         places = {v: i for i, v in enumerate(order)}
         self._results = [places[v] for v in whole.outputs]
         self._direct = whole.outputs == graph.outputs
+        self._buffers = Buffers(low.buffers.count)
         self._assigned = sorted({position[n.args[0]] for n in graph.nodes if n.op == "tg.assign"})
         self._slots = (ctypes.c_int64 * (len(self._inputs) + len(self._outputs) + 1))()
         self._slots[-1] = (self._arena.data_ptr() + 63) // 64 * 64
         self._calls = low.asked
         self._random = any(c.random for c in self._calls)
         self._table = (ctypes.c_int64 * max(len(self._calls), 1))(*map(id, self._calls))
-        ctypes.c_int64.from_address(self._slots[-1]).value = ctypes.addressof(self._table)
+        arena = (ctypes.c_int64 * 2).from_address(self._slots[-1])
+        arena[0], arena[1] = ctypes.addressof(self._table), self._buffers.address
+        self._blocks = {i: rows.block(t) for i, t in enumerate(self._outputs) if rows.grows(t)}
+        visible = set(whole.outputs[:visible])
+        self._private = {i for i, v in enumerate(graph.outputs) if v not in visible}
         # The slots and the arena belong to one call at a time. The entry, which holds the interpreter lock while it
         # runs, looks at the number; calls from Python, which do not, also hold the mutex.
         self._lock = ctypes.c_int64(0)
@@ -67,6 +75,10 @@ class Native:
         if not self._mutex.acquire(blocking=False):
             return None
         try:
+            if self._lists:
+                inputs = [rows.packed(x, k) if lists.listed(k) else x for x, k in zip(inputs, self._inputs)]  # fmt: skip
+                if any(inputs[i] is None for i in self._lists):
+                    return None
             if self._lock.value or not self._fits(inputs):
                 return None
             return self._run_alone(inputs)
@@ -94,6 +106,7 @@ class Native:
             or self._random
             or not self._direct
             or len(self._inputs) - len(captured) > MOST
+            or self._blocks
         ):
             return None
         lock = ctypes.addressof(self._lock)
@@ -107,6 +120,8 @@ class Native:
             if isinstance(kind, ScalarType):
                 if type(x) is not kind.kind or (kind.kind is int and not -_WORD <= x < _WORD):
                     return False
+            elif type(x) is rows.Rows:
+                continue
             elif not _fits(x, kind, grad):
                 return False
         return not self._assigned or not self._overlap(inputs)
@@ -122,13 +137,21 @@ class Native:
         return any(b[0] < a[1] and (a[2] in written or b[2] in written) for a, b in itertools.pairwise(spans))  # fmt: skip
 
     def _call(self, inputs: Sequence[Any]) -> list[Any] | None:
-        slots, at = self._slots, 0
+        slots, at, kept = self._slots, 0, []
         for x, kind in zip(inputs, self._inputs):
-            slots[at] = x.data_ptr() if isinstance(kind, TensorType) else _bits(x)
+            if type(x) is rows.Rows:
+                kept.append(rows.words(x))
+                slots[at] = ctypes.addressof(kept[-1])
+            else:
+                slots[at] = x.data_ptr() if isinstance(kind, TensorType) else _bits(x)
             at += 1
         made: list[Any] = []
-        for kind in self._outputs:
-            if isinstance(kind, TensorType):
+        self._buffers.refill()
+        for i, kind in enumerate(self._outputs):
+            if i in self._blocks:
+                made.append(None)
+                slots[at] = ctypes.addressof(self._blocks[i])
+            elif isinstance(kind, TensorType):
                 made.append(torch.empty(kind.shape, dtype=kind.dtype))
                 slots[at] = made[-1].data_ptr()
             else:
@@ -145,6 +168,8 @@ class Native:
         for i, kind in enumerate(self._outputs):
             if isinstance(kind, ScalarType):
                 made[i] = _number(slots[first + i], kind.kind)
+            elif i in self._blocks:
+                made[i] = rows.leave(self._blocks[i], kind, self._buffers, i in self._private)
         return made
 
 
@@ -196,18 +221,22 @@ def _imports(text: str) -> dict[str, int]:
     return {n: a for n in names if not n.startswith("llvm.") and (a := jit.symbol(n)) is not None}
 
 
-def compile_graph(graph: Graph) -> Native:
-    """The machine code of ``graph``; Decline says why there is none."""
+def compile_graph(graph: Graph, visible: int | None = None) -> Native:
+    """The machine code of ``graph``; Decline says why there is none.
+
+    ``visible``: the outputs behind so many go to other programs only, see ``rows``.
+    """
     if jit.host() is None:
         raise Decline("there is no LLVM in this process")
     distinct = _computed(graph)
+    private = set(distinct.outputs) - set(graph.outputs[:visible])
     try:
-        low = Lowering(distinct)
+        low = Lowering(distinct, private=private)
         text = low.run()
     except Late:
-        low = Lowering(distinct, in_place=False)
+        low = Lowering(distinct, in_place=False, private=private)
         text = low.run()
-    return Native(graph, distinct, text, low)
+    return Native(graph, distinct, text, low, visible)
 
 
 def _seen(graph: Graph) -> list[bool]:
