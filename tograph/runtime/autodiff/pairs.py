@@ -84,7 +84,7 @@ class Pair:
             graph.outputs = [v for v, n in zip(graph.outputs, needed) if n]
             prune(graph)
             set_control_inputs(graph)
-            self._backwards[needed] = self.build(graph)
+            self._backwards[needed] = self.build(graph, 0)
         return self._backwards[needed]
 
     def joint(self) -> Differentiable:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from ..ir import Graph, Value
 from ..types import DTYPE_NAMES, ScalarType
 from .code import REGISTER
+from .direct import Strided
 from . import lists
 from .values import Decline, Listed, Mem, Operand, Reg, strides, with_alias
 
@@ -50,14 +51,15 @@ class Carry:
 
     def head(self, before: str) -> Operand:
         """The value at the head of the loop."""
-        code, x = self.low.code, self.start
+        low, code, x = self.low, self.low.code, self.start
         self.before = before
         if self.mode == "same":
             return x
         self.alias = "%" + code.fresh("alias")
         self.alias_phi = code.later()
         if self.mode == "in place":
-            return with_alias(x, self.alias)
+            dense = x.dense and self.value not in low.strided
+            return replace(with_alias(x, self.alias), dense=dense)
         self.phi = code.later()
         name = "%" + code.fresh("carry")
         self.name = name
@@ -65,7 +67,8 @@ class Carry:
             return Reg(name, x.dtype, x.size, self.alias)
         self.next_phi, self.next = code.later(), "%" + code.fresh("next")
         owners = x.owners | self.places[0].owners | self.places[1].owners
-        return Mem(name, x.dtype, x.size, strides(x.size), owners, x.dense, self.alias)
+        dense = x.dense and self.value not in low.strided
+        return Mem(name, x.dtype, x.size, strides(x.size), owners, dense, self.alias)
 
     def dest(self) -> Mem | None:
         """Where the body is to compute the next value."""
@@ -85,8 +88,8 @@ class Carry:
             self.result = typed(self.value, self.low.register(x))
             return
         self.result = x
-        if not x.plain:
-            raise Decline("a carried tensor that becomes strided")
+        if not x.plain and self.value not in self.low.strided:
+            raise Strided(self.value)
         dest = self.dest()
         if getattr(x, "pointer", None) != dest.pointer:
             self.low.copy(x, dest)

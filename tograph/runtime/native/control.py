@@ -137,7 +137,9 @@ def _merged_list(low, found: list[tuple[Listed, str]], alias: str) -> Listed:
     columns = zip(*(x.places for x, _ in found))
     ends = [end for _, end in found]
     places = tuple(_phi(low, "ptr", list(zip(texts, ends))) for texts in columns)
-    begin, length = (_phi(low, "i64", [(getattr(x, n), end) for x, end in found]) for n in ("begin", "length"))
+    begin, length = (
+        _phi(low, "i64", [(getattr(x, n), end) for x, end in found]) for n in ("begin", "length")
+    )
     owners = frozenset().union(*(x.owners for x, _ in found))
     return Listed(first.item, places, begin, length, owners, alias, any(x.fixed for x, _ in found))
 

@@ -52,7 +52,7 @@ _CPU = torch.device("cpu")
 class Lowering:
     """Writes the function of one graph. ``functions``: the loop nests, each a function of its own."""
 
-    def __init__(self, graph: Graph, in_place: bool = True, private: Collection[Value] = ()):
+    def __init__(self, graph: Graph, in_place: bool = True, private: Collection[Value] = (), strided: Collection[Value] = ()):  # fmt: skip
         self.graph, self.code = graph, Code()
         self.functions: list[str] = []
         self._known: dict[str, str] = {}  # functions by what follows their name
@@ -61,7 +61,8 @@ class Lowering:
         # at 0: where the table of calls is, and that of the buffers
         self.arena.hold(frozenset([self.arena.allocate(16)[0]]))
         self.buffers = buffers.Plan(self)
-        self.private = frozenset(private)
+        self.private = frozenset(private)  # results that only other programs read
+        self.strided = strided  # carried tensors that are not contiguous in eager PyTorch
         self.direct = direct.Writes(self, in_place)
         self.env: dict[Value, Operand] = {}
         self.dests: dict[Value, Mem] = {}
@@ -95,7 +96,7 @@ class Lowering:
         dests = {i: d for i, v in enumerate(graph.outputs) if (d := self._output(i, v)) is not None}
         results = self.region(graph, None, dests)
         for v, x in zip(graph.outputs, results):
-            if not x.plain and not _grows(v):
+            if not x.plain and not _grows(v) and v not in self.private:
                 raise Decline("a result that is not contiguous")
             if v not in self.private:
                 self.fail(x.alias)
@@ -205,7 +206,9 @@ class Lowering:
         code = self.code
         block = code.do(f"load ptr, ptr {place}")
         for k, (kind, text) in enumerate([("i64", x.length), *(("ptr", p) for p in x.places)]):
-            code.line(f"store {kind} {text}, ptr {code.do(f'getelementptr i64, ptr {block}, i64 {k}')}")
+            code.line(
+                f"store {kind} {text}, ptr {code.do(f'getelementptr i64, ptr {block}, i64 {k}')}"
+            )
 
     def tensor(self, v: Value) -> tuple[str, tuple[int, ...]]:
         """(dtype, size) of a tensor that native code can hold."""
@@ -225,7 +228,12 @@ class Lowering:
         for v in graph.inputs:
             self._check_value(v)
         for node in graph.nodes:
-            known = node.op.startswith(("aten.", "py.")) or node.regions or node.op in _KNOWN or node.op in lists.RULES
+            known = (
+                node.op.startswith(("aten.", "py."))
+                or node.regions
+                or node.op in _KNOWN
+                or node.op in lists.RULES
+            )
             if not known or (not node.outputs and node.op not in _SILENT and not node.regions):
                 raise Decline(f"{node.op} runs on the host")
             for v in node.outputs:
@@ -399,6 +407,8 @@ class Lowering:
     def alone(self, node: Node, needed: set[Value]) -> None:
         if node.regions:
             control.lower(self, node)
+        elif node.op == "tg.raise":
+            self.fail("true")
         elif node.op.startswith(("tg.list_", "tg.optional_")):
             lists.lower(self, node)
         elif not groups.known(node):
@@ -666,8 +676,10 @@ _FORMS = (ROWS, REDUCERS, CREATORS, GATHERS, PRODUCTS)
 _DTYPES = {name: dtype for dtype, name in DTYPE_NAMES.items()}
 
 
-_PLANNED = 1 << 28  # bytes that a tensor whose size only the run knows may take in the plan of memory
-_SILENT = frozenset(["tg.assign", "tg.assert"])
+_PLANNED = (
+    1 << 28
+)  # bytes that a tensor whose size only the run knows may take in the plan of memory
+_SILENT = frozenset(["tg.assign", "tg.assert", "tg.raise"])
 _KNOWN = frozenset(["tg.read", "tg.identity", "tg.constant", "tg.choose", *_SILENT])
 
 

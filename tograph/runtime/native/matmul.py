@@ -228,7 +228,9 @@ class _Writer:
         if self.deep:
             self.chunks = -(-a.rows // CHUNK)
             self.units *= self.chunks
-        self.stream = panel and a.rows == 1 and not self.deep and b.rows * b.columns * SIZE[dtype] >= FAR
+        self.stream = (
+            panel and a.rows == 1 and not self.deep and b.rows * b.columns * SIZE[dtype] >= FAR
+        )
         if self.stream:
             self.columns = min(vectors, PANEL // self.width)
             self.units = -(-vectors // self.columns)
@@ -331,7 +333,9 @@ class _Writer:
         first, row = code.multiply(panel, step), code.multiply(chunk, CHUNK)
         rows, left = divmod(self.a.rows, CHUNK)
         for test, count in _cases(f"icmp slt i64 {chunk}, {rows}", CHUNK if rows else 0, left):
-            for narrow, columns in _cases(f"icmp slt i64 {panel}, {full}", step if full else 0, rest):
+            for narrow, columns in _cases(
+                f"icmp slt i64 {panel}, {full}", step if full else 0, rest
+            ):
                 _only(code, [test, narrow], lambda n=count, c=columns: self._chunk(row, n, first, c))  # fmt: skip
 
     def _chunk(self, row: str, rows: int, first: str, columns: int) -> None:

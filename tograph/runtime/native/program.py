@@ -23,7 +23,7 @@ from ..kernels import jit
 from ..types import ScalarType, TensorType
 from . import lists, rows
 from .buffers import Buffers
-from .direct import Late
+from .direct import Late, Strided
 from .entry import MOST, make_entry
 from .lower import DONE, INTERRUPTED, Lowering
 from .values import Decline
@@ -38,7 +38,9 @@ LARGE = 1 << 20  # characters of a module that LLVM optimises fully: more would 
 class Native:
     """The machine code of one graph. ``kernels``: its loop nests; ``llvm``: the text of its module."""
 
-    def __init__(self, whole: Graph, graph: Graph, text: str, low: Lowering, visible: int | None = None):
+    def __init__(
+        self, whole: Graph, graph: Graph, text: str, low: Lowering, visible: int | None = None
+    ):
         self.llvm, self.kernels, self.scratch = text, low.kernels, low.arena.size
         self._arena = _memory(graph.name, max(self.scratch, 1) + 64)
         imports = _imports(text)
@@ -230,13 +232,15 @@ def compile_graph(graph: Graph, visible: int | None = None) -> Native:
         raise Decline("there is no LLVM in this process")
     distinct = _computed(graph)
     private = set(distinct.outputs) - set(graph.outputs[:visible])
-    try:
-        low = Lowering(distinct, private=private)
-        text = low.run()
-    except Late:
-        low = Lowering(distinct, in_place=False, private=private)
-        text = low.run()
-    return Native(graph, distinct, text, low, visible)
+    in_place, strided = True, set[Value]()
+    while True:
+        low = Lowering(distinct, in_place, private, strided)
+        try:
+            return Native(graph, distinct, low.run(), low, visible)
+        except Late:
+            in_place = False
+        except Strided as found:
+            strided.add(found.value)
 
 
 def _seen(graph: Graph) -> list[bool]:
