@@ -10,9 +10,9 @@ from dataclasses import replace
 
 from ..ir import Graph, Value
 from ..types import DTYPE_NAMES, ScalarType
+from . import lists
 from .code import REGISTER
 from .direct import Strided
-from . import lists
 from .values import Decline, Listed, Mem, Operand, Reg, strides, with_alias
 
 

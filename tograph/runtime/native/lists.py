@@ -188,9 +188,8 @@ def own(low: Any, x: Listed, result: Value) -> Listed:
     if dest is not None and dest.places == x.places:
         return replace(x, owners=dest.owners)
     alone = x.owners and all(low.arena.holders(o) == 1 for o in x.owners)
-    if result in low.updates and alone and not x.fixed:
-        if dest is None:
-            return x
+    if result in low.updates and alone and not x.fixed and dest is None:
+        return x
     return copied(low, x, dest)
 
 

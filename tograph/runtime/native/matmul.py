@@ -80,7 +80,7 @@ def deep(low, node: Node) -> bool:
     """Whether a product's shared dimension, and nothing else, has a length that only the run knows."""
     if node.op not in ("aten.mm.default", "aten.addmm.default") or node.kwargs:
         return False
-    *rest, a, b = (low.operand(x) for x in node.args)
+    a, b = (low.operand(x) for x in node.args[-2:])
     if not isinstance(a, Mem) or not isinstance(b, Mem) or a.dtype not in ("f32", "f64"):
         return False
     opened = [isinstance(n, Open) for n in (*a.size, *b.size)]

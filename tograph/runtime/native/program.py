@@ -139,26 +139,14 @@ class Native:
         return any(b[0] < a[1] and (a[2] in written or b[2] in written) for a, b in itertools.pairwise(spans))  # fmt: skip
 
     def _call(self, inputs: Sequence[Any]) -> list[Any] | None:
-        slots, at, kept = self._slots, 0, []
-        for x, kind in zip(inputs, self._inputs):
+        slots, kept = self._slots, []
+        for i, (x, kind) in enumerate(zip(inputs, self._inputs)):
             if type(x) is rows.Rows:
                 kept.append(rows.words(x))
-                slots[at] = ctypes.addressof(kept[-1])
+                slots[i] = ctypes.addressof(kept[-1])
             else:
-                slots[at] = x.data_ptr() if isinstance(kind, TensorType) else _bits(x)
-            at += 1
-        made: list[Any] = []
-        self._buffers.refill()
-        for i, kind in enumerate(self._outputs):
-            if i in self._blocks:
-                made.append(None)
-                slots[at] = ctypes.addressof(self._blocks[i])
-            elif isinstance(kind, TensorType):
-                made.append(torch.empty(kind.shape, dtype=kind.dtype))
-                slots[at] = made[-1].data_ptr()
-            else:
-                made.append(None)
-            at += 1
+                slots[i] = x.data_ptr() if isinstance(kind, TensorType) else _bits(x)
+        made = self._prepare()
         code = self._entry(ctypes.addressof(slots))
         if code == INTERRUPTED:
             raise KeyboardInterrupt  # the call itself raises what the handler raised; this is never reached
@@ -168,10 +156,26 @@ class Native:
             torch.autograd.graph.increment_version(inputs[i])
         first = len(self._inputs)
         for i, kind in enumerate(self._outputs):
-            if isinstance(kind, ScalarType):
-                made[i] = _number(slots[first + i], kind.kind)
-            elif i in self._blocks:
+            if i in self._blocks:
                 made[i] = rows.leave(self._blocks[i], kind, self._buffers, i in self._private)
+            elif isinstance(kind, ScalarType):
+                made[i] = _number(slots[first + i], kind.kind)
+        return made
+
+    def _prepare(self) -> list[Any]:
+        """The places of the outputs, in the slots; the new tensors among them."""
+        slots, made = self._slots, list[Any]()
+        self._buffers.refill()
+        for i, kind in enumerate(self._outputs, len(self._inputs)):
+            block = self._blocks.get(len(made))
+            if block is not None:
+                made.append(None)
+                slots[i] = ctypes.addressof(block)
+            elif isinstance(kind, TensorType):
+                made.append(torch.empty(kind.shape, dtype=kind.dtype))
+                slots[i] = made[-1].data_ptr()
+            else:
+                made.append(None)
         return made
 
 

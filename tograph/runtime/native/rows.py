@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import register_pytree_node
 
-from ..types import ListType, ScalarType, TensorType, Type
+from ..types import ScalarType, TensorType, Type
 from .buffers import Buffers
 from .lists import depth, listed
 
