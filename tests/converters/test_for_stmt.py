@@ -404,6 +404,17 @@ def items_that_index_a_python_list(x):
     return x, i
 
 
+@cases.tensors((torch.tensor(3.0),), (torch.tensor(100.0),))
+def items_that_are_new_keys(x):
+    found = {}
+    for i in range(10):
+        found[i] = x
+        x = x - i
+        if x < 0:
+            break
+    return x, found[0], found[1]
+
+
 @cases.tensors((torch.tensor(2.0),), (torch.tensor(9.0),))
 def a_break_that_is_staged_late(x):
     total = torch.zeros(())

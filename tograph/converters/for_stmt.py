@@ -156,7 +156,8 @@ def _iteration(left, body, names, test):
     attempt.undo()
     attempt = control_flow.Attempt(places)
     try:
-        _staged_for(StagedRange(left.start, left.stop, left.step), body, names, test, None)
+        with control_flow.alternative():
+            _staged_for(StagedRange(left.start, left.stop, left.step), body, names, test, None)
     except StagingError:
         if len(left) > MANY:
             attempt.commit()
