@@ -107,7 +107,7 @@ def _python_for(iterable, body, names, test) -> None:
     reads.passed((iterable,))
     if isinstance(iterable, dict):
         check_keys(iterable)
-    rolls = test is not None and is_tracing() and isinstance(iterable, range)
+    rolls = test is not None and unrolled is not None and isinstance(iterable, range)
     if not rolls:
         decisions.python("Python `for`, unrolled: it iterates over a Python {0}", iterable)
     for item in iterable:
@@ -116,43 +116,43 @@ def _python_for(iterable, body, names, test) -> None:
         if test is None:
             body(item)
             continue
-        go = test()
-        if rolls and not is_staged(go):
-            left = range(item, iterable.stop, iterable.step)
-            rolls = len(left) > FEW
-        if rolls and not is_staged(go):
-            went = _iteration(left, body, names, test)
-            if went is False:
-                return
-            if went:
-                continue
-            rolls = False
-        if is_staged(go):
-            places = places_of(names, test, body)
-            control_flow.staged_if(
-                control_flow.predicate(go, "for"), lambda item=item: body(item), _nothing, places
-            )
-        elif go:
-            body(item)
+        rolls = rolls and not is_staged(test())
+        left = range(item, iterable.stop, iterable.step) if rolls else ()
+        if len(left) > FEW:
+            goes_on = _iterated(left, body, names, test)
         else:
+            goes_on = _guarded(item, body, names, test)
+        if not goes_on:
             return
-        if not is_staged(go := test()) and not go:
-            return
+
+
+def _guarded(item, body, names, test):
+    """An iteration, if no ``break`` was met; whether the loop may go on."""
+    go = test()
+    if is_staged(go):
+        places = places_of(names, test, body)
+        control_flow.staged_if(
+            control_flow.predicate(go, "for"), lambda: body(item), _nothing, places
+        )
+    elif go:
+        body(item)
+    else:
+        return False
+    return is_staged(go := test()) or go
 
 
 FEW = 8  # so many iterations are worth no loop
 MANY = 64  # more are not unrolled where the loop cannot be staged
 
 
-def _iteration(left, body, names, test):
-    """The first iteration of those left, or all of them staged where it makes the test so. Whether the loop goes on,
-    and None where nothing was done: the loop cannot be staged."""
+def _iterated(left, body, names, test):
+    """The first iteration of those left, or all of them staged where it makes the test so; whether the loop goes on."""
     places = places_of(names, test, body)
     attempt = control_flow.Attempt(places)
     go = attempt.run(lambda: (body(left[0]), test())[1])
     if not is_staged(go):
         attempt.commit()
-        return bool(go)
+        return go
     attempt.undo()
     attempt = control_flow.Attempt(places)
     try:
@@ -163,7 +163,7 @@ def _iteration(left, body, names, test):
             attempt.commit()
             raise
         attempt.undo()
-        return None
+        return _guarded(left[0], body, names, test)
     attempt.commit()
     return False
 
