@@ -287,12 +287,12 @@ class ConcreteFunction:
         return result
 
 
-def _build(graph: Graph) -> scheduler.Program:
-    """The program of a graph that autograd does not see."""
+def _build(graph: Graph, visible: int | None = None) -> scheduler.Program:
+    """The program of a graph that autograd does not see; see ``scheduler.build``."""
     values = passes.optimize(graph, inference=False)
     in_place = passes.write_in_place(values)
     program = functools.cache(lambda: host.build(lower(in_place, host.build)[0]))
-    return scheduler.build(values, program)
+    return scheduler.build(values, program, visible)
 
 
 def _same(x: Any) -> Any:
