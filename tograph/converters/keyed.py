@@ -246,6 +246,7 @@ def set_staged(items: dict, key, value) -> None:
 
 
 def _no_new_key():
-    raise RuntimeError(
-        "a dict was given a new key that is known only when the graph runs: set every key before"
-    )
+    what = "a dict was given a new key that is known only when the graph runs: set every key before"
+    if control_flow.has_alternative():
+        raise StagingError(what, user_location())
+    raise RuntimeError(what)
