@@ -127,6 +127,8 @@ def _note(x, items) -> None:
 
 
 def _equal(a, b):
+    if type(b) is StagedClass:
+        return b.exactly(a)
     if type(a) is tuple and type(b) is tuple and (is_staged_key(a) or is_staged_key(b)):
         same = same_key(a, b) if is_staged_key(b) else same_key(b, a)
         return control_flow.predicate(same, "in") if is_staged(same) else same
