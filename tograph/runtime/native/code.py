@@ -53,7 +53,7 @@ def _single(number: float) -> float:
 _WAYS = {2: "count", 4: "count", 8: "count", "full": "full"}
 UNROLL = {n: f", !llvm.loop !{20 + 2 * i}" for i, n in enumerate(_WAYS)}
 UNROLLING = "".join(
-    f'!{20 + 2 * i} = distinct !{{!{20 + 2 * i}, !{21 + 2 * i}}}\n'
+    f"!{20 + 2 * i} = distinct !{{!{20 + 2 * i}, !{21 + 2 * i}}}\n"
     f'!{21 + 2 * i} = !{{!"llvm.loop.unroll.{way}"{"" if n == way else f", i32 {n}"}}}\n'
     for i, (n, way) in enumerate(_WAYS.items())
 )

@@ -84,7 +84,11 @@ class _Emitter:
         after = code.do(f"add nuw nsw i64 {variable}, {step}")
         code.fill(place, f"{variable} = phi i64 [{low}, %{before}], [{after}, %{code.block}]")
         few = low == "0" and high.isdigit() and int(high) < FEW * step
-        code.branch(code.do(f"icmp slt i64 {after}, {high}"), head, done + (UNROLL["full"] if few else self.ending))
+        code.branch(
+            code.do(f"icmp slt i64 {after}, {high}"),
+            head,
+            done + (UNROLL["full"] if few else self.ending),
+        )
         code.label(done)
 
     # ---- one point of the outer loops
