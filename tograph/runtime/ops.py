@@ -362,6 +362,13 @@ def _cell(i, n):
     return i
 
 
+def _room(i, n):
+    """``i``, the place of a new item where there is room for ``n``."""
+    if i >= n:
+        raise OutOfRangeError(f"a list of more than {n} items")
+    return i
+
+
 def _slice_stop(stop, n):
     """How many of ``n`` items ``[:stop]`` has."""
     return slice(None, stop).indices(n)[1]
@@ -369,6 +376,7 @@ def _slice_stop(stop, n):
 
 register("py.position", run=_position, effects=MAY_FAIL, gradient=NONE, kernel=NONE)
 register("py.cell", run=_cell, effects=MAY_FAIL, gradient=NONE, kernel=NONE)
+register("py.room", run=_room, effects=MAY_FAIL, gradient=NONE, kernel=NONE)
 register("py.slice_stop", run=_slice_stop, effects=PURE, gradient=NONE, kernel=NONE)
 
 

@@ -79,7 +79,7 @@ def _bound(graph: Graph) -> int | None:
                 return None
             most = max(most, inner)
         if node.op == "While" and _grows(node.regions["body"]):
-            trips = _trips(node)
+            trips = _Trips(node).most()
             if trips is None:
                 return None
             most = max(most, trips)
@@ -98,35 +98,52 @@ def _grows(graph: Graph) -> bool:
 _GROWING = frozenset(["tg.list_push", "tg.list_extend", "tg.list_insert", "tg.array_write"])
 
 
-def _trips(node: Node) -> int | None:
-    """How often a loop runs at most: where it counts up from a known number to a known one, or down."""
-    cond, body = node.regions["cond"], node.regions["body"]
-    place = {v: i for i, v in enumerate(cond.inputs)}
+class _Trips:
+    """How often a loop runs at most: where it counts up from a known number to a known one."""
 
-    def bound(test: Value) -> int | None:
-        made = test.node
+    def __init__(self, node: Node):
+        self.node, self.body = node, node.regions["body"]
+        self.place = {v: i for i, v in enumerate(node.regions["cond"].inputs)}
+
+    def most(self) -> int | None:
+        return self._bound(self.node.regions["cond"].outputs[0])
+
+    def _bound(self, test: Any) -> int | None:
+        made = test.node if isinstance(test, Value) else None
         if made is None:
             return None
         if made.op in ("py.and_", "aten.logical_and.default", "aten.bitwise_and.Tensor"):
-            return next((n for v in made.inputs if (n := bound(v)) is not None), None)
+            return next((n for v in made.inputs if (n := self._bound(v)) is not None), None)
         if made.op in ("aten.scalar_tensor.default", "py.bool", "py.int"):
-            return bound(made.args[0]) if isinstance(made.args[0], Value) else None
+            return self._bound(made.args[0])
         if made.op == "If" and _false(made.regions["orelse"].outputs[0]):
-            return bound(made.args[0])
-        return counted(made)
+            return self._branch(made)
+        return self._counted(made)
 
-    def counted(made: Node) -> int | None:
-        if made.op != "py.lt" or type(made.args[1]) is not int:
-            return None
-        i = place.get(made.args[0], len(body.outputs))
-        if i >= len(body.outputs) or type(node.args[i]) is not int:
-            return None
-        step = body.outputs[i].node
-        if step is None or step.op != "py.add" or step.args[0] is not body.inputs[i] or type(step.args[1]) is not int or step.args[1] < 1:  # fmt: skip
-            return None
-        return max(-(-(made.args[1] - node.args[i]) // step.args[1]), 0)
+    def _branch(self, made: Node) -> int | None:
+        """Both the predicate and what is chosen have to be true."""
+        then, place = made.regions["then"], self.place
+        place.update((v, place[a]) for v, a in zip(then.inputs, made.args[1:]) if a in place)
+        first = self._bound(made.args[0])
+        return self._bound(then.outputs[0]) if first is None else first
 
-    return bound(cond.outputs[0])
+    def _counted(self, made: Node) -> int | None:
+        if made.op != "py.lt" or type(made.args[1]) is not int or made.args[0] not in self.place:
+            return None
+        i = self.place[made.args[0]]
+        start, size = self.node.args[i], self._step(i)
+        if type(start) is not int or size < 1:
+            return None
+        return max(-(-(made.args[1] - start) // size), 0)
+
+    def _step(self, i: int) -> int:
+        """By how much a part of the state grows in an iteration; 0 where that is not known."""
+        if i >= len(self.body.outputs):
+            return 0
+        made = self.body.outputs[i].node
+        if made is None or made.op != "py.add" or made.args[0] is not self.body.inputs[i]:
+            return 0
+        return made.args[1] if type(made.args[1]) is int else 0
 
 
 def _false(v: Value) -> bool:

@@ -76,7 +76,7 @@ def _list_reserve(b: Bounding, node: Node) -> list[Rep]:
     count = b.plain(node.args[0])
     if isinstance(count, int) and count > form.capacity:
         raise Unsupported(f"an array of {count} cells")
-    return [Rep(form, [*memory, b.limited(count, form.capacity)])]
+    return [Rep(form, [*memory, b.room(count, form.capacity + 1)])]
 
 
 @handler("tg.list_of")
@@ -103,7 +103,7 @@ def _from_tensor(b: Bounding, node: Node) -> list[Rep]:
 @handler("tg.list_push")
 def _push(b: Bounding, node: Node) -> list[Rep]:
     form, memory, count = _list(b, node.args[0])
-    place = b.position(count, form.capacity)
+    place = b.room(count, form.capacity)
     return [Rep(form, [*_write(b, form, memory, place, b.of(node.args[1])), b.number("py.add", count, 1)])]  # fmt: skip
 
 
@@ -127,7 +127,9 @@ def _set(b: Bounding, node: Node) -> list[Rep]:
 def _array_write(b: Bounding, node: Node) -> list[Rep]:
     form, memory, count = _list(b, node.args[0])
     i, limit = b.plain(node.args[1]), b.plain(node.args[3])
-    place = b.emit("py.cell", (i, form.capacity if limit is None else limit), INT)
+    if limit is not None:
+        i = b.emit("py.cell", (i, limit), INT)
+    place = b.room(b.emit("py.cell", (i, 1 << 62), INT), form.capacity)
     after = b.number("py.add", place, 1)
     size = count if limit is not None else b.emit("py.max", (count, after), INT)
     return [Rep(form, [*_write(b, form, memory, place, b.of(node.args[2])), size])]

@@ -40,7 +40,7 @@ def value_of(b: Bounding, x: Any) -> Any:
     return b.env[x].parts[0] if x in b.env else x
 
 
-def emit(b: Bounding, node: Node, sizes: Sequence[Sequence[Any]], shapes: Sequence[Sequence[int]], args: Any = None) -> list[Rep]:  # fmt: skip
+def emit(b: Bounding, node: Node, sizes: Sequence[Sequence[Any]], shapes: Sequence[Sequence[Any]], args: Any = None) -> list[Rep]:  # fmt: skip
     """The node on memory of the largest sizes. ``sizes``, ``shapes``: of each output, as they are and as they are at most."""
     given = map_values(lambda v: value_of(b, v), node.args if args is None else args)
     kwargs = map_values(lambda v: value_of(b, v), node.kwargs)

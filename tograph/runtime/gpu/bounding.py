@@ -75,6 +75,7 @@ class Bounding:
     env: dict[Value, Rep] = field(default_factory=dict)
     current: dict[Value, Rep] = field(default_factory=dict)
     known: dict[Any, Value] = field(default_factory=dict)
+    multiples: dict[Value, tuple[Value, int]] = field(default_factory=dict)
     location: Any = None
 
     # ---- writing nodes
@@ -105,7 +106,19 @@ class Bounding:
         known = {"py.add": int.__add__, "py.sub": int.__sub__, "py.mul": int.__mul__}
         if type(a) is int and type(b) is int:
             return known[op](a, b)
+        if op == "py.mul" and isinstance(a, Value) and type(b) is int:
+            return self.multiple(a, b)
         return self.emit(op, (a, b), INT)
+
+    def multiple(self, n: Value, factor: int) -> Any:
+        """``n * factor``, remembered as that: sizes are compared."""
+        n, before = self.multiples.get(n, (n, 1))
+        factor *= before
+        if factor == 1:
+            return n
+        made = self.emit("py.mul", (n, factor), INT)
+        self.multiples[made] = (n, factor)
+        return made
 
     def undefined(self, kind: TensorType) -> Value:
         """Memory with any content."""
@@ -123,9 +136,9 @@ class Bounding:
             return Rep(Plain(x.type), [x])  # type: ignore[arg-type]
         return Rep(Padded(x.type, dims), [x, *(sizes[d] for d in dims)])  # type: ignore[arg-type]
 
-    def limited(self, n: Any, most: int) -> Any:
-        """``n``, which fails where it is more than ``most``."""
-        return n if type(n) is int else self.emit("py.cell", (n, most + 1), INT)
+    def room(self, i: Any, n: int) -> Any:
+        """The place of a new item in memory for ``n``; fails where there is no room."""
+        return i if type(i) is int and i < n else self.emit("py.room", (i, n), INT)
 
     def as_value(self, graph: Graph, part: Any, kind: Type) -> Value:
         """A part as a value that a graph can give."""
@@ -184,6 +197,8 @@ class Bounding:
         """A node whose values all are plain."""
         if node.regions or node_effects(node).io or not node.outputs:
             raise Unsupported(f"{node.op} runs on the host")
+        if any(isinstance(self.env[v].form, Padded) for v in node.inputs):
+            raise Unsupported(f"{node.op} of a size that is known only at run time")
         args, kwargs = map_values(self.plain, node.args), map_values(self.plain, node.kwargs)
         if any(isinstance(v.type, TensorType) and None in v.type.shape for v in node.outputs):
             raise Unsupported(f"{node.op} gives a size that is known only at run time")
@@ -287,7 +302,10 @@ class Bounding:
             new, outputs, after = self.region(
                 reordered, [forms[i] for i in order], [graph.inputs[p] for p in places]
             )
-            self.finish(new, [*outputs, *after], [*forms[:carried], *(forms[p] for p in places)] if name == "body" else [outputs[0].form])  # fmt: skip
+            if name == "body":
+                self.finish(new, [*outputs, *after], [forms[i] for i in order[: carried + len(places)]])  # fmt: skip
+            else:
+                self.finish(new, outputs, [outputs[0].form])
             graphs[name] = new
         state = [forms[i] for i in order[: carried + len(places)]]
         given = tuple(p for i in order for p in self.fit(args[i], forms[i]))
@@ -356,6 +374,19 @@ def _assert(b: Bounding, node: Node) -> list[Rep]:
 def _raise(b: Bounding, node: Node) -> list[Rep]:
     b.emit("py.position", (1, 1), INT)
     return []
+
+
+@handler("py.mul", "py.floordiv")
+def _multiple(b: Bounding, node: Node) -> list[Rep]:
+    """Products of a number and a constant, and their quotients, as sizes of views are."""
+    n, factor = map(b.plain, node.args)
+    if isinstance(n, Value) and n.type == INT and type(factor) is int and factor > 0:
+        base, before = b.multiples.get(n, (n, 1))
+        if node.op == "py.mul":
+            return [Rep(Plain(INT), [b.multiple(n, factor)])]
+        if before % factor == 0:
+            return [Rep(Plain(INT), [b.multiple(base, before // factor)])]
+    return b.closed(node)
 
 
 @handler("py.size")

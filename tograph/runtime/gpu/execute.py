@@ -17,8 +17,10 @@ import torch
 from .. import ops
 from ..ir import Value
 from ..kernels import device
+from ..kernels.loop_numbers import FULL
 from ..kernels.triton_rows import ACTIVE
 from ..types import ScalarType
+from .forms import Full
 from .library import out_form
 from .plan import Call, Cell, Conditional, Copy, Place, Plan, Run, Set, Step, Update, View
 
@@ -26,7 +28,11 @@ CHUNK = 8
 
 
 class Failed(Exception):
-    """A kernel of the plan reported an error: the graph has to run another way."""
+    """A kernel of the plan reported an error: the graph has to run another way. ``full``: with more room for lists."""
+
+    def __init__(self, text: str, full: bool = False):
+        super().__init__(text)
+        self.full = full
 
 
 class Memory:
@@ -53,7 +59,11 @@ class Memory:
 
     def fill(self, inputs: Sequence[Any]) -> None:
         """Copy the parts of the inputs, and clear the error cell."""
-        for v, x in zip(self.plan.inputs, self.plan.form.pack(inputs), strict=True):
+        try:
+            parts = self.plan.form.pack(inputs)
+        except Full as error:
+            raise Failed(str(error), True) from error
+        for v, x in zip(self.plan.inputs, parts, strict=True):
             self.of[v].copy_(x) if isinstance(x, torch.Tensor) else self.of[v].fill_(x)
         if self.plan.error is not None:
             self.of[self.plan.error].zero_()
@@ -64,7 +74,7 @@ class Memory:
         Failed where a kernel has reported an error: then nothing is written.
         """
         if self.plan.error is not None and (code := int(self.of[self.plan.error].item())):
-            raise Failed(f"error code {code}")
+            raise Failed(f"error code {code}", code == FULL)
         parts = [self._part(v) for v in self.plan.outputs]
         outputs, written = self.plan.form.unpack(parts)
         for i, x in zip(self.plan.form.written, written, strict=True):

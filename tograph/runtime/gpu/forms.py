@@ -30,6 +30,16 @@ class Full(Exception):
     """A list has more items than there is room for."""
 
 
+class Held(tuple):
+    """The items of a list as views of the memory that they are in: given to another plan, it is taken as a whole.
+
+    ``form``: the form of the list; ``parts``: its memory and number of items.
+    """
+
+    form: Items
+    parts: list[Any]
+
+
 @dataclass(frozen=True)
 class Plain:
     """A tensor of known size or a number."""
@@ -94,6 +104,8 @@ class Items:
     def pack(self, xs: Sequence[Any]) -> list[Any]:
         if len(xs) > self.capacity:
             raise Full(f"{len(xs)} items")
+        if isinstance(xs, Held) and xs.form == self:
+            return xs.parts
         wholes = [torch.zeros(t.shape, dtype=t.dtype, device=self.device) for t in self.types[:-1]]  # type: ignore[union-attr]
         for i, x in enumerate(xs):
             for whole, part in zip(wholes, self.item.pack(x)):
@@ -102,10 +114,11 @@ class Items:
 
     def unpack(self, parts: Iterator[Any]) -> tuple:
         wholes = [next(parts) for _ in self.item.types]
-        return tuple(
-            self.item.unpack(iter([_item(w[i], t) for w, t in zip(wholes, self.item.types)]))
-            for i in range(int(next(parts)))
-        )
+        count = int(next(parts))
+        items = zip(*(w[:count].unbind(0) for w in wholes))
+        made = Held(self.item.unpack(map(_item, row, self.item.types)) for row in items)
+        made.form, made.parts = self, [*wholes, count]
+        return made
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from .loop_formulas import dtype_of
 from .loop_ir import DIVISION_BY_ZERO, INDEX_OUT_OF_RANGE, Unsupported
 from .triton_ops import typed
 
+FULL = 5  # the error code of a list that has no room for another item
 OVERFLOW = 4  # the error code of a number that leaves its type
 _NUMBERS = {"py.lt": "<", "py.le": "<=", "py.gt": ">", "py.ge": ">=", "py.eq": "==", "py.ne": "!="}
 
@@ -66,6 +67,10 @@ class Numbers:
         self._fail(bad, INDEX_OUT_OF_RANGE)
         return f"tl.where({bad}, 0, {i})"
 
+    def _room(self, i: str, n: str) -> str:
+        self._fail(f"{i} >= {n}", FULL)
+        return f"tl.where({i} >= {n}, 0, {i})"
+
     def _stop(self, stop: str, n: str) -> str:
         return f"tl.minimum(tl.maximum(tl.where({stop} < 0, {stop} + {n}, {stop}), 0), {n})"
 
@@ -102,6 +107,7 @@ class Numbers:
 _INTEGERS: dict[str, Callable[[Numbers, str, str], str]] = {
     "py.position": Numbers._place,
     "py.cell": Numbers._cell,
+    "py.room": Numbers._room,
     "py.slice_stop": Numbers._stop,
     "py.min": lambda b, x, y: f"tl.minimum({x}, {y})",
     "py.max": lambda b, x, y: f"tl.maximum({x}, {y})",
