@@ -60,6 +60,7 @@ from .user_operators import (
 )
 from .variables import ld, local, variables
 from .while_stmt import while_stmt
+from .with_stmt import with_stmt
 
 __all__ = [
     "UNSET",
@@ -132,4 +133,5 @@ __all__ = [
     "variables",
     "while_stmt",
     "whole",
+    "with_stmt",
 ]  # fmt: skip

@@ -257,7 +257,6 @@ class ConcreteFunction:
         for i in self.made_leaves:
             tensors[i].requires_grad_()
         inputs = (*tensors, *self.captured_inputs) if not self.late else self._with_late(tensors)
-        graph = self.graph
         commits.calls.targets.append(places)
         try:
             if torch.is_grad_enabled() and self._differentiates(inputs):
@@ -271,10 +270,9 @@ class ConcreteFunction:
                     outputs = self._ranges.run(*inputs)
             else:
                 watched = self._brings_tensors or is_watched(inputs)
-                graph = self.watched_graph if watched else self.optimized_graph
                 outputs = (self.watched_program if watched else self.scheduled).run(*inputs)
         except Exception as error:
-            _add_location(error, graph)
+            _add_location(error, self.graph)
             raise
         finally:
             commits.calls.targets.pop()

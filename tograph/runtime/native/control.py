@@ -213,6 +213,7 @@ def _loop(low, node: Node, args: list[Operand], modes: list[str], count_of: tupl
         for i in range(count)
     ]  # fmt: skip
     code, work = low.code, low.work
+    numbers = all(mode in ("register", "same") for mode in modes)
     number, bound, step = count_of or (0, None, 0)
     before, strip = code.block, None
     if count_of is not None and modes[number] == "register":
@@ -242,7 +243,7 @@ def _loop(low, node: Node, args: list[Operand], modes: list[str], count_of: tupl
         c.swap()
     end = code.block
     again = ""
-    code.line(f"br label %{head}{versions.unrolled(low) if low.branching else ''}")
+    code.line(f"br label %{head}{versions.unrolled(body, numbers, low.branching)}")
     if strip:
         again = strip.close(cost, done)
     for c in carries:
