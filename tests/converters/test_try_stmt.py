@@ -390,6 +390,78 @@ def test_a_jump_in_finally_that_replaces_another_is_refused():
         tg.function(f)(torch.tensor(1.0))
 
 
+@cases((1,), (0,), (5,), (-1,))
+def continue_in_try_skips_else(x):
+    n = 0
+    for i in range(3):
+        try:
+            if x > i:
+                continue
+        except ValueError:
+            pass
+        else:
+            n += 1
+    return n
+
+
+@cases((1,), (0,), (5,), (-1,))
+def else_is_not_for_the_handlers(x):
+    try:
+        y = [1, 2][int(x)]
+    except IndexError:
+        return -1
+    else:
+        try:
+            z = {"a": 1}["b"]
+        except ZeroDivisionError:
+            pass
+    return y
+
+
+@cases((1,), (0,), (5,), (-1,))
+def else_fails_before_finally(x):
+    try:
+        try:
+            y = [1, 2][int(x)]
+        except Exception:
+            y = 7
+        else:
+            assert x > 0, "zero"
+        finally:
+            print("fin")
+    except AssertionError:
+        return 100
+    return y
+
+
+@cases((1,), (0,), (5,), (-1,))
+def return_in_try_skips_else(x):
+    try:
+        if x > 0:
+            return 5
+    except ValueError:
+        pass
+    else:
+        print("else")
+    return 6
+
+
+@cases((1,), (0,), (5,), (-1,))
+def break_in_try_skips_else_not_finally(x):
+    while True:
+        try:
+            x = x - 1
+            if x < 0:
+                break
+        except ValueError:
+            pass
+        else:
+            print("e")
+        finally:
+            print("f")
+    return x
+
+
 test_same = cases.test()
 
 
