@@ -462,6 +462,94 @@ def break_in_try_skips_else_not_finally(x):
     return x
 
 
+@cases.tensors(
+    (torch.tensor(1.0),), (torch.tensor(5.0),), (torch.tensor(0.2),), (torch.tensor(-1.0),)
+)
+def raise_with_the_length_of_a_growing_list(t):
+    v = [z for z in [t, t * 2] if z > 1]
+    if t > 0:
+        raise KeyError("k0" if len(v) == 2 else "k1")
+    return 0
+
+
+@cases.tensors(
+    (torch.tensor(1.0),), (torch.tensor(5.0),), (torch.tensor(0.2),), (torch.tensor(-1.0),)
+)
+def raised_later(t):
+    e = None
+    try:
+        y = [1, 2][int(t)]
+    except IndexError as err:
+        e = err
+    print("x")
+    if e is not None:
+        raise e
+    return y
+
+
+@cases.tensors(
+    (torch.tensor(1.0),), (torch.tensor(5.0),), (torch.tensor(0.2),), (torch.tensor(-1.0),)
+)
+def the_last_error_is_raised(t):
+    last = None
+    for i in range(3):
+        try:
+            return [1, 2][int(t) - i]
+        except IndexError as err:
+            last = err
+    raise last
+
+
+@cases.tensors(
+    (torch.tensor(1.0),), (torch.tensor(5.0),), (torch.tensor(0.2),), (torch.tensor(-1.0),)
+)
+def what_a_kept_error_says(t):
+    e = None
+    try:
+        y = [1, 2][int(t)]
+    except IndexError as err:
+        e = err
+    if e is not None:
+        return str(e), isinstance(e, IndexError), repr(e)
+    return "fine"
+
+
+@cases.tensors(
+    (torch.tensor(1.0),), (torch.tensor(5.0),), (torch.tensor(0.2),), (torch.tensor(-1.0),)
+)
+def raise_one_or_another(t):
+    e = ValueError("a") if t > 1 else KeyError("b")
+    if t > 0:
+        raise e
+    return 1
+
+
+@cases.tensors(
+    (torch.tensor(1.0),), (torch.tensor(5.0),), (torch.tensor(0.2),), (torch.tensor(-1.0),)
+)
+def raise_of_one_class_or_another(t):
+    E = ValueError if t > 1 else KeyError
+    if t > 0:
+        raise E("x")
+    return 1
+
+
+@cases.tensors(
+    (torch.tensor(1.0),), (torch.tensor(5.0),), (torch.tensor(0.2),), (torch.tensor(-1.0),)
+)
+def kept_error_of_two_kinds(t):
+    try:
+        if t > 1:
+            raise ValueError("v")
+        elif t > 0:
+            raise KeyError("k")
+    except (ValueError, KeyError) as e:
+        saved = e
+    else:
+        saved = None
+    return repr(saved)
+
+
 test_same = cases.test()
 
 

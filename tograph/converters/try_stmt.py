@@ -24,10 +24,11 @@ from ..runtime import control_flow, creation
 from ..runtime.control_flow import StagedException
 from ..runtime.funcgraph import current_graph, is_tracing
 from ..runtime.journal import Location
-from ..runtime.structure import Handle
+from ..runtime.structure import Handle, is_union
 from ..transpiler.anno import Fact, get_fact
 from ..transpiler.syntax import gast, walk
 from ..transpiler.templates import constant
+from . import union
 from .context import OPERATORS, Converter
 from .places import places_of
 from .staging import is_staged
@@ -91,10 +92,15 @@ def _handler(pass_, handler):
 
 
 class Reraises(Converter):
-    """``raise`` without an exception raises the one that is being handled, staged or not."""
+    """``raise`` without an exception raises the one that is being handled, staged or not; a variable may hold one of several."""
 
     def visit_Raise(self, node):
-        if node.exc is None:
+        plain = isinstance(node.exc, gast.Call) and isinstance(
+            self.context.resolve(node.exc.func), type
+        )
+        if node.exc is not None and not plain:
+            node.exc = self.expression(f"{OPERATORS}.raised(exc_)", node, exc_=node.exc)
+        elif node.exc is None:
             call = gast.Call(
                 gast.Attribute(
                     gast.Name(OPERATORS, gast.Load(), None, None), "caught", gast.Load()
@@ -122,6 +128,17 @@ def caught() -> BaseException:
     if active is None:
         return RuntimeError("No active exception to reraise")
     return active
+
+
+def raised(error: Any) -> Any:
+    """What ``raise error`` raises: where ``error`` is one thing or another, a branch for each raises it."""
+    if is_union(error):
+        union.distribute(_raise, error)
+    return error
+
+
+def _raise(error: Any) -> None:
+    raise error
 
 
 def try_stmt(body, handlers, orelse, final, names, places=None) -> None:
