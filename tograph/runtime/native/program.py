@@ -4,6 +4,9 @@
 or None when the host must run the graph: the inputs are not what the code was made for, the code declined, or it runs
 already (a signal handler or another thread calls the function while its own loop lets them).
 
+A graph with the text of an earlier one (another instance of a module, a function that is decorated again, a cleared cache)
+takes that one's code, with memory of its own.
+
 The code holds Python's lock and gives it up for a moment every few milliseconds. Temporaries are in one block of memory
 that belongs to the program; outputs are new tensors.
 """
@@ -14,34 +17,56 @@ import ctypes
 import itertools
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from ..ir import Graph, Value
 from ..kernels import jit
+from ..text import show
 from ..types import ScalarType, TensorType
+from .calls import Call
 from .direct import Late
 from .entry import MOST, make_entry
 from .lower import DONE, INTERRUPTED, Lowering
+from .nests import Nest
 from .values import Decline
 
 _ENTRY = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
+KEPT = 64  # lowered graphs, for those that have the same text
+_lowered: dict[str, Lowered] = {}
 LARGE = 1 << 20  # characters of a module that LLVM optimises fully: more would take it many seconds
+
+
+@dataclass
+class Lowered:
+    """What the lowering of a graph gave: the text of its module, its loop nests, bytes of temporaries, the ops that torch runs."""
+
+    text: str
+    kernels: list[Nest]
+    scratch: int
+    asked: list[Call]
+    _address: int = 0
+
+    def address(self) -> int:
+        """The address of the code, which is compiled once."""
+        if not self._address:
+            imports, level = _imports(self.text), 2 if len(self.text) < LARGE else 1
+            self._address = jit.compile_module(self.text, ["run"], imports, level)["run"]
+        return self._address
 
 
 class Native:
     """The machine code of one graph. ``kernels``: its loop nests; ``llvm``: the text of its module."""
 
-    def __init__(self, whole: Graph, graph: Graph, text: str, low: Lowering):
-        self.llvm, self.kernels, self.scratch = text, low.kernels, low.arena.size
+    def __init__(self, whole: Graph, graph: Graph, low: Lowered):
+        self.llvm, self.kernels, self.scratch = low.text, low.kernels, low.scratch
         self._arena = _memory(graph.name, max(self.scratch, 1) + 64)
-        imports = _imports(text)
-        level = 2 if len(text) < LARGE else 1
-        self._address = jit.compile_module(text, ["run"], imports, level)["run"]
+        self._address = low.address()
         self._entry = _ENTRY(self._address)
         self._inputs = [v.type for v in graph.inputs]
         self._outputs = [v.type for v in graph.outputs]
@@ -201,13 +226,22 @@ def compile_graph(graph: Graph) -> Native:
     if jit.host() is None:
         raise Decline("there is no LLVM in this process")
     distinct = _computed(graph)
+    key = show(graph)
+    low = _lowered.pop(key, None) or _lower(distinct)
+    _lowered[key] = low  # the latest is last
+    while len(_lowered) > KEPT:
+        _lowered.pop(next(iter(_lowered)), None)
+    return Native(graph, distinct, low)
+
+
+def _lower(graph: Graph) -> Lowered:
     try:
-        low = Lowering(distinct)
+        low = Lowering(graph)
         text = low.run()
     except Late:
-        low = Lowering(distinct, in_place=False)
+        low = Lowering(graph, in_place=False)
         text = low.run()
-    return Native(graph, distinct, text, low)
+    return Lowered(text, low.kernels, low.arena.size, low.asked)
 
 
 def _seen(graph: Graph) -> list[bool]:
