@@ -362,7 +362,102 @@ def a_range_or_a_number_after_a_loop(n):
     return k if n < 2 else list(k)
 
 
+@cases.tensors((torch.tensor(300.0),), (torch.tensor(2.0),), (torch.tensor(0.0),))
+def newton_until_small(x):
+    old = None
+    y = x
+    for i in range(1000):
+        y = (y + x / y) / 2
+        if old is not None and (y - old).abs() < 1e-4:
+            print(f"done after {i}")
+            return y, i
+        if torch.isnan(y):
+            break
+        old = y
+    else:
+        print("never")
+    return y, -i
+
+
+@cases.tensors((torch.tensor(3.0),), (torch.tensor(100.0),))
+def counts_down(x):
+    seen = []
+    for k in range(20, 0, -2):
+        seen.append(x * k)
+        if k % 4 == 0:
+            continue
+        x = x - k
+        if x < 0:
+            break
+    return x, k, len(seen), seen[-1]
+
+
+@cases.tensors((torch.tensor(3.0),), (torch.tensor(100.0),))
+def items_that_index_a_python_list(x):
+    names = [f"layer{i}" for i in range(12)]
+    used = {}
+    for i in range(12):
+        used[names[i]] = i
+        x = x - i
+        if x < 0:
+            break
+    return x, i
+
+
+@cases.tensors((torch.tensor(3.0),), (torch.tensor(100.0),))
+def items_that_are_new_keys(x):
+    found = {}
+    for i in range(10):
+        found[i] = x
+        x = x - i
+        if x < 0:
+            break
+    return x, found[0], found[1]
+
+
+@cases.tensors((torch.tensor(2.0),), (torch.tensor(9.0),))
+def a_break_that_is_staged_late(x):
+    total = torch.zeros(())
+    for i in range(30):
+        if i > 3 and total > 20:
+            break
+        total = total + x * i
+    return total, i
+
+
 test_same = cases.test()
+
+
+def test_a_range_with_a_staged_break_is_one_while():
+    text = str(tg.function(newton_until_small).get_concrete_function(torch.tensor(2.0)).graph)
+    assert text.count("While") == 1 and text.count("aten.div.Tensor") < 10
+
+
+def test_a_short_range_stays_unrolled():
+    @tg.function
+    def f(x):
+        for i in range(3):
+            x = x * i
+            if x < 0:
+                break
+        return x
+
+    assert "While" not in str(f.get_concrete_function(torch.tensor(2.0)).graph)
+
+
+def test_a_long_range_that_cannot_be_staged_says_why():
+    @tg.function
+    def f(x):
+        found = {}
+        for i in range(500):
+            found[i] = x
+            x = x - i
+            if x < 0:
+                break
+        return found
+
+    with pytest.raises(tg.errors.StagingError, match="key"):
+        f(torch.tensor(2.0))
 
 
 def test_one_while_for_a_staged_range():

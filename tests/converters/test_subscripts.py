@@ -198,4 +198,24 @@ def staged_tuple_key_read_and_written(x):
     return table[x[0].item(), 2 if x[0] == 1 else 3], table
 
 
+@cases((2, 0), (-1, 1), (9, 1), (-10, 1))
+def items_of_long_sequences(i, n):
+    squares = [k * k for k in range(9)]
+    halves = tuple(k / 2 for k in range(9))
+    odd = [k % 2 == 1 for k in range(9)]
+    mixed = ["a", 1, 2.0, None, "e", "f", 6, (7, 8), 8.5]
+    return squares[i], halves[n], odd[i], mixed[i] if n else mixed[n]
+
+
+@cases.tensors(
+    (torch.arange(12.0).reshape(4, 3), torch.tensor([0.0, 3.0, 2.0, 1.0])),
+)
+def rows_swapped_by_a_list_of_staged_numbers(x, v):
+    p = int(v.argmax())
+    q = int(v.argmin())
+    x[[p, q]] = x[[q, p]]
+    x[[0, p], [q, 1]] += 1
+    return x, v[[p, 0]]
+
+
 test_same = cases.test()

@@ -304,37 +304,6 @@ class Stop(Exception):
 test_same = cases.test()
 
 
-class Swallower:
-    def __enter__(self):
-        return self
-
-    def __exit__(self, kind, error, trace):
-        return kind is ValueError
-
-
-@pytest.mark.parametrize("manager", [Swallower, lambda: contextlib.suppress(ValueError)])
-def test_a_raise_by_data_inside_with_is_refused(manager):
-    def f(x):
-        with manager():
-            if x > 0:
-                raise ValueError("positive")
-            x = x - 1
-        return x
-
-    def caught(x):
-        with manager():
-            try:
-                if x > 0:
-                    raise ValueError("positive")
-            except ValueError:
-                x = x + 1
-        return x
-
-    with pytest.raises(StagingError, match=r"__exit__ cannot see that"):
-        tg.function(f)(torch.tensor(1))
-    assert tg.function(caught)(torch.tensor(1)) == 2
-
-
 def test_what_is_refused_is_no_error_of_the_program():
     def f(x):
         try:

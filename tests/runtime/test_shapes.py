@@ -449,6 +449,7 @@ INDEXING = [
     lambda x: x.repeat(2, 1, 1),
     lambda x: x.repeat(2),
     lambda x: x.tril(),
+    lambda x: torch.diag_embed(x) + torch.diag_embed(x, -1, 1, 0).sum(),
     lambda x: x.triu(1),
     lambda x: x.roll(1, 0),
     lambda x: x.flip(0),

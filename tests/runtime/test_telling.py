@@ -191,26 +191,6 @@ for i in range(v[2].int()):
     if v[i] > 4: o.t = o.t + 1
     else: o.d = {'p': v[i]}
 x[0, 0] = o.t; x[0, 1] = o.d['p']
-""".strip().split("\n---\n")
-
-# In these a container that a loop or branch made anew, or took over from another name, changes under one name.
-REFUSED = """
-seq = []; row = []
-for i in range(v[2].int()):
-    row = [v[0]]
-    seq = row
-    seq.append(v[1])
-row.append(v[1])
-x[0, 0] = len(seq); x[0, 1] = len(row)
----
-seq = [v[0]]; row = [v[1]]
-for i in range(v[2].int()):
-    seq.append(v[0])
-    x[1, 1] += len(row)
-    row = [v[0]]
-    seq = row
-row.append(v[1])
-x[0, 0] = len(seq); x[0, 1] = len(row)
 ---
 def add(xs, n):
     for i in range(n):
@@ -233,13 +213,6 @@ for i in range(v[2].int()):
     node = Box(t=node.t * 2)
 x[0, 0] = node.t; x[0, 1] = first.t
 ---
-b = Box(xs=None)
-b.xs = [v[0]]; keep = b.xs
-for i in range(v[2].int()):
-    b.xs = b.xs + [v[i]]
-b.xs.append(v[0])
-x[0, 0] = len(b.xs); x[0, 1] = len(keep)
----
 cur = {'n': v[0], 'xs': [v[0]]}; first = cur['xs']
 for i in range(v[2].int()):
     cur = {'n': cur['n'] + 1, 'xs': cur['xs']}
@@ -259,12 +232,6 @@ b.append(v[2])
 x[0, 0] = len(a); x[0, 1] = len(b)
 ---
 a = [v[0]]
-if v[0] > 0: b = [v[2]]; c = b
-else: b = [v[1]]; c = [v[1]]
-b.append(v[2])
-x[0, 0] = len(c); x[0, 1] = len(b)
----
-a = [v[0]]
 try:
     b = a
     y = v[v[2].int() + 1]
@@ -272,6 +239,105 @@ except IndexError:
     b = [v[1]]
 b.append(v[2])
 x[0, 0] = len(a); x[0, 1] = len(b)
+---
+def step(a, c):
+    b = a
+    if c > 4: b = Box(t=c)
+    b.t = b.t * 2
+    return b
+first = Box(t=v[0])
+x[0, 0] = step(first, v[1]).t; x[0, 1] = first.t
+---
+a = Box(t=v[0]); b = Box(t=v[1])
+if v[0] > 0:
+    if v[1] > 4: a, b = b, a
+    else: b = Box(t=v[2])
+a.t = a.t + 1; b.t = b.t * 3
+x[0, 0] = a.t; x[0, 1] = b.t
+---
+inner = Box(t=v[0]); node = Box(child=inner)
+if v[0] > 0: node = Box(child=inner)
+inner.t = inner.t + 1
+x[0, 0] = node.child.t
+node.child.t = v[1]
+x[0, 1] = inner.t
+---
+inner = Box(t=v[0]); node = Box(child=inner)
+for i in range(v[2].int()):
+    node = Box(child=inner if v[i] > 4 else Box(t=v[i]))
+    node.child.t = node.child.t + 1
+x[0, 0] = node.child.t; x[0, 1] = inner.t
+---
+a = [v[0]]; b = a
+if v[0] > 3.5: b = b + [v[1]]
+else: b += [v[2]]
+a.append(v[3])
+x[0, 0] = len(a); x[0, 1] = len(b); x[0, 2] = a[-1]; x[0, 3] = b[-1]
+---
+a = Box(t=v[0]); b = Box(t=v[1])
+for i in range(v[2].int()):
+    try:
+        if v[i] > 4: b = a
+        assert v[i] < 5.5, 'large'
+    except AssertionError:
+        b = Box(t=v[1])
+    b.t = b.t + 1
+a.t = a.t * 2
+x[0, 0] = a.t; x[0, 1] = b.t
+---
+def items(n):
+    i = 0
+    while i < n:
+        yield i
+        i += 1
+a = Box(t=v[0]); b = Box(t=v[1]); t = v[2]
+for i in items(v[2].int()):
+    if v[i] > 2: b.t, t = t, v[3]
+    else: break
+    b = a
+x[0, 0] = a.t; x[0, 1] = b.t
+---
+xs = [v[0], v[1]]; ys = [v[2], v[3]]
+xs[0], t = v[3], v[1]
+try:
+    ys = xs
+    assert v[0] > 3.5, 'small'
+except AssertionError:
+    ys[0], t = t, v[0]
+x[0, 0] = xs[0]; x[0, 1] = ys[0]; x[0, 2] = t
+""".strip().split("\n---\n")
+
+# In these a container that a loop or branch made anew, or took over from another name, changes under one name.
+REFUSED = """
+seq = []; row = []
+for i in range(v[2].int()):
+    row = [v[0]]
+    seq = row
+    seq.append(v[1])
+row.append(v[1])
+x[0, 0] = len(seq); x[0, 1] = len(row)
+---
+seq = [v[0]]; row = [v[1]]
+for i in range(v[2].int()):
+    seq.append(v[0])
+    x[1, 1] += len(row)
+    row = [v[0]]
+    seq = row
+row.append(v[1])
+x[0, 0] = len(seq); x[0, 1] = len(row)
+---
+b = Box(xs=None)
+b.xs = [v[0]]; keep = b.xs
+for i in range(v[2].int()):
+    b.xs = b.xs + [v[i]]
+b.xs.append(v[0])
+x[0, 0] = len(b.xs); x[0, 1] = len(keep)
+---
+a = [v[0]]
+if v[0] > 0: b = [v[2]]; c = b
+else: b = [v[1]]; c = [v[1]]
+b.append(v[2])
+x[0, 0] = len(c); x[0, 1] = len(b)
 """.strip().split("\n---\n")
 
 

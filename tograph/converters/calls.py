@@ -254,7 +254,12 @@ WRAPPERS.add(_HELPER)
 
 def _left_alone(f, args, kwargs):
     if _is_contextmanager(f):
-        return contextlib.contextmanager(converted(f.__wrapped__))(*args, **kwargs)
+        native = converted(f.__wrapped__)
+        manager = contextlib.contextmanager(native)(*args, **kwargs)
+        if is_tracing():
+            form = _convert_generator(f.__wrapped__)
+            manager.generator__ = form and Generator(native, form, args, kwargs)
+        return manager
     if union.holds_union(args, kwargs):
         return union.apply(lambda *a, **k: _left_alone(f, a, k), *args, **kwargs)
     if not (_hashable(f) and f in _QUIET):

@@ -20,6 +20,7 @@ from .calls import call
 from .context import OPERATORS, Converter
 from .iterables import StagedRange
 from .logical import and_, not_, or_
+from .staged_class import StagedClass
 from .staging import is_staged
 from .subscripts import is_staged_key, same_key
 from .thunks import thunk
@@ -88,7 +89,10 @@ def _among(x, items):
     if isinstance(items, (dict, set, frozenset)) and isinstance(x, torch.Tensor):
         return any(item is x for item in items)  # tensors are hashed by identity
     if isinstance(items, (list, tuple, dict, set, frozenset, range)) and (
-        is_staged(x) or is_staged_key(x) or any(is_staged(i) or is_staged_key(i) for i in items)
+        type(x) is StagedClass
+        or is_staged(x)
+        or is_staged_key(x)
+        or any(is_staged(i) or is_staged_key(i) for i in items)
     ):
         found = False
         for item in items:
@@ -123,6 +127,8 @@ def _note(x, items) -> None:
 
 
 def _equal(a, b):
+    if type(b) is StagedClass:
+        return b.exactly(a)
     if type(a) is tuple and type(b) is tuple and (is_staged_key(a) or is_staged_key(b)):
         same = same_key(a, b) if is_staged_key(b) else same_key(b, a)
         return control_flow.predicate(same, "in") if is_staged(same) else same
@@ -147,7 +153,9 @@ def is_(a, b):
         )
     if is_union(b):
         return test_options(lambda v: v is a, b)
-    return a is b
+    if type(a) is StagedClass:
+        return a.exactly(b)
+    return b.exactly(a) if type(b) is StagedClass else a is b
 
 
 def is_not(a, b):

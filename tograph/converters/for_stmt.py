@@ -8,11 +8,14 @@
                                         s += x
                                     ag__.for_stmt(xs, for_body, ('s', 'x'))
 
-A staged ``break`` in a Python loop guards the iterations that follow it.
+A ``break`` or ``return`` in a Python loop that turns out to be staged: over a ``range`` with more than
+``FEW`` items left the iteration is undone and the rest of the loop is staged from before it, with a staged number as
+item; else, or where the body cannot be staged so, it guards the iterations that follow it.
 """
 
 from __future__ import annotations
 
+from ..errors import StagingError
 from ..runtime import control_flow, debug, decisions, reads
 from ..runtime.funcgraph import is_tracing
 from ..runtime.journal import Location
@@ -25,7 +28,7 @@ from .call_rules import is_user_function
 from .calls import call
 from .context import OPERATORS
 from .generators import Generator, consume
-from .iterables import staged_source
+from .iterables import StagedRange, staged_source
 from .logical import and_
 from .places import places_of
 from .staging import is_staged
@@ -104,25 +107,65 @@ def _python_for(iterable, body, names, test) -> None:
     reads.passed((iterable,))
     if isinstance(iterable, dict):
         check_keys(iterable)
-    decisions.python("Python `for`, unrolled: it iterates over a Python {0}", iterable)
+    rolls = test is not None and unrolled is not None and isinstance(iterable, range)
+    if not rolls:
+        decisions.python("Python `for`, unrolled: it iterates over a Python {0}", iterable)
     for item in iterable:
         if unrolled is not None:
             unrolled.step()
         if test is None:
             body(item)
             continue
-        go = test()
-        if is_staged(go):
-            places = places_of(names, test, body)
-            control_flow.staged_if(
-                control_flow.predicate(go, "for"), lambda item=item: body(item), _nothing, places
-            )
-        elif go:
-            body(item)
+        rolls = rolls and not is_staged(test())
+        left = range(item, iterable.stop, iterable.step) if rolls else ()
+        if len(left) > FEW:
+            goes_on = _iterated(left, body, names, test)
         else:
+            goes_on = _guarded(item, body, names, test)
+        if not goes_on:
             return
-        if not is_staged(go := test()) and not go:
-            return
+
+
+def _guarded(item, body, names, test):
+    """An iteration, if no ``break`` was met; whether the loop may go on."""
+    go = test()
+    if is_staged(go):
+        places = places_of(names, test, body)
+        control_flow.staged_if(
+            control_flow.predicate(go, "for"), lambda: body(item), _nothing, places
+        )
+    elif go:
+        body(item)
+    else:
+        return False
+    return is_staged(go := test()) or go
+
+
+FEW = 8  # so many iterations are worth no loop
+MANY = 64  # more are not unrolled where the loop cannot be staged
+
+
+def _iterated(left, body, names, test):
+    """The first iteration of those left, or all of them staged where it makes the test so; whether the loop goes on."""
+    places = places_of(names, test, body)
+    attempt = control_flow.Attempt(places)
+    go = attempt.run(lambda: (body(left[0]), test())[1])
+    if not is_staged(go):
+        attempt.commit()
+        return go
+    attempt.undo()
+    attempt = control_flow.Attempt(places)
+    try:
+        with control_flow.alternative():
+            _staged_for(StagedRange(left.start, left.stop, left.step), body, names, test, None)
+    except StagingError:
+        if len(left) > MANY:
+            attempt.commit()
+            raise
+        attempt.undo()
+        return _guarded(left[0], body, names, test)
+    attempt.commit()
+    return False
 
 
 def _nothing() -> None:

@@ -59,6 +59,7 @@ from .user_operators import (
 )
 from .variables import ld, local, variables
 from .while_stmt import while_stmt
+from .with_stmt import with_stmt
 
 __all__ = [
     "UNSET",
@@ -130,4 +131,5 @@ __all__ = [
     "variables",
     "while_stmt",
     "whole",
+    "with_stmt",
 ]  # fmt: skip

@@ -174,10 +174,28 @@ def _check_float(x: Any, key: Any) -> None:
         plain(torch.zeros(1) if plain is torch.Tensor else "0")[0.5]
 
 
+def _listed(x, key):
+    """The key of a tensor with lists that hold staged numbers, ``x[[i, j]]``, as tensors."""
+    if not isinstance(x, torch.Tensor):
+        return key
+    if isinstance(key, tuple):
+        return tuple(_listed(x, k) for k in key)
+    if not (isinstance(key, list) and any(isinstance(k, list) or is_staged(k) for k in key)):
+        return key
+    kinds = {type(k) for k in key}
+    rows = [_listed(x, k) for k in key]
+    if not any(isinstance(r, (torch.Tensor, *SYMBOLS)) for r in rows):
+        return key
+    dtype = torch.bool if kinds <= {bool, torch.SymBool} else torch.int64
+    made = [r if isinstance(r, torch.Tensor) else torch.scalar_tensor(r, dtype=dtype) for r in rows]
+    return torch.stack(made)
+
+
 def getitem(x, key):
     """``x[key]``"""
     if is_union(x) or is_union(key):
         return apply(getitem, x, key)
+    key = _listed(x, key)
     if isinstance(x, StagedList) and x.handle is not None:
         return x[as_int(key)]
     _check_float(x, key)
@@ -279,17 +297,38 @@ def _tensor_item(x, key):
 
 
 def _select(items, index):
-    """An item of a Python sequence by a staged index."""
+    """An item of a Python sequence by a staged index: numbers from a table, others in a balanced tree of branches."""
     n = len(items)
+    table = _table(items)
+    if table is not None:
+        return scalar_of(torch.select(torch.tensor(items, dtype=table), 0, index))
     kind = "list" if isinstance(items, list) else type(items).__name__
+    at = index % n if n else index
 
-    def chain(low: int):
-        if low == n:
-            raise IndexError(f"{kind} index out of range")
-        here = (index == low) | (index == low - n)
-        return control_flow.staged_if(here, lambda: items[low], lambda: chain(low + 1))
+    def tree(low: int, high: int):
+        if high - low == 1:
+            return items[low]
+        middle = (low + high) // 2
+        return control_flow.staged_if(
+            at < middle, lambda: tree(low, middle), lambda: tree(middle, high)
+        )
 
-    return chain(0)
+    def outside():
+        raise IndexError(f"{kind} index out of range")
+
+    inside = (index >= -n) & (index < n)
+    return control_flow.staged_if(inside, lambda: tree(0, n), outside) if n else outside()
+
+
+_TABLES = {int: torch.int64, float: torch.float64, bool: torch.bool}
+
+
+def _table(items) -> torch.dtype | None:
+    """The type of a tensor that holds the items of a long sequence exactly, if there is one."""
+    kinds = {type(i) for i in items} if len(items) > 2 else set()
+    kind = kinds.pop() if len(kinds) == 1 else None
+    exact = kind is not int or all(-(2**63) <= i < 2**63 for i in items)
+    return _TABLES.get(kind) if exact and not isinstance(items, range) else None
 
 
 def _lookup(items: dict, key):
@@ -395,9 +434,10 @@ def _set_key(items: dict, key, value) -> None:
 
 
 def _no_new_key():
-    raise RuntimeError(
-        "a dict was given a new key that is known only when the graph runs: set every key before"
-    )
+    what = "a dict was given a new key that is known only when the graph runs: set every key before"
+    if control_flow.has_alternative():
+        raise StagingError(what, user_location())
+    raise RuntimeError(what)
 
 
 def setitem(x, key, value) -> None:
@@ -412,7 +452,7 @@ def setitem(x, key, value) -> None:
         if is_union(value):
             apply(lambda v: setitem(x, key, v), value)
             return
-        _set_tensor(x, key, value)
+        _set_tensor(x, _listed(x, key), value)
         return
     if is_staged(key) and isinstance(x, list) and getattr(x, "handle", None) is None:
         _set_list(x, as_int(key), value)

@@ -91,7 +91,8 @@ class Root:
     ``kept``: locations whose content before the call may stay on some path. ``created``: objects made while tracing, and where;
     ``settled``: the locations changed only by their creation. ``given``: the tensors of the call, ``real`` those that are captured.
     ``bases``: memory that several captured tensors share and that is written; ``flat``: the storage of all of it.
-    ``made``: objects that the traced code made, and the graph that was recorded then.
+    ``made``: objects that the traced code made, and the graph that was recorded then. ``apart``: containers from before a staged
+    construct count as themselves beside those that it makes.
     """
 
     __tograph_opaque__ = True  # what it holds is no state of the user's
@@ -107,6 +108,7 @@ class Root:
     made: dict[int, tuple[Any, FuncGraph]] = field(default_factory=dict)
     bases: frozenset[int] = frozenset()
     flat: dict[int, Storage] = field(default_factory=dict)
+    apart: bool = False
     keep: list[Any] = field(default_factory=list)
     before_failure: list[Any] = field(default_factory=list)
     slots: dict[int, Any] = field(default_factory=dict)

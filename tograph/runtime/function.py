@@ -22,7 +22,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 import torch
 
 from .. import collector
-from ..errors import NotAFunctionError, ScopeError, SignatureError
+from ..errors import AliasError, NotAFunctionError, ScopeError, SignatureError, StagingError
 from ..lazy import lazy_module
 from . import arguments, artifacts, control_flow
 from .arguments import Flat
@@ -320,13 +320,17 @@ class Function(Generic[P, R]):
         self, key: Any, bound: inspect.BoundArguments, flat: Flat, specs: list[TensorSpec], numbers: tuple[int, ...] = (),
         tentative: bool = False,
     ) -> Trace:  # fmt: skip
-        """A trace; it begins again when tracing found out that tensors are one."""
+        """A trace; it begins again when tracing found out that tensors are one, or which containers have to be told apart."""
         known = Retrace()
         while True:
             try:
                 return Tracer(self, bound, flat, specs, numbers, tentative, known).trace(key)
             except Retrace as again:
-                known = Retrace(known.real | again.real, known.bases | again.bases)
+                known = known | again
+            except StagingError as error:
+                if known.apart is None or isinstance(error, AliasError):
+                    raise
+                raise known.apart from None
 
     def _shrink(self) -> None:
         """Keep the cache within its bound: the traces used least recently go."""

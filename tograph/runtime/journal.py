@@ -52,6 +52,11 @@ class Location:
         record(self)
         self._set(value)
 
+    def put_back(self, value: Any) -> None:
+        """Write what a staged construct made of a change that was recorded in it, and allowed there."""
+        _note(self, None)
+        self._set(value)
+
     def __repr__(self) -> str:
         return f"<location {self.name}>"
 
@@ -145,6 +150,12 @@ def record(location: Location, step: Step | None = None) -> None:
         return
     if _stack.guarded and location.key[0] in _CHANGES and id(location.keep) in _stack.guarded:
         _stack.guarded[id(location.keep)][1]()
+    _note(location, step)
+
+
+def _note(location: Location, step: Step | None) -> None:
+    if not _stack.journals:
+        return
     log = _stack.journals[-1]
     if location.key not in log.entries:
         log.entries[location.key] = (location, location.get())

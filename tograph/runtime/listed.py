@@ -79,9 +79,20 @@ def tensors_in(content: Any) -> list[torch.Tensor]:
 
 
 def parts(storage: Storage) -> list[Storage]:
-    """The storages that hold the content: itself, or those that a staged condition picks from."""
-    options = getattr(storage, "options", ())
-    return [s for x in options for s in parts(x.storage_)] if options else [storage]
+    """The storages that hold the content, each once: itself, or those that a staged condition picks from."""
+    found: dict[int, Storage] = {}
+    seen: set[int] = set()
+    todo = [storage]
+    while todo:
+        one = todo.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        options = getattr(one, "options", ())
+        todo.extend(x.storage_ for x in reversed(options))
+        if not options:
+            found[id(one)] = one
+    return list(found.values())
 
 
 def _again(storage: Storage, written: FuncGraph) -> bool:

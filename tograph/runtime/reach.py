@@ -14,10 +14,12 @@ from typing import Any
 
 import torch
 
+from .funcgraph import Ref
+
 LIMIT = 50_000
 _OURS = __name__.partition(".")[0] + "."
-_ATOMS = (int, float, bool, str, bytes, complex, type(None), torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool,
-          torch.dtype, types.ModuleType, type, types.CodeType)  # fmt: skip
+_ATOMS = (int, float, bool, str, bytes, complex, type(None), torch.Tensor, torch.dtype, types.ModuleType, type,
+          types.CodeType, torch.SymInt, torch.SymFloat, torch.SymBool, Ref)  # fmt: skip
 
 
 def reachable(roots: Iterable[Any]) -> set[int]:

@@ -753,6 +753,18 @@ def _triangle(x, diagonal=0):
     return like(x) if x.rank >= 2 else None
 
 
+@rule("diag_embed")
+def _diag_embed(x, offset=0, dim1=-2, dim2=-1):
+    rank = x.rank + 1
+    first, second = (d + rank if d < 0 else d for d in (dim1, dim2))
+    if not x.rank or first == second or not (0 <= first < rank and 0 <= second < rank):
+        return None
+    size = list(x.size[:-1])
+    for d in sorted((first, second)):
+        size.insert(d, x.size[-1] + abs(offset))
+    return like(x, size=tuple(size))
+
+
 @rule("flip")
 def _flip(x, dims):
     _dims(x, dims)

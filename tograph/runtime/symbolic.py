@@ -231,11 +231,22 @@ def placeholder(
 
 
 class Retrace(BaseException):
-    """Unwinds tracing, to begin again with other knowledge: ``real`` arguments are captured, ``bases`` share memory."""
+    """Unwinds tracing, to begin again with other knowledge: ``real`` arguments are captured, ``bases`` share memory.
 
-    def __init__(self, real: frozenset[int] = frozenset(), bases: frozenset[int] = frozenset()):
+    ``apart``: the error for which containers have to be told apart that a staged construct merges else.
+    """
+
+    def __init__(
+        self,
+        real: frozenset[int] = frozenset(),
+        bases: frozenset[int] = frozenset(),
+        apart: Exception | None = None,
+    ):
         super().__init__()
-        self.real, self.bases = real, bases
+        self.real, self.bases, self.apart = real, bases, apart
+
+    def __or__(self, other: Retrace) -> Retrace:
+        return Retrace(self.real | other.real, self.bases | other.bases, self.apart or other.apart)
 
 
 def capture(x: torch.Tensor) -> SymTensor:

@@ -7,7 +7,7 @@ joining, branches, trying, loops, attempts.
 
 from ...errors import ConditionError
 from ..journal import Location as Place
-from .attempts import Attempt
+from .attempts import Attempt, alternative, has_alternative
 from .branches import predicate, staged_if
 from .joining import join_regions
 from .loops import LoopOptions, staged_while
@@ -22,9 +22,11 @@ __all__ = [
     "Place",
     "StagedException",
     "Unreachable",
+    "alternative",
     "ambient",
     "close",
     "fail_assertion",
+    "has_alternative",
     "is_module_globals",
     "join_regions",
     "may_fail",

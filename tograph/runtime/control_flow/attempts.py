@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from .. import facts, journal
@@ -49,3 +51,25 @@ class Attempt:
         for callback, mark in self.marks:
             callback.back(mark)
         del self.graph.root.created[self.created :]
+
+
+class _Alternatives(threading.local):
+    count = 0
+
+
+_alternatives = _Alternatives()
+
+
+@contextmanager
+def alternative() -> Iterator[None]:
+    """Inside, what cannot be staged exactly raises StagingError: there is another way, which is then taken."""
+    _alternatives.count += 1
+    try:
+        yield
+    finally:
+        _alternatives.count -= 1
+
+
+def has_alternative() -> bool:
+    """Whether a StagingError leads to another way of doing it, so that an error when the graph runs is the worse one."""
+    return _alternatives.count > 0

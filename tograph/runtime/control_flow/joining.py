@@ -33,7 +33,7 @@ from ..types import INT
 from .joint import Joint
 from .leaves import noting
 from .raising import Unreachable
-from .regions import Region, close, forget_written, replayed, structure_argument
+from .regions import Region, close, forget_written, replayed, structure_argument, unmoved
 from .telling import Merged, told_apart
 
 
@@ -50,11 +50,12 @@ def join_regions(op: str, heads: Sequence[Any], regions: dict[str, Region], **at
     places: dict[Any, Place] = {}
     for region in regions.values():
         places.update({k: p for k, (p, _) in region.changed.items()})
+    places = {k: p for k, p in places.items() if not all(_left_alone(p, r) for r in live)}
     graph.root.kept.update(k for k in places if any(k not in r.changed for r in live))
     slots = [(None, [identified(r.result, r) for r in live])] + [
         (p, [identified(r.content(p), r) for r in live]) for p in places.values()
     ]
-    slots = [(p, told_apart(contents, live)) for p, contents in slots]
+    slots = told_apart(slots, live)
     specs = [visible(s, graph) for s in _join_contents(slots, live)]
     kinds = [t for s in specs for t in leaf_types(s)]
     joint, merged = Joint(slots, specs, live), Merged(slots, live)
@@ -80,6 +81,14 @@ def join_regions(op: str, heads: Sequence[Any], regions: dict[str, Region], **at
     return result
 
 
+def _left_alone(place: Place, region: Region) -> bool:
+    """Whether a region leaves in a location what it found there."""
+    if place.key not in region.changed:
+        return True
+    old, new = place.get(), region.changed[place.key][1]
+    return old is new or (place.key[0] == "contents" and unmoved(old, new))
+
+
 def put_back(place: Place, x: Any) -> None:
     """Write what a staged construct made of a location."""
     if isinstance(place.keep, Storage):
@@ -100,7 +109,7 @@ def put_back(place: Place, x: Any) -> None:
                 user_location(),
             )
         x.__dict__["name_"] = place.name
-    place.set(x)
+    place.put_back(x)
 
 
 def as_value(x: Any) -> Any:

@@ -80,7 +80,7 @@ def staged_while(
     if options.maximum_iterations is not None:
         test, body, counter = _limited(test, body, options.maximum_iterations)
         state.append(counter)
-    told = Told(body)
+    told = Told(body, state)
     contents = contents_of(state, told)
     specs = [_initial_spec(c, p, options) for c, p in zip(contents, state)]
     carried, history = Carried(), LoopHistories(state, contents)
@@ -122,7 +122,8 @@ def staged_while(
         for place in fresh:
             state.append(place)
             spec = generalize(spec_of(told.entry(place, as_value(place.get()))))
-            spec = _next_spec(spec, place, told.left(place, as_value(loop.content(place))), options)
+            (after,) = told.left([place], _contents(loop, [place]))
+            spec = _next_spec(spec, place, after, options)
             specs.append(visible(spec, current_graph()))
     names = ", ".join(f"'{p.name}'" for p in state)
     raise LoopTypeError(
@@ -138,8 +139,7 @@ def _contents(loop: StateRegion, state: Sequence[Place]) -> list[Any]:
 
 def _left(loop: StateRegion, state: Sequence[Place], told: Told) -> list[Any]:
     """The same, with containers from before the loop counting as themselves."""
-    contents = zip(state, _contents(loop, state), strict=True)
-    return [told.left(place, content) for place, content in contents]
+    return told.left(state, _contents(loop, state))
 
 
 def contents_of(state: Sequence[Place], told: Told) -> list[Any]:

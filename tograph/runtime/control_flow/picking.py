@@ -17,6 +17,7 @@ from ...errors import AliasError
 from ..funcgraph import FuncGraph, Ref, Storage, current_graph, user_location
 from ..infer import tensor_type
 from ..ir import Value
+from ..listed import parts
 from ..mutation import VARIABLE, write
 from ..shapes import Meta
 from ..symbolic import SymTensor, value_of, wrap
@@ -43,7 +44,7 @@ class Picked(Storage):
 
     @property
     def version(self) -> Any:  # type: ignore[override]
-        return tuple(x.storage_.version for x in self.options)
+        return tuple(s.version for s in parts(self))
 
     @version.setter
     def version(self, value: Any) -> None:

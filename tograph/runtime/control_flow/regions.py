@@ -48,10 +48,12 @@ def trace_region(
     function: Callable[[], Any],
     before: Callable[[FuncGraph], None] | None = None,
     stage_errors: bool = True,
+    beside: Sequence[Any] = (),
 ) -> Region:
     """Trace ``function`` in a graph of its own and roll back its changes.
 
-    A Python exception becomes a ``tg.raise`` at the end of the graph, unless ``stage_errors`` is off.
+    A Python exception becomes a ``tg.raise`` at the end of the graph, unless ``stage_errors`` is off. ``beside``: functions through
+    which it may reach objects from before that it does not name itself.
     """
     graph = FuncGraph(name, current_graph())
     log = journal.push()
@@ -83,7 +85,7 @@ def trace_region(
     finally:
         journal.unwind(log)
         log.rollback()
-    outside = _outside(changed, graph, function, given)
+    outside = _outside(changed, graph, [function, *beside], given)
     for key, (place, content) in changed.items():
         if key not in outside and not place.scratch:
             place._set(content)  # what the region made itself is not rolled back
@@ -94,11 +96,11 @@ _OWNED = ("cell", "key", "attr", "contents")
 
 
 def _outside(
-    changed: dict, graph: FuncGraph, function: Any, given: set
+    changed: dict, graph: FuncGraph, functions: list[Any], given: set
 ) -> dict[Any, tuple[Place, Any]]:
     """The changes that concern what was there before the region: not what it made itself."""
     doubtful = [p for k, (p, _) in changed.items() if k not in given and k[0] in _OWNED]
-    known = reachable([function]) if doubtful else set()
+    known = reachable(functions) if doubtful else set()
     kept = {}
     for key, (place, content) in changed.items():
         if key in given:

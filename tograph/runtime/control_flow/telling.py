@@ -3,23 +3,25 @@
 A list, dict, set, deque or object that existed before a construct counts as itself (``Identity``): a name that is one of
 several such is a tagged union of them, so a change reaches the right one. One that a branch or an iteration makes is a value
 of the construct, made anew from its parts. That differs from Python only where it, or the one whose place it takes, is held
-by another name too and then changes: there the change is an ``AliasError``.
+by another name too and then changes. Such a change begins the trace again, **apart**: all that existed before a construct counts as
+itself, beside what the construct makes, also inside of that. A change that cannot be followed even so is an ``AliasError``.
 """
 
 from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import Any
 
 from ...errors import AliasError
 from .. import journal, structure
-from ..funcgraph import USER_CODE, Storage, user_location
+from ..funcgraph import USER_CODE, Storage, current_graph, user_location
 from ..growing import StagedList
 from ..journal import Location as Place
 from ..reach import reachable
 from ..structure import Identity, is_union
+from ..symbolic import Retrace
 from .leaves import Path
 from .regions import Region
 
@@ -38,9 +40,9 @@ def among(x: Any) -> list[Any]:
     return x.options_ if is_union(x) else [x]
 
 
-def all_known(x: Any, known: Callable[[Any], bool]) -> bool:
-    """Whether all containers that ``x`` may be existed before."""
-    return all(known(o) for o in among(x) if mutable(o))
+def all_known(x: Any, known: Container[int]) -> bool:
+    """Whether all containers that ``x`` may be existed before: their ids are ``known``."""
+    return all(id(o) in known for o in among(x) if mutable(o))
 
 
 def told(x: Any) -> Any:
@@ -52,16 +54,58 @@ def told(x: Any) -> Any:
     return Identity(x) if mutable(x) else x
 
 
-def told_apart(contents: list[Any], live: Sequence[Region]) -> list[Any]:
-    """The outcomes of branches for a place, with containers that all existed before the branches counting as themselves."""
-    if not any(mutable(o) for c in contents for o in among(c)):
-        return contents
-    if any(not mutable(o) for c in contents for o in among(c)):
-        return contents
-    seen = reachable([r.function for r in live])
-    if not all(all_known(c, lambda o: id(o) in seen) for c in contents):
-        return contents
-    return [told(c) for c in contents]
+Slot = tuple[Place | None, list[Any]]  # a place, and what each branch leaves in it
+
+
+def told_apart(slots: Sequence[Slot], live: Sequence[Region]) -> list[Slot]:
+    """The outcomes of branches, with containers that all existed before the branches counting as themselves."""
+    seen: set[int] | None = None
+    memo: dict[int, Any] = {}
+    out = []
+    for place, contents in slots:
+        held = [_bare(o) for c in contents for o in among(c)]
+        if current_graph().root.apart:
+            seen = seen if seen is not None else _before(slots, live)
+            contents = [partly(c, seen, memo) for c in contents]
+        elif any(map(mutable, held)) and all(map(mutable, held)):
+            seen = seen if seen is not None else _before(slots, live)
+            if all(all_known(c, seen) for c in contents):
+                contents = [told(c) for c in contents]
+        out.append((place, contents))
+    return out
+
+
+def _before(slots: Sequence[Slot], live: Sequence[Region]) -> set[int]:
+    """The ids of what existed before the branches."""
+    places = [p.get() for p, _ in slots if p is not None]
+    return reachable([*(r.function for r in live), *places])
+
+
+def partly(x: Any, known: Container[int], memo: dict[int, Any]) -> Any:
+    """``x`` with all containers in it that are ``known`` counting as themselves; those that hold such ones are copied.
+
+    ``memo``: the copies by the ids of what they are of, so that what two places hold stays one.
+    """
+    if is_union(x):
+        made = structure.TaggedUnion(x.tag_, [partly(o, known, memo) for o in x.options_])
+        made.__dict__["name_"] = x.name_
+        return made
+    if mutable(x) and id(x) in known:
+        return Identity(x)
+    found = structure.parts_of(x)
+    kept = structure.OUTSIDE[0](x) or (isinstance(x, StagedList) and x.handle is not None)
+    if found is None or kept or isinstance(x, Identity):
+        return x
+    if id(x) not in memo:
+        memo[id(x)] = x  # of a cycle
+        parts = [partly(p, known, memo) for p in found[1]]
+        if any(a is not b for a, b in zip(parts, found[1], strict=True)):
+            memo[id(x)] = structure.rebuild(type(x), found[0], parts)
+    return memo[id(x)]
+
+
+def _bare(x: Any) -> Any:
+    return x.value if isinstance(x, Identity) else x
 
 
 def containers(x: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
@@ -82,11 +126,15 @@ def containers(x: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
 class Told:
     """What a loop's places hold: as themselves, as long as no iteration leaves a container that it made itself."""
 
-    def __init__(self, body: Any):
-        self.body = body
+    def __init__(self, body: Any, before: Sequence[Place]):
         self.merged: set[Any] = set()
         self.known: dict[int, Any] = {}
         self.shared: dict[Any, set[Path]] = {}
+        self.apart = current_graph().root.apart
+        self.seen: set[int] = set()
+        if self.apart:
+            self.held = [p.get() for p in before]  # alive, so that ids stay theirs
+            self.seen = reachable([body, *self.held])
 
     def _follows(self, place: Place) -> bool:
         owned = place.key[0] in ("cell", "key", "attr")
@@ -94,23 +142,31 @@ class Told:
 
     def entry(self, place: Place, content: Any) -> Any:
         """The content before the loop."""
+        if self.apart:
+            return partly(content, self.seen, {})
         if not self._follows(place):
             return content
         self.known.update((id(o), o) for o in among(content) if mutable(o))
         return told(content)
 
-    def left(self, place: Place, content: Any) -> Any:
-        """The content at the end of an iteration."""
-        return told(content) if self._follows(place) else content
+    def left(self, state: Sequence[Place], contents: Sequence[Any]) -> list[Any]:
+        """The contents at the end of an iteration."""
+        pairs, memo = list(zip(state, contents, strict=True)), {}  # type: ignore[var-annotated]
+        if self.apart:
+            return [partly(c, self.seen, memo) for _, c in pairs]
+        return [told(c) if self._follows(p) else c for p, c in pairs]
 
     def widen(self, loop: Region, state: Sequence[Place], contents: Sequence[Any]) -> list[Place]:
         """The places in which an iteration leaves a container of its own; they are merged from here on."""
-        seen = {*self.known, *reachable([loop.function])} if self._any(state, contents) else set()
+        if self.apart or not self._any(state, contents):
+            return []
+        before = [loop.function, *(p.get() for p in state)]
+        seen = {*self.known, *reachable(before)}
         found = []
         for place, content in zip(state, contents, strict=True):
             if not self._follows(place) or not any(map(mutable, among(content))):
                 continue
-            if not all_known(content, lambda o: id(o) in seen):
+            if not all_known(content, seen):
                 self.merged.add(place.key)
                 found.append(place)
         return found
@@ -121,15 +177,19 @@ class Told:
 
     def share(self, state: Sequence[Place], contents: Sequence[Any]) -> bool:
         """Find what two places hold at the end of an iteration, and what the loop takes over while others hold it."""
-        merged = [(p, c) for p, c in zip(state, contents, strict=True) if not self._follows(p)]
+        if self.apart:
+            contents = self.left(state, contents)
+        pairs = zip(state, contents, strict=True)
+        merged = [(p, c) for p, c in pairs if self.apart or not self._follows(p)]
         before = sum(map(len, self.shared.values()))
         for key, path in _twice(merged):
             self.shared.setdefault(key, set()).add(path)
-        for place in state:
+        for place, content in zip(state, contents, strict=True):
             if place.key in self.merged:
-                for path, x in _held_elsewhere(place, place.get()):
-                    self.shared.setdefault(place.key, set()).add(path)
-                    _guard(x, place.name)
+                for held in (place.get(), content):
+                    for path, x in _held_elsewhere(place, held):
+                        self.shared.setdefault(place.key, set()).add(path)
+                        _guard(x, place.name)
         return sum(map(len, self.shared.values())) != before
 
     def guard(self, state: Sequence[Place]) -> None:
@@ -226,10 +286,13 @@ def _variables() -> list[Any]:
 def _guard(x: Any, name: str) -> None:
     def refuse() -> None:
         kind = "list" if isinstance(x, list) else type(x).__name__
-        raise AliasError(
+        error = AliasError(
             f"this {kind} may be held by '{name}' and by another name, by a staged condition or loop, and which one is known only when "
             f"the graph runs; so it cannot be changed here. Give '{name}' a copy of its own, or use one name.",
             user_location(),
         )
+        if current_graph().root.apart:
+            raise error
+        raise Retrace(apart=error)
 
     journal.guard(x, refuse)

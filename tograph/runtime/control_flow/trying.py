@@ -23,7 +23,7 @@ from ..structure import (
 from .identity import choose
 from .joining import all_seen, as_value, join_regions, put_back, visible
 from .regions import Region, recording_places, trace_region, unmoved
-from .telling import all_known, told
+from .telling import all_known, partly, told
 
 
 class _Progress:
@@ -63,7 +63,9 @@ class _Progress:
 
     def _told(self, content: Any) -> Any:
         """A content, with the containers from before the body counting as themselves."""
-        return told(content) if all_known(content, lambda o: id(o) in self.reach) else content
+        if current_graph().root.apart:
+            return partly(content, self.reach, {})
+        return told(content) if all_known(content, self.reach) else content
 
     def mark(self) -> Any:
         """What the cell holds so far, to go ``back`` to when what follows is undone."""
@@ -137,13 +139,17 @@ def staged_try(
     finally:
         graph.root.before_failure.pop()
     for i, (_, handler) in enumerate(handlers):
-        regions[f"handler{i}"] = _handler_region(f"handler{i}", handler, places, progress)
+        regions[f"handler{i}"] = _handler_region(f"handler{i}", handler, places, progress, body)
     kinds = tuple(OpaqueObject(k, " ".join(t.__name__ for t in k)) for k, _ in handlers)
     join_regions("Try", [], regions, kinds=kinds)
 
 
 def _handler_region(
-    name: str, handler: Callable[[Handle], Any], places: Sequence[Place], progress: _Progress
+    name: str,
+    handler: Callable[[Handle], Any],
+    places: Sequence[Place],
+    progress: _Progress,
+    body: Any,
 ) -> Region:
     box: list[Handle] = []
 
@@ -152,4 +158,4 @@ def _handler_region(
         recording_places(places)(graph)
         progress.restore(graph)
 
-    return trace_region(name, lambda: handler(box[0]), before)
+    return trace_region(name, lambda: handler(box[0]), before, beside=[body])
