@@ -257,7 +257,6 @@ class ConcreteFunction:
         for i in self.made_leaves:
             tensors[i].requires_grad_()
         inputs = (*tensors, *self.captured_inputs) if not self.late else self._with_late(tensors)
-        watched: bool | None = None
         commits.calls.targets.append(places)
         try:
             if torch.is_grad_enabled() and self._differentiates(inputs):
@@ -273,7 +272,7 @@ class ConcreteFunction:
                 watched = self._brings_tensors or is_watched(inputs)
                 outputs = (self.watched_program if watched else self.scheduled).run(*inputs)
         except Exception as error:
-            _add_location(error, self._ran(watched))
+            _add_location(error, self.graph)
             raise
         finally:
             commits.calls.targets.pop()
@@ -284,12 +283,6 @@ class ConcreteFunction:
         for (names, spec), target in zip(self._effects, places):
             target.apply(names, structure.unflatten(spec, values, _same))
         return result
-
-    def _ran(self, watched: bool | None) -> Graph:
-        """The graph that a call ran, by whether autograd watched; None: neither of the two programs."""
-        if watched is None:
-            return self.graph
-        return self.watched_graph if watched else self.optimized_graph
 
 
 def _build(graph: Graph, visible: int | None = None) -> scheduler.Program:
