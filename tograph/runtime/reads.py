@@ -131,6 +131,10 @@ class Watch:
         if key not in self.checks:
             self.checks[key] = Check(source, test, old, text)
 
+    def condition(self, source: Source, what: str, test: str) -> None:
+        """A test of what is at a source, which holds now; ``what`` tells it from other tests there."""
+        self._check(source, what, test)
+
     def value(self, x: Any, source: Source) -> None:
         """What is at a source is ``x``, as far as that can be told without looking into it."""
         if isinstance(x, (SymTensor, *SYMBOLS)):

@@ -29,6 +29,7 @@ from .kernels.loop_ir import Unsupported
 from .kernels.regions import MIN_POINTS
 from .native.groups import numel
 from .native.program import Native, compile_graph
+from .native.rows import plain
 from .native.values import Decline
 from .types import TensorType
 
@@ -39,8 +40,13 @@ PATIENCE = 8  # calls that may decline in a row before native code is given up
 class Program:
     """Runs a graph. ``level``: "native", "device" or "host"; ``reason``: why not more, or an empty string."""
 
-    def __init__(self, graph: Graph, host_program: Callable[[], host.Program] | None = None):
-        self.graph = graph
+    def __init__(
+        self,
+        graph: Graph,
+        host_program: Callable[[], host.Program] | None = None,
+        visible: int | None = None,
+    ):
+        self.graph, self._visible = graph, visible
         self.level, self.reason = "host", "not called yet"
         self._host_program = functools.cache(host_program or (lambda: host.build(graph)))
         self._native: Native | gpu.Program | None = None
@@ -79,7 +85,7 @@ class Program:
                 self._declined = 0
                 return outputs
             self._note_declined()
-        return self.host.run(*inputs)
+        return self.host.run(*map(plain, inputs))
 
     def compile(self) -> None:
         """Try to reach the native level now."""
@@ -93,7 +99,7 @@ class Program:
                 self.reason = "; ".join(self._native.notes)
                 return
             with artifacts.progress(f"compiling {self.graph.name!r}"), collector.seldom():
-                self._native = compile_graph(self.graph)
+                self._native = compile_graph(self.graph, self._visible)
             self.level, self.reason = "native", ""
         except (Decline, Unsupported) as why:
             self.reason = str(why)
@@ -121,6 +127,14 @@ def _large(graph: Graph) -> bool:
     )  # fmt: skip
 
 
-def build(graph: Graph, host_program: Callable[[], host.Program] | None = None) -> Program:
-    """How to run ``graph``; ``host_program`` makes its host program, where the caller has one."""
-    return Program(graph, host_program)
+def build(
+    graph: Graph,
+    host_program: Callable[[], host.Program] | None = None,
+    visible: int | None = None,
+) -> Program:
+    """How to run ``graph``.
+
+    ``host_program`` makes its host program, where the caller has one. ``visible``: how many of the outputs leave the library; lists
+    among the others only other programs read (``native.rows``).
+    """
+    return Program(graph, host_program, visible)

@@ -22,7 +22,7 @@ from ..ir import Graph, Value, graph_effects, map_values, prune, set_control_inp
 from .replay import copy_graph, copy_node
 from .vjp import Pullback, vjp
 
-Build = Callable[[Graph], Any]
+Build = Callable[..., Any]  # of a graph, and of how many of its outputs leave the library
 _HOST_ONLY = ("tg.py_call", "tg.cell_new", "tg.caught", "tg.reraise")
 
 
@@ -73,7 +73,7 @@ class Pair:
             self.snapshots = [n.outputs[0] for n in forward.nodes if n.op == "tg.read"]
             forward.outputs = forward.outputs + self.snapshots
         self.random = graph_effects(graph).random
-        self.program = build(forward)
+        self.program = build(forward, len(graph.outputs))
         self._backwards: dict[tuple[bool, ...], Any] = {}
         self._joint: Differentiable | None = None
 
@@ -84,7 +84,7 @@ class Pair:
             graph.outputs = [v for v, n in zip(graph.outputs, needed) if n]
             prune(graph)
             set_control_inputs(graph)
-            self._backwards[needed] = self.build(graph)
+            self._backwards[needed] = self.build(graph, 0)
         return self._backwards[needed]
 
     def joint(self) -> Differentiable:

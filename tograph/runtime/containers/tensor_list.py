@@ -47,7 +47,16 @@ class TensorList(Content):
         return TensorList(self.dtype, self.element_shape, content)
 
     def __tograph_flatten__(self):
-        return (self.dtype, self.element_shape), [self.content]
+        """While tracing the content is one value: as the state of a loop the list may grow."""
+        content = self.content
+        if is_tracing() and not isinstance(content, Handle):
+            content = Handle(Ref(self._value(), current_graph()))
+        return (self.dtype, self.element_shape), [content]
+
+    def _value(self) -> Any:
+        if isinstance(self.content, tuple) and not self.content:
+            return current_graph().emit("tg.list_new", type=ListType(self._element()))
+        return super()._value()
 
     @staticmethod
     def __tograph_unflatten__(aux, parts):

@@ -43,7 +43,7 @@ class Captured(Stepwise):
         with torch.cuda.device(self.memory.device), torch.no_grad():
             self.memory.fill(inputs)
             self.graph.replay()
-            return self.memory.results()
+            return self.memory.results(inputs)
 
     def _level(self, depth: int) -> torch.cuda.Stream:
         while len(self.levels) <= depth:

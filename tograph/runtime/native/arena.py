@@ -38,6 +38,16 @@ class Arena:
         self._places[self._count], self._holders[self._count] = (0, 0), 1
         return self._count
 
+    def mark(self) -> int:
+        """An owner for memory that is elsewhere, which nobody holds yet."""
+        self._count += 1
+        self._places[self._count], self._holders[self._count] = (0, 0), 0
+        return self._count
+
+    def exists(self, owner: int) -> bool:
+        """Whether memory is still held, or was not held yet."""
+        return owner in self._holders
+
     def holders(self, owner: int) -> int:
         return self._holders[owner]
 

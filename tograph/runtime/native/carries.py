@@ -5,10 +5,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from ..ir import Graph, Value
 from ..types import DTYPE_NAMES, ScalarType
+from . import lists
 from .code import REGISTER
-from .values import Decline, Mem, Operand, Reg, strides, with_alias
+from .direct import Strided
+from .values import Decline, Listed, Mem, Operand, Reg, strides, with_alias
 
 
 def typed(v: Value, x: Reg) -> Reg:
@@ -46,14 +51,15 @@ class Carry:
 
     def head(self, before: str) -> Operand:
         """The value at the head of the loop."""
-        code, x = self.low.code, self.start
+        low, code, x = self.low, self.low.code, self.start
         self.before = before
         if self.mode == "same":
             return x
         self.alias = "%" + code.fresh("alias")
         self.alias_phi = code.later()
         if self.mode == "in place":
-            return with_alias(x, self.alias)
+            dense = x.dense and self.value not in low.strided
+            return replace(with_alias(x, self.alias), dense=dense)
         self.phi = code.later()
         name = "%" + code.fresh("carry")
         self.name = name
@@ -61,7 +67,8 @@ class Carry:
             return Reg(name, x.dtype, x.size, self.alias)
         self.next_phi, self.next = code.later(), "%" + code.fresh("next")
         owners = x.owners | self.places[0].owners | self.places[1].owners
-        return Mem(name, x.dtype, x.size, strides(x.size), owners, x.dense, self.alias)
+        dense = x.dense and self.value not in low.strided
+        return Mem(name, x.dtype, x.size, strides(x.size), owners, dense, self.alias)
 
     def dest(self) -> Mem | None:
         """Where the body is to compute the next value."""
@@ -73,7 +80,7 @@ class Carry:
             return Mem(self.next, p.dtype, p.size, p.stride, p.owners | self.places[1].owners)
         return None
 
-    def close(self, x: Operand) -> None:
+    def close(self, x: Operand, others: Sequence[Operand] = ()) -> None:
         """Move the body's result to where the next iteration finds it."""
         if self.mode == "same":
             return
@@ -81,8 +88,8 @@ class Carry:
             self.result = typed(self.value, self.low.register(x))
             return
         self.result = x
-        if not x.plain:
-            raise Decline("a carried tensor that becomes strided")
+        if not x.plain and self.value not in self.low.strided:
+            raise Strided(self.value)
         dest = self.dest()
         if getattr(x, "pointer", None) != dest.pointer:
             self.low.copy(x, dest)
@@ -127,3 +134,63 @@ class Carry:
     def finish(self) -> None:
         for p in self.places:
             self.low.arena.release(p.owners)
+
+
+class ListCarry(Carry):
+    """A carried list: it stays in the same buffers, its length is in a register.
+
+    ``result``: what the loop gives for it. The buffers are those of the list that the loop begins with, where that list is
+    read no more and nothing else stands there; else that list is copied.
+    """
+
+    def __init__(self, low, number: int, graph: Graph, start: Listed, mode: str, result: Value):
+        self.result_value = result
+        super().__init__(low, number, graph, start, mode)
+
+    def _prepare(self, x: Operand) -> Operand:
+        if self.mode == "same":
+            return x
+        if x.item != getattr(self.value.type, "element", None):
+            raise Decline("a carried list whose items change their type")
+        self.held = lists.own(self.low, x, self.result_value)
+        if self.held.begin != "0":
+            self.held = lists.copied(self.low, self.held)
+        self.low.arena.hold(self.held.owners)
+        return self.held
+
+    def head(self, before: str) -> Operand:
+        self.before = before
+        if self.mode == "same":
+            return self.start
+        code = self.low.code
+        self.alias, self.name = "%" + code.fresh("alias"), "%" + code.fresh("length")
+        self.alias_phi, self.phi = code.later(), code.later()
+        return replace(self.start, length=self.name, alias=self.alias)
+
+    def dest(self) -> Listed | None:
+        return None if self.mode == "same" else self.held
+
+    def close(self, x: Operand, others: Sequence[Operand] = ()) -> None:
+        if self.mode == "same":
+            return
+        if x.places != self.held.places:
+            if any(not o.owners.isdisjoint(self.held.owners) for o in others):
+                raise Decline("lists that change places in a loop")
+            x = lists.copied(self.low, x, self.held)
+        elif x.begin != "0":
+            raise Decline("a carried list that loses its first items")
+        self.result = x
+
+    def latch(self, end: str, again: str = "") -> None:
+        if self.mode == "same":
+            return
+        result = self.result
+        self._fill(self.alias_phi, self.alias, "i1", self.start.alias, result.alias, end, again)
+        self._fill(self.phi, self.name, "i64", self.start.length, result.length, end, again)
+
+    def swap(self) -> None:
+        pass
+
+    def finish(self) -> None:
+        if self.mode != "same":
+            self.low.arena.release(self.held.owners)

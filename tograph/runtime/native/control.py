@@ -9,16 +9,17 @@ not carried at all. A branch gives one of two registers, or one of two pointers.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ..ir import Graph, Node, Value
 from ..kernels.gathers import sources
-from . import versions
-from .carries import Carry, typed
+from . import lists, versions
+from .carries import Carry, ListCarry, typed
 from .code import REGISTER
-from .groups import one_element, overwrites, schedule
+from .groups import one_element, schedule, updated
 from .polling import Strip, poll
 from .threading import COUNTER
-from .values import Decline, Mem, Operand, Reg, numel, strides
+from .values import Decline, Listed, Mem, Operand, Reg, numel, strides
 
 
 def lower(low, node: Node) -> None:
@@ -90,6 +91,8 @@ def _branches(low, node: Node, branches: list[tuple[str, Graph]]) -> None:
 
 def _settled(low, v: Value, x: Operand, dest: Mem | None) -> Operand:
     """A branch's result in the form that both branches share; its memory is held."""
+    if isinstance(x, Listed):
+        return _settled_list(low, x, dest)
     if one_element(v):
         return typed(v, low.register(x))
     if dest is not None:
@@ -106,16 +109,41 @@ def _settled(low, v: Value, x: Operand, dest: Mem | None) -> Operand:
     return made if x.plain else Mem(made.pointer, made.dtype, made.size, made.stride, made.owners, False)  # fmt: skip
 
 
+def _settled_list(low, x: Listed, dest: Listed | None) -> Listed:
+    if dest is None or x.places == dest.places:
+        return x
+    made = lists.copied(low, x, dest)
+    low.arena.hold(made.owners)
+    low.arena.release(x.owners)
+    return made
+
+
 def _merge(low, v: Value, found: list[tuple[Operand, str]]) -> Operand:
     alias = _phi(low, "i1", [(x.alias, end) for x, end in found])
     first = found[0][0]
+    if isinstance(first, Listed):
+        return _merged_list(low, found, alias)
     if isinstance(first, Reg):
         text = _phi(low, REGISTER[first.dtype], [(x.text, end) for x, end in found])
         return Reg(text, first.dtype, first.size, alias)
+    if any(x.size != first.size for x, _ in found):
+        raise Decline("a tensor whose size depends on the branch")
     pointer = _phi(low, "ptr", [(x.pointer, end) for x, end in found])
     owners = frozenset().union(*(x.owners for x, _ in found))
     dense = all(x.dense for x, _ in found)
     return Mem(pointer, first.dtype, first.size, strides(first.size), owners, dense, alias)
+
+
+def _merged_list(low, found: list[tuple[Listed, str]], alias: str) -> Listed:
+    first = found[0][0]
+    columns = zip(*(x.places for x, _ in found))
+    ends = [end for _, end in found]
+    places = tuple(_phi(low, "ptr", list(zip(texts, ends))) for texts in columns)
+    begin, length = (
+        _phi(low, "i64", [(getattr(x, n), end) for x, end in found]) for n in ("begin", "length")
+    )
+    owners = frozenset().union(*(x.owners for x, _ in found))
+    return Listed(first.item, places, begin, length, owners, alias, any(x.fixed for x, _ in found))
 
 
 def _phi(low, kind: str, found: list[tuple[str, str]]) -> str:
@@ -180,8 +208,12 @@ def _loop(low, node: Node, args: list[Operand], modes: list[str], count_of: tupl
     """Write the loop; (its carries, what they hold after it)."""
     count = node.kwargs["carried"]
     cond, body = node.regions["cond"], node.regions["body"]
-    carries = [Carry(low, i, body, args[i], modes[i]) for i in range(count)]
+    carries: list[Any] = [
+        ListCarry(low, i, body, args[i], modes[i], node.outputs[i]) if isinstance(args[i], Listed) else Carry(low, i, body, args[i], modes[i])
+        for i in range(count)
+    ]  # fmt: skip
     code, work = low.code, low.work
+    numbers = all(mode in ("register", "same") for mode in modes)
     number, bound, step = count_of or (0, None, 0)
     before, strip = code.block, None
     if count_of is not None and modes[number] == "register":
@@ -202,7 +234,7 @@ def _loop(low, node: Node, args: list[Operand], modes: list[str], count_of: tupl
     dests = {c.number: d for c in carries if (d := c.dest()) is not None}
     results = low.region(body, inputs, dests)
     for c in sorted(carries, key=lambda c: c.mode == "in place"):
-        c.close(results[c.number])
+        c.close(results[c.number], [x for i, x in enumerate(results[:count]) if i != c.number])
     low.release(results)
     cost = max(low.work - work, 1.0)
     if not strip:
@@ -211,7 +243,7 @@ def _loop(low, node: Node, args: list[Operand], modes: list[str], count_of: tupl
         c.swap()
     end = code.block
     again = ""
-    code.line(f"br label %{head}{versions.unrolled(low) if low.branching else ''}")
+    code.line(f"br label %{head}{versions.unrolled(body, numbers, low.branching)}")
     if strip:
         again = strip.close(cost, done)
     for c in carries:
@@ -228,7 +260,7 @@ def _bound(low, cond: Graph, bound: Value | int, args: list[Operand]) -> str:
 
 
 def _single(x: Operand) -> bool:
-    return not isinstance(x, Reg) and numel(x.size or ()) == 1
+    return not isinstance(x, (Reg, Listed)) and numel(x.size or ()) == 1
 
 
 def _mode(body: Graph, i: int) -> str:
@@ -237,21 +269,9 @@ def _mode(body: Graph, i: int) -> str:
         return "same"
     if one_element(value):
         return "register"
-    return (
-        "in place" if _in_place(body, value, result) or _updated(body, value, result) else "memory"
-    )
-
-
-def _updated(body: Graph, value: Value, result: Value) -> bool:
-    """Whether ``result`` is ``value`` with parts of it updated, each in the place of the one before."""
-    if body.outputs.count(result) > 1:
-        return False
-    found = overwrites(body)
-    while result in found:
-        result = found[result][0]
-        if result is value:
-            return True
-    return False
+    if lists.listed(value.type):
+        return "in place"
+    return "in place" if _in_place(body, value, result) or updated(body, i) else "memory"
 
 
 def _in_place(body: Graph, value: Value, result: Value) -> bool:

@@ -18,7 +18,7 @@ from ..ir import Graph, Node, Value, node_effects
 from ..kernels.gathers import GATHERS, sources
 from ..kernels.pointwise import ROWS as POINTWISE
 from ..kernels.reductions import CREATORS, REDUCERS
-from ..types import ScalarType, TensorType
+from ..types import ListType, OptionalType, ScalarType, TensorType
 from .views import VIEWS
 
 MOST = 300  # nodes in one loop nest: bounds the time that LLVM takes for it
@@ -35,6 +35,7 @@ MOVING = frozenset(f"aten.{n}.default" for n in ["stack", "cat", "select_scatter
 CLONE = "aten.clone.default"
 RESHAPES = frozenset(f"aten.{n}.default" for n in ["view", "_unsafe_view", "reshape"])
 UPDATES = frozenset(["aten.select_scatter.default", "aten.slice_scatter.default"])
+LIST_UPDATES = frozenset(f"tg.list_{n}" for n in ["push", "pop", "set", "extend"])
 
 
 @dataclass
@@ -98,6 +99,8 @@ def place(node: Node) -> Group:
     """A group for ``node`` alone."""
     if node.op in ("tg.assign", "tg.assert"):
         return Group("scalar")
+    if node.op.startswith(("tg.list_", "tg.optional_")):
+        return Group("alone")
     if not known(node):
         return Group("alone")
     if node.regions or node.op in ALONE or node.op in MOVING or not node.outputs:
@@ -152,19 +155,40 @@ def overwrites(graph: Graph) -> dict[Value, tuple[Value, list[Node]]]:
 
 def _bases(node: Node) -> Iterable[tuple[Value, Value]]:
     """The outputs of a node that are updates, with what they update."""
-    if node.op in UPDATES:
+    if node.op in UPDATES or node.op in LIST_UPDATES:
         yield node.outputs[0], node.args[0]
+    if node.op == "While":
+        yield from _looped(node)
     if node.op not in ("If", "Case"):
         return
     regions = list(node.regions.values())
     within = [overwrites(r) for r in regions]
     for k, result in enumerate(node.outputs):
-        if not isinstance(result.type, TensorType) or one_element(result):
+        if not isinstance(result.type, (TensorType, ListType, OptionalType)) or one_element(result):
             continue
         ends = {_start(r, found, r.outputs[k]) for r, found in zip(regions, within)}
         base = node.args[1 + ends.pop()] if len(ends) == 1 and None not in ends else None
         if isinstance(base, Value) and any(r.outputs[k] in found for r, found in zip(regions, within)):  # fmt: skip
             yield result, base
+
+
+def _looped(node: Node) -> Iterable[tuple[Value, Value]]:
+    """The lists of a loop that each iteration changes, with the lists that it begins with."""
+    body = node.regions["body"]
+    for k, result in enumerate(node.outputs):
+        if isinstance(result.type, ListType) and updated(body, k):
+            yield result, node.args[k]
+
+
+def updated(body: Graph, k: int) -> bool:
+    """Whether a body's result is the input in its place with parts of it updated, each in the place of the one before."""
+    value, result = body.inputs[k], body.outputs[k]
+    found = overwrites(body)
+    if body.outputs.count(result) > 1 or result not in found:
+        return False
+    while result in found:
+        result = found[result][0]
+    return result is value
 
 
 def _start(region: Graph, found: dict[Value, tuple[Value, list[Node]]], v: Value) -> int | None:

@@ -14,7 +14,8 @@ raises what it raises. What a variable becomes is computed in its own memory whe
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -23,20 +24,20 @@ from ..ir import Graph, Node, Value
 from ..kernels.build import Region, build
 from ..kernels.gathers import GATHERS, settled
 from ..kernels.jit import host
-from ..kernels.loop_ir import Kernel, Unsupported
+from ..kernels.loop_ir import Kernel, Open, Unsupported
 from ..kernels.pointwise import ROWS
 from ..kernels.products import PRODUCTS
 from ..kernels.reductions import CREATORS, REDUCERS, creator_value
 from ..shapes import Meta
-from ..types import DTYPE_NAMES, ScalarType, TensorType
-from . import calls, control, direct, groups, matmul, moves, nests, views
+from ..types import DTYPE_NAMES, ListType, ScalarType, TensorType
+from . import buffers, calls, control, direct, groups, lists, matmul, moves, nests, views
 from .arena import Arena
-from .code import REGISTER, SIZE, Code, literal, memory
+from .code import REGISTER, SIZE, UNROLLING, Code, literal, memory
 from .groups import Group, one_element
 from .loops import Place, emit
 from .numbers import Numbers
 from .sizes import Sizes
-from .values import Decline, Fill, Mem, Operand, Reg, numel, strides, with_alias
+from .values import Decline, Fill, Listed, Mem, Operand, Reg, numel, strides, with_alias
 
 DONE, DECLINED, INTERRUPTED = 0, 1, 2
 ATTRIBUTES = """attributes #0 = {{ nounwind "prefer-vector-width"="{}" }}
@@ -44,20 +45,24 @@ attributes #1 = {{ nounwind memory(none) willreturn }}
 !0 = distinct !{{!0, !1, !2}}
 !1 = !{{!"llvm.loop.vectorize.enable", i1 false}}
 !2 = !{{!"llvm.loop.unroll.disable"}}
-"""
+{}"""
 _CPU = torch.device("cpu")
 
 
 class Lowering:
     """Writes the function of one graph. ``functions``: the loop nests, each a function of its own."""
 
-    def __init__(self, graph: Graph, in_place: bool = True):
+    def __init__(self, graph: Graph, in_place: bool = True, private: Collection[Value] = (), strided: Collection[Value] = ()):  # fmt: skip
         self.graph, self.code = graph, Code()
         self.functions: list[str] = []
         self._known: dict[str, str] = {}  # functions by what follows their name
         self.kernels: list[nests.Nest] = []
         self.arena = Arena()
-        self.arena.hold(frozenset([self.arena.allocate(8)[0]]))  # at 0: where the table of calls is
+        # at 0: where the table of calls is, and that of the buffers
+        self.arena.hold(frozenset([self.arena.allocate(16)[0]]))
+        self.buffers = buffers.Plan(self)
+        self.private = frozenset(private)  # results that only other programs read
+        self.strided = strided  # carried tensors that are not contiguous in eager PyTorch
         self.direct = direct.Writes(self, in_place)
         self.env: dict[Value, Operand] = {}
         self.dests: dict[Value, Mem] = {}
@@ -72,6 +77,8 @@ class Lowering:
         self.named: dict[str, str] = {}  # the functions of loop nests by their text
         self.calls: Counter[str] = Counter()  # and how often each is called
         self.overwrites: set[Node] = set()  # updates that may be made in the memory of their base
+        self.updates: set[Value] = set()  # their results
+        self.rewrites = lists.changes(graph)
         self.work = 0.0
         self.inside = 0  # loops around what is being written
         self.branching = False  # whether branches stay branches
@@ -83,14 +90,17 @@ class Lowering:
         code, graph = self.code, self.graph
         self.check(graph)
         self.base = code.do(f"load ptr, ptr {self.slot(len(graph.inputs) + len(graph.outputs))}")
+        swept = code.later()
         for i, v in enumerate(graph.inputs):
             self.bind(v, self._input(i, v))
         dests = {i: d for i, v in enumerate(graph.outputs) if (d := self._output(i, v)) is not None}
         results = self.region(graph, None, dests)
-        for x in results:
-            if not x.plain:
+        for v, x in zip(graph.outputs, results):
+            if not x.plain and not _grows(v) and v not in self.private:
                 raise Decline("a result that is not contiguous")
-            self.fail(x.alias)
+            if v not in self.private:
+                self.fail(x.alias)
+        results = self._apart_from_each_other(results)
         for i, (v, x) in enumerate(zip(graph.outputs, results)):
             self._deliver(i, v, x, dests.get(i))
         late = {v: x for v, x in self.written.items() if not self.direct.stands_in(v, x)}
@@ -103,6 +113,8 @@ class Lowering:
         if not calls.worth(self):
             op = self.asked[0].node.op
             raise Decline(f"{op} has no native form, and too few other ops have")
+        code.fill(swept, self.buffers.sweep())
+        code.line(self.buffers.sweep())
         code.line(f"ret i32 {DONE}")
         code.label("declined")
         code.line(f"ret i32 {DECLINED}")
@@ -114,7 +126,7 @@ class Lowering:
         declares = dict(self.code.declares)
         functions = nests.kept_apart(self.functions, self.calls)
         texts = [head, *functions, *self.globals.values()]
-        attributes = ATTRIBUTES.format(8 * host().vector_bytes)
+        attributes = ATTRIBUTES.format(8 * host().vector_bytes, UNROLLING)
         return "\n".join([*texts, *declares.values(), attributes])
 
     def slot(self, i: int) -> str:
@@ -125,11 +137,25 @@ class Lowering:
         if isinstance(kind, ScalarType):
             dtype = DTYPE_NAMES[kind.dtype]
             return Reg(self.code.load(dtype, self.slot(i)), dtype)
+        if lists.listed(kind):
+            return self._list_input(i, kind)
         dtype, size = self.tensor(v)
         pointer = self.code.do(f"load ptr, ptr {self.slot(i)}")
         if numel(size) == 1:
             return Reg(self.code.load(dtype, pointer), dtype, size, "true")
         return Mem(pointer, dtype, size, strides(size), self.direct.owners(v), alias="true")
+
+    def _list_input(self, i: int, kind: Any) -> Listed:
+        """A list: the slot points to its length and the addresses of what is in it."""
+        code = self.code
+        block = code.do(f"load ptr, ptr {self.slot(i)}")
+        length, *pointers = (
+            code.do(f"load {t}, ptr {code.do(f'getelementptr i64, ptr {block}, i64 {k}')}")
+            for k, t in enumerate(["i64", *["ptr"] * lists.depth(kind.element)])
+        )
+        owners = frozenset([self.arena.pin()])
+        held = Reg("", "list", None, "true")
+        return replace(lists.over(self, kind, tuple(pointers), length, held), owners=owners)
 
     def env_input(self, v: Value) -> Mem:
         """The memory of an input, for a resource that is written."""
@@ -138,7 +164,7 @@ class Lowering:
         return Mem(pointer, dtype, size, strides(size))
 
     def _output(self, i: int, v: Value) -> Mem | None:
-        if one_element(v):
+        if one_element(v) or _grows(v):
             return None
         dtype, size = self.tensor(v)
         pointer = self.code.do(f"load ptr, ptr {self.slot(len(self.graph.inputs) + i)}")
@@ -146,12 +172,43 @@ class Lowering:
 
     def _deliver(self, i: int, v: Value, x: Operand, dest: Mem | None) -> None:
         place = self.slot(len(self.graph.inputs) + i)
-        if isinstance(v.type, ScalarType):
+        if isinstance(x, Listed):
+            self._hand_over(place, x)
+        elif isinstance(v.type, ScalarType):
             self.code.store(x.dtype, x.text, place)
         elif dest is None:
             self.code.store(x.dtype, self.register(x).text, self.code.do(f"load ptr, ptr {place}"))
         elif x != dest:
             self.copy(x, dest)
+
+    def _apart_from_each_other(self, results: list[Operand]) -> list[Operand]:
+        """The results, those that leave in buffers each in buffers of their own."""
+        out, seen = [], set()
+        for v, x in zip(self.graph.outputs, results):
+            if _grows(v):
+                x = x if isinstance(x, Listed) else self._rows(x)
+                if x.fixed or x.begin != "0" or not x.owners.isdisjoint(seen) or len(x.owners) != len(x.places):  # fmt: skip
+                    x = lists.copied(self, x)
+                seen |= x.owners
+                self.arena.hold(x.owners)
+            out.append(x)
+        return out
+
+    def _rows(self, x: Operand) -> Listed:
+        """A tensor whose first size only the run knows, as the list of its rows."""
+        if not isinstance(x, Mem) or not x.packed or any(isinstance(n, Open) for n in x.size[1:]):
+            raise Decline("a result whose size is known only at run time")
+        kind = ListType(TensorType(_DTYPES[x.dtype], x.size[1:]))
+        return lists.over(self, kind, (x.pointer,), self.sizes.text(x.size[0]), x)
+
+    def _hand_over(self, place: str, x: Listed) -> None:
+        """Tell the caller the length of a list, and which buffers leave."""
+        code = self.code
+        block = code.do(f"load ptr, ptr {place}")
+        for k, (kind, text) in enumerate([("i64", x.length), *(("ptr", p) for p in x.places)]):
+            code.line(
+                f"store {kind} {text}, ptr {code.do(f'getelementptr i64, ptr {block}, i64 {k}')}"
+            )
 
     def tensor(self, v: Value) -> tuple[str, tuple[int, ...]]:
         """(dtype, size) of a tensor that native code can hold."""
@@ -171,7 +228,12 @@ class Lowering:
         for v in graph.inputs:
             self._check_value(v)
         for node in graph.nodes:
-            known = node.op.startswith(("aten.", "py.")) or node.regions or node.op in _KNOWN
+            known = (
+                node.op.startswith(("aten.", "py."))
+                or node.regions
+                or node.op in _KNOWN
+                or node.op in lists.RULES
+            )
             if not known or (not node.outputs and node.op not in _SILENT and not node.regions):
                 raise Decline(f"{node.op} runs on the host")
             for v in node.outputs:
@@ -181,7 +243,9 @@ class Lowering:
 
     def _check_value(self, v: Value) -> None:
         kind = v.type
-        if not isinstance(kind, ScalarType) and None not in getattr(kind, "shape", ()):
+        if lists.listed(kind):
+            lists.depth(kind.element)
+        elif not isinstance(kind, ScalarType) and None not in getattr(kind, "shape", ()):
             self.tensor(v)  # sizes that only a run knows are looked at where they are made
 
     # ---- failing
@@ -230,6 +294,7 @@ class Lowering:
         """Where an update goes there goes the update before it: both are made in one place."""
         found = groups.overwrites(graph)
         self.overwrites |= {v.node for v in found}
+        self.updates |= found.keys()
         for v in reversed(found):
             base, dest = found[v][0], self.dests.get(v)
             if dest is not None and base in found:
@@ -253,7 +318,7 @@ class Lowering:
     def operand(self, a: Any) -> Operand:
         """The operand of an argument: a value, or a Python number."""
         if isinstance(a, Value):
-            return self.env[a]
+            return self.written.get(a, self.env[a])
         if isinstance(a, bool):
             return Reg(literal(a, "bool"), "bool")
         if isinstance(a, int):
@@ -277,10 +342,20 @@ class Lowering:
         return value.text
 
     def new(self, dtype: str, size: tuple[int, ...]) -> Mem:
-        """Memory in the arena that nobody holds yet."""
+        """Memory in the arena that nobody holds yet; in a buffer, where only the run knows how much."""
+        if any(isinstance(n, Open) for n in size) and numel(size) * SIZE[dtype] > _PLANNED:
+            return self._growing(dtype, size)
         owner, offset = self.arena.allocate(numel(size) * SIZE[dtype])
         pointer = self.code.do(f"getelementptr i8, ptr {self.base}, i64 {offset}")
         return Mem(pointer, dtype, size, strides(size), frozenset([owner]))
+
+    def _growing(self, dtype: str, size: tuple) -> Mem:
+        if any(isinstance(n, Open) for n in size[1:]):
+            raise Decline("a temporary whose size is known only at run time")
+        place, owner = self.buffers.new()
+        nbytes = self.code.multiply(self.sizes.text(size[0]), numel(size[1:]) * SIZE[dtype])
+        data = self.buffers.room(place, "0", nbytes)
+        return Mem(data, dtype, size, strides(size), frozenset([owner]))
 
     def target(self, v: Value) -> Mem:
         """Where the tensor ``v`` is to be computed."""
@@ -318,6 +393,8 @@ class Lowering:
             self.native_ops += len(group.nodes)
             for node in group.nodes:
                 self.sizes.infer(node)
+            if len(group.nodes) == 1 and matmul.column_sums(self, group.nodes[0]):
+                return
             self.loop_group(group.nodes, needed)
             return
         for node in group.nodes:
@@ -330,10 +407,17 @@ class Lowering:
     def alone(self, node: Node, needed: set[Value]) -> None:
         if node.regions:
             control.lower(self, node)
+        elif node.op == "tg.raise":
+            self.fail("true")
+        elif node.op.startswith(("tg.list_", "tg.optional_")):
+            lists.lower(self, node)
         elif not groups.known(node):
             calls.lower(self, node)
         elif node.op in moves.MOVES:
             moves.lower(self, node, not needed.isdisjoint(node.outputs))
+        elif matmul.deep(self, node):
+            self.sizes.infer(node)
+            matmul.lower(self, node)
         elif any(isinstance(x := self.operand(v), Mem) and x.open for v in node.inputs):
             self.sizes.infer(node)
             self.loop_group([node], set(node.outputs))
@@ -592,8 +676,16 @@ _FORMS = (ROWS, REDUCERS, CREATORS, GATHERS, PRODUCTS)
 _DTYPES = {name: dtype for dtype, name in DTYPE_NAMES.items()}
 
 
-_SILENT = frozenset(["tg.assign", "tg.assert"])
+_PLANNED = (
+    1 << 28
+)  # bytes that a tensor whose size only the run knows may take in the plan of memory
+_SILENT = frozenset(["tg.assign", "tg.assert", "tg.raise"])
 _KNOWN = frozenset(["tg.read", "tg.identity", "tg.constant", "tg.choose", *_SILENT])
+
+
+def _grows(v: Value) -> bool:
+    """Whether a result leaves in a buffer: a list, or a tensor whose length only the run knows."""
+    return lists.listed(v.type) or (isinstance(v.type, TensorType) and None in v.type.shape)
 
 
 def _needed(graph: Graph, groups: list[Group]) -> set[Value]:

@@ -10,6 +10,9 @@ A micro-kernel keeps a tile of the result in vector registers while it walks alo
 ``stream`` one row times a matrix of the first kind that no cache holds: rows of B are read one after the other, a few at a
            time, and added to the result, which stays in the cache.
 
+``blocks`` the first form along a shared dimension whose length only the run knows: in pieces, so that a piece of both matrices
+           stays in the cache, each added to the result.
+
 Sizes need not be multiples of a tile: the last tiles are smaller, and the last vector of columns is masked. Anything else
 (B strided both ways) is copied into one of these forms first. Large products are split over torch's threads by panels.
 Products are fused multiply-adds in the matrices' dtype, f32 or f64; other dtypes have no native form.
@@ -22,11 +25,14 @@ from dataclasses import dataclass
 
 from ..ir import Node
 from ..kernels.jit import host
+from ..kernels.loop_ir import Open, bound
 from . import threading
-from .code import REGISTER, SIZE, Code
+from .code import REGISTER, SIZE, UNROLL, Code, literal
 from .groups import ALONE
 from .values import Decline, Mem, Operand, numel, strides
 
+DEPTH = 256  # of a piece of the shared dimension
+CHUNK = 64  # rows of the result that one thread takes at a time, in pieces
 PARALLEL = 1 << 20  # multiply-adds from which on a product uses torch's threads
 FAR = 1 << 20  # bytes from which on a matrix is streamed
 STREAMED, PANEL = 8, 1024  # rows of B at a time, and columns
@@ -38,8 +44,8 @@ class Matrix:
     """``rows`` x ``columns`` elements at ``pointer``."""
 
     pointer: str
-    rows: int
-    columns: int
+    rows: int | Open
+    columns: int | Open
     row_stride: int
     column_stride: int
 
@@ -60,14 +66,49 @@ def lower(low, node: Node) -> None:
     added = None if bias is None else _bias(low, low.operand(bias), size)
     batch = a.size[0] if name in ("bmm", "baddbmm") else 1
     left, right, result = _matrices(name, a, b, target)
+    if _columns_first(left, right, added) and batch == 1:
+        # x.t() @ v: the row v times x, whose rows are contiguous
+        left, right, result = _transposed(right), _transposed(left), _transposed(result)
+        added = None if added is None else _as_row(added)
     right = _usable(low, left, right, b, batch)
     _product(low, dtype, batch, left, right, result, added)
-    low.work += 0.05 * batch * left.rows * left.columns * right.columns
+    low.work += 0.05 * batch * left.rows * _usual(left.columns) * right.columns
     if numel(size) == 1:
         made = low.register(Mem(target.pointer, dtype, size, strides(size)))
         low.bind(out, made)
     else:
         low.bind(out, target)
+
+
+def deep(low, node: Node) -> bool:
+    """Whether a product's shared dimension, and nothing else, has a length that only the run knows."""
+    if node.op not in ("aten.mm.default", "aten.addmm.default") or node.kwargs:
+        return False
+    a, b = (low.operand(x) for x in node.args[-2:])
+    if not isinstance(a, Mem) or not isinstance(b, Mem) or a.dtype not in ("f32", "f64"):
+        return False
+    opened = [isinstance(n, Open) for n in (*a.size, *b.size)]
+    return opened == [False, True, True, False] and (b.stride[1] == 1 or b.size[1] == 1)
+
+
+def column_sums(low, node: Node) -> bool:
+    """Write the sum over a first dimension whose length only the run knows, as ones times a matrix; whether it is one."""
+    x = low.env.get(node.args[0]) if node.op == "aten.sum.dim_IntList" and not node.kwargs else None
+    if not isinstance(x, Mem) or x.dtype not in ("f32", "f64") or not x.packed or list(node.args[1]) != [0]:  # fmt: skip
+        return False
+    if not isinstance(x.size[0], Open) or any(isinstance(n, Open) for n in x.size[1:]):
+        return False
+    out = node.outputs[0]
+    columns = numel(x.size[1:])
+    if columns == 1 or low.tensor(out)[0] != x.dtype:
+        return False
+    one = low.code.cell("i64")
+    low.code.store(x.dtype, literal(1.0, x.dtype), one)
+    target = low.target(out)
+    ones = Matrix(one, 1, x.size[0], 0, 0)
+    _product(low, x.dtype, 1, ones, Matrix(x.pointer, x.size[0], columns, columns, 1), Matrix(target.pointer, 1, columns, columns, 1), None)  # fmt: skip
+    low.bind(out, target)
+    return True
 
 
 def _matrices(name: str, a: Mem, b: Mem, c: Mem) -> tuple[Matrix, Matrix, Matrix]:
@@ -87,6 +128,21 @@ def _matrices(name: str, a: Mem, b: Mem, c: Mem) -> tuple[Matrix, Matrix, Matrix
             Matrix(c.pointer, 1, 1, 1, 1),
         )
     return of(a), of(b), of(c)
+
+
+def _columns_first(a: Matrix, b: Matrix, bias: Mem | None) -> bool:
+    """Whether a matrix times one column has its rows strided and its columns contiguous."""
+    down = 0 if bias is None else bias.stride[-2]
+    return b.columns == 1 and a.rows > 1 and a.row_stride == 1 and down in (0, 1)
+
+
+def _transposed(x: Matrix) -> Matrix:
+    return Matrix(x.pointer, x.columns, x.rows, x.column_stride, x.row_stride)
+
+
+def _as_row(x: Mem) -> Mem:
+    """What is added to a single column, as what is added to a single row."""
+    return Mem(x.pointer, x.dtype, (1, x.size[-2]), (0, x.stride[-2]), x.owners)
 
 
 def _bias(low, x: Operand, size: tuple[int, ...]) -> Mem:
@@ -118,14 +174,22 @@ def _product(low, dtype: str, batch: int, a: Matrix, b: Matrix, c: Matrix, bias:
     name = low.function("product", writer.function())
     units = writer.units
     pointers = [a.pointer, b.pointer, c.pointer, *([bias.pointer] if bias is not None else [])]
-    work = a.rows * a.columns * b.columns
-    steps = _steps(dtype, a, b, c, bias)
+    work = a.rows * _usual(a.columns) * b.columns
+    steps = [0] * len(pointers) if batch == 1 else _steps(dtype, a, b, c, bias)
+    if isinstance(a.columns, Open):
+        pointers.append(low.code.do(f"inttoptr i64 {low.sizes.text(a.columns)} to ptr"))
+        steps.append(0)
     for i in range(batch):
         at = [
             low.code.do(f"getelementptr i8, ptr {p}, i64 {i * s}") if i * s else p
             for p, s in zip(pointers, steps, strict=True)
         ]
         _call(low, name, at, units, work >= PARALLEL)
+
+
+def _usual(n: int | Open) -> int:
+    """A length to reckon with."""
+    return min(bound(n), 1 << 12)
 
 
 def _steps(dtype: str, a: Matrix, b: Matrix, c: Matrix, bias: Mem | None) -> list[int]:
@@ -179,7 +243,13 @@ class _Writer:
             self.rows = min(a.rows, 4 if self.columns > 1 else 8)
             self.units = -(-a.rows // self.rows)
         self.panel = panel
-        self.stream = panel and a.rows == 1 and b.rows * b.columns * SIZE[dtype] >= FAR
+        self.deep = isinstance(a.columns, Open)
+        if self.deep:
+            self.chunks = -(-a.rows // CHUNK)
+            self.units *= self.chunks
+        self.stream = (
+            panel and a.rows == 1 and not self.deep and b.rows * b.columns * SIZE[dtype] >= FAR
+        )
         if self.stream:
             self.columns = min(vectors, PANEL // self.width)
             self.units = -(-vectors // self.columns)
@@ -188,11 +258,17 @@ class _Writer:
         """The text, from the parameters on."""
         code = self.code
         body = self._panels if self.panel else self._row_blocks
+        self.depth_place = code.later()
+        if self.deep:
+            body = self._pieces
         _loop(code, "%begin", "%end", 1, body)
         code.line("ret void")
         params = "ptr noalias %A, ptr noalias %B, ptr noalias %C, "
         if self.bias is not None:
             params += "ptr noalias %D, "
+        if self.deep:
+            params += "ptr %depth, "
+            code.fill(self.depth_place, "%K = ptrtoint ptr %depth to i64")
         text = "\n".join(line for line in code.lines if line)
         return f"({params}i64 %begin, i64 %end) noinline #0 {{\n{text}\n}}\n"
 
@@ -265,6 +341,49 @@ class _Writer:
         if self.a.rows - whole:
             self._tile(str(whole), self.a.rows - whole, first, columns)
 
+    # ---- in pieces of the shared dimension
+
+    def _pieces(self, unit: str) -> None:
+        """One chunk of rows of one panel."""
+        code = self.code
+        panel, chunk = code.do(f"udiv i64 {unit}, {self.chunks}"), code.do(f"urem i64 {unit}, {self.chunks}")  # fmt: skip
+        step = self.columns * self.width
+        full, rest = divmod(self.b.columns, step)
+        first, row = code.multiply(panel, step), code.multiply(chunk, CHUNK)
+        rows, left = divmod(self.a.rows, CHUNK)
+        for test, count in _cases(f"icmp slt i64 {chunk}, {rows}", CHUNK if rows else 0, left):
+            for narrow, columns in _cases(
+                f"icmp slt i64 {panel}, {full}", step if full else 0, rest
+            ):
+                _only(code, [test, narrow], lambda n=count, c=columns: self._chunk(row, n, first, c))  # fmt: skip
+
+    def _chunk(self, row: str, rows: int, first: str, columns: int) -> None:
+        code = self.code
+        lanes = self._lanes(columns)
+
+        def begin(r: str) -> None:
+            line = self.at("%C", (row, self.c.row_stride), (r, self.c.row_stride), (first, 1))
+            for j, n in enumerate(lanes):
+                total = self._with_bias("zeroinitializer", code.add(row, r), 0, first, j, n)
+                self.store(total, self.at(line, (str(j * self.width), 1)), n)
+
+        def piece(k: str) -> None:
+            left = code.do(f"sub i64 %K, {k}")
+            code.declare("llvm.umin.i64", "i64 {}(i64, i64)")
+            depth = code.do(f"call i64 @llvm.umin.i64(i64 {left}, i64 {DEPTH})")
+            whole = rows - rows % self.rows
+            if whole:
+                _loop(code, "0", str(whole), self.rows, lambda r: self._tile(code.add(row, r), self.rows, first, columns, (k, depth)))  # fmt: skip
+            if rows - whole:
+                self._tile(code.add(row, str(whole)), rows - whole, first, columns, (k, depth))
+
+        _loop(code, "0", str(rows), 1, begin)
+        _only(code, ["icmp sgt i64 %K, 0"], lambda: _loop(code, "0", "%K", DEPTH, piece))
+
+    def _lanes(self, columns: int) -> list[int]:
+        count = -(-columns // self.width)
+        return [min(self.width, columns - j * self.width) for j in range(count)]
+
     def _stream(self, first: str, columns: int) -> None:
         depth = self.a.columns
         whole = depth - depth % STREAMED
@@ -305,12 +424,14 @@ class _Writer:
             raise Decline("a strided bias")
         return self.load(place, lanes) if across else self.splat(self.code.load(self.dtype, place))
 
-    def _tile(self, row: str, rows: int, first: str, columns: int) -> None:
-        count = -(-columns // self.width)
-        lanes = [min(self.width, columns - j * self.width) for j in range(count)]
+    def _tile(self, row: str, rows: int, first: str, columns: int, piece: tuple[str, str] | None = None) -> None:  # fmt: skip
+        """A tile of the result; of a ``piece`` (its start, its length), which is added to what is there."""
+        lanes = self._lanes(columns)
+        count = len(lanes)
         a, b, c = self.a, self.b, self.c
-        left = self.at("%A", (row, a.row_stride))
-        right = self.at("%B", (first, 1))
+        start, depth = piece or ("0", a.columns)
+        left = self.at("%A", (row, a.row_stride), (start, a.column_stride))
+        right = self.at("%B", (first, 1), (start, b.row_stride))
 
         def step(k: str, sums: list[str]) -> list[str]:
             base = self.at(right, (k, b.row_stride))
@@ -322,12 +443,17 @@ class _Writer:
                 out += [self.fma(x, v, sums[i * count + j]) for j, v in enumerate(vectors)]
             return out
 
-        sums = _accumulate(self.code, self.vector, rows * count, a.columns, 1, step)
+        places = []
         for i in range(rows):
             line = self.at("%C", (row, c.row_stride), (str(i), c.row_stride), (first, 1))
+            places += [self.at(line, (str(j * self.width), 1)) for j in range(count)]
+        before = [self.load(p, lanes[i % count]) for i, p in enumerate(places)] if piece else None
+        sums = _accumulate(self.code, self.vector, rows * count, depth, 1, step, before)
+        for i in range(rows):
             for j, n in enumerate(lanes):
-                total = self._with_bias(sums[i * count + j], row, i, first, j, n)
-                self.store(total, self.at(line, (str(j * self.width), 1)), n)
+                total = sums[i * count + j]
+                total = total if piece else self._with_bias(total, row, i, first, j, n)
+                self.store(total, places[i * count + j], n)
 
     def _with_bias(self, total: str, row: str, i: int, first: str, j: int, lanes: int) -> str:
         if self.bias is None:
@@ -405,6 +531,24 @@ def _loop(code: Code, low: str, high: str, step: int, body: Callable[[str], None
     code.label(done)
 
 
+def _cases(test: str, most: int, rest: int) -> list[tuple[str, int]]:
+    """The sizes that a block may have, each with the test for it; an empty one where it always holds."""
+    if not most or not rest:
+        return [("", most or rest)]
+    return [(test, most), (test.replace("slt", "sge"), rest)]
+
+
+def _only(code: Code, tests: list[str], body: Callable[[], None]) -> None:
+    """``body`` where all tests hold."""
+    after = code.fresh("after")
+    for test in filter(None, tests):
+        inside = code.fresh("holds")
+        code.branch(code.do(test), inside, after)
+        code.label(inside)
+    body()
+    code.jump(after)
+
+
 def _choice(code: Code, test: str, then: Callable[[], None], orelse: Callable[[], None]) -> None:
     labels = [code.fresh(n) for n in ("whole", "rest", "both")]
     code.branch(code.do(test), labels[0], labels[1])
@@ -415,9 +559,9 @@ def _choice(code: Code, test: str, then: Callable[[], None], orelse: Callable[[]
     code.label(labels[2])
 
 
-def _accumulate(code: Code, vector: str, count: int, depth: int, step: int,
-                body: Callable[[str, list[str]], list[str]]) -> list[str]:  # fmt: skip
-    """``count`` running vectors along the shared dimension, from zero."""
+def _accumulate(code: Code, vector: str, count: int, depth: int | str, step: int,
+                body: Callable[[str, list[str]], list[str]], start: list[str] | None = None) -> list[str]:  # fmt: skip
+    """``count`` running vectors along the shared dimension, from zero or ``start``."""
     if not depth:
         return ["zeroinitializer"] * count
     head, done, before = code.fresh("along"), code.fresh("end"), code.block
@@ -427,8 +571,10 @@ def _accumulate(code: Code, vector: str, count: int, depth: int, step: int,
     after = body(k, sums)
     on = code.do(f"add nuw nsw i64 {k}, {step}")
     code.fill(places[0], f"{k} = phi i64 [0, %{before}], [{on}, %{code.block}]")
-    for place, name, value in zip(places[1:], sums, after, strict=True):
-        code.fill(place, f"{name} = phi {vector} [zeroinitializer, %{before}], [{value}, %{code.block}]")  # fmt: skip
-    code.branch(code.do(f"icmp slt i64 {on}, {depth}"), head, done)
+    start = start or ["zeroinitializer"] * count
+    for place, name, value, old in zip(places[1:], sums, after, start, strict=True):
+        code.fill(place, f"{name} = phi {vector} [{old}, %{before}], [{value}, %{code.block}]")
+    again = UNROLL[4] if count > 4 else UNROLL[8]
+    code.branch(code.do(f"icmp slt i64 {on}, {depth}"), head, done + again)
     code.label(done)
     return after

@@ -4,6 +4,9 @@
 or None when the host must run the graph: the inputs are not what the code was made for, the code declined, or it runs
 already (a signal handler or another thread calls the function while its own loop lets them).
 
+A graph with the text of an earlier one (another instance of a module, a function that is decorated again, a cleared cache)
+takes that one's code, with memory of its own.
+
 The code holds Python's lock and gives it up for a moment every few milliseconds. Temporaries are in one block of memory
 that belongs to the program; outputs are new tensors.
 """
@@ -14,49 +17,81 @@ import ctypes
 import itertools
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from ..ir import Graph, Value
 from ..kernels import jit
+from ..text import show
 from ..types import ScalarType, TensorType
-from .direct import Late
+from . import lists, rows
+from .buffers import Buffers
+from .calls import Call
+from .direct import Late, Strided
 from .entry import MOST, make_entry
 from .lower import DONE, INTERRUPTED, Lowering
+from .nests import Nest
 from .values import Decline
 
 _ENTRY = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
+KEPT = 64  # lowered graphs, for those that have the same text
+_lowered: dict[tuple[str, int | None], Lowered] = {}
 LARGE = 1 << 20  # characters of a module that LLVM optimises fully: more would take it many seconds
+
+
+@dataclass
+class Lowered:
+    """What the lowering of a graph gave: the text of its module, its loop nests, bytes of temporaries, the ops that torch runs,
+    and how many buffers grow while it runs."""
+
+    text: str
+    kernels: list[Nest]
+    scratch: int
+    asked: list[Call]
+    buffers: int
+    _address: int = 0
+
+    def address(self) -> int:
+        """The address of the code, which is compiled once."""
+        if not self._address:
+            imports, level = _imports(self.text), 2 if len(self.text) < LARGE else 1
+            self._address = jit.compile_module(self.text, ["run"], imports, level)["run"]
+        return self._address
 
 
 class Native:
     """The machine code of one graph. ``kernels``: its loop nests; ``llvm``: the text of its module."""
 
-    def __init__(self, whole: Graph, graph: Graph, text: str, low: Lowering):
-        self.llvm, self.kernels, self.scratch = text, low.kernels, low.arena.size
+    def __init__(self, whole: Graph, graph: Graph, low: Lowered, visible: int | None = None):
+        self.llvm, self.kernels, self.scratch = low.text, low.kernels, low.scratch
         self._arena = _memory(graph.name, max(self.scratch, 1) + 64)
-        imports = _imports(text)
-        level = 2 if len(text) < LARGE else 1
-        self._address = jit.compile_module(text, ["run"], imports, level)["run"]
+        self._address = low.address()
         self._entry = _ENTRY(self._address)
         self._inputs = [v.type for v in graph.inputs]
         self._outputs = [v.type for v in graph.outputs]
+        self._lists = [i for i, kind in enumerate(self._inputs) if lists.listed(kind)]
         position = {v: i for i, v in enumerate(graph.inputs)}
         order = [*graph.inputs, *graph.outputs]
         places = {v: i for i, v in enumerate(order)}
         self._results = [places[v] for v in whole.outputs]
         self._direct = whole.outputs == graph.outputs
+        self._buffers = Buffers(low.buffers)
         self._assigned = sorted({position[n.args[0]] for n in graph.nodes if n.op == "tg.assign"})
         self._slots = (ctypes.c_int64 * (len(self._inputs) + len(self._outputs) + 1))()
         self._slots[-1] = (self._arena.data_ptr() + 63) // 64 * 64
         self._calls = low.asked
         self._random = any(c.random for c in self._calls)
         self._table = (ctypes.c_int64 * max(len(self._calls), 1))(*map(id, self._calls))
-        ctypes.c_int64.from_address(self._slots[-1]).value = ctypes.addressof(self._table)
+        arena = (ctypes.c_int64 * 2).from_address(self._slots[-1])
+        arena[0], arena[1] = ctypes.addressof(self._table), self._buffers.address
+        self._blocks = {i: rows.block(t) for i, t in enumerate(self._outputs) if rows.grows(t)}
+        visible = set(whole.outputs[:visible])
+        self._private = {i for i, v in enumerate(graph.outputs) if v not in visible}
         # The slots and the arena belong to one call at a time. The entry, which holds the interpreter lock while it
         # runs, looks at the number; calls from Python, which do not, also hold the mutex.
         self._lock = ctypes.c_int64(0)
@@ -67,6 +102,10 @@ class Native:
         if not self._mutex.acquire(blocking=False):
             return None
         try:
+            if self._lists:
+                inputs = [rows.packed(x, k) if lists.listed(k) else x for x, k in zip(inputs, self._inputs)]  # fmt: skip
+                if any(inputs[i] is None for i in self._lists):
+                    return None
             if self._lock.value or not self._fits(inputs):
                 return None
             return self._run_alone(inputs)
@@ -94,6 +133,7 @@ class Native:
             or self._random
             or not self._direct
             or len(self._inputs) - len(captured) > MOST
+            or self._blocks
         ):
             return None
         lock = ctypes.addressof(self._lock)
@@ -107,6 +147,8 @@ class Native:
             if isinstance(kind, ScalarType):
                 if type(x) is not kind.kind or (kind.kind is int and not -_WORD <= x < _WORD):
                     return False
+            elif type(x) is rows.Rows:
+                continue
             elif not _fits(x, kind, grad):
                 return False
         return not self._assigned or not self._overlap(inputs)
@@ -122,18 +164,14 @@ class Native:
         return any(b[0] < a[1] and (a[2] in written or b[2] in written) for a, b in itertools.pairwise(spans))  # fmt: skip
 
     def _call(self, inputs: Sequence[Any]) -> list[Any] | None:
-        slots, at = self._slots, 0
-        for x, kind in zip(inputs, self._inputs):
-            slots[at] = x.data_ptr() if isinstance(kind, TensorType) else _bits(x)
-            at += 1
-        made: list[Any] = []
-        for kind in self._outputs:
-            if isinstance(kind, TensorType):
-                made.append(torch.empty(kind.shape, dtype=kind.dtype))
-                slots[at] = made[-1].data_ptr()
+        slots, kept = self._slots, []
+        for i, (x, kind) in enumerate(zip(inputs, self._inputs)):
+            if type(x) is rows.Rows:
+                kept.append(rows.words(x))
+                slots[i] = ctypes.addressof(kept[-1])
             else:
-                made.append(None)
-            at += 1
+                slots[i] = x.data_ptr() if isinstance(kind, TensorType) else _bits(x)
+        made = self._prepare()
         code = self._entry(ctypes.addressof(slots))
         if code == INTERRUPTED:
             raise KeyboardInterrupt  # the call itself raises what the handler raised; this is never reached
@@ -143,8 +181,26 @@ class Native:
             torch.autograd.graph.increment_version(inputs[i])
         first = len(self._inputs)
         for i, kind in enumerate(self._outputs):
-            if isinstance(kind, ScalarType):
+            if i in self._blocks:
+                made[i] = rows.leave(self._blocks[i], kind, self._buffers, i in self._private)
+            elif isinstance(kind, ScalarType):
                 made[i] = _number(slots[first + i], kind.kind)
+        return made
+
+    def _prepare(self) -> list[Any]:
+        """The places of the outputs, in the slots; the new tensors among them."""
+        slots, made = self._slots, list[Any]()
+        self._buffers.refill()
+        for i, kind in enumerate(self._outputs, len(self._inputs)):
+            block = self._blocks.get(len(made))
+            if block is not None:
+                made.append(None)
+                slots[i] = ctypes.addressof(block)
+            elif isinstance(kind, TensorType):
+                made.append(torch.empty(kind.shape, dtype=kind.dtype))
+                slots[i] = made[-1].data_ptr()
+            else:
+                made.append(None)
         return made
 
 
@@ -196,18 +252,32 @@ def _imports(text: str) -> dict[str, int]:
     return {n: a for n in names if not n.startswith("llvm.") and (a := jit.symbol(n)) is not None}
 
 
-def compile_graph(graph: Graph) -> Native:
-    """The machine code of ``graph``; Decline says why there is none."""
+def compile_graph(graph: Graph, visible: int | None = None) -> Native:
+    """The machine code of ``graph``; Decline says why there is none.
+
+    ``visible``: the outputs behind so many go to other programs only, see ``rows``.
+    """
     if jit.host() is None:
         raise Decline("there is no LLVM in this process")
     distinct = _computed(graph)
-    try:
-        low = Lowering(distinct)
-        text = low.run()
-    except Late:
-        low = Lowering(distinct, in_place=False)
-        text = low.run()
-    return Native(graph, distinct, text, low)
+    key = (show(graph), visible)
+    low = _lowered.pop(key, None) or _lower(distinct, set(distinct.outputs) - set(graph.outputs[:visible]))  # fmt: skip
+    _lowered[key] = low  # the latest is last
+    while len(_lowered) > KEPT:
+        _lowered.pop(next(iter(_lowered)), None)
+    return Native(graph, distinct, low, visible)
+
+
+def _lower(graph: Graph, private: set[Value]) -> Lowered:
+    in_place, strided = True, set[Value]()
+    while True:
+        low = Lowering(graph, in_place, private, strided)
+        try:
+            return Lowered(low.run(), low.kernels, low.arena.size, low.asked, low.buffers.count)
+        except Late:
+            in_place = False
+        except Strided as found:
+            strided.add(found.value)
 
 
 def _seen(graph: Graph) -> list[bool]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from ..ir import Node
 from ..kernels.loop_ir import Open, bound
+from ..types import Type
 
 NO_OWNERS: frozenset[int] = frozenset()
 
@@ -51,10 +52,10 @@ class Mem:
     @property
     def contiguous(self) -> bool:
         """Whether the elements follow each other without gaps; never so where a size is open."""
-        return not self.open and self._packed
+        return not self.open and self.packed
 
     @property
-    def _packed(self) -> bool:
+    def packed(self) -> bool:
         return self.stride == strides(self.size) or all(
             s == w or n == 1 for s, w, n in zip(self.stride, strides(self.size), self.size)
         )
@@ -84,7 +85,28 @@ class Fill:
     dense = plain = ordered = True
 
 
-Operand = Reg | Mem | Fill
+@dataclass(frozen=True)
+class Listed:
+    """A list or an optional: ``length`` items from ``begin`` on, in buffers (``places``, see ``buffers``).
+
+    Items of one size stand in one buffer. Items that are lists are pairs (first, end) in the first buffer, and what is in
+    them stands, one after the other, in the others. ``item``: the type of the items. ``fixed``: whether the memory is that of
+    an argument, which stays as it is.
+    """
+
+    item: Type
+    places: tuple[str, ...]
+    begin: str
+    length: str
+    owners: frozenset[int] = NO_OWNERS
+    alias: str = "false"
+    fixed: bool = False
+
+    dtype, size, stride = "list", (0,), (1,)
+    dense = plain = ordered = True
+
+
+Operand = Reg | Mem | Fill | Listed
 
 
 def strides(size: tuple[int, ...]) -> tuple[int, ...]:

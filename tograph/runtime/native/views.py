@@ -320,6 +320,8 @@ VIEWS: dict[str, Rule] = {
     "aten.slice.Tensor": _slice,
     "aten.split.Tensor": _split,
     "aten.split_with_sizes.default": _split,
+    "aten.unsafe_split.Tensor": _split,
+    "aten.unsafe_split_with_sizes.default": _split,
     "aten.unbind.int": _unbind,
     "aten.alias.default": _same,
     "aten.detach.default": _same,

@@ -1,0 +1,311 @@
+"""Lists and optionals in native code: values, gradients, and what crosses to other programs."""
+
+import gc
+
+import pytest
+import torch
+
+import tograph as tg
+from tograph.runtime.kernels import jit
+
+pytestmark = pytest.mark.skipif(jit.llvm is None, reason="needs llvmlite")
+
+
+def collect(x, n):
+    xs, i = [], 0
+    while i < n:
+        x = x * 0.5 + 1
+        xs.append(x)
+        i += 1
+    return torch.stack(xs), x
+
+
+def read_back(x, n):
+    xs, i = [x], 0
+    while i < n:
+        xs.append(xs[-1] * 0.5 + xs[0])
+        i += 1
+    total = torch.zeros_like(x)
+    for j in tg.range(len(xs)):
+        total = total + xs[j] * (j + 1)
+    return total, len(xs)
+
+
+def stack_machine(x, n):
+    xs, i = [], 0
+    total = torch.zeros_like(x)
+    while i < n:
+        xs.append(x * (i + 1))
+        if i % 3 == 2:
+            top = xs.pop()
+            xs.append(top + 1)
+            xs.append(top - 1)
+            total = total + top
+        i += 1
+    while len(xs) > 0:
+        total = total * 0.5 + xs.pop()
+    return total
+
+
+def replaced(x, n):
+    xs = [x, x + 1, x + 2]
+    i = 0
+    while i < n:
+        old = xs[i % 3]
+        xs[i % 3] = old * 2 + xs[(i + 1) % 3]
+        x = x + old
+        i += 1
+    return torch.stack(xs), x
+
+
+def numbers(x, n):
+    seen, i = [], 0
+    while i < n:
+        seen.append(i * i)
+        i += 1
+    total = 0
+    for k in tg.range(len(seen)):
+        total += seen[k]
+    return x * total, len(seen)
+
+
+def scalars(x, n):
+    xs, i = [], 0
+    while i < n:
+        xs.append(x.sum() * i)
+        i += 1
+    return torch.stack(xs).sum()
+
+
+def two_kinds(x, n):
+    xs, ys, i = [], [], 0
+    while i < n:
+        if i % 2 == 0:
+            xs.append(x + i)
+        else:
+            ys.append((x - i).sum(0))
+        i += 1
+    return torch.cat(xs).sum(0) + torch.stack(ys).sum(0)
+
+
+def inner_loops(x, n):
+    rows, i = [], 0
+    while i < n:
+        j = 0
+        while j < i:
+            rows.append(x * j + i)
+            j += 1
+        i += 1
+    return torch.stack(rows).sum(0), len(rows)
+
+
+def kept_copy(x, n):
+    xs, best, i = [x], x, 0
+    while i < n:
+        xs.append(x + i)
+        best = xs[0] + xs[-1]
+        i += 1
+    ys = xs.copy()
+    ys.append(best)
+    return torch.stack(xs).sum(0), torch.stack(ys).sum(0)
+
+
+def matrices(x, n):
+    xs, gs, i = [], [], 0
+    while i < n:
+        x = torch.tanh(x) + 0.1
+        xs.append(x)
+        gs.append(x.sin())
+        i += 1
+    a, b = torch.cat(xs), torch.cat(gs)
+    return a.t() @ b, b.sum(0), torch.addmm(x[0], a.t(), b)
+
+
+PROGRAMS = [collect, read_back, stack_machine, replaced, numbers, scalars, two_kinds, inner_loops, kept_copy, matrices]  # fmt: skip
+
+
+@pytest.mark.parametrize("size", [(3, 4), (1, 1), (5, 70)], ids=str)
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
+def test_native(program, size):
+    x, f = torch.randn(*size), tg.function(program)
+    for n in (7, 3, 40):
+        found, wanted = f(x, torch.tensor(n)), program(x, torch.tensor(n))
+        torch.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-3)
+    scheduled = f.get_concrete_function(x, torch.tensor(n)).scheduled
+    assert scheduled.level == "native", scheduled.reason
+
+
+def recurrent(w, x, n):
+    h, t = torch.zeros(3, 5), 0
+    while t < n:
+        h = torch.tanh(h @ w + x)
+        t += 1
+    return (h * h).sum()
+
+
+def branching(w, x, n):
+    h, t = x, 0
+    while t < n:
+        if h.sum() > 0:
+            h = torch.sin(h @ w)
+        else:
+            h = h * w.sum() + torch.exp(-h)
+        t += 1
+    return h.sum()
+
+
+def nested(w, x, n):
+    h, t = x, 0
+    while t < n:
+        s = 0
+        while s < t + 1:
+            h = torch.tanh(h @ w) + 0.1 * h
+            s += 1
+        h = h * 0.9
+        t += 1
+    return h.square().mean()
+
+
+def nested_deep(w, x, n):
+    h = x
+    for a in tg.range(n):
+        for b in tg.range(a):
+            if h.mean() > 0.1:
+                for _ in tg.range(b + 1):
+                    h = torch.tanh(h @ w) * h
+            else:
+                h = h + 0.3 * torch.cos(h @ w)
+    return h.sum()
+
+
+def one_branch(w, x, n):
+    if n > 3:
+        return torch.exp(torch.sin(x @ w)).sum()
+    return (x @ w).square().sum()
+
+
+def early(w, x, n):
+    h = x
+    for t in tg.range(n):
+        h = torch.tanh(h @ w) * 1.5
+        if h.abs().max() < 0.2:
+            break
+    return h.sum()
+
+
+def collected(w, x, n):
+    xs, h = [], x
+    for _ in tg.range(n):
+        h = torch.tanh(h @ w)
+        xs.append(h)
+    return torch.stack(xs).square().mean()
+
+
+DIFFERENTIABLE = [recurrent, branching, nested, nested_deep, one_branch, early, collected]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("program", DIFFERENTIABLE, ids=lambda p: p.__name__)
+def test_gradients(program, dtype):
+    torch.manual_seed(1)
+    x, w = torch.randn(3, 5, dtype=dtype), torch.randn(5, 5, dtype=dtype, requires_grad=True)
+    if program is recurrent:
+        x, w = x.float(), w.detach().float().requires_grad_()
+    f = tg.function(program)
+    for n in (4, 2, 6, 5):
+        (found,) = torch.autograd.grad(f(w, x, torch.tensor(n)), w)
+        (wanted,) = torch.autograd.grad(program(w, x, torch.tensor(n)), w)
+        exact = x.dtype == torch.float64
+        torch.testing.assert_close(found, wanted, rtol=1e-8 if exact else 1e-3, atol=1e-8 if exact else 1e-4)  # fmt: skip
+
+
+def _pairs(f, *args):
+    """The programs of the gradients that a function has taken."""
+    found = f.get_concrete_function(*args)._differentiable._pairs.values()
+    return [(p.program, *p._backwards.values()) for p in found]
+
+
+@pytest.mark.parametrize("program", [recurrent, branching, nested, one_branch, early], ids=lambda p: p.__name__)  # fmt: skip
+def test_both_passes_are_native(program):
+    x, w = torch.randn(3, 5), torch.randn(5, 5, requires_grad=True)
+    f, n = tg.function(program), torch.tensor(4)
+    for _ in range(3):
+        torch.autograd.grad(f(w, x, n), w)
+    for programs in _pairs(f, w, x, n):
+        assert [p.reason for p in programs] == [""] * len(programs)
+
+
+def test_saved_lists_are_apart_from_later_calls():
+    x, w = torch.randn(3, 5), torch.randn(5, 5, requires_grad=True)
+    f = tg.function(recurrent)
+    losses = [f(w, x, torch.tensor(n)) for n in (3, 9, 1, 5)]
+    for loss, n in zip(losses, (3, 9, 1, 5)):
+        (found,) = torch.autograd.grad(loss, w)
+        (wanted,) = torch.autograd.grad(recurrent(w, x, torch.tensor(n)), w)
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_results_that_grow_are_tensors_of_their_own():
+    f, x = tg.function(collect), torch.randn(4, 4)
+    first, _ = f(x, torch.tensor(50))
+    kept = first.clone()
+    for n in (60, 3, 80):
+        f(x + n, torch.tensor(n))
+    assert torch.equal(first, kept)
+    row = f(x, torch.tensor(9))[0][4]
+    gc.collect()
+    f(x + 1, torch.tensor(9))
+    assert torch.equal(row, collect(x, 9)[0][4])
+
+
+def test_a_list_from_outside_and_back():
+    @tg.function
+    def f(items, x):
+        while items.size() % 4 != 0:
+            items = items.push(x + items.size())
+        return items.push(x), items.stack().sum()
+
+    x = torch.ones(2)
+    start = tg.TensorList(torch.float32, [2]).push(x)
+    once, total = f(start, x)
+    twice, total2 = f(once, x)
+    assert total == 2 + 6 + 2 * 6 and int(once.size()) == 5 and int(twice.size()) == 9
+    assert torch.equal(twice.get(5), x + 5) and torch.equal(once.get(2), x + 2)
+    assert total2 == total + 2 + 6 + 2 * 18
+
+
+def test_a_failing_index_raises_where_python_does():
+    def f(x, n):
+        xs = [x, x]
+        for _ in tg.range(n):
+            xs.append(x)
+        return xs[n + 2]
+
+    with pytest.raises(IndexError):
+        tg.function(f)(torch.ones(2), torch.tensor(3))
+
+
+def test_optionals():
+    @tg.function
+    def f(x, flag):
+        o = tg.Optional.empty(tg.TensorSpec([2], torch.float32))
+        if flag:
+            o = tg.Optional.from_value(x + 1)
+        out = torch.zeros(2)
+        if o.has_value():
+            out = out + o.get_value()
+        return out
+
+    for _ in range(3):
+        assert torch.equal(f(torch.ones(2), torch.tensor(True)), torch.full((2,), 2.0))
+        assert torch.equal(f(torch.ones(2), torch.tensor(False)), torch.zeros(2))
+    found = f.get_concrete_function(torch.ones(2), torch.tensor(True)).scheduled
+    assert found.level == "native", found.reason
+
+
+def test_memory_of_dropped_results_is_used_again():
+    f, x = tg.function(collect), torch.randn(64, 64)
+    for _ in range(3):
+        f(x, torch.tensor(30))
+    places = {f(x, torch.tensor(30))[0].data_ptr() for _ in range(6)}
+    assert len(places) <= 2

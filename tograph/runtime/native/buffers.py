@@ -1,0 +1,230 @@
+"""Memory that grows while native code runs: lists, and tensors whose length only the run knows.
+
+A program has a fixed number of buffers. A buffer is two words in the program's table: where its block is, and the block's
+capacity in bytes. A block that was outgrown stays until the call ends, because tensors may still be in it; the table's first
+word heads the chain of these. Blocks are kept for the next call. One that leaves as the memory of a result comes back when
+the result is dropped: a loop that trains neither allocates nor touches fresh pages.
+
+The text names no address: the arena's second word points to the table.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import torch
+
+from ..kernels import jit
+from .values import Decline
+
+KEPT = 2  # blocks of dropped results that a buffer keeps
+LEAST = 4096  # bytes of the first block of a buffer
+HEADER = 128  # bytes in front of a block: where it was allocated, and the next outgrown one
+
+# A block is aligned to 64 bytes; 16 bytes before it is the address to free, 8 bytes before it the next in the chain.
+TEXT = f"""define internal ptr @room(ptr %table, ptr %place, i64 %used, i64 %need) #0 {{
+  %data = load ptr, ptr %place
+  %capacity_place = getelementptr i8, ptr %place, i64 8
+  %capacity = load i64, ptr %capacity_place
+  %fits = icmp ule i64 %need, %capacity
+  %there = icmp ne ptr %data, null
+  %enough = and i1 %fits, %there
+  br i1 %enough, label %done, label %more, !prof !8
+more:
+  %new = call ptr @grow(ptr %table, ptr %place, i64 %used, i64 %need)
+  br label %done
+done:
+  %result = phi ptr [%data, %0], [%new, %more]
+  ret ptr %result
+}}
+define internal ptr @grow(ptr %table, ptr %place, i64 %used, i64 %need) noinline cold #0 {{
+  %data = load ptr, ptr %place
+  %capacity_place = getelementptr i8, ptr %place, i64 8
+  %capacity = load i64, ptr %capacity_place
+  %twice = shl i64 %capacity, 1
+  %larger = call i64 @llvm.umax.i64(i64 %twice, i64 %need)
+  %bytes = call i64 @llvm.umax.i64(i64 %larger, i64 {LEAST})
+  %all = add i64 %bytes, {HEADER}
+  %raw = call ptr @malloc(i64 %all)
+  %failed = icmp eq ptr %raw, null
+  br i1 %failed, label %none, label %made
+made:
+  %address = ptrtoint ptr %raw to i64
+  %behind = add i64 %address, {HEADER - 1}
+  %aligned = and i64 %behind, -64
+  %new = inttoptr i64 %aligned to ptr
+  %raw_place = getelementptr i8, ptr %new, i64 -16
+  store ptr %raw, ptr %raw_place
+  call void @llvm.memcpy.p0.p0.i64(ptr %new, ptr %data, i64 %used, i1 false)
+  store ptr %new, ptr %place
+  store i64 %bytes, ptr %capacity_place
+  %first = icmp eq ptr %data, null
+  br i1 %first, label %ready, label %outgrown
+outgrown:
+  %head = load ptr, ptr %table
+  %next_place = getelementptr i8, ptr %data, i64 -8
+  store ptr %head, ptr %next_place
+  store ptr %data, ptr %table
+  br label %ready
+ready:
+  ret ptr %new
+none:
+  ret ptr null
+}}
+define internal void @sweep(ptr %table) noinline #0 {{
+  br label %look
+look:
+  %block = load ptr, ptr %table
+  %end = icmp eq ptr %block, null
+  br i1 %end, label %done, label %drop
+drop:
+  %next_place = getelementptr i8, ptr %block, i64 -8
+  %next = load ptr, ptr %next_place
+  store ptr %next, ptr %table
+  %raw_place = getelementptr i8, ptr %block, i64 -16
+  %raw = load ptr, ptr %raw_place
+  call void @free(ptr %raw)
+  br label %look
+done:
+  ret void
+}}
+!8 = !{{!"branch_weights", i32 1000, i32 1}}
+"""
+
+
+def available() -> bool:
+    """Whether there are the functions of C that buffers need."""
+    return jit.symbol("malloc") is not None and jit.symbol("free") is not None
+
+
+class Plan:
+    """The buffers of one function while it is written. Each has an owner, which stands for what is in it."""
+
+    def __init__(self, low: Any):
+        self.low, self.count = low, 0
+        self._free: list[int] = []
+        self._number: dict[int, int] = {}
+
+    def new(self) -> tuple[str, int]:
+        """(the place of a buffer, its owner), which nobody holds yet."""
+        low = self.low
+        if not self.count:
+            _use(low)
+        for owner, number in list(self._number.items()):
+            if not low.arena.exists(owner):
+                self._free.append(number)
+                del self._number[owner]
+        if self._free:
+            number = self._free.pop()
+        else:
+            number, self.count = self.count, self.count + 1
+        owner = low.arena.mark()
+        self._number[owner] = number
+        return low.code.do(f"getelementptr i64, ptr {self.table()}, i64 {1 + 2 * number}"), owner
+
+    def table(self) -> str:
+        """The table of buffers."""
+        code = self.low.code
+        return code.do(f"load ptr, ptr {code.do(f'getelementptr i8, ptr {self.low.base}, i64 8')}")
+
+    def room(self, place: str, used: str, need: str) -> str:
+        """The block of a buffer, with room for ``need`` bytes, the first ``used`` of them as they were."""
+        code = self.low.code
+        data = code.do(f"call ptr @room(ptr {self.table()}, ptr {place}, i64 {used}, i64 {need})")
+        self.low.fail(code.do(f"icmp eq ptr {data}, null"))
+        return data
+
+    def sweep(self) -> str:
+        """The instructions that free outgrown blocks; empty where there are no buffers."""
+        if not self.count:
+            return ""
+        code = self.low.code
+        at, table = (f"%{code.fresh('swept')}" for _ in range(2))
+        return (
+            f"{at} = getelementptr i8, ptr {self.low.base}, i64 8\n  {table} = load ptr, ptr {at}\n"
+            f"  call void @sweep(ptr {table})"
+        )
+
+
+def _use(low: Any) -> None:
+    if not available():
+        raise Decline("malloc is not at hand")
+    low.globals["buffers"] = TEXT
+    declares = low.code.declares
+    declares["malloc"] = "declare ptr @malloc(i64)"
+    declares["free"] = "declare void @free(ptr)"
+    declares["llvm.umax.i64"] = "declare i64 @llvm.umax.i64(i64, i64)"
+    declares["llvm.memcpy.p0.p0.i64"] = "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"
+
+
+class _Block:
+    """The memory of a result: it goes back to its buffer when the last tensor in it is dropped."""
+
+    def __init__(self, buffers: Buffers, place: int, data: int, capacity: int):
+        self.buffers, self.place, self.data, self.capacity = buffers, place, data, capacity
+
+    def __del__(self) -> None:
+        self.buffers.back(self.place, self.data, self.capacity)
+
+
+class Buffers:
+    """The table of one program's buffers, and the blocks of results that were dropped."""
+
+    def __init__(self, count: int):
+        self._table = (ctypes.c_int64 * (1 + 2 * count))()
+        self._kept: dict[int, list[tuple[int, int]]] = {}
+        self._empty: set[int] = set()
+        self._release = _free()
+
+    @property
+    def address(self) -> int:
+        """Where the table is."""
+        return ctypes.addressof(self._table)
+
+    def refill(self) -> None:
+        """Give back kept blocks to the buffers whose blocks left; before a call."""
+        for place in list(self._empty):
+            kept = self._kept.get(place)
+            if kept:
+                at = (place - self.address) // 8
+                self._table[at], self._table[at + 1] = kept.pop()
+                self._empty.discard(place)
+
+    def take(self, place: int, dtype: torch.dtype, shape: tuple[int, ...]) -> torch.Tensor:
+        """The elements at the start of a buffer as a tensor that owns the block."""
+        at = (place - self.address) // 8
+        data, capacity = self._table[at], self._table[at + 1]
+        if 0 in shape or not data:
+            return torch.empty(shape, dtype=dtype)
+        self._table[at] = self._table[at + 1] = 0
+        self._empty.add(place)
+        memory = (ctypes.c_char * capacity).from_address(data)
+        memory.block = _Block(self, place, data, capacity)  # type: ignore[attr-defined]
+        return torch.frombuffer(memory, dtype=dtype, count=torch.Size(shape).numel()).view(shape)
+
+    def back(self, place: int, data: int, capacity: int) -> None:
+        """Take a block back from a result that was dropped."""
+        kept = self._kept.setdefault(place, [])
+        if len(kept) < KEPT:
+            kept.append((data, capacity))
+        else:
+            self._drop(data)
+
+    def _drop(self, data: int) -> None:
+        self._release(ctypes.c_int64.from_address(data - 16).value)
+
+    def __del__(self) -> None:
+        blocks = [data for kept in self._kept.values() for data, _ in kept]
+        blocks += [data for data in self._table[1::2] if data]
+        outgrown = self._table[0]
+        while outgrown:
+            blocks.append(outgrown)
+            outgrown = ctypes.c_int64.from_address(outgrown - 8).value
+        for data in blocks:
+            self._drop(data)
+
+
+def _free() -> Any:
+    address = jit.symbol("free")
+    return ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address) if address else None

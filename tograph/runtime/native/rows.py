@@ -1,0 +1,132 @@
+"""Lists as they go into and out of native code.
+
+A list that goes from one program to another, as what a forward pass saves for the backward one, is ``Rows``: the memory of
+its buffers as tensors. Everybody else gets the tuple of items that the host makes, each in memory of its own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+from typing import Any
+
+import torch
+from torch.utils._pytree import register_pytree_node
+
+from ..types import ScalarType, TensorType, Type
+from .buffers import Buffers
+from .lists import depth, listed
+
+_WORD = torch.int64
+
+
+class Rows:
+    """A list of items of type ``item``. ``parts``: its buffers, see ``values.Listed``."""
+
+    __slots__ = ("item", "parts")
+
+    def __init__(self, item: Type, parts: tuple[torch.Tensor, ...]):
+        self.item, self.parts = item, parts
+
+    def items(self) -> tuple:
+        """The items as the host has them."""
+        return _items(self.item, self.parts, 0, len(self.parts[0]))
+
+
+register_pytree_node(Rows, lambda x: (list(x.parts), x.item), lambda parts, item: Rows(item, tuple(parts)))  # fmt: skip
+
+
+def _items(item: Type, parts: tuple[torch.Tensor, ...], first: int, end: int) -> tuple:
+    if listed(item):
+        pairs = parts[0][first:end].tolist()
+        return tuple(_items(item.element, parts[1:], a, b) for a, b in pairs)  # type: ignore[union-attr]
+    found = parts[0][first:end]
+    return tuple(found.tolist() if isinstance(item, ScalarType) else found.unbind(0))
+
+
+def plain(x: Any) -> Any:
+    """A value as the host has it."""
+    return x.items() if type(x) is Rows else x
+
+
+def grows(kind: Type) -> bool:
+    """Whether a result leaves in buffers."""
+    return listed(kind) or (isinstance(kind, TensorType) and None in kind.shape)
+
+
+def _item(kind: Type) -> Type:
+    if isinstance(kind, TensorType):
+        return TensorType(kind.dtype, kind.shape[1:], kind.device)
+    return kind.element  # type: ignore[union-attr,return-value]
+
+
+def block(kind: Type) -> Any:
+    """Memory for the length of a result and the places of its buffers."""
+    return (ctypes.c_int64 * (1 + depth(_item(kind))))()
+
+
+def leave(block: Any, kind: Type, buffers: Buffers, private: bool) -> Any:
+    """The result that a call left in buffers."""
+    item, length = _item(kind), block[0]
+    parts, inner, count = [], item, length
+    for place in block[1:]:
+        if listed(inner):
+            parts.append(buffers.take(place, _WORD, (count, 2)))
+            count, inner = int(parts[-1][-1, 1]) if count else 0, inner.element  # type: ignore[union-attr]
+        else:
+            shape = () if isinstance(inner, ScalarType) else tuple(inner.shape)  # type: ignore[union-attr]
+            parts.append(buffers.take(place, inner.dtype, (count, *shape)))  # type: ignore[union-attr]
+    if isinstance(kind, TensorType):
+        return parts[0]
+    made = Rows(item, tuple(parts))
+    return made if private else _apart(made.items())
+
+
+def _apart(items: Any) -> Any:
+    if isinstance(items, tuple):
+        return tuple(map(_apart, items))
+    return items.clone() if isinstance(items, torch.Tensor) else items
+
+
+def packed(x: Any, kind: Type) -> Rows | None:
+    """A list as ``Rows``; None where its items are not what the type says."""
+    item = _item(kind)
+    if type(x) is Rows:
+        return x if x.item == item else None
+    parts = _pack(list(x), item)
+    return None if parts is None else Rows(item, tuple(parts))
+
+
+def _pack(items: list[Any], item: Type) -> list[torch.Tensor] | None:
+    if listed(item):
+        if not all(isinstance(v, (tuple, list)) for v in items):
+            return None
+        ends = list(itertools.accumulate((len(v) for v in items), initial=0))
+        inner = _pack([w for v in items for w in v], item.element)  # type: ignore[union-attr]
+        pairs = torch.tensor(list(itertools.pairwise(ends)), dtype=_WORD).view(-1, 2)
+        return None if inner is None else [pairs, *inner]
+    if isinstance(item, ScalarType):
+        good = all(type(v) is item.kind for v in items)
+        return [torch.tensor(items, dtype=item.dtype)] if good else None
+    if not all(_fits(v, item) for v in items):
+        return None
+    if not items:
+        return [torch.empty((0, *item.shape), dtype=item.dtype)]  # type: ignore[union-attr]
+    return [torch.stack(items)]
+
+
+def _fits(v: Any, item: Any) -> bool:
+    return (
+        type(v) in (torch.Tensor, torch.nn.Parameter)
+        and v.dtype is item.dtype
+        and v.shape == item.shape
+        and v.device.type == "cpu"
+        and v.layout is torch.strided
+        and not (torch.is_grad_enabled() and v.requires_grad)
+        and not torch._C._functorch.is_functorch_wrapped_tensor(v)
+    )
+
+
+def words(x: Rows) -> Any:
+    """What a slot points to: the length of a list, and where its buffers are."""
+    return (ctypes.c_int64 * (1 + len(x.parts)))(len(x.parts[0]), *(p.data_ptr() for p in x.parts))
