@@ -305,6 +305,11 @@ def _format(*parts) -> str:
     return "".join(out)
 
 
+def _text(name, text, *args):
+    """A method of ``str``, or ``text[a:b:c]`` by the name ``slice``."""
+    return text[slice(*args)] if name == "slice" else getattr(str, name)(text, *args)
+
+
 def _size(x, dim):
     return x.size(dim)
 
@@ -337,6 +342,13 @@ register(
 register("py.size", run=_size, effects=PURE, gradient=NONE, kernel=NONE)
 register("py.rank", run=lambda x: x.dim(), effects=PURE, gradient=NONE, kernel=NONE)
 register("py.format", run=_format, effects=PURE, gradient=NONE, kernel=NONE)
+register(
+    "py.text",
+    run=_text,
+    effects=MAY_FAIL,
+    gradient=NONE,
+    kernel=NONE,
+)
 register("py.apply", run=lambda f, *a: f(*a), effects=MAY_FAIL, gradient=NONE, kernel=NONE)
 
 
