@@ -20,6 +20,7 @@ from ..kernels import device
 from ..kernels.loop_numbers import FULL
 from ..kernels.triton_rows import ACTIVE
 from ..types import ScalarType
+from . import draws
 from .forms import Full
 from .library import out_form
 from .plan import Call, Cell, Conditional, Copy, Place, Plan, Run, Set, Step, Update, View
@@ -41,6 +42,7 @@ class Memory:
     def __init__(self, plan: Plan, where: str):
         self.plan, self.device = plan, torch.device(where)
         self.of: dict[Any, torch.Tensor] = {}
+        self.generator = draws.Generator(self.device) if plan.generator is not None else None
         for place in [*plan.buffers, *plan.constants]:
             kind = place.kind if isinstance(place, Cell) else place.type
             shape = () if isinstance(kind, ScalarType) else kind.shape  # type: ignore[union-attr]
@@ -67,6 +69,10 @@ class Memory:
             self.of[v].copy_(x) if isinstance(x, torch.Tensor) else self.of[v].fill_(x)
         if self.plan.error is not None:
             self.of[self.plan.error].zero_()
+        for cell, number in zip(
+            self.plan.generator or (), self.generator.state if self.generator else ()
+        ):
+            self.of[cell].fill_(number)
 
     def results(self, inputs: Sequence[Any]) -> list[Any]:
         """The outputs as tensors of their own and Python's numbers, after the writes to variables have been made.
@@ -75,6 +81,8 @@ class Memory:
         """
         if self.plan.error is not None and (code := int(self.of[self.plan.error].item())):
             raise Failed(f"error code {code}", code == FULL)
+        if self.generator is not None and self.plan.generator is not None:
+            self.generator.move(int(self.of[self.plan.generator[1]].item()))
         parts = [self._part(v) for v in self.plan.outputs]
         outputs, written = self.plan.form.unpack(parts)
         for i, x in zip(self.plan.form.written, written, strict=True):

@@ -135,6 +135,7 @@ class Plan:
     buffers: dict[Place, None] = field(default_factory=dict)
     constants: dict[Place, Any] = field(default_factory=dict)
     error: Cell | None = None
+    generator: tuple[Cell, Cell] | None = None  # seed and offset of the random numbers
     form: Any = None  # the ``Bounded`` graph that it is the plan of
 
     @property

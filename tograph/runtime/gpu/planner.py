@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from ..ir import Graph, Node, Value, map_values, node_effects
-from ..kernels import triton_loops, triton_rows
+from ..kernels import triton_loops, triton_random, triton_rows
 from ..kernels.build import Region, build, expressible
 from ..kernels.device import is_gpu
 from ..kernels.loop_ir import Unsupported
@@ -27,7 +28,7 @@ from ..kernels.triton_source import ERROR, Source, render
 from ..kernels.views import VIEWS
 from ..shapes import Meta, contiguous
 from ..types import BOOL, DTYPES, ScalarType, TensorType, Type
-from . import library
+from . import draws, library
 from .bounded import Bounded, bounded
 from .memory import Frame
 from .plan import (
@@ -419,12 +420,48 @@ class _Planner:
         "aten.unbind.int": _parts,
     }
 
+    # ---- random numbers
+
+    def _random(self, node: Node) -> list[Step]:
+        """A kernel that draws, and one that moves the offset on."""
+        try:
+            draw = draws.draw_of(node)
+        except Unsupported as why:
+            raise Unsupported(_at(node, str(why))) from why
+        outputs = [self._buffer(v) for v in node.outputs]
+        count, most = math.prod(self.meta(outputs[0]).size), draws.blocks(self.plan.device)
+        name = f"{self._word()}_random{next(self.count)}"
+        kind = "i64" if draw.kind == "integers" else "fp32"
+        seed, offset = self._generator()
+        places = dict(zip(draw.arguments[-len(outputs) :], outputs)) | {"seed": seed, "offset": offset}  # fmt: skip
+        steps: list[Step] = []
+        if draw.kind == "dropout":
+            places["x"], steps = self._dense(node.args[0], node)
+        source = triton_random.render(name, draw, count, most, kind)
+        after = triton_random.advance(f"{name}_next", triton_random.words(count, most))
+        moved = {"offset": offset, triton_rows.ACTIVE: self._always()}
+        return [*steps, self._run(source, places, node), Update(after, moved, node.location)]
+
+    def _generator(self) -> tuple[Cell, Cell]:
+        """The cells of the seed and of the offset."""
+        if self.plan.generator is None:
+            self.plan.generator = self._cell_of(torch.int64, ()), self._cell_of(torch.int64, ())
+        return self.plan.generator
+
+    def _dense(self, x: Value, node: Node) -> tuple[Place, list[Step]]:
+        """A value in contiguous memory."""
+        meta = self.meta(x)
+        if meta.stride == contiguous(*meta[:2], torch.device("cpu")).stride:
+            return self.place(x), []
+        cell = self._cell_of(meta.dtype, tuple(meta.size))
+        return cell, [Copy([(cell, self.place(x))], node.location)]
+
     # ---- library calls
 
     def _library(self, node: Node) -> list[Step]:
         effects = node_effects(node)
         if effects.random:
-            raise Unsupported(_at(node, f"{node.op} draws random numbers"))
+            return self._random(node)
         if not node.op.startswith(("aten.", "op.")) or node.control_inputs:
             raise Unsupported(_at(node, f"{node.op} runs on the host"))
         if any(isinstance(v.type, ScalarType) for v in node.inputs):
