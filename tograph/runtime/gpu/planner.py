@@ -27,7 +27,7 @@ from ..kernels.tiles import tiles
 from ..kernels.triton_source import ERROR, Source, render
 from ..kernels.views import VIEWS
 from ..shapes import Meta, contiguous
-from ..types import BOOL, DTYPES, ScalarType, TensorType, Type
+from ..types import BOOL, DTYPES, ObjectType, ScalarType, TensorType, Type
 from . import draws, library
 from .bounded import Bounded, bounded
 from .memory import Frame
@@ -36,6 +36,7 @@ from .plan import (
     Cell,
     Conditional,
     Copy,
+    Host,
     Place,
     Plan,
     Run,
@@ -45,6 +46,7 @@ from .plan import (
     View,
     dtype_name,
 )
+from .resume import HOST_OPS
 
 MOST_STEPS = 5000
 
@@ -77,6 +79,11 @@ class _Planner:
             self._buffer(v)
         made.steps = self._graph(self.graph)
         made.outputs = [self.place(v) for v in self.graph.outputs]
+        calls = any(isinstance(s, Host) and s.op == "tg.py_call" for s, _ in made.walk())
+        if calls and (made.form.written or made.generator):
+            raise Unsupported(
+                "a Python function that may see a variable or the random generator before a plan has set it"
+            )
         return made
 
     # ---- memory
@@ -156,6 +163,8 @@ class _Planner:
         """Whether a node may be part of a kernel of one program."""
         if node.op in ("If", "Case") and not self.whole:
             return False
+        if node.op in HOST_OPS:
+            return False
         return node.op.startswith("py.") or node.op in ("If", "Case")
 
     def _numbers(self, nodes: list[Node]) -> list[Step]:
@@ -215,6 +224,8 @@ class _Planner:
         return "".join(c if c.isalnum() else "_" for c in self.graph.name)
 
     def _node(self, node: Node) -> list[Step]:
+        if node.op in HOST_OPS:
+            return [self._host(node)]
         if node.op in self.CONDITIONAL:
             return self._whole(node) or self.CONDITIONAL[node.op](self, node)
         if node.regions:
@@ -420,6 +431,13 @@ class _Planner:
         "aten.unbind.int": _parts,
     }
 
+    def _host(self, node: Node) -> Host:
+        args, kwargs = map_values(self.place, node.args), map_values(self.place, node.kwargs)
+        for v in node.outputs:
+            if not isinstance(v.type, ObjectType):
+                self._buffer(v)
+        return Host(node.op, args, kwargs, node.outputs, node.location)
+
     # ---- random numbers
 
     def _random(self, node: Node) -> list[Step]:
@@ -476,7 +494,7 @@ def _at(node: Node, text: str) -> str:
 
 
 def part_writes(part: Node | Region) -> bool:
-    """Whether a step may write over memory that a later one was to read."""
+    """Whether a step may write over memory that a later one was to read, or is seen outside."""
     return isinstance(part, Node) and (
         part.op == "aten.select_scatter.default" or bool(part.regions)
     )
