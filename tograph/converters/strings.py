@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from ..errors import StagingError
 from ..runtime import control_flow, types
 from ..runtime.funcgraph import Ref, current_graph, user_location
@@ -72,10 +74,18 @@ class StagedString:
         return StagedString(parts[0]) if isinstance(parts[0], Handle) else parts[0]
 
     def __add__(self, other):
+        if not isinstance(other, (str, StagedString)):
+            kind = "Tensor" if isinstance(other, torch.Tensor) else type(other).__name__
+            raise TypeError(f'can only concatenate str (not "{kind}") to str')
         return fstring((self, "", ""), (other, "", ""))
 
     def __radd__(self, other):
+        if not isinstance(other, str):
+            return NotImplemented
         return fstring((other, "", ""), (self, "", ""))
+
+    def __fspath__(self):
+        return self._cannot("the name of a file")
 
     def __repr__(self):
         return "<symbolic str>"
