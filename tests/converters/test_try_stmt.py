@@ -7,7 +7,7 @@ import torch
 
 import tograph as tg
 from tests.converters.both import Cases
-from tograph.errors import StagingError
+from tograph.errors import ConversionError, StagingError
 
 cases = Cases()
 
@@ -299,6 +299,95 @@ class Stop(Exception):
     def __init__(self, code):
         super().__init__(f"code {code}")
         self.code = code
+
+
+@cases((1,), (5,), (-1,))
+def finally_that_returns(x):
+    try:
+        x = [1, 2][int(x)]
+    finally:
+        return x
+
+
+@cases((1,), (5,), (-1,))
+def finally_that_breaks(x):
+    for i in range(3):
+        try:
+            y = [1, 2][int(x)]
+        finally:
+            break
+    return i
+
+
+@cases((1,), (5,), (-1,))
+def finally_that_continues_sometimes(x):
+    n = 0
+    for i in range(3):
+        try:
+            y = [1, 2][int(x) + i]
+        finally:
+            n += 1
+            if x > 0:
+                continue
+        n += 10
+    return n
+
+
+@cases((1,), (5,), (-1,))
+def failing_finally_after_return(x):
+    try:
+        try:
+            pass
+        except KeyError:
+            pass
+        else:
+            return 1
+        finally:
+            if x > 0:
+                pass
+            else:
+                [][5]
+    except IndexError:
+        pass
+    return 2
+
+
+@cases((1,), (5,), (-1,))
+def failing_finally_after_break(x):
+    for i in range(3):
+        try:
+            try:
+                break
+            finally:
+                assert x > 0
+        except AssertionError:
+            pass
+    return i
+
+
+@cases((1,), (5,), (-1,))
+def failing_finally_with_a_message(x):
+    try:
+        try:
+            if x > 0:
+                return 10
+        finally:
+            print("f")
+            assert x > 1, "no"
+    except AssertionError as e:
+        return type(e).__name__
+    return 3
+
+
+def test_a_jump_in_finally_that_replaces_another_is_refused():
+    def f(x):
+        try:
+            return x
+        finally:
+            return x + 1
+
+    with pytest.raises(ConversionError, match="finally"):
+        tg.function(f)(torch.tensor(1.0))
 
 
 test_same = cases.test()

@@ -116,10 +116,13 @@ class ControlFlow(Converter):
     def state_of(self, node: gast.stmt, *facts: Fact) -> frozenset[str]:
         """The names that the statement binds and that are live where the facts say."""
         bound = get_fact(node, Fact.BOUND, _EMPTY)
+        shared = self.scopes[-1].shared
+        if shared:
+            bound |= shared & declared_inside(node)
         live: frozenset[str] = frozenset()
         for fact in facts:
             live |= get_fact(node, fact, _EMPTY)
-        return bound & (live | self.scopes[-1].globals | self.scopes[-1].shared)
+        return bound & (live | self.scopes[-1].globals | shared)
 
     def body_function(
         self,
@@ -190,6 +193,11 @@ def occurrences(root: gast.AST) -> Counter:
         elif kind is gast.Global:
             counts.update(node.names)
     return counts
+
+
+def declared_inside(statement: gast.stmt) -> frozenset[str]:
+    """The names that functions defined in a statement declare nonlocal: calling them there binds these."""
+    return frozenset(n for d in walk(statement) if isinstance(d, gast.Nonlocal) for n in d.names)
 
 
 def bound_names(body: list[gast.stmt]) -> set[str]:  # noqa: C901  a case for each kind

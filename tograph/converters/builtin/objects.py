@@ -84,16 +84,22 @@ def is_tensor(x):
 
 @handles(setattr)
 def setattr_call(owner, name, value):
+    if is_union(name):
+        return union.distribute(lambda chosen: setattr_call(owner, chosen, value), name)
     return attributes.setattr_(owner, name, value)
 
 
 @handles(hasattr)
 def hasattr_call(owner, name):
+    if is_union(name):
+        return union.distribute(lambda chosen: hasattr_call(owner, chosen), name)
     return attributes.has_attribute(owner, name)
 
 
 @handles(getattr)
 def getattr_call(owner, name, *default):
+    if is_union(name):
+        return union.distribute(lambda chosen: getattr_call(owner, chosen, *default), name)
     if not default:
         return attributes.attr(owner, name)
     there = attributes.has_attribute(owner, name)
@@ -106,4 +112,6 @@ def getattr_call(owner, name, *default):
 
 @handles(delattr)
 def delattr_call(owner, name):
+    if is_union(name):
+        return union.distribute(lambda chosen: delattr_call(owner, chosen), name)
     return attributes.delattr_(owner, name)
