@@ -74,7 +74,14 @@ class ConcreteFunction:
         self.made_leaves: tuple[
             int, ...
         ] = ()  # tensors of a call on which the code calls requires_grad_()
+        self.slots: dict[int, Callable[[], torch.Tensor]] = {}  # captured inputs that are looked up
         self.retraces: Any = None  # a weak reference to the method that explains the traces
+
+    def look_up(self, slots: dict[int, Callable[[], torch.Tensor]]) -> None:
+        """Have these captured inputs looked up at every call."""
+        self.slots = slots
+        for i, slot in slots.items():
+            self._captured[i] = slot
 
     inputs = property(
         lambda self: self.graph.inputs[: len(self.graph.inputs) - len(self._captured)]
@@ -243,6 +250,7 @@ class ConcreteFunction:
             not isinstance(native, Native)
             or self._effects
             or self.late
+            or self.slots
             or self._brings_tensors
             or self.made_leaves
         ):
@@ -257,7 +265,6 @@ class ConcreteFunction:
         for i in self.made_leaves:
             tensors[i].requires_grad_()
         inputs = (*tensors, *self.captured_inputs) if not self.late else self._with_late(tensors)
-        graph = self.graph
         commits.calls.targets.append(places)
         try:
             if torch.is_grad_enabled() and self._differentiates(inputs):
@@ -271,10 +278,9 @@ class ConcreteFunction:
                     outputs = self._ranges.run(*inputs)
             else:
                 watched = self._brings_tensors or is_watched(inputs)
-                graph = self.watched_graph if watched else self.optimized_graph
                 outputs = (self.watched_program if watched else self.scheduled).run(*inputs)
         except Exception as error:
-            _add_location(error, graph)
+            _add_location(error, self.graph)
             raise
         finally:
             commits.calls.targets.pop()
