@@ -20,6 +20,8 @@ import torch
 
 from ..ir import Graph, Value
 from ..kernels import jit
+from ..passes import optimize
+from ..passes.settle import has_try, unwrapped
 from ..types import ScalarType, TensorType
 from . import lists, rows
 from .buffers import Buffers
@@ -234,6 +236,8 @@ def compile_graph(graph: Graph, visible: int | None = None) -> Native:
     """
     if jit.host() is None:
         raise Decline("there is no LLVM in this process")
+    if has_try(graph):  # where the body fails the host runs all of it
+        graph = optimize(unwrapped(graph), inference=False)
     distinct = _computed(graph)
     private = set(distinct.outputs) - set(graph.outputs[:visible])
     in_place, strided = True, set[Value]()
