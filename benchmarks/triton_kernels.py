@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -31,7 +32,7 @@ SAMPLES = Path(__file__).parent.parent / "samples"
 
 
 def graphs() -> Iterator[tuple[str, Graph]]:
-    """The traces of all samples and of the workloads that are functions of tensors."""
+    """The traces of all samples and workloads; of the one with a gradient the forward and the backward graph."""
     for path in sorted(SAMPLES.glob("*.py")):
         spec = importlib.util.spec_from_file_location(path.stem, path)
         module = importlib.util.module_from_spec(spec)
@@ -39,9 +40,31 @@ def graphs() -> Iterator[tuple[str, Graph]]:
         made = module.main_function.get_concrete_function(*module.example_inputs())
         yield path.stem, made.watched_graph
     for key, workload in WORKLOADS.items():
-        if workload.kind == "forward":
-            given = [torch.as_tensor(a) for a in workload.inputs().values()]
-            yield key, tg.function(workload.program).get_concrete_function(*given).watched_graph
+        given = [torch.as_tensor(a) for a in workload.inputs().values()]
+        yield from _KINDS[workload.kind](key, tg.function(workload.program), given)
+
+
+def _forward(key: str, f: Any, given: list[torch.Tensor]) -> Iterator[tuple[str, Graph]]:
+    yield key, f.get_concrete_function(*given).watched_graph
+
+
+def _gradient(key: str, f: Any, given: list[torch.Tensor]) -> Iterator[tuple[str, Graph]]:
+    """As a call makes it: the weights, which follow the data, require grad."""
+    given = given[:2] + [x.requires_grad_() for x in given[2:]]
+    f(*given).sum().backward()
+    for pair in f.concrete_functions[0]._differentiable._pairs.values():
+        yield f"{key} forward", pair.program.graph
+        for backward in pair._backwards.values():
+            yield f"{key} backward", backward.graph
+
+
+def _train(key: str, f: Any, given: list[torch.Tensor]) -> Iterator[tuple[str, Graph]]:
+    data, weights = given[:2], [x.requires_grad_() for x in given[2:]]
+    momenta = [torch.zeros_like(w) for w in weights]
+    yield key, f.get_concrete_function(*data, weights, momenta).watched_graph
+
+
+_KINDS = {"forward": _forward, "gradient": _gradient, "train": _train}
 
 
 def planned(graph: Graph) -> tuple[Plan | str, float]:

@@ -177,10 +177,11 @@ class UnsavableError(TographError, TypeError):
 
 
 class InterchangeError(TographError, NotImplementedError):
-    """An op that another system's form of a graph does not have."""
+    """An op that another system's form of a graph does not have. ``advice``: a sentence on what to do."""
 
-    def __init__(self, system: str, op: str, location: Location | None = None):
-        super().__init__(f"{system} has no counterpart of {op}", location)
+    def __init__(self, system: str, op: str, location: Location | None = None, advice: str = ""):
+        text = f"{system} has no counterpart of {op}"
+        super().__init__(f"{text}. {advice}" if advice else text, location)
 
 
 class SavedFileError(TographError, ValueError):

@@ -1,5 +1,6 @@
 """len, range, int, float, bool, abs, min, max, sum, any, all, round, divmod, next."""
 
+import itertools
 import math
 
 import torch
@@ -216,6 +217,80 @@ def builtin_stored_in_a_name(x):
 @cases((3,), (0,))
 def as_a_size(n):
     return torch.zeros(int(n)), torch.arange(int(n)), torch.ones(2).expand(int(n), 2).sum()
+
+
+@cases.tensors((ROWS,))
+def filter_is_lazy_and_keeps_by_data(x):
+    kept = [v * 2 for v in filter(lambda r: r.sum() > 0, x)]
+    first, total = None, 0
+    for v in filter(lambda r: r[0] != 0, x):
+        total = total + v.sum()
+        if total > 1:
+            break
+    else:
+        total = total + 100
+    some = filter(lambda k: k % 2, [1, 2, 3, 4, 5])
+    first = next(some)
+    return (
+        kept,
+        total,
+        first,
+        list(some),
+        any(filter(None, [0, "", None])),
+        list(map(len, filter(None, ["a", ""]))),
+    )
+
+
+@cases.tensors((ROWS,))
+def zip_of_a_tensor_and_things(x):
+    twice = x[0].clone()
+    for row, same in zip(x, [twice, twice]):
+        same *= row.sum()
+    rest = iter([1, 2, 3, 4, 5, 6])
+    pairs = [v.sum() * n for v, n in zip(x, rest)]
+    named = dict(zip(["a", "b"], x))
+    return (
+        twice,
+        pairs,
+        list(rest),
+        named,
+        [v for v, n in zip(x, itertools.count())],
+        list(map(lambda a, b: a * b, x, (x[0], 2))),
+    )
+
+
+@cases.tensors((torch.tensor([1.5, -2.0, 3.0]),), (torch.tensor([-1.5, -2.0, 3.0]),))
+def sorted_by_what_data_decides(v):
+    rows = [(x, i) for i, x in enumerate(v)]
+    named = {"a": v[0], "b": v[1]}
+    pairs = [(v[0], "a"), (v[1], "b"), (v[2], "c")]
+    pairs.sort(key=lambda p: p[0], reverse=True)
+    signs = sorted([(int(x > 0), i) for i, x in enumerate(v)], reverse=True)
+    return (
+        sorted(rows),
+        signs,
+        sorted(named.items(), key=lambda kv: kv[1]),
+        pairs,
+        max(pairs)[1],
+        sorted(v.tolist(), key=lambda z: (z > 0, -z)),
+    )
+
+
+@cases.tensors((torch.tensor(1.5),), (torch.tensor(-1.5),))
+def extremes_of_a_list_of_unknown_length(t):
+    kept = [z for z in [t, -t, t * 2] if z > 0.5]
+    none = [z for z in [t] if z > 9]
+    return (
+        min(kept, key=lambda z: -z, default=t),
+        max(kept, default=t),
+        max(none, default=7.0),
+        min(none, key=abs, default=None),
+    )
+
+
+@cases.tensors((torch.tensor(1.5),))
+def extreme_of_an_empty_list_of_unknown_length(t):
+    return max([z for z in [t] if z > 9])
 
 
 test_same = cases.test()

@@ -2,6 +2,7 @@
 
 import torch
 
+import tograph as tg
 from tests.converters.both import Cases
 
 cases = Cases()
@@ -96,6 +97,15 @@ def in_a_while(n):
     while not (i >= n) and i < 2:
         i += 1
     return i
+
+
+def test_not_gives_a_bool():
+    def f(x):
+        return not x, not x > 5, [not (x > 0)]
+
+    got = tg.function(f)(torch.tensor(1.0))
+    assert got == f(torch.tensor(1.0))
+    assert [type(v) for v in (*got[:2], *got[2])] == [bool] * 3
 
 
 test_same = cases.test()

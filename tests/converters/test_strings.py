@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import tograph as tg
-from tests.converters.both import Cases, run
+from tests.converters.both import Cases, compare, run
 from tograph.errors import StagingError
 
 cases = Cases()
@@ -100,12 +100,29 @@ def test_message_of_an_exception():
     assert str(native) in str(converted)
 
 
+LOOKED_INTO = [
+    lambda s: s == "1", lambda s: s != "1", lambda s: s < "5", lambda s: len(s), lambda s: s[0], lambda s: s[-1:], lambda s: s.upper(),
+    lambda s: s * 2, lambda s: 2 * s, lambda s: "1" in s, lambda s: s in "a1b-2c", lambda s: s in ["1", "z"], lambda s: 1 if s else 2,
+    lambda s: s.startswith("-"), lambda s: s.replace("1", "x").find("x"), lambda s: {"1": 10}.get(s, 20), lambda s: {"1": 10, "-2": 3}[s],
+    lambda s: sorted([s, "0", "3"]), lambda s: "a" + s + "b" == "a1b", lambda s: (s, 1) in {("1", 1): 2}, lambda s: {"1": 5, "-2": 6}.pop(s),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", range(len(LOOKED_INTO)))
+@pytest.mark.parametrize("x", [1, -2])
+def test_a_staged_string_is_looked_into_when_the_graph_runs(number, x):
+    use = LOOKED_INTO[number]
+
+    def f(x):
+        return use(f"{x}")
+
+    compare(f, (torch.tensor(x),))
+
+
 @pytest.mark.parametrize(
-    "use",
-    [lambda s: s == "1", lambda s: len(s), lambda s: s[0], lambda s: s.upper(), lambda s: s * 2, lambda s: "1" in s,
-     lambda s: [c for c in s], lambda s: 1 if s else 2],
-)  # fmt: skip
-def test_a_staged_string_is_not_looked_into(use):
+    "use", [lambda s: [c for c in s], lambda s: s.split(","), lambda s: {s: 1}]
+)
+def test_what_needs_the_text_while_tracing_is_refused(use):
     def f(x):
         return use(f"{x}")
 

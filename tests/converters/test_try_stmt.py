@@ -7,7 +7,7 @@ import torch
 
 import tograph as tg
 from tests.converters.both import Cases
-from tograph.errors import StagingError
+from tograph.errors import ConversionError, StagingError
 
 cases = Cases()
 
@@ -301,38 +301,96 @@ class Stop(Exception):
         self.code = code
 
 
-test_same = cases.test()
+@cases((1,), (5,), (-1,))
+def finally_that_returns(x):
+    try:
+        x = [1, 2][int(x)]
+    finally:
+        return x
 
 
-class Swallower:
-    def __enter__(self):
-        return self
+@cases((1,), (5,), (-1,))
+def finally_that_breaks(x):
+    for i in range(3):
+        try:
+            y = [1, 2][int(x)]
+        finally:
+            break
+    return i
 
-    def __exit__(self, kind, error, trace):
-        return kind is ValueError
 
-
-@pytest.mark.parametrize("manager", [Swallower, lambda: contextlib.suppress(ValueError)])
-def test_a_raise_by_data_inside_with_is_refused(manager):
-    def f(x):
-        with manager():
+@cases((1,), (5,), (-1,))
+def finally_that_continues_sometimes(x):
+    n = 0
+    for i in range(3):
+        try:
+            y = [1, 2][int(x) + i]
+        finally:
+            n += 1
             if x > 0:
-                raise ValueError("positive")
-            x = x - 1
-        return x
+                continue
+        n += 10
+    return n
 
-    def caught(x):
-        with manager():
+
+@cases((1,), (5,), (-1,))
+def failing_finally_after_return(x):
+    try:
+        try:
+            pass
+        except KeyError:
+            pass
+        else:
+            return 1
+        finally:
+            if x > 0:
+                pass
+            else:
+                [][5]
+    except IndexError:
+        pass
+    return 2
+
+
+@cases((1,), (5,), (-1,))
+def failing_finally_after_break(x):
+    for i in range(3):
+        try:
             try:
-                if x > 0:
-                    raise ValueError("positive")
-            except ValueError:
-                x = x + 1
-        return x
+                break
+            finally:
+                assert x > 0
+        except AssertionError:
+            pass
+    return i
 
-    with pytest.raises(StagingError, match=r"__exit__ cannot see that"):
-        tg.function(f)(torch.tensor(1))
-    assert tg.function(caught)(torch.tensor(1)) == 2
+
+@cases((1,), (5,), (-1,))
+def failing_finally_with_a_message(x):
+    try:
+        try:
+            if x > 0:
+                return 10
+        finally:
+            print("f")
+            assert x > 1, "no"
+    except AssertionError as e:
+        return type(e).__name__
+    return 3
+
+
+def test_a_jump_in_finally_that_replaces_another_is_refused():
+    def f(x):
+        try:
+            return x
+        finally:
+            return x + 1
+
+    with pytest.raises(ConversionError, match="finally"):
+        tg.function(f)(torch.tensor(1.0))
+
+
+test_same = cases.test()
 
 
 def test_what_is_refused_is_no_error_of_the_program():

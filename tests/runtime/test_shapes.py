@@ -18,6 +18,10 @@ POINTWISE = set(
     """add sub mul div rsub maximum minimum pow neg abs exp sigmoid tanh relu sqrt where clamp lt eq logical_and
     bitwise_and remainder floor_divide atan2 lerp addcmul addcdiv silu gelu isnan clone floor sign clamp_min""".split()
 )
+STRIDED = POINTWISE | set(
+    """linalg_inv_ex linalg_cholesky_ex _linalg_det _linalg_slogdet linalg_qr _linalg_eigh _linalg_svd _linalg_solve_ex
+    linalg_solve_triangular cholesky_solve linalg_matrix_exp""".split()
+)
 TYPES = re.compile(
     "implement|support|type|bool|integ|sign|complex|floating|negative|expected m", re.I
 )
@@ -90,7 +94,7 @@ class Check(TorchDispatchMode):
             )
         if (meta.dtype, meta.size, meta.device) != (real.dtype, real.size, real.device):
             self.wrong.append(f"{func}: {meta.dtype}{meta.size}, not {real.dtype}{real.size}")
-        elif name in POINTWISE and meta.stride != real.stride and 0 not in real.size:
+        elif name in STRIDED and meta.stride != real.stride and 0 not in real.size:
             self.wrong.append(f"{func}: strides {meta.stride}, not {real.stride} for {real.size}")
 
 
@@ -760,3 +764,51 @@ def test_masked_off_outputs_have_a_type():
         assert len(found) == 3
         assert all(isinstance(m, Meta) for m in found)
         assert found[1].size == (3, 2, 3, 3)
+
+
+# ---- linear algebra, and reductions whose meta kernels are Python
+
+
+def positive(*size, dtype=torch.float32):
+    """Positive definite matrices."""
+    x = torch.rand(*size, size[-1], dtype=dtype)
+    return x @ x.mT + torch.eye(size[-1], dtype=dtype)
+
+
+L = torch.linalg
+MATRICES = [torch.rand(4, 3), torch.rand(3, 4), torch.rand(4, 3).t(), torch.rand(2, 5, 3), torch.rand(5, 5, dtype=torch.float64)]  # fmt: skip
+PLACES = {dtype: torch.linspace(0, 1, 4, dtype=dtype) for dtype in (torch.float32, torch.float64)}
+SQUARES = [positive(4), positive(1), positive(4).t(), positive(2, 3), positive(3, dtype=torch.float64), positive(2, 2, 3)]  # fmt: skip
+
+
+@pytest.mark.parametrize("x", MATRICES, ids=lambda x: str(tuple(x.size())))
+@pytest.mark.parametrize(
+    "function",
+    [
+        L.qr, lambda x: L.qr(x, "complete"), L.svd, lambda x: L.svd(x, False), lambda x: torch.cdist(x, x), lambda x: x.logsumexp(-1),
+        lambda x: x.logsumexp((0, 1), True), lambda x: torch.count_nonzero(x, 1), torch.count_nonzero, lambda x: torch.dist(x, x),
+        lambda x: torch.aminmax(x), lambda x: torch.aminmax(x, dim=-1, keepdim=True), lambda x: x.kthvalue(2, -1), lambda x: torch.logaddexp(x, x[..., :1]),
+        lambda x: torch.searchsorted(PLACES[x.dtype], x), lambda x: torch.bucketize(x, PLACES[x.dtype], out_int32=True),
+    ],
+)  # fmt: skip
+def test_matrix(function, x):
+    assert not check(function, x)
+
+
+@pytest.mark.parametrize("x", SQUARES, ids=lambda x: str(tuple(x.size())))
+@pytest.mark.parametrize(
+    "function",
+    [
+        L.inv, L.cholesky, L.det, L.slogdet, L.eigh, L.eigvalsh, L.matrix_exp, torch.cholesky_inverse, lambda x: L.solve(x, x[..., :1]),
+        lambda x: L.solve(x, x), lambda x: L.solve_triangular(x, x, upper=True), lambda x: torch.cholesky_solve(x, x),
+    ],
+)  # fmt: skip
+def test_square(function, x):
+    missing = check(function, x)
+    assert set(missing) <= {"cholesky_inverse", "_linalg_check_errors"}
+
+
+def test_vectors():
+    assert not check(lambda a, b: L.cross(a, b), torch.rand(4, 3), torch.rand(4, 3))
+    assert not check(lambda x: x.trace(), torch.rand(3, 3))
+    assert not set(check(L.solve, positive(4), torch.rand(4))) - {"_linalg_check_errors"}

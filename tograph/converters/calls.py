@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import types
+import typing
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -253,7 +254,12 @@ WRAPPERS.add(_HELPER)
 
 def _left_alone(f, args, kwargs):
     if _is_contextmanager(f):
-        return contextlib.contextmanager(converted(f.__wrapped__))(*args, **kwargs)
+        native = converted(f.__wrapped__)
+        manager = contextlib.contextmanager(native)(*args, **kwargs)
+        if is_tracing():
+            form = _convert_generator(f.__wrapped__)
+            manager.generator__ = form and Generator(native, form, args, kwargs)
+        return manager
     if union.holds_union(args, kwargs):
         return union.apply(lambda *a, **k: _left_alone(f, a, k), *args, **kwargs)
     if not (_hashable(f) and f in _QUIET):
@@ -267,8 +273,8 @@ def _left_alone(f, args, kwargs):
 
 
 _MUTABLE = (list, dict, set, deque, bytearray)
-# Built-ins that look at no content.
-_QUIET = frozenset([isinstance, issubclass, id, callable, type, hash, iter])
+# Functions that look at no content.
+_QUIET = frozenset([isinstance, issubclass, id, callable, type, hash, iter, typing.cast])
 
 
 def _builtin(f, args, kwargs):
@@ -278,15 +284,8 @@ def _builtin(f, args, kwargs):
         return form(*args, **kwargs)
     owner = getattr(f, "__self__", None)
     if isinstance(owner, _MUTABLE):
-        form = METHODS.get((type(owner), f.__name__))
-        if form is not None:
-            return form(owner, *args, **kwargs)
-        if f.__name__ in _CHANGING:
-            if journal.active():
-                _record_change(owner, f.__name__, args, kwargs)
-            return f(*args, **kwargs)
-        _note_look(owner, f.__name__, args)
-    elif isinstance(owner, torch.Tensor):
+        return _container_method(f, owner, args, kwargs)
+    if isinstance(owner, torch.Tensor):
         form = TENSOR_METHODS.get(f.__name__)
         if form is not None:
             return form(owner, *args, **kwargs)
@@ -295,6 +294,30 @@ def _builtin(f, args, kwargs):
         if form is not None:
             return form(owner, *args, **kwargs)
     return _left_alone(f, args, kwargs)
+
+
+def _container_method(f, owner, args, kwargs):
+    if args and is_union(args[0]) and f.__name__ in _BY_KEY.get(type(owner).__mro__[-2], ()):
+        return union.distribute(lambda key: call(f, key, *args[1:], **kwargs), args[0])
+    form = METHODS.get((type(owner), f.__name__))
+    if form is not None:
+        result = form(owner, *args, **kwargs)
+        if result is not NotImplemented:
+            return result
+    if f.__name__ in _CHANGING:
+        if journal.active():
+            _record_change(owner, f.__name__, args, kwargs)
+        return f(*args, **kwargs)
+    _note_look(owner, f.__name__, args)
+    return _left_alone(f, args, kwargs)
+
+
+# Methods whose first argument is a key, an index or a member.
+_BY_KEY = {
+    dict: frozenset(["get", "pop", "setdefault"]),
+    set: frozenset(["add", "discard", "remove"]),
+    list: frozenset(["pop", "insert"]),
+}
 
 
 def _record_change(owner, name, args, kwargs) -> None:

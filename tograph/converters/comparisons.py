@@ -12,6 +12,7 @@ import torch
 from ..runtime import control_flow, reads
 from ..runtime.journal import MISSING
 from ..runtime.shapes import SYMBOLS
+from ..runtime.staged_string import StagedString, text_op
 from ..runtime.structure import is_union
 from ..transpiler.syntax import gast
 from ..transpiler.templates import constant
@@ -19,15 +20,19 @@ from . import growing_lists
 from .calls import call
 from .context import OPERATORS, Converter
 from .iterables import StagedRange
+from .keyed import is_staged_key, same_key
 from .logical import and_, not_, or_
+from .staged_class import StagedClass
 from .staging import is_staged
-from .subscripts import is_staged_key, same_key
 from .thunks import thunk
 from .union import apply, distribute, may_miss, test_options, truth
 from .user_operators import eq, ge, gt, le, lt, method_of, ne
 
 _SIGNS = {gast.Lt: "<", gast.LtE: "<=", gast.Gt: ">", gast.GtE: ">=", gast.Eq: "==", gast.NotEq: "!=", gast.In: "in",
           gast.NotIn: "not in", gast.Is: "is", gast.IsNot: "is not"}  # fmt: skip
+
+
+_TEXT = (str, StagedString)
 
 
 class Comparisons(Converter):
@@ -74,6 +79,10 @@ def contains(x, items):
             else (items.stop < x, x <= items.start)
         )
         return and_(low, lambda: high, lambda: (x - items.start) % items.step == 0)
+    if isinstance(items, StagedString):
+        return items.contains(x)
+    if isinstance(x, StagedString) and isinstance(items, str):
+        return text_op("__contains__", bool, items, x)
     staged = is_staged(x) or is_staged_key(x)
     if isinstance(items, dict) and not staged and x in items and may_miss(items[x]):
         return test_options(lambda v: v is not MISSING, items[x])
@@ -88,7 +97,10 @@ def _among(x, items):
     if isinstance(items, (dict, set, frozenset)) and isinstance(x, torch.Tensor):
         return any(item is x for item in items)  # tensors are hashed by identity
     if isinstance(items, (list, tuple, dict, set, frozenset, range)) and (
-        is_staged(x) or is_staged_key(x) or any(is_staged(i) or is_staged_key(i) for i in items)
+        type(x) is StagedClass
+        or is_staged(x)
+        or is_staged_key(x)
+        or any(is_staged(i) or is_staged_key(i) for i in items)
     ):
         found = False
         for item in items:
@@ -123,9 +135,17 @@ def _note(x, items) -> None:
 
 
 def _equal(a, b):
+    if type(b) is StagedClass:
+        return b.exactly(a)
     if type(a) is tuple and type(b) is tuple and (is_staged_key(a) or is_staged_key(b)):
         same = same_key(a, b) if is_staged_key(b) else same_key(b, a)
         return control_flow.predicate(same, "in") if is_staged(same) else same
+    if isinstance(a, StagedString) or isinstance(b, StagedString):
+        return (
+            control_flow.predicate(a == b, "in")
+            if isinstance(a, _TEXT) and isinstance(b, _TEXT)
+            else False
+        )
     if not (
         isinstance(a, (torch.Tensor, int, float, *SYMBOLS))
         and isinstance(b, (torch.Tensor, int, float, *SYMBOLS))
@@ -147,7 +167,9 @@ def is_(a, b):
         )
     if is_union(b):
         return test_options(lambda v: v is a, b)
-    return a is b
+    if type(a) is StagedClass:
+        return a.exactly(b)
+    return b.exactly(a) if type(b) is StagedClass else a is b
 
 
 def is_not(a, b):

@@ -29,10 +29,10 @@ from .calls import call
 from .context import OPERATORS
 from .generators import Generator, consume
 from .iterables import StagedRange, staged_source
+from .keyed import check_keys
 from .logical import and_
 from .places import places_of
 from .staging import is_staged
-from .subscripts import check_keys
 from .union import distribute
 
 

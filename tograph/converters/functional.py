@@ -1,4 +1,4 @@
-"""Statements with bodies become calls of operators on local functions: the common half of ``if``, ``while``, ``for``, ``try``.
+"""Statements with bodies become calls of operators on local functions: the common half of ``if``, ``while``, ``for``, ``try``, ``with``.
 
 A body turns into a nested function that declares the names it binds ``nonlocal``, so the variables stay those of the
 user's function: an operator reads and writes them through the cells of the body, an unbound variable is an empty
@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from ..transpiler.anno import Fact, get_fact
 from ..transpiler.syntax import children, gast, walk
 from ..transpiler.templates import names_tuple
-from . import for_stmt, if_stmt, try_stmt, while_stmt
+from . import for_stmt, if_stmt, try_stmt, while_stmt, with_stmt
 from .context import FUNCTIONS, OPERATORS, Context, Converter, own_nodes
 
 _EMPTY: frozenset[str] = frozenset()
@@ -39,7 +39,7 @@ class Scope:
 
 
 class ControlFlow(Converter):
-    """Rewrites If, While, For and Try, innermost first; needs the facts as the jump pass left them."""
+    """Rewrites If, While, For, Try and With, innermost first; needs the facts as the jump pass left them."""
 
     def __init__(self, context: Context):
         super().__init__(context)
@@ -106,15 +106,23 @@ class ControlFlow(Converter):
             return self.generic_visit(node)
         return try_stmt.rewrite(self, node)
 
+    def visit_With(self, node):
+        if get_fact(node, Fact.HAS_YIELD, False):
+            return self.generic_visit(node)
+        return with_stmt.rewrite(self, node)
+
     # ---- what the constructs use
 
     def state_of(self, node: gast.stmt, *facts: Fact) -> frozenset[str]:
         """The names that the statement binds and that are live where the facts say."""
         bound = get_fact(node, Fact.BOUND, _EMPTY)
+        shared = self.scopes[-1].shared
+        if shared:
+            bound |= shared & declared_inside(node)
         live: frozenset[str] = frozenset()
         for fact in facts:
             live |= get_fact(node, fact, _EMPTY)
-        return bound & (live | self.scopes[-1].globals | self.scopes[-1].shared)
+        return bound & (live | self.scopes[-1].globals | shared)
 
     def body_function(
         self,
@@ -185,6 +193,11 @@ def occurrences(root: gast.AST) -> Counter:
         elif kind is gast.Global:
             counts.update(node.names)
     return counts
+
+
+def declared_inside(statement: gast.stmt) -> frozenset[str]:
+    """The names that functions defined in a statement declare nonlocal: calling them there binds these."""
+    return frozenset(n for d in walk(statement) if isinstance(d, gast.Nonlocal) for n in d.names)
 
 
 def bound_names(body: list[gast.stmt]) -> set[str]:  # noqa: C901  a case for each kind

@@ -14,7 +14,7 @@ import torch
 from ..errors import StagingError
 from ..runtime.funcgraph import user_location
 from ..runtime.growing import StagedList, as_staged
-from ..runtime.structure import Leaf
+from ..runtime.structure import Leaf, Tree
 from ..runtime.types import ScalarType
 from .calls import GROWING, call
 from .for_stmt import for_stmt
@@ -36,17 +36,6 @@ def empty() -> StagedList:
 def add_each(made: StagedList, items: Any, form: Callable[[Any], Any]) -> None:
     """Append ``form(item)`` for every item."""
     for_stmt(items, lambda item: call(made.append, form(item)), ())
-
-
-def kept(items: Any, test: Callable[[Any], Any]) -> StagedList:
-    """The items for which a test holds, as ``filter`` gives them."""
-    made = empty()
-
-    def body(item):
-        if_stmt(test(item), lambda: call(made.append, item), None, ())
-
-    for_stmt(items, body, ())
-    return made
 
 
 def position(items: StagedList, value: Any) -> Any:
@@ -138,18 +127,37 @@ def in_order(items: StagedList, key: Callable | None, reverse: bool) -> StagedLi
     if key is not None:
         keys = empty()
         add_each(keys, items, lambda item: call(key, item))
-    if not isinstance(keys.item_spec, Leaf):
-        raise StagingError(
-            "a list of tuples whose length depends on data cannot be sorted by the whole tuples: give a key that is a number or a tensor "
-            "of one element",
-            user_location(),
-        )
-    exact = keys.item_spec.type == ScalarType(float)
-    ranks = tensor_of(keys, torch.float64 if exact else None).reshape(-1)
-    places = torch.sort(ranks, stable=True, descending=bool(reverse)).indices
+    places = _order(_columns(keys), bool(reverse))
     made = empty()
     add_each(made, places, lambda i: items[i])
     return made
+
+
+def _columns(keys: StagedList) -> list[torch.Tensor]:
+    """The keys as numbers, most significant first: one column, or one for each part of tuples."""
+    spec = keys.item_spec
+    if isinstance(spec, Leaf):
+        exact = spec.type == ScalarType(float)
+        return [tensor_of(keys, torch.float64 if exact else None).reshape(-1)]
+    if not (isinstance(spec, Tree) and issubclass(spec.cls, tuple)):
+        raise StagingError(
+            "a list of objects whose length depends on data is sorted by numbers: give a key",
+            user_location(),
+        )
+    found = []
+    for i in range(len(spec.parts)):
+        column = empty()
+        add_each(column, keys, lambda item, i=i: item[i])
+        found += _columns(column)
+    return found
+
+
+def _order(columns: list[torch.Tensor], reverse: bool) -> torch.Tensor:
+    """The places of the rows in order: stable, from the least significant column on."""
+    places = torch.arange(columns[0].shape[0])
+    for column in reversed(columns):
+        places = places[torch.sort(column[places], stable=True, descending=reverse).indices]
+    return places
 
 
 GROWING_EQUAL.append(equal)

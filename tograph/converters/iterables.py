@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from ..errors import GraphBoolError
 from ..runtime.funcgraph import current_graph, is_tracing, user_location
-from ..runtime.growing import StagedList
+from ..runtime.growing import StagedList, as_staged
 from ..runtime.scalars import new_scalar
 from ..runtime.shapes import SYMBOLS
 from ..runtime.symbolic import SymTensor, scalar_of
@@ -143,12 +144,11 @@ class Reversed(StagedSequence):
 
 
 class Items(StagedSequence):
-    """A Python sequence beside a staged one, as in ``zip(tensor, [1, 2, 3])``: its items become a tensor."""
+    """Python numbers of one kind beside a staged sequence, as in ``zip(tensor, [1, 2, 3])``: they become a tensor."""
 
-    def __init__(self, items: Any):
-        self.items = list(items)
-        tensors = [torch.as_tensor(i) if not isinstance(i, torch.Tensor) else i for i in self.items]
-        self.stacked = torch.stack(tensors) if tensors else torch.empty(0)
+    def __init__(self, items: list):
+        self.items = items
+        self.stacked = torch.tensor(items)
 
     def length(self):
         return len(self.items)
@@ -156,9 +156,7 @@ class Items(StagedSequence):
     def item(self, index):
         if type(index) is int:
             return self.items[index]
-        row = torch.select(self.stacked, 0, index)
-        kinds = {type(i) for i in self.items}
-        return scalar_of(row) if kinds <= {int} or kinds <= {float} or kinds <= {bool} else row
+        return scalar_of(torch.select(self.stacked, 0, index))
 
 
 class ListItems(StagedSequence):
@@ -188,14 +186,33 @@ def staged_source(x: Any) -> StagedSequence | None:
     return None
 
 
-def as_source(x: Any) -> StagedSequence:
-    """``staged_source``, with Python sequences beside staged ones."""
+def as_source(x: Any) -> StagedSequence | None:
+    """``staged_source``, with ranges and Python numbers beside staged ones."""
     found = staged_source(x)
     if found is not None:
         return found
     if isinstance(x, range):
         return StagedRange(x.start, x.stop, x.step)
-    return Items(x)
+    kinds = {type(i) for i in x} if isinstance(x, (list, tuple)) else set()
+    return Items(list(x)) if len(kinds) == 1 and kinds <= {int, float, bool} else None
+
+
+def beside(iterables: Sequence[Any]) -> list[StagedSequence] | None:
+    """The sources of a staged loop over several iterables at once; None where Python goes over them.
+
+    Python does where one of them has items that cannot be picked by a staged index: tensors, which are to keep their identity, objects,
+    what a generator gives. The others must then have lengths that are known.
+    """
+    sources = [as_source(x) for x in iterables]
+    staged = [s for s in sources if s is not None]
+    if len(staged) == len(sources):
+        return staged
+    if not any(isinstance(s.length(), SYMBOLS) for s in staged):
+        return None
+    for i, x in enumerate(iterables):
+        if sources[i] is None:
+            sources[i] = ListItems(as_staged(StagedList(x)))
+    return sources
 
 
 class SequenceIterator:

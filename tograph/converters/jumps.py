@@ -271,15 +271,19 @@ class Jumps(Converter):
         tail, last = tail and isinstance(s, gast.If), last and isinstance(s, gast.If)
         flags: set[str] = set()
         bound = set(get_fact(s, Fact.BOUND, _EMPTY))
+        pending: set[str] = set()
+        late = isinstance(s, gast.Try) and _acts_late(s.body)
         for field in ("body", "orelse", "finalbody"):
             inner = getattr(s, field, None)
             if isinstance(inner, list) and inner and isinstance(inner[0], gast.stmt):
                 lowered = self.lower(inner, tail, last)
+                if late and field == "body":
+                    pending = self._set_flags(lowered)
                 setattr(s, field, lowered)
                 flags |= self._set_flags(lowered)
                 bound |= _bound(lowered)
         for handler in getattr(s, "handlers", []):
-            handler.body = self.lower(handler.body, tail, last)
+            handler.body = self._dropped(pending, handler) + self.lower(handler.body, tail, last)
             flags |= self._set_flags(handler.body)
             bound |= _bound(handler.body)
         set_fact(s, Fact.BOUND, frozenset(bound))
@@ -289,6 +293,14 @@ class Jumps(Converter):
             get_fact(s, Fact.LIVE_OUT, _EMPTY) | (frozenset(bound) & self._flags()),
         )
         return [s], frozenset(flags)
+
+    def _dropped(self, flags: set[str], origin) -> list[gast.stmt]:
+        """Where a handler begins no jump of the body is on its way: an exception took its place."""
+        made = []
+        for flag in sorted(flags):
+            made += self.fill("flag_ = False", origin, flag_=flag)
+            set_fact(made[-1], Fact.BOUND, frozenset([flag]))
+        return made
 
     def _set_flags(self, block: list[gast.stmt]) -> set[str]:
         """The jump flags, of the loop around and of the function, that a lowered block may set."""
@@ -340,6 +352,12 @@ class Jumps(Converter):
         if not stops:
             return self.lower(orelse, tail, last)
         return self._guarded(orelse, stops, tail, last, s)
+
+
+def _acts_late(block: list[gast.stmt]) -> bool:
+    """Whether code of a block may run, and fail, after a jump in it: a ``finally``, or the end of a ``with``."""
+    inner = [n for s in block for n in [s, *own_nodes(s)]]
+    return any(isinstance(n, gast.With) or (isinstance(n, gast.Try) and n.finalbody) for n in inner)
 
 
 def _bound(block: list[gast.stmt]) -> frozenset[str]:

@@ -6,9 +6,12 @@ one does not decide.
 
 from __future__ import annotations
 
+import torch
+
 from ..runtime import control_flow, creation, facts
 from ..runtime.scalars import StagedBool, combine
 from ..runtime.structure import is_union
+from ..runtime.symbolic import scalar_of
 from ..transpiler.syntax import gast
 from .context import OPERATORS, Converter
 from .places import bound_by
@@ -86,8 +89,8 @@ def not_(x):
     if not is_staged(x):
         return not x
     test = control_flow.predicate(x, "not")
-    if isinstance(test, StagedBool) or hasattr(test, "node"):
-        result = StagedBool(combine("not", test.node))
-        facts.negated(test, result)
-        return result
-    return test.logical_not()
+    if isinstance(test, torch.Tensor):
+        test = scalar_of(test)  # Python's `not` gives a bool, whatever it is asked about
+    result = StagedBool(combine("not", test.node))
+    facts.negated(test, result)
+    return result

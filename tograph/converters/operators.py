@@ -15,6 +15,7 @@ from .escapes import whole
 from .for_stmt import for_stmt
 from .generators import hand_over, two_forms
 from .if_stmt import if_stmt
+from .keyed import new_dict
 from .lists import new_list
 from .logical import and_, not_, or_
 from .match_stmt import (
@@ -59,6 +60,7 @@ from .user_operators import (
 )
 from .variables import ld, local, variables
 from .while_stmt import while_stmt
+from .with_stmt import with_stmt
 
 __all__ = [
     "UNSET",
@@ -110,6 +112,7 @@ __all__ = [
     "mul",
     "ne",
     "neg",
+    "new_dict",
     "new_list",
     "not_",
     "not_contains",
@@ -130,4 +133,5 @@ __all__ = [
     "variables",
     "while_stmt",
     "whole",
+    "with_stmt",
 ]  # fmt: skip

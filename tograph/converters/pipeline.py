@@ -41,6 +41,7 @@ from .context import OPERATORS, Context
 from .context_managers import ContextManagers
 from .directives import Directives
 from .escapes import Escapes
+from .finally_jumps import FinallyJumps
 from .functional import ControlFlow, Declarations
 from .generators import HandOver, NestedGenerators, can_hand_over
 from .jumps import Jumps
@@ -57,7 +58,7 @@ from .variables import Frames, Reads
 _report = lazy_module("..runtime.report.collect", __package__)
 
 # Before the analyses: constructs that become plainer Python.
-PLAINER = (Annotations, Directives, Comprehensions, MatchStatements, Reraises)
+PLAINER = (Annotations, Directives, Comprehensions, MatchStatements, FinallyJumps, Reraises)
 # After them: reads are marked and variables located while the facts still fit; then statements; then expressions.
 PIPELINE = (Escapes, Reads, Frames, Lists, Jumps, ControlFlow, Asserts, Unpackings, Calls, ContextManagers, Attributes, Subscripts, Strings, UserOperators, Comparisons, Logical,
             ConditionalExpressions, Declarations)  # fmt: skip

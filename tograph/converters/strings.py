@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import StagingError
 from ..runtime import control_flow, types
-from ..runtime.funcgraph import Ref, current_graph, user_location
+from ..runtime.funcgraph import current_graph
 from ..runtime.growing import StagedList
-from ..runtime.structure import Handle, is_union
+from ..runtime.staged_string import StagedString, made_string
+from ..runtime.structure import is_union
 from ..transpiler.syntax import gast
 from ..transpiler.templates import constant
 from .call_rules import is_user_function
@@ -56,68 +56,6 @@ class Strings(Converter):
         return parts
 
 
-class StagedString:
-    """A string that is made when the graph runs."""
-
-    __tograph_frozen__ = True
-
-    def __init__(self, handle: Handle):
-        self.handle_ = handle
-
-    def __tograph_flatten__(self):
-        return None, [self.handle_]
-
-    @staticmethod
-    def __tograph_unflatten__(aux, parts):
-        return StagedString(parts[0]) if isinstance(parts[0], Handle) else parts[0]
-
-    def __add__(self, other):
-        return fstring((self, "", ""), (other, "", ""))
-
-    def __radd__(self, other):
-        return fstring((other, "", ""), (self, "", ""))
-
-    def __repr__(self):
-        return "<symbolic str>"
-
-    __hash__ = object.__hash__
-
-    def __eq__(self, other):
-        return self is other or self._cannot("compared")
-
-    def __len__(self):
-        return self._cannot("measured")
-
-    def __bool__(self):
-        return self._cannot("a condition")
-
-    def __getitem__(self, index):
-        return self._cannot("indexed")
-
-    def __iter__(self):
-        return self._cannot("iterated")
-
-    def __contains__(self, part):
-        return self._cannot("searched")
-
-    def __mul__(self, count):
-        return self._cannot("repeated")
-
-    __rmul__ = __mul__
-
-    def __getattr__(self, name):
-        if name.startswith("_") or not hasattr(str, name):
-            raise AttributeError(f"'str' object has no attribute {name!r}")
-        return self._cannot(f"changed by {name}()")
-
-    def _cannot(self, what: str) -> Any:
-        raise StagingError(
-            f"a string made of staged values cannot be {what}: its text is known only when the graph runs. Print it, format it, join it or "
-            "return it, or use tg.py_function",
-            user_location(),
-        )
-
-
 def fstring(*parts: Any) -> Any:
     """The text of the parts: strings, and triples (value, conversion, format spec)."""
     parts = tuple(p if isinstance(p, str) else _shown(*p) for p in parts)
@@ -128,7 +66,7 @@ def fstring(*parts: Any) -> Any:
         return "".join(p if isinstance(p, str) else _formatted(*p) for p in parts)
     graph = current_graph()
     made = graph.emit("py.format", *(_argument(p, graph) for p in parts), type=types.OBJECT)
-    return StagedString(Handle(Ref(made, graph)))
+    return made_string(made, graph)
 
 
 def _shown(value: Any, conversion: str, spec: Any) -> Any:
@@ -200,12 +138,14 @@ def percent(text: str, values: Any) -> Any:
     made = graph.emit(
         "py.percent", text, tuple(outside(p, graph) for p in parts), type=types.OBJECT
     )
-    return StagedString(Handle(Ref(made, graph)))
+    return made_string(made, graph)
 
 
 def str_join(separator: str, items: Any) -> Any:
     """``separator.join(items)``"""
     items = list(items)
+    if any(map(is_union, items)):
+        return apply(lambda *chosen: str_join(separator, chosen), *items)
     if not any(isinstance(i, StagedString) for i in items):
         return separator.join(items)
     parts: list[Any] = []
@@ -228,4 +168,4 @@ def str_format(text: str, *args: Any, **kwargs: Any) -> Any:
         values,
         type=types.OBJECT,
     )
-    return StagedString(Handle(Ref(made, graph)))
+    return made_string(made, graph)

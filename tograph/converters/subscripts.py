@@ -11,11 +11,8 @@ from typing import Any
 
 import torch
 
-from ..errors import StagingError
 from ..runtime import control_flow, journal, reads
-from ..runtime.funcgraph import user_location
 from ..runtime.growing import StagedList, as_staged
-from ..runtime.journal import MISSING
 from ..runtime.shapes import SYMBOLS
 from ..runtime.structure import is_union
 from ..runtime.symbolic import SymTensor, scalar_of
@@ -25,8 +22,9 @@ from .attributes import augmented
 from .call_rules import is_user_function
 from .calls import call
 from .context import OPERATORS, Converter
+from .keyed import dict_pop, is_staged_key, lookup, no_key, set_staged, write_key
 from .staging import is_staged
-from .union import apply, distribute_missing, may_miss, test_options
+from .union import apply, distribute_missing, may_miss
 from .user_operators import in_place
 
 slice_ = slice
@@ -53,6 +51,18 @@ class Subscripts(Converter):
                 gast.Tuple([self.key(e) for e in node.elts], gast.Load()), node
             )
         return node
+
+    def visit_Dict(self, node):
+        node = self.generic_visit(node)
+        if all(isinstance(k, gast.Constant) for k in node.keys):
+            return node
+        parts = [
+            gast.Tuple([v] if k is None else [k, v], gast.Load())
+            for k, v in zip(node.keys, node.values)
+        ]
+        for part, value in zip(parts, node.values):
+            gast.copy_location(part, value)
+        return self.expression(f"{OPERATORS}.new_dict(parts_)", node, parts_=parts)
 
     def visit_AnnAssign(self, node):
         if node.value is not None:
@@ -210,13 +220,13 @@ def getitem(x, key):
             slice(as_int(key.start), as_int(key.stop), as_int(key.step))
         ]
     if is_staged_key(key) and isinstance(x, dict):
-        return _lookup(x, key)  # tensors are keys by identity, as in Python
+        return lookup(x, key)  # tensors are keys by identity, as in Python
     method = getattr(type(x), "__getitem__", None)
     if is_user_function(method):
         return call(method, x, key)
     found = _read_item(x, key)
     if may_miss(found):
-        return distribute_missing(found, lambda: _no_key(key))
+        return distribute_missing(found, lambda: no_key(x, key))
     return found
 
 
@@ -239,10 +249,6 @@ def _read_item(x, key):
     return found
 
 
-def _no_key(key):
-    raise KeyError(key)
-
-
 def _is_mask(key) -> bool:
     return isinstance(key, torch.Tensor) and key.dtype == torch.bool
 
@@ -257,6 +263,13 @@ def _static(x) -> bool:
     return not isinstance(x, torch.Tensor) or all(type(n) is int for n in x.shape)
 
 
+def _bounds(p):
+    """A slice with its bounds as torch takes them."""
+    if not isinstance(p, slice):
+        return p
+    return slice(as_int(p.start), as_int(p.stop), as_int(p.step))
+
+
 def _tensor_item(x, key):
     """A tensor indexed with staged numbers: one dimension after the other; the rest is torch's own indexing."""
     parts = key if isinstance(key, tuple) else (key,)
@@ -264,10 +277,7 @@ def _tensor_item(x, key):
         x, key = _rows(x, key)
         return torch.ops.aten.index.Tensor(x, [key])
     if not any(isinstance(as_int(p), SYMBOLS) for p in parts):
-        bounds = [
-            slice(as_int(p.start), as_int(p.stop), as_int(p.step)) if isinstance(p, slice) else p
-            for p in parts
-        ]
+        bounds = [_bounds(p) for p in parts]
         return x[tuple(bounds) if isinstance(key, tuple) else bounds[0]]
     if any(
         isinstance(p, (torch.Tensor, list)) and not isinstance(as_int(p), SYMBOLS) for p in parts
@@ -288,8 +298,7 @@ def _tensor_item(x, key):
         elif p is Ellipsis:
             dim += x.dim() - taken
         else:
-            if isinstance(p, slice):
-                p = slice(as_int(p.start), as_int(p.stop), as_int(p.step))
+            p = _bounds(p)
             before = out.dim()
             out = out[(slice(None),) * dim + (p,)]
             dim += 1 - (before - out.dim() if p is not None else 0)
@@ -331,113 +340,9 @@ def _table(items) -> torch.dtype | None:
     return _TABLES.get(kind) if exact and not isinstance(items, range) else None
 
 
-def _lookup(items: dict, key):
-    keys = list(items)
-
-    def chain(i: int):
-        if i == len(keys):
-            raise KeyError(key)
-        same = same_key(keys[i], key)
-        if same is False:
-            return chain(i + 1)
-        test = control_flow.predicate(same, "subscript")
-        return control_flow.staged_if(test, lambda: items[keys[i]], lambda: chain(i + 1))
-
-    return chain(0)
-
-
-def dict_get(x, key, default=None):
-    """``x.get(key, default)``"""
-    if is_staged_key(key):
-        there = contains_key(x, key)
-        return control_flow.staged_if(there, lambda: getitem(x, key), lambda: default)
-    found = x.get(key, MISSING)
-    watch = reads.current()
-    if watch is not None and type(key).__hash__ is not None:
-        if found is MISSING:
-            watch.missing_key(x, key)
-        else:
-            watch.item(x, key, found)
-    if may_miss(found):
-        return distribute_missing(found, lambda: default)
-    return default if found is MISSING else found
-
-
-def contains_key(x, key):
-    """Whether a staged number, or a tuple that holds some, is a key."""
-    there = False
-    for k in x:
-        same = same_key(k, key)
-        if same is not False:
-            same = control_flow.predicate(same, "in")
-            there = same if there is False else there | same
-    return there
-
-
-def is_staged_key(key) -> bool:
-    """Whether a key of a dict is known only when the graph runs: a staged number, or a tuple that holds one."""
-    return isinstance(key, SYMBOLS) or (type(key) is tuple and any(map(is_staged_key, key)))
-
-
-def same_key(k, key):
-    """Whether a key of a dict equals another key; a staged bool, or False where they cannot be equal."""
-    if isinstance(key, SYMBOLS):
-        return key == k if isinstance(k, (int, float, *SYMBOLS)) else False
-    if not is_staged_key(key):
-        return k == key
-    if type(k) is not tuple or len(k) != len(key):
-        return False
-    found = True
-    for part in map(same_key, k, key):
-        if part is False:
-            return False
-        found = part if found is True else found if part is True else found & part
-    return found
-
-
-def dict_length(x):
-    """``len(x)``: the keys that some paths did not set count where they were."""
-    n = len(x)
-    for v in x.values():
-        if may_miss(v):
-            n = n - int_of(test_options(lambda o: o is MISSING, v))
-    return n
-
-
 def int_of(test):
     """A staged bool, or a bool, as 0 or 1."""
     return control_flow.staged_if(test, lambda: 1, lambda: 0) if is_staged(test) else int(test)
-
-
-def check_keys(x) -> None:
-    """StagingError for a dict whose keys depend on a staged condition, where all of them are needed."""
-    if any(may_miss(v) for v in dict.values(x)):
-        raise StagingError(
-            "the keys of this dict depend on a staged condition, so they cannot be listed here: set the key on every path, or ask for "
-            "single keys with `in`, get() or []",
-            user_location(),
-        )
-
-
-def _set_key(items: dict, key, value) -> None:
-    """Write a dict by a staged number: the key that it is gets the value; it has to be there."""
-    equal = {k: same for k in items if (same := same_key(k, key)) is not False}
-    there = contains_key(items, key)
-    if there is False:
-        _no_new_key()
-    control_flow.staged_if(there, lambda: None, _no_new_key)
-    for k, test in equal.items():
-        old = getitem(items, k)
-        same = control_flow.predicate(test, "subscript")
-        new = control_flow.staged_if(same, lambda: value, lambda old=old: old)
-        setitem(items, k, new)
-
-
-def _no_new_key():
-    what = "a dict was given a new key that is known only when the graph runs: set every key before"
-    if control_flow.has_alternative():
-        raise StagingError(what, user_location())
-    raise RuntimeError(what)
 
 
 def setitem(x, key, value) -> None:
@@ -446,7 +351,7 @@ def setitem(x, key, value) -> None:
         apply(lambda a, k: setitem(a, k, value), x, key)
         return
     if is_staged_key(key) and isinstance(x, dict):
-        _set_key(x, key, value)
+        set_staged(x, key, value)
         return
     if isinstance(x, torch.Tensor):
         if is_union(value):
@@ -457,9 +362,10 @@ def setitem(x, key, value) -> None:
     if is_staged(key) and isinstance(x, list) and getattr(x, "handle", None) is None:
         _set_list(x, as_int(key), value)
         return
-    if isinstance(x, dict) and journal.active():
-        journal.record(journal.key_of(x, key, f"[{key!r}]"))
-    elif isinstance(x, list) and journal.active():
+    if isinstance(x, dict):
+        write_key(x, key, value)
+        return
+    if isinstance(x, list) and journal.active():
         watch = reads.current()
         if watch is not None:
             watch.size(x)
@@ -512,11 +418,17 @@ def _set_tensor(x, key, value) -> None:
             value = value if isinstance(value, torch.Tensor) else torch.scalar_tensor(value)
             torch.ops.aten.index_put_(x, [key], value.to(x.dtype))
             return
+        key = tuple(map(_bounds, key)) if isinstance(key, tuple) else _bounds(key)
     x[key] = value
 
 
 def delitem(x, key) -> None:
     """``del x[key]``"""
+    if is_union(x) or is_union(key):
+        apply(delitem, x, key)
+        return
+    if isinstance(x, dict) and dict_pop(x, key) is not NotImplemented:
+        return
     if isinstance(x, (dict, list, deque)) and journal.active():
         journal.record(journal.contents(x))
     if isinstance(x, StagedList) and (x.handle is not None or is_staged(key)):

@@ -15,6 +15,8 @@ out.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from ..errors import ConditionError, StagingError, TographError
@@ -120,12 +122,14 @@ def caught() -> BaseException:
     return active
 
 
-def try_stmt(body, handlers, orelse, final, names) -> None:
-    functions = [body, *(h for _, h in handlers), orelse, final]
-    if not is_tracing() or not _can_fail(body, places_of(names, *functions)):
+def try_stmt(body, handlers, orelse, final, names, places=None) -> None:
+    """``places``: the variables that the bodies assign, where the bodies do not tell."""
+    if places is None:
+        places = places_of(names, body, *(h for _, h in handlers), orelse, final)
+    if not is_tracing() or not can_fail(body, places):
         _python_try(body, handlers, orelse, final)
         return
-    _staged_try(body, handlers, orelse, final, places_of(names, *functions))
+    _staged_try(body, handlers, orelse, final, places)
 
 
 def _python_try(body, handlers, orelse, final) -> None:
@@ -155,13 +159,18 @@ def _catches(kind: Any, error: BaseException) -> bool:
     wanted = BaseException if kind is None else kind()
     if not isinstance(error, wanted):
         return False
-    if not isinstance(error, StagingError) or isinstance(error, ConditionError):
+    if not refused(error):
         return True
     kinds = wanted if isinstance(wanted, tuple) else (wanted,)
     return any(issubclass(k, TographError) for k in kinds)
 
 
-def _can_fail(body, places) -> bool:
+def refused(error: BaseException | None) -> bool:
+    """Whether an exception says that tograph cannot do something, which is no exception of the program."""
+    return isinstance(error, StagingError) and not isinstance(error, ConditionError)
+
+
+def can_fail(body, places) -> bool:
     """Whether something in the body may fail when the graph runs; the body is traced apart and undone."""
     attempt = control_flow.Attempt(places)
     graph = current_graph().graph
@@ -217,10 +226,17 @@ def _kinds(kind: Any) -> tuple[type, ...]:
 def _runner(handler):
     def run(handle: Handle) -> None:
         error = StagedException(handle)
-        _handled.append(error)
-        try:
+        with handling(error):
             handler(error)
-        finally:
-            _handled.pop()
 
     return run
+
+
+@contextmanager
+def handling(error: StagedException) -> Iterator[None]:
+    """Inside, ``raise`` without an exception raises ``error``."""
+    _handled.append(error)
+    try:
+        yield
+    finally:
+        _handled.pop()

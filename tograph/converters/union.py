@@ -21,6 +21,7 @@ from ..runtime.funcgraph import user_location
 from ..runtime.growing import StagedList
 from ..runtime.journal import MISSING, Location
 from ..runtime.ops import ARITHMETIC, COMPARISONS
+from ..runtime.staged_string import StagedString
 from ..runtime.structure import TaggedUnion, is_union
 from .call_rules import is_user_function
 from .staging import is_staged
@@ -121,6 +122,8 @@ def set_call(call: Callable[..., Any]) -> None:
 
 def _object_truth(x: Any, what: str) -> Any:
     """An object of a user's class is as true as its converted ``__bool__`` or ``__len__`` says."""
+    if isinstance(x, StagedString):
+        return x.__tograph_len__() > 0
     for name in ("__bool__", "__len__"):
         method = getattr(type(x), name, None)
         if method is None:
@@ -140,7 +143,13 @@ def truth(x: Any, what: str) -> Any:
         return x.length() > 0
     if not is_union(x):
         return x if is_staged(x) else _object_truth(x, what)
-    return distribute(lambda v: control_flow.predicate(v, what) if is_staged(v) else bool(v), x)
+    return distribute(
+        lambda v: control_flow.predicate(v, what) if is_staged(v) else _bool(truth(v, what)), x
+    )
+
+
+def _bool(x: Any) -> Any:
+    return x if is_staged(x) else bool(x)
 
 
 def _method(name: str):
@@ -188,5 +197,5 @@ def _iter(self):
 
 TaggedUnion.__iter__ = _iter  # type: ignore[attr-defined]
 TaggedUnion.__getattr__ = _getattr  # type: ignore[attr-defined]
-TaggedUnion.__hash__ = lambda self: id(self)  # type: ignore[method-assign]
+
 TaggedUnion.__torch_function__ = classmethod(_torch_function)  # type: ignore[attr-defined]

@@ -76,7 +76,14 @@ class ConcreteFunction:
         self.made_leaves: tuple[
             int, ...
         ] = ()  # tensors of a call on which the code calls requires_grad_()
+        self.slots: dict[int, Callable[[], torch.Tensor]] = {}  # captured inputs that are looked up
         self.retraces: Any = None  # a weak reference to the method that explains the traces
+
+    def look_up(self, slots: dict[int, Callable[[], torch.Tensor]]) -> None:
+        """Have these captured inputs looked up at every call."""
+        self.slots = slots
+        for i, slot in slots.items():
+            self._captured[i] = slot
 
     inputs = property(
         lambda self: self.graph.inputs[: len(self.graph.inputs) - len(self._captured)]
@@ -186,20 +193,28 @@ class ConcreteFunction:
     def _repr_html_(self) -> str:
         return notebook.graph_html(self.graph)
 
-    def to_fx(self) -> Any:
+    def to_fx(self, *, list_capacity: int | None = None, leave_out: Sequence[str] = ()) -> Any:
         """The graph as a ``torch.fx.GraphModule`` with ``torch.cond`` and ``torch.while_loop``, which ``torch.export`` takes.
 
-        It takes the tensors of the arguments and returns a flat tuple; Python numbers are 0-d tensors, parameters and
-        buffers are shared. Raises InterchangeError, at the user's line, for what torch.fx does not have.
-        """
-        return fx.to_fx(self.graph, self.captured_inputs)
+        It takes the tensors of the arguments and returns a flat tuple; Python numbers are 0-d tensors, a list is one tensor
+        of its items, parameters and buffers are shared. ``list_capacity``: how many items a list may have whose length
+        depends on what is in it. ``leave_out``: ``"prints"`` and ``"checks"`` (assertions and raised exceptions) are
+        left out. Raises InterchangeError, at the user's line, for what torch.fx does not have.
 
-    def to_onnx(self, path: Any) -> None:
+        Example: ``torch.export.export(f.get_concrete_function(x).to_fx(), (x,))``
+        """
+        return fx.to_fx(self.graph, self.captured_inputs, list_capacity, leave_out)
+
+    def to_onnx(self, path: Any, *, leave_out: Sequence[str] = ()) -> None:
         """Write the graph as an ONNX model with ``If`` and ``Loop``; parameters and buffers with the values they have now.
 
-        Needs the package ``onnx``. Raises InterchangeError, at the user's line, for what ONNX does not have.
+        A list is an ONNX sequence. A tensor that the function writes into is one more output, ``NAME.next``, its new value;
+        a captured one is also an input with a default. ``leave_out``: as for ``to_fx``. Needs the package ``onnx``.
+        Raises InterchangeError, at the user's line, for what ONNX does not have.
+
+        Example: ``f.get_concrete_function(x).to_onnx("f.onnx")``
         """
-        onnx.to_onnx(self.graph, self.captured_inputs, path)
+        onnx.to_onnx(self.graph, self.captured_inputs, path, leave_out)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._bind is None:
@@ -242,6 +257,7 @@ class ConcreteFunction:
             not isinstance(native, Native)
             or self._effects
             or self.late
+            or self.slots
             or self._brings_tensors
             or self.made_leaves
         ):
@@ -256,7 +272,6 @@ class ConcreteFunction:
         for i in self.made_leaves:
             tensors[i].requires_grad_()
         inputs = (*tensors, *self.captured_inputs) if not self.late else self._with_late(tensors)
-        graph = self.graph
         commits.calls.targets.append(places)
         try:
             if torch.is_grad_enabled() and self._differentiates(inputs):
@@ -270,10 +285,9 @@ class ConcreteFunction:
                     outputs = self._ranges.run(*inputs)
             else:
                 watched = self._brings_tensors or is_watched(inputs)
-                graph = self.watched_graph if watched else self.optimized_graph
                 outputs = (self.watched_program if watched else self.scheduled).run(*inputs)
         except Exception as error:
-            _add_location(error, graph)
+            _add_location(error, self.graph)
             raise
         finally:
             commits.calls.targets.pop()

@@ -9,7 +9,7 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from ..errors import GraphBoolError, UnknownSizeError
-from . import data_shapes, nn_shapes, shapes, stand_in
+from . import data_shapes, linalg_shapes, nn_shapes, shapes, stand_in
 from .shapes import Meta
 from .types import TensorType
 
@@ -132,7 +132,7 @@ def _symbolic_view(func, args: tuple) -> bool:
 _SYMBOLIC_VIEWS = frozenset(
     ["slice", "view", "_unsafe_view", "expand", "squeeze", "unbind", "split", "split_with_sizes"]
 )
-assert data_shapes and nn_shapes  # their rules are in the table
+assert data_shapes and linalg_shapes and nn_shapes  # their rules are in the table
 
 
 def _meta_kernel(func, args: tuple, kwargs: dict) -> Any:

@@ -212,14 +212,34 @@ def cell(cell, name: str) -> Location:
     return Location(("cell", id(cell)), name, get, set, cell)
 
 
+def removed(mapping: Any, key: Any) -> bool:
+    """Whether a region being traced took a key out of a dict that had it before."""
+    place = key_place(mapping, key)
+    return any(
+        place in log.entries and log.entries[place][1] is not MISSING for log in _stack.journals
+    )
+
+
+def _put_in_order(mapping: Any, key: Any, order: tuple) -> None:
+    """Move a key that was added last to where it stood in ``order``."""
+    after = frozenset(order[order.index(key) + 1 :])
+    for other in [k for k in mapping if k in after]:
+        mapping[other] = mapping.pop(other)
+
+
 def key_of(mapping, key, name: str) -> Location:
     """One key of a dict-like object, module globals among them."""
+
+    order = tuple(mapping) if key in mapping else ()
 
     def set(value):
         if value is MISSING:
             mapping.pop(key, None)
-        else:
-            mapping[key] = value
+            return
+        back = key in order and key not in mapping
+        mapping[key] = value
+        if back:
+            _put_in_order(mapping, key, order)
 
     made = Location(
         key_place(mapping, key),

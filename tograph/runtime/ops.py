@@ -305,6 +305,11 @@ def _format(*parts) -> str:
     return "".join(out)
 
 
+def _text(name, text, *args):
+    """A method of ``str``, or ``text[a:b:c]`` by the name ``slice``."""
+    return text[slice(*args)] if name == "slice" else getattr(str, name)(text, *args)
+
+
 def _size(x, dim):
     return x.size(dim)
 
@@ -337,6 +342,13 @@ register(
 register("py.size", run=_size, effects=PURE, gradient=NONE, kernel=NONE)
 register("py.rank", run=lambda x: x.dim(), effects=PURE, gradient=NONE, kernel=NONE)
 register("py.format", run=_format, effects=PURE, gradient=NONE, kernel=NONE)
+register(
+    "py.text",
+    run=_text,
+    effects=MAY_FAIL,
+    gradient=NONE,
+    kernel=NONE,
+)
 register("py.apply", run=lambda f, *a: f(*a), effects=MAY_FAIL, gradient=NONE, kernel=NONE)
 
 
@@ -346,6 +358,38 @@ def _range_length(start, stop, step):
 
 
 register("py.range_length", run=_range_length, effects=MAY_FAIL, gradient=NONE, kernel=NONE)
+
+
+def _position(i, n):
+    """The place of an item in ``n`` items, negative ones counted from the end; OutOfRangeError where there is none."""
+    if not -n <= i < n:
+        raise OutOfRangeError(f"list index out of range: index {i}, size {n}")
+    return i % n
+
+
+def _cell(i, n):
+    """As ``position``, of indices from 0 on only."""
+    if not 0 <= i < n:
+        raise OutOfRangeError(f"index {i} is out of range for size {n}")
+    return i
+
+
+def _room(i, n):
+    """``i``, the place of a new item where there is room for ``n``."""
+    if i >= n:
+        raise OutOfRangeError(f"a list of more than {n} items")
+    return i
+
+
+def _slice_stop(stop, n):
+    """How many of ``n`` items ``[:stop]`` has."""
+    return slice(None, stop).indices(n)[1]
+
+
+register("py.position", run=_position, effects=MAY_FAIL, gradient=NONE, kernel=NONE)
+register("py.cell", run=_cell, effects=MAY_FAIL, gradient=NONE, kernel=NONE)
+register("py.room", run=_room, effects=MAY_FAIL, gradient=NONE, kernel=NONE)
+register("py.slice_stop", run=_slice_stop, effects=PURE, gradient=NONE, kernel=NONE)
 
 
 # ---- effects on the outside

@@ -25,9 +25,9 @@ from typing import Any
 
 import torch
 
-from ..errors import StructureError
+from ..errors import StagingError, StructureError
 from . import types
-from .funcgraph import FuncGraph, Ref
+from .funcgraph import FuncGraph, Ref, user_location
 from .infer import meta_of, tensor_type
 from .ir import Value
 from .journal import MISSING
@@ -114,6 +114,13 @@ class TaggedUnion:
 
     def __init__(self, tag: Any, options: list[Any]):
         self.__dict__.update(tag_=tag, options_=options, name_="")
+
+    def __hash__(self):
+        raise StagingError(
+            "a value that is one thing or another depending on a staged condition cannot be hashed here: use it as a key by [], `in`, get(), "
+            "pop() or setdefault()",
+            user_location(),
+        )
 
 
 def is_union(x: Any) -> bool:

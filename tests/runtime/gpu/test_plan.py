@@ -10,7 +10,7 @@ from tograph.bench import programs
 from tograph.runtime import interp
 from tograph.runtime.gpu import planner
 from tograph.runtime.gpu.execute import Chunked, Failed, Stepwise
-from tograph.runtime.gpu.plan import Call, Cell, Conditional, Copy, Plan, Set, check
+from tograph.runtime.gpu.plan import Call, Cell, Conditional, Copy, Plan, Set, Update, check
 from tograph.runtime.gpu.retarget import retarget
 from tograph.runtime.ir import Value
 from tograph.runtime.kernels import device, split_rows, triton_loops
@@ -33,10 +33,10 @@ def interpreted(monkeypatch):
     monkeypatch.setattr(device, "launch", launch)
 
 
-def plan_of(fn, *args, whole=False):
+def plan_of(fn, *args, whole=False, capacity=None):
     """Without ``whole`` loops and branches are conditional nodes, however small."""
     graph = tg.function(fn).get_concrete_function(*args).watched_graph
-    made = planner.plan(retarget(graph, "cuda:0"), whole)
+    made = planner.plan(retarget(graph, "cuda:0"), whole, capacity)
     assert check(made) == []
     return graph, made
 
@@ -47,8 +47,8 @@ def same(got, want):
         torch.testing.assert_close(torch.as_tensor(a), torch.as_tensor(b))
 
 
-def check_runs(fn, *args, whole=False):
-    graph, made = plan_of(fn, *args, whole=whole)
+def check_runs(fn, *args, whole=False, capacity=None):
+    graph, made = plan_of(fn, *args, whole=whole, capacity=capacity)
     want = interp.run(graph, args)
     same(Stepwise(made, "cpu").run(*args), want)
     chunked = Chunked(made, "cpu", chunk=3)
@@ -215,6 +215,104 @@ def test_a_failure_ends_the_loops_and_is_reported():
     for run in (Stepwise(made, "cpu"), Chunked(made, "cpu")):
         with pytest.raises(Failed, match="error code 1"):
             run.run(torch.tensor(1000), torch.tensor(0))
+
+
+# ---- lists, open sizes, variables
+
+
+def collect(x, n):
+    out = []
+    for i in range(n):
+        out.append(x * i)
+        x = x + 1
+    return torch.stack(out), torch.cat(out).sum()
+
+
+def test_a_list_is_written_in_place():
+    made, _ = check_runs(collect, torch.arange(3.0), torch.tensor(4), capacity=6)
+    (loop,) = [s for s in made.steps if isinstance(s, Conditional)]
+    assert sum(isinstance(s, Update) for s in loop.bodies[0]) == 1
+    copied = [p for s in loop.bodies[0] if isinstance(s, Copy) for pair in s.pairs for p in pair]
+    assert all(6 not in p.type.shape for p in copied if isinstance(p.type, TensorType))
+
+
+def test_a_list_without_room_says_so():
+    _, made = plan_of(collect, torch.arange(3.0), torch.tensor(4), capacity=3)
+    for run in (Stepwise(made, "cpu"), Chunked(made, "cpu")):
+        with pytest.raises(Failed) as caught:
+            run.run(torch.arange(3.0), torch.tensor(4))
+        assert caught.value.full
+
+
+def test_an_old_list_that_is_read_again_stays_as_it_was():
+    def versions(x, n):
+        rows = [x, x + 1]
+        total = torch.zeros(2)
+        for i in range(n):
+            before = list(rows)
+            rows[0] = rows[1] + i
+            rows[1] = x * i
+            total = total + before[0] - rows[0]
+        return total, torch.stack(rows)
+
+    check_runs(versions, torch.tensor([1.0, 2.0]), torch.tensor(3), capacity=4)
+
+
+def test_a_cache_that_is_written_by_position():
+    def attend(q, k):
+        cache, out, t = torch.zeros(4, 3), torch.zeros(4, 3), 0
+        while t < 4 and q[t].sum() > -100:
+            cache[t] = k[t] * 2
+            weights = torch.softmax(cache[: t + 1] @ q[t], 0)
+            out[t] = weights @ cache[: t + 1]
+            t = t + 1
+        return out
+
+    torch.manual_seed(0)
+    made, _ = check_runs(attend, torch.randn(4, 3), torch.randn(4, 3))
+    assert sum(isinstance(s, Update) for s, depth in made.walk() if depth) == 2
+
+
+def test_a_gradient_in_a_loop():
+    def descend(x, n):
+        losses = []
+        for _ in range(n):
+            leaf = x.detach().requires_grad_()
+            y = leaf
+            while y.sum() > 1:
+                y = y * leaf.sin() * 0.5
+            (g,) = torch.autograd.grad(y.sum(), leaf)
+            x = leaf.detach() - g
+            losses.append(y.detach().sum())
+        return x, torch.stack(losses)
+
+    check_runs(descend, torch.tensor([1.0, 1.5]), torch.tensor(2), capacity=4)
+
+
+def test_variables_are_written_when_all_has_run():
+    weight = torch.ones(2)
+
+    def step(x, n):
+        for i in range(n):
+            weight.mul_(0.5).add_(x)
+            if weight.sum() > 100:
+                raise ValueError("too large")
+        return weight + 1
+
+    def plan_and_run(x, n):
+        concrete = tg.function(step).get_concrete_function(x, n)
+        made = planner.plan(retarget(concrete.watched_graph, "cuda:0"), whole=False)
+        assert check(made) == [] and made.form.written == [2]
+        mine, want = weight.clone(), weight.clone()
+        expected = interp.run(concrete.watched_graph, [x, n, want])
+        same([*Stepwise(made, "cpu").run(x, n, mine), mine], [*expected, want])
+        return made
+
+    made = plan_and_run(torch.ones(2), torch.tensor(3))
+    before = weight.clone()
+    with pytest.raises(Failed):
+        Stepwise(made, "cpu").run(torch.full((2,), 1e3), torch.tensor(3), weight)
+    assert torch.equal(weight, before)
 
 
 def printing(x):

@@ -135,3 +135,18 @@ def test_variables_that_trade_places():
     for i in range(4):
         f(a, b)
         assert (a.sum() == 600) == (i % 2 == 0) and (b.sum() == 600) == (i % 2 == 1)
+
+
+def test_a_branch_reads_what_a_variable_was_set_to():
+    def f(v):
+        last = v[-1]
+        v += v
+        kept = last
+        if kept > v.sum() - last:
+            kept = kept - 1
+        return last, kept
+
+    g = tg.function(f)
+    for x in ([1.0, -2.0, 0.5], [-1.0, 0.0, 2.5], [0.2, 3.0, -0.5]):
+        assert g(torch.tensor(x)) == f(torch.tensor(x))
+    assert g.get_concrete_function(torch.tensor(x)).scheduled.level == "native"

@@ -50,9 +50,16 @@ def test_what_is_added(shape, turned):
     check(product, r(*shape), r(7, 20), r(33, 20) if turned else r(20, 33))
 
 
+@pytest.mark.parametrize("shape", [(20, 1), (1, 1), (1,), ()])
+def test_what_is_added_to_a_column(shape):
+    check(lambda c, a, b: torch.addmm(c, a.t(), b), r(*shape), r(7, 20), r(7, 1))
+
+
 def test_vectors_and_batches():
     check(lambda a, v: a @ v, r(19, 35), r(35))
     check(lambda v, a: v @ a, r(19), r(19, 35))
+    check(lambda a, v: a.t() @ v, r(19, 35), r(19))
+    check(lambda a, v: a.t() @ v[:, None], r(600, 35), r(600))
     check(lambda a, b: torch.bmm(a, b) * 1, r(3, 7, 9), r(3, 9, 21))
     check(lambda c, a, b: torch.baddbmm(c, a, b), r(3, 1, 21), r(3, 7, 9), r(3, 9, 21))
 

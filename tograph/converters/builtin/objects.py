@@ -9,19 +9,17 @@ import torch
 
 from ...runtime import control_flow
 from ...runtime.control_flow import StagedException
-from ...runtime.funcgraph import Ref, current_graph, is_tracing
+from ...runtime.funcgraph import is_tracing
 from ...runtime.growing import StagedList
-from ...runtime.ops import OpaqueObject
-from ...runtime.scalars import new_scalar
 from ...runtime.shapes import SYMBOLS
-from ...runtime.structure import Handle, is_union
+from ...runtime.structure import is_union
 from ...runtime.symbolic import SymTensor
-from ...runtime.types import OBJECT
 from .. import attributes, standard, union
 from ..calls import call, handles
 from ..iterables import (
     StagedRange,
 )
+from ..staged_class import StagedClass
 from ..staging import is_staged
 from ..strings import StagedString
 
@@ -35,13 +33,7 @@ def isinstance_(x, classes):
     if is_union(x):
         return union.test_options(lambda v: isinstance_(v, classes), x)
     if isinstance(x, StagedException):
-        graph = current_graph()
-        return new_scalar(
-            "py.isinstance",
-            (graph.resolve(x.handle_.ref), OpaqueObject(classes, "types")),
-            bool,
-            graph,
-        )
+        return StagedClass(x).within(classes)
     kind = _kind_of(x)
     if kind is not None:
         return issubclass(kind, classes) or isinstance(x, classes)
@@ -50,26 +42,11 @@ def isinstance_(x, classes):
     return isinstance(x, classes)
 
 
-class StagedClass:
-    """``type(e)`` of an exception that happens when the graph runs: only its name is asked."""
-
-    def __init__(self, error: StagedException):
-        self._error = error
-
-    def __getattribute__(self, name: str) -> Any:
-        error = object.__getattribute__(self, "_error")
-        if name in ("__name__", "__qualname__"):
-            graph = current_graph()
-            value = graph.emit("py.type_name", graph.resolve(error.handle_.ref), type=OBJECT)
-            return StagedString(Handle(Ref(value, graph)))
-        if name == "__class__":
-            return type
-        raise error._unknown(f"class (its {name})")
-
-    def __eq__(self, other: object) -> bool:
-        raise object.__getattribute__(self, "_error")._unknown("class")
-
-    __hash__ = None  # type: ignore[assignment]
+@handles(issubclass)
+def issubclass_(x, classes):
+    if type(x) is StagedClass:
+        return x.within(classes)
+    return issubclass(x, classes)
 
 
 @handles(type)
@@ -107,16 +84,22 @@ def is_tensor(x):
 
 @handles(setattr)
 def setattr_call(owner, name, value):
+    if is_union(name):
+        return union.distribute(lambda chosen: setattr_call(owner, chosen, value), name)
     return attributes.setattr_(owner, name, value)
 
 
 @handles(hasattr)
 def hasattr_call(owner, name):
+    if is_union(name):
+        return union.distribute(lambda chosen: hasattr_call(owner, chosen), name)
     return attributes.has_attribute(owner, name)
 
 
 @handles(getattr)
 def getattr_call(owner, name, *default):
+    if is_union(name):
+        return union.distribute(lambda chosen: getattr_call(owner, chosen, *default), name)
     if not default:
         return attributes.attr(owner, name)
     there = attributes.has_attribute(owner, name)
@@ -129,4 +112,6 @@ def getattr_call(owner, name, *default):
 
 @handles(delattr)
 def delattr_call(owner, name):
+    if is_union(name):
+        return union.distribute(lambda chosen: delattr_call(owner, chosen), name)
     return attributes.delattr_(owner, name)

@@ -9,9 +9,10 @@ import torch
 from ...runtime.control_flow import StagedException
 from ...runtime.funcgraph import current_graph, is_tracing
 from ...runtime.shapes import SYMBOLS
+from ...runtime.staged_string import StagedString
 from .. import union
 from ..calls import handles
-from ..strings import StagedString, fstring, is_staged_part, outside
+from ..strings import fstring, is_staged_part, outside
 
 
 @handles(print)

@@ -11,8 +11,6 @@ from ...runtime import control_flow
 from ...runtime.funcgraph import user_location
 from ...runtime.growing import StagedList
 from ...runtime.shapes import SYMBOLS
-from ...runtime.structure import Leaf
-from ...runtime.types import TensorType
 from .. import union
 from ..calls import call, handles
 from ..consumers import found_in, gathered
@@ -37,9 +35,7 @@ def _items(args: tuple) -> Any:
         return args
     items = gathered(args[0])
     if is_growing(items):
-        spec = items.item_spec
-        tensors = isinstance(spec, Leaf) and isinstance(spec.type, TensorType)
-        return items.stack() if tensors else items
+        return items
     plain = isinstance(items, (list, tuple, dict, set, str, range, torch.Tensor))
     return items if plain or not hasattr(items, "__iter__") else list(items)
 

@@ -14,14 +14,15 @@ from ...runtime.funcgraph import is_tracing, user_location
 from ...runtime.growing import StagedList
 from ...runtime.scalars import StagedBool, StagedFloat, to_python
 from ...runtime.shapes import SYMBOLS
+from ...runtime.staged_string import StagedString
 from ...runtime.structure import is_union
 from ...runtime.symbolic import scalar_of
-from .. import subscripts, union
+from .. import keyed, subscripts, union
 from ..calls import METHODS, call, handles, takes_functions
 from ..consumers import gathered
 from ..for_stmt import for_stmt, iterator_of
 from ..generators import Generator, Through, enumerated
-from ..growing_lists import in_order, is_growing, kept
+from ..growing_lists import in_order, is_growing
 from ..if_stmt import if_stmt
 from ..iterables import (
     Enumerated,
@@ -31,16 +32,15 @@ from ..iterables import (
     StagedRange,
     StagedSequence,
     Zipped,
-    as_source,
+    beside,
     staged_source,
 )
 from ..lists import new_list
 from ..logical import not_
 from ..staging import is_staged
-from ..user_operators import method_of
+from ..user_operators import as_bool, holds_staged, lt, method_of
 from .forms import as_number, unless_staged
 from .reductions import tensor0
-from .torch_functions import tensor
 
 
 @handles(len)
@@ -60,7 +60,7 @@ def len_(x):
     if watch is not None and type(x) in reads.CONTAINERS:
         watch.size(x)
     if type(x) in reads.MAPPINGS:
-        return subscripts.dict_length(x)
+        return keyed.dict_length(x)
     method = getattr(type(x), "__len__", None)
     return call(method, x) if type(method) is type(len_) else len(x)
 
@@ -97,14 +97,20 @@ def enumerate_(iterable, start=0):
 @handles(zip)
 def zip_(*iterables, strict=False):
     iterables = tuple(map(iterator_of, iterables))
-    if not _sources_staged(iterables):
-        return zip(*iterables, strict=strict)
-    sources = [as_source(x) for x in iterables]
+    sources = beside(iterables) if _sources_staged(iterables) else None
+    if sources is None:
+        return zip(*map(_items_of, iterables), strict=strict)
     if strict:
         lengths = [s.length() for s in sources]
         for n in lengths[1:]:
             if_stmt(not_(lengths[0] == n), _different_lengths, None, ())
     return Zipped(sources)
+
+
+def _items_of(x: Any) -> Any:
+    """What Python can go over: the items of a staged sequence of known length one by one."""
+    source = staged_source(x)
+    return x if source is None else iter(source)
 
 
 def _different_lengths():
@@ -121,43 +127,43 @@ def map_(function, *iterables):
     if len(iterables) == 1 and isinstance(iterables[0], Generator) and iterables[0].fresh:
         form = functools.partial(_mapped, function)
         return Through(iterables[0], form, lambda items: (call(function, v) for v in items))
-    if not _sources_staged(iterables):
-        return map(lambda *items: call(function, *items), *iterables)
-    return Mapped(call, function, [as_source(x) for x in iterables])
+    sources = beside(iterables) if _sources_staged(iterables) else None
+    if sources is None:
+        return map(lambda *items: call(function, *items), *map(_items_of, iterables))
+    return Mapped(call, function, sources)
 
 
 @handles(filter)
 def filter_(function, iterable):
-    source = staged_source(iterable)
-    if source is None:
-        return _filtered(function, iterable)
-    if is_growing(iterable):
-        return kept(iterable, lambda item: item if function is None else call(function, item))
-    n = source.length()
-    if isinstance(n, SYMBOLS):
-        raise StagingError(
-            "filter() over a staged sequence of unknown length is not supported; use a mask",
-            user_location(),
-        )
-    mask = [
-        call(function, source.item(i)) if function is not None else source.item(i) for i in range(n)
-    ]
-    return iterable[
-        torch.stack(
-            [
-                torch.as_tensor(m).reshape(()) if isinstance(m, torch.Tensor) else tensor(m)
-                for m in mask
-            ]
-        ).bool()
-    ]
+    iterable = iterator_of(iterable)
+    if not is_tracing():
+        return filter(function, iterable)
+    return Generator(_filtered, _filter_into, (function, iterable), {})
+
+
+def _filter_into(channel, function, iterable):
+    """Hand the items that the function keeps to ``channel`` until it says to stop."""
+    done = False
+
+    def body(item):
+        nonlocal done
+
+        def hand():
+            nonlocal done
+            done = channel(item)
+
+        keep = item if function is None else call(function, item)
+        if_stmt(as_bool(keep), hand, None, ("done",))
+
+    for_stmt(iterable, body, ("done",), test=lambda: not_(done))
 
 
 def _filtered(function, iterable):
-    for item in iterable:
+    for item in _items_of(iterable):
         keep = item if function is None else call(function, item)
         if is_staged(keep):
             raise StagingError(
-                "filter() by a staged condition is not supported on Python sequences; use a mask",
+                "filter() by a staged condition is taken whole, by a loop or list(), not by next(): use a loop or a mask",
                 user_location(),
             )
         if keep:
@@ -188,13 +194,21 @@ def sorted_(x, *, key=None, reverse=False):
         return in_order(x, key, reverse)
     items = list(x)
     keys = items if key is None else [call(key, i) for i in items]
-    if not any(map(is_staged, keys)):
+    if not any(map(_undecided, keys)):
         order = sorted(range(len(items)), key=keys.__getitem__, reverse=reverse)
         return [items[i] for i in order]
     return _sort_staged(items, keys, reverse)
 
 
+def _undecided(key):
+    """Whether comparing a key may have to wait for the graph."""
+    inside = isinstance(key, (list, tuple, dict)) and holds_staged(key)
+    return is_staged(key) or is_union(key) or isinstance(key, StagedString) or inside
+
+
 def _sort_staged(items, keys, reverse):
+    if not all(isinstance(x, (torch.Tensor, int, float, *SYMBOLS)) for x in (*keys, *items)):
+        return _sort_by_comparing(items, keys, reverse)
     order = torch.sort(
         torch.stack([tensor0(k) for k in keys]), stable=True, descending=reverse
     ).indices
@@ -202,6 +216,25 @@ def _sort_staged(items, keys, reverse):
     if all(isinstance(i, (int, float, *SYMBOLS)) for i in items):
         return [scalar_of(v) for v in stacked.unbind(0)]
     return list(stacked.unbind(0))
+
+
+def _sort_by_comparing(items, keys, reverse):
+    """Stable, by staged exchanges of neighbours: for keys that are no numbers, such as tuples and strings."""
+    items, keys = list(items), list(keys)
+
+    def exchange(i):
+        a, b = (items[i], keys[i]), (items[i - 1], keys[i - 1])
+        before = lt(b[1], a[1]) if reverse else lt(a[1], b[1])
+        if not is_staged(before):
+            return (a, b) if before else (b, a)
+        return control_flow.staged_if(
+            control_flow.predicate(before, "sorted"), lambda: (a, b), lambda: (b, a)
+        )
+
+    for last in range(1, len(items)):
+        for i in range(last, 0, -1):
+            (items[i - 1], keys[i - 1]), (items[i], keys[i]) = exchange(i)
+    return items
 
 
 @handles(list)
@@ -276,11 +309,14 @@ def next_(iterator, *default):
 
 
 for _kind in reads.MAPPINGS:
-    METHODS[(_kind, "get")] = subscripts.dict_get
+    METHODS[(_kind, "get")] = keyed.dict_get
+    METHODS[(_kind, "pop")] = keyed.dict_pop
+    METHODS[(_kind, "setdefault")] = keyed.set_default
+    METHODS[(_kind, "update")] = keyed.dict_update
     for _name in ("items", "keys", "values", "copy", "popitem"):
 
         def _listed(x, *args, _name=_name):
-            subscripts.check_keys(x)
+            keyed.check_keys(x)
             reads.passed((x,))
             if _name == "popitem":
                 journal.record(journal.contents(x))

@@ -114,6 +114,9 @@ def outside_value(x: Any, graph: FuncGraph) -> Any:
         return x.node.value(graph)
     if isinstance(x, Handle):
         return graph.resolve(x.ref)
+    if structure.is_union(x):
+        options = [outside_value(option, graph) for option in x.options_]
+        return graph.emit("tg.choose", x.tag_.node.value(graph), options, type=types.OBJECT)
     handle = getattr(x, "handle_", None)
     if isinstance(handle, Handle):
         return graph.resolve(handle.ref)

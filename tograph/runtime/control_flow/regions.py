@@ -43,6 +43,23 @@ class Region:
         return self.changed[place.key][1] if place.key in self.changed else place.get()
 
 
+def _run(function: Callable[[], Any], stage_errors: bool) -> tuple[Any, bool]:
+    """What a region gives, and whether it raised; recording the exception may itself find that no execution gets there."""
+    try:
+        return function(), False
+    except ConditionError as error:
+        if not stage_errors:
+            raise
+        emit_raise(RuntimeError(error.plain))  # where the region does not run, neither does this
+    except TographError:
+        raise
+    except Exception as error:
+        if not stage_errors or not may_stage(error):
+            raise
+        emit_raise(error)
+    return MISSING, True
+
+
 def trace_region(
     name: str,
     function: Callable[[], Any],
@@ -64,22 +81,8 @@ def trace_region(
                 before(graph)
             given = set(log.entries)
             try:
-                result = function()
+                result, raised = _run(function, stage_errors)
             except Unreachable:
-                raised = True
-            except ConditionError as error:
-                if not stage_errors:
-                    raise
-                emit_raise(
-                    RuntimeError(error.plain)
-                )  # where the region does not run, neither does this
-                raised = True
-            except TographError:
-                raise
-            except Exception as error:
-                if not stage_errors or not may_stage(error):
-                    raise
-                emit_raise(error)
                 raised = True
         changed = {k: (p, p.get()) for k, (p, _) in log.entries.items()}
     finally:

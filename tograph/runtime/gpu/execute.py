@@ -17,15 +17,22 @@ import torch
 from .. import ops
 from ..ir import Value
 from ..kernels import device
+from ..kernels.loop_numbers import FULL
+from ..kernels.triton_rows import ACTIVE
 from ..types import ScalarType
-from .plan import Call, Cell, Conditional, Copy, Place, Plan, Run, Set, Step, View
-from .planner import out_form
+from .forms import Full
+from .library import out_form
+from .plan import Call, Cell, Conditional, Copy, Place, Plan, Run, Set, Step, Update, View
 
 CHUNK = 8
 
 
 class Failed(Exception):
-    """A kernel of the plan reported an error: the graph has to run another way."""
+    """A kernel of the plan reported an error: the graph has to run another way. ``full``: with more room for lists."""
+
+    def __init__(self, text: str, full: bool = False):
+        super().__init__(text)
+        self.full = full
 
 
 class Memory:
@@ -51,21 +58,33 @@ class Memory:
         return torch.as_tensor(ops.overload(op)(*args, **(kwargs | where)))
 
     def fill(self, inputs: Sequence[Any]) -> None:
-        for v, x in zip(self.plan.inputs, inputs, strict=True):
+        """Copy the parts of the inputs, and clear the error cell."""
+        try:
+            parts = self.plan.form.pack(inputs)
+        except Full as error:
+            raise Failed(str(error), True) from error
+        for v, x in zip(self.plan.inputs, parts, strict=True):
             self.of[v].copy_(x) if isinstance(x, torch.Tensor) else self.of[v].fill_(x)
         if self.plan.error is not None:
             self.of[self.plan.error].zero_()
 
-    def results(self) -> list[Any]:
-        """The outputs as tensors of their own and Python's numbers; Failed where a kernel has reported an error."""
+    def results(self, inputs: Sequence[Any]) -> list[Any]:
+        """The outputs as tensors of their own and Python's numbers, after the writes to variables have been made.
+
+        Failed where a kernel has reported an error: then nothing is written.
+        """
         if self.plan.error is not None and (code := int(self.of[self.plan.error].item())):
-            raise Failed(f"error code {code}")
-        out = []
-        for v in self.plan.outputs:
-            x = self.of[v]
-            number = not isinstance(v, Cell) and isinstance(v.type, ScalarType)
-            out.append(v.type.kind(x.item()) if number else x.clone())
-        return out
+            raise Failed(f"error code {code}", code == FULL)
+        parts = [self._part(v) for v in self.plan.outputs]
+        outputs, written = self.plan.form.unpack(parts)
+        for i, x in zip(self.plan.form.written, written, strict=True):
+            ops.lookup("tg.assign").run(inputs[i], x)
+        return outputs
+
+    def _part(self, v: Any) -> Any:
+        x = self.of[v]
+        number = not isinstance(v, Cell) and isinstance(v.type, ScalarType)
+        return v.type.kind(x.item()) if number else x.clone()
 
 
 class Stepwise:
@@ -78,7 +97,7 @@ class Stepwise:
     def run(self, *inputs: Any) -> list[Any]:
         self.memory.fill(inputs)
         self.steps(self.plan.steps)
-        return self.memory.results()
+        return self.memory.results(inputs)
 
     def steps(self, steps: Sequence[Step]) -> None:
         for step in steps:
@@ -90,14 +109,26 @@ class Stepwise:
     def _run(self, step: Run) -> None:
         device.launch(step.source, {n: self.at(p) for n, p in step.arguments.items()})
 
+    def _update(self, step: Update) -> None:
+        self._run(step)
+
     def _call(self, step: Call) -> None:
         form, args, kwargs = (
             out_form(step.op),
             self._resolved(step.args),
             self._resolved(step.kwargs),
         )
+        if form is None:
+            self._functional(step, args, kwargs)
+            return
         names = [a.name for a in form._schema.arguments if a.is_out]
         form(*args, **kwargs, **{n: self.at(v) for n, v in zip(names, step.outputs)})
+
+    def _functional(self, step: Call, args: Any, kwargs: Any) -> None:
+        """A function without such a form: it allocates, and its results are copied."""
+        made = ops.overload(step.op)(*args, **kwargs)
+        for place, x in zip(step.outputs, made if isinstance(made, (tuple, list)) else [made]):
+            self.at(place).copy_(x)
 
     def _resolved(self, tree: Any) -> Any:
         if isinstance(tree, (Value, Cell)):
@@ -148,6 +179,11 @@ class Chunked(Stepwise):
             to = self.at(target)
             to.copy_(torch.where(self._active[-1], self.at(source), to))
         return None
+
+    def _update(self, step: Update) -> None:
+        flag = {ACTIVE: self._active[-1]} if self._active else {}
+        given = {n: self.at(p) for n, p in step.arguments.items()} | flag
+        device.launch(step.source, given)
 
     def _under(self, flag: torch.Tensor) -> torch.Tensor:
         return self._active[-1] & flag if self._active else flag

@@ -47,6 +47,11 @@ class Run:
 
 
 @dataclass
+class Update(Run):
+    """A kernel that writes into memory that has other content too: it does nothing where its cell ``active`` is false."""
+
+
+@dataclass
 class Call:
     """A library function that writes into given memory: the ``out`` form of an ATen op."""
 
@@ -115,7 +120,7 @@ class Set:
         return f"set handle {self.handle}"
 
 
-Step = Run | Call | View | Copy | Conditional | Set
+Step = Run | Update | Call | View | Copy | Conditional | Set
 
 
 @dataclass
@@ -130,6 +135,7 @@ class Plan:
     buffers: dict[Place, None] = field(default_factory=dict)
     constants: dict[Place, Any] = field(default_factory=dict)
     error: Cell | None = None
+    form: Any = None  # the ``Bounded`` graph that it is the plan of
 
     @property
     def memory(self) -> int:
@@ -159,7 +165,7 @@ class Plan:
         return "\n".join([head, *lines])
 
 
-_KINDS = {Run: "kernel", Call: "library", View: "", Copy: "memcpy", Set: "kernel"}
+_KINDS = {Run: "kernel", Update: "kernel", Call: "library", View: "", Copy: "memcpy", Set: "kernel"}
 
 
 def _bytes(place: Place) -> int:

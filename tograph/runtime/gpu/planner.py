@@ -8,21 +8,18 @@ on tensors, become conditional nodes. What torch alone can do is called in its `
 from __future__ import annotations
 
 import contextlib
-import functools
 import itertools
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from .. import ops
 from ..ir import Graph, Node, Value, map_values, node_effects
-from ..kernels import triton_loops
+from ..kernels import triton_loops, triton_rows
 from ..kernels.build import Region, build, expressible
 from ..kernels.device import is_gpu
 from ..kernels.loop_ir import Unsupported
 from ..kernels.lower import metas_of, schedule
-from ..kernels.reductions import CREATORS
 from ..kernels.regions import devices, fuse, plain_type, transparent
 from ..kernels.split_rows import split
 from ..kernels.tiles import tiles
@@ -30,28 +27,47 @@ from ..kernels.triton_source import ERROR, Source, render
 from ..kernels.views import VIEWS
 from ..shapes import Meta, contiguous
 from ..types import BOOL, DTYPES, ScalarType, TensorType, Type
-from .plan import Call, Cell, Conditional, Copy, Place, Plan, Run, Set, Step, View, dtype_name
+from . import library
+from .bounded import Bounded, bounded
+from .memory import Frame
+from .plan import (
+    Call,
+    Cell,
+    Conditional,
+    Copy,
+    Place,
+    Plan,
+    Run,
+    Set,
+    Step,
+    Update,
+    View,
+    dtype_name,
+)
 
 MOST_STEPS = 5000
 
 
-def plan(graph: Graph, whole: bool = True) -> Plan:
-    """The plan of a graph all of whose tensors are on one GPU. ``whole``: loops and branches that fit become kernels."""
-    return _Planner(graph, whole).run()
+def plan(graph: Graph, whole: bool = True, capacity: int | None = None) -> Plan:
+    """The plan of a graph all of whose tensors are on one GPU. ``whole``: loops and branches that fit become kernels.
+
+    ``capacity``: of lists in loops without a known bound.
+    """
+    found = sorted(devices(_all_values(graph)))
+    if len(found) != 1 or not is_gpu(found[0]):
+        raise Unsupported(f"tensors on {' and '.join(found) or 'no device'}: a plan is for one GPU")
+    return _Planner(bounded(graph, found[0], capacity), found[0], whole).run()
 
 
 class _Planner:
-    def __init__(self, graph: Graph, whole: bool):
-        self.graph, self.whole = graph, whole
-        found = sorted(devices(_all_values(graph)))
-        if len(found) != 1 or not is_gpu(found[0]):
-            raise Unsupported(
-                f"tensors on {' and '.join(found) or 'no device'}: a plan is for one GPU"
-            )
-        self.plan = Plan(graph.name, found[0], list(graph.inputs), [])
+    def __init__(self, form: Bounded, device: str, whole: bool):
+        self.graph, self.whole = form.graph, whole
+        self.plan = Plan(self.graph.name, device, list(self.graph.inputs), [], form=form)
         self.where: dict[Value, Place] = {}
         self.metas: dict[Value, Meta] = {}
         self.bases: dict[Place, Place] = {}
+        self.undefined: set[Place] = set()
+        self.frame = Frame(self.graph, [])
         self.count, self.handles = itertools.count(), itertools.count()
 
     def run(self) -> Plan:
@@ -88,6 +104,7 @@ class _Planner:
             if shape is None or None in shape:
                 raise Unsupported("a size that is known only at run time")
             self.plan.buffers[v] = None
+            self.frame.owned.add(v)
             where = torch.device(self.plan.device)
             self.metas[v] = contiguous(v.type.dtype, shape, where)
         return v
@@ -112,16 +129,52 @@ class _Planner:
 
     # ---- steps
 
-    def _graph(self, graph: Graph) -> list[Step]:
+    def _graph(self, graph: Graph, owned: Sequence[Place] = ()) -> list[Step]:
+        """The steps of a graph. ``owned``: memory from outside that it may write over."""
+        parts = schedule(graph, fuse(graph, lambda group: True))
+        before, self.frame = self.frame, Frame(graph, parts, owned)
         steps: list[Step] = []
-        for step in schedule(graph, fuse(graph, lambda group: True)):
+        numbers: list[Node] = []
+        for i, part in enumerate(parts):
             if len(steps) > MOST_STEPS:
                 raise Unsupported("a graph with many steps")
-            if isinstance(step, Region):
-                steps += self._region(step)
-            else:
-                steps += self._node(step)
+            if isinstance(part, Node) and self._scalar(part):
+                numbers.append(part)
+                continue
+            made = {v for n in numbers for v in n.outputs}
+            if numbers and (part_writes(part) or not made.isdisjoint(part.inputs)):
+                steps += self._numbers(numbers)
+                numbers = []
+            self.frame.step = i
+            steps += self._region(part) if isinstance(part, Region) else self._node(part)
+        steps += self._numbers(numbers)
+        self.frame = before
         return steps
+
+    def _scalar(self, node: Node) -> bool:
+        """Whether a node may be part of a kernel of one program."""
+        if node.op in ("If", "Case") and not self.whole:
+            return False
+        return node.op.startswith("py.") or node.op in ("If", "Case")
+
+    def _numbers(self, nodes: list[Node]) -> list[Step]:
+        """Nodes on numbers as one kernel, or as few as there can be."""
+        if len(nodes) == 1:
+            return self._node(nodes[0])
+        half = len(nodes) // 2
+        if not nodes:
+            return []
+        try:
+            return self._segment(nodes)
+        except Unsupported:
+            return [*self._numbers(nodes[:half]), *self._numbers(nodes[half:])]
+
+    def _segment(self, nodes: Sequence[Node]) -> list[Step]:
+        outputs = [v for n in nodes for v in n.outputs]
+        source, inputs = triton_loops.segment(nodes, outputs, f"{self._word()}_step{next(self.count)}")  # fmt: skip
+        places = {f"p{i}": self.place(v) for i, v in enumerate(inputs)}
+        places |= {f"o{j}": self._buffer(v) for j, v in enumerate(outputs)}
+        return [self._run(source, places, nodes[-1])]
 
     def _region(self, region: Region) -> list[Step]:
         try:
@@ -165,8 +218,12 @@ class _Planner:
             return self._whole(node) or self.CONDITIONAL[node.op](self, node)
         if node.regions:
             raise Unsupported(_at(node, f"{node.op} runs on the host"))
-        if node.op in CREATORS and not node.inputs:
-            self.plan.constants[self._buffer(node.outputs[0])] = (node.op, node.args, node.kwargs)
+        if node.op == "aten.empty.memory_format":
+            self.undefined.add(self._buffer(node.outputs[0]))
+            return []
+        if (content := library.constant(node)) is not None:
+            self.plan.constants[self._buffer(node.outputs[0])] = content
+            self.frame.owned.discard(node.outputs[0])
             return []
         if node.op in VIEWS and transparent(node) and node.op != "tg.identity":
             return [self._view(node)]
@@ -204,33 +261,28 @@ class _Planner:
         return self._kernels(Region([gather], list(gather.outputs)))
 
     def _update(self, node: Node) -> list[Step] | None:
-        """``x`` with item ``n`` replaced, for a number of the device: a choice at every element."""
-        if not isinstance(node.args[3], Value):
-            return None
-        x, source, d, number = node.args
-        size, where = self.meta(x).size, torch.device(self.plan.device)
-        d %= len(size)
-        index = Value(TensorType(torch.int64, (), self.plan.device))
-        self.where[index] = self.place(number)
-        nodes: list[Node] = []
+        """``x`` with item ``n`` replaced: the item is written where ``x`` is, if nobody reads that any more."""
+        x, row, d, index = node.args
+        at, out = self.place(x), node.outputs[0]
+        steps: list[Step] = []
+        if at in self.frame.owned and self.frame.ends(x):
+            self.where[out] = at
+        else:
+            steps = self._copies([self._buffer(out)], [at], node)
+        target = self.place(out)
+        self.undefined.discard(target)
+        size = self.meta(x).size
+        given = index if isinstance(index, int) else None
+        name = f"{self._word()}_item{next(self.count)}"
+        source = triton_rows.render(name, self.meta(out), self.meta(row), d % len(size), given)
+        places = {"x": target, "row": self.place(row), triton_rows.ACTIVE: self._always()}
+        if given is None:
+            places |= {"at": self.place(index)}
+        made = self._run(source, places, node)
+        return [*steps, Update(made.source, made.arguments, made.location)]
 
-        def add(op: str, args: tuple, kind: TensorType, **kwargs: Any) -> Value:
-            nodes.append(Node(op, args, kwargs, [kind], location=node.location))
-            return nodes[-1].outputs[0]
-
-        def tensor(dtype: torch.dtype, *shape: int) -> TensorType:
-            return TensorType(dtype, shape, self.plan.device)
-
-        column = tuple(n if i == d else 1 for i, n in enumerate(size))
-        items = add("aten.arange.default", (size[d],), tensor(torch.int64, size[d]), device=where)
-        chosen = add("aten.index.Tensor", (items, [index]), index.type)  # fails out of range
-        places = add("aten.view.default", (items, list(column)), tensor(torch.int64, *column))
-        here = add("aten.eq.Tensor", (places, chosen), tensor(torch.bool, *column))
-        row = tuple(1 if i == d else n for i, n in enumerate(size))
-        spread = add("aten.unsqueeze.default", (source, d), tensor(x.type.dtype, *row))
-        out = add("aten.where.self", (here, spread, x), node.outputs[0].type)
-        self.where[node.outputs[0]] = out
-        return self._kernels(Region(nodes, [out]))
+    def _always(self) -> Place:
+        return self.place(True)
 
     def _parts(self, node: Node) -> list[Step]:
         """The parts of a split tensor, each a slice or an item of it."""
@@ -260,12 +312,9 @@ class _Planner:
         if node.op not in ("If", "Case") and not node.op.startswith("py."):
             return []
         try:
-            source, inputs = triton_loops.segment([node], node.outputs, f"{self._word()}_step{next(self.count)}")  # fmt: skip
+            return self._segment([node])
         except Unsupported:
             return []
-        places = {f"p{i}": self.place(v) for i, v in enumerate(inputs)}
-        places |= {f"o{j}": self._buffer(v) for j, v in enumerate(node.outputs)}
-        return [self._run(source, places, node)]
 
     def _loop_kernel(self, node: Node) -> list[Step]:
         try:
@@ -311,7 +360,7 @@ class _Planner:
         first = self._graph(cond)
         test = self._truth(cond.outputs[0], node)
         first, pred = [*first, *test[0]], test[1]
-        inside = self._graph(body)
+        inside = self._graph(body, state)
         inside += self._copies(state, [self.place(v) for v in body.outputs], node)
         handle = next(self.handles)
         inside += [*self._graph(cond), *test[0], Set(handle, pred, node.location)]
@@ -330,7 +379,7 @@ class _Planner:
 
     def _copies(self, targets: Sequence[Place], sources: Sequence[Place], node: Node) -> list[Step]:
         """Copies as if all at once: what is overwritten before it is read goes through other memory."""
-        pairs = [(a, b) for a, b in zip(targets, sources, strict=True) if a is not b]
+        pairs = [(a, b) for a, b in zip(targets, sources, strict=True) if a is not b and b not in self.undefined]  # fmt: skip
         written = {a for a, _ in pairs}
         moved: list[tuple[Place, Place]] = []
         for i, (a, b) in enumerate(pairs):
@@ -376,7 +425,7 @@ class _Planner:
         effects = node_effects(node)
         if effects.random:
             raise Unsupported(_at(node, f"{node.op} draws random numbers"))
-        if not node.op.startswith("aten.") or out_form(node.op) is None or node.control_inputs:
+        if not node.op.startswith(("aten.", "op.")) or node.control_inputs:
             raise Unsupported(_at(node, f"{node.op} runs on the host"))
         if any(isinstance(v.type, ScalarType) for v in node.inputs):
             raise Unsupported(_at(node, f"{node.op} takes a number that is known only at run time"))
@@ -389,6 +438,13 @@ def _at(node: Node, text: str) -> str:
     return f"{node.location[0]}:{node.location[1]}: {text}" if node.location else text
 
 
+def part_writes(part: Node | Region) -> bool:
+    """Whether a step may write over memory that a later one was to read."""
+    return isinstance(part, Node) and (
+        part.op == "aten.select_scatter.default" or bool(part.regions)
+    )
+
+
 def _all_values(graph: Graph) -> list[Value]:
     found = list(graph.inputs)
     for n in graph.nodes:
@@ -396,17 +452,3 @@ def _all_values(graph: Graph) -> list[Value]:
         for g in n.regions.values():
             found += _all_values(g)
     return found
-
-
-@functools.cache
-def out_form(op: str) -> Any:
-    """The overload of an ATen op that writes into given tensors; None where there is none."""
-    plain = ops.overload(op)
-    wanted = [(a.name, str(a.type)) for a in plain._schema.arguments]
-    packet = getattr(torch.ops.aten, op.split(".")[1])
-    for name in packet.overloads():
-        arguments = getattr(packet, name)._schema.arguments
-        given = [(a.name, str(a.type)) for a in arguments if not a.is_out]
-        if any(a.is_out for a in arguments) and [g for g in given if g in wanted] == wanted:
-            return getattr(packet, name)
-    return None

@@ -19,13 +19,16 @@ from ..kernels import triton_jit
 from ..kernels.device import LoopKernel, device_of, is_gpu
 from ..kernels.jit import warn_once
 from ..kernels.loop_ir import Unsupported
-from ..types import ScalarType
+from ..types import ListType, OptionalType, ScalarType
 from . import capture, planner
 from .execute import Chunked, Failed, Stepwise
+from .forms import Held
 from .plan import Run, check
 from .retarget import retarget
 
 PATIENCE = 3  # failures in a row before a graph is left to the host
+GROWTH = 4  # how many times more items there is room for after a list was full
+MOST_ROOM = 1 << 20
 
 
 class Program:
@@ -34,25 +37,36 @@ class Program:
     def __init__(self, graph: Graph):
         if why := triton_jit.available():
             raise Unsupported(why)
-        self.plan = planner.plan(graph)
         if not torch.cuda.is_available():
+            planner.plan(graph)  # says first what keeps a graph on the host anywhere
             raise Unsupported("there is no CUDA device")
+        self.graph = graph
         self.notes: list[str] = []
-        self.tier, self._runner = self._choose()
         self._types = [v.type for v in graph.inputs]
         self._failures = 0
+        self._make(None)
+
+    def _make(self, capacity: int | None) -> None:
+        """Plan the graph with room for so many items of its lists, and choose what runs the plan."""
+        self.plan = planner.plan(self.graph, capacity=capacity)
+        self.tier, self._runner = self._choose()
 
     def _choose(self) -> tuple[int, Stepwise]:
         loops = {"while", "if", "switch"} & self.plan.nodes().keys()
         why = capture.probed(self.plan.device) if loops else ""
-        if not why:
-            try:
-                return 1, capture.Captured(self.plan)
-            except (Unsupported, RuntimeError) as error:
-                why = str(error)
-        self.notes.append(f"no conditional nodes: {why}")
-        warn_once(f"tograph: {self.plan.name} runs in chunks, not in one CUDA graph: {why}")
-        return 2, Chunked(self.plan)
+        try:
+            if not why:
+                try:
+                    return 1, capture.Captured(self.plan)
+                except torch.OutOfMemoryError:
+                    raise
+                except (Unsupported, RuntimeError) as error:
+                    why = str(error)
+            self.notes = [f"no conditional nodes: {why}"]
+            warn_once(f"tograph: {self.plan.name} runs in chunks, not in one CUDA graph: {why}")
+            return 2, Chunked(self.plan)
+        except torch.OutOfMemoryError as error:
+            raise Unsupported(f"out of device memory: the plan needs {self.plan.memory} bytes") from error  # fmt: skip
 
     @property
     def kernels(self) -> list[LoopKernel]:
@@ -64,26 +78,56 @@ class Program:
         if self._failures >= PATIENCE or not self._fits(inputs):
             return None
         try:
-            outputs = self._runner.run(*inputs)
+            outputs = self._attempt(inputs)
         except Failed:
             self._failures += 1
             return None
+        except Unsupported as why:  # a kernel that does not compile for this device: the plan has written nothing outside
+            self._failures = PATIENCE
+            self.notes.append(f"op by op: {why}")
+            warn_once(f"tograph: {self.plan.name} runs op by op: {why}")
+            return None
         self._failures = 0
         return outputs
+
+    def _attempt(self, inputs: Sequence[Any]) -> list[Any]:
+        """Run the plan; where a list has no room, another one with more. A plan that fails has changed nothing."""
+        while True:
+            try:
+                return self._runner.run(*inputs)
+            except Failed as error:
+                room = self.plan.form.capacity * GROWTH
+                if not error.full or room > MOST_ROOM:
+                    raise
+            try:
+                self._make(room)
+            except Unsupported as why:
+                self._failures = PATIENCE
+                self.notes.append(str(why))
+                raise Failed(str(why)) from why
 
     def _fits(self, inputs: Sequence[Any]) -> bool:
         if torch._C._len_torch_dispatch_stack() or torch._C._len_torch_function_stack():
             return False
         grad = torch.is_grad_enabled()
-        for x, kind in zip(inputs, self._types, strict=True):
-            if isinstance(kind, ScalarType):
-                if type(x) is not kind.kind or (kind.kind is int and not -(1 << 63) <= x < 1 << 63):
-                    return False
-            elif not self._is(x, kind, grad):
-                return False
-        return True
+        return all(self._is(x, kind, grad) for x, kind in zip(inputs, self._types, strict=True))
+
+    def _is_list(self, xs: Any, kind: ListType, grad: bool) -> bool:
+        if not isinstance(xs, (tuple, list)):
+            return False
+        item = kind.element
+        if isinstance(item, ScalarType):
+            return all(type(x) is item.kind for x in xs)
+        return isinstance(xs, Held) or all(self._is(x, item, grad) for x in xs)
 
     def _is(self, x: Any, kind: Any, grad: bool) -> bool:
+        if isinstance(kind, ListType):
+            return self._is_list(x, kind, grad)
+        if isinstance(kind, OptionalType):
+            return isinstance(x, tuple) and all(self._is(e, kind.element, grad) for e in x)
+        if isinstance(kind, ScalarType):
+            fits = kind.kind is not int or -(1 << 63) <= x < 1 << 63
+            return type(x) is kind.kind and fits
         plain = type(x) in (torch.Tensor, torch.nn.Parameter) and x.layout is torch.strided
         return (
             plain

@@ -5,7 +5,11 @@ a number gets the form that takes a tensor. Captured tensors are attributes of t
 modules of their own that take all they use as operands; a result of theirs never is an operand (it is cloned), as the
 higher-order ops demand.
 
-Not there: prints, assertions, exceptions, lists, optionals, writes inside of branches and loops.
+What has no such form is rewritten first (``prepared``): writes of branches and loops are their results, a ``Case`` is nested
+branches, an optional a flag and a value, a list a tensor of rows and a length. An assertion or a raised exception is
+``aten._assert_async.msg``: a RuntimeError that names the exception's type and text.
+
+Not there: prints, staged ``try``, calls of Python.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ from __future__ import annotations
 import importlib
 import keyword
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -21,17 +25,40 @@ import torch
 from ...errors import InterchangeError
 from ..ir import Graph, Node, Value, map_values
 from ..ops import OpaqueObject, overload
+from ..passes import optimize
+from ..passes.inline import inline
+from ..rewrite import copied
 from ..types import ScalarType, TensorType
+from .elements import close_elements
+from .failures import has_checks
+from .list_rules import buffers
+from .messages import exception_name, message
 from .numbers import LOWER, NUMBER_ARGUMENTS, Emit
+from .optionals import optionals
+from .state import cases, states
+from .without import advice, without
 
 aten = torch.ops.aten
 
 
-def to_fx(graph: Graph, captured: list[torch.Tensor]) -> Any:
+SYSTEM = "torch.fx"
+
+
+def prepared(graph: Graph, list_capacity: int | None = None, leave_out: Sequence[str] = ()) -> Graph:  # fmt: skip
+    """The graph in the ops and values that torch.fx has."""
+    made = without(inline(copied(graph)), leave_out)
+    made = states(cases(optimize(made, inference=False)), SYSTEM)
+    made = buffers(close_elements(optionals(made, SYSTEM)), SYSTEM, list_capacity)
+    return optimize(made, inference=False)
+
+
+def to_fx(graph: Graph, captured: list[torch.Tensor], list_capacity: int | None = None, leave_out: Sequence[str] = ()) -> Any:  # fmt: skip
     """The module: it takes the tensors of the arguments and returns a tuple of the graph's outputs, flat.
 
-    Raises InterchangeError for an op that has no counterpart.
+    ``list_capacity``: how many items a list may have whose length nothing else bounds. ``leave_out``: see ``without``. Raises
+    InterchangeError for an op that has no counterpart.
     """
+    graph = prepared(graph, list_capacity, leave_out)
     fx = importlib.import_module("torch.fx")
     root = torch.nn.Module()
     count = len(graph.inputs) - len(captured)
@@ -69,6 +96,7 @@ class _Writer:
         self.fx, self.root, self.name, self.nested = fx, root, name, nested
         self.graph = fx.Graph()
         self.env: dict[Value, Any] = {}
+        self.sizes: dict[Value, Any] = {}  # numbers that are sizes of tensors, as such
         self.count = 0
 
     def emit(self, function: Any, *args: Any, **kwargs: Any) -> Any:
@@ -97,6 +125,8 @@ class _Writer:
     def nodes(self, graph: Graph) -> None:
         for node in graph.nodes:
             made = self.node(node)
+            if not node.outputs:
+                continue
             if len(node.outputs) == 1:
                 self.env[node.outputs[0]] = made
             else:
@@ -111,7 +141,7 @@ class _Writer:
             return self._torch(node)
         lower = LOWER.get(node.op)
         if lower is None:
-            raise InterchangeError("torch.fx", node.op, node.location)
+            raise InterchangeError(SYSTEM, node.op, node.location, advice(node.op))
         args = map_values(self.env.__getitem__, node.args)
         return lower(Emit(self.emit, node), *args)
 
@@ -121,20 +151,39 @@ class _Writer:
         function = overload(node.op)
         staged = [v for v in node.inputs if isinstance(v.type, ScalarType)]
         if any(isinstance(x, OpaqueObject) for x in (*args, *kwargs.values())):
-            raise InterchangeError("torch.fx", node.op, node.location)
+            raise InterchangeError(SYSTEM, node.op, node.location)
         if not staged:
             return self._listed(node, self.emit(function, *args, **kwargs))
         lower = NUMBER_ARGUMENTS.get(node.op)
         if lower is not None:
             return lower(Emit(self.emit, node), *args, **kwargs)
-        for argument, given in zip(function._schema.arguments, node.args):
-            if isinstance(given, Value) and given in staged and str(argument.type) != "Tensor":
-                raise InterchangeError("torch.fx", f"{node.op} with a number that is known only when the graph runs", node.location)  # fmt: skip
-        made = self.emit(function, *args, **kwargs)
+        tensors = {a.name for a in function._schema.arguments if str(a.type) == "Tensor"}
+        names = [a.name for a in function._schema.arguments]
+        numbers = lambda name, tree, x: x if name in tensors else map_values(self.number, tree)  # noqa: E731
+        args = tuple(map(numbers, names, node.args, args))
+        kwargs = {k: numbers(k, node.kwargs[k], x) for k, x in kwargs.items()}
+        made = self._listed(node, self.emit(function, *args, **kwargs))
         kind = node.outputs[0].type
-        if len(node.outputs) == 1 and isinstance(kind, TensorType):
+        if (
+            len(node.outputs) == 1
+            and isinstance(kind, TensorType)
+            and self._as_tensor(node, tensors)
+        ):
             made = self.emit(aten._to_copy.default, made, dtype=kind.dtype)
         return made
+
+    def _as_tensor(self, node: Node, tensors: set[str]) -> bool:
+        """Whether a number is given where the op takes a tensor, which has a say in the dtype of the result."""
+        names = [a.name for a in overload(node.op)._schema.arguments]
+        return any(n in tensors and isinstance(a, Value) and isinstance(a.type, ScalarType) for n, a in zip(names, node.args))  # fmt: skip
+
+    def number(self, value: Value) -> Any:
+        """A number of the graph where an op takes a number and no tensor: the size that it is, or the tensor's item."""
+        if not isinstance(value.type, ScalarType):
+            return self.env[value]
+        if value not in self.sizes:
+            self.sizes[value] = self.emit(aten._local_scalar_dense.default, self.env[value])
+        return self.sizes[value]
 
     def _listed(self, node: Node, made: Any) -> Any:
         """An op that returns a list of one tensor."""
@@ -151,11 +200,21 @@ class _Writer:
             inner.env[value] = inner.graph.placeholder(f"x{i}")
         inner.nodes(graph)
         outputs = [inner.env[v] for v in graph.outputs]
+        if not outputs:  # a branch that only checks something
+            outputs = [inner.emit(aten.full.default, [], False, dtype=torch.bool)]
         if not tensor:
             return inner.finish(outputs)
         pred = inner.emit(aten._to_copy.default, outputs[0], dtype=torch.bool)
         inner.graph.output(inner.emit(aten.reshape.default, pred, []))
         return self.fx.GraphModule(inner.root, inner.graph, name)
+
+    def keep(self, node: Node, made: Any) -> Any:
+        """The results of a region op. With checks inside, something with an effect uses one: torch.export drops it otherwise."""
+        first = self.emit(operator.getitem, made, 0) if len(node.outputs) < 2 or has_checks(node) else None  # fmt: skip
+        if has_checks(node):
+            true = self.emit(aten.ones_like.default, first, dtype=torch.bool)
+            self.emit(aten._assert_async.msg, self.emit(aten.all.default, true), "checked")
+        return first if len(node.outputs) < 2 else made
 
     def operands(self, node: Node, args: tuple) -> list[Any]:
         """What a region is given; a constant is a 0-d tensor, and nothing is given twice."""
@@ -171,39 +230,21 @@ def _higher(name: str) -> Any:
     return getattr(torch.ops.higher_order, name)
 
 
-def _unstated(node: Node) -> None:
-    for region in node.regions.values():
-        for inner in region.nodes:
-            if inner.op == "tg.assign":
-                raise InterchangeError("torch.fx", "a write inside of a branch or loop (tg.assign)", inner.location)  # fmt: skip
-
-
 def _if(self: _Writer, node: Node) -> Any:
-    _unstated(node)
     pred = self.emit(aten.reshape.default, self.env[node.args[0]], [])
     then, orelse = (self.attribute(self.module(g, g.name), g.name) for g in node.regions.values())
     given = tuple(self.operands(node, node.args[1:]))
     made = self.emit(_higher("cond"), pred, then, orelse, given)
-    return self.emit(operator.getitem, made, 0) if len(node.outputs) == 1 else made
+    return self.keep(node, made)
 
 
 def _while(self: _Writer, node: Node) -> Any:
-    _unstated(node)
     cond = self.attribute(self.module(node.regions["cond"], "cond", tensor=True), "cond")
     body = self.attribute(self.module(node.regions["body"], "body"), "body")
     given = self.operands(node, node.args)
     carried = node.kwargs["carried"]
     made = self.emit(_higher("while_loop"), cond, body, tuple(given[:carried]), tuple(given[carried:]))  # fmt: skip
-    return self.emit(operator.getitem, made, 0) if len(node.outputs) == 1 else made
-
-
-def _call(self: _Writer, node: Node) -> Any:
-    graph = node.regions["function"]
-    for value, x in zip(graph.inputs, self.operands(node, node.args)):
-        self.env[value] = x
-    self.nodes(graph)
-    outs = [self.env[v] for v in graph.outputs]
-    return outs[0] if len(outs) == 1 else outs
+    return self.keep(node, made)
 
 
 def _assign(self: _Writer, node: Node) -> Any:
@@ -219,6 +260,27 @@ def _constant(self: _Writer, node: Node) -> Any:
     return self.emit(aten.clone.default, self.attribute(x, "constant"))
 
 
+def _assert(self: _Writer, node: Node) -> None:
+    condition, kind, args = node.args[:3]
+    given = self.env[condition] if isinstance(condition, Value) else condition
+    if isinstance(condition, Value) and isinstance(condition.type, TensorType):
+        given = self.emit(aten.all.default, given)
+    self.emit(aten._assert_async.msg, Emit(self.emit, node).number(given), f"{exception_name(kind)}: {message(args)}")  # fmt: skip
+
+
+def _size(self: _Writer, node: Node) -> Any:
+    x, dim = node.args
+    made = self.emit(aten.sym_size.int, self.env[x], dim)
+    self.sizes[node.outputs[0]] = made
+    return self.emit(aten.scalar_tensor.default, made, dtype=torch.int64)
+
+
+def _raise(self: _Writer, node: Node) -> None:
+    never = self.emit(aten.full.default, [], False, dtype=torch.bool)
+    self.emit(aten._assert_async.msg, never, f"{exception_name(node.args[0])}: {message(node.args[1])}")  # fmt: skip
+
+
 _SPECIAL: dict[str, Callable[[_Writer, Node], Any]] = {
-    "If": _if, "While": _while, "Call": _call, "tg.assign": _assign, "tg.constant": _constant,
+    "If": _if, "While": _while, "tg.assign": _assign, "tg.constant": _constant, "tg.assert": _assert, "tg.raise": _raise,
+    "py.size": _size, "py.format": lambda self, node: None,
 }  # fmt: skip

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from ...errors import InterchangeError
 from ..ir import Node
 from ..types import SCALARS, ScalarType
 
@@ -87,8 +88,24 @@ def _range_length(emit: Emit, start: Any, stop: Any, step: Any) -> Any:
     return emit(aten.clamp_min.default, count, 0)
 
 
-def _size(emit: Emit, x: Any, dim: int) -> Any:
-    return emit(aten.scalar_tensor.default, emit(aten.sym_size.int, x, dim), dtype=torch.int64)
+def _choose(emit: Emit, tag: Any, options: list[Any]) -> Any:
+    """One of the numbers, by place."""
+    dtype = emit.dtype
+    if not all(isinstance(x, (bool, int, float)) for x in options):
+        raise InterchangeError("torch.fx", "a choice among values", emit.node.location)
+    out = emit.number(options[-1], dtype)
+    for i, x in enumerate(options[:-1]):
+        out = emit(aten.where.self, emit(aten.eq.Scalar, tag, i), emit.number(x, dtype), out)
+    return out
+
+
+def _round(emit: Emit, x: Any, digits: int | None = None) -> Any:
+    x = emit.number(x, torch.float64)
+    return emit.to(emit(aten.round.decimals, x, decimals=digits or 0), emit.dtype)
+
+
+def _rounded(op: Any) -> Callable[..., Any]:
+    return lambda emit, x: emit.to(emit(op, emit.number(x, torch.float64)), emit.dtype)
 
 
 def _select(emit: Emit, c: Any, a: Any, b: Any) -> Any:
@@ -99,7 +116,10 @@ LOWER: dict[str, Callable[..., Any]] = {
     "py.constant": lambda emit, x: emit.number(x, emit.dtype),
     "py.int": _conversion, "py.float": _conversion, "py.bool": _conversion, "py.trunc": _conversion,
     "py.not": lambda emit, x: emit(aten.logical_not.default, emit.number(x)),
-    "py.floordiv": _floordiv, "py.range_length": _range_length, "py.size": _size, "py.select": _select,
+    "py.floordiv": _floordiv, "py.range_length": _range_length, "py.select": _select,
+    "tg.choose": _choose, "py.pos": lambda emit, x: emit.number(x, emit.dtype), "py.round": _round, "py.truth": _conversion,
+    "py.invert": lambda emit, x: emit(aten.bitwise_not.default, emit.number(x, emit.dtype)),
+    "py.rank": lambda emit, x: emit.number(len(emit.node.inputs[0].type.shape), torch.int64),
     "tg.identity": lambda emit, x: x,
     "tg.read": lambda emit, x: emit(aten.clone.default, x),
 }  # fmt: skip
@@ -113,8 +133,19 @@ for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
     LOWER[f"py.{_name}"] = _comparison(getattr(aten, _name).Tensor)
 for _name in ("neg", "abs"):
     LOWER[f"py.{_name}"] = _unary(getattr(aten, _name).default)
-for _name in ("sqrt", "sin", "cos", "tan", "exp", "log", "log2", "log10", "tanh", "sinh", "cosh", "asin", "acos", "atan", "erf", "log1p", "expm1"):  # fmt: skip
+for _name in ("sqrt", "sin", "cos", "tan", "exp", "log", "log2", "log10", "tanh", "sinh", "cosh", "asin", "acos", "atan", "erf", "log1p", "expm1", "isnan", "isinf", "isfinite", "lgamma"):  # fmt: skip
     LOWER[f"py.math.{_name}"] = _math(getattr(aten, _name).default)
+for _name in ("atan2", "hypot", "pow", "fmod", "copysign"):
+    _form = {
+        "pow": aten.pow.Tensor_Tensor,
+        "fmod": aten.fmod.Tensor,
+        "copysign": aten.copysign.Tensor,
+    }
+    LOWER[f"py.math.{_name}"] = _math(_form.get(_name) or getattr(aten, _name).default)
+for _name in ("floor", "ceil", "trunc"):
+    LOWER[f"py.{_name}"] = LOWER[f"py.math.{_name}"] = _rounded(getattr(aten, _name).default)
+LOWER["py.trunc"] = _conversion
+LOWER["py.math.fabs"] = _math(aten.abs.default)
 
 
 # ---- ATen ops whose number is known only when the graph runs

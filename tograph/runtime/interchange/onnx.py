@@ -3,22 +3,38 @@
 Model. Every value is a tensor; Python numbers are 0-d tensors (int64, double, bool). A region becomes a subgraph that sees
 the names around it, as ONNX allows, so its inputs are the names of what it is given. A ``While`` is a ``Loop`` whose condition
 is computed before the loop and at the end of its body. Captured tensors are initializers, with the values they have now.
-One op of the graph is one entry of ``onnx_ops.TABLE``.
+One op of the graph is one entry of ``onnx_ops.TABLE`` or ``onnx_lists.TABLE``. A list is a sequence, an optional a flag and a
+value. A tensor that is written into is one more output, ``NAME.next``: what it holds afterwards. A captured one is also an input,
+with the value that it has now as its default, so that a caller can hand each call's result to the next.
 
-Not there: writes to variables, prints, assertions, exceptions, lists, optionals, random numbers.
+Not there: prints, assertions, exceptions, random and complex numbers.
 """
 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from ...errors import InterchangeError
 from ..ir import Graph, Node, Value
-from ..types import ScalarType, TensorType, Type
-from . import onnx_ops
+from ..passes import optimize
+from ..passes.inline import inline
+from ..passes.prune import prune
+from ..rewrite import copied
+from ..types import ListType, ScalarType, TensorType, Type
+from . import onnx_gradients, onnx_lists, onnx_ops, onnx_places
+from .elements import close_elements
+from .failures import Failure, failures
+from .optionals import optionals
+from .state import WRITE, cases, states
+from .without import advice, without
+
+SYSTEM = "ONNX"
+_FILLED_BY = (onnx_gradients, onnx_places)  # more entries of ``onnx_ops.TABLE``
 
 OPSET = 18
 ELEMENTS = {
@@ -27,25 +43,42 @@ ELEMENTS = {
 }  # fmt: skip
 
 
-def to_onnx(graph: Graph, captured: list[torch.Tensor], path: Any) -> None:
+def prepared(graph: Graph, leave_out: Sequence[str] = ()) -> tuple[Graph, list[Failure]]:
+    """The graph in the ops and values that ONNX has, and its checks: see ``failures``."""
+    made = without(inline(copied(graph)), leave_out)
+    made = optionals(cases(optimize(made, inference=False)), SYSTEM)
+    checks = failures(made)
+    return prune(close_elements(states(made, SYSTEM))), checks
+
+
+def to_onnx(graph: Graph, captured: list[torch.Tensor], path: Any, leave_out: Sequence[str] = ()) -> None:  # fmt: skip
     """Write the model. Raises InterchangeError, at the user's line, for an op that has no entry.
 
-    Needs the package ``onnx``.
+    ``leave_out``: see ``without``. Needs the package ``onnx``.
     """
     onnx = importlib.import_module("onnx")
-    writer = Writer(onnx)
     count = len(graph.inputs) - len(captured)
-    inputs = []
+    graph, checks = prepared(graph, leave_out)
+    writer = Writer(onnx)
+    code = graph.inputs.pop() if checks else None
+    if code is not None:
+        writer.names[code] = writer.constant(0)
+    written = {n.args[0] for n in graph.nodes if n.op == WRITE} - {code}
+    inputs, states_ = [], []
     for i, value in enumerate(graph.inputs):
         label = graph.input_names[i] if i < len(graph.input_names) else ""
-        name = writer.name(value, label)
-        if i < count:
+        name = writer.name(value, label or (f"state_{i - count}" if value in written else ""))
+        if i < count or value in written:
             inputs.append(writer.info(name, value.type))
-        else:
+        if i >= count:
             writer.initializers.append(writer.tensor(captured[i - count], name))
+        if value in written:
+            states_.append((value, f"{name}.next"))
     writer.graph(graph)
-    outputs = [writer.output(v) for v in graph.outputs]
-    infos = [writer.info(name, v.type) for name, v in zip(outputs, graph.outputs)]
+    failed = writer.names[code] if code is not None else None
+    outputs = [(writer.output(v, "", writer.guarded(v, failed, checks)), v.type) for v in graph.outputs]  # fmt: skip
+    outputs += [(writer.output(v, name, writer.guarded(v, failed, checks)), v.type) for v, name in states_]  # fmt: skip
+    infos = [writer.info(name, kind) for name, kind in outputs]
     body = onnx.helper.make_graph(writer.nodes, graph.name, inputs, infos, writer.initializers)
     opsets = [onnx.helper.make_opsetid("", OPSET)]
     model = onnx.helper.make_model(
@@ -53,6 +86,13 @@ def to_onnx(graph: Graph, captured: list[torch.Tensor], path: Any) -> None:
     )
     onnx.checker.check_model(model, full_check=True)
     onnx.save(model, path)
+
+
+def dtype_of(kind: Type) -> torch.dtype:
+    """The dtype of a value, of its items for a list."""
+    if isinstance(kind, ListType):
+        return torch.float32 if kind.element is None else kind.element.dtype
+    return kind.dtype  # type: ignore[union-attr]
 
 
 class Writer:
@@ -78,7 +118,7 @@ class Writer:
         if value not in self.names:
             taken = wish in self.names.values() or not wish
             self.names[value] = self.fresh(wish or "v") if taken else wish
-            self.dtypes[self.names[value]] = value.type.dtype
+            self.dtypes[self.names[value]] = dtype_of(value.type)
         return self.names[value]
 
     def info(self, name: str, kind: Type) -> Any:
@@ -87,17 +127,22 @@ class Writer:
             shape = [f"{name}_{i}" if n is None else n for i, n in enumerate(kind.shape)]
         elif isinstance(kind, ScalarType):
             shape = []
+        elif isinstance(kind, ListType):
+            items = kind.element.shape if isinstance(kind.element, TensorType) else ()
+            return self.onnx.helper.make_tensor_sequence_value_info(name, self.element(dtype_of(kind)), items)  # fmt: skip
         else:
             raise self.error(f"a value of type {kind}")
         return self.onnx.helper.make_tensor_value_info(name, self.element(kind.dtype), shape)
 
     def element(self, dtype: torch.dtype) -> int:
+        if dtype.is_complex:
+            raise self.error(f"{dtype}", "Keep real and imaginary parts in tensors of their own.")
         if dtype not in ELEMENTS:
             raise self.error(f"the dtype {dtype}")
         return ELEMENTS[dtype]
 
-    def error(self, what: str) -> InterchangeError:
-        return InterchangeError("ONNX", what, self.at.location if self.at else None)
+    def error(self, what: str, advice: str = "") -> InterchangeError:
+        return InterchangeError(SYSTEM, what, self.at.location if self.at else None, advice)
 
     def tensor(self, x: torch.Tensor, name: str) -> Any:
         """A constant tensor."""
@@ -141,27 +186,68 @@ class Writer:
     def graph(self, graph: Graph) -> None:
         for node in graph.nodes:
             self.at = node
+            if node.op == WRITE:
+                self.write(node)
+                continue
             made = self.node(node)
             for value, name in zip(node.outputs, made):
-                self.names[value] = self.cast(name, value.type.dtype)
+                self.names[value] = self.cast(name, dtype_of(value.type))
 
     def node(self, node: Node) -> list[str]:
         if node.op in _REGIONS:
             return _REGIONS[node.op](self, node)
-        lower = onnx_ops.TABLE.get(node.op)
+        lower = onnx_ops.TABLE.get(node.op) or onnx_lists.TABLE.get(node.op)
         if lower is None:
-            raise self.error(node.op)
+            raise self.error(node.op, advice(node.op))
         made = lower(self, node, *node.args, **node.kwargs)
         return made if isinstance(made, list) else [made]
 
-    def output(self, value: Value) -> str:
+    def write(self, node: Node) -> None:
+        """From here on the target is the value that is written into it."""
+        target, value = node.args
+        dtype = dtype_of(target.type)
+        shape = self.emit("Shape", self.name(target), dtype=torch.int64)
+        self.names[target] = self.emit("Expand", self.value(value, dtype), shape)
+
+    def output(self, value: Value, wish: str = "", name: str = "") -> str:
         """A name that a node of this graph makes: outputs may not be inputs, nor names from around."""
-        return self.emit("Identity", self.name(value))
+        name = name or self.name(value)
+        if not wish:
+            return self.emit("Identity", name)
+        self.nodes.append(self.onnx.helper.make_node("Identity", [name], [wish]))
+        return wish
+
+    def guarded(self, value: Value, failed: str | None, checks: list[Failure]) -> str:
+        """The value, from a place that exists only where no check failed; the node that fails has the check's text as its name."""
+        name = self.name(value)
+        if failed is None:
+            return name
+        items = value.type if isinstance(value.type, ListType) else None
+        out = name
+        for i, check in enumerate(checks, 1):
+            here = self.emit("Equal", failed, self.constant(i), dtype=torch.bool)
+            at = self.cast(here, torch.int64)
+            out = self._checked(out, at, f"{check.text}{_where(check)}", items)
+        return out
+
+    def _checked(self, name: str, at: str, label: str, items: ListType | None) -> str:
+        """The value where ``at`` is 0; an error of the runtime otherwise."""
+        label = f"{label} #{self.fresh('check')}"
+        zero = self.fresh()
+        places = self.constant([0])
+        self.nodes.append(
+            self.onnx.helper.make_node("Gather", [places, at], [zero], axis=0, name=label)
+        )
+        self.dtypes[zero] = torch.int64
+        if items is not None:  # a loop of no iterations
+            return onnx_lists.built(self, items, name, zero, lambda inner, i, items: items)
+        shape = self.emit("Add", self.emit("Shape", name, dtype=torch.int64), zero)
+        return self.emit("Reshape", name, shape, allowzero=1)
 
     def bind(self, graph: Graph, names: list[str]) -> None:
         """Give the inputs of a region the names of what it is given."""
         for value, name in zip(graph.inputs, names):
-            self.names[value] = self.cast(name, value.type.dtype)
+            self.names[value] = self.cast(name, dtype_of(value.type))
 
     def given(self, node: Node, args: tuple) -> list[str]:
         return [self.value(a) for a in args]
@@ -176,15 +262,21 @@ class Writer:
         return self.onnx.helper.make_graph(inner.nodes, self.fresh(graph.name), [], infos)
 
 
+def _where(check: Failure) -> str:
+    return (
+        "" if check.location is None else f" ({Path(check.location[0]).name}:{check.location[1]})"
+    )
+
+
 def _if(w: Writer, node: Node) -> list[str]:
     names = w.given(node, node.args[1:])
     then, orelse = (w.branch(node.regions[n], names) for n in ("then", "orelse"))
     pred = w.emit("Reshape", w.value(node.args[0], torch.bool), w.constant([], torch.int64))
     outs = [w.fresh() for _ in node.outputs]
-    if not outs:
+    if not outs:  # nothing in it has an effect: what would have is refused
         return []
     w.nodes.append(w.onnx.helper.make_node("If", [pred], outs, then_branch=then, else_branch=orelse))  # fmt: skip
-    w.dtypes.update({o: v.type.dtype for o, v in zip(outs, node.outputs)})
+    w.dtypes.update({o: dtype_of(v.type) for o, v in zip(outs, node.outputs)})
     return outs
 
 
@@ -199,12 +291,12 @@ def _while(w: Writer, node: Node) -> list[str]:
     carried = node.kwargs["carried"]
     names = w.given(node, node.args)
     kinds = [v.type for v in node.outputs]
-    names[:carried] = [w.cast(n, k.dtype) for n, k in zip(names, kinds)]
+    names[:carried] = [w.cast(n, dtype_of(k)) for n, k in zip(names, kinds)]
     first = _condition(w, cond, names)
     inner = Writer(w.onnx, w)
     trip, going = inner.fresh("trip"), inner.fresh("going")
     state = [inner.fresh("state") for _ in range(carried)]
-    inner.dtypes.update({s: k.dtype for s, k in zip(state, kinds)})
+    inner.dtypes.update({s: dtype_of(k) for s, k in zip(state, kinds)})
     inner.bind(body, [*state, *names[carried:]])
     inner.graph(body)
     new = [inner.output(v) for v in body.outputs]
@@ -216,15 +308,8 @@ def _while(w: Writer, node: Node) -> list[str]:
     loop = w.onnx.helper.make_graph(inner.nodes, w.fresh("body"), given, made)
     outs = [w.fresh() for _ in kinds]
     w.nodes.append(w.onnx.helper.make_node("Loop", ["", first, *names[:carried]], outs, body=loop))
-    w.dtypes.update({o: k.dtype for o, k in zip(outs, kinds)})
+    w.dtypes.update({o: dtype_of(k) for o, k in zip(outs, kinds)})
     return outs
 
 
-def _call(w: Writer, node: Node) -> list[str]:
-    graph = node.regions["function"]
-    w.bind(graph, w.given(node, node.args))
-    w.graph(graph)
-    return [w.name(v) for v in graph.outputs]
-
-
-_REGIONS = {"If": _if, "While": _while, "Call": _call}
+_REGIONS = {"If": _if, "While": _while}

@@ -143,6 +143,7 @@ TABLE |= {
     "aten.elu.default": lambda w, node, x, alpha=1.0, *_: w.emit("Elu", w.value(x), alpha=float(alpha)),
     "aten.leaky_relu.default": lambda w, node, x, slope=0.01: w.emit("LeakyRelu", w.value(x), alpha=float(slope)),
     "aten.softplus.default": _unary("Softplus"),
+    "aten.sgn.default": _unary("Sign"),
     "aten.isnan.default": lambda w, node, x: w.emit("IsNaN", w.value(x), dtype=torch.bool),
     "aten.isinf.default": lambda w, node, x: w.emit("IsInf", w.value(x), dtype=torch.bool),
 }  # fmt: skip
@@ -430,20 +431,6 @@ def _index_select(w, node, x, dim, index):
 @entry("aten.gather.default")
 def _gather(w, node, x, dim, index, **kwargs):
     return w.emit("GatherElements", w.value(x), w.value(index, torch.int64), axis=_dim(dim, x))
-
-
-@entry("aten.index.Tensor")
-def _index(w, node, x, indices):
-    places = [k for k, i in enumerate(indices) if i is not None]
-    kinds = {indices[k].type.dtype for k in places}
-    if kinds & {torch.bool, torch.uint8} or places != list(range(len(places))):
-        raise w.error(f"{node.op} with a mask, or with indices that do not lead")
-    shape = w.constant(0)
-    for k in places:
-        shape = w.emit("Add", shape, w.emit("Mul", w.value(indices[k], torch.int64), w.constant(0)))
-    last = w.constant([-1])
-    rows = [w.emit("Unsqueeze", w.emit("Add", shape, w.value(indices[k], torch.int64)), last) for k in places]  # fmt: skip
-    return w.emit("GatherND", w.value(x), w.emit("Concat", *rows, axis=-1), dtype=_out(node))
 
 
 @entry("aten.select_scatter.default")

@@ -17,6 +17,7 @@ import contextlib
 import ctypes
 import functools
 import hashlib
+import importlib
 import os
 import sys
 import tempfile
@@ -33,8 +34,12 @@ from ... import settings
 from ...lazy import lazy_module
 
 llvmlite, llvm = lazy_module("llvmlite"), lazy_module("llvmlite.binding")
+with contextlib.suppress(ImportError, OSError):
+    importlib.import_module(
+        llvm.__name__
+    )  # now, as torch is: the first call would wait for it else. ``host`` tells of failures
 
-GENERATOR = "1"  # part of every digest: raise it when the same text should give other code
+GENERATOR = "2"  # part of every digest: raise it when the same text should give other code
 MINIMUM = (0, 46)
 _MAGIC = b"tograph-object-1\n"
 _lock = threading.RLock()
@@ -172,7 +177,8 @@ def _compile(text: str, level: int) -> bytes:
     module.triple = llvm.get_process_triple()
     module.data_layout = str(machine.target_data)
     options = llvm.create_pipeline_tuning_options(speed_level=level)
-    options.loop_vectorization = options.loop_unrolling = level > 1
+    options.loop_vectorization = level > 1
+    options.loop_unrolling = False  # but for loops that ask for it
     options.slp_vectorization = False
     builder = llvm.create_pass_builder(machine, options)
     builder.getModulePassManager().run(module, builder)

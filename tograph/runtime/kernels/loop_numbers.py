@@ -8,9 +8,10 @@ from typing import Any
 from ..ir import Node, Value
 from . import triton_ops
 from .loop_formulas import dtype_of
-from .loop_ir import Unsupported
+from .loop_ir import DIVISION_BY_ZERO, INDEX_OUT_OF_RANGE, Unsupported
 from .triton_ops import typed
 
+FULL = 5  # the error code of a list that has no room for another item
 OVERFLOW = 4  # the error code of a number that leaves its type
 _NUMBERS = {"py.lt": "<", "py.le": "<=", "py.gt": ">", "py.ge": ">=", "py.eq": "==", "py.ne": "!="}
 
@@ -19,6 +20,7 @@ class Numbers:
     """Texts of ``py.*`` ops. The class that writes the kernel has the names of values, lines, and what fails."""
 
     names: dict[Value, str]
+    helpers: dict[str, None]
     fresh: Callable[[], str]
     line: Callable[[str], None]
     _fail: Callable[[str, int], None]
@@ -49,7 +51,35 @@ class Numbers:
         if op in ("py.add", "py.sub", "py.mul") and kind in ("i64", "f64"):
             a, b = (self._as(x, d, kind) for x, d in given)
             return self._arithmetic(op[3:], kind, a, b)
+        if op in _INTEGERS and kind == "i64" and len(given) == 2:
+            a, b = (self._as(x, d, "i64") for x, d in given)
+            return _INTEGERS[op](self, a, b)
         raise Unsupported(f"{op} in a kernel's loop")
+
+    def _place(self, i: str, n: str) -> str:
+        """A position in ``n`` items, negative ones counted from the end; 0 where it fails."""
+        bad = f"({i} >= {n}) | ({i} + {n} < 0)"
+        self._fail(bad, INDEX_OUT_OF_RANGE)
+        return f"tl.where({bad}, 0, tl.where({i} < 0, {i} + {n}, {i}))"
+
+    def _cell(self, i: str, n: str) -> str:
+        bad = f"({i} < 0) | ({i} >= {n})"
+        self._fail(bad, INDEX_OUT_OF_RANGE)
+        return f"tl.where({bad}, 0, {i})"
+
+    def _room(self, i: str, n: str) -> str:
+        self._fail(f"{i} >= {n}", FULL)
+        return f"tl.where({i} >= {n}, 0, {i})"
+
+    def _stop(self, stop: str, n: str) -> str:
+        return f"tl.minimum(tl.maximum(tl.where({stop} < 0, {stop} + {n}, {stop}), 0), {n})"
+
+    def _division(self, word: str, a: str, b: str) -> str:
+        """Rounded down; by 0 it fails, and -2**63 by -1, which has no quotient in 64 bits."""
+        self._fail(f"{b} == 0", DIVISION_BY_ZERO)
+        self._fail(f"({b} == -1) & ({a} < 0) & (({a} - 1) > 0)", OVERFLOW)
+        self.helpers |= dict.fromkeys((*triton_ops.NEEDS[word], word))
+        return f"_{word}({a}, {b})"
 
     def _operand(self, a: Any) -> tuple[str, str]:
         if isinstance(a, Value):
@@ -72,3 +102,15 @@ class Numbers:
         other = b if word == "add" else f"~({b})"
         self._fail(f"(({a} ^ {name}) & ({other} ^ {name})) < 0", OVERFLOW)
         return name
+
+
+_INTEGERS: dict[str, Callable[[Numbers, str, str], str]] = {
+    "py.position": Numbers._place,
+    "py.cell": Numbers._cell,
+    "py.room": Numbers._room,
+    "py.slice_stop": Numbers._stop,
+    "py.min": lambda b, x, y: f"tl.minimum({x}, {y})",
+    "py.max": lambda b, x, y: f"tl.maximum({x}, {y})",
+    "py.floordiv": lambda b, x, y: b._division("floordiv", x, y),
+    "py.mod": lambda b, x, y: b._division("mod", x, y),
+}

@@ -416,7 +416,7 @@ class _Segment(_Loop):
             self.line(f"tl.store(o{j}, {self.names[v]})")
         if self.guarded:
             signature[ERROR] = "*i32"
-            self.line(f"tl.store({ERROR}, code, code != 0)")
+            self.line(f"tl.store({ERROR}, tl.maximum(code, tl.load({ERROR})), code != 0)")
         return Source(self.name, self._module(signature, {}, ""), signature, {}, 1, 1)
 
 

@@ -126,6 +126,8 @@ def _merge(low, v: Value, found: list[tuple[Operand, str]]) -> Operand:
     if isinstance(first, Reg):
         text = _phi(low, REGISTER[first.dtype], [(x.text, end) for x, end in found])
         return Reg(text, first.dtype, first.size, alias)
+    if any(x.size != first.size for x, _ in found):
+        raise Decline("a tensor whose size depends on the branch")
     pointer = _phi(low, "ptr", [(x.pointer, end) for x, end in found])
     owners = frozenset().union(*(x.owners for x, _ in found))
     dense = all(x.dense for x, _ in found)
@@ -211,6 +213,7 @@ def _loop(low, node: Node, args: list[Operand], modes: list[str], count_of: tupl
         for i in range(count)
     ]  # fmt: skip
     code, work = low.code, low.work
+    numbers = all(mode in ("register", "same") for mode in modes)
     number, bound, step = count_of or (0, None, 0)
     before, strip = code.block, None
     if count_of is not None and modes[number] == "register":
@@ -240,7 +243,7 @@ def _loop(low, node: Node, args: list[Operand], modes: list[str], count_of: tupl
         c.swap()
     end = code.block
     again = ""
-    code.line(f"br label %{head}{versions.unrolled(low) if low.branching else ''}")
+    code.line(f"br label %{head}{versions.unrolled(body, numbers, low.branching)}")
     if strip:
         again = strip.close(cost, done)
     for c in carries:

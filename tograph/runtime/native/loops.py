@@ -14,10 +14,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..kernels.loop_ir import FLOATS, Affine, Dim, Expr, Kernel, Store, Unsupported
-from .code import BITS, REGISTER, UNSIGNED, Code, literal
+from .code import BITS, REGISTER, UNROLL, UNSIGNED, Code, literal
 from .scalar import Fail, calls_library, render
 
 BLOCK = 4096  # elements of a row that are summed before the total is touched
+FEW = 4  # steps of a loop that is written out, rather than to be vectorised
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,12 @@ class _Emitter:
         body()
         after = code.do(f"add nuw nsw i64 {variable}, {step}")
         code.fill(place, f"{variable} = phi i64 [{low}, %{before}], [{after}, %{code.block}]")
-        code.branch(code.do(f"icmp slt i64 {after}, {high}"), head, done + self.ending)
+        few = low == "0" and high.isdigit() and int(high) < FEW * step
+        code.branch(
+            code.do(f"icmp slt i64 {after}, {high}"),
+            head,
+            done + (UNROLL["full"] if few else self.ending),
+        )
         code.label(done)
 
     # ---- one point of the outer loops

@@ -32,7 +32,7 @@ from ..shapes import Meta
 from ..types import DTYPE_NAMES, ListType, ScalarType, TensorType
 from . import buffers, calls, control, direct, groups, lists, matmul, moves, nests, views
 from .arena import Arena
-from .code import REGISTER, SIZE, Code, literal, memory
+from .code import REGISTER, SIZE, UNROLLING, Code, literal, memory
 from .groups import Group, one_element
 from .loops import Place, emit
 from .numbers import Numbers
@@ -45,7 +45,7 @@ attributes #1 = {{ nounwind memory(none) willreturn }}
 !0 = distinct !{{!0, !1, !2}}
 !1 = !{{!"llvm.loop.vectorize.enable", i1 false}}
 !2 = !{{!"llvm.loop.unroll.disable"}}
-"""
+{}"""
 _CPU = torch.device("cpu")
 
 
@@ -126,7 +126,7 @@ class Lowering:
         declares = dict(self.code.declares)
         functions = nests.kept_apart(self.functions, self.calls)
         texts = [head, *functions, *self.globals.values()]
-        attributes = ATTRIBUTES.format(8 * host().vector_bytes)
+        attributes = ATTRIBUTES.format(8 * host().vector_bytes, UNROLLING)
         return "\n".join([*texts, *declares.values(), attributes])
 
     def slot(self, i: int) -> str:
@@ -318,7 +318,7 @@ class Lowering:
     def operand(self, a: Any) -> Operand:
         """The operand of an argument: a value, or a Python number."""
         if isinstance(a, Value):
-            return self.env[a]
+            return self.written.get(a, self.env[a])
         if isinstance(a, bool):
             return Reg(literal(a, "bool"), "bool")
         if isinstance(a, int):

@@ -27,7 +27,7 @@ from ..ir import Node
 from ..kernels.jit import host
 from ..kernels.loop_ir import Open, bound
 from . import threading
-from .code import REGISTER, SIZE, Code, literal
+from .code import REGISTER, SIZE, UNROLL, Code, literal
 from .groups import ALONE
 from .values import Decline, Mem, Operand, numel, strides
 
@@ -67,6 +67,10 @@ def lower(low, node: Node) -> None:
     added = None if bias is None else _bias(low, low.operand(bias), size)
     batch = a.size[0] if name in ("bmm", "baddbmm") else 1
     left, right, result = _matrices(name, a, b, target)
+    if _columns_first(left, right, added) and batch == 1:
+        # x.t() @ v: the row v times x, whose rows are contiguous
+        left, right, result = _transposed(right), _transposed(left), _transposed(result)
+        added = None if added is None else _as_row(added)
     right = _usable(low, left, right, b, batch)
     _product(low, dtype, batch, left, right, result, added)
     low.work += 0.05 * batch * left.rows * _usual(left.columns) * right.columns
@@ -125,6 +129,21 @@ def _matrices(name: str, a: Mem, b: Mem, c: Mem) -> tuple[Matrix, Matrix, Matrix
             Matrix(c.pointer, 1, 1, 1, 1),
         )
     return of(a), of(b), of(c)
+
+
+def _columns_first(a: Matrix, b: Matrix, bias: Mem | None) -> bool:
+    """Whether a matrix times one column has its rows strided and its columns contiguous."""
+    down = 0 if bias is None else bias.stride[-2]
+    return b.columns == 1 and a.rows > 1 and a.row_stride == 1 and down in (0, 1)
+
+
+def _transposed(x: Matrix) -> Matrix:
+    return Matrix(x.pointer, x.columns, x.rows, x.column_stride, x.row_stride)
+
+
+def _as_row(x: Mem) -> Mem:
+    """What is added to a single column, as what is added to a single row."""
+    return Mem(x.pointer, x.dtype, (1, x.size[-2]), (0, x.stride[-2]), x.owners)
 
 
 def _bias(low, x: Operand, size: tuple[int, ...]) -> Mem:
@@ -559,6 +578,7 @@ def _accumulate(code: Code, vector: str, count: int, depth: int | str, step: int
     start = start or ["zeroinitializer"] * count
     for place, name, value, old in zip(places[1:], sums, after, start, strict=True):
         code.fill(place, f"{name} = phi {vector} [{old}, %{before}], [{value}, %{code.block}]")
-    code.branch(code.do(f"icmp slt i64 {on}, {depth}"), head, done)
+    again = UNROLL[4] if count > 4 else UNROLL[8]
+    code.branch(code.do(f"icmp slt i64 {on}, {depth}"), head, done + again)
     code.label(done)
     return after

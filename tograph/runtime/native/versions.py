@@ -15,11 +15,12 @@ from typing import Any
 
 from ..ir import Graph, Value
 from ..types import DTYPE_NAMES, ScalarType, TensorType
-from .code import SIZE
+from .code import SIZE, UNROLL
 from .groups import one_element
 from .threading import COUNTER
 
 LARGEST = 40  # nodes of a loop that is compiled twice
+SMALL = 16  # nodes of a body that is worth some copies
 TRIALS, REPEAT = (
     8,
     64,
@@ -88,13 +89,14 @@ def prepare(low: Any) -> str:
     return name
 
 
-def unrolled(low: Any) -> str:
-    """The metadata of a loop that LLVM is to unroll, so that each of its branches is foreseen by itself."""
-    number = 100 + 2 * len(low.globals)
-    low.globals[f"unroll {number}"] = (
-        f'!{number} = distinct !{{!{number}, !{number + 1}}}\n!{number + 1} = !{{!"llvm.loop.unroll.count", i32 8}}\n'
-    )
-    return f", !llvm.loop !{number}"
+def unrolled(body: Graph, numbers: bool, branching: bool) -> str:
+    """How the branch back of a loop ends. ``numbers``: it carries numbers only.
+
+    Copies of a small body of numbers save what a loop costs itself; with real branches, each copy's are foreseen by themselves.
+    """
+    if branching:
+        return UNROLL[8]
+    return UNROLL[4] if numbers and sum(1 for _ in _nodes(body)) <= SMALL else ""
 
 
 def counted(cond: Graph, body: Graph, carried: int) -> tuple[int, Any, int] | None:

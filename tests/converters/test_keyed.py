@@ -1,0 +1,138 @@
+"""Dicts and sets whose keys are known only when the graph runs, or are there on some paths only."""
+
+from collections import Counter, defaultdict
+from enum import Enum
+
+import pytest
+import torch
+
+import tograph as tg
+from tests.converters.both import Cases, compare
+from tograph.errors import StagingError
+
+cases = Cases()
+ROWS = (torch.tensor([1.5, -2.0, 3.0]),), (torch.tensor([-1.5, -2.0, 3.0]),)
+
+
+class Color(Enum):
+    RED = 1
+    BLUE = 2
+
+
+def sign(x):
+    return "neg" if x < 0 else "pos"
+
+
+@cases.tensors(*ROWS)
+def counting(v):
+    c = {"neg": 0, "pos": 0}
+    for x in v:
+        c[sign(x)] = c.get(sign(x), 0) + 1
+    return c
+
+
+@cases.tensors(*ROWS)
+def counting_from_nothing(v):
+    a, b, c = {}, Counter(), defaultdict(int)
+    for x in v:
+        a[sign(x)] = a.get(sign(x), 0) + 1
+        b[sign(x)] += 1
+        c[sign(x)] += 2
+    return a["pos"], a["neg"], b["pos"], b["neg"], b["other"], c["pos"], c["neg"]
+
+
+@cases.tensors(*ROWS)
+def keys_that_are_one_or_another(v):
+    d = {"neg": 1, "pos": 2, "z": 3}
+    k = sign(v[0])
+    d["z"] += d.setdefault(k, 7) + d.pop(k)
+    del d["neg" if k == "pos" else "pos"]
+    return d, k in d, getattr(Holder(), k), hasattr(Holder(), k), "-".join([k, "a", k])
+
+
+class Holder:
+    neg, pos = 10, 20
+
+
+@cases.tensors(*ROWS)
+def attributes_by_such_names(v):
+    h = Holder()
+    setattr(h, sign(v[0]), v[1])
+    return h.neg, h.pos
+
+
+@cases.tensors(*ROWS)
+def keys_that_are_enums_and_tuples(v):
+    c = Color.RED if v[0] < 0 else Color.BLUE
+    m = {Color.RED: 10, Color.BLUE: 20}
+    k = ("a", 1) if v[0] < 0 else ("b", 2)
+    n = {("a", 1): 10, ("b", 2): 20}
+    return m[c], m.get(c), c.name, n[k], n.get(k), k in n, n[k[0], k[1]]
+
+
+@cases.tensors(*ROWS)
+def a_tuple_key_that_is_not_there(v):
+    k = ("a", 1) if v[0] < 0 else ("c", 2)
+    return {("a", 1): 10, ("b", 2): 20}[k]
+
+
+@cases.tensors(*ROWS)
+def displays(v):
+    k = sign(v[0])
+    d = {k: 1, "z": 2}
+    base = {"pos": 5}
+    if v[0] < 0:
+        base["neg"] = 6
+    other = {"neg": 9}
+    other.update(base)
+    return d.get("pos"), {**d, "y": 3}.get("neg", 0), other, {**{"neg": 8}, **base}
+
+
+@cases.tensors(*ROWS)
+def the_order_of_keys_that_were_taken_out(v):
+    d = {"a": 1, "b": 2, "c": 3}
+    if v[0] > 0:
+        d.pop("b")
+        d["b"] = 4
+    else:
+        d.pop("b")
+        d["b"] = 5
+    e = {"a": 1, "b": 2}
+    if v[0] > 9:
+        e.pop("a")
+    return d, e.get("a"), len(e)
+
+
+@cases.tensors(*ROWS)
+def appended_under_such_keys(v):
+    d = {"p": [], "n": []}
+    for x in v:
+        d["p" if x > 0 else "n"].append(x)
+    return d
+
+
+test_same = cases.test()
+
+
+def test_a_key_that_comes_back_on_one_path_only():
+    """It would be the last one on that path: the dict is right, or refused."""
+
+    def f(x):
+        d = {"a": 1, "b": 2}
+        if x > 0:
+            d.pop("a")
+            d["a"] = 3
+        return d
+
+    try:
+        compare(f, (torch.tensor(1.0),), (torch.tensor(-1.0),))
+    except AssertionError as error:
+        assert "StructureError" in str(error)
+
+
+def test_hashing_what_is_one_thing_or_another_is_refused():
+    def f(x):
+        return {sign(x)}
+
+    with pytest.raises(StagingError, match="cannot be hashed"):
+        tg.function(f)(torch.tensor(1.0))

@@ -1,0 +1,297 @@
+"""``with``: managers of all kinds around bodies that fail, jump and raise by data; native against converted."""
+
+import contextlib
+import threading
+
+import pytest
+import torch
+
+import tograph as tg
+from tests.converters.both import Cases
+from tograph.errors import StagingError
+
+cases = Cases()
+
+
+class Manager:
+    def __init__(self, log, swallow=False):
+        self.log, self.swallow = log, swallow
+
+    def __enter__(self):
+        self.log[0] = self.log[0] * 10 + 1
+        return self
+
+    def __exit__(self, kind, error, trace):
+        self.log[0] = self.log[0] * 10 + (2 if kind is None else 3)
+        print(error is None, trace is None, isinstance(error, ValueError), error)
+        return self.swallow
+
+
+@contextlib.contextmanager
+def guarded(log, swallow):
+    log[0] = log[0] * 10 + 4
+    try:
+        yield 5
+    except ValueError as e:
+        print("caught", e)
+        log[0] = log[0] * 10 + 5
+        if not swallow:
+            raise
+    finally:
+        log[0] = log[0] * 10 + 6
+
+
+@contextlib.contextmanager
+def plain():
+    print("before")
+    yield 3
+    print("after")
+
+
+ROWS = [(-1, [0]), (1, [0]), (2, [0])]
+
+
+@cases(*ROWS)
+def raising(x, log):
+    with Manager(log):
+        if x > 0:
+            raise ValueError("positive")
+        x = x + 10
+    return x
+
+
+@cases(*ROWS)
+def swallowed(x, log):
+    with Manager(log, True):
+        x = x + 1
+        if x > 1:
+            raise ValueError("positive")
+        x = x + 10
+    print("left")
+    return x
+
+
+@cases(*ROWS)
+def swallowed_by_data(x, log):
+    y = x
+    with Manager(log, x > 1):
+        y = y + 1
+        if x > 0:
+            raise KeyError("positive")
+        y = y + 10
+    return y
+
+
+@cases(*ROWS)
+def generator_that_raises_again(x, log):
+    with guarded(log, False) as five:
+        x = x + five
+        if x > 5:
+            raise ValueError("positive")
+    print("left")
+    return x
+
+
+@cases(*ROWS)
+def generator_that_swallows(x, log):
+    with guarded(log, True) as five, plain() as three:
+        x = x + five
+        if x > 5:
+            raise ValueError("positive")
+        x = x + three
+    print("left")
+    return x
+
+
+@cases(*ROWS)
+def suppressed(x, log):
+    with contextlib.suppress(KeyError, ArithmeticError):
+        x = x + 1
+        if x > 2:
+            raise KeyError("k")
+        log[0] = x
+        if x > 1:
+            raise OverflowError("large")
+        x = x + 10
+    return x
+
+
+@cases(*ROWS)
+def stack(x, log):
+    with contextlib.ExitStack() as managers:
+        managers.enter_context(Manager(log, True))
+        managers.push(Manager(log))
+        managers.callback(lambda v: print("above" if v > 0 else "below"), x)
+        x = x + 10
+    return x
+
+
+@cases(*ROWS)
+def jumps_inside_of_a_loop(x, log):
+    total = x * 0
+    for i in range(x + 3):
+        with Manager(log, True):
+            total = total + 1
+            if total > 2:
+                raise ValueError("large")
+            if i > 1:
+                break
+            if total < 0:
+                return total
+    return total, i
+
+
+@cases(*ROWS)
+def managers_that_end_no_exception(x, log):
+    with contextlib.nullcontext(x + 1) as y, threading.Lock():
+        if y > 2:
+            raise ValueError("large")
+        log[0] = y
+    return y
+
+
+@cases(*ROWS)
+def returns_inside(x, log):
+    with Manager(log):
+        with Manager(log):
+            if x > 0:
+                return x + 1
+            x = x + 3
+    return x * 2
+
+
+@cases(*ROWS)
+def inside_of_try(x, log):
+    try:
+        with Manager(log) as m, plain():
+            m.log[0] += 1
+            if x > 1:
+                raise OverflowError("large")
+            if x > 0:
+                raise KeyError("k")
+    except OverflowError:
+        log[0] += 100
+    except KeyError:
+        log[0] += 200
+    return x
+
+
+class Only:
+    def __init__(self, *kinds):
+        self.kinds = kinds
+
+    def __enter__(self):
+        return None
+
+    def __exit__(self, kind, error, trace):
+        if kind is None:
+            return False
+        print(kind.__name__, kind is ValueError, kind in (KeyError, OSError))
+        print(issubclass(kind, LookupError), kind is not KeyError)
+        return issubclass(kind, self.kinds) and kind is not IndexError
+
+
+@cases(*ROWS)
+def chosen_kinds(x, log):
+    with Only(ValueError, LookupError):
+        if x > 1:
+            raise ValueError("two")
+        if x > 0:
+            raise KeyError("one")
+        log[0] = [1, 2, 3][x + 10]
+    return x
+
+
+@cases(*ROWS)
+def target_of_parts(x, log):
+    @contextlib.contextmanager
+    def pair():
+        yield x, log
+
+    with pair() as (a, b):
+        b[0] = a + 1
+    return a
+
+
+@contextlib.contextmanager
+def one_of(x):
+    if x > 0:
+        print("above")
+        yield x * 2
+    else:
+        yield x * 3
+    print("end")
+
+
+@cases(*ROWS)
+def generator_with_a_condition(x, log):
+    with one_of(x) as y:
+        log[0] = y
+        if y > 3:
+            return y + 100
+    return y
+
+
+@contextlib.contextmanager
+def nothing(x):
+    if x > 0:
+        yield x
+
+
+@contextlib.contextmanager
+def twice(x):
+    yield x
+    if x > 1:
+        yield x
+
+
+@cases(*ROWS)
+def generators_that_yield_not_once(x, log):
+    with twice(x):
+        log[0] += 1
+    with nothing(x):
+        log[0] += 1
+    return x
+
+
+test_same = cases.test()
+
+
+def test_what_is_refused_does_not_pass_through_exit():
+    def f(x):
+        with Manager([0], True):
+            x.numpy()
+        return x
+
+    with pytest.raises(StagingError, match="numpy"):
+        tg.function(f)(torch.tensor(1))
+
+
+def test_the_traceback_is_not_known():
+    class Looks:
+        def __enter__(self):
+            return None
+
+        def __exit__(self, kind, error, trace):
+            return trace is not None and trace.tb_lineno > 0
+
+    def f(x):
+        with Looks():
+            if x > 0:
+                raise ValueError("positive")
+        return x
+
+    with pytest.raises(StagingError, match="tb_lineno"):
+        tg.function(f)(torch.tensor(1))
+
+
+def test_a_stack_around_a_body_that_can_fail_is_refused():
+    def f(x):
+        with contextlib.ExitStack() as managers:
+            managers.callback(print, "end")
+            if x > 0:
+                raise ValueError("positive")
+        return x
+
+    with pytest.raises(StagingError, match=r"ExitStack.__exit__ cannot see that"):
+        tg.function(f)(torch.tensor(1))

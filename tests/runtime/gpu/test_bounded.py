@@ -1,0 +1,354 @@
+"""Graphs with parts of fixed size: the reference interpreter gives for them what it gives for the graphs that they are made from.
+
+Memory whose content is undefined is full of NaN and of large numbers here, so that a fold that reads it shows.
+"""
+
+import pytest
+import torch
+
+import tograph as tg
+from tograph.bench import programs
+from tograph.errors import OutOfRangeError
+from tograph.runtime import interp, ops
+from tograph.runtime.gpu.bounded import CAPACITY, bounded
+from tograph.runtime.gpu.forms import Full, Held, Items, Padded, Plain, form_of, joined
+from tograph.runtime.ir import set_control_inputs, verify
+from tograph.runtime.kernels.loop_ir import Unsupported
+from tograph.runtime.text import show
+from tograph.runtime.types import INT, TensorType, parse_type
+
+
+@pytest.fixture(autouse=True)
+def undefined(monkeypatch):
+    """Memory that nobody has written to is the worst there is."""
+    row = ops.lookup("aten.empty.memory_format")
+
+    def junk(size, dtype=None, device=None, **_):
+        worst = float("nan") if dtype.is_floating_point else True if dtype == torch.bool else 77777
+        return torch.full(size, worst, dtype=dtype, device=device)
+
+    monkeypatch.setitem(
+        ops._TABLE, row.name, ops.Op(row.name, junk, row.effects, row.gradient, row.kernel)
+    )
+
+
+def check(fn, *args, capacity=None):
+    """Values and writes of a function's graph, beside those of the bounded one."""
+    concrete = tg.function(fn).get_concrete_function(*args)
+    graph = concrete.watched_graph
+    tensors, _ = concrete._bind(concrete, args, {})
+    given = [
+        x.clone() if isinstance(x, torch.Tensor) else x
+        for x in (*tensors, *concrete.captured_inputs)
+    ]
+    mine = [x.clone() if isinstance(x, torch.Tensor) else x for x in given]
+    made = bounded(graph, "cpu", capacity)
+    set_control_inputs(made.graph)
+    verify(made.graph)
+    want = interp.run(graph, given)
+    got, written = made.unpack(interp.run(made.graph, made.pack(mine)))
+    for i, x in zip(made.written, written, strict=True):
+        mine[i].copy_(x)
+    for a, b in zip([*got, *mine], [*want, *given], strict=True):
+        same(a, b)
+    return made
+
+
+def same(a, b):
+    if isinstance(b, (tuple, list)):
+        assert len(a) == len(b)
+        for x, y in zip(a, b):
+            same(x, y)
+    elif isinstance(b, torch.Tensor):
+        torch.testing.assert_close(a, b)
+        assert a.stride() == b.stride()
+    else:
+        assert (type(a), a) == (type(b), b)
+
+
+def text(made):
+    return show(made.graph)
+
+
+# ---- lists
+
+
+def collect(x, n):
+    out = []
+    for i in range(n):
+        if x.sum() > 20:
+            break
+        out.append(x * i)
+        x = x + 1
+    return torch.stack(out), len(out)
+
+
+@pytest.mark.parametrize("n", [1, 3, 9])
+def test_a_list_is_memory_and_a_number(n):
+    made = check(collect, torch.arange(3.0), torch.tensor(n))
+    assert made.capacity == CAPACITY
+    assert "list<" not in text(made) and "aten.select_scatter.default" in text(made)
+
+
+def test_a_known_bound_is_the_capacity():
+    def squares(x):
+        out = []
+        for i in tg.range(13):
+            if x.sum() > 50:
+                break
+            out.append(x)
+            x = x + i
+        return torch.stack(out).sum(0)
+
+    assert check(squares, torch.ones(2)).capacity == 13
+
+
+def test_a_full_list_fails():
+    with pytest.raises(OutOfRangeError, match="more than 2 items"):
+        check(collect, torch.arange(3.0), torch.tensor(3), capacity=2)
+
+
+def test_an_empty_list_has_no_items():
+    def none(x, n):
+        out = []
+        for _ in range(n):
+            out.append(x)
+        return torch.stack(out), torch.stack(out).sum(0)
+
+    check(none, torch.ones(2), torch.tensor(0))
+
+
+def test_items_are_read_written_and_taken_from_both_ends():
+    def use(x, n):
+        items = []
+        for i in range(n):
+            items.append(x + i)
+        items[-2] = items[0] * 10
+        last = items.pop()
+        return last + items[-1], torch.stack(items)
+
+    check(use, torch.ones(2), torch.tensor(4))
+    with pytest.raises(OutOfRangeError, match="out of range"):
+        check(use, torch.ones(2), torch.tensor(1))
+
+
+def test_items_joined_along_their_first_dim_are_multiplied_without_what_lies_beyond():
+    def products(x, n):
+        rows, others = [], []
+        for i in range(n):
+            rows.append(x * i)
+            others.append(x + i)
+        a, b = torch.cat(rows), torch.cat(others)
+        return a.t() @ b, a.sum(0), a.mean(), a.amax(1), torch.softmax(a, 0)
+
+    check(products, torch.arange(6.0).reshape(2, 3), torch.tensor(3))
+
+
+def test_lists_of_numbers_and_of_truths():
+    def numbers(n):
+        xs, odd = [], []
+        for i in range(n):
+            xs.append(i * 2)
+            odd.append(i % 2 == 1)
+        total = 0
+        for k in range(n):
+            if odd[k]:
+                total += xs[k]
+        return total
+
+    check(numbers, torch.tensor(7))
+
+
+def test_lists_of_a_loop_in_a_loop():
+    def nested(x, n):
+        total, rows = torch.zeros(()), []
+        for i in range(n):
+            inner = []
+            for k in range(i + 1):
+                inner.append(x * k)
+            rows.append(torch.stack(inner).sum(0))
+            total = total + rows[-1].sum()
+        return torch.stack(rows), total
+
+    check(nested, torch.ones(2), torch.tensor(3))
+
+
+def test_a_list_in_a_branch():
+    def some(x, n):
+        kept = []
+        for i in range(n):
+            if i % 2 == 0:
+                kept.append(x + i)
+        return torch.stack(kept)
+
+    check(some, torch.ones(2), torch.tensor(5))
+
+
+def test_arrays_have_zeros_where_nothing_was_written():
+    def array(x, n):
+        a = tg.TensorArray(torch.float32, size=6, element_shape=[2])
+        for i in range(n):
+            a = a.write(2 * i, x + i)
+        return a.stack(), a.read(1)
+
+    check(array, torch.ones(2), torch.tensor(2))
+    with pytest.raises(OutOfRangeError, match="out of range"):
+        check(array, torch.ones(2), torch.tensor(4))
+
+
+def test_gradients_through_a_loop():
+    def slope(x, n):
+        x = x.detach().requires_grad_()
+        y = x
+        for _ in range(n):
+            if y.sum() > 3:
+                y = y * 0.5
+            else:
+                y = torch.sin(y) + y * x
+        (g,) = torch.autograd.grad(y.sum(), x)
+        return g
+
+    check(slope, torch.tensor([0.5, 1.5]), torch.tensor(5))
+
+
+def test_optionals():
+    def maybe(x):
+        if x.sum() > 0:
+            found = tg.Optional.from_value(x * 2)
+        else:
+            found = tg.Optional.empty(tg.TensorSpec([2], torch.float32))
+        return found.get_value() if found.has_value() else x
+
+    check(maybe, torch.ones(2))
+    check(maybe, -torch.ones(2))
+
+
+# ---- open sizes
+
+
+def test_a_prefix_that_grows_is_padded():
+    def attend(q, k, v):
+        out, t = torch.zeros(5, 4), 0
+        while t < 5 and q[t].sum() > -100:
+            seen = k[: t + 1]
+            weights = torch.softmax(seen @ q[t], 0)
+            out[t] = weights @ v[: t + 1] + seen.mean(0) + seen.amax(0)
+            t = t + 1
+        return out
+
+    torch.manual_seed(0)
+    check(attend, torch.randn(5, 4), torch.randn(5, 4), torch.randn(5, 4))
+
+
+def test_views_of_a_prefix():
+    def views(x, n):
+        part = x[:n]
+        heads = part.view(-1, 2, 3).permute(1, 0, 2)
+        flat = heads.transpose(0, 1).reshape(-1, 6).unsqueeze(0)
+        return (heads * 2).sum(1), flat.squeeze(0).t() @ part, part.argmax(0), part
+
+    torch.manual_seed(0)
+    for n in (1, 3, 4):
+        check(views, torch.randn(4, 6), torch.tensor(n))
+
+
+def test_decoding_with_a_cache():
+    torch.manual_seed(0)
+    made = check(programs.greedy_decode, *decode_inputs())
+    assert "f32[?" not in text(made) and "py.slice_stop" in text(made)
+
+
+def decode_inputs(words=11, d=128):
+    shapes = [(words, d), (128, d)]
+    shapes += [(d, 3 * d), (d, d), (d, 4 * d), (4 * d, d)] * 2
+    return [torch.randn(s) / s[0] ** 0.5 for s in shapes] + [torch.tensor(3)]
+
+
+@pytest.mark.parametrize(
+    ("fn", "reason"),
+    [
+        (lambda x, n: x[x > 0], "known only at run time"),
+        (lambda x, n: x[n:], "starts at a place"),
+        (lambda x, n: x[:n] + x[: n - 1], "equal only at run time"),
+        (lambda x, n: x[:n].var(), "of a size"),
+    ],
+)
+def test_sizes_without_a_bound_are_refused_at_the_line(fn, reason):
+    with pytest.raises(Unsupported, match=rf"test_bounded.py:\d+: .*{reason}"):
+        check(fn, torch.ones(4), torch.tensor(2))
+
+
+# ---- variables and assertions
+
+
+def test_writes_are_outputs():
+    weight, count = torch.ones(2), torch.zeros((), dtype=torch.int64)
+
+    def step(x, n):
+        for _ in range(n):
+            if x.sum() > 2:
+                weight.mul_(0.5)
+            else:
+                weight.add_(x)
+            count.add_(1)
+        return weight * 2
+
+    made = check(step, torch.ones(2), torch.tensor(3))
+    assert len(made.written) == 2 and "tg.assign" not in text(made)
+    assert torch.equal(weight, torch.ones(2)) and int(count) == 0
+
+
+@pytest.mark.parametrize("n", [2, 5])
+def test_an_assertion_fails_as_a_position_does(n):
+    def limited(x, n):
+        for i in range(n):
+            assert x.sum() < 10
+            x = x + 2
+            if i > 100:
+                raise ValueError("late")
+        return x
+
+    if n == 2:
+        check(limited, torch.ones(2), torch.tensor(n))
+        return
+    with pytest.raises(AssertionError):  # the graph itself
+        check(limited, torch.ones(2), torch.tensor(n))
+    graph = tg.function(limited).get_concrete_function(torch.ones(2), torch.tensor(n)).watched_graph
+    made = bounded(graph, "cpu")
+    with pytest.raises(OutOfRangeError):
+        interp.run(made.graph, [torch.ones(2), torch.tensor(n)])
+
+
+# ---- forms
+
+
+def test_packing():
+    items = form_of(parse_type("list<f32[2]>"), 4, "cpu")
+    assert [str(t) for t in items.types] == ["f32[4,2]", "int"]
+    given = (torch.ones(2), torch.zeros(2))
+    parts = items.pack(given)
+    back = items.unpack(iter(parts))
+    same(back, given)
+    assert isinstance(back, Held) and items.pack(back) is back.parts
+    assert items.pack(())[-1] == 0
+    with pytest.raises(Full):
+        items.pack([torch.ones(2)] * 5)
+
+
+def test_packing_lists_of_lists_and_optionals():
+    form = form_of(parse_type("list<list<f32[]>>"), 3, "cpu")
+    assert [str(t) for t in form.types] == ["f32[3,3]", "i64[3]", "int"]
+    given = ((torch.tensor(1.0),), (), (torch.tensor(2.0), torch.tensor(3.0)))
+    same(form.unpack(iter(form.pack(given))), given)
+    maybe = form_of(parse_type("optional<i64[2]>"), 3, "cpu")
+    for value in ((), (torch.tensor([1, 2]),)):
+        same(maybe.unpack(iter(maybe.pack(value))), value)
+
+
+def test_joined_forms_have_room_for_both():
+    a, b = (Plain(TensorType(torch.float32, (n, 2))) for n in (3, 5))
+    assert joined(a, b) == Padded(TensorType(torch.float32, (5, 2)), (0,))
+    with pytest.raises(Unsupported):
+        joined(Plain(INT), a)
+    with pytest.raises(Unsupported):
+        joined(Items(a, 3, "cpu"), Items(a, 4, "cpu"))

@@ -1,0 +1,252 @@
+"""Keys of dicts that are known only when the graph runs, and keys that are there on some paths only.
+
+A staged number or string, or a tuple that holds one, is compared with the keys that there are. A key that was set or taken out under a
+staged condition has a union with ``MISSING`` as its value.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+
+from ..errors import StagingError
+from ..runtime import control_flow, journal, reads
+from ..runtime.funcgraph import user_location
+from ..runtime.journal import MISSING
+from ..runtime.shapes import SYMBOLS
+from ..runtime.staged_string import StagedString
+from ..runtime.structure import is_union
+from .call_rules import is_user_function
+from .calls import call
+from .staging import is_staged
+from .union import distribute, distribute_missing, may_miss, test_options
+
+
+def is_staged_key(key) -> bool:
+    """Whether a key of a dict is known only when the graph runs: a staged number or string, or a tuple that holds one."""
+    if type(key) is tuple:
+        return any(is_union(part) or is_staged_key(part) for part in key)
+    return isinstance(key, (StagedString, *SYMBOLS))
+
+
+def same_key(k, key):
+    """Whether a key of a dict equals another key; a staged bool, or False where they cannot be equal."""
+    if is_union(key):
+        return distribute(lambda option: same_key(k, option), key)
+    if isinstance(key, SYMBOLS):
+        return key == k if isinstance(k, (int, float, *SYMBOLS)) else False
+    if isinstance(key, StagedString):
+        return key == k if isinstance(k, (str, StagedString)) else False
+    if not is_staged_key(key):
+        return k == key
+    if type(k) is not tuple or len(k) != len(key):
+        return False
+    found = True
+    for part in map(same_key, k, key):
+        if part is False:
+            return False
+        found = part if found is True else found if part is True else found & part
+    return found
+
+
+def _where_key(items: dict, key, found, absent):
+    """``found(k)`` for the key of ``items`` that equals a staged key, ``absent()`` where none does."""
+    keys = list(items)
+
+    def chain(i: int):
+        if i == len(keys):
+            return absent()
+        same = same_key(keys[i], key)
+        if same is False:
+            return chain(i + 1)
+        if same is True:
+            return found(keys[i])
+        test = control_flow.predicate(same, "subscript")
+        return control_flow.staged_if(test, lambda: found(keys[i]), lambda: chain(i + 1))
+
+    return chain(0)
+
+
+def contains_key(x, key):
+    """Whether a staged number, or a tuple that holds some, is a key."""
+    there = False
+    for k in x:
+        same = same_key(k, key)
+        if same is not False:
+            same = control_flow.predicate(same, "in")
+            there = same if there is False else there | same
+    return there
+
+
+def lookup(items: dict, key):
+    """``items[key]`` of a staged key."""
+    return _where_key(items, key, lambda k: read_key(items, k), lambda: no_key(items, key))
+
+
+def read_key(x: dict, key):
+    """``x[key]`` of a key that a dict has."""
+    found = x[key]
+    _note_key(x, key, found)
+    return distribute_missing(found, lambda: no_key(x, key)) if may_miss(found) else found
+
+
+def write_key(x: dict, key, value) -> None:
+    """``x[key] = value`` of a key that is known, or one of several."""
+    if is_union(key):
+        distribute(lambda k: write_key(x, k, value), key)
+        return
+    if journal.active():
+        if key not in x and journal.removed(x, key):
+            journal.record(journal.contents(x))  # it comes back as the last key
+        journal.record(journal.key_of(x, key, f"[{key!r}]"))
+    method = type(x).__setitem__
+    if is_user_function(method):
+        call(method, x, key, value)
+    else:
+        x[key] = value
+
+
+def no_key(x, key):
+    """What a dict gives for a key that it does not have."""
+    if isinstance(x, Counter):
+        return 0
+    if isinstance(x, defaultdict) and x.default_factory is not None:
+        value = call(x.default_factory)
+        write_key(x, key, value)
+        return value
+    missing = getattr(type(x), "__missing__", None)
+    if is_user_function(missing):
+        return call(missing, x, key)
+    raise KeyError(key)
+
+
+def _absent(key):
+    raise KeyError(key)
+
+
+def _note_key(x, key, found) -> None:
+    watch = reads.current()
+    if watch is not None:
+        watch.missing_key(x, key) if found is MISSING else watch.item(x, key, found)
+
+
+def dict_get(x, key, default=None):
+    """``x.get(key, default)``"""
+    if is_staged_key(key):
+        return _where_key(x, key, lambda k: read_key(x, k), lambda: default)
+    found = x.get(key, MISSING)
+    if type(key).__hash__ is not None:
+        _note_key(x, key, found)
+    if may_miss(found):
+        return distribute_missing(found, lambda: default)
+    return default if found is MISSING else found
+
+
+def dict_pop(x, key, *default):
+    """``x.pop(key, default)`` where it is staged, or recorded key by key; NotImplemented where it is Python's own."""
+    absent = (lambda: default[0]) if default else (lambda: _absent(key))
+    if is_staged_key(key):
+        return _where_key(x, key, lambda k: call(x.pop, k, *default), absent)
+    found = dict.get(x, key, MISSING)
+    if not (journal.active() or may_miss(found)):
+        return NotImplemented
+    _note_key(x, key, found)
+    if found is MISSING:
+        return absent()
+    journal.record(journal.key_of(x, key, f"[{key!r}]"))
+    dict.pop(x, key)
+    return distribute_missing(found, absent) if may_miss(found) else found
+
+
+def set_default(x, key, default=None):
+    """``x.setdefault(key, default)`` where it is staged, or recorded key by key; NotImplemented where it is Python's own."""
+
+    def absent():
+        write_key(x, key, default)
+        return default
+
+    if is_staged_key(key):
+        return _where_key(x, key, lambda k: call(x.setdefault, k, default), absent)
+    found = dict.get(x, key, MISSING)
+    if not (journal.active() or may_miss(found)):
+        return NotImplemented
+    _note_key(x, key, found)
+    if found is MISSING:
+        return absent()
+    return distribute_missing(found, absent) if may_miss(found) else found
+
+
+def dict_update(x, *others, **named):
+    """``x.update(other)`` by a dict whose keys depend on a staged condition; NotImplemented by any other."""
+    if not any(isinstance(o, dict) and any(map(may_miss, dict.values(o))) for o in others):
+        return NotImplemented
+    for k, v in [*dict.items(others[0]), *named.items()]:
+        if may_miss(v):
+            test = test_options(lambda o: o is not MISSING, v)
+            control_flow.staged_if(test, lambda k=k, v=v: write_key(x, k, v), lambda: None)
+        else:
+            write_key(x, k, v)
+    return None
+
+
+def new_dict(*parts: tuple) -> dict:
+    """A dict display: pairs of key and value, and ``(mapping,)`` for ``**mapping``."""
+    made: dict = {}
+    for part in parts:
+        if len(part) == 1:
+            reads.passed(part)
+            if dict_update(made, *part) is NotImplemented:
+                made.update(_mapping(part[0]))
+        elif is_union(part[0]):
+            write_key(made, *part)
+        else:
+            made[part[0]] = part[1]
+    return made
+
+
+def _mapping(x):
+    if not hasattr(x, "keys"):
+        raise TypeError(f"{type(x).__name__!r} object is not a mapping")
+    return x
+
+
+def dict_length(x):
+    """``len(x)``: the keys that some paths did not set count where they were."""
+    n = len(x)
+    for v in x.values():
+        if may_miss(v):
+            gone = test_options(lambda o: o is MISSING, v)
+            n = n - (
+                control_flow.staged_if(gone, lambda: 1, lambda: 0) if is_staged(gone) else int(gone)
+            )
+    return n
+
+
+def check_keys(x) -> None:
+    """StagingError for a dict whose keys depend on a staged condition, where all of them are needed."""
+    if any(may_miss(v) for v in dict.values(x)):
+        raise StagingError(
+            "the keys of this dict depend on a staged condition, so they cannot be listed here: set the key on every path, or ask for "
+            "single keys with `in`, get() or []",
+            user_location(),
+        )
+
+
+def set_staged(items: dict, key, value) -> None:
+    """Write a dict by a staged number: the key that it is gets the value; it has to be there."""
+    equal = {k: same for k in items if (same := same_key(k, key)) is not False}
+    there = contains_key(items, key)
+    if there is False:
+        _no_new_key()
+    control_flow.staged_if(there, lambda: None, _no_new_key)
+    for k, test in equal.items():
+        old = read_key(items, k)
+        same = control_flow.predicate(test, "subscript")
+        new = control_flow.staged_if(same, lambda: value, lambda old=old: old)
+        write_key(items, k, new)
+
+
+def _no_new_key():
+    what = "a dict was given a new key that is known only when the graph runs: set every key before"
+    if control_flow.has_alternative():
+        raise StagingError(what, user_location())
+    raise RuntimeError(what)

@@ -1,0 +1,71 @@
+"""``StagedClass``: the class of an exception that happens when the graph runs, and what may be asked of it.
+
+Its name, whether it is a class or one below it (``issubclass``), and whether it is that class itself (``is``, ``==``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ..runtime.control_flow import StagedException
+from ..runtime.funcgraph import Ref, current_graph
+from ..runtime.ops import OpaqueObject
+from ..runtime.scalars import new_scalar
+from ..runtime.structure import Handle
+from ..runtime.types import OBJECT
+from .logical import not_
+from .strings import StagedString
+
+
+@dataclass(frozen=True)
+class _Exactly:
+    """As the second argument of ``isinstance``: objects of the class itself."""
+
+    kind: type
+
+    def __instancecheck__(self, x: Any) -> bool:
+        return type(x) is self.kind
+
+
+class StagedClass:
+    """``type(e)`` of an exception that happens when the graph runs."""
+
+    def __init__(self, error: StagedException):
+        self._error = error
+
+    def within(self, classes: Any) -> Any:
+        """Whether it is one of some classes or a class below one of them."""
+        error, graph = object.__getattribute__(self, "_error"), current_graph()
+        value = graph.resolve(error.handle_.ref)
+        return new_scalar("py.isinstance", (value, OpaqueObject(classes, "types")), bool, graph)
+
+    def exactly(self, other: Any) -> Any:
+        """Whether it is a class."""
+        same = type(other) is StagedClass and object.__getattribute__(other, "_error")
+        if same is not False:
+            return same is object.__getattribute__(self, "_error") or self._unknown()
+        return self.within(_Exactly(other)) if isinstance(other, type) else False
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in ("within", "exactly", "_unknown"):
+            return object.__getattribute__(self, name)
+        error = object.__getattribute__(self, "_error")
+        if name in ("__name__", "__qualname__"):
+            graph = current_graph()
+            value = graph.emit("py.type_name", graph.resolve(error.handle_.ref), type=OBJECT)
+            return StagedString(Handle(Ref(value, graph)))
+        if name == "__class__":
+            return type
+        raise error._unknown(f"class (its {name})")
+
+    def _unknown(self) -> Any:
+        raise object.__getattribute__(self, "_error")._unknown("class")
+
+    def __eq__(self, other: object) -> Any:
+        return self.exactly(other)
+
+    def __ne__(self, other: object) -> Any:
+        return not_(self.exactly(other))
+
+    __hash__ = None  # type: ignore[assignment]

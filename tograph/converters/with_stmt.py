@@ -1,0 +1,240 @@
+"""``with``: what a manager does at its end, also when an op in the body fails as the graph runs.
+
+::
+
+    with cm as v:                   def with_body(entered):
+        y = a[i]             ->         v = entered
+                                        y = a[i]
+                                    ag__.with_stmt(cm, with_body, ('y',))
+
+A manager that ``contextlib.contextmanager`` made of a user's generator runs that generator with the body in the place of its ``yield``.
+For an object of a user's class, a body that can fail when the graph runs is a ``Try``: its handler calls ``__exit__`` with
+the exception, and goes on where that gives a true value. Managers of torch concern tracing only and stay Python's own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import types
+from collections.abc import Callable
+from typing import Any
+
+from ..errors import StagingError
+from ..runtime import control_flow, journal
+from ..runtime.control_flow import StagedException
+from ..runtime.funcgraph import is_tracing, user_location
+from ..runtime.journal import Location
+from ..transpiler.anno import Fact
+from ..transpiler.syntax import gast
+from .call_rules import is_user_function
+from .calls import call, handles
+from .context import OPERATORS
+from .context_managers import context
+from .generators import Generator
+from .if_stmt import if_stmt
+from .places import places_of
+from .staged_class import StagedClass
+from .try_stmt import can_fail, handling, refused, try_stmt
+
+Exit = Callable[
+    ..., Any
+]  # takes the class, the exception and its traceback; a true result ends the exception
+
+
+def rewrite(pass_, node):
+    if all(_of_torch(pass_, item.context_expr) for item in node.items):
+        return pass_.generic_visit(node)
+    names = pass_.state_of(node, Fact.LIVE_OUT)
+    body = pass_.block(node.body)
+    for item in reversed(node.items):
+        entered = pass_.context.namer.fresh("entered")
+        if item.optional_vars is not None:
+            first = pass_.fill("x_ = entered_", node, x_="x", entered_=entered)
+            first[0].targets = [item.optional_vars]
+            body = [*first, *body]
+        function = pass_.body_function("with_body", body, node, params=(entered,))
+        text = f"{OPERATORS}.with_stmt(manager_, body_, names_)"
+        holes = {"manager_": pass_.visit(item.context_expr), "body_": function.name}
+        body = [function, *pass_.fill(text, node, names_=pass_.names_node(names, node), **holes)]
+    return body
+
+
+def _of_torch(pass_, expression: gast.expr) -> bool:
+    """Whether a manager is known to be torch's: ``torch.no_grad()``."""
+    made = expression.func if isinstance(expression, gast.Call) else expression
+    found = pass_.context.resolve(made)
+    return found is not None and str(getattr(found, "__module__", "")).startswith("torch")
+
+
+# ---- the operator
+
+
+def with_stmt(manager: Any, body: Callable[[Any], None], names: tuple[str, ...]) -> None:
+    kind = type(manager)
+    if not is_tracing() or (kind.__module__.startswith("torch") and not _user(kind)):
+        with context(manager) as entered:
+            body(entered)
+    elif isinstance(manager, contextlib.suppress):
+        kinds: Any = manager._exceptions  # type: ignore[attr-defined]
+        try_stmt(lambda: body(None), ((lambda: kinds, _nothing),), None, None, names, places_of(names, body))  # fmt: skip
+    elif isinstance(getattr(manager, "generator__", None), Generator):
+        _through_generator(manager.generator__, body, places_of(names, body))
+    elif _user(kind):
+        _with_exit(manager, body, names)
+    elif kind is contextlib.nullcontext or type(kind.__exit__) is not types.FunctionType:
+        with manager as entered:  # of C code, such as a lock: it ends no exception
+            body(entered)
+    else:
+        with context(manager) as entered:
+            body(entered)
+
+
+def _nothing(error: Any) -> None:
+    return None
+
+
+def _user(kind: type) -> bool:
+    return any(is_user_function(getattr(kind, n, None)) for n in ("__enter__", "__exit__"))
+
+
+def _through_generator(generator: Generator, body: Any, places: list[Location]) -> None:
+    """Run a generator function with ``body`` in the place of its ``yield``."""
+    place = journal.cell(types.CellType(False), "yielded")
+
+    def again() -> None:
+        raise RuntimeError("generator didn't stop")
+
+    def never() -> None:
+        raise RuntimeError("generator didn't yield")
+
+    def channel(value: Any) -> bool:
+        if_stmt(place.get(), again, None, ())
+        place.set(True)
+        body(value)
+        return False
+
+    with control_flow.ambient([place, *places]):
+        generator.run(channel)
+    if_stmt(place.get(), _done, never, ())
+
+
+def _done() -> None:
+    return None
+
+
+def _with_exit(manager: Any, body: Any, names: tuple[str, ...]) -> None:
+    entered, leave = enter(manager), exit_of(manager)
+    places = places_of(names, body)
+    if not can_fail(lambda: body(entered), places):
+        with _Python(leave):
+            body(entered)
+        return
+    place = journal.cell(types.CellType(False), "ended")
+
+    def failed(handle: Any) -> None:
+        error = StagedException(handle)
+
+        def go_on() -> None:
+            raise error
+
+        with handling(error):
+            if_stmt(leave(StagedClass(error), error, StagedTraceback()), _done, go_on, ())
+        place.set(True)
+
+    control_flow.staged_try(lambda: body(entered), [((BaseException,), failed)], [*places, place])
+    if_stmt(place.get(), _done, lambda: leave(None, None, None), ())
+
+
+class _Python:
+    """Python's own ``with`` around a body that only fails while tracing, if at all."""
+
+    def __init__(self, leave: Exit):
+        self.leave = leave
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *error: Any) -> Any:
+        if error[0] is control_flow.Unreachable or refused(error[1]):
+            return False
+        return self.leave(*error)
+
+
+class StagedTraceback:
+    """The traceback of an exception that happens when the graph runs: there is one, and that is all."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise StagingError(
+            f"the traceback (its {name}) of an exception that happens when the graph runs is not known here",
+            user_location(),
+        )
+
+
+def enter(manager: Any) -> Any:
+    """``manager.__enter__()``, converted where it is a user's."""
+    found = getattr(type(manager), "__enter__", None)
+    return call(found, manager) if is_user_function(found) else manager.__enter__()
+
+
+def exit_of(manager: Any) -> Exit:
+    """``manager.__exit__``, converted where it is a user's."""
+    found = getattr(type(manager), "__exit__", None)
+    if is_user_function(found):
+        return lambda *error: call(found, manager, *error)
+    return _from_outside(manager)
+
+
+def _from_outside(manager: Any) -> Exit:
+    """``manager.__exit__`` of one that runs as plain Python, so it cannot see what happens when the graph runs."""
+
+    def leave(*error: Any) -> Any:
+        if isinstance(error[1], StagedException):
+            name = type(manager).__name__.lstrip("_")
+            raise StagingError(
+                f"the body of this `with` can fail when the graph runs, and {name}.__exit__ cannot see that: it runs while tracing. Use "
+                "try/except/finally in its place, or a `with` statement for each manager",
+                user_location(),
+            )
+        return manager.__exit__(*error)
+
+    return leave
+
+
+# ---- contextlib.ExitStack: what is pushed is called here, converted
+
+
+@handles(contextlib.ExitStack.enter_context)
+def enter_context(stack: Any, manager: Any) -> Any:
+    if not is_tracing():
+        return stack.enter_context(manager)
+    made = enter(manager)
+    _push(stack, exit_of(manager))
+    return made
+
+
+@handles(contextlib.ExitStack.push)
+def push(stack: Any, leave: Any) -> Any:
+    if not is_tracing():
+        return stack.push(leave)
+    _push(stack, exit_of(leave) if hasattr(type(leave), "__exit__") else _called(leave))
+    return leave
+
+
+def _called(f: Any) -> Exit:
+    return lambda *error: call(f, *error)
+
+
+@handles(contextlib.ExitStack.callback)
+def callback(stack: Any, f: Any, /, *args: Any, **kwargs: Any) -> Any:
+    if not is_tracing():
+        return stack.callback(f, *args, **kwargs)
+
+    def leave(*error: Any) -> None:
+        call(f, *args, **kwargs)
+
+    _push(stack, leave)
+    return f
+
+
+def _push(stack: Any, leave: Exit) -> None:
+    call(stack._exit_callbacks.append, (True, leave))

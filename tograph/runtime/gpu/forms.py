@@ -1,0 +1,182 @@
+"""What stands for a list, an optional or a tensor of open size where all memory is there before: tensors of fixed size and numbers.
+
+``Plain``   a tensor of known size, or a number: itself.
+``Padded``  a tensor with dims that are known only at run time: one of the largest size, and a number for each such dim. What
+            lies beyond is memory that nobody may depend on.
+``Items``   a list of at most ``capacity`` items: for each part of an item one tensor, with the items along its first dim, and
+            a number of items. Items may be lists again.
+``Maybe``   an optional: the parts of its value, and whether it is there.
+
+A form is a type: it says which parts stand for a value (``types``), how parts are made of a run-time value (``pack``) and
+back (``unpack``). Forms are compared by content.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from ..kernels.loop_ir import Unsupported
+from ..types import BOOL, INT, ListType, OptionalType, ScalarType, TensorType, Type
+
+BUDGET = 1 << 33  # bytes of one part of a list
+
+
+class Full(Exception):
+    """A list has more items than there is room for."""
+
+
+class Held(tuple):
+    """The items of a list as views of the memory that they are in: given to another plan, it is taken as a whole.
+
+    ``form``: the form of the list; ``parts``: its memory and number of items.
+    """
+
+    form: Items
+    parts: list[Any]
+
+
+@dataclass(frozen=True)
+class Plain:
+    """A tensor of known size or a number."""
+
+    type: TensorType | ScalarType
+
+    @property
+    def types(self) -> list[Type]:
+        return [self.type]
+
+    def pack(self, x: Any) -> list[Any]:
+        return [x]
+
+    def unpack(self, parts: Iterator[Any]) -> Any:
+        return next(parts)
+
+
+@dataclass(frozen=True)
+class Padded:
+    """``type`` has the largest size; ``dims`` are those that have a number."""
+
+    type: TensorType
+    dims: tuple[int, ...]
+
+    @property
+    def types(self) -> list[Type]:
+        return [self.type, *(INT for _ in self.dims)]
+
+    def pack(self, x: torch.Tensor) -> list[Any]:
+        if any(n > most for n, most in zip(x.shape, self.type.shape)):
+            raise Full(f"{tuple(x.shape)} for {self.type}")
+        whole = torch.zeros(self.type.shape, dtype=x.dtype, device=x.device)
+        whole[tuple(slice(n) for n in x.shape)] = x
+        return [whole, *(x.shape[d] for d in self.dims)]
+
+    def unpack(self, parts: Iterator[Any]) -> torch.Tensor:
+        x = next(parts)
+        for d in self.dims:
+            x = x.narrow(d, 0, int(next(parts)))
+        return x.contiguous()
+
+
+@dataclass(frozen=True)
+class Items:
+    """A list of items of one form."""
+
+    item: Form
+    capacity: int
+    device: str
+
+    @property
+    def types(self) -> list[Type]:
+        return [*(self._stacked(t) for t in self.item.types), INT]
+
+    def _stacked(self, kind: Type) -> TensorType:
+        shape = () if isinstance(kind, ScalarType) else kind.shape  # type: ignore[union-attr]
+        made = TensorType(kind.dtype, (self.capacity, *shape), self.device)  # type: ignore[union-attr]
+        if math.prod(made.shape) * made.dtype.itemsize > BUDGET:  # type: ignore[arg-type]
+            raise Unsupported(f"a list of {self.capacity} items takes too much memory")
+        return made
+
+    def pack(self, xs: Sequence[Any]) -> list[Any]:
+        if len(xs) > self.capacity:
+            raise Full(f"{len(xs)} items")
+        if isinstance(xs, Held) and xs.form == self:
+            return xs.parts
+        wholes = [torch.zeros(t.shape, dtype=t.dtype, device=self.device) for t in self.types[:-1]]  # type: ignore[union-attr]
+        for i, x in enumerate(xs):
+            for whole, part in zip(wholes, self.item.pack(x)):
+                whole[i] = part
+        return [*wholes, len(xs)]
+
+    def unpack(self, parts: Iterator[Any]) -> tuple:
+        wholes = [next(parts) for _ in self.item.types]
+        count = int(next(parts))
+        items = zip(*(w[:count].unbind(0) for w in wholes))
+        made = Held(self.item.unpack(map(_item, row, self.item.types)) for row in items)
+        made.form, made.parts = self, [*wholes, count]
+        return made
+
+
+@dataclass(frozen=True)
+class Maybe:
+    """An optional value of one form."""
+
+    item: Form
+
+    @property
+    def types(self) -> list[Type]:
+        return [*self.item.types, BOOL]
+
+    def pack(self, x: tuple) -> list[Any]:
+        if x:
+            return [*self.item.pack(x[0]), True]
+        return [*(_zero(t) for t in self.item.types), False]
+
+    def unpack(self, parts: Iterator[Any]) -> tuple:
+        value = self.item.unpack(parts)
+        return (value,) if next(parts) else ()
+
+
+Form = Plain | Padded | Items | Maybe
+
+
+def _item(x: torch.Tensor, kind: Type) -> Any:
+    return kind.kind(x.item()) if isinstance(kind, ScalarType) else x
+
+
+def _zero(kind: Type) -> Any:
+    if isinstance(kind, ScalarType):
+        return kind.kind(0)
+    return torch.zeros(kind.shape, dtype=kind.dtype, device=kind.device)  # type: ignore[union-attr]
+
+
+def form_of(kind: Type, capacity: int, device: str) -> Form:
+    """The form of a type whose lists hold ``capacity`` items and are on ``device``; Unsupported for what has none."""
+    if isinstance(kind, TensorType) and None not in kind.shape:
+        return Plain(kind)
+    if isinstance(kind, ScalarType):
+        return Plain(kind)
+    if isinstance(kind, ListType) and kind.element is not None:
+        return Items(form_of(kind.element, capacity, device), capacity, device)
+    if isinstance(kind, OptionalType):
+        return Maybe(form_of(kind.element, capacity, device))
+    if isinstance(kind, TensorType):
+        raise Unsupported("a size that is known only at run time, without a bound")
+    raise Unsupported(f"a value of type {kind}")
+
+
+def joined(a: Form, b: Form) -> Form:
+    """The form that holds the values of both."""
+    if a == b:
+        return a
+    shapes = [getattr(getattr(f, "type", None), "shape", None) for f in (a, b)]
+    if None in shapes or len(shapes[0]) != len(shapes[1]) or a.type.dtype != b.type.dtype:  # type: ignore[union-attr,arg-type]
+        raise Unsupported(f"branches that give {a} and {b}")
+    dims = {d for f in (a, b) if isinstance(f, Padded) for d in f.dims}
+    dims |= {d for d, (m, n) in enumerate(zip(*shapes)) if m != n}
+    most = tuple(map(max, *shapes))
+    return Padded(replace(a.type, shape=most), tuple(sorted(dims)))  # type: ignore[union-attr]

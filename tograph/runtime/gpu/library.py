@@ -1,0 +1,47 @@
+"""What torch alone can do, in a plan: constants from the start, and library functions that write into given memory."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+
+from .. import ops
+from ..ir import Node, Value
+from ..kernels.reductions import CREATORS
+from ..types import TensorType
+
+_FILLS = {"zeros": 0, "ones": 1, "full": None}
+
+
+def constant(node: Node) -> tuple | None:
+    """(op, arguments, keywords) of a tensor whose content does not depend on any value; None for other nodes."""
+    if len(node.outputs) != 1 or not isinstance(node.outputs[0].type, TensorType):
+        return None
+    kind = node.outputs[0].type
+    name = node.op.removeprefix("aten.").removesuffix(".default").removeprefix("new_").removesuffix("_like")  # fmt: skip
+    if node.op.startswith("aten.") and name in _FILLS and None not in kind.shape:
+        fill = _FILLS[name] if _FILLS[name] is not None else node.args[1]
+        if not isinstance(fill, Value):
+            given = {"dtype": kind.dtype, "device": torch.device(kind.device)}
+            return "aten.full.default", (list(kind.shape), fill), given
+    if node.op in CREATORS and not node.inputs:
+        return node.op, node.args, node.kwargs
+    return None
+
+
+@functools.cache
+def out_form(op: str) -> Any:
+    """The overload of an ATen op that writes into given tensors; None where there is none."""
+    if not op.startswith("aten."):
+        return None
+    plain = ops.overload(op)
+    wanted = [(a.name, str(a.type)) for a in plain._schema.arguments]
+    packet = getattr(torch.ops.aten, op.split(".")[1])
+    for name in packet.overloads():
+        arguments = getattr(packet, name)._schema.arguments
+        given = [(a.name, str(a.type)) for a in arguments if not a.is_out]
+        if any(a.is_out for a in arguments) and [g for g in given if g in wanted] == wanted:
+            return getattr(packet, name)
+    return None

@@ -1,0 +1,76 @@
+"""How often a loop runs at most, where it counts to a bound."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..ir import Node, Value
+from ..types import INT
+from .expansion import Expansion
+
+_BOTH = ("py.and_", "aten.logical_and.default", "aten.bitwise_and.Tensor")
+
+
+def trips(node: Node) -> int | Callable[[Expansion], Any] | None:
+    """The trips at most: a number, or a function that emits it; None for a loop that does not count.
+
+    It counts where its condition has ``i < bound`` (``i > bound``) as one of its conjuncts, the bound stays, and each
+    iteration adds a positive constant to ``i`` (takes it away).
+    """
+    cond = node.regions["cond"]
+    return _bound(node, cond.outputs[0], {v: i for i, v in enumerate(cond.inputs)})
+
+
+def _bound(node: Node, test: Value, place: dict[Value, int]) -> int | Callable[[Expansion], Any] | None:  # fmt: skip
+    made = test.node
+    if made is None:
+        return None
+    parts = []
+    if made.op in _BOTH or made.op in ("aten.scalar_tensor.default", "py.bool"):
+        parts = [(v, place) for v in made.inputs]
+    elif made.op == "If" and _constant(made.regions["orelse"].outputs[test.index]) is False:
+        then = made.regions["then"]
+        inner = {v: place[a] for v, a in zip(then.inputs, made.args[1:]) if a in place}
+        parts = [(made.args[0], place), (then.outputs[test.index], inner)]
+    elif made.op in ("py.lt", "py.gt"):
+        return _counter(node, made, place)
+    found = (_bound(node, v, known) for v, known in parts if isinstance(v, Value))
+    return next((b for b in found if b is not None), None)
+
+
+def _counter(node: Node, test: Node, place: dict[Value, int]) -> int | Callable[[Expansion], Any] | None:  # fmt: skip
+    body, count = node.regions["body"], node.kwargs["carried"]
+    i, bound = place.get(test.args[0], count), test.args[1]
+    step = _step(body.outputs[i], body.inputs[i], test.op == "py.lt") if i < count else None
+    if isinstance(bound, Value):
+        at = place.get(bound, -1)
+        if not (at >= count or (at >= 0 and body.outputs[at] is body.inputs[at])):
+            return None
+        bound = node.args[at]
+    if step is None:
+        return None
+    start, bound = _constant(node.args[i]), _constant(bound)
+    if isinstance(start, int) and isinstance(bound, int):
+        return len(range(start, bound, step))
+
+    def emit(e: Expansion) -> Any:
+        ends = [e.parts[x][0] if isinstance(x, Value) else x for x in (start, bound)]
+        return e.emit("py.range_length", *ends, step, type=INT)
+
+    return emit
+
+
+def _constant(x: Any) -> Any:
+    while isinstance(x, Value) and x.node is not None and x.node.op == "py.constant":
+        x = x.node.args[0]
+    return x
+
+
+def _step(after: Value, before: Value, up: bool) -> int | None:
+    made = after.node
+    if made is None or made.op not in ("py.add", "py.sub") or made.args[0] is not before:
+        return None
+    size = made.args[1] if type(made.args[1]) is int else 0
+    size = size if made.op == "py.add" else -size
+    return size if (size > 0) == up and size else None

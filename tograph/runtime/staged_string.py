@@ -1,0 +1,116 @@
+"""Strings that are made when the graph runs: what an f-string over staged values gives.
+
+Comparing, measuring, searching, indexing and changing one is an op again, run by the host: a bool, an int or another such string.
+What would need the text while tracing (iterating, ``split``, hashing) is a StagingError.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import StagingError
+from . import control_flow, types
+from .funcgraph import Ref, current_graph, user_location
+from .scalars import new_scalar
+from .structure import Handle
+
+_TESTS = ("startswith", "endswith", "isalnum", "isalpha", "isascii", "isdecimal", "isdigit", "isidentifier", "islower", "isnumeric",
+          "isprintable", "isspace", "istitle", "isupper")  # fmt: skip
+_COUNTS = ("count", "find", "index", "rfind", "rindex")
+_CHANGES = ("capitalize", "casefold", "center", "expandtabs", "ljust", "lower", "lstrip", "removeprefix", "removesuffix", "replace",
+            "rjust", "rstrip", "strip", "swapcase", "title", "translate", "upper", "zfill")  # fmt: skip
+_KINDS = {
+    **dict.fromkeys(_TESTS, bool),
+    **dict.fromkeys(_COUNTS, int),
+    **dict.fromkeys(_CHANGES, str),
+}
+
+
+class StagedString:
+    """A string that is made when the graph runs."""
+
+    __tograph_frozen__ = True
+
+    def __init__(self, handle: Handle):
+        self.handle_ = handle
+
+    def __tograph_flatten__(self):
+        return None, [self.handle_]
+
+    @staticmethod
+    def __tograph_unflatten__(aux, parts):
+        return StagedString(parts[0]) if isinstance(parts[0], Handle) else parts[0]
+
+    def __repr__(self):
+        return "<symbolic str>"
+
+    def __tograph_len__(self):
+        return text_op("__len__", int, self)
+
+    def contains(self, part: Any) -> Any:
+        """``part in self``"""
+        return text_op("__contains__", bool, self, part)
+
+    def __getitem__(self, index):
+        if isinstance(index, slice):
+            return text_op("slice", str, self, index.start, index.stop, index.step)
+        return text_op("__getitem__", str, self, index)
+
+    def __hash__(self):
+        return self._cannot("hashed")
+
+    def __len__(self):
+        return self._cannot("measured outside of converted code")
+
+    def __bool__(self):
+        return self._cannot("a condition outside of converted code")
+
+    def __iter__(self):
+        return self._cannot("iterated")
+
+    def __contains__(self, part):
+        return self._cannot("searched outside of converted code")
+
+    def __getattr__(self, name):
+        if name.startswith("_") or not hasattr(str, name):
+            raise AttributeError(f"'str' object has no attribute {name!r}")
+        if name not in _KINDS:
+            return self._cannot(f"changed by {name}()")
+        return lambda *args: text_op(name, _KINDS[name], self, *args)
+
+    def _cannot(self, what: str) -> Any:
+        raise StagingError(
+            f"a string made of staged values cannot be {what}: its text is known only when the graph runs. Print it, format it, compare "
+            "it, join it or return it, or use tg.py_function",
+            user_location(),
+        )
+
+
+def text_op(name: str, kind: type, *args: Any) -> Any:
+    """The method ``name`` of ``str`` when the graph runs; ``kind``: what it gives, ``bool``, ``int`` or ``str``."""
+    graph = current_graph()
+    values = tuple(control_flow.outside_value(a, graph) for a in args)
+    if kind is not str:
+        return new_scalar("py.text", (name, *values), kind, graph)
+    return made_string(graph.emit("py.text", name, *values, type=types.OBJECT), graph)
+
+
+def made_string(value: Any, graph: Any) -> StagedString:
+    """The string that a node of the graph makes."""
+    return StagedString(Handle(Ref(value, graph)))
+
+
+def _operator(name: str, kind: type, *, reflected: bool = False) -> Any:
+    def method(self, other):
+        if not isinstance(other, (str, StagedString)) and name not in ("__mul__", "__mod__"):
+            return NotImplemented
+        return text_op(name, kind, other, self) if reflected else text_op(name, kind, self, other)
+
+    return method
+
+
+for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
+    setattr(StagedString, f"__{_name}__", _operator(f"__{_name}__", bool))
+StagedString.__add__ = _operator("__add__", str)  # type: ignore[attr-defined]
+StagedString.__radd__ = _operator("__add__", str, reflected=True)  # type: ignore[attr-defined]
+StagedString.__mul__ = StagedString.__rmul__ = _operator("__mul__", str)  # type: ignore[attr-defined]
