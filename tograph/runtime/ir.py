@@ -79,10 +79,12 @@ class Node:
 
     def replace_inputs(self, substitute: Callable[[Value], Value]) -> None:
         """Put ``substitute(v)`` in the place of every value among the arguments."""
+        if self.over:
+            own = set(self.inputs)
+            found = (substitute(v) if v in own else v for v in self.over)
+            self.over = tuple(v for v in found if isinstance(v, Value))
         self.args = map_values(substitute, self.args)
         self.kwargs = map_values(substitute, self.kwargs)
-        if self.over:
-            self.over = tuple(v for v in map(substitute, self.over) if isinstance(v, Value))
 
     def __repr__(self) -> str:
         return f"<node {self.op}>"
