@@ -21,6 +21,7 @@ import torch
 from ..ir import Graph, Value
 from ..kernels import jit
 from ..types import ScalarType, TensorType
+from ..variables import Variable
 from . import lists, rows
 from .buffers import Buffers
 from .direct import Late, Strided
@@ -29,7 +30,7 @@ from .lower import DONE, INTERRUPTED, Lowering
 from .values import Decline
 
 _ENTRY = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
+_PLAIN = (torch.Tensor, torch.nn.Parameter, Variable)
 
 
 LARGE = 1 << 20  # characters of a module that LLVM optimises fully: more would take it many seconds
@@ -103,16 +104,10 @@ class Native:
 
     def entry(self, captured: Sequence[torch.Tensor], single: bool) -> Callable[..., Any] | None:
         """The built-in function that checks its arguments and runs the program; None where there is none."""
-        if (
-            self._assigned
-            or self._random
-            or not self._direct
-            or len(self._inputs) - len(captured) > MOST
-            or self._blocks
-        ):
+        if not self._direct or len(self._inputs) - len(captured) > MOST or self._blocks:
             return None
         lock = ctypes.addressof(self._lock)
-        return make_entry(self._address, self._inputs, self._outputs, captured, single, self._slots[-1], lock, self)  # fmt: skip
+        return make_entry(self._address, self._inputs, self._outputs, captured, single, self._slots[-1], lock, self, self._assigned, self._random)  # fmt: skip
 
     def _fits(self, inputs: Sequence[Any]) -> bool:
         if torch._C._len_torch_dispatch_stack() or torch._C._len_torch_function_stack():
