@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import types
+import typing
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -272,8 +273,8 @@ def _left_alone(f, args, kwargs):
 
 
 _MUTABLE = (list, dict, set, deque, bytearray)
-# Built-ins that look at no content.
-_QUIET = frozenset([isinstance, issubclass, id, callable, type, hash, iter])
+# Functions that look at no content.
+_QUIET = frozenset([isinstance, issubclass, id, callable, type, hash, iter, typing.cast])
 
 
 def _builtin(f, args, kwargs):

@@ -74,7 +74,14 @@ class ConcreteFunction:
         self.made_leaves: tuple[
             int, ...
         ] = ()  # tensors of a call on which the code calls requires_grad_()
+        self.slots: dict[int, Callable[[], torch.Tensor]] = {}  # captured inputs that are looked up
         self.retraces: Any = None  # a weak reference to the method that explains the traces
+
+    def look_up(self, slots: dict[int, Callable[[], torch.Tensor]]) -> None:
+        """Have these captured inputs looked up at every call."""
+        self.slots = slots
+        for i, slot in slots.items():
+            self._captured[i] = slot
 
     inputs = property(
         lambda self: self.graph.inputs[: len(self.graph.inputs) - len(self._captured)]
@@ -243,6 +250,7 @@ class ConcreteFunction:
             not isinstance(native, Native)
             or self._effects
             or self.late
+            or self.slots
             or self._brings_tensors
             or self.made_leaves
         ):

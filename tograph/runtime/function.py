@@ -97,6 +97,7 @@ class Function(Generic[P, R]):
         self._fast: Callable[..., Any] | None = None
         self._fast_checks: Any = None
         self._families: dict[Any, Family] = {}
+        self.replaced: set[str] = set()  # places outside whose tensor was replaced between calls
         self._recent: deque[bool] = deque(maxlen=10)
         self._warnings = 0
         self._methods: dict[int, tuple[Any, Function]] = {}
@@ -300,6 +301,8 @@ class Function(Generic[P, R]):
 
     def _trace(self, key: Any, bound: inspect.BoundArguments, flat: Flat) -> Trace:
         why = self._why(key, flat)
+        for known in self._cache.get(key, ())[:1]:
+            self.replaced |= known.checks.replaced(known.inputs(flat))
         start = time.perf_counter()
         with artifacts.progress(f"tracing {self.label()!r}"), collector.seldom():
             trace = self._trace_open(key, bound, flat) if self._may_open() else None

@@ -118,6 +118,19 @@ class Guards:
                 return f"{check.source.label} changed {check.words(namespace)}"
         return None
 
+    def replaced(self, tensors: Any = ()) -> set[str]:
+        """The labels of the places that hold another tensor than the one that was captured."""
+        found = set()
+        for check in self.checks:
+            if check.test == SAME_TENSOR:
+                try:
+                    now = current_value(check.source)(tensors)
+                except _LOST:
+                    continue
+                if now is not check.old() and isinstance(now, torch.Tensor):
+                    found.add(check.source.label)
+        return found
+
 
 _SIGNS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "lt": "<", "le": "<=",
           "gt": ">", "ge": ">=", "eq": "==", "ne": "!=", "and_": "and", "or_": "or", "lshift": "<<", "rshift": ">>"}  # fmt: skip
@@ -182,6 +195,17 @@ def show(x: Any) -> str:
         return f"a {type(x).__name__} of {len(x)}"
     text = repr(x) if isinstance(x, ATOMS) or x is None else f"a {type(x).__name__}"
     return text if len(text) <= 40 else text[:37] + "..."
+
+
+SAME = "{0} is not None and {0} is {1}()"  # an object, which ``old`` holds
+SAME_TENSOR = "{1}() is {0} is not None"  # a tensor that was captured
+
+
+def current_value(source: Source) -> Callable[[], Any]:
+    """A function that gives what is at a source now; it raises what following the source raises."""
+    program, namespace = _write([Check(source, "True")])
+    exec(compile(program, "<tograph slot>", "exec"), namespace)
+    return namespace["now"]
 
 
 _LOST = (AttributeError, LookupError, ValueError, TypeError, RuntimeError, ReferenceError)

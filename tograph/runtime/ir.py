@@ -32,6 +32,7 @@ class Value:
     """What a node computes; ``type`` is one of ``types.Type``."""
 
     __slots__ = ("index", "node", "type")
+    __tograph_opaque__ = True  # behind it is the whole graph, and no object of the user's
 
     def __init__(self, type: Type, node: Node | None = None, index: int = 0):
         self.type, self.node, self.index = type, node, index

@@ -128,6 +128,8 @@ def probed(device: str) -> str:
     try:
         made = Captured(probe_plan(device))
         found = [int(made.run(torch.tensor(n))[0]) for n in (5, 0, 3)]
-    except (Unsupported, driver.DriverError, Failed, RuntimeError) as error:
+    except (Unsupported, Failed, RuntimeError) as error:
         return str(error)
+    except (TypeError, AttributeError) as error:
+        return f"cuda-bindings of another version: {error}"
     return "" if found == [15, 0, 6] else f"a WHILE node gave {found} for [15, 0, 6]"

@@ -54,14 +54,19 @@ class Program:
     def _choose(self) -> tuple[int, Stepwise]:
         loops = {"while", "if", "switch"} & self.plan.nodes().keys()
         why = capture.probed(self.plan.device) if loops else ""
-        if not why:
-            try:
-                return 1, capture.Captured(self.plan)
-            except (Unsupported, RuntimeError) as error:
-                why = str(error)
-        self.notes = [f"no conditional nodes: {why}"]
-        warn_once(f"tograph: {self.plan.name} runs in chunks, not in one CUDA graph: {why}")
-        return 2, Chunked(self.plan)
+        try:
+            if not why:
+                try:
+                    return 1, capture.Captured(self.plan)
+                except torch.OutOfMemoryError:
+                    raise
+                except (Unsupported, RuntimeError) as error:
+                    why = str(error)
+            self.notes = [f"no conditional nodes: {why}"]
+            warn_once(f"tograph: {self.plan.name} runs in chunks, not in one CUDA graph: {why}")
+            return 2, Chunked(self.plan)
+        except torch.OutOfMemoryError as error:
+            raise Unsupported(f"out of device memory: the plan needs {self.plan.memory} bytes") from error  # fmt: skip
 
     @property
     def kernels(self) -> list[LoopKernel]:
@@ -76,6 +81,11 @@ class Program:
             outputs = self._attempt(inputs)
         except Failed:
             self._failures += 1
+            return None
+        except Unsupported as why:  # a kernel that does not compile for this device: the plan has written nothing outside
+            self._failures = PATIENCE
+            self.notes.append(f"op by op: {why}")
+            warn_once(f"tograph: {self.plan.name} runs op by op: {why}")
             return None
         self._failures = 0
         return outputs

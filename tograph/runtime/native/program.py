@@ -4,6 +4,9 @@
 or None when the host must run the graph: the inputs are not what the code was made for, the code declined, or it runs
 already (a signal handler or another thread calls the function while its own loop lets them).
 
+A graph with the text of an earlier one (another instance of a module, a function that is decorated again, a cleared cache)
+takes that one's code, with memory of its own.
+
 The code holds Python's lock and gives it up for a moment every few milliseconds. Temporaries are in one block of memory
 that belongs to the program; outputs are new tensors.
 """
@@ -14,39 +17,61 @@ import ctypes
 import itertools
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from ..ir import Graph, Value
 from ..kernels import jit
+from ..text import show
 from ..types import ScalarType, TensorType
 from ..variables import Variable
 from . import lists, rows
 from .buffers import Buffers
+from .calls import Call
 from .direct import Late, Strided
 from .entry import MOST, make_entry
 from .lower import DONE, INTERRUPTED, Lowering
+from .nests import Nest
 from .values import Decline
 
 _ENTRY = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 _PLAIN = (torch.Tensor, torch.nn.Parameter, Variable)
 
 
+KEPT = 64  # lowered graphs, for those that have the same text
+_lowered: dict[tuple[str, int | None], Lowered] = {}
 LARGE = 1 << 20  # characters of a module that LLVM optimises fully: more would take it many seconds
+
+
+@dataclass
+class Lowered:
+    """What the lowering of a graph gave: the text of its module, its loop nests, bytes of temporaries, the ops that torch runs,
+    and how many buffers grow while it runs."""
+
+    text: str
+    kernels: list[Nest]
+    scratch: int
+    asked: list[Call]
+    buffers: int
+    _address: int = 0
+
+    def address(self) -> int:
+        """The address of the code, which is compiled once."""
+        if not self._address:
+            imports, level = _imports(self.text), 2 if len(self.text) < LARGE else 1
+            self._address = jit.compile_module(self.text, ["run"], imports, level)["run"]
+        return self._address
 
 
 class Native:
     """The machine code of one graph. ``kernels``: its loop nests; ``llvm``: the text of its module."""
 
-    def __init__(
-        self, whole: Graph, graph: Graph, text: str, low: Lowering, visible: int | None = None
-    ):
-        self.llvm, self.kernels, self.scratch = text, low.kernels, low.arena.size
+    def __init__(self, whole: Graph, graph: Graph, low: Lowered, visible: int | None = None):
+        self.llvm, self.kernels, self.scratch = low.text, low.kernels, low.scratch
         self._arena = _memory(graph.name, max(self.scratch, 1) + 64)
-        imports = _imports(text)
-        level = 2 if len(text) < LARGE else 1
-        self._address = jit.compile_module(text, ["run"], imports, level)["run"]
+        self._address = low.address()
         self._entry = _ENTRY(self._address)
         self._inputs = [v.type for v in graph.inputs]
         self._outputs = [v.type for v in graph.outputs]
@@ -56,7 +81,7 @@ class Native:
         places = {v: i for i, v in enumerate(order)}
         self._results = [places[v] for v in whole.outputs]
         self._direct = whole.outputs == graph.outputs
-        self._buffers = Buffers(low.buffers.count)
+        self._buffers = Buffers(low.buffers)
         self._assigned = sorted({position[n.args[0]] for n in graph.nodes if n.op == "tg.assign"})
         self._slots = (ctypes.c_int64 * (len(self._inputs) + len(self._outputs) + 1))()
         self._slots[-1] = (self._arena.data_ptr() + 63) // 64 * 64
@@ -230,12 +255,20 @@ def compile_graph(graph: Graph, visible: int | None = None) -> Native:
     if jit.host() is None:
         raise Decline("there is no LLVM in this process")
     distinct = _computed(graph)
-    private = set(distinct.outputs) - set(graph.outputs[:visible])
+    key = (show(graph), visible)
+    low = _lowered.pop(key, None) or _lower(distinct, set(distinct.outputs) - set(graph.outputs[:visible]))  # fmt: skip
+    _lowered[key] = low  # the latest is last
+    while len(_lowered) > KEPT:
+        _lowered.pop(next(iter(_lowered)), None)
+    return Native(graph, distinct, low, visible)
+
+
+def _lower(graph: Graph, private: set[Value]) -> Lowered:
     in_place, strided = True, set[Value]()
     while True:
-        low = Lowering(distinct, in_place, private, strided)
+        low = Lowering(graph, in_place, private, strided)
         try:
-            return Native(graph, distinct, low.run(), low, visible)
+            return Lowered(low.run(), low.kernels, low.arena.size, low.asked, low.buffers.count)
         except Late:
             in_place = False
         except Strided as found:
