@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from .. import host, ops
+from .. import ops
 from ..ir import Node, Value, map_values, node_effects
 from ..kernels.loop_ir import Open
 from ..shapes import RULES, Meta
@@ -59,7 +59,7 @@ class Call:
     """
 
     def __init__(self, node: Node, inputs: list[Value], operands: list[Any], results: list[Mem], packed: bool):  # fmt: skip
-        self.node, self.run = node, host.DIRECT.get(node.op) or ops.lookup(node.op).run
+        self.node, self.run = node, ops.DIRECT.get(node.op) or ops.lookup(node.op).run
         self.random = node_effects(node).random
         self._inputs, self._operands, self._results = inputs, operands, results
         self.packed = packed
