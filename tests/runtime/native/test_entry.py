@@ -246,3 +246,45 @@ def test_what_declines_leaves_the_generator_as_it_was():
     before = torch.get_rng_state()
     assert fast(table, torch.tensor(9)) is entry.MISS
     assert torch.equal(torch.get_rng_state(), before)
+
+
+# ---- calls that Python prepares
+
+
+def nested(xs, options, n=2):
+    xs[0].add_(1)
+    total = xs[0] * n + options["shift"]
+    return {"total": total, "same": xs[1], "pair": (total.sum(), [total, n])}
+
+
+def test_calls_with_containers_go_by_an_entry_too():
+    f = tg.function(nested)
+    for k in range(6):
+        xs, options = [torch.full((4,), float(k)), torch.ones(3)], {"shift": torch.arange(4.0)}
+        got = f(xs, options, n=3)
+        want = nested([torch.full((4,), float(k)), xs[1]], options, n=3)
+        assert torch.equal(got["total"], want["total"])
+        assert torch.equal(got["pair"][0], want["pair"][0])
+        assert got["same"] is xs[1]
+        assert got["pair"][1][0] is got["total"]
+        assert got["pair"][1][1] == 3
+        assert xs[0]._version == 1
+        assert xs[0][0] == k + 1
+    native = f.concrete_functions[0].scheduled.native
+    assert native is not None
+    assert native._whole is not None
+
+
+def test_a_failure_is_that_of_eager_after_many_calls():
+    def pick(xs, i):
+        j = 0
+        while j < i[0]:
+            j += 1
+        return xs[0][j] * 2
+
+    f = tg.function(pick)
+    for _ in range(5):
+        assert f([torch.arange(4.0)], [torch.tensor(2)]) == 4
+    with pytest.raises(IndexError):
+        f([torch.arange(4.0)], [torch.tensor(7)])
+    assert f([torch.arange(4.0)], [torch.tensor(1)]) == 2

@@ -123,7 +123,9 @@ def make_entry(
     known = {"miss_object": id(MISS), "tensor_class": id(torch.Tensor), "parameter_class": id(torch.nn.Parameter),
              "variable_class": id(Variable), **_FUNCTIONS, "program": address, "arena": arena, "busy": busy}  # fmt: skip
     known |= {f"captured{i}": id(x) for i, x in enumerate(captured)}
-    code = jit.compile_module(text, ["call"], {**symbols, **known})["call"]
+    code = jit.compile_module(text, ["call"], {**symbols, **known}, level=0)[
+        "call"
+    ]  # calls and checks: nothing to optimise
     method = Method(name.encode(), code, _FASTCALL, None)
     _kept.append(method)
     new = ctypes.pythonapi.PyCFunction_NewEx
