@@ -1,5 +1,6 @@
 """What a function changed in outer Python objects before it fails at run time is visible, as natively."""
 
+import pytest
 import torch
 
 import tograph as tg
