@@ -54,6 +54,8 @@ def same_items(items: Any, old: list[Any]) -> bool:
     """Whether a long sequence or the keys of a mapping are what they were."""
     if len(items) != len(old):
         return False
+    if all(map(operator.is_, items, old)):
+        return True
     return all(
         a is b or (not isinstance(a, torch.Tensor) and same_atom(a, b)) for a, b in zip(items, old)
     )
