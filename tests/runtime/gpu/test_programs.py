@@ -161,9 +161,7 @@ def test_a_solver_that_is_trained_has_the_same_meaning_in_parts_of_fixed_size():
     assert check(planner.plan(retarget(graph, "cuda:0"))) == []
 
 
-@pytest.mark.parametrize(
-    "name", ["gru", "runge_kutta", "norm", "beam_search", "reinforce"]
-)
+@pytest.mark.parametrize("name", ["gru", "runge_kutta", "norm", "beam_search", "reinforce"])
 def test_the_kernels_compile_and_spill_nothing(name):
     f, args = CASES[name]()
     made = planner.plan(retarget(f.get_concrete_function(*args).watched_graph, "cuda:0"))
