@@ -64,6 +64,10 @@ OPTIMIZERS = {
     "rprop": lambda p: torch.optim.Rprop(p, lr=0.05),
     "adafactor": lambda p: torch.optim.Adafactor(p, lr=0.05),
     "adam_foreach": lambda p: torch.optim.Adam(p, lr=0.01, foreach=True),
+    "adam_fused": lambda p: torch.optim.Adam(p, lr=0.01, fused=True, amsgrad=True),
+    "adamw_fused": lambda p: torch.optim.AdamW(p, lr=0.01, fused=True),
+    "sgd_fused": lambda p: torch.optim.SGD(p, lr=0.01, momentum=0.9, nesterov=True, fused=True),
+    "adagrad_fused": lambda p: torch.optim.Adagrad(p, lr=0.05, fused=True),
     "adam_tensor_lr": lambda p: torch.optim.Adam(p, lr=torch.tensor(0.01)),
     "rmsprop_centered": lambda p: torch.optim.RMSprop(p, lr=0.01, centered=True, momentum=0.1),
 }
@@ -93,26 +97,6 @@ def train(make, stage):
         outputs += [run(optimizer, torch.tensor(float(k))) for k in range(3)]
     state = [v for s in optimizer.state.values() for v in s.values() if torch.is_tensor(v)]
     return plain([outputs, p, state])
-
-
-def test_optimizers_that_are_refused():
-    p = nn.Parameter(torch.ones(2))
-    for optimizer, error in (
-        (torch.optim.LBFGS([p]), "LBFGS.step inside"),
-        (torch.optim.SGD([p], fused=True), "fused=False"),
-    ):
-
-        def step(x, optimizer=optimizer):
-            def closure():
-                optimizer.zero_grad()
-                loss = (p * x).sum()
-                loss.backward()
-                return loss
-
-            return optimizer.step(closure)
-
-        with pytest.raises(tg.errors.TographError, match=error):
-            tg.function(step)(torch.ones(2))
 
 
 # ---- modules

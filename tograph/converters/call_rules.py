@@ -99,7 +99,7 @@ class _Ordered:
 
 
 # Functions of modules that are left alone which decide on data: the comparisons of ``functools.total_ordering`` among them.
-DECIDING = frozenset((torch.nn.functional.gaussian_nll_loss, _Ordered.__gt__, _Ordered.__le__, _Ordered.__ge__))  # fmt: skip
+DECIDING = {torch.nn.functional.gaussian_nll_loss, _Ordered.__gt__, _Ordered.__le__, _Ordered.__ge__}  # fmt: skip
 
 WRAPPERS: set[types.CodeType] = (
     set()

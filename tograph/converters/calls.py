@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import types
+import typing
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -253,6 +254,8 @@ WRAPPERS.add(_HELPER)
 
 def _left_alone(f, args, kwargs):
     if _is_contextmanager(f):
+        if isinstance(f, types.MethodType):
+            f, args = f.__func__, (f.__self__, *args)
         native = converted(f.__wrapped__)
         manager = contextlib.contextmanager(native)(*args, **kwargs)
         if is_tracing():
@@ -272,8 +275,8 @@ def _left_alone(f, args, kwargs):
 
 
 _MUTABLE = (list, dict, set, deque, bytearray)
-# Built-ins that look at no content.
-_QUIET = frozenset([isinstance, issubclass, id, callable, type, hash, iter])
+# Functions that look at no content.
+_QUIET = frozenset([isinstance, issubclass, id, callable, type, hash, iter, typing.cast])
 
 
 def _builtin(f, args, kwargs):

@@ -198,6 +198,7 @@ def holds_staged(x: Any) -> bool:
     items = x.values() if isinstance(x, dict) else x
     return any(
         is_staged(i)
+        or is_union(i)
         or defines_operators(type(i))
         or (isinstance(i, (list, tuple, dict)) and holds_staged(i))
         for i in items

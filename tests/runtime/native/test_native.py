@@ -454,3 +454,27 @@ def test_a_kernel_shows_itself_short():
     assert text.startswith(f"<kernel {concrete.kernels[0].name}: 64 x 256, ")
     assert "test_native.py" in text
     assert len(text) < 200
+
+
+class Grower(torch.nn.Module):
+    def __init__(self, rate):
+        super().__init__()
+        self.rate = torch.nn.Parameter(torch.tensor(rate))
+
+    @tg.function
+    def forward(self, x):
+        while x.sum() < 10:
+            x = x * self.rate
+        return x, x.max()
+
+
+def test_a_graph_like_an_earlier_one_takes_its_code_with_memory_of_its_own(monkeypatch):
+    one, other, x = Grower(2.0), Grower(3.0), torch.ones(40) / 40
+    lowered = []
+    monkeypatch.setattr(program, "_lower", lambda g, p, made=program._lower: lowered.append(g) or made(g, p))  # fmt: skip
+    with torch.no_grad():
+        assert one(x)[1] == 16 / 40 and other(x)[1] == 27 / 40 and one(x)[1] == 16 / 40
+        found = [m.forward.get_concrete_function(x).scheduled.native for m in (one, other)]
+        assert len(lowered) == 1 and found[0] is not found[1]
+        assert found[0]._arena.data_ptr() != found[1]._arena.data_ptr()
+        assert one(torch.ones(41) / 41)[1] == 16 / 41 and len(lowered) == 2

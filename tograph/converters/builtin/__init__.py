@@ -5,6 +5,8 @@ Importing the modules registers the forms: ``calls.handles`` maps a function to 
 
 from . import (
     decisions,
+    fused_optimizers,
+    lbfgs,
     math_functions,
     numbers,
     objects,
@@ -17,6 +19,8 @@ from . import (
 
 __all__ = [
     "decisions",
+    "fused_optimizers",
+    "lbfgs",
     "math_functions",
     "numbers",
     "objects",

@@ -12,8 +12,7 @@ import torch.nn.functional as F
 import torch.utils.checkpoint
 from torch.nn.modules.lazy import LazyModuleMixin
 
-from ...errors import StagingError
-from ...runtime.funcgraph import is_tracing, user_location
+from ...runtime.funcgraph import is_tracing
 from ...runtime.tracing import suspended
 from ..calls import TENSOR_METHODS, call, converted, handles
 from ..staging import is_staged
@@ -111,18 +110,6 @@ def instance_norm(x, running_mean=None, running_var=None, weight=None, bias=None
 
 def _follow(kept: torch.Tensor, new: torch.Tensor, momentum: Any) -> None:
     kept.copy_((1 - momentum) * kept + momentum * new.to(kept.dtype))
-
-
-@handles(torch.optim.LBFGS.step)
-def lbfgs_step(optimizer, closure):
-    """``LBFGS`` keeps lists whose lengths depend on data across calls: it runs outside of a graph."""
-    if is_tracing():
-        raise StagingError(
-            "torch.optim.LBFGS.step inside a tg.function is not supported: the number of its saved directions depends on "
-            "data. Call it outside; its closure may be a tg.function.",
-            user_location(),
-        )
-    return torch.optim.LBFGS.step(optimizer, closure)
 
 
 @handles(torch.utils.checkpoint.checkpoint)

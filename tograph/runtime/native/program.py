@@ -4,6 +4,9 @@
 or None when the host must run the graph: the inputs are not what the code was made for, the code declined, or it runs
 already (a signal handler or another thread calls the function while its own loop lets them).
 
+A graph with the text of an earlier one (another instance of a module, a function that is decorated again, a cleared cache)
+takes that one's code, with memory of its own.
+
 The code holds Python's lock and gives it up for a moment every few milliseconds. Temporaries are in one block of memory
 that belongs to the program; outputs are new tensors.
 """
@@ -14,38 +17,64 @@ import ctypes
 import itertools
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from ..ir import Graph, Value
 from ..kernels import jit
+from ..passes import optimize
+from ..passes.settle import has_try, unwrapped
+from ..text import show
 from ..types import ScalarType, TensorType
+from ..variables import Variable
 from . import lists, rows
 from .buffers import Buffers
+from .calls import Call
 from .direct import Late, Strided
-from .entry import MOST, make_entry
+from .entry import MISS, MOST, make_entry
 from .lower import DONE, INTERRUPTED, Lowering
+from .nests import Nest
 from .values import Decline
 
 _ENTRY = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
+_PLAIN = (torch.Tensor, torch.nn.Parameter, Variable)
 
 
+KEPT = 64  # lowered graphs, for those that have the same text
+_lowered: dict[tuple[str, int | None], Lowered] = {}
+SETTLED = 3  # the run at which a program gets an entry of its own
 LARGE = 1 << 20  # characters of a module that LLVM optimises fully: more would take it many seconds
+
+
+@dataclass
+class Lowered:
+    """What the lowering of a graph gave: the text of its module, its loop nests, bytes of temporaries, the ops that torch runs,
+    and how many buffers grow while it runs."""
+
+    text: str
+    kernels: list[Nest]
+    scratch: int
+    asked: list[Call]
+    buffers: int
+    _address: int = 0
+
+    def address(self) -> int:
+        """The address of the code, which is compiled once."""
+        if not self._address:
+            imports, level = _imports(self.text), 2 if len(self.text) < LARGE else 1
+            self._address = jit.compile_module(self.text, ["run"], imports, level)["run"]
+        return self._address
 
 
 class Native:
     """The machine code of one graph. ``kernels``: its loop nests; ``llvm``: the text of its module."""
 
-    def __init__(
-        self, whole: Graph, graph: Graph, text: str, low: Lowering, visible: int | None = None
-    ):
-        self.llvm, self.kernels, self.scratch = text, low.kernels, low.arena.size
+    def __init__(self, whole: Graph, graph: Graph, low: Lowered, visible: int | None = None):
+        self.llvm, self.kernels, self.scratch = low.text, low.kernels, low.scratch
         self._arena = _memory(graph.name, max(self.scratch, 1) + 64)
-        imports = _imports(text)
-        level = 2 if len(text) < LARGE else 1
-        self._address = jit.compile_module(text, ["run"], imports, level)["run"]
+        self._address = low.address()
         self._entry = _ENTRY(self._address)
         self._inputs = [v.type for v in graph.inputs]
         self._outputs = [v.type for v in graph.outputs]
@@ -55,7 +84,7 @@ class Native:
         places = {v: i for i, v in enumerate(order)}
         self._results = [places[v] for v in whole.outputs]
         self._direct = whole.outputs == graph.outputs
-        self._buffers = Buffers(low.buffers.count)
+        self._buffers = Buffers(low.buffers)
         self._assigned = sorted({position[n.args[0]] for n in graph.nodes if n.op == "tg.assign"})
         self._slots = (ctypes.c_int64 * (len(self._inputs) + len(self._outputs) + 1))()
         self._slots[-1] = (self._arena.data_ptr() + 63) // 64 * 64
@@ -71,9 +100,19 @@ class Native:
         # runs, looks at the number; calls from Python, which do not, also hold the mutex.
         self._lock = ctypes.c_int64(0)
         self._mutex = threading.Lock()
+        # Runs from Python go by an entry too, one that takes all inputs as arguments.
+        self._runs, self._whole = 0, None
 
     def run(self, inputs: Sequence[Any]) -> list[Any] | None:
         """The outputs for ``inputs``, or None when the host must run the graph."""
+        if self._whole is not None:
+            made = self._whole(*inputs)
+            if made is not MISS:
+                return self._in_order(inputs, made)
+        elif self._runs < SETTLED:
+            self._runs += 1
+            if self._runs == SETTLED:
+                self._whole = self._entry_of((), False, None)
         if not self._mutex.acquire(blocking=False):
             return None
         try:
@@ -94,25 +133,26 @@ class Native:
             made = self._call(inputs)
             if made is None and state is not None:
                 torch.set_rng_state(state)
-            if made is None or self._direct:
-                return made
-            known = [*inputs, *made]
-            return [known[i] for i in self._results]
+            return made if made is None else self._in_order(inputs, made)
         finally:
             self._lock.value = 0
 
+    def _in_order(self, inputs: Sequence[Any], made: Sequence[Any]) -> list[Any]:
+        """The outputs of the whole graph: those that were made, and inputs."""
+        if self._direct:
+            return list(made)
+        known = [*inputs, *made]
+        return [known[i] for i in self._results]
+
     def entry(self, captured: Sequence[torch.Tensor], single: bool) -> Callable[..., Any] | None:
         """The built-in function that checks its arguments and runs the program; None where there is none."""
-        if (
-            self._assigned
-            or self._random
-            or not self._direct
-            or len(self._inputs) - len(captured) > MOST
-            or self._blocks
-        ):
+        return self._entry_of(captured, single, self) if self._direct else None
+
+    def _entry_of(self, captured: Sequence[torch.Tensor], single: bool, owner: Any) -> Any:
+        if len(self._inputs) - len(captured) > MOST or self._blocks or self._lists:
             return None
         lock = ctypes.addressof(self._lock)
-        return make_entry(self._address, self._inputs, self._outputs, captured, single, self._slots[-1], lock, self)  # fmt: skip
+        return make_entry(self._address, self._inputs, self._outputs, captured, single, self._slots[-1], lock, owner, self._assigned, self._random)  # fmt: skip
 
     def _fits(self, inputs: Sequence[Any]) -> bool:
         if torch._C._len_torch_dispatch_stack() or torch._C._len_torch_function_stack():
@@ -234,13 +274,23 @@ def compile_graph(graph: Graph, visible: int | None = None) -> Native:
     """
     if jit.host() is None:
         raise Decline("there is no LLVM in this process")
+    if has_try(graph):  # where the body fails the host runs all of it
+        graph = optimize(unwrapped(graph), inference=False)
     distinct = _computed(graph)
-    private = set(distinct.outputs) - set(graph.outputs[:visible])
+    key = (show(graph), visible)
+    low = _lowered.pop(key, None) or _lower(distinct, set(distinct.outputs) - set(graph.outputs[:visible]))  # fmt: skip
+    _lowered[key] = low  # the latest is last
+    while len(_lowered) > KEPT:
+        _lowered.pop(next(iter(_lowered)), None)
+    return Native(graph, distinct, low, visible)
+
+
+def _lower(graph: Graph, private: set[Value]) -> Lowered:
     in_place, strided = True, set[Value]()
     while True:
-        low = Lowering(distinct, in_place, private, strided)
+        low = Lowering(graph, in_place, private, strided)
         try:
-            return Native(graph, distinct, low.run(), low, visible)
+            return Lowered(low.run(), low.kernels, low.arena.size, low.asked, low.buffers.count)
         except Late:
             in_place = False
         except Strided as found:

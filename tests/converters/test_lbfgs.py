@@ -1,0 +1,90 @@
+"""``torch.optim.LBFGS.step`` inside of a function: the iterates, the losses and the state that torch's own step leaves."""
+
+import copy
+
+import pytest
+import torch
+
+import tograph as tg
+
+D = torch.float64
+
+
+def rosenbrock(w):
+    return (100 * (w[1:] - w[:-1] ** 2) ** 2 + (1 - w[:-1]) ** 2).sum()
+
+
+def optimiser(**options):
+    w = torch.nn.Parameter(torch.tensor([-1.2, 1.0, 0.5], dtype=D))
+    opt = torch.optim.LBFGS([w], max_iter=4, **options)
+
+    def step(x):
+        def closure():
+            opt.zero_grad()
+            loss = rosenbrock(w * x)
+            loss.backward()
+            return loss
+
+        return opt.step(closure)
+
+    return w, opt, step
+
+
+def same_state(one, other):
+    assert one.keys() == other.keys()
+    for key, x in one.items():
+        y = other[key]
+        if isinstance(x, list) and key != "al":
+            assert len(x) == len(y)
+            for a, b in zip(x, y):
+                torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-8)
+        elif key != "al":
+            a, b = (torch.as_tensor(v, dtype=D) for v in (x, y))
+            torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"lr": 0.3, "history_size": 2}, {"line_search_fn": "strong_wolfe", "history_size": 3}],
+    ids=["fixed", "wolfe"],
+)
+def test_steps_inside_and_outside_of_a_graph(options):
+    """One trace serves all steps but those after a step that torch itself made, or a state that was loaded."""
+    (w, opt, plain), (v, mine, step) = optimiser(**options), optimiser(**options)
+    f, x = tg.function(step), torch.tensor(1.0, dtype=D)
+    for i in range(6):
+        inside = i != 3
+        torch.testing.assert_close((f if inside else step)(x), plain(x), rtol=1e-6, atol=1e-8)
+        torch.testing.assert_close(v, w, rtol=1e-6, atol=1e-8)
+        same_state(opt.state_dict()["state"][0], mine.state_dict()["state"][0])
+        assert f.trace_count == max(1, i - 2)
+        if i == 4:
+            mine.load_state_dict(copy.deepcopy(mine.state_dict()))
+    assert "While" in str(f.get_concrete_function(x).graph)
+
+
+def test_a_minimum_ends_the_step():
+    w, opt, step = optimiser()
+    with torch.no_grad():
+        w.fill_(1)
+    x = torch.tensor(1.0, dtype=D)
+    assert tg.function(step)(x) == 0 and (w == 1).all()
+    assert opt.state_dict()["state"][0] == {"func_evals": 1, "n_iter": 0}
+
+
+def test_a_step_in_a_branch():
+    w, opt, step = optimiser(lr=0.1)
+
+    @tg.function
+    def f(x, go):
+        if go > 0:
+            loss = step(x)
+        else:
+            loss = x * 0
+        return loss
+
+    x = torch.tensor(1.0, dtype=D)
+    before = w.detach().clone()
+    assert f(x, torch.tensor(0)) == 0 and (w == before).all() and not opt.state
+    assert f(x, torch.tensor(1)) > 0 and (w != before).any() and f.trace_count == 1
+    assert opt.state_dict()["state"][0]["n_iter"] == 4
