@@ -110,4 +110,69 @@ def short_circuit(x):
     return any(said(v) for v in (1, 2, 3))
 
 
+@cases.tensors((torch.tensor([1.5, -2.0, 3.0]),), (torch.tensor([-1.5, -2.0, 3.0]),))
+def generator_expression_in_a_variable(x):
+    g = (z * 2 for z in x if z > 0)
+    out = []
+    for z in g:
+        out.append(z)
+    return out
+
+
+@cases.tensors((torch.tensor([1.5, -2.0, 3.0]),), (torch.tensor([-1.5, -2.0, 3.0]),))
+def list_of_a_generator_expression(x):
+    g = (z * 2 for z in x if z > 0)
+    return [z + 1 for z in g]
+
+
+@cases.tensors((torch.tensor([1.5, -2.0, 3.0]),), (torch.tensor([-1.5, -2.0, 3.0]),))
+def list_called_on_one(x):
+    g = (z * 2 for z in x if z > 0)
+    return list(g)
+
+
+@cases.tensors((torch.tensor([1.5, -2.0, 3.0]),), (torch.tensor([-1.5, -2.0, 3.0]),))
+def joined_texts(x):
+    return "".join(f"{z.item():.0f}" for z in x)
+
+
+@cases.tensors((torch.tensor([1.5, -2.0, 3.0]),), (torch.tensor([-1.5, -2.0, 3.0]),))
+def sums_of_generator_expressions(x):
+    g = (z for z in x if z > 0)
+    return sum(g) + sum(z for z in x if z < 0)
+
+
+@cases.tensors((torch.tensor([1.5, -2.0, 3.0]),), (torch.tensor([-1.5, -2.0, 3.0]),))
+def two_fors(x):
+    g = (a + b for a in x for b in (1, 2) if a > 0)
+    return list(g)
+
+
+@cases.tensors((torch.tensor([1.5, -2.0, 3.0]),), (torch.tensor([-1.5, -2.0, 3.0]),))
+def other_consumers(x):
+    return (
+        dict((k, v) for k, v in zip("abc", x)),
+        tuple(z for z in x),
+        set(i for i in range(3)),
+        next((z for z in [1, 2, 3] if z > 1), None),
+    )
+
+
+@cases.tensors((torch.tensor([1.5, -2.0, 3.0]),), (torch.tensor([-1.5, -2.0, 3.0]),))
+def next_of_a_generator_expression(x):
+    return next((z for z in x if z > 0), None)
+
+
+@cases.tensors((torch.tensor([1.5, -2.0, 3.0]),), (torch.tensor([-1.5, -2.0, 3.0]),))
+def taken_by_next(x):
+    it = (i for i in range(10))
+    a = next(it)
+    return a, next(it), [i for i in it if i > 7]
+
+
+@cases.tensors((torch.tensor([1.5, -2.0, 3.0]),))
+def next_without_any(x):
+    return next(z for z in x if z > 9)
+
+
 test_same = cases.test()

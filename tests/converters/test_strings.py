@@ -82,6 +82,56 @@ def message_of_an_exception(x):
         raise ValueError(f"value {x} is negative")
 
 
+@cases.tensors((torch.tensor([1.5, -2.0, 3.0]),), (torch.tensor([-1.5, -2.0, 3.0]),))
+def text_that_grows(x):
+    s = ""
+    for v in x:
+        s += "+" if v > 0 else "-"
+    return s
+
+
+@cases.tensors((torch.tensor([1.5, -2.0, 3.0]),), (torch.tensor([-1.5, -2.0, 3.0]),))
+def text_that_grows_in_branches(x):
+    s = ""
+    for v in x:
+        if v > 0:
+            s = s + "+"
+        else:
+            s = s + "-"
+    return s
+
+
+@cases.tensors((torch.tensor([1.5, -2.0, 3.0]),), (torch.tensor([-1.5, -2.0, 3.0]),))
+def text_that_is_asked_after_the_loop(x):
+    s = "a"
+    for v in x:
+        if v > 0:
+            s = s + "+"
+    return s, len(s), s == "a++"
+
+
+@cases.tensors((torch.tensor([1.5, -2.0, 3.0]),), (torch.tensor([-1.5, -2.0, 3.0]),))
+def text_put_together(x):
+    s = "a"
+    if x[0] > 0:
+        s += "b"
+    if x[1] > 0:
+        s += "c"
+    if x[2] > 0:
+        s += "d"
+    return s + "!"
+
+
+@cases.tensors((torch.tensor([1.5, -2.0, 3.0]),), (torch.tensor([-1.5, -2.0, 3.0]),))
+def text_that_alternates(x):
+    s = "a"
+    i = 0
+    while i < x[2]:
+        s = "b" if s == "a" else "a"
+        i += 1
+    return s
+
+
 test_same = cases.test()
 
 

@@ -10,17 +10,20 @@
         return result
 
 The first iterable is evaluated outside, as Python does. ``any`` and ``all`` of a generator stop early; other
-consumers of a whole generator (``sum``, ``list``, ...) take the list.
+consumers of a whole generator (``sum``, ``list``, ...) take the list. The items of a ``tuple`` are taken one by one, so
+that their number is known.
 """
 
 from __future__ import annotations
 
 import builtins
+import copy
 from typing import Any
 
 from ..transpiler.syntax import gast, walk
 from ..transpiler.templates import name
 from .context import OPERATORS, Converter, has_walrus, has_yield, walrus_names
+from .generators import HandOver, can_hand_over
 
 _CONSUMERS = ("sum", "list", "tuple", "set", "frozenset", "min", "max", "sorted", "dict")
 
@@ -56,6 +59,14 @@ class Comprehensions(Converter):
             found = self.context.resolve(node.func)
             if found in (any, all):
                 return self._early_exit(node, found)
+            if found is next and not node.keywords and len(node.args) < 3:
+                made = self._first(node)
+                if made is not None:
+                    return made
+            if found is tuple:
+                first = node.args[0].generators[0]
+                each = self.expression(f"{OPERATORS}.each(items_)", node, items_=first.iter)
+                first.iter = each
             if node.func.id in _CONSUMERS and found is getattr(builtins, node.func.id):
                 inner = node.args[0]
                 node.args[0] = gast.copy_location(gast.ListComp(inner.elt, inner.generators), inner)
@@ -84,6 +95,19 @@ class Comprehensions(Converter):
         return self._function(inner, which.__name__ + "_comp", f"if {test}:\n    return {found}", {"value_": inner.elt},
                               "pass", f"return {other}")  # fmt: skip
 
+    def _first(self, node):
+        """``next(generator expression, default)``: the loop ends at the first item."""
+        end = "raise StopIteration"
+        if len(node.args) == 2:
+            if not isinstance(node.args[1], (gast.Constant, gast.Name)):
+                return None  # it is evaluated before the items are
+            end = "return default_"
+        holes = {"value_": node.args[0].elt}
+        default = {"default_": node.args[1]} if len(node.args) == 2 else {}
+        return self._function(
+            node.args[0], "next_comp", "return value_", holes, "pass", end, ends=default
+        )
+
     def _rewrite(self, node, wish, start, step, holes):
         result = self.context.namer.fresh("result")
         return self._function(
@@ -105,6 +129,7 @@ class Comprehensions(Converter):
         first: str,
         last: str,
         result: str = "",
+        ends: dict[str, Any] | None = None,
     ):
         if any(g.is_async for g in node.generators):
             raise self.context.error(node, "asynchronous comprehensions are not supported")
@@ -118,7 +143,9 @@ class Comprehensions(Converter):
             loop = gast.For(generator.target, source, body, [], None)
             body = [gast.copy_location(loop, node)]
         outer = {"result_": result} if result else {}
-        body = self.fill(first, node, **outer) + body + self.fill(last, node, **outer)
+        body = (
+            self.fill(first, node, **outer) + body + self.fill(last, node, **outer, **(ends or {}))
+        )
         body = [s for s in body if not isinstance(s, gast.Pass)]
         bound = walrus_names(node) if has_walrus(node) else []
         if bound:
@@ -132,5 +159,12 @@ class Comprehensions(Converter):
         source = self.visit(node.generators[0].iter)
         if has_yield(definition) and wish != "generator":
             raise self.context.error(node, "yield inside a comprehension is not supported")
-        self.prelude.append(self.visit(definition))
-        return self.expression("name_(source_)", node, name_=fresh, source_=source)
+        definition = self.visit(definition)
+        self.prelude.append(definition)
+        if wish != "generator" or not can_hand_over(definition):
+            return self.expression("name_(source_)", node, name_=fresh, source_=source)
+        pushing = HandOver(self.context).convert(copy.deepcopy(definition))
+        pushing.name = self.context.namer.fresh("generator")
+        self.prelude.append(pushing)
+        text = f"{OPERATORS}.two_forms(name_, push_)(source_)"
+        return self.expression(text, node, name_=fresh, push_=pushing.name, source_=source)

@@ -186,6 +186,12 @@ def staged_source(x: Any) -> StagedSequence | None:
     return None
 
 
+def each(x: Any) -> Any:
+    """The items one by one, where their number is known."""
+    source = staged_source(x)
+    return x if source is None or isinstance(source.length(), SYMBOLS) else list(source)
+
+
 def as_source(x: Any) -> StagedSequence | None:
     """``staged_source``, with ranges and Python numbers beside staged ones."""
     found = staged_source(x)

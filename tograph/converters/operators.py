@@ -15,6 +15,7 @@ from .escapes import whole
 from .for_stmt import for_stmt
 from .generators import hand_over, two_forms
 from .if_stmt import if_stmt
+from .iterables import each
 from .keyed import new_dict
 from .lists import new_list
 from .logical import and_, not_, or_
@@ -79,6 +80,7 @@ __all__ = [
     "context",
     "delattr_",
     "delitem",
+    "each",
     "eq",
     "floordiv",
     "for_stmt",

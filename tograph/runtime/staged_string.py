@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from ..errors import StagingError
-from . import control_flow, types
+from . import control_flow, structure, types
 from .funcgraph import Ref, current_graph, user_location
 from .scalars import new_scalar
 from .structure import Handle
@@ -110,6 +110,16 @@ def made_string(value: Any, graph: Any) -> StagedString:
 
 def _kind_name(x: Any) -> str:
     return "Tensor" if isinstance(x, torch.Tensor) else type(x).__name__
+
+
+def _as_text(x: Any, graph: Any) -> Any:
+    """The value of a string that is known, or one of several."""
+    if structure.is_union(x):
+        return control_flow.outside_value(x, graph)
+    return graph.emit("py.format", x, type=types.OBJECT)
+
+
+structure.TEXTS = (StagedString, _as_text)
 
 
 def _operator(name: str, kind: type, *, reflected: bool = False) -> Any:

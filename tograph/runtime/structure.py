@@ -98,6 +98,11 @@ STAGED_LISTS: Any = (
 )  # what ``aux`` is of the spec of a list of the graph: this, or of this class
 
 
+# The class of strings that are made when the graph runs, and how a string that is known becomes one: set by ``staged_string``.
+TEXTS: Any = ((), None)
+MANY_TEXTS = 6  # up to as many a string in a loop is one of those that are known
+
+
 # Whether an object existed before the trace: set by ``reads``. Such an object is itself wherever it goes, never a copy of its parts.
 OUTSIDE: list[Callable[[Any], bool]] = [lambda x: False]
 
@@ -328,7 +333,27 @@ def _merge(a: Spec, b: Spec) -> Spec | None:
         if a.cls is not b.cls or a.aux != b.aux or len(a.parts) != len(b.parts):
             return None
         return Tree(a.cls, a.aux, tuple(map(join, a.parts, b.parts)))
-    return None
+    return _join_text(a, b)
+
+
+def _join_text(a: Spec, b: Spec) -> Spec | None:
+    """A string that is known and one that is made when the graph runs."""
+    if isinstance(a, Const):
+        a, b = b, a
+    staged_one = isinstance(a, Tree) and a.cls is TEXTS[0]
+    known = isinstance(b, Const) and type(b.value) is str
+    return _text() if staged_one and known else None
+
+
+def _text() -> Spec:
+    return Tree(TEXTS[0], None, (Leaf(types.OBJECT),))
+
+
+def texts(spec: Spec) -> Spec:
+    """A string that is another one in every iteration of a loop is one that is made when the graph runs."""
+    many = isinstance(spec, Choice) and len(spec.options) > MANY_TEXTS
+    known = many and all(isinstance(o, Const) and type(o.value) is str for o in spec.options)
+    return _text() if known else spec
 
 
 def _staged_list(spec: Tree) -> bool:
@@ -437,6 +462,8 @@ def flatten(x: Any, spec: Spec, graph: FuncGraph) -> list[Value]:
     if isinstance(spec, Tree):
         if isinstance(x, LISTS[0]) and _staged_list(spec):
             return LISTS[1](x, spec, graph)
+        if spec.cls is TEXTS[0] and not isinstance(x, TEXTS[0]):
+            return [TEXTS[1](x, graph)]
         found = parts_of(x)
         if found is None or len(found[1]) != len(spec.parts):
             raise StructureError(

@@ -264,7 +264,7 @@ def _next_spec(spec: Spec, place: Place, left: Any, options: LoopOptions) -> Spe
                 user_location(),
             )
     out = generalize(out)
-    return growing(one_list(join(spec, out), [spec, out], place))
+    return structure.texts(growing(one_list(join(spec, out), [spec, out], place)))
 
 
 @dataclass
