@@ -354,7 +354,7 @@ class Lowering:
             raise Decline("a temporary whose size is known only at run time")
         place, owner = self.buffers.new()
         nbytes = self.code.multiply(self.sizes.text(size[0]), numel(size[1:]) * SIZE[dtype])
-        data = self.buffers.room(place, "0", nbytes)
+        data = self.buffers.room(place, "0", nbytes, frozenset([owner]))
         return Mem(data, dtype, size, strides(size), frozenset([owner]))
 
     def target(self, v: Value) -> Mem:
