@@ -28,7 +28,7 @@ from ..passes import optimize
 from ..passes.settle import has_try, unwrapped
 from ..text import show
 from ..types import ScalarType, TensorType
-from . import lists, rows
+from . import rows
 from .buffers import Buffers
 from .calls import Call
 from .direct import Late, Strided
@@ -76,7 +76,7 @@ class Native:
         self._entry = _ENTRY(self._address)
         self._inputs = [v.type for v in graph.inputs]
         self._outputs = [v.type for v in graph.outputs]
-        self._lists = [i for i, kind in enumerate(self._inputs) if lists.listed(kind)]
+        self._lists = [i for i, kind in enumerate(self._inputs) if rows.grows(kind)]
         position = {v: i for i, v in enumerate(graph.inputs)}
         order = [*graph.inputs, *graph.outputs]
         places = {v: i for i, v in enumerate(order)}
@@ -105,7 +105,7 @@ class Native:
             return None
         try:
             if self._lists:
-                inputs = [rows.packed(x, k) if lists.listed(k) else x for x, k in zip(inputs, self._inputs)]  # fmt: skip
+                inputs = [rows.packed(x, k) if rows.grows(k) else x for x, k in zip(inputs, self._inputs)]  # fmt: skip
                 if any(inputs[i] is None for i in self._lists):
                     return None
             if self._lock.value or not self._fits(inputs):
@@ -136,6 +136,7 @@ class Native:
             or not self._direct
             or len(self._inputs) - len(captured) > MOST
             or self._blocks
+            or self._lists
         ):
             return None
         lock = ctypes.addressof(self._lock)
@@ -158,9 +159,10 @@ class Native:
     def _overlap(self, inputs: Sequence[Any]) -> bool:
         """Whether a tensor that is written shares memory with another input."""
         spans = []
-        for i, x in enumerate(inputs):
-            if isinstance(x, torch.Tensor):
-                spans.append((x.data_ptr(), x.data_ptr() + x.numel() * x.element_size(), i))
+        for i, given in enumerate(inputs):
+            for x in given.parts if type(given) is rows.Rows else (given,):
+                if isinstance(x, torch.Tensor):
+                    spans.append((x.data_ptr(), x.data_ptr() + x.numel() * x.element_size(), i))
         spans.sort()
         written = set(self._assigned)
         return any(b[0] < a[1] and (a[2] in written or b[2] in written) for a, b in itertools.pairwise(spans))  # fmt: skip
