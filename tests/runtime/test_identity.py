@@ -471,3 +471,31 @@ def test_gradient_through_a_tensor_that_changes_names():
         x = torch.tensor([1.0, 2.0], requires_grad=True)
         outs.append(torch.autograd.grad(run(x, torch.tensor(3)), x)[0].tolist())
     assert outs[0] == outs[1]
+
+
+@pytest.mark.parametrize("declared", [False, True])
+@pytest.mark.parametrize("test", ["x.sum() > 1", "x.shape[0] > 1"])
+def test_a_view_that_shrinks_in_each_iteration(tmp_path, test, declared):
+    """The sizes of the view are known in the loop's body only."""
+    path = tmp_path / "program.py"
+    path.write_text(f"def f(x):\n    n = 0\n    while {test}:\n        x = x[1:]\n        n += 1\n    return x, n\n")  # fmt: skip
+    namespace = {}
+    exec(compile(path.read_text(), str(path), "exec"), namespace)
+    signature = [tg.TensorSpec([None], torch.float32)] if declared else None
+    f = tg.function(namespace["f"], input_signature=signature)
+    for size in (1, 2, 5):
+        (x, n), (y, m) = f(torch.ones(size)), namespace["f"](torch.ones(size))
+        assert torch.equal(x, y) and n == m
+
+
+def test_dot_of_a_vector_whose_size_only_the_run_knows():
+    @tg.function
+    def f(x, y):
+        h = x
+        while h.sum() < 20:
+            h = torch.cat([h, x])
+        return h @ y + torch.dot(h * 2, y)
+
+    assert f(torch.ones(3), torch.ones(21)) == 63
+    with pytest.raises(RuntimeError, match="inconsistent tensor size"):
+        f(torch.ones(3), torch.ones(20))

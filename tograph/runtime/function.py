@@ -106,6 +106,7 @@ class Function(Generic[P, R]):
         functools.update_wrapper(self, python_function, updated=())
         self.__wrapped__ = python_function
         self._signature = _signature(python_function)
+        self._names = arguments.plain_names(self._signature)
         self._plain = all(_is_plain(p.default) for p in self._signature.parameters.values())
         self._check_signature()
 
@@ -239,7 +240,7 @@ class Function(Generic[P, R]):
 
     def _call_in_trace(self, args: tuple, kwargs: dict) -> Any:
         """A call inside a trace: a ``Call`` of a graph of its own."""
-        bound = arguments.bind(self._signature, args, kwargs, self.label())
+        bound = arguments.bind(self._signature, args, kwargs, self.label(), self._names)
         if self.input_signature is not None:
             arguments.check_signature(
                 self._spec_names(), bound, self.input_signature, self._signature
@@ -251,7 +252,7 @@ class Function(Generic[P, R]):
         return control_flow.join_regions("Call", [], {"function": region}, name=self.label())
 
     def _find(self, args: tuple, kwargs: dict) -> tuple[Trace, Flat, inspect.BoundArguments]:
-        bound = arguments.bind(self._signature, args, kwargs, self.label())
+        bound = arguments.bind(self._signature, args, kwargs, self.label(), self._names)
         if self.input_signature is not None:
             arguments.check_signature(
                 self._spec_names(), bound, self.input_signature, self._signature
@@ -273,7 +274,8 @@ class Function(Generic[P, R]):
 
     def _lookup(self, key: Any, flat: Flat) -> Trace | None:
         """The trace for these very sizes and numbers, else one for which they are open."""
-        for slot in (key, self._open_slot(key)):
+        for find in (lambda: key, lambda: self._open_slot(key)):
+            slot = find()
             traces = self._cache.get(slot, ())
             for i, trace in enumerate(traces):
                 if trace.fits(key, flat):

@@ -173,8 +173,9 @@ class Cuda:
         self.current.pop()
 
     @contextlib.contextmanager
-    def graph(self, made, stream, capture_error_mode):
+    def graph(self, made, stream, capture_error_mode, pool=None):
         assert capture_error_mode == "relaxed"
+        made.pool = lambda: pool or made
         made.root = self.capturing[stream.cuda_stream] = Graph()
         made.replay = made.root.run
         try:

@@ -70,7 +70,7 @@ def halve(x):
 
 def test_a_loop_is_one_conditional_node(cuda):
     made = check(halve, torch.tensor([3.0, 4.0]))
-    assert kinds(made.graph.root).count("CONDITIONAL") == 1 and len(made.levels) == 2
+    assert kinds(made.graphs[0].root).count("CONDITIONAL") == 1 and len(made.levels) == 2
     assert cuda.calls.count("cuStreamBeginCaptureToGraph") == 1
     assert not cuda.capturing
 
@@ -138,6 +138,31 @@ def test_the_probe_runs(cuda, monkeypatch):
     probe.device = "cpu"
     monkeypatch.setattr(capture, "probe_plan", lambda place: probe)
     assert capture.probed("cuda:0") == ""
+
+
+def test_the_host_prints_between_graphs(cuda, capsys):
+    def telling(x):
+        steps = 0
+        while x.sum() > 1:
+            print(f"{steps} {x.sum():.1f}")
+            if x.sum() > 5:
+                print("large", x)
+            while x.max() > 2:
+                x = x - 1
+            x = x * 0.5
+            steps += 1
+        return x, steps
+
+    _, made = captured(telling, torch.tensor([3.0, 4.0]))
+    x, steps = made.run(torch.tensor([3.0, 4.0]))
+    got = capsys.readouterr().out
+    want, count = telling(torch.tensor([3.0, 4.0]))
+    assert got == capsys.readouterr().out and (steps, type(steps)) == (count, int)
+    torch.testing.assert_close(x, want)
+    assert (
+        sum(kinds(g.root).count("CONDITIONAL") for g in made.graphs) == 1
+    )  # the loop that prints nothing
+    assert all(g.pool() is made.graphs[0] for g in made.graphs)
 
 
 # ---- what can go wrong

@@ -22,6 +22,7 @@ from ..funcgraph import FuncGraph, Ref, Storage
 from ..journal import Location as Place
 from ..structure import Spec
 from ..symbolic import SymTensor, View, as_symbolic
+from ..tracing import recording
 from ..types import INT, TensorType
 from .holes import Dug, dig, fill, layout, number
 from .leaves import NEW, Among, leaf_objects, leaf_paths, noting
@@ -107,7 +108,8 @@ def _binding(x: Any, inner: FuncGraph | None) -> Binding:
     variable = any(hasattr(o, "assign_add") for o in given)
     tensors: list[SymTensor | None] = [None if o is NEW else as_symbolic(o) for o in given]
     if inner is not None:
-        which, tensors = flat(which, tensors, inner)
+        with recording(inner):  # sizes of the tensors may be known there only
+            which, tensors = flat(which, tensors, inner)
     return Binding(which, list(tensors), variable)
 
 

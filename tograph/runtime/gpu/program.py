@@ -24,6 +24,7 @@ from . import capture, planner
 from .execute import Chunked, Failed, Stepwise
 from .forms import Held
 from .plan import Run, check
+from .resume import resumed
 from .retarget import retarget
 
 PATIENCE = 3  # failures in a row before a graph is left to the host
@@ -79,9 +80,13 @@ class Program:
             return None
         try:
             outputs = self._attempt(inputs)
-        except Failed:
+        except Failed as error:
             self._failures += 1
-            return None
+            if not error.log:
+                return None
+            if error.full:
+                self._more()
+            return resumed(self.graph, inputs, error.log)
         except Unsupported as why:  # a kernel that does not compile for this device: the plan has written nothing outside
             self._failures = PATIENCE
             self.notes.append(f"op by op: {why}")
@@ -96,15 +101,21 @@ class Program:
             try:
                 return self._runner.run(*inputs)
             except Failed as error:
-                room = self.plan.form.capacity * GROWTH
-                if not error.full or room > MOST_ROOM:
+                if not error.full or error.log or not self._more():
                     raise
-            try:
-                self._make(room)
-            except Unsupported as why:
-                self._failures = PATIENCE
-                self.notes.append(str(why))
-                raise Failed(str(why)) from why
+
+    def _more(self) -> bool:
+        """Plan with more room for lists, if there is more."""
+        room = self.plan.form.capacity * GROWTH
+        if room > MOST_ROOM:
+            return False
+        try:
+            self._make(room)
+        except Unsupported as why:
+            self._failures = PATIENCE
+            self.notes.append(str(why))
+            return False
+        return True
 
     def _fits(self, inputs: Sequence[Any]) -> bool:
         if torch._C._len_torch_dispatch_stack() or torch._C._len_torch_function_stack():

@@ -28,21 +28,23 @@ from ..passes import optimize
 from ..passes.settle import has_try, unwrapped
 from ..text import show
 from ..types import ScalarType, TensorType
+from ..variables import Variable
 from . import rows
 from .buffers import Buffers
 from .calls import Call
 from .direct import Late, Strided
-from .entry import MOST, make_entry
+from .entry import MISS, MOST, make_entry
 from .lower import DONE, INTERRUPTED, Lowering
 from .nests import Nest
 from .values import Decline
 
 _ENTRY = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
+_PLAIN = (torch.Tensor, torch.nn.Parameter, Variable)
 
 
 KEPT = 64  # lowered graphs, for those that have the same text
 _lowered: dict[tuple[str, int | None], Lowered] = {}
+SETTLED = 3  # the run at which a program gets an entry of its own
 LARGE = 1 << 20  # characters of a module that LLVM optimises fully: more would take it many seconds
 
 
@@ -98,9 +100,19 @@ class Native:
         # runs, looks at the number; calls from Python, which do not, also hold the mutex.
         self._lock = ctypes.c_int64(0)
         self._mutex = threading.Lock()
+        # Runs from Python go by an entry too, one that takes all inputs as arguments.
+        self._runs, self._whole = 0, None
 
     def run(self, inputs: Sequence[Any]) -> list[Any] | None:
         """The outputs for ``inputs``, or None when the host must run the graph."""
+        if self._whole is not None:
+            made = self._whole(*inputs)
+            if made is not MISS:
+                return self._in_order(inputs, made)
+        elif self._runs < SETTLED:
+            self._runs += 1
+            if self._runs == SETTLED:
+                self._whole = self._entry_of((), False, None)
         if not self._mutex.acquire(blocking=False):
             return None
         try:
@@ -121,26 +133,26 @@ class Native:
             made = self._call(inputs)
             if made is None and state is not None:
                 torch.set_rng_state(state)
-            if made is None or self._direct:
-                return made
-            known = [*inputs, *made]
-            return [known[i] for i in self._results]
+            return made if made is None else self._in_order(inputs, made)
         finally:
             self._lock.value = 0
 
+    def _in_order(self, inputs: Sequence[Any], made: Sequence[Any]) -> list[Any]:
+        """The outputs of the whole graph: those that were made, and inputs."""
+        if self._direct:
+            return list(made)
+        known = [*inputs, *made]
+        return [known[i] for i in self._results]
+
     def entry(self, captured: Sequence[torch.Tensor], single: bool) -> Callable[..., Any] | None:
         """The built-in function that checks its arguments and runs the program; None where there is none."""
-        if (
-            self._assigned
-            or self._random
-            or not self._direct
-            or len(self._inputs) - len(captured) > MOST
-            or self._blocks
-            or self._lists
-        ):
+        return self._entry_of(captured, single, self) if self._direct else None
+
+    def _entry_of(self, captured: Sequence[torch.Tensor], single: bool, owner: Any) -> Any:
+        if len(self._inputs) - len(captured) > MOST or self._blocks or self._lists:
             return None
         lock = ctypes.addressof(self._lock)
-        return make_entry(self._address, self._inputs, self._outputs, captured, single, self._slots[-1], lock, self)  # fmt: skip
+        return make_entry(self._address, self._inputs, self._outputs, captured, single, self._slots[-1], lock, owner, self._assigned, self._random)  # fmt: skip
 
     def _fits(self, inputs: Sequence[Any]) -> bool:
         if torch._C._len_torch_dispatch_stack() or torch._C._len_torch_function_stack():
