@@ -185,9 +185,11 @@ def _check_float(x: Any, key: Any) -> None:
 
 
 def _listed(x, key):
-    """The key of a tensor with lists that hold staged numbers, ``x[[i, j]]``, as tensors."""
+    """The key of a tensor with lists that hold staged numbers, ``x[[i, j]]``, and staged bools, which are masks, as tensors."""
     if not isinstance(x, torch.Tensor):
         return key
+    if isinstance(key, torch.SymBool):
+        return torch.scalar_tensor(key, dtype=torch.bool)
     if isinstance(key, tuple):
         return tuple(_listed(x, k) for k in key)
     if not (isinstance(key, list) and any(isinstance(k, list) or is_staged(k) for k in key)):
