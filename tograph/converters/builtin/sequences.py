@@ -38,7 +38,7 @@ from ..iterables import (
 from ..lists import new_list
 from ..logical import not_
 from ..staging import is_staged
-from ..user_operators import as_bool, holds_staged, lt, method_of
+from ..user_operators import as_bool, defines_operators, holds_staged, lt, method_of
 from .forms import as_number, unless_staged
 from .reductions import tensor0
 
@@ -203,7 +203,8 @@ def sorted_(x, *, key=None, reverse=False):
 def _undecided(key):
     """Whether comparing a key may have to wait for the graph."""
     inside = isinstance(key, (list, tuple, dict)) and holds_staged(key)
-    return is_staged(key) or is_union(key) or isinstance(key, StagedString) or inside
+    known = not (is_staged(key) or is_union(key) or isinstance(key, StagedString) or inside)
+    return not known or defines_operators(type(key))
 
 
 def _sort_staged(items, keys, reverse):
@@ -223,17 +224,21 @@ def _sort_by_comparing(items, keys, reverse):
     items, keys = list(items), list(keys)
 
     def exchange(i):
+        """Whether the items in front of these may have to move too."""
         a, b = (items[i], keys[i]), (items[i - 1], keys[i - 1])
-        before = lt(b[1], a[1]) if reverse else lt(a[1], b[1])
-        if not is_staged(before):
-            return (a, b) if before else (b, a)
-        return control_flow.staged_if(
-            control_flow.predicate(before, "sorted"), lambda: (a, b), lambda: (b, a)
-        )
+        before = union.truth(lt(b[1], a[1]) if reverse else lt(a[1], b[1]), "sorted")
+        if not is_staged(before) and not before:
+            return False
+        if is_staged(before):
+            before = control_flow.predicate(before, "sorted")
+            a, b = control_flow.staged_if(before, lambda: (a, b), lambda: (b, a))
+        (items[i - 1], keys[i - 1]), (items[i], keys[i]) = a, b
+        return True
 
     for last in range(1, len(items)):
         for i in range(last, 0, -1):
-            (items[i - 1], keys[i - 1]), (items[i], keys[i]) = exchange(i)
+            if not exchange(i):
+                break
     return items
 
 
