@@ -6,12 +6,13 @@ An index that is a staged number selects: in a tensor by the graph, in a Python 
 
 from __future__ import annotations
 
-from collections import deque
+import operator
+from collections import defaultdict, deque
 from typing import Any
 
 import torch
 
-from ..runtime import control_flow, journal, reads
+from ..runtime import control_flow, journal, reads, unconverted
 from ..runtime.growing import StagedList, as_staged
 from ..runtime.shapes import SYMBOLS
 from ..runtime.structure import is_union
@@ -239,6 +240,8 @@ def _read_item(x, key):
         return x[key]
     if is_staged(key):
         watch.whole(x)
+    if type(x) is defaultdict and x.default_factory is not None and key not in x:
+        write_key(x, key, call(x.default_factory))
     try:
         found = x[key]
     except KeyError:
@@ -373,7 +376,7 @@ def setitem(x, key, value) -> None:
     if is_user_function(method):
         call(method, x, key, value)
         return
-    x[key] = value
+    unconverted.run(operator.setitem, (x, key, value), {})
 
 
 def _set_list(items: list, index, value) -> None:

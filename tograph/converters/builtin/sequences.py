@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 import itertools
 from typing import Any
@@ -17,6 +18,7 @@ from ...runtime.shapes import SYMBOLS
 from ...runtime.staged_string import StagedString
 from ...runtime.structure import is_union
 from ...runtime.symbolic import scalar_of
+from ...runtime.unconverted import check_keys
 from .. import keyed, subscripts, union
 from ..calls import METHODS, call, handles, takes_functions
 from ..consumers import gathered
@@ -283,7 +285,8 @@ def next_(iterator, *default):
     if step is not None and is_tracing() and not default:
         return call(step, iterator)
     if not isinstance(iterator, SequenceIterator):
-        if journal.active() and journal.depth() > 1 and not isinstance(iterator, Generator):
+        made = iterator.depth if isinstance(iterator, Generator) else 1
+        if journal.active() and journal.depth() > made:
             raise StagingError(
                 "next() of this iterator inside a staged branch or loop is not supported: it would advance while tracing. Use "
                 "iter() of a list or tuple, an index, or loop over it with for.",
@@ -320,15 +323,25 @@ for _kind in reads.MAPPINGS:
     METHODS[(_kind, "update")] = keyed.dict_update
     for _name in ("items", "keys", "values", "copy", "popitem"):
 
-        def _listed(x, *args, _name=_name):
-            keyed.check_keys(x)
+        def _listed(x, *args, _name=_name, **kwargs):
+            check_keys(x)
             reads.passed((x,))
             if _name == "popitem":
                 journal.record(journal.contents(x))
-            return getattr(x, _name)(*args)
+            return getattr(x, _name)(*args, **kwargs)
 
         METHODS[(_kind, _name)] = _listed
 
+
+def _move_to_end(x, key, last=True):
+    if journal.depth() > 1:
+        raise StagingError("the order of an OrderedDict cannot depend on a staged condition", user_location())  # fmt: skip
+    reads.passed((x,))
+    journal.record(journal.contents(x))
+    x.move_to_end(key, last)
+
+
+METHODS[(collections.OrderedDict, "move_to_end")] = _move_to_end
 
 takes_functions(functools.reduce, itertools.accumulate, itertools.starmap, itertools.takewhile, itertools.dropwhile,
                 torch.func.vmap, torch.vmap, torch.func.grad, torch.func.jvp, torch.func.vjp, torch.func.jacrev,
