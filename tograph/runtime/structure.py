@@ -201,13 +201,13 @@ def _standard(cls: type) -> bool:
     return root in sys.stdlib_module_names and root != "__main__"
 
 
-_BOUND = ("__get__", "get_concrete_function")  # stand for something else
-_SPECIAL = (
-    "__call__",
+_BOUND = (
     "__enter__",
     "__next__",
-    *_BOUND,
-)  # of the standard library: hold what is no value
+    "__get__",
+    "get_concrete_function",
+)  # act by being used, or stand for something else
+_SPECIAL = ("__call__", *_BOUND)  # of the standard library: hold what is no value
 
 
 _HEAP = 1 << 9
