@@ -4,7 +4,9 @@ Each program is a function with the line of the mistake marked ``# <-``. Its mes
 given, name this file and that line, show the source of the line, and hold the words: the variable and the advice.
 """
 
+import dataclasses
 import io
+import json
 import math
 import warnings
 
@@ -18,6 +20,8 @@ import tograph as tg
 ONE, THREE, GRID = torch.tensor(1.0), torch.ones(3), torch.ones(2, 3)
 NO_VALUE = "known only when the graph runs"
 PROGRAMS = []
+OPTIONS = {}
+LoopTypeError = tg.errors.LoopTypeError
 
 
 def wrong(error, *words, args=(ONE,), line=True):
@@ -368,7 +372,7 @@ def none_on_one_path(x):
     return best * 2  # <-
 
 
-@wrong(tg.errors.LoopTypeError, "'y'", "kinds")
+@wrong(tg.errors.LoopTypeError, "'y'", "what kind of value")
 def kind_that_changes_in_a_loop(x):
     y = x
     while sum_of(y) < 10:  # <-
@@ -378,6 +382,122 @@ def kind_that_changes_in_a_loop(x):
 
 def sum_of(y):
     return y.sum() if isinstance(y, torch.Tensor) else sum_of(y[0]) + 1
+
+
+@wrong(
+    LoopTypeError,
+    "'h' is f32[3], then f32[1,3], then f32[1,1,3], and so on",
+    "append to a list",
+    args=(THREE,),
+)
+def rank_that_grows_in_a_loop(x):
+    h = x
+    while h.sum() < 10:  # <-
+        h = h.unsqueeze(0) + 1
+    return h
+
+
+@wrong(
+    LoopTypeError,
+    "'t' is a tuple of 1 item, then a tuple of 2 items",
+    "the length of a tuple",
+    args=(THREE,),
+)
+def tuple_that_grows_in_a_loop(x):
+    t = (x,)
+    while x.sum() < 10:  # <-
+        t = t + (x,)  # noqa: RUF005
+        x = x * 2
+    return t[3]
+
+
+@wrong(RuntimeError, "expected tensor [12] and src [3]", "help: the last size", args=(THREE,))
+def size_that_grew_in_a_loop(x):
+    h = x
+    while h.sum() < 10:
+        h = torch.cat([h, x])
+    return h @ torch.ones(3)  # <-
+
+
+@wrong(TypeError, 'can only concatenate str (not "int") to str', "n is int32 tensor")
+def number_after_a_formatted_text(x):
+    n = x.int()
+    return f"{n:d}" + 3  # <-
+
+
+@wrong(tg.errors.StagingError, "cannot be the name of a file", "known only when the graph runs")
+def file_named_by_a_tensor(x):
+    with open(f"values_{x}") as file:  # <-
+        return x, file
+
+
+@wrong(
+    TypeError,
+    "is not JSON serializable",
+    "help: the value is known only when the graph runs: return it",
+)
+def json_of_a_tensor(x):
+    return json.dumps({"loss": x.sum()})  # <-
+
+
+@wrong(TypeError, "can be converted to an index", "help: convert it first, with int(...)")
+def range_of_a_float(x):
+    for _ in range(x.sum()):  # <-
+        x = x + 1
+    return x
+
+
+@wrong(
+    RuntimeError,
+    "ZeroDivisionError",
+    "help: an element of the divisor came out as 0",
+    args=(torch.tensor(3), torch.tensor(0)),
+)
+def tensors_divided_by_zero(n, k):
+    while n > 0:
+        n = n // k  # <-
+    return n
+
+
+@wrong(
+    tg.errors.GradientError,
+    "returns (value, gradient function), not a Tensor",
+    "return value, grad",
+    args=(THREE,),
+)
+def custom_gradient_without_gradient(x):
+    @tg.custom_gradient
+    def double(a):
+        return a * 2
+
+    return double(x)  # <-
+
+
+@wrong(
+    TypeError, "S.__init__() missing 1 required positional argument: 'b'", "help: compare the call"
+)
+def field_of_a_dataclass_that_is_missing(x):
+    @dataclasses.dataclass
+    class S:
+        a: torch.Tensor
+        b: torch.Tensor
+
+    while x < 3:
+        x = S(x).a + 1  # <-
+    return x
+
+
+@wrong(KeyError, "help: 'OPTIONS' is an empty dict")
+def key_of_an_empty_dict(x):
+    return x + OPTIONS["scale"]  # <-
+
+
+@wrong(RecursionError, "n is ", "give it an end that Python can decide")
+def recursion_without_end(x):
+    def count(n):
+        return count(n + 1)  # <-
+
+    return count(0) + x
 
 
 @wrong(tg.errors.ShapeInvariantError, "'y'", "(2,)", "(1,)")

@@ -1,5 +1,6 @@
 """What a function changed in outer Python objects before it fails at run time is visible, as natively."""
 
+import pytest
 import torch
 
 import tograph as tg
@@ -108,3 +109,25 @@ def test_a_tensor_that_a_commit_handed_out_changes_after_it():
         shown.append(rows)
     assert shown[0] == shown[1]
     assert shown[1][0] == [[12, 3, 2]]
+
+
+@pytest.mark.parametrize("a", [0, 1])
+def test_a_change_before_a_raise_in_the_one_branch_that_changes(a):
+    class Box:
+        n = 1
+
+    def f(box, a):
+        if a > 0:
+            box.n = 2
+            raise ValueError("positive")
+        return a
+
+    outcomes = []
+    for g in (f, tg.function(f)):
+        box = Box()
+        try:
+            g(box, torch.tensor(a))
+        except ValueError:
+            outcomes.append("raised")
+        outcomes.append(box.n)
+    assert outcomes[: len(outcomes) // 2] == outcomes[len(outcomes) // 2 :]

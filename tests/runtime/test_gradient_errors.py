@@ -101,14 +101,16 @@ def test_a_result_written_after_the_call():
     assert got[:60] == want[:60]
 
 
-def test_a_value_written_after_its_use_counts_as_it_was_used():
-    # Eager refuses this one; docs/limits.md says that we do not.
+def test_a_write_in_a_branch_leaves_the_value_as_it_was_used():
+    # Eager refuses this one where the branch runs; docs/limits.md says that we do not.
     @tg.function
     def f(x):
-        y = x.exp()
-        z = y * y
-        y.add_(1)
-        return z + y
+        if x.sum() > 0:
+            y = x.exp()
+            z = y * y
+            y.add_(1)
+            return z + y
+        return x
 
     x = leaf()
     f(x).sum().backward()
@@ -204,3 +206,121 @@ def test_determinants_of_other_layouts():
         (g,) = torch.autograd.grad(f(w), w, create_graph=True)
         torch.testing.assert_close(g, want)
         torch.testing.assert_close(*(torch.autograd.grad((y * y).sum(), w)[0] for y in (g, want)))
+
+
+# ---- what was saved for the gradient and then written in place
+
+
+def result_written(x):
+    z = (x * 2).exp()
+    z.mul_(2)
+    return z.sum()
+
+
+def written_last(x):
+    z = (x * 2).exp()
+    s = z.sum()
+    z.mul_(2)
+    return s
+
+
+def factor_written(x):
+    c = torch.ones(3)
+    z = x * c
+    c.add_(1)
+    return z.sum()
+
+
+def view_written(x):
+    y = x * 2
+    z = y * y
+    y[0].add_(1)
+    return z.sum() + y.sum()
+
+
+def argument_written(x, c):
+    z = x * c
+    c.add_(1)
+    return z.sum()
+
+
+def written_in_each_iteration(x):
+    c, y = torch.ones(3), x
+    for _ in tg.range(3):
+        y = y * c
+        c.add_(1)
+    return y.sum()
+
+
+def saved_in_each_iteration(x):
+    y = x
+    for _ in tg.range(3):
+        z = y.exp()
+        y = z * 0.5
+        z.add_(1)
+    return y.sum()
+
+
+@pytest.mark.parametrize(
+    "f",
+    [result_written, written_last, factor_written, view_written, argument_written, written_in_each_iteration, saved_in_each_iteration],
+    ids=lambda f: f.__name__,
+)  # fmt: skip
+def test_written_after_it_was_saved(f):
+    for g in (f, tg.function(f)):
+        x = torch.tensor([0.1, 0.2, 0.3], requires_grad=True)
+        loss = g(x, torch.ones(3)) if f is argument_written else g(x)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            loss.backward()
+
+    @tg.function
+    def inside(x, *rest):
+        x = x.detach().requires_grad_()
+        return torch.autograd.grad(f(x, *rest), x)
+
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        inside(torch.ones(3), *([torch.ones(3)] if f is argument_written else []))
+
+
+def own_factor(w):
+    y = w * 2
+    y.mul_(w)
+    y.mul_(w)
+    return y.sum()
+
+
+def rows_written(w):
+    out = torch.zeros(4, 3)
+    for i in tg.range(4):
+        out[i] = torch.sin(w * i)
+    return (out * out).sum()
+
+
+def results_kept(w):
+    y = w.clone()
+    y += w * 3
+    y /= w
+    y.sigmoid_()
+    return y.sum()
+
+
+def not_needed(w):
+    x, total = w * 1, torch.ones(3)
+    for _ in tg.range(3):
+        total += x
+        x = x * 0.5
+    return (x * total).sum()
+
+
+@pytest.mark.parametrize("f", [own_factor, rows_written, results_kept, not_needed], ids=lambda f: f.__name__)  # fmt: skip
+def test_written_and_not_needed(f):
+    w = torch.randn(3, requires_grad=True)
+    (found,), (wanted,) = (torch.autograd.grad(g(w), w) for g in (tg.function(f), f))
+    torch.testing.assert_close(found, wanted)
+
+
+def test_statistics_that_a_layer_updates_are_not_an_error():
+    layers = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.BatchNorm1d(3), torch.nn.ReLU(inplace=True))  # fmt: skip
+    x, f = torch.randn(4, 3), lambda x: layers(x).sum() + layers(2 * x).square().sum()
+    found = torch.autograd.grad(tg.function(f)(x), list(layers.parameters()))
+    torch.testing.assert_close(found, torch.autograd.grad(f(x), list(layers.parameters())))

@@ -419,13 +419,13 @@ def refused(text, row=ROWS[0]):
     return str(caught.value)
 
 
-def test_a_view_of_a_place_that_another_iteration_chose_is_not_written():
-    message = refused("w = v\nfor i in range(v[2].int()):\n    w[0] += 1\n    w = x[i]")
+def test_a_view_of_a_size_that_another_iteration_chose_is_not_written():
+    message = refused("w = v[1:]\nfor i in range(v[2].int()):\n    w[0] += 1\n    w = v[i:]")
     assert "'w' may share memory" in message and "line 4" in message and "clone()" in message
 
 
 def test_a_read_of_a_view_that_may_have_changed_is_refused():
-    text = "p = x[0]\nfor i in range(v[2].int()):\n    c = x[i]\n    x[i] = c + 1\n    v += p\n    p = c"
+    text = "p = v[1:]\nfor i in range(v[2].int()):\n    c = v[i:]\n    v[i] += 1\n    x += p.sum()\n    p = c"
     assert "read after a change in place" in refused(text)
 
 
@@ -471,3 +471,31 @@ def test_gradient_through_a_tensor_that_changes_names():
         x = torch.tensor([1.0, 2.0], requires_grad=True)
         outs.append(torch.autograd.grad(run(x, torch.tensor(3)), x)[0].tolist())
     assert outs[0] == outs[1]
+
+
+@pytest.mark.parametrize("declared", [False, True])
+@pytest.mark.parametrize("test", ["x.sum() > 1", "x.shape[0] > 1"])
+def test_a_view_that_shrinks_in_each_iteration(tmp_path, test, declared):
+    """The sizes of the view are known in the loop's body only."""
+    path = tmp_path / "program.py"
+    path.write_text(f"def f(x):\n    n = 0\n    while {test}:\n        x = x[1:]\n        n += 1\n    return x, n\n")  # fmt: skip
+    namespace = {}
+    exec(compile(path.read_text(), str(path), "exec"), namespace)
+    signature = [tg.TensorSpec([None], torch.float32)] if declared else None
+    f = tg.function(namespace["f"], input_signature=signature)
+    for size in (1, 2, 5):
+        (x, n), (y, m) = f(torch.ones(size)), namespace["f"](torch.ones(size))
+        assert torch.equal(x, y) and n == m
+
+
+def test_dot_of_a_vector_whose_size_only_the_run_knows():
+    @tg.function
+    def f(x, y):
+        h = x
+        while h.sum() < 20:
+            h = torch.cat([h, x])
+        return h @ y + torch.dot(h * 2, y)
+
+    assert f(torch.ones(3), torch.ones(21)) == 63
+    with pytest.raises(RuntimeError, match="inconsistent tensor size"):
+        f(torch.ones(3), torch.ones(20))

@@ -95,3 +95,21 @@ def test_html_of_a_graph_folds_and_escapes():
     whole = f._repr_html_()
     assert "<b>tg.function f</b>: 1 trace" in whole and "f(x: f32[2])" in whole
     assert f.concrete_functions[0]._repr_html_() == shown
+
+
+def test_html_of_a_kernel():
+    @tg.function
+    def f(x):
+        y = torch.tanh(x) * 2
+        while y.sum() < 100:
+            y = y + 1
+        return y
+
+    concrete = f.get_concrete_function(torch.ones(64))
+    concrete(torch.ones(64))
+    shown = concrete.kernels[0]._repr_html_()
+    assert shown.count("<details") == shown.count("</details>") == 3
+    assert "y = torch.tanh(x) * 2" in shown and "tanh.default, mul.Tensor" in shown
+    assert (
+        '<span class="o">@triton.jit</span>' in shown and '<span class="o">define</span>' in shown
+    )

@@ -1,6 +1,7 @@
 """Annotated assignments to variables lose their annotation, which Python does not evaluate either.
 
-``x: int = 1``  ->  ``x = 1``; ``x: int`` alone does nothing.
+``x: int = 1``  ->  ``x = 1``; ``x: int`` alone does nothing. In the body of a class they stay: there they are evaluated, and
+declare the fields of dataclasses and named tuples.
 """
 
 from __future__ import annotations
@@ -10,6 +11,11 @@ from .context import Converter
 
 
 class Annotations(Converter):
+    def visit_ClassDef(self, node):
+        fields = [n for n in node.body if isinstance(n, gast.AnnAssign)]
+        node.body = [n if n in fields else self.visit(n) for n in node.body]
+        return node
+
     def visit_AnnAssign(self, node):
         if not isinstance(node.target, gast.Name):
             return self.generic_visit(node)

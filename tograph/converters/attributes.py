@@ -249,7 +249,11 @@ def _hooked(hook, owner, name):
     if isinstance(owner, torch.nn.Module):
         kept = (owner.__dict__.get(k, ()) for k in ("_parameters", "_buffers", "_modules"))
         if any(name in k for k in kept):
-            return getattr(owner, name)
+            value = getattr(owner, name)
+            watch = reads.current()
+            if watch is not None:
+                watch.attribute(owner, name, value)
+            return value
     return call(hook, owner, name)
 
 

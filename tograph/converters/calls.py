@@ -254,6 +254,8 @@ WRAPPERS.add(_HELPER)
 
 def _left_alone(f, args, kwargs):
     if _is_contextmanager(f):
+        if isinstance(f, types.MethodType):
+            f, args = f.__func__, (f.__self__, *args)
         native = converted(f.__wrapped__)
         manager = contextlib.contextmanager(native)(*args, **kwargs)
         if is_tracing():

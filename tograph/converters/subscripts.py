@@ -268,6 +268,13 @@ def _static(x) -> bool:
     return not isinstance(x, torch.Tensor) or all(type(n) is int for n in x.shape)
 
 
+def _bounds(p):
+    """A slice with its bounds as torch takes them."""
+    if not isinstance(p, slice):
+        return p
+    return slice(as_int(p.start), as_int(p.stop), as_int(p.step))
+
+
 def _tensor_item(x, key):
     """A tensor indexed with staged numbers: one dimension after the other; the rest is torch's own indexing."""
     parts = key if isinstance(key, tuple) else (key,)
@@ -275,10 +282,7 @@ def _tensor_item(x, key):
         x, key = _rows(x, key)
         return torch.ops.aten.index.Tensor(x, [key])
     if not any(isinstance(as_int(p), SYMBOLS) for p in parts):
-        bounds = [
-            slice(as_int(p.start), as_int(p.stop), as_int(p.step)) if isinstance(p, slice) else p
-            for p in parts
-        ]
+        bounds = [_bounds(p) for p in parts]
         return x[tuple(bounds) if isinstance(key, tuple) else bounds[0]]
     if any(
         isinstance(p, (torch.Tensor, list)) and not isinstance(as_int(p), SYMBOLS) for p in parts
@@ -299,8 +303,7 @@ def _tensor_item(x, key):
         elif p is Ellipsis:
             dim += x.dim() - taken
         else:
-            if isinstance(p, slice):
-                p = slice(as_int(p.start), as_int(p.stop), as_int(p.step))
+            p = _bounds(p)
             before = out.dim()
             out = out[(slice(None),) * dim + (p,)]
             dim += 1 - (before - out.dim() if p is not None else 0)
@@ -420,6 +423,7 @@ def _set_tensor(x, key, value) -> None:
             value = value if isinstance(value, torch.Tensor) else torch.scalar_tensor(value)
             torch.ops.aten.index_put_(x, [key], value.to(x.dtype))
             return
+        key = tuple(map(_bounds, key)) if isinstance(key, tuple) else _bounds(key)
     x[key] = value
 
 

@@ -24,7 +24,9 @@ from .ir import Graph, Node, Value, set_control_inputs
 from .kernels.kernel import Kernel
 from .kernels.lower import Fused, lower
 from .native.program import Native
+from .passes.settle import has_try, settle
 from .results import leaving
+from .rewrite import copied
 from .sources import Strong
 from .structure import Leaf, Spec, flatten, opened, spec_of
 from .symbolic import SymTensor
@@ -74,7 +76,14 @@ class ConcreteFunction:
         self.made_leaves: tuple[
             int, ...
         ] = ()  # tensors of a call on which the code calls requires_grad_()
+        self.slots: dict[int, Callable[[], torch.Tensor]] = {}  # captured inputs that are looked up
         self.retraces: Any = None  # a weak reference to the method that explains the traces
+
+    def look_up(self, slots: dict[int, Callable[[], torch.Tensor]]) -> None:
+        """Have these captured inputs looked up at every call."""
+        self.slots = slots
+        for i, slot in slots.items():
+            self._captured[i] = slot
 
     inputs = property(
         lambda self: self.graph.inputs[: len(self.graph.inputs) - len(self._captured)]
@@ -223,17 +232,28 @@ class ConcreteFunction:
     @cached_property
     def _floats(self) -> list[int]:
         """The inputs that may require grad; none when the gradient has to be that of the host program."""
-        if not autodiff.supported(self.graph):
+        if not autodiff.supported(self._settled_graph):
             return []
         return [i for i, v in enumerate(self.graph.inputs) if differentiable(v.type)]
 
     @cached_property
     def _differentiable(self) -> autodiff.Differentiable:
-        return autodiff.Differentiable(self.graph, _build)
+        return autodiff.Differentiable(self._settled_graph, _build)
+
+    @cached_property
+    def _settled_graph(self) -> Graph:
+        """The graph without a ``try`` that makes no difference, such as that around the step of an optimiser."""
+        return settle(copied(self.graph)) if has_try(self.graph) else self.graph
 
     def _differentiates(self, inputs: Sequence[Any]) -> bool:
         """Whether this call runs a forward graph that keeps what the gradient needs."""
         return any(inputs[i].requires_grad for i in self._floats) and not transforms.active()
+
+    @property
+    def settled(self) -> bool:
+        """Whether native code was compiled, so that it is known if there is an entry."""
+        scheduled = self.__dict__.get("scheduled")
+        return scheduled is not None and scheduled.native is not None
 
     @cached_property
     def entry(self) -> Callable[..., Any] | None:
@@ -243,6 +263,7 @@ class ConcreteFunction:
             not isinstance(native, Native)
             or self._effects
             or self.late
+            or self.slots
             or self._brings_tensors
             or self.made_leaves
         ):

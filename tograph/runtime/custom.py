@@ -163,7 +163,9 @@ def apply(function: Callable[..., Any], args: Sequence[Any]) -> Any:
         made = (CONVERT(function) if is_tracing() else function)(*args)
     if not (isinstance(made, tuple) and len(made) == 2 and callable(made[1])):
         raise GradientError(
-            "a function with tg.custom_gradient returns (value, gradient function)", user_location()
+            "a function with tg.custom_gradient returns (value, gradient function), not "
+            f"a {type(made).__name__}: write `return value, grad`",
+            user_location(),
         )
     value, gradient = made
     several = isinstance(value, (tuple, list))

@@ -54,6 +54,8 @@ def same_items(items: Any, old: list[Any]) -> bool:
     """Whether a long sequence or the keys of a mapping are what they were."""
     if len(items) != len(old):
         return False
+    if all(map(operator.is_, items, old)):
+        return True
     return all(
         a is b or (not isinstance(a, torch.Tensor) and same_atom(a, b)) for a, b in zip(items, old)
     )
@@ -118,6 +120,19 @@ class Guards:
                 return f"{check.source.label} changed {check.words(namespace)}"
         return None
 
+    def replaced(self, tensors: Any = ()) -> set[str]:
+        """The labels of the places that hold another tensor than the one that was captured."""
+        found = set()
+        for check in self.checks:
+            if check.test == SAME_TENSOR:
+                try:
+                    now = current_value(check.source)(tensors)
+                except _LOST:
+                    continue
+                if now is not check.old() and isinstance(now, torch.Tensor):
+                    found.add(check.source.label)
+        return found
+
 
 _SIGNS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "lt": "<", "le": "<=",
           "gt": ">", "ge": ">=", "eq": "==", "ne": "!=", "and_": "and", "or_": "or", "lshift": "<<", "rshift": ">>"}  # fmt: skip
@@ -125,10 +140,25 @@ _SIGNS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", 
 
 def describe_size(expr: Any, wanted: Any, names: list[str]) -> str:
     """A guard on sizes and numbers in the user's names: ``x.shape[0] > 4``."""
-    text = _describe(expr, names)
+    if wanted is False and isinstance(expr, tuple) and expr[0] in _OPPOSITES:
+        expr, wanted = (_OPPOSITES[expr[0]], *expr[1:]), True
+    text = _describe(_without_ones(expr), names)
     if wanted is True:
         return text
     return f"not ({text})" if wanted is False else f"{text} == {wanted!r}"
+
+
+_OPPOSITES = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
+
+
+def _without_ones(expr: Any) -> Any:
+    """An expression without factors of 1."""
+    if not isinstance(expr, tuple):
+        return expr
+    parts = [_without_ones(e) for e in expr[1:]]
+    if expr[0] == "mul" and 1 in parts:
+        return parts[1 - parts.index(1)]
+    return (expr[0], *parts)
 
 
 def _describe(expr: Any, names: list[str]) -> str:
@@ -182,6 +212,17 @@ def show(x: Any) -> str:
         return f"a {type(x).__name__} of {len(x)}"
     text = repr(x) if isinstance(x, ATOMS) or x is None else f"a {type(x).__name__}"
     return text if len(text) <= 40 else text[:37] + "..."
+
+
+SAME = "{0} is not None and {0} is {1}()"  # an object, which ``old`` holds
+SAME_TENSOR = "{1}() is {0} is not None"  # a tensor that was captured
+
+
+def current_value(source: Source) -> Callable[[], Any]:
+    """A function that gives what is at a source now; it raises what following the source raises."""
+    program, namespace = _write([Check(source, "True")])
+    exec(compile(program, "<tograph slot>", "exec"), namespace)
+    return namespace["now"]
 
 
 _LOST = (AttributeError, LookupError, ValueError, TypeError, RuntimeError, ReferenceError)

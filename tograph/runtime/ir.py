@@ -42,9 +42,13 @@ class Value:
 
 
 class Node:
-    """One operation. ``grad`` is False for an op recorded while gradients were off."""
+    """One operation. ``grad`` is False for an op recorded while gradients were off.
 
-    __slots__ = ("args", "control_inputs", "grad", "kwargs", "location", "op", "outputs", "regions")
+    ``over``: the values whose memory it would write in eager PyTorch, for an in-place op: there a gradient that has saved one of
+    them raises (``autodiff.replay``). Graph text does not tell it.
+    """
+
+    __slots__ = ("args", "control_inputs", "grad", "kwargs", "location", "op", "outputs", "over", "regions")  # fmt: skip
 
     def __init__(
         self,
@@ -62,6 +66,7 @@ class Node:
         self.outputs = [Value(t, self, i) for i, t in enumerate(types)]
         self.control_inputs: list[Node] = []
         self.location, self.grad = location, grad
+        self.over: tuple[Value, ...] = ()
 
     @property
     def inputs(self) -> list[Value]:
@@ -74,6 +79,10 @@ class Node:
 
     def replace_inputs(self, substitute: Callable[[Value], Value]) -> None:
         """Put ``substitute(v)`` in the place of every value among the arguments."""
+        if self.over:
+            own = set(self.inputs)
+            found = (substitute(v) if v in own else v for v in self.over)
+            self.over = tuple(v for v in found if isinstance(v, Value))
         self.args = map_values(substitute, self.args)
         self.kwargs = map_values(substitute, self.kwargs)
 
@@ -90,6 +99,7 @@ class Graph:
         self.nodes: list[Node] = []
         self.outputs: list[Value] = []
         self.input_names: list[str] = []
+        self.over: tuple[Value, ...] = ()  # what is written after the last node, see ``Node.over``
 
     @property
     def control_outputs(self) -> list[Node]:
@@ -400,6 +410,17 @@ def _verify_gradient(graph: Graph, node: Node, region: Graph) -> None:
     verify(region)
 
 
+def keep_writes(before: list[Node], graph: Graph) -> None:
+    """Let the nodes of ``graph`` tell of the writes of those that are gone: the next one each, or the graph itself."""
+    left, pending = set(graph.nodes), list[Value]()
+    for node in before:
+        if node not in left:
+            pending += node.over
+        elif pending:
+            node.over, pending = (*pending, *node.over), []
+    graph.over = (*pending, *graph.over)
+
+
 def prune(graph: Graph) -> None:
     """Remove nodes whose outputs nobody uses and that have no effect, in regions too."""
     used: set[Value] = set(graph.outputs)
@@ -411,7 +432,9 @@ def prune(graph: Graph) -> None:
         if needed:
             keep.append(node)
             used.update(node.inputs)
-    graph.nodes = keep[::-1]
+    before, graph.nodes = graph.nodes, keep[::-1]
+    if len(before) > len(graph.nodes):
+        keep_writes(before, graph)
     left = set(graph.nodes)
     for node in graph.nodes:
         node.control_inputs = [n for n in node.control_inputs if n in left]

@@ -1,9 +1,12 @@
-"""How functions and graphs show themselves in notebooks: the text of the graph, coloured, with regions that fold."""
+"""How functions, graphs and kernels show themselves in notebooks: their texts, coloured, with parts that fold."""
 
 from __future__ import annotations
 
 import html
+import linecache
 import re
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from . import text
@@ -12,7 +15,7 @@ from .ir import Graph
 _STYLE = (
     "<style>.tograph{font-family:monospace;font-size:90%;white-space:pre;overflow-x:auto;line-height:1.4}"
     ".tograph summary{cursor:pointer;list-style-position:outside}.tograph .t{color:#3a7d44}.tograph .o{color:#1f5fa8;font-weight:600}"
-    ".tograph .c{color:#888}</style>"
+    ".tograph .c{color:#888}@media (prefers-color-scheme:dark){.tograph .t{color:#7bc48a}.tograph .o{color:#7fb2ee}}</style>"
 )
 _PARTS = re.compile(
     r"(?P<c>  # .*$)|(?P<t>: [\w<>]+(?:\[[\d,?]*\])?(?:@[\w:]+)?)|(?P<o>(?<== )[\w.]+(?=\())"
@@ -53,9 +56,14 @@ def _end(lines: list[str], start: int) -> int | None:
 
 
 def _line(line: str) -> str:
-    """One line with its types, op and place marked."""
+    """A line of a graph with its types, op and place marked."""
+    return _marked(line, _PARTS)
+
+
+def _marked(line: str, pattern: re.Pattern[str]) -> str:
+    """One line with the groups of a pattern marked."""
     out, at = [], 0
-    for found in _PARTS.finditer(line):
+    for found in pattern.finditer(line):
         out.append(html.escape(line[at : found.start()]))
         out.append(f'<span class="{found.lastgroup}">{html.escape(found[0])}</span>')
         at = found.end()
@@ -77,3 +85,53 @@ def _signature(concrete: Any) -> str:
     names = concrete.graph.input_names
     types = [f"{n or '_'}: {v.type}" for n, v in zip(names, concrete.inputs)]
     return f"{concrete.name}({', '.join(types)})"
+
+
+_TOKENS = {
+    "user": re.compile(r"(?P<c>  # \S+:\d+ .*$)"),
+    "loops": re.compile(r"(?P<c>#.*$)|(?P<t>: \w+(?==| =))|(?P<o>\b(?:kernel|for|load|store)\b|(?<== )\w+(?=\())"),
+    "Triton": re.compile(
+        r"(?P<c>#.*$)|(?P<t>\b(?:tl|libdevice)\.\w+)|(?P<o>@[\w.]+|\b(?:def|for|while|if|else|in|return|import|from|as)\b)"
+    ),
+    "LLVM": re.compile(
+        r"(?P<c>;.*$)|(?P<t>\b(?:i\d+|float|double|half|ptr|void|<\d+ x \w+>))|(?P<o>\b(?:define|declare|ret|br|switch|phi|call|load|store|select)\b)"
+    ),
+}  # fmt: skip
+
+
+def kernel_html(kernel: Any, unsupported: type[Exception]) -> str:
+    """A kernel: the user's lines that it computes, and its loops, Triton source and LLVM text, each of which opens.
+
+    ``unsupported``: what ``kernel.triton`` raises where there is none; its text is shown instead.
+    """
+    try:
+        triton = kernel.triton
+    except unsupported as why:
+        triton = f"# none: {why}"
+    rows = "".join(
+        f"<div>{_marked(line, _TOKENS['user'])}</div>" for line in _user_lines(kernel.lines)
+    )
+    texts = {"loops": str(kernel.loops), "Triton": triton, "LLVM": kernel.llvm}
+    parts = "".join(
+        f"<details{' open' if name == 'loops' else ''}><summary>{name}</summary>{_marked_text(text, _TOKENS[name])}</details>"
+        for name, text in texts.items()
+    )
+    head = f"<b>{html.escape(repr(kernel).strip('<>'))}</b>"
+    return f'{_STYLE}<div class="tograph"><div>{head}</div>{rows}{parts}</div>'
+
+
+def _user_lines(lines: tuple[str, ...]) -> Iterator[str]:
+    """The source of each line that a kernel's nodes came from, once, with the ops that came from it."""
+    ops: dict[tuple[str, int], list[str]] = {}
+    for shown in lines:
+        place, _, op = shown.rpartition(" ")
+        file, _, line = place.rpartition(":")
+        if line.isdigit():
+            ops.setdefault((file, int(line)), []).append(op.removeprefix("aten."))
+    for (file, line), found in ops.items():
+        source = linecache.getline(file, line).strip()
+        yield f"{source}  # {Path(file).name}:{line} {', '.join(found)}"
+
+
+def _marked_text(text: str, pattern: re.Pattern[str]) -> str:
+    return "".join(f"<div>{_marked(line, pattern) or ' '}</div>" for line in text.splitlines())

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from . import journal, sources
-from .guards import ATOMS, CONTAINERS, MAPPINGS, Check, Guards, show
+from .guards import ATOMS, CONTAINERS, MAPPINGS, SAME, SAME_TENSOR, Check, Guards, show
 from .journal import MISSING
 from .shapes import SYMBOLS
 from .sources import Source, holder
@@ -157,7 +157,8 @@ class Watch:
             self._check(source, "value", "{0} == {1}()", sources.Strong(x), text)
         else:
             self.sources.setdefault(id(x), (x, source))
-            self._check(source, "value", "{0} is not None and {0} is {1}()", holder(x), text)
+            same = SAME_TENSOR if isinstance(x, torch.Tensor) else SAME
+            self._check(source, "value", same, holder(x), text)
 
     def _not_given(self, x: Any) -> None:
         """A tensor that was found outside and is an argument as well has to be captured."""
@@ -377,6 +378,10 @@ class Watch:
         for key in [k for k in self.checks if k[0] == id(source)]:
             if key[1] == what or (what is None and key[1] not in keep):
                 del self.checks[key]
+
+    def identities(self, x: torch.Tensor) -> list[Check]:
+        """The checks that a place holds this very tensor."""
+        return [c for c in self.checks.values() if c.test == SAME_TENSOR and c.old() is x]
 
     def guards(self, root: Any, grads: Any = ()) -> Guards:
         """The guards of the trace; ``grads`` are the ``.grad`` fields that it read."""

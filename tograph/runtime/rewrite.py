@@ -33,9 +33,11 @@ def copied(graph: Graph) -> Graph:
             location=node.location,
             grad=node.grad,
         )
+        new.over = tuple(env[v] for v in node.over if v in env)
         env.update(zip(node.outputs, new.outputs))
         made.nodes.append(new)
     made.outputs = [env[v] for v in graph.outputs]
+    made.over = tuple(env[v] for v in graph.over if v in env)
     return made
 
 

@@ -184,6 +184,15 @@ class ScalarNode:
             total = combine("add", total, other)
         return total
 
+    def sym_ite(self, then, orelse):
+        if self.ref is None:
+            return then if self.constant_ else orelse
+        graph = current_graph()
+        options = [n.value(graph) for n in (orelse, then)]
+        tag = graph.emit("py.int", self.value(graph), type=ScalarType(int))
+        value = graph.emit("tg.choose", tag, options, type=ScalarType(then.kind))
+        return ScalarNode(then.kind, Ref(value, graph))
+
     def is_channels_last(self, *args):
         return self.wrap_bool(False)
 

@@ -104,11 +104,14 @@ class Program:
         except (Decline, Unsupported) as why:
             self.reason = str(why)
         except RuntimeError as error:
-            self.reason = f"LLVM: {error}"
-            warn_once(f"tograph: native code for {self.graph.name} does not compile, it runs op by op: {error}")  # fmt: skip
+            code = "code of the GPU" if gpu.on_gpu(self.graph) else "native code"
+            self.reason = f"{code}: {error}"
+            warn_once(f"tograph: {code} for {self.graph.name} does not compile, it runs op by op: {error}")  # fmt: skip
 
     def _note_declined(self) -> None:
         self._declined += 1
+        if isinstance(self._native, gpu.Program):
+            self.reason = "; ".join(self._native.notes)
         if self._declined >= PATIENCE:
             self._native = None
             self.level, self.reason = "host", f"native code declined {PATIENCE} calls in a row"

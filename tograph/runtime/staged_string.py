@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from ..errors import StagingError
 from . import control_flow, types
 from .funcgraph import Ref, current_graph, user_location
@@ -68,6 +70,9 @@ class StagedString:
     def __iter__(self):
         return self._cannot("iterated")
 
+    def __fspath__(self):
+        return self._cannot("the name of a file")
+
     def __contains__(self, part):
         return self._cannot("searched outside of converted code")
 
@@ -86,6 +91,9 @@ class StagedString:
         )
 
 
+StagedString.__name__ = "str"  # what Python's messages call it
+
+
 def text_op(name: str, kind: type, *args: Any) -> Any:
     """The method ``name`` of ``str`` when the graph runs; ``kind``: what it gives, ``bool``, ``int`` or ``str``."""
     graph = current_graph()
@@ -100,9 +108,15 @@ def made_string(value: Any, graph: Any) -> StagedString:
     return StagedString(Handle(Ref(value, graph)))
 
 
+def _kind_name(x: Any) -> str:
+    return "Tensor" if isinstance(x, torch.Tensor) else type(x).__name__
+
+
 def _operator(name: str, kind: type, *, reflected: bool = False) -> Any:
     def method(self, other):
         if not isinstance(other, (str, StagedString)) and name not in ("__mul__", "__mod__"):
+            if name == "__add__" and not reflected:
+                raise TypeError(f'can only concatenate str (not "{_kind_name(other)}") to str')
             return NotImplemented
         return text_op(name, kind, other, self) if reflected else text_op(name, kind, self, other)
 

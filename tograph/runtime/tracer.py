@@ -26,6 +26,7 @@ from . import (
     interrupts,
     journal,
     reads,
+    slots,
     transforms,
 )
 from .arguments import Flat
@@ -140,6 +141,7 @@ class Tracer:
         self.done: Callable[[inspect.BoundArguments], list[Target]] = no_places
         self.reach: set[int] | None = None
         self.spares: list[tuple[Any, Any]] = []
+        self.replaced: list[int] = []  # the tensors that outer places do not hold after the call
         self.watch = reads.Watch()
         self.commits = Commits(self._seen)
         root, known = self.root.root, known or Retrace()
@@ -191,7 +193,11 @@ class Tracer:
             }
             bound = inspect.BoundArguments(self.bound.signature, OrderedDict(given))
             result, changes = self._run(bound, spares)
-        self._check_memory()
+        try:
+            self._check_memory()
+        except BaseException:
+            changes.rollback()
+            raise
         effects, finder = self._effects(changes, spares)
         graph, captured, spec, effect_specs = finish(self.root, inputs, result, effects)
         for location, old in reversed(self.undo):
@@ -208,6 +214,9 @@ class Tracer:
             self.watch.owns,
         )
         concrete.open_numbers, concrete.late = self.open_numbers, late_inputs(self.root)
+        concrete.look_up(
+            slots.found(self.root, self.watch, self.replaced, self.function.replaced, concrete.name)
+        )
         concrete.made_leaves = tuple(
             i
             for i, (made, real) in enumerate(zip(inputs, self.flat.tensors))
@@ -339,6 +348,7 @@ class Tracer:
                 continue
             elif self._is_outside(location):
                 self.undo.append((location, old))
+                self.replaced += slots.tensors_of(old)
                 effects.append(self._outside_effect(changes, location, old))
                 where.append((None, Held(location)))
             else:

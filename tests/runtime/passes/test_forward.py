@@ -4,6 +4,7 @@ import pytest
 
 from tests.runtime.passes.text_case import same
 from tograph.runtime.passes.forward import forward
+from tograph.runtime.text import parse_graph
 
 
 def body(*lines, result="%9"):
@@ -155,3 +156,26 @@ def test_what_is_known_outside_is_known_in_a_loop_that_does_not_write():
         ),
     )
     same(forward, LOOP.format(more="", input="", inside=READ + WRITTEN))
+
+
+def test_a_handler_reads_what_the_body_wrote_before_it_failed():
+    given = body(
+        "%0: f32[2] = tg.read(%r)",
+        "%1: f32[2] = tg.read(%s)",
+        "%9: f32[2] = Try(%r, %s, %0, kinds=(<py ValueError>,)) {",
+        "    body(%2: f32[2], %3: f32[2], %4: f32[2]) {",
+        "      !5 = tg.assign(%2, %4)",
+        '      !6 = tg.raise("ValueError", ())',
+        "      return %4",
+        "    }",
+        "    handler0(%10: f32[2], %11: f32[2], %12: f32[2]) {",
+        "      %13: f32[2] = tg.read(%10)",
+        "      %14: f32[2] = tg.read(%11)",
+        "      %15: f32[2] = aten.add.Tensor(%13, %14)",
+        "      return %15",
+        "    }",
+        "  }",
+    )
+    handler = forward(parse_graph(given)).nodes[-1].regions["handler0"]
+    assert [n.op for n in handler.nodes] == ["tg.read", "aten.add.Tensor"]
+    assert handler.nodes[0].args[0] is handler.inputs[0]

@@ -18,7 +18,7 @@ from .connect import REGION_RULES, Call
 from .graphs import append
 from .joint import Parts, differentiate, part
 from .objects import emit_many, zeros_like
-from .replay import copy_graph, copy_node
+from .replay import copy_graph, copy_node, lenient
 
 
 @dataclass
@@ -40,7 +40,8 @@ def alternatives(call: Call, grads: list[Any], wanted: list[bool]) -> list[Any]:
     heads = 1 if node.op in ("If", "Case") else 0
     need = [i - heads for i in range(heads, len(call.inputs)) if wanted[i]]
     given = [i for i, g in enumerate(grads) if g is not None]
-    parts = {name: part(differentiate(g, need, given)) for name, g in node.regions.items()}
+    with lenient():  # whether a branch runs, and so whether it writes, only a run knows
+        parts = {name: part(differentiate(g, need, given)) for name, g in node.regions.items()}
     present = sorted({need[k] for p in parts.values() for k in p.present})
     found: list[Any] = [None] * len(call.inputs)
     if not present:

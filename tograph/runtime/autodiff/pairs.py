@@ -19,10 +19,11 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from ..carrier import differentiable
 from ..ir import Graph, Value, graph_effects, map_values, prune, set_control_inputs
-from .replay import copy_graph, copy_node
+from .replay import copy_graph, copy_node, lenient
 from .vjp import Pullback, vjp
 
 Build = Callable[..., Any]  # of a graph, and of how many of its outputs leave the library
+_MODIFIED = "modified by an inplace operation"
 _HOST_ONLY = ("tg.py_call", "tg.cell_new", "tg.caught", "tg.reraise")
 
 
@@ -56,7 +57,8 @@ class Pair:
         for i in given:
             first.setdefault(graph.outputs[i], i)
         self.graph, self.wrt, self.build = graph, wrt, build
-        self.pullback: Pullback = vjp(graph, wrt, list(first.values()))
+        self.error: RuntimeError | None = None  # what a backward pass raises
+        self.pullback = self._pullback(list(first.values()))
         self.twins = {
             i: first[graph.outputs[i]]
             for i in given
@@ -76,6 +78,16 @@ class Pair:
         self.program = build(forward, len(graph.outputs))
         self._backwards: dict[tuple[bool, ...], Any] = {}
         self._joint: Differentiable | None = None
+
+    def _pullback(self, given: list[int]) -> Pullback:
+        try:
+            return vjp(self.graph, self.wrt, given)
+        except RuntimeError as error:
+            if _MODIFIED not in str(error):
+                raise
+            self.error = error
+        with lenient():
+            return vjp(self.graph, self.wrt, given)
 
     def backward(self, needed: tuple[bool, ...]) -> Any:
         """The backward program that computes the gradients that are needed."""
@@ -190,6 +202,8 @@ class _Pair(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         pair: Pair = ctx.pair
+        if pair.error is not None:
+            raise RuntimeError(*pair.error.args)
         cotangents = tree_unflatten(list(grads), ctx.given_spec)
         wanted = tuple(ctx.needs_input_grad[2 + i] for i in pair.pullback.present)
         if torch.is_grad_enabled():
@@ -212,7 +226,7 @@ def _again(ctx: Any, pair: Pair, cotangents: list[Any]) -> list[Any]:
     for i, (x, version) in enumerate(ctx.inputs):
         if isinstance(x, torch.Tensor) and x._version != version and i not in written:
             raise RuntimeError(
-                "one of the variables needed for gradient computation has been modified by an inplace operation: "
+                f"one of the variables needed for gradient computation has been {_MODIFIED}: "
                 f"input {i} of {pair.graph.name}, {tuple(x.shape)}, is at version {x._version}; expected version {version}"
             )
         inputs.append(x)

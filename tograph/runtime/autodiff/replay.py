@@ -1,13 +1,15 @@
 """Running a recorded graph again under the tracer, with autograd on.
 
 ``replay`` records every node of a graph into the current graph, on objects. ATen ops go through torch, so that autograd sees
-them; all else is recorded as it is, and connected by ``connect``. Ops that were recorded while gradients were off
+them, with the writes that in-place ops make in eager PyTorch; all else is recorded as it is, and connected by ``connect``. Ops that were recorded while gradients were off
 are replayed with gradients off.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -33,6 +35,7 @@ def copy_graph(graph: Graph) -> Graph:
         copy.control_inputs = [nodes[n] for n in node.control_inputs if n in nodes]
         made.nodes.append(copy)
     made.outputs = [env[v] for v in graph.outputs]
+    made.over = tuple(env[v] for v in graph.over if v in env)
     return made
 
 
@@ -47,6 +50,7 @@ def copy_node(node: Node, env: dict[Value, Value]) -> Node:
         location=node.location,
         grad=node.grad,
     )
+    copy.over = tuple(env[v] for v in node.over if v in env)
     env.update(zip(node.outputs, copy.outputs))
     return copy
 
@@ -58,12 +62,41 @@ def replay(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
     nodes = current_graph().graph.nodes
     for node in graph.nodes:
         mark = len(nodes)
+        _overwrite(node.over, env)
         with torch.set_grad_enabled(outer and node.grad):
             made = _node(node, env)
         for new in nodes[mark:]:
             new.location = node.location
         env.update(zip(node.outputs, made, strict=True))
+    _overwrite(graph.over, env)
     return [env[v] for v in graph.outputs]
+
+
+class _Lenient(threading.local):
+    on = False
+
+
+_lenient = _Lenient()
+
+
+@contextmanager
+def lenient() -> Iterator[None]:
+    """Inside, a gradient may use what was written in place after it was saved: the value from before."""
+    old, _lenient.on = _lenient.on, True
+    try:
+        yield
+    finally:
+        _lenient.on = old
+
+
+def _overwrite(over: Sequence[Value], env: dict[Value, Any]) -> None:
+    """Let autograd know that the op which follows writes: what it has saved of the old content it may not use any more.
+
+    What the op itself saves of it, it saves after: eager PyTorch keeps a copy of that.
+    """
+    if over and not _lenient.on:
+        found = [x for v in over if isinstance(x := env.get(v), torch.Tensor)]
+        torch.autograd.graph.increment_version(found)
 
 
 def _node(node: Node, env: dict[Value, Any]) -> Sequence[Any]:

@@ -23,13 +23,16 @@ from .identity import (
     add_options,
     attach,
     bindings,
+    filled,
     first,
     index_of,
+    numbers_of,
     position,
     resolved,
     settle,
     settle_outside,
     variables,
+    with_holes,
 )
 from .picking import Which
 
@@ -56,6 +59,7 @@ class Carried:
         simple = [k for k in moving if self.settled.get(k) is not None and self._known(k)]
         self.flagged = frozenset(simple)
         self.moving = [k for k in moving if k not in self.flagged]
+        self.holes = with_holes({k: self.options.get(k, ()) for k in self.names})
 
     def _known(self, key: Key) -> bool:
         return key not in self.entry or self.entry[key].settled is not None
@@ -72,8 +76,9 @@ class Carried:
 
     @property
     def count(self) -> int:
-        """How many indices are carried."""
-        return bool(self.flagged) + len(self.moving)
+        """How many indices and numbers in holes are carried."""
+        holes = sum(len(option.numbers) for _, option in self.holes)
+        return bool(self.flagged) + len(self.moving) + holes
 
     def inputs(self, graph: FuncGraph) -> list[Value]:
         return [graph.input(INT) for _ in range(self.count)]
@@ -87,14 +92,15 @@ class Carried:
         }
         values = iter(indices)
         ran = Ref(next(values), graph) if self.flagged else None
-        index = dict(zip(self.moving, values, strict=True))
+        index = {key: next(values) for key in self.moving}
+        numbers = filled(self.holes, values, graph)
 
         def which(key: Key) -> Which:
             if key in index:
                 return resolved(Ref(index[key], graph))
             return self._by_flag(key, ran) if key in self.flagged else first
 
-        self.slots = attach(tensors, self.names, self.options, which, graph, self.variable)
+        self.slots = attach(tensors, self.names, self.options, which, graph, self.variable, numbers)
 
     def _by_flag(self, key: Key, ran: Ref | None) -> Which:
         have = self.options[key]
@@ -140,6 +146,7 @@ class Carried:
             index_of(k, self.entry, self.options[k], graph) if k in self.entry else 0
             for k in self.moving
         ]
+        found += [n for k, o in self.holes for n in numbers_of(k, o, self.entry, graph)]
         return self._values([*([0] if self.flagged else []), *found], graph)
 
     def final(self, graph: FuncGraph) -> list[Value]:
@@ -148,6 +155,7 @@ class Carried:
             index_of(k, self.found, self.options[k], graph) if k in self.found else 0
             for k in self.moving
         ]
+        found += [n for k, o in self.holes for n in numbers_of(k, o, self.found, graph)]
         return self._values([*([1] if self.flagged else []), *found], graph)
 
     @staticmethod

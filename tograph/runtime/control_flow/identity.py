@@ -14,17 +14,17 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Container, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
-
-import torch
 
 from .. import structure
 from ..funcgraph import FuncGraph, Ref, Storage
 from ..journal import Location as Place
-from ..shapes import SYMBOLS
 from ..structure import Spec
 from ..symbolic import SymTensor, View, as_symbolic
+from ..tracing import recording
 from ..types import INT, TensorType
+from .holes import Dug, dig, fill, layout, number
 from .leaves import NEW, Among, leaf_objects, leaf_paths, noting
 from .picking import Lost, Which, become, flat, fresh_view
 
@@ -34,13 +34,17 @@ LIMIT = 12  # options of a variable; more of them are lost
 
 @dataclass(frozen=True, eq=False)
 class Option:
-    """A ``tensor`` from outside of the region, the content of a ``slot`` seen through ``chain``, or lost among ``bases``."""
+    """A ``tensor`` from outside of the region, the content of a ``slot`` seen through ``chain``, or lost among ``bases``.
+
+    ``numbers``: what stands in the holes of its views in the region where it was found (see ``holes``).
+    """
 
     key: Hashable
     tensor: SymTensor | None = None
     slot: Key = None
     chain: tuple[View, ...] = ()
     bases: tuple[Any, ...] = ()
+    numbers: tuple[Any, ...] = ()
 
 
 @dataclass
@@ -104,7 +108,8 @@ def _binding(x: Any, inner: FuncGraph | None) -> Binding:
     variable = any(hasattr(o, "assign_add") for o in given)
     tensors: list[SymTensor | None] = [None if o is NEW else as_symbolic(o) for o in given]
     if inner is not None:
-        which, tensors = flat(which, tensors, inner)
+        with recording(inner):  # sizes of the tensors may be known there only
+            which, tensors = flat(which, tensors, inner)
     return Binding(which, list(tensors), variable)
 
 
@@ -157,15 +162,15 @@ class _Sharing:
         """What a tensor that a variable holds is outside of the region (``Binding.options``)."""
         if x is None:
             return [(None, _own(key))]
-        known = _constant(x, self.outer)
+        dug = dig(x, self.outer)
         if self.base(x) is None:
-            return [(None, _outside(x) if known else _lost([x.storage_]))]
+            return [(None, _lost([x.storage_]) if dug is None else _outside(x, dug))]
         if isinstance(x.storage_, Lost):
             return [(None, _lost([self.own.get(id(b), b) for b in x.storage_.bases]))]
         holders = self._holders(key, x)
         rows: list[tuple[Key, Option]] = []
         for h in holders:
-            rows.append((h, _in_slot(h, x) if known else _lost([h])))
+            rows.append((h, _lost([h]) if dug is None else _in_slot(h, dug)))
             if len(self.found[h].tensors) == 1:
                 return [*rows[:-1], (None, rows[-1][1])]
         others = [k for k in dict.fromkeys(self.users[self.base(x)]) if k not in (key, *holders)]
@@ -183,42 +188,21 @@ def _own(key: Key) -> Option:
     return Option(("slot", key, ()), slot=key)
 
 
-def _in_slot(holder: Key, x: SymTensor) -> Option:
-    return Option(("slot", holder, _layout(x)), slot=holder, chain=x.chain)
+def _in_slot(holder: Key, dug: Dug) -> Option:
+    key = ("slot", holder, dug.layout)
+    return Option(key, slot=holder, chain=dug.chain, numbers=dug.numbers)
 
 
-def _outside(x: SymTensor) -> Option:
-    made = x if isinstance(x.storage_, Lost) else fresh_view(x.storage_, x.chain, x.meta)
-    return Option(("tensor", id(x.storage_), _layout(x)), tensor=made)
+def _outside(x: SymTensor, dug: Dug | None = None) -> Option:
+    dug = Dug(x.chain, (), layout(x)) if dug is None else dug
+    made = x if isinstance(x.storage_, Lost) else fresh_view(x.storage_, dug.chain, x.meta)
+    return Option(("tensor", id(x.storage_), dug.layout), tensor=made, numbers=dug.numbers)
 
 
 def _lost(bases: Sequence[Any]) -> Option:
     kept = tuple(b for b in bases if not isinstance(b, Storage) or not b.derived)
     ids = frozenset(id(b) if isinstance(b, Storage) else b for b in kept)
     return Option(("lost", ids), bases=kept)
-
-
-def _layout(x: SymTensor) -> Hashable:
-    """What tells two views of one storage apart: the same for two chains that show the same elements."""
-    if not x.chain:
-        return ()
-    if not x.meta.static:
-        return tuple(map(id, x.chain))
-    return (*x.meta.size, "by", *x.meta.stride, "at", x.meta.offset, x.meta.dtype)
-
-
-def _constant(x: SymTensor, graph: FuncGraph) -> bool:
-    """Whether the views and sizes of a tensor depend on nothing that is known inside of a region only."""
-
-    def known(part: Any) -> bool:
-        if isinstance(part, (list, tuple)):
-            return all(map(known, part))
-        if isinstance(part, SYMBOLS):
-            return part.node.ref is None or graph.within(part.node.ref.graph)
-        return not isinstance(part, torch.Tensor)
-
-    steps = [(v.args, list(v.kwargs.values()), v.base.size) for v in x.chain]
-    return known(x.meta.size) and known(steps)
 
 
 def add_options(have: list[Option], binding: Binding) -> None:
@@ -253,6 +237,33 @@ def index_of(
     return graph.emit("tg.choose", which, rows, type=INT)
 
 
+def with_holes(options: Mapping[Key, Sequence[Option]]) -> list[tuple[Key, Option]]:
+    """The options of variables that have holes."""
+    return [(key, option) for key, row in options.items() for option in row if option.numbers]
+
+
+def numbers_of(
+    key: Key, option: Option, found: Mapping[Key, Binding], graph: FuncGraph
+) -> list[Any]:
+    """What stands in the holes of an option at the end of a region, in its graph; zeros where the variable is none such."""
+    rows = found[key].options if key in found else []
+    given = [next((o.numbers for _, o in row if o.key == option.key), None) for row in rows]
+    out: list[Any] = []
+    for i in range(len(option.numbers)):
+        values = [0 if n is None else n[i].node.value(graph) for n in given]
+        which = found[key].which(graph) if len(set(map(id, values))) > 1 else 0
+        one = values[which] if isinstance(which, int) and values else 0
+        out.append(one if isinstance(which, int) else graph.emit("tg.choose", which, values, type=INT))  # fmt: skip
+    return out
+
+
+def filled(
+    holes: Sequence[tuple[Key, Option]], values: Iterator[Any], graph: FuncGraph
+) -> dict[tuple[Key, Hashable], list[Any]]:
+    """The numbers in the holes, as values of ``graph``, by variable and option."""
+    return {(key, o.key): [number(next(values), graph) for _ in o.numbers] for key, o in holes}
+
+
 def _holds(binding: Binding, x: SymTensor, graph: FuncGraph) -> Any:
     """1 where a variable is the tensor that ``x`` is a view of, else 0."""
     same = [
@@ -269,15 +280,21 @@ def attach(
     which: Callable[[Key], Which],
     graph: FuncGraph,
     variable: Container[Key] = (),
+    numbers: Mapping[tuple[Key, Hashable], Sequence[Any]] = MappingProxyType({}),
 ) -> dict[int, Key]:
-    """Give the tensors that stand for variables the memory of their options; returns the slots by the ids of their storages."""
+    """Give the tensors that stand for variables the memory of their options; returns the slots by the ids of their storages.
+
+    ``numbers``: what stands in the holes of the options (``filled``).
+    """
     slots = {key: x.storage_ for key, x in made.items()}
 
     def tensor(x: SymTensor, key: Key, option: Option) -> SymTensor:
+        holes = numbers.get((key, option.key), ())
         if option.tensor is not None:
-            return option.tensor
+            base, chain = option.tensor.storage_, option.tensor.chain
+            return fresh_view(base, fill(chain, holes), x.meta) if holes else option.tensor
         if option.slot in slots:
-            return fresh_view(slots[option.slot], option.chain, x.meta)
+            return fresh_view(slots[option.slot], fill(option.chain, holes), x.meta)
         assert x.ref is not None
         bases = [b if isinstance(b, Storage) else slots.get(b) for b in option.bases]
         lost = Lost(x.meta, x.ref, [b for b in bases if b is not None], names[key], graph)
@@ -298,11 +315,32 @@ def choose(tag: Any, options: Sequence[Any], graph: FuncGraph) -> Any:
     x = structure.choose(tag, options, graph, noting(structure.plain_maker(graph), made))
     columns = zip(*(leaf_objects(o, spec) for o in options))
     for tensor, objects in zip(made, columns, strict=True):
-        if isinstance(tensor, SymTensor) and all(isinstance(o, torch.Tensor) for o in objects):
-            which = resolved(Ref(tag.node.value(graph), graph))
-            variable = any(hasattr(o, "assign_add") for o in objects)
-            become(tensor, which, [as_symbolic(o) for o in objects], graph, variable)
+        given = [o for o in objects if o is not None]
+        if isinstance(tensor, SymTensor) and any(o is not NEW for o in given):
+            places = [sum(o is not None for o in objects[:i]) for i in range(len(objects))]
+            table = [min(at, len(given) - 1) for at in places]
+            variable = any(hasattr(o, "assign_add") for o in given)
+            have = [_possible(o, tensor, graph) for o in given]
+            become(tensor, _mapped(Ref(tag.node.value(graph), graph), table), have, graph, variable)
     return x
+
+
+def _possible(x: Any, tensor: SymTensor, graph: FuncGraph) -> SymTensor:
+    """What a leaf may be, as a tensor: a number that becomes one is what ``tensor`` is by itself."""
+    if x is not NEW and not isinstance(x, Among):
+        return as_symbolic(x)
+    made = SymTensor(tensor.meta, tensor.storage_, (), tensor.ref)
+    if isinstance(x, Among):
+        have = [_possible(o, tensor, graph) for o in x.options]
+        become(made, resolved(Ref(x.tag.node.value(graph), graph)), have, graph, False)
+    return made
+
+
+def _mapped(ref: Ref, table: list[int]) -> Which:
+    """An index by way of a table."""
+    if table == list(range(len(table))):
+        return resolved(ref)
+    return lambda graph: graph.emit("tg.choose", graph.resolve(ref), table, type=INT)
 
 
 def resolved(ref: Ref) -> Which:

@@ -50,8 +50,8 @@ def join_regions(op: str, heads: Sequence[Any], regions: dict[str, Region], **at
     places: dict[Any, Place] = {}
     for region in regions.values():
         places.update({k: p for k, (p, _) in region.changed.items()})
-    places = {k: p for k, p in places.items() if not all(_left_alone(p, r) for r in live)}
     graph.root.kept.update(k for k in places if any(k not in r.changed for r in live))
+    places = _joined(places, regions, live)
     slots = [(None, [identified(r.result, r) for r in live])] + [
         (p, [identified(r.content(p), r) for r in live]) for p in places.values()
     ]
@@ -79,6 +79,17 @@ def join_regions(op: str, heads: Sequence[Any], regions: dict[str, Region], **at
         merged.guard(place, x)
     joint.attach(node, made, list(values), graph)
     return result
+
+
+def _joined(
+    places: dict[Any, Place], regions: dict[str, Region], live: Sequence[Region]
+) -> dict[Any, Place]:
+    """The locations in which a region leaves something else than it found there."""
+    alone = {k: p for k, p in places.items() if all(_left_alone(p, r) for r in live)}
+    for key, place in alone.items():
+        if any(r.raised and key in r.changed for r in regions.values()):
+            place.put_back(place.get())  # a commit before the failure changes it
+    return {k: p for k, p in places.items() if k not in alone}
 
 
 def _left_alone(place: Place, region: Region) -> bool:

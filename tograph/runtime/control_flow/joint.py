@@ -21,12 +21,15 @@ from .identity import (
     add_options,
     attach,
     bindings,
+    filled,
     first,
     index_of,
+    numbers_of,
     position,
     resolved,
     settle,
     variables,
+    with_holes,
 )
 from .picking import Which
 from .regions import Region, replayed
@@ -55,6 +58,7 @@ class Joint:
                     self.variable.add(key)
         self.names = {k[0]: k[1] for k in self.keys if k is not None}
         self.moving = [k for k in self.names if len(self.options.get(k, ())) > 1]
+        self.holes = with_holes(self.options)
 
     def _told(self, op: str) -> list[Key]:
         """The variables whose option is an output of the node."""
@@ -66,19 +70,19 @@ class Joint:
         return all(key not in f or f[key].settled is not None for f in self.found)
 
     def count(self, op: str) -> int:
-        return len(self._told(op))
+        return len(self._told(op)) + sum(len(option.numbers) for _, option in self.holes)
 
     def outputs(self, region: Region, op: str) -> list[Value]:
-        """The indices that a region gives, in its graph."""
-        out = []
+        """The indices that a region gives, and the numbers in holes, in its graph."""
+        found = {} if region.raised else self.found[self.live.index(region)]
+        graph, out = region.graph, []
         for key in self._told(op):
-            found = {} if region.raised else self.found[self.live.index(region)]
-            at = (
-                index_of(key, found, self.options[key], region.graph) if key in found else 0
-            )  # fmt: skip
-            graph = region.graph
-            out.append(at if isinstance(at, Value) else graph.emit("py.constant", at, type=INT))
-        return out
+            out.append(index_of(key, found, self.options[key], graph) if key in found else 0)
+        for key, option in self.holes:
+            out += numbers_of(key, option, found, graph)
+        return [
+            at if isinstance(at, Value) else graph.emit("py.constant", at, type=INT) for at in out
+        ]
 
     def attach(
         self, node: Node, made: Sequence[Any], indices: Sequence[Value], graph: FuncGraph
@@ -89,14 +93,16 @@ class Joint:
             for k, x in zip(self.keys, made, strict=True)
             if k is not None and isinstance(x, SymTensor)
         }
-        index = dict(zip(self._told(node.op), indices, strict=True))
+        told = self._told(node.op)
+        index = dict(zip(told, indices[: len(told)], strict=True))
+        numbers = filled(self.holes, iter(indices[len(told) :]), graph)
 
         def which(key: Key) -> Which:
             if key in index:
                 return resolved(Ref(index[key], graph))
             return self._of_condition(key, node, graph) if key in self.moving else first
 
-        attach(tensors, self.names, self.options, which, graph, self.variable)
+        attach(tensors, self.names, self.options, which, graph, self.variable, numbers)
 
     def _of_condition(self, key: Key, node: Node, graph: FuncGraph) -> Which:
         at = []

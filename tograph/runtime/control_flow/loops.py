@@ -84,6 +84,7 @@ def staged_while(
     contents = contents_of(state, told)
     specs = [_initial_spec(c, p, options) for c, p in zip(contents, state)]
     carried, history = Carried(), LoopHistories(state, contents)
+    moving: list[tuple[Place, Spec]] = []
     for _ in range(MAX_ROUNDS):
         carried.begin(state, specs, contents_of(state, told))
         cond = _trace_with_state(
@@ -117,6 +118,9 @@ def staged_while(
         if not (fresh or again) and all(map(structure.equal, specs, widened)):
             _emit_while(cond, loop, state, specs, carried, told, options.checkpoint, history)
             return
+        moving = [
+            (p, new) for p, old, new in zip(state, specs, widened) if not structure.equal(old, new)
+        ] or moving
         specs = widened
         told.widen(loop, fresh, _contents(loop, fresh))
         for place in fresh:
@@ -125,11 +129,30 @@ def staged_while(
             (after,) = told.left([place], _contents(loop, [place]))
             spec = _next_spec(spec, place, after, options)
             specs.append(visible(spec, current_graph()))
-    names = ", ".join(f"'{p.name}'" for p in state)
-    raise LoopTypeError(
-        f"the kinds of the loop variables {names} keep changing from iteration to iteration",
-        user_location(),
+    raise LoopTypeError(_endless(moving or [(p, s) for p, s in zip(state, specs)]), user_location())
+
+
+def _endless(moving: Sequence[tuple[Place, Spec]]) -> str:
+    """What to say of variables that are of another kind in every iteration."""
+    shown = "; ".join(f"'{p.name}' is {_kinds(s)}, and so on" for p, s in moving)
+    return (
+        f"each iteration of the loop changes what kind of value a variable is: {shown}. A loop in the graph keeps the number of "
+        "dimensions of a tensor and the length of a tuple: append to a list and stack it after the loop, or loop over Python's range"
     )
+
+
+def _kinds(spec: Spec) -> str:
+    """The first kinds of value that a variable is in turn."""
+    options = list(getattr(spec, "options", ())) or [spec]
+    return ", then ".join(map(_kind, options[:3]))
+
+
+def _kind(spec: Spec) -> str:
+    kind, parts = getattr(spec, "type", None), getattr(spec, "parts", None)
+    if parts is not None:
+        items = "1 item" if len(parts) == 1 else f"{len(parts)} items"
+        return f"a {spec.cls.__name__} of {items}"  # type: ignore[union-attr]
+    return str(kind) if kind is not None else repr(getattr(spec, "value", spec))
 
 
 def _contents(loop: StateRegion, state: Sequence[Place]) -> list[Any]:

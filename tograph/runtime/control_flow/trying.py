@@ -5,11 +5,13 @@ A handler finds the variables as the body left them at the op that failed: the b
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import journal, structure, types
 from ..funcgraph import FuncGraph, Storage, current_graph
+from ..ir import Value
 from ..journal import Location as Place
 from ..ops import OpaqueObject
 from ..reach import reachable
@@ -20,8 +22,10 @@ from ..structure import (
     leaf_types,
     spec_of,
 )
+from .bound import Bound
 from .identity import choose
 from .joining import all_seen, as_value, join_regions, put_back, visible
+from .leaves import noting
 from .regions import Region, recording_places, trace_region, unmoved
 from .telling import all_known, partly, told
 
@@ -41,6 +45,7 @@ class _Progress:
         # What the cell holds where a graph is: a setting in one branch is none in the other.
         self.last: dict[FuncGraph, list[Any]] = {graph: before}
         self.specs: list[list[Spec]] = [[spec_of(self._told(c)) for c in before]]
+        self.bound: list[Bound | None] = [None]
         self.depth = journal.depth()
 
     def __call__(self, graph: FuncGraph) -> None:
@@ -54,12 +59,21 @@ class _Progress:
         self.last[graph] = now
         held = [self._told(c) for c in now]
         specs = [visible(spec_of(c), self.outer) for c in held]
-        values = [v for c, s in zip(held, specs) for v in flatten(c, s, graph)]
         tag = len(self.specs)
         self.specs.append(specs)
         stack, graph.root.before_failure = graph.root.before_failure, []
+        values = [v for c, s in zip(held, specs) for v in flatten(c, s, graph)]
+        bound = Bound(self.places, held, specs, self._body(graph), self.outer)
+        self.bound.append(bound)
+        values += bound.values(graph)
         graph.add("tg.cell_set", (graph.resolve(self.cell), tag, values))
         graph.root.before_failure = stack
+
+    def _body(self, graph: FuncGraph) -> FuncGraph:
+        """The graph of the body, which ``graph`` is or is nested in."""
+        while graph.outer is not None and graph.outer is not self.outer:
+            graph = graph.outer
+        return graph
 
     def _told(self, content: Any) -> Any:
         """A content, with the containers from before the body counting as themselves."""
@@ -104,19 +118,28 @@ class _Progress:
             journal.record(place)
         cell = graph.resolve(self.cell)
         tag = structure.symbolic(graph.emit("tg.cell_tag", cell, type=types.INT), graph)
-        starts = [0] * len(self.specs)
+        settings = [self._setting(t, cell, graph) for t in range(1, len(self.specs))]
         for k, place in enumerate(self.places):
-            options = []
-            for t, specs in enumerate(self.specs):
-                kinds = leaf_types(specs[k])
-                values = [graph.emit("tg.cell_get", cell, t, starts[t] + i, str(kind), type=kind)
-                          for i, kind in enumerate(kinds)]  # fmt: skip
-                starts[t] += len(kinds)
-                make = structure.unflatten(
-                    specs[k], iter(values), lambda v: structure.symbolic(v, graph)
-                )
-                options.append(self._told(as_value(place.get()) if t == 0 else make))
+            options = [self._told(as_value(place.get())), *(s[k] for s in settings)]
             put_back(place, choose(tag, options, graph))
+
+    def _setting(self, t: int, cell: Value, graph: FuncGraph) -> list[Any]:
+        """What the places held at the ``t``-th setting of the cell; it counts where that was the last one."""
+        at = itertools.count()
+
+        def get(kind: types.Type) -> Value:
+            return graph.emit("tg.cell_get", cell, t, next(at), str(kind), type=kind)
+
+        made: list[Any] = []
+        contents = []
+        for spec in self.specs[t]:
+            values = [get(kind) for kind in leaf_types(spec)]
+            make = noting(structure.plain_maker(graph), made)
+            contents.append(structure.unflatten(spec, iter(values), make))
+        bound = self.bound[t]
+        if bound is not None:
+            bound.attach(made, [get(types.INT) for _ in range(bound.count)], graph)
+        return [self._told(c) for c in contents]
 
 
 _OTHER = object()

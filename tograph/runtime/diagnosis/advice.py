@@ -101,7 +101,9 @@ def _key(match: re.Match, error: BaseException, values: dict[str, Any]) -> str:
         )
     for name, value in values.items():
         if isinstance(value, dict):
-            return _similar(str(key), value) or f"{name!r} is a {describe(value)}"
+            return _similar(str(key), value) or f"{name!r} is a {describe(value)}".replace(
+                "a empty", "an empty"
+            )
     return ""
 
 
@@ -166,9 +168,13 @@ RULES: list[Rule] = [
          "give the variable a value on every path before this line: before the `if` or loop, or in the other branch"),
     Rule((NameError,), r"name '(?P<name>\w+)' is not defined", _name),
     Rule((KeyError,), r"", _key),
+    Rule((RuntimeError,), r"^ZeroDivisionError", "an element of the divisor came out as 0: test it first, or divide floating tensors, which give inf"),
+    Rule((TypeError,), r"is not JSON serializable", "the value is known only when the graph runs: return it, and write it outside of the function"),
+    Rule((TypeError,), r"only integer tensors of a single element can be converted to an index", "convert it first, with int(...) or .long()"),
     Rule((ZeroDivisionError,), r"", "the divisor came out as 0: test it first, or use tensors, which give inf"),
     Rule((RecursionError,), r"",
-         "a recursion whose depth depends on a tensor never ends while it is traced: write it as a while loop, with a list as a stack if needed"),
+         "no call in this recursion returned: give it an end that Python can decide. One that depends on a tensor never ends while it is "
+         "traced: write it as a while loop, with a list as a stack if needed"),
     Rule((ValueError,), r"range\(\) arg 3 must not be zero", "the step came out as 0: check it before the loop"),
     Rule((ValueError,), r"Unknown format code", "convert the value first: int(x) or float(x)"),
 ]  # fmt: skip

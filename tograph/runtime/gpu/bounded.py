@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from .. import passes
-from ..ir import Graph, Node, Value
+from ..ir import Graph, Node, Value, node_effects, set_control_inputs
 from . import bounded_lists, bounded_sizes, bounding
 from .bounding import Bounding
 from .forms import Form, form_of
@@ -63,6 +63,8 @@ def bounded(graph: Graph, device: str, capacity: int | None = None) -> Bounded:
     new.outputs += [made.current[graph.inputs[i]].value for i in written]
     for step in (passes.cse, passes.loop_state, passes.prune):
         new = step(new)
+    if _has(new, lambda n: not n.regions and node_effects(n).io):
+        set_control_inputs(new)  # the order of what the host does
     return Bounded(new, inputs, [r.form for r in outputs], written, room)
 
 

@@ -18,6 +18,7 @@ from ..kernels.loop_ir import Unsupported
 from ..rewrite import lead
 from ..types import BOOL, INT, ScalarType, TensorType, Type
 from .forms import Form, Items, Padded, Plain, joined
+from .resume import HOST_OPS
 
 
 @dataclass
@@ -195,7 +196,8 @@ class Bounding:
 
     def closed(self, node: Node) -> list[Rep]:
         """A node whose values all are plain."""
-        if node.regions or node_effects(node).io or not node.outputs:
+        host = node_effects(node).io or not node.outputs
+        if node.regions or (host and node.op not in HOST_OPS):
             raise Unsupported(f"{node.op} runs on the host")
         if any(isinstance(self.env[v].form, Padded) for v in node.inputs):
             raise Unsupported(f"{node.op} of a size that is known only at run time")
@@ -204,7 +206,7 @@ class Bounding:
             raise Unsupported(f"{node.op} gives a size that is known only at run time")
         made = self.emit(node.op, args, *(v.type for v in node.outputs), **kwargs)
         made = made if isinstance(made, tuple) else (made,)
-        return [Rep(Plain(v.type), [m]) for v, m in zip(node.outputs, made)]  # type: ignore[arg-type]
+        return [Rep(Plain(v.type), [m]) for v, m in zip(node.outputs, made, strict=True)]  # type: ignore[arg-type]
 
     # ---- regions
 

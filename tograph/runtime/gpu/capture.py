@@ -1,5 +1,7 @@
 """A plan as one CUDA graph with conditional nodes: tier 1. Not yet seen on a GPU.
 
+Where the host has something to do between (``Host``), there are several graphs, and the host runs the loops around.
+
 The plan's memory is allocated before; every kernel and library call runs once before the capture, which compiles it, loads it
 and prepares its workspace; then torch captures the steps. The bodies of a conditional node are captured on streams
 of their own, one for each level. An IF with two bodies is two IF nodes, the second with the inverted condition: drivers of
@@ -10,7 +12,7 @@ plan has one.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -19,31 +21,74 @@ from ..kernels.loop_ir import Unsupported
 from ..text import parse_graph
 from . import driver, planner, setter
 from .execute import Failed, Stepwise
-from .plan import Call, Conditional, Plan, Run, Set, Step, View
+from .plan import Call, Conditional, Host, Plan, Run, Set, Step, View
 
 
 class Captured(Stepwise):
     """``run(*inputs)`` is one launch. DriverError where the graph cannot be made."""
 
-    def __init__(self, plan: Plan):
+    def __init__(self, plan: Plan, bound: Mapping[Any, torch.Tensor] | None = None):
+        """``bound``: inputs that are read where they are; each call has to be given them there."""
         if why := driver.available(_needs(plan)):
             raise Unsupported(why)
-        super().__init__(plan)
+        super().__init__(plan, bound=bound)
         self.handles: dict[int, driver.Handle] = {}
         self.levels: list[torch.cuda.Stream] = []
         self.depth = 0
         with torch.cuda.device(self.memory.device), torch.no_grad():
             self.stream = self._level(0)
             self._warm()
-            self.graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self.graph, stream=self.stream, capture_error_mode="relaxed"):
-                self.steps(plan.steps)
+            self.graphs: list[Any] = []
+            self.program = self._recorded(plan.steps)
+        self.memory.release()
 
     def run(self, *inputs: Any) -> list[Any]:
         with torch.cuda.device(self.memory.device), torch.no_grad():
-            self.memory.fill(inputs)
-            self.graph.replay()
-            return self.memory.results(inputs)
+            try:
+                return super().run(*inputs)
+            finally:
+                self.memory.release()
+
+    def play(self) -> None:
+        self._play(self.program)
+
+    def _recorded(self, steps: Sequence[Step]) -> list[Any]:
+        """The steps as CUDA graphs, with what the host does between them."""
+        items: list[Any] = []
+        pending: list[Step] = []
+        for step in steps:
+            if isinstance(step, Host) or (isinstance(step, Conditional) and step.yields):
+                items += self._graph(pending)
+                items.append(
+                    step
+                    if isinstance(step, Host)
+                    else (step, [self._recorded(b) for b in step.bodies])
+                )
+                pending = []
+            else:
+                pending.append(step)
+        return items + self._graph(pending)
+
+    def _graph(self, steps: Sequence[Step]) -> list[Any]:
+        """One CUDA graph. All share the memory that library functions take while they are captured."""
+        if all(isinstance(s, (View, Set)) for s in steps):
+            self.steps(steps)
+            return []
+        graph = torch.cuda.CUDAGraph()
+        shared = {"pool": self.graphs[0].pool()} if self.graphs else {}
+        with torch.cuda.graph(graph, stream=self.stream, capture_error_mode="relaxed", **shared):
+            self.steps(steps)
+        self.graphs.append(graph)
+        return [graph]
+
+    def _play(self, items: Sequence[Any]) -> None:
+        for item in items:
+            if isinstance(item, Host):
+                self._host(item)
+            elif isinstance(item, tuple):
+                self.decide(item[0], lambda k, bodies=item[1]: self._play(bodies[k]))
+            else:
+                item.replay()
 
     def _level(self, depth: int) -> torch.cuda.Stream:
         while len(self.levels) <= depth:
@@ -62,7 +107,8 @@ class Captured(Stepwise):
         torch.cuda.synchronize()
 
     def _set(self, step: Set) -> None:
-        self._write(self.handles[step.handle], setter.SET, step.cell)
+        if step.handle in self.handles:  # not that of a loop that the host runs
+            self._write(self.handles[step.handle], setter.SET, step.cell)
 
     def _write(self, handle: driver.Handle, name: str, cell: Any) -> None:
         error = self.plan.error
@@ -128,6 +174,8 @@ def probed(device: str) -> str:
     try:
         made = Captured(probe_plan(device))
         found = [int(made.run(torch.tensor(n))[0]) for n in (5, 0, 3)]
-    except (Unsupported, driver.DriverError, Failed, RuntimeError) as error:
+    except (Unsupported, Failed, RuntimeError) as error:
         return str(error)
+    except (TypeError, AttributeError) as error:
+        return f"cuda-bindings of another version: {error}"
     return "" if found == [15, 0, 6] else f"a WHILE node gave {found} for [15, 0, 6]"

@@ -35,6 +35,12 @@ def _cu() -> Any:
         return str(error)
 
 
+@functools.cache
+def _edges() -> bool:
+    """Whether functions on nodes take data of edges too: from version 13 of the bindings on."""
+    return int(importlib.import_module("cuda.bindings").__version__.split(".")[0]) >= 13
+
+
 def _checked(result: tuple) -> Any:
     status, *values = result
     if int(status):
@@ -121,9 +127,11 @@ class Handle:
         params.conditional.type = getattr(cu.CUgraphConditionalNodeType, f"CU_GRAPH_COND_TYPE_{kind.upper()}")  # fmt: skip
         params.conditional.size = bodies
         params.conditional.ctx = _checked(cu.cuCtxGetCurrent())
-        node = _checked(cu.cuGraphAddNode(graph, before, None, count, params))
+        edges = (None,) if _edges() else ()
+        node = _checked(cu.cuGraphAddNode(graph, before, *edges, count, params))
         flag = cu.CUstreamUpdateCaptureDependencies_flags.CU_STREAM_SET_CAPTURE_DEPENDENCIES
-        _checked(cu.cuStreamUpdateCaptureDependencies(cu.CUstream(stream.cuda_stream), [node], None, 1, flag))  # fmt: skip
+        handle = cu.CUstream(stream.cuda_stream)
+        _checked(cu.cuStreamUpdateCaptureDependencies(handle, [node], *edges, 1, flag))
         return [params.conditional.phGraph_out[i] for i in range(bodies)]
 
 

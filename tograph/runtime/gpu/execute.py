@@ -9,7 +9,7 @@ Both work on any device on which kernels start (``kernels.device.launch``).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -19,29 +19,40 @@ from ..ir import Value
 from ..kernels import device
 from ..kernels.loop_numbers import FULL
 from ..kernels.triton_rows import ACTIVE
-from ..types import ScalarType
+from ..types import ObjectType, ScalarType
+from . import draws
 from .forms import Full
 from .library import out_form
-from .plan import Call, Cell, Conditional, Copy, Place, Plan, Run, Set, Step, Update, View
+from .plan import Call, Cell, Conditional, Copy, Host, Place, Plan, Run, Set, Step, Update, View
 
 CHUNK = 8
 
 
 class Failed(Exception):
-    """A kernel of the plan reported an error: the graph has to run another way. ``full``: with more room for lists."""
+    """A kernel of the plan reported an error: the graph has to run another way. ``full``: with more room for lists.
+
+    ``log``: what the steps of the host gave before it (``resume``).
+    """
 
     def __init__(self, text: str, full: bool = False):
         super().__init__(text)
         self.full = full
+        self.log: list[Any] = []
 
 
 class Memory:
     """The tensors of a plan's places, on a device."""
 
-    def __init__(self, plan: Plan, where: str):
+    def __init__(self, plan: Plan, where: str, bound: Mapping[Place, torch.Tensor] | None = None):
+        """``bound``: memory from outside for some of the inputs."""
         self.plan, self.device = plan, torch.device(where)
+        self.bound = dict.fromkeys(bound or ())
         self.of: dict[Any, torch.Tensor] = {}
+        self.generator = draws.Generator(self.device) if plan.generator is not None else None
         for place in [*plan.buffers, *plan.constants]:
+            if place in self.bound:
+                self.of[place] = bound[place]  # type: ignore[index]
+                continue
             kind = place.kind if isinstance(place, Cell) else place.type
             shape = () if isinstance(kind, ScalarType) else kind.shape  # type: ignore[union-attr]
             self.of[place] = torch.zeros(shape, dtype=kind.dtype, device=self.device)  # type: ignore[union-attr,arg-type]
@@ -64,9 +75,22 @@ class Memory:
         except Full as error:
             raise Failed(str(error), True) from error
         for v, x in zip(self.plan.inputs, parts, strict=True):
-            self.of[v].copy_(x) if isinstance(x, torch.Tensor) else self.of[v].fill_(x)
+            if v in self.bound:
+                self.of[v] = x
+            else:
+                self.of[v].copy_(x) if isinstance(x, torch.Tensor) else self.of[v].fill_(x)
         if self.plan.error is not None:
             self.of[self.plan.error].zero_()
+        for cell, number in zip(
+            self.plan.generator or (), self.generator.state if self.generator else ()
+        ):
+            self.of[cell].fill_(number)
+
+    def release(self) -> None:
+        """Let go of memory from outside, and of views of it."""
+        held = {self.of[v].untyped_storage().data_ptr() for v in self.bound if v in self.of}
+        if held:
+            self.of = {p: x for p, x in self.of.items() if x.untyped_storage().data_ptr() not in held}  # fmt: skip
 
     def results(self, inputs: Sequence[Any]) -> list[Any]:
         """The outputs as tensors of their own and Python's numbers, after the writes to variables have been made.
@@ -75,6 +99,8 @@ class Memory:
         """
         if self.plan.error is not None and (code := int(self.of[self.plan.error].item())):
             raise Failed(f"error code {code}", code == FULL)
+        if self.generator is not None and self.plan.generator is not None:
+            self.generator.move(int(self.of[self.plan.generator[1]].item()))
         parts = [self._part(v) for v in self.plan.outputs]
         outputs, written = self.plan.form.unpack(parts)
         for i, x in zip(self.plan.form.written, written, strict=True):
@@ -90,14 +116,30 @@ class Memory:
 class Stepwise:
     """Runs the steps of a plan one after another. ``run(*inputs)`` gives the outputs of the graph."""
 
-    def __init__(self, plan: Plan, where: str | None = None):
+    def __init__(
+        self,
+        plan: Plan,
+        where: str | None = None,
+        bound: Mapping[Place, torch.Tensor] | None = None,
+    ):
         self.plan = plan
-        self.memory = Memory(plan, where or plan.device)
+        self.memory = Memory(plan, where or plan.device, bound)
+        self.log: list[Any] = []  # what the steps of the host gave
+        self.objects: dict[Value, Any] = {}
 
     def run(self, *inputs: Any) -> list[Any]:
-        self.memory.fill(inputs)
+        self.log, self.objects = [], {}
+        try:
+            self.memory.fill(inputs)
+            self.play()
+            return self.memory.results(inputs)
+        except Failed as error:
+            error.log = self.log
+            raise
+
+    def play(self) -> None:
+        """Everything between the inputs and the outputs."""
         self.steps(self.plan.steps)
-        return self.memory.results(inputs)
 
     def steps(self, steps: Sequence[Step]) -> None:
         for step in steps:
@@ -139,6 +181,40 @@ class Stepwise:
             return {k: self._resolved(x) for k, x in tree.items()}
         return tree
 
+    def _host(self, step: Host) -> None:
+        """Nothing is seen outside that comes after a failure; a call that raises ends the run, and raises when it is resumed."""
+        if self._failed():
+            raise Failed("an error before a step of the host")
+        args, kwargs = self._seen(step.args), self._seen(step.kwargs)
+        row = ops.lookup(step.op)
+        try:
+            made = row.run(*args, **kwargs)
+        except Exception as error:
+            self.log.append(error)
+            raise Failed(str(error)) from error
+        found = (made,) if row.outputs == 1 else tuple(made or ())
+        if row.effects.io:
+            self.log.append(found)
+        for v, x in zip(step.outputs, found, strict=True):
+            if isinstance(v.type, ObjectType):
+                self.objects[v] = x
+            else:
+                self.at(v).copy_(x) if isinstance(x, torch.Tensor) else self.at(v).fill_(x)
+
+    def _seen(self, tree: Any) -> Any:
+        """Arguments as Python sees them."""
+        if isinstance(tree, (Value, Cell)):
+            if tree in self.objects:
+                return self.objects[tree]
+            x = self.at(tree)
+            number = isinstance(tree, Value) and isinstance(tree.type, ScalarType)
+            return tree.type.kind(x.item()) if number else x.clone()
+        if isinstance(tree, (list, tuple)):
+            return type(tree)(self._seen(x) for x in tree)
+        if isinstance(tree, dict):
+            return {k: self._seen(x) for k, x in tree.items()}
+        return tree
+
     def _view(self, step: View) -> None:
         self.memory.of[step.output] = ops.overload(step.op)(*self._resolved(step.args), **step.kwargs)  # fmt: skip
 
@@ -150,15 +226,19 @@ class Stepwise:
         """A handle is its cell here."""
 
     def _conditional(self, step: Conditional) -> None:
+        self.decide(step, lambda k: self.steps(step.bodies[k]))
+
+    def decide(self, step: Conditional, body: Callable[[int], None]) -> None:
+        """Run the bodies of a loop or branch, by their numbers, as its cell says on the host."""
         if step.kind == "while":
             while self.at(step.cell).item() and not self._failed():
-                self.steps(step.bodies[0])
+                body(0)
         elif step.kind == "if":
-            self.steps(step.bodies[0 if self.at(step.cell).item() else 1])
+            body(0 if self.at(step.cell).item() else 1)
         else:
             index = int(self.at(step.cell).item())
             last = len(step.bodies) - 1
-            self.steps(step.bodies[index if 0 <= index < last else last])
+            body(index if 0 <= index < last else last)
 
     def _failed(self) -> bool:
         return self.plan.error is not None and bool(self.at(self.plan.error).item())
@@ -189,6 +269,8 @@ class Chunked(Stepwise):
         return self._active[-1] & flag if self._active else flag
 
     def _conditional(self, step: Conditional) -> None:
+        if step.yields:
+            return super()._conditional(step)
         cell = self.at(step.cell)
         if step.kind == "while":
             return self._loop(step, self._under(cell.reshape(()).ne(0)))

@@ -11,13 +11,14 @@ the graph another way: a plan writes nothing but its own buffers.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..ir import Value
 from ..kernels.triton_source import Source
-from ..types import DTYPE_NAMES, ScalarType, TensorType
+from ..types import DTYPE_NAMES, ObjectType, ScalarType, TensorType
 
 Location = tuple[str, int] | None
 
@@ -66,6 +67,20 @@ class Call:
 
 
 @dataclass
+class Host:
+    """An op that the host runs on values of the device: the plan yields to it, and goes on after it."""
+
+    op: str
+    args: tuple
+    kwargs: dict
+    outputs: list[Value]
+    location: Location = None
+
+    def __str__(self) -> str:
+        return f"host {self.op}"
+
+
+@dataclass
 class View:
     """A view of memory: made once, while the plan is recorded; no node of the CUDA graph."""
 
@@ -104,8 +119,13 @@ class Conditional:
     bodies: list[list[Any]]
     location: Location = None
 
+    @functools.cached_property
+    def yields(self) -> bool:
+        """Whether something inside runs on the host, which then runs the loop or branch too: it is no node."""
+        return any(isinstance(s, Host) for body in self.bodies for s, _ in _walk(body, 0))
+
     def __str__(self) -> str:
-        return f"{self.kind.upper()} handle {self.handle}"
+        return f"{'host ' if self.yields else ''}{self.kind.upper()} handle {self.handle}"
 
 
 @dataclass
@@ -120,7 +140,7 @@ class Set:
         return f"set handle {self.handle}"
 
 
-Step = Run | Update | Call | View | Copy | Conditional | Set
+Step = Run | Update | Call | Host | View | Copy | Conditional | Set
 
 
 @dataclass
@@ -135,6 +155,7 @@ class Plan:
     buffers: dict[Place, None] = field(default_factory=dict)
     constants: dict[Place, Any] = field(default_factory=dict)
     error: Cell | None = None
+    generator: tuple[Cell, Cell] | None = None  # seed and offset of the random numbers
     form: Any = None  # the ``Bounded`` graph that it is the plan of
 
     @property
@@ -150,7 +171,7 @@ class Plan:
         """How many nodes of each kind the CUDA graph has; a library call is at least one kernel."""
         found: dict[str, int] = {}
         for step, _ in self.walk():
-            kinds = ["kernel", step.kind] if isinstance(step, Conditional) else [_KINDS[type(step)]]
+            kinds = _kinds(step)
             for kind in filter(None, kinds):
                 found[kind] = found.get(kind, 0) + (len(step.pairs) if isinstance(step, Copy) else 1)  # fmt: skip
         return dict(sorted(found.items()))
@@ -165,7 +186,22 @@ class Plan:
         return "\n".join([head, *lines])
 
 
-_KINDS = {Run: "kernel", Update: "kernel", Call: "library", View: "", Copy: "memcpy", Set: "kernel"}
+_KINDS = {
+    Host: "host",
+    Run: "kernel",
+    Update: "kernel",
+    Call: "library",
+    View: "",
+    Copy: "memcpy",
+    Set: "kernel",
+}
+
+
+def _kinds(step: Step) -> list[str]:
+    """The kinds of nodes that a step is in a CUDA graph. What the host runs is none, and stands in no node's body."""
+    if isinstance(step, Conditional):
+        return [f"host {step.kind}"] if step.yields else ["kernel", step.kind]
+    return [_KINDS[type(step)]]
 
 
 def _bytes(place: Place) -> int:
@@ -214,7 +250,7 @@ def _lines(steps: Sequence[Step], depth: int, names: _Names) -> list[str]:
 def _arguments(step: Step, names: _Names) -> str:
     if isinstance(step, Run):
         return "(" + ", ".join(f"{k}={names.of(p)}" for k, p in step.arguments.items()) + ")"
-    if isinstance(step, Call):
+    if isinstance(step, (Call, Host)):
         given = ", ".join(names.of(p) for p in places_in((step.args, step.kwargs)))
         return f"({given}) -> {', '.join(map(names.of, step.outputs))}"
     if isinstance(step, View):
@@ -229,7 +265,7 @@ def _arguments(step: Step, names: _Names) -> str:
 # ---- what a conditional body may hold
 
 # CUDA programming guide, conditional node body graph requirements: kernels, empty nodes, copies, fills, child graphs and conditional nodes.
-ALLOWED = frozenset(["kernel", "memcpy", "memset", "empty", "child graph", "while", "if", "switch", "library"])  # fmt: skip
+ALLOWED = frozenset(["kernel", "memcpy", "memset", "empty", "child graph", "while", "if", "switch", "library", "host", "host while", "host if", "host switch"])  # fmt: skip
 
 
 def check(plan: Plan) -> list[str]:
@@ -237,8 +273,7 @@ def check(plan: Plan) -> list[str]:
     problems = []
     known: set[Any] = {*plan.inputs, *plan.buffers, *plan.constants}
     for step, depth in plan.walk():
-        kinds = {"kernel", step.kind} if isinstance(step, Conditional) else {_KINDS[type(step)]}
-        for kind in sorted(kinds - ALLOWED - {""}):
+        for kind in sorted({*_kinds(step)} - ALLOWED - {""}):
             if depth:
                 problems.append(f"{kind} in a conditional body: {step}")
         if isinstance(step, View):
@@ -264,6 +299,9 @@ def places_in(tree: Any) -> Iterator[Place]:
 def _places(step: Step) -> list[Place]:
     if isinstance(step, Run):
         return list(step.arguments.values())
+    if isinstance(step, Host):
+        made = [v for v in step.outputs if not isinstance(v.type, ObjectType)]
+        return [*(p for p in places_in((step.args, step.kwargs)) if not _object(p)), *made]
     if isinstance(step, Call):
         return [*places_in((step.args, step.kwargs)), *step.outputs]
     if isinstance(step, View):
@@ -271,6 +309,10 @@ def _places(step: Step) -> list[Place]:
     if isinstance(step, Copy):
         return [p for pair in step.pairs for p in pair]
     return [step.cell]
+
+
+def _object(place: Place) -> bool:
+    return isinstance(place, Value) and isinstance(place.type, ObjectType)
 
 
 def _sets(step: Conditional) -> bool:

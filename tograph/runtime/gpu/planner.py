@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from ..ir import Graph, Node, Value, map_values, node_effects
-from ..kernels import triton_loops, triton_rows
+from ..kernels import triton_loops, triton_random, triton_rows
 from ..kernels.build import Region, build, expressible
 from ..kernels.device import is_gpu
 from ..kernels.loop_ir import Unsupported
@@ -26,8 +27,8 @@ from ..kernels.tiles import tiles
 from ..kernels.triton_source import ERROR, Source, render
 from ..kernels.views import VIEWS
 from ..shapes import Meta, contiguous
-from ..types import BOOL, DTYPES, ScalarType, TensorType, Type
-from . import library
+from ..types import BOOL, DTYPES, ObjectType, ScalarType, TensorType, Type
+from . import draws, library
 from .bounded import Bounded, bounded
 from .memory import Frame
 from .plan import (
@@ -35,6 +36,7 @@ from .plan import (
     Cell,
     Conditional,
     Copy,
+    Host,
     Place,
     Plan,
     Run,
@@ -44,6 +46,7 @@ from .plan import (
     View,
     dtype_name,
 )
+from .resume import HOST_OPS
 
 MOST_STEPS = 5000
 
@@ -76,6 +79,11 @@ class _Planner:
             self._buffer(v)
         made.steps = self._graph(self.graph)
         made.outputs = [self.place(v) for v in self.graph.outputs]
+        calls = any(isinstance(s, Host) and s.op == "tg.py_call" for s, _ in made.walk())
+        if calls and (made.form.written or made.generator):
+            raise Unsupported(
+                "a Python function that may see a variable or the random generator before a plan has set it"
+            )
         return made
 
     # ---- memory
@@ -155,6 +163,8 @@ class _Planner:
         """Whether a node may be part of a kernel of one program."""
         if node.op in ("If", "Case") and not self.whole:
             return False
+        if node.op in HOST_OPS:
+            return False
         return node.op.startswith("py.") or node.op in ("If", "Case")
 
     def _numbers(self, nodes: list[Node]) -> list[Step]:
@@ -214,6 +224,8 @@ class _Planner:
         return "".join(c if c.isalnum() else "_" for c in self.graph.name)
 
     def _node(self, node: Node) -> list[Step]:
+        if node.op in HOST_OPS:
+            return [self._host(node)]
         if node.op in self.CONDITIONAL:
             return self._whole(node) or self.CONDITIONAL[node.op](self, node)
         if node.regions:
@@ -419,12 +431,55 @@ class _Planner:
         "aten.unbind.int": _parts,
     }
 
+    def _host(self, node: Node) -> Host:
+        args, kwargs = map_values(self.place, node.args), map_values(self.place, node.kwargs)
+        for v in node.outputs:
+            if not isinstance(v.type, ObjectType):
+                self._buffer(v)
+        return Host(node.op, args, kwargs, node.outputs, node.location)
+
+    # ---- random numbers
+
+    def _random(self, node: Node) -> list[Step]:
+        """A kernel that draws, and one that moves the offset on."""
+        try:
+            draw = draws.draw_of(node)
+        except Unsupported as why:
+            raise Unsupported(_at(node, str(why))) from why
+        outputs = [self._buffer(v) for v in node.outputs]
+        count, most = math.prod(self.meta(outputs[0]).size), draws.blocks(self.plan.device)
+        name = f"{self._word()}_random{next(self.count)}"
+        kind = "i64" if draw.kind == "integers" else "fp32"
+        seed, offset = self._generator()
+        places = dict(zip(draw.arguments[-len(outputs) :], outputs)) | {"seed": seed, "offset": offset}  # fmt: skip
+        steps: list[Step] = []
+        if draw.kind == "dropout":
+            places["x"], steps = self._dense(node.args[0], node)
+        source = triton_random.render(name, draw, count, most, kind)
+        after = triton_random.advance(f"{name}_next", triton_random.words(count, most))
+        moved = {"offset": offset, triton_rows.ACTIVE: self._always()}
+        return [*steps, self._run(source, places, node), Update(after, moved, node.location)]
+
+    def _generator(self) -> tuple[Cell, Cell]:
+        """The cells of the seed and of the offset."""
+        if self.plan.generator is None:
+            self.plan.generator = self._cell_of(torch.int64, ()), self._cell_of(torch.int64, ())
+        return self.plan.generator
+
+    def _dense(self, x: Value, node: Node) -> tuple[Place, list[Step]]:
+        """A value in contiguous memory."""
+        meta = self.meta(x)
+        if meta.stride == contiguous(*meta[:2], torch.device("cpu")).stride:
+            return self.place(x), []
+        cell = self._cell_of(meta.dtype, tuple(meta.size))
+        return cell, [Copy([(cell, self.place(x))], node.location)]
+
     # ---- library calls
 
     def _library(self, node: Node) -> list[Step]:
         effects = node_effects(node)
         if effects.random:
-            raise Unsupported(_at(node, f"{node.op} draws random numbers"))
+            return self._random(node)
         if not node.op.startswith(("aten.", "op.")) or node.control_inputs:
             raise Unsupported(_at(node, f"{node.op} runs on the host"))
         if any(isinstance(v.type, ScalarType) for v in node.inputs):
@@ -439,7 +494,7 @@ def _at(node: Node, text: str) -> str:
 
 
 def part_writes(part: Node | Region) -> bool:
-    """Whether a step may write over memory that a later one was to read."""
+    """Whether a step may write over memory that a later one was to read, or is seen outside."""
     return isinstance(part, Node) and (
         part.op == "aten.select_scatter.default" or bool(part.regions)
     )

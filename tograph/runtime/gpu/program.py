@@ -24,6 +24,8 @@ from . import capture, planner
 from .execute import Chunked, Failed, Stepwise
 from .forms import Held
 from .plan import Run, check
+from .pointers import Pointers, places
+from .resume import resumed
 from .retarget import retarget
 
 PATIENCE = 3  # failures in a row before a graph is left to the host
@@ -50,18 +52,31 @@ class Program:
         """Plan the graph with room for so many items of its lists, and choose what runs the plan."""
         self.plan = planner.plan(self.graph, capacity=capacity)
         self.tier, self._runner = self._choose()
+        self.pointers = Pointers(self.plan)
+
+    def _bind(self, inputs: Sequence[Any]) -> None:
+        """Capture again, with the addresses of the inputs that stay where they are."""
+        if self.tier != 1 or not self.pointers.moved(inputs):
+            return
+        bound = {v: inputs[i].detach() for v, i in places(self.plan, self.pointers.bound).items()}
+        self._runner = capture.Captured(self.plan, bound)
 
     def _choose(self) -> tuple[int, Stepwise]:
         loops = {"while", "if", "switch"} & self.plan.nodes().keys()
         why = capture.probed(self.plan.device) if loops else ""
-        if not why:
-            try:
-                return 1, capture.Captured(self.plan)
-            except (Unsupported, RuntimeError) as error:
-                why = str(error)
-        self.notes = [f"no conditional nodes: {why}"]
-        warn_once(f"tograph: {self.plan.name} runs in chunks, not in one CUDA graph: {why}")
-        return 2, Chunked(self.plan)
+        try:
+            if not why:
+                try:
+                    return 1, capture.Captured(self.plan)
+                except torch.OutOfMemoryError:
+                    raise
+                except (Unsupported, RuntimeError) as error:
+                    why = str(error)
+            self.notes = [f"no conditional nodes: {why}"]
+            warn_once(f"tograph: {self.plan.name} runs in chunks, not in one CUDA graph: {why}")
+            return 2, Chunked(self.plan)
+        except torch.OutOfMemoryError as error:
+            raise Unsupported(f"out of device memory: the plan needs {self.plan.memory} bytes") from error  # fmt: skip
 
     @property
     def kernels(self) -> list[LoopKernel]:
@@ -74,8 +89,17 @@ class Program:
             return None
         try:
             outputs = self._attempt(inputs)
-        except Failed:
+        except Failed as error:
             self._failures += 1
+            if not error.log:
+                return None
+            if error.full:
+                self._more()
+            return resumed(self.graph, inputs, error.log)
+        except Unsupported as why:  # a kernel that does not compile for this device: the plan has written nothing outside
+            self._failures = PATIENCE
+            self.notes.append(f"op by op: {why}")
+            warn_once(f"tograph: {self.plan.name} runs op by op: {why}")
             return None
         self._failures = 0
         return outputs
@@ -84,17 +108,24 @@ class Program:
         """Run the plan; where a list has no room, another one with more. A plan that fails has changed nothing."""
         while True:
             try:
+                self._bind(inputs)
                 return self._runner.run(*inputs)
             except Failed as error:
-                room = self.plan.form.capacity * GROWTH
-                if not error.full or room > MOST_ROOM:
+                if not error.full or error.log or not self._more():
                     raise
-            try:
-                self._make(room)
-            except Unsupported as why:
-                self._failures = PATIENCE
-                self.notes.append(str(why))
-                raise Failed(str(why)) from why
+
+    def _more(self) -> bool:
+        """Plan with more room for lists, if there is more."""
+        room = self.plan.form.capacity * GROWTH
+        if room > MOST_ROOM:
+            return False
+        try:
+            self._make(room)
+        except Unsupported as why:
+            self._failures = PATIENCE
+            self.notes.append(str(why))
+            return False
+        return True
 
     def _fits(self, inputs: Sequence[Any]) -> bool:
         if torch._C._len_torch_dispatch_stack() or torch._C._len_torch_function_stack():

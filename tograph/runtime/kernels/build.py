@@ -35,7 +35,7 @@ from .loop_ir import (
     variable,
     verify,
 )
-from .pointwise import ROWS, Row
+from .pointwise import FACTORS, ROWS, Row
 from .products import PRODUCTS
 from .reductions import CREATORS, REDUCERS, row_of
 from .simplify import simplify
@@ -188,9 +188,14 @@ class Builder:
     def _pointwise(self, node: Node, row: Row, index: Index) -> Term:
         wanted = self.dtype(node.outputs[0])
         numbers, rest = node.args[: row.numbers], node.args[row.numbers :]
-        if any(isinstance(a, Value) for a in (*rest, *node.kwargs.values())):
+        if any(isinstance(a, Value) for a in rest):
             raise Unsupported("a parameter that is known only at run time")
         kwargs = {k: v for k, v in node.kwargs.items() if k not in _LAYOUT}
+        for name, a in kwargs.items():
+            if isinstance(a, Value):
+                if name not in FACTORS or row.domain != "promote":
+                    raise Unsupported("a parameter that is known only at run time")
+                kwargs[name] = self.operand(a, wanted, index)
         if row.domain == "compare":
             common = self._common(numbers)
             domains = [common] * len(numbers)

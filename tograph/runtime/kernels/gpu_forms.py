@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 
+from .. import notebook
 from . import loop_ir, triton_jit
 from .loop_ir import Unsupported
 from .tiles import tiles
@@ -25,6 +26,9 @@ class GpuForms:
         sizes = " x ".join(str(d.size) for d in (*loops.outer, *loops.row)) or "1"
         lines = getattr(self, "lines", ())
         return f"<kernel {self.name}: {sizes}{f', {lines[0]}' if lines else ''}>"  # type: ignore[attr-defined]
+
+    def _repr_html_(self) -> str:
+        return notebook.kernel_html(self, Unsupported)
 
     loops: loop_ir.Kernel
 

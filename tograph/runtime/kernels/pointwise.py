@@ -34,6 +34,7 @@ class Row:
     numbers: int
 
 
+FACTORS = ("alpha", "value")  # keywords that may be numbers which only the run knows
 ROWS: dict[str, Row] = {}
 
 
@@ -122,11 +123,16 @@ def _hardtanh_backward(grad: Term, x: Term, low, high) -> Term:
 
 
 def _add(x: Term, y: Term, alpha=1) -> Term:
-    return x + y if alpha == 1 else _axpy(y, alpha, x)
+    return x + y if _is_one(alpha) else _axpy(y, alpha, x)
+
+
+def _is_one(factor: Any) -> bool:
+    """Whether a factor, a number or a term, is the number 1."""
+    return not isinstance(factor, Term) and factor == 1
 
 
 def _sub(x: Term, y: Term, alpha=1) -> Term:
-    return x - y if alpha == 1 else _axpy(y, -alpha, x)
+    return x - y if _is_one(alpha) else _axpy(y, -alpha, x)
 
 
 def _axpy(y: Term, alpha: Any, x: Term) -> Term:
@@ -341,8 +347,8 @@ rows("exact", 2, {
 })  # fmt: skip
 rows("promote", 3, {
     "lerp.Tensor lerp.Scalar": _lerp,
-    "addcmul": lambda x, a, b, value=1: (a if value == 1 else value * a).fma(b, x),
-    "addcdiv": lambda x, a, b, value=1: x + a / b if value == 1 else x + value * a / b,
+    "addcmul": lambda x, a, b, value=1: (a if _is_one(value) else value * a).fma(b, x),
+    "addcdiv": lambda x, a, b, value=1: x + a / b if _is_one(value) else x + value * a / b,
     "clamp.Tensor": _clamp,
 })  # fmt: skip
 rows("compare", 2, {

@@ -31,6 +31,7 @@ from .code import REGISTER, SIZE, UNROLL, Code, literal
 from .groups import ALONE
 from .values import Decline, Mem, Operand, numel, strides
 
+SHALLOW = 64  # a shared dimension that is short
 DEPTH = 256  # of a piece of the shared dimension
 CHUNK = 64  # rows of the result that one thread takes at a time, in pieces
 PARALLEL = 1 << 20  # multiply-adds from which on a product uses torch's threads
@@ -155,7 +156,9 @@ def _bias(low, x: Operand, size: tuple[int, ...]) -> Mem:
 
 def _usable(low, a: Matrix, b: Matrix, source: Mem, batch: int) -> Matrix:
     """``b``, or a copy of it that one of the two forms can read."""
-    if b.column_stride == 1 or (b.row_stride == 1 and a.column_stride == 1):
+    # folding many short dot products costs more than a copy
+    shallow = a.rows >= 8 and bound(b.rows) < SHALLOW
+    if b.column_stride == 1 or (b.row_stride == 1 and a.column_stride == 1 and not shallow):
         return b
     if b.columns == 1 and b.row_stride == 1 and a.column_stride == 1:
         return b

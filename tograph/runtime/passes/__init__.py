@@ -27,6 +27,7 @@ from .inline import inline
 from .loop_state import loop_state
 from .prune import prune
 from .reinplace import reinplace
+from .settle import settle
 from .simplify import simplify
 from .sink import sink
 from .write_through import write_through
@@ -46,6 +47,7 @@ class Pass(NamedTuple):
 
 PASSES = [
     Pass(inline, "calls become the nodes of their functions"),
+    Pass(settle, "a try that makes no difference is its body"),
     Pass(forward, "reads take what was last written; unseen writes go"),
     Pass(fold, "what is known is computed now"),
     Pass(cse, "what is computed twice is computed once"),

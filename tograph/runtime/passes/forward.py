@@ -1,8 +1,8 @@
 """A read of a resource takes what was last written or read there; a write that nobody can see goes.
 
 ``tg.read`` after ``tg.assign`` of the same resource is the assigned value, and after another read it is that read, as
-long as nothing in between may write it. What is known outside holds at the start of a region that runs once, and of a
-loop that does not write the resource. An assign goes when the next assign to the same resource comes before anything
+long as nothing in between may write it. What is known outside holds at the start of a region that runs once, of a
+loop that does not write the resource, and of a handler whose body does not. An assign goes when the next assign to the same resource comes before anything
 that reads it, and before anything after which the write could be seen: an op that may fail, a loop that may not end, an
 effect on the outside. A Python callback that may fail may also write any resource.
 """
@@ -90,6 +90,8 @@ def _regions(
         if place < carried(node):
             continue
         for name, value in add_input(node, known[resource]).items():
+            if name.startswith("handler") and (resource in written or writes_anything(effects)):
+                continue  # the body may have written it before it failed
             inside[name][node.regions[name].inputs[place]] = value
             storages.join(value, known[resource])
     for name, region in node.regions.items():

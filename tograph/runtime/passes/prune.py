@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from ..ir import Graph, Node, Value, node_effects
+from ..ir import Graph, Node, Value, keep_writes, node_effects
 from ..rewrite import carried, keep_inputs, keep_outputs, same_value
 
 CHECKS = {"aten.select_scatter.default": "aten.select.int"}
@@ -37,7 +37,9 @@ def prune(graph: Graph) -> Graph:
             effect = node = _check(node)
         keep.append(node)
         used.update(node.inputs)
-    graph.nodes = keep[::-1]
+    before, graph.nodes = graph.nodes, keep[::-1]
+    if len(before) > len(graph.nodes):
+        keep_writes(before, graph)
     return graph
 
 

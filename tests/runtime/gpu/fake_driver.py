@@ -1,0 +1,225 @@
+"""A stand-in for CUDA's driver and torch's streams, which notes calls and runs what was captured, on the CPU.
+
+What a stream is given while it captures becomes a node of a graph, with what it does; ``replay`` runs the nodes. Conditional
+nodes run their bodies as the driver does: by the value of their handle, which the setter kernels write. Node functions have the
+signatures of the bindings of CUDA 12 or of CUDA 13.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from tograph.runtime.gpu import capture, driver, setter
+
+KERNEL, MEMCPY, CONDITIONAL = "KERNEL", "MEMCPY", "CONDITIONAL"
+
+
+class Graph:
+    """``nodes``: (kind, action), in the order of a chain."""
+
+    def __init__(self) -> None:
+        self.nodes: list[tuple[str, Callable[[], None]]] = []
+
+    def run(self) -> None:
+        for _, action in self.nodes:
+            action()
+
+
+class Stream:
+    count = 0
+
+    def __init__(self, device: Any = None):
+        Stream.count += 1
+        self.cuda_stream = Stream.count
+
+    def wait_stream(self, other: Stream) -> None: ...
+
+
+class Status(int):
+    name = "CUDA_SUCCESS"
+
+
+OK = (Status(0),)
+
+
+class Cuda:
+    """The functions of ``cuda.bindings.driver`` that are used. ``calls``: their names, in order."""
+
+    def __init__(self, version: int = 13000, edges: bool = True):
+        self.version, self.edges = version, edges
+        self.calls: list[str] = []
+        self.capturing: dict[int, Graph] = {}
+        self.handles: list[int] = []
+        self.current = [Stream()]
+        self.CUgraphNodeType = types.SimpleNamespace(CU_GRAPH_NODE_TYPE_CONDITIONAL=13)
+        names = {f"CU_GRAPH_COND_TYPE_{k}": k for k in ("IF", "WHILE", "SWITCH")}
+        self.CUgraphConditionalNodeType = types.SimpleNamespace(**names)
+        self.CUstreamCaptureMode = types.SimpleNamespace(CU_STREAM_CAPTURE_MODE_RELAXED=2)
+        flags = {"CU_STREAM_SET_CAPTURE_DEPENDENCIES": 1}
+        self.CUstreamUpdateCaptureDependencies_flags = types.SimpleNamespace(**flags)
+
+    def __getattribute__(self, name: str) -> Any:
+        if name.startswith("cu") and name[2].isupper():
+            object.__getattribute__(self, "calls").append(name)
+        return object.__getattribute__(self, name)
+
+    CUstream = staticmethod(int)
+
+    def CUgraphNodeParams(self) -> Any:
+        return types.SimpleNamespace(type=None, conditional=types.SimpleNamespace())
+
+    def cuDriverGetVersion(self):
+        return (*OK, self.version)
+
+    def cuCtxGetCurrent(self):
+        return (*OK, "context")
+
+    # ---- modules and kernels
+
+    def cuModuleLoadData(self, image):
+        assert b"cudaGraphSetConditional" in image and image.endswith(b"\0")
+        return (*OK, "module")
+
+    def cuModuleGetFunction(self, module, name):
+        return (*OK, name.decode())
+
+    def cuLaunchKernel(self, function, x, y, z, threads, b, c, shared, stream, parameters, extra):
+        assert (x, y, z, threads, b, c, extra) == (1, 1, 1, 1, 1, 1, 0)
+        addresses = (ctypes.c_void_p * 3).from_address(parameters)
+        handle, cell, third = (ctypes.c_uint64.from_address(a).value for a in addresses)
+        self.capturing[stream].nodes.append(
+            (KERNEL, lambda: self._set(function, handle, cell, third))
+        )
+        return OK
+
+    def _set(self, name: str, handle: int, cell: int, third: int) -> None:
+        """What the PTX of ``setter`` does."""
+        if name == setter.SET_INDEX:
+            index = ctypes.c_uint64.from_address(cell).value
+            self.handles[handle] = min(index, third)
+            return
+        truth = bool(ctypes.c_uint8.from_address(cell).value) != (name == setter.INVERTED)
+        failed = third and ctypes.c_int32.from_address(third).value
+        self.handles[handle] = int(truth and not failed)
+
+    # ---- graphs
+
+    def cuGraphConditionalHandleCreate(self, graph, context, value, flags):
+        assert isinstance(graph, Graph) and context == "context"
+        self.handles.append(value)
+        return (*OK, len(self.handles) - 1)
+
+    def cuStreamGetCaptureInfo(self, stream):
+        graph = self.capturing.get(stream)
+        before = [len(graph.nodes)] if graph and graph.nodes else []
+        edges = (None,) if self.edges else ()
+        return (*OK, int(graph is not None), 7, graph, before, *edges, len(before))
+
+    def cuGraphAddNode(self, graph, before, *rest):
+        *edges, count, params = rest
+        assert (
+            len(edges) == self.edges and count == len(before) and before in ([], [len(graph.nodes)])
+        )
+        given = params.conditional
+        given.phGraph_out = [Graph() for _ in range(given.size)]
+        action = lambda: self._conditional(given.type, given.handle, given.phGraph_out)  # noqa: E731
+        graph.nodes.append((CONDITIONAL, action))
+        return (*OK, len(graph.nodes))
+
+    def _conditional(self, kind: str, handle: int, bodies: list[Graph]) -> None:
+        if kind == "WHILE":
+            while self.handles[handle]:
+                bodies[0].run()
+        elif kind == "IF":
+            if self.handles[handle]:
+                bodies[0].run()
+        elif self.handles[handle] < len(bodies):
+            bodies[self.handles[handle]].run()
+
+    def cuStreamUpdateCaptureDependencies(self, stream, nodes, *rest):
+        *edges, count, _ = rest
+        assert len(edges) == self.edges and count == 1 == len(nodes)
+        return OK
+
+    def cuStreamBeginCaptureToGraph(self, stream, graph, before, data, count, mode):
+        assert stream not in self.capturing and count == 0
+        self.capturing[stream] = graph
+        return OK
+
+    def cuStreamEndCapture(self, stream):
+        return (*OK, self.capturing.pop(stream))
+
+    def cuGraphGetNodes(self, graph, count):
+        nodes = [(graph, i) for i in range(len(graph.nodes))]
+        return (*OK, nodes[:count], len(nodes))
+
+    def cuGraphNodeGetType(self, node):
+        graph, i = node
+        kind = types.SimpleNamespace(name=f"CU_GRAPH_NODE_TYPE_{graph.nodes[i][0]}")
+        return (*OK, kind)
+
+    # ---- torch's side
+
+    @contextlib.contextmanager
+    def stream(self, stream: Stream):
+        self.current.append(stream)
+        yield
+        self.current.pop()
+
+    @contextlib.contextmanager
+    def graph(self, made, stream, capture_error_mode, pool=None):
+        assert capture_error_mode == "relaxed"
+        made.pool = lambda: pool or made
+        made.root = self.capturing[stream.cuda_stream] = Graph()
+        made.replay = made.root.run
+        try:
+            with self.stream(stream):
+                yield
+        finally:
+            del self.capturing[stream.cuda_stream]
+
+
+def install(monkeypatch, cuda: Cuda) -> type[capture.Captured]:
+    """Put a driver in the place of CUDA's; the class that captures plans for "cpu" with it."""
+
+    class Emulated(capture.Captured):
+        def _leaf(self, step, run, kind):
+            graph = cuda.capturing.get(cuda.current[-1].cuda_stream)
+            if graph is None:
+                run(step)
+            else:  # addresses are those of the capture
+                of = dict(self.memory.of)
+                graph.nodes.append((kind, lambda: self._at(of, run, step)))
+
+        def _at(self, of, run, step):
+            now, self.memory.of = self.memory.of, of
+            run(step)
+            self.memory.of = now
+
+        def _run(self, step):
+            self._leaf(step, super()._run, KERNEL)
+
+        def _call(self, step):
+            self._leaf(step, super()._call, KERNEL)
+
+        def _copy(self, step):
+            self._leaf(step, super()._copy, MEMCPY)
+
+    monkeypatch.setattr(driver, "_cu", lambda: cuda)
+    monkeypatch.setattr(driver, "_edges", lambda: cuda.edges)
+    for function in (driver.version, driver._setter, capture.probed):
+        function.cache_clear()
+    for name, value in {
+        "is_available": lambda: True, "Stream": Stream, "CUDAGraph": types.SimpleNamespace, "graph": cuda.graph,
+        "stream": cuda.stream, "current_stream": lambda device=None: cuda.current[-1], "synchronize": lambda: None,
+        "device": lambda device: contextlib.nullcontext(),
+    }.items():  # fmt: skip
+        monkeypatch.setattr(torch.cuda, name, value)
+    monkeypatch.setattr(capture, "Captured", Emulated)
+    return Emulated

@@ -1,0 +1,213 @@
+"""Random numbers in plans, beside a Philox generator in NumPy that takes elements in the order of torch's CUDA kernels."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+import tograph as tg
+from tests.runtime.kernels.triton_samples import flat
+from tests.runtime.kernels.triton_worker import interpret
+from tograph.runtime.gpu import draws, planner
+from tograph.runtime.gpu.execute import Chunked, Stepwise
+from tograph.runtime.gpu.plan import check
+from tograph.runtime.gpu.retarget import retarget
+from tograph.runtime.kernels import device, triton_jit, triton_random
+from tograph.runtime.kernels.loop_ir import Unsupported
+from tograph.runtime.kernels.triton_random import Draw
+
+pytest.importorskip("triton")
+SEED, OFFSET = (1 << 40) + 12345, 8
+
+
+@pytest.fixture(autouse=True)
+def generator(monkeypatch):
+    """Kernels in Triton's interpreter; a generator that holds a state."""
+
+    class Generator:
+        state = (SEED, OFFSET)
+
+        def __init__(self, device): ...
+
+        def move(self, offset):
+            Generator.state = (SEED, offset)
+
+    def launch(source, arguments):
+        after = interpret(source, {n: flat(arguments[n]) for n in source.signature})
+        for name in source.signature:
+            torch.as_strided(arguments[name], after[name].shape, (1,)).copy_(after[name])
+
+    monkeypatch.setattr(device, "launch", launch)
+    monkeypatch.setattr(draws, "Generator", Generator)
+    return Generator
+
+
+def philox(counter, key):
+    """Four words for each counter of four words [n, 4]: 10 rounds."""
+    c = [np.array(x, dtype=np.uint64) for x in np.asarray(counter, dtype=np.uint64).T]
+    k = [np.uint64(key & 0xFFFFFFFF), np.uint64(key >> 32)]
+    low = np.uint64(0xFFFFFFFF)
+    for _ in range(10):
+        a, b = c[0] * np.uint64(0xD2511F53), c[2] * np.uint64(0xCD9E8D57)
+        c = [
+            (b >> np.uint64(32)) ^ c[1] ^ k[0],
+            b & low,
+            (a >> np.uint64(32)) ^ c[3] ^ k[1],
+            a & low,
+        ]
+        k = [(k[0] + np.uint64(0x9E3779B9)) & low, (k[1] + np.uint64(0xBB67AE85)) & low]
+    return np.stack(c, 1).astype(np.uint32)
+
+
+def test_the_reference_gives_the_published_words():
+    """The known answers of the paper's library."""
+    assert [hex(w) for w in philox([[0, 0, 0, 0]], 0)[0]] == [
+        "0x6627e8d5",
+        "0xe169c58d",
+        "0xbc57ac4c",
+        "0x9b00dbd8",
+    ]
+    ones = philox([[0xFFFFFFFF] * 4], 0xFFFFFFFFFFFFFFFF)[0]
+    assert [hex(w) for w in ones] == ["0x408f276d", "0x41c83b0e", "0xa20bc7c6", "0x6d5451fd"]
+
+
+def words_of(count, offset, most, run=1):
+    """The word of each element, with a walk over the threads of torch's kernels."""
+    threads = triton_random.threads(count, most)
+    out = np.zeros(count, np.uint32)
+    for thread in range(threads):
+        taken, drawn, step = 0, None, offset // 4
+        start = thread * run
+        while start < count:
+            for k in range(run):
+                if taken % 4 == 0:
+                    drawn, step = philox([[step, 0, thread, 0]], SEED)[0], step + 1
+                if start + k < count:
+                    out[start + k] = drawn[taken % 4]
+                taken += 1
+            start += threads * run
+    return out
+
+
+def uniform(words):
+    return (words.astype(np.float32).astype(np.float64) * 2.0**-32 + 2.0**-33).astype(np.float32)
+
+
+def run(draw, count, most=2, kind="fp32", x=None):
+    source = triton_random.render("k", draw, count, most, kind)
+    out = torch.zeros(count, dtype=torch.int64 if kind == "i64" else torch.float32)
+    given = {"out": out, "seed": torch.tensor([SEED]), "offset": torch.tensor([OFFSET])}
+    if draw.kind == "dropout":
+        given |= {"x": x, "kept": torch.zeros(count, dtype=torch.bool)}
+    return interpret(source, {n: given[n] for n in source.signature})
+
+
+@pytest.mark.parametrize("count", [1, 5, 300, 513, 2500])
+def test_uniform_numbers_follow_the_threads(count):
+    got = run(Draw("uniform"), count)["out"].numpy()
+    want = uniform(words_of(count, OFFSET, 2))
+    assert np.array_equal(got, np.where(want == 1, np.float32(0), want))
+
+
+def test_normal_numbers_are_pairs():
+    count = 1100
+    got = run(Draw("normal", 3.0, 0.5), count)["out"].numpy()
+    threads = triton_random.threads(count, 2)
+    want = np.zeros(count)
+    for i in range(count):
+        thread, turn = i % threads, i // threads
+        w = philox([[turn // 4 + OFFSET // 4, 0, thread, 0]], SEED)[0][turn % 4 // 2 * 2 :][
+            :2
+        ].astype(float)
+        s = math.sqrt(-2 * math.log(w[0] * 2.0**-32 + 2.0**-33))
+        angle = 2 * math.pi * (w[1] * 2.0**-32 + 2.0**-33)
+        want[i] = 3.0 + 0.5 * s * (math.sin, math.cos)[turn % 2](angle)
+    np.testing.assert_allclose(got, want, atol=3e-5)
+
+
+@pytest.mark.parametrize(("count", "beside"), [(2400, 4), (1202, 2), (1301, 1)])
+def test_dropout_takes_elements_beside_each_other(count, beside):
+    assert triton_random.run_of(Draw("dropout", 0.25), count) == beside
+    x = torch.arange(1.0, count + 1)
+    got = run(Draw("dropout", 0.25), count, x=x)
+    kept = uniform(words_of(count, OFFSET, 2, beside)) < 0.75
+    assert np.array_equal(got["kept"].numpy(), kept)
+    want = x.numpy() * kept * np.float32(1 / 0.75)
+    np.testing.assert_allclose(got["out"].numpy(), want, rtol=1e-6)
+
+
+def test_integers_and_truths():
+    words = words_of(700, OFFSET, 2)
+    got = run(Draw("integers", -3, 4), 700, kind="i64")["out"].numpy()
+    assert np.array_equal(got, words % 7 - np.int64(3))
+    got = run(Draw("bernoulli", 0.3), 700)["out"].numpy()
+    assert np.array_equal(got, (uniform(words) < 0.3).astype(np.float32))
+
+
+@pytest.mark.parametrize("kind", ["uniform", "normal", "bernoulli", "dropout", "integers"])
+def test_the_kernels_compile_and_spill_nothing(kind):
+    draw = Draw(kind, 0.3) if kind != "integers" else Draw(kind, 0, 7)
+    source = triton_random.render("k", draw, 1 << 16, 1056, "i64" if kind == "integers" else "fp32")
+    for architecture in ("sm_90", "gfx942"):
+        assert triton_jit.compiled(source, architecture).resources.spills == 0
+
+
+# ---- in plans
+
+
+def plan_of(fn, *args):
+    graph = tg.function(fn).get_concrete_function(*args).watched_graph
+    made = planner.plan(retarget(graph, "cuda:0"), whole=False)
+    assert check(made) == []
+    return made
+
+
+def walk(x):
+    steps = 0
+    while x.sum() < 4:
+        x = x + torch.rand_like(x)
+        steps += 1
+    return x, steps
+
+
+@pytest.mark.parametrize("runner", [Stepwise, Chunked])
+def test_each_iteration_draws_anew_and_the_generator_moves_on(runner, generator):
+    made = plan_of(walk, torch.zeros(3))
+    generator.state = (SEED, OFFSET)
+    want, steps, offset = np.zeros(3, np.float32), 0, OFFSET
+    while want.sum() < 4:
+        want = want + uniform(words_of(3, offset, draws.BLOCKS))
+        steps, offset = steps + 1, offset + 4
+    machine = runner(made, "cpu")
+    x, count = machine.run(torch.zeros(3))
+    np.testing.assert_allclose(x.numpy(), want, rtol=1e-6)
+    assert count == steps and generator.state == (SEED, offset)
+    again, _ = machine.run(torch.zeros(3))
+    assert not torch.equal(again, x)
+
+
+def test_dropout_in_a_plan(generator):
+    def drop(x):
+        return F.dropout(x, 0.5) + F.dropout(x.t(), 0.5).sum()
+
+    spec = tg.TensorSpec([4, 6], torch.float32, device="cuda:0")
+    made = planner.plan(tg.function(drop).get_concrete_function(spec).watched_graph)
+    generator.state = (SEED, OFFSET)
+    out = Stepwise(made, "cpu").run(torch.ones(4, 6))[0]
+    first, second = (uniform(words_of(24, o, draws.BLOCKS, 4)) < 0.5 for o in (OFFSET, OFFSET + 4))
+    want = 2.0 * first.reshape(4, 6) + 2.0 * second.sum()
+    np.testing.assert_allclose(out.numpy(), want, rtol=1e-6)
+    assert generator.state == (SEED, OFFSET + 8)
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [lambda x: torch.multinomial(x, 1), torch.bernoulli, lambda x: torch.rand_like(x.double())],
+)
+def test_other_draws_stay_on_the_host(fn):
+    with pytest.raises(
+        Unsupported, match=r"test_draws.py:\d+: .*draws random numbers|bernoulli draws"
+    ):
+        plan_of(lambda x: fn(x) + 0, torch.full((3,), 0.5))

@@ -1,0 +1,187 @@
+"""Tensors that are looked up at every call: one trace where code or its caller replaces what a place holds."""
+
+import copy
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+
+import tograph as tg
+
+HELD = torch.zeros(2)
+
+
+def in_an_attribute(s):
+    s.x = torch.tanh(s.x + 1)
+    return s.x * 2
+
+
+def in_a_dict(s):
+    s.d["k"] = s.d["k"] + s.x
+    return s.d["k"]
+
+
+def in_a_list(s):
+    s.l[1] = s.l[1] * 2 + s.l[0]
+    return s.l[0] + s.l[1]
+
+
+def under_a_condition(s):
+    for _ in range(3):
+        if s.x.sum() > 4:
+            s.x = s.x * 0
+        s.x = s.x + 1
+    return s.x
+
+
+def beside_a_write(s):
+    s.x = s.x + 1
+    s.d["k"].add_(s.x)
+    return s.d["k"].clone()
+
+
+def rows(s):
+    for o in s.many:
+        o.x = o.x + o.y
+    return torch.stack([o.x for o in s.many])
+
+
+def state():
+    many = [SimpleNamespace(x=torch.full((2,), float(i)), y=torch.ones(2)) for i in range(3)]
+    return SimpleNamespace(
+        x=torch.zeros(2), d={"k": torch.ones(2)}, l=[torch.ones(2), torch.ones(2)], many=many
+    )
+
+
+def content(s):
+    return torch.stack([s.x, s.d["k"], *s.l, *(o.x for o in s.many)])
+
+
+PROGRAMS = [
+    in_an_attribute,
+    in_a_dict,
+    in_a_list,
+    under_a_condition,
+    beside_a_write,
+    rows,
+]
+
+
+@pytest.mark.parametrize("f", PROGRAMS)
+def test_one_trace_where_code_replaces_what_it_read(f):
+    plain, held, staged = state(), state(), tg.function(f)
+    for _ in range(4):
+        assert torch.equal(f(plain), staged(held))
+        assert torch.equal(content(plain), content(held))
+    assert staged.trace_count == 1
+
+
+def test_a_global():
+    @tg.function
+    def step(x):
+        global HELD
+        HELD = HELD + x
+        return HELD
+
+    for i in range(1, 4):
+        assert step(torch.ones(2)).tolist() == [i, i] and HELD.tolist() == [i, i]
+    assert step.trace_count == 1
+
+
+def test_what_others_replace_is_looked_up_from_the_second_trace_on():
+    s, f = state(), tg.function(lambda s: s.x * 2)
+    for i in range(5):
+        s.x = torch.full((2,), float(i))
+        assert f(s).tolist() == [2.0 * i] * 2
+    assert f.trace_count == 2
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        torch.zeros(3),
+        torch.zeros(2, dtype=torch.float64),
+        torch.zeros(4)[::2],
+        nn.Parameter(torch.ones(2)),
+        torch.ones(2, requires_grad=True),
+    ],
+)
+def test_a_tensor_of_another_kind_traces_anew(other):
+    s, f = state(), tg.function(in_an_attribute)
+    f(s)
+    s.x, plain = other, SimpleNamespace(x=other)
+    got = f(s)
+    assert f.trace_count == 2
+    assert torch.allclose(got, in_an_attribute(plain)) and s.x.dtype == plain.x.dtype
+
+
+def test_memory_that_is_written_and_comes_to_lie_in_a_slot():
+    def scenario(f):
+        s = state()
+        out = [f(s)]
+        for change in (
+            lambda: setattr(s, "x", s.d["k"]),
+            lambda: s.d.update(k=s.x),
+            lambda: setattr(s, "x", s.d["k"][:]),
+        ):
+            change()
+            out += [f(s), content(s), f(s), content(s)]
+        return torch.cat([x.flatten() for x in out])
+
+    assert torch.equal(scenario(beside_a_write), scenario(tg.function(beside_a_write)))
+
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.l = nn.Linear(2, 2)
+        self.h = None
+        self.register_buffer("m", torch.zeros(2))
+
+    def forward(self, x):
+        if self.h is None:
+            self.h = torch.zeros_like(x)
+        self.h = torch.tanh(self.l(x) + self.h).detach()
+        self.m = 0.9 * self.m + 0.1 * self.h
+        return self.h
+
+
+def test_a_module_that_keeps_a_state():
+    plain = Recurrent()
+    made = copy.deepcopy(plain)
+    f = tg.function(made)
+    for _ in range(5):
+        x = torch.randn(2)
+        assert torch.allclose(plain(x), f(x))
+        assert torch.allclose(plain.m, made.m) and torch.allclose(plain.h, made.h)
+    assert f.trace_count == 2  # without a state, with one
+
+
+def test_a_concrete_function_looks_up_too():
+    s, f = state(), tg.function(in_an_attribute)
+    made = f.get_concrete_function(s)
+    s.x = torch.full((2,), 3.0)
+    assert made.captured_inputs[0] is s.x
+    s.x = torch.zeros(3)
+    with pytest.raises(tg.errors.DeadResourceError, match=r"s\.x"):
+        made(s)
+
+
+def test_parameters_and_submodules_that_are_replaced():
+    model = nn.Sequential(nn.Linear(2, 2), Recurrent())
+    f, x = tg.function(lambda x: model(x)), torch.ones(2)
+
+    def same():
+        held = model[1].h, model[1].m
+        got = f(x)
+        model[1].h, model[1].m = held
+        assert torch.allclose(got, model(x))
+
+    same()
+    model[0].weight = nn.Parameter(torch.zeros(2, 2))
+    same()
+    model[0] = nn.Linear(2, 2)
+    same()
+    model[1].l.bias = None
+    same()

@@ -1,0 +1,109 @@
+"""Random ops in a plan: which of torch's draws they are, and the generator that they draw from.
+
+A plan draws from the device's default generator: its seed and offset are cells, which a call sets before it runs, and the
+generator is moved on when all has run. A graph that fails has drawn nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import torch
+
+from ..ir import Node, Value
+from ..kernels.loop_ir import Unsupported
+from ..kernels.triton_random import THREADS, Draw
+from ..types import TensorType
+
+BLOCKS = 132 * (2048 // THREADS)  # of an H200, for plans that are made without a GPU
+
+
+@functools.cache
+def blocks(device: str) -> int:
+    """How many blocks of torch's kernels fit on a device at once."""
+    if not device.startswith("cuda") or not torch.cuda.is_available():
+        return BLOCKS
+    found = torch.cuda.get_device_properties(device)
+    return found.multi_processor_count * (found.max_threads_per_multi_processor // THREADS)
+
+
+def draw_of(node: Node) -> Draw:
+    """What an op draws; Unsupported for draws that torch alone can do."""
+    kind = node.outputs[0].type
+    assert isinstance(kind, TensorType)
+    op, args = node.op, node.args
+    if op == "tg.random_fill":
+        name, size, stride, *_ = args
+        if tuple(stride) != _contiguous(size):
+            raise Unsupported("random numbers in memory of other strides")
+        op, args = name, (None, *args[5:])
+    made = _DRAWS.get(op.split(".")[1])
+    if made is None or node.kwargs.get("generator") is not None:
+        raise Unsupported(f"{node.op} draws random numbers")
+    draw = made(*(a for a in args if not isinstance(a, torch.Generator)), **_numbers(node.kwargs))
+    wanted = torch.int64 if draw.kind == "integers" else torch.float32
+    if kind.dtype != wanted or any(isinstance(p, Value) for p in (draw.first, draw.second)):
+        raise Unsupported(f"{node.op} draws random numbers of type {kind.dtype}")
+    return draw
+
+
+def _numbers(kwargs: dict[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in kwargs.items() if isinstance(v, (int, float)) and k != "pin_memory"}
+
+
+def _contiguous(size: Any) -> tuple[int, ...]:
+    return tuple(math.prod(size[d + 1 :]) for d in range(len(size)))
+
+
+def _dropout(x: Any, p: float, train: bool | None = True) -> Draw:
+    if not train or not 0 < p < 1:
+        raise Unsupported("dropout that keeps all or nothing")
+    return Draw("dropout", p)
+
+
+def _integers(*args: Any) -> Draw:
+    """``high, size`` or ``low, high, size``, with or without a tensor that it is like."""
+    numbers = [a for a in args if isinstance(a, int)]
+    low, high = numbers if len(numbers) == 2 else (0, *numbers)
+    if not 0 < high - low < 1 << 28:
+        raise Unsupported("random integers of 64 bits")
+    return Draw("integers", low, high)
+
+
+_DRAWS: dict[str, Any] = {
+    "rand": lambda *_: Draw("uniform"),
+    "rand_like": lambda *_: Draw("uniform"),
+    "uniform": lambda x, low=0.0, high=1.0: Draw("uniform", low, high),
+    "uniform_": lambda x, low=0.0, high=1.0: Draw("uniform", low, high),
+    "randn": lambda *_: Draw("normal"),
+    "randn_like": lambda *_: Draw("normal"),
+    "normal_functional": lambda x, mean=0.0, std=1.0: Draw("normal", mean, std),
+    "normal_": lambda x, mean=0.0, std=1.0: Draw("normal", mean, std),
+    "bernoulli": lambda x, p=None: _bernoulli(p),
+    "bernoulli_": lambda x, p=0.5: _bernoulli(p),
+    "native_dropout": _dropout,
+    "randint": _integers,
+    "randint_like": _integers,
+}
+
+
+def _bernoulli(p: float | None) -> Draw:
+    if p is None:
+        raise Unsupported("bernoulli draws random numbers for a tensor of chances")
+    return Draw("bernoulli", p)
+
+
+class Generator:
+    """The default generator of a device: ``state`` is (seed, offset)."""
+
+    def __init__(self, device: torch.device):
+        self.made = torch.cuda.default_generators[device.index or 0]
+
+    @property
+    def state(self) -> tuple[int, int]:
+        return self.made.initial_seed(), self.made.get_offset()
+
+    def move(self, offset: int) -> None:
+        self.made.set_offset(offset)
