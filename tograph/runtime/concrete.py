@@ -249,6 +249,12 @@ class ConcreteFunction:
         """Whether this call runs a forward graph that keeps what the gradient needs."""
         return any(inputs[i].requires_grad for i in self._floats) and not transforms.active()
 
+    @property
+    def settled(self) -> bool:
+        """Whether native code was compiled, so that it is known if there is an entry."""
+        scheduled = self.__dict__.get("scheduled")
+        return scheduled is not None and scheduled.native is not None
+
     @cached_property
     def entry(self) -> Callable[..., Any] | None:
         """A built-in function for calls with plain tensors, or None: ``MISS`` is its answer to any other call."""

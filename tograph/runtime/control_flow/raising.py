@@ -39,6 +39,13 @@ class StagedException(Exception):
         super().__init__()
         self.handle_ = handle
 
+    def __tograph_flatten__(self):
+        return None, [self.handle_]
+
+    @staticmethod
+    def __tograph_unflatten__(aux, parts):
+        return StagedException(parts[0]) if isinstance(parts[0], Handle) else parts[0]
+
     def __str__(self):
         raise self._unknown("text")
 
