@@ -125,3 +125,34 @@ def test_checkpoint_of_a_bad_schedule():
 
     with pytest.raises(DirectiveError, match="checkpoint"):
         f(torch.ones(2), torch.tensor(2))
+
+
+class Picky(torch.autograd.Function):
+    """Refuses a gradient of its first argument before it is asked for one, as libraries do."""
+
+    @staticmethod
+    def forward(ctx, a, b):
+        if ctx.needs_input_grad[0]:
+            raise RuntimeError("no gradient of the first argument")
+        ctx.save_for_backward(a)
+        return a * b
+
+    @staticmethod
+    def backward(ctx, g):
+        return None, g * ctx.saved_tensors[0]
+
+
+def test_needs_input_grad_is_false_for_what_cannot_need_it():
+    data, w = torch.arange(3.0), torch.ones(3, requires_grad=True)
+
+    @tg.function
+    def f(w):
+        return (
+            Picky.apply((data[None] * 2).squeeze(0), w).sum() + Picky.apply(torch.ones(3), w).sum()
+        )
+
+    f(w).backward()
+    assert torch.equal(w.grad, data * 2 + 1)
+    data.requires_grad_()
+    with pytest.raises(RuntimeError, match="first argument"):
+        f(w)

@@ -11,7 +11,9 @@ from typing import Any
 
 import torch
 
+from ..errors import StagingError
 from ..runtime import control_flow, journal, reads
+from ..runtime.funcgraph import user_location
 from ..runtime.growing import StagedList, as_staged
 from ..runtime.shapes import SYMBOLS
 from ..runtime.structure import is_union
@@ -273,6 +275,11 @@ def _bounds(p):
 def _tensor_item(x, key):
     """A tensor indexed with staged numbers: one dimension after the other; the rest is torch's own indexing."""
     parts = key if isinstance(key, tuple) else (key,)
+    if any(isinstance(p, slice) and is_staged(p.step) for p in parts):
+        raise StagingError(
+            "a slice with a step that is known only when the graph runs can be written, not read: use x[torch.arange(start, stop, step)]",
+            user_location(),
+        )
     if _is_mask(key) and (key.dim() == 0 or not _static(x)):
         x, key = _rows(x, key)
         return torch.ops.aten.index.Tensor(x, [key])
@@ -392,8 +399,32 @@ def _out_of_range():
     raise IndexError("list assignment index out of range")
 
 
+def _stepped(x, key):
+    """A key with the places that it names where it has a slice with a staged step, which torch does not take."""
+    parts = key if isinstance(key, tuple) else (key,)
+    out = list(parts)
+    for dim, p in enumerate(parts):
+        if p is None or p is Ellipsis:
+            break
+        if isinstance(p, slice) and is_staged(p.step):
+            step = as_int(p.step)
+            control_flow.staged_if(step > 0, _nothing, _no_step)
+            rows = getitem(torch.arange(x.shape[dim]), slice(p.start, p.stop))
+            out[dim] = rows[torch.arange(rows.shape[0]) % step == 0]
+    return tuple(out) if isinstance(key, tuple) else out[0]
+
+
+def _nothing():
+    return None
+
+
+def _no_step():
+    raise ValueError("step must be greater than zero")
+
+
 def _set_tensor(x, key, value) -> None:
     if isinstance(x, SymTensor) or is_staged(x):
+        key = _stepped(x, key)
         if isinstance(value, SYMBOLS):
             value = torch.scalar_tensor(value, dtype=x.dtype)
         parts = key if isinstance(key, tuple) else (key,)
