@@ -452,6 +452,10 @@ def flatten(x: Any, spec: Spec, graph: FuncGraph) -> list[Value]:
     if isinstance(spec, Tree):
         if isinstance(x, LISTS[0]) and _staged_list(spec):
             return LISTS[1](x, spec, graph)
+        if is_union(x) and _staged_list(spec) and all(isinstance(o, LISTS[0]) or type(o) is spec.cls for o in x.options_):  # fmt: skip
+            columns = zip(*(flatten(o, spec, graph) for o in x.options_))
+            tag = x.tag_.node.value(graph)
+            return [graph.emit("tg.choose", tag, list(c), type=t) for c, t in zip(columns, leaf_types(spec))]  # fmt: skip
         found = parts_of(x)
         if found is None or len(found[1]) != len(spec.parts):
             raise StructureError(
