@@ -18,6 +18,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import sys
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -196,8 +197,22 @@ def _plain_class(cls: type) -> bool:
         return False
     ours = [c for c in cls.__mro__ if c is not object]
     plain = all(c.__flags__ & _HEAP and "__new__" not in vars(c) for c in ours)
-    special = ("__call__", "__enter__", "__next__", "__get__", "get_concrete_function")
-    return plain and not any(n in vars(c) for c in ours for n in special)
+    return plain and not any(n in vars(c) and (n in _BOUND or _standard(c)) for c in ours for n in _SPECIAL)  # fmt: skip
+
+
+def _standard(cls: type) -> bool:
+    """Whether a class is of the standard library."""
+    root = cls.__module__.partition(".")[0]
+    return root in sys.stdlib_module_names and root != "__main__"
+
+
+_BOUND = (
+    "__enter__",
+    "__next__",
+    "__get__",
+    "get_concrete_function",
+)  # act by being used, or stand for something else
+_SPECIAL = ("__call__", *_BOUND)  # of the standard library: hold what is no value
 
 
 _HEAP = 1 << 9
@@ -460,16 +475,7 @@ def flatten(x: Any, spec: Spec, graph: FuncGraph) -> list[Value]:
     if isinstance(spec, Const):
         return []
     if isinstance(spec, Tree):
-        if isinstance(x, LISTS[0]) and _staged_list(spec):
-            return LISTS[1](x, spec, graph)
-        if spec.cls is TEXTS[0] and not isinstance(x, TEXTS[0]):
-            return [TEXTS[1](x, graph)]
-        found = parts_of(x)
-        if found is None or len(found[1]) != len(spec.parts):
-            raise StructureError(
-                f"expected {spec.cls.__name__} of {len(spec.parts)} parts, found {x!r}"
-            )
-        return [v for p, s in zip(found[1], spec.parts) for v in flatten(p, s, graph)]
+        return _flatten_tree(x, spec, graph)
     if is_union(x):
         return _flatten_union(x, spec, graph)
     chosen = option_of(spec_of(x), spec)
@@ -481,6 +487,23 @@ def flatten(x: Any, spec: Spec, graph: FuncGraph) -> list[Value]:
             else [zero_value(t, graph) for t in leaf_types(option)]
         )
     return out
+
+
+def _flatten_tree(x: Any, spec: Tree, graph: FuncGraph) -> list[Value]:
+    if isinstance(x, LISTS[0]) and _staged_list(spec):
+        return LISTS[1](x, spec, graph)
+    if spec.cls is TEXTS[0] and not isinstance(x, TEXTS[0]):
+        return [TEXTS[1](x, graph)]
+    if is_union(x) and _staged_list(spec) and all(isinstance(o, LISTS[0]) or type(o) is spec.cls for o in x.options_):  # fmt: skip
+        columns = zip(*(flatten(o, spec, graph) for o in x.options_))
+        tag = x.tag_.node.value(graph)
+        return [graph.emit("tg.choose", tag, list(c), type=t) for c, t in zip(columns, leaf_types(spec))]  # fmt: skip
+    found = parts_of(x)
+    if found is None or len(found[1]) != len(spec.parts):
+        raise StructureError(
+            f"expected {spec.cls.__name__} of {len(spec.parts)} parts, found {x!r}"
+        )
+    return [v for p, s in zip(found[1], spec.parts) for v in flatten(p, s, graph)]
 
 
 def _takes(spec: Spec, x: Any) -> bool:
