@@ -315,12 +315,12 @@ for _kind in reads.MAPPINGS:
     METHODS[(_kind, "update")] = keyed.dict_update
     for _name in ("items", "keys", "values", "copy", "popitem"):
 
-        def _listed(x, *args, _name=_name):
+        def _listed(x, *args, _name=_name, **kwargs):
             keyed.check_keys(x)
             reads.passed((x,))
             if _name == "popitem":
                 journal.record(journal.contents(x))
-            return getattr(x, _name)(*args)
+            return getattr(x, _name)(*args, **kwargs)
 
         METHODS[(_kind, _name)] = _listed
 
