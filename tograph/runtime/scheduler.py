@@ -110,6 +110,8 @@ class Program:
 
     def _note_declined(self) -> None:
         self._declined += 1
+        if isinstance(self._native, gpu.Program):
+            self.reason = "; ".join(self._native.notes)
         if self._declined >= PATIENCE:
             self._native = None
             self.level, self.reason = "host", f"native code declined {PATIENCE} calls in a row"
