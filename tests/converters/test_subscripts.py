@@ -221,6 +221,15 @@ def rows_swapped_by_a_list_of_staged_numbers(x, v):
     return x, v[[p, 0]]
 
 
+@cases.tensors((vector(), 1), (vector(), -1))
+def read_and_written_by_a_bool(x, k):
+    found = bool(k > 0)
+    rows = x[found]
+    y = x.clone()
+    y[found] = 7
+    return rows.shape[0], rows, y
+
+
 @cases((0, 2), (1, 3), (7, 1), (0, 9), (2, -1))
 def slices_written_by_a_staged_step(i, n):
     x, y = torch.zeros(8), torch.zeros(2, 8)

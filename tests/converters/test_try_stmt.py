@@ -379,6 +379,36 @@ def failing_finally_with_a_message(x):
     return 3
 
 
+@cases((1,), (-1,))
+def raised_from_what_is_handled(x):
+    try:
+        if x > 0:
+            raise ValueError("a")
+    except ValueError as e:
+        raise KeyError("b") from e
+    return x
+
+
+@cases((1,), (-1,))
+def raised_from_none(x):
+    try:
+        if x > 0:
+            raise ValueError("a")
+    except ValueError:
+        raise KeyError("b") from None
+    return x
+
+
+def test_the_context_and_the_cause_of_an_exception():
+    with pytest.raises(KeyError) as found:
+        tg.function(raised_from_what_is_handled)(torch.tensor(1))
+    cause = found.value.__cause__
+    assert type(cause) is ValueError and cause.args == ("a",) and found.value.__context__ is cause
+    with pytest.raises(KeyError) as found:
+        tg.function(raised_from_none)(torch.tensor(1))
+    assert found.value.__suppress_context__ and found.value.__cause__ is None
+
+
 def test_a_jump_in_finally_that_replaces_another_is_refused():
     def f(x):
         try:

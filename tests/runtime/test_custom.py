@@ -156,3 +156,24 @@ def test_needs_input_grad_is_false_for_what_cannot_need_it():
     data.requires_grad_()
     with pytest.raises(RuntimeError, match="first argument"):
         f(w)
+
+
+class Expanding(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, s):
+        ctx.save_for_backward(x)
+        return x * s
+
+    @staticmethod
+    def backward(ctx, g):
+        return g, g * ctx.saved_tensors[0]
+
+
+def test_a_gradient_that_was_expanded_is_summed():
+    def f(s):
+        return (Expanding.apply(torch.arange(6.0).reshape(2, 3), s) ** 2).sum()
+
+    s, t = (torch.full((1, 1), 2.0, requires_grad=True) for _ in range(2))
+    f(s).backward()
+    tg.function(f)(t).backward()
+    assert torch.equal(s.grad, t.grad)

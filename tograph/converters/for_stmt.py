@@ -20,6 +20,7 @@ from ..runtime import control_flow, debug, decisions, reads
 from ..runtime.funcgraph import is_tracing
 from ..runtime.journal import Location
 from ..runtime.structure import is_union
+from ..runtime.unconverted import check_keys
 from ..transpiler.anno import Fact
 from ..transpiler.syntax import gast
 from ..transpiler.templates import name
@@ -29,7 +30,6 @@ from .calls import call
 from .context import OPERATORS
 from .generators import Generator, consume
 from .iterables import StagedRange, staged_source
-from .keyed import check_keys
 from .logical import and_
 from .places import places_of
 from .staging import is_staged
@@ -105,8 +105,7 @@ def _items(iterator, step):
 def _python_for(iterable, body, names, test) -> None:
     unrolled = debug.Unrolling() if is_tracing() else None
     reads.passed((iterable,))
-    if isinstance(iterable, dict):
-        check_keys(iterable)
+    check_keys(iterable)
     rolls = test is not None and unrolled is not None and isinstance(iterable, range)
     if not rolls:
         decisions.python("Python `for`, unrolled: it iterates over a Python {0}", iterable)

@@ -6,13 +6,14 @@ An index that is a staged number selects: in a tensor by the graph, in a Python 
 
 from __future__ import annotations
 
-from collections import deque
+import operator
+from collections import defaultdict, deque
 from typing import Any
 
 import torch
 
 from ..errors import StagingError
-from ..runtime import control_flow, journal, reads
+from ..runtime import control_flow, journal, reads, unconverted
 from ..runtime.funcgraph import user_location
 from ..runtime.growing import StagedList, as_staged
 from ..runtime.shapes import SYMBOLS
@@ -187,9 +188,11 @@ def _check_float(x: Any, key: Any) -> None:
 
 
 def _listed(x, key):
-    """The key of a tensor with lists that hold staged numbers, ``x[[i, j]]``, as tensors."""
+    """The key of a tensor with lists that hold staged numbers, ``x[[i, j]]``, and staged bools, which are masks, as tensors."""
     if not isinstance(x, torch.Tensor):
         return key
+    if isinstance(key, torch.SymBool):
+        return torch.scalar_tensor(key, dtype=torch.bool)
     if isinstance(key, tuple):
         return tuple(_listed(x, k) for k in key)
     if not (isinstance(key, list) and any(isinstance(k, list) or is_staged(k) for k in key)):
@@ -239,6 +242,8 @@ def _read_item(x, key):
         return x[key]
     if is_staged(key):
         watch.whole(x)
+    if type(x) is defaultdict and x.default_factory is not None and key not in x:
+        write_key(x, key, call(x.default_factory))
     try:
         found = x[key]
     except KeyError:
@@ -381,7 +386,7 @@ def setitem(x, key, value) -> None:
     if is_user_function(method):
         call(method, x, key, value)
         return
-    x[key] = value
+    unconverted.run(operator.setitem, (x, key, value), {})
 
 
 def _set_list(items: list, index, value) -> None:

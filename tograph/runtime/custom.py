@@ -101,17 +101,26 @@ def gradient_region(
 
 
 def _checked(g: Any, x: torch.Tensor) -> torch.Tensor:
-    """A cotangent of the shape and dtype of its argument; None is zeros."""
+    """A cotangent of the shape and dtype of its argument, summed where it was expanded, as torch does; None is zeros."""
     if g is None:
         return torch.zeros_like(x.detach())
     if not isinstance(g, torch.Tensor):
         g = torch.as_tensor(g, dtype=x.dtype)
+    if tuple(g.shape) != tuple(x.shape) and _expands(x.shape, g.shape):
+        g = g.sum_to_size(x.shape)
     if tuple(g.shape) != tuple(x.shape):
         raise GradientError(
             f"the gradient function returned a gradient of shape {tuple(g.shape)} for an argument of shape {tuple(x.shape)}",
             user_location(),
         )
     return as_symbolic(g.to(x.dtype))
+
+
+def _expands(shape: Sequence[int], to: Sequence[int]) -> bool:
+    """Whether a tensor of known shape can be expanded to another known one."""
+    if any(type(n) is not int for n in (*shape, *to)) or len(shape) > len(to):
+        return False
+    return all(n in (1, m) for n, m in zip(reversed(shape), reversed(to)))
 
 
 class _Custom(torch.autograd.Function):

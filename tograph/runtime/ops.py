@@ -451,11 +451,13 @@ def make_exception(kind: Any, args: tuple) -> BaseException:
     return made
 
 
-def _raise(kind, args, found=()):
-    """``found``: pairs of a name and its value, which a note shows."""
+def _raise(kind, args, found=(), **cause):
+    """``found``: pairs of a name and its value, which a note shows; ``cause``: what follows ``from``."""
     error = make_exception(kind, tuple(plain(a) for a in args))
     if found:
         error.add_note("\n".join(f"where {name} is {_short(x)}" for name, x in found))
+    if cause:
+        raise error from cause["cause"]
     raise error
 
 

@@ -59,7 +59,7 @@ def check(run, function, source):
             torch.testing.assert_close(torch.as_tensor(actual), expected, msg=source)
 
 
-@pytest.mark.parametrize("seed", range(21))
+@pytest.mark.parametrize("seed", range(24))
 def test_fx(seed):
     function, source = program(seed)
     module = tg.function(function).get_concrete_function(CALLS[0]).to_fx(list_capacity=60)
