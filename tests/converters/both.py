@@ -9,8 +9,8 @@
 
 Each case gives the value, the printed text, the arguments as they were left and the exception of
 the plain function, for every row of arguments; each row is called twice, so that the trace is used
-again. A Python number and a 0-d tensor of the same value are equal; the type of the exception is
-in the mro of the converted one.
+again. A Python number and a 0-d tensor of the same value are equal; the types of the exception
+and of its cause are in the mro of the converted ones.
 """
 
 import contextlib
@@ -93,6 +93,7 @@ def check(native, converted):
         assert two is None, "an error where there is none natively" + text
     else:
         assert two is not None and type(one) in type(two).__mro__, "another error" + text
+        assert type(one.__cause__) in type(two.__cause__).__mro__, "another cause" + text
     assert same(native.value, converted.value), "another value" + text
     assert native.printed == converted.printed, "another output" + text
     assert same(native.args, converted.args), "other changes of the arguments" + text

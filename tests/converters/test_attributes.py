@@ -45,6 +45,24 @@ class Account:
         return 3 if v > 3 else v
 
 
+class Fallback:
+    compiled = None
+
+    def __init__(self, v):
+        self.v = v
+
+    def __getattr__(self, name):
+        if name.startswith("extra"):
+            return self.v if self.v > 0 else name
+        raise AttributeError(name)
+
+
+@cases((1,), (-1,))
+def class_attribute_that_is_none(x):
+    f = Fallback(x)
+    return f.compiled, f.extra, hasattr(f, "other"), getattr(f, "compiled", 3)
+
+
 @cases((1,), (-1,))
 def property_read(x):
     return Account(x).sign

@@ -230,3 +230,20 @@ def extremes_of_a_tensor(x):
 
 
 test_same = cases.test()
+
+
+def test_a_list_that_two_loops_cut_and_write():
+    """In the inner loop the list is of one kind; before it, of the two kinds that the outer loop's iterations leave."""
+
+    def f(x):
+        b = [x, x]
+        for _ in tg.range(2):
+            for _ in tg.range(3):
+                if len(b) > 0:
+                    b[-1] = x - 1
+                b = b[1:]
+            b.append(x + len(b))
+        return torch.stack(b)
+
+    x = torch.ones(2)
+    assert torch.equal(tg.function(f)(x), f(x))

@@ -1,8 +1,11 @@
 """x[i], slices, writes, updates, deletes; on lists, dicts and tensors; staged indices."""
 
+import pytest
 import torch
 
+import tograph as tg
 from tests.converters.both import Cases
+from tograph.errors import StagingError
 
 cases = Cases()
 
@@ -218,4 +221,28 @@ def rows_swapped_by_a_list_of_staged_numbers(x, v):
     return x, v[[p, 0]]
 
 
+@cases.tensors((vector(), 1), (vector(), -1))
+def read_and_written_by_a_bool(x, k):
+    found = bool(k > 0)
+    rows = x[found]
+    y = x.clone()
+    y[found] = 7
+    return rows.shape[0], rows, y
+
+
+@cases((0, 2), (1, 3), (7, 1), (0, 9), (2, -1))
+def slices_written_by_a_staged_step(i, n):
+    x, y = torch.zeros(8), torch.zeros(2, 8)
+    x[i::n] = 5.0
+    x[i:6:n] = 7.0
+    y[1, ::n] = torch.ones(())
+    y[:, -4:-1:n] = 3.0
+    return x, y
+
+
 test_same = cases.test()
+
+
+def test_a_slice_read_by_a_staged_step_is_refused():
+    with pytest.raises(StagingError, match="step"):
+        tg.function(lambda x, n: x[:: n.item()])(torch.zeros(4), torch.tensor(2))

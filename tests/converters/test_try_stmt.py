@@ -379,6 +379,36 @@ def failing_finally_with_a_message(x):
     return 3
 
 
+@cases((1,), (-1,))
+def raised_from_what_is_handled(x):
+    try:
+        if x > 0:
+            raise ValueError("a")
+    except ValueError as e:
+        raise KeyError("b") from e
+    return x
+
+
+@cases((1,), (-1,))
+def raised_from_none(x):
+    try:
+        if x > 0:
+            raise ValueError("a")
+    except ValueError:
+        raise KeyError("b") from None
+    return x
+
+
+def test_the_context_and_the_cause_of_an_exception():
+    with pytest.raises(KeyError) as found:
+        tg.function(raised_from_what_is_handled)(torch.tensor(1))
+    cause = found.value.__cause__
+    assert type(cause) is ValueError and cause.args == ("a",) and found.value.__context__ is cause
+    with pytest.raises(KeyError) as found:
+        tg.function(raised_from_none)(torch.tensor(1))
+    assert found.value.__suppress_context__ and found.value.__cause__ is None
+
+
 def test_a_jump_in_finally_that_replaces_another_is_refused():
     def f(x):
         try:
@@ -388,6 +418,166 @@ def test_a_jump_in_finally_that_replaces_another_is_refused():
 
     with pytest.raises(ConversionError, match="finally"):
         tg.function(f)(torch.tensor(1.0))
+
+
+@cases((1,), (0,), (5,), (-1,))
+def continue_in_try_skips_else(x):
+    n = 0
+    for i in range(3):
+        try:
+            if x > i:
+                continue
+        except ValueError:
+            pass
+        else:
+            n += 1
+    return n
+
+
+@cases((1,), (0,), (5,), (-1,))
+def else_is_not_for_the_handlers(x):
+    try:
+        y = [1, 2][int(x)]
+    except IndexError:
+        return -1
+    else:
+        try:
+            z = {"a": 1}["b"]
+        except ZeroDivisionError:
+            pass
+    return y
+
+
+@cases((1,), (0,), (5,), (-1,))
+def else_fails_before_finally(x):
+    try:
+        try:
+            y = [1, 2][int(x)]
+        except Exception:
+            y = 7
+        else:
+            assert x > 0, "zero"
+        finally:
+            print("fin")
+    except AssertionError:
+        return 100
+    return y
+
+
+@cases((1,), (0,), (5,), (-1,))
+def return_in_try_skips_else(x):
+    try:
+        if x > 0:
+            return 5
+    except ValueError:
+        pass
+    else:
+        print("else")
+    return 6
+
+
+@cases((1,), (0,), (5,), (-1,))
+def break_in_try_skips_else_not_finally(x):
+    while True:
+        try:
+            x = x - 1
+            if x < 0:
+                break
+        except ValueError:
+            pass
+        else:
+            print("e")
+        finally:
+            print("f")
+    return x
+
+
+@cases.tensors(
+    (torch.tensor(1.0),), (torch.tensor(5.0),), (torch.tensor(0.2),), (torch.tensor(-1.0),)
+)
+def raise_with_the_length_of_a_growing_list(t):
+    v = [z for z in [t, t * 2] if z > 1]
+    if t > 0:
+        raise KeyError("k0" if len(v) == 2 else "k1")
+    return 0
+
+
+@cases.tensors(
+    (torch.tensor(1.0),), (torch.tensor(5.0),), (torch.tensor(0.2),), (torch.tensor(-1.0),)
+)
+def raised_later(t):
+    e = None
+    try:
+        y = [1, 2][int(t)]
+    except IndexError as err:
+        e = err
+    print("x")
+    if e is not None:
+        raise e
+    return y
+
+
+@cases.tensors(
+    (torch.tensor(1.0),), (torch.tensor(5.0),), (torch.tensor(0.2),), (torch.tensor(-1.0),)
+)
+def the_last_error_is_raised(t):
+    last = None
+    for i in range(3):
+        try:
+            return [1, 2][int(t) - i]
+        except IndexError as err:
+            last = err
+    raise last
+
+
+@cases.tensors(
+    (torch.tensor(1.0),), (torch.tensor(5.0),), (torch.tensor(0.2),), (torch.tensor(-1.0),)
+)
+def what_a_kept_error_says(t):
+    e = None
+    try:
+        y = [1, 2][int(t)]
+    except IndexError as err:
+        e = err
+    if e is not None:
+        return str(e), isinstance(e, IndexError), repr(e)
+    return "fine"
+
+
+@cases.tensors(
+    (torch.tensor(1.0),), (torch.tensor(5.0),), (torch.tensor(0.2),), (torch.tensor(-1.0),)
+)
+def raise_one_or_another(t):
+    e = ValueError("a") if t > 1 else KeyError("b")
+    if t > 0:
+        raise e
+    return 1
+
+
+@cases.tensors(
+    (torch.tensor(1.0),), (torch.tensor(5.0),), (torch.tensor(0.2),), (torch.tensor(-1.0),)
+)
+def raise_of_one_class_or_another(t):
+    E = ValueError if t > 1 else KeyError
+    if t > 0:
+        raise E("x")
+    return 1
+
+
+@cases.tensors(
+    (torch.tensor(1.0),), (torch.tensor(5.0),), (torch.tensor(0.2),), (torch.tensor(-1.0),)
+)
+def kept_error_of_two_kinds(t):
+    try:
+        if t > 1:
+            raise ValueError("v")
+        elif t > 0:
+            raise KeyError("k")
+    except (ValueError, KeyError) as e:
+        saved = e
+    else:
+        saved = None
+    return repr(saved)
 
 
 test_same = cases.test()

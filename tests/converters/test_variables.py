@@ -25,6 +25,26 @@ def deleted_in_a_branch(x):
 
 
 @cases((1,), (-1,))
+def deleted_where_it_may_be_unbound(x):
+    if x > 0:
+        y = x
+    del y
+    return x
+
+
+@cases((1,), (-1,))
+def deleted_twice(x):
+    y = z = x
+    if x > 0:
+        del y
+    try:
+        del z, y
+    except UnboundLocalError:
+        return 100 * x
+    return x
+
+
+@cases((1,), (-1,))
 def deleted_and_made_again(x):
     y = x
     if x > 0:

@@ -223,6 +223,30 @@ def one_of(x):
     print("end")
 
 
+class Scaling:
+    def __init__(self, factor):
+        self.factor, self.open = factor, 0
+
+    @contextlib.contextmanager
+    def scaled(self, by):
+        self.factor, self.open = self.factor * by, self.open + 1
+        try:
+            yield self.factor
+        finally:
+            self.factor, self.open = self.factor / by, self.open - 1
+
+
+@cases(*ROWS)
+def manager_method(x, log):
+    s = Scaling(3)
+    with s.scaled(2) as f:
+        log[0] = f * s.open
+        if x > 0:
+            with s.scaled(by=4):
+                return x * s.factor
+    return s.factor, s.open
+
+
 @cases(*ROWS)
 def generator_with_a_condition(x, log):
     with one_of(x) as y:

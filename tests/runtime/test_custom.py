@@ -125,3 +125,55 @@ def test_checkpoint_of_a_bad_schedule():
 
     with pytest.raises(DirectiveError, match="checkpoint"):
         f(torch.ones(2), torch.tensor(2))
+
+
+class Picky(torch.autograd.Function):
+    """Refuses a gradient of its first argument before it is asked for one, as libraries do."""
+
+    @staticmethod
+    def forward(ctx, a, b):
+        if ctx.needs_input_grad[0]:
+            raise RuntimeError("no gradient of the first argument")
+        ctx.save_for_backward(a)
+        return a * b
+
+    @staticmethod
+    def backward(ctx, g):
+        return None, g * ctx.saved_tensors[0]
+
+
+def test_needs_input_grad_is_false_for_what_cannot_need_it():
+    data, w = torch.arange(3.0), torch.ones(3, requires_grad=True)
+
+    @tg.function
+    def f(w):
+        return (
+            Picky.apply((data[None] * 2).squeeze(0), w).sum() + Picky.apply(torch.ones(3), w).sum()
+        )
+
+    f(w).backward()
+    assert torch.equal(w.grad, data * 2 + 1)
+    data.requires_grad_()
+    with pytest.raises(RuntimeError, match="first argument"):
+        f(w)
+
+
+class Expanding(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, s):
+        ctx.save_for_backward(x)
+        return x * s
+
+    @staticmethod
+    def backward(ctx, g):
+        return g, g * ctx.saved_tensors[0]
+
+
+def test_a_gradient_that_was_expanded_is_summed():
+    def f(s):
+        return (Expanding.apply(torch.arange(6.0).reshape(2, 3), s) ** 2).sum()
+
+    s, t = (torch.full((1, 1), 2.0, requires_grad=True) for _ in range(2))
+    f(s).backward()
+    tg.function(f)(t).backward()
+    assert torch.equal(s.grad, t.grad)

@@ -75,6 +75,8 @@ def test_repr():
     f = tg.function(lambda x: x, name="shown")
     assert repr(f) == "<tg.function shown>"
     assert repr(f.get_concrete_function(torch.ones(1))) == "<ConcreteFunction shown: 0 nodes>"
+    g = tg.function(lambda x: x + 1 if x > 0 else x * 2, name="nested")
+    assert repr(g.get_concrete_function(torch.tensor(1.0))).endswith("nested: 4 nodes>")
     assert repr(Scale().forward).startswith("<bound <tg.function forward> of Scale(")
 
 

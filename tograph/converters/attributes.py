@@ -179,13 +179,13 @@ def attr(owner, name):
     if name == "grad" and isinstance(owner, torch.Tensor):
         return grads.read(owner)
     found = _descriptor(owner, name)
-    if found is not None:
+    if found is not MISSING:
         form = _DESCRIPTORS.get(type(found), _user_descriptor)
         value = form(found, owner, name)
         if value is not MISSING:
             return value
     hook = getattr(type(owner), "__getattr__", None)
-    if found is None and is_user_function(hook) and name not in getattr(owner, "__dict__", ()):
+    if found is MISSING and is_user_function(hook) and name not in getattr(owner, "__dict__", ()):
         return _hooked(hook, owner, name)
     watch = reads.current()
     if watch is None:
@@ -286,14 +286,15 @@ def has_attribute(owner, name):
 def _of_class(owner, name):
     """The attribute of the class, unless it is the slot of the object's own."""
     found = _descriptor(owner, name)
-    return None if isinstance(found, types.MemberDescriptorType) else found
+    return None if isinstance(found, types.MemberDescriptorType) or found is MISSING else found
 
 
 def _descriptor(owner, name):
+    """What the class of an object holds under a name, or MISSING."""
     for cls in type(owner).__mro__:
         if name in cls.__dict__:
             return cls.__dict__[name]
-    return None
+    return MISSING
 
 
 def setattr_(owner, name, value) -> None:

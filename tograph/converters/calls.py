@@ -20,7 +20,7 @@ import torch
 from torch.nn.modules import module as torch_module
 
 from ..errors import GradientError, SourceError
-from ..runtime import creation, decisions, journal, reads
+from ..runtime import creation, decisions, journal, reads, unconverted
 from ..runtime.funcgraph import current_graph, is_tracing, user_location
 from ..runtime.growing import StagedList
 from ..runtime.shapes import SYMBOLS
@@ -264,6 +264,8 @@ WRAPPERS.add(_HELPER)
 
 def _left_alone(f, args, kwargs):
     if _is_contextmanager(f):
+        if isinstance(f, types.MethodType):
+            f, args = f.__func__, (f.__self__, *args)
         native = converted(f.__wrapped__)
         manager = contextlib.contextmanager(native)(*args, **kwargs)
         if is_tracing():
@@ -272,14 +274,16 @@ def _left_alone(f, args, kwargs):
         return manager
     if union.holds_union(args, kwargs):
         return union.apply(lambda *a, **k: _left_alone(f, a, k), *args, **kwargs)
-    if not (_hashable(f) and f in _QUIET):
-        reads.passed((*args, *kwargs.values(), getattr(f, "__self__", None)))
+    if _hashable(f) and f in _QUIET:
+        return f(*args, **kwargs)
+    reads.passed((*args, *kwargs.values(), getattr(f, "__self__", None)))
     if getattr(f, MARK, False):
         decisions.python("{0!s} runs as written (tg.do_not_convert)", getattr(f, "__name__", f))
     if _hashable(f) and f in _HIGHER_ORDER:
         args = tuple(map(convert_if_needed, args))
         kwargs = {k: convert_if_needed(v) for k, v in kwargs.items()}
-    return f(*args, **kwargs)
+        return f(*args, **kwargs)
+    return unconverted.run(f, args, kwargs)
 
 
 _MUTABLE = (list, dict, set, deque, bytearray)

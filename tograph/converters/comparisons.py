@@ -26,7 +26,7 @@ from .staged_class import StagedClass
 from .staging import is_staged
 from .thunks import thunk
 from .union import apply, distribute, may_miss, test_options, truth
-from .user_operators import eq, ge, gt, le, lt, method_of, ne
+from .user_operators import defines_operators, eq, ge, gt, holds_staged, le, lt, method_of, ne
 
 _SIGNS = {gast.Lt: "<", gast.LtE: "<=", gast.Gt: ">", gast.GtE: ">=", gast.Eq: "==", gast.NotEq: "!=", gast.In: "in",
           gast.NotIn: "not in", gast.Is: "is", gast.IsNot: "is not"}  # fmt: skip
@@ -93,7 +93,12 @@ def contains(x, items):
     return _among(x, items)
 
 
+_VIEWS = (type({}.values()), type({}.items()))
+
+
 def _among(x, items):
+    if isinstance(items, _VIEWS) and holds_staged((x, *items)):
+        items = list(items)
     if isinstance(items, (dict, set, frozenset)) and isinstance(x, torch.Tensor):
         return any(item is x for item in items)  # tensors are hashed by identity
     if isinstance(items, (list, tuple, dict, set, frozenset, range)) and (
@@ -101,6 +106,7 @@ def _among(x, items):
         or is_staged(x)
         or is_staged_key(x)
         or any(is_staged(i) or is_staged_key(i) for i in items)
+        or (isinstance(items, (list, tuple)) and holds_staged((x, *items)))
     ):
         found = False
         for item in items:
@@ -150,7 +156,10 @@ def _equal(a, b):
         isinstance(a, (torch.Tensor, int, float, *SYMBOLS))
         and isinstance(b, (torch.Tensor, int, float, *SYMBOLS))
     ):
-        return False
+        if not any(defines_operators(type(v)) or isinstance(v, (list, tuple, dict)) for v in (a, b)):  # fmt: skip
+            return False
+        same = truth(eq(a, b), "in")
+        return control_flow.predicate(same, "in") if is_staged(same) else bool(same)
     same = a == b
     return control_flow.predicate(same, "in") if is_staged(same) else same
 

@@ -11,7 +11,8 @@ from typing import Any
 from ..runtime import control_flow, journal
 from ..runtime.funcgraph import is_tracing
 from ..runtime.growing import StagedList
-from . import keyed, subscripts
+from ..runtime.unconverted import check_keys
+from . import subscripts
 from .calls import METHODS, call
 from .for_stmt import for_stmt, iterator_of
 from .generators import Generator
@@ -26,8 +27,7 @@ def gathered(items: Any, count: int = -1) -> Any:
 
     ``count``: how many there may be, if not negative; ValueError, as by unpacking, for more.
     """
-    if isinstance(items, dict):
-        keyed.check_keys(items)
+    check_keys(items)
     items = iterator_of(items)
     if not (isinstance(items, Generator) and items.fresh):
         return items

@@ -8,9 +8,9 @@
                                         s += x
                                     ag__.for_stmt(xs, for_body, ('s', 'x'))
 
-A ``break`` or ``return`` in a Python loop that turns out to be staged: over a ``range`` with more than
-``FEW`` items left the iteration is undone and the rest of the loop is staged from before it, with a staged number as
-item; else, or where the body cannot be staged so, it guards the iterations that follow it.
+A ``break`` or ``return`` in a Python loop that turns out to be staged: over a ``range`` with more than ``FEW`` items left, or
+with a large body, the iteration is undone and the rest of the loop is staged from before it, with a staged number as item;
+else, or where the body cannot be staged so, it guards the iterations that follow it.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from ..runtime import control_flow, debug, decisions, reads
 from ..runtime.funcgraph import is_tracing
 from ..runtime.journal import Location
 from ..runtime.structure import is_union
+from ..runtime.unconverted import check_keys
 from ..transpiler.anno import Fact
 from ..transpiler.syntax import gast
 from ..transpiler.templates import name
@@ -29,7 +30,6 @@ from .calls import call
 from .context import OPERATORS
 from .generators import Generator, consume
 from .iterables import StagedRange, staged_source
-from .keyed import check_keys
 from .logical import and_
 from .places import places_of
 from .staging import is_staged
@@ -105,8 +105,7 @@ def _items(iterator, step):
 def _python_for(iterable, body, names, test) -> None:
     unrolled = debug.Unrolling() if is_tracing() else None
     reads.passed((iterable,))
-    if isinstance(iterable, dict):
-        check_keys(iterable)
+    check_keys(iterable)
     rolls = test is not None and unrolled is not None and isinstance(iterable, range)
     if not rolls:
         decisions.python("Python `for`, unrolled: it iterates over a Python {0}", iterable)
@@ -118,7 +117,7 @@ def _python_for(iterable, body, names, test) -> None:
             continue
         rolls = rolls and not is_staged(test())
         left = range(item, iterable.stop, iterable.step) if rolls else ()
-        if len(left) > FEW:
+        if len(left) > 2:
             goes_on = _iterated(left, body, names, test)
         else:
             goes_on = _guarded(item, body, names, test)
@@ -142,6 +141,7 @@ def _guarded(item, body, names, test):
 
 
 FEW = 8  # so many iterations are worth no loop
+LARGE = 100  # unless each has as many nodes
 MANY = 64  # more are not unrolled where the loop cannot be staged
 
 
@@ -150,9 +150,9 @@ def _iterated(left, body, names, test):
     places = places_of(names, test, body)
     attempt = control_flow.Attempt(places)
     go = attempt.run(lambda: (body(left[0]), test())[1])
-    if not is_staged(go):
+    if not is_staged(go) or (len(left) <= FEW and attempt.size() < LARGE):
         attempt.commit()
-        return go
+        return is_staged(go) or go
     attempt.undo()
     attempt = control_flow.Attempt(places)
     try:

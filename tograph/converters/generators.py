@@ -20,7 +20,7 @@ import inspect
 import types
 from typing import Any
 
-from ..runtime import control_flow
+from ..runtime import control_flow, journal
 from ..runtime.funcgraph import is_tracing
 from ..transpiler.syntax import gast
 from .call_rules import MARK
@@ -107,6 +107,9 @@ class Generator:
     def __init__(self, native: Any, push: Any, args: tuple, kwargs: dict):
         self._native, self._push, self._args, self._kwargs = native, push, args, kwargs
         self._begun: Any = None
+        self.depth = (
+            journal.depth()
+        )  # of the regions that it is made in: in a deeper one it may not advance
 
     def _begin(self):
         if self._begun is None:

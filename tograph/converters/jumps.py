@@ -271,14 +271,18 @@ class Jumps(Converter):
         tail, last = tail and isinstance(s, gast.If), last and isinstance(s, gast.If)
         flags: set[str] = set()
         bound = set(get_fact(s, Fact.BOUND, _EMPTY))
+        taken: set[str] = set()  # jumps of a try body, with which its else does not run
         pending: set[str] = set()
-        late = isinstance(s, gast.Try) and _acts_late(s.body)
         for field in ("body", "orelse", "finalbody"):
             inner = getattr(s, field, None)
             if isinstance(inner, list) and inner and isinstance(inner[0], gast.stmt):
-                lowered = self.lower(inner, tail, last)
-                if late and field == "body":
-                    pending = self._set_flags(lowered)
+                if field == "orelse" and taken:
+                    lowered = self._guarded(inner, frozenset(taken), tail, last, s)
+                else:
+                    lowered = self.lower(inner, tail, last)
+                if field == "body" and isinstance(s, gast.Try):
+                    taken = self._set_flags(lowered)
+                    pending = taken if _acts_late(inner) else set()
                 setattr(s, field, lowered)
                 flags |= self._set_flags(lowered)
                 bound |= _bound(lowered)

@@ -221,16 +221,6 @@ def dict_length(x):
     return n
 
 
-def check_keys(x) -> None:
-    """StagingError for a dict whose keys depend on a staged condition, where all of them are needed."""
-    if any(may_miss(v) for v in dict.values(x)):
-        raise StagingError(
-            "the keys of this dict depend on a staged condition, so they cannot be listed here: set the key on every path, or ask for "
-            "single keys with `in`, get() or []",
-            user_location(),
-        )
-
-
 def set_staged(items: dict, key, value) -> None:
     """Write a dict by a staged number: the key that it is gets the value; it has to be there."""
     equal = {k: same for k in items if (same := same_key(k, key)) is not False}

@@ -32,7 +32,7 @@ from .match_stmt import (
 )
 from .strings import fstring, percent
 from .subscripts import augment, delitem, getitem, setitem, slice_
-from .try_stmt import caught, try_stmt
+from .try_stmt import caught, raised, try_stmt
 from .unpacking import unpacked
 from .user_operators import (
     add,
@@ -121,6 +121,7 @@ __all__ = [
     "percent",
     "pos",
     "power",
+    "raised",
     "rshift",
     "setattr_",
     "setitem",

@@ -69,6 +69,22 @@ def has_post_init(cls: type) -> bool:
     return generated and is_user_function(getattr(cls, "__post_init__", None))
 
 
+def compared_fields(method: Any, x: Any) -> tuple[str, ...] | None:
+    """The fields that a comparison looks at where ``dataclasses`` generated the method for the class of ``x``, else None."""
+    code = getattr(method, "__code__", None)
+    if code is None or not code.co_filename.startswith("<"):
+        return None
+    for cls in type(x).__mro__:
+        if vars(cls).get(method.__name__) is method:
+            made = vars(cls).get("__dataclass_fields__")
+            return (
+                None
+                if made is None
+                else tuple(f.name for f in dataclasses.fields(cls) if f.compare)
+            )
+    return None
+
+
 def construct_dataclass(call: Callable[..., Any], cls: type, args: tuple, kwargs: dict) -> Any:
     """What the generated ``__init__`` does, with ``__post_init__`` converted."""
     made = object.__new__(cls)

@@ -6,12 +6,15 @@ An index that is a staged number selects: in a tensor by the graph, in a Python 
 
 from __future__ import annotations
 
-from collections import deque
+import operator
+from collections import defaultdict, deque
 from typing import Any
 
 import torch
 
-from ..runtime import control_flow, journal, reads
+from ..errors import StagingError
+from ..runtime import control_flow, journal, reads, unconverted
+from ..runtime.funcgraph import user_location
 from ..runtime.growing import StagedList, as_staged
 from ..runtime.shapes import SYMBOLS
 from ..runtime.structure import is_union
@@ -185,9 +188,11 @@ def _check_float(x: Any, key: Any) -> None:
 
 
 def _listed(x, key):
-    """The key of a tensor with lists that hold staged numbers, ``x[[i, j]]``, as tensors."""
+    """The key of a tensor with lists that hold staged numbers, ``x[[i, j]]``, and staged bools, which are masks, as tensors."""
     if not isinstance(x, torch.Tensor):
         return key
+    if isinstance(key, torch.SymBool):
+        return torch.scalar_tensor(key, dtype=torch.bool)
     if isinstance(key, tuple):
         return tuple(_listed(x, k) for k in key)
     if not (isinstance(key, list) and any(isinstance(k, list) or is_staged(k) for k in key)):
@@ -237,6 +242,8 @@ def _read_item(x, key):
         return x[key]
     if is_staged(key):
         watch.whole(x)
+    if type(x) is defaultdict and x.default_factory is not None and key not in x:
+        write_key(x, key, call(x.default_factory))
     try:
         found = x[key]
     except KeyError:
@@ -273,6 +280,11 @@ def _bounds(p):
 def _tensor_item(x, key):
     """A tensor indexed with staged numbers: one dimension after the other; the rest is torch's own indexing."""
     parts = key if isinstance(key, tuple) else (key,)
+    if any(isinstance(p, slice) and is_staged(p.step) for p in parts):
+        raise StagingError(
+            "a slice with a step that is known only when the graph runs can be written, not read: use x[torch.arange(start, stop, step)]",
+            user_location(),
+        )
     if _is_mask(key) and (key.dim() == 0 or not _static(x)):
         x, key = _rows(x, key)
         return torch.ops.aten.index.Tensor(x, [key])
@@ -374,7 +386,7 @@ def setitem(x, key, value) -> None:
     if is_user_function(method):
         call(method, x, key, value)
         return
-    x[key] = value
+    unconverted.run(operator.setitem, (x, key, value), {})
 
 
 def _set_list(items: list, index, value) -> None:
@@ -392,8 +404,32 @@ def _out_of_range():
     raise IndexError("list assignment index out of range")
 
 
+def _stepped(x, key):
+    """A key with the places that it names where it has a slice with a staged step, which torch does not take."""
+    parts = key if isinstance(key, tuple) else (key,)
+    out = list(parts)
+    for dim, p in enumerate(parts):
+        if p is None or p is Ellipsis:
+            break
+        if isinstance(p, slice) and is_staged(p.step):
+            step = as_int(p.step)
+            control_flow.staged_if(step > 0, _nothing, _no_step)
+            rows = getitem(torch.arange(x.shape[dim]), slice(p.start, p.stop))
+            out[dim] = rows[torch.arange(rows.shape[0]) % step == 0]
+    return tuple(out) if isinstance(key, tuple) else out[0]
+
+
+def _nothing():
+    return None
+
+
+def _no_step():
+    raise ValueError("step must be greater than zero")
+
+
 def _set_tensor(x, key, value) -> None:
     if isinstance(x, SymTensor) or is_staged(x):
+        key = _stepped(x, key)
         if isinstance(value, SYMBOLS):
             value = torch.scalar_tensor(value, dtype=x.dtype)
         parts = key if isinstance(key, tuple) else (key,)

@@ -23,12 +23,15 @@ from ..errors import ConditionError, StagingError, TographError
 from ..runtime import control_flow, creation
 from ..runtime.control_flow import StagedException
 from ..runtime.funcgraph import current_graph, is_tracing
-from ..runtime.structure import Handle
+from ..runtime.journal import Location
+from ..runtime.structure import Handle, is_union
 from ..transpiler.anno import Fact, get_fact
 from ..transpiler.syntax import gast, walk
 from ..transpiler.templates import constant
+from . import union
 from .context import OPERATORS, Converter
 from .places import places_of
+from .staging import is_staged
 
 
 def rewrite(pass_, node):
@@ -89,10 +92,15 @@ def _handler(pass_, handler):
 
 
 class Reraises(Converter):
-    """``raise`` without an exception raises the one that is being handled, staged or not."""
+    """``raise`` without an exception raises the one that is being handled, staged or not; a variable may hold one of several."""
 
     def visit_Raise(self, node):
-        if node.exc is None:
+        plain = isinstance(node.exc, gast.Call) and isinstance(
+            self.context.resolve(node.exc.func), type
+        )
+        if node.exc is not None and not plain:
+            node.exc = self.expression(f"{OPERATORS}.raised(exc_)", node, exc_=node.exc)
+        elif node.exc is None:
             call = gast.Call(
                 gast.Attribute(
                     gast.Name(OPERATORS, gast.Load(), None, None), "caught", gast.Load()
@@ -120,6 +128,17 @@ def caught() -> BaseException:
     if active is None:
         return RuntimeError("No active exception to reraise")
     return active
+
+
+def raised(error: Any) -> Any:
+    """What ``raise error`` raises: where ``error`` is one thing or another, a branch for each raises it."""
+    if is_union(error):
+        union.distribute(_raise, error)
+    return error
+
+
+def _raise(error: Any) -> None:
+    raise error
 
 
 def try_stmt(body, handlers, orelse, final, names, places=None) -> None:
@@ -191,31 +210,52 @@ def can_fail(body, places) -> bool:
 def _staged_try(body, handlers, orelse, final, places) -> None:
     kinds = [_kinds(kind) for kind, _ in handlers]
 
-    def whole() -> None:
-        body()
-        if orelse is not None:
-            orelse()
-
     def staged(run, runners) -> None:
         control_flow.staged_try(run, runners, places)
 
+    def without_final() -> None:
+        if not runners:
+            body()
+            if orelse is not None:
+                orelse()
+        elif orelse is None:
+            staged(body, runners)
+        else:
+            _with_else(body, runners, orelse, places)
+
     runners = [(k, _runner(handler)) for k, (_, handler) in zip(kinds, handlers)]
     if final is None:
-        staged(whole, runners)
+        without_final()
         return
-
-    def with_final() -> None:
-        if runners:
-            staged(whole, runners)
-        else:
-            whole()
 
     def finish(handle: Handle) -> None:
         final()
         raise StagedException(handle)
 
-    staged(with_final, [((BaseException,), finish)])
+    staged(without_final, [((BaseException,), finish)])
     final()
+
+
+def _with_else(body, runners, orelse, places) -> None:
+    """``else`` runs where the body came to its end; what it raises is not for the handlers."""
+    cell = [False]
+    ended = Location(
+        ("ended", id(cell)),
+        "the end of try",
+        lambda: cell[0],
+        lambda v: cell.__setitem__(0, v),
+        cell,
+    )
+
+    def whole() -> None:
+        body()
+        ended.set(True)
+
+    control_flow.staged_try(whole, runners, [*places, ended])
+    if is_staged(cell[0]):
+        control_flow.staged_if(cell[0], orelse, lambda: None, places)
+    elif cell[0]:
+        orelse()
 
 
 def _kinds(kind: Any) -> tuple[type, ...]:

@@ -20,6 +20,7 @@ from .calls import call, handles
 from .context import OPERATORS, Converter
 from .logical import and_, not_, or_
 from .staging import is_staged
+from .standard import compared_fields
 from .union import apply
 
 # operator class: (name in ag__, function of ``operator``, method, sign)
@@ -80,10 +81,19 @@ def _tried(a: Any, b: Any, method: str, reflected: str, same_type: bool) -> Any:
             order.reverse()
     for function, x, y in order:
         if function is not None:
-            result = call(function, x, y)
+            fields = compared_fields(function, x)
+            result = call(function, x, y) if fields is None else _by_fields(function, fields, x, y)
             if result is not NotImplemented:
                 return result
     return NotImplemented
+
+
+def _by_fields(function: Any, fields: tuple[str, ...], x: Any, y: Any) -> Any:
+    """What a comparison that ``dataclasses`` generated does: it compares the fields of two objects of one class as tuples."""
+    if type(x) is not type(y):
+        return NotImplemented
+    one, other = (tuple(call(getattr, o, n) for n in fields) for o in (x, y))
+    return BY_NAME[function.__name__.strip("_")](one, other)
 
 
 def _binary(function: Any, method: str, sign: str) -> Any:

@@ -23,12 +23,14 @@ class Reads(Converter):
 
     def visit_Name(self, node):
         if isinstance(node.ctx, gast.Load) and get_fact(node, Fact.MAYBE_UNBOUND, False):
-            inner = gast.copy_location(gast.Name(node.id, gast.Load(), None, None), node)
-            key = gast.copy_location(gast.Constant(node.id, None), node)
-            return self.expression(
-                f"{OPERATORS}.ld(lambda: name_, key_)", node, name_=inner, key_=key
-            )
+            return self._checked(node)
         return node
+
+    def _checked(self, node):
+        """A read of a variable that may be unbound."""
+        inner = gast.copy_location(gast.Name(node.id, gast.Load(), None, None), node)
+        key = gast.copy_location(gast.Constant(node.id, None), node)
+        return self.expression(f"{OPERATORS}.ld(lambda: name_, key_)", node, name_=inner, key_=key)
 
     def visit_AnnAssign(self, node):
         if node.value is not None:
@@ -36,7 +38,13 @@ class Reads(Converter):
         return node
 
     def visit_Delete(self, node):
-        return node
+        """``del`` of a variable that may be unbound looks at it first, each in its turn."""
+        out = []
+        for target in node.targets:
+            if isinstance(target, gast.Name) and get_fact(target, Fact.MAYBE_UNBOUND, False):
+                out.append(gast.copy_location(gast.Expr(self._checked(target)), node))
+            out.append(gast.copy_location(gast.Delete([target]), node))
+        return out
 
 
 class Frames(Converter):

@@ -66,7 +66,8 @@ def while_stmt(test, body, names, options=None) -> None:
         attempt.commit()
         value = after
     places = places_of(names, ask, body)
-    before = f" after {unrolled.count} unrolled iterations" if unrolled.count else ""
+    many = "" if unrolled.count == 1 else "s"
+    before = f" after {unrolled.count} unrolled iteration{many}" if unrolled.count else ""
     decisions.staged(f"While{before}", value, places)
     control_flow.staged_while(
         test, body, places, directives.loop_options(options, places), first=value

@@ -48,10 +48,26 @@ class Flat:
         return self.places[id(x)]
 
 
+def plain_names(signature: inspect.Signature) -> tuple[str, ...] | None:
+    """The names of parameters that all may be given by position or by name; None for other signatures."""
+    kinds = {p.kind for p in signature.parameters.values()}
+    return tuple(signature.parameters) if kinds <= {inspect.Parameter.POSITIONAL_OR_KEYWORD} else None  # fmt: skip
+
+
 def bind(
-    signature: inspect.Signature, args: tuple, kwargs: dict, name: str = ""
+    signature: inspect.Signature,
+    args: tuple,
+    kwargs: dict,
+    name: str = "",
+    names: tuple[str, ...] | None = None,
 ) -> inspect.BoundArguments:
-    """Arguments by name with defaults; SignatureError in Python's words."""
+    """Arguments by name with defaults; SignatureError in Python's words. ``names``: the signature's ``plain_names``."""
+    if names is not None and len(args) + len(kwargs) == len(names):
+        rest = names[len(args) :]
+        if all(map(kwargs.__contains__, rest)):
+            values = dict(zip(names, args))
+            values.update((n, kwargs[n]) for n in rest)
+            return inspect.BoundArguments(signature, values)  # type: ignore[arg-type]
     try:
         bound = signature.bind(*args, **kwargs)
     except TypeError as error:

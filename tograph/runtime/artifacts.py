@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import settings
+from .rewrite import count_nodes
 
 LOGGER = logging.getLogger("tograph")
 PATIENCE = 1.0  # seconds of work before progress is shown
@@ -41,7 +42,7 @@ def converted(name: str, source: Any) -> None:
 def traced(concrete: Any, why: str, seconds: float) -> None:
     """A function was traced."""
     if settings.verbosity() >= 1:
-        count = len(concrete.graph.nodes)
+        count = count_nodes(concrete.graph)
         LOGGER.info(
             "traced %r in %.0f ms, nodes: %d, because: %s", concrete.name, 1e3 * seconds, count, why
         )

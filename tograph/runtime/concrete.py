@@ -26,7 +26,7 @@ from .kernels.lower import Fused, lower
 from .native.program import Native
 from .passes.settle import has_try, settle
 from .results import leaving
-from .rewrite import copied
+from .rewrite import copied, count_nodes
 from .sources import Strong
 from .structure import Leaf, Spec, flatten, opened, spec_of
 from .symbolic import SymTensor
@@ -188,7 +188,7 @@ class ConcreteFunction:
         return self.program.source
 
     def __repr__(self) -> str:
-        return f"<ConcreteFunction {self.name}: {len(self.graph.nodes)} nodes>"
+        return f"<ConcreteFunction {self.name}: {count_nodes(self.graph)} nodes>"
 
     def _repr_html_(self) -> str:
         return notebook.graph_html(self.graph)
@@ -248,6 +248,12 @@ class ConcreteFunction:
     def _differentiates(self, inputs: Sequence[Any]) -> bool:
         """Whether this call runs a forward graph that keeps what the gradient needs."""
         return any(inputs[i].requires_grad for i in self._floats) and not transforms.active()
+
+    @property
+    def settled(self) -> bool:
+        """Whether native code was compiled, so that it is known if there is an entry."""
+        scheduled = self.__dict__.get("scheduled")
+        return scheduled is not None and scheduled.native is not None
 
     @cached_property
     def entry(self) -> Callable[..., Any] | None:

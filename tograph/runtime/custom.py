@@ -14,9 +14,9 @@ from typing import Any
 import torch
 
 from ..errors import GradientError
-from . import control_flow, structure
+from . import control_flow, reads, structure
 from .carrier import differentiable
-from .funcgraph import FuncGraph, current_graph, is_tracing, user_location
+from .funcgraph import FuncGraph, Storage, current_graph, is_tracing, user_location
 from .infer import meta_of, tensor_type
 from .ir import Graph, Node, Value
 from .symbolic import SymTensor, as_symbolic, value_of
@@ -101,17 +101,26 @@ def gradient_region(
 
 
 def _checked(g: Any, x: torch.Tensor) -> torch.Tensor:
-    """A cotangent of the shape and dtype of its argument; None is zeros."""
+    """A cotangent of the shape and dtype of its argument, summed where it was expanded, as torch does; None is zeros."""
     if g is None:
         return torch.zeros_like(x.detach())
     if not isinstance(g, torch.Tensor):
         g = torch.as_tensor(g, dtype=x.dtype)
+    if tuple(g.shape) != tuple(x.shape) and _expands(x.shape, g.shape):
+        g = g.sum_to_size(x.shape)
     if tuple(g.shape) != tuple(x.shape):
         raise GradientError(
             f"the gradient function returned a gradient of shape {tuple(g.shape)} for an argument of shape {tuple(x.shape)}",
             user_location(),
         )
     return as_symbolic(g.to(x.dtype))
+
+
+def _expands(shape: Sequence[int], to: Sequence[int]) -> bool:
+    """Whether a tensor of known shape can be expanded to another known one."""
+    if any(type(n) is not int for n in (*shape, *to)) or len(shape) > len(to):
+        return False
+    return all(n in (1, m) for n, m in zip(reversed(shape), reversed(to)))
 
 
 class _Custom(torch.autograd.Function):
@@ -210,7 +219,7 @@ class Context:
 
 def apply_function(cls: Any, args: Sequence[Any], call: Callable[..., Any]) -> Any:
     """``cls.apply(*args)`` while tracing; ``call`` runs user code."""
-    needs = tuple(isinstance(a, torch.Tensor) and differentiable(_type(a)) for a in args)
+    needs = tuple(isinstance(a, torch.Tensor) and _needs_gradient(a) for a in args)
     ctx = Context(needs)
     new_style = cls.setup_context is not torch.autograd.Function.setup_context
     with torch.no_grad():
@@ -235,6 +244,44 @@ def apply_function(cls: Any, args: Sequence[Any], call: Callable[..., Any]) -> A
     for i, made in zip(chosen, with_gradient([values[i] for i in chosen], args, gradient)):
         values[i] = made
     return tuple(values) if several else values[0]
+
+
+def _needs_gradient(x: torch.Tensor) -> bool:
+    """Whether a gradient may ever be asked of it: not of what is made of constants and of captured tensors that require none."""
+    if not differentiable(_type(x)):
+        return False
+    if x.requires_grad or not isinstance(x, SymTensor):
+        return x.requires_grad or not _stays_constant(x)
+    graph = current_graph()
+    todo, seen = [value_of(x, graph)], set()
+    while todo:
+        value = todo.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        if len(seen) > _FAR or (value.node is not None and value.node.regions):
+            return True
+        if value.node is not None:
+            todo += value.node.inputs
+        elif not _captured_constant(value, graph):
+            return True
+    return False
+
+
+_FAR = 100  # so many values are looked at
+
+
+def _captured_constant(value: Value, graph: FuncGraph) -> bool:
+    owner = next((k for k, v in graph.captures.items() if v is value), None)
+    if not isinstance(owner, Storage) or owner.external is None or owner.late is not None:
+        return False
+    return _stays_constant(owner.external)
+
+
+def _stays_constant(x: torch.Tensor) -> bool:
+    """Whether a captured tensor requires no gradient; a guard sees to it that this stays so."""
+    watch = reads.current()
+    return watch is not None and not x.requires_grad and watch.constant(x)
 
 
 def _zeros(v: Any) -> Any:

@@ -86,6 +86,8 @@ def numbers_in(guards: Sequence[Any], first: int) -> set[int]:
 def advice(old: Any, new: Any, reduced: bool) -> str:
     """The setting that would have avoided a trace for the key ``new`` after one for ``old``."""
     if without_sizes(old) != without_sizes(new):
+        if _without_lengths(without_sizes(old)) == _without_lengths(without_sizes(new)):
+            return "Each length of a list is a trace of its own: stack its items into one tensor (pad them where they differ), and loop over that."
         return "Pass the same kinds of arguments (dtypes, flags, objects) at every call, or call a function of its own for each."
     if old == new:
         return "Pass what changes as a tensor argument, or keep it in a tg.Variable."
@@ -94,3 +96,11 @@ def advice(old: Any, new: Any, reduced: bool) -> str:
     if without_numbers(old) == without_numbers(new):
         return "Pass the number as a tensor, or use tg.function(reduce_retracing=True)."
     return "Use tg.function(reduce_retracing=True), or an input_signature with None for the dimensions that change."
+
+
+def _without_lengths(key: Any) -> Any:
+    """A key with equal items that follow each other as one."""
+    if not isinstance(key, tuple):
+        return key
+    parts = list(map(_without_lengths, key))
+    return tuple(p for i, p in enumerate(parts) if i == 0 or p != parts[i - 1])

@@ -12,14 +12,13 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
+import operator
 import threading
 import time
 import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
-
-import torch
 
 from .. import collector
 from ..errors import AliasError, NotAFunctionError, ScopeError, SignatureError, StagingError
@@ -32,7 +31,6 @@ from .families import Family, advice, numbers_in
 from .funcgraph import is_tracing
 from .keys import (
     context,
-    count_tensors,
     describe_key,
     flat_specs,
     quick_key,
@@ -106,6 +104,7 @@ class Function(Generic[P, R]):
         functools.update_wrapper(self, python_function, updated=())
         self.__wrapped__ = python_function
         self._signature = _signature(python_function)
+        self._names = arguments.plain_names(self._signature)
         self._plain = all(_is_plain(p.default) for p in self._signature.parameters.values())
         self._check_signature()
 
@@ -156,25 +155,25 @@ class Function(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if EAGER.value:
             return self.python_function(*args, **kwargs)
-        if self._fast is not None and not kwargs:
+        if kwargs:
+            args, kwargs = self._positional(args, kwargs)
+        if not kwargs and (self._fast is not None or self._entry is not None):
             result = self._by_entry(args)
             if result is not MISS:
                 return result
         if is_tracing():
             return self._call_in_trace(args, kwargs)
         try:
-            quick = None if kwargs or not self._plain else quick_key(args)
+            quick, tensors = (None, []) if kwargs or not self._plain else quick_key(args)
             known = self._quick.get(quick)  # nothing is kept under None
-            if known is not None:
-                tensors = list(filter(torch.is_tensor, args))
-                if known.checks.hold(tensors):
-                    return self._run_known(known, args, tensors)
+            if known is not None and known.checks.hold(tensors):
+                return self._run_known(known, args, tensors)
             trace, flat, bound = self._find(args, kwargs)
             if (
                 quick is not None
                 and trace.finder is no_places
                 and not trace.open_numbers
-                and len(flat.tensors) == count_tensors(args)
+                and len(flat.tensors) == len(tensors)
             ):
                 if len(self._quick) > CACHE_SIZE:
                     self._quick.clear()
@@ -184,22 +183,45 @@ class Function(Generic[P, R]):
             __tracebackhide__ = True
             raise shown(error)  # noqa: B904  the same object
 
+    def _positional(self, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
+        """The arguments without keywords, where all parameters are given."""
+        names = self._names
+        if names is None or len(args) + len(kwargs) != len(names):
+            return args, kwargs
+        rest = names[len(args) :]
+        if not all(map(kwargs.__contains__, rest)):
+            return args, kwargs
+        return (*args, *[kwargs[n] for n in rest]), {}
+
     def _by_entry(self, args: tuple) -> Any:
         """The result of the entry, or ``MISS``."""
+        if self._fast is None:
+            return MISS if profiled() or self._entry is None else self._entry(*args)
         checks = self._fast_checks
         if profiled() or not (checks is None or checks.hold(args)):
             return MISS
-        return self._fast(*args)  # type: ignore[misc]
+        return self._fast(*args)
 
     def _run_known(self, trace: Trace, args: tuple, tensors: list[Any]) -> Any:
-        """Run a trace that fits; from the next call on by its entry, if it has one."""
-        result = trace.concrete.run(tensors)
-        if trace.concrete.scheduled.native is not None and len(tensors) == len(args):
-            checks, entry = None if trace.checks.empty else trace.checks, trace.concrete.entry
-            direct = checks is None and entry is not None and _call_in_machine_code()
-            self._fast_checks, self._fast = checks, None if direct else entry
-            self._entry = entry if direct else None
+        """Run a trace that fits, by its entry, if it has one."""
+        concrete = trace.concrete
+        if concrete.settled and not profiled() and concrete.entry is not None:
+            result = concrete.entry(*tensors)
+            if result is not MISS:
+                self._note(trace, args, tensors)
+                return result
+        result = concrete.run(tensors)
+        self._note(trace, args, tensors)
         return result
+
+    def _note(self, trace: Trace, args: tuple, tensors: list[Any]) -> None:
+        """From the next call on go straight to the entry of a trace that takes the arguments as they are."""
+        if not trace.concrete.settled or len(tensors) != len(args) or any(map(operator.is_not, tensors, args)):  # fmt: skip
+            return
+        checks, entry = None if trace.checks.empty else trace.checks, trace.concrete.entry
+        direct = checks is None and entry is not None and _call_in_machine_code()
+        self._fast_checks, self._fast = checks, None if direct else entry
+        self._entry = entry if direct else None
 
     def get_concrete_function(self, *args: Any, **kwargs: Any) -> ConcreteFunction:
         """The trace for arguments or ``TensorSpec``s; the same signature gives the same object."""
@@ -239,7 +261,7 @@ class Function(Generic[P, R]):
 
     def _call_in_trace(self, args: tuple, kwargs: dict) -> Any:
         """A call inside a trace: a ``Call`` of a graph of its own."""
-        bound = arguments.bind(self._signature, args, kwargs, self.label())
+        bound = arguments.bind(self._signature, args, kwargs, self.label(), self._names)
         if self.input_signature is not None:
             arguments.check_signature(
                 self._spec_names(), bound, self.input_signature, self._signature
@@ -251,7 +273,7 @@ class Function(Generic[P, R]):
         return control_flow.join_regions("Call", [], {"function": region}, name=self.label())
 
     def _find(self, args: tuple, kwargs: dict) -> tuple[Trace, Flat, inspect.BoundArguments]:
-        bound = arguments.bind(self._signature, args, kwargs, self.label())
+        bound = arguments.bind(self._signature, args, kwargs, self.label(), self._names)
         if self.input_signature is not None:
             arguments.check_signature(
                 self._spec_names(), bound, self.input_signature, self._signature
@@ -273,7 +295,8 @@ class Function(Generic[P, R]):
 
     def _lookup(self, key: Any, flat: Flat) -> Trace | None:
         """The trace for these very sizes and numbers, else one for which they are open."""
-        for slot in (key, self._open_slot(key)):
+        for find in (lambda: key, lambda: self._open_slot(key)):
+            slot = find()
             traces = self._cache.get(slot, ())
             for i, trace in enumerate(traces):
                 if trace.fits(key, flat):

@@ -54,6 +54,8 @@ def same_items(items: Any, old: list[Any]) -> bool:
     """Whether a long sequence or the keys of a mapping are what they were."""
     if len(items) != len(old):
         return False
+    if all(map(operator.is_, items, old)):
+        return True
     return all(
         a is b or (not isinstance(a, torch.Tensor) and same_atom(a, b)) for a, b in zip(items, old)
     )
@@ -138,10 +140,25 @@ _SIGNS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", 
 
 def describe_size(expr: Any, wanted: Any, names: list[str]) -> str:
     """A guard on sizes and numbers in the user's names: ``x.shape[0] > 4``."""
-    text = _describe(expr, names)
+    if wanted is False and isinstance(expr, tuple) and expr[0] in _OPPOSITES:
+        expr, wanted = (_OPPOSITES[expr[0]], *expr[1:]), True
+    text = _describe(_without_ones(expr), names)
     if wanted is True:
         return text
     return f"not ({text})" if wanted is False else f"{text} == {wanted!r}"
+
+
+_OPPOSITES = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
+
+
+def _without_ones(expr: Any) -> Any:
+    """An expression without factors of 1."""
+    if not isinstance(expr, tuple):
+        return expr
+    parts = [_without_ones(e) for e in expr[1:]]
+    if expr[0] == "mul" and 1 in parts:
+        return parts[1 - parts.index(1)]
+    return (expr[0], *parts)
 
 
 def _describe(expr: Any, names: list[str]) -> str:

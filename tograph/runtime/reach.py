@@ -53,7 +53,7 @@ def _children(x: Any) -> list[Any]:
         return [*list.__iter__(x)]  # a list of the graph refuses its own iterator
     if isinstance(x, (tuple, set, frozenset, deque)):
         return list(x)
-    found = list(vars(x).values()) if hasattr(x, "__dict__") else []
+    found = [vars(x)] if hasattr(x, "__dict__") else []
     slots = [
         getattr(x, s, None) for c in type(x).__mro__ for s in _names(getattr(c, "__slots__", ()))
     ]

@@ -386,6 +386,13 @@ class Watch:
             if key[1] == what or (what is None and key[1] not in keep):
                 del self.checks[key]
 
+    def constant(self, x: torch.Tensor) -> bool:
+        """A tensor from outside must go on requiring no gradient; False where its place is not known."""
+        source = self.source_of(x)
+        if source is not None:
+            self._check(source, "constant", "not {0}.requires_grad", None, "no gradient")
+        return source is not None
+
     def identities(self, x: torch.Tensor) -> list[Check]:
         """The checks that a place holds this very tensor."""
         return [c for c in self.checks.values() if c.test == SAME_TENSOR and c.old() is x]

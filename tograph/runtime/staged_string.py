@@ -108,7 +108,7 @@ def made_string(value: Any, graph: Any) -> StagedString:
     return StagedString(Handle(Ref(value, graph)))
 
 
-def _name(x: Any) -> str:
+def _kind_name(x: Any) -> str:
     return "Tensor" if isinstance(x, torch.Tensor) else type(x).__name__
 
 
@@ -116,7 +116,7 @@ def _operator(name: str, kind: type, *, reflected: bool = False) -> Any:
     def method(self, other):
         if not isinstance(other, (str, StagedString)) and name not in ("__mul__", "__mod__"):
             if name == "__add__" and not reflected:
-                raise TypeError(f'can only concatenate str (not "{_name(other)}") to str')
+                raise TypeError(f'can only concatenate str (not "{_kind_name(other)}") to str')
             return NotImplemented
         return text_op(name, kind, other, self) if reflected else text_op(name, kind, self, other)
 

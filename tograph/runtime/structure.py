@@ -18,6 +18,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import sys
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -191,8 +192,22 @@ def _plain_class(cls: type) -> bool:
         return False
     ours = [c for c in cls.__mro__ if c is not object]
     plain = all(c.__flags__ & _HEAP and "__new__" not in vars(c) for c in ours)
-    special = ("__call__", "__enter__", "__next__", "__get__", "get_concrete_function")
-    return plain and not any(n in vars(c) for c in ours for n in special)
+    return plain and not any(n in vars(c) and (n in _BOUND or _standard(c)) for c in ours for n in _SPECIAL)  # fmt: skip
+
+
+def _standard(cls: type) -> bool:
+    """Whether a class is of the standard library."""
+    root = cls.__module__.partition(".")[0]
+    return root in sys.stdlib_module_names and root != "__main__"
+
+
+_BOUND = (
+    "__enter__",
+    "__next__",
+    "__get__",
+    "get_concrete_function",
+)  # act by being used, or stand for something else
+_SPECIAL = ("__call__", *_BOUND)  # of the standard library: hold what is no value
 
 
 _HEAP = 1 << 9
@@ -437,6 +452,10 @@ def flatten(x: Any, spec: Spec, graph: FuncGraph) -> list[Value]:
     if isinstance(spec, Tree):
         if isinstance(x, LISTS[0]) and _staged_list(spec):
             return LISTS[1](x, spec, graph)
+        if is_union(x) and _staged_list(spec) and all(isinstance(o, LISTS[0]) or type(o) is spec.cls for o in x.options_):  # fmt: skip
+            columns = zip(*(flatten(o, spec, graph) for o in x.options_))
+            tag = x.tag_.node.value(graph)
+            return [graph.emit("tg.choose", tag, list(c), type=t) for c, t in zip(columns, leaf_types(spec))]  # fmt: skip
         found = parts_of(x)
         if found is None or len(found[1]) != len(spec.parts):
             raise StructureError(

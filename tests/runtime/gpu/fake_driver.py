@@ -191,7 +191,16 @@ def install(monkeypatch, cuda: Cuda) -> type[capture.Captured]:
     class Emulated(capture.Captured):
         def _leaf(self, step, run, kind):
             graph = cuda.capturing.get(cuda.current[-1].cuda_stream)
-            run(step) if graph is None else graph.nodes.append((kind, lambda: run(step)))
+            if graph is None:
+                run(step)
+            else:  # addresses are those of the capture
+                of = dict(self.memory.of)
+                graph.nodes.append((kind, lambda: self._at(of, run, step)))
+
+        def _at(self, of, run, step):
+            now, self.memory.of = self.memory.of, of
+            run(step)
+            self.memory.of = now
 
         def _run(self, step):
             self._leaf(step, super()._run, KERNEL)

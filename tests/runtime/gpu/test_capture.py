@@ -8,7 +8,7 @@ from tests.runtime.gpu.fake_driver import Cuda, Graph, install
 from tests.runtime.kernels.triton_samples import flat
 from tests.runtime.kernels.triton_worker import interpret
 from tograph.runtime import interp, scheduler
-from tograph.runtime.gpu import capture, driver, planner, program
+from tograph.runtime.gpu import capture, driver, planner, pointers, program
 from tograph.runtime.gpu.execute import Failed
 from tograph.runtime.gpu.retarget import retarget
 from tograph.runtime.kernels import device
@@ -292,6 +292,42 @@ def test_a_list_that_is_full_is_planned_again_with_more_room(monkeypatch, on_cpu
         given = torch.ones(2), torch.tensor(n)
         torch.testing.assert_close(runner.run(*given)[0], interp.run(runner.graph, given)[0])
     assert made.plan.form.capacity == 8
+
+
+# ---- inputs that stay where they are
+
+
+def test_weights_are_read_where_they_are(monkeypatch, on_cpu):
+    def layer(x, w):
+        y = x
+        while y.sum() > 1:
+            y = (y @ w.t()) * 0.1
+        return y, w
+
+    install(monkeypatch, Cuda())
+    monkeypatch.setattr(capture, "probed", lambda place: "")
+    monkeypatch.setattr(pointers, "SMALLEST", 1)
+    w = torch.eye(2) + 0.5
+    runner, made = with_program(layer, torch.ones(2, 2), w)
+
+    def call(w):
+        x = torch.rand(2, 2) * 9
+        for a, b in zip(runner.run(x, w), layer(x, w), strict=True):
+            torch.testing.assert_close(a, b)
+            assert a.data_ptr() != w.data_ptr()
+        keep.append(x)  # so that the next one is elsewhere
+
+    keep = []
+    for k in range(4):
+        call(w)
+        assert made.pointers.bound == (frozenset({1}) if k >= 2 else frozenset())
+    w.mul_(0.9)  # no copy has to be made for that
+    call(w)
+    held = {x.untyped_storage().data_ptr() for x in made._runner.memory.of.values()}
+    assert w.untyped_storage().data_ptr() not in held
+    call(w * 1.1)  # elsewhere
+    assert made.pointers.bound == frozenset()
+    call(w)
 
 
 def _small(bounded):

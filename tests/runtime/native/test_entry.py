@@ -167,3 +167,124 @@ def test_programs_of_other_devices_have_no_entry():
     cf = tg.function(affine).get_concrete_function(X, Y)
     cf.scheduled._native = types.SimpleNamespace(kernels=[])
     assert cf.entry is None
+
+
+# ---- what is written, and random numbers
+
+
+def grown(x, y):
+    x.add_(y)
+    return x.sum()
+
+
+def test_what_is_written_gets_a_new_version():
+    x = torch.arange(4.0)
+    fast = warm(tg.function(grown), x, torch.ones(4))
+    x, before = torch.arange(4.0), x._version
+    assert fast(x, torch.ones(4)) == 10
+    assert torch.equal(x, torch.arange(1.0, 5.0))
+    assert (x._version, before) == (1, 4)
+
+
+def test_what_is_written_is_apart_from_the_rest():
+    fast = warm(tg.function(grown), torch.arange(4.0), torch.ones(4))
+    both = torch.arange(8.0)
+    for x, y in [(both[1:5], both[:4]), (both[:4], both[3:7]), (both[2:6], both[2:6])]:
+        assert fast(x, y) is entry.MISS
+    assert torch.equal(both, torch.arange(8.0))
+    assert fast(both[:4], both[4:]) == 6 + 22
+    leaf = torch.ones(4, requires_grad=True)
+    assert fast(leaf, torch.ones(4)) is entry.MISS
+    with torch.no_grad():
+        assert fast(leaf, torch.ones(4)) == 8
+
+
+@pytest.mark.parametrize("make", [lambda: tg.Variable([1.0, 2.0], requires_grad=False), lambda: torch.tensor([1.0, 2.0])])  # fmt: skip
+def test_a_captured_tensor_is_written(make):
+    state = make()
+
+    @tg.function
+    def step(x):
+        with torch.no_grad():
+            state.add_(x)
+        return state * 2
+
+    fast = warm(step, torch.ones(2))
+    version = state._version
+    assert torch.equal(fast(torch.ones(2)), 2 * (torch.tensor([1.0, 2.0]) + 5))
+    assert state._version == version + 1
+    assert fast(state) is entry.MISS
+
+
+def test_random_numbers_are_those_of_eager():
+    def walk(x, n):
+        i = 0
+        while i < n:
+            x = torch.tanh(x * 2 + 1) + torch.randn(3)
+            i += 1
+        return x
+
+    args = torch.zeros(3), torch.tensor(5)
+    fast = warm(tg.function(walk), *args)
+    torch.manual_seed(1)
+    found = [fast(*args) for _ in range(3)]
+    torch.manual_seed(1)
+    for x in found:
+        assert torch.allclose(x, walk(*args), atol=1e-5)
+
+
+def test_what_declines_leaves_the_generator_as_it_was():
+    def draw(table, n):
+        i, total = 0, torch.zeros(3)
+        while i < n:
+            total = total * 0.5 + torch.rand(3) + table[i]
+            i += 1
+        return total
+
+    table = torch.zeros(4)
+    fast = warm(tg.function(draw), table, torch.tensor(3))
+    before = torch.get_rng_state()
+    assert fast(table, torch.tensor(9)) is entry.MISS
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+# ---- calls that Python prepares
+
+
+def nested(xs, options, n=2):
+    xs[0].add_(1)
+    total = xs[0] * n + options["shift"]
+    return {"total": total, "same": xs[1], "pair": (total.sum(), [total, n])}
+
+
+def test_calls_with_containers_go_by_an_entry_too():
+    f = tg.function(nested)
+    for k in range(6):
+        xs, options = [torch.full((4,), float(k)), torch.ones(3)], {"shift": torch.arange(4.0)}
+        got = f(xs, options, n=3)
+        want = nested([torch.full((4,), float(k)), xs[1]], options, n=3)
+        assert torch.equal(got["total"], want["total"])
+        assert torch.equal(got["pair"][0], want["pair"][0])
+        assert got["same"] is xs[1]
+        assert got["pair"][1][0] is got["total"]
+        assert got["pair"][1][1] == 3
+        assert xs[0]._version == 1
+        assert xs[0][0] == k + 1
+    native = f.concrete_functions[0].scheduled.native
+    assert native is not None
+    assert native._whole is not None
+
+
+def test_a_failure_is_that_of_eager_after_many_calls():
+    def pick(xs, i):
+        j = 0
+        while j < i[0]:
+            j += 1
+        return xs[0][j] * 2
+
+    f = tg.function(pick)
+    for _ in range(5):
+        assert f([torch.arange(4.0)], [torch.tensor(2)]) == 4
+    with pytest.raises(IndexError):
+        f([torch.arange(4.0)], [torch.tensor(7)])
+    assert f([torch.arange(4.0)], [torch.tensor(1)]) == 2

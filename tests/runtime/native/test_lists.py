@@ -271,6 +271,8 @@ def test_a_list_from_outside_and_back():
     twice, total2 = f(once, x)
     assert total == 2 + 6 + 2 * 6 and int(once.size()) == 5 and int(twice.size()) == 9
     assert torch.equal(twice.get(5), x + 5) and torch.equal(once.get(2), x + 2)
+    same, first = tg.function(lambda items: (items, items.get(0) * 2))(once)
+    assert torch.equal(first, 2 * x) and torch.equal(same.get(4), x)
     assert total2 == total + 2 + 6 + 2 * 18
 
 
@@ -309,3 +311,34 @@ def test_memory_of_dropped_results_is_used_again():
         f(x, torch.tensor(30))
     places = {f(x, torch.tensor(30))[0].data_ptr() for _ in range(6)}
     assert len(places) <= 2
+
+
+def test_a_tensor_whose_length_only_the_run_knows_goes_in():
+    def f(w, x, n):
+        xs, h = [], x
+        for _ in tg.range(n):
+            h = torch.tanh(h @ w)
+            xs.append(h)
+        return torch.stack(xs).exp().square().sum()
+
+    x, w = torch.randn(3, 5), torch.randn(5, 5, requires_grad=True)
+    g = tg.function(f)
+    for n in (4, 2, 7):
+        (found,), (wanted,) = (torch.autograd.grad(h(w, x, torch.tensor(n)), w) for h in (g, f))
+        torch.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-3)
+
+
+def test_a_list_grows_without_copies_and_without_much_memory():
+    @tg.function
+    def f(x, n):
+        xs, i = [], 0
+        while i < n:
+            xs.append(x + i)
+            i += 1
+        return torch.stack(xs)
+
+    x = torch.zeros(1 << 16)
+    native = f(x, torch.tensor(100))
+    assert native.shape == (100, 1 << 16) and native[99, 5] == 99
+    held = f.get_concrete_function(x, torch.tensor(1)).scheduled.native._buffers
+    assert held._table[0] == 0  # no block that was outgrown is left

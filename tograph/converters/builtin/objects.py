@@ -31,6 +31,8 @@ def _kind_of(x: Any) -> type | None:
 @handles(isinstance)
 def isinstance_(x, classes):
     if is_union(x):
+        if any(isinstance(option, StagedException) for option in x.options_):
+            return union.distribute(lambda v: isinstance_(v, classes), x)
         return union.test_options(lambda v: isinstance_(v, classes), x)
     if isinstance(x, StagedException):
         return StagedClass(x).within(classes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 import itertools
 from typing import Any
@@ -17,6 +18,7 @@ from ...runtime.shapes import SYMBOLS
 from ...runtime.staged_string import StagedString
 from ...runtime.structure import is_union
 from ...runtime.symbolic import scalar_of
+from ...runtime.unconverted import check_keys
 from .. import keyed, subscripts, union
 from ..calls import METHODS, call, handles, takes_functions
 from ..consumers import gathered
@@ -38,7 +40,7 @@ from ..iterables import (
 from ..lists import new_list
 from ..logical import not_
 from ..staging import is_staged
-from ..user_operators import as_bool, holds_staged, lt, method_of
+from ..user_operators import as_bool, defines_operators, holds_staged, lt, method_of
 from .forms import as_number, unless_staged
 from .reductions import tensor0
 
@@ -203,7 +205,8 @@ def sorted_(x, *, key=None, reverse=False):
 def _undecided(key):
     """Whether comparing a key may have to wait for the graph."""
     inside = isinstance(key, (list, tuple, dict)) and holds_staged(key)
-    return is_staged(key) or is_union(key) or isinstance(key, StagedString) or inside
+    known = not (is_staged(key) or is_union(key) or isinstance(key, StagedString) or inside)
+    return not known or defines_operators(type(key))
 
 
 def _sort_staged(items, keys, reverse):
@@ -223,17 +226,21 @@ def _sort_by_comparing(items, keys, reverse):
     items, keys = list(items), list(keys)
 
     def exchange(i):
+        """Whether the items in front of these may have to move too."""
         a, b = (items[i], keys[i]), (items[i - 1], keys[i - 1])
-        before = lt(b[1], a[1]) if reverse else lt(a[1], b[1])
-        if not is_staged(before):
-            return (a, b) if before else (b, a)
-        return control_flow.staged_if(
-            control_flow.predicate(before, "sorted"), lambda: (a, b), lambda: (b, a)
-        )
+        before = union.truth(lt(b[1], a[1]) if reverse else lt(a[1], b[1]), "sorted")
+        if not is_staged(before) and not before:
+            return False
+        if is_staged(before):
+            before = control_flow.predicate(before, "sorted")
+            a, b = control_flow.staged_if(before, lambda: (a, b), lambda: (b, a))
+        (items[i - 1], keys[i - 1]), (items[i], keys[i]) = a, b
+        return True
 
     for last in range(1, len(items)):
         for i in range(last, 0, -1):
-            (items[i - 1], keys[i - 1]), (items[i], keys[i]) = exchange(i)
+            if not exchange(i):
+                break
     return items
 
 
@@ -278,7 +285,8 @@ def next_(iterator, *default):
     if step is not None and is_tracing() and not default:
         return call(step, iterator)
     if not isinstance(iterator, SequenceIterator):
-        if journal.active() and journal.depth() > 1 and not isinstance(iterator, Generator):
+        made = iterator.depth if isinstance(iterator, Generator) else 1
+        if journal.active() and journal.depth() > made:
             raise StagingError(
                 "next() of this iterator inside a staged branch or loop is not supported: it would advance while tracing. Use "
                 "iter() of a list or tuple, an index, or loop over it with for.",
@@ -316,7 +324,7 @@ for _kind in reads.MAPPINGS:
     for _name in ("items", "keys", "values", "copy", "popitem"):
 
         def _listed(x, *args, _name=_name, **kwargs):
-            keyed.check_keys(x)
+            check_keys(x)
             reads.passed((x,))
             if _name == "popitem":
                 journal.record(journal.contents(x))
@@ -324,6 +332,16 @@ for _kind in reads.MAPPINGS:
 
         METHODS[(_kind, _name)] = _listed
 
+
+def _move_to_end(x, key, last=True):
+    if journal.depth() > 1:
+        raise StagingError("the order of an OrderedDict cannot depend on a staged condition", user_location())  # fmt: skip
+    reads.passed((x,))
+    journal.record(journal.contents(x))
+    x.move_to_end(key, last)
+
+
+METHODS[(collections.OrderedDict, "move_to_end")] = _move_to_end
 
 takes_functions(functools.reduce, itertools.accumulate, itertools.starmap, itertools.takewhile, itertools.dropwhile,
                 torch.func.vmap, torch.vmap, torch.func.grad, torch.func.jvp, torch.func.vjp, torch.func.jacrev,

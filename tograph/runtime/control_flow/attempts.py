@@ -9,6 +9,7 @@ from typing import Any
 
 from .. import facts, journal
 from ..funcgraph import current_graph
+from ..ir import Node
 from ..journal import Location as Place
 from .regions import with_ambient
 
@@ -34,6 +35,10 @@ class Attempt:
             self.commit()
             raise
 
+    def size(self) -> int:
+        """How many nodes it recorded so far, with those of regions."""
+        return sum(map(_size, self.graph.graph.nodes[self.mark :]))
+
     def commit(self) -> None:
         """Keep what was done."""
         journal.pop(self.log)
@@ -51,6 +56,10 @@ class Attempt:
         for callback, mark in self.marks:
             callback.back(mark)
         del self.graph.root.created[self.created :]
+
+
+def _size(node: Node) -> int:
+    return 1 + sum(_size(n) for region in node.regions.values() for n in region.nodes)
 
 
 class _Alternatives(threading.local):

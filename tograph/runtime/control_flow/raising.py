@@ -39,6 +39,13 @@ class StagedException(Exception):
         super().__init__()
         self.handle_ = handle
 
+    def __tograph_flatten__(self):
+        return None, [self.handle_]
+
+    @staticmethod
+    def __tograph_unflatten__(aux, parts):
+        return StagedException(parts[0]) if isinstance(parts[0], Handle) else parts[0]
+
     def __str__(self):
         raise self._unknown("text")
 
@@ -70,7 +77,7 @@ def emit_raise(error: BaseException) -> None:
     location = raised_at(error)
     note = explained(error)
     error.__traceback__ = None
-    node = graph.add("tg.raise", exception_arguments(error, graph))
+    node = graph.add("tg.raise", exception_arguments(error, graph), _cause(error, graph))
     if location or node.location:
         node.location = Explained(location or node.location)
         node.location.note = note
@@ -101,9 +108,16 @@ def exception_arguments(error: BaseException, graph: FuncGraph) -> tuple[Any, tu
     simple = (
         getattr(builtins, kind.__name__, None) is kind
         and not vars(error)
-        and error.__cause__ is None
+        and (error.__cause__ is None or isinstance(error.__cause__, StagedException))
     )
     return (kind.__name__ if simple else OpaqueObject(error, f"exception {kind.__name__}")), args
+
+
+def _cause(error: BaseException, graph: FuncGraph) -> dict[str, Any]:
+    """``raise error from``: an exception that happens when the graph runs, or None."""
+    if isinstance(error.__cause__, StagedException):
+        return {"cause": graph.resolve(error.__cause__.handle_.ref)}
+    return {"cause": None} if error.__suppress_context__ and error.__cause__ is None else {}
 
 
 def outside_value(x: Any, graph: FuncGraph) -> Any:

@@ -12,7 +12,7 @@ plan has one.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -27,10 +27,11 @@ from .plan import Call, Conditional, Host, Plan, Run, Set, Step, View
 class Captured(Stepwise):
     """``run(*inputs)`` is one launch. DriverError where the graph cannot be made."""
 
-    def __init__(self, plan: Plan):
+    def __init__(self, plan: Plan, bound: Mapping[Any, torch.Tensor] | None = None):
+        """``bound``: inputs that are read where they are; each call has to be given them there."""
         if why := driver.available(_needs(plan)):
             raise Unsupported(why)
-        super().__init__(plan)
+        super().__init__(plan, bound=bound)
         self.handles: dict[int, driver.Handle] = {}
         self.levels: list[torch.cuda.Stream] = []
         self.depth = 0
@@ -39,10 +40,14 @@ class Captured(Stepwise):
             self._warm()
             self.graphs: list[Any] = []
             self.program = self._recorded(plan.steps)
+        self.memory.release()
 
     def run(self, *inputs: Any) -> list[Any]:
         with torch.cuda.device(self.memory.device), torch.no_grad():
-            return super().run(*inputs)
+            try:
+                return super().run(*inputs)
+            finally:
+                self.memory.release()
 
     def play(self) -> None:
         self._play(self.program)

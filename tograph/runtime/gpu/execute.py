@@ -9,7 +9,7 @@ Both work on any device on which kernels start (``kernels.device.launch``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -43,11 +43,16 @@ class Failed(Exception):
 class Memory:
     """The tensors of a plan's places, on a device."""
 
-    def __init__(self, plan: Plan, where: str):
+    def __init__(self, plan: Plan, where: str, bound: Mapping[Place, torch.Tensor] | None = None):
+        """``bound``: memory from outside for some of the inputs."""
         self.plan, self.device = plan, torch.device(where)
+        self.bound = dict.fromkeys(bound or ())
         self.of: dict[Any, torch.Tensor] = {}
         self.generator = draws.Generator(self.device) if plan.generator is not None else None
         for place in [*plan.buffers, *plan.constants]:
+            if place in self.bound:
+                self.of[place] = bound[place]  # type: ignore[index]
+                continue
             kind = place.kind if isinstance(place, Cell) else place.type
             shape = () if isinstance(kind, ScalarType) else kind.shape  # type: ignore[union-attr]
             self.of[place] = torch.zeros(shape, dtype=kind.dtype, device=self.device)  # type: ignore[union-attr,arg-type]
@@ -70,13 +75,22 @@ class Memory:
         except Full as error:
             raise Failed(str(error), True) from error
         for v, x in zip(self.plan.inputs, parts, strict=True):
-            self.of[v].copy_(x) if isinstance(x, torch.Tensor) else self.of[v].fill_(x)
+            if v in self.bound:
+                self.of[v] = x
+            else:
+                self.of[v].copy_(x) if isinstance(x, torch.Tensor) else self.of[v].fill_(x)
         if self.plan.error is not None:
             self.of[self.plan.error].zero_()
         for cell, number in zip(
             self.plan.generator or (), self.generator.state if self.generator else ()
         ):
             self.of[cell].fill_(number)
+
+    def release(self) -> None:
+        """Let go of memory from outside, and of views of it."""
+        held = {self.of[v].untyped_storage().data_ptr() for v in self.bound if v in self.of}
+        if held:
+            self.of = {p: x for p, x in self.of.items() if x.untyped_storage().data_ptr() not in held}  # fmt: skip
 
     def results(self, inputs: Sequence[Any]) -> list[Any]:
         """The outputs as tensors of their own and Python's numbers, after the writes to variables have been made.
@@ -102,9 +116,14 @@ class Memory:
 class Stepwise:
     """Runs the steps of a plan one after another. ``run(*inputs)`` gives the outputs of the graph."""
 
-    def __init__(self, plan: Plan, where: str | None = None):
+    def __init__(
+        self,
+        plan: Plan,
+        where: str | None = None,
+        bound: Mapping[Place, torch.Tensor] | None = None,
+    ):
         self.plan = plan
-        self.memory = Memory(plan, where or plan.device)
+        self.memory = Memory(plan, where or plan.device, bound)
         self.log: list[Any] = []  # what the steps of the host gave
         self.objects: dict[Value, Any] = {}
 

@@ -24,6 +24,7 @@ from . import capture, planner
 from .execute import Chunked, Failed, Stepwise
 from .forms import Held
 from .plan import Run, check
+from .pointers import Pointers, places
 from .resume import resumed
 from .retarget import retarget
 
@@ -51,6 +52,14 @@ class Program:
         """Plan the graph with room for so many items of its lists, and choose what runs the plan."""
         self.plan = planner.plan(self.graph, capacity=capacity)
         self.tier, self._runner = self._choose()
+        self.pointers = Pointers(self.plan)
+
+    def _bind(self, inputs: Sequence[Any]) -> None:
+        """Capture again, with the addresses of the inputs that stay where they are."""
+        if self.tier != 1 or not self.pointers.moved(inputs):
+            return
+        bound = {v: inputs[i].detach() for v, i in places(self.plan, self.pointers.bound).items()}
+        self._runner = capture.Captured(self.plan, bound)
 
     def _choose(self) -> tuple[int, Stepwise]:
         loops = {"while", "if", "switch"} & self.plan.nodes().keys()
@@ -99,6 +108,7 @@ class Program:
         """Run the plan; where a list has no room, another one with more. A plan that fails has changed nothing."""
         while True:
             try:
+                self._bind(inputs)
                 return self._runner.run(*inputs)
             except Failed as error:
                 if not error.full or error.log or not self._more():

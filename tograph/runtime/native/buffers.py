@@ -1,8 +1,8 @@
 """Memory that grows while native code runs: lists, and tensors whose length only the run knows.
 
 A program has a fixed number of buffers. A buffer is two words in the program's table: where its block is, and the block's
-capacity in bytes. A block that was outgrown stays until the call ends, because tensors may still be in it; the table's first
-word heads the chain of these. Blocks are kept for the next call. One that leaves as the memory of a result comes back when
+capacity in bytes. A block that was outgrown stays until the call ends where tensors that are still needed are in it; the table's
+first word heads the chain of these. Blocks are kept for the next call. One that leaves as the memory of a result comes back when
 the result is dropped: a loop that trains neither allocates nor touches fresh pages.
 
 The text names no address: the arena's second word points to the table.
@@ -16,14 +16,14 @@ from typing import Any
 import torch
 
 from ..kernels import jit
-from .values import Decline
+from .values import Decline, Mem
 
 KEPT = 2  # blocks of dropped results that a buffer keeps
 LEAST = 4096  # bytes of the first block of a buffer
 HEADER = 128  # bytes in front of a block: where it was allocated, and the next outgrown one
 
 # A block is aligned to 64 bytes; 16 bytes before it is the address to free, 8 bytes before it the next in the chain.
-TEXT = f"""define internal ptr @room(ptr %table, ptr %place, i64 %used, i64 %need) #0 {{
+TEXT = f"""define internal ptr @room(ptr %table, ptr %place, i64 %used, i64 %need, i1 %stays) #0 {{
   %data = load ptr, ptr %place
   %capacity_place = getelementptr i8, ptr %place, i64 8
   %capacity = load i64, ptr %capacity_place
@@ -32,13 +32,13 @@ TEXT = f"""define internal ptr @room(ptr %table, ptr %place, i64 %used, i64 %nee
   %enough = and i1 %fits, %there
   br i1 %enough, label %done, label %more, !prof !8
 more:
-  %new = call ptr @grow(ptr %table, ptr %place, i64 %used, i64 %need)
+  %new = call ptr @grow(ptr %table, ptr %place, i64 %used, i64 %need, i1 %stays)
   br label %done
 done:
   %result = phi ptr [%data, %0], [%new, %more]
   ret ptr %result
 }}
-define internal ptr @grow(ptr %table, ptr %place, i64 %used, i64 %need) noinline cold #0 {{
+define internal ptr @grow(ptr %table, ptr %place, i64 %used, i64 %need, i1 %stays) noinline cold #0 {{
   %data = load ptr, ptr %place
   %capacity_place = getelementptr i8, ptr %place, i64 8
   %capacity = load i64, ptr %capacity_place
@@ -46,6 +46,31 @@ define internal ptr @grow(ptr %table, ptr %place, i64 %used, i64 %need) noinline
   %larger = call i64 @llvm.umax.i64(i64 %twice, i64 %need)
   %bytes = call i64 @llvm.umax.i64(i64 %larger, i64 {LEAST})
   %all = add i64 %bytes, {HEADER}
+  %first = icmp eq ptr %data, null
+  %apart = or i1 %first, %stays
+  br i1 %apart, label %new_block, label %larger_block
+larger_block:
+  %own_place = getelementptr i8, ptr %data, i64 -16
+  %own = load ptr, ptr %own_place
+  %own_address = ptrtoint ptr %own to i64
+  %data_address = ptrtoint ptr %data to i64
+  %offset = sub i64 %data_address, %own_address
+  %grown = call ptr @realloc(ptr %own, i64 %all)
+  %kept = icmp eq ptr %grown, null
+  br i1 %kept, label %none, label %moved
+moved:
+  %grown_address = ptrtoint ptr %grown to i64
+  %grown_behind = add i64 %grown_address, {HEADER - 1}
+  %grown_aligned = and i64 %grown_behind, -64
+  %to = inttoptr i64 %grown_aligned to ptr
+  %from = getelementptr i8, ptr %grown, i64 %offset
+  call void @llvm.memmove.p0.p0.i64(ptr %to, ptr %from, i64 %used, i1 false)
+  %grown_place = getelementptr i8, ptr %to, i64 -16
+  store ptr %grown, ptr %grown_place
+  store ptr %to, ptr %place
+  store i64 %bytes, ptr %capacity_place
+  ret ptr %to
+new_block:
   %raw = call ptr @malloc(i64 %all)
   %failed = icmp eq ptr %raw, null
   br i1 %failed, label %none, label %made
@@ -59,7 +84,6 @@ made:
   call void @llvm.memcpy.p0.p0.i64(ptr %new, ptr %data, i64 %used, i1 false)
   store ptr %new, ptr %place
   store i64 %bytes, ptr %capacity_place
-  %first = icmp eq ptr %data, null
   br i1 %first, label %ready, label %outgrown
 outgrown:
   %head = load ptr, ptr %table
@@ -95,7 +119,7 @@ done:
 
 def available() -> bool:
     """Whether there are the functions of C that buffers need."""
-    return jit.symbol("malloc") is not None and jit.symbol("free") is not None
+    return all(jit.symbol(name) is not None for name in ("malloc", "realloc", "free"))
 
 
 class Plan:
@@ -128,10 +152,18 @@ class Plan:
         code = self.low.code
         return code.do(f"load ptr, ptr {code.do(f'getelementptr i8, ptr {self.low.base}, i64 8')}")
 
-    def room(self, place: str, used: str, need: str) -> str:
-        """The block of a buffer, with room for ``need`` bytes, the first ``used`` of them as they were."""
-        code = self.low.code
-        data = code.do(f"call ptr @room(ptr {self.table()}, ptr {place}, i64 {used}, i64 {need})")
+    def room(self, place: str, used: str, need: str, owners: frozenset[int]) -> str:
+        """The block of a buffer, with room for ``need`` bytes, the first ``used`` of them as they were.
+
+        ``owners``: those of what is in it; while there is a tensor of theirs a block that was outgrown stays. Without, it stays.
+        """
+        code, low = self.low.code, self.low
+        values = [*low.env.values(), *low.written.values()]
+        stays = not owners or any(
+            isinstance(x, Mem) and not x.owners.isdisjoint(owners) for x in values
+        )
+        given = f"ptr {self.table()}, ptr {place}, i64 {used}, i64 {need}, i1 {'true' if stays else 'false'}"
+        data = code.do(f"call ptr @room({given})")
         self.low.fail(code.do(f"icmp eq ptr {data}, null"))
         return data
 
@@ -152,6 +184,8 @@ def _use(low: Any) -> None:
         raise Decline("malloc is not at hand")
     low.globals["buffers"] = TEXT
     declares = low.code.declares
+    declares["realloc"] = "declare ptr @realloc(ptr, i64)"
+    declares["llvm.memmove.p0.p0.i64"] = "declare void @llvm.memmove.p0.p0.i64(ptr, ptr, i64, i1)"
     declares["malloc"] = "declare ptr @malloc(i64)"
     declares["free"] = "declare void @free(ptr)"
     declares["llvm.umax.i64"] = "declare i64 @llvm.umax.i64(i64, i64)"

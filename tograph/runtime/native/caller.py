@@ -106,7 +106,7 @@ def install(cls: type, slot: str, miss: object) -> bool:
         "python_call": id(python),
     }
     try:
-        code = jit.compile_module(_TEXT.format(offset=offset), ["call"], imports)["call"]
+        code = jit.compile_module(_TEXT.format(offset=offset), ["call"], imports, level=0)["call"]
     except RuntimeError as error:
         jit.warn_once(f"tograph: the call path does not compile, calls take the slower one: {error}")  # fmt: skip
         return False

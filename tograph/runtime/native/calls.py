@@ -59,7 +59,7 @@ class Call:
     """
 
     def __init__(self, node: Node, inputs: list[Value], operands: list[Any], results: list[Mem], packed: bool):  # fmt: skip
-        self.node, self.run = node, ops.lookup(node.op).run
+        self.node, self.run = node, ops.DIRECT.get(node.op) or ops.lookup(node.op).run
         self.random = node_effects(node).random
         self._inputs, self._operands, self._results = inputs, operands, results
         self.packed = packed
@@ -67,21 +67,36 @@ class Call:
         self.opened = list(dict.fromkeys(opened))
         self._block = ctypes.c_int64 * (len(operands) + len(results) + len(self.opened))
         self._views: dict[Any, torch.Tensor] = {}
+        self._known: dict[Any, Any] = {}  # what a block of slots means
 
     def __call__(self, address: int) -> bool:
         """Whether the op ran, and gave what its types say."""
-        block = self._block.from_address(address)
-        sizes = dict(zip(self.opened, block[len(self._operands) + len(self._results) :]))
-        values = [self._value(x, block[i], sizes) for i, x in enumerate(self._operands)]
-        env = dict(zip(self._inputs, values))
+        slots = tuple(self._block.from_address(address))
+        known = self._known.get(slots)
+        if known is None:
+            known = self._read(slots)
+        args, kwargs, places = known
         try:
-            with torch.no_grad():
-                found = self.run(*map_values(env.__getitem__, self.node.args), **map_values(env.__getitem__, self.node.kwargs))  # fmt: skip
+            found = self.run(*args, **kwargs)
         except Exception:  # ops raise anything, and an error would be lost in the C caller: the host runs the op again and raises it
             return False
+        if type(found) is torch.Tensor:
+            return self._put(found, places[0])
         found = found if isinstance(found, (list, tuple)) else [found]
-        first = len(self._operands)
-        return all(self._put(x, out, block[first + i], sizes) for i, (x, out) in enumerate(zip(found, self._results, strict=True)))  # fmt: skip
+        return all(map(self._put, found, places))
+
+    def _read(self, slots: tuple[int, ...]) -> Any:
+        """(args, kwargs, places of the results) for a block of slots. A loop meets few different ones."""
+        sizes = dict(zip(self.opened, slots[len(self._operands) + len(self._results) :]))
+        values = [self._value(x, bits, sizes) for x, bits in zip(self._operands, slots)]
+        env = dict(zip(self._inputs, values))
+        args = map_values(env.__getitem__, self.node.args)
+        kwargs = map_values(env.__getitem__, self.node.kwargs)
+        places = [self._view(x, bits, sizes) for x, bits in zip(self._results, slots[len(self._operands) :])]  # fmt: skip
+        if len(self._known) >= KEPT:
+            self._known.clear()
+        self._known[slots] = args, kwargs, places
+        return args, kwargs, places
 
     def _value(self, x: Any, bits: int, sizes: dict[Open, int]) -> Any:
         if isinstance(x, Mem):
@@ -107,8 +122,7 @@ class Call:
             self._views[key] = found
         return found
 
-    def _put(self, x: Any, out: Mem, address: int, sizes: dict[Open, int]) -> bool:
-        place = self._view(out, address, sizes)
+    def _put(self, x: torch.Tensor, place: torch.Tensor) -> bool:
         if (
             x.dtype != place.dtype
             or x.shape != place.shape

@@ -3,7 +3,9 @@
 ``make_entry(native, ...)`` writes a ``METH_FASTCALL`` function in LLVM IR. It checks that nothing stands between Python and plain
 tensors (torch modes, transforms, autocast, gradients), that each argument has the type, dtype, sizes and strides that
 the program was made for, allocates the outputs and runs the program. Where a check fails, or the program declines, it
-returns ``MISS`` and has done nothing; the caller then takes the Python path.
+returns ``MISS`` and has done nothing; the caller then takes the Python path. Tensors that the program writes must share no
+memory with another one, and get a new version as every in-place op gives them; a program that draws random numbers and declines
+leaves the generator as it was. Both ask torch's own Python functions.
 
 Private interfaces of torch: the layout of a tensor (``layout``), ``THPVariable_Wrap``, the thread's dispatch keys,
 ``torch_function_mode_enabled`` and ``GradMode::is_enabled`` by their C++ names. Where one is missing there is no entry.
@@ -21,12 +23,14 @@ import torch
 
 from ..kernels import jit
 from ..types import ScalarType, TensorType
+from ..variables import Variable
 from .caller import Method
 from .layout import DTYPES, MAX_RANK, layout
-from .values import strides
+from .values import numel, strides
 
 MISS = object()
 MOST = 16  # arguments of a function with an entry
+MOST_PAIRS = 256  # tensors that are written, times tensors that they may overlap
 _kept: list[Any] = []  # method definitions live as long as the functions made of them
 _numbers = itertools.count()
 
@@ -44,6 +48,8 @@ _SYMBOLS = {
     "PyLong_FromLongLong": "PyLong_FromLongLong",
     "PyFloat_FromDouble": "PyFloat_FromDouble",
     "PyBool_FromLong": "PyBool_FromLong",
+    "PyObject_CallNoArgs": "PyObject_CallNoArgs",
+    "PyObject_CallOneArg": "PyObject_CallOneArg",
     "PyTuple_New": "PyTuple_New",
     "PyTuple_SetItem": "PyTuple_SetItem",
     "Py_IncRef": "Py_IncRef",
@@ -62,6 +68,8 @@ declare i32 @aoti_torch_delete_tensor_object(ptr)
 declare ptr @PyLong_FromLongLong(i64)
 declare ptr @PyFloat_FromDouble(double)
 declare ptr @PyBool_FromLong(i64)
+declare ptr @PyObject_CallNoArgs(ptr)
+declare ptr @PyObject_CallOneArg(ptr, ptr)
 declare ptr @PyTuple_New(i64)
 declare i32 @PyTuple_SetItem(ptr, i64, ptr)
 declare void @Py_IncRef(ptr)
@@ -70,12 +78,18 @@ declare i32 @program(ptr)
 @miss_object = external global i8
 @tensor_class = external global i8
 @parameter_class = external global i8
+@variable_class = external global i8
+@random_state = external global i8
+@set_random_state = external global i8
+@new_version = external global i8
 @arena = external global i8
 @busy = external global i64
 """
 
 
 _FASTCALL = 0x80
+_kept += [torch.get_rng_state, torch.set_rng_state, torch.autograd.graph.increment_version]
+_FUNCTIONS = dict(zip(("random_state", "set_random_state", "new_version"), map(id, _kept)))
 
 
 def make_entry(
@@ -87,29 +101,40 @@ def make_entry(
     arena: int,
     busy: int,
     owner: Any,
+    written: Sequence[int] = (),
+    random: bool = False,
 ) -> Callable[..., Any] | None:
     """The built-in function of a program, or None.
 
     ``address``: of the program. ``inputs``, ``outputs``: types. ``captured``: the tensors of the last inputs. ``single``:
     whether the one output is returned as it is, not in a tuple. ``busy``: the address of the program's lock, 8 bytes.
-    ``owner`` is kept alive by the function: it must hold the program and its captured tensors.
+    ``owner`` is kept alive by the function: it must hold the program and its captured tensors. ``written``: the inputs that
+    the program writes into. ``random``: whether it draws random numbers.
     """
     found, symbols = layout(), _symbols()
     if found is None or symbols is None or not all(map(_plain, [*inputs, *outputs])):
         return None
     if not all(isinstance(t, TensorType) for t in inputs):
         return None
-    text = _Entry(found, inputs, outputs, len(captured), single).text()
+    if len(written) * len(inputs) > MOST_PAIRS:
+        return None
+    text = _Entry(found, inputs, outputs, len(captured), single, written, random).text()
     name = f"tograph_entry{next(_numbers)}"
     known = {"miss_object": id(MISS), "tensor_class": id(torch.Tensor), "parameter_class": id(torch.nn.Parameter),
-             "program": address, "arena": arena, "busy": busy}  # fmt: skip
+             "variable_class": id(Variable), **_FUNCTIONS, "program": address, "arena": arena, "busy": busy}  # fmt: skip
     known |= {f"captured{i}": id(x) for i, x in enumerate(captured)}
-    code = jit.compile_module(text, ["call"], {**symbols, **known})["call"]
+    code = jit.compile_module(text, ["call"], {**symbols, **known}, level=0)[
+        "call"
+    ]  # calls and checks: nothing to optimise
     method = Method(name.encode(), code, _FASTCALL, None)
     _kept.append(method)
     new = ctypes.pythonapi.PyCFunction_NewEx
     new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]  # fmt: skip
     return new(ctypes.addressof(method), (owner, *captured), None)
+
+
+def _nbytes(kind: TensorType) -> int:
+    return numel(kind.shape) * kind.dtype.itemsize
 
 
 def _plain(kind: Any) -> bool:
@@ -130,9 +155,9 @@ def _key(name: str) -> int:
 class _Entry:
     """The text of one entry."""
 
-    def __init__(self, layout, inputs, outputs, captured: int, single):
+    def __init__(self, layout, inputs, outputs, captured: int, single, written, random: bool):
         self.at, self.inputs, self.outputs, self.captured = layout, inputs, outputs, captured
-        self.single = single
+        self.single, self.written, self.random = single, written, random
         self.lines: list[str] = []
         self.undo: list[str] = []
         self.globals = [f"@captured{i} = external global i8" for i in range(captured)]
@@ -162,18 +187,18 @@ class _Entry:
         head.append(f"  %handles = alloca [{max(len(self.outputs), 1)} x ptr]")
         grad = self.do("call zeroext i1 @grad_enabled()")
         for i, kind in enumerate(self.inputs):
+            item = self._item(i)
             if i < given:
-                item = self.load("ptr", "%args", 8 * i)
                 self._check_type(item)
-            else:
-                item = f"@captured{i - given}"
             self._tensor(i, item, kind, grad)
         self._distinct(given)
+        self._apart()
         self._run()
         body = "\n".join([*head, *self.lines])
         return (
             f"define ptr @call(ptr %self, ptr %args, i64 %count) {{\nentry:\n{body}\n"
             + "".join(self.undo)
+            + "failed:\n  ret ptr null\n"
             + "miss:\n  call void @Py_IncRef(ptr @miss_object)\n  ret ptr @miss_object\n}\n"
             + "\n".join(self.globals)
             + "\n"
@@ -197,10 +222,31 @@ class _Entry:
             total = self.do(f"and i1 {total}, {self.do(f'icmp ne ptr {a}, {b}')}")
         self.need(total)
 
+    def _item(self, i: int) -> str:
+        """The Python object of an input."""
+        given = len(self.inputs) - self.captured
+        return self.load("ptr", "%args", 8 * i) if i < given else f"@captured{i - given}"
+
+    def _apart(self) -> None:
+        """What is written shares no memory with another tensor."""
+        starts = {i: self.do(f"load i64, ptr {self.slot(i)}") for i in range(len(self.inputs))} if self.written else {}  # fmt: skip
+        total = "true"
+        for i in self.written:
+            for j in starts:
+                if j == i or (j in self.written and j < i):
+                    continue
+                ends = [self.do(f"add i64 {starts[k]}, {_nbytes(self.inputs[k])}") for k in (i, j)]
+                before = self.do(f"icmp ule i64 {ends[0]}, {starts[j]}")
+                behind = self.do(f"icmp ule i64 {ends[1]}, {starts[i]}")
+                total = self.do(f"and i1 {total}, {self.do(f'or i1 {before}, {behind}')}")
+        self.need(total)
+
     def _check_type(self, item: str) -> None:
         kind = self.load("ptr", item, 8)
-        same = [self.do(f"icmp eq ptr {kind}, @{name}_class") for name in ("tensor", "parameter")]
-        self.need(self.do(f"or i1 {same[0]}, {same[1]}"))
+        total = "false"
+        for name in ("tensor", "parameter", "variable"):
+            total = self.do(f"or i1 {total}, {self.do(f'icmp eq ptr {kind}, @{name}_class')}")
+        self.need(total)
 
     def _tensor(self, i: int, item: str, kind: TensorType, grad: str) -> None:
         """Check one tensor and put its data pointer into its slot."""
@@ -230,12 +276,18 @@ class _Entry:
         return self.do(f"getelementptr i64, ptr %slots, i64 {i}")
 
     def _run(self) -> None:
-        first = len(self.inputs)
+        first, state = len(self.inputs), "null"
+        if self.random:
+            state = self.do("call ptr @PyObject_CallNoArgs(ptr @random_state)")
+            self.need(self.do(f"icmp ne ptr {state}, null"), "failed")
         taken = self.do("load i64, ptr @busy")
-        self.need(self.do(f"icmp eq i64 {taken}, 0"))
         undo = (
             "miss"  # where an allocation failed: the ones before are given back, and Python raises
         )
+        if self.random:
+            undo = "forget"
+            self.undo.append(f"forget:\n  call void @Py_DecRef(ptr {state})\n  br label %miss\n")
+        self.need(self.do(f"icmp eq i64 {taken}, 0"), undo)
         for i, kind in enumerate(self.outputs):
             if isinstance(kind, TensorType):
                 self._allocate(i, kind, first, undo)
@@ -245,6 +297,9 @@ class _Entry:
         code = self.do("call i32 @program(ptr %slots)")
         self.lines.append("  store i64 0, ptr @busy")
         self.need(self.do(f"icmp eq i32 {code}, 0"), "notdone")
+        if self.random:
+            self.lines.append(f"  call void @Py_DecRef(ptr {state})")
+        self._versions()
         made = [self._result(i, kind, first) for i, kind in enumerate(self.outputs)]
         self._delete()
         if self.single:
@@ -253,8 +308,31 @@ class _Entry:
             self._tuple(made)
         self.lines.append("notdone:")
         self._delete()
-        self.lines.append(f"  %stopped = icmp eq i32 {code}, 2")
-        self.lines.append("  br i1 %stopped, label %raise, label %miss\nraise:\n  ret ptr null")
+        stopped = self.do(f"icmp eq i32 {code}, 2")
+        self.lines.append(f"  br i1 {stopped}, label %raise, label %declined\nraise:")
+        self.lines += [f"  call void @Py_DecRef(ptr {state})"] * self.random + ["  ret ptr null"]
+        self.lines.append("declined:")
+        if self.random:
+            got = self.do(f"call ptr @PyObject_CallOneArg(ptr @set_random_state, ptr {state})")
+            for x in (got, state):
+                self.lines.append(f"  call void @Py_DecRef(ptr {x})")
+            self.need(self.do(f"icmp ne ptr {got}, null"), "failed")
+        self.lines.append("  br label %miss")
+
+    def _versions(self) -> None:
+        """New versions for what was written."""
+        done = "true"
+        for i in self.written:
+            got = self.do(f"call ptr @PyObject_CallOneArg(ptr @new_version, ptr {self._item(i)})")
+            done = self.do(f"and i1 {done}, {self.do(f'icmp ne ptr {got}, null')}")
+            self.lines.append(f"  call void @Py_DecRef(ptr {got})")
+        if self.written:
+            self.need(done, "unversioned")
+            self.undo.append("unversioned:\n" + "".join(
+                f"  %at{i} = getelementptr ptr, ptr %handles, i64 {i}\n  %made{i} = load ptr, ptr %at{i}\n"
+                f"  call i32 @aoti_torch_delete_tensor_object(ptr %made{i})\n"
+                for i, kind in enumerate(self.outputs) if isinstance(kind, TensorType)
+            ) + "  ret ptr null\n")  # fmt: skip
 
     def _allocate(self, i: int, kind: TensorType, first: int, undo: str) -> None:
         self.undo.append(f"undo{i}:\n  %back{i} = getelementptr ptr, ptr %handles, i64 {i}\n  %drop{i} = load ptr, ptr %back{i}\n"

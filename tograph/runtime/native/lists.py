@@ -18,7 +18,7 @@ from ..ir import Graph, Node, Value
 from ..types import DTYPE_NAMES, ListType, OptionalType, ScalarType, TensorType, Type
 from .code import SIZE
 from .groups import one_element
-from .values import Decline, Listed, Mem, Operand, Reg, numel, strides
+from .values import NO_OWNERS, Decline, Listed, Mem, Operand, Reg, numel, strides
 from .views import index_of
 
 PAIR = 16  # bytes of an item that is a list: where its items begin and end
@@ -144,31 +144,37 @@ def _inside(low: Any, x: Listed) -> Listed:
     return Listed(x.item.element, x.places[1:], first, length, x.owners, x.alias)  # type: ignore[union-attr]
 
 
-def append(low: Any, places: tuple[str, ...], at: str, x: Listed) -> None:
-    """Write the items of ``x`` to other buffers, from the item ``at`` on, which is their end."""
+def append(low: Any, target: Listed, at: str, x: Listed) -> None:
+    """Write the items of ``x`` to the buffers of another list, from the item ``at`` on, which is their end."""
     code, size = low.code, item_bytes(x.item)
     end = code.add(at, x.length)
     source = _at(low, _data(low, x.places[0]), x.begin, size)
     low.work += 100
     if not listed(x.item):
-        target = _reserve(low, places[0], at, end, size)
+        place = _reserve(low, target, at, end, size)
         code.declare("llvm.memmove.p0.p0.i64", "void {}(ptr, ptr, i64, i1)")
-        code.line(f"call void @llvm.memmove.p0.p0.i64(ptr {target}, ptr {source}, i64 {code.multiply(x.length, size)}, i1 false)")  # fmt: skip
+        code.line(f"call void @llvm.memmove.p0.p0.i64(ptr {place}, ptr {source}, i64 {code.multiply(x.length, size)}, i1 false)")  # fmt: skip
         return
     content = _inside(low, x)
-    (used,) = _if_any(low, at, lambda: (_pair(low, places[0], code.add(at, "-1"))[1],), 1)
-    append(low, places[1:], used, content)
-    target = _reserve(low, places[0], at, end, size)
+    (used,) = _if_any(low, at, lambda: (_pair(low, target.places[0], code.add(at, "-1"))[1],), 1)
+    append(low, _inner(target), used, content)
+    place = _reserve(low, target, at, end, size)
     by = code.do(f"sub i64 {used}, {content.begin}")
     low.globals["shift"] = _SHIFT
-    code.line(f"call void @shift(ptr {target}, ptr {source}, i64 {code.multiply(x.length, 2)}, i64 {by})")  # fmt: skip
+    code.line(f"call void @shift(ptr {place}, ptr {source}, i64 {code.multiply(x.length, 2)}, i64 {by})")  # fmt: skip
 
 
-def _reserve(low: Any, place: str, at: str, end: str, size: int) -> str:
-    """The address of the item ``at`` of a buffer, with room for the items up to ``end``."""
+def _inner(x: Listed) -> Listed:
+    """The buffers of what is in the items."""
+    return replace(x, item=x.item.element, places=x.places[1:])  # type: ignore[union-attr]
+
+
+def _reserve(low: Any, x: Listed, at: str, end: str, size: int) -> str:
+    """The address of the item ``at`` in the first buffer of a list, with room for the items up to ``end``."""
     code = low.code
     used = code.multiply(at, size)
-    return _offset(code, low.buffers.room(place, used, code.multiply(end, size)), used)
+    data = low.buffers.room(x.places[0], used, code.multiply(end, size), x.owners)
+    return _offset(code, data, used)
 
 
 def _offset(code: Any, data: str, nbytes: str) -> str:
@@ -178,7 +184,7 @@ def _offset(code: Any, data: str, nbytes: str) -> str:
 def copied(low: Any, x: Listed, target: Listed | None = None) -> Listed:
     """``x`` in buffers of its own, or in those of ``target``."""
     made = target or fresh(low, x.item)
-    append(low, made.places, "0", x)
+    append(low, made if target is None else replace(made, owners=NO_OWNERS), "0", x)
     return replace(made, begin="0", length=x.length, alias=x.alias)
 
 
@@ -200,7 +206,7 @@ def _write(low: Any, x: Listed, index: str, v: Any) -> None:
     """Write an item of a list of tensors or numbers; ``index`` counts in the buffer."""
     size = item_bytes(x.item)
     end = low.code.add(index, "1")
-    place = _reserve(low, x.places[0], index, end, size)
+    place = _reserve(low, x, index, end, size)
     _put(low, x.item, low.operand(v), place)
 
 
@@ -225,8 +231,8 @@ def pushed(low: Any, x: Listed, v: Any) -> Listed:
         if not listed(x.item):
             raise Decline("a list where a tensor belongs")
         (used,) = _if_any(low, end, lambda: (_pair(low, x.places[0], code.add(end, "-1"))[1],), 1)
-        append(low, x.places[1:], used, value)
-        place = _reserve(low, x.places[0], end, code.add(end, "1"), PAIR)
+        append(low, _inner(x), used, value)
+        place = _reserve(low, x, end, code.add(end, "1"), PAIR)
         code.line(f"store i64 {used}, ptr {place}")
         code.line(f"store i64 {code.add(used, value.length)}, ptr {_offset(code, place, '8')}")
     else:
@@ -373,7 +379,7 @@ def _extend(low: Any, node: Node) -> Listed:
     if other.item != base.item:
         raise Decline("items of several types")
     x = own(low, base, node.outputs[0])
-    append(low, x.places, low.code.add(x.begin, x.length), other)
+    append(low, x, low.code.add(x.begin, x.length), other)
     alias = _either(low.code, x.alias, other.alias)
     return replace(x, length=low.code.add(x.length, other.length), alias=alias)
 

@@ -139,6 +139,8 @@ class Lowering:
             return Reg(self.code.load(dtype, self.slot(i)), dtype)
         if lists.listed(kind):
             return self._list_input(i, kind)
+        if _grows(v):
+            return self._long_input(i, v)
         dtype, size = self.tensor(v)
         pointer = self.code.do(f"load ptr, ptr {self.slot(i)}")
         if numel(size) == 1:
@@ -156,6 +158,19 @@ class Lowering:
         owners = frozenset([self.arena.pin()])
         held = Reg("", "list", None, "true")
         return replace(lists.over(self, kind, tuple(pointers), length, held), owners=owners)
+
+    def _long_input(self, i: int, v: Value) -> Mem:
+        """A tensor whose length only the run knows: the slot points to the length and the address."""
+        length, *rest = v.type.shape
+        kind = TensorType(v.type.dtype, tuple(rest), v.type.device)
+        loops = any(n.op == "While" for n in self.graph.nodes)  # else the host's kernels are faster
+        if length is not None or not loops:
+            raise Decline(f"a value of type {v.type}")
+        lists.item_bytes(kind)
+        rows = self._list_input(i, ListType(kind))
+        size = (self.sizes.new(rows.length, lists.LONGEST), *kind.shape)
+        pointer = self.code.do(f"load ptr, ptr {rows.places[0]}")
+        return Mem(pointer, DTYPE_NAMES[kind.dtype], size, strides(size), rows.owners, alias="true")
 
     def env_input(self, v: Value) -> Mem:
         """The memory of an input, for a resource that is written."""
@@ -354,7 +369,7 @@ class Lowering:
             raise Decline("a temporary whose size is known only at run time")
         place, owner = self.buffers.new()
         nbytes = self.code.multiply(self.sizes.text(size[0]), numel(size[1:]) * SIZE[dtype])
-        data = self.buffers.room(place, "0", nbytes)
+        data = self.buffers.room(place, "0", nbytes, frozenset([owner]))
         return Mem(data, dtype, size, strides(size), frozenset([owner]))
 
     def target(self, v: Value) -> Mem:

@@ -156,9 +156,8 @@ def _bias(low, x: Operand, size: tuple[int, ...]) -> Mem:
 
 def _usable(low, a: Matrix, b: Matrix, source: Mem, batch: int) -> Matrix:
     """``b``, or a copy of it that one of the two forms can read."""
-    shallow = (
-        a.rows >= 8 and b.rows < SHALLOW
-    )  # folding many short dot products costs more than a copy
+    # folding many short dot products costs more than a copy
+    shallow = a.rows >= 8 and bound(b.rows) < SHALLOW
     if b.column_stride == 1 or (b.row_stride == 1 and a.column_stride == 1 and not shallow):
         return b
     if b.columns == 1 and b.row_stride == 1 and a.column_stride == 1:

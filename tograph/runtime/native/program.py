@@ -28,21 +28,23 @@ from ..passes import optimize
 from ..passes.settle import has_try, unwrapped
 from ..text import show
 from ..types import ScalarType, TensorType
-from . import lists, rows
+from ..variables import Variable
+from . import rows
 from .buffers import Buffers
 from .calls import Call
 from .direct import Late, Strided
-from .entry import MOST, make_entry
+from .entry import MISS, MOST, make_entry
 from .lower import DONE, INTERRUPTED, Lowering
 from .nests import Nest
 from .values import Decline
 
 _ENTRY = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
+_PLAIN = (torch.Tensor, torch.nn.Parameter, Variable)
 
 
 KEPT = 64  # lowered graphs, for those that have the same text
 _lowered: dict[tuple[str, int | None], Lowered] = {}
+SETTLED = 3  # the run at which a program gets an entry of its own
 LARGE = 1 << 20  # characters of a module that LLVM optimises fully: more would take it many seconds
 
 
@@ -76,7 +78,7 @@ class Native:
         self._entry = _ENTRY(self._address)
         self._inputs = [v.type for v in graph.inputs]
         self._outputs = [v.type for v in graph.outputs]
-        self._lists = [i for i, kind in enumerate(self._inputs) if lists.listed(kind)]
+        self._lists = [i for i, kind in enumerate(self._inputs) if rows.grows(kind)]
         position = {v: i for i, v in enumerate(graph.inputs)}
         order = [*graph.inputs, *graph.outputs]
         places = {v: i for i, v in enumerate(order)}
@@ -92,27 +94,44 @@ class Native:
         arena = (ctypes.c_int64 * 2).from_address(self._slots[-1])
         arena[0], arena[1] = ctypes.addressof(self._table), self._buffers.address
         self._blocks = {i: rows.block(t) for i, t in enumerate(self._outputs) if rows.grows(t)}
-        visible = set(whole.outputs[:visible])
-        self._private = {i for i, v in enumerate(graph.outputs) if v not in visible}
+        seen = set(whole.outputs[:visible])
+        self._private = {i for i, v in enumerate(graph.outputs) if v not in seen}
         # The slots and the arena belong to one call at a time. The entry, which holds the interpreter lock while it
         # runs, looks at the number; calls from Python, which do not, also hold the mutex.
         self._lock = ctypes.c_int64(0)
         self._mutex = threading.Lock()
+        # Runs from Python go by an entry too, one that takes all inputs as arguments.
+        self._runs, self._whole = 0, None
 
     def run(self, inputs: Sequence[Any]) -> list[Any] | None:
         """The outputs for ``inputs``, or None when the host must run the graph."""
+        if self._whole is not None:
+            made = self._whole(*inputs)
+            if made is not MISS:
+                return self._in_order(inputs, made)
+        elif self._runs < SETTLED:
+            self._runs += 1
+            if self._runs == SETTLED:
+                self._whole = self._entry_of((), False, None)
         if not self._mutex.acquire(blocking=False):
             return None
         try:
-            if self._lists:
-                inputs = [rows.packed(x, k) if lists.listed(k) else x for x, k in zip(inputs, self._inputs)]  # fmt: skip
-                if any(inputs[i] is None for i in self._lists):
-                    return None
-            if self._lock.value or not self._fits(inputs):
+            taken = self._packed(inputs) if self._lists else inputs
+            if taken is None or self._lock.value or not self._fits(taken):
                 return None
-            return self._run_alone(inputs)
+            made = self._run_alone(taken)
+            return made if made is None else self._in_order(inputs, made)
         finally:
             self._mutex.release()
+
+    def _packed(self, inputs: Sequence[Any]) -> list[Any] | None:
+        """The inputs with lists, and tensors whose length only the run knows, as ``Rows``; None where one is not what its type says."""
+        out = list(inputs)
+        for i in self._lists:
+            out[i] = rows.packed(out[i], self._inputs[i])
+            if out[i] is None:
+                return None
+        return out
 
     def _run_alone(self, inputs: Sequence[Any]) -> list[Any] | None:
         self._lock.value = 1
@@ -121,25 +140,26 @@ class Native:
             made = self._call(inputs)
             if made is None and state is not None:
                 torch.set_rng_state(state)
-            if made is None or self._direct:
-                return made
-            known = [*inputs, *made]
-            return [known[i] for i in self._results]
+            return made
         finally:
             self._lock.value = 0
 
+    def _in_order(self, inputs: Sequence[Any], made: Sequence[Any]) -> list[Any]:
+        """The outputs of the whole graph: those that were made, and inputs."""
+        if self._direct:
+            return list(made)
+        known = [*inputs, *made]
+        return [known[i] for i in self._results]
+
     def entry(self, captured: Sequence[torch.Tensor], single: bool) -> Callable[..., Any] | None:
         """The built-in function that checks its arguments and runs the program; None where there is none."""
-        if (
-            self._assigned
-            or self._random
-            or not self._direct
-            or len(self._inputs) - len(captured) > MOST
-            or self._blocks
-        ):
+        return self._entry_of(captured, single, self) if self._direct else None
+
+    def _entry_of(self, captured: Sequence[torch.Tensor], single: bool, owner: Any) -> Any:
+        if len(self._inputs) - len(captured) > MOST or self._blocks or self._lists:
             return None
         lock = ctypes.addressof(self._lock)
-        return make_entry(self._address, self._inputs, self._outputs, captured, single, self._slots[-1], lock, self)  # fmt: skip
+        return make_entry(self._address, self._inputs, self._outputs, captured, single, self._slots[-1], lock, owner, self._assigned, self._random)  # fmt: skip
 
     def _fits(self, inputs: Sequence[Any]) -> bool:
         if torch._C._len_torch_dispatch_stack() or torch._C._len_torch_function_stack():
@@ -158,9 +178,10 @@ class Native:
     def _overlap(self, inputs: Sequence[Any]) -> bool:
         """Whether a tensor that is written shares memory with another input."""
         spans = []
-        for i, x in enumerate(inputs):
-            if isinstance(x, torch.Tensor):
-                spans.append((x.data_ptr(), x.data_ptr() + x.numel() * x.element_size(), i))
+        for i, given in enumerate(inputs):
+            for x in given.parts if type(given) is rows.Rows else (given,):
+                if isinstance(x, torch.Tensor):
+                    spans.append((x.data_ptr(), x.data_ptr() + x.numel() * x.element_size(), i))
         spans.sort()
         written = set(self._assigned)
         return any(b[0] < a[1] and (a[2] in written or b[2] in written) for a, b in itertools.pairwise(spans))  # fmt: skip

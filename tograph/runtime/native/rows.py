@@ -93,6 +93,8 @@ def packed(x: Any, kind: Type) -> Rows | None:
     item = _item(kind)
     if type(x) is Rows:
         return x if x.item == item else None
+    if isinstance(kind, TensorType):
+        return Rows(item, (x,)) if _fits(x, item, whole=True) else None
     parts = _pack(list(x), item)
     return None if parts is None else Rows(item, tuple(parts))
 
@@ -115,13 +117,19 @@ def _pack(items: list[Any], item: Type) -> list[torch.Tensor] | None:
     return [torch.stack(items)]
 
 
-def _fits(v: Any, item: Any) -> bool:
+def _fits(v: Any, item: Any, whole: bool = False) -> bool:
+    """Whether a tensor is an item of a type, or (``whole``) a contiguous row of such items."""
     return (
         type(v) in (torch.Tensor, torch.nn.Parameter)
         and v.dtype is item.dtype
-        and v.shape == item.shape
+        and (
+            v.shape[1:] == item.shape and v.dim() and v.is_contiguous()
+            if whole
+            else v.shape == item.shape
+        )
         and v.device.type == "cpu"
         and v.layout is torch.strided
+        and not v.is_neg()
         and not (torch.is_grad_enabled() and v.requires_grad)
         and not torch._C._functorch.is_functorch_wrapped_tensor(v)
     )

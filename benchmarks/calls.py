@@ -1,0 +1,122 @@
+"""What a call costs, by what it is called with: tograph beside eager PyTorch, and JAX and Numba where they are installed.
+
+The functions compute next to nothing, so the time is that of the call. Times are minima of CPU time over rounds, all in one process.
+Writes a table to standard output.
+
+    python benchmarks/calls.py > benchmarks/results/calls.md
+"""
+
+import importlib.util
+import time
+
+import torch
+import torch.nn.functional as F
+
+import tograph as tg
+
+FACTOR = 3.0
+
+
+def plain(x, y):
+    return x * y + 1
+
+
+def with_global(x):
+    return x * FACTOR
+
+
+def with_number(x, n):
+    return x * n
+
+
+def with_containers(xs, options):
+    return xs[0] + xs[1] * options["scale"]
+
+
+def results(x):
+    return {"a": x + 1, "b": (x * 2, x - 1)}
+
+
+def random(x):
+    return x + torch.rand(4)
+
+
+class Running(torch.nn.Module):
+    """A layer whose weights a call reads, and a tensor that it writes."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(4, 4))
+        self.bias = torch.nn.Parameter(torch.ones(4))
+
+    def forward(self, x):
+        return torch.relu(F.linear(x, self.weight, self.bias))
+
+
+def cases():
+    """(name, function, arguments, keywords)"""
+    x, y, total = torch.arange(4.0), torch.ones(4), torch.zeros(4)
+
+    def assigns(x):
+        total.mul_(0.5).add_(x)
+        return total.sum()
+
+    return [
+        ("two tensors", plain, (x, y), {}),
+        ("keywords", plain, (x,), {"y": y}),
+        ("a global is read", with_global, (x,), {}),
+        ("a Python number", with_number, (x, 3), {}),
+        ("a list and a dict", with_containers, ([x, y], {"scale": torch.ones(4)}), {}),
+        ("results in containers", results, (x,), {}),
+        ("a captured tensor is written", assigns, (x,), {}),
+        ("random numbers", random, (x,), {}),
+        ("a layer", Running(), (x,), {}),
+    ]
+
+
+def microseconds(function, number=2000, rounds=40):
+    """The shortest CPU time of a call."""
+    for _ in range(6):
+        function()
+    best = float("inf")
+    for _ in range(rounds):
+        start = time.process_time_ns()
+        for _ in range(number):
+            function()
+        best = min(best, (time.process_time_ns() - start) / number)
+    return best / 1e3
+
+
+def peers(x, y):
+    """The first case under other compilers: name -> time."""
+    found = {}
+    if importlib.util.find_spec("jax") is not None:
+        jax = importlib.import_module("jax")
+        a, b = jax.numpy.asarray(x.numpy()), jax.numpy.asarray(y.numpy())
+        jitted = jax.jit(plain)
+        found["JAX"] = microseconds(lambda: jitted(a, b).block_until_ready())
+    if importlib.util.find_spec("numba") is not None:
+        numba = importlib.import_module("numba")
+        a, b = x.numpy(), y.numpy()
+        compiled = numba.njit(plain)
+        found["Numba"] = microseconds(lambda: compiled(a, b))
+    return found
+
+
+def main():
+    torch.set_num_threads(1)
+    print("# Calls\n\nMicroseconds a call, shortest CPU time; read the ratios.\n")
+    print("| call | eager PyTorch | tograph | tograph / eager |\n| --- | --- | --- | --- |")
+    with torch.no_grad():
+        for name, function, args, kwargs in cases():
+            staged = tg.function(function)
+            eager = microseconds(lambda f=function, a=args, k=kwargs: f(*a, **k))
+            ours = microseconds(lambda f=staged, a=args, k=kwargs: f(*a, **k))
+            print(f"| {name} | {eager:.2f} | {ours:.2f} | {ours / eager:.2f} |", flush=True)
+        for name, found in peers(torch.arange(4.0), torch.ones(4)).items():
+            print(f"| two tensors, {name} | {found:.2f} | | |")
+    print(f"\ntorch {torch.__version__}, one thread.")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""Inputs that stay where they are from call to call, such as weights: a captured graph reads them there, without a copy.
+
+The address of each input is looked at in every call. Inputs that had one address in the first ``CALLS`` calls are read in place
+from then on: the graph is captured again with their addresses. One that moves later is copied from then on, by a graph
+that is captured once more, so there are few captures. No tensor is kept alive by that: an address is used in a call that
+was given a tensor there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from .forms import Form, Plain
+from .plan import Host, Plan
+
+CALLS = 3
+SMALLEST = 1 << 16  # bytes in all: below that copies cost less than a capture
+
+
+class Pointers:
+    """``bound``: the inputs, by number, that are read in place."""
+
+    def __init__(self, plan: Plan):
+        self.bound: frozenset[int] = frozenset()
+        self._calls = 0
+        yields = any(isinstance(s, Host) for s, _ in plan.walk())
+        self._places = {i: None for i, f in enumerate(plan.form.inputs) if _reads(f) and not yields}
+
+    def moved(self, inputs: Sequence[Any]) -> bool:
+        """Look at the inputs of a call; whether ``bound`` has changed."""
+        self._calls += 1
+        gone = [i for i, at in self._places.items() if at not in (None, address(inputs[i]))]
+        for i in gone:
+            del self._places[i]
+        if self._calls <= CALLS:
+            self._places = {i: address(inputs[i]) for i in self._places}
+        before = self.bound
+        if self._calls == CALLS and sum(inputs[i].nbytes for i in self._places) >= SMALLEST:
+            self.bound = frozenset(i for i, at in self._places.items() if at)
+        elif gone:
+            self.bound = self.bound - set(gone)
+        return before != self.bound
+
+
+def address(x: torch.Tensor) -> int:
+    """Where a tensor's elements are, one after the other; 0 where they are not."""
+    return x.data_ptr() if x.is_contiguous() else 0
+
+
+def _reads(form: Form) -> bool:
+    return isinstance(form, Plain) and isinstance(shape := getattr(form.type, "shape", None), tuple) and math.prod(shape) > 1  # fmt: skip
+
+
+def places(plan: Plan, bound: frozenset[int]) -> dict[Any, int]:
+    """The memory of the plan that stands for each bound input, and the input's number."""
+    found, part = {}, 0
+    for i, form in enumerate(plan.form.inputs):
+        if i in bound:
+            found[plan.inputs[part]] = i
+        part += len(form.types)
+    return found
