@@ -193,3 +193,23 @@ def test_a_dead_resource_is_a_clear_error():
     gc.collect()
     with pytest.raises(tg.errors.DeadResourceError, match="does not exist any more"):
         concrete.run([ONE])
+
+
+def test_an_optimizer_that_is_made_and_stepped_in_one_call():
+    def outcome(convert):
+        torch.manual_seed(0)
+        model, box = torch.nn.Linear(2, 1), {"optimizer": None}
+
+        def f(x):
+            if box["optimizer"] is None:
+                box["optimizer"] = torch.optim.Adam(model.parameters(), lr=0.1)
+            box["optimizer"].zero_grad()
+            loss = (model(x) ** 2).sum()
+            loss.backward()
+            box["optimizer"].step()
+            return loss.detach()
+
+        step = convert(f)
+        return [step(torch.ones(3, 2) * k).item() for k in (1.0, 2.0, -1.0, 3.0)]
+
+    assert outcome(tg.function) == pytest.approx(outcome(lambda f: f), rel=1e-4)

@@ -243,3 +243,24 @@ def test_a_list_that_is_passed_twice_is_one_list():
     assert tg.function(f)(xs, xs) == 2
     assert tg.function(f)([ONE], [ONE]) == 1
     assert len(xs) == 2
+
+
+def test_what_a_weak_reference_refers_to_is_guarded_and_changed():
+    class Node:
+        def __init__(self, v):
+            self.v = v
+
+    first, second = Node(torch.tensor(1.0)), Node(torch.tensor(5.0))
+    box = [weakref.ref(first)]
+
+    @tg.function
+    def f(x):
+        node = box[0]()
+        if x > 1:
+            node.v = node.v + x
+        return node.v * 1
+
+    assert f(torch.tensor(2.0)) == 3 and first.v == 3
+    assert f(torch.tensor(0.0)) == 3 and f.trace_count <= 2
+    box[0] = weakref.ref(second)
+    assert f(torch.tensor(2.0)) == 7 and (first.v, second.v) == (3, 7)

@@ -11,6 +11,7 @@ import contextlib
 import functools
 import types
 import typing
+import weakref
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -159,6 +160,8 @@ def call(f, /, *args, **kwargs):  # noqa: C901  a case for each kind
         return _builtin(f, args, kwargs)
     if isinstance(f, type):
         return _construct(f, args, kwargs)
+    if kind is weakref.ref:
+        return _referent(f)
     if kind is functools._lru_cache_wrapper:
         return standard.cached(call, f, args, kwargs)
     if kind is functools.partial:
@@ -179,6 +182,13 @@ def call(f, /, *args, **kwargs):  # noqa: C901  a case for each kind
 
 
 union.set_call(call)
+
+
+def _referent(f: weakref.ref) -> Any:
+    found, watch = f(), reads.current()
+    if watch is not None:
+        watch.referent(f, found)
+    return found
 
 
 def _hashable(f: Any) -> bool:

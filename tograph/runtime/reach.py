@@ -8,6 +8,7 @@ the globals that their code names, and what these hold.
 from __future__ import annotations
 
 import types
+import weakref
 from collections import deque
 from collections.abc import Iterable
 from typing import Any
@@ -44,11 +45,8 @@ def _children(x: Any) -> list[Any]:
         return [x.__self__]  # of a function it is the module, or None
     if isinstance(x, types.MethodType):
         return [x.__self__, x.__func__]
-    if isinstance(x, types.CellType):
-        try:
-            return [x.cell_contents]
-        except ValueError:
-            return []
+    if isinstance(x, (types.CellType, weakref.ref)):
+        return _held(x)
     if isinstance(x, dict):
         return list(x.values())
     if isinstance(x, list):
@@ -60,6 +58,13 @@ def _children(x: Any) -> list[Any]:
         getattr(x, s, None) for c in type(x).__mro__ for s in _names(getattr(c, "__slots__", ()))
     ]
     return found + slots
+
+
+def _held(x: types.CellType | weakref.ref) -> list[Any]:
+    try:
+        return [x() if isinstance(x, weakref.ref) else x.cell_contents]
+    except ValueError:  # an empty cell
+        return []
 
 
 def _names(slots: Any) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ import dis
 import functools
 import threading
 import types
+import weakref
 from collections import deque
 from contextlib import contextmanager
 from typing import Any
@@ -226,6 +227,12 @@ class Watch:
         source = self.source_of(owner)
         if source is not None and not self.written(("attr", id(owner), name)):
             self._check(source, ("absent", name), f"not hasattr({{0}}, {name!r})")
+
+    def referent(self, x: weakref.ref, value: Any) -> None:
+        """``x()`` of a weak reference was read."""
+        source = self.source_of(x)
+        if source is not None:
+            self.value(value, self.step(source, "referent", None))
 
     def item(self, x: Any, key: Any, value: Any) -> None:
         """``x[key]`` of a container was read."""

@@ -21,9 +21,10 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import collector, settings
+from ..lazy import lazy_module
 from . import artifacts, host
-from .gpu import program as gpu
 from .ir import Graph
+from .kernels.device import device_of, is_gpu
 from .kernels.jit import warn_once
 from .kernels.loop_ir import Unsupported
 from .kernels.regions import MIN_POINTS
@@ -32,6 +33,8 @@ from .native.program import Native, compile_graph
 from .native.rows import plain
 from .native.values import Decline
 from .types import TensorType
+
+gpu = lazy_module(".gpu.program", __package__)
 
 WARM = 2  # the call at which a graph without loops is compiled
 PATIENCE = 8  # calls that may decline in a row before native code is given up
@@ -94,7 +97,7 @@ class Program:
             self.reason = "TOGRAPH_NOOPT is set"
             return
         try:
-            if gpu.on_gpu(self.graph):
+            if is_gpu(device_of(self.graph.inputs)):
                 self._native, self.level = gpu.Program(self.graph), "device"
                 self.reason = "; ".join(self._native.notes)
                 return
@@ -104,14 +107,14 @@ class Program:
         except (Decline, Unsupported) as why:
             self.reason = str(why)
         except RuntimeError as error:
-            code = "code of the GPU" if gpu.on_gpu(self.graph) else "native code"
+            code = "code of the GPU" if is_gpu(device_of(self.graph.inputs)) else "native code"
             self.reason = f"{code}: {error}"
             warn_once(f"tograph: {code} for {self.graph.name} does not compile, it runs op by op: {error}")  # fmt: skip
 
     def _note_declined(self) -> None:
         self._declined += 1
-        if isinstance(self._native, gpu.Program):
-            self.reason = "; ".join(self._native.notes)
+        if notes := getattr(self._native, "notes", ()):
+            self.reason = "; ".join(notes)
         if self._declined >= PATIENCE:
             self._native = None
             self.level, self.reason = "host", f"native code declined {PATIENCE} calls in a row"

@@ -19,12 +19,14 @@ _STEPS: dict[str, Callable[[str, str], str]] = {
     "getattr": lambda parent, key: f"getattr({parent}, {key})",
     "item": lambda parent, key: f"{parent}[{key}]",
     "nth": lambda parent, key: f"nth({parent}, {key})",
+    "referent": lambda parent, key: f"{parent}()",
 }
 _LABELS: dict[str, Callable[[str, Any], str]] = {
     "attr": lambda parent, key: f"{parent}.{key}",
     "getattr": lambda parent, key: f"{parent}.{key}",
     "item": lambda parent, key: f"{parent}[{key!r}]",
     "nth": lambda parent, key: f"item {key} of {parent}",
+    "referent": lambda parent, key: f"{parent}()",
 }
 
 

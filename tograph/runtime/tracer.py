@@ -48,6 +48,7 @@ from .types import ScalarType
 from .variables import SymVariable, Variable
 
 LOGGER = logging.getLogger("tograph")
+_OWNED = ("cell", "key", "attr", "contents")  # the kinds of locations that are a part of an object
 
 
 class Trace:
@@ -339,6 +340,8 @@ class Tracer:
         where: list[tuple[Any, Any]] = []
         order: dict[Any, int] = {}
         self._check_created(changes)
+        if self._changes_created(changes):
+            self.root.root.settled.clear()
         for location, old in changes.entries.values():
             if location.key[0] in ("contents", "key") and id(location.keep) in copies:
                 effects.append((None, location.get()))
@@ -431,9 +434,17 @@ class Tracer:
             places = [p for p in changes.locations() if self._is_outside(p)]
             creation.check_reached(created, [p.get() for p in places])
 
+    def _changes_created(self, changes: journal.Journal) -> bool:
+        """Whether what was made is changed by the same call: the next one finds it in another state, so this trace is not for it."""
+        created = [x for x, _ in self.root.root.created]
+        if not created:
+            return False
+        inside = reachable(created)
+        return any(id(p.keep) in inside for p in changes.locations() if p.key[0] in _OWNED)
+
     def _is_outside(self, location: Location) -> bool:
         """Whether something that existed before the call was changed: that happens at every call."""
-        if location.key[0] not in ("cell", "key", "attr", "contents"):
+        if location.key[0] not in _OWNED:
             return False
         return (
             control_flow.is_module_globals(location)

@@ -379,7 +379,7 @@ def _extend(low: Any, node: Node) -> Listed:
     if other.item != base.item:
         raise Decline("items of several types")
     x = own(low, base, node.outputs[0])
-    append(low, x.places, low.code.add(x.begin, x.length), other)
+    append(low, x, low.code.add(x.begin, x.length), other)
     alias = _either(low.code, x.alias, other.alias)
     return replace(x, length=low.code.add(x.length, other.length), alias=alias)
 
