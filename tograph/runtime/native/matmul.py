@@ -42,13 +42,14 @@ ACCUMULATORS = 24  # vector registers for the tile, of 32; of 16 without AVX-512
 
 @dataclass(frozen=True)
 class Matrix:
-    """``rows`` x ``columns`` elements at ``pointer``."""
+    """``rows`` x ``columns`` elements at ``pointer``; in a batch the next matrix is ``apart`` elements further on."""
 
     pointer: str
     rows: int | Open
     columns: int | Open
     row_stride: int
     column_stride: int
+    apart: int = 0
 
 
 def lower(low, node: Node) -> None:
@@ -116,7 +117,7 @@ def _matrices(name: str, a: Mem, b: Mem, c: Mem) -> tuple[Matrix, Matrix, Matrix
     """The operands as (batches of) matrices: vectors become single columns."""
 
     def of(x: Mem) -> Matrix:
-        return Matrix(x.pointer, *x.size[-2:], *x.stride[-2:])
+        return Matrix(x.pointer, *x.size[-2:], *x.stride[-2:], x.stride[0] if len(x.size) == 3 else 0)
 
     if name == "mv":
         n, k = a.size
@@ -138,7 +139,7 @@ def _columns_first(a: Matrix, b: Matrix, bias: Mem | None) -> bool:
 
 
 def _transposed(x: Matrix) -> Matrix:
-    return Matrix(x.pointer, x.columns, x.rows, x.column_stride, x.row_stride)
+    return Matrix(x.pointer, x.columns, x.rows, x.column_stride, x.row_stride, x.apart)
 
 
 def _as_row(x: Mem) -> Mem:
@@ -167,8 +168,8 @@ def _usable(low, a: Matrix, b: Matrix, source: Mem, batch: int) -> Matrix:
         made = low.new(source.dtype, source.size)
         low.copy(source, made)
     if b.columns == 1:
-        return Matrix(made.pointer, b.rows, 1, 1, 1)
-    return Matrix(made.pointer, b.rows, b.columns, b.columns, 1)
+        return Matrix(made.pointer, b.rows, 1, 1, 1, b.rows)
+    return Matrix(made.pointer, b.rows, b.columns, b.columns, 1, b.rows * b.columns)
 
 
 def _product(low, dtype: str, batch: int, a: Matrix, b: Matrix, c: Matrix, bias: Mem | None) -> None:  # fmt: skip
@@ -196,8 +197,8 @@ def _usual(n: int | Open) -> int:
 
 
 def _steps(dtype: str, a: Matrix, b: Matrix, c: Matrix, bias: Mem | None) -> list[int]:
-    """Bytes from one matrix of a batch to the next; operands of a batch are whole matrices apart."""
-    out = [x.rows * x.columns * SIZE[dtype] for x in (a, b, c)]
+    """Bytes from one matrix of a batch to the next."""
+    out = [x.apart * SIZE[dtype] for x in (a, b, c)]
     if bias is not None:
         out.append(bias.stride[0] * SIZE[dtype] if len(bias.size) == 3 else 0)
     return out
