@@ -62,7 +62,10 @@ def test_vectors_and_batches():
     check(lambda a, v: a.t() @ v[:, None], r(600, 35), r(600))
     check(lambda a, b: torch.bmm(a, b) * 1, r(3, 7, 9), r(3, 9, 21))
     # matrices of a batch that are not whole matrices apart: heads of attention, slices, one matrix for all
-    check(lambda x: torch.bmm(x.view(6, 4, 5).transpose(0, 1), x.view(6, 4, 5).transpose(0, 1).mT), r(6, 2, 10))
+    check(
+        lambda x: torch.bmm(x.view(6, 4, 5).transpose(0, 1), x.view(6, 4, 5).transpose(0, 1).mT),
+        r(6, 2, 10),
+    )
     check(lambda a, b: torch.bmm((a * 2)[:, :3], b[:, :, 1:4]) + 1, r(4, 6, 5), r(4, 5, 7))
     check(lambda a, b: torch.bmm((a + 1)[::2], (b * 2)[None].expand(2, 5, 3)), r(4, 6, 5), r(5, 3))
     check(lambda a, b: torch.bmm(a.transpose(0, 1), b.permute(1, 2, 0)), r(9, 3, 7), r(21, 3, 7))
