@@ -1,5 +1,7 @@
 """What a function changed in outer Python objects before it fails at run time is visible, as natively."""
 
+import contextlib
+
 import pytest
 import torch
 
@@ -131,3 +133,35 @@ def test_a_change_before_a_raise_in_the_one_branch_that_changes(a):
             outcomes.append("raised")
         outcomes.append(box.n)
     assert outcomes[: len(outcomes) // 2] == outcomes[len(outcomes) // 2 :]
+
+
+def test_a_change_before_a_raise_in_a_branch_of_a_branch():
+    def make():
+        count = 0
+
+        def step():
+            nonlocal count
+            count = count + 1
+
+        return step
+
+    def program(step):
+        def f(x, y):
+            if y > 1:
+                pass
+            else:
+                if x > 1:
+                    step()
+                    raise ValueError("no")
+            return 0
+
+        return f
+
+    plain, ours = make(), make()
+    f, g = program(plain), tg.function(program(ours))
+    for x in (3.0, 0.0, 3.0):
+        for call in (f, g):
+            with contextlib.suppress(ValueError):
+                call(torch.tensor(x), torch.tensor(0.0))
+        assert plain.__closure__[0].cell_contents == ours.__closure__[0].cell_contents
+    assert ours.__closure__[0].cell_contents == 2

@@ -242,7 +242,9 @@ def _read_item(x, key):
         return x[key]
     if is_staged(key):
         watch.whole(x)
-    if type(x) is defaultdict and x.default_factory is not None and key not in x:
+    # The state of an optimiser, by parameters, is made for good wherever the first step is.
+    made_here = type(x) is defaultdict and x.default_factory is not None and key not in x
+    if made_here and not isinstance(key, torch.Tensor):
         write_key(x, key, call(x.default_factory))
     try:
         found = x[key]

@@ -66,7 +66,9 @@ class ConcreteFunction:
     ):
         """``owned``: whether something of the caller's holds a captured tensor, so that it is held weakly here."""
         self.name, self.graph = name, graph
-        self._captured = [weakref.ref(x) if owned(x) else Strong(x) for x in captured]
+        self._captured: list[Callable[[], torch.Tensor | None]] = [
+            weakref.ref(x) if owned(x) else Strong(x) for x in captured
+        ]
         self.structured_input_signature = signature
         self._result, self._effects, self._bind = result, list(effects), bind
         self._single = isinstance(result, Leaf) and not result.fixed

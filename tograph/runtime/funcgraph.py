@@ -101,6 +101,8 @@ class Root:
     assigned: set[int] = field(default_factory=set)
     guards: list[tuple[Any, Any]] = field(default_factory=list)
     kept: set[Any] = field(default_factory=set)
+    # At the outermost graph: the keys of locations that a branch changes before it raises.
+    lost: set[Any] = field(default_factory=set)
     created: list[tuple[Any, Location | None]] = field(default_factory=list)
     settled: set[Any] = field(default_factory=set)
     given: Sequence[Any] = ()

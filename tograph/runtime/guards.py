@@ -218,7 +218,7 @@ SAME = "{0} is not None and {0} is {1}()"  # an object, which ``old`` holds
 SAME_TENSOR = "{1}() is {0} is not None"  # a tensor that was captured
 
 
-def current_value(source: Source) -> Callable[[], Any]:
+def current_value(source: Source) -> Callable[..., Any]:
     """A function that gives what is at a source now; it raises what following the source raises."""
     program, namespace = _write([Check(source, "True")])
     exec(compile(program, "<tograph slot>", "exec"), namespace)

@@ -128,6 +128,8 @@ def _cross(a, b, *, dim=-1):
 
 @rule("logsumexp")
 def _logsumexp(x, dim, keepdim=False):
+    if isinstance(dim, (list, tuple)) and not dim:
+        return None  # torch refuses it of a tensor with dimensions
     return reduced(x, dim, keepdim, x.dtype) if x.dtype.is_floating_point else None
 
 

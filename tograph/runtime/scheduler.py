@@ -52,7 +52,7 @@ class Program:
         self.graph, self._visible = graph, visible
         self.level, self.reason = "host", "not called yet"
         self._host_program = functools.cache(host_program or (lambda: host.build(graph)))
-        self._native: Native | gpu.Program | None = None
+        self._native: Any = None  # Native, or gpu.Program, which loads late
         self._left = 1 if _loops(graph) or _large(graph) else WARM
         self._declined = 0
 
@@ -62,7 +62,7 @@ class Program:
         return self._host_program()
 
     @property
-    def native(self) -> Native | gpu.Program | None:
+    def native(self) -> Any:
         """The native code, or what runs on the GPU, once a call has compiled it."""
         return self._native
 

@@ -51,7 +51,10 @@ def join_regions(op: str, heads: Sequence[Any], regions: dict[str, Region], **at
     for region in regions.values():
         places.update({k: p for k, (p, _) in region.changed.items()})
     graph.root.kept.update(k for k in places if any(k not in r.changed for r in live))
-    places = _joined(places, regions, live)
+    for region in regions.values():
+        if region.raised:
+            graph.root.lost.update(region.changed)
+    places = _joined(places, live, graph.root.lost)
     slots = [(None, [identified(r.result, r) for r in live])] + [
         (p, [identified(r.content(p), r) for r in live]) for p in places.values()
     ]
@@ -81,14 +84,15 @@ def join_regions(op: str, heads: Sequence[Any], regions: dict[str, Region], **at
     return result
 
 
-def _joined(
-    places: dict[Any, Place], regions: dict[str, Region], live: Sequence[Region]
-) -> dict[Any, Place]:
-    """The locations in which a region leaves something else than it found there."""
+def _joined(places: dict[Any, Place], live: Sequence[Region], lost: set) -> dict[Any, Place]:
+    """The locations in which a region leaves something else than it found there.
+
+    ``lost``: those changed before a failure, in a branch at any depth. A commit there changes them, so the regions around know them.
+    """
     alone = {k: p for k, p in places.items() if all(_left_alone(p, r) for r in live)}
     for key, place in alone.items():
-        if any(r.raised and key in r.changed for r in regions.values()):
-            place.put_back(place.get())  # a commit before the failure changes it
+        if key in lost:
+            place.put_back(place.get())
     return {k: p for k, p in places.items() if k not in alone}
 
 

@@ -50,12 +50,13 @@ def _through_compiler(error: BaseException) -> bool:
     trace, caller = error.__traceback__, ""
     while trace is not None:
         name = trace.tb_frame.f_globals.get("__name__", "")
-        if caller == "tograph.converters.calls" and name.startswith(_COMPILING):
+        if caller in _CALLERS and name.startswith(_COMPILING):
             return True
         trace, caller = trace.tb_next, name
     return False
 
 
+_CALLERS = ("tograph.converters.calls", "tograph.runtime.unconverted")
 _COMPILING = (
     "torch._dynamo.eval_frame",
     "torch.jit._trace",

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import functools
 
-from .. import notebook
+from ...lazy import lazy_module
 from . import loop_ir, triton_jit
 from .loop_ir import Unsupported
 from .tiles import tiles
 from .triton_source import Source, render
 
+notebook = lazy_module("..notebook", __package__)
 DEFAULT = "sm_90"
 
 

@@ -117,8 +117,9 @@ def _matrices(name: str, a: Mem, b: Mem, c: Mem) -> tuple[Matrix, Matrix, Matrix
     """The operands as (batches of) matrices: vectors become single columns."""
 
     def of(x: Mem) -> Matrix:
+        (rows, columns), (down, across) = x.size[-2:], x.stride[-2:]
         return Matrix(
-            x.pointer, *x.size[-2:], *x.stride[-2:], x.stride[0] if len(x.size) == 3 else 0
+            x.pointer, rows, columns, down, across, x.stride[0] if len(x.size) == 3 else 0
         )
 
     if name == "mv":

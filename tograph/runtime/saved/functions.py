@@ -38,6 +38,8 @@ def encode(function: Function, encoder: Encoder, add_text: Callable[[str], str])
     for trace in made:
         traces.check_places(trace, label)
     live = [t for t in made if t.checks.hold_outside()]
+    for trace in [] if live else made:
+        traces.encode(trace, encoder, label)  # what cannot be saved at all is said first
     rows = []
     for trace in live:
         record, shown = traces.encode(trace, encoder, label)
