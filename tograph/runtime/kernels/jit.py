@@ -17,7 +17,6 @@ import contextlib
 import ctypes
 import functools
 import hashlib
-import importlib
 import os
 import sys
 import tempfile
@@ -34,10 +33,6 @@ from ... import settings
 from ...lazy import lazy_module
 
 llvmlite, llvm = lazy_module("llvmlite"), lazy_module("llvmlite.binding")
-with contextlib.suppress(ImportError, OSError):
-    importlib.import_module(
-        llvm.__name__
-    )  # now, as torch is: the first call would wait for it else. ``host`` tells of failures
 
 GENERATOR = "2"  # part of every digest: raise it when the same text should give other code
 MINIMUM = (0, 46)
