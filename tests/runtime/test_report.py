@@ -74,7 +74,8 @@ def test_every_rewritten_line_knows_a_line_of_the_source():
 
 
 def test_page_of_a_trace(tmp_path):
-    made = concrete()
+    function = tg.function(halve)  # which tells of its traces while it is alive
+    made = function.get_concrete_function(torch.ones(4) * 5, torch.tensor(0))
     path = made.report(tmp_path / "out.html")
     page = path.read_text()
     assert page.count("</script>") == 2  # none from the data
