@@ -520,3 +520,17 @@ def test_traceback_shows_the_users_lines():
     shown = (__file__, first + 2) in frames or f"line {first + 2}" in text
     assert shown, (frames, text)
     assert f(-ONE) == -1
+
+
+def test_the_error_of_a_branch_before_one_on_every_other_path():
+    def f(x):
+        if x.sum() > 0:
+            y = x @ torch.ones(5, 5)  # this line
+        return y
+
+    with pytest.raises(RuntimeError, match="cannot be multiplied|mismatch") as caught:
+        tg.function(f)(torch.ones(3))
+    assert caught.value.__context__ is None
+    assert "# this line" in "".join(caught.value.__notes__)
+    with pytest.raises(UnboundLocalError):
+        tg.function(f)(-torch.ones(3))

@@ -295,7 +295,7 @@ class ConcreteFunction:
                 watched = self._brings_tensors or is_watched(inputs)
                 outputs = (self.watched_program if watched else self.scheduled).run(*inputs)
         except Exception as error:
-            _add_location(error, self.graph)
+            add_location(error, self.graph)
             raise
         finally:
             commits.calls.targets.pop()
@@ -320,7 +320,7 @@ def _same(x: Any) -> Any:
     return x
 
 
-def _add_location(error: BaseException, graph: Graph) -> None:
+def add_location(error: BaseException, graph: Graph) -> None:
     """Note on an error which line of the user's code made the op that failed."""
     trace, node, made = sys.exc_info()[2], None, None
     while trace is not None:

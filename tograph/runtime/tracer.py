@@ -32,7 +32,7 @@ from . import (
 from .arguments import Flat
 from .binding import binder
 from .commits import Commits, Held, Target
-from .concrete import ConcreteFunction, finish, late_inputs
+from .concrete import ConcreteFunction, add_location, finish, late_inputs
 from .funcgraph import FuncGraph, Ref, user_location
 from .infer import meta_of, tensor_type
 from .journal import Location
@@ -157,7 +157,11 @@ class Tracer:
                 return self._trace(key)
         except Exception as error:
             if error is self.failed and not self.tentative:
-                self._run_effects()
+                try:
+                    self._run_effects()
+                except Exception as earlier:
+                    _without(earlier, error)  # plain Python does not get as far as the later one
+                    raise
             raise
 
     def _run_effects(self) -> None:
@@ -170,6 +174,9 @@ class Tracer:
             commits.calls.targets.append(self.done(self.bound))
             try:
                 host.build(graph).run(*families.inputs_of(self.flat, self.open_numbers), *captured)
+            except Exception as error:
+                add_location(error, graph)
+                raise
             finally:
                 commits.calls.targets.pop()
 
@@ -456,6 +463,16 @@ class Tracer:
         if self.reach is None:
             self.reach = reachable([self.function.python_function, *self.flat.objects])
         return self.reach
+
+
+def _without(error: BaseException, other: BaseException) -> None:
+    """Take ``other``, and what led to it, out of what is shown as the context of ``error``."""
+    at = error
+    while at.__context__ is not None:
+        if at.__context__ is other:
+            at.__context__ = None
+            return
+        at = at.__context__
 
 
 @dataclass(frozen=True)
