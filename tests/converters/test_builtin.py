@@ -3,10 +3,12 @@
 import itertools
 import math
 
+import pytest
 import torch
 
 import tograph as tg
 from tests.converters.both import Cases
+from tograph.errors import StagingError
 
 cases = Cases()
 ROWS = torch.tensor([[3.0, -1.0], [2.0, 5.0], [0.0, 4.0]])
@@ -291,6 +293,21 @@ def extremes_of_a_list_of_unknown_length(t):
 @cases.tensors((torch.tensor(1.5),))
 def extreme_of_an_empty_list_of_unknown_length(t):
     return max([z for z in [t] if z > 9])
+
+
+@cases.tensors((torch.tensor([1.0, 2.0, 3.0]),))
+def numbers_beside_a_tensor_are_exact(v):
+    total, last = 0.0, 0
+    for x, weight, big in zip(v, [0.1, 0.2, 0.3], [1, 2**62 + 1, 3]):
+        total = total + weight
+        last = max(last, big)
+    return total == 0.1 + 0.2 + 0.3, last, [n for _, n in zip(v, [2**70, 1])]
+
+
+def test_an_iterator_beside_a_tensor_of_unknown_length_is_refused():
+    f = tg.function(lambda v: [n for _, n in zip(v[v > 0], itertools.count())])
+    with pytest.raises(StagingError, match="an iterator beside a tensor"):
+        f(torch.tensor([1.0, -1.0]))
 
 
 test_same = cases.test()

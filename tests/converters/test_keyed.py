@@ -1,6 +1,6 @@
 """Dicts and sets whose keys are known only when the graph runs, or are there on some paths only."""
 
-from collections import Counter, defaultdict
+from collections import Counter, OrderedDict, defaultdict
 from enum import Enum
 
 import pytest
@@ -109,6 +109,42 @@ def appended_under_such_keys(v):
     for x in v:
         d["p" if x > 0 else "n"].append(x)
     return d
+
+
+@cases.tensors((torch.tensor(9.0),), (torch.tensor(2.0),), (torch.tensor(-1.0),))
+def staged_keys_of_conditional_ones(v):
+    d = {1: 10}
+    if v > 5:
+        d[2] = 20
+    k = 2 if v > 100 else int(v) % 7
+    return d.get(k, 7), k in d, (k, 0) in {(2, 0): 1}
+
+
+@cases.tensors((torch.tensor(2.0),), (torch.tensor(-1.0),))
+def dicts_joined(v):
+    d = {"a": 1}
+    if v > 0:
+        d["b"] = 2
+    e = {"b": 9}
+    f = e | d
+    e |= d
+    return f["b"], e["b"], (dict(d) | {"z": 1}).get("b", 0), {**e, **d}["b"]
+
+
+@cases.tensors((torch.tensor(2.0),), (torch.tensor(-1.0),))
+def ordered_dict_popped_in_branches(v):
+    d = OrderedDict(a=1, b=2, c=3)
+    if v > 0:
+        d.pop("b")
+    else:
+        d.pop("b")
+        d.pop("a")
+    e = OrderedDict(a=1, b=2)
+    if v > 0:
+        e.pop("a")
+    else:
+        e.pop("a")
+    return d.get("b"), d.get("a"), d["c"], "b" in d, e, list(e)
 
 
 test_same = cases.test()

@@ -20,7 +20,7 @@ from . import growing_lists
 from .calls import call
 from .context import OPERATORS, Converter
 from .iterables import StagedRange
-from .keyed import is_staged_key, same_key
+from .keyed import contains_key, is_staged_key, same_key
 from .logical import and_, not_, or_
 from .staged_class import StagedClass
 from .staging import is_staged
@@ -83,6 +83,9 @@ def contains(x, items):
         return items.contains(x)
     if isinstance(x, StagedString) and isinstance(items, str):
         return text_op("__contains__", bool, items, x)
+    if isinstance(items, dict) and is_staged_key(x):
+        reads.whole(items)
+        return contains_key(items, x)
     staged = is_staged(x) or is_staged_key(x)
     if isinstance(items, dict) and not staged and x in items and may_miss(items[x]):
         return test_options(lambda v: v is not MISSING, items[x])

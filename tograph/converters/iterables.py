@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from typing import Any
 
 import torch
 
-from ..errors import GraphBoolError
+from ..errors import GraphBoolError, StagingError
 from ..runtime.funcgraph import current_graph, is_tracing, user_location
 from ..runtime.growing import StagedList, as_staged
 from ..runtime.scalars import new_scalar
@@ -146,9 +146,9 @@ class Reversed(StagedSequence):
 class Items(StagedSequence):
     """Python numbers of one kind beside a staged sequence, as in ``zip(tensor, [1, 2, 3])``: they become a tensor."""
 
-    def __init__(self, items: list):
+    def __init__(self, items: list, dtype: torch.dtype):
         self.items = items
-        self.stacked = torch.tensor(items)
+        self.stacked = torch.tensor(items, dtype=dtype)
 
     def length(self):
         return len(self.items)
@@ -199,8 +199,19 @@ def as_source(x: Any) -> StagedSequence | None:
         return found
     if isinstance(x, range):
         return StagedRange(x.start, x.stop, x.step)
-    kinds = {type(i) for i in x} if isinstance(x, (list, tuple)) else set()
-    return Items(list(x)) if len(kinds) == 1 and kinds <= {int, float, bool} else None
+    dtype = exact_dtype(x) if isinstance(x, (list, tuple)) else None
+    return None if dtype is None else Items(list(x), dtype)
+
+
+_DTYPES = {int: torch.int64, float: torch.float64, bool: torch.bool}
+
+
+def exact_dtype(items: Sequence[Any]) -> torch.dtype | None:
+    """The type of a tensor that holds Python numbers of one kind exactly, if there is one."""
+    kinds = {type(i) for i in items}
+    kind = kinds.pop() if len(kinds) == 1 else None
+    exact = kind is not int or all(-(2**63) <= i < 2**63 for i in items)
+    return _DTYPES.get(kind) if exact else None  # type: ignore[arg-type]
 
 
 def beside(iterables: Sequence[Any]) -> list[StagedSequence] | None:
@@ -217,6 +228,12 @@ def beside(iterables: Sequence[Any]) -> list[StagedSequence] | None:
         return None
     for i, x in enumerate(iterables):
         if sources[i] is None:
+            if not isinstance(x, Sized):
+                raise StagingError(
+                    "an iterator beside a tensor whose length is known only when the graph runs: how many of its items are taken is not known "
+                    "here. Give a list, or loop over the tensor and index.",
+                    user_location(),
+                )
             sources[i] = ListItems(as_staged(StagedList(x)))
     return sources
 

@@ -71,9 +71,12 @@ def contains_key(x, key):
     there = False
     for k in x:
         same = same_key(k, key)
-        if same is not False:
-            same = control_flow.predicate(same, "in")
-            there = same if there is False else there | same
+        if same is False:
+            continue
+        same = control_flow.predicate(same, "in")
+        if isinstance(x, dict) and may_miss(x[k]):
+            same = same & test_options(lambda v: v is not MISSING, x[k])
+        there = same if there is False else there | same
     return there
 
 
@@ -132,7 +135,7 @@ def _note_key(x, key, found) -> None:
 def dict_get(x, key, default=None):
     """``x.get(key, default)``"""
     if is_staged_key(key):
-        return _where_key(x, key, lambda k: read_key(x, k), lambda: default)
+        return _where_key(x, key, lambda k: dict_get(x, k, default), lambda: default)
     found = x.get(key, MISSING)
     if type(key).__hash__ is not None:
         _note_key(x, key, found)
@@ -153,7 +156,7 @@ def dict_pop(x, key, *default):
     if found is MISSING:
         return absent()
     journal.record(journal.key_of(x, key, f"[{key!r}]"))
-    dict.pop(x, key)
+    x.pop(key)
     return distribute_missing(found, absent) if may_miss(found) else found
 
 
@@ -186,6 +189,14 @@ def dict_update(x, *others, **named):
         else:
             write_key(x, k, v)
     return None
+
+
+def merged(a, b):
+    """``a | b`` of dicts where keys of ``b`` depend on a staged condition; NotImplemented of any other."""
+    if not (isinstance(a, dict) and isinstance(b, dict)):
+        return NotImplemented
+    made = a.copy()
+    return NotImplemented if dict_update(made, b) is NotImplemented else made
 
 
 def new_dict(*parts: tuple) -> dict:

@@ -25,7 +25,8 @@ from .attributes import augmented
 from .call_rules import is_user_function
 from .calls import call
 from .context import OPERATORS, Converter
-from .keyed import dict_pop, is_staged_key, lookup, no_key, set_staged, write_key
+from .iterables import exact_dtype
+from .keyed import dict_pop, dict_update, is_staged_key, lookup, no_key, set_staged, write_key
 from .staging import is_staged
 from .union import apply, distribute_missing, may_miss
 from .user_operators import in_place
@@ -322,7 +323,7 @@ def _tensor_item(x, key):
 def _select(items, index):
     """An item of a Python sequence by a staged index: numbers from a table, others in a balanced tree of branches."""
     n = len(items)
-    table = _table(items)
+    table = exact_dtype(items) if n > 2 and not isinstance(items, range) else None
     if table is not None:
         return scalar_of(torch.select(torch.tensor(items, dtype=table), 0, index))
     kind = "list" if isinstance(items, list) else type(items).__name__
@@ -341,22 +342,6 @@ def _select(items, index):
 
     inside = (index >= -n) & (index < n)
     return control_flow.staged_if(inside, lambda: tree(0, n), outside) if n else outside()
-
-
-_TABLES = {int: torch.int64, float: torch.float64, bool: torch.bool}
-
-
-def _table(items) -> torch.dtype | None:
-    """The type of a tensor that holds the items of a long sequence exactly, if there is one."""
-    kinds = {type(i) for i in items} if len(items) > 2 else set()
-    kind = kinds.pop() if len(kinds) == 1 else None
-    exact = kind is not int or all(-(2**63) <= i < 2**63 for i in items)
-    return _TABLES.get(kind) if exact and not isinstance(items, range) else None
-
-
-def int_of(test):
-    """A staged bool, or a bool, as 0 or 1."""
-    return control_flow.staged_if(test, lambda: 1, lambda: 0) if is_staged(test) else int(test)
 
 
 def setitem(x, key, value) -> None:
@@ -480,6 +465,8 @@ def augment(op: str, x, value):
     """``x op= value``, as an expression."""
     if is_union(x) or is_union(value):
         return apply(lambda a, b: augment(op, a, b), x, value)
+    if op == "ior" and isinstance(x, dict) and dict_update(x, value) is not NotImplemented:
+        return x
     if isinstance(x, (list, dict, set, bytearray, deque)) and journal.active():
         journal.record(journal.contents(x))
     if op == "iadd" and isinstance(x, list) and is_staged(value):

@@ -18,6 +18,7 @@ from ..transpiler.syntax import gast
 from .call_rules import is_user_function
 from .calls import call, handles
 from .context import OPERATORS, Converter
+from .keyed import merged
 from .logical import and_, not_, or_
 from .staging import is_staged
 from .standard import compared_fields
@@ -220,8 +221,13 @@ def as_bool(x: Any) -> Any:
     return not_(not_(x))
 
 
+def _or(a: Any, b: Any) -> Any:
+    made = merged(a, b)
+    return operator.or_(a, b) if made is NotImplemented else made
+
+
 add, sub, mul, matmul, truediv, floordiv, mod, power, lshift, rshift, bit_or, bit_xor, bit_and = (
-    _binary(getattr(operator, function), method, sign) for _, function, method, sign in _BINARY.values()
+    _binary(_or if function == "or_" else getattr(operator, function), method, sign) for _, function, method, sign in _BINARY.values()
 )  # fmt: skip
 neg, pos, invert = map(_unary, _UNARY.values())
 lt, le, gt, ge, eq, ne = map(_comparison, _COMPARISONS)
