@@ -25,7 +25,7 @@ from .shapes import SYMBOLS, Meta, contiguous
 
 PRIMES = (20_011, 45_007, 77_003, 120_011, 175_003, 250_007, 340_007, 450_001)
 FEW = (2, 3, 5, 7, 11, 13, 17, 19)
-OTHERS = (PRIMES[::-1], FEW, FEW[::-1])
+OTHERS = (PRIMES[::-1], FEW, FEW[::-1], (1,) * len(PRIMES))
 SMALL = 5_000  # sizes below are taken as they are: no sum or product with a prime is that small
 LARGE = 1 << 24  # elements: more are not made to learn a shape
 

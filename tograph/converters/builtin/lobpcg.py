@@ -25,10 +25,9 @@ def get_ortho(worker, u, v):
 
 def _orthogonalise(worker, u, v):
     fvars, i_max, j_max = worker.fvars, worker.iparams["ortho_i_max"], worker.iparams["ortho_j_max"]
-    for key in _keys(i_max, j_max):
-        fvars.pop(key[0], None)
-    # row i: the errors of the steps j, and last that of the whole; below 0 where there was no such step
-    errors = torch.full((i_max, j_max + 1), -1.0, dtype=torch.float64)
+    # for a tracker: row i has the errors of the steps j, and last that of the whole; below 0 where there was no such step
+    tracked = worker.tracker is not None
+    errors = torch.full((i_max, j_max + 1), -1.0, dtype=torch.float64) if tracked else None
     norm = torch.norm(_linalg_utils.matmul(worker.B, v))
     products = torch.matmul(v.mT, _linalg_utils.matmul(worker.B, u))
     i = j = 0
@@ -39,15 +38,18 @@ def _orthogonalise(worker, u, v):
             break  # all columns are B-collinear to v
         products = torch.matmul(v.mT, b_u)
         error = float(torch.norm(products)) * float(norm * torch.norm(u)) ** -1
-        errors[i, j_max] = error
+        if errors is not None:
+            errors[i, j_max] = error
         if error < worker.fparams["ortho_tol"]:
             break
         if worker.iparams["m"] < u.shape[-1] + v.shape[-1]:
             _overdetermined(worker.B, u, v)
-    if worker.tracker is not None:
+    if errors is not None:
         for key, row, column in _keys(i_max, j_max):
             if errors[row, column] >= 0:
                 fvars[key] = float(errors[row, column])
+            else:
+                fvars.pop(key, None)  # of an earlier call
     worker.ivars["ortho_i"] = i
     worker.ivars["ortho_j"] = j
     return u
@@ -68,7 +70,8 @@ def _normalise(worker, u, errors, i, j):
         gram = torch.matmul(u.mT, b_u)
         away = torch.norm(gram - torch.eye(gram.shape[-1], device=gram.device, dtype=gram.dtype))
         error = float(away) * float(torch.norm(b_u) * torch.norm(u)) ** -1
-        errors[i, j] = error
+        if errors is not None:
+            errors[i, j] = error
         if error < worker.fparams["ortho_tol"]:
             break
     return u, b_u, j
