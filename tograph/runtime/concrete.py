@@ -20,10 +20,11 @@ from .carrier import differentiable
 from .commits import Target
 from .diagnosis import at_run_time
 from .funcgraph import FuncGraph, Storage
-from .ir import Graph, Node, Value, set_control_inputs
+from .ir import Graph, set_control_inputs
 from .kernels.kernel import Kernel
 from .kernels.lower import Fused, lower
 from .native.program import Native
+from .passes.forward import forward_reads
 from .passes.settle import has_try, settle
 from .results import leaving
 from .rewrite import copied, count_nodes
@@ -380,7 +381,7 @@ def finish(
     names = dict(zip(graph.inputs, graph.input_names))
     graph.inputs = order
     graph.input_names = [names.get(v, "") for v in order]
-    passes.forward_reads(graph)
+    forward_reads(graph)
     passes.prune(graph)
     set_control_inputs(graph)
     root.closed = True

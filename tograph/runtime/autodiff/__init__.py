@@ -11,4 +11,13 @@ from .loops import loop
 from .pairs import Differentiable, supported
 from .vjp import Pullback, vjp
 
-__all__ = ["Differentiable", "Pullback", "alternatives", "expand", "loop", "reached", "supported", "vjp"]
+__all__ = [
+    "Differentiable",
+    "Pullback",
+    "alternatives",
+    "expand",
+    "loop",
+    "reached",
+    "supported",
+    "vjp",
+]

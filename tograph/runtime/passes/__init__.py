@@ -21,7 +21,7 @@ from ..rewrite import copied, count_nodes
 from ..text import show
 from .cse import cse
 from .fold import fold
-from .forward import forward, forward_reads
+from .forward import forward
 from .hoist import hoist
 from .inline import inline
 from .loop_state import loop_state
