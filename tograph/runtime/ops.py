@@ -41,6 +41,7 @@ from ..errors import (  # fmt: skip
     TographError,
     UnexpectedSizeError,
 )
+from . import prints
 from .types import ObjectType, ScalarType, TensorType, parse_type
 
 NONE = "none"
@@ -431,8 +432,8 @@ register(
 
 
 def _print(*values, sep=None, end=None, file=None, flush=False):
-    out = sys.stdout if file is None else plain(file)
-    print(*map(plain, values), sep=sep, end=end, file=out, flush=flush)
+    file = None if file is None else plain(file)
+    prints.show(*map(plain, values), sep=sep, end=end, file=file, flush=flush)
 
 
 def make_exception(kind: Any, args: tuple) -> BaseException:

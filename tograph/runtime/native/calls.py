@@ -27,7 +27,6 @@ from ..types import DTYPE_NAMES, DTYPES, ScalarType, TensorType
 from .code import SIZE
 from .values import Decline, Mem, Reg, numel, strides
 
-NATIVE_PER_CALL = 3  # native ops that a graph must have for each call
 KEPT = 64  # views that a call keeps, by address
 
 _ASK = """define internal i32 @ask(ptr %callee, ptr %block) noinline {
@@ -57,6 +56,8 @@ class Call:
 
     ``packed``: whether results have to be contiguous, as those of eager PyTorch then are; what is strided is packed here else.
     """
+
+    native_ops = 3  # that a graph must have for each call to be worth it
 
     def __init__(self, node: Node, inputs: list[Value], operands: list[Any], results: list[Mem], packed: bool):  # fmt: skip
         self.node, self.run = node, ops.DIRECT.get(node.op) or ops.lookup(node.op).run
@@ -153,26 +154,31 @@ def lower(low, node: Node) -> None:
     if not may_call(node):
         raise Decline(f"{node.op} has no native form")
     inputs = list(dict.fromkeys(node.inputs))
-    operands = [_placed(low, v) for v in inputs]
+    operands = [placed(low, v) for v in inputs]
     targets = [low.target(v) if numel(low.tensor(v)[1]) > 1 else low.new(*low.tensor(v)) for v in node.outputs]  # fmt: skip
     for x in targets:
         low.arena.hold(x.owners)
     packed = all(x.dense for x in operands) and _packed(node, inputs, operands)
     call = Call(node, inputs, operands, targets, packed)
-    code = low.code
-    slots = [*operands, *targets, *(Reg(low.sizes.text(n), "i64") for n in call.opened)]
-    block = code.cell(f"[{len(slots)} x i64]")
-    for i, x in enumerate(slots):
-        place = code.do(f"getelementptr i64, ptr {block}, i64 {i}")
-        if isinstance(x, Mem):
-            code.line(f"store ptr {x.pointer}, ptr {place}")
-        else:
-            code.store(x.dtype, x.text, place)
-    _ask(low, call, block)
+    ask(low, call, block(low, call, [*operands, *targets]))
     for v, x in zip(node.outputs, targets):
         x = replace(x, dense=packed)
         low.bind(v, x if numel(x.size) > 1 else low.register(Mem(x.pointer, x.dtype, x.size, x.stride)))  # fmt: skip
     low.release(targets)
+
+
+def block(low, call: Call, operands: list[Any]) -> str:
+    """The slots of a call, filled."""
+    code = low.code
+    slots = [*operands, *(Reg(low.sizes.text(n), "i64") for n in call.opened)]
+    made = code.cell(f"[{max(len(slots), 1)} x i64]")
+    for i, x in enumerate(slots):
+        place = code.do(f"getelementptr i64, ptr {made}, i64 {i}")
+        if isinstance(x, Mem):
+            code.line(f"store ptr {x.pointer}, ptr {place}")
+        else:
+            code.store(x.dtype, x.text, place)
+    return made
 
 
 def _packed(node: Node, inputs: list[Value], operands: list[Any]) -> bool:
@@ -191,7 +197,7 @@ def _packed(node: Node, inputs: list[Value], operands: list[Any]) -> bool:
     return all(m is None or m.stride == strides(m.size) for m in metas)
 
 
-def _placed(low, v: Value) -> Mem | Reg:
+def placed(low, v: Value) -> Mem | Reg:
     """An operand as the call takes it: numbers by value, tensors in memory."""
     x = low.operand(v)
     if isinstance(v.type, ScalarType):
@@ -206,7 +212,7 @@ def _placed(low, v: Value) -> Mem | Reg:
     return low.memory(x)
 
 
-def _ask(low, call: Call, block: str) -> None:
+def ask(low, call: Call, block: str) -> None:
     low.asked.append(call)
     low.globals["ask"] = _ASK
     low.work += 3000
@@ -225,4 +231,4 @@ def _ask(low, call: Call, block: str) -> None:
 
 def worth(low) -> bool:
     """Whether enough of a graph is native for its calls."""
-    return low.native_ops >= NATIVE_PER_CALL * len(low.asked)
+    return low.native_ops >= sum(call.native_ops for call in low.asked)

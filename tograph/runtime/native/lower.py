@@ -29,8 +29,8 @@ from ..kernels.pointwise import ROWS
 from ..kernels.products import PRODUCTS
 from ..kernels.reductions import CREATORS, REDUCERS, creator_value
 from ..shapes import Meta
-from ..types import DTYPE_NAMES, ListType, ScalarType, TensorType
-from . import buffers, calls, control, direct, groups, lists, matmul, moves, nests, views
+from ..types import DTYPE_NAMES, ListType, ObjectType, ScalarType, TensorType
+from . import buffers, calls, control, direct, groups, lists, matmul, moves, nests, telling, views
 from .arena import Arena
 from .code import REGISTER, SIZE, UNROLLING, Code, literal, memory
 from .groups import Group, one_element
@@ -260,7 +260,7 @@ class Lowering:
         kind = v.type
         if lists.listed(kind):
             lists.depth(kind.element)
-        elif not isinstance(kind, ScalarType) and None not in getattr(kind, "shape", ()):
+        elif not isinstance(kind, (ScalarType, ObjectType)) and None not in getattr(kind, "shape", ()):
             self.tensor(v)  # sizes that only a run knows are looked at where they are made
 
     # ---- failing
@@ -424,6 +424,8 @@ class Lowering:
             control.lower(self, node)
         elif node.op == "tg.raise":
             self.fail("true")
+        elif node.op == "tg.print":
+            telling.show(self, node)
         elif node.op.startswith(("tg.list_", "tg.optional_")):
             lists.lower(self, node)
         elif not groups.known(node):
@@ -455,6 +457,8 @@ class Lowering:
             self.bind(out, self.operand(node.args[0]))
         elif node.op == "tg.choose":
             self.bind(out, self._choice(node))
+        elif telling.is_text(node):
+            telling.text(self, node)
         elif node.op.startswith("py."):
             self.bind(out, self._number(node))
         elif node.op in views.VIEWS or node.op == groups.CLONE:
@@ -694,7 +698,7 @@ _DTYPES = {name: dtype for dtype, name in DTYPE_NAMES.items()}
 _PLANNED = (
     1 << 28
 )  # bytes that a tensor whose size only the run knows may take in the plan of memory
-_SILENT = frozenset(["tg.assign", "tg.assert", "tg.raise"])
+_SILENT = frozenset(["tg.assign", "tg.assert", "tg.raise", "tg.print"])
 _KNOWN = frozenset(["tg.read", "tg.identity", "tg.constant", "tg.choose", *_SILENT])
 
 
