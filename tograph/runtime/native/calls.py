@@ -54,16 +54,16 @@ declare i32 @PyObject_IsTrue(ptr)
 class Call:
     """One op on memory. ``self(address)`` of a block of 64-bit slots: operands, then results, then open sizes.
 
-    ``packed``: whether results have to be contiguous, as those of eager PyTorch then are; what is strided is packed here else.
+    ``wanted``: which of the op's results are used. ``packed``: whether results have to be contiguous, as those of eager PyTorch then are; what is strided is packed here else.
     """
 
     native_ops = 3  # that a graph must have for each call to be worth it
 
-    def __init__(self, node: Node, inputs: list[Value], operands: list[Any], results: list[Mem], packed: bool):  # fmt: skip
+    def __init__(self, node: Node, inputs: list[Value], operands: list[Any], results: list[Mem], packed: bool, wanted: list[int]):  # fmt: skip
         self.node, self.run = node, ops.DIRECT.get(node.op) or ops.lookup(node.op).run
         self.random = node_effects(node).random
         self._inputs, self._operands, self._results = inputs, operands, results
-        self.packed = packed
+        self.packed, self._wanted = packed, wanted
         opened = [n for x in (*operands, *results) if isinstance(x, Mem) for n in x.size if isinstance(n, Open)]  # fmt: skip
         self.opened = list(dict.fromkeys(opened))
         self._block = ctypes.c_int64 * (len(operands) + len(results) + len(self.opened))
@@ -82,9 +82,8 @@ class Call:
         except Exception:  # ops raise anything, and an error would be lost in the C caller: the host runs the op again and raises it
             return False
         if type(found) is torch.Tensor:
-            return self._put(found, places[0])
-        found = found if isinstance(found, (list, tuple)) else [found]
-        return all(map(self._put, found, places))
+            return not places or self._put(found, places[0])
+        return all(self._put(found[i], place) for i, place in zip(self._wanted, places))
 
     def _read(self, slots: tuple[int, ...]) -> Any:
         """(args, kwargs, places of the results) for a block of slots. A loop meets few different ones."""
@@ -123,11 +122,7 @@ class Call:
             self._views[key] = found
         return found
 
-    def _put(self, x: torch.Tensor | None, place: torch.Tensor) -> bool:
-        if (
-            x is None
-        ):  # a result that the op was told to leave out, such as the gradient of an image: nothing reads it
-            return True
+    def _put(self, x: torch.Tensor, place: torch.Tensor) -> bool:
         if (
             x.dtype != place.dtype
             or x.shape != place.shape
@@ -141,7 +136,7 @@ class Call:
 def may_call(node: Node) -> bool:
     """Whether torch may run a node for native code: it only computes, and has tensors and numbers only."""
     effects = node_effects(node)
-    if not node.op.startswith("aten.") or not node.outputs or node.regions:
+    if not node.op.startswith("aten.") or node.regions:
         return False
     if effects.io or effects.reads or effects.writes or effects.overwrites or effects.diverges:
         return False
@@ -155,13 +150,14 @@ def lower(low, node: Node) -> None:
         raise Decline(f"{node.op} has no native form")
     inputs = list(dict.fromkeys(node.inputs))
     operands = [placed(low, v) for v in inputs]
-    targets = [low.target(v) if numel(low.tensor(v)[1]) > 1 else low.new(*low.tensor(v)) for v in node.outputs]  # fmt: skip
+    used = [v for v in node.outputs if v in low.used]
+    targets = [low.target(v) if numel(low.tensor(v)[1]) > 1 else low.new(*low.tensor(v)) for v in used]  # fmt: skip
     for x in targets:
         low.arena.hold(x.owners)
     packed = all(x.dense for x in operands) and _packed(node, inputs, operands)
-    call = Call(node, inputs, operands, targets, packed)
+    call = Call(node, inputs, operands, targets, packed, [v.index for v in used])
     ask(low, call, block(low, call, [*operands, *targets]))
-    for v, x in zip(node.outputs, targets):
+    for v, x in zip(used, targets):
         x = replace(x, dense=packed)
         low.bind(v, x if numel(x.size) > 1 else low.register(Mem(x.pointer, x.dtype, x.size, x.stride)))  # fmt: skip
     low.release(targets)

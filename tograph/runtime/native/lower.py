@@ -79,6 +79,7 @@ class Lowering:
         self.overwrites: set[Node] = set()  # updates that may be made in the memory of their base
         self.updates: set[Value] = set()  # their results
         self.rewrites = lists.changes(graph)
+        self.used = groups.used(graph)
         self.work = 0.0
         self.inside = 0  # loops around what is being written
         self.branching = False  # whether branches stay branches
@@ -249,10 +250,11 @@ class Lowering:
                 or node.op in _KNOWN
                 or node.op in lists.RULES
             )
-            if not known or (not node.outputs and node.op not in _SILENT and not node.regions):
+            if not known:
                 raise Decline(f"{node.op} runs on the host")
             for v in node.outputs:
-                self._check_value(v)
+                if v in self.used:
+                    self._check_value(v)
             for region in node.regions.values():
                 self.check(region)
 
