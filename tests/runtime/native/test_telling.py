@@ -13,6 +13,7 @@ from tograph.runtime.kernels import jit
 
 pytestmark = pytest.mark.skipif(jit.llvm is None, reason="needs llvmlite")
 N = torch.tensor(4)
+PLACES = "%d %d"
 
 
 def reports(x, n):
@@ -74,7 +75,7 @@ def bad_text(x, n):
     while i < n:
         x = x * 2 + x.sum() - 1
         print("now", i)
-        text = "%d %d" % (i,)
+        text = PLACES % (i,)
         if x.sum() > 1e30:
             print(text)
         i += 1

@@ -262,7 +262,9 @@ class Lowering:
         kind = v.type
         if lists.listed(kind):
             lists.depth(kind.element)
-        elif not isinstance(kind, (ScalarType, ObjectType)) and None not in getattr(kind, "shape", ()):
+        elif not isinstance(kind, (ScalarType, ObjectType)) and None not in getattr(
+            kind, "shape", ()
+        ):
             self.tensor(v)  # sizes that only a run knows are looked at where they are made
 
     # ---- failing

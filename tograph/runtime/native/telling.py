@@ -7,6 +7,7 @@ failure. What a call has printed when its code declines is passed over when the 
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -43,7 +44,7 @@ class Told(calls.Call):
         self.held, self.printed = held, 0
 
     def __call__(self, address: int) -> bool:
-        slots = tuple(self._block.from_address(address))
+        slots = self.slots(ctypes.string_at(address, 8 * self._words))
         sizes = dict(zip(self.opened, slots[len(self._operands) :]))
         known = {x: self._value(x, bits, sizes) for x, bits in zip(self._operands, slots)}
         try:
