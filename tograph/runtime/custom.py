@@ -166,10 +166,19 @@ def CONVERT(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
+def called(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, rewritten wherever its calls are traced."""
+
+    def run(*args: Any) -> Any:
+        return (CONVERT(function) if is_tracing() else function)(*args)
+
+    return run
+
+
 def apply(function: Callable[..., Any], args: Sequence[Any]) -> Any:
     """``function(*args)`` with the gradient that it returns."""
     with torch.enable_grad():
-        made = (CONVERT(function) if is_tracing() else function)(*args)
+        made = called(function)(*args)
     if not (isinstance(made, tuple) and len(made) == 2 and callable(made[1])):
         raise GradientError(
             "a function with tg.custom_gradient returns (value, gradient function), not "
