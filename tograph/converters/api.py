@@ -128,7 +128,7 @@ def _python_function(fn: Any) -> types.FunctionType:
         method = getattr(type(fn), "__call__", None)
         if isinstance(fn, torch.nn.Module):
             method = type(fn).forward
-        if not isinstance(method, types.FunctionType):
+        if not isinstance(method, types.FunctionType) or method.__module__.startswith("tograph."):
             raise NotAFunctionError(f"{fn!r} is not a Python function")
         fn = method
     return fn

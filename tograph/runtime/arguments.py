@@ -36,15 +36,17 @@ class Flat:
     objects: list[Any] = field(default_factory=list)
     numbers: list[Any] = field(default_factory=list)
     number_names: list[str] = field(default_factory=list)
-    places: dict[int, int] = field(default_factory=dict)
+    places: dict[int, int] | None = field(default_factory=dict)  # None: each counts for itself
     containers: dict[int, int] = field(default_factory=dict)
 
     def add(self, x: Any, name: str) -> int:
         """The position of a tensor; one that is passed twice has one position."""
-        if id(x) not in self.places:
-            self.places[id(x)] = len(self.tensors)
+        if self.places is None or id(x) not in self.places:
+            if self.places is not None:
+                self.places[id(x)] = len(self.tensors)
             self.tensors.append(x)
             self.names.append(name)
+            return len(self.tensors) - 1
         return self.places[id(x)]
 
 
@@ -98,9 +100,10 @@ def key_of(x: Any, flat: Flat, name: str) -> Any:
         flat.number_names.append(name)
         return (kind, x if kind is int else repr(x))
     if isinstance(x, TensorSpec):
-        flat.tensors.append(x)  # a spec that is given twice is two tensors
-        flat.names.append(x.name or name)
-        return ("tensor", x.dtype, x.shape, x.device, None, len(flat.tensors) - 1)
+        places, flat.places = flat.places, None  # a spec that is given twice is two tensors
+        place = flat.add(x, x.name or name)
+        flat.places = places
+        return ("tensor", x.dtype, x.shape, x.device, None, place)
     if isinstance(x, (np.ndarray, np.generic)):
         made = from_numpy(x)
         flat.tensors.append(made)
@@ -193,9 +196,11 @@ def check_signature(
 ) -> None:
     """Convert the bound arguments to what ``input_signature`` says; SignatureError where one does not fit."""
     for i, (name, spec) in enumerate(zip(names, specs)):
-        if signature.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL:
-            spec = tuple(specs[i:])
+        rest = signature.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL
+        spec = tuple(specs[i:]) if rest else spec
         bound.arguments[name] = _fit(bound.arguments[name], spec, name)
+        if rest:
+            break
 
 
 def _fit(x: Any, spec: Any, name: str) -> Any:
@@ -235,8 +240,9 @@ def _as_tensor(x: Any, spec: TensorSpec, name: str) -> Any:
         raise SignatureError(
             f"argument {name!r}: found {x!r}, which is no tensor: {error}"
         ) from None
-    empty = made.numel() == 0
-    return made.to(spec.dtype) if empty or torch.can_cast(made.dtype, spec.dtype) else made
+    if made.numel() and not torch.can_cast(made.dtype, spec.dtype):
+        return made
+    return torch.as_tensor(x, dtype=spec.dtype)
 
 
 def check_specs(given: Any) -> tuple[Any, ...]:

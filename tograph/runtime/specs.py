@@ -11,7 +11,7 @@ from ..errors import InvalidArgumentError, SignatureError
 from .types import DTYPE_NAMES
 
 
-def _dimensions(shape: Any) -> tuple[int | None, ...] | None:
+def dimensions(shape: Any) -> tuple[int | None, ...] | None:
     """A shape as a tuple; SignatureError for what is none, InvalidArgumentError for a negative size."""
     if shape is None:
         return None
@@ -47,7 +47,7 @@ class TensorSpec:
         name: str | None = None,
         device: Any = "cpu",
     ):
-        self.shape = _dimensions(shape)
+        self.shape = dimensions(shape)
         self.dtype, self.name, self.device = dtype, name, torch.device(device)
         if not isinstance(dtype, torch.dtype) or dtype not in DTYPE_NAMES:
             raise SignatureError(f"dtype must be a torch.dtype, not {dtype!r}")

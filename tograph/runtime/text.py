@@ -235,7 +235,7 @@ class _Reader:
         if not equals or not paren:
             raise self.fail("expected 'outputs = op(arguments)'")
         if op not in REGION_OPS and not exists(op):
-            raise self.fail(f"no such op as {op!r}")
+            raise self.fail(f"no such op: {op}")
         tokens = _Tokens(self, rest, known)
         args, kwargs = tokens.arguments()
         names = [] if outs.startswith("!") else [o.partition(": ") for o in _split(outs)]

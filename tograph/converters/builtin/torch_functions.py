@@ -16,6 +16,7 @@ from ...runtime.shapes import SYMBOLS
 from ...runtime.structure import is_union
 from ...runtime.symbolic import scalar_of
 from .. import union
+from ..call_rules import WRAPPERS
 from ..calls import METHODS, TENSOR_METHODS, call, handles
 from ..growing_lists import is_growing, tensor_of
 from ..staging import is_staged
@@ -203,3 +204,4 @@ def as_called(f):
 
 
 custom.CONVERT = as_called
+WRAPPERS.add(custom.custom_gradient(as_called).__code__)
