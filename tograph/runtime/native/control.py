@@ -278,6 +278,10 @@ def _in_place(body: Graph, value: Value, result: Value) -> bool:
     """Whether ``result`` may be written over ``value``: element by element, and nobody reads the old one later."""
     if value in body.outputs or body.outputs.count(result) > 1 or result.node is None:
         return False
+    if result.node.op == "aten.addmm.default" and result.node.args[0] is value:
+        users = [n for n in body.nodes if value in n.inputs]
+        alone = users == [result.node] and result.node.inputs.count(value) == 1
+        return alone and result.type.shape == value.type.shape
     groups = schedule(body)
     number = {id(n): g for g, group in enumerate(groups) for n in group.nodes}
     own = number[id(result.node)]
