@@ -271,17 +271,23 @@ def _mode(body: Graph, i: int) -> str:
         return "register"
     if lists.listed(value.type):
         return "in place"
-    return "in place" if _in_place(body, value, result) or updated(body, i) else "memory"
+    if _adds_product(body, value, result) or _in_place(body, value, result) or updated(body, i):
+        return "in place"
+    return "memory"
+
+
+def _adds_product(body: Graph, value: Value, result: Value) -> bool:
+    """Whether ``result`` is ``value`` plus a product of other matrices, and nobody else reads ``value``."""
+    if result.node is None or result.node.op != "aten.addmm.default" or result.node.args[0] is not value:  # fmt: skip
+        return False
+    reads = [v for n in body.nodes for v in n.inputs] + body.outputs
+    return reads.count(value) == 1 == body.outputs.count(result) and result.type.shape == value.type.shape  # fmt: skip
 
 
 def _in_place(body: Graph, value: Value, result: Value) -> bool:
     """Whether ``result`` may be written over ``value``: element by element, and nobody reads the old one later."""
     if value in body.outputs or body.outputs.count(result) > 1 or result.node is None:
         return False
-    if result.node.op == "aten.addmm.default" and result.node.args[0] is value:
-        users = [n for n in body.nodes if value in n.inputs]
-        alone = users == [result.node] and result.node.inputs.count(value) == 1
-        return alone and result.type.shape == value.type.shape
     groups = schedule(body)
     number = {id(n): g for g, group in enumerate(groups) for n in group.nodes}
     own = number[id(result.node)]
