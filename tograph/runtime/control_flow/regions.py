@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from ...errors import ConditionError, TographError
-from .. import facts, histories, journal, structure
+from .. import facts, histories, journal, reads, structure
 from ..funcgraph import FuncGraph, Storage, current_graph
 from ..growing import StagedList
 from ..ir import Value, graph_effects, prune
@@ -102,8 +102,17 @@ def _outside(
     changed: dict, graph: FuncGraph, functions: list[Any], given: set
 ) -> dict[Any, tuple[Place, Any]]:
     """The changes that concern what was there before the region: not what it made itself."""
-    doubtful = [p for k, (p, _) in changed.items() if k not in given and k[0] in _OWNED]
-    known = reachable(functions) if doubtful else set()
+    watch = reads.current()
+    known: set[int] = set()
+    doubtful = []
+    for key, (place, _) in changed.items():
+        if key not in given and key[0] in _OWNED and not is_module_globals(place):
+            if watch is not None and watch.source_of(place.keep) is not None:
+                known.add(id(place.keep))
+            else:
+                doubtful.append(place.keep)
+    if doubtful:
+        known |= reachable(functions, doubtful)
     kept = {}
     for key, (place, content) in changed.items():
         if key in given:
