@@ -8,6 +8,7 @@ the special methods, which no code has to name; of libraries only their objects,
 
 from __future__ import annotations
 
+import dis
 import functools
 import sys
 import types
@@ -53,7 +54,9 @@ class _Walk:
         self.wanted = wanted
         self.seen: set[int] = set()
         self.names: set[str] = set()
-        self.spaces: list[tuple[Any, bool, set[str]]] = []  # modules and classes; of a library; names done
+        self.spaces: list[
+            tuple[Any, bool, set[str]]
+        ] = []  # modules and classes; of a library; names done
 
     def run(self, roots: Iterable[Any]) -> None:
         todo = deque(roots)
@@ -91,25 +94,21 @@ class _Walk:
             return self._of_space(x)
         if isinstance(x, (types.CellType, weakref.ref)):
             return _held(x)
-        found: list[Any] = []
-        if isinstance(x, dict):
-            found += [*dict.keys(x), *dict.values(x)]
-        elif isinstance(x, list):
-            found += list.__iter__(x)  # a list of the graph refuses its own iterator
-        elif isinstance(x, (tuple, set, frozenset, deque)):
-            found += x
-        elif kind in _WRAPPED:
+        if kind in _WRAPPED:
             return _WRAPPED[kind](x)
-        elif getattr(kind, "__tograph_holds__", None) is not None:
-            found += x.__tograph_holds__()
-        if not _is_library(kind.__module__):
+        found = _items(x)
+        if not is_library(kind.__module__):
             found.append(kind)
         if hasattr(x, "__dict__"):
             found.append(vars(x))
         return found + _slots(x)
 
     def _of_function(self, f: types.FunctionType) -> list[Any]:
-        found = [*(f.__closure__ or ()), *(f.__defaults__ or ()), *(f.__kwdefaults__ or {}).values()]
+        found = [
+            *(f.__closure__ or ()),
+            *(f.__defaults__ or ()),
+            *(f.__kwdefaults__ or {}).values(),
+        ]
         if f.__dict__:
             found += f.__dict__.values()
         if f.__globals__.get("__name__", "").startswith(_OURS):
@@ -125,19 +124,35 @@ class _Walk:
 
     def _of_space(self, x: Any) -> list[Any]:
         """A module or class: what it holds is taken by name; of a class the special methods too."""
-        library = _is_library(x.__name__ if isinstance(x, types.ModuleType) else x.__module__)
+        library = is_library(x.__name__ if isinstance(x, types.ModuleType) else x.__module__)
         if isinstance(x, types.ModuleType):
             self.spaces.append((x, library, set()))
             return []
         if library:
             return []
         self.spaces.append((x, False, set()))
-        special = [v for k, v in vars(x).items() if k.startswith("__") and isinstance(v, types.FunctionType)]
+        special = [
+            v
+            for k, v in vars(x).items()
+            if k.startswith("__") and isinstance(v, types.FunctionType)
+        ]
         return [*special, *x.__mro__[1:], *([type(x)] if type(x) is not type else ())]
 
 
-def _is_library(name: Any) -> bool:
+def is_library(name: Any) -> bool:
+    """Whether a module, by its name, belongs to Python, torch, numpy or tograph."""
     return not isinstance(name, str) or name.partition(".")[0] in _LIBRARIES
+
+
+def _items(x: Any) -> list[Any]:
+    """What a container holds, keys too."""
+    if isinstance(x, dict):
+        return [*dict.keys(x), *dict.values(x)]
+    if isinstance(x, list):
+        return [*list.__iter__(x)]  # a list of the graph refuses its own iterator
+    if isinstance(x, (tuple, set, frozenset, deque)):
+        return list(x)
+    return x.__tograph_holds__() if hasattr(type(x), "__tograph_holds__") else []
 
 
 def _slots(x: Any) -> list[Any]:
@@ -168,3 +183,33 @@ def code_names(code: types.CodeType) -> tuple[str, ...]:
         elif isinstance(constant, str) and constant.isidentifier():
             found.append(constant)
     return tuple(found)
+
+
+@functools.cache
+def writes(code: types.CodeType) -> tuple[frozenset[str], tuple[str, ...]]:
+    """The free variables and the globals that code, with the functions nested in it, assigns."""
+    cells: set[str] = set()
+    names: set[str] = set()
+    for instruction in dis.get_instructions(code):
+        if instruction.opname in ("STORE_DEREF", "DELETE_DEREF"):
+            cells.add(instruction.argval)
+        elif instruction.opname in ("STORE_GLOBAL", "DELETE_GLOBAL"):
+            names.add(instruction.argval)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            inner_cells, inner_names = writes(constant)
+            cells |= inner_cells
+            names |= set(inner_names)
+    return frozenset(cells & set(code.co_freevars)), tuple(sorted(names))
+
+
+def named(f: types.FunctionType | types.MethodType) -> list[Any]:
+    """The objects and functions that a function finds in the variables around it, in its defaults and in its object."""
+    if isinstance(f, types.MethodType):
+        return [f.__self__, f.__func__]
+    found = [x for cell in f.__closure__ or () for x in _held(cell)]
+    if is_library(f.__globals__.get("__name__")):
+        return found if f.__globals__["__name__"].startswith(_OURS) else []
+    found += [f.__globals__[n] for n in code_names(f.__code__) if n in f.__globals__]
+    found += [*(f.__defaults__ or ()), *(f.__kwdefaults__ or {}).values()]
+    return [x for x in found if not isinstance(x, (type, types.ModuleType))]
