@@ -25,6 +25,7 @@ import torch
 from ..ir import Graph, Value
 from ..kernels import jit
 from ..passes import optimize
+from ..passes.lift_writes import lifted, writes_inside
 from ..passes.settle import has_try, unwrapped
 from ..text import show
 from ..types import ScalarType, TensorType
@@ -283,8 +284,8 @@ def compile_graph(graph: Graph, visible: int | None = None) -> Native:
     """
     if jit.host() is None:
         raise Decline("there is no LLVM in this process")
-    if has_try(graph):  # where the body fails the host runs all of it
-        graph = optimize(unwrapped(graph), inference=False)
+    if has_try(graph) or writes_inside(graph):  # where something fails the host runs all of it
+        graph = optimize(lifted(unwrapped(graph)), inference=False)
     distinct = _computed(graph)
     key = (show(graph), visible)
     low = _lowered.pop(key, None) or _lower(distinct, set(distinct.outputs) - set(graph.outputs[:visible]))  # fmt: skip
