@@ -93,6 +93,25 @@ def test_seldom_leaves_a_rarer_collector_alone(threshold):
         gc.set_threshold(*usual)
 
 
+def test_settled_objects_are_old_and_none_are_frozen():
+    thing: list = []
+    thing.append(thing)
+    assert any(x is thing for x in gc.get_objects(0))
+    collector.settle()
+    assert not any(x is thing for x in gc.get_objects(0))
+    assert gc.get_freeze_count() == 0
+
+
+def test_settle_leaves_frozen_objects_frozen():
+    try:
+        gc.freeze()
+        count = gc.get_freeze_count()
+        collector.settle()
+        assert gc.get_freeze_count() == count > 0
+    finally:
+        gc.unfreeze()
+
+
 def test_seldom_keeps_what_the_block_set():
     usual = gc.get_threshold()
     try:

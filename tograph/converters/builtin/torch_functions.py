@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ...runtime import custom, grads, hooks
+from ...runtime import custom, grads, hooks, journal
 from ...runtime.effects import manual_seed
 from ...runtime.funcgraph import is_tracing
 from ...runtime.growing import StagedList
@@ -139,6 +139,15 @@ def tolist(x):
 
 
 TENSOR_METHODS["tolist"] = tolist
+
+
+def _requires_grad_(x, requires_grad=True):
+    if journal.active() and x.requires_grad is not requires_grad:
+        journal.record(journal.attribute(x, "requires_grad"))
+    return x.requires_grad_(requires_grad)
+
+
+TENSOR_METHODS["requires_grad_"] = _requires_grad_
 
 
 handles(torch.manual_seed)(lambda seed: manual_seed(seed))
