@@ -17,7 +17,7 @@ from ...runtime.structure import is_union
 from ...runtime.symbolic import scalar_of
 from .. import union
 from ..calls import METHODS, TENSOR_METHODS, call, convert_if_needed, handles
-from ..growing_lists import is_growing, tensor_of
+from ..growing_lists import JOINS, is_growing, tensor_of
 from ..staging import is_staged
 from .forms import unless_staged
 from .numbers import bool_
@@ -94,11 +94,7 @@ def _lists_of_tensors(function):
         if isinstance(tensors, StagedList):
             if tensors.handle is None:
                 return function(list(tensors), *args, **kwargs)
-            return (
-                tensors.stack(*args, **kwargs)
-                if function is torch.stack
-                else tensors.cat(*args, **kwargs)
-            )
+            return JOINS[function](tensors, *args, **kwargs)
         if isinstance(tensors, (list, tuple)) and union.holds_union(tensors, {}):
             return union.apply(lambda *t: function(list(t), *args, **kwargs), *tensors)
         return function(tensors, *args, **kwargs)
@@ -106,15 +102,7 @@ def _lists_of_tensors(function):
     return run
 
 
-for _function in (
-    torch.stack,
-    torch.cat,
-    torch.concat,
-    torch.concatenate,
-    torch.hstack,
-    torch.vstack,
-    torch.dstack,
-):
+for _function in JOINS:
     _lists_of_tensors(_function)
 
 
