@@ -38,8 +38,8 @@ from .branches import predicate
 from .carried import Carried
 from .joining import as_value, growing, one_list, put_back, visible
 from .leaves import noting
-from .modes import keeping
 from .loop_histories import LoopHistories
+from .modes import keeping
 from .regions import (
     Region,
     close,
