@@ -14,6 +14,7 @@ tensor(1.4142)
 from typing import TYPE_CHECKING
 
 from .collector import seldom as _seldom
+from .collector import settle as _settle
 from .lazy import lazy_module as _lazy_module
 
 with _seldom():
@@ -34,6 +35,7 @@ with _seldom():
     from .runtime.text import parse_graph
     from .runtime.variables import Variable
     from .settings import set_verbosity
+_settle()
 
 if TYPE_CHECKING:
     from .runtime.saved import load, save

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ...runtime import custom, grads, hooks
+from ...runtime import custom, grads, hooks, journal
 from ...runtime.effects import manual_seed
 from ...runtime.funcgraph import is_tracing
 from ...runtime.growing import StagedList
@@ -18,7 +18,7 @@ from ...runtime.symbolic import scalar_of
 from .. import union
 from ..call_rules import WRAPPERS
 from ..calls import METHODS, TENSOR_METHODS, call, handles
-from ..growing_lists import is_growing, tensor_of
+from ..growing_lists import JOINS, is_growing, tensor_of
 from ..staging import is_staged
 from .forms import unless_staged
 from .numbers import bool_
@@ -95,11 +95,7 @@ def _lists_of_tensors(function):
         if isinstance(tensors, StagedList):
             if tensors.handle is None:
                 return function(list(tensors), *args, **kwargs)
-            return (
-                tensors.stack(*args, **kwargs)
-                if function is torch.stack
-                else tensors.cat(*args, **kwargs)
-            )
+            return JOINS[function](tensors, *args, **kwargs)
         if isinstance(tensors, (list, tuple)) and union.holds_union(tensors, {}):
             return union.apply(lambda *t: function(list(t), *args, **kwargs), *tensors)
         return function(tensors, *args, **kwargs)
@@ -107,15 +103,7 @@ def _lists_of_tensors(function):
     return run
 
 
-for _function in (
-    torch.stack,
-    torch.cat,
-    torch.concat,
-    torch.concatenate,
-    torch.hstack,
-    torch.vstack,
-    torch.dstack,
-):
+for _function in JOINS:
     _lists_of_tensors(_function)
 
 
@@ -152,6 +140,15 @@ def tolist(x):
 
 
 TENSOR_METHODS["tolist"] = tolist
+
+
+def _requires_grad_(x, requires_grad=True):
+    if journal.active() and x.requires_grad is not requires_grad:
+        journal.record(journal.attribute(x, "requires_grad"))
+    return x.requires_grad_(requires_grad)
+
+
+TENSOR_METHODS["requires_grad_"] = _requires_grad_
 
 
 handles(torch.manual_seed)(lambda seed: manual_seed(seed))

@@ -40,6 +40,7 @@ from .carried import Carried
 from .joining import as_value, growing, one_list, put_back, visible
 from .leaves import noting
 from .loop_histories import LoopHistories
+from .modes import keeping
 from .regions import (
     Region,
     close,
@@ -320,7 +321,7 @@ def _trace_with_state(
         carried.attach(graph, made, carried.inputs(graph))
         told.guard(state)
 
-    region = trace_region(name, function, before)
+    region = trace_region(name, keeping(function), before)
     moved = any(
         k not in entered or not unmoved(region.changed[k][1], entered[k]) for k in region.changed
     )

@@ -25,6 +25,7 @@ import torch
 from ..ir import Graph, Value
 from ..kernels import jit
 from ..passes import optimize
+from ..passes.lift_writes import lifted, writes_inside
 from ..passes.settle import has_try, unwrapped
 from ..text import show
 from ..types import ScalarType, TensorType
@@ -34,6 +35,7 @@ from .buffers import Buffers
 from .calls import Call
 from .direct import Late, Strided
 from .entry import MISS, MOST, make_entry
+from .groups import remembering
 from .lower import DONE, INTERRUPTED, Lowering
 from .nests import Nest
 from .values import Decline
@@ -282,8 +284,8 @@ def compile_graph(graph: Graph, visible: int | None = None) -> Native:
     """
     if jit.host() is None:
         raise Decline("there is no LLVM in this process")
-    if has_try(graph):  # where the body fails the host runs all of it
-        graph = optimize(unwrapped(graph), inference=False)
+    if has_try(graph) or writes_inside(graph):  # where something fails the host runs all of it
+        graph = optimize(lifted(unwrapped(graph)), inference=False)
     distinct = _computed(graph)
     key = (show(graph), visible)
     low = _lowered.pop(key, None) or _lower(distinct, set(distinct.outputs) - set(graph.outputs[:visible]))  # fmt: skip
@@ -295,14 +297,15 @@ def compile_graph(graph: Graph, visible: int | None = None) -> Native:
 
 def _lower(graph: Graph, private: set[Value]) -> Lowered:
     in_place, strided = True, set[Value]()
-    while True:
-        low = Lowering(graph, in_place, private, strided)
-        try:
-            return Lowered(low.run(), low.kernels, low.arena.size, low.asked, low.buffers.count)
-        except Late:
-            in_place = False
-        except Strided as found:
-            strided.add(found.value)
+    with remembering():
+        while True:
+            low = Lowering(graph, in_place, private, strided)
+            try:
+                return Lowered(low.run(), low.kernels, low.arena.size, low.asked, low.buffers.count)
+            except Late:
+                in_place = False
+            except Strided as found:
+                strided.add(found.value)
 
 
 def _seen(graph: Graph) -> list[bool]:
