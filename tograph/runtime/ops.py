@@ -38,6 +38,7 @@ from ..errors import (  # fmt: skip
     AssertionFailed,
     InvalidArgumentError,
     OutOfRangeError,
+    StructureError,
     TographError,
     UnexpectedSizeError,
 )
@@ -710,7 +711,7 @@ def _cells(items, dtype, shape, device):
         if shape is None or None in shape:
             shape = next((tuple(v.shape) for v in items if v is not None), None)
         if shape is None:
-            raise TographError("an unwritten cell of a TensorArray needs element_shape")
+            raise StructureError("an unwritten cell of a TensorArray needs element_shape")
         zero = torch.zeros(shape, dtype=dtype, device=device)
         items = tuple(zero if v is None else v for v in items)
     return items

@@ -11,7 +11,8 @@ host    straight-line Python that calls torch, op by op (``host``). Runs everyth
 The level is chosen per graph and checked per call, so a call that native code was not made for (another memory layout,
 gradients, a torch mode) runs on the host. So does one that native code declines while it runs, because something
 failed: the host then raises the exact error. A graph with loops or large tensors is compiled at its first call, another at
-its second, so that code that runs once is not compiled. ``level`` and ``reason`` tell what was taken and why not more.
+its second: code that runs once is not compiled, and LLVM is not even loaded for it. ``level`` and ``reason`` tell what was
+taken and why not more.
 """
 
 from __future__ import annotations
@@ -59,7 +60,8 @@ class Program:
     @property
     def host(self) -> host.Program:
         """The host program of the graph."""
-        return self._host_program()
+        with collector.seldom():
+            return self._host_program()
 
     @property
     def native(self) -> Any:
@@ -80,8 +82,9 @@ class Program:
         """The outputs for run-time values of the inputs."""
         if self._left:
             self._left -= 1
-            if not self._left:
-                self.compile()
+            if self._left:
+                return host.build(self.graph).run(*map(plain, inputs))
+            self.compile()
         if self._native is not None:
             outputs = self._native.run(inputs)
             if outputs is not None:

@@ -274,7 +274,17 @@ def _mode(body: Graph, i: int) -> str:
         return "register"
     if lists.listed(value.type):
         return "in place"
-    return "in place" if _in_place(body, value, result) or updated(body, i) else "memory"
+    if _adds_product(body, value, result) or _in_place(body, value, result) or updated(body, i):
+        return "in place"
+    return "memory"
+
+
+def _adds_product(body: Graph, value: Value, result: Value) -> bool:
+    """Whether ``result`` is ``value`` plus a product of other matrices, and nobody else reads ``value``."""
+    if result.node is None or result.node.op != "aten.addmm.default" or result.node.args[0] is not value:  # fmt: skip
+        return False
+    reads = [v for n in body.nodes for v in n.inputs] + body.outputs
+    return reads.count(value) == 1 == body.outputs.count(result) and result.type.shape == value.type.shape  # fmt: skip
 
 
 def _in_place(body: Graph, value: Value, result: Value) -> bool:

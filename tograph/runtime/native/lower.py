@@ -78,6 +78,7 @@ class Lowering:
         self.calls: Counter[str] = Counter()  # and how often each is called
         self.overwrites: set[Node] = set()  # updates that may be made in the memory of their base
         self.updates: set[Value] = set()  # their results
+        self.reserved: dict[Node, Mem] = {}  # where what a node pushes is computed
         self.rewrites = lists.changes(graph)
         self.used = groups.used(graph)
         self.work = 0.0
@@ -296,8 +297,11 @@ class Lowering:
         parts = groups.schedule(graph)
         last = _last_uses(graph, parts)
         needed = _needed(graph, parts)
+        pushes = lists.pushes(graph)
         for i, group in enumerate(parts):
             self.direct.enter(group, last.get(i, ()))
+            for v in [v for n in group.nodes for v in n.outputs if v in pushes]:
+                lists.make_room(self, v, pushes[v])
             self.group(group, needed)
             for v in last.get(i, ()):
                 self.unbind(v)

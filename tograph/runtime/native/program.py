@@ -36,6 +36,7 @@ from .buffers import Buffers
 from .calls import Call
 from .direct import Late, Strided
 from .entry import MISS, MOST, make_entry
+from .groups import remembering
 from .lower import DONE, INTERRUPTED, Lowering
 from .nests import Nest
 from .telling import printed, tells
@@ -301,14 +302,15 @@ def compile_graph(graph: Graph, visible: int | None = None) -> Native:
 
 def _lower(graph: Graph, private: set[Value]) -> Lowered:
     in_place, strided = True, set[Value]()
-    while True:
-        low = Lowering(graph, in_place, private, strided)
-        try:
-            return Lowered(low.run(), low.kernels, low.arena.size, low.asked, low.buffers.count)
-        except Late:
-            in_place = False
-        except Strided as found:
-            strided.add(found.value)
+    with remembering():
+        while True:
+            low = Lowering(graph, in_place, private, strided)
+            try:
+                return Lowered(low.run(), low.kernels, low.arena.size, low.asked, low.buffers.count)
+            except Late:
+                in_place = False
+            except Strided as found:
+                strided.add(found.value)
 
 
 def _seen(graph: Graph) -> list[bool]:
