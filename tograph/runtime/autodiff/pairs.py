@@ -217,10 +217,17 @@ class _Pair(torch.autograd.Function):
             tensors = dict(zip(ctx.places, ctx.saved_tensors))
             flat = [tensors.get(i, x) for i, x in enumerate(ctx.numbers)]
             kept, saved = tree_unflatten(flat, ctx.stored_spec)
-            results = iter(pair.backward(wanted).run(*kept, *saved, *cotangents))
+            results = iter(
+                pair.backward(wanted).run(*map(_dense, kept), *saved, *map(_dense, cotangents))
+            )
             found = [next(results) if w else None for w in wanted]
         by_input = dict(zip(pair.pullback.present, found))
         return None, None, *(by_input.get(i) for i in range(len(ctx.inputs)))
+
+
+def _dense(x: Any) -> Any:
+    """A tensor in the layout that native code takes; the gradient of a sum, for one, comes as one number expanded."""
+    return x.contiguous() if isinstance(x, torch.Tensor) else x
 
 
 def _again(ctx: Any, pair: Pair, cotangents: list[Any]) -> list[Any]:
