@@ -276,3 +276,22 @@ def test_joined_out_of_range():
 
     with pytest.raises(IndexError, match=r"range of \[-2, 1\], but got 2"):
         joined(torch.ones(3), torch.tensor(2))
+
+
+def test_a_list_that_is_flushed_in_a_branch_or_an_inner_loop():
+    def f(x):
+        a, b, n = [], [x], 0
+        while n < x.sum():
+            a.append(x + n)
+            b.append(x * n)
+            if len(a) > 2:
+                a = [x]
+            for _ in tg.range(2):
+                b = [x - n]
+            n = n + 1
+        return torch.stack(a), torch.stack(b)
+
+    x = torch.ones(2)
+    for y in (x, x * 2, x * 3):
+        for found, expected in zip(tg.function(f)(y), f(y)):
+            assert torch.equal(found, expected)
