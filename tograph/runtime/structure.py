@@ -371,8 +371,10 @@ def texts(spec: Spec) -> Spec:
     return _text() if known else spec
 
 
-def is_staged_list(spec: Tree) -> bool:
-    return spec.aux == STAGED_LISTS[0] or isinstance(spec.aux, STAGED_LISTS[1])
+def is_staged_list(spec: Spec) -> bool:
+    return isinstance(spec, Tree) and (
+        spec.aux == STAGED_LISTS[0] or isinstance(spec.aux, STAGED_LISTS[1])
+    )
 
 
 def _join_number(a: Type, b: Type) -> Type | None:
