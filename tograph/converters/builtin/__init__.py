@@ -6,6 +6,7 @@ Importing the modules registers the forms: ``calls.handles`` maps a function to 
 from . import (
     decisions,
     fused_optimizers,
+    iteration,
     lbfgs,
     math_functions,
     messages,
@@ -21,6 +22,7 @@ from . import (
 __all__ = [
     "decisions",
     "fused_optimizers",
+    "iteration",
     "lbfgs",
     "math_functions",
     "messages",
