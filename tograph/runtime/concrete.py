@@ -15,7 +15,7 @@ import torch
 
 from ..errors import DeadResourceError
 from ..lazy import lazy_module
-from . import autodiff, commits, host, passes, probes, scheduler, structure, transforms
+from . import autodiff, commits, freed, host, passes, probes, scheduler, structure, transforms
 from .carrier import differentiable
 from .commits import Target
 from .diagnosis import at_run_time
@@ -233,10 +233,13 @@ class ConcreteFunction:
 
     @cached_property
     def _floats(self) -> list[int]:
-        """The inputs that may require grad; none when the gradient has to be that of the host program."""
-        if not autodiff.supported(self._settled_graph):
-            return []
+        """The inputs that may require grad."""
         return [i for i, v in enumerate(self.graph.inputs) if differentiable(v.type)]
+
+    @cached_property
+    def _closed(self) -> frozenset[int]:
+        """The inputs whose gradient has to be that of the host program."""
+        return autodiff.closed_inputs(self._settled_graph)
 
     @cached_property
     def _differentiable(self) -> autodiff.Differentiable:
@@ -249,7 +252,11 @@ class ConcreteFunction:
 
     def _differentiates(self, inputs: Sequence[Any]) -> bool:
         """Whether this call runs a forward graph that keeps what the gradient needs."""
-        return any(inputs[i].requires_grad for i in self._floats) and not transforms.active()
+        return (
+            any(inputs[i].requires_grad for i in self._floats)
+            and not any(inputs[i].requires_grad for i in self._closed)
+            and not transforms.active()
+        )
 
     @property
     def settled(self) -> bool:
@@ -349,6 +356,7 @@ def finish(
         outputs = flatten(result, spec, root)
         for (_, inner), (_, content) in zip(specs, effects):
             outputs += flatten(content, inner, root)
+        outputs = freed.leaving(root, outputs)
     graph = root.graph
     graph.outputs = outputs
     captured = [

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from ..errors import GradientError
-from . import custom, structure
+from . import custom, freed, structure
 from .funcgraph import FuncGraph, Root, Storage, current_graph, is_tracing, user_location
 from .infer import meta_of
 from .journal import Location
@@ -105,15 +105,19 @@ def engine(
             "torch.autograd.set_detect_anomaly(True, check_nan=False), or look for NaN with an assert.",
             user_location(),
         )
-    return torch.autograd.Variable._execution_engine.run_backward(
+    nodes = freed.executed(outputs, inputs)
+    found = torch.autograd.Variable._execution_engine.run_backward(
         tuple(outputs),
         tuple(grads),
-        keep,
+        True,
         create,
         tuple(inputs),
         allow_unreachable=unused,
         accumulate_grad=False,
     )
+    if not keep:
+        freed.free(nodes)
+    return found
 
 
 def _several(x: Any) -> tuple[Any, ...]:

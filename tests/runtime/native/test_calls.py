@@ -141,3 +141,29 @@ def test_interrupts_come_through():
     with pytest.raises(KeyboardInterrupt):
         f(x, torch.tensor(1))
     timer.join()
+
+
+def test_a_gradient_that_is_not_asked_for_is_none():
+    """The gradient of a convolution whose input needs none: torch gives None in its place."""
+    net = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.Tanh(), torch.nn.Conv2d(4, 2, 3))
+    other = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.Tanh(), torch.nn.Conv2d(4, 2, 3))
+    other.load_state_dict(net.state_dict())
+
+    def step(net, x):
+        for p in net.parameters():
+            p.grad = None
+        loss = (net(x) * 3 - 1).square().tanh().mean()
+        loss.backward()
+        with torch.no_grad():
+            for p in net.parameters():
+                p -= p.grad
+        return loss
+
+    f, x = tg.function(step), torch.randn(2, 3, 8, 8)
+    for _ in range(3):
+        torch.testing.assert_close(f(net, x), step(other, x))
+    (concrete,) = f.concrete_functions
+    (pair,) = concrete._differentiable._pairs.values()
+    assert pair.program.level == "native", pair.program.reason
+    for p, q in zip(net.parameters(), other.parameters()):
+        torch.testing.assert_close(p, q)

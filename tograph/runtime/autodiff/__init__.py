@@ -7,7 +7,7 @@ earlier, vjp, pairs.
 from .alternatives import alternatives
 from .earlier import expand
 from .loops import loop
-from .pairs import Differentiable, supported
+from .pairs import Differentiable, closed_inputs
 from .vjp import Pullback, vjp
 
-__all__ = ["Differentiable", "Pullback", "alternatives", "expand", "loop", "supported", "vjp"]
+__all__ = ["Differentiable", "Pullback", "alternatives", "closed_inputs", "expand", "loop", "vjp"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..carrier import differentiable
+from ..freed import is_freed
 from ..ir import Graph, Node, Value
 from ..ops import NONE, REGION_OPS, lookup
 
@@ -19,6 +20,11 @@ def dependences(graph: Graph) -> list[Dependence]:
         for value, depends in zip(node.outputs, output_dependences(node, known)):
             known[value] = depends if differentiable(value.type) else NOTHING
     return [known[v] for v in graph.outputs]
+
+
+def given_dependences(graph: Graph) -> list[Dependence]:
+    """The same, where an output whose gradient the function took itself depends on nothing."""
+    return [NOTHING if is_freed(v) else d for v, d in zip(graph.outputs, dependences(graph))]
 
 
 def output_dependences(node: Node, known: dict[Value, Dependence]) -> list[Dependence]:

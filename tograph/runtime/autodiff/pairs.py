@@ -6,7 +6,7 @@ needs. A gradient that is to be differentiated again (``create_graph=True``) is 
 numbers are drawn from the state that the generator had, prints are left out, and tensors that the function
 writes enter as the snapshots that it read.
 
-``supported`` says whether a graph can be treated so. Where it cannot, the caller runs the host program under autograd.
+``closed_inputs`` says where a graph cannot be treated so: there the caller runs the host program under autograd.
 """
 
 from __future__ import annotations
@@ -18,17 +18,25 @@ import torch
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from ..carrier import differentiable
+from ..freed import MESSAGE, is_freed
 from ..ir import Graph, Value, graph_effects, map_values, prune, set_control_inputs
+from .dependence import NOTHING, given_dependences
 from .replay import copy_graph, copy_node, lenient
 from .vjp import Pullback, vjp
 
 Build = Callable[..., Any]  # of a graph, and of how many of its outputs leave the library
 _MODIFIED = "modified by an inplace operation"
+NO_PULLBACK = Pullback(Graph("none"), Graph("none"), [], [], [])
 _HOST_ONLY = ("tg.py_call", "tg.cell_new", "tg.caught", "tg.reraise")
 
 
-def supported(graph: Graph) -> bool:
-    """Whether gradients of a graph can be taken as graphs: no Python calls, no reads in a region of what is written."""
+def closed_inputs(graph: Graph) -> frozenset[int]:
+    """The inputs with respect to which a graph has no gradient as a graph; if one requires grad, the host program runs."""
+    return NOTHING if _supported(graph) else NOTHING.union(*given_dependences(graph))
+
+
+def _supported(graph: Graph) -> bool:
+    """Whether gradients can be taken as graphs: no Python calls, no reads in a region of what is written."""
     written = {graph.inputs[i] for i in graph_effects(graph).writes}
     for node in graph.nodes:
         if node.op in _HOST_ONLY or not all(map(_plain, node.regions.values())):
@@ -45,7 +53,8 @@ def _plain(graph: Graph) -> bool:
 class Pair:
     """The forward and backward programs of a graph for one set of inputs that require grad.
 
-    ``constant``: no output depends on them as far as autograd sees, so ``program`` is that of the graph itself.
+    ``constant``: no output depends on them as far as autograd sees, so ``program`` is that of the graph itself. ``freed``: the
+    outputs of which the function has taken a gradient itself.
     """
 
     def __init__(self, graph: Graph, wrt: tuple[int, ...], build: Build):
@@ -53,12 +62,16 @@ class Pair:
         given = [
             i for i, v in enumerate(graph.outputs) if v not in through and differentiable(v.type)
         ]
+        self.freed = [i for i in given if is_freed(graph.outputs[i])]
+        given = [i for i in given if i not in self.freed]
         first: dict[Value, int] = {}
         for i in given:
             first.setdefault(graph.outputs[i], i)
         self.graph, self.wrt, self.build = graph, wrt, build
         self.error: RuntimeError | None = None  # what a backward pass raises
-        self.pullback = self._pullback(list(first.values()))
+        depends = given_dependences(graph)
+        chosen = [i for i in first.values() if depends[i]]
+        self.pullback = self._pullback(chosen) if chosen else NO_PULLBACK
         self.twins = {
             i: first[graph.outputs[i]]
             for i in given
@@ -88,6 +101,18 @@ class Pair:
             self.error = error
         with lenient():
             return vjp(self.graph, self.wrt, given)
+
+    def finished(self, outputs: list[Any], inputs: Sequence[Any]) -> list[Any]:
+        """The outputs, those without a gradient of this pair as autograd has to see them."""
+        for i, j in self.through.items():
+            outputs[i] = inputs[j]
+        made: dict[Value, Any] = {}
+        for i in self.freed:
+            v = self.graph.outputs[i]
+            if v not in made:
+                made[v] = _Freed.apply(outputs[i], *(inputs[j] for j in self.wrt))
+            outputs[i] = made[v]
+        return outputs
 
     def backward(self, needed: tuple[bool, ...]) -> Any:
         """The backward program that computes the gradients that are needed."""
@@ -163,9 +188,7 @@ class Differentiable:
         if pair.constant:
             with torch.no_grad():
                 outputs = pair.program.run(*inputs)
-            for i, j in pair.through.items():
-                outputs[i] = inputs[j]
-            return outputs
+            return pair.finished(outputs, inputs)
         box: list[Any] = []
         made = _Pair.apply(pair, box, *inputs)
         outputs, spec = box
@@ -173,9 +196,7 @@ class Differentiable:
         by_index = dict(zip(pair.pullback.given, returned))
         for i, twin in pair.twins.items():
             outputs[i] = by_index[twin]
-        for i, j in pair.through.items():
-            outputs[i] = inputs[j]
-        return outputs
+        return pair.finished(outputs, inputs)
 
 
 class _Pair(torch.autograd.Function):
@@ -216,6 +237,18 @@ class _Pair(torch.autograd.Function):
             found = [next(results) if w else None for w in wanted]
         by_input = dict(zip(pair.pullback.present, found))
         return None, None, *(by_input.get(i) for i in range(len(ctx.inputs)))
+
+
+class _Freed(torch.autograd.Function):
+    """An output of which the function has taken the gradient: it has no other."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, *inputs: torch.Tensor) -> torch.Tensor:
+        return x.detach()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        raise RuntimeError(MESSAGE)
 
 
 def _again(ctx: Any, pair: Pair, cotangents: list[Any]) -> list[Any]:

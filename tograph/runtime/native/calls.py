@@ -122,7 +122,9 @@ class Call:
             self._views[key] = found
         return found
 
-    def _put(self, x: torch.Tensor, place: torch.Tensor) -> bool:
+    def _put(self, x: torch.Tensor | None, place: torch.Tensor) -> bool:
+        if x is None:  # a gradient that its op was not asked for (`output_mask`): nothing reads it
+            return True
         if (
             x.dtype != place.dtype
             or x.shape != place.shape
