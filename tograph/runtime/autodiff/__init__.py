@@ -5,9 +5,20 @@ earlier, vjp, pairs.
 """
 
 from .alternatives import alternatives
+from .dependence import reached
 from .earlier import expand
 from .loops import loop
-from .pairs import Differentiable, closed_inputs
+from .pairs import Differentiable, refusing, supported
 from .vjp import Pullback, vjp
 
-__all__ = ["Differentiable", "Pullback", "alternatives", "closed_inputs", "expand", "loop", "vjp"]
+__all__ = [
+    "Differentiable",
+    "Pullback",
+    "alternatives",
+    "expand",
+    "loop",
+    "reached",
+    "refusing",
+    "supported",
+    "vjp",
+]

@@ -1,4 +1,4 @@
-"""Which inputs of a graph its outputs depend on by ways that gradients can take."""
+"""Which inputs of a graph its outputs depend on by ways that gradients can take, and what a graph as a whole lets gradients through to."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from ..carrier import differentiable
 from ..freed import is_freed
 from ..ir import Graph, Node, Value
 from ..ops import NONE, REGION_OPS, lookup
+from ..passes.lift_writes import lifted, writes_inside
+from ..passes.settle import has_try
+from ..watching import calls_python
 
 Dependence = frozenset[int]
 NOTHING: Dependence = frozenset()
@@ -22,9 +25,22 @@ def dependences(graph: Graph) -> list[Dependence]:
     return [known[v] for v in graph.outputs]
 
 
-def given_dependences(graph: Graph) -> list[Dependence]:
-    """The same, where an output whose gradient the function took itself depends on nothing."""
-    return [NOTHING if is_freed(v) else d for v, d in zip(graph.outputs, dependences(graph))]
+def reached(graph: Graph) -> Dependence | None:
+    """The inputs that an output which is no input and whose gradient the function did not take itself, or a variable that is written while gradients are on, depends on.
+
+    A superset; such a variable itself is among them. None where that is not known. Not known: what Python code brings, and what is written in the regions of a ``try``.
+    """
+    if calls_python(graph) or (has_try(graph) and writes_inside(graph)):
+        return None
+    graph = lifted(graph)
+    if writes_inside(graph):
+        return None
+    made = Graph(graph.name)
+    made.inputs, made.nodes = graph.inputs, graph.nodes
+    inputs = set(graph.inputs)
+    written = [v for n in graph.nodes if n.op == "tg.assign" and n.grad for v in n.args]
+    made.outputs = [*(v for v in graph.outputs if v not in inputs and not is_freed(v)), *written]
+    return NOTHING.union(*dependences(made))
 
 
 def output_dependences(node: Node, known: dict[Value, Dependence]) -> list[Dependence]:

@@ -6,7 +6,7 @@ needs. A gradient that is to be differentiated again (``create_graph=True``) is 
 numbers are drawn from the state that the generator had, prints are left out, and tensors that the function
 writes enter as the snapshots that it read.
 
-``closed_inputs`` says where a graph cannot be treated so: there the caller runs the host program under autograd.
+``supported`` says whether a graph can be treated so. Where it cannot, the caller runs the host program under autograd.
 """
 
 from __future__ import annotations
@@ -20,23 +20,16 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from ..carrier import differentiable
 from ..freed import MESSAGE, is_freed
 from ..ir import Graph, Value, graph_effects, map_values, prune, set_control_inputs
-from .dependence import NOTHING, given_dependences
 from .replay import copy_graph, copy_node, lenient
 from .vjp import Pullback, vjp
 
 Build = Callable[..., Any]  # of a graph, and of how many of its outputs leave the library
 _MODIFIED = "modified by an inplace operation"
-NO_PULLBACK = Pullback(Graph("none"), Graph("none"), [], [], [])
 _HOST_ONLY = ("tg.py_call", "tg.cell_new", "tg.caught", "tg.reraise")
 
 
-def closed_inputs(graph: Graph) -> frozenset[int]:
-    """The inputs with respect to which a graph has no gradient as a graph; if one requires grad, the host program runs."""
-    return NOTHING if _supported(graph) else NOTHING.union(*given_dependences(graph))
-
-
-def _supported(graph: Graph) -> bool:
-    """Whether gradients can be taken as graphs: no Python calls, no reads in a region of what is written."""
+def supported(graph: Graph) -> bool:
+    """Whether gradients of a graph can be taken as graphs: no Python calls, no reads in a region of what is written."""
     written = {graph.inputs[i] for i in graph_effects(graph).writes}
     for node in graph.nodes:
         if node.op in _HOST_ONLY or not all(map(_plain, node.regions.values())):
@@ -53,25 +46,22 @@ def _plain(graph: Graph) -> bool:
 class Pair:
     """The forward and backward programs of a graph for one set of inputs that require grad.
 
-    ``constant``: no output depends on them as far as autograd sees, so ``program`` is that of the graph itself. ``freed``: the
-    outputs of which the function has taken a gradient itself.
+    ``constant``: no output depends on them as far as autograd sees, so ``program`` is that of the graph itself.
     """
 
     def __init__(self, graph: Graph, wrt: tuple[int, ...], build: Build):
         through = set(graph.inputs)
         given = [
-            i for i, v in enumerate(graph.outputs) if v not in through and differentiable(v.type)
+            i
+            for i, v in enumerate(graph.outputs)
+            if v not in through and differentiable(v.type) and not is_freed(v)
         ]
-        self.freed = [i for i in given if is_freed(graph.outputs[i])]
-        given = [i for i in given if i not in self.freed]
         first: dict[Value, int] = {}
         for i in given:
             first.setdefault(graph.outputs[i], i)
         self.graph, self.wrt, self.build = graph, wrt, build
         self.error: RuntimeError | None = None  # what a backward pass raises
-        depends = given_dependences(graph)
-        chosen = [i for i in first.values() if depends[i]]
-        self.pullback = self._pullback(chosen) if chosen else NO_PULLBACK
+        self.pullback = self._pullback(list(first.values()))
         self.twins = {
             i: first[graph.outputs[i]]
             for i in given
@@ -106,13 +96,7 @@ class Pair:
         """The outputs, those without a gradient of this pair as autograd has to see them."""
         for i, j in self.through.items():
             outputs[i] = inputs[j]
-        made: dict[Value, Any] = {}
-        for i in self.freed:
-            v = self.graph.outputs[i]
-            if v not in made:
-                made[v] = _Freed.apply(outputs[i], *(inputs[j] for j in self.wrt))
-            outputs[i] = made[v]
-        return outputs
+        return refusing(self.graph, outputs, [inputs[j] for j in self.wrt])
 
     def backward(self, needed: tuple[bool, ...]) -> Any:
         """The backward program that computes the gradients that are needed."""
@@ -233,10 +217,23 @@ class _Pair(torch.autograd.Function):
             tensors = dict(zip(ctx.places, ctx.saved_tensors))
             flat = [tensors.get(i, x) for i, x in enumerate(ctx.numbers)]
             kept, saved = tree_unflatten(flat, ctx.stored_spec)
-            results = iter(pair.backward(wanted).run(*kept, *saved, *cotangents))
+            results = iter(
+                pair.backward(wanted).run(*map(_dense, kept), *saved, *map(_dense, cotangents))
+            )
             found = [next(results) if w else None for w in wanted]
         by_input = dict(zip(pair.pullback.present, found))
         return None, None, *(by_input.get(i) for i in range(len(ctx.inputs)))
+
+
+def refusing(graph: Graph, outputs: list[Any], wrt: Sequence[torch.Tensor]) -> list[Any]:
+    """The outputs of a call, those whose gradient the function took itself as results of which there is no other."""
+    made: dict[Value, Any] = {}
+    for i, v in enumerate(graph.outputs):
+        if is_freed(v) and differentiable(v.type):
+            if v not in made:
+                made[v] = _Freed.apply(outputs[i], *wrt)
+            outputs[i] = made[v]
+    return outputs
 
 
 class _Freed(torch.autograd.Function):
@@ -249,6 +246,11 @@ class _Freed(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         raise RuntimeError(MESSAGE)
+
+
+def _dense(x: Any) -> Any:
+    """A tensor in the layout that native code takes; the gradient of a sum, for one, comes as one number expanded."""
+    return x.contiguous() if isinstance(x, torch.Tensor) else x
 
 
 def _again(ctx: Any, pair: Pair, cotangents: list[Any]) -> list[Any]:
