@@ -27,6 +27,8 @@ from .plan import Call, Conditional, Host, Plan, Run, Set, Step, View
 class Captured(Stepwise):
     """``run(*inputs)`` is one launch. DriverError where the graph cannot be made."""
 
+    captures = True
+
     def __init__(self, plan: Plan, bound: Mapping[Any, torch.Tensor] | None = None):
         """``bound``: inputs that are read where they are; each call has to be given them there."""
         if why := driver.available(_needs(plan)):
@@ -43,11 +45,10 @@ class Captured(Stepwise):
         self.memory.release()
 
     def run(self, *inputs: Any) -> list[Any]:
-        with torch.cuda.device(self.memory.device), torch.no_grad():
-            try:
-                return super().run(*inputs)
-            finally:
-                self.memory.release()
+        try:
+            return super().run(*inputs)
+        finally:
+            self.memory.release()
 
     def play(self) -> None:
         self._play(self.program)
