@@ -4,25 +4,11 @@ import pytest
 import torch
 
 import tograph as tg
-from tests.runtime.kernels.triton_samples import flat
-from tests.runtime.kernels.triton_worker import interpret
 from tograph.runtime.gpu import direct, planner
 from tograph.runtime.gpu.retarget import retarget
-from tograph.runtime.kernels import device
 
 pytest.importorskip("triton")
-
-
-@pytest.fixture(autouse=True)
-def interpreted(monkeypatch):
-    """Kernels start in Triton's interpreter, on CPU tensors."""
-
-    def launch(source, arguments):
-        after = interpret(source, {n: flat(arguments[n]) for n in source.signature})
-        for name in source.signature:
-            torch.as_strided(arguments[name], after[name].shape, (1,)).copy_(after[name])
-
-    monkeypatch.setattr(device, "launch", launch)
+pytestmark = pytest.mark.usefixtures("interpreted")
 
 
 def planned(fn, *args):

@@ -20,6 +20,7 @@ import torch
 from ..kernels.loop_ir import Unsupported
 from ..text import parse_graph
 from . import driver, planner, setter
+from .coalescing import coalesced
 from .execute import Failed, Stepwise
 from .plan import Call, Conditional, Host, Plan, Run, Set, Step, View
 
@@ -33,7 +34,7 @@ class Captured(Stepwise):
         """``bound``: inputs that are read where they are; each call has to be given them there."""
         if why := driver.available(_needs(plan)):
             raise Unsupported(why)
-        super().__init__(plan, bound=bound)
+        super().__init__(coalesced(plan), bound=bound)
         self.handles: dict[int, driver.Handle] = {}
         self.levels: list[torch.cuda.Stream] = []
         self.depth = 0
@@ -41,7 +42,7 @@ class Captured(Stepwise):
             self.stream = self._level(0)
             self._warm()
             self.graphs: list[Any] = []
-            self.program = self._recorded(plan.steps)
+            self.program = self._recorded(self.plan.steps)
         self.memory.release()
 
     def run(self, *inputs: Any) -> list[Any]:

@@ -2,15 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
-from ..ir import Graph, Node, Value
+from ..ir import Graph, Node, Value, node_effects
+from ..rewrite import copied, splice
 from ..types import BOOL, ScalarType, TensorType
 from .places import Places
 from .plan import Conditional, Place, Set, Step, dtype_name
+
+
+def _merged(cond: Graph, body: Graph, safe: set[Node]) -> Graph | None:
+    """The body with the condition for the iteration behind it: its last output. None where the order of effects matters.
+
+    So the condition becomes a part of the body's kernels, and is there when they are.
+    """
+    if any(node_effects(n).io for g in (cond, body) for n in g.nodes):
+        return None
+    made, test = copied(body), copied(cond)
+    for old, new in ((body, made), (cond, test)):
+        safe |= {b for a, b in zip(_nodes(old), _nodes(new), strict=True) if a in safe}
+    carried = len(body.outputs)
+    given = [*made.outputs, *made.inputs[carried:]]
+    made.outputs = [*made.outputs, *splice(test, given, made.nodes, False)]
+    return made
+
+
+def _nodes(graph: Graph) -> Iterator[Node]:
+    for node in graph.nodes:
+        yield node
+        for region in node.regions.values():
+            yield from _nodes(region)
 
 
 class Conditionals(Places):
@@ -30,11 +54,30 @@ class Conditionals(Places):
         first = self._graph(cond)
         test = self._truth(cond.outputs[0], node)
         first, pred = [*first, *test[0]], test[1]
-        inside = self._graph(body, state)
-        inside += self._copies(state, [self.place(v) for v in body.outputs], node)
+        pred = self._own(pred, first, node)
+        following = _merged(cond, body, self.safe)
+        if following is None:
+            inside = self._graph(body, state)
+            inside += self._copies(state, [self.place(v) for v in body.outputs], node)
+            inside += self._graph(cond)
+            test = self._truth(cond.outputs[0], node)
+            inside += [*test[0], *self._copies([pred], [test[1]], node)]
+        else:
+            self.where |= zip(following.inputs, [*state, *rest], strict=True)
+            inside = self._graph(following, state)
+            *values, again = following.outputs
+            test = self._truth(again, node)
+            inside += test[0]
+            inside += self._copies([*state, pred], [*map(self.place, values), test[1]], node)
         handle = next(self.handles)
-        inside += [*self._graph(cond), *test[0], Set(handle, pred, node.location)]
+        inside.append(Set(handle, pred, node.location))
         return [*start, *first, Conditional("while", handle, pred, [inside], node.location)]
+
+    def _own(self, pred: Place, steps: list[Step], node: Node) -> Place:
+        """The cell of a loop's condition, which its body writes: no state, no input, no constant."""
+        cell = self._cell(pred)
+        steps += self._copies([cell], [pred], node)
+        return cell
 
     def _truth(self, value: Any, node: Node) -> tuple[list[Step], Place]:
         """(steps that make it, a bool cell) of a condition."""

@@ -21,8 +21,8 @@ from .plan import Cell, Copy, Place, Plan, Step
 class Places:
     """``where``: what stands for a value; ``bases``: the memory that a view is of; ``undefined``: memory without content."""
 
-    def __init__(self, form: Bounded, device: str):
-        self.graph = form.graph
+    def __init__(self, form: Bounded, device: str, safe: set[Node]):
+        self.graph, self.safe = form.graph, safe
         self.plan = Plan(self.graph.name, device, list(self.graph.inputs), [], form=form)
         self.where: dict[Value, Place] = {}
         self.metas: dict[Value, Meta] = {}

@@ -8,7 +8,8 @@ on tensors, become conditional nodes. What torch alone can do is called in its `
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -17,11 +18,11 @@ from ..ir import Graph, Node, Value, map_values
 from ..kernels import triton_loops
 from ..kernels.build import Region, build, expressible
 from ..kernels.device import is_gpu
-from ..kernels.loop_ir import Unsupported
+from ..kernels.loop_ir import Kernel, Unsupported
 from ..kernels.lower import metas_of, schedule
 from ..kernels.regions import devices, fuse, plain_type, transparent
 from ..kernels.split_rows import split
-from ..kernels.tiles import tiles
+from ..kernels.tiles import Tile, programs, tiles
 from ..kernels.triton_source import ERROR, Source, render
 from ..kernels.views import VIEWS
 from ..shapes import contiguous
@@ -39,8 +40,10 @@ from .plan import (
     Run,
     Step,
 )
+from .ranges import ANY, Interval, safe
 from .resume import HOST_OPS
 from .single_ops import SingleOps, located
+from .speculation import speculated
 
 MOST_STEPS = 5000
 
@@ -53,14 +56,25 @@ def plan(graph: Graph, whole: bool = True, capacity: int | None = None) -> Plan:
     found = sorted(devices(_all_values(graph)))
     if len(found) != 1 or not is_gpu(found[0]):
         raise Unsupported(f"tensors on {' and '.join(found) or 'no device'}: a plan is for one GPU")
-    return _Planner(bounded(graph, found[0], capacity), found[0], whole).run()
+    form = bounded(graph, found[0], capacity)
+    if whole:
+        form.graph = speculated(form.graph, found[0])
+    starts = dict(zip(form.graph.inputs, _starts(form)))
+    return _Planner(form, found[0], whole, safe(form.graph, starts)).run()
+
+
+def _starts(form: Bounded) -> Iterator[Interval]:
+    """What is known of the graph's inputs: the numbers of items, and sizes."""
+    for part in form.inputs:
+        for k, _ in enumerate(part.types):
+            yield part.bounds.get(k, ANY)
 
 
 class _Planner(Conditionals, SingleOps):
-    """``whole``: whether loops and branches that fit become kernels."""
+    """``whole``: whether loops and branches that fit become kernels; ``safe``: nodes that surely do not fail."""
 
-    def __init__(self, form: Bounded, device: str, whole: bool):
-        super().__init__(form, device)
+    def __init__(self, form: Bounded, device: str, whole: bool, safe: set[Node]):
+        super().__init__(form, device, safe)
         self.whole = whole
 
     def run(self) -> Plan:
@@ -122,10 +136,11 @@ class _Planner(Conditionals, SingleOps):
 
     def _segment(self, nodes: Sequence[Node]) -> list[Step]:
         outputs = [v for n in nodes for v in n.outputs]
-        source, inputs = triton_loops.segment(nodes, outputs, self.name("step"))  # fmt: skip
+        source, inputs = triton_loops.segment(nodes, outputs, self.name("step"), self.safe)  # fmt: skip
         places = {f"p{i}": self.place(v) for i, v in enumerate(inputs)}
-        places |= {f"o{j}": self._buffer(v) for j, v in enumerate(outputs)}
-        return [self._run(source, places, nodes[-1])]
+        outs = {f"o{j}": self._buffer(v) for j, v in enumerate(outputs)}
+        made = self._run(source, places | outs, nodes[-1], outs)
+        return [replace(made, inplace=dict.fromkeys(outs, frozenset(places)))]  # of one warp
 
     def _region(self, region: Region) -> list[Step]:
         try:
@@ -152,14 +167,18 @@ class _Planner(Conditionals, SingleOps):
         for name, (dtype, size) in (parts.between if parts is not None else {}).items():
             places[name] = self._cell_of(DTYPES[dtype], (size,))
         both = [loops] if parts is None else [parts.partial, parts.finish]
-        return [
-            self._run(render(k, tiles(k)[0], pointers=True), places, region.nodes[-1]) for k in both
-        ]
+        return [self._kernel(k, places, region.nodes[-1]) for k in both]
 
-    def _run(self, source: Source, places: dict[str, Place], node: Node) -> Run:
+    def _kernel(self, loops: Kernel, places: dict[str, Place], node: Node) -> Run:
+        tile = tiles(loops)[0]
+        made = self._run(render(loops, tile, pointers=True), places, node)
+        written = frozenset(b.name for b in loops.buffers if b.written)
+        return replace(made, writes=written, inplace=in_place(loops, tile))
+
+    def _run(self, source: Source, places: dict[str, Place], node: Node, writes: Iterable[str] = ()) -> Run:  # fmt: skip
         if ERROR in source.signature:
             places = places | {ERROR: self._error()}
-        return Run(source, {n: places[n] for n in source.signature}, node.location)
+        return Run(source, {n: places[n] for n in source.signature}, node.location, frozenset(writes))  # fmt: skip
 
     def _node(self, node: Node) -> list[Step]:
         if node.op in HOST_OPS:
@@ -204,7 +223,7 @@ class _Planner(Conditionals, SingleOps):
 
     def _loop_kernel(self, node: Node) -> list[Step]:
         try:
-            loop = triton_loops.render(node, self.name("loop"), pointers=True)  # fmt: skip
+            loop = triton_loops.render(node, self.name("loop"), pointers=True, safe=self.safe)  # fmt: skip
         except Unsupported:
             return []
         used = [a for a in node.args if isinstance(a, Value)]
@@ -215,10 +234,12 @@ class _Planner(Conditionals, SingleOps):
         places |= {n: self._buffer(v) for n, v in zip(loop.outputs, node.outputs)}
         each = {n: self._programs(v, loop.source.programs) for n, v in zip(loop.outputs, node.outputs) if n in loop.counted}  # fmt: skip
         if not each:
-            return [self._run(loop.source, places, node)]
+            return [self._run(loop.source, places, node, loop.outputs)]
         steps = each[triton_loops.STEPS] = self._cell_of(torch.int64, (loop.source.programs,))
         last = self._cell_of(torch.int64, ())
-        out: list[Step] = [self._run(loop.source, places | each, node)]
+        out: list[Step] = [
+            self._run(loop.source, places | each, node, [*loop.outputs, triton_loops.STEPS])
+        ]
         out.append(Call("aten.argmax.default", (steps,), {}, [last], node.location))
         for n, v in zip(loop.outputs, node.outputs):
             if n in loop.counted:
@@ -227,6 +248,20 @@ class _Planner(Conditionals, SingleOps):
 
     def _programs(self, v: Value, programs: int) -> Cell:
         return self._cell_of(v.type.dtype, (programs,))  # type: ignore[union-attr]
+
+
+def in_place(loops: Kernel, tile: Tile) -> dict[str, frozenset[str]]:
+    """For each buffer that is written those that are read only where that one is written, by the same program, before."""
+    if loops.row and not tile.whole:
+        return {}
+    names = [b.name for b in loops.buffers if not b.written]
+    loads = [e for e in loops.body if e.op == "load"]
+    one = programs(loops, tile) == 1 and tile.warps == 1  # all is read before anything is written
+    found = {}
+    for store in loops.stores:
+        same = {n for n in names if all(e.address == store.address for e in loads if e.name == n)}
+        found[store.buffer] = frozenset({*names, *(s.name for s in loops.scalars)} if one else same)
+    return found
 
 
 def part_writes(part: Node | Region) -> bool:

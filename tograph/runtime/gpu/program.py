@@ -22,6 +22,7 @@ from ..kernels.jit import warn_once
 from ..kernels.loop_ir import Unsupported
 from ..types import ListType, OptionalType, ScalarType
 from . import capture, direct, planner
+from .coalescing import coalesced
 from .execute import Chunked, Failed, Stepwise
 from .forms import Held
 from .plan import Run, check
@@ -167,7 +168,7 @@ class Program:
 def described(graph: Graph, device: str = "cuda:0") -> str:
     """The plan of a graph as text, of one on the CPU as it would be on ``device``; or why there is none."""
     try:
-        made = planner.plan(graph if on_gpu(graph) else retarget(graph, device))
+        made = coalesced(planner.plan(graph if on_gpu(graph) else retarget(graph, device)))
     except Unsupported as why:
         return f"plan {graph.name}: the host runs it op by op: {why}"
     return "\n".join([str(made), *(f"  forbidden: {problem}" for problem in check(made))])

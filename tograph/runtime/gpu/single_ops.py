@@ -8,23 +8,21 @@ from typing import Any
 
 import torch
 
-from ..ir import Node, Value, map_values, node_effects
+from ..ir import Node, map_values, node_effects
 from ..kernels import triton_random, triton_rows
-from ..kernels.build import Region
 from ..kernels.loop_ir import Unsupported
 from ..kernels.lower import metas_of
-from ..kernels.triton_source import Source
-from ..types import ObjectType, ScalarType, TensorType
+from ..kernels.triton_ops import SIGNATURE
+from ..types import DTYPE_NAMES, ObjectType, ScalarType
 from . import draws
 from .places import Places
 from .plan import Call, Cell, Host, Place, Run, Step, Update, View
 
 
 class SingleOps(Places):
-    """Needs of the planner: the kernels of a region, and a kernel as a step."""
+    """Needs of the planner: a kernel as a step."""
 
-    _kernels: Callable[[Region], list[Step]]
-    _run: Callable[[Source, dict[str, Place], Node], Run]
+    _run: Callable[..., Run]
 
     def _identity(self, node: Node) -> list[Step]:
         self.where[node.outputs[0]] = self.place(node.args[0])
@@ -39,15 +37,18 @@ class SingleOps(Places):
         return View(node.op, args, node.kwargs, out, node.location)
 
     def _selection(self, node: Node) -> list[Step]:
-        """``x[n]`` for a number of the device: a gather with an index of one element."""
+        """``x[n]`` for a number of the device."""
         x, d, number = node.args
-        index = Value(TensorType(torch.int64, (), self.plan.device))
-        self.where[index] = self.place(number)
-        d %= max(len(self.meta(x).size), 1)
-        args = (x, [None] * d + [index])
-        gather = Node("aten.index.Tensor", args, {}, [node.outputs[0].type], location=node.location)
-        self.where[node.outputs[0]] = gather.outputs[0]
-        return self._kernels(Region([gather], list(gather.outputs)))
+        meta = self.meta(x)
+        if not meta.size or 0 in meta.size or DTYPE_NAMES[meta.dtype] not in SIGNATURE:
+            raise Unsupported(located(node, "an item of this tensor"))
+        source = triton_rows.item(self.name("item"), meta, d % len(meta.size), node in self.safe)
+        places = {
+            "x": self.place(x),
+            "at": self.place(number),
+            "row": self._buffer(node.outputs[0]),
+        }
+        return [self._run(source, places, node, ["row"])]
 
     def _update(self, node: Node) -> list[Step] | None:
         """``x`` with item ``n`` replaced: the item is written where ``x`` is, if nobody reads that any more."""
@@ -63,12 +64,14 @@ class SingleOps(Places):
         size = self.meta(x).size
         given = index if isinstance(index, int) else None
         name = self.name("item")
-        source = triton_rows.render(name, self.meta(out), self.meta(row), d % len(size), given)
+        source = triton_rows.render(
+            name, self.meta(out), self.meta(row), d % len(size), given, node in self.safe
+        )
         places = {"x": target, "row": self.place(row), triton_rows.ACTIVE: self._always()}
         if given is None:
             places |= {"at": self.place(index)}
         made = self._run(source, places, node)
-        return [*steps, Update(made.source, made.arguments, made.location)]
+        return [*steps, Update(made.source, made.arguments, made.location, frozenset(["x"]))]
 
     def _parts(self, node: Node) -> list[Step]:
         """The parts of a split tensor, each a slice or an item of it."""
@@ -98,14 +101,15 @@ class SingleOps(Places):
         name = self.name("random")
         kind = "i64" if draw.kind == "integers" else "fp32"
         seed, offset = self._generator()
-        places = dict(zip(draw.arguments[-len(outputs) :], outputs)) | {"seed": seed, "offset": offset}  # fmt: skip
+        outs = dict(zip(draw.arguments[-len(outputs) :], outputs))
+        places: dict[str, Place] = {**outs, "seed": seed, "offset": offset}
         steps: list[Step] = []
         if draw.kind == "dropout":
             places["x"], steps = self._dense(node.args[0], node)
         source = triton_random.render(name, draw, count, most, kind)
         after = triton_random.advance(f"{name}_next", triton_random.words(count, most))
         moved = {"offset": offset, triton_rows.ACTIVE: self._always()}
-        return [*steps, self._run(source, places, node), Update(after, moved, node.location)]
+        return [*steps, self._run(source, places, node, outs), Update(after, moved, node.location, frozenset(["offset"]))]  # fmt: skip
 
     def _generator(self) -> tuple[Cell, Cell]:
         """The cells of the seed and of the offset."""
