@@ -93,6 +93,25 @@ def test_seldom_leaves_a_rarer_collector_alone(threshold):
         gc.set_threshold(*usual)
 
 
+def test_settled_objects_are_old_and_none_are_frozen():
+    thing: list = []
+    thing.append(thing)
+    assert any(x is thing for x in gc.get_objects(0))
+    collector.settle()
+    assert not any(x is thing for x in gc.get_objects(0))
+    assert gc.get_freeze_count() == 0
+
+
+def test_settle_leaves_frozen_objects_frozen():
+    try:
+        gc.freeze()
+        count = gc.get_freeze_count()
+        collector.settle()
+        assert gc.get_freeze_count() == count > 0
+    finally:
+        gc.unfreeze()
+
+
 def test_seldom_keeps_what_the_block_set():
     usual = gc.get_threshold()
     try:
@@ -112,3 +131,27 @@ def test_lazy_module_sees_what_is_patched(monkeypatch):
     assert lazy.digits == "0123456789"
     monkeypatch.setattr("string.digits", "01")
     assert lazy.digits == "01"
+
+
+KERNELS = """
+import sys
+import torch
+import tograph as tg
+
+@tg.function
+def many(x, m):
+    return torch.addr(m, x, x), torch.special.zeta(x, x), torch.mvlgamma(x + 3, 2), torch.renorm(m, 2, 0, 1.0)
+
+many(torch.ones(3), torch.ones(3, 3))
+left = [f for f in vars(torch._refs).values() if hasattr(getattr(f, "__wrapped__", f), "__dynamo_disable")]
+print("torch._dynamo" in sys.modules, len(left))
+"""
+
+
+def test_kernels_in_python_load_no_compiler(tmp_path):
+    (tmp_path / "kernels.py").write_text(KERNELS)
+    found = subprocess.run(
+        [sys.executable, str(tmp_path / "kernels.py")],
+        capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert found.stdout.split() == ["False", "0"]

@@ -14,6 +14,7 @@ tensor(1.4142)
 from typing import TYPE_CHECKING
 
 from .collector import seldom as _seldom
+from .collector import settle as _settle
 from .lazy import lazy_module as _lazy_module
 
 with _seldom():
@@ -28,11 +29,13 @@ with _seldom():
     from .runtime.effects import init_scope, py_function, stop_gradient
     from .runtime.effects import print_ as print
     from .runtime.function import run_functions_eagerly
-    from .runtime.higher_order import cond, foldl, foldr, map_fn, scan, switch_case, while_loop
+    from .runtime.higher_order import cond, switch_case, while_loop
+    from .runtime.row_loops import foldl, foldr, map_fn, scan
     from .runtime.specs import TensorSpec
     from .runtime.text import parse_graph
     from .runtime.variables import Variable
     from .settings import set_verbosity
+_settle()
 
 if TYPE_CHECKING:
     from .runtime.saved import load, save

@@ -5,7 +5,8 @@ threshold (700 objects) the collector would look through them dozens of times, a
 alive, torch's 170,000 objects included: 100 ms each, more than all the rest of a first call.
 
 ``seldom()`` raises the threshold, and puts it back, so that a very long trace is still collected now and then. It has
-no effect where the collector is off or its threshold is already higher.
+no effect where the collector is off or its threshold is already higher. What was allocated meanwhile is still young
+then, and the next look at the young objects is a long one: after an import, ``settle()`` makes all objects old ones.
 """
 
 from __future__ import annotations
@@ -29,6 +30,16 @@ def seldom() -> Iterator[None]:
         yield
     finally:
         _leave()
+
+
+def settle() -> None:
+    """All objects alive count as old, without a look at them; where the program has frozen some, nothing changes.
+
+    For what is done once in a process: garbage that is old goes with the next full collection only.
+    """
+    if gc.isenabled() and not gc.get_freeze_count():
+        gc.freeze()
+        gc.unfreeze()
 
 
 def _enter() -> None:

@@ -3,12 +3,19 @@
 import array
 import bisect
 import collections
+import contextvars
+import ctypes
+import decimal
 import heapq
 import io
 import itertools
 import operator
+import os
 import queue
 import random
+import threading
+import types
+import weakref
 
 import numpy as np
 import pytest
@@ -92,6 +99,20 @@ def made_in_the_branch(x):
     return n
 
 
+class Other:
+    pass
+
+
+class Doubling:
+    def __setattr__(self, name, value):
+        super().__setattr__(name, value * 2)
+
+
+class Frozen:
+    def __setattr__(self, name, value):
+        raise AttributeError(name)
+
+
 @pytest.mark.parametrize(
     ("make", "change"),
     [
@@ -104,6 +125,24 @@ def made_in_the_branch(x):
         (queue.Queue, lambda o: o.put(1)),
         (lambda: itertools.count(), next),
         (lambda: (i for i in range(3)), next),
+        (lambda: np.zeros(4), lambda o: setattr(o, "shape", (2, 2))),
+        (lambda: np.array([None]), lambda o: operator.setitem(o, 0, 1)),
+        (lambda: np.zeros(2), lambda o: np.add(o, 1, out=o)),
+        (lambda: memoryview(bytearray(2)), lambda o: operator.setitem(o, 0, 1)),
+        (lambda: (ctypes.c_int * 2)(), lambda o: operator.setitem(o, 0, 1)),
+        (lambda: ctypes.c_int(0), lambda o: setattr(o, "value", 1)),
+        (queue.SimpleQueue, lambda o: o.put(1)),
+        (threading.Lock, lambda o: o.acquire()),
+        (decimal.Context, lambda o: setattr(o, "prec", 5)),
+        (lambda: contextvars.ContextVar("v", default=0), lambda o: o.set(1)),
+        (lambda: torch.nn.Parameter(torch.ones(1)), lambda o: o.requires_grad_(False)),
+        (lambda: torch.nn.Parameter(torch.ones(1)), lambda o: setattr(o, "requires_grad", False)),
+        (Data, lambda o: setattr(o, "__class__", Other)),
+        (lambda: None, lambda o: random.random()),
+        (lambda: None, lambda o: np.random.rand()),
+        (lambda: os.environ, lambda o: operator.setitem(o, "TOGRAPH_TEST", "1")),
+        (lambda: None, lambda o: torch.set_default_dtype(torch.float64)),
+        (lambda: None, lambda o: torch.set_grad_enabled(False)),
     ],
 )
 def test_what_no_graph_can_undo_is_refused(make, change):
@@ -116,6 +155,76 @@ def test_what_no_graph_can_undo_is_refused(make, change):
 
     with pytest.raises(tg.errors.StagingError):
         tg.function(lambda x: f(x, held))(torch.tensor(1))
+
+
+@cases((1,), (-1,))
+def past_a_setattr_of_the_class(x):
+    o, p = Data(), Frozen()
+    if x > 0:
+        object.__setattr__(o, "a", x)
+        object.__setattr__(p, "b", 2 * x)
+    else:
+        object.__setattr__(p, "b", 3 * x)
+    return o.a, p.b
+
+
+@cases((1,), (-1,))
+def a_setattr_of_the_class_runs_once(x):
+    o = Doubling()
+    o.a = x
+    if x > 0:
+        o.a = x + 3
+    return o.a
+
+
+@cases((1,), (-1,))
+def objects_of_the_standard_library(x):
+    event, names = threading.Event(), types.SimpleNamespace(a=0)
+    if x > 0:
+        event.set()
+        setattr(names, "a", x)
+    return event.is_set(), names.a
+
+
+@cases((1,), (-1,))
+def what_an_unconverted_function_finds(x):
+    held, o = {"k": 0}, Data()
+    count = 0
+
+    @tg.do_not_convert
+    def change(v):
+        nonlocal count
+        held["k"] = v
+        o.a = v * 2
+        count = 3
+
+    if x > 0:
+        change(x)
+    return held, o.a, count
+
+
+def test_a_weak_dict_is_changed_where_the_branch_is_taken():
+    weak, held = weakref.WeakValueDictionary(), Other()
+
+    @tg.function
+    def f(x):
+        if x > 0:
+            weak["a"] = held
+        return x
+
+    f(torch.tensor(-1))
+    assert not weak
+    f(torch.tensor(1))
+    assert weak["a"] is held
+
+
+@cases((1,), (-1,))
+def a_lock_that_is_given_back(x):
+    lock = threading.Lock()
+    if x > 0:
+        with lock:
+            x = x * 2
+    return x, lock.locked()
 
 
 def test_keys_that_depend_on_a_condition_are_not_listed():

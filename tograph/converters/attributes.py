@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from ..runtime import grads, journal, reads
+from ..runtime import grads, journal, reads, unconverted
 from ..runtime.journal import MISSING
 from ..runtime.structure import is_union
 from ..transpiler.syntax import gast, walk
@@ -260,7 +260,7 @@ def _hooked(hook, owner, name):
 def _class_attribute(owner, name):
     """What is found where the object itself has no such attribute."""
     found = _of_class(owner, name)
-    if found is None:
+    if found is MISSING:
         raise AttributeError(f"{type(owner).__name__!r} object has no attribute {name!r}")
     return found.__get__(owner, type(owner)) if hasattr(type(found), "__get__") else found
 
@@ -273,7 +273,7 @@ def has_attribute(owner, name):
     if may_miss(value):
         return (
             True
-            if _of_class(owner, name) is not None
+            if _of_class(owner, name) is not MISSING
             else test_options(lambda v: v is not MISSING, value)
         )
     found = hasattr(owner, name)
@@ -284,9 +284,9 @@ def has_attribute(owner, name):
 
 
 def _of_class(owner, name):
-    """The attribute of the class, unless it is the slot of the object's own."""
+    """The attribute of the class, unless it is the slot of the object's own; MISSING without one."""
     found = _descriptor(owner, name)
-    return None if isinstance(found, types.MemberDescriptorType) or found is MISSING else found
+    return MISSING if isinstance(found, types.MemberDescriptorType) else found
 
 
 def _descriptor(owner, name):
@@ -316,13 +316,44 @@ def setattr_(owner, name, value) -> None:
     if is_user_function(hook) and hook is not torch.nn.Module.__setattr__:
         call(hook, owner, name, value)
         return
+    _store(setattr, found, owner, name, value)
+
+
+def set_plainly(owner, name, value) -> None:
+    """``object.__setattr__(owner, name, value)``: past the ``__setattr__`` of a user's class."""
+    found = _descriptor(owner, name)
+    if isinstance(found, property) and is_user_function(found.fset):
+        call(found.fset, owner, value)
+    elif is_user_function(getattr(type(found), "__set__", None)):
+        call(type(found).__set__, found, owner, value)
+    else:
+        how = type if isinstance(owner, type) else object
+        _store(how.__setattr__, found, owner, name, value)
+
+
+def _store(how, found, owner, name, value) -> None:
+    """Write what is kept in the object itself, or by C."""
+    by_c = isinstance(found, types.GetSetDescriptorType) and name not in ("__dict__", "__class__")
+    if by_c and not isinstance(owner, (torch.Tensor, type, types.FunctionType, types.CellType)):
+        unconverted.run(how, (owner, name, value), {})
+        return
     if journal.active() and not isinstance(found, property):
         journal.record(journal.attribute(owner, name))
-    setattr(owner, name, value)
+    how(owner, name, value)
 
 
 def delattr_(owner, name) -> None:
     """``del owner.name``"""
+    hook = type(owner).__delattr__
+    if is_user_function(hook) and hook is not torch.nn.Module.__delattr__:
+        call(hook, owner, name)
+    else:
+        delete_plainly(owner, name, delattr)
+
+
+def delete_plainly(owner, name, how=None) -> None:
+    """``object.__delattr__(owner, name)``"""
     if journal.active():
         journal.record(journal.attribute(owner, name))
-    delattr(owner, name)
+    plain = type if isinstance(owner, type) else object
+    (how or plain.__delattr__)(owner, name)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import io
+import sys
 import types
 import typing
 import weakref
@@ -23,6 +25,7 @@ from ..errors import GradientError, SourceError
 from ..runtime import creation, decisions, journal, reads, unconverted
 from ..runtime.funcgraph import current_graph, is_tracing, user_location
 from ..runtime.growing import StagedList
+from ..runtime.reach import writes
 from ..runtime.shapes import SYMBOLS
 from ..runtime.structure import has_identity, is_union
 from ..transpiler.syntax import gast
@@ -38,7 +41,6 @@ from .call_rules import (
 )
 from .context import OPERATORS, Converter
 from .generators import Generator, is_generator_function
-from .places import writes
 
 # ---- the rewrite
 
@@ -203,7 +205,7 @@ def converted(f: types.FunctionType) -> types.FunctionType:
         return made
     except SourceError as error:
         if is_straight(f.__code__):
-            return f
+            return lambda *args, **kwargs: unconverted.run(f, args, kwargs)
         raise SourceError(str(error), user_location()) from None
 
 
@@ -276,7 +278,10 @@ def _left_alone(f, args, kwargs):
         return union.apply(lambda *a, **k: _left_alone(f, a, k), *args, **kwargs)
     if _hashable(f) and f in _QUIET:
         return f(*args, **kwargs)
-    reads.passed((*args, *kwargs.values(), getattr(f, "__self__", None)))
+    owner = getattr(f, "__self__", None)
+    if _is_stream(owner) and f.__name__ in STREAM_METHODS and is_tracing():
+        return STREAM_METHODS[f.__name__](owner, *args, **kwargs)
+    reads.passed((*args, *kwargs.values(), owner))
     if getattr(f, MARK, False):
         decisions.python("{0!s} runs as written (tg.do_not_convert)", getattr(f, "__name__", f))
     if _hashable(f) and f in _HIGHER_ORDER:
@@ -284,6 +289,11 @@ def _left_alone(f, args, kwargs):
         kwargs = {k: convert_if_needed(v) for k, v in kwargs.items()}
         return f(*args, **kwargs)
     return unconverted.run(f, args, kwargs)
+
+
+def _is_stream(x: Any) -> bool:
+    """Whether what is written to an object goes out."""
+    return x is not None and (isinstance(x, io.TextIOWrapper) or x is sys.stdout or x is sys.stderr)
 
 
 _MUTABLE = (list, dict, set, deque, bytearray)
@@ -297,6 +307,8 @@ def _builtin(f, args, kwargs):
     if form is not None:
         return form(*args, **kwargs)
     owner = getattr(f, "__self__", None)
+    if type(f) is types.MethodWrapperType and f.__name__ in SLOT_METHODS:
+        return SLOT_METHODS[f.__name__](owner, *args, **kwargs)
     if isinstance(owner, _MUTABLE):
         return _container_method(f, owner, args, kwargs)
     if isinstance(owner, torch.Tensor):
@@ -414,6 +426,10 @@ _CHANGING = frozenset(
 METHODS: dict[tuple[type, str], Callable[..., Any]] = {}
 GROWING: dict[str, Callable[..., Any]] = {}  # methods of lists of the graph
 TENSOR_METHODS: dict[str, Callable[..., Any]] = {}
+STREAM_METHODS: dict[str, Callable[..., Any]] = {}
+SLOT_METHODS: dict[
+    str, Callable[..., Any]
+] = {}  # of objects and of descriptors, which write attributes
 
 
 # Their objects hold parameters and state: made under a condition, they are made for good.

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dis
-import functools
 import types
 from typing import Any
 
 from ..runtime import journal
+from ..runtime.reach import writes
 
 
 def places_of(names: tuple[str, ...], *functions: Any) -> list[journal.Location]:
@@ -44,21 +43,3 @@ def bound_by(*functions: Any) -> list[journal.Location]:
         if names
         else []
     )
-
-
-@functools.cache
-def writes(code: types.CodeType) -> tuple[frozenset[str], tuple[str, ...]]:
-    """The free variables and the globals that code, with the functions nested in it, assigns."""
-    cells: set[str] = set()
-    names: set[str] = set()
-    for instruction in dis.get_instructions(code):
-        if instruction.opname in ("STORE_DEREF", "DELETE_DEREF"):
-            cells.add(instruction.argval)
-        elif instruction.opname in ("STORE_GLOBAL", "DELETE_GLOBAL"):
-            names.add(instruction.argval)
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            inner_cells, inner_names = writes(constant)
-            cells |= inner_cells
-            names |= set(inner_names)
-    return frozenset(cells & set(code.co_freevars)), tuple(sorted(names))

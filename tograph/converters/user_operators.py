@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from ..runtime import unconverted
 from ..runtime.structure import is_union
 from ..transpiler.syntax import gast
 from .call_rules import is_user_function
@@ -247,5 +248,5 @@ def in_place(name: str, a: Any, b: Any) -> Any:
         if result is not NotImplemented:
             return result
     if found is None and not (defines_operators(type(a)) or defines_operators(type(b))):
-        return getattr(operator, name)(a, b)
+        return unconverted.run(getattr(operator, name), (a, b), {})
     return BY_NAME[{"or": "or_", "and": "and_"}.get(method, method)](a, b)

@@ -20,10 +20,11 @@ from .carrier import differentiable
 from .commits import Target
 from .diagnosis import at_run_time
 from .funcgraph import FuncGraph, Storage
-from .ir import Graph, Node, Value, set_control_inputs
+from .ir import Graph, set_control_inputs
 from .kernels.kernel import Kernel
 from .kernels.lower import Fused, lower
 from .native.program import Native
+from .passes.forward import forward_reads
 from .passes.settle import has_try, settle
 from .results import leaving
 from .rewrite import copied, count_nodes
@@ -31,7 +32,7 @@ from .sources import Strong
 from .structure import Leaf, Spec, flatten, opened, spec_of
 from .symbolic import SymTensor
 from .tracing import recording
-from .watching import calls_python, is_watched, own_gradients
+from .watching import PLAIN, calls_python, is_watched, own_gradients
 
 fx = lazy_module(".interchange.fx", __package__)
 onnx = lazy_module(".interchange.onnx", __package__)
@@ -236,6 +237,22 @@ class ConcreteFunction:
         """The inputs that may require grad; none when the gradient has to be that of the host program."""
         if not autodiff.supported(self._settled_graph):
             return []
+        return self._leaves
+
+    @cached_property
+    def _reached(self) -> frozenset[int] | None:
+        """The inputs that a result, or what a variable becomes, may depend on as autograd sees it; None where that is not known."""
+        return autodiff.reached(self._settled_graph)
+
+    def _unreached(self, inputs: Sequence[Any]) -> bool:
+        """Whether inputs require grad, but nothing that leaves has a gradient: what ``no_grad`` and ``detach`` are for."""
+        asked = [i for i in self._leaves if inputs[i].requires_grad]
+        if not asked or self._reached is None or not self._reached.isdisjoint(asked):
+            return False
+        return all(type(x) in PLAIN for x in inputs if isinstance(x, torch.Tensor)) and not transforms.active()  # fmt: skip
+
+    @cached_property
+    def _leaves(self) -> list[int]:
         return [i for i, v in enumerate(self.graph.inputs) if differentiable(v.type)]
 
     @cached_property
@@ -282,7 +299,10 @@ class ConcreteFunction:
         inputs = (*tensors, *self.captured_inputs) if not self.late else self._with_late(tensors)
         commits.calls.targets.append(places)
         try:
-            if torch.is_grad_enabled() and self._differentiates(inputs):
+            if torch.is_grad_enabled() and self._unreached(inputs):
+                with torch.no_grad():
+                    outputs = self.scheduled.run(*inputs)
+            elif torch.is_grad_enabled() and self._differentiates(inputs):
                 outputs = self._differentiable.run(inputs)
             elif self._own_gradients and is_watched(inputs):
                 outputs = transforms.run(self.graph, inputs)
@@ -361,7 +381,7 @@ def finish(
     names = dict(zip(graph.inputs, graph.input_names))
     graph.inputs = order
     graph.input_names = [names.get(v, "") for v in order]
-    forward_reads(graph, frozenset())
+    forward_reads(graph)
     passes.prune(graph)
     set_control_inputs(graph)
     root.closed = True
@@ -372,38 +392,3 @@ def late_inputs(root: FuncGraph) -> list[tuple[int, Any]]:
     """The captured inputs that are looked up at every call, with the owner of each."""
     captured = [k for k in root.captures if isinstance(k, Storage) and k.external is not None]
     return [(i, k.late) for i, k in enumerate(captured) if k.late is not None]
-
-
-def forward_reads(graph: Graph, assigned: frozenset[Value]) -> None:
-    """A read of an input that nothing in the graph writes is that input itself."""
-    assigned = assigned | _assigned_inputs(graph)
-    replaced: dict[Value, Value] = {}
-    nodes: list[Node] = []
-    for node in graph.nodes:
-        node.replace_inputs(lambda v: replaced.get(v, v))
-        if node.op == "tg.read" and node.args[0] not in assigned:
-            replaced[node.outputs[0]] = node.args[0]
-            continue
-        for name, region in node.regions.items():
-            skip = 0 if name == "gradient" else len(node.args) - len(region.inputs)
-            outer = dict(zip(region.inputs, node.args[skip:]))
-            forward_reads(region, frozenset(v for v, o in outer.items() if o in assigned))
-        nodes.append(node)
-    graph.nodes = nodes
-    graph.outputs = [replaced.get(v, v) for v in graph.outputs]
-
-
-def _assigned_inputs(graph: Graph) -> frozenset[Value]:
-    found: set[Value] = set()
-    for node in graph.nodes:
-        if node.op == "tg.assign":
-            found.add(node.args[0])
-        for name, region in node.regions.items():
-            skip = 0 if name == "gradient" else len(node.args) - len(region.inputs)
-            inner = _assigned_inputs(region)
-            found |= {
-                o
-                for v, o in zip(region.inputs, node.args[skip:])
-                if v in inner and isinstance(o, Value)
-            }
-    return frozenset(found)

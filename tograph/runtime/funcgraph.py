@@ -136,6 +136,7 @@ class FuncGraph:
         self.known: dict[Storage, Value] = {}
         self.assumed: set[Any] = set()
         self.undone: set[Value] = set()
+        self.numbers: dict[Any, Value] = {}  # computed from integers
         self.sources: dict[Value, torch.Tensor] = {}
         self.differentiated = False  # a gradient was taken while it was recorded
         self.replaying = (

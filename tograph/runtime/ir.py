@@ -48,7 +48,7 @@ class Node:
     them raises (``autodiff.replay``). Graph text does not tell it.
     """
 
-    __slots__ = ("args", "control_inputs", "grad", "kwargs", "location", "op", "outputs", "over", "regions")  # fmt: skip
+    __slots__ = ("_found", "args", "control_inputs", "grad", "kwargs", "location", "op", "outputs", "over", "regions")  # fmt: skip
 
     def __init__(
         self,
@@ -67,14 +67,18 @@ class Node:
         self.control_inputs: list[Node] = []
         self.location, self.grad = location, grad
         self.over: tuple[Value, ...] = ()
+        self._found: tuple[Any, Any, list[Value]] = (None, None, [])
 
     @property
     def inputs(self) -> list[Value]:
-        """All values among the arguments, in order, repeated when used twice."""
-        found: list[Value] = []
-        _collect(self.args, found)
-        if self.kwargs:
-            _collect(self.kwargs.values(), found)
+        """All values among the arguments, in order, repeated when used twice. Not to be changed: other arguments are a new tuple."""
+        args, kwargs, found = self._found
+        if args is not self.args or kwargs is not self.kwargs:
+            found = []
+            _collect(self.args, found)
+            if self.kwargs:
+                _collect(self.kwargs.values(), found)
+            self._found = self.args, self.kwargs, found
         return found
 
     def replace_inputs(self, substitute: Callable[[Value], Value]) -> None:

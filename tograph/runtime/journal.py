@@ -11,9 +11,14 @@ Invariant: after ``rollback`` every recorded location has its content from befor
 from __future__ import annotations
 
 import threading
+import types
 from collections import deque
 from collections.abc import Callable, Hashable
 from typing import Any
+
+import torch
+
+from ..errors import StagingError
 
 
 class Missing:
@@ -45,6 +50,9 @@ class Location:
     ):
         self.key, self.name, self.get, self._set, self.keep = key, name, get, set, keep
         self.scratch = False
+        self.refuse: Callable[[], Exception] | None = (
+            None  # the error where a change of it would have to be undone
+        )
         self.name_key: Any = None
 
     def set(self, value: Any) -> None:
@@ -151,6 +159,14 @@ def record(location: Location, step: Step | None = None) -> None:
     if _stack.guarded and location.key[0] in _CHANGES and id(location.keep) in _stack.guarded:
         _stack.guarded[id(location.keep)][1]()
     _note(location, step)
+
+
+def record_from(location: Location, old: Any) -> None:
+    """Note that ``location`` has changed; ``old`` is what it held before."""
+    if location.refuse is None or not _stack.journals:
+        record(location)
+    else:
+        _stack.journals[-1].entries.setdefault(location.key, (location, old))
 
 
 def _note(location: Location, step: Step | None) -> None:
@@ -263,15 +279,19 @@ def attribute(owner, attr: str) -> Location:
             kept = (found or {}).get(store)
             if isinstance(kept, dict) and attr in kept:
                 return kept[attr]
-        if found is None or isinstance(getattr(type(owner), attr, None), _SLOT):
+        if found is None or _is_in_c(owner, attr):
             return getattr(owner, attr, MISSING)
         return MISSING
 
     def set(value):
+        if attr == "__dict__" and not isinstance(value, dict):
+            raise StagingError(
+                f"the __dict__ of a {type(owner).__name__} is replaced in a staged branch or loop: update it instead"
+            )
         if value is not MISSING:
-            setattr(owner, attr, value)
+            _set_plainly(owner, attr, value)
         elif get() is not MISSING:
-            delattr(owner, attr)
+            _hooks(owner, "__delattr__").__delattr__(owner, attr)
 
     return Location(("attr", id(owner), attr), f"{type(owner).__name__}.{attr}", get, set, owner)
 
@@ -281,6 +301,31 @@ class _Slotted:
 
 
 _SLOT = type(_Slotted.x)
+_GETSET = types.GetSetDescriptorType
+
+
+def _is_in_c(owner: Any, attr: str) -> bool:
+    """Whether C keeps an attribute; of tensors only what is no computation."""
+    if isinstance(owner, torch.Tensor):
+        return attr == "requires_grad"
+    for kind in type(owner).__mro__:
+        if attr in kind.__dict__:
+            return isinstance(kind.__dict__[attr], (_SLOT, _GETSET))
+    return False
+
+
+def _hooks(owner: Any, name: str) -> Any:
+    """The class whose way of writing attributes is the plain one for an object: a ``__setattr__`` of a user's class ran before."""
+    kind = type(owner)
+    if isinstance(owner, (type, torch.nn.Module, types.ModuleType)) or not isinstance(
+        getattr(kind, name), types.FunctionType
+    ):
+        return kind
+    return object
+
+
+def _set_plainly(owner: Any, attr: str, value: Any) -> None:
+    _hooks(owner, "__setattr__").__setattr__(owner, attr, value)
 
 
 def contents(container, name: str = "") -> Location:

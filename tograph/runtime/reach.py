@@ -2,15 +2,19 @@
 
 A region of a staged construct may change objects that it made itself, which concerns nobody, and objects that were
 there before, which are state. The latter are those reachable from the functions that the region runs: their cells,
-the globals that their code names, and what these hold.
+the globals that their code names, and what these hold. Of modules and classes only what some code names counts, and
+the special methods, which no code has to name; of libraries only their objects, not their functions and classes.
 """
 
 from __future__ import annotations
 
+import dis
+import functools
+import sys
 import types
 import weakref
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -19,45 +23,142 @@ from .funcgraph import Ref
 
 LIMIT = 50_000
 _OURS = __name__.partition(".")[0] + "."
-_ATOMS = (int, float, bool, str, bytes, complex, type(None), torch.Tensor, torch.dtype, types.ModuleType, type,
+_LIBRARIES = frozenset((*sys.stdlib_module_names, _OURS[:-1], "torch", "numpy")) - {"__main__"}
+_ATOMS = (int, float, bool, str, bytes, complex, type(None), torch.Tensor, torch.dtype,
           types.CodeType, torch.SymInt, torch.SymFloat, torch.SymBool, Ref)  # fmt: skip
+_WRAPPED = {
+    property: lambda x: [x.fget, x.fset, x.fdel],
+    staticmethod: lambda x: [x.__func__],
+    classmethod: lambda x: [x.__func__],
+    functools.partial: lambda x: [x.func, x.args, x.keywords],
+    functools.cached_property: lambda x: [x.func],
+    types.MethodType: lambda x: [x.__self__, x.__func__],
+    types.BuiltinMethodType: lambda x: [x.__self__],  # of a function it is the module, or None
+    types.MethodWrapperType: lambda x: [x.__self__],
+    types.MappingProxyType: lambda x: [*x.keys(), *x.values()],
+}
 
 
-def reachable(roots: Iterable[Any]) -> set[int]:
-    """The ids of all objects and cells that can be reached from ``roots``, at most ``LIMIT`` of them."""
-    seen: set[int] = set()
-    todo = deque(roots)
-    while todo and len(seen) < LIMIT:
-        x = todo.popleft()
-        if isinstance(x, _ATOMS) or id(x) in seen:
-            continue
-        seen.add(id(x))
-        todo.extend(_children(x))
-    return seen
+def reachable(roots: Iterable[Any], wanted: Sequence[Any] | None = None) -> set[int]:
+    """The ids of all objects and cells that can be reached from ``roots``, at most ``LIMIT`` of them.
+
+    ``wanted``: it is enough to know which of these can be.
+    """
+    walk = _Walk(None if wanted is None else {id(x) for x in wanted})
+    walk.run(roots)
+    return walk.seen
 
 
-def _children(x: Any) -> list[Any]:
-    if getattr(type(x), "__tograph_opaque__", False):
-        return []
-    if isinstance(x, types.FunctionType):
-        return [*(x.__closure__ or ()), *(x.__defaults__ or ()), *_globals(x)]
-    if isinstance(x, (types.BuiltinMethodType, types.MethodWrapperType)):
-        return [x.__self__]  # of a function it is the module, or None
-    if isinstance(x, types.MethodType):
-        return [x.__self__, x.__func__]
-    if isinstance(x, (types.CellType, weakref.ref)):
-        return _held(x)
+class _Walk:
+    def __init__(self, wanted: set[int] | None):
+        self.wanted = wanted
+        self.seen: set[int] = set()
+        self.names: set[str] = set()
+        self.spaces: list[
+            tuple[Any, bool, set[str]]
+        ] = []  # modules and classes; of a library; names done
+
+    def run(self, roots: Iterable[Any]) -> None:
+        todo = deque(roots)
+        while todo and len(self.seen) < LIMIT:
+            x = todo.popleft()
+            if not isinstance(x, _ATOMS) and id(x) not in self.seen:
+                self.seen.add(id(x))
+                if self.wanted is not None:
+                    self.wanted.discard(id(x))
+                    if not self.wanted:
+                        return
+                todo.extend(self._children(x))
+            if not todo:
+                todo.extend(self._named())
+
+    def _named(self) -> list[Any]:
+        """What code that was found names in the modules and classes that were found."""
+        found: list[Any] = []
+        for space, library, done in self.spaces:
+            held = vars(space)
+            for name in (self.names & held.keys()) - done:
+                x = held[name]
+                if not (library and isinstance(x, (types.FunctionType, type, types.ModuleType))):
+                    found.append(x)
+            done |= self.names
+        return found
+
+    def _children(self, x: Any) -> list[Any]:
+        kind = type(x)
+        if getattr(kind, "__tograph_opaque__", False):
+            return []
+        if kind is types.FunctionType:
+            return self._of_function(x)
+        if isinstance(x, (type, types.ModuleType)):
+            return self._of_space(x)
+        if isinstance(x, (types.CellType, weakref.ref)):
+            return _held(x)
+        if kind in _WRAPPED:
+            return _WRAPPED[kind](x)
+        found = _items(x)
+        if not is_library(kind.__module__):
+            found.append(kind)
+        if hasattr(x, "__dict__"):
+            found.append(vars(x))
+        return found + _slots(x)
+
+    def _of_function(self, f: types.FunctionType) -> list[Any]:
+        found = [
+            *(f.__closure__ or ()),
+            *(f.__defaults__ or ()),
+            *(f.__kwdefaults__ or {}).values(),
+        ]
+        if f.__dict__:
+            found += f.__dict__.values()
+        if f.__globals__.get("__name__", "").startswith(_OURS):
+            return found  # the operators of converted code hold nothing of the user's but in their closures
+        names = code_names(f.__code__)
+        self.names.update(names)
+        for n in names:
+            if n in f.__globals__:
+                found.append(f.__globals__[n])
+            elif n in sys.modules:
+                found.append(sys.modules[n])  # imported where it is used
+        return found
+
+    def _of_space(self, x: Any) -> list[Any]:
+        """A module or class: what it holds is taken by name; of a class the special methods too."""
+        library = is_library(x.__name__ if isinstance(x, types.ModuleType) else x.__module__)
+        if isinstance(x, types.ModuleType):
+            self.spaces.append((x, library, set()))
+            return []
+        if library:
+            return []
+        self.spaces.append((x, False, set()))
+        special = [
+            v
+            for k, v in vars(x).items()
+            if k.startswith("__") and isinstance(v, types.FunctionType)
+        ]
+        return [*special, *x.__mro__[1:], *([type(x)] if type(x) is not type else ())]
+
+
+def is_library(name: Any) -> bool:
+    """Whether a module, by its name, belongs to Python, torch, numpy or tograph."""
+    return not isinstance(name, str) or name.partition(".")[0] in _LIBRARIES
+
+
+def _items(x: Any) -> list[Any]:
+    """What a container holds, keys too."""
     if isinstance(x, dict):
-        return list(x.values())
+        return [*dict.keys(x), *dict.values(x)]
     if isinstance(x, list):
         return [*list.__iter__(x)]  # a list of the graph refuses its own iterator
     if isinstance(x, (tuple, set, frozenset, deque)):
         return list(x)
-    found = [vars(x)] if hasattr(x, "__dict__") else []
-    slots = [
+    return x.__tograph_holds__() if hasattr(type(x), "__tograph_holds__") else []
+
+
+def _slots(x: Any) -> list[Any]:
+    return [
         getattr(x, s, None) for c in type(x).__mro__ for s in _names(getattr(c, "__slots__", ()))
     ]
-    return found + slots
 
 
 def _held(x: types.CellType | weakref.ref) -> list[Any]:
@@ -72,16 +173,43 @@ def _names(slots: Any) -> tuple[str, ...]:
     return tuple(n for n in names if not n.startswith("__"))
 
 
-def _globals(f: types.FunctionType) -> list[Any]:
-    if f.__globals__.get("__name__", "").startswith(_OURS):
-        return []  # the operators of converted code hold nothing of the user's but in their closures
-    return [f.__globals__[n] for n in code_names(f.__code__) if n in f.__globals__]
-
-
-def code_names(code: types.CodeType) -> list[str]:
-    """The global and attribute names of a code object and of those nested in it."""
+@functools.lru_cache(4096)
+def code_names(code: types.CodeType) -> tuple[str, ...]:
+    """The global and attribute names of a code object and of those nested in it; converted code has some as strings."""
     found = list(code.co_names)
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             found += code_names(constant)
-    return found
+        elif isinstance(constant, str) and constant.isidentifier():
+            found.append(constant)
+    return tuple(found)
+
+
+@functools.cache
+def writes(code: types.CodeType) -> tuple[frozenset[str], tuple[str, ...]]:
+    """The free variables and the globals that code, with the functions nested in it, assigns."""
+    cells: set[str] = set()
+    names: set[str] = set()
+    for instruction in dis.get_instructions(code):
+        if instruction.opname in ("STORE_DEREF", "DELETE_DEREF"):
+            cells.add(instruction.argval)
+        elif instruction.opname in ("STORE_GLOBAL", "DELETE_GLOBAL"):
+            names.add(instruction.argval)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            inner_cells, inner_names = writes(constant)
+            cells |= inner_cells
+            names |= set(inner_names)
+    return frozenset(cells & set(code.co_freevars)), tuple(sorted(names))
+
+
+def named(f: types.FunctionType | types.MethodType) -> list[Any]:
+    """The objects and functions that a function finds in the variables around it, in its defaults and in its object."""
+    if isinstance(f, types.MethodType):
+        return [f.__self__, f.__func__]
+    found = [x for cell in f.__closure__ or () for x in _held(cell)]
+    if is_library(f.__globals__.get("__name__")):
+        return found if f.__globals__["__name__"].startswith(_OURS) else []
+    found += [f.__globals__[n] for n in code_names(f.__code__) if n in f.__globals__]
+    found += [*(f.__defaults__ or ()), *(f.__kwdefaults__ or {}).values()]
+    return [x for x in found if not isinstance(x, (type, types.ModuleType))]

@@ -311,18 +311,45 @@ def _kind(op: str, kinds: tuple[type, ...], nodes: tuple[ScalarNode, ...]) -> ty
     return float if float in kinds else int
 
 
+_UNITS = {"add": 0, "mul": 1}
+
+
 def combine(op: str, *nodes: ScalarNode) -> ScalarNode:
     """Record ``py.<op>`` over nodes; constants fold."""
     if all(n.ref is None for n in nodes):
         number = PYTHON[op](*(n.constant_ for n in nodes))
         return ScalarNode(type(number), constant=number, hint=number, expr=number)
+    if op in _UNITS and (same := _unchanged(nodes, _UNITS[op])) is not None:
+        return same
     graph = current_graph()
-    kind = _kind(op, tuple(n.kind for n in nodes), nodes)
-    value = graph.emit(f"py.{op}", *(n.value(graph) for n in nodes), type=ScalarType(kind))
+    kinds = tuple(n.kind for n in nodes)
+    kind = _kind(op, kinds, nodes)
+    value = _recorded(graph, op, tuple(n.value(graph) for n in nodes), kind, float not in kinds)
     hint = None
     if all(n.hint is not None for n in nodes) and op in PYTHON:
         hint = PYTHON[op](*(n.hint for n in nodes))
     return ScalarNode(kind, Ref(value, graph), hint=hint, expr=_expression(op, nodes))
+
+
+def _unchanged(nodes: tuple[ScalarNode, ...], unit: int) -> ScalarNode | None:
+    """The other one of two integers, where one is 0 in a sum or 1 in a product."""
+    a, b = nodes
+    for x, y in ((a, b), (b, a)):
+        if x.ref is None and x.kind is int is y.kind and x.constant_ == unit:
+            return y
+    return None
+
+
+def _recorded(graph: FuncGraph, op: str, parts: tuple, kind: type, exact: bool) -> Value:
+    """The value of ``py.<op>``: an ``exact`` one (of integers) is recorded once in a graph. torch asks for the same sizes and
+    strides over and over."""
+    key = (op, kind, *parts)
+    found = graph.numbers.get(key) if exact else None
+    if found is None or found in graph.undone:
+        found = graph.emit(f"py.{op}", *parts, type=ScalarType(kind))
+        if exact:
+            graph.numbers[key] = found
+    return found
 
 
 # ---- the numbers that users see

@@ -11,7 +11,8 @@ host    straight-line Python that calls torch, op by op (``host``). Runs everyth
 The level is chosen per graph and checked per call, so a call that native code was not made for (another memory layout,
 gradients, a torch mode) runs on the host. So does one that native code declines while it runs, because something
 failed: the host then raises the exact error. A graph with loops or large tensors is compiled at its first call, another at
-its second, so that code that runs once is not compiled. ``level`` and ``reason`` tell what was taken and why not more.
+its second: code that runs once is not compiled, and LLVM is not even loaded for it. ``level`` and ``reason`` tell what was
+taken and why not more.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Any
 
 from .. import collector, settings
 from ..lazy import lazy_module
-from . import artifacts, host
+from . import artifacts, host, prints
 from .ir import Graph
 from .kernels.device import device_of, is_gpu
 from .kernels.jit import warn_once
@@ -59,7 +60,8 @@ class Program:
     @property
     def host(self) -> host.Program:
         """The host program of the graph."""
-        return self._host_program()
+        with collector.seldom():
+            return self._host_program()
 
     @property
     def native(self) -> Any:
@@ -80,14 +82,18 @@ class Program:
         """The outputs for run-time values of the inputs."""
         if self._left:
             self._left -= 1
-            if not self._left:
-                self.compile()
+            if self._left:
+                return host.build(self.graph).run(*map(plain, inputs))
+            self.compile()
         if self._native is not None:
             outputs = self._native.run(inputs)
             if outputs is not None:
                 self._declined = 0
                 return outputs
             self._note_declined()
+            if count := prints.left_over():
+                with prints.passed_over(count):
+                    return self.host.run(*map(plain, inputs))
         return self.host.run(*map(plain, inputs))
 
     def compile(self) -> None:

@@ -1,69 +1,74 @@
 """What code that is not converted changes while a staged branch or loop is traced.
 
-Functions of the standard library and of C write into the containers that they are given, and tell nobody. So the contents of
+Functions of the standard library and of C write into the containers and objects that they are given, and tell nobody. So the contents of
 these are looked at before and after the call; a change is recorded in the journal like one that converted code makes: it is
-undone where the branch ends, and becomes state. numpy arrays, buffers and random generators of Python cannot be state: they are put back,
-and where branches leave them different that is an error.
+undone where the branch ends, and becomes state. What holds no Python objects cannot be state (``opaque``): it is put back,
+and where branches leave it different that is an error.
 """
 
 from __future__ import annotations
 
-import array
 import collections
-import io
+import enum
 import queue
-import random
-from collections.abc import Callable, Iterator, Sequence
+import types
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 
 from ..errors import StagingError
-from . import journal
+from . import journal, opaque
 from .funcgraph import user_location
 from .journal import MISSING, Location
+from .opaque import Held
+from .reach import is_library, named, writes
 from .structure import is_union
 
 LIMIT = 200  # containers that are looked at in one call
 _CONTAINERS = (list, dict, set, collections.deque, bytearray)
 _HOLDERS = (collections.UserList, collections.UserDict, collections.ChainMap, queue.Queue)
-_Contents = tuple[Callable[[Any], Any], Callable[[Any, Any], None]]
-
-
-def _put_text(x: Any, content: Any) -> None:
-    x.seek(0)
-    x.truncate()
-    x.write(content[0])
-    x.seek(content[1])
-
-
-def _put_array(x: Any, content: bytes) -> None:
-    del x[:]
-    x.frombytes(content)
-
-
-def _put_numbers(x: np.ndarray, content: bytes) -> None:
-    x[...] = np.frombuffer(content, x.dtype).reshape(x.shape)
-
-
-_STATES: dict[type, _Contents] = {
-    np.ndarray: (np.ndarray.tobytes, _put_numbers),
-    array.array: (array.array.tobytes, _put_array),
-    io.StringIO: (lambda x: (x.getvalue(), x.tell()), _put_text),
-    io.BytesIO: (lambda x: (x.getvalue(), x.tell()), _put_text),
-    random.Random: (random.Random.getstate, random.Random.setstate),
-    np.random.RandomState: (lambda x: x.get_state(legacy=False), lambda x, s: x.set_state(s)),
-    np.random.Generator: (lambda x: x.bit_generator.state, lambda x, s: setattr(x.bit_generator, "state", s)),
-}  # fmt: skip
+_ATOMS = frozenset(
+    [
+        int,
+        float,
+        bool,
+        complex,
+        str,
+        bytes,
+        type(None),
+        torch.dtype,
+        torch.device,
+        torch.Size,
+        slice,
+    ]
+)
+# Methods and functions that only look, also at what shows nothing of itself.
+_LOOKS = frozenset(
+    [
+        "__len__",
+        "__repr__",
+        "__str__",
+        "empty",
+        "fileno",
+        "full",
+        "is_alive",
+        "isatty",
+        "len",
+        "locked",
+        "qsize",
+        "repr",
+    ]
+)
 
 
 def check_keys(x: Any) -> None:
     """StagingError for a dict, or what holds one, whose keys depend on a staged condition, where all of them are needed."""
-    if isinstance(x, _HOLDERS):
+    if isinstance(x, _HOLDERS) or (_has_fields(x) and not isinstance(x, dict)):
         held = vars(x)
         for items in held.get("maps", held.values()):
-            check_keys(items)
+            if isinstance(items, (dict, *_HOLDERS)):
+                check_keys(items)
     elif isinstance(x, dict) and any(map(_may_miss, dict.values(x))):
         raise StagingError(
             "the keys of this dict depend on a staged condition, so they cannot be listed here: set the key on every path, or ask for "
@@ -76,37 +81,15 @@ def _may_miss(x: Any) -> bool:
     return is_union(x) and any(o is MISSING for o in x.options_)
 
 
-class Held:
-    """The content of an object that cannot be state, compared as text."""
+def _fields(x: Any) -> Location:
+    """All attributes of an object of a Python class."""
+    held = vars(x)
 
-    def __init__(self, content: Any):
-        self.content, self.text = content, repr(content)
+    def put(content: Any) -> None:
+        held.clear()
+        held.update(content)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Held) and self.text == other.text
-
-    def __hash__(self) -> int:
-        return hash(self.text)
-
-
-def _opaque(x: Any) -> Location | None:
-    """The location of what an object holds that is no container."""
-    found = _STATES.get(type(x))
-    if found is None or (isinstance(x, np.ndarray) and x.dtype.hasobject):
-        return None
-    get, put = found
-
-    def set(value: Any) -> None:
-        if not isinstance(value, Held):
-            raise StagingError(
-                f"a {type(x).__name__} is changed in a staged branch or loop by code that runs while tracing, and what it holds "
-                "afterwards depends on a staged condition. Use tensors or lists, or change it outside.",
-                user_location(),
-            )
-        if value != Held(get(x)):
-            put(x, value.content)
-
-    return Location(("contents", id(x)), f"a {type(x).__name__}", lambda: Held(get(x)), set, x)
+    return Location(("fields", id(x)), f"a {type(x).__name__}", lambda: dict(held), put, x)
 
 
 def _locations(roots: Sequence[Any]) -> Iterator[Location]:
@@ -114,30 +97,62 @@ def _locations(roots: Sequence[Any]) -> Iterator[Location]:
     todo, seen = list(roots), set[int]()
     while todo and len(seen) < LIMIT:
         x = todo.pop()
-        if isinstance(x, (torch.Tensor, torch.nn.Module)) or id(x) in seen:
+        if type(x) in _ATOMS or isinstance(x, (torch.Tensor, torch.nn.Module)) or id(x) in seen:
             continue
-        if isinstance(x, tuple):
+        if type(x) is tuple:
             todo += x
-        elif isinstance(x, _CONTAINERS):
+            continue
+        if isinstance(x, (types.FunctionType, types.MethodType)):
+            seen.add(id(x))
+            yield from _variables(x)
+            todo += named(x)
+            continue
+        if isinstance(x, _CONTAINERS):
             if getattr(x, "handle", None) is None:
                 seen.add(id(x))
                 yield journal.contents(x)
                 todo += x.values() if isinstance(x, dict) else x if len(x) < LIMIT and not isinstance(x, bytearray) else ()  # fmt: skip
-        elif isinstance(x, _HOLDERS):
-            seen.add(id(x))
-            todo += vars(x).values()
-        elif (place := _opaque(x)) is not None:
+        elif (place := opaque.place(x)) is not None:
             seen.add(id(x))
             yield place
+        if _has_fields(x):
+            seen.add(id(x))
+            yield _fields(x)
+            todo += vars(x).values()
+
+
+def _variables(f: Any) -> Iterator[Location]:
+    """The variables outside of a function that it assigns."""
+    if isinstance(f, types.MethodType) or is_library(f.__globals__.get("__name__")):
+        return
+    cells, names = writes(f.__code__)
+    for name, cell in zip(f.__code__.co_freevars, f.__closure__ or ()):
+        if name in cells:
+            yield journal.cell(cell, name)
+    for name in names:
+        yield journal.key_of(f.__globals__, name, name)
+
+
+def _has_fields(x: Any) -> bool:
+    """Whether the attributes of an object are looked at: one of a Python class, which is not the graph's own."""
+    if not hasattr(x, "__dict__") or isinstance(x, (*opaque.FIXED, enum.Enum)):
+        return False
+    return type(x).__module__.partition(".")[0] not in ("torch", "tograph")
 
 
 def _same(a: Any, b: Any) -> bool:
+    if a is b:
+        return True
+    if type(a) is not type(b):
+        return False
     if isinstance(a, (Held, bytearray)):
         return bool(a == b)
     if isinstance(a, dict):
         a, b = [y for pair in a.items() for y in pair], [y for pair in b.items() for y in pair]
     if isinstance(a, set):
         return a == b
+    if not isinstance(a, (list, collections.deque)):
+        return False
     return len(a) == len(b) and all(map(lambda x, y: x is y, a, b))
 
 
@@ -146,12 +161,26 @@ def run(function: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
     if not journal.active():
         return function(*args, **kwargs)
     roots = (*args, *kwargs.values(), getattr(function, "__self__", None))
-    if all(x is None or isinstance(x, (torch.Tensor, int, float, str)) for x in roots):
+    if type(function) is types.FunctionType and not is_library(function.__module__):
+        roots = (*roots, function)
+    if all(type(x) in _ATOMS or isinstance(x, torch.Tensor) for x in roots):
         return function(*args, **kwargs)
     for x in roots:
         check_keys(x)
     if journal.depth() < 2:
         return function(*args, **kwargs)
+    if getattr(function, "__name__", "") not in _LOOKS:
+        _check_blind(roots)
+    return _watched(function, args, kwargs, roots)
+
+
+def _check_blind(roots: tuple) -> None:
+    for x in roots:
+        if opaque.blind(x):
+            raise opaque.refusal(x, "and it does not show what it holds")
+
+
+def _watched(function: Any, args: tuple, kwargs: dict[str, Any], roots: tuple) -> Any:
     before = [(place, place.get()) for place in _locations(roots)]
     try:
         return function(*args, **kwargs)
@@ -165,10 +194,15 @@ def run(function: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
 
 def _make(place: Location, old: Any, new: Any) -> None:
     """Make a change again, as converted code would."""
+    if place.key[0] == "fields":
+        for name in [*new, *(n for n in old if n not in new)]:
+            if name not in old or name not in new or old[name] is not new[name]:
+                journal.attribute(place.keep, name).set(new.get(name, MISSING))
+        return
     if isinstance(old, dict) and list(new)[: len(old)] == list(old):
         for key, x in new.items():
             if key not in old or old[key] is not x:
                 journal.key_of(place.keep, key, f"item {key!r}").set(x)
         return
-    journal.record(place)
+    journal.record_from(place, old)
     place._set(new)

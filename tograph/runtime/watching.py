@@ -15,14 +15,14 @@ from .ir import Graph, node_effects
 from .ops import REGION_OPS
 from .variables import Variable
 
-_PLAIN = (torch.Tensor, torch.nn.Parameter, Variable)
+PLAIN = (torch.Tensor, torch.nn.Parameter, Variable)
 
 
 def is_watched(values: Iterable[Any]) -> bool:
     """Whether a program on these values is watched."""
     grad = torch.is_grad_enabled()
     for x in values:
-        if isinstance(x, torch.Tensor) and ((grad and x.requires_grad) or type(x) not in _PLAIN):
+        if isinstance(x, torch.Tensor) and ((grad and x.requires_grad) or type(x) not in PLAIN):
             return True
     return transforms.active()
 

@@ -15,7 +15,7 @@ from ...runtime.shapes import SYMBOLS
 from ...runtime.structure import is_union
 from ...runtime.symbolic import SymTensor
 from .. import attributes, standard, union
-from ..calls import call, handles
+from ..calls import SLOT_METHODS, call, handles
 from ..iterables import (
     StagedRange,
 )
@@ -110,6 +110,25 @@ def getattr_call(owner, name, *default):
             there, lambda: attributes.attr(owner, name), lambda: default[0]
         )
     return attributes.attr(owner, name) if there else default[0]
+
+
+@handles(object.__setattr__, type.__setattr__)
+def set_plainly(owner, name, value):
+    return attributes.set_plainly(owner, name, value)
+
+
+@handles(object.__delattr__, type.__delattr__)
+def delete_plainly(owner, name):
+    return attributes.delete_plainly(owner, name)
+
+
+def _set_by_descriptor(descriptor, owner, value):
+    return attributes.set_plainly(owner, descriptor.__name__, value)
+
+
+SLOT_METHODS["__setattr__"] = set_plainly
+SLOT_METHODS["__delattr__"] = delete_plainly
+SLOT_METHODS["__set__"] = _set_by_descriptor
 
 
 @handles(delattr)

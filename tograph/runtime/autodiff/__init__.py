@@ -5,9 +5,19 @@ earlier, vjp, pairs.
 """
 
 from .alternatives import alternatives
+from .dependence import reached
 from .earlier import expand
 from .loops import loop
 from .pairs import Differentiable, supported
 from .vjp import Pullback, vjp
 
-__all__ = ["Differentiable", "Pullback", "alternatives", "expand", "loop", "supported", "vjp"]
+__all__ = [
+    "Differentiable",
+    "Pullback",
+    "alternatives",
+    "expand",
+    "loop",
+    "reached",
+    "supported",
+    "vjp",
+]

@@ -1,10 +1,13 @@
-"""Which inputs of a graph its outputs depend on by ways that gradients can take."""
+"""Which inputs of a graph its outputs depend on by ways that gradients can take, and what a graph as a whole lets gradients through to."""
 
 from __future__ import annotations
 
 from ..carrier import differentiable
 from ..ir import Graph, Node, Value
 from ..ops import NONE, REGION_OPS, lookup
+from ..passes.lift_writes import lifted, writes_inside
+from ..passes.settle import has_try
+from ..watching import calls_python
 
 Dependence = frozenset[int]
 NOTHING: Dependence = frozenset()
@@ -19,6 +22,24 @@ def dependences(graph: Graph) -> list[Dependence]:
         for value, depends in zip(node.outputs, output_dependences(node, known)):
             known[value] = depends if differentiable(value.type) else NOTHING
     return [known[v] for v in graph.outputs]
+
+
+def reached(graph: Graph) -> Dependence | None:
+    """The inputs that an output which is no input, or a variable that is written while gradients are on, depends on.
+
+    A superset; such a variable itself is among them. None where that is not known. Not known: what Python code brings, and what is written in the regions of a ``try``.
+    """
+    if calls_python(graph) or (has_try(graph) and writes_inside(graph)):
+        return None
+    graph = lifted(graph)
+    if writes_inside(graph):
+        return None
+    made = Graph(graph.name)
+    made.inputs, made.nodes = graph.inputs, graph.nodes
+    inputs = set(graph.inputs)
+    written = [v for n in graph.nodes if n.op == "tg.assign" and n.grad for v in n.args]
+    made.outputs = [*(v for v in graph.outputs if v not in inputs), *written]
+    return NOTHING.union(*dependences(made))
 
 
 def output_dependences(node: Node, known: dict[Value, Dependence]) -> list[Dependence]:

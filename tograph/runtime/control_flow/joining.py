@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
-from ...errors import (
-    StructureError,
-)
+from ...errors import StagingError, StructureError
 from .. import histories, journal, listed, structure
 from ..funcgraph import FuncGraph, Storage, current_graph, user_location
 from ..growing import join_lists
@@ -16,6 +14,7 @@ from ..ir import Node, Value
 from ..journal import MISSING
 from ..journal import Location as Place
 from ..listed import tensors_in
+from ..opaque import Held
 from ..shapes import SYMBOLS
 from ..structure import (
     Choice,
@@ -116,7 +115,7 @@ def put_back(place: Place, x: Any) -> None:
             else structure.Ref(structure.value_of(x, current_graph()), current_graph())
         )
     elif is_union(x):
-        if place.key[0] == "contents":
+        if place.key[0] == "contents" and not isinstance(place.get(), Held):
             raise StructureError(
                 f"{place.name} has a different number of items, or items of different kinds, depending on a staged "
                 "condition. A list whose length depends on data holds tensors, numbers and tuples of these, all of one kind: append in "
@@ -124,7 +123,16 @@ def put_back(place: Place, x: Any) -> None:
                 user_location(),
             )
         x.__dict__["name_"] = place.name
-    place.put_back(x)
+    try:
+        place.put_back(x)
+    except (TypeError, RuntimeError) as error:  # what C keeps takes only values that are known
+        if not (is_union(x) or isinstance(x, SYMBOLS)):
+            raise
+        raise StagingError(
+            f"{place.name} is changed under a staged condition, and cannot depend on one: {error}. Use a tensor or an attribute of a "
+            "Python object.",
+            user_location(),
+        ) from None
 
 
 def as_value(x: Any) -> Any:

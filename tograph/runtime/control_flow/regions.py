@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from ...errors import ConditionError, TographError
-from .. import facts, histories, journal, structure
+from .. import facts, histories, journal, reads, structure
 from ..funcgraph import FuncGraph, Storage, current_graph
 from ..growing import StagedList
 from ..ir import Value, graph_effects, prune
@@ -102,22 +102,42 @@ def _outside(
     changed: dict, graph: FuncGraph, functions: list[Any], given: set
 ) -> dict[Any, tuple[Place, Any]]:
     """The changes that concern what was there before the region: not what it made itself."""
-    doubtful = [p for k, (p, _) in changed.items() if k not in given and k[0] in _OWNED]
-    known = reachable(functions) if doubtful else set()
+    known = _found_outside([p for k, (p, _) in changed.items() if k not in given], functions)
     kept = {}
     for key, (place, content) in changed.items():
         if key in given:
             if not place.scratch:
                 kept[key] = (place, content)
-        elif key[0] == "storage":
-            if place.keep.home is None or not place.keep.home.within(graph):
-                kept[key] = (place, content)
-        elif key[0] == "grad":
-            if place.keep.outside or not _made_in(place.keep.owner, graph):
-                kept[key] = (place, content)
-        elif key[0] in _OWNED and (id(place.keep) in known or is_module_globals(place)):
+        elif _is_outside(place, graph, known):
+            if place.refuse is not None:
+                raise place.refuse()
             kept[key] = (place, content)
     return kept
+
+
+def _found_outside(places: list[Place], functions: list[Any]) -> set[int]:
+    """The ids of those objects among the owners of places that are found outside: read from there, or within reach."""
+    watch = reads.current()
+    known: set[int] = set()
+    doubtful = []
+    for place in places:
+        if place.key[0] in _OWNED and not is_module_globals(place):
+            if watch is not None and watch.source_of(place.keep) is not None:
+                known.add(id(place.keep))
+            else:
+                doubtful.append(place.keep)
+    return known | reachable(functions, doubtful) if doubtful else known
+
+
+def _is_outside(place: Place, graph: FuncGraph, known: set[int]) -> bool:
+    kind = place.key[0]
+    if kind == "storage":
+        return place.keep.home is None or not place.keep.home.within(graph)
+    if kind == "grad":
+        return place.keep.outside or not _made_in(place.keep.owner, graph)
+    return kind == "world" or (
+        kind in _OWNED and (id(place.keep) in known or is_module_globals(place))
+    )
 
 
 def _made_in(x: Any, graph: FuncGraph) -> bool:

@@ -11,8 +11,12 @@ no effects before its end.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from ..ir import Graph, Node, Value, node_effects
 from ..kernels.gathers import GATHERS, sources
@@ -21,6 +25,7 @@ from ..kernels.reductions import CREATORS, REDUCERS
 from ..types import ListType, OptionalType, ScalarType, TensorType
 from .views import VIEWS
 
+R = TypeVar("R")
 MOST = 300  # nodes in one loop nest: bounds the time that LLVM takes for it
 # Elements from which on pointwise ops stay apart from a reduction, but for one of many short rows: so many rows are work
 # for all threads, and a row of so many elements stays in the cache.
@@ -95,6 +100,16 @@ def known(node: Node) -> bool:
     return any(node.op in table for table in tables)
 
 
+def used(graph: Graph) -> set[Value]:
+    """The values that a node, or a result of a graph or region, is made of."""
+    found = set(graph.outputs)
+    for node in graph.nodes:
+        found.update(node.inputs)
+        for region in node.regions.values():
+            found |= used(region)
+    return found
+
+
 def place(node: Node) -> Group:
     """A group for ``node`` alone."""
     if node.op in ("tg.assign", "tg.assert"):
@@ -125,6 +140,40 @@ def unseen_copies(graph: Graph) -> set[Node]:
     return {n for n in graph.nodes if n.op == CLONE and n.outputs[0] not in seen}
 
 
+def _once(function: Callable[[Graph], R]) -> Callable[[Graph], R]:
+    """``function`` of a graph, found once for each inside ``remembering``."""
+
+    @functools.wraps(function)
+    def known(graph: Graph) -> R:
+        memory = _memory.found
+        if memory is None:
+            return function(graph)
+        key = function, graph
+        if key not in memory:
+            memory[key] = function(graph)
+        return memory[key]
+
+    return known
+
+
+class _Memory(threading.local):
+    found: dict[Any, Any] | None = None
+
+
+_memory = _Memory()
+
+
+@contextmanager
+def remembering() -> Iterator[None]:
+    """Inside, graphs stay as they are: what is found out about one is kept. Nobody may change what the functions return."""
+    before, _memory.found = _memory.found, {}
+    try:
+        yield
+    finally:
+        _memory.found = before
+
+
+@_once
 def overwrites(graph: Graph) -> dict[Value, tuple[Value, list[Node]]]:
     """Updates of a part that may be made in the memory of what they update.
 
@@ -224,6 +273,7 @@ def _before_writes(graph: Graph) -> dict[Node, list[Node]]:
     return out
 
 
+@_once
 def schedule(graph: Graph) -> list[Group]:
     """The groups of a graph, in the order in which they run."""
     before = _before_writes(graph)

@@ -21,10 +21,8 @@ from .threading import COUNTER
 
 LARGEST = 40  # nodes of a loop that is compiled twice
 SMALL = 16  # nodes of a body that is worth some copies
-TRIALS, REPEAT = (
-    8,
-    64,
-)  # calls that take the versions in turn; every so many later ones take the other one
+TRIALS = 8  # calls that take the versions in turn
+REPEAT = 1024  # every so many later ones take the other one, which may be many times slower
 ENOUGH = 64  # iterations whose time says something
 
 _BELOW = {"aten.lt.Tensor": (0, 1), "aten.lt.Scalar": (0, 1), "py.lt": (0, 1),

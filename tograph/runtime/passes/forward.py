@@ -96,3 +96,38 @@ def _regions(
             storages.join(value, known[resource])
     for name, region in node.regions.items():
         _forward(region, inside[name], storages)
+
+
+def forward_reads(graph: Graph, assigned: frozenset[Value] = frozenset()) -> None:
+    """A read of an input that nothing in the graph writes is that input itself."""
+    assigned = assigned | _assigned_inputs(graph)
+    replaced: dict[Value, Value] = {}
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        node.replace_inputs(lambda v: replaced.get(v, v))
+        if node.op == "tg.read" and node.args[0] not in assigned:
+            replaced[node.outputs[0]] = node.args[0]
+            continue
+        for name, region in node.regions.items():
+            skip = 0 if name == "gradient" else len(node.args) - len(region.inputs)
+            outer = dict(zip(region.inputs, node.args[skip:]))
+            forward_reads(region, frozenset(v for v, o in outer.items() if o in assigned))
+        nodes.append(node)
+    graph.nodes = nodes
+    graph.outputs = [replaced.get(v, v) for v in graph.outputs]
+
+
+def _assigned_inputs(graph: Graph) -> frozenset[Value]:
+    found: set[Value] = set()
+    for node in graph.nodes:
+        if node.op == "tg.assign":
+            found.add(node.args[0])
+        for name, region in node.regions.items():
+            skip = 0 if name == "gradient" else len(node.args) - len(region.inputs)
+            inner = _assigned_inputs(region)
+            found |= {
+                o
+                for v, o in zip(region.inputs, node.args[skip:])
+                if v in inner and isinstance(o, Value)
+            }
+    return frozenset(found)

@@ -1,0 +1,106 @@
+"""Log records, warnings and text written to files: at every run of the graph, in order, from taken branches only."""
+
+import logging
+import sys
+import tempfile
+import warnings
+
+import pytest
+import torch
+
+import tograph as tg
+
+
+class Keep(logging.Handler):
+    def __init__(self):
+        super().__init__()
+        self.records = []
+
+    def emit(self, record):
+        self.records.append(record)
+
+
+@pytest.fixture
+def logger():
+    made = logging.getLogger("tograph_test_messages")
+    made.setLevel(logging.INFO)
+    made.handlers, made.propagate = [Keep()], False
+    return made
+
+
+def taken(logger):
+    return [(r.levelname, r.getMessage()) for r in logger.handlers[0].records]
+
+
+def test_log_records(logger):
+    adapter = logging.LoggerAdapter(logger, {})
+
+    @tg.function
+    def f(x):
+        logger.info("x is %.1f and %s", x, "y")
+        if x > 0:
+            logger.warning(f"large: {x}")
+        else:
+            adapter.error("small")
+        logger.debug("not shown")
+        logger.log(logging.CRITICAL, "end")
+        return x
+
+    f(torch.tensor(1.0))
+    f(torch.tensor(-1.0))
+    assert taken(logger) == [
+        ("INFO", "x is 1.0 and y"), ("WARNING", "large: 1.0"), ("CRITICAL", "end"),
+        ("INFO", "x is -1.0 and y"), ("ERROR", "small"), ("CRITICAL", "end"),
+    ]  # fmt: skip
+    record = logger.handlers[0].records[0]
+    assert record.pathname == __file__
+    assert record.lineno == f.python_function.__code__.co_firstlineno + 2
+
+
+def test_a_level_that_is_raised_later_counts(logger):
+    @tg.function
+    def f(x):
+        logger.info("hello")
+        return x
+
+    f(torch.tensor(1.0))
+    logger.setLevel(logging.ERROR)
+    f(torch.tensor(1.0))
+    assert taken(logger) == [("INFO", "hello")]
+
+
+def test_warnings_of_a_branch():
+    @tg.function
+    def f(x):
+        if x > 0:
+            warnings.warn(f"too large: {x}", RuntimeWarning, stacklevel=1)
+        return x
+
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        f(torch.tensor(-1.0))
+        assert not found
+        f(torch.tensor(2.0))
+    assert [(w.category, str(w.message), w.filename) for w in found] == [
+        (RuntimeWarning, "too large: 2.0", __file__)
+    ]
+
+
+def test_files(capsys):
+    with tempfile.TemporaryFile("w+") as file:
+
+        @tg.function
+        def f(x):
+            n = file.write("a")
+            if x > 0:
+                n = n + file.write(f"{x:.0f}")
+                sys.stdout.write("out")
+            file.writelines(["b", "c"])
+            file.flush()
+            return n
+
+        assert int(f(torch.tensor(2.0))) == 2
+        assert int(f(torch.tensor(-2.0))) == 1
+        file.seek(0)
+        assert file.read() == "a2bcabc"
+    assert capsys.readouterr().out == "out"

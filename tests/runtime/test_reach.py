@@ -1,0 +1,133 @@
+"""What a branch changes is found however it is reached: by a module, a class, a function's attribute, a partial, ..."""
+
+import functools
+import sys
+import types
+
+import pytest
+import torch
+
+import tograph as tg
+
+MODULE = types.ModuleType("reached_module")
+MODULE.held = {}
+
+
+class Class:
+    held: dict = {}
+
+    @staticmethod
+    def put(value):
+        Class.held["k"] = value
+
+
+class Key:
+    def __init__(self):
+        self.held = {}
+
+
+class Special:
+    def __init__(self, held):
+        self.held_ = held
+
+    def __enter__(self):
+        return self.held_
+
+    def __exit__(self, *error):
+        return None
+
+
+def attribute():
+    pass
+
+
+attribute.held = {}
+
+
+def by_module():
+    return MODULE.held, lambda x: MODULE.held.__setitem__("k", x)
+
+
+def by_import():
+    def change(x):
+        import reached_module
+
+        reached_module.held["k"] = x
+
+    return MODULE.held, change
+
+
+def by_class():
+    return Class.held, lambda x: Class.put(x)
+
+
+def by_object_of_a_class():
+    made = Class()
+    return Class.held, lambda x: type(made).held.__setitem__("k", x)
+
+
+def by_function():
+    return attribute.held, lambda x: attribute.held.__setitem__("k", x)
+
+
+def by_partial():
+    held = {}
+    set_ = functools.partial(lambda d, v: d.__setitem__("k", v), held)
+    return held, lambda x: set_(x)
+
+
+def by_proxy():
+    held = {}
+    proxy = types.MappingProxyType({"held": held})
+    return held, lambda x: proxy["held"].__setitem__("k", x)
+
+
+def by_key():
+    key = Key()
+    keys = {key: 1}
+
+    def change(x):
+        for k in keys:
+            k.held["k"] = x
+
+    return key.held, change
+
+
+def by_special_method():
+    made = Special({})
+
+    def change(x):
+        with made as d:
+            d["k"] = x
+
+    return made.held_, change
+
+
+def by_default():
+    held = {}
+    return held, lambda x, d=held: d.__setitem__("k", x)
+
+
+WAYS = [by_module, by_import, by_class, by_object_of_a_class, by_function, by_partial, by_proxy, by_key,
+        by_special_method, by_default]  # fmt: skip
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda w: w.__name__)
+def test_the_branch_that_is_not_taken_changes_nothing(way, monkeypatch):
+    monkeypatch.setitem(sys.modules, "reached_module", MODULE)
+    held, change = way()
+    held.clear()
+    held["k"] = torch.zeros(())
+
+    @tg.function
+    def f(x):
+        if x > 0:
+            change(x * 2)
+        return x
+
+    f(torch.tensor(-1.0))
+    assert held["k"].item() == 0
+    f(torch.tensor(1.0))
+    assert held["k"].item() == 2
+    f(torch.tensor(-3.0))
+    assert held["k"].item() == 2

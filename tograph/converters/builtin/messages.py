@@ -1,0 +1,162 @@
+"""Text that goes out when the graph runs: ``logging``, ``warnings.warn``, and ``write`` of text files.
+
+Each is a print into a sink: it acts whenever the graph runs, in order with other prints. A record carries the line of the user's call.
+A log call whose level is off while tracing is left out. A warning outside of staged branches and loops is given once, while tracing.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ...runtime import journal
+from ...runtime.funcgraph import is_tracing, user_location
+from ...runtime.staged_string import StagedString
+from .. import union
+from ..calls import STREAM_METHODS, handles
+from ..strings import fstring, percent
+from .printing import print_
+
+
+class Sink:
+    """Where a print goes whose text another function takes."""
+
+    def __init__(self, take: Callable[[str], Any]):
+        self.take, self.text = take, ""
+
+    def write(self, text: str) -> None:
+        self.text += text
+
+    def flush(self) -> None:
+        text, self.text = self.text, ""
+        self.take(text)
+
+
+def _send(text: Any, take: Callable[[str], Any]) -> None:
+    print_(text, end="", file=Sink(take), flush=True)
+
+
+# ---- logging
+
+
+def _text(message: Any, args: tuple) -> Any:
+    """What ``LogRecord.getMessage`` makes."""
+    text = message if isinstance(message, (str, StagedString)) else fstring((message, "s", ""))
+    if len(args) == 1 and isinstance(args[0], Mapping) and args[0]:
+        return percent(text, args[0])
+    return percent(text, args) if args else text
+
+
+def _log(logger: Any, level: int, message: Any, args: tuple, options: dict[str, Any]) -> None:
+    if not is_tracing():
+        logger.log(level, message, *args, **options)
+        return
+    if not logger.isEnabledFor(level):
+        return
+    if union.holds_union((message, *args), {}):
+        union.apply(lambda m, *a: _log(logger, level, m, a, options), message, *args)
+        return
+    file, line = user_location() or ("(unknown file)", 0)
+    options = {k: v for k, v in options.items() if k in ("extra", "exc_info")}
+
+    def take(text: str) -> None:
+        if logger.isEnabledFor(level):
+            error = sys.exc_info() if options.get("exc_info") else None
+            logger.handle(
+                logger.makeRecord(
+                    logger.name, level, file, line, text, (), error, None, options.get("extra")
+                )
+            )
+
+    _send(_text(message, args), take)
+
+
+def _of_logger(level: int, **more: Any) -> Callable[..., None]:
+    def form(logger, message, *args, **options):
+        _log(logger, level, message, args, {**more, **options})
+
+    return form
+
+
+def _of_root(level: int, plain: Callable[..., None], **more: Any) -> Callable[..., None]:
+    def form(message, *args, **options):
+        if not is_tracing():
+            plain(message, *args, **options)
+            return
+        if not logging.root.handlers:
+            logging.basicConfig()
+        _log(logging.root, level, message, args, {**more, **options})
+
+    return form
+
+
+def _of_adapter(level: int, **more: Any) -> Callable[..., None]:
+    def form(adapter, message, *args, **options):
+        message, options = adapter.process(message, {**more, **options})
+        _log(adapter.logger, level, message, args, options)
+
+    return form
+
+
+for _name, _level in [
+    ("debug", logging.DEBUG),
+    ("info", logging.INFO),
+    ("warning", logging.WARNING),
+    ("error", logging.ERROR),
+    ("critical", logging.CRITICAL),
+    ("exception", logging.ERROR),
+]:
+    _more = {"exc_info": True} if _name == "exception" else {}
+    handles(getattr(logging.Logger, _name))(_of_logger(_level, **_more))
+    handles(getattr(logging.LoggerAdapter, _name))(_of_adapter(_level, **_more))
+    _plain = getattr(logging, _name)
+    handles(_plain)(_of_root(_level, _plain, **_more))
+
+
+@handles(logging.Logger.log)
+def log(logger, level, message, *args, **options):
+    _log(logger, level, message, args, options)
+
+
+# ---- warnings
+
+
+@handles(warnings.warn)
+def warn(message, category=None, stacklevel=1, source=None, **options):
+    if not is_tracing() or journal.depth() < 2:
+        warnings.warn(message, category, stacklevel + 1, source, **options)
+        return
+    file, line = user_location() or ("(unknown file)", 0)
+    kind = type(message) if isinstance(message, Warning) else category or UserWarning
+    registry: dict[Any, Any] = {}
+
+    def take(text: str) -> None:
+        given = message if isinstance(message, Warning) else text
+        warnings.warn_explicit(given, kind, file, line, registry=registry)
+
+    _send(fstring((message, "s", "")) if isinstance(message, Warning) else message, take)
+
+
+# ---- files
+
+
+def _write(file, text):
+    if not isinstance(text, (str, StagedString)):
+        return file.write(text)
+    print_(text, end="", file=None if file is sys.stdout else file)
+    return len(text) if isinstance(text, str) else text.__tograph_len__()
+
+
+def _writelines(file, lines):
+    for line in lines:
+        _write(file, line)
+
+
+def _flush(file):
+    print_("", end="", file=None if file is sys.stdout else file, flush=True)
+
+
+STREAM_METHODS.update(write=_write, writelines=_writelines, flush=_flush)
