@@ -103,6 +103,7 @@ class Pair:
         if needed not in self._backwards:
             graph = copy_graph(self.pullback.backward)
             graph.outputs = [v for v, n in zip(graph.outputs, needed) if n]
+            _without(graph, _COMMITS)
             prune(graph)
             set_control_inputs(graph)
             self._backwards[needed] = self.build(graph, 0)
@@ -137,18 +138,22 @@ class Pair:
         )
         made.nodes += [copy_node(n, env) for n in backward.nodes]
         made.outputs = [map_values(env.__getitem__, v) for v in backward.outputs]
-        _silence(made)
+        _without(made, ("tg.print", *_COMMITS))
         prune(made)
         set_control_inputs(made)
         return made
 
 
-def _silence(graph: Graph) -> None:
-    """Leave out what only prints."""
-    graph.nodes = [n for n in graph.nodes if n.op != "tg.print"]
+# What a failure leaves of the changes of outer objects: the call that made them has returned when its gradient is taken.
+_COMMITS = ("tg.commit",)
+
+
+def _without(graph: Graph, ops: Sequence[str]) -> None:
+    """Leave out nodes that only have an effect."""
+    graph.nodes = [n for n in graph.nodes if n.op not in ops]
     for node in graph.nodes:
         for region in node.regions.values():
-            _silence(region)
+            _without(region, ops)
 
 
 class Differentiable:
