@@ -187,6 +187,17 @@ def write_after_a_branch(n):
     return out
 
 
+def write_in_a_branch_after_the_branches(n):
+    x, out = torch.ones(1), []
+    if n > 5:
+        out.append(x)
+    else:
+        x += 1
+    if n > 2:
+        x += 1
+    return out
+
+
 @pytest.mark.parametrize(
     "function",
     [write_after_the_loop, write_to_what_the_last_iteration_appended, write_after_a_branch, write_in_a_branch_after_the_branches, write_after_append, write_in_the_next_iteration, write_to_an_item, write_to_items_of_a_loop,
@@ -207,17 +218,6 @@ def copies_are_free(n):
         out.append(w.clone())
     w += 1
     return out, w
-
-
-def write_in_a_branch_after_the_branches(n):
-    x, out = torch.ones(1), []
-    if n > 5:
-        out.append(x)
-    else:
-        x += 1
-    if n > 2:
-        x += 1
-    return out
 
 
 @cases.tensors((torch.tensor(3),), (torch.tensor(1),))
