@@ -131,3 +131,27 @@ def test_lazy_module_sees_what_is_patched(monkeypatch):
     assert lazy.digits == "0123456789"
     monkeypatch.setattr("string.digits", "01")
     assert lazy.digits == "01"
+
+
+KERNELS = """
+import sys
+import torch
+import tograph as tg
+
+@tg.function
+def many(x, m):
+    return torch.addr(m, x, x), torch.special.zeta(x, x), torch.mvlgamma(x + 3, 2), torch.renorm(m, 2, 0, 1.0)
+
+many(torch.ones(3), torch.ones(3, 3))
+left = [f for f in vars(torch._refs).values() if hasattr(getattr(f, "__wrapped__", f), "__dynamo_disable")]
+print("torch._dynamo" in sys.modules, len(left))
+"""
+
+
+def test_kernels_in_python_load_no_compiler(tmp_path):
+    (tmp_path / "kernels.py").write_text(KERNELS)
+    found = subprocess.run(
+        [sys.executable, str(tmp_path / "kernels.py")],
+        capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert found.stdout.split() == ["False", "0"]

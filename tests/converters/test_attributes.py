@@ -208,4 +208,19 @@ def property_evaluated_once(x):
     return o.value + x
 
 
+class Scaled:
+    factor = None
+
+    def twice(self, x):
+        if x > 0:
+            self.factor = 2
+        return x * 5 if self.factor is None else x * self.factor
+
+
+@cases((3,), (-3,))
+def set_on_some_paths_over_none(x):
+    o = Scaled()
+    return o.twice(x), hasattr(o, "factor")
+
+
 test_same = cases.test()

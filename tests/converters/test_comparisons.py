@@ -149,4 +149,10 @@ def order_of_tuples(x):
     )
 
 
+@cases.tensors((torch.tensor([1.0, 3.0]),))
+def membership_is_a_bool(x):
+    xs = list(x)
+    return type(x[0] in xs), x[1] * 2 in xs, 3 in xs, 7.0 not in x, type(3.0 in x)
+
+
 test_same = cases.test()

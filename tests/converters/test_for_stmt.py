@@ -1,6 +1,7 @@
 """for: over tensors, staged ranges, Python iterables; targets; the iterated value afterwards."""
 
 import itertools
+from collections import defaultdict, deque
 
 import pytest
 import torch
@@ -486,3 +487,50 @@ def test_tg_range(n):
 
     assert f(n) == sum(range(n))
     assert "While" in str(f.concrete_functions[0].graph)
+
+
+# ---- loops of few iterations that a loop of the graph cannot do
+
+few = Cases()
+
+
+@few.tensors((ROWS,), (ROWS - 4,))
+def fills_a_dict(x):
+    kept = {}
+    for i, row in enumerate(x):
+        if row.sum() > 6:
+            break
+        kept[i] = [row]
+    return x
+
+
+@few((ROWS,), (torch.zeros(0, 2),))
+def keeps_the_last_two(x):
+    last = deque(maxlen=2)
+    by_parity = defaultdict(list)
+    for i, row in enumerate(x):
+        last.append(row)
+        by_parity[i % 2].append(row * 2)
+    return list(last), dict(by_parity)
+
+
+@few((ROWS,), (ROWS - 3,))
+def lists_of_lists(x):
+    return [[v * 2 for v in row if v > 1] for row in x], {i: r.sum() for i, r in enumerate(x)}
+
+
+test_unrolled = few.test()
+
+
+def test_unrolled_only_where_it_must_be():
+    def kept_by_row(x):
+        found = {}
+        for i, row in enumerate(x):
+            found[i] = row.sum()
+        return found
+
+    unrolled = tg.function(kept_by_row).get_concrete_function(ROWS)
+    assert "While" not in str(unrolled.graph)
+    assert "While" in str(tg.function(over_rows).get_concrete_function(ROWS).graph)
+    with pytest.raises(RuntimeError, match="known only when the graph runs"):
+        tg.function(kept_by_row, input_signature=[tg.TensorSpec([None, 2], torch.float32)])(ROWS)

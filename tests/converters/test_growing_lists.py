@@ -247,3 +247,32 @@ def test_a_list_that_two_loops_cut_and_write():
 
     x = torch.ones(2)
     assert torch.equal(tg.function(f)(x), f(x))
+
+
+@pytest.mark.parametrize(
+    ("join", "rank", "dim"),
+    [(n, r, d) for n in ("stack", "cat") for r in (1, 2, 3) for d in (-1, 0, 1) if r > 1 or d < 1]
+    + [(n, r, None) for n in ("hstack", "vstack", "dstack", "column_stack") for r in range(4)],
+)
+def test_joined_along_any_dimension(join, rank, dim):
+    def joined(x, n):
+        rows = []
+        for i in range(n):
+            rows.append(x * i)
+        return getattr(torch, join)(rows, *(() if dim is None else (dim,)))
+
+    x = torch.arange(12.0).reshape(2, 3, 2)[(1,) * (3 - rank)]
+    expected, found = joined(x, 3), tg.function(joined)(x, torch.tensor(3))
+    assert torch.equal(found, expected) and found.stride() == expected.stride()
+
+
+def test_joined_out_of_range():
+    @tg.function
+    def joined(x, n):
+        rows = []
+        for _ in range(n):
+            rows.append(x)
+        return torch.stack(rows, 2)
+
+    with pytest.raises(IndexError, match=r"range of \[-2, 1\], but got 2"):
+        joined(torch.ones(3), torch.tensor(2))

@@ -260,7 +260,7 @@ def _hooked(hook, owner, name):
 def _class_attribute(owner, name):
     """What is found where the object itself has no such attribute."""
     found = _of_class(owner, name)
-    if found is None:
+    if found is MISSING:
         raise AttributeError(f"{type(owner).__name__!r} object has no attribute {name!r}")
     return found.__get__(owner, type(owner)) if hasattr(type(found), "__get__") else found
 
@@ -273,7 +273,7 @@ def has_attribute(owner, name):
     if may_miss(value):
         return (
             True
-            if _of_class(owner, name) is not None
+            if _of_class(owner, name) is not MISSING
             else test_options(lambda v: v is not MISSING, value)
         )
     found = hasattr(owner, name)
@@ -284,9 +284,9 @@ def has_attribute(owner, name):
 
 
 def _of_class(owner, name):
-    """The attribute of the class, unless it is the slot of the object's own."""
+    """The attribute of the class, unless it is the slot of the object's own; MISSING without one."""
     found = _descriptor(owner, name)
-    return None if isinstance(found, types.MemberDescriptorType) or found is MISSING else found
+    return MISSING if isinstance(found, types.MemberDescriptorType) else found
 
 
 def _descriptor(owner, name):

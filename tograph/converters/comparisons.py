@@ -14,6 +14,7 @@ from ..runtime.journal import MISSING
 from ..runtime.shapes import SYMBOLS
 from ..runtime.staged_string import StagedString, text_op
 from ..runtime.structure import is_union
+from ..runtime.symbolic import scalar_of
 from ..transpiler.syntax import gast
 from ..transpiler.templates import constant
 from . import growing_lists
@@ -67,9 +68,14 @@ def chain(first, *links):
 
 
 def contains(x, items):
-    """``x in items``"""
+    """``x in items``: a bool, plain or staged, also where tensors are compared."""
     if is_union(items) or is_union(x):
         return apply(contains, x, items)
+    found = _contains(x, items)
+    return scalar_of(found) if isinstance(found, torch.Tensor) else found
+
+
+def _contains(x, items):
     if isinstance(items, torch.Tensor) and is_staged(items):
         return (items == x).any()
     if isinstance(items, StagedRange):

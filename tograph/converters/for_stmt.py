@@ -11,9 +11,14 @@
 A ``break`` or ``return`` in a Python loop that turns out to be staged: over a ``range`` with more than ``FEW`` items left, or
 with a large body, the iteration is undone and the rest of the loop is staged from before it, with a staged number as item;
 else, or where the body cannot be staged so, it guards the iterations that follow it.
+
+A loop over a tensor of known length, ``MANY`` at most, whose body does what a loop of the graph cannot (it fills a dict or a
+deque, it makes a list of lists) is unrolled too; where that cannot be done either, the error is that of the staged loop.
 """
 
 from __future__ import annotations
+
+import threading
 
 from ..errors import StagingError
 from ..runtime import control_flow, debug, decisions, reads
@@ -172,7 +177,58 @@ def _nothing() -> None:
     return None
 
 
+class _Unrolling(threading.local):
+    copies = 1  # of what is traced now, made by loops around it
+
+
+_unrolling = _Unrolling()
+
+
 def _staged_for(source, body, names, test, options) -> None:
+    """The loop staged; one of few iterations whose body cannot be staged exactly is unrolled where that can."""
+    length = source.length()
+    known = type(length) is int and options is None
+    if known and length == 0 and not isinstance(source, StagedRange):
+        return
+    if not known or length > MANY or length * _unrolling.copies > MANY * FEW:
+        _while(source, length, body, names, test, options)
+        return
+
+    def one_by_one():
+        _unrolled(source, length, body, names, test)
+
+    places = places_of(names, test, body)
+    for form in (lambda: _while(source, length, body, names, test, None), one_by_one):
+        attempt = control_flow.Attempt(places)
+        try:
+            with control_flow.alternative():
+                form()
+        except StagingError:
+            attempt.undo()
+        except BaseException:
+            attempt.commit()
+            raise
+        else:
+            attempt.commit()
+            return
+    _while(source, length, body, names, test, None)
+
+
+def _unrolled(source, length: int, body, names, test) -> None:
+    decisions.python("Python `for`, unrolled: a loop in the graph cannot do what its body does")
+    copies = _unrolling.copies
+    _unrolling.copies = copies * length
+    try:
+        for i in range(length):
+            if test is None:
+                body(source.item(i))
+            elif not _guarded(source.item(i), body, names, test):
+                return
+    finally:
+        _unrolling.copies = copies
+
+
+def _while(source, length, body, names, test, options) -> None:
     cell = [0]
     counter = Location(
         ("counter", id(cell)),
@@ -181,7 +237,6 @@ def _staged_for(source, body, names, test, options) -> None:
         lambda v: cell.__setitem__(0, v),
         cell,
     )
-    length = source.length()
 
     def while_test():
         inside = cell[0] < length

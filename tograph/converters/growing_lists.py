@@ -1,7 +1,7 @@
 """What Python's lists can do and a list of the graph has no op for, as staged loops over its items.
 
-``xs.index(v)``, ``count``, ``remove``, ``reverse``, ``sort``, ``sorted(xs)``, ``v in xs``, ``xs == ys``, ``xs * 2`` and
-``torch.tensor(xs)``, for a list whose length is known only when the graph runs.
+``xs.index(v)``, ``count``, ``remove``, ``reverse``, ``sort``, ``sorted(xs)``, ``v in xs``, ``xs == ys``, ``xs * 2``,
+``torch.tensor(xs)``, and ``torch.stack``, ``torch.cat`` and their kind along any dimension, for a list whose length is known only when the graph runs.
 """
 
 from __future__ import annotations
@@ -119,6 +119,70 @@ def tensor_of(items: StagedList, dtype: torch.dtype | None = None) -> torch.Tens
         return made.stack()
     stacked = items.stack()
     return stacked if dtype is None else stacked.to(dtype)
+
+
+def stack(tensors: StagedList, dim: int = 0) -> torch.Tensor:
+    """``torch.stack``: along the first dimension, then moved."""
+    rank = tensors.rank + 1
+    return _placed(tensors.stack(), _dimension(dim, rank))
+
+
+def cat(tensors: StagedList, dim: int = 0) -> torch.Tensor:
+    """``torch.cat``: the items are turned so that their first dimension is the one that grows."""
+    dim = _dimension(dim, tensors.rank)
+    if dim == 0:
+        return tensors.cat()
+    turned = empty()
+    add_each(turned, tensors, lambda item: torch.movedim(item, dim, 0))
+    return _placed(turned.cat(), dim)
+
+
+def _placed(joined: torch.Tensor, dim: int) -> torch.Tensor:
+    return torch.movedim(joined, 0, dim).contiguous() if dim else joined
+
+
+def _dimension(dim: int, rank: int) -> int:
+    if not -rank <= dim < rank:
+        raise IndexError(
+            f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {dim})"
+        )
+    return dim % rank
+
+
+def hstack(tensors: StagedList) -> torch.Tensor:
+    return stack(tensors) if tensors.rank == 0 else cat(tensors, min(tensors.rank - 1, 1))
+
+
+def vstack(tensors: StagedList) -> torch.Tensor:
+    if tensors.rank == 0:
+        return stack(tensors).unsqueeze(1)
+    return stack(tensors) if tensors.rank == 1 else cat(tensors)
+
+
+def dstack(tensors: StagedList) -> torch.Tensor:
+    if tensors.rank > 2:
+        return cat(tensors, 2)
+    joined = stack(tensors, -1)
+    return joined.reshape((1,) * (3 - joined.dim()) + tuple(joined.shape))
+
+
+def column_stack(tensors: StagedList) -> torch.Tensor:
+    if tensors.rank > 1:
+        return cat(tensors, 1)
+    return stack(tensors, -1) if tensors.rank else stack(tensors).unsqueeze(0)
+
+
+JOINS: dict[Callable, Callable] = {
+    torch.stack: stack,
+    torch.cat: cat,
+    torch.concat: cat,
+    torch.concatenate: cat,
+    torch.hstack: hstack,
+    torch.vstack: vstack,
+    torch.row_stack: vstack,
+    torch.dstack: dstack,
+    torch.column_stack: column_stack,
+}
 
 
 def in_order(items: StagedList, key: Callable | None, reverse: bool) -> StagedList:

@@ -333,21 +333,27 @@ class StagedList(list):
     def __reduce_ex__(self, protocol: Any):
         return list, (list(self),)
 
-    def stack(self, dim: int = 0) -> torch.Tensor:
+    def stack(self) -> torch.Tensor:
         """``torch.stack`` of the items."""
-        return self._joined("tg.list_stack", dim, lambda shape: (None, *shape))
+        return self._joined("tg.list_stack", lambda shape: (None, *shape))
 
-    def cat(self, dim: int = 0) -> torch.Tensor:
+    def cat(self) -> torch.Tensor:
         """``torch.cat`` of the items."""
-        return self._joined("tg.list_concat", dim, lambda shape: (None, *shape[1:]))
+        return self._joined("tg.list_concat", lambda shape: (None, *shape[1:]))
 
-    def _joined(self, op: str, dim: int, shape: Any) -> torch.Tensor:
-        graph = current_graph()
+    @property
+    def rank(self) -> int:
+        """How many dimensions the items have, which are tensors."""
         element = self.element if self.record is None else tuple
         if not isinstance(element, TensorType):
             raise TypeError(f"expected Tensor as element 0 in argument 0, but got {element}")
-        if dim != 0:
-            raise self._cannot(f"be joined along dimension {dim}")
+        return len(element.shape)
+
+    def _joined(self, op: str, shape: Any) -> torch.Tensor:
+        graph = current_graph()
+        self.rank  # noqa: B018  the items are tensors
+        element = self.element
+        assert isinstance(element, TensorType)
         rest = shape(element.shape)
         args = (element.dtype, tuple(n or 0 for n in rest[1:]), torch.device(element.device))
         kind = TensorType(element.dtype, rest, element.device)

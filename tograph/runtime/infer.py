@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import _disable_current_modes
 
 from ..errors import GraphBoolError, UnknownSizeError
 from . import data_shapes, linalg_shapes, nn_shapes, shapes, stand_in
+from .meta_kernel import on_meta
 from .shapes import Meta
 from .types import TensorType
 
@@ -96,7 +96,7 @@ def _infer_fresh(func, args: tuple, kwargs: dict) -> Any:
             out = None  # a rule that compares sizes
         if out is not None:
             return out
-    out = stand_in.on_numbers(_infer_static, func, args, kwargs)
+    out = stand_in.on_numbers(infer, func, args, kwargs)
     return _meta_kernel(func, args, kwargs) if out is None else out
 
 
@@ -136,37 +136,13 @@ assert data_shapes and linalg_shapes and nn_shapes  # their rules are in the tab
 
 
 def _meta_kernel(func, args: tuple, kwargs: dict) -> Any:
-    out, device = _on_meta(func, args, kwargs)
+    out, device = on_meta(func, args, kwargs)
     return _described(out, device)
 
 
 def answer(func, args: tuple, kwargs: dict) -> Any:
     """What an op says that gives no tensor, such as ``torch.promote_types``; its tensor arguments are metas."""
-    return _on_meta(func, args, kwargs)[0]
-
-
-def _on_meta(func, args: tuple, kwargs: dict) -> tuple[Any, torch.device]:
-    devices: list[torch.device] = []
-
-    def to_meta(x):
-        if isinstance(x, Meta):
-            devices.append(x.device)
-            return torch.empty_strided(x.size, x.stride, dtype=x.dtype, device="meta")
-        if type(x) is tuple or type(x) is list:
-            return [to_meta(a) for a in x]
-        return x
-
-    with _disable_current_modes(), torch.no_grad():
-        margs = [to_meta(a) for a in args]
-        mkwargs = {k: to_meta(a) for k, a in kwargs.items()}
-        device = kwargs.get("device")
-        if device is not None:
-            devices.insert(0, torch.device(device))
-            mkwargs["device"] = "meta"
-        elif not devices and any(a.name == "device" for a in func._schema.arguments):
-            mkwargs["device"] = "meta"
-        out = func(*margs, **mkwargs)
-    return out, devices[0] if devices else torch.device("cpu")
+    return on_meta(func, args, kwargs)[0]
 
 
 def _described(out: Any, where: torch.device) -> Any:

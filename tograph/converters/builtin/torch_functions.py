@@ -16,8 +16,9 @@ from ...runtime.shapes import SYMBOLS
 from ...runtime.structure import is_union
 from ...runtime.symbolic import scalar_of
 from .. import union
-from ..calls import METHODS, TENSOR_METHODS, call, convert_if_needed, handles
-from ..growing_lists import is_growing, tensor_of
+from ..call_rules import WRAPPERS
+from ..calls import METHODS, TENSOR_METHODS, call, handles
+from ..growing_lists import JOINS, is_growing, tensor_of
 from ..staging import is_staged
 from .forms import unless_staged
 from .numbers import bool_
@@ -94,11 +95,7 @@ def _lists_of_tensors(function):
         if isinstance(tensors, StagedList):
             if tensors.handle is None:
                 return function(list(tensors), *args, **kwargs)
-            return (
-                tensors.stack(*args, **kwargs)
-                if function is torch.stack
-                else tensors.cat(*args, **kwargs)
-            )
+            return JOINS[function](tensors, *args, **kwargs)
         if isinstance(tensors, (list, tuple)) and union.holds_union(tensors, {}):
             return union.apply(lambda *t: function(list(t), *args, **kwargs), *tensors)
         return function(tensors, *args, **kwargs)
@@ -106,15 +103,7 @@ def _lists_of_tensors(function):
     return run
 
 
-for _function in (
-    torch.stack,
-    torch.cat,
-    torch.concat,
-    torch.concatenate,
-    torch.hstack,
-    torch.vstack,
-    torch.dstack,
-):
+for _function in JOINS:
     _lists_of_tensors(_function)
 
 
@@ -206,4 +195,10 @@ def apply_function(cls, *args):
     return custom.apply_function(cls, args, call) if is_tracing() else cls.apply(*args)
 
 
-custom.CONVERT = convert_if_needed
+def as_called(f):
+    """A callable that calls ``f`` as converted code does."""
+    return functools.partial(call, f)
+
+
+custom.CONVERT = as_called
+WRAPPERS.add(custom.custom_gradient(as_called).__code__)

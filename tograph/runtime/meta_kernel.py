@@ -1,0 +1,85 @@
+"""Torch's own kernels on meta tensors: what an op gives, without its numbers.
+
+Some of these kernels are written in Python and hidden from ``torch._dynamo`` by a wrapper that imports it at its first call
+(seconds). While one of them runs, and dynamo was not loaded by anybody, the wrappers on it are told that they have what they
+would get from there. ``_disable_dynamo`` is private to torch: without the name that it looks up the import takes place.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import CellType, FunctionType
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+from .shapes import Meta
+
+_WRAPPER = torch._disable_dynamo(lambda: None).__code__  # type: ignore[attr-defined]
+_FOUND = "__dynamo_disable"  # where the wrapper keeps what dynamo gave it
+
+
+def on_meta(func: Any, args: tuple, kwargs: dict) -> tuple[Any, torch.device]:
+    """What the op gives for meta tensors in the place of ``Meta``, and the device that the result is on."""
+    devices: list[torch.device] = []
+
+    def to_meta(x):
+        if isinstance(x, Meta):
+            devices.append(x.device)
+            return torch.empty_strided(x.size, x.stride, dtype=x.dtype, device="meta")
+        if type(x) is tuple or type(x) is list:
+            return [to_meta(a) for a in x]
+        return x
+
+    with _disable_current_modes(), torch.no_grad():
+        margs = [to_meta(a) for a in args]
+        mkwargs = {k: to_meta(a) for k, a in kwargs.items()}
+        device = kwargs.get("device")
+        if device is not None:
+            devices.insert(0, torch.device(device))
+            mkwargs["device"] = "meta"
+        elif not devices and any(a.name == "device" for a in func._schema.arguments):
+            mkwargs["device"] = "meta"
+        with _without_dynamo():
+            out = func(*margs, **mkwargs)
+    return out, devices[0] if devices else torch.device("cpu")
+
+
+@contextmanager
+def _without_dynamo() -> Iterator[None]:
+    hidden = () if "torch._dynamo" in sys.modules else _hidden()
+    for f in hidden:
+        setattr(f, _FOUND, f)
+    try:
+        yield
+    finally:
+        for f in hidden:
+            vars(f).pop(_FOUND, None)
+
+
+@functools.cache
+def _hidden() -> tuple[Any, ...]:
+    """The functions behind dynamo's wrappers in torch's kernels that are written in Python."""
+    modules = [m for n, m in sys.modules.items() if n.startswith(("torch._refs", "torch._decomp"))]
+    left = [f for m in modules for f in vars(m).values() if isinstance(f, FunctionType)]
+    seen, found = set(left), []
+    while left:
+        step = left.pop()
+        inner = dict(zip(step.__code__.co_freevars, map(_content, step.__closure__ or ())))
+        if step.__code__ is _WRAPPER:
+            found.append(inner["fn"])
+        fresh = {f for f in inner.values() if isinstance(f, FunctionType)} - seen
+        seen |= fresh
+        left += fresh
+    return tuple(found)
+
+
+def _content(cell: CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # empty
+        return None
