@@ -14,7 +14,8 @@ from typing import Any
 
 import torch
 
-from ..runtime import grads, journal, reads, unconverted
+from ..runtime import grads, journal, mutation, reads, unconverted
+from ..runtime.funcgraph import is_tracing
 from ..runtime.journal import MISSING
 from ..runtime.structure import is_union
 from ..transpiler.syntax import gast, walk
@@ -22,6 +23,7 @@ from ..transpiler.templates import constant
 from .call_rules import MARK, is_user_function, module_rule
 from .calls import call
 from .context import OPERATORS, Converter
+from . import union
 from .union import apply, distribute_missing, may_miss, test_options
 
 _NAMES = frozenset(["__name__", "__qualname__", "__doc__", "__class__", "__dict__"])
@@ -304,6 +306,9 @@ def setattr_(owner, name, value) -> None:
         return
     if name == "grad" and isinstance(owner, torch.Tensor):
         grads.write(owner, value)
+        return
+    if name == "data" and isinstance(owner, torch.Tensor) and is_tracing():
+        union.apply(lambda v: mutation.replace_data(owner, v), value)
         return
     found = _descriptor(owner, name)
     if isinstance(found, property) and is_user_function(found.fset):
