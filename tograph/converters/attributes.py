@@ -20,10 +20,10 @@ from ..runtime.journal import MISSING
 from ..runtime.structure import is_union
 from ..transpiler.syntax import gast, walk
 from ..transpiler.templates import constant
+from . import union
 from .call_rules import MARK, is_user_function, module_rule
 from .calls import call
 from .context import OPERATORS, Converter
-from . import union
 from .union import apply, distribute_missing, may_miss, test_options
 
 _NAMES = frozenset(["__name__", "__qualname__", "__doc__", "__class__", "__dict__"])
