@@ -94,6 +94,7 @@ class Pair:
         if needed not in self._backwards:
             graph = copy_graph(self.pullback.backward)
             graph.outputs = [v for v, n in zip(graph.outputs, needed) if n]
+            _without(graph, _COMMITS)
             prune(graph)
             set_control_inputs(graph)
             self._backwards[needed] = self.build(graph, 0)
@@ -128,18 +129,22 @@ class Pair:
         )
         made.nodes += [copy_node(n, env) for n in backward.nodes]
         made.outputs = [map_values(env.__getitem__, v) for v in backward.outputs]
-        _silence(made)
+        _without(made, ("tg.print", *_COMMITS))
         prune(made)
         set_control_inputs(made)
         return made
 
 
-def _silence(graph: Graph) -> None:
-    """Leave out what only prints."""
-    graph.nodes = [n for n in graph.nodes if n.op != "tg.print"]
+# What a failure leaves of the changes of outer objects: the call that made them has returned when its gradient is taken.
+_COMMITS = ("tg.commit",)
+
+
+def _without(graph: Graph, ops: Sequence[str]) -> None:
+    """Leave out nodes that only have an effect."""
+    graph.nodes = [n for n in graph.nodes if n.op not in ops]
     for node in graph.nodes:
         for region in node.regions.values():
-            _silence(region)
+            _without(region, ops)
 
 
 class Differentiable:
@@ -212,10 +217,17 @@ class _Pair(torch.autograd.Function):
             tensors = dict(zip(ctx.places, ctx.saved_tensors))
             flat = [tensors.get(i, x) for i, x in enumerate(ctx.numbers)]
             kept, saved = tree_unflatten(flat, ctx.stored_spec)
-            results = iter(pair.backward(wanted).run(*kept, *saved, *cotangents))
+            results = iter(
+                pair.backward(wanted).run(*map(_dense, kept), *saved, *map(_dense, cotangents))
+            )
             found = [next(results) if w else None for w in wanted]
         by_input = dict(zip(pair.pullback.present, found))
         return None, None, *(by_input.get(i) for i in range(len(ctx.inputs)))
+
+
+def _dense(x: Any) -> Any:
+    """A tensor in the layout that native code takes; the gradient of a sum, for one, comes as one number expanded."""
+    return x.contiguous() if isinstance(x, torch.Tensor) else x
 
 
 def _again(ctx: Any, pair: Pair, cotangents: list[Any]) -> list[Any]:
