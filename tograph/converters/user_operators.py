@@ -136,6 +136,15 @@ def _conditional(a: Any, b: Any) -> bool:
     return kinds is not None and (members.is_conditional(a) or members.is_conditional(b))
 
 
+def _compared(name: str, a: Any, b: Any) -> Any:
+    """A comparison of dicts or sets whose items depend on a staged condition."""
+    if name not in ("eq", "ne"):
+        unconverted.check_keys(a)
+        unconverted.check_keys(b)
+    same = members.equal(a, b, lambda v, w: as_bool(eq(v, w)))
+    return same if name == "eq" else not_(same)
+
+
 def _comparison(name: str) -> Any:
     function, (reflected, sign) = getattr(operator, name), _COMPARISONS[name]
 
@@ -143,11 +152,7 @@ def _comparison(name: str) -> Any:
         if is_union(a) or is_union(b):
             return apply(run, a, b)
         if _conditional(a, b):
-            if name not in ("eq", "ne"):
-                unconverted.check_keys(a)
-                unconverted.check_keys(b)
-            same = members.equal(a, b, lambda v, w: as_bool(eq(v, w)))
-            return same if name == "eq" else not_(same)
+            return _compared(name, a, b)
         if name in ("eq", "ne") and (same := _containers(a, b)) is not None:
             return same if name == "eq" else not_(same)
         if name in _ORDERS and (order := _ordered(name, a, b)) is not None:
