@@ -27,7 +27,7 @@ from ..ir import Graph, Value
 from ..kernels import jit
 from ..passes import optimize
 from ..passes.lift_writes import lifted, writes_inside
-from ..passes.settle import has_try, unwrapped
+from ..passes.settle import commits, has_try, uncommitted, unwrapped
 from ..text import show
 from ..types import ScalarType, TensorType
 from ..variables import Variable
@@ -290,7 +290,10 @@ def compile_graph(graph: Graph, visible: int | None = None) -> Native:
     """
     if jit.host() is None:
         raise Decline("there is no LLVM in this process")
-    if has_try(graph) or writes_inside(graph):  # where something fails the host runs all of it
+    # Where something fails the host runs all of it.
+    if commits(graph):
+        graph = uncommitted(graph)
+    if has_try(graph) or writes_inside(graph):
         graph = optimize(lifted(unwrapped(graph)), inference=False)
     graph = packed(graph)
     distinct = _computed(graph)
