@@ -21,6 +21,7 @@ from ..runtime.structure import is_union
 from ..runtime.symbolic import SymTensor, scalar_of
 from ..transpiler.syntax import gast, walk
 from ..transpiler.templates import constant
+from . import members
 from .attributes import augmented
 from .call_rules import is_user_function
 from .calls import call
@@ -493,11 +494,16 @@ def delitem(x, key) -> None:
     del x[key]
 
 
+_SETS = ("ior", "iand", "isub", "ixor")
+
+
 def augment(op: str, x, value):
     """``x op= value``, as an expression."""
     if is_union(x) or is_union(value):
         return apply(lambda a, b: augment(op, a, b), x, value)
     if op == "ior" and isinstance(x, dict) and dict_update(x, value) is not NotImplemented:
+        return x
+    if isinstance(x, set) and op in _SETS and members.operator(op, x, value) is not NotImplemented:
         return x
     if isinstance(x, (list, dict, set, bytearray, deque)) and journal.active():
         journal.record(journal.contents(x))
