@@ -577,7 +577,8 @@ def _earlier(*cotangents, places, loop, again):
 
 # Only while a loop is recorded: see ``histories``.
 register("tg.earlier", run=_earlier, effects=PURE, gradient=NONE, kernel=NONE, outputs=2)
-register("tg.identity", run=lambda x: x, effects=PURE, gradient=REPLAY, kernel=NONE)
+# ``freed``: no gradient passes, see ``freed.py``.
+register("tg.identity", run=lambda x, freed=False: x, effects=PURE, gradient=REPLAY, kernel=NONE)
 register(
     "tg.read",
     run=_read,

@@ -27,7 +27,7 @@ from ..ir import Graph, Value
 from ..kernels import jit
 from ..passes import optimize
 from ..passes.lift_writes import lifted, writes_inside
-from ..passes.settle import has_try, unwrapped
+from ..passes.settle import commits, has_try, uncommitted, unwrapped
 from ..text import show
 from ..types import ScalarType, TensorType
 from ..variables import Variable
@@ -39,6 +39,7 @@ from .entry import MISS, MOST, make_entry
 from .groups import remembering
 from .lower import DONE, INTERRUPTED, Lowering
 from .nests import Nest
+from .packing import packed
 from .telling import printed, tells
 from .values import Decline
 
@@ -289,8 +290,12 @@ def compile_graph(graph: Graph, visible: int | None = None) -> Native:
     """
     if jit.host() is None:
         raise Decline("there is no LLVM in this process")
-    if has_try(graph) or writes_inside(graph):  # where something fails the host runs all of it
+    # Where something fails the host runs all of it.
+    if commits(graph):
+        graph = uncommitted(graph)
+    if has_try(graph) or writes_inside(graph):
         graph = optimize(lifted(unwrapped(graph)), inference=False)
+    graph = packed(graph)
     distinct = _computed(graph)
     key = (show(graph), visible)
     low = _lowered.pop(key, None) or _lower(distinct, set(distinct.outputs) - set(graph.outputs[:visible]))  # fmt: skip
