@@ -99,7 +99,9 @@ def group_norm(x, num_groups, weight=None, bias=None, eps=1e-5):
 def batch_norm(x, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5):  # fmt: skip
     """``F.batch_norm``. torch's op changes the statistics without saying so in its schema, and takes a plain number as momentum."""
     if not (is_tracing() and training) or running_mean is None:
-        return _normalized(F.batch_norm, x, running_mean, running_var, weight, bias, training, momentum, eps)
+        return _normalized(
+            F.batch_norm, x, running_mean, running_var, weight, bias, training, momentum, eps
+        )
     y = _normalized(F.batch_norm, x, None, None, weight, bias, True, 0.0, eps)
     rest = [d for d in range(x.dim()) if d != 1]
     with torch.no_grad():
