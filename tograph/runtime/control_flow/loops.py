@@ -137,6 +137,11 @@ def staged_while(
     raise LoopTypeError(_endless(moving or [(p, s) for p, s in zip(state, specs)]), user_location())
 
 
+def _made_anew(place: Place, spec: Spec, told: Told) -> bool:
+    """Whether a place holds another container than before the loop, though one that is equal to it."""
+    return place.key in told.merged and isinstance(spec, structure.Tree)
+
+
 def _endless(moving: Sequence[tuple[Place, Spec]]) -> str:
     """What to say of variables that are of another kind in every iteration."""
     shown = "; ".join(f"'{p.name}' is {_kinds(s)}, and so on" for p, s in moving)
@@ -311,7 +316,7 @@ def _trace_with_state(
             journal.record(place)
             values = [graph.input(t) for t in leaf_types(spec)]
             lead += len(values)
-            if values:
+            if values or _made_anew(place, spec, told):
                 make = noting(
                     known.maker(place, graph) if known else structure.plain_maker(graph), made
                 )
@@ -378,7 +383,8 @@ def _emit_while(
     values, made = iter(node.outputs[: len(kinds)]), []  # type: ignore[var-annotated]
     for place, spec in zip(state, specs):
         x = structure.unflatten(spec, values, noting(structure.plain_maker(graph), made))
-        if leaf_types(spec) or not unmoved(as_value(place.get()), x):
+        anew = bool(leaf_types(spec)) or _made_anew(place, spec, told)
+        if anew or not unmoved(as_value(place.get()), x):
             put_back(place, x)
         if not loop.raised:
             left = tensors_in(as_value(loop.content(place)))
