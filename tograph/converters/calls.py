@@ -462,7 +462,7 @@ def _construct(cls: type, args, kwargs):
         creation.check(f"a {cls.__name__}")
         return creation.make(lambda: cls(*args, **kwargs))
     if is_tracing() and standard.is_made_by_parts(cls):
-        return _noted(standard.construct_dataclass(call, cls, args, kwargs))
+        return noted(standard.construct_dataclass(call, cls, args, kwargs))
     meta = type(cls).__call__
     if is_tracing() and is_user_function(meta):
         return call(meta, cls, *args, **kwargs)

@@ -146,7 +146,11 @@ def _wrap_views(func, args, kwargs, found, node, graph) -> Any:
         step = View(func, args[1:], kwargs, i if isinstance(found, list) else None, base.meta)
         meta = _with_symbols(meta, value, graph)
         made = SymTensor(meta, base.storage_, (*base.chain, step), Ref(value, graph))
-        if func is aten.view.default and base.storage_.strided() and not _same_sizes(meta, base.meta):
+        if (
+            func is aten.view.default
+            and base.storage_.strided()
+            and not _same_sizes(meta, base.meta)
+        ):
             base.storage_.unfollowed(made, "the result of reshape()")  # type: ignore[attr-defined]
         outs.append(made)
     return outs if isinstance(found, list) else outs[0]

@@ -71,7 +71,9 @@ class Picked(Storage):
         graph = current_graph()
         table = [torch.Tensor.is_contiguous(o) for o in options]
         at = which(graph)
-        return table[at] if isinstance(at, int) else new_scalar("tg.choose", (at, table), bool, graph)
+        return (
+            table[at] if isinstance(at, int) else new_scalar("tg.choose", (at, table), bool, graph)
+        )
 
     def computed(self, graph: FuncGraph) -> Value:
         contents = [value_of(x, graph) for x in self.options]
