@@ -415,12 +415,11 @@ def pre_content(x: Any) -> Any:
         return x
     now = None
     for log in reversed(journal.open_journals()):
-        for place, old in reversed(log.entries.values()):
-            if place.key[0] == "key" and place.keep is x:
-                now = dict(x) if now is None else now
-                now.pop(place.name_key, None)
-                if old is not MISSING:
-                    now[place.name_key] = old
+        for place, old in reversed(log.keys.get(id(x), ())):
+            now = dict(x) if now is None else now
+            now.pop(place.name_key, None)
+            if old is not MISSING:
+                now[place.name_key] = old
     return x if now is None else now
 
 
