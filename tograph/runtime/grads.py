@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from ..errors import GradientError
-from . import custom, structure
+from . import custom, histories, structure
 from .funcgraph import FuncGraph, Root, Storage, current_graph, is_tracing, user_location
 from .infer import meta_of
 from .journal import Location
@@ -108,12 +108,20 @@ def engine(
     return torch.autograd.Variable._execution_engine.run_backward(
         tuple(outputs),
         tuple(grads),
-        keep,
+        keep or _shared(outputs),
         create,
         tuple(inputs),
         allow_unreachable=unused,
         accumulate_grad=False,
     )
+
+
+def _shared(outputs: Sequence[torch.Tensor]) -> bool:
+    """Whether a gradient taken in a branch uses what was computed before it: where the branch is not taken that is still there."""
+    graph = current_graph()
+    if graph.outer is None:
+        return False
+    return any(histories.before(n, graph.started) for n in history(outputs))
 
 
 def _several(x: Any) -> tuple[Any, ...]:

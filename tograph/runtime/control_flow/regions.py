@@ -73,6 +73,7 @@ def trace_region(
     which it may reach objects from before that it does not name itself.
     """
     graph = FuncGraph(name, current_graph())
+    graph.started = histories.moment()
     log = journal.push()
     result, raised = MISSING, False
     try:
