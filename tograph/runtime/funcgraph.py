@@ -118,6 +118,7 @@ class Root:
     before_failure: list[Any] = field(default_factory=list)
     slots: dict[int, Any] = field(default_factory=dict)
     retained: list[torch.Tensor] = field(default_factory=list)  # with ``retain_grad``
+    freed: dict[Any, FuncGraph] = field(default_factory=dict)  # see ``freed``
 
 
 class FuncGraph:
@@ -147,7 +148,6 @@ class FuncGraph:
         )
         self.closed = False
         self.repeats = False  # the body of a loop
-        self.started = 0  # of a region: ``histories.moment`` then
 
     def __repr__(self) -> str:
         return f"<FuncGraph {self.graph.name}>"

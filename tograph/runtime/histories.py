@@ -114,19 +114,6 @@ def EXPAND(node: Node, graph: FuncGraph, earlier: Earlier, keys: Sequence[Any]) 
     """Give a ``While`` loops for the nodes of ``earlier`` in its body. Set by ``autodiff``."""
 
 
-def moment() -> int:
-    """A number that grows with the nodes of torch's autograd that this thread makes."""
-    return torch._C._autograd._get_sequence_nr() if _COUNTED else 0
-
-
-def before(node: Any, start: int) -> bool:
-    """Whether a node was made before a moment; leaves count as later."""
-    return not _COUNTED or node._sequence_nr() < start
-
-
-_COUNTED = hasattr(torch._C._autograd, "_get_sequence_nr")
-
-
 def alias(x: torch.Tensor) -> Any:
     """A tensor with the history that ``x`` has now, or None when it has none."""
     return _Alias.apply(x) if x.requires_grad else None

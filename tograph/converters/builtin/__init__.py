@@ -6,7 +6,9 @@ Importing the modules registers the forms: ``calls.handles`` maps a function to 
 from . import (
     decisions,
     fused_optimizers,
+    iteration,
     lbfgs,
+    lobpcg,
     math_functions,
     messages,
     numbers,
@@ -21,7 +23,9 @@ from . import (
 __all__ = [
     "decisions",
     "fused_optimizers",
+    "iteration",
     "lbfgs",
+    "lobpcg",
     "math_functions",
     "messages",
     "numbers",

@@ -18,6 +18,7 @@ from .carries import Carry, ListCarry, typed
 from .code import REGISTER
 from .groups import one_element, schedule, updated
 from .polling import Strip, poll
+from .telling import Text
 from .threading import COUNTER
 from .values import Decline, Listed, Mem, Operand, Reg, numel, strides
 
@@ -91,6 +92,8 @@ def _branches(low, node: Node, branches: list[tuple[str, Graph]]) -> None:
 
 def _settled(low, v: Value, x: Operand, dest: Mem | None) -> Operand:
     """A branch's result in the form that both branches share; its memory is held."""
+    if isinstance(x, Text):
+        raise Decline("a text that depends on a branch")
     if isinstance(x, Listed):
         return _settled_list(low, x, dest)
     if one_element(v):
@@ -260,7 +263,7 @@ def _bound(low, cond: Graph, bound: Value | int, args: list[Operand]) -> str:
 
 
 def _single(x: Operand) -> bool:
-    return not isinstance(x, (Reg, Listed)) and numel(x.size or ()) == 1
+    return not isinstance(x, (Reg, Listed, Text)) and numel(x.size or ()) == 1
 
 
 def _mode(body: Graph, i: int) -> str:
