@@ -29,7 +29,8 @@ with _seldom():
     from .runtime.effects import init_scope, py_function, stop_gradient
     from .runtime.effects import print_ as print
     from .runtime.function import run_functions_eagerly
-    from .runtime.higher_order import cond, foldl, foldr, map_fn, scan, switch_case, while_loop
+    from .runtime.higher_order import cond, switch_case, while_loop
+    from .runtime.row_loops import foldl, foldr, map_fn, scan
     from .runtime.specs import TensorSpec
     from .runtime.text import parse_graph
     from .runtime.variables import Variable

@@ -220,5 +220,9 @@ class GraphSyntaxError(TographError, ValueError):
     """Text that is not a graph."""
 
 
+class NotAGraphError(GraphSyntaxError, TypeError):
+    """Something other than text where the text of a graph is read."""
+
+
 class VerifyError(TographError, AssertionError):
     """A graph that breaks a rule of the IR: a defect of tograph."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import os
 
+from .errors import SignatureError
+
 DEBUG = int(os.environ.get("TOGRAPH_DEBUG", "0") or 0)
 DUMP = os.environ.get("TOGRAPH_DUMP", "")
 VERIFY = os.environ.get("TOGRAPH_VERIFY", "") not in ("", "0")
@@ -21,6 +23,8 @@ def set_verbosity(level: int) -> None:
     0 warnings; 1 each trace, with its time and reason; 2 each conversion; 3 the graph of each trace; 4 the rewritten
     Python; 5 the host program. Where logging is not set up, level 1 and more print to stderr.
     """
+    if not isinstance(level, int):
+        raise SignatureError(f"the verbosity is a whole number from 0 to 5, not {level!r}")
     _verbosity[0] = level
     logger = logging.getLogger("tograph")
     logger.setLevel(_LEVELS.get(level, logging.DEBUG))

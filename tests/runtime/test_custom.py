@@ -177,3 +177,41 @@ def test_a_gradient_that_was_expanded_is_summed():
     f(s).backward()
     tg.function(f)(t).backward()
     assert torch.equal(s.grad, t.grad)
+
+
+class Positive(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        if x.sum() < 0:
+            raise ValueError("negative")
+        return g * x
+
+
+class Counts:
+    last = 0
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_a_gradient_that_may_fail_after_a_call_that_wrote_an_object(create_graph):
+    @tg.function
+    def f(x):
+        Counts.last = 1
+        y = Positive.apply(x)
+        Counts.last = 2
+        return y
+
+    x = torch.ones(3, requires_grad=True)
+    y = f(x)
+    Counts.last = 5
+    (g,) = torch.autograd.grad(y.sum(), x, create_graph=create_graph)
+    assert Counts.last == 5 and torch.equal(g, torch.ones(3))
+    y = f(-x)
+    with pytest.raises(ValueError, match="negative"):
+        torch.autograd.grad(y.sum(), x, create_graph=create_graph)
+    assert Counts.last == 2

@@ -138,6 +138,12 @@ y.split([1, y.shape[0] - 1])
 y.sum() if len(y) > 2 else y.max()
 y if y.shape[0] == 2 else y * 2
 y.max() if y.numel() > 0 else y.sum()
+torch.linalg.qr(x.reshape(5, 1).expand(5, 3)[x > 0] + torch.eye(3)[:1])[0].shape
+torch.linalg.svdvals(y[:, None].expand(-1, 2)).shape
+torch.linalg.svd(y[:, None] * torch.unique(x.abs())[None], full_matrices=False)[1].shape
+torch.linalg.lstsq(y[:, None] * torch.arange(1.0, 4.0), y)[0].shape
+(y[:, None] * torch.arange(1.0, 4.0)).diagonal()
+(y[:, None] * torch.unique(x.abs())[None]).diagonal() + 1
 """.strip().splitlines()
 
 

@@ -25,6 +25,29 @@ def test_weights_are_not_summed_in_the_loop():
 
 
 @pytest.mark.parametrize("trips", [0, 1, 4])
+def test_many_rows_are_added_in_each_trip(trips):
+    found = []
+    for f in (network, tg.function(network)):
+        torch.manual_seed(0)
+        args = [torch.randn(s, requires_grad=True) for s in ((40, 20), (20, 20), (20,))]
+        for _ in range(2):
+            grads = torch.autograd.grad(
+                f(*args, torch.tensor(trips)).sum(), args, allow_unused=True
+            )
+        found.append([torch.zeros_like(a) if g is None else g for g, a in zip(grads, args)])
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-4)
+    (pair,) = f.concrete_functions[0]._differentiable._pairs.values()
+    (backward,) = pair._backwards.values()
+    loop = next(n for n in backward.graph.nodes if n.op == "While")
+    ops = [n.op for n in loop.regions["body"].nodes]
+    assert "aten.addmm.default" in ops and "tg.list_push" not in ops
+    assert (backward.level, backward.reason) == (
+        "native",
+        "",
+    )  # also for the expanded gradient of a sum
+
+
+@pytest.mark.parametrize("trips", [0, 1, 4])
 def test_orders_as_in_eager(trips):
     found = []
     for f in (network, tg.function(network)):

@@ -56,8 +56,8 @@ def function(
     ``reduce_retracing``: the second size seen in a dimension generalises it. ``autograph``: whether Python control flow on
     tensors is converted. ``name``: of the graph.
 
-    Returns a ``Function``. Raises NotAFunctionError for a class or a built-in, ConversionError, when it is called, for
-    code that cannot be converted.
+    Returns a ``Function``. Raises NotAFunctionError for a class and what cannot be called, SignatureError for an
+    ``input_signature`` that is none, ConversionError, when it is called, for code that cannot be converted.
 
     Example::
 
@@ -86,12 +86,6 @@ def _check(fn: Any) -> None:
     if isinstance(fn, (staticmethod, classmethod)):
         raise NotAFunctionError(f"put @{type(fn).__name__} above @tg.function, not below it")
     target = fn.python_function if isinstance(fn, Function) else fn
-    if isinstance(
-        target, (types.BuiltinFunctionType, types.BuiltinMethodType, torch._ops.OpOverload)
-    ):
-        raise NotAFunctionError(
-            f"tg.function takes a Python function; {target!r} is a built-in. Wrap it in a lambda."
-        )
     if inspect.iscoroutinefunction(target) or inspect.isasyncgenfunction(target):
         code = target.__code__
         raise ConversionError(
@@ -134,7 +128,7 @@ def _python_function(fn: Any) -> types.FunctionType:
         method = getattr(type(fn), "__call__", None)
         if isinstance(fn, torch.nn.Module):
             method = type(fn).forward
-        if not isinstance(method, types.FunctionType):
+        if not isinstance(method, types.FunctionType) or method.__module__.startswith("tograph."):
             raise NotAFunctionError(f"{fn!r} is not a Python function")
         fn = method
     return fn

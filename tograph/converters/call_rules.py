@@ -17,6 +17,8 @@ from typing import Any
 
 import torch
 
+from ..runtime.misuse import check_callable
+
 # Packages and modules whose functions run as they are. A longer name wins over a shorter one.
 LEFT_ALONE = frozenset((
     "torch", "numpy", "tograph", "builtins", "gast", "astunparse", "six", "scipy", "matplotlib", "pandas", "PIL", "tqdm",
@@ -164,6 +166,7 @@ def do_not_convert(function: Any = None) -> Any:
     """
     if function is None:
         return do_not_convert
+    check_callable(function, "do_not_convert", "function")
     target = function.__func__ if isinstance(function, types.MethodType) else function
     if isinstance(target, types.FunctionType):
 

@@ -6,15 +6,24 @@ from typing import Any
 
 import torch
 
-from ..runtime.funcgraph import is_tracing
+from ..errors import InvalidArgumentError, SignatureError
+from ..runtime.funcgraph import is_tracing, user_location
 from ..runtime.shapes import SYMBOLS
 from ..runtime.symbolic import scalar_of
+from .iterables import StagedRange
 
 
 def _bound(x: Any) -> Any:
-    if isinstance(x, torch.Tensor):
+    if isinstance(x, torch.Tensor) and not x.is_complex() and x.numel() == 1:
         return scalar_of(x) if is_tracing() else x.item()
-    return x
+    if isinstance(x, (int, float, *SYMBOLS)):
+        return x
+    found = (
+        f"a {x.dtype} tensor of shape {tuple(x.shape)}" if isinstance(x, torch.Tensor) else repr(x)
+    )
+    raise SignatureError(
+        f"the bounds of tg.range must be numbers or 0-d tensors, not {found}", user_location()
+    )
 
 
 def range_(*args: Any, dtype: torch.dtype = torch.int64) -> torch.Tensor:
@@ -24,14 +33,36 @@ def range_(*args: Any, dtype: torch.dtype = torch.int64) -> torch.Tensor:
 
     Example: ``for i in tg.range(n): s = s + i``
     """
-    start, stop, step = (0, args[0], 1) if len(args) == 1 else (*args, 1)[:3]
-    start, stop, step = _bound(start), _bound(stop), _bound(step)
-    if any(isinstance(x, float) for x in (start, stop, step)):
+    if not 1 <= len(args) <= 3:
+        raise SignatureError(
+            f"tg.range takes (limit), (start, limit) or (start, limit, delta), not {len(args)} arguments",
+            user_location(),
+        )
+    bounds = [_bound(x) for x in args]
+    start, stop, step = (0, bounds[0], 1) if len(bounds) == 1 else (*bounds, 1)[:3]
+    if type(step) in (int, float) and not step:
+        raise InvalidArgumentError("the step of tg.range must not be zero", user_location())
+    if any(map(_is_float, (start, stop, step))):
         return torch.arange(start, stop, step)
-    made = torch.arange(start, stop, step, dtype=dtype)
-    if is_tracing() and not any(
-        isinstance(x, float) or (isinstance(x, SYMBOLS) and x.node.kind is float)
-        for x in (start, stop, step)
-    ):
+    made = _whole(start, stop, step).to(dtype)
+    if is_tracing():
         made.range_ = (start, stop, step)
     return made
+
+
+range_.__name__ = range_.__qualname__ = "range"  # in messages about its arguments
+
+
+def _is_float(x: Any) -> bool:
+    return isinstance(x, float) or (isinstance(x, SYMBOLS) and x.node.kind is float)
+
+
+def _whole(start: Any, stop: Any, step: Any) -> torch.Tensor:
+    """``range(start, stop, step)`` as a tensor, also where it is empty."""
+    if not any(isinstance(x, SYMBOLS) for x in (start, stop, step)):
+        items = range(start, stop, step)
+        return torch.arange(items.start, items.start + len(items) * items.step, items.step)
+    first = type(start) is int and start == 0
+    whole = torch.arange(StagedRange(start, stop, step).length())
+    whole = whole if type(step) is int and step == 1 else whole * step
+    return whole if first else whole + start

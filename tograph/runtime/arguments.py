@@ -36,15 +36,17 @@ class Flat:
     objects: list[Any] = field(default_factory=list)
     numbers: list[Any] = field(default_factory=list)
     number_names: list[str] = field(default_factory=list)
-    places: dict[int, int] = field(default_factory=dict)
+    places: dict[int, int] | None = field(default_factory=dict)  # None: each counts for itself
     containers: dict[int, int] = field(default_factory=dict)
 
     def add(self, x: Any, name: str) -> int:
         """The position of a tensor; one that is passed twice has one position."""
-        if id(x) not in self.places:
-            self.places[id(x)] = len(self.tensors)
+        if self.places is None or id(x) not in self.places:
+            if self.places is not None:
+                self.places[id(x)] = len(self.tensors)
             self.tensors.append(x)
             self.names.append(name)
+            return len(self.tensors) - 1
         return self.places[id(x)]
 
 
@@ -98,7 +100,9 @@ def key_of(x: Any, flat: Flat, name: str) -> Any:
         flat.number_names.append(name)
         return (kind, x if kind is int else repr(x))
     if isinstance(x, TensorSpec):
+        places, flat.places = flat.places, None  # a spec that is given twice is two tensors
         place = flat.add(x, x.name or name)
+        flat.places = places
         return ("tensor", x.dtype, x.shape, x.device, None, place)
     if isinstance(x, (np.ndarray, np.generic)):
         made = from_numpy(x)
@@ -191,21 +195,29 @@ def check_signature(
     signature: inspect.Signature,
 ) -> None:
     """Convert the bound arguments to what ``input_signature`` says; SignatureError where one does not fit."""
-    for name, spec in zip(names, specs):
+    for i, (name, spec) in enumerate(zip(names, specs)):
+        rest = signature.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL
+        spec = tuple(specs[i:]) if rest else spec
         bound.arguments[name] = _fit(bound.arguments[name], spec, name)
+        if rest:
+            break
 
 
 def _fit(x: Any, spec: Any, name: str) -> Any:
     if isinstance(spec, (list, tuple)):
         if not isinstance(x, (list, tuple)) or len(x) != len(spec):
             raise SignatureError(f"argument {name!r}: expected {len(spec)} items, found {x!r}")
-        return type(x)(_fit(v, s, f"{name}[{i}]") for i, (v, s) in enumerate(zip(x, spec)))
+        items = [_fit(v, s, f"{name}[{i}]") for i, (v, s) in enumerate(zip(x, spec))]
+        return type(x)._make(items) if hasattr(x, "_make") else type(x)(items)
     if isinstance(spec, dict):
+        if not isinstance(x, dict) or set(x) != set(spec):
+            found = f"the keys {list(x)}" if isinstance(x, dict) else repr(x)
+            raise SignatureError(
+                f"argument {name!r}: expected a dict with the keys {list(spec)}, found {found}"
+            )
         return {k: _fit(x[k], s, f"{name}[{k!r}]") for k, s in spec.items()}
-    if not isinstance(spec, TensorSpec):
-        return x
-    if isinstance(x, (bool, int, float, list, tuple, np.ndarray, np.generic)):
-        x = torch.as_tensor(x, dtype=spec.dtype)
+    if isinstance(x, (bool, int, float, complex, list, tuple, np.ndarray, np.generic)):
+        x = _as_tensor(x, spec, name)
     if isinstance(x, TensorSpec):
         return x
     if not isinstance(x, torch.Tensor) or not spec.accepts(x):
@@ -218,3 +230,40 @@ def _fit(x: Any, spec: Any, name: str) -> Any:
             f"argument {name!r}: found {found}, which does not fit {spec} of the input_signature"
         )
     return x
+
+
+def _as_tensor(x: Any, spec: TensorSpec, name: str) -> Any:
+    """Python numbers and arrays as a tensor of the dtype of the spec; as they are where that would lose something."""
+    try:
+        made = torch.as_tensor(x)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise SignatureError(
+            f"argument {name!r}: found {x!r}, which is no tensor: {error}"
+        ) from None
+    if made.numel() and not torch.can_cast(made.dtype, spec.dtype):
+        return made
+    return torch.as_tensor(x, dtype=spec.dtype)
+
+
+def check_specs(given: Any) -> tuple[Any, ...]:
+    """An ``input_signature`` as a tuple; SignatureError where it is not made of specs."""
+    if not isinstance(given, (list, tuple)):
+        advice = ": write [spec] for one parameter" if isinstance(given, TensorSpec) else ""
+        raise SignatureError(
+            f"input_signature must be a list or tuple with an entry for each parameter, not {given!r}{advice}"
+        )
+    for i, spec in enumerate(given):
+        _check_spec(spec, f"input_signature[{i}]")
+    return tuple(given)
+
+
+def _check_spec(spec: Any, name: str) -> None:
+    if isinstance(spec, TensorSpec):
+        return
+    if not isinstance(spec, (list, tuple, dict)):
+        raise SignatureError(
+            f"{name} is {spec!r}: each entry is a tg.TensorSpec, or a list, tuple or dict of these"
+        )
+    pairs = spec.items() if isinstance(spec, dict) else enumerate(spec)
+    for key, part in pairs:
+        _check_spec(part, f"{name}[{key!r}]")

@@ -14,6 +14,7 @@ import torch
 from ..errors import SignatureError
 from . import arguments, families
 from .arguments import Flat
+from .ir import graph_effects
 from .specs import TensorSpec
 
 if TYPE_CHECKING:
@@ -46,12 +47,24 @@ def binder(
     constants = {n: _constant(k) for n, k in key if _is_constant(k)}
 
     def bind(concrete: ConcreteFunction, args: tuple, kwargs: dict) -> tuple[list[Any], tuple]:
-        bound, flat = _bound(signature, label, args, kwargs, constants), Flat()
-        fits = _Fits(specs, concrete.open_numbers)
-        for name, x in bound.arguments.items():
-            given = normal(arguments.key_of(x, flat, name))
-            if not fits(traced[name], given):
-                raise _refused(label, name, x, _text(traced[name], specs))
+        bound = _bound(signature, label, args, kwargs, constants)
+
+        def taken(flat: Flat) -> str:
+            """The first parameter whose argument does not fit."""
+            fits = _Fits(specs, concrete.open_numbers)
+            for name, x in bound.arguments.items():
+                if not fits(traced[name], normal(arguments.key_of(x, flat, name))):
+                    return name
+            return ""
+
+        flat = Flat()
+        name = taken(flat)
+        if name and not graph_effects(concrete.graph).writes:
+            flat = Flat(places=None)  # a tensor that is given twice is read as two
+            name = taken(flat)
+        if name:
+            wanted = _text(traced[name], specs)
+            raise _refused(label, name, bound.arguments[name], wanted)
         return families.inputs_of(flat, concrete.open_numbers), ()
 
     return bind
@@ -108,6 +121,11 @@ def _text(traced: Any, specs: Sequence[TensorSpec]) -> str:
 
 def _refused(label: str, name: str, x: Any, wanted: str) -> SignatureError:
     found = repr(TensorSpec.of(x)) if isinstance(x, torch.Tensor) else repr(x)
+    if found == wanted:
+        found, wanted = (
+            "another argument too",
+            "tensors that are shared in another way, and writes to them",
+        )
     return SignatureError(
         f"Binding inputs to the concrete function of {label!r} failed: argument {name!r} is {found}, and it was traced for {wanted}. "
         "Call the tg.function itself, which traces for other arguments, or get another concrete function."

@@ -19,6 +19,7 @@ from .carrier import differentiable
 from .funcgraph import FuncGraph, Storage, current_graph, is_tracing, user_location
 from .infer import meta_of, tensor_type
 from .ir import Graph, Node, Value
+from .misuse import check_callable
 from .symbolic import SymTensor, as_symbolic, value_of
 
 
@@ -28,9 +29,7 @@ def with_gradient(
     """``values`` as functions of the tensors among ``args``, whose gradients ``gradient(*cotangents)`` gives, one for each argument."""
     graph = current_graph()
     plain = [value_of(v.detach(), graph) for v in values]
-    wrt = [
-        i for i, a in enumerate(args) if isinstance(a, torch.Tensor) and differentiable(_type(a))
-    ]
+    wrt = [i for i, a in enumerate(args) if _differentiable(a)]
     inputs = [value_of(args[i], graph) for i in wrt]
     region = gradient_region(plain, gradient, args, wrt)
     node = call_of(plain, inputs, region.graph, "custom_gradient")
@@ -77,17 +76,10 @@ def gradient_region(
     def run() -> list[Any]:
         found = gradient(*cotangents)
         found = list(found) if isinstance(found, (tuple, list)) else [found]
-        if len(found) != len(args):
-            if len(found) != len(wrt):
-                raise GradientError(
-                    f"the gradient function returned {len(found)} gradients for {len(args)} arguments",
-                    user_location(),
-                )
-            rows = dict(zip(wrt, found))
-            found = [rows.get(i) for i in range(len(args))]
+        found = _for_arguments(found, len(args), wrt)
         return [_checked(found[i], args[i]) for i in wrt]
 
-    region = control_flow.trace_region("gradient", run, before)
+    region = control_flow.trace_region("gradient", run, before, stage_errors=False)
     if region.changed:
         names = ", ".join(f"'{p.name}'" for p, _ in region.changed.values())
         raise GradientError(
@@ -98,6 +90,23 @@ def gradient_region(
     outputs = [value_of(x, region.graph) for x in region.result]
     control_flow.close(region.graph, list(region.graph.arguments), outputs, len(values))
     return region
+
+
+def _for_arguments(found: list[Any], count: int, wrt: Sequence[int]) -> list[Any]:
+    """A gradient for each of ``count`` arguments, from one for each of them or for each at ``wrt``."""
+    if len(found) == count:
+        return found
+    if len(found) != len(wrt):
+        raise GradientError(
+            f"the gradient function returned {len(found)} gradients for {count} arguments",
+            user_location(),
+        )
+    rows = dict(zip(wrt, found))
+    return [rows.get(i) for i in range(count)]
+
+
+def _differentiable(x: Any) -> bool:
+    return isinstance(x, torch.Tensor) and differentiable(_type(x))
 
 
 def _checked(g: Any, x: torch.Tensor) -> torch.Tensor:
@@ -131,13 +140,14 @@ class _Custom(torch.autograd.Function):
         ctx: Any, gradient: Callable[..., Any], values: Sequence[torch.Tensor], *args: Any
     ) -> Any:
         ctx.gradient, ctx.count = gradient, len(args)
+        ctx.wrt = [i for i, a in enumerate(args) if _differentiable(a)]
         return tuple(v.detach() for v in values)
 
     @staticmethod
     def backward(ctx: Any, *cotangents: Any) -> Any:
         found = ctx.gradient(*cotangents)
-        found = tuple(found) if isinstance(found, (tuple, list)) else (found,)
-        return None, None, *found, *[None] * (ctx.count - len(found))
+        found = list(found) if isinstance(found, (tuple, list)) else [found]
+        return None, None, *_for_arguments(found, ctx.count, ctx.wrt)
 
 
 def custom_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -154,6 +164,8 @@ def custom_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
             return torch.log1p(e), lambda d: d * (1 - 1 / (1 + e))
     """
 
+    check_callable(function, "custom_gradient", "function")
+
     @functools.wraps(function)
     def run(*args: Any) -> Any:
         return apply(function, args)
@@ -166,10 +178,19 @@ def CONVERT(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
+def called(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, rewritten wherever its calls are traced."""
+
+    def run(*args: Any) -> Any:
+        return (CONVERT(function) if is_tracing() else function)(*args)
+
+    return run
+
+
 def apply(function: Callable[..., Any], args: Sequence[Any]) -> Any:
     """``function(*args)`` with the gradient that it returns."""
     with torch.enable_grad():
-        made = (CONVERT(function) if is_tracing() else function)(*args)
+        made = called(function)(*args)
     if not (isinstance(made, tuple) and len(made) == 2 and callable(made[1])):
         raise GradientError(
             "a function with tg.custom_gradient returns (value, gradient function), not "

@@ -63,6 +63,8 @@ def assert_(condition: Any, data: Any = ()) -> None:
     Example: ``tg.debug.assert_(x > 0, ["bad value", x])``
     """
     items = data if isinstance(data, (list, tuple)) else [data]
+    if not isinstance(condition, (torch.Tensor, *SYMBOLS)):
+        condition = bool(condition)
     if not is_tracing():
         holds = bool(condition.all()) if isinstance(condition, torch.Tensor) else condition
         if not holds:

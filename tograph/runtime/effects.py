@@ -8,9 +8,11 @@ from typing import Any
 
 import torch
 
+from ..errors import SignatureError
 from . import types
 from .control_flow import outside_value
-from .funcgraph import current_graph, is_tracing
+from .funcgraph import current_graph, is_tracing, user_location
+from .misuse import check_callable
 from .ops import OpaqueObject
 from .specs import TensorSpec
 from .structure import symbolic
@@ -38,6 +40,9 @@ def print_(*values: Any, sep: str = " ", end: str = "\n", file: Any = None) -> N
     graph.add("tg.print", args, kwargs)
 
 
+print_.__name__ = print_.__qualname__ = "print"  # in messages about its arguments
+
+
 def py_function(fn: Callable[..., Any], inputs: Sequence[Any], out_spec: Any) -> Any:
     """Call Python code on real values when the graph runs, in program order with other effects.
 
@@ -45,13 +50,13 @@ def py_function(fn: Callable[..., Any], inputs: Sequence[Any], out_spec: Any) ->
 
     Example: ``y = tg.py_function(scipy_solve, [a, b], tg.TensorSpec([3], torch.float64))``
     """
-    specs = (
-        []
-        if out_spec is None
-        else list(out_spec)
-        if isinstance(out_spec, (list, tuple))
-        else [out_spec]
-    )
+    check_callable(fn, "py_function", "fn")
+    specs = _out_specs(out_spec)
+    if not isinstance(inputs, (list, tuple)):
+        raise SignatureError(
+            f"'inputs' of py_function must be a list of tensors and numbers, not a {type(inputs).__name__}: write [x] for one",
+            user_location(),
+        )
     if not is_tracing():
         return _checked(fn, specs, isinstance(out_spec, (list, tuple)))(*inputs)
     graph = current_graph()
@@ -66,6 +71,19 @@ def py_function(fn: Callable[..., Any], inputs: Sequence[Any], out_spec: Any) ->
         return symbolic(made, graph)
     outs = [graph.emit("tg.py_item", made, i, args, type=k) for i, k in enumerate(kinds)]
     return [symbolic(v, graph) for v in outs]
+
+
+def _out_specs(out_spec: Any) -> list[TensorSpec]:
+    if out_spec is None:
+        return []
+    specs = list(out_spec) if isinstance(out_spec, (list, tuple)) else [out_spec]
+    for spec in specs:
+        if not isinstance(spec, TensorSpec):
+            raise SignatureError(
+                f"'out_spec' of py_function must be a tg.TensorSpec, a list of them, or None, not {spec!r}",
+                user_location(),
+            )
+    return specs
 
 
 def _checked(fn: Callable[..., Any], specs: list[TensorSpec], many: bool) -> Callable[..., Any]:

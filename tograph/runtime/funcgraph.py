@@ -115,6 +115,7 @@ class Root:
     before_failure: list[Any] = field(default_factory=list)
     slots: dict[int, Any] = field(default_factory=dict)
     retained: list[torch.Tensor] = field(default_factory=list)  # with ``retain_grad``
+    freed: dict[Any, FuncGraph] = field(default_factory=dict)  # see ``freed``
 
 
 class FuncGraph:

@@ -84,7 +84,11 @@ class Function(Generic[P, R]):
         if isinstance(python_function, type) or not callable(python_function):
             raise NotAFunctionError(f"tg.function takes a function, not {python_function!r}")
         self.python_function = python_function
-        self.input_signature = None if input_signature is None else tuple(input_signature)
+        self.input_signature = (
+            None if input_signature is None else arguments.check_specs(input_signature)
+        )
+        if not isinstance(name, str | None):
+            raise SignatureError(f"'name' of tg.function must be a str, not {name!r}")
         self.reduce_retracing = reduce_retracing
         self._convert, self._name = convert, name
         self._lock = threading.RLock()
@@ -467,10 +471,11 @@ def _is_plain(default: Any) -> bool:
 def _signature(f: Any) -> inspect.Signature:
     try:
         return inspect.signature(f)
-    except (TypeError, ValueError):
-        raise NotAFunctionError(
-            f"tg.function needs a Python function; {f!r} is a built-in"
-        ) from None
+    except (TypeError, ValueError):  # a built-in that does not tell
+        return _ANY
+
+
+_ANY = inspect.signature(lambda *args, **kwargs: None)
 
 
 class _WeakMethod:

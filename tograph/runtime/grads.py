@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from ..errors import GradientError
-from . import custom, structure
+from . import custom, freed, structure
 from .funcgraph import FuncGraph, Root, Storage, current_graph, is_tracing, user_location
 from .infer import meta_of
 from .journal import Location
@@ -112,15 +112,19 @@ def engine(
             "torch.autograd.set_detect_anomaly(True, check_nan=False), or look for NaN with an assert.",
             user_location(),
         )
-    return torch.autograd.Variable._execution_engine.run_backward(
+    nodes = freed.executed(outputs, inputs)
+    found = torch.autograd.Variable._execution_engine.run_backward(
         tuple(outputs),
         tuple(grads),
-        keep,
+        True,
         create,
         tuple(inputs),
         allow_unreachable=unused,
         accumulate_grad=False,
     )
+    if not keep:
+        freed.free(nodes)
+    return found
 
 
 def _several(x: Any) -> tuple[Any, ...]:
@@ -250,6 +254,7 @@ def _accumulate(leaf: torch.Tensor, g: Any, create: bool) -> None:
         options = [g if o is None else o + g for o in old.options_]
         write(leaf, structure.choose(old.tag_, options, current_graph()))
     elif old is None:
+        g = _laid_out(g, leaf)
         write(leaf, g if create else own(g))
     elif create:
         write(leaf, old + g)
@@ -257,6 +262,18 @@ def _accumulate(leaf: torch.Tensor, g: Any, create: bool) -> None:
         with torch.no_grad():
             old.add_(g)
         slot(leaf).location().set(old)
+
+
+def _laid_out(g: torch.Tensor, leaf: torch.Tensor) -> torch.Tensor:
+    """A gradient in the layout of its leaf, which torch gives it: that of a sum, for one, comes as one number expanded."""
+    if not all(type(n) is int for x in (g, leaf) for n in (*x.shape, *x.stride())):
+        return g
+    wanted = torch.empty_like(leaf, device="meta").stride()
+    if all(a == b for n, a, b in zip(g.shape, g.stride(), wanted) if n > 1):
+        return g
+    if leaf.is_contiguous():
+        return g.clone(memory_format=torch.contiguous_format)
+    return torch.empty_like(leaf, requires_grad=False).copy_(g)
 
 
 def own(g: torch.Tensor) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Control flow as functions: ``cond``, ``switch_case``, ``while_loop``, ``map_fn``, ``scan``, ``foldl``, ``foldr``.
+"""Control flow as functions: ``cond``, ``switch_case``, ``while_loop``.
 
 They take plain Python callables. With a Python condition, or outside of a function, they run at once.
 """
@@ -10,11 +10,19 @@ from typing import Any
 
 import torch
 
-from ..errors import InvalidArgumentError, LoopTypeError, ShapeInvariantError, StructureError
+from ..errors import (
+    InvalidArgumentError,
+    LoopTypeError,
+    ShapeInvariantError,
+    SignatureError,
+    StructureError,
+)
 from . import control_flow, structure
 from .control_flow import LoopOptions, predicate
+from .custom import called
 from .funcgraph import is_tracing, user_location
 from .journal import Location
+from .misuse import check_callable, check_whole
 from .shapes import SYMBOLS
 from .structure import spec_of
 from .symbolic import SymTensor, scalar_of
@@ -29,6 +37,9 @@ def cond(pred: Any, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> 
 
     Example: ``tg.cond(x > 0, lambda: x, lambda: -x)``
     """
+    check_callable(true_fn, "cond", "true_fn")
+    check_callable(false_fn, "cond", "false_fn")
+    true_fn, false_fn = called(true_fn), called(false_fn)
     if not _staged(pred):
         return true_fn() if pred else false_fn()
     return control_flow.staged_if(predicate(pred, "cond"), true_fn, false_fn)
@@ -39,8 +50,15 @@ def switch_case(
 ) -> Any:
     """Run the branch of an index; an index out of range runs ``default``, or else the last branch.
 
-    ``branch_fns``: a list of functions, or a dict or list of pairs from index to function.
+    ``branch_fns``: a list of functions, or a dict or list of pairs from index to function. ``branch_index``: a whole number
+    or a tensor of one.
     """
+    check_whole(branch_index, "switch_case", "branch_index")
+    if not isinstance(branch_fns, (list, tuple, dict)):
+        raise SignatureError(
+            f"'branch_fns' of switch_case must be a list, tuple or dict of functions, not {branch_fns!r}",
+            user_location(),
+        )
     pairs = (
         dict(branch_fns)
         if isinstance(branch_fns, dict) or _pairs(branch_fns)
@@ -48,6 +66,12 @@ def switch_case(
     )
     if not pairs:
         raise InvalidArgumentError("switch_case needs at least one branch", user_location())
+    for i, fn in pairs.items():
+        check_callable(fn, "switch_case", f"branch_fns[{i}]")
+    if default is not None:
+        check_callable(default, "switch_case", "default")
+        default = called(default)
+    pairs = {i: called(fn) for i, fn in pairs.items()}
     count = max(pairs) + 1
     other = default or pairs[max(pairs)]
     functions = [pairs.get(i, other) for i in range(count)] + ([default] if default else [])
@@ -65,7 +89,7 @@ def _pairs(branch_fns: Any) -> bool:
     return all(isinstance(p, tuple) and len(p) == 2 for p in branch_fns)
 
 
-def while_loop(  # noqa: C901  the contract is checked on every path
+def while_loop(
     cond: Callable[..., Any],
     body: Callable[..., Any],
     loop_vars: Sequence[Any],
@@ -80,7 +104,11 @@ def while_loop(  # noqa: C901  the contract is checked on every path
 
     Example: ``i, s = tg.while_loop(lambda i, s: i < n, lambda i, s: (i + 1, s + i), (0, torch.tensor(0)))``
     """
-    box = list(loop_vars)
+    check_callable(cond, "while_loop", "cond")
+    check_callable(body, "while_loop", "body")
+    cond, body = called(cond), called(body)
+    options = LoopOptions({}, maximum_iterations, parallel_iterations)
+    box = _loop_vars(loop_vars)
 
     def place(k: int) -> Location:
         return Location(
@@ -92,14 +120,16 @@ def while_loop(  # noqa: C901  the contract is checked on every path
         )
 
     places = [place(k) for k in range(len(box))]
-    invariants = {}
-    for p, shape in zip(places, shape_invariants or ()):
-        if isinstance(p.get(), torch.Tensor) and shape is not None:
-            invariants[p.key] = tuple(shape)
-    declared = set(invariants)
+    options.shape_invariants = _invariants(places, shape_invariants)
+    declared = set(options.shape_invariants)
 
     def test() -> Any:
-        return cond(*box)
+        go = cond(*box)
+        if go is None:
+            raise StructureError(
+                "the cond of while_loop returned None: return the condition", user_location()
+            )
+        return go
 
     def step() -> None:
         out = body(*box)
@@ -123,9 +153,32 @@ def while_loop(  # noqa: C901  the contract is checked on every path
                 break
         else:
             return tuple(box)
-    options = LoopOptions(invariants, maximum_iterations, parallel_iterations)
     control_flow.staged_while(test, step, places, options, first=first)
     return tuple(box)
+
+
+def _loop_vars(loop_vars: Any) -> list[Any]:
+    if not isinstance(loop_vars, (list, tuple)):
+        raise StructureError(
+            f"'loop_vars' of while_loop must be a list or tuple of values, not a {type(loop_vars).__name__}: write (x,) for one",
+            user_location(),
+        )
+    return list(loop_vars)
+
+
+def _invariants(places: Sequence[Location], shapes: Any) -> dict[Any, tuple[int | None, ...]]:
+    """The declared shape of each variable that is a tensor."""
+    if shapes is None:
+        return {}
+    if not isinstance(shapes, (list, tuple)) or len(shapes) != len(places):
+        found = len(shapes) if isinstance(shapes, (list, tuple)) else repr(shapes)
+        raise ShapeInvariantError(
+            f"'shape_invariants' of while_loop must be a list with a shape, or None, for each of the {len(places)} loop_vars, "
+            f"not {found}",
+            user_location(),
+        )
+    pairs = [(p, s) for p, s in zip(places, shapes) if s is not None]
+    return {p.key: tuple(s) for p, s in pairs if isinstance(p.get(), torch.Tensor)}
 
 
 def _check(place: Location, old: Any, new: Any, declared: bool) -> None:
@@ -151,85 +204,3 @@ def _check(place: Location, old: Any, new: Any, declared: bool) -> None:
                 "which sizes change.",
                 user_location(),
             )
-
-
-# ---- loops over the first dimension
-
-
-def _rows(elems: Any) -> tuple[int, Callable[[Any], Any]]:
-    if isinstance(elems, (tuple, list)):
-        return elems[0].shape[0], lambda i: type(elems)(torch.select(e, 0, i) for e in elems)
-    if isinstance(elems, dict):
-        return next(iter(elems.values())).shape[0], lambda i: {
-            k: torch.select(e, 0, i) for k, e in elems.items()
-        }
-    return elems.shape[0], lambda i: torch.select(elems, 0, i)
-
-
-def _stacked(columns: list[Any]) -> Any:
-    first = columns[0]
-    if isinstance(first, (tuple, list)):
-        return type(first)(_stacked([c[k] for c in columns]) for k in range(len(first)))
-    if isinstance(first, dict):
-        return {k: _stacked([c[k] for c in columns]) for k in first}
-    return torch.stack([torch.as_tensor(c) for c in columns])
-
-
-def _run(
-    elems: Any, step: Callable[[Any, Any], tuple[Any, Any]], carry: Any, reverse: bool = False
-) -> tuple[Any, list[Any]]:
-    """``carry, out = step(carry, row)`` over the rows; results in order of the rows."""
-    count, row = _rows(elems)
-    order = range(int(count)) if not isinstance(count, SYMBOLS) else None
-    if order is None:
-        raise StructureError(
-            "map_fn and scan need a first dimension that is known while tracing", user_location()
-        )
-    outs: list[Any] = []
-    for i in reversed(order) if reverse else order:
-        carry, out = step(carry, row(i))
-        outs.append(out)
-    return carry, outs[::-1] if reverse else outs
-
-
-def map_fn(fn: Callable[[Any], Any], elems: Any) -> Any:
-    """``fn`` of every row of ``elems`` (a tensor, or a structure of tensors), stacked.
-
-    Example: ``tg.map_fn(lambda row: row / row.sum(), x)``
-    """
-    return _stacked(_run(elems, lambda _, x: (None, fn(x)), None)[1])
-
-
-def scan(
-    fn: Callable[[Any, Any], Any], elems: Any, initializer: Any = None, reverse: bool = False
-) -> Any:
-    """All values of ``acc = fn(acc, row)``, stacked; without ``initializer`` the first row is the first value."""
-    if initializer is None:
-        first, rest = _first(elems, reverse)
-        outs = _run(rest, lambda acc, x: (fn(acc, x),) * 2, first, reverse)[1]
-        return _stacked([*outs, first] if reverse else [first, *outs])
-    return _stacked(_run(elems, lambda acc, x: (fn(acc, x),) * 2, initializer, reverse)[1])
-
-
-def foldl(fn: Callable[[Any, Any], Any], elems: Any, initializer: Any = None) -> Any:
-    """The last value of ``acc = fn(acc, row)`` from the first row to the last."""
-    return _fold(fn, elems, initializer, reverse=False)
-
-
-def foldr(fn: Callable[[Any, Any], Any], elems: Any, initializer: Any = None) -> Any:
-    """The last value of ``acc = fn(acc, row)`` from the last row to the first."""
-    return _fold(fn, elems, initializer, reverse=True)
-
-
-def _fold(fn, elems, initializer, reverse):
-    if initializer is None:
-        initializer, elems = _first(elems, reverse)
-    return _run(elems, lambda acc, x: (fn(acc, x), None), initializer, reverse)[0]
-
-
-def _first(elems: Any, reverse: bool) -> tuple[Any, Any]:
-    """(the row to start from, the other rows)"""
-    at, rest = (-1, slice(None, -1)) if reverse else (0, slice(1, None))
-    if isinstance(elems, (tuple, list)):
-        return type(elems)(e[at] for e in elems), type(elems)(e[rest] for e in elems)
-    return elems[at], elems[rest]

@@ -96,7 +96,7 @@ def _infer_fresh(func, args: tuple, kwargs: dict) -> Any:
             out = None  # a rule that compares sizes
         if out is not None:
             return out
-    out = stand_in.on_numbers(_infer_static, func, args, kwargs)
+    out = stand_in.on_numbers(infer, func, args, kwargs)
     return _meta_kernel(func, args, kwargs) if out is None else out
 
 

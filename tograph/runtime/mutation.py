@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from ..errors import UnsupportedOpError
-from . import histories
+from . import histories, overlap
 from .funcgraph import FuncGraph, Ref, current_graph, user_location
 from .infer import Facts, facts_of, infer, tensor_type
 from .ir import Value
@@ -91,6 +91,7 @@ def write_in_place(
     targets: list[Any] = []
     for place in places:
         targets += list(place) if isinstance(place, (list, tuple)) else [place]
+    overlap.check(func, targets, (*args, *kwargs.values()))
     names = {m for m in facts.mutated if isinstance(m, str)}
     out_variant = bool(names) and names.isdisjoint(a.name for a in form._schema.arguments)
     rest = {k: v for k, v in kwargs.items() if not (out_variant and k in names)}
@@ -290,12 +291,18 @@ def _transpose_back(graph: FuncGraph, view: View, base: Value, value: Value) -> 
 
 
 def _expand_back(graph: FuncGraph, view: View, base: Value, value: Value) -> Value:
-    if tuple(view.base.size) == _view_size(view):
-        return value
-    raise RuntimeError(
-        "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
-        "Please clone() the tensor before performing the operation."
-    )
+    """All elements that share a place are equal: only ``fill_`` and ``zero_`` write such a view (``overlap``)."""
+    size, wanted = list(_view_size(view)), list(view.base.size)
+    while len(size) > len(wanted):
+        size.pop(0)
+        kind = tensor_type(like(view.base, size=size))
+        value = graph.emit("aten.select.int", value, 0, 0, type=kind)
+    for dim, n in enumerate(wanted):
+        if size[dim] != n:
+            size[dim] = 1
+            kind = tensor_type(like(view.base, size=size))
+            value = graph.emit("aten.slice.Tensor", value, dim, 0, 1, type=kind)
+    return value
 
 
 def _view_size(view: View) -> tuple:

@@ -7,14 +7,35 @@ from typing import Any
 
 import torch
 
+from ..errors import InvalidArgumentError, SignatureError
 from .types import DTYPE_NAMES
+
+
+def dimensions(shape: Any) -> tuple[int | None, ...] | None:
+    """A shape as a tuple; SignatureError for what is none, InvalidArgumentError for a negative size."""
+    if shape is None:
+        return None
+    sizes = tuple(shape) if isinstance(shape, (list, tuple)) else None
+    whole = (int, torch.SymInt)
+    if sizes is None or not all(
+        n is None or (isinstance(n, whole) and not isinstance(n, bool)) for n in sizes
+    ):
+        raise SignatureError(
+            f"a shape is a list of whole numbers, with None for a dimension of any size, or None for any rank, not {shape!r}"
+        )
+    if any(type(n) is int and n < 0 for n in sizes):
+        raise InvalidArgumentError(
+            f"a shape has no negative sizes: {list(sizes)}; None stands for a dimension of any size"
+        )
+    return sizes
 
 
 class TensorSpec:
     """The dtype and shape of a tensor argument.
 
     ``shape``: a sequence with None for a dimension of any size (0 and 1 included), or None for any rank.
-    ``dtype``: a torch.dtype. ``name``: shown for the argument in the graph.
+    ``dtype``: a torch.dtype. ``name``: shown for the argument in the graph. Raises SignatureError for a shape or dtype that is
+    none, InvalidArgumentError for a negative size.
 
     Example: ``tg.TensorSpec([None, 4], torch.float32)``
     """
@@ -26,10 +47,10 @@ class TensorSpec:
         name: str | None = None,
         device: Any = "cpu",
     ):
-        self.shape = None if shape is None else tuple(shape)
+        self.shape = dimensions(shape)
         self.dtype, self.name, self.device = dtype, name, torch.device(device)
-        if dtype not in DTYPE_NAMES:
-            raise TypeError(f"dtype must be a torch.dtype, not {dtype!r}")
+        if not isinstance(dtype, torch.dtype) or dtype not in DTYPE_NAMES:
+            raise SignatureError(f"dtype must be a torch.dtype, not {dtype!r}")
 
     @classmethod
     def of(cls, x: torch.Tensor) -> TensorSpec:

@@ -2,7 +2,9 @@
 
 ``on_numbers``  an op with symbolic sizes: every symbol gets a large prime of its own, the meta kernel runs on these numbers,
                 and the sizes of the outputs are translated back: products and sums of the primes are those of the
-                symbols. Any other large number that no input had is not understood: None.
+                symbols. Any other large number that no input had is not understood: None. The kernel then runs on other
+                numbers too, larger and smaller in another order: a size that does not follow is one that the kernel took by
+                comparing, such as the rank of a factorisation, and is left to the value itself (a size of None).
 ``on_ones``     an op that torch has no meta kernel for: the op itself runs on ones. The sizes of its outputs must not
                 depend on data; torch's generator is left as it was.
 """
@@ -13,8 +15,8 @@ import functools
 import itertools
 import math
 import operator
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
@@ -22,17 +24,39 @@ from torch.utils._python_dispatch import _disable_current_modes
 from .shapes import SYMBOLS, Meta, contiguous
 
 PRIMES = (20_011, 45_007, 77_003, 120_011, 175_003, 250_007, 340_007, 450_001)
+FEW = (2, 3, 5, 7, 11, 13, 17, 19)
+OTHERS = (PRIMES[::-1], FEW, FEW[::-1], (1,) * len(PRIMES))
 SMALL = 5_000  # sizes below are taken as they are: no sum or product with a prime is that small
 LARGE = 1 << 24  # elements: more are not made to learn a shape
 
 
-class _Numbers:
-    """The primes that stand for symbols; ``equal`` are the indices of two symbols that are taken to be one."""
+class _Size(NamedTuple):
+    """A size of an output: the product or the sum of symbols, each ``counts`` times, and of ``rest``."""
 
-    def __init__(self, equal: tuple[int, ...] = ()) -> None:
+    join: Callable[[Any, Any], Any]
+    counts: tuple[int, ...]
+    rest: int
+
+    def of(self, values: Sequence[Any]) -> Any:
+        """The size where the symbols are these."""
+        if self.join is operator.mul:
+            parts = [v for v, k in zip(values, self.counts) for _ in range(k)]
+        else:
+            parts = [v if k == 1 else v * k for v, k in zip(values, self.counts) if k]
+        neutral = 1 if self.join is operator.mul else 0
+        if self.rest != neutral or not parts:
+            parts.append(self.rest)
+        return functools.reduce(self.join, parts)
+
+
+class _Numbers:
+    """The numbers that stand for symbols; ``equal`` are the indices of two symbols that are taken to be one."""
+
+    def __init__(self, equal: tuple[int, ...] = (), numbers: tuple[int, ...] = PRIMES) -> None:
         self.symbols: list[Any] = []
         self.known: set[int] = set()
         self.equal = equal
+        self.numbers = numbers
 
     def of(self, n: Any) -> int:
         if type(n) is int:
@@ -40,34 +64,40 @@ class _Numbers:
             return n
         for i, symbol in enumerate(self.symbols):
             if symbol is n or symbol.node.same(n.node):
-                return PRIMES[self._first(i)]
-        if len(self.symbols) == len(PRIMES):
+                return self._number(i)
+        if len(self.symbols) == len(self.numbers):
             raise OverflowError
         self.symbols.append(n)
-        return PRIMES[self._first(len(self.symbols) - 1)]
+        return self._number(len(self.symbols) - 1)
 
-    def _first(self, i: int) -> int:
-        return self.equal[0] if i in self.equal else i
+    def _number(self, i: int) -> int:
+        return self.numbers[self.equal[0] if i in self.equal else i]
 
-    def back(self, n: int | None) -> Any:
-        """The size that a number stands for; ValueError when it is not understood."""
-        if n is None or n < SMALL or n in self.known:
-            return n
-        primes = PRIMES[: len(self.symbols)]
+    @property
+    def values(self) -> list[int]:
+        return [self._number(i) for i in range(len(self.symbols))]
+
+    def size(self, n: int) -> _Size:
+        """What a number is made of; ValueError when that is not understood."""
+        if n < SMALL or n in self.known:
+            return _Size(operator.add, (), n)
+        primes = self.numbers[: len(self.symbols)]
         powers, rest = [], n
         for prime in primes:
             powers.append(0)
             while rest % prime == 0:
                 rest, powers[-1] = rest // prime, powers[-1] + 1
         if rest < SMALL:
-            factors = [s for s, k in zip(self.symbols, powers) for _ in range(k)]
-            return functools.reduce(operator.mul, factors if rest == 1 else [*factors, rest])
+            return _Size(operator.mul, tuple(powers), rest)
         for counts in itertools.product(range(4), repeat=len(primes)):
             rest = n - sum(map(operator.mul, counts, primes))
             if abs(rest) < SMALL and any(counts):
-                terms = [s if k == 1 else s * k for s, k in zip(self.symbols, counts) if k]
-                return functools.reduce(operator.add, terms if rest == 0 else [*terms, rest])
+                return _Size(operator.add, counts, rest)
         raise ValueError
+
+    def back(self, n: int | None) -> Any:
+        """The size that a number stands for."""
+        return None if n is None else self.size(n).of(self.symbols)
 
 
 def is_symbolic(x: Any) -> bool:
@@ -84,7 +114,7 @@ def is_symbolic(x: Any) -> bool:
 def on_numbers(kernel: Callable[..., Any], func: Any, args: tuple, kwargs: dict) -> Any:
     """What ``kernel(func, args, kwargs)`` gives for the metas, or None where stand-ins do not tell.
 
-    Where the kernel finds an error, two sizes have to be equal, as those of a matrix are for an eigenvalue problem:
+    ``kernel`` should remember what it found: it is asked again for the same numbers. Where the kernel finds an error, two sizes have to be equal, as those of a matrix are for an eigenvalue problem:
     every pair is tried.
     """
     numbers = _Numbers()
@@ -104,6 +134,22 @@ def _must_be_equal(a: Any, b: Any) -> None:
 
 
 def _attempt(numbers: _Numbers, kernel: Callable, func: Any, args: tuple, kwargs: dict) -> Any:
+    try:
+        out = _run(numbers, kernel, func, args, kwargs)
+        compared = _compared(numbers, out, kernel, func, args, kwargs)
+        found = [_back(numbers, m, c) for m, c in zip(out, compared)]
+        return found if type(out) is list else found[0]
+    except (RuntimeError, IndexError, ValueError, OverflowError):
+        return None  # the kernel that knows of symbols decides, and has the words for an error
+
+
+class _One(tuple):
+    """The outputs of an op that has one."""
+
+
+def _run(numbers: _Numbers, kernel: Callable, func: Any, args: tuple, kwargs: dict) -> Any:
+    """The metas of the outputs, where the symbols are these numbers."""
+
     def plain(x: Any) -> Any:
         if isinstance(x, Meta):
             size = tuple(map(numbers.of, x.size))
@@ -114,17 +160,32 @@ def _attempt(numbers: _Numbers, kernel: Callable, func: Any, args: tuple, kwargs
             return numbers.of(x)
         return x.node.kind(1) if isinstance(x, SYMBOLS) else x
 
-    def back(x: Meta) -> Meta:
-        if contiguous(x.dtype, x.size, x.device).stride == x.stride:
-            return contiguous(x.dtype, tuple(map(numbers.back, x.size)), x.device)
-        size, stride = tuple(map(numbers.back, x.size)), tuple(map(numbers.back, x.stride))
-        return x._replace(size=size, stride=stride, offset=0)
+    out = kernel(func, plain(args), {k: plain(v) for k, v in kwargs.items()})
+    return out if isinstance(out, list) else _One((out,))
 
-    try:
-        out = kernel(func, plain(args), {k: plain(v) for k, v in kwargs.items()})
-        return [back(m) for m in out] if isinstance(out, list) else back(out)
-    except (RuntimeError, IndexError, ValueError, OverflowError):
-        return None  # the kernel that knows of symbols decides, and has the words for an error
+
+def _compared(numbers: _Numbers, out: Any, *call: Any) -> list[set[int]]:
+    """Of each output the dimensions whose size is another one for other numbers than the symbols make it."""
+    compared: list[set[int]] = [set() for _ in out]
+    for others in OTHERS:
+        again = _Numbers(numbers.equal, others)
+        try:
+            metas = _run(again, *call)
+        except (RuntimeError, IndexError, ValueError):
+            continue  # too small for the op, such as for a kernel size
+        if [m.rank for m in metas] != [m.rank for m in out]:
+            raise ValueError
+        for dims, meta, first in zip(compared, metas, out):
+            sizes = [None if n is None else numbers.size(n).of(again.values) for n in first.size]
+            dims.update(d for d, n in enumerate(sizes) if n != meta.size[d])
+    return compared
+
+
+def _back(numbers: _Numbers, x: Meta, compared: set[int]) -> Meta:
+    size = tuple(None if d in compared else numbers.back(n) for d, n in enumerate(x.size))
+    if compared or contiguous(x.dtype, x.size, x.device).stride == x.stride:
+        return contiguous(x.dtype, size, x.device)
+    return x._replace(size=size, stride=tuple(map(numbers.back, x.stride)), offset=0)
 
 
 def on_ones(func: Any, args: tuple, kwargs: dict) -> Any:

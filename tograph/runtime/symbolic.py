@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import os
 import sys
 from dataclasses import dataclass
@@ -52,6 +53,8 @@ class SymTensor(torch.Tensor):
             storage_offset=meta.offset,
             dtype=meta.dtype,
             device=meta.device,
+            # torch would compute it from the sizes: five numbers of the graph for each tensor of an unknown size
+            storage_size=None if meta.static else 0,
         )
         self.meta, self.storage_, self.chain, self.ref = meta, storage, chain, ref
         self.version = storage.version
@@ -81,6 +84,14 @@ class SymTensor(torch.Tensor):
                 user_location(),
             )
         return super().requires_grad_(requires_grad)
+
+    def untyped_storage(self):
+        """For its number of bytes, which a tensor of an unknown size is made without."""
+        if self.meta.static:
+            return super().untyped_storage()
+        bytes_ = math.prod(self.storage_.meta.size) * self.meta.dtype.itemsize
+        made = torch.Tensor._make_wrapper_subclass(SymTensor, (0,), device=self.meta.device, storage_size=bytes_)  # fmt: skip
+        return torch.Tensor.untyped_storage(made)
 
     def __repr__(self, **kwargs) -> str:
         return f"<symbolic tensor {tensor_type(self.meta)}>"

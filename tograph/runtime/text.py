@@ -30,10 +30,10 @@ from typing import Any
 
 import torch
 
-from ..errors import GraphSyntaxError
+from ..errors import GraphSyntaxError, NotAGraphError
 from . import ir
 from .ir import Graph, Node, Value
-from .ops import OpaqueObject
+from .ops import REGION_OPS, OpaqueObject, exists
 from .types import parse_type
 
 _FLOATS = {"inf": float("inf"), "-inf": float("-inf"), "nan": float("nan")}
@@ -234,6 +234,8 @@ class _Reader:
         op, paren, rest = right.partition("(")
         if not equals or not paren:
             raise self.fail("expected 'outputs = op(arguments)'")
+        if op not in REGION_OPS and not exists(op):
+            raise self.fail(f"no such op: {op}")
         tokens = _Tokens(self, rest, known)
         args, kwargs = tokens.arguments()
         names = [] if outs.startswith("!") else [o.partition(": ") for o in _split(outs)]
@@ -372,6 +374,10 @@ def _split(text: str) -> list[str]:
 
 def parse_graph(text: str) -> Graph:
     """The graph that ``str(graph)`` shows as ``text``; GraphSyntaxError names the line that is wrong."""
+    if not isinstance(text, str):
+        raise NotAGraphError(
+            f"parse_graph takes the text of a graph, as str(graph) gives it, not {text!r}"
+        )
     reader = _Reader(text)
     graph = reader.graph()
     if reader.at != len(reader.lines):

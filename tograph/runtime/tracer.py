@@ -365,6 +365,7 @@ class Tracer:
                 continue
             order[location.key] = len(where) - 1
         for slot in grads.effects_of(changes.entries):
+            order[slot.location().key] = len(where)
             effects.append((None, slot.content))
             where.append((GradOf(slot.late), None))
         for plan in self.commits.plans:
@@ -390,6 +391,8 @@ class Tracer:
             return True
         if kind == "cell":
             return location.key in self.watch.cells
+        if kind == "grad":
+            return location.keep.outside
         return kind in ("key", "attr", "contents") and (
             self.watch.source_of(location.keep) is not None
             or control_flow.is_module_globals(location)

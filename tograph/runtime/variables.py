@@ -7,9 +7,11 @@ from typing import Any
 
 import torch
 
+from ..errors import InvalidArgumentError, SignatureError, StructureError
 from . import creation
-from .funcgraph import is_tracing
+from .funcgraph import is_tracing, user_location
 from .mutation import VARIABLE
+from .shapes import SYMBOLS
 from .symbolic import SymTensor
 
 
@@ -43,7 +45,7 @@ class Variable(torch.Tensor):
             return _made_in_a_trace(cls, value, dtype, requires_grad, name)
         if isinstance(value, Callable) and not isinstance(value, torch.Tensor):
             value = value()
-        data = torch.as_tensor(value, dtype=dtype).detach().clone()
+        data = _data(value, dtype).detach().clone()
         grad = requires_grad and (data.is_floating_point() or data.is_complex())
         made = torch.Tensor._make_subclass(cls, data, grad)
         made.name_ = name
@@ -77,18 +79,26 @@ class Variable(torch.Tensor):
     def _checked(self, value: Any, broadcast: bool = False) -> Any:
         if isinstance(value, torch.Tensor):
             if value.dtype != self.dtype:
-                raise TypeError(
-                    f"a variable of dtype {self.dtype} cannot take a value of dtype {value.dtype}"
-                )
+                raise self._unfit(value.dtype)
             if not broadcast and tuple(value.shape) != tuple(self.shape):
-                raise ValueError(
-                    f"a variable of shape {tuple(self.shape)} cannot take a value of shape {tuple(value.shape)}"
+                raise InvalidArgumentError(
+                    f"a variable of shape {tuple(self.shape)} cannot take a value of shape {tuple(value.shape)}",
+                    user_location(),
                 )
             return value
-        return (
-            torch.as_tensor(value, dtype=self.dtype)
-            if not isinstance(value, (torch.SymInt, torch.SymFloat))
-            else value
+        if isinstance(value, SYMBOLS):
+            exact = {int: torch.int64, float: torch.float32}
+            dtype = exact.get(value.node.kind, torch.bool)
+        else:
+            dtype = _data(value).dtype
+        if not torch.can_cast(dtype, self.dtype):
+            raise self._unfit(dtype)
+        return value if isinstance(value, SYMBOLS) else torch.as_tensor(value, dtype=self.dtype)
+
+    def _unfit(self, dtype: torch.dtype) -> StructureError:
+        return StructureError(
+            f"a variable of dtype {self.dtype} cannot take a value of dtype {dtype}",
+            user_location(),
         )
 
     def __deepcopy__(self, memo: dict) -> Variable:
@@ -105,6 +115,18 @@ class Variable(torch.Tensor):
 
     def __repr__(self, **kwargs: Any) -> str:
         return f"tg.Variable({self.tolist()}, dtype={self.dtype})"
+
+
+def _data(value: Any, dtype: torch.dtype | None = None) -> torch.Tensor:
+    if not isinstance(dtype, torch.dtype | None):
+        raise SignatureError(f"dtype must be a torch.dtype, not {dtype!r}", user_location())
+    try:
+        return torch.as_tensor(value, dtype=dtype)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise StructureError(
+            f"the value of a variable is a tensor, a number or a list of numbers, not {value!r}",
+            user_location(),
+        ) from error
 
 
 def _made_in_a_trace(cls: Any, value: Any, *rest: Any) -> Variable:

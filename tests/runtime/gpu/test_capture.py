@@ -5,8 +5,6 @@ import torch
 
 import tograph as tg
 from tests.runtime.gpu.fake_driver import Cuda, Graph, install
-from tests.runtime.kernels.triton_samples import flat
-from tests.runtime.kernels.triton_worker import interpret
 from tograph.runtime import interp, scheduler
 from tograph.runtime.gpu import capture, driver, planner, pointers, program
 from tograph.runtime.gpu.execute import Failed
@@ -15,18 +13,7 @@ from tograph.runtime.kernels import device
 from tograph.runtime.kernels.loop_ir import Unsupported
 
 pytest.importorskip("triton")
-
-
-@pytest.fixture(autouse=True)
-def interpreted(monkeypatch):
-    """Kernels start in Triton's interpreter, on CPU tensors."""
-
-    def launch(source, arguments):
-        after = interpret(source, {n: flat(arguments[n]) for n in source.signature})
-        for name in source.signature:
-            torch.as_strided(arguments[name], after[name].shape, (1,)).copy_(after[name])
-
-    monkeypatch.setattr(device, "launch", launch)
+pytestmark = pytest.mark.usefixtures("interpreted")
 
 
 @pytest.fixture(params=[13, 12])

@@ -6,31 +6,17 @@ import pytest
 import torch
 
 import tograph as tg
-from tests.runtime.kernels.triton_samples import flat
-from tests.runtime.kernels.triton_worker import interpret
 from tograph import cli
 from tograph.runtime import scheduler
 from tograph.runtime.gpu import capture, driver, program, setter
 from tograph.runtime.gpu.execute import Stepwise
 from tograph.runtime.gpu.plan import check
 from tograph.runtime.gpu.retarget import retarget
-from tograph.runtime.kernels import device, triton_jit
+from tograph.runtime.kernels import triton_jit
 from tograph.runtime.kernels.loop_ir import Unsupported
 
 pytest.importorskip("triton")
 SPEC = tg.TensorSpec([5], torch.float32, device="cuda:0")
-
-
-@pytest.fixture
-def interpreted(monkeypatch):
-    """Kernels start in Triton's interpreter, on CPU tensors."""
-
-    def launch(source, arguments):
-        after = interpret(source, {n: flat(arguments[n]) for n in source.signature})
-        for name in source.signature:
-            torch.as_strided(arguments[name], after[name].shape, (1,)).copy_(after[name])
-
-    monkeypatch.setattr(device, "launch", launch)
 
 
 def halve(x):
@@ -85,10 +71,10 @@ def test_what_keeps_a_graph_on_the_host_is_said():
 
 
 def test_the_plan_of_a_cpu_trace_can_be_seen(capsys):
-    assert cli.main(["dump", "samples/runge_kutta.py:integrate", "--stage", "plan"]) == 0
+    assert cli.main(["dump", "samples/neural_ode.py:train", "--stage", "plan"]) == 0
     text = capsys.readouterr().out
-    assert "WHILE handle" in text and "IF handle" in text and "forbidden" not in text
-    assert re.search(r"^plan integrate on cuda:0: .* kernel.* buffers, \d+ bytes$", text, re.M)
+    assert "WHILE handle" in text and "forbidden" not in text
+    assert re.search(r"^plan train on cuda:0: .* kernel.* buffers, \d+ bytes$", text, re.M)
 
 
 def test_the_plan_says_why_there_is_none():

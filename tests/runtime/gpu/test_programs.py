@@ -7,32 +7,20 @@ import pytest
 import torch
 
 import tograph as tg
-from tests.runtime.kernels.triton_samples import flat
-from tests.runtime.kernels.triton_worker import interpret
 from tograph.bench import programs
 from tograph.runtime import interp
 from tograph.runtime.gpu import planner
 from tograph.runtime.gpu.bounded import bounded
+from tograph.runtime.gpu.coalescing import coalesced
 from tograph.runtime.gpu.execute import Stepwise
 from tograph.runtime.gpu.forms import Held
 from tograph.runtime.gpu.plan import Run, check
 from tograph.runtime.gpu.retarget import retarget
-from tograph.runtime.kernels import device, triton_jit
+from tograph.runtime.kernels import triton_jit
 
 pytest.importorskip("triton")
+pytestmark = pytest.mark.usefixtures("interpreted")
 SAMPLES = Path(__file__).parents[3] / "samples"
-
-
-@pytest.fixture(autouse=True)
-def interpreted(monkeypatch):
-    """Kernels start in Triton's interpreter, on CPU tensors."""
-
-    def launch(source, arguments):
-        after = interpret(source, {n: flat(arguments[n]) for n in source.signature})
-        for name in source.signature:
-            torch.as_strided(arguments[name], after[name].shape, (1,)).copy_(after[name])
-
-    monkeypatch.setattr(device, "launch", launch)
 
 
 def sample(name):
@@ -125,11 +113,11 @@ def test_a_plan_gives_what_the_graph_gives(name):
 def compare(graph, given):
     """Outputs and writes of a plan beside those of the graph; its outputs."""
     made = planner.plan(retarget(graph, "cuda:0"), capacity=ROOM)
-    assert check(made) == []
+    assert check(made) == [] == check(coalesced(made))
     mine, theirs = (
         [x.detach().clone() if isinstance(x, torch.Tensor) else x for x in given] for _ in range(2)
     )
-    outputs = Stepwise(made, "cpu").run(*mine)
+    outputs = Stepwise(coalesced(made), "cpu").run(*mine)
     for got, want in zip([*outputs, *mine], [*interp.run(graph, theirs), *theirs], strict=True):
         torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
     return outputs

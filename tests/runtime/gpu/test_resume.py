@@ -4,30 +4,16 @@ import pytest
 import torch
 
 import tograph as tg
-from tests.runtime.kernels.triton_samples import flat
-from tests.runtime.kernels.triton_worker import interpret
 from tograph.runtime import scheduler
 from tograph.runtime.gpu import capture, planner, program
 from tograph.runtime.gpu.execute import Chunked, Stepwise
 from tograph.runtime.gpu.plan import check
 from tograph.runtime.gpu.resume import resumed
 from tograph.runtime.gpu.retarget import retarget
-from tograph.runtime.kernels import device
 from tograph.runtime.kernels.loop_ir import Unsupported
 
 pytest.importorskip("triton")
-
-
-@pytest.fixture(autouse=True)
-def interpreted(monkeypatch):
-    """Kernels start in Triton's interpreter, on CPU tensors."""
-
-    def launch(source, arguments):
-        after = interpret(source, {n: flat(arguments[n]) for n in source.signature})
-        for name in source.signature:
-            torch.as_strided(arguments[name], after[name].shape, (1,)).copy_(after[name])
-
-    monkeypatch.setattr(device, "launch", launch)
+pytestmark = pytest.mark.usefixtures("interpreted")
 
 
 def graph_of(fn, *args):

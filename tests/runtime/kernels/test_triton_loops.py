@@ -77,6 +77,29 @@ def test_branches_become_branches():
     assert loop.source.text.count("if ") == 2 and loop.source.text.count("else:") == 2
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.int64])
+def test_items_of_vectors_and_vectors_of_items(dtype):
+    """To the last bit: a negative zero stays one."""
+
+    def pair(y, z):
+        n = torch.zeros_like(y[0])
+        while n < 3:
+            u, v = y[0], y[-1]
+            y = torch.stack([v + u, u * z[1]])
+            n = n + 1
+        return y, n
+
+    given = torch.tensor([0, 5], dtype=dtype), torch.tensor([1, -1], dtype=dtype)
+    if dtype.is_floating_point:
+        given[0][0] *= -1
+    graph, node = loop_of(pair, *given)
+    arguments, want = inputs_of(graph, node, given)
+    got, code, loop = run(node, arguments)
+    assert code == 0 and loop.form == "whole"
+    for a, b in zip(got, want, strict=True):
+        assert torch.equal(a.reshape(b.shape).view(torch.uint8), b.reshape(b.shape).view(torch.uint8)) if b.dim() else a.item() == b  # fmt: skip
+
+
 def test_vectors_with_reductions_and_a_matrix():
     torch.manual_seed(0)
     a = torch.randn(20, 20)

@@ -342,3 +342,48 @@ def test_a_list_grows_without_copies_and_without_much_memory():
     assert native.shape == (100, 1 << 16) and native[99, 5] == 99
     held = f.get_concrete_function(x, torch.tensor(1)).scheduled.native._buffers
     assert held._table[0] == 0  # no block that was outgrown is left
+
+
+def pushed_in_place(x, n):
+    """Pushed tensors that are read, pushed and changed again after they were computed in their place in the list."""
+    a, b, c = (*(tg.TensorList(torch.float32, [300]) for _ in range(2)), [])
+    i = 0
+    while i < n:
+        y = x * 2 + i
+        a = a.push(y)
+        b = b.push(y)
+        z = torch.cat([y[1:], y[:1]])
+        c.append(z)
+        z = z.clone()
+        z[0] = -1.0
+        x = torch.tanh(y) if i % 2 == 0 else z + y
+        if x.sum() > 0:
+            a = a.push(x + 1)
+        i += 1
+    return x, a.stack(), b.stack(), torch.stack(c)
+
+
+def test_tensors_that_are_computed_where_they_are_pushed():
+    f = tg.function(pushed_in_place)
+    for trips in (3, 40, 1):
+        x = torch.randn(300)
+        torch.testing.assert_close(
+            f(x, torch.tensor(trips)), pushed_in_place(x, torch.tensor(trips))
+        )
+    assert f.concrete_functions[0].scheduled.level == "native"
+
+
+def test_a_push_of_what_was_just_computed_copies_nothing():
+    def program(x, n):
+        ys = []
+        for i in range(n):
+            ys.append(torch.tanh(x * i))
+        return torch.stack(ys)
+
+    f = tg.function(program)
+    for trips in (3, 40):
+        n = torch.tensor(trips)
+        torch.testing.assert_close(f(torch.ones(300), n), program(torch.ones(300), n))
+    lines = f.concrete_functions[0].scheduled.llvm.splitlines()
+    assert any("@room" in line for line in lines)
+    assert not any("memmove" in line and " 1200, " in line for line in lines)

@@ -16,7 +16,8 @@ from ...runtime.shapes import SYMBOLS
 from ...runtime.structure import is_union
 from ...runtime.symbolic import scalar_of
 from .. import union
-from ..calls import METHODS, TENSOR_METHODS, call, convert_if_needed, handles
+from ..call_rules import WRAPPERS
+from ..calls import METHODS, TENSOR_METHODS, call, handles
 from ..growing_lists import JOINS, is_growing, tensor_of
 from ..staging import is_staged
 from .forms import unless_staged
@@ -194,4 +195,10 @@ def apply_function(cls, *args):
     return custom.apply_function(cls, args, call) if is_tracing() else cls.apply(*args)
 
 
-custom.CONVERT = convert_if_needed
+def as_called(f):
+    """A callable that calls ``f`` as converted code does."""
+    return functools.partial(call, f)
+
+
+custom.CONVERT = as_called
+WRAPPERS.add(custom.custom_gradient(as_called).__code__)

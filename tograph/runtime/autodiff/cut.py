@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..ir import Node, Value, node_effects
+from ..ops import MAY_FAIL
 from ..types import ScalarType, TensorType
 
 _CHEAP = frozenset(
@@ -90,7 +91,10 @@ _INFINITE = 1 << 60
 
 def cheap(node: Node, repeated: bool = False) -> bool:
     """Whether an op is computed again rather than saved when that takes less memory. ``repeated``: in a loop's body."""
-    if node.regions or not node_effects(node).pure:
+    if node.regions:
+        return False
+    effects = node_effects(node)  # what did not fail the first time does not fail the second time
+    if not (effects.pure or effects == MAY_FAIL):
         return False
     return (
         node.op in _CHEAP

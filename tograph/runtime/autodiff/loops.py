@@ -140,7 +140,9 @@ def _emit(call: Call, p: Parts, state: list[int], sums: list[int], given: tuple)
     trip = Trip(p, node, state, sums, indexed=not torch.is_grad_enabled())
     body = trip.graph
     totals = [
-        zeros_like(call.input(originals[k])) for k, late in zip(sums, trip.late) if late is None
+        late.zero() if late else zeros_like(call.input(originals[k]))
+        for k, late in zip(sums, trip.late)
+        if late is None or late.running
     ]
     collected = [emit("tg.list_new", type=v.type) for v in trip.collected]
     cond = Graph("cond")
@@ -164,10 +166,14 @@ def _emit(call: Call, p: Parts, state: list[int], sums: list[int], given: tuple)
     rest = made[1 + len(state) :]
     summed = iter(rest[: len(totals)])
     by_operand = dict(zip(trip.collected.values(), rest[len(totals) :]))
-    found = [
-        late.total([by_operand[v] for v in late.operands]) if late else next(summed)
-        for late in trip.late
-    ]
+    found = []
+    for late in trip.late:
+        if late is None:
+            found.append(next(summed))
+        elif late.running:
+            found.append(late.viewed(next(summed)))
+        else:
+            found.append(late.total([by_operand[v] for v in late.operands]))
     return ends + found
 
 
@@ -178,7 +184,7 @@ def _start(call: Call, grads: list[Any], i: int) -> Any:
 class Trip:
     """One trip backwards: (trips, cotangents, sums, collected, lists, invariants) -> all but the invariants.
 
-    ``late`` says of each sum whether it is computed after the loop; ``collected`` maps the list of an operand to it.
+    ``late`` says of each sum whether, and how, it is one of products; ``collected`` maps the list of an operand to it.
     ``indexed``: the lists are invariants.
     """
 
@@ -206,13 +212,18 @@ class Trip:
         self.late: list[Deferred | None] = [
             deferred(g, set(fixed)) if defer else None for g in parts
         ]
-        operands = dict.fromkeys(v for late in self.late if late for v in late.operands)
+        operands = dict.fromkeys(
+            v for late in self.late if late and not late.running for v in late.operands
+        )
         self.collected = {Value(ListType(v.type)): v for v in operands}
         totals, added = [], []
         for j, g, late in zip(sums, parts, self.late):
             if late is None:
                 totals.append(Value(p.inputs[j].type))
                 added.append(_add(graph, totals[-1], g))
+            elif late.running:
+                totals.append(Value(late.node.outputs[0].type))
+                added.append(late.add(graph, totals[-1]))
         pushed = [
             append(graph, "tg.list_push", items, v, type=items.type)
             for items, v in self.collected.items()

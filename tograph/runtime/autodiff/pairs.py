@@ -18,6 +18,7 @@ import torch
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from ..carrier import differentiable
+from ..freed import MESSAGE, is_freed
 from ..ir import Graph, Value, graph_effects, map_values, prune, set_control_inputs
 from .replay import copy_graph, copy_node, lenient
 from .vjp import Pullback, vjp
@@ -51,7 +52,9 @@ class Pair:
     def __init__(self, graph: Graph, wrt: tuple[int, ...], build: Build):
         through = set(graph.inputs)
         given = [
-            i for i, v in enumerate(graph.outputs) if v not in through and differentiable(v.type)
+            i
+            for i, v in enumerate(graph.outputs)
+            if v not in through and differentiable(v.type) and not is_freed(v)
         ]
         first: dict[Value, int] = {}
         for i in given:
@@ -89,11 +92,18 @@ class Pair:
         with lenient():
             return vjp(self.graph, self.wrt, given)
 
+    def finished(self, outputs: list[Any], inputs: Sequence[Any]) -> list[Any]:
+        """The outputs, those without a gradient of this pair as autograd has to see them."""
+        for i, j in self.through.items():
+            outputs[i] = inputs[j]
+        return refusing(self.graph, outputs, [inputs[j] for j in self.wrt])
+
     def backward(self, needed: tuple[bool, ...]) -> Any:
         """The backward program that computes the gradients that are needed."""
         if needed not in self._backwards:
             graph = copy_graph(self.pullback.backward)
             graph.outputs = [v for v, n in zip(graph.outputs, needed) if n]
+            _without(graph, _COMMITS)
             prune(graph)
             set_control_inputs(graph)
             self._backwards[needed] = self.build(graph, 0)
@@ -128,18 +138,22 @@ class Pair:
         )
         made.nodes += [copy_node(n, env) for n in backward.nodes]
         made.outputs = [map_values(env.__getitem__, v) for v in backward.outputs]
-        _silence(made)
+        _without(made, ("tg.print", *_COMMITS))
         prune(made)
         set_control_inputs(made)
         return made
 
 
-def _silence(graph: Graph) -> None:
-    """Leave out what only prints."""
-    graph.nodes = [n for n in graph.nodes if n.op != "tg.print"]
+# What a failure leaves of the changes of outer objects: the call that made them has returned when its gradient is taken.
+_COMMITS = ("tg.commit",)
+
+
+def _without(graph: Graph, ops: Sequence[str]) -> None:
+    """Leave out nodes that only have an effect."""
+    graph.nodes = [n for n in graph.nodes if n.op not in ops]
     for node in graph.nodes:
         for region in node.regions.values():
-            _silence(region)
+            _without(region, ops)
 
 
 class Differentiable:
@@ -163,9 +177,7 @@ class Differentiable:
         if pair.constant:
             with torch.no_grad():
                 outputs = pair.program.run(*inputs)
-            for i, j in pair.through.items():
-                outputs[i] = inputs[j]
-            return outputs
+            return pair.finished(outputs, inputs)
         box: list[Any] = []
         made = _Pair.apply(pair, box, *inputs)
         outputs, spec = box
@@ -173,9 +185,7 @@ class Differentiable:
         by_index = dict(zip(pair.pullback.given, returned))
         for i, twin in pair.twins.items():
             outputs[i] = by_index[twin]
-        for i, j in pair.through.items():
-            outputs[i] = inputs[j]
-        return outputs
+        return pair.finished(outputs, inputs)
 
 
 class _Pair(torch.autograd.Function):
@@ -212,10 +222,40 @@ class _Pair(torch.autograd.Function):
             tensors = dict(zip(ctx.places, ctx.saved_tensors))
             flat = [tensors.get(i, x) for i, x in enumerate(ctx.numbers)]
             kept, saved = tree_unflatten(flat, ctx.stored_spec)
-            results = iter(pair.backward(wanted).run(*kept, *saved, *cotangents))
+            results = iter(
+                pair.backward(wanted).run(*map(_dense, kept), *saved, *map(_dense, cotangents))
+            )
             found = [next(results) if w else None for w in wanted]
         by_input = dict(zip(pair.pullback.present, found))
         return None, None, *(by_input.get(i) for i in range(len(ctx.inputs)))
+
+
+def refusing(graph: Graph, outputs: list[Any], wrt: Sequence[torch.Tensor]) -> list[Any]:
+    """The outputs of a call, those whose gradient the function took itself as results of which there is no other."""
+    made: dict[Value, Any] = {}
+    for i, v in enumerate(graph.outputs):
+        if is_freed(v) and differentiable(v.type):
+            if v not in made:
+                made[v] = _Freed.apply(outputs[i], *wrt)
+            outputs[i] = made[v]
+    return outputs
+
+
+class _Freed(torch.autograd.Function):
+    """An output of which the function has taken the gradient: it has no other."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, *inputs: torch.Tensor) -> torch.Tensor:
+        return x.detach()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        raise RuntimeError(MESSAGE)
+
+
+def _dense(x: Any) -> Any:
+    """A tensor in the layout that native code takes; the gradient of a sum, for one, comes as one number expanded."""
+    return x.contiguous() if isinstance(x, torch.Tensor) else x
 
 
 def _again(ctx: Any, pair: Pair, cotangents: list[Any]) -> list[Any]:

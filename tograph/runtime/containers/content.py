@@ -6,9 +6,11 @@ from typing import Any
 
 import torch
 
+from ...errors import SignatureError, StructureError
 from .. import ops
-from ..funcgraph import Ref, current_graph, is_tracing
+from ..funcgraph import Ref, current_graph, is_tracing, user_location
 from ..infer import meta_of, tensor_type
+from ..misuse import check_whole
 from ..scalars import scalar
 from ..shapes import SYMBOLS
 from ..structure import Handle, symbolic
@@ -20,18 +22,30 @@ def type_of(x: torch.Tensor) -> TensorType:
     return tensor_type(x.meta if isinstance(x, SymTensor) else meta_of(x))
 
 
-def as_tensor(x: Any, dtype: torch.dtype) -> torch.Tensor:
+def as_tensor(x: Any, dtype: torch.dtype | None = None) -> torch.Tensor:
+    """An element as a tensor; StructureError for what is none."""
     if isinstance(x, torch.Tensor):
         return x
-    return (
-        torch.scalar_tensor(x, dtype=dtype)
-        if isinstance(x, (bool, int, float, *SYMBOLS))
-        else torch.as_tensor(x, dtype=dtype)
-    )
+    if isinstance(x, (bool, int, float, *SYMBOLS)) and dtype is not None:
+        return torch.scalar_tensor(x, dtype=dtype)
+    try:
+        return torch.as_tensor(x, dtype=dtype)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise StructureError(
+            f"an element is a tensor or a number, not {x!r}", user_location()
+        ) from error
+
+
+def check_dtype(dtype: Any, owner: str) -> None:
+    if not isinstance(dtype, torch.dtype):
+        raise SignatureError(
+            f"the dtype of a {owner} must be a torch.dtype, not {dtype!r}", user_location()
+        )
 
 
 def as_index(i: Any) -> Any:
     """An index as an op takes it: a value or a number."""
+    check_whole(i, "an array or list", "index")
     if isinstance(i, torch.Tensor):
         i = scalar_of(i) if is_tracing() else int(i)
     return i.node.value(current_graph()) if isinstance(i, SYMBOLS) else i

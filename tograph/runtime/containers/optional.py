@@ -6,14 +6,15 @@ from typing import Any
 
 import torch
 
+from ...errors import SignatureError, StructureError
 from .. import ops
-from ..funcgraph import Ref, current_graph, is_tracing
+from ..funcgraph import Ref, current_graph, is_tracing, user_location
 from ..scalars import ScalarNode, staged
 from ..specs import TensorSpec
 from ..structure import Handle, symbolic
 from ..symbolic import value_of
 from ..types import BOOL, OptionalType, TensorType
-from .content import type_of
+from .content import as_tensor, type_of
 
 
 class Optional:
@@ -28,11 +29,14 @@ class Optional:
     @staticmethod
     def from_value(value: Any) -> Optional:
         """An Optional that holds ``value``."""
+        if isinstance(value, (list, tuple, dict)):
+            raise StructureError(
+                f"an Optional holds one tensor, not a {type(value).__name__}", user_location()
+            )
+        value = as_tensor(value)
         if not is_tracing():
             return Optional((value,), None)
         graph = current_graph()
-        if not isinstance(value, torch.Tensor):
-            value = torch.as_tensor(value)
         kind = OptionalType(type_of(value))
         return Optional(
             Handle(Ref(graph.emit("tg.optional_some", value_of(value, graph), type=kind), graph)),
@@ -42,6 +46,11 @@ class Optional:
     @staticmethod
     def empty(spec: TensorSpec) -> Optional:
         """An Optional without a value; ``spec`` says of which type one would be."""
+        if not isinstance(spec, TensorSpec):
+            raise SignatureError(
+                f"Optional.empty takes the tg.TensorSpec that a value would have, not {spec!r}",
+                user_location(),
+            )
         if not is_tracing():
             return Optional((), None)
         graph = current_graph()

@@ -7,13 +7,15 @@ from typing import Any
 
 import torch
 
-from ...errors import StructureError
+from ...errors import InvalidArgumentError, StructureError
 from .. import ops
 from ..funcgraph import Ref, current_graph, is_tracing, user_location
+from ..misuse import check_whole
+from ..specs import dimensions
 from ..structure import Handle
 from ..symbolic import value_of
 from ..types import INT, ListType, TensorType, join
-from .content import Content, as_index, as_tensor, type_of
+from .content import Content, as_index, as_tensor, check_dtype, type_of
 from .tensor_list import TensorList
 
 
@@ -40,11 +42,17 @@ class TensorArray(Content):
         infer_shape: bool = True,
         _content: Any = None,
     ):
+        check_dtype(dtype, "TensorArray")
         self.dtype, self.dynamic_size, self.infer_shape = dtype, dynamic_size, infer_shape
-        self.element_shape = None if element_shape is None else tuple(element_shape)
+        self.element_shape = dimensions(element_shape)
         self.content = _content if _content is not None else self._reserve(size)
 
     def _reserve(self, size: Any) -> Any:
+        check_whole(size, "TensorArray", "size")
+        if isinstance(size, int) and size < 0:
+            raise InvalidArgumentError(
+                f"the size of a TensorArray is not negative: {size}", user_location()
+            )
         if not is_tracing():
             return (None,) * int(size)
         graph = current_graph()
@@ -98,9 +106,12 @@ class TensorArray(Content):
         """The array with ``value`` in a cell; OutOfRangeError outside of a fixed size."""
         value = as_tensor(value, self.dtype)
         if value.dtype != self.dtype:
-            raise TypeError(f"this TensorArray holds {self.dtype}, not {value.dtype}")
+            raise StructureError(
+                f"this TensorArray holds {self.dtype}, not {value.dtype}", user_location()
+            )
         limit = None if self.dynamic_size else self._limit()
         if not self._staged():
+            self._check_shape(value)
             return self._with(
                 ops.lookup("tg.array_write").run(self.content, as_index(index), value, limit)
             )
@@ -113,9 +124,26 @@ class TensorArray(Content):
             and None not in old.shape
             and old.shape != new.shape
         ):
-            raise TypeError(f"this TensorArray holds cells of {old}, not {new}")
+            raise self._unfit(old, new)
         content = self._make("array_write", as_index(index), value, limit, type=ListType(element))
         return self._with(content, element.shape)
+
+    def _unfit(self, old: Any, new: Any) -> StructureError:
+        return StructureError(f"this TensorArray holds cells of {old}, not {new}", user_location())
+
+    def _check_shape(self, value: torch.Tensor) -> None:
+        """A real cell has the declared shape, and that of the other cells where they have one shape."""
+        written = next((v for v in self.content if v is not None), None)
+        if self.element_shape is not None:
+            known = TensorType(self.dtype, self.element_shape)
+        elif self.infer_shape and written is not None:
+            known = type_of(written)
+        else:
+            return
+        new = type_of(value)
+        joined = join(known, new)
+        if joined is None or joined.shape != known.shape:
+            raise self._unfit(known, new)
 
     def _limit(self) -> Any:
         if not self._staged():

@@ -7,13 +7,14 @@ from typing import Any
 
 import torch
 
-from ...errors import StructureError
+from ...errors import GraphBoolError, StructureError
 from .. import ops
 from ..funcgraph import Ref, current_graph, is_tracing, user_location
+from ..specs import dimensions
 from ..structure import Handle, symbolic
 from ..symbolic import value_of
 from ..types import ListType, TensorType, join
-from .content import Content, as_index, as_tensor, type_of
+from .content import Content, as_index, as_tensor, check_dtype, type_of
 
 
 class TensorList(Content):
@@ -30,8 +31,9 @@ class TensorList(Content):
         element_shape: Sequence[int | None] | None = None,
         _content: Any = None,
     ):
+        check_dtype(dtype, "TensorList")
         self.dtype = dtype
-        self.element_shape = None if element_shape is None else tuple(element_shape)
+        self.element_shape = dimensions(element_shape)
         self.content = _content if _content is not None else self._empty()
 
     def _empty(self) -> Any:
@@ -77,13 +79,20 @@ class TensorList(Content):
             return new
         joined = join(known, new)
         if joined is None:
-            raise TypeError(f"a list of {known} cannot take a {new}")
+            raise StructureError(f"a list of {known} cannot take a {new}", user_location())
         return joined
 
     def _checked(self, v: Any) -> torch.Tensor:
         v = as_tensor(v, self.dtype)
         if v.dtype != self.dtype:
-            raise TypeError(f"this TensorList holds {self.dtype}, not {v.dtype}")
+            raise StructureError(
+                f"this TensorList holds {self.dtype}, not {v.dtype}", user_location()
+            )
+        declared, new = self._element(), type_of(v)
+        if declared is not None:
+            joined = join(declared, new)
+            if joined is None or joined.shape != declared.shape:
+                raise StructureError(f"a list of {declared} cannot take a {new}", user_location())
         return v
 
     def push(self, v: Any) -> TensorList:
@@ -146,6 +155,11 @@ class TensorList(Content):
     @staticmethod
     def from_tensor(t: torch.Tensor) -> TensorList:
         """A list of the rows of ``t``."""
+        if not isinstance(t, torch.Tensor) or t.dim() == 0:
+            raise StructureError(
+                f"a list is made of the rows of a tensor of at least one dimension, not of {t!r}",
+                user_location(),
+            )
         shape = tuple(n if type(n) is int else None for n in t.shape[1:])
         if not is_tracing():
             return TensorList(t.dtype, shape, tuple(t.unbind(0)))
@@ -158,7 +172,14 @@ class TensorList(Content):
         )
         return TensorList(t.dtype, shape, content)
 
-    __len__ = None
+    def __len__(self) -> int:
+        if self._staged():
+            raise GraphBoolError(
+                "the length of a TensorList is known only when the graph runs: use size()",
+                user_location(),
+            )
+        return len(self.content)
+
     __tograph_len__ = size
 
     def __repr__(self) -> str:

@@ -15,6 +15,7 @@ from ..scalars import new_scalar
 from ..shapes import SYMBOLS
 from ..symbolic import value_of
 from .joining import join_regions
+from .modes import keeping
 from .regions import recording_places, trace_region
 
 
@@ -48,9 +49,9 @@ def staged_if(
     The contents of ``places``, and of every location that either changes through an operator, are merged.
     """
     with facts.assuming(pred, True):
-        first = trace_region("then", then, recording_places(places))
+        first = trace_region("then", keeping(then), recording_places(places))
     with facts.assuming(pred, False):
-        second = trace_region("orelse", orelse, recording_places(places))
+        second = trace_region("orelse", keeping(orelse), recording_places(places))
     joined = join_regions("If", [pred], {"then": first, "orelse": second})
     if first.raised or second.raised:
         facts.learn(pred, second.raised)

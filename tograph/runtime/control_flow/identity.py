@@ -149,6 +149,9 @@ class _Sharing:
                 self.users.setdefault(self.base(x), []).append(key)
                 if not x.chain:
                     self.whole.setdefault(self.base(x), []).append(key)
+                if isinstance(x.storage_, Lost):
+                    for b in x.storage_.bases:
+                        self.users.setdefault(("fresh", id(b)), []).append(key)
 
     def base(self, x: SymTensor) -> Hashable:
         """The memory of a tensor that does not exist outside of the region; None for one that does."""
@@ -166,7 +169,9 @@ class _Sharing:
         if self.base(x) is None:
             return [(None, _lost([x.storage_]) if dug is None else _outside(x, dug))]
         if isinstance(x.storage_, Lost):
-            return [(None, _lost([self.own.get(id(b), b) for b in x.storage_.bases]))]
+            bases = [b for base in x.storage_.bases for b in self._held(key, base)]
+            alone = x.storage_.bases and not bases and len(self.users[self.base(x)]) == 1
+            return [(None, _own(key) if alone else _lost(bases))]
         holders = self._holders(key, x)
         rows: list[tuple[Key, Option]] = []
         for h in holders:
@@ -176,6 +181,14 @@ class _Sharing:
         others = [k for k in dict.fromkeys(self.users[self.base(x)]) if k not in (key, *holders)]
         alone = not x.chain or not others
         return [*rows, (None, _own(key) if alone else _lost([*holders, *others]))]
+
+    def _held(self, key: Key, storage: Storage) -> Sequence[Any]:
+        """A memory that a variable may share, outside of the region: what the region made is that of the other variables that may hold it."""
+        if id(storage) in self.own:
+            return [self.own[id(storage)]]
+        if storage.home is None or not storage.home.within(self.inner):
+            return [storage]
+        return [k for k in dict.fromkeys(self.users.get(("fresh", id(storage)), ())) if k != key]
 
     def _holders(self, key: Key, x: SymTensor) -> list[Key]:
         """The variables in whose slot a tensor may be found: for a view any that holds all of it, else an earlier one."""

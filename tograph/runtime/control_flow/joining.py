@@ -7,7 +7,7 @@ from functools import reduce
 from typing import Any
 
 from ...errors import StagingError, StructureError
-from .. import histories, journal, listed, structure
+from .. import freed, histories, journal, listed, structure
 from ..funcgraph import FuncGraph, Storage, current_graph, user_location
 from ..growing import join_lists
 from ..ir import Node, Value
@@ -223,6 +223,7 @@ def _emit_regions(op, heads, regions, outputs, kinds, graph: FuncGraph, attrs) -
         keys.update(region.graph.arguments)
     for region, outs in zip(regions.values(), outputs):
         close(region.graph, list(keys), outs)
+    freed.agree([r.graph.graph for r in regions.values()])
     args = tuple(structure_argument(h, graph) for h in heads) + tuple(keys.values())
     return graph.add(op, args, attrs, kinds, regions={n: r.graph.graph for n, r in regions.items()})
 

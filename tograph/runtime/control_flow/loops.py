@@ -22,6 +22,7 @@ from ..funcgraph import FuncGraph, current_graph, user_location
 from ..ir import Node, graph_effects
 from ..journal import Location as Place
 from ..listed import tensors_in
+from ..misuse import check_loop_limits
 from ..shapes import SYMBOLS
 from ..structure import (
     Leaf,
@@ -39,6 +40,7 @@ from .carried import Carried
 from .joining import as_value, growing, one_list, put_back, visible
 from .leaves import noting
 from .loop_histories import LoopHistories
+from .modes import keeping
 from .regions import (
     Region,
     close,
@@ -60,6 +62,9 @@ class LoopOptions:
     maximum_iterations: Any = None
     parallel_iterations: int = 10
     checkpoint: Any = None
+
+    def __post_init__(self) -> None:
+        check_loop_limits(self.maximum_iterations, self.parallel_iterations)
 
 
 MAX_ROUNDS = 16
@@ -246,7 +251,17 @@ def _with_invariant(spec: Spec, place: Place, options: LoopOptions) -> Spec:
     shape = (options.shape_invariants or {}).get(place.key)
     if shape is None or not isinstance(spec, Leaf) or not isinstance(spec.type, TensorType):
         return spec
+    if types.join_shapes(tuple(shape), spec.type.shape) != tuple(shape):
+        raise ShapeInvariantError(
+            _unfit(place, spec.type, "before the loop", shape), user_location()
+        )
     return Leaf(TensorType(spec.type.dtype, tuple(shape), spec.type.device))
+
+
+def _unfit(place: Place, kind: TensorType, when: str, shape: Sequence[int | None]) -> str:
+    found = ", ".join("None" if n is None else str(n) for n in kind.shape)
+    comma = "," if len(kind.shape) == 1 else ""
+    return f"'{place.name}' has shape ({found}{comma}) {when}, which does not conform with the shape invariant {tuple(shape)}."
 
 
 def _next_spec(spec: Spec, place: Place, left: Any, options: LoopOptions) -> Spec:
@@ -256,13 +271,8 @@ def _next_spec(spec: Spec, place: Place, left: Any, options: LoopOptions) -> Spe
     if shape is not None and isinstance(out, Leaf) and isinstance(out.type, TensorType):
         covered = types.join_shapes(tuple(shape), out.type.shape)
         if covered != tuple(shape):
-            found = ", ".join("None" if n is None else str(n) for n in out.type.shape)
-            comma = "," if len(out.type.shape) == 1 else ""
-            raise ShapeInvariantError(
-                f"'{place.name}' has shape ({found}{comma}) after one iteration, which does not conform with the shape "
-                f"invariant {tuple(shape)}.",
-                user_location(),
-            )
+            text = _unfit(place, out.type, "after one iteration", shape)
+            raise ShapeInvariantError(text, user_location())
     out = generalize(out)
     return structure.texts(growing(one_list(join(spec, out), [spec, out], place)))
 
@@ -311,7 +321,7 @@ def _trace_with_state(
         carried.attach(graph, made, carried.inputs(graph))
         told.guard(state)
 
-    region = trace_region(name, function, before)
+    region = trace_region(name, keeping(function), before)
     moved = any(
         k not in entered or not unmoved(region.changed[k][1], entered[k]) for k in region.changed
     )

@@ -15,9 +15,9 @@ from typing import Any
 
 import torch
 
-from ...errors import ConditionError, StagingError, TographError
-from .. import facts, histories, journal, reads, structure
-from ..funcgraph import FuncGraph, Storage, current_graph, user_location
+from ...errors import ConditionError, TographError
+from .. import facts, freed, histories, journal, reads, structure
+from ..funcgraph import FuncGraph, Storage, current_graph
 from ..growing import StagedList
 from ..ir import Value, graph_effects, prune
 from ..journal import MISSING
@@ -80,12 +80,10 @@ def trace_region(
             if before is not None:
                 before(graph)
             given = set(log.entries)
-            modes = _modes()
             try:
                 result, raised = _run(function, stage_errors)
             except Unreachable:
                 raised = True
-            _check_modes(modes)
         changed = {k: (p, p.get()) for k, (p, _) in log.entries.items()}
     finally:
         journal.unwind(log)
@@ -95,23 +93,6 @@ def trace_region(
         if key not in outside and not place.scratch:
             place._set(content)  # what the region made itself is not rolled back
     return Region(graph, result, outside, raised, function)
-
-
-def _modes() -> tuple[Any, ...]:
-    """What torch keeps for all code: not part of a graph."""
-    return torch.is_grad_enabled(), torch.get_default_dtype(), torch.is_inference_mode_enabled()
-
-
-def _check_modes(before: tuple[Any, ...]) -> None:
-    if _modes() == before:
-        return
-    torch.set_grad_enabled(before[0])
-    torch.set_default_dtype(before[1])
-    raise StagingError(
-        "the grad mode or the default dtype is changed in a staged branch or loop, and stays changed after it: use a `with` statement, such as "
-        "torch.no_grad(), or change it outside",
-        user_location(),
-    )
 
 
 _OWNED = ("cell", "key", "attr", "contents")
@@ -243,7 +224,7 @@ def close(graph: FuncGraph, keys: list[Any], outputs: list[Value], lead: int = 0
             graph.captures[key] = Value(outer)
     inner.inputs = own + [graph.captures[k] for k in keys]
     inner.input_names = inner.input_names[:lead] + [""] * len(keys)
-    inner.outputs = outputs
+    inner.outputs = freed.leaving(graph, outputs)
     prune(inner)
     graph.closed = True
 

@@ -20,6 +20,7 @@ import torch
 from ..kernels.loop_ir import Unsupported
 from ..text import parse_graph
 from . import driver, planner, setter
+from .coalescing import coalesced
 from .execute import Failed, Stepwise
 from .plan import Call, Conditional, Host, Plan, Run, Set, Step, View
 
@@ -27,11 +28,13 @@ from .plan import Call, Conditional, Host, Plan, Run, Set, Step, View
 class Captured(Stepwise):
     """``run(*inputs)`` is one launch. DriverError where the graph cannot be made."""
 
+    captures = True
+
     def __init__(self, plan: Plan, bound: Mapping[Any, torch.Tensor] | None = None):
         """``bound``: inputs that are read where they are; each call has to be given them there."""
         if why := driver.available(_needs(plan)):
             raise Unsupported(why)
-        super().__init__(plan, bound=bound)
+        super().__init__(coalesced(plan), bound=bound)
         self.handles: dict[int, driver.Handle] = {}
         self.levels: list[torch.cuda.Stream] = []
         self.depth = 0
@@ -39,15 +42,14 @@ class Captured(Stepwise):
             self.stream = self._level(0)
             self._warm()
             self.graphs: list[Any] = []
-            self.program = self._recorded(plan.steps)
+            self.program = self._recorded(self.plan.steps)
         self.memory.release()
 
     def run(self, *inputs: Any) -> list[Any]:
-        with torch.cuda.device(self.memory.device), torch.no_grad():
-            try:
-                return super().run(*inputs)
-            finally:
-                self.memory.release()
+        try:
+            return super().run(*inputs)
+        finally:
+            self.memory.release()
 
     def play(self) -> None:
         self._play(self.program)

@@ -9,6 +9,7 @@ Both work on any device on which kernels start (``kernels.device.launch``).
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -47,6 +48,7 @@ class Memory:
         """``bound``: memory from outside for some of the inputs."""
         self.plan, self.device = plan, torch.device(where)
         self.bound = dict.fromkeys(bound or ())
+        self.own: frozenset[Place] = frozenset()  # outputs that are given away, not copied
         self.of: dict[Any, torch.Tensor] = {}
         self.generator = draws.Generator(self.device) if plan.generator is not None else None
         for place in [*plan.buffers, *plan.constants]:
@@ -76,7 +78,7 @@ class Memory:
             raise Failed(str(error), True) from error
         for v, x in zip(self.plan.inputs, parts, strict=True):
             if v in self.bound:
-                self.of[v] = x
+                self.of[v] = x.detach().contiguous()
             else:
                 self.of[v].copy_(x) if isinstance(x, torch.Tensor) else self.of[v].fill_(x)
         if self.plan.error is not None:
@@ -101,20 +103,31 @@ class Memory:
             raise Failed(f"error code {code}", code == FULL)
         if self.generator is not None and self.plan.generator is not None:
             self.generator.move(int(self.of[self.plan.generator[1]].item()))
-        parts = [self._part(v) for v in self.plan.outputs]
+        taken: set[Any] = set()
+        parts = [self._part(v, taken) for v in self.plan.outputs]
         outputs, written = self.plan.form.unpack(parts)
         for i, x in zip(self.plan.form.written, written, strict=True):
             ops.lookup("tg.assign").run(inputs[i], x)
         return outputs
 
-    def _part(self, v: Any) -> Any:
+    def _part(self, v: Any, taken: set[Any]) -> Any:
         x = self.of[v]
+        if v in self.own and v not in taken:
+            taken.add(v)
+            return x
         number = not isinstance(v, Cell) and isinstance(v.type, ScalarType)
         return v.type.kind(x.item()) if number else x.clone()
 
 
+def on(device: torch.device) -> Any:
+    """A scope in which kernels start on a device."""
+    return torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext()
+
+
 class Stepwise:
     """Runs the steps of a plan one after another. ``run(*inputs)`` gives the outputs of the graph."""
+
+    captures = False  # whether addresses of memory are fixed when it is made
 
     def __init__(
         self,
@@ -129,13 +142,14 @@ class Stepwise:
 
     def run(self, *inputs: Any) -> list[Any]:
         self.log, self.objects = [], {}
-        try:
-            self.memory.fill(inputs)
-            self.play()
-            return self.memory.results(inputs)
-        except Failed as error:
-            error.log = self.log
-            raise
+        with on(self.memory.device), torch.no_grad():
+            try:
+                self.memory.fill(inputs)
+                self.play()
+                return self.memory.results(inputs)
+            except Failed as error:
+                error.log = self.log
+                raise
 
     def play(self) -> None:
         """Everything between the inputs and the outputs."""

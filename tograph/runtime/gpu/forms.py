@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -46,6 +47,8 @@ class Plain:
 
     type: TensorType | ScalarType
 
+    bounds = MappingProxyType({})  # least and most of the parts that are numbers
+
     @property
     def types(self) -> list[Type]:
         return [self.type]
@@ -63,6 +66,10 @@ class Padded:
 
     type: TensorType
     dims: tuple[int, ...]
+
+    @property
+    def bounds(self) -> dict[int, tuple[int, int]]:
+        return {k + 1: (0, self.type.shape[d] or 0) for k, d in enumerate(self.dims)}
 
     @property
     def types(self) -> list[Type]:
@@ -89,6 +96,10 @@ class Items:
     item: Form
     capacity: int
     device: str
+
+    @property
+    def bounds(self) -> dict[int, tuple[int, int]]:
+        return {len(self.item.types): (0, self.capacity)}
 
     @property
     def types(self) -> list[Type]:
@@ -126,6 +137,10 @@ class Maybe:
     """An optional value of one form."""
 
     item: Form
+
+    @property
+    def bounds(self) -> dict[int, tuple[int, int]]:
+        return dict(self.item.bounds)
 
     @property
     def types(self) -> list[Type]:

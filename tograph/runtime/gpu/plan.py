@@ -37,11 +37,17 @@ Place = Value | Cell
 
 @dataclass
 class Run:
-    """A Triton kernel. ``arguments``: the memory for each parameter of its signature."""
+    """A Triton kernel. ``arguments``: the memory for each parameter of its signature.
+
+    ``writes``: the parameters that it writes. ``inplace``: for each of them those that may be the same memory, since no
+    element is read after it is written.
+    """
 
     source: Source
     arguments: dict[str, Place]
     location: Location = None
+    writes: frozenset[str] = frozenset()
+    inplace: dict[str, frozenset[str]] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return f"kernel {self.source.name}<{self.source.programs} programs of {self.source.warps} warps>"

@@ -1,6 +1,7 @@
 """A graph on a GPU without the host: its plan, and the highest tier that runs it.
 
-tier 1  conditional nodes of one CUDA graph (``capture``), where the probe of the device finds that they work
+tier 1  conditional nodes of one CUDA graph (``capture``), where the probe of the device finds that they work; a straight-line
+        graph that makes much data runs kernel by kernel (``direct``)
 tier 2  chunks of predicated bodies (``execute.Chunked``)
 
 Loops inside one kernel (tier 0) are kernels of a plan. What has no plan runs on the host (tier 3), which is the caller's.
@@ -20,7 +21,8 @@ from ..kernels.device import LoopKernel, device_of, is_gpu
 from ..kernels.jit import warn_once
 from ..kernels.loop_ir import Unsupported
 from ..types import ListType, OptionalType, ScalarType
-from . import capture, planner
+from . import capture, direct, planner
+from .coalescing import coalesced
 from .execute import Chunked, Failed, Stepwise
 from .forms import Held
 from .plan import Run, check
@@ -56,12 +58,14 @@ class Program:
 
     def _bind(self, inputs: Sequence[Any]) -> None:
         """Capture again, with the addresses of the inputs that stay where they are."""
-        if self.tier != 1 or not self.pointers.moved(inputs):
+        if not self._runner.captures or not self.pointers.moved(inputs):
             return
         bound = {v: inputs[i].detach() for v, i in places(self.plan, self.pointers.bound).items()}
         self._runner = capture.Captured(self.plan, bound)
 
     def _choose(self) -> tuple[int, Stepwise]:
+        if direct.worth(self.plan):
+            return 1, direct.Direct(self.plan)
         loops = {"while", "if", "switch"} & self.plan.nodes().keys()
         why = capture.probed(self.plan.device) if loops else ""
         try:
@@ -164,7 +168,7 @@ class Program:
 def described(graph: Graph, device: str = "cuda:0") -> str:
     """The plan of a graph as text, of one on the CPU as it would be on ``device``; or why there is none."""
     try:
-        made = planner.plan(graph if on_gpu(graph) else retarget(graph, device))
+        made = coalesced(planner.plan(graph if on_gpu(graph) else retarget(graph, device)))
     except Unsupported as why:
         return f"plan {graph.name}: the host runs it op by op: {why}"
     return "\n".join([str(made), *(f"  forbidden: {problem}" for problem in check(made))])

@@ -24,6 +24,7 @@ class Numbers:
     fresh: Callable[[], str]
     line: Callable[[str], None]
     _fail: Callable[[str, int], None]
+    sure: bool  # whether the node whose text is made surely does not fail
 
     def _number(self, node: Node) -> str:
         """Python's arithmetic on 64 bits; what leaves them fails."""
@@ -58,16 +59,22 @@ class Numbers:
 
     def _place(self, i: str, n: str) -> str:
         """A position in ``n`` items, negative ones counted from the end; 0 where it fails."""
+        if self.sure:
+            return f"tl.where({i} < 0, {i} + {n}, {i})"
         bad = f"({i} >= {n}) | ({i} + {n} < 0)"
         self._fail(bad, INDEX_OUT_OF_RANGE)
         return f"tl.where({bad}, 0, tl.where({i} < 0, {i} + {n}, {i}))"
 
     def _cell(self, i: str, n: str) -> str:
+        if self.sure:
+            return i
         bad = f"({i} < 0) | ({i} >= {n})"
         self._fail(bad, INDEX_OUT_OF_RANGE)
         return f"tl.where({bad}, 0, {i})"
 
     def _room(self, i: str, n: str) -> str:
+        if self.sure:
+            return i
         self._fail(f"{i} >= {n}", FULL)
         return f"tl.where({i} >= {n}, 0, {i})"
 
@@ -97,6 +104,8 @@ class Numbers:
         if word == "mul":  # exact in 64 bits while both are below 2**31
             self._fail(f"({a} + 2147483648 < 0) | ({a} > 2147483647) | ({b} + 2147483648 < 0) | ({b} > 2147483647)", OVERFLOW)  # fmt: skip
             return f"{a} * {b}"
+        if self.sure:
+            return f"{a} {sign} {b}"
         name = self.fresh()
         self.line(f"{name} = {a} {sign} {b}")
         other = b if word == "add" else f"~({b})"

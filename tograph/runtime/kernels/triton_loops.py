@@ -18,7 +18,7 @@ would raise, the kernel sets the error code and its outputs mean nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,12 +30,12 @@ from .loop_expressions import Expressions
 from .loop_formulas import Formulas, dtype_of, size_of
 from .loop_ir import FLOATS, ITEM_SIZES, Unsupported
 from .loop_numbers import OVERFLOW, Numbers
+from .loop_vectors import Vectors
 from .tiles import power_of_two
 from .triton_ops import TYPES, typed
 from .triton_source import ERROR, HEADER, Source
 
 MOST = 4096  # elements of a vector that one program holds
-MATRIX = 1 << 14  # elements of a matrix that one program holds
 BLOCK = 256  # elements of a program in the form ``blocks``
 UNSETTLED = 3  # the error code of a block that went on changing
 MOST_NODES = 300
@@ -57,27 +57,35 @@ class LoopSource:
     counted: frozenset[str]
 
 
-def render(node: Node, name: str, pointers: bool = False) -> LoopSource:
-    """The kernel of a ``While`` node; Unsupported says why it has none. ``pointers``: numbers come from memory."""
-    first = _Loop(node, name, pointers=pointers)
+def render(
+    node: Node, name: str, pointers: bool = False, safe: Set[Node] = frozenset()
+) -> LoopSource:
+    """The kernel of a ``While`` node; Unsupported says why it has none.
+
+    ``pointers``: numbers come from memory. ``safe``: nodes on numbers that surely do not fail.
+    """
+    first = _Loop(node, name, False, pointers, safe)
     source = first.source()
-    return _Loop(node, name, True, pointers).source() if first.fails else source
+    return _Loop(node, name, True, pointers, safe).source() if first.fails else source
 
 
 def segment(
-    nodes: Sequence[Node], outputs: Sequence[Value], name: str
+    nodes: Sequence[Node], outputs: Sequence[Value], name: str, safe: Set[Node] = frozenset()
 ) -> tuple[Source, list[Value]]:
     """(a kernel of nodes on numbers and tensors of one element, its inputs): p0, p1, ... are inputs, o0, o1, ... outputs."""
-    first = _Segment(nodes, outputs, name)
+    first = _Segment(nodes, outputs, name, False, safe)
     source = first.source()
-    return (_Segment(nodes, outputs, name, True).source() if first.fails else source), first.inputs
+    if first.fails:
+        source = _Segment(nodes, outputs, name, True, safe).source()
+    return source, first.inputs
 
 
-class _Loop(Numbers, Expressions):
+class _Loop(Numbers, Expressions, Vectors):
     """``guarded``: whether loops end when something has failed; a failure may be what keeps them going."""
 
-    def __init__(self, node: Node, name: str, guarded: bool = False, pointers: bool = False):
+    def __init__(self, node: Node, name: str, guarded: bool, pointers: bool, safe: Set[Node]):
         self.node, self.name, self.guarded, self.pointers = node, name, guarded, pointers
+        self.safe, self.sure = safe, False
         self.carried = node.kwargs["carried"]
         self.lines: list[str] = []
         self.indent = 1
@@ -186,20 +194,10 @@ class _Loop(Numbers, Expressions):
                 self.line(f"{name} = {self._load(f'p{k}', a)}")
         self.names[a] = name
 
-    def _only_matrix(self, k: int) -> bool:
-        inside = self.node.regions["body"].inputs[k]
-        return any(n.op == "aten.mv.default" and n.args[0] is inside for n in self.node.regions["body"].nodes)  # fmt: skip
-
     def _load(self, pointer: str, a: Value) -> str:
         place = f"{pointer} + i" if self.is_vector(a) else pointer
         mask = ", mask, other=0" if self.is_vector(a) and self.partial else ""
         return f"tl.load({place}{mask})" + (" != 0" if dtype_of(a) == "bool" else "")
-
-    def _matrix(self, name: str, k: int, a: Value) -> None:
-        if a.type.shape != (self.n, self.n) or size_of(a) > MATRIX:  # type: ignore[union-attr]
-            raise Unsupported("a matrix that does not fit into a program")
-        mask = ", mask[:, None] & mask[None, :], other=0" if self.partial else ""
-        self.line(f"{name} = tl.load(p{k} + {self.n} * i[:, None] + i[None, :]{mask})")
 
     # ---- the loop
 
@@ -339,13 +337,11 @@ class _Loop(Numbers, Expressions):
         if node.op in _SAME:
             self.names[out] = self.names[node.args[0]]
         elif node.op.startswith("py."):
+            self.sure = node in self.safe
             self._set(out, self._number(node))
-        elif node.op == "aten.mv.default":
-            a, x = map(self.names.__getitem__, node.args)
-            self._set(out, f"tl.sum({a} * {x}[None, :], 1)")
-        elif node.op == "aten.dot.default":
-            a, x = map(self.names.__getitem__, node.args)
-            self._set(out, f"tl.sum({a} * {x}, 0)")
+            self.sure = False
+        elif node.op in self.VECTORS:
+            self._set(out, self.VECTORS[node.op](self, node))
         elif node.op == "aten.scalar_tensor.default" and isinstance(node.args[0], Value):
             source = node.args[0]
             self._set(out, triton_ops.cast(self.names[source], dtype_of(source), dtype_of(out)))
@@ -382,6 +378,8 @@ class _Loop(Numbers, Expressions):
         self.names.update(zip(node.outputs, outs))
 
     def _fail(self, condition: str, code: int) -> None:
+        if self.sure:
+            return
         self.fails = True
         if self.guarded:
             self.line(f"code = tl.where({condition}, {code}, code)")
@@ -390,7 +388,7 @@ class _Loop(Numbers, Expressions):
 class _Segment(_Loop):
     """Straight-line nodes, with branches and loops in them, on values of one element."""
 
-    def __init__(self, nodes: Sequence[Node], outputs: Sequence[Value], name: str, guarded: bool = False):  # fmt: skip
+    def __init__(self, nodes: Sequence[Node], outputs: Sequence[Value], name: str, guarded: bool, safe: Set[Node]):  # fmt: skip
         self.nodes, self.wanted = nodes, outputs
         made = {v for n in nodes for v in n.outputs}
         self.inputs = list(dict.fromkeys(v for n in nodes for v in n.inputs if v not in made))
@@ -399,7 +397,7 @@ class _Segment(_Loop):
             raise Unsupported("a value of more than one element")
         graph = Graph(name)
         node = Node("While", (), {"carried": 0}, [], regions={"cond": graph, "body": graph})
-        super().__init__(node, name, guarded, True)
+        super().__init__(node, name, guarded, True, safe)
 
     def source(self) -> Source:  # type: ignore[override]
         signature: dict[str, str] = {}

@@ -14,6 +14,8 @@ in it and is the same in every process.
 from __future__ import annotations
 
 import ctypes
+import struct
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -27,7 +29,7 @@ from ..types import DTYPE_NAMES, DTYPES, ScalarType, TensorType
 from .code import SIZE
 from .values import Decline, Mem, Reg, numel, strides
 
-NATIVE_PER_CALL = 3  # native ops that a graph must have for each call
+LARGE = 1 << 18  # bytes that torch copies by several threads
 KEPT = 64  # views that a call keeps, by address
 
 _ASK = """define internal i32 @ask(ptr %callee, ptr %block) noinline {
@@ -55,47 +57,55 @@ declare i32 @PyObject_IsTrue(ptr)
 class Call:
     """One op on memory. ``self(address)`` of a block of 64-bit slots: operands, then results, then open sizes.
 
-    ``packed``: whether results have to be contiguous, as those of eager PyTorch then are; what is strided is packed here else.
+    ``wanted``: which of the op's results are used. ``exact``: whether results must have the strides of their places, which are those of eager PyTorch then.
     """
 
-    def __init__(self, node: Node, inputs: list[Value], operands: list[Any], results: list[Mem], packed: bool):  # fmt: skip
-        self.node, self.run = node, ops.DIRECT.get(node.op) or ops.lookup(node.op).run
+    native_ops = 3  # that a graph must have for each call to be worth it
+
+    def __init__(self, node: Node, inputs: list[Value], operands: list[Any], results: list[Mem], exact: bool, wanted: list[int]):  # fmt: skip
+        self.node, self.run = node, ops.quick(node.op) or ops.lookup(node.op).run
         self.random = node_effects(node).random
         self._inputs, self._operands, self._results = inputs, operands, results
-        self.packed = packed
+        self._exact, self._wanted = exact, wanted
         opened = [n for x in (*operands, *results) if isinstance(x, Mem) for n in x.size if isinstance(n, Open)]  # fmt: skip
         self.opened = list(dict.fromkeys(opened))
-        self._block = ctypes.c_int64 * (len(operands) + len(results) + len(self.opened))
+        self._words = len(operands) + len(results) + len(self.opened)
         self._views: dict[Any, torch.Tensor] = {}
         self._known: dict[Any, Any] = {}  # what a block of slots means
 
     def __call__(self, address: int) -> bool:
         """Whether the op ran, and gave what its types say."""
-        slots = tuple(self._block.from_address(address))
-        known = self._known.get(slots)
+        block = ctypes.string_at(address, 8 * self._words)
+        known = self._known.get(block)
         if known is None:
-            known = self._read(slots)
+            known = self._read(block)
         args, kwargs, places = known
         try:
             found = self.run(*args, **kwargs)
+        except TypeError:  # the quick function takes its arguments in another way
+            reference, self.run = self.run, ops.lookup(self.node.op).run
+            return self.run is not reference and self(address)
         except Exception:  # ops raise anything, and an error would be lost in the C caller: the host runs the op again and raises it
             return False
         if type(found) is torch.Tensor:
-            return self._put(found, places[0])
-        found = found if isinstance(found, (list, tuple)) else [found]
-        return all(map(self._put, found, places))
+            return not places or places[0].put(found)
+        return all(place.put(found[i]) for i, place in zip(self._wanted, places))
 
-    def _read(self, slots: tuple[int, ...]) -> Any:
+    def slots(self, block: bytes) -> tuple[int, ...]:
+        return struct.unpack(f"{self._words}q", block)
+
+    def _read(self, block: bytes) -> Any:
         """(args, kwargs, places of the results) for a block of slots. A loop meets few different ones."""
+        slots = self.slots(block)
         sizes = dict(zip(self.opened, slots[len(self._operands) + len(self._results) :]))
         values = [self._value(x, bits, sizes) for x, bits in zip(self._operands, slots)]
         env = dict(zip(self._inputs, values))
         args = map_values(env.__getitem__, self.node.args)
         kwargs = map_values(env.__getitem__, self.node.kwargs)
-        places = [self._view(x, bits, sizes) for x, bits in zip(self._results, slots[len(self._operands) :])]  # fmt: skip
+        places = [_Place(self._view(x, bits, sizes), self._exact) for x, bits in zip(self._results, slots[len(self._operands) :])]  # fmt: skip
         if len(self._known) >= KEPT:
             self._known.clear()
-        self._known[slots] = args, kwargs, places
+        self._known[block] = args, kwargs, places
         return args, kwargs, places
 
     def _value(self, x: Any, bits: int, sizes: dict[Open, int]) -> Any:
@@ -122,25 +132,37 @@ class Call:
             self._views[key] = found
         return found
 
-    def _put(self, x: torch.Tensor | None, place: torch.Tensor) -> bool:
-        if (
-            x is None
-        ):  # a result that the op was told to leave out, such as the gradient of an image: nothing reads it
-            return True
-        if (
-            x.dtype != place.dtype
-            or x.shape != place.shape
-            or (self.packed and not x.is_contiguous())
-        ):
+
+class _Place:
+    """Where a result goes, of whose type and strides it has to be; of any strides where they are not ``exact``."""
+
+    __slots__ = ("address", "dtype", "exact", "nbytes", "shape", "stride", "tensor")
+
+    def __init__(self, tensor: torch.Tensor, exact: bool):
+        self.tensor, self.exact = tensor, exact
+        self.dtype, self.shape, self.stride = tensor.dtype, tensor.shape, tensor.stride()
+        self.address, self.nbytes = tensor.data_ptr(), tensor.numel() * tensor.element_size()
+        if self.nbytes > LARGE or not _without_gaps(self.shape, self.stride):
+            self.nbytes = -1
+
+    def put(self, x: torch.Tensor) -> bool:
+        """Copy a result there; whether it is what it has to be."""
+        if x.dtype is not self.dtype or x.shape != self.shape:
             return False
-        place.copy_(x)
+        same = x.stride() == self.stride
+        if same and self.nbytes >= 0:
+            ctypes.memmove(self.address, x.data_ptr(), self.nbytes)
+            return True
+        if self.exact and not same and not _alike(self.shape, x.stride(), self.stride):
+            return False
+        self.tensor.copy_(x)
         return True
 
 
 def may_call(node: Node) -> bool:
     """Whether torch may run a node for native code: it only computes, and has tensors and numbers only."""
     effects = node_effects(node)
-    if not node.op.startswith("aten.") or not node.outputs or node.regions:
+    if not node.op.startswith("aten.") or node.regions:
         return False
     if effects.io or effects.reads or effects.writes or effects.overwrites or effects.diverges:
         return False
@@ -153,33 +175,55 @@ def lower(low, node: Node) -> None:
     if not may_call(node):
         raise Decline(f"{node.op} has no native form")
     inputs = list(dict.fromkeys(node.inputs))
-    operands = [_placed(low, v) for v in inputs]
-    targets = [low.target(v) if numel(low.tensor(v)[1]) > 1 else low.new(*low.tensor(v)) for v in node.outputs]  # fmt: skip
+    operands = [placed(low, v) for v in inputs]
+    used = [v for v in node.outputs if v in low.used]
+    layout = _layouts(node, inputs, operands) if all(x.dense for x in operands) else None
+    targets = [_target(low, v, layout and layout[v.index]) for v in used]
     for x in targets:
         low.arena.hold(x.owners)
-    packed = all(x.dense for x in operands) and _packed(node, inputs, operands)
-    call = Call(node, inputs, operands, targets, packed)
-    code = low.code
-    slots = [*operands, *targets, *(Reg(low.sizes.text(n), "i64") for n in call.opened)]
-    block = code.cell(f"[{len(slots)} x i64]")
-    for i, x in enumerate(slots):
-        place = code.do(f"getelementptr i64, ptr {block}, i64 {i}")
-        if isinstance(x, Mem):
-            code.line(f"store ptr {x.pointer}, ptr {place}")
-        else:
-            code.store(x.dtype, x.text, place)
-    _ask(low, call, block)
-    for v, x in zip(node.outputs, targets):
-        x = replace(x, dense=packed)
+    call = Call(node, inputs, operands, targets, layout is not None, [v.index for v in used])
+    ask(low, call, block(low, call, [*operands, *targets]))
+    for v, x in zip(used, targets):
+        x = replace(x, dense=layout is not None)
         low.bind(v, x if numel(x.size) > 1 else low.register(Mem(x.pointer, x.dtype, x.size, x.stride)))  # fmt: skip
     low.release(targets)
 
 
-def _packed(node: Node, inputs: list[Value], operands: list[Any]) -> bool:
-    """Whether torch gives contiguous results; where no shape rule tells, that is seen when the op runs."""
+def _target(low, v: Value, stride: tuple[int, ...] | None) -> Mem:
+    """Memory for a result, of those strides; contiguous where they are not known."""
+    dtype, size = low.tensor(v)
+    if numel(size) == 1:
+        return low.new(dtype, size)
+    if stride is None or _alike(size, stride, strides(size)):
+        return low.target(v)
+    low.dests.pop(v, None)
+    return replace(low.new(dtype, size), stride=stride)
+
+
+def _alike(size: tuple[int, ...], a: tuple[int, ...], b: tuple[int, ...]) -> bool:
+    """Whether strides are the same for a size: those of dims of one element do not matter."""
+    return all(s == t or n == 1 for n, s, t in zip(size, a, b))
+
+
+def block(low, call: Call, operands: list[Any]) -> str:
+    """The slots of a call, filled."""
+    code = low.code
+    slots = [*operands, *(Reg(low.sizes.text(n), "i64") for n in call.opened)]
+    made = code.cell(f"[{max(len(slots), 1)} x i64]")
+    for i, x in enumerate(slots):
+        place = code.do(f"getelementptr i64, ptr {made}, i64 {i}")
+        if isinstance(x, Mem):
+            code.line(f"store ptr {x.pointer}, ptr {place}")
+        else:
+            code.store(x.dtype, x.text, place)
+    return made
+
+
+def _layouts(node: Node, inputs: list[Value], operands: list[Any]) -> list[tuple[int, ...] | None]:
+    """The strides of torch's results; None for contiguous ones, and where no rule tells: that is seen when the op runs."""
     rule = RULES.get(node.op.split(".")[1])
     if rule is None or any(isinstance(x, Mem) and x.open for x in operands):
-        return True
+        return [None] * len(node.outputs)
     known = {
         v: Meta(DTYPES[x.dtype], x.size, x.stride, 0, torch.device("cpu"))
         if isinstance(x, Mem)
@@ -188,10 +232,20 @@ def _packed(node: Node, inputs: list[Value], operands: list[Any]) -> bool:
     }
     found = rule(*map_values(known.__getitem__, node.args), **map_values(known.__getitem__, node.kwargs))  # fmt: skip
     metas = found if isinstance(found, list) else [found]
-    return all(m is None or m.stride == strides(m.size) for m in metas)
+    return [m.stride if m is not None and _without_gaps(m.size, m.stride) else None for m in metas]
 
 
-def _placed(low, v: Value) -> Mem | Reg:
+def _without_gaps(size: Sequence[int], stride: Sequence[int]) -> bool:
+    """Whether the elements of a tensor fill its memory, in whatever order."""
+    step = 1
+    for s, n in sorted((s, n) for s, n in zip(stride, size) if n != 1):
+        if s != step:
+            return False
+        step *= n
+    return True
+
+
+def placed(low, v: Value) -> Mem | Reg:
     """An operand as the call takes it: numbers by value, tensors in memory."""
     x = low.operand(v)
     if isinstance(v.type, ScalarType):
@@ -206,7 +260,7 @@ def _placed(low, v: Value) -> Mem | Reg:
     return low.memory(x)
 
 
-def _ask(low, call: Call, block: str) -> None:
+def ask(low, call: Call, block: str) -> None:
     low.asked.append(call)
     low.globals["ask"] = _ASK
     low.work += 3000
@@ -225,4 +279,4 @@ def _ask(low, call: Call, block: str) -> None:
 
 def worth(low) -> bool:
     """Whether enough of a graph is native for its calls."""
-    return low.native_ops >= NATIVE_PER_CALL * len(low.asked)
+    return low.native_ops >= sum(call.native_ops for call in low.asked)

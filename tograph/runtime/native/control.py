@@ -18,6 +18,7 @@ from .carries import Carry, ListCarry, typed
 from .code import REGISTER
 from .groups import one_element, schedule, updated
 from .polling import Strip, poll
+from .telling import Text
 from .threading import COUNTER
 from .values import Decline, Listed, Mem, Operand, Reg, numel, strides
 
@@ -91,6 +92,8 @@ def _branches(low, node: Node, branches: list[tuple[str, Graph]]) -> None:
 
 def _settled(low, v: Value, x: Operand, dest: Mem | None) -> Operand:
     """A branch's result in the form that both branches share; its memory is held."""
+    if isinstance(x, Text):
+        raise Decline("a text that depends on a branch")
     if isinstance(x, Listed):
         return _settled_list(low, x, dest)
     if one_element(v):
@@ -260,7 +263,7 @@ def _bound(low, cond: Graph, bound: Value | int, args: list[Operand]) -> str:
 
 
 def _single(x: Operand) -> bool:
-    return not isinstance(x, (Reg, Listed)) and numel(x.size or ()) == 1
+    return not isinstance(x, (Reg, Listed, Text)) and numel(x.size or ()) == 1
 
 
 def _mode(body: Graph, i: int) -> str:
@@ -271,7 +274,17 @@ def _mode(body: Graph, i: int) -> str:
         return "register"
     if lists.listed(value.type):
         return "in place"
-    return "in place" if _in_place(body, value, result) or updated(body, i) else "memory"
+    if _adds_product(body, value, result) or _in_place(body, value, result) or updated(body, i):
+        return "in place"
+    return "memory"
+
+
+def _adds_product(body: Graph, value: Value, result: Value) -> bool:
+    """Whether ``result`` is ``value`` plus a product of other matrices, and nobody else reads ``value``."""
+    if result.node is None or result.node.op != "aten.addmm.default" or result.node.args[0] is not value:  # fmt: skip
+        return False
+    reads = [v for n in body.nodes for v in n.inputs] + body.outputs
+    return reads.count(value) == 1 == body.outputs.count(result) and result.type.shape == value.type.shape  # fmt: skip
 
 
 def _in_place(body: Graph, value: Value, result: Value) -> bool:

@@ -100,6 +100,16 @@ def known(node: Node) -> bool:
     return any(node.op in table for table in tables)
 
 
+def used(graph: Graph) -> set[Value]:
+    """The values that a node, or a result of a graph or region, is made of."""
+    found = set(graph.outputs)
+    for node in graph.nodes:
+        found.update(node.inputs)
+        for region in node.regions.values():
+            found |= used(region)
+    return found
+
+
 def place(node: Node) -> Group:
     """A group for ``node`` alone."""
     if node.op in ("tg.assign", "tg.assert"):

@@ -10,6 +10,7 @@ Items: tensors of a static size, numbers, and lists and optionals of such items.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -17,7 +18,7 @@ from typing import Any
 from ..ir import Graph, Node, Value
 from ..types import DTYPE_NAMES, ListType, OptionalType, ScalarType, TensorType, Type
 from .code import SIZE
-from .groups import one_element
+from .groups import LIST_UPDATES, one_element
 from .values import NO_OWNERS, Decline, Listed, Mem, Operand, Reg, numel, strides
 from .views import index_of
 
@@ -202,6 +203,30 @@ def own(low: Any, x: Listed, result: Value) -> Listed:
 # ---- items
 
 
+def pushes(graph: Graph) -> dict[Value, Node]:
+    """The tensors that ``graph`` computes and pushes on a list it is given, with the node that does so."""
+    bases = Counter(v for n in graph.nodes if n.op in LIST_UPDATES for v in n.inputs[:1])
+    found = {}
+    for n in graph.nodes:
+        base, v = n.args if n.op == "tg.list_push" else (None, None)
+        if not isinstance(v, Value) or v.node is None or base.node is not None or one_element(v):
+            continue
+        if bases[base] == 1 and isinstance(v.type, TensorType) and v.type == _item(n):
+            found[v] = n
+    return found
+
+
+def make_room(low: Any, v: Value, node: Node) -> None:
+    """Let ``v`` be computed at the end of the list that ``node`` pushes it on, where that list stays in its buffers."""
+    x, dest = low.operand(node.args[0]), low.dests.get(node.outputs[0])
+    if v in low.dests or x.fixed or not isinstance(dest, Listed) or dest.places != x.places:
+        return
+    dtype, shape = low.tensor(v)
+    at = low.code.add(x.begin, x.length)
+    place = _reserve(low, x, at, low.code.add(at, "1"), item_bytes(x.item))
+    low.dests[v] = low.reserved[node] = Mem(place, dtype, shape, strides(shape), x.owners)
+
+
 def _write(low: Any, x: Listed, index: str, v: Any) -> None:
     """Write an item of a list of tensors or numbers; ``index`` counts in the buffer."""
     size = item_bytes(x.item)
@@ -311,6 +336,10 @@ def _push(low: Any, node: Node) -> Listed:
     base, v = node.args
     x = low.operand(base)
     _same_item(x, node)
+    there = low.reserved.pop(node, None)
+    if there is not None and there.pointer == getattr(low.operand(v), "pointer", None):
+        low.dests.pop(node.outputs[0])
+        return replace(x, length=low.code.add(x.length, "1"))
     return pushed(low, own(low, x, node.outputs[0]), v)
 
 

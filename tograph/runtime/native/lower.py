@@ -29,8 +29,8 @@ from ..kernels.pointwise import ROWS
 from ..kernels.products import PRODUCTS
 from ..kernels.reductions import CREATORS, REDUCERS, creator_value
 from ..shapes import Meta
-from ..types import DTYPE_NAMES, ListType, ScalarType, TensorType
-from . import buffers, calls, control, direct, groups, lists, matmul, moves, nests, views
+from ..types import DTYPE_NAMES, ListType, ObjectType, ScalarType, TensorType
+from . import buffers, calls, control, direct, groups, lists, matmul, moves, nests, telling, views
 from .arena import Arena
 from .code import REGISTER, SIZE, UNROLLING, Code, literal, memory
 from .groups import Group, one_element
@@ -78,7 +78,9 @@ class Lowering:
         self.calls: Counter[str] = Counter()  # and how often each is called
         self.overwrites: set[Node] = set()  # updates that may be made in the memory of their base
         self.updates: set[Value] = set()  # their results
+        self.reserved: dict[Node, Mem] = {}  # where what a node pushes is computed
         self.rewrites = lists.changes(graph)
+        self.used = groups.used(graph)
         self.work = 0.0
         self.inside = 0  # loops around what is being written
         self.branching = False  # whether branches stay branches
@@ -249,10 +251,11 @@ class Lowering:
                 or node.op in _KNOWN
                 or node.op in lists.RULES
             )
-            if not known or (not node.outputs and node.op not in _SILENT and not node.regions):
+            if not known:
                 raise Decline(f"{node.op} runs on the host")
             for v in node.outputs:
-                self._check_value(v)
+                if v in self.used:
+                    self._check_value(v)
             for region in node.regions.values():
                 self.check(region)
 
@@ -260,7 +263,9 @@ class Lowering:
         kind = v.type
         if lists.listed(kind):
             lists.depth(kind.element)
-        elif not isinstance(kind, ScalarType) and None not in getattr(kind, "shape", ()):
+        elif not isinstance(kind, (ScalarType, ObjectType)) and None not in getattr(
+            kind, "shape", ()
+        ):
             self.tensor(v)  # sizes that only a run knows are looked at where they are made
 
     # ---- failing
@@ -292,8 +297,11 @@ class Lowering:
         parts = groups.schedule(graph)
         last = _last_uses(graph, parts)
         needed = _needed(graph, parts)
+        pushes = lists.pushes(graph)
         for i, group in enumerate(parts):
             self.direct.enter(group, last.get(i, ()))
+            for v in [v for n in group.nodes for v in n.outputs if v in pushes]:
+                lists.make_room(self, v, pushes[v])
             self.group(group, needed)
             for v in last.get(i, ()):
                 self.unbind(v)
@@ -424,6 +432,8 @@ class Lowering:
             control.lower(self, node)
         elif node.op == "tg.raise":
             self.fail("true")
+        elif node.op == "tg.print":
+            telling.show(self, node)
         elif node.op.startswith(("tg.list_", "tg.optional_")):
             lists.lower(self, node)
         elif not groups.known(node):
@@ -455,6 +465,8 @@ class Lowering:
             self.bind(out, self.operand(node.args[0]))
         elif node.op == "tg.choose":
             self.bind(out, self._choice(node))
+        elif telling.is_text(node):
+            telling.text(self, node)
         elif node.op.startswith("py."):
             self.bind(out, self._number(node))
         elif node.op in views.VIEWS or node.op == groups.CLONE:
@@ -694,7 +706,7 @@ _DTYPES = {name: dtype for dtype, name in DTYPE_NAMES.items()}
 _PLANNED = (
     1 << 28
 )  # bytes that a tensor whose size only the run knows may take in the plan of memory
-_SILENT = frozenset(["tg.assign", "tg.assert", "tg.raise"])
+_SILENT = frozenset(["tg.assign", "tg.assert", "tg.raise", "tg.print"])
 _KNOWN = frozenset(["tg.read", "tg.identity", "tg.constant", "tg.choose", *_SILENT])
 
 

@@ -250,6 +250,7 @@ class _Writer:
             self.rows = min(a.rows, 4 if self.columns > 1 else 8)
             self.units = -(-a.rows // self.rows)
         self.panel = panel
+        self.adds = bias is not None and bias.pointer == c.pointer  # to what is there
         self.deep = isinstance(a.columns, Open)
         if self.deep:
             self.chunks = -(-a.rows // CHUNK)
@@ -270,9 +271,10 @@ class _Writer:
             body = self._pieces
         _loop(code, "%begin", "%end", 1, body)
         code.line("ret void")
-        params = "ptr noalias %A, ptr noalias %B, ptr noalias %C, "
+        alone = "" if self.adds else " noalias"
+        params = f"ptr noalias %A, ptr noalias %B, ptr{alone} %C, "
         if self.bias is not None:
-            params += "ptr noalias %D, "
+            params += f"ptr{alone} %D, "
         if self.deep:
             params += "ptr %depth, "
             code.fill(self.depth_place, "%K = ptrtoint ptr %depth to i64")

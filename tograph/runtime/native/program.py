@@ -22,11 +22,12 @@ from typing import Any
 
 import torch
 
+from .. import prints
 from ..ir import Graph, Value
 from ..kernels import jit
 from ..passes import optimize
 from ..passes.lift_writes import lifted, writes_inside
-from ..passes.settle import has_try, unwrapped
+from ..passes.settle import commits, has_try, uncommitted, unwrapped
 from ..text import show
 from ..types import ScalarType, TensorType
 from ..variables import Variable
@@ -38,6 +39,7 @@ from .entry import MISS, MOST, make_entry
 from .groups import remembering
 from .lower import DONE, INTERRUPTED, Lowering
 from .nests import Nest
+from .telling import printed, tells
 from .values import Decline
 
 _ENTRY = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
@@ -92,6 +94,7 @@ class Native:
         self._slots[-1] = (self._arena.data_ptr() + 63) // 64 * 64
         self._calls = low.asked
         self._random = any(c.random for c in self._calls)
+        self._tells = tells(self._calls)
         self._table = (ctypes.c_int64 * max(len(self._calls), 1))(*map(id, self._calls))
         arena = (ctypes.c_int64 * 2).from_address(self._slots[-1])
         arena[0], arena[1] = ctypes.addressof(self._table), self._buffers.address
@@ -142,6 +145,8 @@ class Native:
             made = self._call(inputs)
             if made is None and state is not None:
                 torch.set_rng_state(state)
+            if self._tells:
+                prints.leave(printed(self._calls) if made is None else 0)
             return made
         finally:
             self._lock.value = 0
@@ -158,7 +163,7 @@ class Native:
         return self._entry_of(captured, single, self) if self._direct else None
 
     def _entry_of(self, captured: Sequence[torch.Tensor], single: bool, owner: Any) -> Any:
-        if len(self._inputs) - len(captured) > MOST or self._blocks or self._lists:
+        if len(self._inputs) - len(captured) > MOST or self._blocks or self._lists or self._tells:
             return None
         lock = ctypes.addressof(self._lock)
         return make_entry(self._address, self._inputs, self._outputs, captured, single, self._slots[-1], lock, owner, self._assigned, self._random)  # fmt: skip
@@ -284,7 +289,10 @@ def compile_graph(graph: Graph, visible: int | None = None) -> Native:
     """
     if jit.host() is None:
         raise Decline("there is no LLVM in this process")
-    if has_try(graph) or writes_inside(graph):  # where something fails the host runs all of it
+    # Where something fails the host runs all of it.
+    if commits(graph):
+        graph = uncommitted(graph)
+    if has_try(graph) or writes_inside(graph):
         graph = optimize(lifted(unwrapped(graph)), inference=False)
     distinct = _computed(graph)
     key = (show(graph), visible)

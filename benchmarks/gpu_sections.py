@@ -1,0 +1,360 @@
+"""The sections of ``benchmarks/gpu.py``: each gives its parts, a name and a call that measures it and reports rows."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+import math
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+import tograph as tg
+from tograph.bench import programs, torch_forms
+from tograph.bench.workloads import WORKLOADS, Workload
+from tograph.runtime.gpu import planner
+from tograph.runtime.gpu.capture import Captured
+from tograph.runtime.gpu.execute import Chunked
+from tograph.runtime.gpu.retarget import retarget
+from tograph.runtime.kernels.loop_ir import Unsupported
+
+ROOT = Path(__file__).parent.parent
+SAMPLES = ROOT / "samples"
+# The conformance cases lie beside the checkout, or in it; where they do not, their section says so.
+CASES = [ROOT / "shared" / "CASES", ROOT.parent / "shared" / "CASES"]
+COUNTED = ("cudaLaunchKernel", "cudaGraphLaunch", "cuLaunchKernel", "cuLaunchKernelEx")
+
+Part = tuple[str, Callable[[], None]]
+
+
+class Bench:
+    """The device, and where rows go."""
+
+    def __init__(self, device: str, row: Callable[..., None]):
+        self.device = torch.device(device)
+        self.gpu = self.device.type == "cuda"
+        self.row = row
+
+    def wait(self) -> None:
+        if self.gpu:
+            torch.cuda.synchronize()
+
+    def latency(self, call: Callable[[], Any], seconds: float = 0.4) -> float:
+        """Seconds of a call that is waited for: the best of many."""
+        call()
+        self.wait()
+        found, end = math.inf, time.monotonic() + seconds
+        while time.monotonic() < end or found == math.inf:
+            start = time.perf_counter()
+            call()
+            self.wait()
+            found = min(found, time.perf_counter() - start)
+        return found
+
+    def throughput(self, call: Callable[[], Any], calls: int = 20, repeats: int = 5) -> float:
+        """Seconds of a call among many that are waited for together: what the device takes, if the host is faster."""
+        for _ in range(5):  # inputs are bound after some calls
+            call()
+        found = math.inf
+        for _ in range(repeats):
+            self.wait()
+            start = time.perf_counter()
+            for _ in range(calls):
+                call()
+            self.wait()
+            found = min(found, (time.perf_counter() - start) / calls)
+        return found
+
+
+def moved(tree: Any, device: torch.device) -> Any:
+    """Tensors and numpy arrays in nested structures, on a device."""
+    if isinstance(tree, np.ndarray | np.generic):
+        return torch.from_numpy(np.array(tree)).to(device)
+    if isinstance(tree, torch.Tensor | torch.nn.Module):
+        return tree.to(device)
+    if isinstance(tree, (list, tuple)):
+        return type(tree)(moved(x, device) for x in tree)
+    return {k: moved(v, device) for k, v in tree.items()} if isinstance(tree, dict) else tree
+
+
+def prepared(workload: Workload, wrap: Callable, device: torch.device) -> Callable[[], Any]:
+    """A call without arguments of a workload on a device."""
+    tensors = list(moved(workload.inputs(), device).values())
+    if workload.kind == "train":
+        x, target, *weights = tensors
+        weights = [w.requires_grad_() for w in weights]
+        momenta = [torch.zeros_like(w) for w in weights]
+        return functools.partial(wrap(programs.train_step), x, target, weights, momenta)
+    form = wrap(workload.program)
+    if workload.kind == "gradient":
+        weights = [t.requires_grad_() for t in tensors[2:]]
+        return lambda: torch.autograd.grad((form(*tensors) ** 2).sum(), weights)
+    return functools.partial(form, *tensors)
+
+
+# ---- correctness
+
+
+def sample(path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def correctness(bench: Bench) -> Iterator[Part]:
+    for path in sorted(SAMPLES.glob("*.py")):
+        yield path.stem, functools.partial(compare, bench, path.stem, functools.partial(run_sample, path))  # fmt: skip
+    for key, workload in WORKLOADS.items():
+        yield key, functools.partial(compare, bench, key, functools.partial(run_workload, workload))
+
+
+def run_sample(path: Path, device: torch.device) -> tuple[Any, Any]:
+    torch.manual_seed(0)
+    arguments = moved(sample(path).example_inputs(), device)
+    with device:
+        module = sample(path)
+        return module.main_function(*arguments), module.main_function
+
+
+def run_workload(workload: Workload, device: torch.device) -> tuple[Any, Any]:
+    form = tg.function(workload.program)
+    with device:
+        return prepared(workload, lambda f: form, device)(), form
+
+
+def compare(bench: Bench, name: str, run: Callable[[torch.device], tuple[Any, Any]]) -> None:
+    want = run(torch.device("cpu"))[0]
+    start = time.perf_counter()
+    got, function = run(bench.device)
+    bench.wait()
+    first = time.perf_counter() - start
+    flat = [t.detach().cpu() for t in torch.utils._pytree.tree_leaves(got) if isinstance(t, torch.Tensor)]  # fmt: skip
+    good = [t.detach() for t in torch.utils._pytree.tree_leaves(want) if isinstance(t, torch.Tensor)]  # fmt: skip
+    same = len(flat) == len(good) and all(map(close, flat, good))
+    made = list(function.concrete_functions) if hasattr(function, "concrete_functions") else []
+    level = made[-1].scheduled.level if made else "?"
+    reason = made[-1].scheduled.reason if made else ""
+    bench.row(name=name, result="same" if same else "DIFFERENT", first_call_s=first, level=level, reason=reason[:120])  # fmt: skip
+
+
+def close(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return a.shape == b.shape and torch.allclose(a, b, rtol=1e-3, atol=1e-4, equal_nan=True)
+
+
+# ---- conformance cases
+
+
+def cases(bench: Bench) -> Iterator[Part]:
+    """The cases of the conformance suite, with tensors made on the device."""
+    folder = next((f for f in CASES if f.is_dir()), None)
+    if folder is None:
+        yield "all", lambda: bench.row(note="there is no folder shared/CASES")
+        return
+    sys.path[:0] = [str(folder)]
+    base = importlib.import_module("base")
+    torch.set_default_device(bench.device)
+    for path in sorted(folder.glob("c[0-9]*_*.py"), key=lambda p: int(p.stem[1:].split("_")[0])):
+        importlib.import_module(path.stem)
+    for found in base.CASES:
+        yield found["id"], functools.partial(one_case, bench, base, found)
+
+
+def one_case(bench: Bench, base: Any, found: dict[str, Any]) -> None:
+    shim = importlib.import_module("shim")
+    try:
+        got = found["fn"]()
+    except Exception as error:  # what a case may be about; `describe` gives its type and text
+        got = shim.describe(error)
+    good = bool(base.match(got, found["expect"]))
+    shown = {} if good else {"got": str(got)[:160]}
+    bench.row(name=found["id"], result="passed" if good else "FAILED", **shown)
+
+
+# ---- loops
+
+
+def loop_of(calls: int) -> Callable:
+    def run(x, w, n):
+        i = torch.zeros_like(n)
+        while i < n:
+            for _ in range(calls):
+                x = x @ w
+            i = i + 1
+        return x, i
+
+    return run
+
+
+def loops(bench: Bench) -> Iterator[Part]:
+    kinds = {
+        "one kernel or WHILE": _planned(True),
+        "WHILE node": _planned(False),
+        "chunks": _chunked,
+    }
+    for calls in (0, 1, 3, 10):
+        for kind, make in kinds.items():
+            yield f"{calls} calls, {kind}", functools.partial(one_loop, bench, calls, kind, make)
+        yield f"{calls} calls alone", functools.partial(calls_alone, bench, calls)
+
+
+def one_loop(bench: Bench, calls: int, kind: str, make: Callable) -> None:
+    few, many = 100, 1100
+    x, w = torch.eye(64, device=bench.device), torch.eye(64, device=bench.device)
+    numbers = [torch.tensor(n, device=bench.device) for n in (few, many)]
+    made = tg.function(loop_of(calls)).get_concrete_function(x, w, numbers[0])
+    try:
+        runner = make(made.watched_graph, bench)
+    except Unsupported as why:
+        return bench.row(calls=calls, kind=kind, note=str(why)[:120])
+    assert int(runner.run(x, w, numbers[0])[1]) == few
+    times = [bench.latency(functools.partial(runner.run, x, w, n), 0.3) for n in numbers]
+    each = (times[1] - times[0]) / (many - few) * 1e6
+    return bench.row(calls=calls, kind=kind, microseconds=each)
+
+
+def calls_alone(bench: Bench, calls: int) -> None:
+    """The products of an iteration in a CUDA graph: what an iteration takes without the loop."""
+    x, w = torch.eye(64, device=bench.device), torch.eye(64, device=bench.device)
+    out = torch.empty_like(x)
+    if not (bench.gpu and calls):
+        return bench.row(calls=calls, kind="the calls alone", note="nothing to measure")
+    torch.mm(x, w, out=out)
+    graph, times = torch.cuda.CUDAGraph(), 50
+    with torch.cuda.graph(graph):
+        for _ in range(calls * times):
+            torch.mm(x, w, out=out)
+    return bench.row(calls=calls, kind="the calls alone", microseconds=bench.throughput(graph.replay) / times * 1e6)  # fmt: skip
+
+
+def _planned(whole: bool) -> Callable:
+    return lambda graph, bench: Captured(planner.plan(graph, whole))
+
+
+def _chunked(graph: Any, bench: Bench) -> Chunked:
+    at = graph if bench.gpu else retarget(graph, "cuda:0")
+    return Chunked(planner.plan(at, whole=False), str(bench.device))
+
+
+# ---- synchronisations and launches
+
+
+def calls(bench: Bench) -> Iterator[Part]:
+    for key, workload in WORKLOADS.items():
+        yield key, functools.partial(one_call, bench, key, workload)
+
+
+def one_call(bench: Bench, key: str, workload: Workload) -> None:
+    if not bench.gpu:
+        return bench.row(name=key, note="only on a GPU")
+    with bench.device:
+        call = prepared(workload, tg.function, bench.device)
+        for _ in range(5):
+            call()
+        bench.row(name=key, synchronisations=synchronisations(call))
+        bench.row(name=key, **launches(call))
+    return None
+
+
+def synchronisations(call: Callable[[], Any]) -> int:
+    torch.cuda.set_sync_debug_mode("warn")
+    try:
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            call()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    return sum("synchroniz" in str(w.message) for w in seen)
+
+
+def launches(call: Callable[[], Any]) -> dict[str, int]:
+    kinds = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=kinds) as profile:
+        call()
+        torch.cuda.synchronize()
+    found = {e.key: e.count for e in profile.key_averages() if e.key in COUNTED}
+    return {"launches": sum(found.values()), "graphs": found.get("cudaGraphLaunch", 0)}
+
+
+# ---- bandwidth
+
+
+def chain(x, y):
+    t = x * 0.5 + y
+    w = torch.exp(-(t * t)) * torch.tanh(t) + torch.erf(t)
+    return torch.where(w > 0, w, 0.1 * w)
+
+
+def norm_gelu(x):
+    return x + F.gelu(F.layer_norm(x, (x.shape[-1],)))
+
+
+RATES: dict[str, tuple[Callable, int, float]] = {  # function, number of inputs, times that the size is moved
+    "sum of two": (lambda x, y: x + y, 2, 3),
+    "pointwise": (chain, 2, 3),
+    "with the transpose": (lambda x, y: x + 2 * y.t(), 2, 3),
+    "softmax": (lambda x: torch.softmax(x, -1), 1, 2),
+    "layer norm, gelu, residual": (norm_gelu, 1, 2),
+    "row sums": (lambda x: (x * x).sum(-1), 1, 1),
+    "column sums": (lambda x: (x * x).sum(0), 1, 1),
+    "sum of all": (lambda x: (x * x).sum(), 1, 1),
+}  # fmt: skip
+
+
+def bandwidth(bench: Bench) -> Iterator[Part]:
+    side = 8192 if bench.gpu else 256
+    x, y = (torch.randn(side, side, device=bench.device) for _ in range(2))
+    out = torch.empty_like(x)
+    size = x.numel() * x.element_size()
+    copy = functools.cache(lambda: 2 * size / bench.throughput(lambda: out.copy_(x)))
+    yield "copy", lambda: bench.row(name="copy", GB_per_s=copy() / 1e9)
+    for name, (fn, count, passes) in RATES.items():
+        given = (x, y)[:count]
+        yield name, functools.partial(one_rate, bench, name, fn, given, passes * size, copy)
+
+
+def one_rate(bench: Bench, name: str, fn: Callable, given: tuple, moves: float, copy: Callable) -> None:  # fmt: skip
+    rate = moves / bench.throughput(functools.partial(tg.function(fn), *given))
+    eager = moves / bench.throughput(functools.partial(fn, *given))
+    bench.row(name=name, GB_per_s=rate / 1e9, share_of_copy=rate / copy(), eager=eager / copy())
+
+
+# ---- workloads
+
+
+def workloads(bench: Bench) -> Iterator[Part]:
+    """Ours and eager first, then the peers that compile: where time ends, the shortest comparison is whole."""
+    peers: dict[str, Callable] = {
+        "tograph": tg.function,
+        "eager": lambda f: f,
+        "compile": torch.compile,
+        "reduce-overhead": lambda f: torch.compile(f, mode="reduce-overhead"),
+    }
+    for peer, wrap in peers.items():
+        for key, workload in WORKLOADS.items():
+            yield f"{key} {peer}", functools.partial(one_workload, bench, key, workload, peer, wrap)
+    for key, form in torch_forms.FORMS.items():
+        if WORKLOADS[key].kind == "forward":
+            compiled = functools.partial(lambda f, form: torch.compile(form), form=form)
+            yield f"{key} while_loop", functools.partial(one_workload, bench, key, WORKLOADS[key], "while_loop", compiled)  # fmt: skip
+
+
+def one_workload(bench: Bench, key: str, workload: Workload, peer: str, wrap: Callable) -> None:
+    with bench.device:
+        call = prepared(workload, wrap, bench.device)
+        start = time.perf_counter()
+        call()
+        bench.wait()
+        first = time.perf_counter() - start
+        bench.row(workload=key, peer=peer, microseconds=bench.latency(call) * 1e6, first_call_s=first)  # fmt: skip
+
+
+SECTIONS = {f.__name__: f for f in (correctness, loops, bandwidth, calls, workloads, cases)}

@@ -1,0 +1,55 @@
+"""``tg.range`` as a tensor: empty, of floats, with staged bounds, and what it does not take."""
+
+import pytest
+import torch
+
+import tograph as tg
+
+BOUNDS = [(3,), (0,), (-2,), (2, 5), (5, 2), (5, 2, -1), (2, 5, -1), (0, 7, 3), (7, 0, -3), (2.5,)]
+
+
+@pytest.mark.parametrize("bounds", BOUNDS)
+def test_as_a_tensor(bounds):
+    wanted = torch.arange(2.5) if bounds == (2.5,) else torch.tensor(list(range(*bounds)), dtype=torch.int64)  # fmt: skip
+    made = tg.range(*bounds)
+    staged = tg.function(lambda *bounds: tg.range(*bounds))(*map(torch.tensor, bounds))
+    fixed = tg.function(lambda: tg.range(*bounds))()
+    for found in (made, staged, fixed):
+        assert torch.equal(found, wanted) and found.dtype == wanted.dtype
+
+
+@pytest.mark.parametrize("bounds", [b for b in BOUNDS if b != (2.5,)])
+def test_in_a_loop(bounds):
+    def digits(*bounds):
+        s = 1
+        for i in tg.range(*bounds):
+            s = s * 10 + i
+        return s
+
+    wanted = 1
+    for i in range(*bounds):
+        wanted = wanted * 10 + i
+    assert tg.function(digits)(*map(torch.tensor, bounds)) == wanted
+    assert tg.function(lambda: digits(*bounds))() == wanted
+
+
+def test_other_dtypes():
+    assert tg.range(2, 5, dtype=torch.float32).dtype == torch.float32
+
+
+@pytest.mark.parametrize("where", [lambda f: f, tg.function], ids=["outside", "inside"])
+@pytest.mark.parametrize(
+    ("bounds", "error", "words"),
+    [
+        ((), tg.errors.SignatureError, "not 0 arguments"),
+        ((1, 2, 3, 4), tg.errors.SignatureError, "not 4 arguments"),
+        (("a",), tg.errors.SignatureError, "numbers or 0-d tensors, not 'a'"),
+        ((None,), tg.errors.SignatureError, "numbers or 0-d tensors, not None"),
+        ((torch.ones(2),), tg.errors.SignatureError, "not a torch.float32 tensor of shape (2,)"),
+        ((0, 5, 0), tg.errors.InvalidArgumentError, "the step of tg.range must not be zero"),
+    ],
+)
+def test_mistakes(where, bounds, error, words):
+    with pytest.raises(error) as caught:
+        where(lambda: tg.range(*bounds))()
+    assert words in str(caught.value)

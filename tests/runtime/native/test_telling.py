@@ -1,0 +1,160 @@
+"""Prints in native code: the same text, once, also where the code declines behind a print."""
+
+import contextlib
+import io
+import threading
+
+import pytest
+import torch
+
+import tograph as tg
+from tests.converters.both import Cases, run
+from tograph.runtime.kernels import jit
+
+pytestmark = pytest.mark.skipif(jit.llvm is None, reason="needs llvmlite")
+N = torch.tensor(4)
+PLACES = "%d %d"
+
+
+def reports(x, n):
+    total = torch.zeros(())
+    for i in range(n):
+        x = torch.tanh(x) * 1.1 + 0.25
+        total = total + x.sum() * 2
+        if i % 2 == 0:
+            print("step", i, f"{total:.2f}", total > 0, sep=" | ")
+    print(f"done after {n}: {x}", end="!\n")
+    return x
+
+
+def texts(x, n):
+    name = f"x of {x.shape[0]}, first {x[0]:.1f}"
+    i = 0
+    while i < n:
+        x = x * 2 - x.mean() + i
+        text = "%d of %d" % (i, n)
+        x = x - 1
+        print(name, text, "{:.1f}/{a}".format(x[0], a=i))
+        i += 1
+    return x
+
+
+def old_values(x, n):
+    """What a text says is what was there when it was made, although the loop writes over it."""
+    i = 0
+    while i < n:
+        text = f"before {x}"
+        x = x * 3 + 1
+        x[0] = i
+        print(text, x)
+        i += 1
+    return x
+
+
+def fails(x, n):
+    i = 0
+    while i < n + 3:
+        print("at", i)
+        x = torch.tanh(x) * 2 + x[i]
+        i += 1
+    return x
+
+
+def divides(x, n):
+    i = 2
+    s = torch.zeros((), dtype=torch.int64)
+    while i > -2:
+        s = s + n // i
+        print(i, "->", s)
+        i -= 1
+    return s
+
+
+def bad_text(x, n):
+    i = 0
+    while i < n:
+        x = x * 2 + x.sum() - 1
+        print("now", i)
+        text = PLACES % (i,)
+        if x.sum() > 1e30:
+            print(text)
+        i += 1
+    return x
+
+
+def nested(x, n):
+    for i in range(n):
+        for j in range(i):
+            x = x * 0.5 + j
+            print(i, j, x.sum())
+        print("row", i)
+    return x
+
+
+@pytest.mark.parametrize("f", [reports, texts, old_values, fails, divides, bad_text, nested])
+def test_as_plain_python_prints(f):
+    converted = tg.function(f)
+    args = (torch.tensor([0.5, 1.0, -1.0, 2.0]), N)
+    expected = run(f, args)
+    for _ in range(3):
+        found = run(converted, args)
+        assert found.printed == expected.printed
+        assert type(found.error) is type(expected.error)
+        if expected.error is None:
+            torch.testing.assert_close(found.value, expected.value)
+    (cf,) = converted.concrete_functions
+    assert (cf.scheduled.level, cf.scheduled.reason) == ("native", "")
+
+
+def test_a_file_and_one_that_fails():
+    class Closing(io.StringIO):
+        def write(self, text):
+            if "2" in text:
+                raise OSError("full")
+            return super().write(text)
+
+    for call in (nested_to, tg.function(nested_to)):
+        file = Closing()
+        for _ in range(2):
+            with pytest.raises(OSError, match="full"):
+                call(torch.ones(3), N, file)
+        assert file.getvalue() == "0\n1\n0\n1\n"
+
+
+def nested_to(x, n, file):
+    for i in range(n):
+        x = x * 0.5 + i + x.sum()
+        print(i, file=file)
+    return x
+
+
+def test_prints_while_the_loop_runs():
+    f, seen = tg.function(reports), []
+
+    class Watching(io.StringIO):
+        def write(self, text):
+            seen.append(threading.get_ident())
+            return super().write(text)
+
+    with contextlib.redirect_stdout(Watching()):
+        f(torch.ones(3), N)
+        first = len(seen)
+        f(torch.ones(3), N)
+    assert len(seen) == 2 * first and set(seen) == {threading.get_ident()}
+
+
+cases = Cases()
+
+
+@cases((3,), (0,), (-2,))
+def counted(x):
+    y = x
+    while y < 10:
+        y = y + 3
+        print(f"{y=}")
+        if y == 4:
+            print("four")
+    return y
+
+
+test_same = cases.test()

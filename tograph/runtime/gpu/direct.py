@@ -1,0 +1,76 @@
+"""A plan run kernel by kernel into the memory that the caller gets: for straight-line graphs that make much data.
+
+A CUDA graph writes where it was captured to, so that its results have to be copied out, which takes a bandwidth-bound kernel as
+long again as the kernel itself. Here each call has outputs of its own, and inputs are read where they are; what is between
+stays in the plan's memory. The host starts every kernel, ahead of the device: ``worth`` weighs that against the copies.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ..ir import Value
+from ..types import TensorType
+from .execute import Stepwise
+from .plan import Conditional, Host, Place, Plan, View
+
+# Estimates, to be measured on a device.
+COPIED = 3e12  # bytes of a second that a copy reads and writes
+LAUNCH = 1.2e-5  # seconds of the host for one start from Python
+
+
+def worth(plan: Plan) -> bool:
+    """Whether the copies of a CUDA graph's results take longer than the host takes to start the steps."""
+    if any(isinstance(s, (Conditional, Host)) for s, _ in plan.walk()):
+        return False
+    starts = sum(not isinstance(s, View) for s, _ in plan.walk())
+    made = sum(2 * _bytes(v) for v in fresh(plan))
+    return made / COPIED > starts * LAUNCH
+
+
+def fresh(plan: Plan) -> dict[Place, None]:
+    """The outputs that are memory of the plan, whole: each call can have its own."""
+    known = {*plan.inputs, *plan.constants}
+    return {v: None for v in plan.outputs if v in plan.buffers and v not in known and _large(v)}
+
+
+def _large(place: Place) -> bool:
+    return isinstance(place, Value) and isinstance(place.type, TensorType) and place.type.shape != ()  # fmt: skip
+
+
+def _bytes(place: Any) -> int:
+    return math.prod(place.type.shape) * place.type.dtype.itemsize
+
+
+class Direct(Stepwise):
+    """``run(*inputs)`` gives the outputs of the graph, in memory of the call's own."""
+
+    def __init__(self, plan: Plan, where: str | None = None):
+        self.fresh = fresh(plan)
+        # What is bound has no memory of the plan: the inputs, and the outputs that each call has for itself.
+        bound = {v: torch.empty(0) for v in (*_tensors(plan.inputs), *self.fresh)}
+        super().__init__(plan, where, bound)
+        self.memory.own = frozenset(self.fresh)
+        self._release()
+
+    def run(self, *inputs: Any) -> list[Any]:
+        memory = self.memory
+        for v in self.fresh:
+            memory.of[v] = torch.empty(v.type.shape, dtype=v.type.dtype, device=memory.device)  # type: ignore[union-attr]
+        try:
+            return super().run(*inputs)
+        finally:
+            self._release()
+
+    def _release(self) -> None:
+        """Keep the plan's own memory only: no input, no output, no view."""
+        kept = {*self.plan.buffers, *self.plan.constants} - self.memory.bound.keys()
+        self.memory.of = {p: x for p, x in self.memory.of.items() if p in kept}
+
+
+def _tensors(places: Sequence[Value]) -> list[Value]:
+    return [v for v in places if isinstance(v.type, TensorType)]

@@ -1,0 +1,153 @@
+"""Ops that are planned one by one: views, items of tensors, random numbers, library calls, and what the host does."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ..ir import Node, map_values, node_effects
+from ..kernels import triton_random, triton_rows
+from ..kernels.loop_ir import Unsupported
+from ..kernels.lower import metas_of
+from ..kernels.triton_ops import SIGNATURE
+from ..types import DTYPE_NAMES, ObjectType, ScalarType
+from . import draws
+from .places import Places
+from .plan import Call, Cell, Host, Place, Run, Step, Update, View
+
+
+class SingleOps(Places):
+    """Needs of the planner: a kernel as a step."""
+
+    _run: Callable[..., Run]
+
+    def _identity(self, node: Node) -> list[Step]:
+        self.where[node.outputs[0]] = self.place(node.args[0])
+        return []
+
+    def _view(self, node: Node) -> View:
+        source, out = self.place(node.args[0]), node.outputs[0]
+        given = map_values(lambda v: self.meta(v), node.args)
+        (self.metas[out],) = metas_of(node, given, node.kwargs)
+        self.bases[out] = self.bases.get(source, source)
+        args = (source, *node.args[1:])
+        return View(node.op, args, node.kwargs, out, node.location)
+
+    def _selection(self, node: Node) -> list[Step]:
+        """``x[n]`` for a number of the device."""
+        x, d, number = node.args
+        meta = self.meta(x)
+        if not meta.size or 0 in meta.size or DTYPE_NAMES[meta.dtype] not in SIGNATURE:
+            raise Unsupported(located(node, "an item of this tensor"))
+        source = triton_rows.item(self.name("item"), meta, d % len(meta.size), node in self.safe)
+        places = {
+            "x": self.place(x),
+            "at": self.place(number),
+            "row": self._buffer(node.outputs[0]),
+        }
+        return [self._run(source, places, node, ["row"])]
+
+    def _update(self, node: Node) -> list[Step] | None:
+        """``x`` with item ``n`` replaced: the item is written where ``x`` is, if nobody reads that any more."""
+        x, row, d, index = node.args
+        at, out = self.place(x), node.outputs[0]
+        steps: list[Step] = []
+        if at in self.frame.owned and self.frame.ends(x):
+            self.where[out] = at
+        else:
+            steps = self._copies([self._buffer(out)], [at], node)
+        target = self.place(out)
+        self.undefined.discard(target)
+        size = self.meta(x).size
+        given = index if isinstance(index, int) else None
+        name = self.name("item")
+        source = triton_rows.render(
+            name, self.meta(out), self.meta(row), d % len(size), given, node in self.safe
+        )
+        places = {"x": target, "row": self.place(row), triton_rows.ACTIVE: self._always()}
+        if given is None:
+            places |= {"at": self.place(index)}
+        made = self._run(source, places, node)
+        return [*steps, Update(made.source, made.arguments, made.location, frozenset(["x"]))]
+
+    def _parts(self, node: Node) -> list[Step]:
+        """The parts of a split tensor, each a slice or an item of it."""
+        x = node.args[0]
+        by_item = node.op == "aten.unbind.int"
+        d = (node.args[1:] if by_item else node.args[2:])[:1]
+        dim = d[0] if d else 0
+        parts: list[Step] = []
+        start = 0
+        for i, v in enumerate(node.outputs):
+            width = 1 if by_item else v.type.shape[dim]  # type: ignore[union-attr]
+            op, args = ("aten.select.int", (x, dim, i)) if by_item else ("aten.slice.Tensor", (x, dim, start, start + width))  # fmt: skip
+            part = Node(op, args, {}, [v.type], location=node.location)
+            self.where[v] = part.outputs[0]
+            parts.append(self._view(part))
+            start += width
+        return parts
+
+    def _random(self, node: Node) -> list[Step]:
+        """A kernel that draws, and one that moves the offset on."""
+        try:
+            draw = draws.draw_of(node)
+        except Unsupported as why:
+            raise Unsupported(located(node, str(why))) from why
+        outputs = [self._buffer(v) for v in node.outputs]
+        count, most = math.prod(self.meta(outputs[0]).size), draws.blocks(self.plan.device)
+        name = self.name("random")
+        kind = "i64" if draw.kind == "integers" else "fp32"
+        seed, offset = self._generator()
+        outs = dict(zip(draw.arguments[-len(outputs) :], outputs))
+        places: dict[str, Place] = {**outs, "seed": seed, "offset": offset}
+        steps: list[Step] = []
+        if draw.kind == "dropout":
+            places["x"], steps = self._dense(node.args[0], node)
+        source = triton_random.render(name, draw, count, most, kind)
+        after = triton_random.advance(f"{name}_next", triton_random.words(count, most))
+        moved = {"offset": offset, triton_rows.ACTIVE: self._always()}
+        return [*steps, self._run(source, places, node, outs), Update(after, moved, node.location, frozenset(["offset"]))]  # fmt: skip
+
+    def _generator(self) -> tuple[Cell, Cell]:
+        """The cells of the seed and of the offset."""
+        if self.plan.generator is None:
+            self.plan.generator = self._cell_of(torch.int64, ()), self._cell_of(torch.int64, ())
+        return self.plan.generator
+
+    def _library(self, node: Node) -> list[Step]:
+        effects = node_effects(node)
+        if effects.random:
+            return self._random(node)
+        if not node.op.startswith(("aten.", "op.")) or node.control_inputs:
+            raise Unsupported(located(node, f"{node.op} runs on the host"))
+        if any(isinstance(v.type, ScalarType) for v in node.inputs):
+            raise Unsupported(
+                located(node, f"{node.op} takes a number that is known only at run time")
+            )
+        args, kwargs = map_values(self.place, node.args), map_values(self.place, node.kwargs)
+        outputs = [self._buffer(v) for v in node.outputs]
+        return [Call(node.op, args, kwargs, outputs, node.location)]
+
+    def _host(self, node: Node) -> Host:
+        args, kwargs = map_values(self.place, node.args), map_values(self.place, node.kwargs)
+        for v in node.outputs:
+            if not isinstance(v.type, ObjectType):
+                self._buffer(v)
+        return Host(node.op, args, kwargs, node.outputs, node.location)
+
+    SPECIAL: dict[str, Any] = {
+        "tg.identity": _identity,
+        "aten.select.int": _selection,
+        "aten.select_scatter.default": _update,
+        "aten.split.Tensor": _parts,
+        "aten.split_with_sizes.default": _parts,
+        "aten.unbind.int": _parts,
+    }
+
+
+def located(node: Node, text: str) -> str:
+    """A text with the user's line in front."""
+    return f"{node.location[0]}:{node.location[1]}: {text}" if node.location else text
