@@ -163,6 +163,8 @@ class Tracer:
                     _without(earlier, error)  # plain Python does not get as far as the later one
                     raise
             raise
+        finally:
+            journal.forget()
 
     def _run_effects(self) -> None:
         """The code raised while it was traced: what it did before is done, then the error goes on."""
@@ -517,6 +519,8 @@ def _found(i: Any, at: Any, real: list[tuple[Any, Any]], bound: inspect.BoundArg
 def _same_place(location: Location, container: Any) -> Location:
     """The location in the container that the caller passed."""
     if location.key[0] == "key":
+        if isinstance(container, set):
+            return journal.item_of(container, location.name_key)
         return journal.key_of(container, location.name_key, location.name)
     return journal.contents(container)
 

@@ -156,7 +156,7 @@ def test_eager_mode_is_seen():
 
 
 def test_without_the_layout(monkeypatch):
-    monkeypatch.setattr(entry, "layout", lambda: None)
+    monkeypatch.setattr(entry, "_method", lambda: None)
     f = tg.function(affine)
     for _ in range(4):
         assert torch.equal(f(X, Y), X + 1)

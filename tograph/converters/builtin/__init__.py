@@ -6,6 +6,7 @@ Importing the modules registers the forms: ``calls.handles`` maps a function to 
 from . import (
     decisions,
     fused_optimizers,
+    iteration,
     lbfgs,
     lobpcg,
     math_functions,
@@ -23,6 +24,7 @@ from . import (
 __all__ = [
     "decisions",
     "fused_optimizers",
+    "iteration",
     "lbfgs",
     "lobpcg",
     "math_functions",

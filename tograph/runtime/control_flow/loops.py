@@ -37,7 +37,7 @@ from ..tracing import recording
 from ..types import TensorType
 from .branches import predicate
 from .carried import Carried
-from .joining import as_value, growing, one_list, put_back, visible
+from .joining import as_value, growing, mind_iterations, one_list, put_back, visible
 from .leaves import noting
 from .loop_histories import LoopHistories
 from .modes import keeping
@@ -319,6 +319,7 @@ def _trace_with_state(
             entered[place.key] = place.get()
         lead += carried.count
         carried.attach(graph, made, carried.inputs(graph))
+        mind_iterations(state)
         told.guard(state)
 
     region = trace_region(name, keeping(function), before)
@@ -383,5 +384,6 @@ def _emit_while(
             left = tensors_in(as_value(loop.content(place)))
             listed.carried(tensors_in(loop.entered.get(place.key)), left)
             listed.inherit(tensors_in(x), left)
+    mind_iterations(state)
     carried.attach(graph, made, list(values))
     told.guard(state)

@@ -245,5 +245,5 @@ def unmoved(a: Any, b: Any) -> bool:
     if type(a) is not type(b) or not isinstance(a, (list, dict, set, deque)) or len(a) != len(b):
         return False
     if isinstance(a, dict):
-        return all(k in b and a[k] is b[k] for k in a)
+        return list(a) == list(b) and all(a[k] is b[k] for k in a)
     return a == b if isinstance(a, set) else all(x is y for x, y in zip(a, b))
