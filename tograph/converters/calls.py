@@ -474,7 +474,7 @@ def _construct(cls: type, args, kwargs):
 def _wrapping(cls: type, args, kwargs):
     """A module that a staged branch or loop makes: one without tensors of its own, such as a wrapper of its arguments."""
     given = {id(t) for m in (*args, *kwargs.values()) if isinstance(m, torch.nn.Module) for t in _tensors(m)}  # fmt: skip
-    made = _noted(cls(*args, **kwargs))
+    made = noted(cls(*args, **kwargs))
     if any(id(t) not in given for t in _tensors(made)):
         creation.check(f"a {cls.__name__}")
     return made
