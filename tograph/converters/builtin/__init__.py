@@ -16,6 +16,7 @@ from . import (
     recurrent,
     reductions,
     sequences,
+    torch_control_flow,
     torch_func,
     torch_functions,
 )
@@ -33,6 +34,7 @@ __all__ = [
     "recurrent",
     "reductions",
     "sequences",
+    "torch_control_flow",
     "torch_func",
     "torch_functions",
 ]
