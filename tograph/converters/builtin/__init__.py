@@ -17,6 +17,7 @@ from . import (
     recurrent,
     reductions,
     sequences,
+    torch_control_flow,
     torch_func,
     torch_functions,
 )
@@ -35,6 +36,7 @@ __all__ = [
     "recurrent",
     "reductions",
     "sequences",
+    "torch_control_flow",
     "torch_func",
     "torch_functions",
 ]
