@@ -6,6 +6,7 @@ Importing the modules registers the forms: ``calls.handles`` maps a function to 
 from . import (
     decisions,
     fused_optimizers,
+    iteration,
     lbfgs,
     lobpcg,
     math_functions,
@@ -14,8 +15,10 @@ from . import (
     objects,
     outside_numbers,
     printing,
+    recurrent,
     reductions,
     sequences,
+    torch_control_flow,
     torch_func,
     torch_functions,
 )
@@ -23,6 +26,7 @@ from . import (
 __all__ = [
     "decisions",
     "fused_optimizers",
+    "iteration",
     "lbfgs",
     "lobpcg",
     "math_functions",
@@ -31,8 +35,10 @@ __all__ = [
     "objects",
     "outside_numbers",
     "printing",
+    "recurrent",
     "reductions",
     "sequences",
+    "torch_control_flow",
     "torch_func",
     "torch_functions",
 ]

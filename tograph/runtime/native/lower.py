@@ -30,7 +30,20 @@ from ..kernels.products import PRODUCTS
 from ..kernels.reductions import CREATORS, REDUCERS, creator_value
 from ..shapes import Meta
 from ..types import DTYPE_NAMES, ListType, ObjectType, ScalarType, TensorType
-from . import buffers, calls, control, direct, groups, lists, matmul, moves, nests, telling, views
+from . import (
+    buffers,
+    calls,
+    control,
+    direct,
+    groups,
+    lists,
+    matmul,
+    moves,
+    nests,
+    telling,
+    transposes,
+    views,
+)
 from .arena import Arena
 from .code import REGISTER, SIZE, UNROLLING, Code, literal, memory
 from .groups import Group, one_element
@@ -416,7 +429,9 @@ class Lowering:
             self.native_ops += len(group.nodes)
             for node in group.nodes:
                 self.sizes.infer(node)
-            if len(group.nodes) == 1 and matmul.column_sums(self, group.nodes[0]):
+            if len(group.nodes) == 1 and (
+                matmul.column_sums(self, group.nodes[0]) or transposes.clone(self, group.nodes[0])
+            ):
                 return
             self.loop_group(group.nodes, needed)
             return
@@ -680,6 +695,9 @@ class Lowering:
             return
         if isinstance(source, Reg):
             self.code.store(source.dtype, source.text, target.pointer)
+            return
+        if isinstance(source, Mem) and transposes.fits(source, target):
+            transposes.copy(self, source, target)
             return
         node = source.node if isinstance(source, Fill) else None
         if node is None:

@@ -39,6 +39,7 @@ from .entry import MISS, MOST, make_entry
 from .groups import remembering
 from .lower import DONE, INTERRUPTED, Lowering
 from .nests import Nest
+from .packing import packed
 from .telling import printed, tells
 from .values import Decline
 
@@ -294,6 +295,7 @@ def compile_graph(graph: Graph, visible: int | None = None) -> Native:
         graph = uncommitted(graph)
     if has_try(graph) or writes_inside(graph):
         graph = optimize(lifted(unwrapped(graph)), inference=False)
+    graph = packed(graph)
     distinct = _computed(graph)
     key = (show(graph), visible)
     low = _lowered.pop(key, None) or _lower(distinct, set(distinct.outputs) - set(graph.outputs[:visible]))  # fmt: skip
