@@ -103,13 +103,15 @@ def make_entry(
     owner: Any,
     written: Sequence[int] = (),
     random: bool = False,
+    given: Sequence[tuple[int, ...]] = (),
 ) -> Callable[..., Any] | None:
     """The built-in function of a program, or None.
 
     ``address``: of the program. ``inputs``, ``outputs``: types. ``captured``: the tensors of the last inputs. ``single``:
     whether the one output is returned as it is, not in a tuple. ``busy``: the address of the program's lock, 8 bytes.
     ``owner`` is kept alive by the function: it must hold the program and its captured tensors. ``written``: the inputs that
-    the program writes into. ``random``: whether it draws random numbers.
+    the program writes into. ``random``: whether it draws random numbers. ``given``: the strides of the inputs, of contiguous
+    ones where it is left out.
     """
     found, symbols = layout(), _symbols()
     if found is None or symbols is None or not all(map(_plain, [*inputs, *outputs])):
@@ -118,7 +120,10 @@ def make_entry(
         return None
     if len(written) * len(inputs) > MOST_PAIRS:
         return None
-    text = _Entry(found, inputs, outputs, len(captured), single, written, random).text()
+    packed = [strides(t.shape) for t in inputs]
+    text = _Entry(
+        found, inputs, outputs, len(captured), single, written, random, given or packed
+    ).text()
     name = f"tograph_entry{next(_numbers)}"
     known = {"miss_object": id(MISS), "tensor_class": id(torch.Tensor), "parameter_class": id(torch.nn.Parameter),
              "variable_class": id(Variable), **_FUNCTIONS, "program": address, "arena": arena, "busy": busy}  # fmt: skip
@@ -155,9 +160,11 @@ def _key(name: str) -> int:
 class _Entry:
     """The text of one entry."""
 
-    def __init__(self, layout, inputs, outputs, captured: int, single, written, random: bool):
+    def __init__(
+        self, layout, inputs, outputs, captured: int, single, written, random: bool, given
+    ):
         self.at, self.inputs, self.outputs, self.captured = layout, inputs, outputs, captured
-        self.single, self.written, self.random = single, written, random
+        self.single, self.written, self.random, self.given = single, written, random, given
         self.lines: list[str] = []
         self.undo: list[str] = []
         self.globals = [f"@captured{i} = external global i8" for i in range(captured)]
@@ -257,7 +264,7 @@ class _Entry:
         checks = [self.do(f"icmp eq i64 {self.load('i64', impl, at.keys)}, {at.plain}")]
         checks.append(self.do(f"icmp eq i16 {self.load('i16', impl, at.dtype)}, {DTYPES[kind.dtype]}"))  # fmt: skip
         checks.append(self.do(f"icmp eq i64 {self.load('i64', impl, at.sizes - 8)}, {len(shape)}"))
-        for d, (n, s) in enumerate(zip(shape, strides(shape))):
+        for d, (n, s) in enumerate(zip(shape, self.given[i])):
             checks.append(self.do(f"icmp eq i64 {self.load('i64', impl, at.sizes + 8 * d)}, {n}"))
             if n > 1:
                 checks.append(self.do(f"icmp eq i64 {self.load('i64', impl, at.strides + 8 * d)}, {s}"))  # fmt: skip
