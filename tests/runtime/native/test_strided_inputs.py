@@ -30,7 +30,14 @@ def same(found, wanted):
 @pytest.mark.parametrize("f", [loop, pointwise])
 @pytest.mark.parametrize(
     "x",
-    [A.t(), A[:, ::2], A[1:, 1:].t(), A[:1].expand(6, 8), A.view(2, 3, 8)[0], A[:, :1].expand(6, 8)],
+    [
+        A.t(),
+        A[:, ::2],
+        A[1:, 1:].t(),
+        A[:1].expand(6, 8),
+        A.view(2, 3, 8)[0],
+        A[:, :1].expand(6, 8),
+    ],
     ids=["turned", "steps", "part", "rows", "whole", "columns"],
 )
 def test_values_and_strides(f, x):

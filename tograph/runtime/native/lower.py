@@ -50,7 +50,18 @@ from .groups import Group, one_element
 from .loops import Place, emit
 from .numbers import Numbers
 from .sizes import Sizes
-from .values import Decline, Fill, Listed, Mem, Operand, Reg, numel, strides, with_alias
+from .values import (
+    Decline,
+    Fill,
+    Listed,
+    Mem,
+    Noncontiguous,
+    Operand,
+    Reg,
+    numel,
+    strides,
+    with_alias,
+)
 
 DONE, DECLINED, INTERRUPTED = 0, 1, 2
 ATTRIBUTES = """attributes #0 = {{ nounwind "prefer-vector-width"="{}" }}
@@ -119,7 +130,7 @@ class Lowering:
         results = self.region(graph, None, dests)
         for v, x in zip(graph.outputs, results):
             if not x.plain and not _grows(v) and v not in self.private:
-                raise Decline("a result that is not contiguous")
+                raise Noncontiguous("a result that is not contiguous")
             if v not in self.private:
                 self.fail(x.alias)
         results = self._apart_from_each_other(results)

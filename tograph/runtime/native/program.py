@@ -31,7 +31,7 @@ from ..passes.settle import commits, has_try, uncommitted, unwrapped
 from ..text import show
 from ..types import ScalarType, TensorType
 from ..variables import Variable
-from . import rows
+from . import results, rows
 from .buffers import Buffers
 from .calls import Call
 from .direct import Late, Strided
@@ -40,15 +40,16 @@ from .groups import remembering
 from .lower import DONE, INTERRUPTED, Layout, Lowering
 from .nests import Nest
 from .packing import packed
+from .results import View
 from .telling import printed, tells
-from .values import Decline, alike, strides
+from .values import Decline, Noncontiguous, alike, strides
 
 _ENTRY = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 _PLAIN = (torch.Tensor, torch.nn.Parameter, Variable)
 
 
 KEPT = 64  # lowered graphs, for those that have the same text
-_lowered: dict[tuple[str, int | None, Layout], Lowered] = {}
+_lowered: dict[tuple[str, int | None, Layout, frozenset[int]], Lowered] = {}
 SETTLED = 3  # the run at which a program gets an entry of its own
 LARGE = 1 << 20  # characters of a module that LLVM optimises fully: more would take it many seconds
 
@@ -83,6 +84,7 @@ class Native:
         low: Lowered,
         visible: int | None = None,
         layout: Layout = (),
+        views: dict[Value, View] | None = None,
     ):
         self.llvm, self.kernels, self.scratch = low.text, low.kernels, low.scratch
         self._arena = _memory(graph.name, max(self.scratch, 1) + 64)
@@ -91,7 +93,8 @@ class Native:
         self._inputs = [v.type for v in graph.inputs]
         self._outputs = [v.type for v in graph.outputs]
         self._strides = [
-            strides(t.shape) if isinstance(t, TensorType) else () for t in self._inputs
+            strides(t.shape) if isinstance(t, TensorType) and None not in t.shape else ()
+            for t in self._inputs
         ]
         for i, stride in layout:
             self._strides[i] = stride
@@ -99,7 +102,9 @@ class Native:
         position = {v: i for i, v in enumerate(graph.inputs)}
         order = [*graph.inputs, *graph.outputs]
         places = {v: i for i, v in enumerate(order)}
-        self._results = [places[v] for v in whole.outputs]
+        views = views or {}
+        self._results = [places[views[v].base if v in views else v] for v in whole.outputs]
+        self._views = [(i, views[v]) for i, v in enumerate(whole.outputs) if v in views]
         self._direct = whole.outputs == graph.outputs
         self._buffers = Buffers(low.buffers)
         self._assigned = sorted({position[n.args[0]] for n in graph.nodes if n.op == "tg.assign"})
@@ -178,7 +183,10 @@ class Native:
         if self._direct:
             return list(made)
         known = [*inputs, *made]
-        return [known[i] for i in self._results]
+        out = [known[i] for i in self._results]
+        for i, view in self._views:
+            out[i] = view.of(out[i])
+        return out
 
     def entry(self, captured: Sequence[torch.Tensor], single: bool) -> Callable[..., Any] | None:
         """The built-in function that checks its arguments and runs the program; None where there is none."""
@@ -316,13 +324,21 @@ def compile_graph(graph: Graph, visible: int | None = None, layout: Layout = ())
     if has_try(graph) or writes_inside(graph):
         graph = optimize(lifted(unwrapped(graph)), inference=False)
     graph = packed(graph)
-    distinct = _computed(graph)
-    key = (show(graph), visible, layout)
-    low = _lowered.pop(key, None) or _lower(distinct, set(distinct.outputs) - set(graph.outputs[:visible]), layout)  # fmt: skip
+    try:
+        return _native(graph, visible, layout, results.taken(graph, visible))
+    except Noncontiguous:
+        return _native(graph, visible, layout, results.taken(graph, visible, everywhere=True))
+
+
+def _native(graph: Graph, visible: int | None, layout: Layout, views: dict[Value, View]) -> Native:
+    distinct = _computed(graph, views)
+    private = set(distinct.outputs) - set(results.without(graph.outputs[:visible], views))
+    key = (show(graph), visible, layout, frozenset(map(graph.outputs.index, views)))
+    low = _lowered.pop(key, None) or _lower(distinct, private, layout)
     _lowered[key] = low  # the latest is last
     while len(_lowered) > KEPT:
         _lowered.pop(next(iter(_lowered)), None)
-    return Native(graph, distinct, low, visible, layout)
+    return Native(graph, distinct, low, visible, layout, views)
 
 
 def _lower(graph: Graph, private: set[Value], layout: Layout) -> Lowered:
@@ -352,11 +368,11 @@ def _seen(graph: Graph) -> list[bool]:
     return out[::-1]
 
 
-def _computed(graph: Graph) -> Graph:
-    """``graph`` with each output once, without those that are inputs, and without assignments that nobody sees."""
+def _computed(graph: Graph, views: dict[Value, View]) -> Graph:
+    """``graph`` with each output once, without those that are inputs or ``views``, and without assignments that nobody sees."""
     made = Graph(graph.name)
     made.inputs, made.input_names = graph.inputs, graph.input_names
     made.nodes = [n for n, seen in zip(graph.nodes, _seen(graph)) if seen]
     given = set(graph.inputs)
-    made.outputs = [v for v in dict.fromkeys(graph.outputs) if v not in given]
+    made.outputs = [v for v in results.without(graph.outputs, views) if v not in given]
     return made

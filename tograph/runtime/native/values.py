@@ -20,6 +20,10 @@ class Decline(Exception):
     """Native code cannot be written for this graph; the text says why."""
 
 
+class Noncontiguous(Decline):
+    """A result has other strides than a new tensor."""
+
+
 @dataclass(frozen=True)
 class Reg:
     """A number in a register. ``size``: the tensor's shape (all ones), or None for a Python number."""
