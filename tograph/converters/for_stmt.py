@@ -34,7 +34,7 @@ from .call_rules import is_user_function
 from .calls import call
 from .context import OPERATORS
 from .generators import Generator, consume
-from .iterables import StagedRange, staged_source
+from .iterables import Counting, StagedRange, staged_source
 from .logical import and_
 from .members import Listing, listing
 from .places import places_of
@@ -110,6 +110,9 @@ def _items(iterator, step):
 
 
 def _python_for(iterable, body, names, test) -> None:
+    counting = iterable if isinstance(iterable, Counting) else None
+    if counting is not None:
+        iterable = counting.rest()
     unrolled = debug.Unrolling() if is_tracing() else None
     reads.passed((iterable,))
     if isinstance(iterable, Listing):
@@ -132,6 +135,8 @@ def _python_for(iterable, body, names, test) -> None:
         else:
             goes_on = _guarded(item, body, names, test)
         if not goes_on:
+            if counting is not None and not is_staged(test()):
+                counting.give_back(iterable[iterable.index(item) + 1 :])
             return
 
 

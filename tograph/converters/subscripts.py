@@ -26,7 +26,7 @@ from .attributes import augmented
 from .call_rules import is_user_function
 from .calls import call
 from .context import OPERATORS, Converter
-from .iterables import exact_dtype
+from .iterables import Indexed, StagedRange, StagedSequence, exact_dtype
 from .keyed import dict_pop, dict_update, is_staged_key, lookup, no_key, set_staged, write_key
 from .staging import is_staged
 from .union import apply, distribute_missing, may_miss
@@ -215,12 +215,16 @@ def getitem(x, key):
     key = _listed(x, key)
     if isinstance(x, StagedList) and x.handle is not None:
         return x[as_int(key)]
+    if isinstance(x, StagedSequence):
+        return _sequence_item(x, key)
     _check_float(x, key)
     if isinstance(x, torch.Tensor) and _staged_parts(key):
         return _tensor_item(x, key)
     if is_staged(key):
         reads.whole(x)
-    if is_staged(key) and isinstance(x, (list, tuple, range, str)):
+    if is_staged(key) and isinstance(x, range):
+        return _sequence_item(StagedRange(x.start, x.stop, x.step), key)
+    if is_staged(key) and isinstance(x, (list, tuple, str)):
         return _select(x, as_int(key))
     if isinstance(key, slice) and isinstance(x, (list, tuple)) and _staged_parts(key):
         return as_staged(StagedList(x))[
@@ -228,6 +232,10 @@ def getitem(x, key):
         ]
     if is_staged_key(key) and isinstance(x, dict):
         return lookup(x, key)  # tensors are keys by identity, as in Python
+    return _plain_item(x, key)
+
+
+def _plain_item(x, key):
     method = getattr(type(x), "__getitem__", None)
     if is_user_function(method):
         return call(method, x, key)
@@ -321,10 +329,34 @@ def _tensor_item(x, key):
     return out
 
 
+def _sequence_item(x, key):
+    """An item of a range whose bounds are known only when the graph runs."""
+    if isinstance(x, Indexed):
+        return x.item(key)
+    if not isinstance(x, StagedRange):
+        kind = type(x).__name__
+        raise TypeError(f"{_PYTHON.get(kind, kind)!r} object is not subscriptable")
+    if isinstance(key, slice_):
+        raise StagingError(
+            "a slice of a range whose bounds are known only when the graph runs is not supported: make the range with other bounds",
+            user_location(),
+        )
+    n, at = x.length(), as_int(key)
+
+    def outside():
+        raise IndexError("range object index out of range")
+
+    inside = (at >= -n) & (at < n)
+    return control_flow.staged_if(inside, lambda: x.item(at % n), outside)
+
+
+_PYTHON = {"Zipped": "zip", "Mapped": "map", "Enumerated": "enumerate", "Reversed": "reversed"}
+
+
 def _select(items, index):
     """An item of a Python sequence by a staged index: numbers from a table, others in a balanced tree of branches."""
     n = len(items)
-    table = exact_dtype(items) if n > 2 and not isinstance(items, range) else None
+    table = exact_dtype(items) if n > 2 else None
     if table is not None:
         return scalar_of(torch.select(torch.tensor(items, dtype=table), 0, index))
     kind = "list" if isinstance(items, list) else type(items).__name__

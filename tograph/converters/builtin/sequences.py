@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import functools
-import itertools
 from typing import Any
 
 import torch
@@ -372,6 +371,5 @@ def _move_to_end(x, key, last=True):
 
 METHODS[(collections.OrderedDict, "move_to_end")] = _move_to_end
 
-takes_functions(functools.reduce, itertools.accumulate, itertools.starmap, itertools.takewhile, itertools.dropwhile,
-                torch.func.vmap, torch.vmap, torch.func.grad, torch.func.jvp, torch.func.vjp, torch.func.jacrev,
+takes_functions(torch.func.vmap, torch.vmap, torch.func.grad, torch.func.jvp, torch.func.vjp, torch.func.jacrev,
                 torch.func.jacfwd, torch.func.hessian)  # fmt: skip
