@@ -351,14 +351,21 @@ class Function(Generic[P, R]):
         self, key: Any, bound: inspect.BoundArguments, flat: Flat, specs: list[TensorSpec], numbers: tuple[int, ...] = (),
         tentative: bool = False,
     ) -> Trace:  # fmt: skip
-        """A trace; it begins again when tracing found out that tensors are one, or which containers have to be told apart."""
+        """A trace; it begins again when tracing found out that tensors are one, or which containers have to be told apart.
+
+        So does one that fails where gradients may be None, because a staged loop that gathers them may have no iteration.
+        """
         known = Retrace()
         while True:
+            tracer = Tracer(self, bound, flat, specs, numbers, tentative, known)
             try:
-                return Tracer(self, bound, flat, specs, numbers, tentative, known).trace(key)
+                return tracer.trace(key)
             except Retrace as again:
                 known = known | again
             except StagingError as error:
+                if tracer.root.root.gathered and not known.iterated:
+                    known = known | Retrace(iterated=True)
+                    continue
                 if known.apart is None or isinstance(error, AliasError):
                     raise
                 raise known.apart from None
