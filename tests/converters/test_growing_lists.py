@@ -187,9 +187,20 @@ def write_after_a_branch(n):
     return out
 
 
+def write_in_a_branch_after_the_branches(n):
+    x, out = torch.ones(1), []
+    if n > 5:
+        out.append(x)
+    else:
+        x += 1
+    if n > 2:
+        x += 1
+    return out
+
+
 @pytest.mark.parametrize(
     "function",
-    [write_after_the_loop, write_to_what_the_last_iteration_appended, write_after_a_branch, write_after_append, write_in_the_next_iteration, write_to_an_item, write_to_items_of_a_loop,
+    [write_after_the_loop, write_to_what_the_last_iteration_appended, write_after_a_branch, write_in_a_branch_after_the_branches, write_after_append, write_in_the_next_iteration, write_to_an_item, write_to_items_of_a_loop,
      write_to_what_was_there_before],
 )  # fmt: skip
 def test_a_tensor_in_a_list_of_the_graph_is_not_written(function):
@@ -207,6 +218,18 @@ def copies_are_free(n):
         out.append(w.clone())
     w += 1
     return out, w
+
+
+@cases.tensors((torch.tensor(3),), (torch.tensor(1),))
+def one_branch_appends_and_the_other_writes(n):
+    x, out = torch.ones(1), []
+    if n > 2:
+        out.append(x)
+        if n > 3:
+            out.append(x)
+    else:
+        x += 1
+    return out, x * 2
 
 
 def test_items_that_can_change_later_are_refused():

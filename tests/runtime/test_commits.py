@@ -165,3 +165,40 @@ def test_a_change_before_a_raise_in_a_branch_of_a_branch():
                 call(torch.tensor(x), torch.tensor(0.0))
         assert plain.__closure__[0].cell_contents == ours.__closure__[0].cell_contents
     assert ours.__closure__[0].cell_contents == 2
+
+
+class Trained:
+    def __init__(self):
+        self.table = torch.arange(12.0).view(4, 3).requires_grad_()
+        self.steps = None
+
+
+def train(state, rows, n):
+    i = 0
+    while i < n:
+        state.steps = torch.tensor(i)
+        state.table.grad = None
+        loss = (state.table.index_select(0, rows[i]) ** 2).sum()
+        loss.backward()
+        with torch.no_grad():
+            state.table -= 0.1 * state.table.grad
+        i += 1
+    return i
+
+
+@pytest.mark.parametrize("last", [2, 9])
+def test_what_a_failing_loop_did_before_stays_also_in_native_code(last):
+    rows = torch.tensor([[0, 1], [1, 3], [2, last]])
+    f, states = tg.function(train), (Trained(), Trained())
+    told = []
+    for call, state in zip((train, f), states):
+        try:
+            call(state, rows, torch.tensor(3))
+        except (IndexError, RuntimeError) as error:
+            told.append(str(error)[:20])
+    assert told[:1] == told[1:]
+    assert len(told) == 2 * (last == 9)
+    concrete = f.concrete_functions[-1]
+    assert concrete.scheduled.level == "native", concrete.scheduled.reason
+    a, b = states
+    torch.testing.assert_close((a.table, a.table.grad, a.steps), (b.table, b.table.grad, b.steps))

@@ -14,11 +14,13 @@ from typing import Any
 
 import torch
 
-from ..runtime import grads, journal, reads, unconverted
+from ..runtime import grads, journal, mutation, reads, unconverted
+from ..runtime.funcgraph import is_tracing
 from ..runtime.journal import MISSING
 from ..runtime.structure import is_union
 from ..transpiler.syntax import gast, walk
 from ..transpiler.templates import constant
+from . import union
 from .call_rules import MARK, is_user_function, module_rule
 from .calls import call
 from .context import OPERATORS, Converter
@@ -304,6 +306,9 @@ def setattr_(owner, name, value) -> None:
         return
     if name == "grad" and isinstance(owner, torch.Tensor):
         grads.write(owner, value)
+        return
+    if name == "data" and isinstance(owner, torch.Tensor) and is_tracing():
+        union.apply(lambda v: mutation.replace_data(owner, v), value)
         return
     found = _descriptor(owner, name)
     if isinstance(found, property) and is_user_function(found.fset):

@@ -69,6 +69,10 @@ class Calls(Converter):
         node = self.generic_visit(node)
         made = self.expression(f"{OPERATORS}.call(f_)", node, f_=node.func)
         made.args += node.args
+        for keyword in node.keywords:
+            if keyword.arg is None and not isinstance(keyword.value, gast.Dict):
+                text = f"{OPERATORS}.spread(items_)"
+                keyword.value = self.expression(text, keyword.value, items_=keyword.value)
         made.keywords = node.keywords
         return made
 
@@ -184,6 +188,14 @@ def call(f, /, *args, **kwargs):  # noqa: C901  a case for each kind
 
 
 union.set_call(call)
+
+
+def spread(items: Any) -> Any:
+    """``**items``"""
+    if is_tracing():
+        reads.passed((items,))
+        unconverted.check_keys(items)
+    return items
 
 
 def _referent(f: weakref.ref) -> Any:
@@ -447,6 +459,8 @@ def _construct(cls: type, args, kwargs):
         and creation.conditional()
         and creation.without_symbols((*args, *kwargs.values()))
     ):
+        if creation.staged() and issubclass(cls, torch.nn.Module):
+            return _wrapping(cls, args, kwargs)
         creation.check(f"a {cls.__name__}")
         return creation.make(lambda: cls(*args, **kwargs))
     if is_tracing() and standard.has_post_init(cls):
@@ -457,6 +471,20 @@ def _construct(cls: type, args, kwargs):
     return _instance(cls, args, kwargs)
 
 
+def _wrapping(cls: type, args, kwargs):
+    """A module that a staged branch or loop makes: one without tensors of its own, such as a wrapper of its arguments."""
+    given = {id(t) for m in (*args, *kwargs.values()) if isinstance(m, torch.nn.Module) for t in _tensors(m)}  # fmt: skip
+    made = noted(cls(*args, **kwargs))
+    if any(id(t) not in given for t in _tensors(made)):
+        creation.check(f"a {cls.__name__}")
+    return made
+
+
+def _tensors(m: torch.nn.Module):
+    yield from m.parameters()
+    yield from m.buffers()
+
+
 def _instance(cls: type, args, kwargs):
     """What ``type.__call__`` does, with ``__new__`` and ``__init__`` of a user's class converted."""
     init = cls.__init__
@@ -464,17 +492,17 @@ def _instance(cls: type, args, kwargs):
     if not (simple and is_tracing() and is_user_function(init)) or not module_rule(
         cls.__module__ or ""
     ):
-        return _noted(cls(*args, **kwargs))
+        return noted(cls(*args, **kwargs))
     if init.__code__.co_filename.startswith("<") or issubclass(cls, torch.nn.Module):
-        return _noted(cls(*args, **kwargs))
+        return noted(cls(*args, **kwargs))
     new = cls.__new__
     made = object.__new__(cls) if new is object.__new__ else call(new, cls, *args, **kwargs)
     if isinstance(made, cls):
         call(init, made, *args, **kwargs)
-    return _noted(made)
+    return noted(made)
 
 
-def _noted(made):
+def noted(made):
     """An object that traced code made."""
     if is_tracing() and has_identity(made):
         graph = current_graph()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import torch
 
-from ..runtime import control_flow, reads
+from ..runtime import control_flow, journal, reads
 from ..runtime.journal import MISSING
 from ..runtime.shapes import SYMBOLS
 from ..runtime.staged_string import StagedString, text_op
@@ -17,7 +17,7 @@ from ..runtime.structure import is_union
 from ..runtime.symbolic import scalar_of
 from ..transpiler.syntax import gast
 from ..transpiler.templates import constant
-from . import growing_lists
+from . import growing_lists, members
 from .calls import call
 from .context import OPERATORS, Converter
 from .iterables import StagedRange
@@ -95,6 +95,8 @@ def _contains(x, items):
     staged = is_staged(x) or is_staged_key(x)
     if isinstance(items, dict) and not staged and x in items and may_miss(items[x]):
         return test_options(lambda v: v is not MISSING, items[x])
+    if type(items) is set and not staged and type(x).__hash__ and x in journal.conditional(items):
+        return members.present(items, x)
     if growing_lists.is_growing(items):
         return growing_lists.contains(items, x)
     if staged:
@@ -109,7 +111,9 @@ def _among(x, items):
     if isinstance(items, _VIEWS) and holds_staged((x, *items)):
         items = list(items)
     if isinstance(items, (dict, set, frozenset)) and isinstance(x, torch.Tensor):
-        return any(item is x for item in items)  # tensors are hashed by identity
+        # tensors are hashed by identity
+        found = any(item is x for item in items)
+        return found and (isinstance(items, frozenset) or members.present(items, x))
     if isinstance(items, (list, tuple, dict, set, frozenset, range)) and (
         type(x) is StagedClass
         or is_staged(x)
@@ -121,7 +125,8 @@ def _among(x, items):
         for item in items:
             if item is x:
                 return True
-            found = or_(found, lambda item=item: _equal(item, x))
+            there = type(items) is not set or members.present(items, item)
+            found = or_(found, lambda item=item, there=there: and_(there, lambda: _equal(item, x)))
             if found is True:
                 return True
         return found

@@ -18,6 +18,7 @@ from .for_stmt import for_stmt, iterator_of
 from .generators import Generator
 from .lists import new_list
 from .logical import not_
+from .members import Listing
 from .staging import is_staged
 from .user_operators import as_bool, eq
 
@@ -27,9 +28,10 @@ def gathered(items: Any, count: int = -1) -> Any:
 
     ``count``: how many there may be, if not negative; ValueError, as by unpacking, for more.
     """
-    check_keys(items)
     items = iterator_of(items)
-    if not (isinstance(items, Generator) and items.fresh):
+    fresh = isinstance(items, Listing) or (isinstance(items, Generator) and items.fresh)
+    if not fresh:
+        check_keys(items)
         return items
     out = new_list()
 

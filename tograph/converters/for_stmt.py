@@ -34,8 +34,9 @@ from .call_rules import is_user_function
 from .calls import call
 from .context import OPERATORS
 from .generators import Generator, consume
-from .iterables import StagedRange, staged_source
+from .iterables import Counting, StagedRange, staged_source
 from .logical import and_
+from .members import Listing, listing
 from .places import places_of
 from .staging import is_staged
 from .union import distribute
@@ -89,6 +90,7 @@ def for_stmt(iterable, body, names, test=None, options=None) -> None:
 
 def iterator_of(x):
     """What ``iter`` gives for an object of a user's class, by its converted ``__iter__``; anything else as it is."""
+    x = listing(x)
     begin = getattr(type(x), "__iter__", None)
     if not (is_tracing() and is_user_function(begin)):
         return x
@@ -108,8 +110,14 @@ def _items(iterator, step):
 
 
 def _python_for(iterable, body, names, test) -> None:
+    counting = iterable if isinstance(iterable, Counting) else None
+    if counting is not None:
+        iterable = counting.rest()
     unrolled = debug.Unrolling() if is_tracing() else None
     reads.passed((iterable,))
+    if isinstance(iterable, Listing):
+        _for_listing(iterable, body, names, test)
+        return
     check_keys(iterable)
     rolls = test is not None and unrolled is not None and isinstance(iterable, range)
     if not rolls:
@@ -127,7 +135,21 @@ def _python_for(iterable, body, names, test) -> None:
         else:
             goes_on = _guarded(item, body, names, test)
         if not goes_on:
+            if counting is not None and not is_staged(test()):
+                counting.give_back(iterable[iterable.index(item) + 1 :])
             return
+
+
+def _for_listing(iterable, body, names, test):
+    """The items of a set or dict that are there, one by one."""
+    places = places_of(names, test, body)
+    for there, item in iterable.entries():
+        go = there if test is None else and_(test(), lambda there=there: there)
+        if is_staged(go):
+            taken = control_flow.predicate(go, "for")
+            control_flow.staged_if(taken, lambda item=item: body(item()), _nothing, places)
+        elif go:
+            body(item())
 
 
 def _guarded(item, body, names, test):

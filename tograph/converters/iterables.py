@@ -84,6 +84,19 @@ class StagedRange(StagedSequence):
         return torch.scalar_tensor(value, dtype=torch.int64) if self.tensors else value
 
 
+class Indexed(StagedSequence):
+    """The items of another one, for code that takes them by an index that is in range."""
+
+    def __init__(self, source: StagedSequence):
+        self.source = source
+
+    def length(self):
+        return self.source.length()
+
+    def item(self, index):
+        return self.source.item(index)
+
+
 class Enumerated(StagedSequence):
     def __init__(self, source: StagedSequence, start: Any):
         self.source, self.start = source, start
@@ -172,6 +185,57 @@ class ListItems(StagedSequence):
         return self.x.item(index)
 
 
+class SequenceIterator:
+    """``iter`` of a Python sequence in converted code: its position may become state of a staged construct."""
+
+    def __init__(self, items: Any):
+        self.items, self.position = items, 0
+
+    def __tograph_holds__(self) -> list[Any]:
+        return list(self.items)
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if self.position >= len(self.items):
+            raise StopIteration
+        self.position += 1
+        return self.items[self.position - 1]
+
+
+class Counting(SequenceIterator):
+    """``itertools.count`` of whole numbers in converted code."""
+
+    def __init__(self, start: int, step: int):
+        super().__init__(range(start, start + step * _MANY, step))
+
+    def rest(self) -> range:
+        """The numbers that were not taken yet, for who takes an unknown number of them."""
+        found, self.items = self.items[self.position :], _Lost()
+        return found
+
+    def give_back(self, left: range) -> None:
+        """What was not taken of ``rest``."""
+        self.items, self.position = left, 0
+
+
+class _Lost:
+    """Where a counter is that a staged loop has taken a number of items from."""
+
+    def _refuse(self, *_: Any) -> Any:
+        raise StagingError(
+            "an itertools.count whose items were taken by a staged loop is at a place that only the run knows: count in a variable "
+            "of the loop",
+            user_location(),
+        )
+
+    __len__ = __getitem__ = __iter__ = _refuse
+
+
+_MANY = 2**62
+
+
 def staged_source(x: Any) -> StagedSequence | None:
     """What a staged ``for`` goes over, or None when ``x`` is iterated by Python."""
     if isinstance(x, StagedSequence):
@@ -197,6 +261,8 @@ def as_source(x: Any) -> StagedSequence | None:
     found = staged_source(x)
     if found is not None:
         return found
+    if isinstance(x, Counting):
+        x = x.rest()
     if isinstance(x, range):
         return StagedRange(x.start, x.stop, x.step)
     dtype = exact_dtype(x) if isinstance(x, (list, tuple)) else None
@@ -236,22 +302,3 @@ def beside(iterables: Sequence[Any]) -> list[StagedSequence] | None:
                 )
             sources[i] = ListItems(as_staged(StagedList(x)))
     return sources
-
-
-class SequenceIterator:
-    """``iter`` of a Python sequence in converted code: its position may become state of a staged construct."""
-
-    def __init__(self, items: Any):
-        self.items, self.position = items, 0
-
-    def __tograph_holds__(self) -> list[Any]:
-        return list(self.items)
-
-    def __iter__(self):
-        return self
-
-    def __next__(self):
-        if self.position >= len(self.items):
-            raise StopIteration
-        self.position += 1
-        return self.items[self.position - 1]

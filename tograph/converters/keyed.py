@@ -100,6 +100,8 @@ def write_key(x: dict, key, value) -> None:
     if journal.active():
         if key not in x and journal.removed(x, key):
             journal.record(journal.contents(x))  # it comes back as the last key
+        elif key in x and may_miss(x[key]) and next(reversed(x)) != key:
+            journal.unorder(x)  # where it was not there, it is the last key now
         journal.record(journal.key_of(x, key, f"[{key!r}]"))
     method = type(x).__setitem__
     if is_user_function(method):

@@ -8,6 +8,7 @@ made from the same ``def`` share one conversion; only the binding to cells is do
 from __future__ import annotations
 
 import builtins
+import os
 import threading
 import types
 import weakref
@@ -55,6 +56,7 @@ from .unpacking import Unpackings
 from .user_operators import UserOperators
 from .variables import Frames, Reads
 
+_HERE = os.path.dirname(os.path.abspath(__file__))
 _report = lazy_module("..runtime.report.collect", __package__)
 
 # Before the analyses: constructs that become plainer Python.
@@ -140,7 +142,8 @@ def _convert(function: types.FunctionType, hand_over: bool = False) -> Conversio
         code = loader.load(tree, parsed.file, parsed.freevars, OPERATORS, function.__code__)
     codes = loader.nested_codes(code)
     CONVERTED_CODE.update(codes)
-    USER_CODE.update(codes)
+    if not parsed.file.startswith(_HERE):  # forms of built-ins that are written in Python
+        USER_CODE.update(codes)
     made = Conversion(code, tree)
     artifacts.converted(code.co_qualname, lambda: made.source)
     return made

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..runtime import control_flow, types
+from ..runtime import control_flow, journal, types
 from ..runtime.funcgraph import current_graph
 from ..runtime.growing import StagedList
 from ..runtime.staged_string import StagedString, made_string
@@ -19,7 +19,7 @@ from .call_rules import is_user_function
 from .calls import call
 from .context import OPERATORS, Converter
 from .staging import is_staged
-from .union import apply
+from .union import apply, may_miss
 
 
 class Strings(Converter):
@@ -107,8 +107,8 @@ def is_staged_part(x: Any) -> bool:
     if isinstance(x, StagedList) and x.handle is not None:
         return True
     if isinstance(x, (list, tuple, set)):
-        return any(map(is_staged_part, x))
-    return isinstance(x, dict) and any(map(is_staged_part, x.values()))
+        return any(map(is_staged_part, x)) or (type(x) is set and bool(journal.conditional(x)))
+    return isinstance(x, dict) and any(is_staged_part(v) or may_miss(v) for v in x.values())
 
 
 def _argument(part: Any, graph) -> Any:

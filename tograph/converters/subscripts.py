@@ -21,11 +21,12 @@ from ..runtime.structure import is_union
 from ..runtime.symbolic import SymTensor, scalar_of
 from ..transpiler.syntax import gast, walk
 from ..transpiler.templates import constant
+from . import members
 from .attributes import augmented
 from .call_rules import is_user_function
 from .calls import call
 from .context import OPERATORS, Converter
-from .iterables import exact_dtype
+from .iterables import Indexed, StagedRange, StagedSequence, exact_dtype
 from .keyed import dict_pop, dict_update, is_staged_key, lookup, no_key, set_staged, write_key
 from .staging import is_staged
 from .union import apply, distribute_missing, may_miss
@@ -214,12 +215,16 @@ def getitem(x, key):
     key = _listed(x, key)
     if isinstance(x, StagedList) and x.handle is not None:
         return x[as_int(key)]
+    if isinstance(x, StagedSequence):
+        return _sequence_item(x, key)
     _check_float(x, key)
     if isinstance(x, torch.Tensor) and _staged_parts(key):
         return _tensor_item(x, key)
     if is_staged(key):
         reads.whole(x)
-    if is_staged(key) and isinstance(x, (list, tuple, range, str)):
+    if is_staged(key) and isinstance(x, range):
+        return _sequence_item(StagedRange(x.start, x.stop, x.step), key)
+    if is_staged(key) and isinstance(x, (list, tuple, str)):
         return _select(x, as_int(key))
     if isinstance(key, slice) and isinstance(x, (list, tuple)) and _staged_parts(key):
         return as_staged(StagedList(x))[
@@ -227,6 +232,10 @@ def getitem(x, key):
         ]
     if is_staged_key(key) and isinstance(x, dict):
         return lookup(x, key)  # tensors are keys by identity, as in Python
+    return _plain_item(x, key)
+
+
+def _plain_item(x, key):
     method = getattr(type(x), "__getitem__", None)
     if is_user_function(method):
         return call(method, x, key)
@@ -294,16 +303,9 @@ def _tensor_item(x, key):
     if not any(isinstance(as_int(p), SYMBOLS) for p in parts):
         bounds = [_bounds(p) for p in parts]
         return x[tuple(bounds) if isinstance(key, tuple) else bounds[0]]
-    if any(
-        isinstance(p, (torch.Tensor, list)) and not isinstance(as_int(p), SYMBOLS) for p in parts
-    ):
-        ready = [
-            torch.scalar_tensor(as_int(p), dtype=torch.int64)
-            if isinstance(as_int(p), SYMBOLS)
-            else p
-            for p in parts
-        ]
-        return x[tuple(ready)]
+    if any(map(_is_list, parts)):
+        out, rest = _selected(x, parts)
+        return out[rest]
     taken = sum(p is not None and p is not Ellipsis for p in parts)
     dim, out = 0, x
     for p in parts:
@@ -320,10 +322,59 @@ def _tensor_item(x, key):
     return out
 
 
+def _is_list(p) -> bool:
+    """Whether a part of a key is a tensor or list of places, not one place."""
+    return isinstance(p, (torch.Tensor, list)) and not isinstance(as_int(p), SYMBOLS)
+
+
+def _selected(x, parts):
+    """``x`` at the staged numbers of a key, and the rest of the key: numbers are taken first, as in torch's own indexing."""
+    taken = sum(map(_dims, parts))
+    dim, out, rest = 0, x, []
+    for p in parts:
+        if isinstance(as_int(p), SYMBOLS):
+            out = torch.select(out, dim, as_int(p))
+            continue
+        rest.append(_bounds(p))
+        dim += x.dim() - taken if p is Ellipsis else _dims(p)
+    return out, tuple(rest)
+
+
+def _dims(p) -> int:
+    """How many dimensions of a tensor a part of a key speaks of."""
+    if p is None or p is Ellipsis or isinstance(p, bool):
+        return 0
+    return p.dim() if _is_mask(p) else 1
+
+
+def _sequence_item(x, key):
+    """An item of a range whose bounds are known only when the graph runs."""
+    if isinstance(x, Indexed):
+        return x.item(key)
+    if not isinstance(x, StagedRange):
+        kind = type(x).__name__
+        raise TypeError(f"{_PYTHON.get(kind, kind)!r} object is not subscriptable")
+    if isinstance(key, slice_):
+        raise StagingError(
+            "a slice of a range whose bounds are known only when the graph runs is not supported: make the range with other bounds",
+            user_location(),
+        )
+    n, at = x.length(), as_int(key)
+
+    def outside():
+        raise IndexError("range object index out of range")
+
+    inside = (at >= -n) & (at < n)
+    return control_flow.staged_if(inside, lambda: x.item(at % n), outside)
+
+
+_PYTHON = {"Zipped": "zip", "Mapped": "map", "Enumerated": "enumerate", "Reversed": "reversed"}
+
+
 def _select(items, index):
     """An item of a Python sequence by a staged index: numbers from a table, others in a balanced tree of branches."""
     n = len(items)
-    table = exact_dtype(items) if n > 2 and not isinstance(items, range) else None
+    table = exact_dtype(items) if n > 2 else None
     if table is not None:
         return scalar_of(torch.select(torch.tensor(items, dtype=table), 0, index))
     kind = "list" if isinstance(items, list) else type(items).__name__
@@ -420,21 +471,14 @@ def _set_tensor(x, key, value) -> None:
         if isinstance(value, SYMBOLS):
             value = torch.scalar_tensor(value, dtype=x.dtype)
         parts = key if isinstance(key, tuple) else (key,)
-        if any(isinstance(as_int(p), SYMBOLS) for p in parts) and not any(
-            isinstance(p, (torch.Tensor, list)) and not isinstance(as_int(p), SYMBOLS)
-            for p in parts
-        ):
+        if any(isinstance(as_int(p), SYMBOLS) for p in parts):
+            if any(map(_is_list, parts)):
+                target, rest = _selected(x, parts)
+                target[rest] = value
+                return
             target = _tensor_item(x, key)
             target.copy_(torch.as_tensor(value) if not isinstance(value, torch.Tensor) else value)
             return
-        if any(isinstance(p, torch.Tensor) for p in parts):
-            ready = tuple(
-                torch.scalar_tensor(as_int(p), dtype=torch.int64)
-                if isinstance(as_int(p), SYMBOLS)
-                else p
-                for p in parts
-            )
-            key = ready if isinstance(key, tuple) else ready[0]
         if _is_mask(key) and (key.dim() == 0 or not (_static(x) and _static(value))):
             # x[key] = value would compare sizes that are not known yet
             x, key = _rows(x, key)
@@ -461,11 +505,16 @@ def delitem(x, key) -> None:
     del x[key]
 
 
+_SETS = ("ior", "iand", "isub", "ixor")
+
+
 def augment(op: str, x, value):
     """``x op= value``, as an expression."""
     if is_union(x) or is_union(value):
         return apply(lambda a, b: augment(op, a, b), x, value)
     if op == "ior" and isinstance(x, dict) and dict_update(x, value) is not NotImplemented:
+        return x
+    if isinstance(x, set) and op in _SETS and members.operator(op, x, value) is not NotImplemented:
         return x
     if isinstance(x, (list, dict, set, bytearray, deque)) and journal.active():
         journal.record(journal.contents(x))

@@ -115,6 +115,9 @@ def _checked_quiet(x: TaggedUnion, i: int) -> Any:
 _call: list[Callable[..., Any]] = []
 
 
+_is_conditional: list[Callable[[Any], bool]] = []  # set by ``members``, which imports this module
+
+
 def set_call(call: Callable[..., Any]) -> None:
     """The operator that converts what it calls, which imports this module."""
     _call[:] = [call]
@@ -124,6 +127,8 @@ def _object_truth(x: Any, what: str) -> Any:
     """An object of a user's class is as true as its converted ``__bool__`` or ``__len__`` says."""
     if isinstance(x, StagedString):
         return x.__tograph_len__() > 0
+    if isinstance(x, (dict, set)) and _is_conditional[0](x):
+        return _call[0](len, x) > 0
     for name in ("__bool__", "__len__"):
         method = getattr(type(x), name, None)
         if method is None:

@@ -15,6 +15,7 @@ from .calls import is_user_function
 from .consumers import gathered
 from .context import OPERATORS, Converter
 from .generators import Generator
+from .members import is_conditional
 
 _DISPLAYS = (gast.Tuple, gast.List, gast.Constant, gast.Dict, gast.Set)
 
@@ -43,7 +44,9 @@ class Unpackings(Converter):
 def unpacked(items: Any, count: int) -> Any:
     """What Python is to unpack into ``count`` targets, or into any number where it is negative."""
     if is_tracing() and (
-        isinstance(items, Generator) or is_user_function(getattr(type(items), "__iter__", None))
+        isinstance(items, Generator)
+        or is_conditional(items)
+        or is_user_function(getattr(type(items), "__iter__", None))
     ):
         return gathered(items, count)
     return items

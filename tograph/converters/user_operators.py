@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ import torch
 from ..runtime import unconverted
 from ..runtime.structure import is_union
 from ..transpiler.syntax import gast
+from . import members
 from .call_rules import is_user_function
 from .calls import call, handles
 from .context import OPERATORS, Converter
@@ -127,12 +129,30 @@ def _unary(name: str) -> Any:
     return run
 
 
+def _conditional(a: Any, b: Any) -> bool:
+    kinds = next(
+        (k for k in (dict, (set, frozenset)) if isinstance(a, k) and isinstance(b, k)), None
+    )
+    return kinds is not None and (members.is_conditional(a) or members.is_conditional(b))
+
+
+def _compared(name: str, a: Any, b: Any) -> Any:
+    """A comparison of dicts or sets whose items depend on a staged condition."""
+    if name not in ("eq", "ne"):
+        unconverted.check_keys(a)
+        unconverted.check_keys(b)
+    same = members.equal(a, b, lambda v, w: as_bool(eq(v, w)))
+    return same if name == "eq" else not_(same)
+
+
 def _comparison(name: str) -> Any:
     function, (reflected, sign) = getattr(operator, name), _COMPARISONS[name]
 
     def run(a, b):
         if is_union(a) or is_union(b):
             return apply(run, a, b)
+        if _conditional(a, b):
+            return _compared(name, a, b)
         if name in ("eq", "ne") and (same := _containers(a, b)) is not None:
             return same if name == "eq" else not_(same)
         if name in _ORDERS and (order := _ordered(name, a, b)) is not None:
@@ -222,13 +242,26 @@ def as_bool(x: Any) -> Any:
     return not_(not_(x))
 
 
-def _or(a: Any, b: Any) -> Any:
-    made = merged(a, b)
-    return operator.or_(a, b) if made is NotImplemented else made
+def _of_containers(name: str, plain: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """An operator that dicts or sets have, where what they hold depends on a staged condition."""
+
+    def form(a: Any, b: Any) -> Any:
+        if not isinstance(a, (dict, set)):
+            return plain(a, b)
+        made = merged(a, b) if name == "or" else NotImplemented
+        if made is NotImplemented:
+            made = members.operator(name, a, b)
+        return plain(a, b) if made is NotImplemented else made
+
+    return form
+
+
+_PLAIN = {f: getattr(operator, f) for _, f, _, _ in _BINARY.values()}
+_PLAIN |= {f: _of_containers(f.rstrip("_"), _PLAIN[f]) for f in ("or_", "and_", "sub", "xor")}
 
 
 add, sub, mul, matmul, truediv, floordiv, mod, power, lshift, rshift, bit_or, bit_xor, bit_and = (
-    _binary(_or if function == "or_" else getattr(operator, function), method, sign) for _, function, method, sign in _BINARY.values()
+    _binary(_PLAIN[function], method, sign) for _, function, method, sign in _BINARY.values()
 )  # fmt: skip
 neg, pos, invert = map(_unary, _UNARY.values())
 lt, le, gt, ge, eq, ne = map(_comparison, _COMPARISONS)

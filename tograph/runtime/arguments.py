@@ -126,7 +126,11 @@ def _container_key(x: Any, kind: type, flat: Flat, name: str) -> Any:
             (k, key_of(v, flat, f"{name}_{k}"))
             for k, v in sorted(x.items(), key=lambda i: repr(i[0]))
         )
-        return (kind, items)
+        return (
+            kind,
+            tuple(x),
+            items,
+        )  # the values come in the order of sorted keys, a loop over it in its own
     return (kind, tuple(key_of(v, flat, f"{name}_{i}") for i, v in enumerate(x)))
 
 

@@ -15,7 +15,7 @@ import torch
 
 from ..errors import DeadResourceError
 from ..lazy import lazy_module
-from . import autodiff, commits, host, passes, probes, scheduler, structure, transforms
+from . import autodiff, commits, freed, host, passes, probes, scheduler, structure, transforms
 from .carrier import differentiable
 from .commits import Target
 from .diagnosis import at_run_time
@@ -251,6 +251,18 @@ class ConcreteFunction:
             return False
         return all(type(x) in PLAIN for x in inputs if isinstance(x, torch.Tensor)) and not transforms.active()  # fmt: skip
 
+    def _run_unreached(self, inputs: Sequence[Any]) -> list[Any]:
+        with torch.no_grad():
+            outputs = self.scheduled.run(*inputs)
+        if not self._refuses:
+            return outputs
+        return autodiff.refusing(self.graph, outputs, [inputs[i] for i in self._leaves if inputs[i].requires_grad])  # fmt: skip
+
+    @cached_property
+    def _refuses(self) -> bool:
+        """Whether there are results whose gradient the function took itself."""
+        return any(map(freed.is_freed, self.graph.outputs))
+
     @cached_property
     def _leaves(self) -> list[int]:
         return [i for i, v in enumerate(self.graph.inputs) if differentiable(v.type)]
@@ -300,8 +312,7 @@ class ConcreteFunction:
         commits.calls.targets.append(places)
         try:
             if torch.is_grad_enabled() and self._unreached(inputs):
-                with torch.no_grad():
-                    outputs = self.scheduled.run(*inputs)
+                outputs = self._run_unreached(inputs)
             elif torch.is_grad_enabled() and self._differentiates(inputs):
                 outputs = self._differentiable.run(inputs)
             elif self._own_gradients and is_watched(inputs):
@@ -369,6 +380,7 @@ def finish(
         outputs = flatten(result, spec, root)
         for (_, inner), (_, content) in zip(specs, effects):
             outputs += flatten(content, inner, root)
+        outputs = freed.leaving(root, outputs)
     graph = root.graph
     graph.outputs = outputs
     captured = [

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from ..errors import GradientError
-from . import custom, structure
+from . import custom, freed, structure
 from .funcgraph import FuncGraph, Root, Storage, current_graph, is_tracing, user_location
 from .infer import meta_of
 from .journal import Location
@@ -72,6 +72,15 @@ def read(owner: torch.Tensor) -> Any:
     return found.content
 
 
+def _check_size(size: Sequence[Any], expected: Sequence[Any]) -> None:
+    """A gradient's size is that of its tensor; sizes that only the graph knows count as equal."""
+    pairs = zip(size, expected) if len(size) == len(expected) else [(0, 1)]
+    if any(type(n) is int and type(m) is int and n != m for n, m in pairs):
+        raise RuntimeError(
+            f"assigned grad has data of a different size: {tuple(size)} for {tuple(expected)}"
+        )
+
+
 def write(owner: torch.Tensor, value: Any) -> None:
     """``owner.grad = value``"""
     if not is_tracing():
@@ -81,10 +90,8 @@ def write(owner: torch.Tensor, value: Any) -> None:
         raise TypeError(
             f"assigned grad expected to be a Tensor or None but got {type(value).__name__}"
         )
-    if isinstance(value, torch.Tensor) and tuple(value.shape) != tuple(owner.shape):
-        raise RuntimeError(
-            f"assigned grad has data of a different size: {tuple(value.shape)} for {tuple(owner.shape)}"
-        )
+    if isinstance(value, torch.Tensor):
+        _check_size(value.shape, owner.shape)
     found = slot(owner)
     found.location().set(value)
     found.fresh = False
@@ -105,15 +112,19 @@ def engine(
             "torch.autograd.set_detect_anomaly(True, check_nan=False), or look for NaN with an assert.",
             user_location(),
         )
-    return torch.autograd.Variable._execution_engine.run_backward(
+    nodes = freed.executed(outputs, inputs)
+    found = torch.autograd.Variable._execution_engine.run_backward(
         tuple(outputs),
         tuple(grads),
-        keep,
+        True,
         create,
         tuple(inputs),
         allow_unreachable=unused,
         accumulate_grad=False,
     )
+    if not keep:
+        freed.free(nodes)
+    return found
 
 
 def _several(x: Any) -> tuple[Any, ...]:
@@ -243,6 +254,7 @@ def _accumulate(leaf: torch.Tensor, g: Any, create: bool) -> None:
         options = [g if o is None else o + g for o in old.options_]
         write(leaf, structure.choose(old.tag_, options, current_graph()))
     elif old is None:
+        g = _laid_out(g, leaf)
         write(leaf, g if create else own(g))
     elif create:
         write(leaf, old + g)
@@ -250,6 +262,18 @@ def _accumulate(leaf: torch.Tensor, g: Any, create: bool) -> None:
         with torch.no_grad():
             old.add_(g)
         slot(leaf).location().set(old)
+
+
+def _laid_out(g: torch.Tensor, leaf: torch.Tensor) -> torch.Tensor:
+    """A gradient in the layout of its leaf, which torch gives it: that of a sum, for one, comes as one number expanded."""
+    if not all(type(n) is int for x in (g, leaf) for n in (*x.shape, *x.stride())):
+        return g
+    wanted = torch.empty_like(leaf, device="meta").stride()
+    if all(a == b for n, a, b in zip(g.shape, g.stride(), wanted) if n > 1):
+        return g
+    if leaf.is_contiguous():
+        return g.clone(memory_format=torch.contiguous_format)
+    return torch.empty_like(leaf, requires_grad=False).copy_(g)
 
 
 def own(g: torch.Tensor) -> torch.Tensor:

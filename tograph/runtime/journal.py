@@ -94,6 +94,8 @@ class _Stack(threading.local):
     def __init__(self) -> None:
         self.journals: list[Journal] = []
         self.guarded: dict[int, tuple[Any, Callable[[], None]]] = {}
+        self.members: dict[int, tuple[Any, dict[Any, Any]]] = {}
+        self.unordered: dict[int, Any] = {}
 
 
 _stack = _Stack()
@@ -266,6 +268,52 @@ def key_of(mapping, key, name: str) -> Location:
     )
     made.name_key = key
     return made
+
+
+def forget() -> None:
+    """A trace has ended: no container holds anything conditional, unless it is one inside of another trace."""
+    if not _stack.journals:
+        _stack.members.clear()
+        _stack.unordered.clear()
+
+
+def conditional(x: set) -> dict[Any, Any]:
+    """The items of a set that are there on some paths only, each with a union of True and ``MISSING``."""
+    found = _stack.members.get(id(x))
+    return found[1] if found is not None else {}
+
+
+def member(x: set, item: Any) -> Any:
+    """True, ``MISSING``, or a union of both: whether an item is in a set."""
+    held = conditional(x)
+    return held.get(item, True if item in x else MISSING)
+
+
+def item_of(x: set, item: Any) -> Location:
+    """One item of a set."""
+
+    def set_(value: Any) -> None:
+        held = conditional(x)
+        held.pop(item, None)
+        if value is MISSING:
+            x.discard(item)
+            return
+        x.add(item)
+        if value is not True:
+            _stack.members.setdefault(id(x), (x, held))[1][item] = value
+
+    made = Location(key_place(x, item), f"item {item!r}", lambda: member(x, item), set_, x)
+    made.name_key = item
+    return made
+
+
+def unorder(x: dict) -> None:
+    """The order of the keys of a dict depends on a staged condition from here on."""
+    _stack.unordered[id(x)] = x
+
+
+def is_unordered(x: dict) -> bool:
+    return id(x) in _stack.unordered
 
 
 def attribute(owner, attr: str) -> Location:

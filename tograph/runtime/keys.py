@@ -66,7 +66,7 @@ def _inside(x: Any, kind: type, parts: list[Any], seen: set[int]) -> Any:
     if not all(type(k) is str for k in x):
         return (_OTHER,)
     names = sorted(x, key=repr)
-    parts += (kind, tuple(names))
+    parts += (kind, tuple(x))
     return [x[n] for n in names]
 
 
@@ -126,6 +126,9 @@ def describe_key(key: Any) -> str:
         return str(key[1].__name__ if isinstance(key[1], type) else key[1])
     if key[0] == "object":
         return f"an object of {key[1].__name__}"
+    if key[0] is dict:
+        held = dict(key[2])
+        return "{" + ", ".join(f"{k!r}: {describe_key(held[k])}" for k in key[1]) + "}"
     if isinstance(key[0], type) and isinstance(key[-1], tuple) and key[0] is not tuple:
         return _describe_container(key[0], key[-1])
     if key[0] is tuple and len(key) == 2:
@@ -147,7 +150,5 @@ def _describe_tensor(dtype: torch.dtype, shape: Any) -> str:
 
 
 def _describe_container(cls: type, parts: tuple) -> str:
-    if cls is dict:
-        return "{" + ", ".join(f"{k!r}: {describe_key(p)}" for k, p in parts) + "}"
     inner = ", ".join(map(describe_key, parts))
     return f"[{inner}]" if cls is list else f"{cls.__name__}({inner})"

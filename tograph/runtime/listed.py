@@ -7,7 +7,9 @@ every iteration of a loop that writes it.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -25,7 +27,7 @@ def appended(x: Any) -> None:
     if not isinstance(x, torch.Tensor):
         return
     for storage in parts(as_symbolic(x).storage_):
-        storage.listed = user_location() or ("", 0)
+        _mark(storage, user_location() or ("", 0))
         if storage.written_in is not None and _again(storage, storage.written_in):
             raise _error("is appended in every iteration of a loop that changes it in place")
 
@@ -34,7 +36,7 @@ def taken(x: Any) -> Any:
     """``x``, an item that was read from a list of the graph."""
     if isinstance(x, SymTensor):
         for storage in parts(x.storage_):
-            storage.listed = user_location() or ("", 0)
+            _mark(storage, user_location() or ("", 0))
     return x
 
 
@@ -59,7 +61,42 @@ def inherit(made: Sequence[torch.Tensor], contents: Sequence[torch.Tensor]) -> N
     where = next((s.listed for x in contents for s in _storages(x) if s.listed), None)
     for x in made if where is not None else ():
         for storage in _storages(x):
-            storage.listed = storage.listed or where
+            _mark(storage, storage.listed or where)
+
+
+Marks = list[tuple[Storage, Location | None, Location | None]]
+
+
+class _Log(threading.local):
+    marks: Marks | None = None
+
+
+_log = _Log()
+
+
+def _mark(storage: Storage, where: Location | None) -> None:
+    if _log.marks is not None:
+        _log.marks.append((storage, storage.listed, where))
+    storage.listed = where
+
+
+@contextmanager
+def apart():
+    """What one of several branches appends to lists: it is undone at the end, so that the other branches may write it."""
+    outer, made = _log.marks, []
+    _log.marks = made
+    try:
+        yield made
+    finally:
+        _log.marks = outer
+        for storage, before, _ in reversed(made):
+            storage.listed = before
+
+
+def together(*branches: Marks) -> None:
+    """After the branches all that one of them appended is in a list."""
+    for storage, _, where in (mark for made in branches for mark in made):
+        _mark(storage, where)
 
 
 def _is_listed(x: torch.Tensor) -> bool:

@@ -215,6 +215,28 @@ def write(target: torch.Tensor, result: torch.Tensor) -> None:
         x.ref, x.version = Ref(value, graph), x.storage_.version  # known without asking which it is
 
 
+def replace_data(x: torch.Tensor, value: torch.Tensor) -> None:
+    """``x.data = value``: ``x`` takes the content, where nothing else can show that the two share memory from then on."""
+    made = as_symbolic(value)
+    one, two = as_symbolic(x).meta, made.meta
+    storage = made.storage_
+    if (one.dtype, tuple(one.size), one.device) != (two.dtype, tuple(two.size), two.device):
+        raise UnsupportedOpError(
+            "x.data = y with another shape, dtype or device is not possible in a graph: make a new tensor or parameter outside",
+            user_location(),
+        )
+    if storage.external is not None or storage.argument is not None or storage.derived:
+        if storage is not as_symbolic(x).storage_:
+            raise UnsupportedOpError(
+                "x.data = y makes x share the memory of a tensor from outside, which a graph cannot do: write x.data.copy_(y)",
+                user_location(),
+            )
+    else:
+        storage.listed = user_location() or ("", 0)  # a later write to it would be seen in both
+    with torch.no_grad():
+        x.detach().copy_(value.detach())
+
+
 VARIABLE: list[type[SymTensor]] = [
     SymTensor
 ]  # what stands for a ``tg.Variable``: set by ``variables``

@@ -60,7 +60,7 @@ def item_of(spec: Spec) -> Spec | None:
     """
     if isinstance(spec, Leaf):
         return Leaf(spec.type) if isinstance(spec.type, (TensorType, ScalarType)) else None
-    opened = _open_record(spec)
+    opened = structure.text_of(spec) or _open_record(spec)
     return opened if opened is not None and leaf_types(opened) else None
 
 
@@ -69,6 +69,8 @@ def _open_record(spec: Spec) -> Spec | None:
         return Leaf(spec.type) if spec.type == OBJECT else item_of(spec)
     if isinstance(spec, structure.Const):
         return spec if spec.value is None or isinstance(spec.value, (str, bytes)) else None
+    if isinstance(spec, structure.Choice):
+        return structure.text_of(spec)
     if not isinstance(spec, Tree) or not _is_frozen(spec.cls):
         return None
     parts = [_open_record(p) for p in spec.parts]

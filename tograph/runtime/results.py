@@ -15,8 +15,9 @@ from typing import Any
 import torch
 
 from ..errors import ScopeError
-from . import structure
+from . import journal, structure
 from .funcgraph import user_location
+from .journal import MISSING
 from .shapes import SYMBOLS
 from .symbolic import SymTensor
 
@@ -41,14 +42,17 @@ def leaving(x: Any) -> Any:
 
 
 def _leaving(x: Any, seen: dict[int, Any]) -> Any:
-    if (
-        id(x) in seen
-        or isinstance(x, (torch.Tensor, *SYMBOLS, str, bytes))
-        or structure.is_union(x)
-    ):
+    if isinstance(x, (torch.Tensor, *SYMBOLS, str, bytes)) or structure.is_union(x):
         return x
-    kind = type(x)
-    seen[id(x)] = x
+    if id(x) not in seen:
+        seen[id(x)] = x
+        seen[id(x)] = _made(x, type(x), seen)
+    return seen[id(x)]
+
+
+def _made(x: Any, kind: type, seen: dict[int, Any]) -> Any:
+    if kind is set and journal.conditional(x):
+        return _Rebuilt(_SetOf(tuple(x)), [journal.member(x, item) for item in x])
     if kind in (set, frozenset) and any(map(_is_symbolic, x)):
         return _Rebuilt(kind, [_leaving(v, seen) for v in x])
     if isinstance(x, dict) and any(map(_is_symbolic, x)):
@@ -69,6 +73,22 @@ def _container(x: Any, kind: type, seen: dict[int, Any]) -> Any:
     if all(a is b for a, b in zip(old, new)):
         return x
     return dict(zip(x, new)) if kind is dict else kind(new)
+
+
+class _SetOf:
+    """Makes a set of those of its items that are there."""
+
+    def __init__(self, items: tuple):
+        self.items = items
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _SetOf) and self.items == other.items
+
+    def __hash__(self) -> int:
+        return hash(self.items)
+
+    def __call__(self, parts: list[Any]) -> Any:
+        return {item for item, part in zip(self.items, parts) if part is not MISSING}
 
 
 class _DictOf:

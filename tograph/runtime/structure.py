@@ -364,11 +364,17 @@ def _text() -> Spec:
     return Tree(TEXTS[0], None, (Leaf(types.OBJECT),))
 
 
+def text_of(spec: Spec) -> Spec | None:
+    """A string, or one of several, as one that is made when the graph runs; None for anything else."""
+    options = spec.options if isinstance(spec, Choice) else (spec,)
+    known = all(isinstance(o, Const) and type(o.value) is str for o in options)
+    return _text() if known else None
+
+
 def texts(spec: Spec) -> Spec:
     """A string that is another one in every iteration of a loop is one that is made when the graph runs."""
     many = isinstance(spec, Choice) and len(spec.options) > MANY_TEXTS
-    known = many and all(isinstance(o, Const) and type(o.value) is str for o in spec.options)
-    return _text() if known else spec
+    return (text_of(spec) if many else None) or spec
 
 
 def _staged_list(spec: Tree) -> bool:

@@ -147,7 +147,7 @@ class Tracer:
         self.commits = Commits(self._seen)
         root, known = self.root.root, known or Retrace()
         root.given, root.real, root.bases = flat.tensors, known.real, known.bases
-        root.apart = known.apart is not None
+        root.apart, root.iterated = known.apart is not None, known.iterated
         self.watch.given, self.watch.real = flat.tensors, known.real
         root.before_failure.append(self.commits)
 
@@ -163,6 +163,8 @@ class Tracer:
                     _without(earlier, error)  # plain Python does not get as far as the later one
                     raise
             raise
+        finally:
+            journal.forget()
 
     def _run_effects(self) -> None:
         """The code raised while it was traced: what it did before is done, then the error goes on."""
@@ -365,6 +367,7 @@ class Tracer:
                 continue
             order[location.key] = len(where) - 1
         for slot in grads.effects_of(changes.entries):
+            order[slot.location().key] = len(where)
             effects.append((None, slot.content))
             where.append((GradOf(slot.late), None))
         for plan in self.commits.plans:
@@ -390,6 +393,8 @@ class Tracer:
             return True
         if kind == "cell":
             return location.key in self.watch.cells
+        if kind == "grad":
+            return location.keep.outside
         return kind in ("key", "attr", "contents") and (
             self.watch.source_of(location.keep) is not None
             or control_flow.is_module_globals(location)
@@ -514,6 +519,8 @@ def _found(i: Any, at: Any, real: list[tuple[Any, Any]], bound: inspect.BoundArg
 def _same_place(location: Location, container: Any) -> Location:
     """The location in the container that the caller passed."""
     if location.key[0] == "key":
+        if isinstance(container, set):
+            return journal.item_of(container, location.name_key)
         return journal.key_of(container, location.name_key, location.name)
     return journal.contents(container)
 

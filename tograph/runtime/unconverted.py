@@ -69,7 +69,13 @@ def check_keys(x: Any) -> None:
         for items in held.get("maps", held.values()):
             if isinstance(items, (dict, *_HOLDERS)):
                 check_keys(items)
-    elif isinstance(x, dict) and any(map(_may_miss, dict.values(x))):
+    elif type(x) is set and journal.conditional(x):
+        raise StagingError(
+            "the items of this set depend on a staged condition, so they cannot be listed here: ask for single items with `in`, or go over them "
+            "with `for`",
+            user_location(),
+        )
+    elif isinstance(x, dict) and (journal.is_unordered(x) or any(map(_may_miss, dict.values(x)))):
         raise StagingError(
             "the keys of this dict depend on a staged condition, so they cannot be listed here: set the key on every path, or ask for "
             "single keys with `in`, get() or []",

@@ -23,7 +23,7 @@ def affine(x, y):
 def warm(f, *args):
     for _ in range(4):
         f(*args)
-    entry = f._entry or f._fast
+    entry = f._entry
     assert entry is not None
     return entry
 
@@ -156,11 +156,11 @@ def test_eager_mode_is_seen():
 
 
 def test_without_the_layout(monkeypatch):
-    monkeypatch.setattr(entry, "layout", lambda: None)
+    monkeypatch.setattr(entry, "_method", lambda: None)
     f = tg.function(affine)
     for _ in range(4):
         assert torch.equal(f(X, Y), X + 1)
-    assert f._entry is f._fast is None
+    assert f._entry is None
 
 
 def test_programs_of_other_devices_have_no_entry():

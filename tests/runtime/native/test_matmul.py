@@ -5,7 +5,7 @@ import torch
 
 import tograph as tg
 from tograph.runtime.kernels import jit
-from tograph.runtime.native import matmul, threading
+from tograph.runtime.native import matmul, micro_kernels, threading
 
 pytestmark = pytest.mark.skipif(jit.llvm is None, reason="needs llvmlite")
 
@@ -76,7 +76,7 @@ def test_vectors_and_batches():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize(("k", "n"), [(1, 3000), (7, 2999), (8, 1024), (9, 1025), (23, 2051), (40, 17)])  # fmt: skip
 def test_one_row_times_a_matrix_beyond_the_cache(k, n, dtype, monkeypatch):
-    monkeypatch.setattr(matmul, "FAR", 0)
+    monkeypatch.setattr(micro_kernels, "FAR", 0)
     row, b, c = r(1, k, dtype=dtype), r(k, n, dtype=dtype), r(n, dtype=dtype)
     check(lambda x, b: x @ b, row, b)
     check(lambda c, x, b: torch.addmm(c, x, b), c, row, b)

@@ -6,6 +6,7 @@ Importing the modules registers the forms: ``calls.handles`` maps a function to 
 from . import (
     decisions,
     fused_optimizers,
+    iteration,
     lbfgs,
     lobpcg,
     math_functions,
@@ -13,8 +14,10 @@ from . import (
     numbers,
     objects,
     printing,
+    recurrent,
     reductions,
     sequences,
+    torch_control_flow,
     torch_func,
     torch_functions,
 )
@@ -22,6 +25,7 @@ from . import (
 __all__ = [
     "decisions",
     "fused_optimizers",
+    "iteration",
     "lbfgs",
     "lobpcg",
     "math_functions",
@@ -29,8 +33,10 @@ __all__ = [
     "numbers",
     "objects",
     "printing",
+    "recurrent",
     "reductions",
     "sequences",
+    "torch_control_flow",
     "torch_func",
     "torch_functions",
 ]

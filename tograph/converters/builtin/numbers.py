@@ -11,7 +11,7 @@ from ...runtime.scalars import to_python
 from ...runtime.shapes import SYMBOLS
 from .. import union
 from ..calls import METHODS, handles
-from ..strings import fstring, is_staged_part, str_format, str_join
+from ..strings import fstring, is_staged_part, str_format
 from .forms import as_number, unless_staged
 
 
@@ -95,4 +95,3 @@ def format_(x, spec=""):
 
 
 METHODS[str, "format"] = str_format
-METHODS[str, "join"] = str_join

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import torch
@@ -209,15 +208,3 @@ _truth(any)
 
 
 _truth(all)
-
-
-@handles(functools.reduce)
-def reduce_(function, items, *initial):
-    items = list(items) if staged_source(items) is None else list(staged_source(items))
-    values = [*initial, *items]
-    if not values:
-        raise TypeError("reduce() of empty iterable with no initial value")
-    total = values[0]
-    for v in values[1:]:
-        total = call(function, total, v)
-    return total

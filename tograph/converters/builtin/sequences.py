@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import collections
 import functools
-import itertools
 from typing import Any
 
 import torch
 
 from ...errors import StagingError
-from ...runtime import control_flow, journal, reads
+from ...runtime import control_flow, journal, reads, unconverted
 from ...runtime.funcgraph import is_tracing, user_location
 from ...runtime.growing import StagedList
 from ...runtime.scalars import StagedBool, StagedFloat, to_python
@@ -19,8 +18,8 @@ from ...runtime.staged_string import StagedString
 from ...runtime.structure import is_union
 from ...runtime.symbolic import scalar_of
 from ...runtime.unconverted import check_keys
-from .. import keyed, subscripts, union
-from ..calls import METHODS, call, handles, takes_functions
+from .. import keyed, members, subscripts, union
+from ..calls import METHODS, call, handles, noted, takes_functions
 from ..consumers import gathered
 from ..for_stmt import for_stmt, iterator_of
 from ..generators import Generator, Through, enumerated
@@ -61,8 +60,10 @@ def len_(x):
     watch = reads.current()
     if watch is not None and type(x) in reads.CONTAINERS:
         watch.size(x)
-    if type(x) in reads.MAPPINGS:
+    if isinstance(x, dict) and members.is_conditional(x):
         return keyed.dict_length(x)
+    if type(x) is set:
+        return members.length(x)
     method = getattr(type(x), "__len__", None)
     return call(method, x) if type(method) is type(len_) else len(x)
 
@@ -269,6 +270,25 @@ def tuple_(items=()):
     return tuple(items) if source is None else tuple(source)
 
 
+@handles(set)
+def set_(items=()):
+    return (
+        members.copied(items)
+        if members.is_conditional(items) and type(items) is set
+        else _set(set, items)
+    )
+
+
+@handles(frozenset)
+def frozenset_(items=()):
+    return _set(frozenset, items)
+
+
+def _set(kind, items):
+    check_keys(items)
+    return noted(unconverted.run(kind, (gathered(items),), {}))
+
+
 @handles(iter)
 def iter_(x, *rest):
     x = x if rest else iterator_of(x)
@@ -316,14 +336,18 @@ def next_(iterator, *default):
     return take()
 
 
-for _kind in reads.MAPPINGS:
+for _kind in (*reads.MAPPINGS, collections.Counter):
     METHODS[(_kind, "get")] = keyed.dict_get
     METHODS[(_kind, "pop")] = keyed.dict_pop
     METHODS[(_kind, "setdefault")] = keyed.set_default
-    METHODS[(_kind, "update")] = keyed.dict_update
+    if _kind is not collections.Counter:
+        METHODS[(_kind, "update")] = keyed.dict_update
     for _name in ("items", "keys", "values", "copy", "popitem"):
 
         def _listed(x, *args, _name=_name, **kwargs):
+            if _name in ("items", "keys", "values") and members.is_conditional(x):
+                reads.passed((x,))
+                return members.Listing(x, _name)
             check_keys(x)
             reads.passed((x,))
             if _name == "popitem":
@@ -331,6 +355,10 @@ for _kind in reads.MAPPINGS:
             return getattr(x, _name)(*args, **kwargs)
 
         METHODS[(_kind, _name)] = _listed
+
+
+for _name, _form in members.METHODS.items():
+    METHODS[(set, _name)] = _form
 
 
 def _move_to_end(x, key, last=True):
@@ -343,6 +371,5 @@ def _move_to_end(x, key, last=True):
 
 METHODS[(collections.OrderedDict, "move_to_end")] = _move_to_end
 
-takes_functions(functools.reduce, itertools.accumulate, itertools.starmap, itertools.takewhile, itertools.dropwhile,
-                torch.func.vmap, torch.vmap, torch.func.grad, torch.func.jvp, torch.func.vjp, torch.func.jacrev,
+takes_functions(torch.func.vmap, torch.vmap, torch.func.grad, torch.func.jvp, torch.func.vjp, torch.func.jacrev,
                 torch.func.jacfwd, torch.func.hessian)  # fmt: skip

@@ -8,7 +8,7 @@ from .alternatives import alternatives
 from .dependence import reached
 from .earlier import expand
 from .loops import loop
-from .pairs import Differentiable, supported
+from .pairs import Differentiable, refusing, supported
 from .vjp import Pullback, vjp
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "expand",
     "loop",
     "reached",
+    "refusing",
     "supported",
     "vjp",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..carrier import differentiable
+from ..freed import is_freed
 from ..ir import Graph, Node, Value
 from ..ops import NONE, REGION_OPS, lookup
 from ..passes.lift_writes import lifted, writes_inside
@@ -25,7 +26,7 @@ def dependences(graph: Graph) -> list[Dependence]:
 
 
 def reached(graph: Graph) -> Dependence | None:
-    """The inputs that an output which is no input, or a variable that is written while gradients are on, depends on.
+    """The inputs that an output which is no input and whose gradient the function did not take itself, or a variable that is written while gradients are on, depends on.
 
     A superset; such a variable itself is among them. None where that is not known. Not known: what Python code brings, and what is written in the regions of a ``try``.
     """
@@ -38,7 +39,7 @@ def reached(graph: Graph) -> Dependence | None:
     made.inputs, made.nodes = graph.inputs, graph.nodes
     inputs = set(graph.inputs)
     written = [v for n in graph.nodes if n.op == "tg.assign" and n.grad for v in n.args]
-    made.outputs = [*(v for v in graph.outputs if v not in inputs), *written]
+    made.outputs = [*(v for v in graph.outputs if v not in inputs and not is_freed(v)), *written]
     return NOTHING.union(*dependences(made))
 
 

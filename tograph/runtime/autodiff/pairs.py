@@ -18,6 +18,7 @@ import torch
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from ..carrier import differentiable
+from ..freed import MESSAGE, is_freed
 from ..ir import Graph, Value, graph_effects, map_values, prune, set_control_inputs
 from .replay import copy_graph, copy_node, lenient
 from .vjp import Pullback, vjp
@@ -51,7 +52,9 @@ class Pair:
     def __init__(self, graph: Graph, wrt: tuple[int, ...], build: Build):
         through = set(graph.inputs)
         given = [
-            i for i, v in enumerate(graph.outputs) if v not in through and differentiable(v.type)
+            i
+            for i, v in enumerate(graph.outputs)
+            if v not in through and differentiable(v.type) and not is_freed(v)
         ]
         first: dict[Value, int] = {}
         for i in given:
@@ -88,6 +91,12 @@ class Pair:
             self.error = error
         with lenient():
             return vjp(self.graph, self.wrt, given)
+
+    def finished(self, outputs: list[Any], inputs: Sequence[Any]) -> list[Any]:
+        """The outputs, those without a gradient of this pair as autograd has to see them."""
+        for i, j in self.through.items():
+            outputs[i] = inputs[j]
+        return refusing(self.graph, outputs, [inputs[j] for j in self.wrt])
 
     def backward(self, needed: tuple[bool, ...]) -> Any:
         """The backward program that computes the gradients that are needed."""
@@ -168,9 +177,7 @@ class Differentiable:
         if pair.constant:
             with torch.no_grad():
                 outputs = pair.program.run(*inputs)
-            for i, j in pair.through.items():
-                outputs[i] = inputs[j]
-            return outputs
+            return pair.finished(outputs, inputs)
         box: list[Any] = []
         made = _Pair.apply(pair, box, *inputs)
         outputs, spec = box
@@ -178,9 +185,7 @@ class Differentiable:
         by_index = dict(zip(pair.pullback.given, returned))
         for i, twin in pair.twins.items():
             outputs[i] = by_index[twin]
-        for i, j in pair.through.items():
-            outputs[i] = inputs[j]
-        return outputs
+        return pair.finished(outputs, inputs)
 
 
 class _Pair(torch.autograd.Function):
@@ -223,6 +228,29 @@ class _Pair(torch.autograd.Function):
             found = [next(results) if w else None for w in wanted]
         by_input = dict(zip(pair.pullback.present, found))
         return None, None, *(by_input.get(i) for i in range(len(ctx.inputs)))
+
+
+def refusing(graph: Graph, outputs: list[Any], wrt: Sequence[torch.Tensor]) -> list[Any]:
+    """The outputs of a call, those whose gradient the function took itself as results of which there is no other."""
+    made: dict[Value, Any] = {}
+    for i, v in enumerate(graph.outputs):
+        if is_freed(v) and differentiable(v.type):
+            if v not in made:
+                made[v] = _Freed.apply(outputs[i], *wrt)
+            outputs[i] = made[v]
+    return outputs
+
+
+class _Freed(torch.autograd.Function):
+    """An output of which the function has taken the gradient: it has no other."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, *inputs: torch.Tensor) -> torch.Tensor:
+        return x.detach()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        raise RuntimeError(MESSAGE)
 
 
 def _dense(x: Any) -> Any:

@@ -193,7 +193,7 @@ def _choose(args, out, gs):
 
 
 def _identity(args, out, gs):
-    return (gs[0],)
+    return gs[0] if len(args) == 1 else None, *args[2:]
 
 
 def _sum_of_two(args, out, gs):

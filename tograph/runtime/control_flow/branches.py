@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ...errors import ConditionError
-from .. import facts
+from .. import facts, listed
 from ..funcgraph import current_graph, user_location
 from ..journal import Location as Place
 from ..scalars import new_scalar
@@ -57,10 +57,11 @@ def staged_if(
 
     The contents of ``places``, and of every location that either changes through an operator, are merged.
     """
-    with facts.assuming(pred, True):
+    with facts.assuming(pred, True), listed.apart() as one:
         first = trace_region("then", keeping(then), recording_places(places))
-    with facts.assuming(pred, False):
+    with facts.assuming(pred, False), listed.apart() as other:
         second = trace_region("orelse", keeping(orelse), recording_places(places))
+    listed.together(one, other)
     joined = join_regions("If", [pred], {"then": first, "orelse": second})
     if first.raised or second.raised:
         facts.learn(pred, second.raised)

@@ -7,7 +7,7 @@ from functools import reduce
 from typing import Any
 
 from ...errors import StagingError, StructureError
-from .. import histories, journal, listed, structure
+from .. import freed, histories, journal, listed, structure
 from ..funcgraph import FuncGraph, Storage, current_graph, user_location
 from ..growing import join_lists
 from ..ir import Node, Value
@@ -70,6 +70,7 @@ def join_regions(op: str, heads: Sequence[Any], regions: dict[str, Region], **at
     node = _emit_regions(op, heads, regions, outputs, kinds, graph, attrs)
     _forget_written(graph, regions)
     values, made = iter(node.outputs), []  # type: ignore[var-annotated]
+    _mind_order(places, live)
     result = MISSING
     for (place, contents), spec in zip(slots, specs):
         x = structure.unflatten(spec, values, noting(structure.plain_maker(graph), made))
@@ -81,6 +82,30 @@ def join_regions(op: str, heads: Sequence[Any], regions: dict[str, Region], **at
         merged.guard(place, x)
     joint.attach(node, made, list(values), graph)
     return result
+
+
+def _mind_order(places: dict[Any, Place], live: Sequence[Region]) -> None:
+    """Keys that regions add to one dict in different orders, or that have no common order, leave it without one."""
+    added: dict[int, list[Any]] = {}
+    for key, place in places.items():
+        if key[0] == "key" and isinstance(place.keep, dict) and place.get() is MISSING:
+            added.setdefault(id(place.keep), []).append(key)
+    for keys in added.values():
+        for region in live if len(keys) > 1 else ():
+            own = [k for k, (_, v) in region.changed.items() if k in keys and v is not MISSING]
+            if own != [k for k in keys if k in own]:
+                journal.unorder(places[keys[0]].keep)
+
+
+def mind_iterations(state: Sequence[Place]) -> None:
+    """Two keys of a dict that iterations may add come in any order."""
+    found: dict[int, Any] = {}
+    for place in state:
+        if place.key[0] == "key" and isinstance(place.keep, dict):
+            x = place.get()
+            may_miss = is_union(x) and any(o is MISSING for o in x.options_)
+            if may_miss and found.setdefault(id(place.keep), place) is not place:
+                journal.unorder(place.keep)
 
 
 def _joined(places: dict[Any, Place], live: Sequence[Region], lost: set) -> dict[Any, Place]:
@@ -223,6 +248,7 @@ def _emit_regions(op, heads, regions, outputs, kinds, graph: FuncGraph, attrs) -
         keys.update(region.graph.arguments)
     for region, outs in zip(regions.values(), outputs):
         close(region.graph, list(keys), outs)
+    freed.agree([r.graph.graph for r in regions.values()])
     args = tuple(structure_argument(h, graph) for h in heads) + tuple(keys.values())
     return graph.add(op, args, attrs, kinds, regions={n: r.graph.graph for n, r in regions.items()})
 

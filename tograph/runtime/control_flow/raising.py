@@ -17,11 +17,12 @@ from ...errors import (
     Location,
     StagingError,
 )
-from .. import structure, types
+from .. import journal, structure, types
 from ..diagnosis import explained
 from ..funcgraph import USER_CODE, FuncGraph, current_graph, user_location
 from ..ir import Node, node_effects
-from ..ops import OpaqueObject
+from ..journal import MISSING
+from ..ops import OpaqueObject, plain
 from ..shapes import SYMBOLS
 from ..structure import (
     Handle,
@@ -136,6 +137,9 @@ def outside_value(x: Any, graph: FuncGraph) -> Any:
         return graph.resolve(handle.ref)
     if x is None or type(x) in (bool, int, float, str, complex):
         return x
+    if type(x) is set and journal.conditional(x):
+        parts = [outside_value(journal.member(x, item), graph) for item in x]
+        return graph.emit("py.apply_opaque", OpaqueObject(_Members(tuple(x)), "make set"), *parts, type=types.OBJECT)  # fmt: skip
     found = structure.parts_of(x)
     if found is not None and found[1]:
         parts = [outside_value(p, graph) for p in found[1]]
@@ -145,12 +149,21 @@ def outside_value(x: Any, graph: FuncGraph) -> Any:
 
 
 @dataclass
+class _Members:
+    items: tuple
+
+    def __call__(self, *parts):
+        there = [plain(p) is not MISSING for p in parts]
+        return {item for item, part in zip(self.items, there) if part}
+
+
+@dataclass
 class _Rebuild:
     cls: type
     aux: Any
 
     def __call__(self, *parts):
-        return structure.rebuild(self.cls, self.aux, list(parts))
+        return structure.rebuild(self.cls, self.aux, [plain(p) for p in parts])
 
 
 def may_fail(nodes: Sequence[Node]) -> bool:

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from ...errors import ConditionError, TographError
-from .. import facts, histories, journal, reads, structure
+from .. import facts, freed, histories, journal, reads, structure
 from ..funcgraph import FuncGraph, Storage, current_graph
 from ..growing import StagedList
 from ..ir import Value, graph_effects, prune
@@ -224,7 +224,7 @@ def close(graph: FuncGraph, keys: list[Any], outputs: list[Value], lead: int = 0
             graph.captures[key] = Value(outer)
     inner.inputs = own + [graph.captures[k] for k in keys]
     inner.input_names = inner.input_names[:lead] + [""] * len(keys)
-    inner.outputs = outputs
+    inner.outputs = freed.leaving(graph, outputs)
     prune(inner)
     graph.closed = True
 
@@ -245,5 +245,5 @@ def unmoved(a: Any, b: Any) -> bool:
     if type(a) is not type(b) or not isinstance(a, (list, dict, set, deque)) or len(a) != len(b):
         return False
     if isinstance(a, dict):
-        return all(k in b and a[k] is b[k] for k in a)
+        return list(a) == list(b) and all(a[k] is b[k] for k in a)
     return a == b if isinstance(a, set) else all(x is y for x, y in zip(a, b))

@@ -30,14 +30,38 @@ from ..kernels.products import PRODUCTS
 from ..kernels.reductions import CREATORS, REDUCERS, creator_value
 from ..shapes import Meta
 from ..types import DTYPE_NAMES, ListType, ObjectType, ScalarType, TensorType
-from . import buffers, calls, control, direct, groups, lists, matmul, moves, nests, telling, views
+from . import (
+    buffers,
+    calls,
+    control,
+    direct,
+    groups,
+    lists,
+    matmul,
+    moves,
+    nests,
+    telling,
+    transposes,
+    views,
+)
 from .arena import Arena
 from .code import REGISTER, SIZE, UNROLLING, Code, literal, memory
 from .groups import Group, one_element
 from .loops import Place, emit
 from .numbers import Numbers
 from .sizes import Sizes
-from .values import Decline, Fill, Listed, Mem, Operand, Reg, numel, strides, with_alias
+from .values import (
+    Decline,
+    Fill,
+    Listed,
+    Mem,
+    Noncontiguous,
+    Operand,
+    Reg,
+    numel,
+    strides,
+    with_alias,
+)
 
 DONE, DECLINED, INTERRUPTED = 0, 1, 2
 ATTRIBUTES = """attributes #0 = {{ nounwind "prefer-vector-width"="{}" }}
@@ -49,10 +73,16 @@ attributes #1 = {{ nounwind memory(none) willreturn }}
 _CPU = torch.device("cpu")
 
 
+Layout = tuple[
+    tuple[int, tuple[int, ...]], ...
+]  # inputs that are not contiguous, by position, with their strides
+
+
 class Lowering:
     """Writes the function of one graph. ``functions``: the loop nests, each a function of its own."""
 
-    def __init__(self, graph: Graph, in_place: bool = True, private: Collection[Value] = (), strided: Collection[Value] = ()):  # fmt: skip
+    def __init__(self, graph: Graph, in_place: bool = True, private: Collection[Value] = (), strided: Collection[Value] = (),
+                 layout: Layout = ()):  # fmt: skip
         self.graph, self.code = graph, Code()
         self.functions: list[str] = []
         self._known: dict[str, str] = {}  # functions by what follows their name
@@ -62,6 +92,7 @@ class Lowering:
         self.arena.hold(frozenset([self.arena.allocate(16)[0]]))
         self.buffers = buffers.Plan(self)
         self.private = frozenset(private)  # results that only other programs read
+        self.layout = dict(layout)
         self.strided = strided  # carried tensors that are not contiguous in eager PyTorch
         self.direct = direct.Writes(self, in_place)
         self.env: dict[Value, Operand] = {}
@@ -99,7 +130,7 @@ class Lowering:
         results = self.region(graph, None, dests)
         for v, x in zip(graph.outputs, results):
             if not x.plain and not _grows(v) and v not in self.private:
-                raise Decline("a result that is not contiguous")
+                raise Noncontiguous("a result that is not contiguous")
             if v not in self.private:
                 self.fail(x.alias)
         results = self._apart_from_each_other(results)
@@ -147,7 +178,8 @@ class Lowering:
         pointer = self.code.do(f"load ptr, ptr {self.slot(i)}")
         if numel(size) == 1:
             return Reg(self.code.load(dtype, pointer), dtype, size, "true")
-        return Mem(pointer, dtype, size, strides(size), self.direct.owners(v), alias="true")
+        stride = self.layout.get(i, strides(size))
+        return Mem(pointer, dtype, size, stride, self.direct.owners(v), alias="true")
 
     def _list_input(self, i: int, kind: Any) -> Listed:
         """A list: the slot points to its length and the addresses of what is in it."""
@@ -416,7 +448,9 @@ class Lowering:
             self.native_ops += len(group.nodes)
             for node in group.nodes:
                 self.sizes.infer(node)
-            if len(group.nodes) == 1 and matmul.column_sums(self, group.nodes[0]):
+            if len(group.nodes) == 1 and (
+                matmul.column_sums(self, group.nodes[0]) or transposes.clone(self, group.nodes[0])
+            ):
                 return
             self.loop_group(group.nodes, needed)
             return
@@ -680,6 +714,9 @@ class Lowering:
             return
         if isinstance(source, Reg):
             self.code.store(source.dtype, source.text, target.pointer)
+            return
+        if isinstance(source, Mem) and transposes.fits(source, target):
+            transposes.copy(self, source, target)
             return
         node = source.node if isinstance(source, Fill) else None
         if node is None:

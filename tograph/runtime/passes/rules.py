@@ -94,6 +94,7 @@ RULES = [
     Rule(("aten.copy.default", "y", "x"), "x", tensors, layout=True),
     Rule(("aten.clone.default", "x"), "x", tensors, layout=True),
     Rule(("tg.identity", "x"), "x"),
+    Rule(("tg.identity", "x", ANY), "x"),
     # views of views
     Rule(("aten.alias.default", "x"), "x"),
     Rule(("aten.view.default", "x", ANY), "x", tensors),

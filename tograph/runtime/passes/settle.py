@@ -1,15 +1,17 @@
 """A ``try`` that makes no difference becomes its body: each handler only raises again, or nothing in the body can fail.
 
 What the body keeps for handlers that are gone, in a cell, goes too. ``unwrapped`` does so with every ``try``: right for a run
-that ends well, where the one that fails is run otherwise.
+that ends well, where the one that fails is run otherwise. So does ``uncommitted`` with what is done in case an op fails.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..ir import Graph, Node, Value, graph_effects, node_effects
+from ..ir import Graph, Node, Value, graph_effects, node_effects, prune
 from ..rewrite import Renaming, carried, copied, keep_inputs, lead, passed, splice
+
+COMMIT = "tg.commit"
 
 
 def settle(graph: Graph) -> Graph:
@@ -20,6 +22,26 @@ def settle(graph: Graph) -> Graph:
 def unwrapped(graph: Graph) -> Graph:
     """A copy of ``graph`` in which the body of each Try stands for it."""
     return _replace(copied(graph), lambda node: True)
+
+
+def uncommitted(graph: Graph) -> Graph:
+    """A copy of ``graph`` that changes Python objects at its end only: right for such a run too."""
+    made = copied(graph)
+    _uncommit(made)
+    prune(made)
+    return made
+
+
+def _uncommit(graph: Graph) -> None:
+    graph.nodes = [n for n in graph.nodes if n.op != COMMIT]
+    for node in graph.nodes:
+        for region in node.regions.values():
+            _uncommit(region)
+
+
+def commits(graph: Graph) -> bool:
+    """Whether a graph changes Python objects before ops that may fail."""
+    return any(n.op == COMMIT or any(map(commits, n.regions.values())) for n in graph.nodes)
 
 
 def has_try(graph: Graph) -> bool:

@@ -1,0 +1,189 @@
+"""``functools.reduce``, ``itertools`` and ``str.join`` over what is known only when the graph runs."""
+
+import functools
+import itertools
+import operator
+
+import pytest
+import torch
+
+import tograph as tg
+
+from .both import Cases
+
+cases = Cases()
+NUMBERS = ((3,), (0,), (1,), (5,))
+ROWS = (([1.0, 2.0, 3.0],), ([4.0],))
+
+
+@cases(*NUMBERS)
+def reduced(n):
+    odd = [i for i in range(n) if i != 1]
+    return functools.reduce(operator.add, range(n), 0), functools.reduce(lambda a, b: a * 10 + b, odd, 1)  # fmt: skip
+
+
+@cases(*NUMBERS)
+def reduced_without_a_first(n):
+    return functools.reduce(lambda a, b: a if a > b else b, [i * 7 % 5 for i in range(n)])
+
+
+@cases.tensors(*ROWS)
+def reduced_rows(xs):
+    x = torch.stack(xs)
+    return functools.reduce(lambda a, b: a * b, [i + 1 for i in x], torch.ones(())), functools.reduce(max, x)  # fmt: skip
+
+
+@cases(*NUMBERS)
+def accumulated(n):
+    doubled = itertools.accumulate(range(n), lambda a, b: a * 2 + b, initial=1)
+    return list(itertools.accumulate(range(n))), list(doubled)
+
+
+@cases(*NUMBERS)
+def accumulated_until(n):
+    s = 0
+    for v in itertools.accumulate(range(n)):
+        if v > 2:
+            break
+        s += v
+    return s
+
+
+@cases(*NUMBERS)
+def chained(n):
+    s = 0
+    for v in itertools.chain(range(n), [10, 11]):
+        s = s * 2 + v
+    return s, list(itertools.chain(range(n), range(n)))
+
+
+@cases(*NUMBERS)
+def by_a_condition(n):
+    below = list(itertools.takewhile(lambda i: i < n, range(10)))
+    above = list(itertools.dropwhile(lambda i: i < n, range(6)))
+    odd = list(itertools.filterfalse(lambda i: i % 2 == 0, range(n)))
+    return below, above, odd, sum(itertools.takewhile(lambda i: i < n, [0, 1, 2, 3]))
+
+
+@cases(*NUMBERS)
+def in_tuples(n):
+    products = list(itertools.starmap(lambda a, b: a * b, zip(range(n), range(n), strict=True)))
+    chosen = list(itertools.compress(range(n), [True, False, True]))
+    filled = list(itertools.zip_longest(range(n), range(2), fillvalue=-1))
+    return products, chosen, filled, list(itertools.pairwise(range(n)))
+
+
+@cases(*NUMBERS)
+def crossed(n):
+    s = 0
+    for a, b in itertools.product(range(n), repeat=2):
+        s += a * b
+    for a, b in itertools.combinations(range(n), 2):
+        s += a - b
+    return s, list(itertools.product(range(n), [1, 2])), list(itertools.combinations([1, 2], 2))
+
+
+@cases(*NUMBERS)
+def parts(n):
+    first, later = list(itertools.islice(range(10), n)), list(itertools.islice(range(n), 1, None))
+    return first, later, list(itertools.islice(range(n), 0, 4, 2)), list(itertools.repeat(7, n))
+
+
+@cases(*NUMBERS)
+def counted(n):
+    s = 0
+    for i in itertools.count():
+        if i >= n:
+            break
+        s += i
+    for i, j in zip(itertools.count(5), range(n)):  # noqa: B905  the shorter one decides
+        s += i * j
+    return s, i
+
+
+@cases(*NUMBERS)
+def counted_by_next(n):
+    ids = itertools.count(1)
+    s = 0
+    while n > 0:
+        s += next(ids)
+        n = n - 1
+    return s, next(ids)
+
+
+@cases(*NUMBERS)
+def counted_in_python(n):
+    ids = itertools.count(0, 2)
+    for i in ids:
+        if i > 6:
+            break
+        n = n + i
+    return n, next(ids)
+
+
+@cases(*NUMBERS)
+def joined(n):
+    return ",".join(str(i) for i in range(n)), "".join(["a" if i > 1 else "b" for i in range(n)])
+
+
+@cases(*NUMBERS)
+def items_of_ranges(n):
+    r = range(1, n + 2)
+    try:
+        third = r[2]
+    except IndexError:
+        third = -1
+    return r[0], r[-1], third, range(0, 40, 2)[n], range(9)[-1 - n]
+
+
+@cases((3,), (12,))
+def item_outside_of_a_range(n):
+    return range(10)[n]
+
+
+@cases(*NUMBERS)
+def lists_of_strings(n):
+    words = ["start"]
+    for i in range(n):
+        words.append("even" if i % 2 == 0 else f"odd {i}")
+    return words, words[-1] == "even", "even" in words, len(words)
+
+
+@cases(*NUMBERS)
+def lists_of_records_with_strings(n):
+    found = []
+    for i in range(n):
+        if i == 0:
+            found.append(("first", i))
+        else:
+            found.append(("later" if i > 1 else "second", i))
+    for word, i in found:
+        print(word, i)
+    return found
+
+
+test_same = cases.test()
+
+
+def test_a_counter_after_a_staged_loop():
+    @tg.function
+    def f(n):
+        ids = itertools.count()
+        for i in ids:
+            if i >= n:
+                break
+        return next(ids)
+
+    with pytest.raises(tg.errors.StagingError, match="count in a variable of the loop"):
+        f(torch.tensor(100))
+
+
+def test_errors_are_at_the_line_of_the_user():
+    def f(n):
+        return functools.reduce(operator.add, range(n))
+
+    with pytest.raises(TypeError, match="reduce\\(\\) of empty iterable with no initial value") as caught:  # fmt: skip
+        tg.function(f)(torch.tensor(0))
+    notes = "\n".join([str(caught.value), *getattr(caught.value, "__notes__", ())])
+    assert f'File "{__file__}", line {f.__code__.co_firstlineno + 1}' in notes
+    assert "builtin" not in notes

@@ -1,0 +1,188 @@
+"""A gradient taken inside frees the history it went through: outside, PyTorch's error and no cost."""
+
+import pytest
+import torch
+
+import tograph as tg
+
+
+def once(w, x, n):
+    loss = (w * x).square().sum()
+    loss.backward()
+    return loss
+
+
+def other_output(w, x, n):
+    loss, penalty = (w * x).square().sum(), w.exp().sum()
+    loss.backward()
+    return penalty, loss
+
+
+def together(w, x, n):
+    loss, penalty = (w * x).square().sum(), w.exp().sum()
+    loss.backward()
+    return loss + penalty
+
+
+def retained(w, x, n):
+    loss = (w * x).square().sum()
+    loss.backward(retain_graph=True)
+    return loss * 2
+
+
+def nothing_saved(w, x, n):
+    loss = (w + x).sum()
+    loss.backward()
+    return loss
+
+
+def differentiable(w, x, n):
+    loss = (w * x).square().sum()
+    (g,) = torch.autograd.grad(loss, w, create_graph=True)
+    return g.square().sum() + loss
+
+
+def detached(w, x, n):
+    loss = (w * x).square().sum()
+    (g,) = torch.autograd.grad(loss, w)
+    return (w * g).sum()
+
+
+def training_loop(w, x, n):
+    i, loss = 0, torch.tensor(0.0)
+    while i < n:
+        loss = (w * x).square().sum()
+        w.grad = None
+        loss.backward()
+        with torch.no_grad():
+            w -= 0.01 * w.grad
+        i += 1
+    return loss
+
+
+def losses(w, x, n):
+    found = []
+    while len(found) < n:
+        loss = (w * x).square().sum()
+        w.grad = None
+        loss.backward()
+        with torch.no_grad():
+            w -= 0.01 * w.grad
+        found.append(loss)
+    return torch.stack(found).sum()
+
+
+def in_one_branch(w, x, n):
+    if n > 1:
+        loss = (w * x).square().sum()
+        loss.backward()
+        loss = (w * 3).sin().sum()
+    else:
+        loss = (w * x).sin().sum()
+    return loss * 2
+
+
+def in_both_branches(w, x, n):
+    loss = (w * x).square().sum()
+    if n > 1:
+        loss.backward()
+    else:
+        (loss * 3).backward()
+    return w.sum()
+
+
+def in_each_branch(w, x, n):
+    if n > 1:
+        loss = (w * x).square().sum()
+        loss.backward()
+    else:
+        loss = (w * x).sin().sum()
+        loss.backward()
+    return loss * 2
+
+
+def twice(w, x, n):
+    loss = (w * x).square().sum()
+    loss.backward()
+    loss.backward()
+    return loss
+
+
+def own_function(w, x, n):
+    class Cube(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x**3
+
+        @staticmethod
+        def backward(ctx, g):
+            return 3 * g * ctx.saved_tensors[0] ** 2
+
+    loss = Cube.apply(w * x).sum()
+    loss.backward()
+    return loss
+
+
+CASES = [once, other_output, together, retained, nothing_saved, differentiable, detached, training_loop, losses,
+         in_one_branch, in_both_branches, in_each_branch, twice, own_function]  # fmt: skip
+
+
+def run(f, n, pick):
+    """What a call gives and leaves, and what a gradient outside of it does."""
+    w, x = torch.linspace(0.5, 1.5, 3, requires_grad=True), torch.arange(3.0)
+    told = []
+    try:
+        y = f(w, x, n)
+        outs = y if isinstance(y, tuple) else (y,)
+        told += [(o.detach().clone(), o.requires_grad) for o in outs]
+        outs[pick].backward()
+    except RuntimeError as error:
+        told.append(str(error)[:45])
+    return told, w.detach(), w.grad
+
+
+@pytest.mark.parametrize("n", [1, 3])
+@pytest.mark.parametrize("case", CASES)
+def test_as_in_eager(case, n):
+    f = tg.function(case)
+    for pick in (0, -1):
+        for _ in range(2):
+            (got, *left), (told, *expected) = (run(g, torch.tensor(n), pick) for g in (f, case))
+            assert str(got) == str(told)
+            torch.testing.assert_close(left, expected)
+
+
+def test_nothing_is_kept_for_a_gradient_that_is_refused():
+    f, w = tg.function(training_loop), torch.ones(3, requires_grad=True)
+    f(w, torch.arange(3.0), torch.tensor(2))
+    (concrete,) = f.concrete_functions
+    assert concrete.scheduled.level == "native", concrete.scheduled.reason
+
+
+def test_a_second_gradient_after_one_in_a_branch_is_refused():
+    @tg.function
+    def f(w, c):
+        loss = (w * w).sum()
+        if c:
+            loss.backward()
+        loss.backward()
+        return loss
+
+    with pytest.raises(RuntimeError, match="a second time"):
+        f(torch.ones(2, requires_grad=True), torch.tensor(True))
+
+
+def test_a_loop_that_frees_what_is_outside_is_refused():
+    @tg.function
+    def f(w, n):
+        loss = (w * w).sum()
+        for _ in range(n):
+            loss.backward()
+        return w.sum()
+
+    w = torch.ones(2, requires_grad=True)
+    with pytest.raises(RuntimeError, match="a second time"):
+        f(w, torch.tensor(2))
+    f(w, torch.tensor(0)).backward()
+    assert w.grad.tolist() == [1, 1]

@@ -1,0 +1,287 @@
+"""``functools.reduce`` and ``itertools`` over items whose number is known only when the graph runs.
+
+Each has its meaning written in plain Python (``FORMS``), which is converted like a user's function. Where all is known while
+tracing, and outside of a function, the library's own runs.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from ...runtime.funcgraph import is_tracing
+from ...runtime.growing import StagedList
+from ..call_rules import DECIDING
+from ..calls import METHODS, call, convert_if_needed, handles
+from ..consumers import gathered
+from ..for_stmt import iterator_of
+from ..generators import Generator
+from ..iterables import Counting, Indexed, staged_source
+from ..staging import is_staged
+from ..strings import str_join
+
+_NOTHING: Any = object()
+
+
+def _reduced(function, items, total):
+    for item in items:
+        total = function(total, item)
+    return total
+
+
+def _reduced_from_first(function, items):
+    count = len(items)
+    if count == 0:
+        raise TypeError("reduce() of empty iterable with no initial value")
+    total = items[0]
+    for i in range(1, count):
+        total = function(total, items[i])
+    return total
+
+
+def _accumulated(items, function):
+    if len(items) > 0:
+        total = items[0]
+        yield total
+        for i in range(1, len(items)):
+            total = function(total, items[i])
+            yield total
+
+
+def _accumulated_from(items, function, total):
+    yield total
+    for item in items:
+        total = function(total, item)
+        yield total
+
+
+def _chained(*sources):
+    for source in sources:
+        yield from source
+
+
+def _taken(function, items):
+    for item in items:
+        if not function(item):
+            return
+        yield item
+
+
+def _dropped(function, items):
+    dropping = True
+    for item in items:
+        if dropping:
+            dropping = function(item)
+        if not dropping:
+            yield item
+
+
+def _refused(function, items):
+    for item in items:
+        if not (item if function is None else function(item)):
+            yield item
+
+
+def _spread(function, items):
+    for arguments in items:
+        yield function(*arguments)
+
+
+def _pairs(items):
+    for i in range(1, len(items)):
+        yield items[i - 1], items[i]
+
+
+def _sliced(items, start, stop, step):
+    for i in range(start, len(items) if stop is None else min(stop, len(items)), step):
+        yield items[i]
+
+
+def _chosen(items, selectors):
+    for item, chosen in zip(items, selectors):
+        if chosen:
+            yield item
+
+
+def _repeated(item, times):
+    for _ in range(times):
+        yield item
+
+
+def _product(first, second):
+    for x in first:
+        for y in second:
+            yield x, y
+
+
+def _combined(items):
+    for i in range(len(items)):
+        for j in range(i + 1, len(items)):
+            yield items[i], items[j]
+
+
+def _longest(first, second, fill):
+    for i in range(max(len(first), len(second))):
+        yield (first[i] if i < len(first) else fill), (second[i] if i < len(second) else fill)
+
+
+def _text(separator, items):
+    text = ""
+    for i in range(len(items)):
+        if i > 0:
+            text = text + separator
+        text = text + items[i]
+    return text
+
+
+FORMS = (_longest, _text, _reduced, _reduced_from_first, _accumulated, _accumulated_from, _chained, _taken, _dropped, _refused,
+         _spread, _pairs, _sliced, _chosen, _repeated, _product, _combined)  # fmt: skip
+DECIDING.update(FORMS)
+
+
+def _open(x: Any) -> bool:
+    """Whether the number of items, or what they are, is known only when the graph runs."""
+    return is_tracing() and ((isinstance(x, Generator) and x.fresh) or staged_source(x) is not None)
+
+
+def _items(x: Any) -> Any:
+    """What has a length and indices: the items of a generator in a list."""
+    found = gathered(x)
+    source = staged_source(found)
+    if source is None:
+        return list(found)
+    return found if isinstance(found, StagedList) else Indexed(source)
+
+
+@handles(functools.reduce)
+def reduce_(function, items, *initial):
+    items = iterator_of(items)
+    if _open(items):
+        items = _items(items)
+        source = staged_source(items)
+        if source is not None and is_staged(source.length()):
+            form = _reduced if initial else _reduced_from_first
+            return call(form, function, items, *initial)
+        items = items if source is None else list(source)
+    total = initial[0] if initial else _NOTHING
+    for item in items:
+        total = item if total is _NOTHING else call(function, total, item)
+    if total is _NOTHING:
+        raise TypeError("reduce() of empty iterable with no initial value")
+    return total
+
+
+@handles(itertools.accumulate)
+def accumulate_(items, func=None, *, initial=None):
+    items, function = iterator_of(items), operator.add if func is None else func
+    if not _open(items):
+        made = _called(function)
+        return itertools.accumulate(items, made, initial=initial)
+    if initial is not None:
+        return call(_accumulated_from, items, function, initial)
+    return call(_accumulated, _items(items), function)
+
+
+def _called(function: Any) -> Any:
+    """A function that a library calls: converted, and an operator in its staged form."""
+    if not is_tracing():
+        return function
+    return functools.partial(call, convert_if_needed(function))
+
+
+def _by_function(library: Callable[..., Any], form: Callable[..., Any]) -> None:
+    @handles(library)
+    def run(function, items):
+        items = iterator_of(items)
+        if _open(items) or (is_tracing() and library is not itertools.starmap):
+            return call(form, function, items)
+        return library(_called(function) if function is not None else None, items)
+
+
+for _library, _form in (
+    (itertools.takewhile, _taken),
+    (itertools.dropwhile, _dropped),
+    (itertools.filterfalse, _refused),
+    (itertools.starmap, _spread),
+):
+    _by_function(_library, _form)
+
+
+def _of_items(library: Callable[..., Any], form: Callable[..., Any], whole: bool) -> None:
+    """``whole``: the form takes the items by index."""
+
+    @handles(library)
+    def run(*sources):
+        sources = tuple(map(iterator_of, sources))
+        if not any(map(_open, sources)):
+            return library(*sources)
+        return call(form, *(map(_items, sources) if whole else sources))
+
+
+_of_items(itertools.chain, _chained, False)
+_of_items(itertools.pairwise, _pairs, True)
+_of_items(itertools.compress, _chosen, False)
+
+
+@handles(itertools.product)
+def product_(*sources, repeat=1):
+    if repeat == 2 and len(sources) == 1:
+        sources, repeat = (_items(sources[0]),) * 2, 1
+    sources = tuple(map(iterator_of, sources))
+    if len(sources) == 2 and repeat == 1 and any(map(_open, sources)):
+        return call(_product, sources[0], _items(sources[1]))
+    return itertools.product(*sources, repeat=repeat)
+
+
+@handles(itertools.combinations)
+def combinations_(items, r):
+    items = iterator_of(items)
+    if r == 2 and _open(items):
+        return call(_combined, _items(items))
+    return itertools.combinations(items, r)
+
+
+@handles(itertools.islice)
+def islice_(items, *bounds):
+    start, stop, step = (0, *bounds, 1) if len(bounds) == 1 else (*bounds, 1)[:3]
+    items = iterator_of(items)
+    if not (_open(items) or any(map(is_staged, bounds))):
+        return itertools.islice(items, *bounds)
+    return call(
+        _sliced, _items(items), 0 if start is None else start, stop, 1 if step is None else step
+    )
+
+
+@handles(itertools.zip_longest)
+def zip_longest_(*sources, fillvalue=None):
+    sources = tuple(map(iterator_of, sources))
+    if len(sources) != 2 or not any(map(_open, sources)):
+        return itertools.zip_longest(*sources, fillvalue=fillvalue)
+    first, second = map(_items, sources)
+    return call(_longest, first, second, fillvalue)
+
+
+@handles(itertools.count)
+def count_(start=0, step=1):
+    whole = type(start) is int and type(step) is int and step
+    return Counting(start, step) if is_tracing() and whole else itertools.count(start, step)
+
+
+def _join(separator, items):
+    items = iterator_of(items)
+    return call(_text, separator, _items(items)) if _open(items) else str_join(separator, items)
+
+
+METHODS[str, "join"] = _join
+
+
+@handles(itertools.repeat)
+def repeat_(item, *times):
+    return (
+        call(_repeated, item, *times)
+        if any(map(is_staged, times))
+        else itertools.repeat(item, *times)
+    )

@@ -1,0 +1,306 @@
+"""Sets whose items depend on a staged condition, and going over what sets and dicts hold there.
+
+An item that is in a set on some paths only stays in Python's set, with a union of True and ``MISSING`` beside it (``journal.conditional``),
+as a key of a dict has one as its value. ``in``, ``len``, ``for`` and the methods below ask it; anything else is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from ..errors import StagingError
+from ..runtime import control_flow, journal, reads
+from ..runtime.funcgraph import user_location
+from ..runtime.journal import MISSING
+from ..runtime.symbolic import SymTensor
+from .logical import and_, not_, or_
+from .staging import is_staged
+from .union import _is_conditional, distribute_missing, may_miss, test_options
+
+_PLAIN = (set, frozenset, list, tuple, dict, range)
+
+
+def is_conditional(x: Any) -> bool:
+    """Whether something in a set or dict is there, or stands where it does, on some paths only."""
+    if type(x) is set:
+        return bool(journal.conditional(x))
+    return isinstance(x, dict) and (journal.is_unordered(x) or any(map(may_miss, dict.values(x))))
+
+
+_is_conditional[:] = [is_conditional]
+
+
+def present(x: Any, item: Any) -> Any:
+    """Whether an item is in a set, or a key in a dict: a bool, plain or staged."""
+    held = dict.get(x, item, MISSING) if isinstance(x, dict) else journal.member(x, item)
+    return test_options(lambda v: v is not MISSING, held) if may_miss(held) else held is not MISSING
+
+
+def _by_item(x: Any, others: tuple = ()) -> bool:
+    """Whether a change of a set is recorded item by item."""
+    if type(x) is not set or not all(type(o) in _PLAIN for o in others):
+        return False
+    if any(is_staged(i) and not isinstance(i, torch.Tensor) for o in (x, *others) for i in o):
+        return False
+    return journal.depth() > 1 or bool(journal.conditional(x)) or any(map(is_conditional, others))
+
+
+def _put(x: set, item: Any) -> None:
+    home = item.storage_.home if isinstance(item, SymTensor) else None
+    if home is not None and home.outer is not None:
+        raise StagingError(
+            "a tensor that is made in a staged branch or loop is put into a set: outside of it it is another object. Use a list",
+            user_location(),
+        )
+    journal.item_of(x, item).set(True)
+
+
+def _drop(x: set, item: Any) -> None:
+    there = present(x, item)
+    if there is not False:
+        journal.item_of(x, item).set(MISSING)
+
+
+def _where(test: Any, change: Callable[[], None]) -> None:
+    if is_staged(test):
+        control_flow.staged_if(test, change, lambda: None)
+    elif test:
+        change()
+
+
+def add(x: set, item: Any) -> Any:
+    return _put(x, item) if _by_item(x, ((item,),)) else NotImplemented
+
+
+def discard(x: set, item: Any) -> Any:
+    if not _by_item(x, ((item,),)):
+        return NotImplemented
+    _look(x)
+    return _drop(x, item)
+
+
+def remove(x: set, item: Any) -> Any:
+    if not _by_item(x, ((item,),)):
+        return NotImplemented
+    _look(x)
+    there = present(x, item)
+
+    def absent() -> None:
+        raise KeyError(item)
+
+    if is_staged(there):
+        control_flow.staged_if(there, lambda: None, absent)
+    elif not there:
+        absent()
+    _drop(x, item)
+    return None
+
+
+def clear(x: set) -> Any:
+    if not _by_item(x):
+        return NotImplemented
+    for item in list(x):
+        _drop(x, item)
+    return None
+
+
+def update(x: set, *others: Any) -> Any:
+    """``x |= other``"""
+    if not _by_item(x, others):
+        return NotImplemented
+    for other in others:
+        for test, item in _entries(other):
+            _where(test, lambda item=item: _put(x, item))
+    return None
+
+
+def difference_update(x: set, *others: Any) -> Any:
+    """``x -= other``"""
+    if not _by_item(x, others):
+        return NotImplemented
+    _look(x)
+    for other in others:
+        for test, item in _entries(other):
+            _where(test, lambda item=item: _drop(x, item))
+    return None
+
+
+def intersection_update(x: set, *others: Any) -> Any:
+    """``x &= other``"""
+    if not _by_item(x, others):
+        return NotImplemented
+    _look(x)
+    for other in others:
+        rest = {item: test for test, item in _entries(other)}
+        for item in list(x):
+            test = rest.get(item, False)
+            if is_staged(test):
+                control_flow.staged_if(test, lambda: None, lambda item=item: _drop(x, item))
+            elif not test:
+                _drop(x, item)
+    return None
+
+
+def symmetric_difference_update(x: set, other: Any) -> Any:
+    """``x ^= other``"""
+    if not _by_item(x, (other,)):
+        return NotImplemented
+    _look(x)
+    for test, item in _entries(set(other) if not is_conditional(other) else other):
+        _where(test, lambda item=item: _flip(x, item))
+    return None
+
+
+def _flip(x: set, item: Any) -> None:
+    there = present(x, item)
+    if is_staged(there):
+        control_flow.staged_if(there, lambda: _drop(x, item), lambda: _put(x, item))
+    elif there:
+        _drop(x, item)
+    else:
+        _put(x, item)
+
+
+def pop(x: set) -> Any:
+    if is_conditional(x):
+        raise StagingError(
+            "pop() of a set whose items depend on a staged condition is not possible: which one it takes is not known here",
+            user_location(),
+        )
+    return NotImplemented
+
+
+def copy(x: set) -> Any:
+    return copied(x) if is_conditional(x) else NotImplemented
+
+
+def copied(x: set) -> set:
+    """A new set of the same items."""
+    made = set(x)
+    for item, value in journal.conditional(x).items():
+        journal.item_of(made, item).set(value)
+    return made
+
+
+def _made(change: Callable[..., Any]) -> Callable[..., Any]:
+    """The method that returns a new set: ``union``, ``difference``, ..."""
+
+    def method(x: set, *others: Any) -> Any:
+        if type(x) is not set or not any(map(is_conditional, (x, *others))):
+            return NotImplemented
+        made = copied(x)
+        return NotImplemented if change(made, *others) is NotImplemented else made
+
+    return method
+
+
+METHODS: dict[str, Callable[..., Any]] = {
+    "add": add,
+    "discard": discard,
+    "remove": remove,
+    "clear": clear,
+    "update": update,
+    "difference_update": difference_update,
+    "intersection_update": intersection_update,
+    "symmetric_difference_update": symmetric_difference_update,
+    "pop": pop,
+    "copy": copy,
+    "union": _made(update),
+    "difference": _made(difference_update),
+    "intersection": _made(intersection_update),
+    "symmetric_difference": _made(symmetric_difference_update),
+}
+OPERATORS = {
+    "or": "union",
+    "and": "intersection",
+    "sub": "difference",
+    "xor": "symmetric_difference",
+}
+
+
+def operator(name: str, a: Any, b: Any) -> Any:
+    """``a | b`` and the like of sets, with ``name`` "or"; ``a |= b`` with "ior"; NotImplemented where it is Python's own."""
+    if not isinstance(a, set) or not isinstance(b, (set, frozenset)):
+        return NotImplemented
+    if name.startswith("i"):
+        method = METHODS[OPERATORS[name[1:]] + "_update"] if name != "ior" else update
+        return NotImplemented if method(a, b) is NotImplemented else a
+    return METHODS[OPERATORS[name]](a, b)
+
+
+def equal(a: Any, b: Any, same: Callable[[Any, Any], Any]) -> Any:
+    """``a == b`` of two sets, or of two dicts whose values ``same`` compares."""
+    found: Any = True
+    for key in {**dict.fromkeys(a), **dict.fromkeys(b)}:
+        here, there = present(a, key), present(b, key)
+        found = and_(found, lambda here=here, there=there: _alike(here, there))
+        if isinstance(a, dict):
+            one, two = dict.get(a, key, MISSING), dict.get(b, key, MISSING)
+            if one is not MISSING and two is not MISSING:
+                found = and_(found, lambda one=one, two=two: same(one, two))
+    return found
+
+
+def _alike(here: Any, there: Any) -> Any:
+    if here is True or there is True:
+        return there if here is True else here
+    return or_(and_(here, lambda: there), lambda: not_(or_(here, lambda: there)))
+
+
+def length(x: set) -> Any:
+    n: Any = len(x)
+    for item in journal.conditional(x):
+        there = present(x, item)
+        n = n - control_flow.staged_if(there, lambda: 0, lambda: 1) if is_staged(there) else n
+    return n
+
+
+def _look(x: set) -> None:
+    reads.whole(x)
+
+
+# ---- going over what is there
+
+
+class Listing:
+    """What a conditional set or dict gives one by one: pairs of whether it is there and the item."""
+
+    def __init__(self, x: Any, kind: str = "keys"):
+        self.x, self.kind = x, kind
+
+    def __iter__(self) -> Any:
+        raise StagingError(
+            "what a set or dict holds depends on a staged condition, so it cannot be taken one by one here: loop over it with `for`, or set "
+            "every item and key on every path",
+            user_location(),
+        )
+
+    def entries(self) -> Iterator[tuple[Any, Callable[[], Any]]]:
+        for test, key in _entries(self.x):
+            yield test, lambda key=key: self._item(key)
+
+    def _item(self, key: Any) -> Any:
+        if self.kind == "keys":
+            return key
+        held = dict.__getitem__(self.x, key)
+        value = distribute_missing(held, lambda: None) if may_miss(held) else held
+        return value if self.kind == "values" else (key, value)
+
+
+def listing(x: Any, kind: str = "keys") -> Any:
+    """``x``, or a ``Listing`` where something in it is there on some paths only."""
+    return Listing(x, kind) if is_conditional(x) else x
+
+
+def _entries(x: Any) -> list[tuple[Any, Any]]:
+    if is_conditional(x):
+        if isinstance(x, dict) and journal.is_unordered(x):
+            raise StagingError(
+                "the order of the keys of this dict depends on a staged condition, so they cannot be listed here: set the key on every path",
+                user_location(),
+            )
+        return [(present(x, item), item) for item in list(x)]
+    return [(True, item) for item in x]

@@ -1,0 +1,177 @@
+"""LLVM text of what an entry looks at before it runs its program: torch's state, the arguments, and whether they share memory.
+
+Parts of the module that ``entry_text`` describes and puts together.
+"""
+
+PLAIN = """
+; Nothing stands between Python and plain tensors.
+define internal i1 @nothing_between(i64 %wanted) alwaysinline {
+  %python = call zeroext i1 @key_included(i16 $python)
+  %functorch = call zeroext i1 @key_included(i16 $functorch)
+  %plain = call zeroext i1 @key_excluded(i16 $autocast)
+  %mode = call zeroext i1 @function_mode()
+  %some = or i1 %python, %functorch
+  %any = or i1 %some, %mode
+  %none = xor i1 %any, true
+  %dtype = call i8 @default_dtype()
+  %wide = zext i8 %dtype to i64
+  %usual = icmp eq i64 %wide, %wanted
+  %on = and i1 %none, %plain
+  %all = and i1 %on, %usual
+  ret i1 %all
+}
+"""
+
+INPUT = """
+; Whether an object is the tensor that a record describes; its data pointer goes into the slot.
+define internal i1 @input(ptr %item, ptr %record, i1 %given, i1 %grad, ptr %slot) alwaysinline {
+entry:
+  %d = alloca i64
+  br i1 %given, label %class, label %tensor
+class:
+  %kinds = getelementptr i8, ptr %item, i64 8
+  %kind = load ptr, ptr %kinds
+  %is0 = icmp eq ptr %kind, @tensor_class
+  %is1 = icmp eq ptr %kind, @parameter_class
+  %is2 = icmp eq ptr %kind, @variable_class
+  %is01 = or i1 %is0, %is1
+  %is = or i1 %is01, %is2
+  br i1 %is, label %tensor, label %no
+tensor:
+  %handle = getelementptr i8, ptr %item, i64 $tensor
+  %x = load ptr, ptr %handle
+  %null = icmp eq ptr %x, null
+  br i1 %null, label %no, label %fields
+fields:
+  %keys_at = getelementptr i8, ptr %x, i64 $keys
+  %keys = load i64, ptr %keys_at
+  %plain = icmp eq i64 %keys, $plain
+  %dtype_at = getelementptr i8, ptr %x, i64 $dtype
+  %dtype = load i16, ptr %dtype_at
+  %dtype_wide = zext i16 %dtype to i64
+  %dtype_wanted = call i64 @word(ptr %record, i64 2)
+  %same_dtype = icmp eq i64 %dtype_wide, %dtype_wanted
+  %rank_at = getelementptr i8, ptr %x, i64 $rank
+  %rank = load i64, ptr %rank_at
+  %rank_wanted = call i64 @word(ptr %record, i64 1)
+  %same_rank = icmp eq i64 %rank, %rank_wanted
+  %ok1 = and i1 %plain, %same_dtype
+  %ok2 = and i1 %ok1, %same_rank
+  store i64 0, ptr %d
+  br i1 %ok2, label %dims, label %no
+dims:
+  %i = load i64, ptr %d
+  %more = icmp slt i64 %i, %rank
+  br i1 %more, label %dim, label %watched
+dim:
+  %sizes = getelementptr i8, ptr %x, i64 $sizes
+  %size = call i64 @word(ptr %sizes, i64 %i)
+  %size_place = add i64 %i, 4
+  %size_wanted = call i64 @word(ptr %record, i64 %size_place)
+  %same_size = icmp eq i64 %size, %size_wanted
+  %strides = getelementptr i8, ptr %x, i64 $strides
+  %stride = call i64 @word(ptr %strides, i64 %i)
+  %stride_place = add i64 %i, $first_stride
+  %stride_wanted = call i64 @word(ptr %record, i64 %stride_place)
+  %same_stride = icmp eq i64 %stride, %stride_wanted
+  %alone = icmp sle i64 %size_wanted, 1
+  %any_stride = or i1 %same_stride, %alone
+  %same = and i1 %same_size, %any_stride
+  %next = add i64 %i, 1
+  store i64 %next, ptr %d
+  br i1 %same, label %dims, label %no
+watched:
+  br i1 %grad, label %asks, label %data
+asks:
+  %wants = call zeroext i1 @requires_grad(ptr %x)
+  br i1 %wants, label %no, label %data
+data:
+  call i32 @aoti_torch_get_data_ptr(ptr %handle, ptr %slot)
+  ret i1 true
+no:
+  ret i1 false
+}
+"""
+
+APART = """
+; One tensor given twice is another trace.
+define internal i1 @distinct(ptr %args, i64 %count) {
+entry:
+  %i = alloca i64
+  %j = alloca i64
+  store i64 1, ptr %i
+  br label %outer
+outer:
+  %a = load i64, ptr %i
+  %more = icmp slt i64 %a, %count
+  store i64 0, ptr %j
+  br i1 %more, label %inner, label %yes
+inner:
+  %b = load i64, ptr %j
+  %before = icmp slt i64 %b, %a
+  br i1 %before, label %pair, label %next
+pair:
+  %x = call ptr @pointer(ptr %args, i64 %a)
+  %y = call ptr @pointer(ptr %args, i64 %b)
+  %b1 = add i64 %b, 1
+  store i64 %b1, ptr %j
+  %same = icmp eq ptr %x, %y
+  br i1 %same, label %no, label %inner
+next:
+  %a1 = add i64 %a, 1
+  store i64 %a1, ptr %i
+  br label %outer
+yes:
+  ret i1 true
+no:
+  ret i1 false
+}
+; What is written shares no memory with another tensor.
+define internal i1 @apart(ptr %table, ptr %records, ptr %slots) {
+entry:
+  %k = alloca i64
+  %j = alloca i64
+  %count = call i64 @word(ptr %table, i64 $written)
+  %inputs = call i64 @word(ptr %table, i64 $inputs)
+  store i64 0, ptr %k
+  br label %outer
+outer:
+  %a = load i64, ptr %k
+  %more = icmp slt i64 %a, %count
+  store i64 0, ptr %j
+  br i1 %more, label %one, label %yes
+one:
+  %place = add i64 %a, $HEAD
+  %own = call i64 @word(ptr %table, i64 %place)
+  %start = call i64 @word(ptr %slots, i64 %own)
+  %own_record = mul i64 %own, $RECORD
+  %own_bytes = add i64 %own_record, 3
+  %length = call i64 @word(ptr %records, i64 %own_bytes)
+  %end = add i64 %start, %length
+  %a1 = add i64 %a, 1
+  store i64 %a1, ptr %k
+  br label %inner
+inner:
+  %b = load i64, ptr %j
+  %rest = icmp slt i64 %b, %inputs
+  br i1 %rest, label %pair, label %outer
+pair:
+  %b1 = add i64 %b, 1
+  store i64 %b1, ptr %j
+  %other = call i64 @word(ptr %slots, i64 %b)
+  %other_record = mul i64 %b, $RECORD
+  %other_bytes = add i64 %other_record, 3
+  %other_length = call i64 @word(ptr %records, i64 %other_bytes)
+  %other_end = add i64 %other, %other_length
+  %left = icmp ule i64 %end, %other
+  %right = icmp ule i64 %other_end, %start
+  %itself = icmp eq i64 %b, %own
+  %clear = or i1 %left, %right
+  %ok = or i1 %clear, %itself
+  br i1 %ok, label %inner, label %no
+yes:
+  ret i1 true
+no:
+  ret i1 false
+}
+"""

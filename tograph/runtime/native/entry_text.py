@@ -1,0 +1,263 @@
+"""The LLVM text of the call path: one function for all programs, which reads from a table what a program takes and gives.
+
+So a new entry costs no compilation, and the text, which depends on torch's layout only, is compiled once on a machine. The table
+is the content of the ``bytes`` object that is the function's ``self``. It holds words of eight bytes, written by ``entry``:
+
+``HEAD`` words, by the names in ``WORDS``; then the numbers of the inputs that are written; then a record of ``RECORD`` words for each input:
+the captured tensor or 0, rank, dtype, bytes, sizes, strides; then one for each output: kind (``KINDS``), rank, dtype, whether it is kept,
+sizes, strides.
+
+``$name`` in the text is a number of this process's torch or Python. Loops count on the stack: the text is compiled without
+optimisation, which would gain nothing that can be measured.
+"""
+
+from __future__ import annotations
+
+from string import Template
+
+import torch
+
+from . import entry_checks, entry_results, recycling
+from .layout import MAX_RANK, Layout
+
+WORDS = ("given", "inputs", "outputs", "single", "random", "program", "arena", "busy", "default", "written", "first_input",
+         "first_output", "items", "snapshots")  # fmt: skip
+HEAD = len(WORDS)
+RECORD = 4 + 2 * MAX_RANK
+KINDS = {torch.Tensor: 0, int: 1, float: 2, bool: 3}
+TABLE = bytes.__basicsize__ - 1  # where the content of a bytes object is
+
+_DECLARES = """declare zeroext i1 @function_mode()
+declare zeroext i1 @key_included(i16)
+declare zeroext i1 @key_excluded(i16)
+declare zeroext i1 @grad_enabled()
+declare zeroext i1 @requires_grad(ptr)
+declare i8 @default_dtype()
+declare ptr @wrap(ptr)
+declare i32 @aoti_torch_get_data_ptr(ptr, ptr)
+declare i32 @aoti_torch_empty_strided(i64, ptr, ptr, i32, i32, i32, ptr)
+declare i32 @aoti_torch_delete_tensor_object(ptr)
+declare ptr @PyLong_FromLongLong(i64)
+declare ptr @PyFloat_FromDouble(double)
+declare ptr @PyBool_FromLong(i64)
+declare ptr @PyObject_CallNoArgs(ptr)
+declare ptr @PyObject_CallOneArg(ptr, ptr)
+declare ptr @PyTuple_New(i64)
+declare i32 @PyTuple_SetItem(ptr, i64, ptr)
+declare void @Py_IncRef(ptr)
+declare void @Py_DecRef(ptr)
+@miss_object = external global i8
+@tensor_class = external global i8
+@parameter_class = external global i8
+@variable_class = external global i8
+@random_state = external global i8
+@set_random_state = external global i8
+@new_version = external global i8
+"""
+
+_WORD = """
+define internal i64 @word(ptr %table, i64 %i) alwaysinline {
+  %place = getelementptr i64, ptr %table, i64 %i
+  %w = load i64, ptr %place
+  ret i64 %w
+}
+define internal ptr @pointer(ptr %table, i64 %i) alwaysinline {
+  %place = getelementptr i64, ptr %table, i64 %i
+  %w = load ptr, ptr %place
+  ret ptr %w
+}
+"""
+
+_CALL = """
+define ptr @call(ptr %self, ptr %args, i64 %count) {
+entry:
+  %k = alloca i64
+  %table = getelementptr i8, ptr %self, i64 $TABLE
+  %given = call i64 @word(ptr %table, i64 $given)
+  %complete = icmp eq i64 %count, %given
+  br i1 %complete, label %between, label %miss
+between:
+  %dtype = call i64 @word(ptr %table, i64 $default)
+  %plain = call i1 @nothing_between(i64 %dtype)
+  br i1 %plain, label %start, label %miss
+start:
+  %inputs = call i64 @word(ptr %table, i64 $inputs)
+  %outputs = call i64 @word(ptr %table, i64 $outputs)
+  %first_input = call i64 @word(ptr %table, i64 $first_input)
+  %first_output = call i64 @word(ptr %table, i64 $first_output)
+  %in_records = getelementptr i64, ptr %table, i64 %first_input
+  %out_records = getelementptr i64, ptr %table, i64 %first_output
+  %both = add i64 %inputs, %outputs
+  %size = add i64 %both, 1
+  %slots = alloca i64, i64 %size, align 16
+  %handles = alloca ptr, i64 %size
+  %objects = alloca ptr, i64 %size
+  %out_slots = getelementptr i64, ptr %slots, i64 %inputs
+  %grad = call zeroext i1 @grad_enabled()
+  %keeping = call zeroext i1 @key_included(i16 $usual) ; in inference mode tensors are of another kind
+  store i64 0, ptr %k
+  br label %take
+take:
+  %i = load i64, ptr %k
+  %taking = icmp slt i64 %i, %inputs
+  br i1 %taking, label %taken, label %pairs
+taken:
+  %i1 = add i64 %i, 1
+  store i64 %i1, ptr %k
+  %item = call ptr @item(ptr %args, ptr %in_records, i64 %i, i64 %given)
+  %in_start = mul i64 %i, $RECORD
+  %in_record = getelementptr i64, ptr %in_records, i64 %in_start
+  %argument = icmp slt i64 %i, %given
+  %slot = getelementptr i64, ptr %slots, i64 %i
+  %fits = call i1 @input(ptr %item, ptr %in_record, i1 %argument, i1 %grad, ptr %slot)
+  br i1 %fits, label %take, label %miss
+pairs:
+  %different = call i1 @distinct(ptr %args, i64 %given)
+  br i1 %different, label %memory, label %miss
+memory:
+  %separate = call i1 @apart(ptr %table, ptr %in_records, ptr %slots)
+  br i1 %separate, label %lock, label %miss
+lock:
+  %busy = call ptr @pointer(ptr %table, i64 $busy)
+  %at_work = load i64, ptr %busy
+  %idle = icmp eq i64 %at_work, 0
+  br i1 %idle, label %generator, label %miss
+generator:
+  %draws = call i64 @word(ptr %table, i64 $random)
+  %random = icmp ne i64 %draws, 0
+  br i1 %random, label %remember, label %allocate
+remember:
+  %asked = call ptr @PyObject_CallNoArgs(ptr @random_state)
+  %unknown = icmp eq ptr %asked, null
+  br i1 %unknown, label %failed, label %allocate
+allocate:
+  %state = phi ptr [null, %generator], [%asked, %remember]
+  store i64 0, ptr %k
+  br label %make
+make:
+  %j = load i64, ptr %k
+  %making = icmp slt i64 %j, %outputs
+  br i1 %making, label %made, label %run
+made:
+  %j1 = add i64 %j, 1
+  store i64 %j1, ptr %k
+  %out_start = mul i64 %j, $RECORD
+  %out_record = getelementptr i64, ptr %out_records, i64 %out_start
+  %out_slot = getelementptr i64, ptr %out_slots, i64 %j
+  %there = call i1 @place(ptr %table, i64 %j, ptr %out_record, ptr %out_slot, ptr %handles, ptr %objects, i1 %keeping)
+  br i1 %there, label %make, label %without
+without:
+  call void @give_back(ptr %handles, i64 %j)
+  br label %forget
+run:
+  %arena = call i64 @word(ptr %table, i64 $arena)
+  %last = getelementptr i64, ptr %slots, i64 %both
+  store i64 %arena, ptr %last
+  %program = call ptr @pointer(ptr %table, i64 $program)
+  store i64 1, ptr %busy
+  %code = call i32 %program(ptr %slots)
+  store i64 0, ptr %busy
+  %done = icmp eq i32 %code, 0
+  br i1 %done, label %written, label %notdone
+written:
+  br i1 %random, label %forget_state, label %bump
+forget_state:
+  call void @Py_DecRef(ptr %state)
+  br label %bump
+bump:
+  %bumped = call i1 @versions(ptr %table, ptr %args, ptr %in_records)
+  br i1 %bumped, label %deliver, label %unversioned
+unversioned:
+  call void @give_back(ptr %handles, i64 %outputs)
+  br label %failed
+deliver:
+  %single = call i64 @word(ptr %table, i64 $single)
+  %one = icmp ne i64 %single, 0
+  br i1 %one, label %alone, label %several
+alone:
+  %only = call ptr @result(ptr %table, i64 %outputs, i64 0, ptr %out_records, ptr %out_slots, ptr %handles, ptr %objects, i1 %keeping)
+  ret ptr %only
+several:
+  %tuple = call ptr @PyTuple_New(i64 %outputs)
+  store i64 0, ptr %k
+  %no_tuple = icmp eq ptr %tuple, null
+  br i1 %no_tuple, label %unversioned, label %fill
+fill:
+  %m = load i64, ptr %k
+  %filling = icmp slt i64 %m, %outputs
+  br i1 %filling, label %filled, label %full
+filled:
+  %m1 = add i64 %m, 1
+  store i64 %m1, ptr %k
+  %m_start = mul i64 %m, $RECORD
+  %m_record = getelementptr i64, ptr %out_records, i64 %m_start
+  %m_slot = getelementptr i64, ptr %out_slots, i64 %m
+  %x = call ptr @result(ptr %table, i64 %outputs, i64 %m, ptr %m_record, ptr %m_slot, ptr %handles, ptr %objects, i1 %keeping)
+  %lost = icmp eq ptr %x, null
+  br i1 %lost, label %drop, label %put
+put:
+  call i32 @PyTuple_SetItem(ptr %tuple, i64 %m, ptr %x)
+  br label %fill
+drop:
+  call void @Py_DecRef(ptr %tuple)
+  br label %unversioned
+full:
+  ret ptr %tuple
+notdone:
+  call void @give_back(ptr %handles, i64 %outputs)
+  %stopped = icmp eq i32 %code, 2
+  br i1 %stopped, label %raise, label %declined
+raise:
+  br i1 %random, label %raise_state, label %failed
+raise_state:
+  call void @Py_DecRef(ptr %state)
+  br label %failed
+declined:
+  br i1 %random, label %restore, label %miss
+restore:
+  %restored = call ptr @PyObject_CallOneArg(ptr @set_random_state, ptr %state)
+  %bad = icmp eq ptr %restored, null
+  br i1 %bad, label %raise_state, label %restored_state
+restored_state:
+  call void @Py_DecRef(ptr %restored)
+  br label %forget
+forget:
+  br i1 %random, label %forgotten, label %miss
+forgotten:
+  call void @Py_DecRef(ptr %state)
+  br label %miss
+failed:
+  ret ptr null
+miss:
+  call void @Py_IncRef(ptr @miss_object)
+  ret ptr @miss_object
+}
+"""
+
+
+def text(at: Layout, kept: recycling.Offsets | None) -> str:
+    """The module: ``call`` is the function. ``kept``: how kept tensors are recognised; None: every result is new."""
+    numbers = {
+        "python": _key("Python"), "functorch": _key("FuncTorchDynamicLayerFrontMode"), "autocast": _key("AutocastCPU"),
+        "usual": _key("ADInplaceOrView"),
+        "tensor": at.tensor, "keys": at.keys, "plain": at.plain, "dtype": at.dtype, "rank": at.sizes - 8, "sizes": at.sizes,
+        "strides": at.strides, "first_stride": 4 + MAX_RANK, "HEAD": HEAD, "RECORD": RECORD, "TABLE": TABLE,
+        **{name: i for i, name in enumerate(WORDS)},
+    }  # fmt: skip
+    more, look, keep = "", "  br label %new", "  br label %out\nout:"
+    bump = entry_results.BUMP_BY_PYTHON
+    if kept is not None:
+        numbers |= {"snapshot": kept.size, "both": 2 * kept.size, "counter": kept.counter, "version": kept.version}  # fmt: skip
+        more, look, keep = recycling.text(kept, at.tensor), entry_results.LOOK, entry_results.KEEP
+        bump = entry_results.BUMP_DIRECTLY
+    checks = (entry_checks.PLAIN, entry_checks.INPUT, entry_checks.APART)
+    results = (entry_results.MAKE, entry_results.RESULT, entry_results.VERSIONS)
+    chosen = {"look": look, "keep": keep, "bump": bump}
+    body = "".join(
+        Template(part).safe_substitute(chosen) for part in (_WORD, *checks, *results, _CALL)
+    )
+    return _DECLARES + more + Template(body).substitute({k: str(v) for k, v in numbers.items()})
+
+
+def _key(name: str) -> int:
+    return int(getattr(torch._C.DispatchKey, name))

@@ -1,0 +1,290 @@
+"""The micro-kernels of matrix products.
+
+A micro-kernel keeps a tile of the result in vector registers while it walks along the shared dimension:
+
+``panel``  B is contiguous along its columns: a tile is some rows times some vectors of columns; each step loads vectors of B
+           and multiplies them with single elements of A, whose strides do not matter.
+``dots``   B is contiguous along the shared dimension, as in ``x @ w.t()`` and ``a @ v``: a tile is some rows times some
+           columns, each the running vector of a dot product, folded at the end.
+``stream`` one row times a matrix of the first kind that no cache holds: rows of B are read one after the other, a few at a
+           time, and added to the result, which stays in the cache.
+``pieces`` the first form along a shared dimension whose length only the run knows: in pieces, so that a piece of both matrices
+           stays in the cache, each added to the result.
+
+Sizes need not be multiples of a tile: the last tiles are smaller, and the last vector of columns is masked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..kernels.jit import host
+from ..kernels.loop_ir import Open
+from .code import SIZE
+from .lanes import Lanes, accumulate, cases, choice, loop, only
+from .values import Decline
+
+DEPTH = 256  # of a piece of the shared dimension
+CHUNK = 64  # rows of the result that one thread takes at a time, in pieces
+FAR = 1 << 20  # bytes from which on a matrix is streamed
+STREAMED, PANEL = 8, 1024  # rows of B at a time, and columns
+ACCUMULATORS = 24  # vector registers for the tile, of 32; of 16 without AVX-512
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """``rows`` x ``columns`` elements at ``pointer``; in a batch the next matrix is ``apart`` elements further on."""
+
+    pointer: str
+    rows: int | Open
+    columns: int | Open
+    row_stride: int
+    column_stride: int
+    apart: int = 0
+
+
+class Writer(Lanes):
+    """Writes the function of one product: it computes the panels ``begin`` to ``end`` of the result."""
+
+    def __init__(self, low, dtype: str, a: Matrix, b: Matrix, c: Matrix, bias, panel: bool):
+        super().__init__(low, dtype)
+        self.a, self.b, self.c, self.bias = a, b, c, bias
+        room = ACCUMULATORS if host().avx512 else 12
+        if panel:
+            vectors = -(-b.columns // self.width)
+            self.rows = min(a.rows, 8)
+            self.columns = min(vectors, max(1, room // self.rows))
+            self.units = -(-vectors // self.columns)
+        else:
+            self.columns = min(b.columns, 4)
+            self.rows = min(a.rows, 4 if self.columns > 1 else 8)
+            self.units = -(-a.rows // self.rows)
+        self.panel = panel
+        self.adds = bias is not None and bias.pointer == c.pointer  # to what is there
+        self.deep = isinstance(a.columns, Open)
+        if self.deep:
+            self.chunks = -(-a.rows // CHUNK)
+            self.units *= self.chunks
+        self.stream = (
+            panel and a.rows == 1 and not self.deep and b.rows * b.columns * SIZE[dtype] >= FAR
+        )
+        if self.stream:
+            self.columns = min(vectors, PANEL // self.width)
+            self.units = -(-vectors // self.columns)
+
+    def function(self) -> str:
+        """The text, from the parameters on."""
+        code = self.code
+        body = self._panels if self.panel else self._row_blocks
+        self.depth_place = code.later()
+        if self.deep:
+            body = self._pieces
+        loop(code, "%begin", "%end", 1, body)
+        code.line("ret void")
+        alone = "" if self.adds else " noalias"
+        params = f"ptr noalias %A, ptr noalias %B, ptr{alone} %C, "
+        if self.bias is not None:
+            params += f"ptr{alone} %D, "
+        if self.deep:
+            params += "ptr %depth, "
+            code.fill(self.depth_place, "%K = ptrtoint ptr %depth to i64")
+        text = "\n".join(line for line in code.lines if line)
+        return f"({params}i64 %begin, i64 %end) noinline #0 {{\n{text}\n}}\n"
+
+    # ---- columns of B are contiguous
+
+    def _panels(self, panel: str) -> None:
+        """One panel of columns, all rows. The last panel may be narrower."""
+        step = self.columns * self.width
+        full = self.b.columns // step
+        first = self.code.multiply(panel, step)
+        rest = self.b.columns - full * step
+        if not rest:
+            self._panel(first, step)
+        elif not full:
+            self._panel(first, rest)
+        else:
+            choice(self.code, f"icmp slt i64 {panel}, {full}",
+                    lambda: self._panel(first, step), lambda: self._panel(first, rest))  # fmt: skip
+
+    def _panel(self, first: str, columns: int) -> None:
+        if self.stream:
+            self._stream(first, columns)
+            return
+        whole = self.a.rows - self.a.rows % self.rows
+        if whole:
+            loop(self.code, "0", str(whole), self.rows, lambda r: self._tile(r, self.rows, first, columns))  # fmt: skip
+        if self.a.rows - whole:
+            self._tile(str(whole), self.a.rows - whole, first, columns)
+
+    # ---- in pieces of the shared dimension
+
+    def _pieces(self, unit: str) -> None:
+        """One chunk of rows of one panel."""
+        code = self.code
+        panel, chunk = code.do(f"udiv i64 {unit}, {self.chunks}"), code.do(f"urem i64 {unit}, {self.chunks}")  # fmt: skip
+        step = self.columns * self.width
+        full, rest = divmod(self.b.columns, step)
+        first, row = code.multiply(panel, step), code.multiply(chunk, CHUNK)
+        rows, left = divmod(self.a.rows, CHUNK)
+        for test, count in cases(f"icmp slt i64 {chunk}, {rows}", CHUNK if rows else 0, left):
+            for narrow, columns in cases(
+                f"icmp slt i64 {panel}, {full}", step if full else 0, rest
+            ):
+                only(code, [test, narrow], lambda n=count, c=columns: self._chunk(row, n, first, c))  # fmt: skip
+
+    def _chunk(self, row: str, rows: int, first: str, columns: int) -> None:
+        code = self.code
+        lanes = self._lanes(columns)
+
+        def begin(r: str) -> None:
+            line = self.at("%C", (row, self.c.row_stride), (r, self.c.row_stride), (first, 1))
+            for j, n in enumerate(lanes):
+                total = self._with_bias("zeroinitializer", code.add(row, r), 0, first, j, n)
+                self.store(total, self.at(line, (str(j * self.width), 1)), n)
+
+        def piece(k: str) -> None:
+            left = code.do(f"sub i64 %K, {k}")
+            code.declare("llvm.umin.i64", "i64 {}(i64, i64)")
+            depth = code.do(f"call i64 @llvm.umin.i64(i64 {left}, i64 {DEPTH})")
+            whole = rows - rows % self.rows
+            if whole:
+                loop(code, "0", str(whole), self.rows, lambda r: self._tile(code.add(row, r), self.rows, first, columns, (k, depth)))  # fmt: skip
+            if rows - whole:
+                self._tile(code.add(row, str(whole)), rows - whole, first, columns, (k, depth))
+
+        loop(code, "0", str(rows), 1, begin)
+        only(code, ["icmp sgt i64 %K, 0"], lambda: loop(code, "0", "%K", DEPTH, piece))
+
+    def _lanes(self, columns: int) -> list[int]:
+        count = -(-columns // self.width)
+        return [min(self.width, columns - j * self.width) for j in range(count)]
+
+    def _stream(self, first: str, columns: int) -> None:
+        depth = self.a.columns
+        whole = depth - depth % STREAMED
+        start = STREAMED if whole else depth
+        self._add_rows("0", start, first, columns, fresh=True)
+        if start < whole:
+            loop(self.code, str(start), str(whole), STREAMED,
+                  lambda k: self._add_rows(k, STREAMED, first, columns))  # fmt: skip
+        if start < depth != whole:
+            self._add_rows(str(whole), depth - whole, first, columns)
+
+    def _add_rows(self, k: str, rows: int, first: str, columns: int, fresh: bool = False) -> None:
+        """Some rows of B, times their elements of A, added to a panel of the result."""
+        a, b = self.a, self.b
+        xs = [self.splat(self.code.load(self.dtype, self.at("%A", (k, a.column_stride), (str(u), a.column_stride)))) for u in range(rows)]  # fmt: skip
+
+        def vector(j: str, lanes: int) -> None:
+            place = self.at("%C", (first, 1), (j, 1))
+            total = self._start(first, j, lanes) if fresh else self.load(place, lanes)
+            for u, x in enumerate(xs):
+                row = self.at("%B", (k, b.row_stride), (str(u), b.row_stride), (first, 1), (j, 1))
+                total = self.fma(x, self.load(row, lanes), total)
+            self.store(total, place, lanes)
+
+        whole = columns - columns % self.width
+        if whole:
+            loop(self.code, "0", str(whole), self.width, lambda j: vector(j, self.width))
+        if columns - whole:
+            vector(str(whole), columns - whole)
+
+    def _start(self, first: str, j: str, lanes: int) -> str:
+        """What the result begins with: the bias, or zero."""
+        if self.bias is None:
+            return "zeroinitializer"
+        across = self.bias.stride[-1]
+        place = self.at("%D", (first, across), (j, across))
+        if across > 1:
+            raise Decline("a strided bias")
+        return self.load(place, lanes) if across else self.splat(self.code.load(self.dtype, place))
+
+    def _tile(self, row: str, rows: int, first: str, columns: int, piece: tuple[str, str] | None = None) -> None:  # fmt: skip
+        """A tile of the result; of a ``piece`` (its start, its length), which is added to what is there."""
+        lanes = self._lanes(columns)
+        count = len(lanes)
+        a, b, c = self.a, self.b, self.c
+        start, depth = piece or ("0", a.columns)
+        left = self.at("%A", (row, a.row_stride), (start, a.column_stride))
+        right = self.at("%B", (first, 1), (start, b.row_stride))
+
+        def step(k: str, sums: list[str]) -> list[str]:
+            base = self.at(right, (k, b.row_stride))
+            vectors = [self.load(self.at(base, (str(j * self.width), 1)), n) for j, n in enumerate(lanes)]  # fmt: skip
+            out = []
+            for i in range(rows):
+                x = self.code.load(self.dtype, self.at(left, (str(i), a.row_stride), (k, a.column_stride)))  # fmt: skip
+                x = self.splat(x)
+                out += [self.fma(x, v, sums[i * count + j]) for j, v in enumerate(vectors)]
+            return out
+
+        places = []
+        for i in range(rows):
+            line = self.at("%C", (row, c.row_stride), (str(i), c.row_stride), (first, 1))
+            places += [self.at(line, (str(j * self.width), 1)) for j in range(count)]
+        before = [self.load(p, lanes[i % count]) for i, p in enumerate(places)] if piece else None
+        sums = accumulate(self.code, self.vector, rows * count, depth, 1, step, before)
+        for i in range(rows):
+            for j, n in enumerate(lanes):
+                total = sums[i * count + j]
+                total = total if piece else self._with_bias(total, row, i, first, j, n)
+                self.store(total, places[i * count + j], n)
+
+    def _with_bias(self, total: str, row: str, i: int, first: str, j: int, lanes: int) -> str:
+        if self.bias is None:
+            return total
+        down, across = self.bias.stride[-2:]
+        place = self.at("%D", (row, down), (str(i), down), (first, across), (str(j * self.width), across))  # fmt: skip
+        if across == 1:
+            added = self.load(place, lanes)
+        elif across == 0:
+            added = self.splat(self.code.load(self.dtype, place))
+        else:
+            raise Decline("a strided bias")
+        return self.code.do(f"fadd {self.vector} {total}, {added}")
+
+    # ---- the shared dimension is contiguous in both
+
+    def _row_blocks(self, block: str) -> None:
+        whole = self.a.rows // self.rows
+        rest = self.a.rows - whole * self.rows
+        row = self.code.multiply(block, self.rows)
+        if not rest:
+            self._row_block(row, self.rows)
+        else:
+            choice(self.code, f"icmp slt i64 {block}, {whole}",
+                    lambda: self._row_block(row, self.rows), lambda: self._row_block(row, rest))  # fmt: skip
+
+    def _row_block(self, row: str, rows: int) -> None:
+        whole = self.b.columns - self.b.columns % self.columns
+        if whole:
+            loop(self.code, "0", str(whole), self.columns, lambda n: self._dots(row, rows, n, self.columns))  # fmt: skip
+        if self.b.columns - whole:
+            self._dots(row, rows, str(whole), self.b.columns - whole)
+
+    def _dots(self, row: str, rows: int, column: str, columns: int) -> None:
+        a, b = self.a, self.b
+        left, right = self.at("%A", (row, a.row_stride)), self.at("%B", (column, b.column_stride))
+
+        def step(k: str, sums: list[str], lanes: int) -> list[str]:
+            xs = [self.load(self.at(left, (str(i), a.row_stride), (k, 1)), lanes) for i in range(rows)]  # fmt: skip
+            ys = [self.load(self.at(right, (str(j), b.column_stride), (k, 1)), lanes) for j in range(columns)]  # fmt: skip
+            return [self.fma(x, y, sums[i * columns + j]) for i, x in enumerate(xs) for j, y in enumerate(ys)]  # fmt: skip
+
+        depth = a.columns - a.columns % self.width
+        sums = accumulate(self.code, self.vector, rows * columns, depth, self.width, lambda k, s: step(k, s, self.width))  # fmt: skip
+        if a.columns - depth:
+            sums = step(str(depth), sums, a.columns - depth)
+        for i in range(rows):
+            for j in range(columns):
+                self._finish(self.fold(sums[i * columns + j]), row, i, column, j)
+
+    def _finish(self, total: str, row: str, i: int, column: str, j: int) -> None:
+        if self.bias is not None:
+            down, across = self.bias.stride[-2:]
+            place = self.at("%D", (row, down), (str(i), down), (column, across), (str(j), across))
+            total = self.code.do(f"fadd {self.kind} {total}, {self.code.load(self.dtype, place)}")
+        step = self.c.row_stride
+        place = self.at("%C", (row, step), (str(i), step), (column, 1), (str(j), 1))
+        self.code.store(self.dtype, total, place)

@@ -1,0 +1,125 @@
+"""Copies of matrices whose rows become columns: squares of vectors are turned in registers.
+
+A square is as many rows as a vector has elements. ``log2`` of that many times each row is merged with another one: the stage of distance
+``d`` exchanges, between rows ``i`` and ``i + d``, the elements whose column has and has not the bit ``d`` (the usual transposition by
+blocks, from the largest to the smallest). At the edges rows are left out and vectors are masked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+
+from ..ir import Node
+from . import threading
+from .code import SIZE
+from .groups import CLONE
+from .lanes import Lanes, choice, loop
+from .values import Mem, numel, strides
+
+LARGE = 1 << 18  # elements from which on a copy uses torch's threads
+SMALLEST = 1 << 8  # elements below which a loop of single elements does as well
+
+
+def fits(source: Mem, target: Mem) -> bool:
+    """Whether a copy is that of a matrix with contiguous columns to one with contiguous rows."""
+    if source.open or len(source.size) != 2 or SIZE[source.dtype] not in (4, 8):
+        return False
+    return source.stride[0] == 1 and target.stride[1] == 1 and min(source.size) > 1 and numel(source.size) >= SMALLEST  # fmt: skip
+
+
+def copy(low, source: Mem, target: Mem) -> None:
+    """Write the copy of ``source`` to ``target``, for which ``fits`` holds."""
+    (rows, columns), code = target.size, low.code
+    writer = _Writer(low, source.dtype, rows, columns, source.stride[1], target.stride[0])
+    name = low.function("transpose", writer.function())
+    low.work += 0.1 * rows * columns
+    if rows * columns < LARGE or not threading.available():
+        code.line(f"call void @{name}(ptr {source.pointer}, ptr {target.pointer}, i64 0, i64 {writer.units})")  # fmt: skip
+        return
+    block = code.cell("[2 x ptr]")
+    for i, p in enumerate((source.pointer, target.pointer)):
+        code.line(f"store ptr {p}, ptr {code.do(f'getelementptr ptr, ptr {block}, i64 {i}')}")
+    task = low.function(
+        f"{name}_chunk",
+        "(i64 %begin, i64 %end, ptr %block) #0 {\n  %from = load ptr, ptr %block\n"
+        "  %place = getelementptr ptr, ptr %block, i64 1\n  %to = load ptr, ptr %place\n"
+        f"  call void @{name}(ptr %from, ptr %to, i64 %begin, i64 %end)\n  ret void\n}}\n",
+    )
+    threading.call(low, f"{name}_{len(low.globals)}", task, block, writer.units, 1)
+
+
+def clone(low, node: Node) -> bool:
+    """Write a contiguous clone that is such a copy; whether it is one."""
+    if node.op != CLONE or node.kwargs.get("memory_format") is not torch.contiguous_format:
+        return False
+    source, out = low.operand(node.args[0]), node.outputs[0]
+    if not isinstance(source, Mem) or not fits(source, replace(source, stride=strides(source.size))):  # fmt: skip
+        return False
+    target = low.target(out)
+    copy(low, source, target)
+    low.bind(out, target)
+    return True
+
+
+class _Writer(Lanes):
+    """Writes the function of one copy: it writes the strips ``begin`` to ``end``, each some columns of the target."""
+
+    def __init__(self, low, dtype: str, rows: int, columns: int, across: int, down: int):
+        super().__init__(low, dtype)
+        # element (r, c) is at across * c + r in the source, at down * r + c in the target
+        self.rows, self.columns, self.across, self.down = rows, columns, across, down
+        self.units = -(-columns // self.width)
+
+    def function(self) -> str:
+        """The text, from the parameters on."""
+        code = self.code
+        full, rest = divmod(self.columns, self.width)
+
+        def strip(unit: str) -> None:
+            first = code.multiply(unit, self.width)
+            if not rest or not full:
+                self._strip(first, rest or self.width)
+            else:
+                choice(code, f"icmp slt i64 {unit}, {full}", lambda: self._strip(first, self.width), lambda: self._strip(first, rest))  # fmt: skip
+
+        loop(code, "%begin", "%end", 1, strip)
+        code.line("ret void")
+        text = "\n".join(line for line in code.lines if line)
+        return (
+            f"(ptr noalias %A, ptr noalias %C, i64 %begin, i64 %end) noinline #0 {{\n{text}\n}}\n"
+        )
+
+    def _strip(self, first: str, columns: int) -> None:
+        whole = self.rows - self.rows % self.width
+        if whole:
+            loop(self.code, "0", str(whole), self.width, lambda r: self._square(r, self.width, first, columns))  # fmt: skip
+        if self.rows - whole:
+            self._square(str(whole), self.rows - whole, first, columns)
+
+    def _square(self, row: str, rows: int, first: str, columns: int) -> None:
+        base = self.at("%A", (first, self.across), (row, 1))
+        lines = [
+            self.load(self.at(base, (str(j), self.across)), rows) if j < columns else "poison"
+            for j in range(self.width)
+        ]
+        target = self.at("%C", (row, self.down), (first, 1))
+        for i, line in enumerate(self._turned(lines)[:rows]):
+            self.store(line, self.at(target, (str(i), self.down)), columns)
+
+    def _turned(self, lines: list[str]) -> list[str]:
+        distance = self.width // 2
+        while distance:
+            out = list(lines)
+            for i in range(self.width):
+                if not i & distance:
+                    a, b = lines[i], lines[i + distance]
+                    out[i] = self._merged(a, b, [j if not j & distance else self.width + j - distance for j in range(self.width)])  # fmt: skip
+                    out[i + distance] = self._merged(a, b, [j + distance if not j & distance else self.width + j for j in range(self.width)])  # fmt: skip
+            lines, distance = out, distance // 2
+        return lines
+
+    def _merged(self, a: str, b: str, places: list[int]) -> str:
+        mask = ", ".join(f"i32 {p}" for p in places)
+        return self.code.do(f"shufflevector {self.vector} {a}, {self.vector} {b}, <{self.width} x i32> <{mask}>")  # fmt: skip
