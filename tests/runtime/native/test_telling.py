@@ -158,3 +158,20 @@ def counted(x):
 
 
 test_same = cases.test()
+
+
+def test_what_earlier_calls_printed_is_not_passed_over():
+    def f(x):
+        try:
+            if x < 0:
+                raise ValueError("negative")
+        finally:
+            print("done", x)
+        return x
+
+    converted = tg.function(f)
+    for x in (1, 2, -1, 3, -2, -3):
+        expected, found = (run(g, (torch.tensor(x),)) for g in (f, converted))
+        assert found.printed == expected.printed
+        assert type(found.error) is type(expected.error)
+    assert converted.get_concrete_function(torch.tensor(1)).scheduled.level == "native"
