@@ -315,3 +315,30 @@ def test_a_size_that_was_undone_is_computed_anew():
         got, wanted = tg.function(f)(x, torch.tensor(2)), f(x, 2)
         torch.testing.assert_close(got[0], wanted[0])
         assert got[1] == wanted[1]
+
+
+def test_rows_of_a_tensor_that_grew_in_the_middle():
+    """Their sizes are known, their strides are not."""
+
+    def last(x, n):
+        while n > 0:
+            x = torch.cat([x, x[:, -1:] * 0.5], 1)
+            n = n - 1
+        row = x[:, -1]
+        return (
+            row / 0.8,
+            torch.nn.functional.pad(row, (1, 1)),
+            row.reshape(-1),
+            row @ row.T,
+            row.sort()[0],
+        )
+
+    def gradient(x, n):
+        x = x.clone().requires_grad_()
+        last(x, n)[0].sum().backward()
+        return (x.grad,)
+
+    x = torch.randn(2, 2, 3)
+    for f in (last, gradient):
+        for a, b in zip(f(x, torch.tensor(2)), tg.function(f)(x, torch.tensor(2)), strict=True):
+            torch.testing.assert_close(b, a)

@@ -79,17 +79,24 @@ def conditional() -> bool:
     return _Depth.count > 0
 
 
-def check(what: str) -> None:
-    """CreationError where every call would make another object."""
+def staged() -> bool:
+    """Whether a staged branch or loop surrounds the code that runs."""
     graph: FuncGraph | None = current_graph()
     while graph is not None and graph.outer is not None:
         if graph.graph.name != "function":
-            raise CreationError(
-                f"{what} is made in a staged branch or loop: how many there are would be known only when the graph runs. "
-                "Make it before, outside of the construct.",
-                user_location(),
-            )
+            return True
         graph = graph.outer
+    return False
+
+
+def check(what: str) -> None:
+    """CreationError where every call would make another object."""
+    if staged():
+        raise CreationError(
+            f"{what} is made in a staged branch or loop: how many there are would be known only when the graph runs. "
+            "Make it before, outside of the construct.",
+            user_location(),
+        )
     if not conditional():
         raise CreationError(
             f"{what} is made on every call: a function may make one only on the first call for an object, under a condition such "

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from . import journal, sources
-from .guards import ATOMS, CONTAINERS, MAPPINGS, SAME, SAME_TENSOR, Check, Guards, show
+from .guards import ATOMS, CONTAINERS, MAPPINGS, SAME, SAME_ITEMS, SAME_TENSOR, Check, Guards, show
 from .journal import MISSING
 from .shapes import SYMBOLS
 from .sources import Source, holder
@@ -183,7 +183,7 @@ class Watch:
             self._check(source, "items", "{0} == {1}", set(now), show(x))
             return
         if isinstance(now, dict):
-            self._check(source, "keys", "same_items({0}, {1})", list(now), show(x))
+            self._check(source, "keys", SAME_ITEMS, list(now), show(x))
             entries: Any = [
                 ("item", k, v) if type(k) in (str, int) else ("nth", i, v)
                 for i, (k, v) in enumerate(now.items())
@@ -281,7 +281,7 @@ class Watch:
         for name, x in vars(m).items():
             if name in ("_parameters", "_buffers", "_modules"):
                 at = self.step(source, "attr", name)
-                self._check(at, "keys", "same_items({0}, {1})", list(x))
+                self._check(at, "keys", SAME_ITEMS, list(x))
                 for key, part in x.items():
                     self.value(part, self.step(at, "item", key))
                     if isinstance(part, torch.nn.Module):
@@ -371,7 +371,7 @@ class Watch:
                 self._drop(source, ("key", type(location.name_key), location.name_key))
                 if known:
                     self._drop(source, "keys")
-                    self._check(source, "keys", "same_items({0}, {1})", list(owner))
+                    self._check(source, "keys", SAME_ITEMS, list(owner))
                 source = self.step(source, "item", location.name_key)
             else:
                 self._drop(source, keep=("value",))

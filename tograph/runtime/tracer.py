@@ -147,7 +147,7 @@ class Tracer:
         self.commits = Commits(self._seen)
         root, known = self.root.root, known or Retrace()
         root.given, root.real, root.bases = flat.tensors, known.real, known.bases
-        root.apart = known.apart is not None
+        root.apart, root.iterated = known.apart is not None, known.iterated
         self.watch.given, self.watch.real = flat.tensors, known.real
         root.before_failure.append(self.commits)
 

@@ -14,8 +14,10 @@ from . import (
     numbers,
     objects,
     printing,
+    recurrent,
     reductions,
     sequences,
+    torch_control_flow,
     torch_func,
     torch_functions,
 )
@@ -31,8 +33,10 @@ __all__ = [
     "numbers",
     "objects",
     "printing",
+    "recurrent",
     "reductions",
     "sequences",
+    "torch_control_flow",
     "torch_func",
     "torch_functions",
 ]
