@@ -181,11 +181,10 @@ def attr(owner, name):
     """``owner.name``; the code of properties and other descriptors of a user's class is converted."""
     if is_union(owner):
         return apply(lambda o: attr(o, name), owner)
-    if isinstance(owner, torch.Tensor):
-        if name == "grad":
-            return grads.read(owner)
-        if name in _HISTORY:
-            reads.history()
+    if name == "grad" and isinstance(owner, torch.Tensor):
+        return grads.read(owner)
+    if name in _HISTORY:
+        reads.history()
     found = _descriptor(owner, name)
     if found is not MISSING:
         form = _DESCRIPTORS.get(type(found), _user_descriptor)
