@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from . import journal, sources
-from .guards import ATOMS, CONTAINERS, MAPPINGS, SAME, SAME_TENSOR, Check, Guards, show
+from .guards import ATOMS, CONTAINERS, MAPPINGS, SAME, SAME_ITEMS, SAME_TENSOR, Check, Guards, show
 from .journal import MISSING
 from .shapes import SYMBOLS
 from .sources import Source, holder
@@ -28,6 +28,7 @@ from .structure import OUTSIDE
 from .symbolic import Retrace, SymTensor
 
 _FIXED = (type, types.ModuleType, types.BuiltinFunctionType)  # compared by identity and kept
+NUMBER = "{0} is {1} or same_atom({0}, {1})"  # the test of a number or string
 _UNROLLED = 64  # items of a container that are checked one by one
 
 
@@ -50,6 +51,7 @@ class Watch:
         self.given: Any = ()  # the tensors of the arguments, and which of them are captured
         self.real: frozenset[int] = frozenset()
         self.cells: set[Any] = set()  # the variables of closures from outside
+        self.opened: set[str] = set()  # the labels of the places whose number is an input
         self.rebound: list[tuple[Any, Any, Check]] = []
 
     # ---- where values come from
@@ -138,14 +140,14 @@ class Watch:
 
     def value(self, x: Any, source: Source) -> None:
         """What is at a source is ``x``, as far as that can be told without looking into it."""
-        if isinstance(x, (SymTensor, *SYMBOLS)):
+        if isinstance(x, (SymTensor, *SYMBOLS)) or source.label in self.opened:
             return
         self._not_given(x)
         text = show(x)
         if x is None or x is True or x is False:
             self._check(source, "value", f"{{0}} is {x}", None, text)
         elif isinstance(x, ATOMS):
-            self._check(source, "value", "{0} is {1} or same_atom({0}, {1})", x, text)
+            self._check(source, "value", NUMBER, x, text)
         elif isinstance(x, _FIXED):
             self.sources.setdefault(id(x), (x, source))
             self._check(source, "value", "{0} is {1}", x, text)
@@ -183,7 +185,7 @@ class Watch:
             self._check(source, "items", "{0} == {1}", set(now), show(x))
             return
         if isinstance(now, dict):
-            self._check(source, "keys", "same_items({0}, {1})", list(now), show(x))
+            self._check(source, "keys", SAME_ITEMS, list(now), show(x))
             entries: Any = [
                 ("item", k, v) if type(k) in (str, int) else ("nth", i, v)
                 for i, (k, v) in enumerate(now.items())
@@ -281,7 +283,7 @@ class Watch:
         for name, x in vars(m).items():
             if name in ("_parameters", "_buffers", "_modules"):
                 at = self.step(source, "attr", name)
-                self._check(at, "keys", "same_items({0}, {1})", list(x))
+                self._check(at, "keys", SAME_ITEMS, list(x))
                 for key, part in x.items():
                     self.value(part, self.step(at, "item", key))
                     if isinstance(part, torch.nn.Module):
@@ -378,7 +380,7 @@ class Watch:
                 self._drop(source, ("key", type(location.name_key), location.name_key))
                 if known:
                     self._drop(source, "keys")
-                    self._check(source, "keys", "same_items({0}, {1})", list(owner))
+                    self._check(source, "keys", SAME_ITEMS, list(owner))
                 source = self.step(source, "item", location.name_key)
             else:
                 self._drop(source, keep=("value",))
@@ -425,9 +427,10 @@ def pre_content(x: Any) -> Any:
         for place, old in reversed(log.entries.values()):
             if place.key[0] == "key" and place.keep is x:
                 now = dict(x) if now is None else now
-                now.pop(place.name_key, None)
                 if old is not MISSING:
-                    now[place.name_key] = old
+                    now[place.name_key] = old  # where it stands, or last where it was taken out
+                else:
+                    now.pop(place.name_key, None)
     return x if now is None else now
 
 

@@ -23,7 +23,7 @@ def affine(x, y):
 def warm(f, *args):
     for _ in range(4):
         f(*args)
-    entry = f._entry or f._fast
+    entry = f._entry
     assert entry is not None
     return entry
 
@@ -160,7 +160,7 @@ def test_without_the_layout(monkeypatch):
     f = tg.function(affine)
     for _ in range(4):
         assert torch.equal(f(X, Y), X + 1)
-    assert f._entry is f._fast is None
+    assert f._entry is None
 
 
 def test_programs_of_other_devices_have_no_entry():
