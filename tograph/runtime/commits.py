@@ -152,6 +152,10 @@ class Commits:
     def back(self, mark: Any) -> None:
         self.last = mark
 
+    def holds(self, graph: FuncGraph, entries: dict[Any, Any]) -> None:
+        """What locations hold already, when a call begins."""
+        self._known(graph).update(entries)
+
     def _known(self, graph: FuncGraph) -> dict[Any, Any]:
         """What was committed before this point of a graph."""
         if graph not in self.last:
