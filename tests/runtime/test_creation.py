@@ -213,3 +213,42 @@ def test_an_optimizer_that_is_made_and_stepped_in_one_call():
         return [step(torch.ones(3, 2) * k).item() for k in (1.0, 2.0, -1.0, 3.0)]
 
     assert outcome(tg.function) == pytest.approx(outcome(lambda f: f), rel=1e-4)
+
+
+class Negated(torch.nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x):
+        return -self.inner(x)
+
+
+def test_a_branch_wraps_a_module():
+    inner = torch.nn.Linear(2, 2)
+
+    def f(x, also):
+        layer = inner
+        if x.sum() > 0:
+            layer = Negated(layer)
+            if also is not None:
+                layer = Negated(layer)
+        return layer(x)
+
+    staged = tg.function(f)
+    for x in (torch.ones(2), -torch.ones(2)):
+        for also in (None, 1):
+            torch.testing.assert_close(staged(x, also), f(x, also))
+
+
+def test_a_branch_makes_parameters():
+    @tg.function
+    def f(x, also):
+        layer = torch.nn.Identity()
+        if x.sum() > 0 and also is not None:
+            if also is not None:
+                layer = torch.nn.Linear(2, 2)
+        return layer(x)
+
+    with pytest.raises(tg.errors.CreationError, match="a Linear is made in a staged branch"):
+        f(torch.ones(2), 1)

@@ -334,3 +334,30 @@ def test_normalisations_of_a_batch_of_unknown_size():
         torch.testing.assert_close(g(x * scale, *modules[1:]), f(x * scale, *others[1:]))
     with pytest.raises(ValueError, match="more than 1 value per channel"):
         g(x[:, :, :1] - x[2, 0, 0], *modules[:1])
+
+
+def test_rows_of_a_tensor_that_grew_in_the_middle():
+    """Their sizes are known, their strides are not."""
+
+    def last(x, n):
+        while n > 0:
+            x = torch.cat([x, x[:, -1:] * 0.5], 1)
+            n = n - 1
+        row = x[:, -1]
+        return (
+            row / 0.8,
+            torch.nn.functional.pad(row, (1, 1)),
+            row.reshape(-1),
+            row @ row.T,
+            row.sort()[0],
+        )
+
+    def gradient(x, n):
+        x = x.clone().requires_grad_()
+        last(x, n)[0].sum().backward()
+        return (x.grad,)
+
+    x = torch.randn(2, 2, 3)
+    for f in (last, gradient):
+        for a, b in zip(f(x, torch.tensor(2)), tg.function(f)(x, torch.tensor(2)), strict=True):
+            torch.testing.assert_close(b, a)

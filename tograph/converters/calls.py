@@ -459,6 +459,8 @@ def _construct(cls: type, args, kwargs):
         and creation.conditional()
         and creation.without_symbols((*args, *kwargs.values()))
     ):
+        if creation.staged() and issubclass(cls, torch.nn.Module):
+            return _wrapping(cls, args, kwargs)
         creation.check(f"a {cls.__name__}")
         return creation.make(lambda: cls(*args, **kwargs))
     if is_tracing() and standard.is_made_by_parts(cls):
@@ -467,6 +469,20 @@ def _construct(cls: type, args, kwargs):
     if is_tracing() and is_user_function(meta):
         return call(meta, cls, *args, **kwargs)
     return _instance(cls, args, kwargs)
+
+
+def _wrapping(cls: type, args, kwargs):
+    """A module that a staged branch or loop makes: one without tensors of its own, such as a wrapper of its arguments."""
+    given = {id(t) for m in (*args, *kwargs.values()) if isinstance(m, torch.nn.Module) for t in _tensors(m)}  # fmt: skip
+    made = noted(cls(*args, **kwargs))
+    if any(id(t) not in given for t in _tensors(made)):
+        creation.check(f"a {cls.__name__}")
+    return made
+
+
+def _tensors(m: torch.nn.Module):
+    yield from m.parameters()
+    yield from m.buffers()
 
 
 def _instance(cls: type, args, kwargs):

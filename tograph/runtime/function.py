@@ -39,6 +39,7 @@ from .keys import (
 )
 from .native.caller import EAGER, install
 from .native.entry import MISS
+from .outer_numbers import OuterNumbers
 from .probes import profiled
 from .rebinding import copy_function, reduce_function
 from .specs import TensorSpec
@@ -68,7 +69,7 @@ class Function(Generic[P, R]):
     ``python_function``: the plain function.
     """
 
-    __slots__ = ("__dict__", "__weakref__", "_entry")
+    __slots__ = ("__dict__", "__weakref__", "_checks", "_entry")
     __tograph_callable__ = True
 
     def __init__(
@@ -94,11 +95,11 @@ class Function(Generic[P, R]):
         self._lock = threading.RLock()
         self._cache: OrderedDict[Any, list[Trace]] = OrderedDict()
         self._quick: dict[Any, Trace] = {}
-        # The entry of the trace that ran last. One that needs no checks is in the slot, where machine code finds it.
+        # The entry of the trace that ran last, and its guards, in slots where machine code finds them.
         self._entry: Callable[..., Any] | None = None
-        self._fast: Callable[..., Any] | None = None
-        self._fast_checks: Any = None
+        self._checks: Callable[..., bool] | None = None
         self._families: dict[Any, Family] = {}
+        self.outer = OuterNumbers()
         self.replaced: set[str] = set()  # places outside whose tensor was replaced between calls
         self._recent: deque[bool] = deque(maxlen=10)
         self._warnings = 0
@@ -161,7 +162,7 @@ class Function(Generic[P, R]):
             return self.python_function(*args, **kwargs)
         if kwargs:
             args, kwargs = self._positional(args, kwargs)
-        if not kwargs and (self._fast is not None or self._entry is not None):
+        if not kwargs and self._entry is not None:
             result = self._by_entry(args)
             if result is not MISS:
                 return result
@@ -199,12 +200,12 @@ class Function(Generic[P, R]):
 
     def _by_entry(self, args: tuple) -> Any:
         """The result of the entry, or ``MISS``."""
-        if self._fast is None:
-            return MISS if profiled() or self._entry is None else self._entry(*args)
-        checks = self._fast_checks
-        if profiled() or not (checks is None or checks.hold(args)):
+        entry, checks = self._entry, self._checks
+        if entry is None or entry is not self._entry:  # another thread has replaced both
             return MISS
-        return self._fast(*args)
+        if profiled() or not (checks is None or checks(*args)):
+            return MISS
+        return entry(*args)
 
     def _run_known(self, trace: Trace, args: tuple, tensors: list[Any]) -> Any:
         """Run a trace that fits, by its entry, if it has one."""
@@ -222,10 +223,12 @@ class Function(Generic[P, R]):
         """From the next call on go straight to the entry of a trace that takes the arguments as they are."""
         if not trace.concrete.settled or len(tensors) != len(args) or any(map(operator.is_not, tensors, args)):  # fmt: skip
             return
-        checks, entry = None if trace.checks.empty else trace.checks, trace.concrete.entry
-        direct = checks is None and entry is not None and _call_in_machine_code()
-        self._fast_checks, self._fast = checks, None if direct else entry
-        self._entry = entry if direct else None
+        entry = trace.concrete.entry
+        if entry is not None:
+            _call_in_machine_code()
+        self._entry = None  # never with the checks of another one
+        self._checks = None if trace.checks.empty else trace.checks.called
+        self._entry = entry
 
     def get_concrete_function(self, *args: Any, **kwargs: Any) -> ConcreteFunction:
         """The trace for arguments or ``TensorSpec``s; the same signature gives the same object."""
@@ -248,7 +251,7 @@ class Function(Generic[P, R]):
         with self._lock:
             self._cache.clear()
             self._quick.clear()
-            self._fast = self._entry = None
+            self._entry = None
             self._families.clear()
             self._recent.clear()
 
@@ -330,9 +333,12 @@ class Function(Generic[P, R]):
         why = self._why(key, flat)
         for known in self._cache.get(key, ())[:1]:
             self.replaced |= known.checks.replaced(known.inputs(flat))
+            self.outer.learn(known.checks, known.written, known.inputs(flat))
         start = time.perf_counter()
         with artifacts.progress(f"tracing {self.label()!r}"), collector.seldom():
             trace = self._trace_open(key, bound, flat) if self._may_open() else None
+            if trace is None and self.outer.open:
+                trace = self._trace_outer(key, bound, flat)
             if trace is None:
                 trace = self._traced(key, bound, flat, self._specs(flat))
         self.trace_count += 1
@@ -350,17 +356,34 @@ class Function(Generic[P, R]):
         self, key: Any, bound: inspect.BoundArguments, flat: Flat, specs: list[TensorSpec], numbers: tuple[int, ...] = (),
         tentative: bool = False,
     ) -> Trace:  # fmt: skip
-        """A trace; it begins again when tracing found out that tensors are one, or which containers have to be told apart."""
+        """A trace; it begins again when tracing found out that tensors are one, or which containers have to be told apart.
+
+        So does one that fails where gradients may be None, because a staged loop that gathers them may have no iteration.
+        """
         known = Retrace()
         while True:
+            tracer = Tracer(
+                self, bound, flat, specs, numbers, tentative, known, self.outer.open.values()
+            )
             try:
-                return Tracer(self, bound, flat, specs, numbers, tentative, known).trace(key)
+                return tracer.trace(key)
             except Retrace as again:
                 known = known | again
             except StagingError as error:
+                if tracer.root.root.gathered and not known.iterated:
+                    known = known | Retrace(iterated=True)
+                    continue
                 if known.apart is None or isinstance(error, AliasError):
                     raise
                 raise known.apart from None
+
+    def _trace_outer(self, key: Any, bound: inspect.BoundArguments, flat: Flat) -> Trace | None:
+        """A trace that takes numbers of outer objects as inputs; None where the code needs the numbers."""
+        try:
+            return self._traced(key, bound, flat, self._specs(flat), tentative=True)
+        except Exception:  # whatever the code makes of a staged number: it is traced as it is, and raises again then
+            self.outer.close()
+            return None
 
     def _shrink(self) -> None:
         """Keep the cache within its bound: the traces used least recently go."""
@@ -458,7 +481,7 @@ class Function(Generic[P, R]):
 @functools.cache
 def _call_in_machine_code() -> bool:
     """Whether calls begin in machine code, from the first one on that has an entry."""
-    return install(Function, "_entry", MISS)
+    return install(Function, ("_entry", "_checks"), MISS)
 
 
 def _is_plain(default: Any) -> bool:

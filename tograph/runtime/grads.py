@@ -72,6 +72,15 @@ def read(owner: torch.Tensor) -> Any:
     return found.content
 
 
+def _check_size(size: Sequence[Any], expected: Sequence[Any]) -> None:
+    """A gradient's size is that of its tensor; sizes that only the graph knows count as equal."""
+    pairs = zip(size, expected) if len(size) == len(expected) else [(0, 1)]
+    if any(type(n) is int and type(m) is int and n != m for n, m in pairs):
+        raise RuntimeError(
+            f"assigned grad has data of a different size: {tuple(size)} for {tuple(expected)}"
+        )
+
+
 def write(owner: torch.Tensor, value: Any) -> None:
     """``owner.grad = value``"""
     if not is_tracing():
@@ -81,10 +90,8 @@ def write(owner: torch.Tensor, value: Any) -> None:
         raise TypeError(
             f"assigned grad expected to be a Tensor or None but got {type(value).__name__}"
         )
-    if isinstance(value, torch.Tensor) and tuple(value.shape) != tuple(owner.shape):
-        raise RuntimeError(
-            f"assigned grad has data of a different size: {tuple(value.shape)} for {tuple(owner.shape)}"
-        )
+    if isinstance(value, torch.Tensor):
+        _check_size(value.shape, owner.shape)
     found = slot(owner)
     found.location().set(value)
     found.fresh = False

@@ -13,6 +13,7 @@ import enum
 import operator
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -95,6 +96,15 @@ class Guards:
         self.hold_outside: Callable[..., bool] = namespace["hold"]
         if not sizes and not self.grads:
             self.hold = namespace["hold"]
+
+    @cached_property
+    def called(self) -> Callable[..., bool]:
+        """``hold`` of the arguments themselves, not of a sequence of them."""
+        if self.sizes or self.grads:
+            return lambda *tensors: self.hold(tensors)
+        source, namespace = _write(self.checks, "*tensors")
+        exec(compile(source, "<tograph guards>", "exec"), namespace)
+        return namespace["hold"]
 
     @property
     def empty(self) -> bool:
@@ -215,6 +225,9 @@ def show(x: Any) -> str:
 
 
 SAME = "{0} is not None and {0} is {1}()"  # an object, which ``old`` holds
+# The items of a sequence or the keys of a mapping: most are the same objects, and most mappings of modules are empty.
+SAME_ITEMS = "len({0}) == len({1}) and all(map(is_, {0}, {1})) or same_items({0}, {1})"
+NO_ITEMS = "len({0}) == 0"
 SAME_TENSOR = "{1}() is {0} is not None"  # a tensor that was captured
 
 
@@ -228,10 +241,10 @@ def current_value(source: Source) -> Callable[..., Any]:
 _LOST = (AttributeError, LookupError, ValueError, TypeError, RuntimeError, ReferenceError)
 
 
-def _write(checks: list[Check]) -> tuple[str, dict[str, Any]]:
+def _write(checks: list[Check], parameters: str = "tensors=()") -> tuple[str, dict[str, Any]]:
     """The text of ``hold``, which runs the checks, and of ``now``, the value at the last source."""
     namespace: dict[str, Any] = {"lost": _LOST, "same_atom": same_atom, "same_items": same_items, "nth": nth,
-                                 "same_array": same_array, "apart": apart}  # fmt: skip
+                                 "same_array": same_array, "apart": apart, "is_": operator.is_}  # fmt: skip
     names: dict[int, str] = {}
     lines: list[str] = []
 
@@ -251,8 +264,9 @@ def _write(checks: list[Check]) -> tuple[str, dict[str, Any]]:
     last = "None"
     for check in checks:
         last = follow(check.source)
-        lines.append(f"if not ({check.test.format(last, bind(check.old))}): return False")
+        test = NO_ITEMS if check.test == SAME_ITEMS and not check.old else check.test
+        lines.append(f"if not ({test.format(last, bind(check.old))}): return False")
     body = "".join(f"        {line}\n" for line in lines)
     steps = "".join(f"    {line}\n" for line in lines if not line.startswith("if "))
-    text = f"def hold(tensors=()):\n    try:\n{body}        return True\n    except lost:\n        return False\n"
+    text = f"def hold({parameters}):\n    try:\n{body}        return True\n    except lost:\n        return False\n"
     return text + f"def now(tensors=()):\n{steps}    return {last}\n", namespace

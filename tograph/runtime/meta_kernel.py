@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from .shapes import Meta
+from .shapes import Meta, like
 
 _WRAPPER = torch._disable_dynamo(lambda: None).__code__  # type: ignore[attr-defined]
 _FOUND = "__dynamo_disable"  # where the wrapper keeps what dynamo gave it
@@ -30,7 +30,8 @@ def on_meta(func: Any, args: tuple, kwargs: dict) -> tuple[Any, torch.device]:
     def to_meta(x):
         if isinstance(x, Meta):
             devices.append(x.device)
-            return torch.empty_strided(x.size, x.stride, dtype=x.dtype, device="meta")
+            stride = x.stride if x.laid_out else like(x).stride
+            return torch.empty_strided(x.size, stride, dtype=x.dtype, device="meta")
         if type(x) is tuple or type(x) is list:
             return [to_meta(a) for a in x]
         return x

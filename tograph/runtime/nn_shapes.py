@@ -12,7 +12,17 @@ from typing import Any
 
 import torch
 
-from .shapes import RULES, SYMBOLS, Meta, contiguous, like, pointwise, reduced, rule
+from .shapes import (
+    RULES,
+    SYMBOLS,
+    Meta,
+    contiguous,
+    is_packed,
+    like,
+    pointwise,
+    reduced,
+    rule,
+)
 
 
 def _plain(*xs: Any) -> bool:
@@ -25,8 +35,8 @@ def _plain(*xs: Any) -> bool:
 
 
 def _packed(x: Meta) -> bool:
-    """Whether a tensor is contiguous; one with sizes known at run time counts as such."""
-    return not x.static or x.stride == like(x).stride
+    """Whether a tensor is contiguous; one with sizes or strides known at run time counts as such."""
+    return not x.laid_out or is_packed(x)
 
 
 def _tuple(x: Any, n: int) -> tuple[int, ...]:
@@ -147,7 +157,7 @@ def _upsample_backward(grad, output_size, input_size, *args):
 
 @rule("constant_pad_nd")
 def _pad(x, pad, value=0):
-    if not x.static or x.stride != like(x).stride or len(pad) % 2 or len(pad) > 2 * x.rank:
+    if not is_packed(x) or len(pad) % 2 or len(pad) > 2 * x.rank:
         return None
     size = list(x.size)
     for i in range(len(pad) // 2):
@@ -374,7 +384,7 @@ def _unsafe_split(x, length, dim=0):
 def _unsafe_view(x, size):
     if not x.static or any(isinstance(n, SYMBOLS) for n in size):
         return RULES["view"](x, size)
-    return like(x, size=size) if x.stride == like(x).stride and _whole(x.size, size) else None
+    return like(x, size=size) if is_packed(x) and _whole(x.size, size) else None
 
 
 def _whole(a: Sequence, b: Sequence) -> bool:

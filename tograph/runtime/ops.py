@@ -37,6 +37,7 @@ import torch
 from ..errors import (  # fmt: skip
     AssertionFailed,
     InvalidArgumentError,
+    NoIterationError,
     OutOfRangeError,
     StructureError,
     TographError,
@@ -478,6 +479,9 @@ def _caught():
     return sys.exc_info()[1]
 
 
+_CHECKS = {f"tg.{c.__name__}": c for c in (NoIterationError, UnexpectedSizeError)}
+
+
 def _assert(condition, kind, args, data=None):
     if isinstance(condition, torch.Tensor) and condition.numel() != 1:
         condition = bool(condition.all())
@@ -486,8 +490,8 @@ def _assert(condition, kind, args, data=None):
     if kind == "tg.AssertionFailed":
         text = " ".join(map(str, args)) or "assertion failed"
         raise AssertionFailed(text)
-    if kind == "tg.UnexpectedSizeError":
-        raise UnexpectedSizeError(*args)
+    if kind in _CHECKS:
+        raise _CHECKS[kind](*args)
     _raise(kind, args)
 
 
@@ -520,6 +524,14 @@ register(
     run=_python_call,
     effects=Effects(io=True, may_fail=True),
     gradient=REPLAY,
+    kernel=NONE,
+)
+# A Python number that another call gives another time: what a random generator or a clock says.
+register(
+    "py.outside",
+    run=lambda f, *args: plain(f)(*args),
+    effects=Effects(io=True, may_fail=True),
+    gradient=NONE,
     kernel=NONE,
 )
 # One of several results; the call's own inputs say what it depends on.

@@ -54,9 +54,9 @@ class _Walk:
         self.wanted = wanted
         self.seen: set[int] = set()
         self.names: set[str] = set()
-        self.spaces: list[
-            tuple[Any, bool, set[str]]
-        ] = []  # modules and classes; of a library; names done
+        self.looked_for: set[str] = set()  # names that were looked for in all of ``spaces``
+        self.spaces: list[tuple[Any, bool]] = []  # modules and classes; of a library
+        self.fresh: list[tuple[Any, bool]] = []  # those that were found since
 
     def run(self, roots: Iterable[Any]) -> None:
         todo = deque(roots)
@@ -75,18 +75,26 @@ class _Walk:
     def _named(self) -> list[Any]:
         """What code that was found names in the modules and classes that were found."""
         found: list[Any] = []
-        for space, library, done in self.spaces:
-            held = vars(space)
-            for name in (self.names & held.keys()) - done:
-                x = held[name]
-                if not (library and isinstance(x, (types.FunctionType, type, types.ModuleType))):
-                    found.append(x)
-            done |= self.names
+        for names, spaces in (
+            (self.names - self.looked_for, self.spaces),
+            (self.names, self.fresh),
+        ):
+            for space, library in spaces if names else ():
+                held = vars(space)
+                for name in names & held.keys():
+                    x = held[name]
+                    if not (
+                        library and isinstance(x, (types.FunctionType, type, types.ModuleType))
+                    ):
+                        found.append(x)
+        self.looked_for |= self.names
+        self.spaces += self.fresh
+        self.fresh = []
         return found
 
     def _children(self, x: Any) -> list[Any]:
         kind = type(x)
-        if getattr(kind, "__tograph_opaque__", False):
+        if getattr(kind, "__tograph_opaque__", False) or x is sys.modules:
             return []
         if kind is types.FunctionType:
             return self._of_function(x)
@@ -126,11 +134,14 @@ class _Walk:
         """A module or class: what it holds is taken by name; of a class the special methods too."""
         library = is_library(x.__name__ if isinstance(x, types.ModuleType) else x.__module__)
         if isinstance(x, types.ModuleType):
-            self.spaces.append((x, library, set()))
+            if not (x.__name__ + ".").startswith(
+                _OURS
+            ):  # what tograph keeps for itself is no state of the user's
+                self.fresh.append((x, library))
             return []
         if library:
             return []
-        self.spaces.append((x, False, set()))
+        self.fresh.append((x, False))
         special = [
             v
             for k, v in vars(x).items()

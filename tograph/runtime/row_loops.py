@@ -159,7 +159,7 @@ def _stacked(outs: list[Any], what: str) -> Any:
     return _fill(form, iter([torch.stack(list(c)) for c in zip(*columns, strict=True)]))
 
 
-def _run(
+def over_rows(
     caller: str, rows: Rows, step: Step, carry: Any, reverse: bool, stack: bool, parallel: int
 ) -> tuple[Any, Any]:
     """``carry, out = step(carry, row)`` over the rows: (the last carry, the stacked results in order of the rows)."""
@@ -211,9 +211,9 @@ def map_fn(fn: Callable[[Any], Any], elems: Any, parallel_iterations: int = 10) 
     """
     check_callable(fn, "map_fn", "fn")
     rows, fn = Rows("map_fn", elems), custom.called(fn)
-    return _run("map_fn", rows, lambda _, x: (None, fn(x)), None, False, True, parallel_iterations)[
-        1
-    ]
+    return over_rows(
+        "map_fn", rows, lambda _, x: (None, fn(x)), None, False, True, parallel_iterations
+    )[1]
 
 
 def scan(
@@ -239,7 +239,7 @@ def scan(
         acc = fn(acc, x)
         return acc, acc
 
-    found = _run("scan", rows, step, start, reverse, True, parallel_iterations)[1]
+    found = over_rows("scan", rows, step, start, reverse, True, parallel_iterations)[1]
     if initializer is not None:
         return found
     return _joined([found, start] if reverse else [start, found], reverse)
@@ -284,4 +284,4 @@ def _fold(caller: str, fn: Any, elems: Any, start: Any, reverse: bool, parallel:
     if start is None:
         start, rows = rows.apart(reverse)
     step: Step = lambda acc, x: (fn(acc, x), None)  # noqa: E731
-    return _run(caller, rows, step, start, reverse, False, parallel)[0]
+    return over_rows(caller, rows, step, start, reverse, False, parallel)[0]

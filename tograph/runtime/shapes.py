@@ -37,6 +37,11 @@ class Meta(NamedTuple):
         return all(type(n) is int for n in self.size)
 
     @property
+    def laid_out(self) -> bool:
+        """Whether sizes and strides are all known: a slice of what has a staged size may have other strides than sizes."""
+        return all(type(n) is int for n in (*self.size, *self.stride))
+
+    @property
     def placed(self) -> bool:
         """Whether sizes, strides and offset are all known."""
         return type(self.offset) is int and all(type(n) is int for n in (*self.size, *self.stride))
@@ -54,6 +59,11 @@ def contiguous(dtype: torch.dtype, size: Sequence, device: torch.device) -> Meta
 def like(x: Meta, dtype: torch.dtype | None = None, size: Sequence | None = None) -> Meta:
     """A contiguous tensor with the properties of ``x`` but for those given."""
     return contiguous(dtype or x.dtype, x.size if size is None else size, x.device)
+
+
+def is_packed(x: Meta) -> bool:
+    """Whether a tensor is known to be contiguous."""
+    return x.laid_out and x.stride == like(x).stride
 
 
 RULES: dict[str, Callable[..., Any]] = {}
@@ -167,7 +177,7 @@ def pointwise(xs: Sequence[Any], dtype: torch.dtype) -> Meta:
     size = broadcast(*(m.size for m in metas)) if len(metas) > 1 else metas[0].size
     device = next((m.device for m in metas if m.size), metas[0].device)
     out = contiguous(dtype, size, device)
-    if not out.static or not all(m.static for m in metas):
+    if not out.static or not all(m.laid_out for m in metas):
         return out
     if all(m.size == size and m.stride == out.stride for m in metas):
         return out
@@ -682,7 +692,7 @@ def _index(x, indices):
     together = places == list(range(places[0], places[-1] + 1))
     kept = [n for k, n in enumerate(x.size) if k not in places]
     at = places[0] if together else 0
-    if not together or x.stride != contiguous(x.dtype, x.size, x.device).stride:
+    if not together or not is_packed(x):
         return None
     return like(x, size=(*kept[:at], *size, *kept[at:]))
 

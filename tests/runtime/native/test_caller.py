@@ -12,11 +12,11 @@ from tograph.runtime.native import caller
 class Answer:
     """Calls that reach Python are noted; ``entry`` is what machine code calls first."""
 
-    __slots__ = ("__dict__", "entry")
+    __slots__ = ("__dict__", "checks", "entry")
     MISS = object()
 
-    def __init__(self, entry=None):
-        self.entry, self.seen = entry, []
+    def __init__(self, entry=None, checks=None):
+        self.entry, self.checks, self.seen = entry, checks, []
 
     def __call__(self, *args, **kwargs):
         self.seen.append((args, kwargs))
@@ -27,7 +27,7 @@ class Answer:
 
 @pytest.fixture(scope="module", autouse=True)
 def installed():
-    if not caller.install(Answer, "entry", Answer.MISS):
+    if not caller.install(Answer, ("entry", "checks"), Answer.MISS):
         pytest.skip("no machine code for calls here")
 
 
@@ -54,6 +54,46 @@ def test_a_miss_reaches_python():
     for _ in range(100):
         assert x(1, 2) == ("python", (1, 2), {})
     assert sys.getrefcount(Answer.MISS) - before < 10  # the interpreter may keep one
+
+
+def test_the_entry_is_used_while_its_check_holds():
+    given, holds = [], [True]
+
+    def check(*args):
+        given.append(args)
+        return holds[0]
+
+    x = Answer(lambda *args: ("entry", args), check)
+    assert x(1, 2) == ("entry", (1, 2))
+    holds[0] = False
+    assert x(3) == ("python", (3,), {})
+    holds[0] = 1  # only True is
+    assert x() == ("python", (), {})
+    assert given == [(1, 2), (3,), ()]
+
+
+def test_a_check_may_fail_and_replace_the_entry():
+    x = Answer(lambda: "old")
+
+    def replace():
+        x.entry, x.checks = (lambda: "new"), None
+        return True
+
+    x.checks = replace
+    count = sys.getrefcount(x.checks)
+    assert x() == "old"
+    assert x() == "new"
+    assert sys.getrefcount(replace) == count - 1
+
+    def fails():
+        raise KeyError("check")
+
+    x.checks = fails
+    before = sys.getrefcount(x.entry)
+    for _ in range(10):
+        with pytest.raises(KeyError, match="check"):
+            x()
+    assert sys.getrefcount(x.entry) - before < 5  # the interpreter may keep one
 
 
 def test_errors_pass_through():

@@ -23,7 +23,7 @@ def affine(x, y):
 def warm(f, *args):
     for _ in range(4):
         f(*args)
-    entry = f._entry or f._fast
+    entry = f._entry
     assert entry is not None
     return entry
 
@@ -160,7 +160,7 @@ def test_without_the_layout(monkeypatch):
     f = tg.function(affine)
     for _ in range(4):
         assert torch.equal(f(X, Y), X + 1)
-    assert f._entry is f._fast is None
+    assert f._entry is None
 
 
 def test_programs_of_other_devices_have_no_entry():
@@ -288,3 +288,20 @@ def test_a_failure_is_that_of_eager_after_many_calls():
     with pytest.raises(IndexError):
         f([torch.arange(4.0)], [torch.tensor(7)])
     assert f([torch.arange(4.0)], [torch.tensor(1)]) == 2
+
+
+def test_programs_without_results():
+    """Nothing is made: there is nothing to keep of what the last call made."""
+    box = torch.zeros(2)
+
+    def count(x):
+        box.add_(x)
+
+    f = tg.function(count)
+    for _ in range(6):
+        f(torch.ones(2))
+    assert box.tolist() == [6, 6]
+    g = tg.function(lambda x: {"x": x, "same": x})
+    x = torch.ones(2)
+    for _ in range(6):
+        assert g(x)["same"] is x

@@ -1,8 +1,10 @@
 """``Function.__call__`` in machine code: it hands a call to the entry of the trace that ran last, else to Python.
 
-``install(cls, slot, miss)`` replaces ``cls.__call__``. Objects of the class have a slot for an entry (see ``entry``) or None. A call
-without keywords goes to that entry; where there is none, where it answers ``miss``, while a torch profiler runs or while
-``EAGER`` is set, the method that was there before gets the call unchanged. So the fast path of a call has no Python in it.
+``install(cls, slots, miss)`` replaces ``cls.__call__``. Objects of the class have two slots: for an entry (see ``entry``) or None, and for a
+function of the same arguments that says whether the entry may be used (the guards of a trace), or None. A call
+without keywords goes to that entry; where there is none, where the function says False, where the entry answers ``miss``, while a torch profiler
+runs or while ``EAGER`` is set, the method that was there before gets the call unchanged. So the fast path of a call has no Python in it
+but the guards.
 
 The method is an ordinary method descriptor (``PyDescr_NewMethod``). Where a slot is in an object is found by looking.
 Without the interpreter lock, or where something is missing, ``install`` changes nothing and returns False.
@@ -26,6 +28,7 @@ _TEXT = """@eager = external global i8
 declare zeroext i1 @profiled()
 declare void @Py_IncRef(ptr)
 declare void @Py_DecRef(ptr)
+@true = external global i8
 declare i64 @PyTuple_Size(ptr)
 declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
@@ -44,9 +47,35 @@ define ptr @call(ptr %self, ptr %args, i64 %count, ptr %names) {{
   br i1 %no, label %python, label %watched
 watched:
   %profile = call zeroext i1 @profiled()
-  br i1 %profile, label %python, label %direct
+  br i1 %profile, label %python, label %checked
+checked:
+  %checks_place = getelementptr i8, ptr %self, i64 {checks}
+  %checks = load ptr, ptr %checks_place
+  %no_checks1 = icmp eq ptr %checks, null
+  %no_checks2 = icmp eq ptr %checks, @none
+  %no_checks = or i1 %no_checks1, %no_checks2
+  br i1 %no_checks, label %direct, label %check
+check:
+  call void @Py_IncRef(ptr %checks)
+  call void @Py_IncRef(ptr %entry) ; the check may replace it
+  %held = call ptr @PyObject_Vectorcall(ptr %checks, ptr %args, i64 %count, ptr null)
+  call void @Py_DecRef(ptr %checks)
+  %raised = icmp eq ptr %held, null
+  br i1 %raised, label %failed, label %answered
+failed:
+  call void @Py_DecRef(ptr %entry)
+  ret ptr null
+answered:
+  call void @Py_DecRef(ptr %held)
+  %holds = icmp eq ptr %held, @true
+  br i1 %holds, label %take, label %changed
+changed:
+  call void @Py_DecRef(ptr %entry)
+  br label %python
 direct:
   call void @Py_IncRef(ptr %entry)
+  br label %take
+take:
   %result = call ptr @PyObject_Vectorcall(ptr %entry, ptr %args, i64 %count, ptr null)
   call void @Py_DecRef(ptr %entry)
   %miss = icmp eq ptr %result, @missed
@@ -89,12 +118,12 @@ class Method(ctypes.Structure):
     ]
 
 
-def install(cls: type, slot: str, miss: object) -> bool:
-    """Give ``cls`` a ``__call__`` in machine code; ``slot`` names the entry's slot. Whether it was done."""
+def install(cls: type, slots: tuple[str, str], miss: object) -> bool:
+    """Give ``cls`` a ``__call__`` in machine code; ``slots`` names those of the entry and of its check. Whether it was done."""
     if not getattr(sys, "_is_gil_enabled", lambda: True)() or jit.host() is None:
         return False
-    found, offset = _symbols(), slot_offset(cls, slot)
-    if found is None or offset is None:
+    found, (entry, checks) = _symbols(), (slot_offset(cls, s) for s in slots)
+    if found is None or entry is None or checks is None:
         return False
     python = cls.__call__
     _kept.extend((cls, python, miss))
@@ -102,11 +131,14 @@ def install(cls: type, slot: str, miss: object) -> bool:
         **found,
         "eager": ctypes.addressof(EAGER),
         "none": id(None),
+        "true": id(True),
         "missed": id(miss),
         "python_call": id(python),
     }
     try:
-        code = jit.compile_module(_TEXT.format(offset=offset), ["call"], imports, level=0)["call"]
+        code = jit.compile_module(
+            _TEXT.format(offset=entry, checks=checks), ["call"], imports, level=0
+        )["call"]
     except RuntimeError as error:
         jit.warn_once(f"tograph: the call path does not compile, calls take the slower one: {error}")  # fmt: skip
         return False

@@ -1,0 +1,74 @@
+"""nn.RNN, nn.GRU and nn.LSTM over sequences that grow while the graph runs: torch's own numbers."""
+
+import pytest
+import torch
+from torch import nn
+
+import tograph as tg
+
+LAYERS = [
+    (nn.GRU, {}, False, False),
+    (nn.GRU, {"num_layers": 2, "bidirectional": True, "batch_first": True}, False, True),
+    (nn.GRU, {"bias": False}, True, False),
+    (nn.LSTM, {}, False, True),
+    (nn.LSTM, {"bidirectional": True, "batch_first": True, "proj_size": 2}, False, False),
+    (nn.LSTM, {"batch_first": True}, True, True),
+    (nn.RNN, {"nonlinearity": "relu", "num_layers": 2}, False, False),
+    (nn.RNN, {"bidirectional": True}, True, True),
+]
+
+
+def repeated(layer, x, n, state):
+    time = 1 if layer.batch_first and x.dim() == 3 else 0
+    while n > 0:
+        x = torch.cat([x, x.narrow(time, 1, 1) * 0.5], time)
+        n = n - 1
+    return layer(x, state)
+
+
+def flat(result):
+    output, state = result
+    return [output, *(state if isinstance(state, tuple) else (state,))]
+
+
+@pytest.mark.filterwarnings("ignore:LSTM with projections")
+@pytest.mark.parametrize(("cls", "options", "single", "given"), LAYERS)
+def test_grown_sequences(cls, options, single, given):
+    torch.manual_seed(0)
+    layer = cls(3, 4, **options)
+    x = torch.randn(*((2, 3) if single else (2, 2, 3)))
+    rows = layer.num_layers * (2 if layer.bidirectional else 1)
+    state = torch.randn(*((rows, 4) if single else (rows, 2, 4))) if given else None
+    if given and cls is nn.LSTM:
+        state = (state, state * 0.5)
+    f = tg.function(repeated)
+    for n in (0, 3):
+        expected = flat(repeated(layer, x, torch.tensor(n), state))
+        for a, b in zip(expected, flat(f(layer, x, torch.tensor(n), state)), strict=True):
+            torch.testing.assert_close(b, a)
+    assert f.trace_count == 1
+
+
+def test_gradients_of_a_grown_sequence():
+    torch.manual_seed(0)
+    layer, x = nn.GRU(3, 4), torch.randn(2, 2, 3)
+
+    def gradients(x, n):
+        x = x.clone().requires_grad_()
+        output, _ = repeated(layer, x, n, None)
+        return torch.autograd.grad(output.pow(2).sum(), [x, layer.weight_hh_l0])
+
+    for a, b in zip(gradients(x, torch.tensor(2)), tg.function(gradients)(x, torch.tensor(2))):
+        torch.testing.assert_close(b, a)
+
+
+def test_an_empty_sequence():
+    layer = nn.GRU(3, 4)
+
+    def shortened(x, n):
+        return layer(x[: int(n)])[0]
+
+    f = tg.function(shortened)
+    torch.testing.assert_close(f(torch.ones(2, 3), torch.tensor(2)), layer(torch.ones(2, 3))[0])
+    with pytest.raises(RuntimeError, match="Expected sequence length to be larger than 0"):
+        f(torch.ones(2, 3), torch.tensor(0))

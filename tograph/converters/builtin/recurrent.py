@@ -1,0 +1,114 @@
+"""``nn.RNN``, ``nn.GRU`` and ``nn.LSTM`` over a sequence whose length the graph finds out: one loop for each layer and direction.
+
+Torch's own layers take the steps one by one in C++, as many as there are while tracing. Sequences of a known length, and packed
+ones, go there. The equations are those of torch's documentation of the three classes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from ...runtime.funcgraph import is_tracing
+from ...runtime.shapes import SYMBOLS
+from ...runtime.structure import is_union
+from .. import union
+from ..call_rules import DECIDING
+from ..calls import converted, handles
+
+
+def _staged_length(m: nn.RNNBase, x: Any) -> bool:
+    if not is_tracing() or not isinstance(x, torch.Tensor) or x.dim() not in (2, 3):
+        return False
+    return isinstance(x.shape[1 if m.batch_first and x.dim() == 3 else 0], SYMBOLS)
+
+
+def _form(cls: type[nn.RNNBase]) -> None:
+    plain = cls.forward
+
+    @handles(plain)
+    def forward(m, input, hx=None):
+        if is_union(input) or is_union(hx):
+            return union.apply(forward, m, input, hx)
+        if not _staged_length(m, input):
+            return plain(m, input, hx)
+        return converted(_sequence)(m, input, hx)
+
+
+for _cls in (nn.RNN, nn.GRU, nn.LSTM):
+    _form(_cls)
+
+
+def _sequence(m, x, hx):
+    """All layers: (the last layer's output of each step, the final state)."""
+    lstm, batched = isinstance(m, nn.LSTM), x.dim() == 3
+    given = () if hx is None else hx if lstm else (hx,)
+    if not batched:
+        x, given = x.unsqueeze(1), tuple(s.unsqueeze(1) for s in given)
+    elif m.batch_first:
+        x = x.transpose(0, 1)
+    if len(x) == 0:
+        raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
+    directions = 2 if m.bidirectional else 1
+    if hx is None:
+        sizes = (m.proj_size or m.hidden_size, m.hidden_size)[: 2 if lstm else 1]
+        rows = m.num_layers * directions
+        given = tuple(x.new_zeros(rows, x.shape[1], size) for size in sizes)
+    finals = []
+    for layer in range(m.num_layers):
+        outputs = []
+        for d in range(directions):
+            weights = m.all_weights[layer * directions + d]
+            state = tuple(s[layer * directions + d] for s in given)
+            output, state = _steps(m, x.flip(0) if d else x, state, weights)
+            outputs.append(output.flip(0) if d else output)
+            finals.append(state)
+        x = torch.cat(outputs, -1) if m.bidirectional else outputs[0]
+        if m.dropout and layer < m.num_layers - 1:
+            x = F.dropout(x, m.dropout, m.training)
+    state = tuple(torch.stack([f[i] for f in finals]) for i in range(len(given)))
+    if not batched:
+        x, state = x.squeeze(1), tuple(s.squeeze(1) for s in state)
+    elif m.batch_first:
+        x = x.transpose(0, 1)
+    return x, state if lstm else state[0]
+
+
+def _steps(m, x, state, weights):
+    """One layer in one direction: (the outputs, the final state)."""
+    w_input, w_state, *rest = weights
+    b_input, b_state = rest[:2] if m.bias else (None, None)
+    projection = rest[-1] if m.proj_size else None
+    outputs = []
+    for row in F.linear(x, w_input, b_input):
+        step = F.linear(state[0], w_state, b_state)
+        if isinstance(m, nn.LSTM):
+            state = _lstm(row + step, state[1], projection)
+        elif isinstance(m, nn.GRU):
+            state = (_gru(row, step, state[0]),)
+        else:
+            total = row + step
+            state = (torch.tanh(total) if m.nonlinearity == "tanh" else torch.relu(total),)
+        outputs.append(state[0])
+    return torch.stack(outputs), state
+
+
+def _lstm(gates, cell, projection):
+    enter, forget, new, leave = gates.chunk(4, -1)
+    cell = torch.sigmoid(forget) * cell + torch.sigmoid(enter) * torch.tanh(new)
+    hidden = torch.sigmoid(leave) * torch.tanh(cell)
+    return (hidden if projection is None else F.linear(hidden, projection)), cell
+
+
+def _gru(row, step, hidden):
+    reset, update, new = row.chunk(3, -1)
+    reset_step, update_step, new_step = step.chunk(3, -1)
+    update = torch.sigmoid(update + update_step)
+    new = torch.tanh(new + torch.sigmoid(reset + reset_step) * new_step)
+    return (hidden - new) * update + new
+
+
+DECIDING.update((_sequence, _steps))
