@@ -38,6 +38,7 @@ from .types import TensorType
 gpu = lazy_module(".gpu.program", __package__)
 
 WARM = 2  # the call at which a graph without loops is compiled
+LAYOUTS = 4  # combinations of strides of the inputs that are compiled
 PATIENCE = 8  # calls that may decline in a row before native code is given up
 
 
@@ -56,6 +57,9 @@ class Program:
         self._native: Any = None  # Native, or gpu.Program, which loads late
         self._left = 1 if _loops(graph) or _large(graph) else WARM
         self._declined = 0
+        self._strided: dict[
+            Any, Native | None
+        ] = {}  # native code for inputs that are not contiguous, by their strides
 
     @property
     def host(self) -> host.Program:
@@ -87,6 +91,8 @@ class Program:
             self.compile()
         if self._native is not None:
             outputs = self._native.run(inputs)
+            if outputs is None and isinstance(self._native, Native):
+                outputs = self._run_strided(inputs)
             if outputs is not None:
                 self._declined = 0
                 return outputs
@@ -95,6 +101,19 @@ class Program:
                 with prints.passed_over(count):
                     return self.host.run(*map(plain, inputs))
         return self.host.run(*map(plain, inputs))
+
+    def _run_strided(self, inputs: tuple) -> list[Any] | None:
+        """The outputs by code for the strides of these inputs, where they are what kept the native code from running."""
+        layout = self._native.layout(inputs)
+        if not layout or (layout not in self._strided and len(self._strided) >= LAYOUTS):
+            return None
+        if layout not in self._strided:
+            try:
+                self._strided[layout] = compile_graph(self.graph, self._visible, layout)
+            except (Decline, Unsupported) as why:
+                self._strided[layout], self.reason = None, str(why)
+        code = self._strided[layout]
+        return code and code.run(inputs)
 
     def compile(self) -> None:
         """Try to reach the native level now."""
