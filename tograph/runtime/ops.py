@@ -526,6 +526,14 @@ register(
     gradient=REPLAY,
     kernel=NONE,
 )
+# A Python number that another call gives another time: what a random generator or a clock says.
+register(
+    "py.outside",
+    run=lambda f, *args: plain(f)(*args),
+    effects=Effects(io=True, may_fail=True),
+    gradient=NONE,
+    kernel=NONE,
+)
 # One of several results; the call's own inputs say what it depends on.
 register(
     "tg.py_item",

@@ -4,7 +4,7 @@
 
 native  the whole graph is one machine-code function (``native``). Needs: llvmlite; tensors on the CPU with static sizes,
         contiguous and without autograd; every op with a native form.
-device  all tensors are on one GPU: kernels and conditional nodes of one CUDA graph, or chunks of predicated loop bodies (``gpu``).
+device  tensors on one GPU, and small ones on the CPU beside them: kernels and conditional nodes of one CUDA graph, or chunks of predicated loop bodies (``gpu``).
         Needs: triton; static sizes; nothing in the graph that only the host can do. Not yet seen on a GPU.
 host    straight-line Python that calls torch, op by op (``host``). Runs everything.
 
@@ -25,7 +25,7 @@ from .. import collector, settings
 from ..lazy import lazy_module
 from . import artifacts, host, prints
 from .ir import Graph
-from .kernels.device import device_of, is_gpu
+from .kernels.device import gpu_of
 from .kernels.jit import warn_once
 from .kernels.loop_ir import Unsupported
 from .kernels.regions import MIN_POINTS
@@ -122,7 +122,7 @@ class Program:
             self.reason = "TOGRAPH_NOOPT is set"
             return
         try:
-            if is_gpu(device_of(self.graph.inputs)):
+            if gpu_of(self.graph.inputs):
                 self._native, self.level = gpu.Program(self.graph), "device"
                 self.reason = "; ".join(self._native.notes)
                 return
@@ -132,7 +132,7 @@ class Program:
         except (Decline, Unsupported) as why:
             self.reason = str(why)
         except RuntimeError as error:
-            code = "code of the GPU" if is_gpu(device_of(self.graph.inputs)) else "native code"
+            code = "code of the GPU" if gpu_of(self.graph.inputs) else "native code"
             self.reason = f"{code}: {error}"
             warn_once(f"tograph: {code} for {self.graph.name} does not compile, it runs op by op: {error}")  # fmt: skip
 
