@@ -212,6 +212,10 @@ class UnexpectedSizeError(StagingError, RuntimeError):
     """A size, known only when the graph runs, that torch's own code was not traced for."""
 
 
+class NoIterationError(StagingError, RuntimeError):
+    """A staged loop in which gradients are gathered had no iteration, and what follows was traced for those gradients."""
+
+
 class OutOfRangeError(TographError, IndexError):
     """An index outside a list or array while a graph ran."""
 

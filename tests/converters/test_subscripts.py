@@ -240,6 +240,25 @@ def slices_written_by_a_staged_step(i, n):
     return x, y
 
 
+@cases.tensors(
+    (torch.arange(30.0).reshape(2, 3, 5), torch.tensor([2, 0, 1]), 1),
+    (torch.ones(2, 3, 5), torch.tensor([0, 0, 2]), -2),
+)
+def staged_numbers_beside_tensors(x, rows, k):
+    i = int(k)
+    y = x.clone()
+    y[i, rows, 1:3] = 7.0
+    y[rows % 2, ..., i] += 1
+    return (
+        x[i, rows],
+        x[:, rows, i],
+        x[None, i, [0, 2], rows[:2]],
+        x[i, rows > 0, 2],
+        x[rows % 2, i, rows],
+        y,
+    )
+
+
 test_same = cases.test()
 
 

@@ -188,7 +188,69 @@ def gradient_penalty(decorator):
     return [p.detach() for p in net.parameters()]
 
 
+def accumulation(decorator):
+    """Gradients are None before the loop that gathers them, and an optimiser looks for that."""
+    net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1))
+    net = net.double()
+    opt = torch.optim.Adam(net.parameters(), lr=0.1)
+
+    @decorator
+    def step(xs, n):
+        opt.zero_grad()
+        for i in range(n):
+            (net(xs[i]).square().mean() / n).backward()
+        norm = torch.nn.utils.clip_grad_norm_(net.parameters(), 0.1)
+        opt.step()
+        return norm
+
+    norms = [step(torch.randn(4, 2, 3, dtype=D), torch.tensor(n)) for n in (2, 4)]
+    return norms, [p.detach() for p in net.parameters()]
+
+
+def attack(decorator):
+    """A leaf that is changed by ``-=`` stays the leaf."""
+    net = torch.nn.Linear(4, 3).double()
+
+    @decorator
+    def perturbed(x, y, n):
+        delta = torch.zeros_like(x)
+        delta.requires_grad_(True)
+        for _ in range(n):
+            torch.nn.functional.cross_entropy(net(x + delta), y).backward()
+            with torch.no_grad():
+                delta += 0.1 * delta.grad.sign()
+                delta.clamp_(-0.25, 0.25)
+            delta.grad.zero_()
+        return delta.detach()
+
+    x, y = torch.randn(5, 4, dtype=D), torch.tensor([0, 1, 2, 0, 1])
+    return [perturbed(x, y, torch.tensor(n)) for n in (0, 1, 4)]
+
+
+def truncated(decorator):
+    """Gradients in branches of an unrolled loop, each through the branches before that were not taken."""
+    w = torch.ones(3, dtype=D, requires_grad=True)
+
+    @decorator
+    def gradients(xs, k):
+        h, loss, n, found = torch.zeros(3, dtype=D), torch.zeros((), dtype=D), 0, []
+        for x in xs:
+            h = torch.tanh(h * w + x)
+            loss, n = loss + h.sum(), n + 1
+            if n == k:
+                (g,) = torch.autograd.grad(loss, w)
+                found.append(g)
+                h, loss, n = h.detach(), torch.zeros((), dtype=D), 0
+        return torch.stack(found)
+
+    xs = torch.randn(6, 3, dtype=D)
+    return [gradients(list(xs), torch.tensor(k)) for k in (1, 2, 4)]
+
+
 PROGRAMS = [
+    accumulation,
+    attack,
+    truncated,
     maml,
     fixed_point,
     fixed_point_by_iteration,
@@ -205,3 +267,36 @@ def test_as_in_eager(program):
         torch.manual_seed(0)
         found.append(program(decorator))
     torch.testing.assert_close(*found)
+
+
+def test_gradients_gathered_in_no_iteration():
+    w = torch.ones(2, requires_grad=True)
+    opt = torch.optim.SGD([w], lr=0.1)
+
+    @tg.function
+    def step(xs, n):
+        opt.zero_grad()
+        for i in range(n):
+            (w * xs[i]).sum().backward()
+        opt.step()
+
+    step(torch.ones(3, 2), torch.tensor(2))
+    torch.testing.assert_close(w.detach(), torch.full((2,), 0.8))
+    with pytest.raises(tg.errors.NoIterationError, match="no iteration"):
+        step(torch.ones(3, 2), torch.tensor(0))
+    torch.testing.assert_close(w.detach(), torch.full((2,), 0.8))
+
+
+def test_gradients_that_may_be_none_are_told_apart_where_that_can_be():
+    w = torch.ones(2, requires_grad=True)
+
+    @tg.function
+    def step(xs, n):
+        w.grad = None
+        for i in range(n):
+            (w * xs[i]).sum().backward()
+        if w.grad is None:
+            return torch.zeros(())
+        return w.grad.sum()
+
+    assert [step(torch.ones(3, 2), torch.tensor(n)).item() for n in (0, 2)] == [0, 4]

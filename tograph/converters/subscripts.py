@@ -303,16 +303,9 @@ def _tensor_item(x, key):
     if not any(isinstance(as_int(p), SYMBOLS) for p in parts):
         bounds = [_bounds(p) for p in parts]
         return x[tuple(bounds) if isinstance(key, tuple) else bounds[0]]
-    if any(
-        isinstance(p, (torch.Tensor, list)) and not isinstance(as_int(p), SYMBOLS) for p in parts
-    ):
-        ready = [
-            torch.scalar_tensor(as_int(p), dtype=torch.int64)
-            if isinstance(as_int(p), SYMBOLS)
-            else p
-            for p in parts
-        ]
-        return x[tuple(ready)]
+    if any(map(_is_list, parts)):
+        out, rest = _selected(x, parts)
+        return out[rest]
     taken = sum(p is not None and p is not Ellipsis for p in parts)
     dim, out = 0, x
     for p in parts:
@@ -327,6 +320,31 @@ def _tensor_item(x, key):
             out = out[(slice(None),) * dim + (p,)]
             dim += 1 - (before - out.dim() if p is not None else 0)
     return out
+
+
+def _is_list(p) -> bool:
+    """Whether a part of a key is a tensor or list of places, not one place."""
+    return isinstance(p, (torch.Tensor, list)) and not isinstance(as_int(p), SYMBOLS)
+
+
+def _selected(x, parts):
+    """``x`` at the staged numbers of a key, and the rest of the key: numbers are taken first, as in torch's own indexing."""
+    taken = sum(map(_dims, parts))
+    dim, out, rest = 0, x, []
+    for p in parts:
+        if isinstance(as_int(p), SYMBOLS):
+            out = torch.select(out, dim, as_int(p))
+            continue
+        rest.append(_bounds(p))
+        dim += x.dim() - taken if p is Ellipsis else _dims(p)
+    return out, tuple(rest)
+
+
+def _dims(p) -> int:
+    """How many dimensions of a tensor a part of a key speaks of."""
+    if p is None or p is Ellipsis or isinstance(p, bool):
+        return 0
+    return p.dim() if _is_mask(p) else 1
 
 
 def _sequence_item(x, key):
@@ -453,21 +471,14 @@ def _set_tensor(x, key, value) -> None:
         if isinstance(value, SYMBOLS):
             value = torch.scalar_tensor(value, dtype=x.dtype)
         parts = key if isinstance(key, tuple) else (key,)
-        if any(isinstance(as_int(p), SYMBOLS) for p in parts) and not any(
-            isinstance(p, (torch.Tensor, list)) and not isinstance(as_int(p), SYMBOLS)
-            for p in parts
-        ):
+        if any(isinstance(as_int(p), SYMBOLS) for p in parts):
+            if any(map(_is_list, parts)):
+                target, rest = _selected(x, parts)
+                target[rest] = value
+                return
             target = _tensor_item(x, key)
             target.copy_(torch.as_tensor(value) if not isinstance(value, torch.Tensor) else value)
             return
-        if any(isinstance(p, torch.Tensor) for p in parts):
-            ready = tuple(
-                torch.scalar_tensor(as_int(p), dtype=torch.int64)
-                if isinstance(as_int(p), SYMBOLS)
-                else p
-                for p in parts
-            )
-            key = ready if isinstance(key, tuple) else ready[0]
         if _is_mask(key) and (key.dim() == 0 or not (_static(x) and _static(value))):
             # x[key] = value would compare sizes that are not known yet
             x, key = _rows(x, key)

@@ -148,9 +148,12 @@ def truth(x: Any, what: str) -> Any:
         return x.length() > 0
     if not is_union(x):
         return x if is_staged(x) else _object_truth(x, what)
-    return distribute(
+    found = distribute(
         lambda v: control_flow.predicate(v, what) if is_staged(v) else _bool(truth(v, what)), x
     )
+    if is_union(found):  # tests on tensors of different devices
+        found = distribute(control_flow.truth_number, found)
+    return found
 
 
 def _bool(x: Any) -> Any:

@@ -51,9 +51,26 @@ def executed(outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) ->
             leads[node] = True
             found.append(node)
     here = current_graph()
-    if here.root.freed and any(_may_be(node, here) and _saves(node) for node in found):
-        raise RuntimeError(MESSAGE)
+    if here.root.freed:
+        _refuse(found, outputs, here)
     return found
+
+
+def _refuse(nodes: Sequence[Any], outputs: Sequence[torch.Tensor], here: FuncGraph) -> None:
+    """An error where one of the nodes on the ways from ``outputs`` may be freed."""
+    branches: dict[Graph, list[Any]] = {}
+    for node in nodes:
+        if not _saves(node):
+            continue
+        graph = _freed_in(node, here)
+        if graph is here:
+            raise RuntimeError(MESSAGE)
+        if graph is not None:
+            branches.setdefault(graph.graph, []).append(node)
+    for branch, freed in branches.items():
+        reached = {node for x in outputs for node, _ in _history(x, branch)}
+        if not reached.isdisjoint(freed):
+            raise RuntimeError(MESSAGE)
 
 
 def free(nodes: Collection[Any]) -> None:
@@ -97,15 +114,20 @@ def _edge(x: torch.Tensor) -> Edge | None:
     return (torch.autograd.graph.get_gradient_edge(x).node, 0) if x.requires_grad else None
 
 
-def _history(x: torch.Tensor) -> Iterator[Edge]:
-    """The nodes behind a tensor, each with the outputs of it that are used."""
+def _history(x: torch.Tensor, branch: Graph | None = None) -> Iterator[Edge]:
+    """The nodes behind a tensor, each with the outputs of it that are used; where a ``branch`` ran, those behind what it gives."""
     seen, todo = set(), [(x.grad_fn, x.output_nr)]
     while todo:
         edge = todo.pop()
-        if edge[0] is not None and edge not in seen:
-            seen.add(edge)
-            yield edge
-            todo += edge[0].next_functions
+        if edge[0] is None or edge in seen:
+            continue
+        seen.add(edge)
+        yield edge
+        call, following = getattr(edge[0], "call", None), edge[0].next_functions
+        if branch is not None and call is not None and branch in call.node.regions.values():
+            behind = call.through(edge[0].indices[edge[1]], branch)
+            following = [e for e, open_ in zip(following, behind, strict=True) if open_]
+        todo += following
 
 
 def _captured(graph: FuncGraph) -> list[torch.Tensor]:
@@ -122,15 +144,16 @@ def _refuses(node: Any, output: int, here: FuncGraph) -> bool:
     return call is not None and all(map(is_freed, call.left(node.indices[output])))
 
 
-def _may_be(node: Any, here: FuncGraph) -> bool:
-    """Whether a node may be freed as seen from ``here``: before, or in a part of the graph that is done."""
+def _freed_in(node: Any, here: FuncGraph) -> FuncGraph | None:
+    """Where a node was freed as seen from ``here``: itself for before, or a region that is done; None where it is not freed."""
     graph: FuncGraph | None = here.root.freed.get(node)
     if graph is None or here.within(graph):
-        return graph is not None
+        return None if graph is None else here
     assert graph.outer is not None
     while not here.within(graph.outer):
         graph = graph.outer
-    return any(graph.graph in n.regions.values() for n in graph.outer.graph.nodes)
+    done = any(graph.graph in n.regions.values() for n in graph.outer.graph.nodes)
+    return graph if done else None
 
 
 def _saves(node: Any) -> bool:

@@ -92,7 +92,8 @@ class Root:
     ``settled``: the locations changed only by their creation. ``given``: the tensors of the call, ``real`` those that are captured.
     ``bases``: memory that several captured tensors share and that is written; ``flat``: the storage of all of it.
     ``made``: objects that the traced code made, and the graph that was recorded then. ``apart``: containers from before a staged
-    construct count as themselves beside those that it makes.
+    construct count as themselves beside those that it makes. ``gathered``: a ``.grad`` field that was None before a staged loop is
+    a tensor behind it; ``iterated``: such loops are taken to have an iteration.
     """
 
     __tograph_opaque__ = True  # what it holds is no state of the user's
@@ -111,6 +112,8 @@ class Root:
     bases: frozenset[int] = frozenset()
     flat: dict[int, Storage] = field(default_factory=dict)
     apart: bool = False
+    gathered: bool = False
+    iterated: bool = False
     keep: list[Any] = field(default_factory=list)
     before_failure: list[Any] = field(default_factory=list)
     slots: dict[int, Any] = field(default_factory=dict)

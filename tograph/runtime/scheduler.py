@@ -4,7 +4,7 @@
 
 native  the whole graph is one machine-code function (``native``). Needs: llvmlite; tensors on the CPU with static sizes,
         contiguous and without autograd; every op with a native form.
-device  all tensors are on one GPU: kernels and conditional nodes of one CUDA graph, or chunks of predicated loop bodies (``gpu``).
+device  tensors on one GPU, and small ones on the CPU beside them: kernels and conditional nodes of one CUDA graph, or chunks of predicated loop bodies (``gpu``).
         Needs: triton; static sizes; nothing in the graph that only the host can do. Not yet seen on a GPU.
 host    straight-line Python that calls torch, op by op (``host``). Runs everything.
 
@@ -25,7 +25,7 @@ from .. import collector, settings
 from ..lazy import lazy_module
 from . import artifacts, host, prints
 from .ir import Graph
-from .kernels.device import device_of, is_gpu
+from .kernels.device import gpu_of
 from .kernels.jit import warn_once
 from .kernels.loop_ir import Unsupported
 from .kernels.regions import MIN_POINTS
@@ -38,6 +38,7 @@ from .types import TensorType
 gpu = lazy_module(".gpu.program", __package__)
 
 WARM = 2  # the call at which a graph without loops is compiled
+LAYOUTS = 4  # combinations of strides of the inputs that are compiled
 PATIENCE = 8  # calls that may decline in a row before native code is given up
 
 
@@ -56,6 +57,9 @@ class Program:
         self._native: Any = None  # Native, or gpu.Program, which loads late
         self._left = 1 if _loops(graph) or _large(graph) else WARM
         self._declined = 0
+        self._strided: dict[
+            Any, Native | None
+        ] = {}  # native code for inputs that are not contiguous, by their strides
 
     @property
     def host(self) -> host.Program:
@@ -87,6 +91,8 @@ class Program:
             self.compile()
         if self._native is not None:
             outputs = self._native.run(inputs)
+            if outputs is None and isinstance(self._native, Native):
+                outputs = self._run_strided(inputs)
             if outputs is not None:
                 self._declined = 0
                 return outputs
@@ -96,6 +102,19 @@ class Program:
                     return self.host.run(*map(plain, inputs))
         return self.host.run(*map(plain, inputs))
 
+    def _run_strided(self, inputs: tuple) -> list[Any] | None:
+        """The outputs by code for the strides of these inputs, where they are what kept the native code from running."""
+        layout = self._native.layout(inputs)
+        if not layout or (layout not in self._strided and len(self._strided) >= LAYOUTS):
+            return None
+        if layout not in self._strided:
+            try:
+                self._strided[layout] = compile_graph(self.graph, self._visible, layout)
+            except (Decline, Unsupported) as why:
+                self._strided[layout], self.reason = None, str(why)
+        code = self._strided[layout]
+        return code and code.run(inputs)
+
     def compile(self) -> None:
         """Try to reach the native level now."""
         self._left = 0
@@ -103,7 +122,7 @@ class Program:
             self.reason = "TOGRAPH_NOOPT is set"
             return
         try:
-            if is_gpu(device_of(self.graph.inputs)):
+            if gpu_of(self.graph.inputs):
                 self._native, self.level = gpu.Program(self.graph), "device"
                 self.reason = "; ".join(self._native.notes)
                 return
@@ -113,7 +132,7 @@ class Program:
         except (Decline, Unsupported) as why:
             self.reason = str(why)
         except RuntimeError as error:
-            code = "code of the GPU" if is_gpu(device_of(self.graph.inputs)) else "native code"
+            code = "code of the GPU" if gpu_of(self.graph.inputs) else "native code"
             self.reason = f"{code}: {error}"
             warn_once(f"tograph: {code} for {self.graph.name} does not compile, it runs op by op: {error}")  # fmt: skip
 

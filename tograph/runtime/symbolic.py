@@ -244,7 +244,8 @@ def placeholder(
 class Retrace(BaseException):
     """Unwinds tracing, to begin again with other knowledge: ``real`` arguments are captured, ``bases`` share memory.
 
-    ``apart``: the error for which containers have to be told apart that a staged construct merges else.
+    ``apart``: the error for which containers have to be told apart that a staged construct merges else. ``iterated``: whether staged
+    loops that gather gradients are taken to have an iteration.
     """
 
     def __init__(
@@ -252,12 +253,14 @@ class Retrace(BaseException):
         real: frozenset[int] = frozenset(),
         bases: frozenset[int] = frozenset(),
         apart: Exception | None = None,
+        iterated: bool = False,
     ):
         super().__init__()
-        self.real, self.bases, self.apart = real, bases, apart
+        self.real, self.bases, self.apart, self.iterated = real, bases, apart, iterated
 
     def __or__(self, other: Retrace) -> Retrace:
-        return Retrace(self.real | other.real, self.bases | other.bases, self.apart or other.apart)
+        real, bases = self.real | other.real, self.bases | other.bases
+        return Retrace(real, bases, self.apart or other.apart, self.iterated or other.iterated)
 
 
 def capture(x: torch.Tensor) -> SymTensor:

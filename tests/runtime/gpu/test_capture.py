@@ -7,8 +7,8 @@ import tograph as tg
 from tests.runtime.gpu.fake_driver import Cuda, Graph, install
 from tograph.runtime import interp, scheduler
 from tograph.runtime.gpu import capture, driver, planner, pointers, program
-from tograph.runtime.gpu.execute import Failed
 from tograph.runtime.gpu.retarget import retarget
+from tograph.runtime.gpu.storage import Failed
 from tograph.runtime.kernels import device
 from tograph.runtime.kernels.loop_ir import Unsupported
 

@@ -8,9 +8,10 @@ from tograph.bench import programs
 from tograph.runtime import interp
 from tograph.runtime.gpu import planner
 from tograph.runtime.gpu.coalescing import coalesced
-from tograph.runtime.gpu.execute import Chunked, Failed, Stepwise
+from tograph.runtime.gpu.execute import Chunked, Stepwise
 from tograph.runtime.gpu.plan import Call, Cell, Conditional, Copy, Plan, Set, Update, check
 from tograph.runtime.gpu.retarget import retarget
+from tograph.runtime.gpu.storage import Failed
 from tograph.runtime.ir import Value
 from tograph.runtime.kernels import split_rows, triton_loops
 from tograph.runtime.kernels.loop_ir import Unsupported

@@ -23,8 +23,8 @@ from ...errors import GradientError
 from .. import funcgraph
 from ..carrier import differentiable
 from ..funcgraph import FuncGraph
-from ..ir import Node, Value, map_values
-from .dependence import NOTHING, output_dependences
+from ..ir import Graph, Node, Value, map_values
+from .dependence import NOTHING, dependences, output_dependences
 from .objects import plain_object
 from .rules import RULES, UNKNOWN
 
@@ -66,6 +66,13 @@ class Call:
         """What the regions give for an output."""
         regions = [r for name, r in self.node.regions.items() if name not in ("cond", "gradient")]
         return [r.outputs[index] for r in regions if index < len(r.outputs)]
+
+    def through(self, index: int, branch: Graph) -> list[bool]:
+        """For each of ``tensors``, whether an output depends on it where ``branch``, a region of the node, has run."""
+        skip = len(self.node.args) - len(branch.inputs)
+        behind = dependences(branch)[index]
+        values = {id(self.node.args[skip + i]) for i in behind}
+        return [id(self.inputs[i]) in values for i in self.tensors]
 
     def outputs(self, indices: Sequence[int]) -> list[Any]:
         """Outputs as objects, connected to the inputs where both can have a gradient."""

@@ -8,7 +8,7 @@ joining, branches, trying, loops, attempts.
 from ...errors import ConditionError
 from ..journal import Location as Place
 from .attempts import Attempt, alternative, has_alternative
-from .branches import predicate, staged_if
+from .branches import predicate, staged_if, truth_number
 from .joining import join_regions
 from .loops import LoopOptions, staged_while
 from .raising import StagedException, Unreachable, fail_assertion, may_fail, outside_value
@@ -36,5 +36,6 @@ __all__ = [
     "staged_try",
     "staged_while",
     "trace_region",
+    "truth_number",
     "unmoved",
 ]

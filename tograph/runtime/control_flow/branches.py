@@ -34,11 +34,20 @@ def predicate(test: Any, what: str) -> Any:
             error.plain = plain
             raise error
     if any(type(n) is not int for n in test.shape):
-        graph = current_graph()  # more or fewer elements than one are an error when the graph runs
-        return new_scalar("py.truth", (value_of(test, graph),), bool, graph)
+        return truth_number(
+            test
+        )  # more or fewer elements than one are an error when the graph runs
     if test.dim():
         test = test.reshape(())  # one kind of condition, whatever shape the one element had
     return test if test.dtype == torch.bool else test != 0
+
+
+def truth_number(test: Any) -> Any:
+    """The truth of a tensor of one element as a staged bool, which is on no device."""
+    if not isinstance(test, torch.Tensor):
+        return test
+    graph = current_graph()
+    return new_scalar("py.truth", (value_of(test, graph),), bool, graph)
 
 
 def staged_if(

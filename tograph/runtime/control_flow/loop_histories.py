@@ -28,9 +28,17 @@ class LoopHistories:
     """
 
     def __init__(self, state: Sequence[Place], contents: Sequence[Any]):
-        self.keys = {p.key for p, c in zip(state, contents) if _requires_grad(c)}
-        self.outside = [x for c in contents for x in tensors_in(c) if x.requires_grad]
+        self.keys: set[Any] = set()
+        self.outside: list[torch.Tensor] = []
         self.location = user_location()
+        for place, content in zip(state, contents):
+            self.add(place.key, content)
+
+    def add(self, key: Any, content: Any) -> None:
+        """A place is state, with this content before the loop."""
+        if _requires_grad(content):
+            self.keys.add(key)
+        self.outside += [x for x in tensors_in(content) if x.requires_grad]
 
     def open(self, state: Sequence[Place]) -> None:
         """A trace of the body begins."""

@@ -80,8 +80,8 @@ def staged_while(
     """``while test(): body()`` when the graph runs, over the contents of ``places`` and all that the body changes."""
     options = options or LoopOptions()
     places = with_ambient(places)
-    state = [p for p in places if not p.scratch]
-    scratch = [p for p in places if p.scratch]
+    same = [p for p in places if p.scratch or _leaf(p)]
+    state = [p for p in places if p not in same]
     if options.maximum_iterations is not None:
         test, body, counter = _limited(test, body, options.maximum_iterations)
         state.append(counter)
@@ -93,14 +93,14 @@ def staged_while(
     for _ in range(MAX_ROUNDS):
         carried.begin(state, specs, contents_of(state, told))
         cond = _trace_with_state(
-            "cond", lambda test=test: predicate_value(test()), state, specs, scratch, carried, told
+            "cond", lambda test=test: predicate_value(test()), state, specs, same, carried, told
         )
         if cond.raised or cond.changed_outside or not _removable(cond.graph):
             test, body, flag = _rotated(test, body, first)
             state.append(flag)
             specs.append(generalize(_open(spec_of(flag.get()))))
             continue
-        loop = _trace_with_state("body", body, state, specs, scratch, carried, told, history)
+        loop = _trace_with_state("body", body, state, specs, same, carried, told, history)
         if history.change(loop, state):
             continue
         merged = [] if loop.raised else told.widen(loop, state, _contents(loop, state))
@@ -112,7 +112,8 @@ def staged_while(
                 )
             continue
         left = _left(loop, state, told)
-        fresh = [p for k, (p, _) in loop.changed.items() if k not in {s.key for s in state}]
+        known = {p.key for p in state} | {p.key for p in same if loop.content(p) is loop.entered[p.key]}  # fmt: skip
+        fresh = [p for k, (p, _) in loop.changed.items() if k not in known]
         with replayed(loop):
             widened = [
                 visible(s if loop.raised else _next_spec(s, p, c, options), current_graph())
@@ -130,11 +131,41 @@ def staged_while(
         told.widen(loop, fresh, _contents(loop, fresh))
         for place in fresh:
             state.append(place)
+            if place in same:
+                history.add(place.key, as_value(place.get()))
             spec = generalize(spec_of(told.entry(place, as_value(place.get()))))
             (after,) = told.left([place], _contents(loop, [place]))
             spec = _next_spec(spec, place, after, options)
             specs.append(visible(spec, current_graph()))
     raise LoopTypeError(_endless(moving or [(p, s) for p, s in zip(state, specs)]), user_location())
+
+
+_NO_ITERATION = (
+    "a loop that gathers gradients had no iteration, so the gradients are None; what follows the loop uses them in a way that was "
+    "traced for tensors. Treat that case with an `if` of its own, or set the gradients to zeros before the loop."
+)
+
+
+def _gathered(x: Any, graph: FuncGraph) -> Any:
+    """A ``.grad`` field behind a loop: the tensor, checked when the graph runs, where the loop is taken to have an iteration."""
+    some = [k for k, o in enumerate(x.options_) if o is not None] if structure.is_union(x) else []
+    if len(some) != 1 or len(x.options_) != 2:
+        return x
+    graph.root.gathered = True
+    if not graph.root.iterated:
+        return x
+    test = structure_argument(x.tag_ == some[0], graph)
+    graph.add("tg.assert", (test, "tg.NoIterationError", (_NO_ITERATION,)))
+    return x.options_[some[0]]
+
+
+def _leaf(place: Place) -> bool:
+    """Whether a place holds a tensor that gradients are gathered in.
+
+    In-place ops, ``p -= step``, leave it the same tensor, with its ``.grad``. A place that an iteration gives another one becomes state.
+    """
+    content = as_value(place.get())
+    return isinstance(content, torch.Tensor) and content.requires_grad and content.is_leaf
 
 
 def _endless(moving: Sequence[tuple[Place, Spec]]) -> str:
@@ -291,7 +322,7 @@ def _trace_with_state(
     function,
     state: Sequence[Place],
     specs: Sequence[Spec],
-    scratch: Sequence[Place],
+    same: Sequence[Place],
     carried: Carried,
     told: Told,
     known: LoopHistories | None = None,
@@ -305,8 +336,9 @@ def _trace_with_state(
         graph.repeats = name == "body"
         if known is not None:
             known.open(state)
-        for place in scratch:
+        for place in same:
             journal.record(place)
+            entered[place.key] = place.get()
         for place, spec in zip(state, specs):
             journal.record(place)
             values = [graph.input(t) for t in leaf_types(spec)]
@@ -378,6 +410,8 @@ def _emit_while(
     values, made = iter(node.outputs[: len(kinds)]), []  # type: ignore[var-annotated]
     for place, spec in zip(state, specs):
         x = structure.unflatten(spec, values, noting(structure.plain_maker(graph), made))
+        if place.key[0] == "grad":
+            x = _gathered(x, graph)
         if leaf_types(spec) or not unmoved(as_value(place.get()), x):
             put_back(place, x)
         if not loop.raised:

@@ -29,13 +29,17 @@ HANDLERS = {**bounding.HANDLERS, **bounded_lists.HANDLERS, **bounded_sizes.HANDL
 
 @dataclass
 class Bounded:
-    """``inputs`` and ``outputs``: the forms of the old graph's. ``written``: the inputs whose new values follow the outputs."""
+    """``inputs`` and ``outputs``: the forms of the old graph's. ``written``: the inputs whose new values follow the outputs.
+
+    ``to_host``: the outputs that the caller gets on the CPU (``transfers``).
+    """
 
     graph: Graph
     inputs: list[Form]
     outputs: list[Form]
     written: list[int]
     capacity: int
+    to_host: frozenset[int] = frozenset()
 
     def pack(self, inputs: Sequence[Any]) -> list[Any]:
         """The parts of run-time inputs. ``Full`` where a list is too long."""

@@ -21,8 +21,9 @@ from ..kernels.loop_ir import Unsupported
 from ..text import parse_graph
 from . import driver, planner, setter
 from .coalescing import coalesced
-from .execute import Failed, Stepwise
+from .execute import Stepwise
 from .plan import Call, Conditional, Host, Plan, Run, Set, Step, View
+from .storage import Failed
 
 
 class Captured(Stepwise):

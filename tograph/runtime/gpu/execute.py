@@ -18,105 +18,13 @@ import torch
 from .. import ops
 from ..ir import Value
 from ..kernels import device
-from ..kernels.loop_numbers import FULL
 from ..kernels.triton_rows import ACTIVE
 from ..types import ObjectType, ScalarType
-from . import draws
-from .forms import Full
 from .library import out_form
 from .plan import Call, Cell, Conditional, Copy, Host, Place, Plan, Run, Set, Step, Update, View
+from .storage import Failed, Memory
 
 CHUNK = 8
-
-
-class Failed(Exception):
-    """A kernel of the plan reported an error: the graph has to run another way. ``full``: with more room for lists.
-
-    ``log``: what the steps of the host gave before it (``resume``).
-    """
-
-    def __init__(self, text: str, full: bool = False):
-        super().__init__(text)
-        self.full = full
-        self.log: list[Any] = []
-
-
-class Memory:
-    """The tensors of a plan's places, on a device."""
-
-    def __init__(self, plan: Plan, where: str, bound: Mapping[Place, torch.Tensor] | None = None):
-        """``bound``: memory from outside for some of the inputs."""
-        self.plan, self.device = plan, torch.device(where)
-        self.bound = dict.fromkeys(bound or ())
-        self.own: frozenset[Place] = frozenset()  # outputs that are given away, not copied
-        self.of: dict[Any, torch.Tensor] = {}
-        self.generator = draws.Generator(self.device) if plan.generator is not None else None
-        for place in [*plan.buffers, *plan.constants]:
-            if place in self.bound:
-                self.of[place] = bound[place]  # type: ignore[index]
-                continue
-            kind = place.kind if isinstance(place, Cell) else place.type
-            shape = () if isinstance(kind, ScalarType) else kind.shape  # type: ignore[union-attr]
-            self.of[place] = torch.zeros(shape, dtype=kind.dtype, device=self.device)  # type: ignore[union-attr,arg-type]
-        for place, content in plan.constants.items():
-            self.of[place].copy_(self._content(content))
-
-    def _content(self, content: Any) -> torch.Tensor:
-        if not isinstance(content, tuple):
-            return torch.as_tensor(content)
-        op, args, kwargs = content
-        where = {k: self.device for k in kwargs if k == "device"}
-        if op == "tg.constant":
-            return torch.tensor(args[0], dtype=args[1])
-        return torch.as_tensor(ops.overload(op)(*args, **(kwargs | where)))
-
-    def fill(self, inputs: Sequence[Any]) -> None:
-        """Copy the parts of the inputs, and clear the error cell."""
-        try:
-            parts = self.plan.form.pack(inputs)
-        except Full as error:
-            raise Failed(str(error), True) from error
-        for v, x in zip(self.plan.inputs, parts, strict=True):
-            if v in self.bound:
-                self.of[v] = x.detach().contiguous()
-            else:
-                self.of[v].copy_(x) if isinstance(x, torch.Tensor) else self.of[v].fill_(x)
-        if self.plan.error is not None:
-            self.of[self.plan.error].zero_()
-        for cell, number in zip(
-            self.plan.generator or (), self.generator.state if self.generator else ()
-        ):
-            self.of[cell].fill_(number)
-
-    def release(self) -> None:
-        """Let go of memory from outside, and of views of it."""
-        held = {self.of[v].untyped_storage().data_ptr() for v in self.bound if v in self.of}
-        if held:
-            self.of = {p: x for p, x in self.of.items() if x.untyped_storage().data_ptr() not in held}  # fmt: skip
-
-    def results(self, inputs: Sequence[Any]) -> list[Any]:
-        """The outputs as tensors of their own and Python's numbers, after the writes to variables have been made.
-
-        Failed where a kernel has reported an error: then nothing is written.
-        """
-        if self.plan.error is not None and (code := int(self.of[self.plan.error].item())):
-            raise Failed(f"error code {code}", code == FULL)
-        if self.generator is not None and self.plan.generator is not None:
-            self.generator.move(int(self.of[self.plan.generator[1]].item()))
-        taken: set[Any] = set()
-        parts = [self._part(v, taken) for v in self.plan.outputs]
-        outputs, written = self.plan.form.unpack(parts)
-        for i, x in zip(self.plan.form.written, written, strict=True):
-            ops.lookup("tg.assign").run(inputs[i], x)
-        return outputs
-
-    def _part(self, v: Any, taken: set[Any]) -> Any:
-        x = self.of[v]
-        if v in self.own and v not in taken:
-            taken.add(v)
-            return x
-        number = not isinstance(v, Cell) and isinstance(v.type, ScalarType)
-        return v.type.kind(x.item()) if number else x.clone()
 
 
 def on(device: torch.device) -> Any:

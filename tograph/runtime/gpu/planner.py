@@ -17,10 +17,9 @@ import torch
 from ..ir import Graph, Node, Value, map_values
 from ..kernels import triton_loops
 from ..kernels.build import Region, build, expressible
-from ..kernels.device import is_gpu
 from ..kernels.loop_ir import Kernel, Unsupported
 from ..kernels.lower import metas_of, schedule
-from ..kernels.regions import devices, fuse, plain_type, transparent
+from ..kernels.regions import fuse, plain_type, transparent
 from ..kernels.split_rows import split
 from ..kernels.tiles import Tile, programs, tiles
 from ..kernels.triton_source import ERROR, Source, render
@@ -44,23 +43,23 @@ from .ranges import ANY, Interval, safe
 from .resume import HOST_OPS
 from .single_ops import SingleOps, located
 from .speculation import speculated
+from .transfers import gathered
 
 MOST_STEPS = 5000
 
 
 def plan(graph: Graph, whole: bool = True, capacity: int | None = None) -> Plan:
-    """The plan of a graph all of whose tensors are on one GPU. ``whole``: loops and branches that fit become kernels.
+    """The plan of a graph on one GPU, with small tensors on the CPU or not. ``whole``: loops and branches that fit become kernels.
 
     ``capacity``: of lists in loops without a known bound.
     """
-    found = sorted(devices(_all_values(graph)))
-    if len(found) != 1 or not is_gpu(found[0]):
-        raise Unsupported(f"tensors on {' and '.join(found) or 'no device'}: a plan is for one GPU")
-    form = bounded(graph, found[0], capacity)
+    graph, device, back = gathered(graph)
+    form = bounded(graph, device, capacity)
+    form.to_host = back
     if whole:
-        form.graph = speculated(form.graph, found[0])
+        form.graph = speculated(form.graph, device)
     starts = dict(zip(form.graph.inputs, _starts(form)))
-    return _Planner(form, found[0], whole, safe(form.graph, starts)).run()
+    return _Planner(form, device, whole, safe(form.graph, starts)).run()
 
 
 def _starts(form: Bounded) -> Iterator[Interval]:
@@ -269,12 +268,3 @@ def part_writes(part: Node | Region) -> bool:
     return isinstance(part, Node) and (
         part.op == "aten.select_scatter.default" or bool(part.regions)
     )
-
-
-def _all_values(graph: Graph) -> list[Value]:
-    found = list(graph.inputs)
-    for n in graph.nodes:
-        found += n.outputs
-        for g in n.regions.values():
-            found += _all_values(g)
-    return found

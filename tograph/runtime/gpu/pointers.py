@@ -9,7 +9,7 @@ was given a tensor there.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 import torch
@@ -24,11 +24,16 @@ SMALLEST = 1 << 16  # bytes in all: below that copies cost less than a capture
 class Pointers:
     """``bound``: the inputs, by number, that are read in place."""
 
-    def __init__(self, plan: Plan):
+    def __init__(self, plan: Plan, elsewhere: Container[int] = ()):
+        """``elsewhere``: the inputs that are not on the plan's device."""
         self.bound: frozenset[int] = frozenset()
         self._calls = 0
         yields = any(isinstance(s, Host) for s, _ in plan.walk())
-        self._places = {i: None for i, f in enumerate(plan.form.inputs) if _reads(f) and not yields}
+        self._places = {
+            i: None
+            for i, f in enumerate(plan.form.inputs)
+            if _reads(f) and not yields and i not in elsewhere
+        }
 
     def moved(self, inputs: Sequence[Any]) -> bool:
         """Look at the inputs of a call; whether ``bound`` has changed."""

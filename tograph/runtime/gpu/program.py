@@ -17,18 +17,20 @@ import torch
 
 from ..ir import Graph
 from ..kernels import triton_jit
-from ..kernels.device import LoopKernel, device_of, is_gpu
+from ..kernels.device import LoopKernel, gpu_of
 from ..kernels.jit import warn_once
 from ..kernels.loop_ir import Unsupported
 from ..types import ListType, OptionalType, ScalarType
 from . import capture, direct, planner
 from .coalescing import coalesced
-from .execute import Chunked, Failed, Stepwise
+from .execute import Chunked, Stepwise
 from .forms import Held
 from .plan import Run, check
 from .pointers import Pointers, places
 from .resume import resumed
 from .retarget import retarget
+from .storage import Failed
+from .transfers import tensors
 
 PATIENCE = 3  # failures in a row before a graph is left to the host
 GROWTH = 4  # how many times more items there is room for after a list was full
@@ -54,7 +56,10 @@ class Program:
         """Plan the graph with room for so many items of its lists, and choose what runs the plan."""
         self.plan = planner.plan(self.graph, capacity=capacity)
         self.tier, self._runner = self._choose()
-        self.pointers = Pointers(self.plan)
+        self.pointers = Pointers(
+            self.plan,
+            {i for i, t in enumerate(self._types) if "cpu" in {k.device for k in tensors(t)}},
+        )
 
     def _bind(self, inputs: Sequence[Any]) -> None:
         """Capture again, with the addresses of the inputs that stay where they are."""
@@ -158,7 +163,7 @@ class Program:
             plain
             and x.dtype is kind.dtype
             and tuple(x.shape) == kind.shape
-            and str(x.device) == self.plan.device
+            and str(x.device) == ("cpu" if kind.device == "cpu" else self.plan.device)
             and not (grad and x.requires_grad)
             and not x.is_neg()
             and not x.is_conj()
@@ -176,4 +181,4 @@ def described(graph: Graph, device: str = "cuda:0") -> str:
 
 def on_gpu(graph: Graph) -> bool:
     """Whether a graph has tensors of a GPU among its inputs."""
-    return is_gpu(device_of(graph.inputs))
+    return bool(gpu_of(graph.inputs))

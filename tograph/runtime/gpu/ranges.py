@@ -329,7 +329,9 @@ def _whole(x: Any, known: Interval) -> Interval:
 
 _ELEMENTS = frozenset(["aten.select.int", "aten.view.default", "aten.squeeze.default", "tg.identity"])  # fmt: skip
 _ITEMS = frozenset(["aten.select.int", "aten.select_scatter.default"])
-_SAME_TRUTH = frozenset(["py.bool", "py.int", "aten.scalar_tensor.default", "tg.identity"])
+_SAME_TRUTH = frozenset(
+    ["py.bool", "py.truth", "py.int", "aten.scalar_tensor.default", "tg.identity"]
+)
 _CONJUNCTIONS = frozenset(["py.and_", "aten.logical_and.default", "aten.bitwise_and.Tensor"])
 _ORDER = {"py.lt": "py.gt", "py.le": "py.ge", "py.gt": "py.lt", "py.ge": "py.le"}
 _OPPOSITE = {"py.lt": "py.ge", "py.le": "py.gt", "py.gt": "py.le", "py.ge": "py.lt"}

@@ -10,7 +10,7 @@ tests put Triton's interpreter in its place. Not yet seen on a GPU: everything t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -112,6 +112,13 @@ def device_of(values: Sequence[Value]) -> str:
     """The device of all tensors among ``values``; "" where there is none, or more than one."""
     found = {v.type.device for v in values if isinstance(v.type, TensorType)}
     return found.pop() if len(found) == 1 else ""
+
+
+def gpu_of(values: Iterable[Value]) -> str:
+    """The one GPU among the devices of tensors; "" where there is none, or more than one."""
+    found = {v.type.device for v in values if isinstance(v.type, TensorType)}
+    gpus = [d for d in sorted(found) if is_gpu(d)]
+    return gpus[0] if len(gpus) == 1 else ""
 
 
 def is_gpu(device: str) -> bool:

@@ -34,7 +34,7 @@ class Numbers:
         given = [self._operand(a) for a in node.args]
         if op == "py.not":
             return f"{given[0][0]} == 0"
-        if op in ("py.bool", "py.int", "py.float"):
+        if op in ("py.bool", "py.int", "py.float", "py.truth"):
             text, dtype = given[0]
             if op == "py.int" and dtype in ("f16", "bf16", "f32", "f64"):
                 raise Unsupported("int() of a float in a kernel's loop")

@@ -27,7 +27,7 @@ from ..kernels.loop_ir import Open
 from ..shapes import RULES, Meta
 from ..types import DTYPE_NAMES, DTYPES, ScalarType, TensorType
 from .code import SIZE
-from .values import Decline, Mem, Reg, numel, strides
+from .values import Decline, Mem, Reg, alike, numel, strides
 
 LARGE = 1 << 18  # bytes that torch copies by several threads
 KEPT = 64  # views that a call keeps, by address
@@ -153,7 +153,7 @@ class _Place:
         if same and self.nbytes >= 0:
             ctypes.memmove(self.address, x.data_ptr(), self.nbytes)
             return True
-        if self.exact and not same and not _alike(self.shape, x.stride(), self.stride):
+        if self.exact and not same and not alike(self.shape, x.stride(), self.stride):
             return False
         self.tensor.copy_(x)
         return True
@@ -194,15 +194,10 @@ def _target(low, v: Value, stride: tuple[int, ...] | None) -> Mem:
     dtype, size = low.tensor(v)
     if numel(size) == 1:
         return low.new(dtype, size)
-    if stride is None or _alike(size, stride, strides(size)):
+    if stride is None or alike(size, stride, strides(size)):
         return low.target(v)
     low.dests.pop(v, None)
     return replace(low.new(dtype, size), stride=stride)
-
-
-def _alike(size: tuple[int, ...], a: tuple[int, ...], b: tuple[int, ...]) -> bool:
-    """Whether strides are the same for a size: those of dims of one element do not matter."""
-    return all(s == t or n == 1 for n, s, t in zip(size, a, b))
 
 
 def block(low, call: Call, operands: list[Any]) -> str:
@@ -231,6 +226,8 @@ def _layouts(node: Node, inputs: list[Value], operands: list[Any]) -> list[tuple
         for v, x in zip(inputs, operands)
     }
     found = rule(*map_values(known.__getitem__, node.args), **map_values(known.__getitem__, node.kwargs))  # fmt: skip
+    if found is None:
+        return [None] * len(node.outputs)
     metas = found if isinstance(found, list) else [found]
     return [
         m.stride if m is not None and m.laid_out and _without_gaps(m.size, m.stride) else None

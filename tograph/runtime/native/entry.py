@@ -77,13 +77,15 @@ def make_entry(
     owner: Any,
     written: Sequence[int] = (),
     random: bool = False,
+    given: Sequence[tuple[int, ...]] = (),
 ) -> Callable[..., Any] | None:
     """The built-in function of a program, or None.
 
     ``address``: of the program. ``inputs``, ``outputs``: types. ``captured``: the tensors of the last inputs. ``single``:
     whether the one output is returned as it is, not in a tuple. ``busy``: the address of the program's lock, 8 bytes.
     ``owner`` is kept alive by the function: it must hold the program and its captured tensors. ``written``: the inputs that
-    the program writes into. ``random``: whether it draws random numbers.
+    the program writes into. ``random``: whether it draws random numbers. ``given``: the strides of the inputs, of contiguous
+    ones where it is left out.
     """
     if not all(map(_plain, [*inputs, *outputs])) or not all(
         isinstance(t, TensorType) for t in inputs
@@ -93,19 +95,21 @@ def make_entry(
     if found is None:
         return None
     method, kept = found
-    given, first = len(inputs) - len(captured), HEAD + len(written)
+    taken, first = len(inputs) - len(captured), HEAD + len(written)
     items = [None] * (recycling.KEPT * len(outputs))
-    snapshots = bytearray(len(items) * kept.size + 8 * len(outputs)) if kept is not None else bytearray(1)  # fmt: skip
+    snapshots = bytearray(
+        1 + (len(items) * kept.size + 8 * len(outputs) if kept is not None else 0)
+    )
     words = {
-        "given": given, "inputs": len(inputs), "outputs": len(outputs), "single": single, "random": random, "program": address,
+        "given": taken, "inputs": len(inputs), "outputs": len(outputs), "single": single, "random": random, "program": address,
         "arena": arena, "busy": busy, "default": DTYPES[torch.get_default_dtype()], "written": len(written), "first_input": first,
         "first_output": first + RECORD * len(inputs), "items": _pointer(items, _LIST_ITEMS),
         "snapshots": ctypes.addressof(ctypes.c_char.from_buffer(snapshots)),
     }  # fmt: skip
     table = [int(words[name]) for name in WORDS] + list(written)
     for i, kind in enumerate(inputs):
-        held = id(captured[i - given]) if i >= given else 0
-        table += _record(kind, held, _nbytes(kind))
+        held = id(captured[i - taken]) if i >= taken else 0
+        table += _record(kind, held, _nbytes(kind), given[i] if given else None)
     for kind in outputs:
         table += _record(kind, 0, kept is not None and _nbytes(kind) <= recycling.SMALL)
     content = bytes((ctypes.c_int64 * len(table))(*table))
@@ -121,12 +125,13 @@ def _pointer(x: Any, offset: int) -> int:
     return ctypes.c_size_t.from_address(id(x) + offset).value
 
 
-def _record(kind: Any, first: int, last: int) -> list[int]:
+def _record(kind: Any, first: int, last: int, stride: Sequence[int] | None = None) -> list[int]:
     """The words of an input or output, see ``entry_text``."""
     if isinstance(kind, ScalarType):
         return [KINDS[kind.kind]] + [0] * (RECORD - 1)
     shape, rest = kind.shape, [0] * (MAX_RANK - len(kind.shape))
-    return [first, len(shape), DTYPES[kind.dtype], int(last), *shape, *rest, *strides(shape), *rest]
+    steps = strides(shape) if stride is None else stride
+    return [first, len(shape), DTYPES[kind.dtype], int(last), *shape, *rest, *steps, *rest]
 
 
 def _nbytes(kind: Any) -> int:

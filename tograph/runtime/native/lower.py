@@ -50,7 +50,18 @@ from .groups import Group, one_element
 from .loops import Place, emit
 from .numbers import Numbers
 from .sizes import Sizes
-from .values import Decline, Fill, Listed, Mem, Operand, Reg, numel, strides, with_alias
+from .values import (
+    Decline,
+    Fill,
+    Listed,
+    Mem,
+    Noncontiguous,
+    Operand,
+    Reg,
+    numel,
+    strides,
+    with_alias,
+)
 
 DONE, DECLINED, INTERRUPTED = 0, 1, 2
 ATTRIBUTES = """attributes #0 = {{ nounwind "prefer-vector-width"="{}" }}
@@ -62,10 +73,16 @@ attributes #1 = {{ nounwind memory(none) willreturn }}
 _CPU = torch.device("cpu")
 
 
+Layout = tuple[
+    tuple[int, tuple[int, ...]], ...
+]  # inputs that are not contiguous, by position, with their strides
+
+
 class Lowering:
     """Writes the function of one graph. ``functions``: the loop nests, each a function of its own."""
 
-    def __init__(self, graph: Graph, in_place: bool = True, private: Collection[Value] = (), strided: Collection[Value] = ()):  # fmt: skip
+    def __init__(self, graph: Graph, in_place: bool = True, private: Collection[Value] = (), strided: Collection[Value] = (),
+                 layout: Layout = ()):  # fmt: skip
         self.graph, self.code = graph, Code()
         self.functions: list[str] = []
         self._known: dict[str, str] = {}  # functions by what follows their name
@@ -75,6 +92,7 @@ class Lowering:
         self.arena.hold(frozenset([self.arena.allocate(16)[0]]))
         self.buffers = buffers.Plan(self)
         self.private = frozenset(private)  # results that only other programs read
+        self.layout = dict(layout)
         self.strided = strided  # carried tensors that are not contiguous in eager PyTorch
         self.direct = direct.Writes(self, in_place)
         self.env: dict[Value, Operand] = {}
@@ -112,7 +130,7 @@ class Lowering:
         results = self.region(graph, None, dests)
         for v, x in zip(graph.outputs, results):
             if not x.plain and not _grows(v) and v not in self.private:
-                raise Decline("a result that is not contiguous")
+                raise Noncontiguous("a result that is not contiguous")
             if v not in self.private:
                 self.fail(x.alias)
         results = self._apart_from_each_other(results)
@@ -160,7 +178,8 @@ class Lowering:
         pointer = self.code.do(f"load ptr, ptr {self.slot(i)}")
         if numel(size) == 1:
             return Reg(self.code.load(dtype, pointer), dtype, size, "true")
-        return Mem(pointer, dtype, size, strides(size), self.direct.owners(v), alias="true")
+        stride = self.layout.get(i, strides(size))
+        return Mem(pointer, dtype, size, stride, self.direct.owners(v), alias="true")
 
     def _list_input(self, i: int, kind: Any) -> Listed:
         """A list: the slot points to its length and the addresses of what is in it."""

@@ -31,24 +31,25 @@ from ..passes.settle import commits, has_try, uncommitted, unwrapped
 from ..text import show
 from ..types import ScalarType, TensorType
 from ..variables import Variable
-from . import rows
+from . import results, rows
 from .buffers import Buffers
 from .calls import Call
 from .direct import Late, Strided
 from .entry import MISS, MOST, make_entry
 from .groups import remembering
-from .lower import DONE, INTERRUPTED, Lowering
+from .lower import DONE, INTERRUPTED, Layout, Lowering
 from .nests import Nest
 from .packing import packed
+from .results import View
 from .telling import printed, tells
-from .values import Decline
+from .values import Decline, Noncontiguous, alike, strides
 
 _ENTRY = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 _PLAIN = (torch.Tensor, torch.nn.Parameter, Variable)
 
 
 KEPT = 64  # lowered graphs, for those that have the same text
-_lowered: dict[tuple[str, int | None], Lowered] = {}
+_lowered: dict[tuple[str, int | None, Layout, frozenset[int]], Lowered] = {}
 SETTLED = 3  # the run at which a program gets an entry of its own
 LARGE = 1 << 20  # characters of a module that LLVM optimises fully: more would take it many seconds
 
@@ -76,18 +77,34 @@ class Lowered:
 class Native:
     """The machine code of one graph. ``kernels``: its loop nests; ``llvm``: the text of its module."""
 
-    def __init__(self, whole: Graph, graph: Graph, low: Lowered, visible: int | None = None):
+    def __init__(
+        self,
+        whole: Graph,
+        graph: Graph,
+        low: Lowered,
+        visible: int | None = None,
+        layout: Layout = (),
+        views: dict[Value, View] | None = None,
+    ):
         self.llvm, self.kernels, self.scratch = low.text, low.kernels, low.scratch
         self._arena = _memory(graph.name, max(self.scratch, 1) + 64)
         self._address = low.address()
         self._entry = _ENTRY(self._address)
         self._inputs = [v.type for v in graph.inputs]
         self._outputs = [v.type for v in graph.outputs]
+        self._strides = [
+            strides(t.shape) if isinstance(t, TensorType) and None not in t.shape else ()
+            for t in self._inputs
+        ]
+        for i, stride in layout:
+            self._strides[i] = stride
         self._lists = [i for i, kind in enumerate(self._inputs) if rows.grows(kind)]
         position = {v: i for i, v in enumerate(graph.inputs)}
         order = [*graph.inputs, *graph.outputs]
         places = {v: i for i, v in enumerate(order)}
-        self._results = [places[v] for v in whole.outputs]
+        views = views or {}
+        self._results = [places[views[v].base if v in views else v] for v in whole.outputs]
+        self._views = [(i, views[v]) for i, v in enumerate(whole.outputs) if v in views]
         self._direct = whole.outputs == graph.outputs
         self._buffers = Buffers(low.buffers)
         self._assigned = sorted({position[n.args[0]] for n in graph.nodes if n.op == "tg.assign"})
@@ -130,6 +147,15 @@ class Native:
         finally:
             self._mutex.release()
 
+    def layout(self, inputs: Sequence[Any]) -> Layout:
+        """The strides of the inputs that are not contiguous; empty where other code would be of no use."""
+        if any(type(x) not in _PLAIN for x in inputs):
+            return ()
+        found = {i: x.stride() for i, x in enumerate(inputs) if not x.is_contiguous()}
+        if not found.keys().isdisjoint(self._assigned):
+            return ()
+        return tuple(found.items())
+
     def _packed(self, inputs: Sequence[Any]) -> list[Any] | None:
         """The inputs with lists, and tensors whose length only the run knows, as ``Rows``; None where one is not what its type says."""
         out = list(inputs)
@@ -147,7 +173,8 @@ class Native:
             if made is None and state is not None:
                 torch.set_rng_state(state)
             if self._tells:
-                prints.leave(printed(self._calls) if made is None else 0)
+                count = printed(self._calls)
+                prints.leave(count if made is None else 0)
             return made
         finally:
             self._lock.value = 0
@@ -157,7 +184,10 @@ class Native:
         if self._direct:
             return list(made)
         known = [*inputs, *made]
-        return [known[i] for i in self._results]
+        out = [known[i] for i in self._results]
+        for i, view in self._views:
+            out[i] = view.of(out[i])
+        return out
 
     def entry(self, captured: Sequence[torch.Tensor], single: bool) -> Callable[..., Any] | None:
         """The built-in function that checks its arguments and runs the program; None where there is none."""
@@ -167,19 +197,19 @@ class Native:
         if len(self._inputs) - len(captured) > MOST or self._blocks or self._lists or self._tells:
             return None
         lock = ctypes.addressof(self._lock)
-        return make_entry(self._address, self._inputs, self._outputs, captured, single, self._slots[-1], lock, owner, self._assigned, self._random)  # fmt: skip
+        return make_entry(self._address, self._inputs, self._outputs, captured, single, self._slots[-1], lock, owner, self._assigned, self._random, self._strides)  # fmt: skip
 
     def _fits(self, inputs: Sequence[Any]) -> bool:
         if torch._C._len_torch_dispatch_stack() or torch._C._len_torch_function_stack():
             return False
         grad = torch.is_grad_enabled()
-        for x, kind in zip(inputs, self._inputs, strict=True):
+        for i, (x, kind) in enumerate(zip(inputs, self._inputs, strict=True)):
             if isinstance(kind, ScalarType):
                 if type(x) is not kind.kind or (kind.kind is int and not -_WORD <= x < _WORD):
                     return False
             elif type(x) is rows.Rows:
                 continue
-            elif not _fits(x, kind, grad):
+            elif not (_fits(x, kind, grad) and alike(x.shape, x.stride(), self._strides[i])):
                 return False
         return not self._assigned or not self._overlap(inputs)
 
@@ -255,7 +285,6 @@ def _fits(x: Any, kind: Any, grad: bool) -> bool:
         and x.device.type == "cpu"
         and x.layout is torch.strided
         and not (grad and x.requires_grad)
-        and x.is_contiguous()
         and not x.is_neg()
         and not torch._C._functorch.is_functorch_wrapped_tensor(x)
     )
@@ -283,10 +312,10 @@ def _imports(text: str) -> dict[str, int]:
     return {n: a for n in names if not n.startswith("llvm.") and (a := jit.symbol(n)) is not None}
 
 
-def compile_graph(graph: Graph, visible: int | None = None) -> Native:
+def compile_graph(graph: Graph, visible: int | None = None, layout: Layout = ()) -> Native:
     """The machine code of ``graph``; Decline says why there is none.
 
-    ``visible``: the outputs behind so many go to other programs only, see ``rows``.
+    ``layout``: the strides of inputs that are not contiguous. ``visible``: the outputs behind so many go to other programs only, see ``rows``.
     """
     if jit.host() is None:
         raise Decline("there is no LLVM in this process")
@@ -296,20 +325,28 @@ def compile_graph(graph: Graph, visible: int | None = None) -> Native:
     if has_try(graph) or writes_inside(graph):
         graph = optimize(lifted(unwrapped(graph)), inference=False)
     graph = packed(graph)
-    distinct = _computed(graph)
-    key = (show(graph), visible)
-    low = _lowered.pop(key, None) or _lower(distinct, set(distinct.outputs) - set(graph.outputs[:visible]))  # fmt: skip
+    try:
+        return _native(graph, visible, layout, results.taken(graph, visible))
+    except Noncontiguous:
+        return _native(graph, visible, layout, results.taken(graph, visible, everywhere=True))
+
+
+def _native(graph: Graph, visible: int | None, layout: Layout, views: dict[Value, View]) -> Native:
+    distinct = _computed(graph, views)
+    private = set(distinct.outputs) - set(results.without(graph.outputs[:visible], views))
+    key = (show(graph), visible, layout, frozenset(map(graph.outputs.index, views)))
+    low = _lowered.pop(key, None) or _lower(distinct, private, layout)
     _lowered[key] = low  # the latest is last
     while len(_lowered) > KEPT:
         _lowered.pop(next(iter(_lowered)), None)
-    return Native(graph, distinct, low, visible)
+    return Native(graph, distinct, low, visible, layout, views)
 
 
-def _lower(graph: Graph, private: set[Value]) -> Lowered:
+def _lower(graph: Graph, private: set[Value], layout: Layout) -> Lowered:
     in_place, strided = True, set[Value]()
     with remembering():
         while True:
-            low = Lowering(graph, in_place, private, strided)
+            low = Lowering(graph, in_place, private, strided, layout)
             try:
                 return Lowered(low.run(), low.kernels, low.arena.size, low.asked, low.buffers.count)
             except Late:
@@ -332,11 +369,11 @@ def _seen(graph: Graph) -> list[bool]:
     return out[::-1]
 
 
-def _computed(graph: Graph) -> Graph:
-    """``graph`` with each output once, without those that are inputs, and without assignments that nobody sees."""
+def _computed(graph: Graph, views: dict[Value, View]) -> Graph:
+    """``graph`` with each output once, without those that are inputs or ``views``, and without assignments that nobody sees."""
     made = Graph(graph.name)
     made.inputs, made.input_names = graph.inputs, graph.input_names
     made.nodes = [n for n, seen in zip(graph.nodes, _seen(graph)) if seen]
     given = set(graph.inputs)
-    made.outputs = [v for v in dict.fromkeys(graph.outputs) if v not in given]
+    made.outputs = [v for v in results.without(graph.outputs, views) if v not in given]
     return made

@@ -6,6 +6,7 @@ return that very tensor or a view of it, so a program whose output has it true d
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ..ir import Node
@@ -17,6 +18,10 @@ NO_OWNERS: frozenset[int] = frozenset()
 
 class Decline(Exception):
     """Native code cannot be written for this graph; the text says why."""
+
+
+class Noncontiguous(Decline):
+    """A result has other strides than a new tensor."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +121,11 @@ def strides(size: tuple[int, ...]) -> tuple[int, ...]:
         out.append(step)
         step *= max(bound(n), 1)
     return tuple(reversed(out))
+
+
+def alike(size: Sequence[int], a: Sequence[int], b: Sequence[int]) -> bool:
+    """Whether strides are the same for a size: those of dims of one element do not matter."""
+    return all(s == t or n == 1 for n, s, t in zip(size, a, b))
 
 
 def numel(size: tuple[int, ...]) -> int:

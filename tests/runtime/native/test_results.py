@@ -1,0 +1,82 @@
+"""Results that share memory with each other, or are not contiguous, are what they are in eager PyTorch."""
+
+import pytest
+import torch
+
+import tograph as tg
+from tograph.runtime.kernels import jit
+
+pytestmark = pytest.mark.skipif(jit.llvm is None, reason="needs llvmlite")
+
+
+def grown(x, n):
+    for i in range(n):
+        x = torch.tanh(x * 2 + i)
+    return x
+
+
+def and_a_row(x, n):
+    y = grown(x, n)
+    return y, y[0], y.view(-1)[2:]
+
+
+def rows_only(x, n):
+    y = grown(x, n)
+    return y[0], y[1:], y.t()[1]
+
+
+def turned(x, n):
+    y = grown(x, n)
+    return y.t()
+
+
+def turned_and_more(x, n):
+    y = grown(x, n)
+    z = y.unsqueeze(0).expand(2, 3, 4)
+    return z, y.t().unsqueeze(-1), (y * 2).t(), y.sum()
+
+
+def twice(x, n):
+    y = grown(x, n)
+    return y, y
+
+
+def part(x, n):
+    return grown(x, n)[-1]
+
+
+@pytest.mark.parametrize("f", [and_a_row, rows_only, turned, turned_and_more, twice, part])
+def test_memory_and_strides(f):
+    g, x, n = tg.function(f), torch.randn(3, 4), torch.tensor(2)
+    for _ in range(4):
+        found, wanted = g(x, n), f(x, n)
+        found, wanted = (r if isinstance(r, tuple) else (r,) for r in (found, wanted))
+        for a, b in zip(found, wanted, strict=True):
+            torch.testing.assert_close(a, b)
+            assert a.stride() == b.stride()
+        for i in range(len(found)):
+            with torch.no_grad():
+                found[i].mul_(0.5) if i and f is not turned_and_more else None
+                wanted[i].mul_(0.5) if i and f is not turned_and_more else None
+            for a, b in zip(found, wanted):
+                torch.testing.assert_close(a, b)
+    (cf,) = g.concrete_functions
+    assert (cf.scheduled.level, cf.scheduled.reason) == ("native", "")
+
+
+def test_a_view_of_an_argument_is_one():
+    g, x = tg.function(lambda x, n: (x[1], grown(x, n).t())), torch.randn(3, 4)
+    for _ in range(3):
+        a, b = g(x, torch.tensor(2))
+        assert a.data_ptr() == x[1].data_ptr() and b.stride() == (1, 4)
+
+
+def test_gradients_go_through_results_that_are_views():
+    x, y = torch.randn(3, 4, requires_grad=True), None
+    g = tg.function(and_a_row)
+    for f in (g, g, and_a_row):
+        x.grad = None
+        a, b, c = f(x, torch.tensor(2))
+        (a.sum() * b.sum() + c.sum()).backward()
+        y = x.grad if y is None else y
+        torch.testing.assert_close(x.grad, y)

@@ -1,0 +1,82 @@
+"""Inputs that are not contiguous: code for their strides, results with eager PyTorch's strides."""
+
+import pytest
+import torch
+
+import tograph as tg
+from tograph.runtime import scheduler
+from tograph.runtime.kernels import jit
+
+pytestmark = pytest.mark.skipif(jit.llvm is None, reason="needs llvmlite")
+A = torch.arange(48.0).view(6, 8)
+
+
+def loop(x, y, n):
+    for i in range(n):
+        y = torch.tanh(x * 0.1 + y) + i
+    return y, y.sum(1), x @ y.t()
+
+
+def pointwise(x, y, n):
+    return x * 2 + y + n, (x - y).sum()
+
+
+def same(found, wanted):
+    for a, b in zip(found, wanted, strict=True):
+        torch.testing.assert_close(a, b)
+        assert a.stride() == b.stride()
+
+
+@pytest.mark.parametrize("f", [loop, pointwise])
+@pytest.mark.parametrize(
+    "x",
+    [
+        A.t(),
+        A[:, ::2],
+        A[1:, 1:].t(),
+        A[:1].expand(6, 8),
+        A.view(2, 3, 8)[0],
+        A[:, :1].expand(6, 8),
+    ],
+    ids=["turned", "steps", "part", "rows", "whole", "columns"],
+)
+def test_values_and_strides(f, x):
+    g = tg.function(f)
+    y, n = torch.randn(x.shape), torch.tensor(3)
+    for _ in range(4):
+        same(g(x, y, n), f(x, y, n))
+        same(g(x.contiguous(), y, n), f(x.contiguous(), y, n))
+    assert g.trace_count == 1
+
+
+def test_the_code_for_strides_runs_and_is_bounded(monkeypatch):
+    monkeypatch.setattr(scheduler, "LAYOUTS", 2)
+
+    def f(x, n):
+        total = torch.zeros(())
+        for i in range(n):
+            total = total + (x * i).sum()
+        return total
+
+    g, n = tg.function(f), torch.tensor(4)
+    for step in (1, 2, 3, 4):
+        x = torch.arange(64.0)[: 16 * step : step]
+        for _ in range(3):
+            assert g(x, n) == f(x, n)
+    program = g.concrete_functions[0].scheduled
+    assert len(program._strided) == 2 and None not in program._strided.values()
+    assert program.level == "native"
+
+
+def test_a_written_argument_that_is_not_contiguous():
+    def f(x, n):
+        for i in range(n):
+            x.mul_(0.5).add_(i)
+        return x.sum()
+
+    g = tg.function(f)
+    for _ in range(3):
+        a, b = torch.randn(4, 6), torch.randn(4, 6)
+        b.copy_(a)
+        assert torch.allclose(g(a.t(), torch.tensor(3)), f(b.t(), torch.tensor(3)))
+        assert torch.allclose(a, b)

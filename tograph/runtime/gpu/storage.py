@@ -1,0 +1,163 @@
+"""The memory of a plan on a device, and what goes between it and the host.
+
+Numbers that the host sets before a run, and those that it reads after it (the error code, the generator's offset, numbers and
+lengths of lists among the outputs), are cells of one small block: one copy sets them all, one brings all of them back. Where there
+is nothing to read, a call does not wait for the device. Tensors are copied together too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from .. import ops
+from ..kernels.loop_numbers import FULL
+from ..types import ScalarType
+from . import draws
+from .forms import Full
+from .plan import Cell, Place, Plan
+
+SLOT = 16  # bytes of a cell of the block: where Triton's vector access may start
+
+_together = getattr(torch, "_foreach_copy_", None)
+
+
+class Failed(Exception):
+    """A kernel of the plan reported an error: the graph has to run another way. ``full``: with more room for lists.
+
+    ``log``: what the steps of the host gave before it (``resume``).
+    """
+
+    def __init__(self, text: str, full: bool = False):
+        super().__init__(text)
+        self.full = full
+        self.log: list[Any] = []
+
+
+def copy_all(targets: Sequence[torch.Tensor], sources: Sequence[torch.Tensor]) -> None:
+    """Copies of separate tensors, in as few kernels as torch takes for it."""
+    if _together is not None and len(targets) > 1:
+        _together(list(targets), list(sources))
+        return
+    for target, source in zip(targets, sources, strict=True):
+        target.copy_(source)
+
+
+class Memory:
+    """``of``: the tensors of the plan's places."""
+
+    def __init__(self, plan: Plan, where: str, bound: Mapping[Place, torch.Tensor] | None = None):
+        """``bound``: memory from outside for some of the inputs."""
+        self.plan, self.device = plan, torch.device(where)
+        self.bound = dict.fromkeys(bound or ())
+        self.own: frozenset[Place] = frozenset()  # outputs that are given away, not copied
+        self.generator = draws.Generator(self.device) if plan.generator is not None else None
+        self._set = {p: None for p in (plan.error, *(plan.generator or ())) if p is not None}
+        self._set |= {v: None for v in plan.inputs if is_number(v) and v not in self.bound}
+        self._read = {p: None for p in (plan.error, *(plan.generator or ())) if p is not None}
+        self._read |= {v: None for v in plan.outputs if is_number(v)}
+        places = [*plan.buffers, *plan.constants]
+        self._slots = {p: k for k, p in enumerate({**self._set, **self._read}) if p in {*places}}
+        self._cells = torch.zeros(SLOT * len(self._slots), dtype=torch.uint8, device=self.device)
+        self._sent = torch.zeros(SLOT * len(self._set), dtype=torch.uint8)
+        self.of: dict[Any, torch.Tensor] = {}
+        for place in places:
+            self.of[place] = bound[place] if place in self.bound else self._new(place)  # type: ignore[index]
+        for place, content in plan.constants.items():
+            self.of[place].copy_(self._content(content))
+
+    def _new(self, place: Place) -> torch.Tensor:
+        kind = place.kind if isinstance(place, Cell) else place.type
+        shape = () if isinstance(kind, ScalarType) else kind.shape  # type: ignore[union-attr]
+        if place in self._slots:
+            return self._cell(self._cells, place, shape)  # type: ignore[arg-type]
+        return torch.zeros(shape, dtype=kind.dtype, device=self.device)  # type: ignore[union-attr,arg-type]
+
+    def _cell(self, block: torch.Tensor, place: Any, shape: tuple[int, ...] = ()) -> torch.Tensor:
+        kind = place.kind if isinstance(place, Cell) else place.type
+        start = SLOT * self._slots[place]
+        return block[start : start + kind.dtype.itemsize].view(kind.dtype).reshape(shape)
+
+    def _content(self, content: Any) -> torch.Tensor:
+        if not isinstance(content, tuple):
+            return torch.as_tensor(content)
+        op, args, kwargs = content
+        where = {k: self.device for k in kwargs if k == "device"}
+        if op == "tg.constant":
+            return torch.tensor(args[0], dtype=args[1])
+        return torch.as_tensor(ops.overload(op)(*args, **(kwargs | where)))
+
+    # ---- before a run
+
+    def fill(self, inputs: Sequence[Any]) -> None:
+        """Copy the parts of the inputs, and clear the error cell."""
+        try:
+            parts = self.plan.form.pack(inputs)
+        except Full as error:
+            raise Failed(str(error), True) from error
+        numbers: dict[Any, Any] = {self.plan.error: 0} if self.plan.error is not None else {}
+        if self.generator is not None:
+            numbers |= zip(self.plan.generator or (), self.generator.state)
+        targets, sources = [], []
+        for v, x in zip(self.plan.inputs, parts, strict=True):
+            if v in self.bound:
+                self.of[v] = x.detach().to(self.device).contiguous()
+            elif isinstance(x, torch.Tensor):
+                targets.append(self.of[v])
+                sources.append(x.detach())
+            else:
+                numbers[v] = x
+        for place, number in numbers.items():
+            self._cell(self._sent, place).fill_(number)
+        if numbers:
+            self._cells[: len(self._sent)].copy_(self._sent, non_blocking=True)
+        copy_all(targets, sources)
+
+    def release(self) -> None:
+        """Let go of memory from outside, and of views of it."""
+        held = {self.of[v].untyped_storage().data_ptr() for v in self.bound if v in self.of}
+        if held:
+            self.of = {p: x for p, x in self.of.items() if x.untyped_storage().data_ptr() not in held}  # fmt: skip
+
+    # ---- after it
+
+    def results(self, inputs: Sequence[Any]) -> list[Any]:
+        """The outputs as tensors of their own and Python's numbers, after the writes to variables have been made.
+
+        Failed where a kernel has reported an error: then nothing is written.
+        """
+        block = self._cells.cpu() if self._read else self._sent
+        if self.plan.error is not None and (code := self._cell(block, self.plan.error).item()):
+            raise Failed(f"error code {code}", code == FULL)
+        if self.generator is not None and self.plan.generator is not None:
+            self.generator.move(int(self._cell(block, self.plan.generator[1]).item()))
+        outputs, written = self.plan.form.unpack(self._parts(block))
+        for i, x in zip(self.plan.form.written, written, strict=True):
+            ops.lookup("tg.assign").run(inputs[i], x)
+        return [x.cpu() if i in self.plan.form.to_host else x for i, x in enumerate(outputs)]
+
+    def _parts(self, block: torch.Tensor) -> list[Any]:
+        """The plan's outputs: numbers, and tensors that are nobody else's."""
+        parts: list[Any] = []
+        made, sources = [], []
+        taken: set[Any] = set()
+        for v in self.plan.outputs:
+            if is_number(v):
+                number = self._cell(block, v) if v in self._slots else self.of[v]
+                parts.append(v.type.kind(number.item()))
+            elif v in self.own and v not in taken:
+                taken.add(v)
+                parts.append(self.of[v])
+            else:
+                parts.append(torch.empty_like(self.of[v]))
+                made.append(parts[-1])
+                sources.append(self.of[v])
+        copy_all(made, sources)
+        return parts
+
+
+def is_number(place: Any) -> bool:
+    """Whether a place is a Python number of the graph."""
+    return not isinstance(place, Cell) and isinstance(place.type, ScalarType)

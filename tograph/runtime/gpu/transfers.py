@@ -1,0 +1,79 @@
+"""Graphs with tensors on a GPU and on the CPU: what is on the CPU goes along.
+
+Such tensors are small as a rule: counters, limits, rates that somebody made without a device. They are copied to the device before
+a run, and what the caller gets on the CPU is brought back after it, so that no op in a loop waits for the other side. A
+graph with much data on the CPU, random numbers of the CPU's generator, or ops of the host that see where a tensor is, stays
+with the host program.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from ..ir import Graph, Node, Value, node_effects
+from ..kernels.device import gpu_of
+from ..kernels.loop_ir import Unsupported
+from ..types import ListType, OptionalType, TensorType, Type
+from .resume import HOST_OPS
+from .retarget import retarget
+
+MOST = 1 << 20  # bytes of a tensor
+
+
+def gathered(graph: Graph) -> tuple[Graph, str, frozenset[int]]:
+    """(the graph with all tensors on its GPU, that GPU, the numbers of the outputs that belong on the CPU)."""
+    values = list(_values(graph))
+    found = sorted({t.device for v in values for t in tensors(v.type)})
+    gpu = gpu_of(values)
+    if not gpu or not {*found} <= {gpu, "cpu"}:
+        raise Unsupported(f"tensors on {' and '.join(found) or 'no device'}: a plan is for one GPU")
+    if found == [gpu]:
+        return graph, gpu, frozenset()
+    for node in _nodes(graph):
+        _check(node)
+    back = frozenset(i for i, v in enumerate(graph.outputs) if on_cpu(v))
+    if any(not isinstance(graph.outputs[i].type, TensorType) for i in back):
+        raise Unsupported("lists of tensors on the CPU beside tensors on a GPU")
+    return retarget(graph, gpu), gpu, back
+
+
+def _check(node: Node) -> None:
+    """Unsupported for what has to stay on the CPU."""
+    here = [v for v in (*node.inputs, *node.outputs) if on_cpu(v)]
+    if node.op in HOST_OPS and here:
+        raise Unsupported(f"{node.op} of a tensor on the CPU beside tensors on a GPU")
+    if here and not node.regions and node_effects(node).random:
+        raise Unsupported(f"{node.op} on the CPU beside tensors on a GPU")
+    for v in here:
+        for kind in tensors(v.type):
+            size = math.prod(n or MOST for n in kind.shape) if kind.shape is not None else MOST
+            if size * kind.dtype.itemsize > MOST:
+                raise Unsupported(f"{kind} beside tensors on a GPU: much to copy")
+
+
+def on_cpu(v: Value) -> bool:
+    return any(t.device == "cpu" for t in tensors(v.type))
+
+
+def tensors(kind: Type) -> Iterator[TensorType]:
+    """The types of the tensors in a value."""
+    if isinstance(kind, TensorType):
+        yield kind
+    elif isinstance(kind, (ListType, OptionalType)) and kind.element is not None:
+        yield from tensors(kind.element)
+
+
+def _nodes(graph: Graph) -> Iterator[Node]:
+    for node in graph.nodes:
+        yield node
+        for region in node.regions.values():
+            yield from _nodes(region)
+
+
+def _values(graph: Graph) -> Iterator[Value]:
+    yield from graph.inputs
+    for node in graph.nodes:
+        yield from node.outputs
+        for region in node.regions.values():
+            yield from _values(region)
