@@ -366,3 +366,20 @@ def test_a_list_that_the_factory_of_a_dataclass_makes():
     for x in (torch.tensor([1.0, -2, 3]), -torch.ones(3)):
         (a, n), (b, m) = f(x), tg.function(f)(x)
         assert torch.equal(a, b) and n == m
+
+
+def test_lists_appended_to_a_list_grow():
+    def f(x):
+        rows = []
+        for r in (x[:2], x[2:]):
+            rows.append([])
+            for v in r:
+                if v > 0:
+                    rows[-1].append(v)
+        return [len(r) for r in rows], rows
+
+    for x in (torch.tensor([3.0, -1.0, 2.0, 0.5]), -torch.ones(4)):
+        expected, found = f(x), tg.function(f)(x)
+        assert expected[0] == found[0] and all(
+            map(torch.equal, sum(expected[1], []), sum(found[1], []))
+        )

@@ -1,6 +1,7 @@
 """List displays make lists that may become lists of the graph: ``[a, b]``  ->  ``ag__.new_list(a, b)``.
 
-Only where the list may change: a display that is subscripted, iterated by a ``for``, or an argument of a call stays as it is.
+Only where the list may change: a display that is subscripted, iterated by a ``for``, or an argument of a call stays as it is, but
+for what a list takes: ``rows.append([])``.
 """
 
 from __future__ import annotations
@@ -13,7 +14,16 @@ from ..transpiler.syntax import gast
 from .context import OPERATORS, Converter
 
 
+_STORING = frozenset(["append", "appendleft", "insert"])
+
+
 class Lists(Converter):
+    def visit_Call(self, node):
+        node = self.generic_visit(node)
+        if isinstance(node.func, gast.Attribute) and node.func.attr in _STORING:
+            node.args = [self._displays(a) for a in node.args]
+        return node
+
     def visit_Assign(self, node):
         node = self.generic_visit(node)
         node.value = self._displays(node.value)
