@@ -405,8 +405,8 @@ def _join_choice(a: Spec, b: Spec) -> Spec:
     options = list(a.options) if isinstance(a, Choice) else [a]
     for new in b.options if isinstance(b, Choice) else (b,):
         if any(
-            equal(old, new) for old in options
-        ):  # objects that are kept apart join with themselves
+            _covers(old, new) for old in options
+        ):  # objects that are kept apart join each with itself
             continue
         for i, old in enumerate(options):
             merged = _merge(old, new)
@@ -416,6 +416,11 @@ def _join_choice(a: Spec, b: Spec) -> Spec:
         else:
             options.append(new)
     return Choice(tuple(options))
+
+
+def _covers(a: Spec, b: Spec) -> bool:
+    merged = _merge(a, b)
+    return merged is not None and equal(merged, a)
 
 
 def generalize(spec: Spec) -> Spec:
@@ -523,8 +528,7 @@ def _takes(spec: Spec, x: Any) -> bool:
 
 def option_of(spec: Spec, choice: Choice) -> int:
     for i, option in enumerate(choice.options):
-        merged = _merge(option, spec)
-        if merged is not None and equal(merged, option):
+        if _covers(option, spec):
             return i
     raise StructureError("a value does not fit the kinds that were found for it")
 
