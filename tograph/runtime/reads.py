@@ -315,6 +315,13 @@ class Watch:
         """The ``i``-th tensor of the arguments is also one that was captured."""
         self._check(Source(None, "tensor", i, f"tensor {i}"), "same", "{0} is {1}()", holder(x))
 
+    def history(self) -> None:
+        """Whether the tensors of the arguments require a gradient: another answer traces anew."""
+        for i, x in enumerate(self.given):
+            if isinstance(x, torch.Tensor) and (x.is_floating_point() or x.is_complex()):
+                test = "{0}.requires_grad" if x.requires_grad else "not {0}.requires_grad"
+                self._check(Source(None, "tensor", i, f"tensor {i}"), "gradient", test)
+
     def apart(self, i: int) -> None:
         """The ``i``-th tensor of the arguments is written: no other one may share its memory."""
         self._check(
@@ -417,13 +424,12 @@ def pre_content(x: Any) -> Any:
         return x
     now = None
     for log in reversed(journal.open_journals()):
-        for place, old in reversed(log.entries.values()):
-            if place.key[0] == "key" and place.keep is x:
-                now = dict(x) if now is None else now
-                if old is not MISSING:
-                    now[place.name_key] = old  # where it stands, or last where it was taken out
-                else:
-                    now.pop(place.name_key, None)
+        for place, old in reversed(log.keys.get(id(x), ())):
+            now = dict(x) if now is None else now
+            if old is not MISSING:
+                now[place.name_key] = old  # where it stands, or last where it was taken out
+            else:
+                now.pop(place.name_key, None)
     return x if now is None else now
 
 
@@ -487,6 +493,12 @@ def _instructions(code: types.CodeType):
 def current() -> Watch | None:
     """The watch of the trace in progress."""
     return _state.watches[-1] if _state.watches else None
+
+
+def history() -> None:
+    """A program asks whether a tensor requires a gradient: that may follow from any argument."""
+    for watch in _state.watches[-1:]:
+        watch.history()
 
 
 def watched(function: types.FunctionType) -> None:
