@@ -424,13 +424,12 @@ def pre_content(x: Any) -> Any:
         return x
     now = None
     for log in reversed(journal.open_journals()):
-        for place, old in reversed(log.entries.values()):
-            if place.key[0] == "key" and place.keep is x:
-                now = dict(x) if now is None else now
-                if old is not MISSING:
-                    now[place.name_key] = old  # where it stands, or last where it was taken out
-                else:
-                    now.pop(place.name_key, None)
+        for place, old in reversed(log.keys.get(id(x), ())):
+            now = dict(x) if now is None else now
+            if old is not MISSING:
+                now[place.name_key] = old  # where it stands, or last where it was taken out
+            else:
+                now.pop(place.name_key, None)
     return x if now is None else now
 
 
