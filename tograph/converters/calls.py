@@ -463,8 +463,8 @@ def _construct(cls: type, args, kwargs):
             return _wrapping(cls, args, kwargs)
         creation.check(f"a {cls.__name__}")
         return creation.make(lambda: cls(*args, **kwargs))
-    if is_tracing() and standard.has_post_init(cls):
-        return standard.construct_dataclass(call, cls, args, kwargs)
+    if is_tracing() and standard.is_made_by_parts(cls):
+        return noted(standard.construct_dataclass(call, cls, args, kwargs))
     meta = type(cls).__call__
     if is_tracing() and is_user_function(meta):
         return call(meta, cls, *args, **kwargs)
