@@ -580,6 +580,72 @@ def kept_error_of_two_kinds(t):
     return repr(saved)
 
 
+class Held:
+    def __init__(self, value):
+        self.value, self.items = value, []
+
+
+def _may_fail(n):
+    """An op before which a ``try`` keeps what its variables hold."""
+    return torch.arange(4)[n]
+
+
+@cases.tensors((2,), (3,))
+def changed_in_place_after_an_op_that_may_fail(n):
+    x, y, z = n, n, n
+    try:
+        x = torch.tensor([1.0, -1.0, 2.0])
+        x[x > 0] = 0.5
+        y = torch.zeros(3)
+        _may_fail(n)
+        y += 1
+        z = y[1:]
+        _may_fail(n)
+        z += 1
+        if n == 2:
+            raise ValueError("two")
+        y += 1
+    except ValueError:
+        pass
+    return x, y, z
+
+
+@cases.tensors((2,), (3,))
+def containers_changed_after_an_op_that_may_fail(n):
+    held, items, table = None, [], {}
+    try:
+        held, items, table = Held(n * 1), [n], {"a": [n * 1, {"k": n * 1}]}
+        _may_fail(n)
+        held.value = held.value + 1
+        held.items.append(n)
+        items.append(n * 2)
+        items[0] = n * 3
+        table["a"][1]["k"] += 3
+        _may_fail(n)
+        table["a"][0] = n + 9
+        table["b"] = n
+        if n == 2:
+            raise ValueError("two")
+        held.value = held.value * 100
+    except ValueError:
+        pass
+    return held.value, len(held.items), items, table
+
+
+@cases.tensors((2,), (7,))
+def left_by_an_op_that_fails(n):
+    x = n * 1
+    try:
+        x = torch.zeros(2)
+        x[0] = _may_fail(n % 4)
+        x += 1
+        _may_fail(n)
+        x += 1
+    except IndexError:
+        pass
+    return x
+
+
 test_same = cases.test()
 
 

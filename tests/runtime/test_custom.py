@@ -215,3 +215,50 @@ def test_a_gradient_that_may_fail_after_a_call_that_wrote_an_object(create_graph
     with pytest.raises(ValueError, match="negative"):
         torch.autograd.grad(y.sum(), x, create_graph=create_graph)
     assert Counts.last == 2
+
+
+class Noted(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, w):
+        print(ctx.needs_input_grad)
+        ctx.save_for_backward(x, w)
+        return x * w
+
+    @staticmethod
+    def backward(ctx, g):
+        x, w = ctx.saved_tensors
+        return g * w, g * x
+
+
+def noted(x):
+    weight, y = torch.full((2,), 3.0), x
+    for _ in range(2):
+        if y.sum() > 0:
+            y = Noted.apply(y, weight)
+    return Noted.apply(x.detach(), y), Noted.apply(x * 2, x)
+
+
+def test_what_a_function_is_asked_for(capsys):
+    """Arguments that require a gradient, and those that do not, have traces of their own."""
+
+    def printed(f):
+        for needs in (False, True, False):
+            f(torch.ones(2, requires_grad=needs))
+        return capsys.readouterr().out
+
+    staged = tg.function(noted)
+    assert printed(staged) == printed(noted)
+    assert staged.trace_count == 2
+
+
+def test_a_program_asks_whether_gradients_are_needed():
+    def f(x):
+        k = 2 if x.requires_grad else 3
+        return x * k, (x * k).requires_grad, x.is_leaf, (x * k).grad_fn is None
+
+    staged = tg.function(f)
+    for needs in (False, True, False, True):
+        x = torch.ones(2, requires_grad=needs)
+        found, expected = staged(x), f(x)
+        assert torch.equal(found[0], expected[0]) and found[1:] == expected[1:]
+    assert staged.trace_count == 2

@@ -31,9 +31,12 @@ _METHODS = frozenset(
     n for c in (torch.Tensor, list, dict, str, set, tuple, deque, bytes) for n in dir(c)
 )
 # What a tensor has as data: read without a call, these are left alone.
-_DATA = frozenset(n for n in dir(torch.Tensor) if not callable(getattr(torch.Tensor, n, None))) - {
-    "grad"
-}
+_HISTORY = frozenset(["requires_grad", "is_leaf", "grad_fn"])
+_DATA = (
+    frozenset(n for n in dir(torch.Tensor) if not callable(getattr(torch.Tensor, n, None)))
+    - _HISTORY
+    - {"grad"}
+)
 _AUGMENTED = {gast.Add: "iadd", gast.Sub: "isub", gast.Mult: "imul", gast.MatMult: "imatmul", gast.Div: "itruediv",
               gast.FloorDiv: "ifloordiv", gast.Mod: "imod", gast.Pow: "ipow", gast.LShift: "ilshift",
               gast.RShift: "irshift", gast.BitOr: "ior", gast.BitXor: "ixor", gast.BitAnd: "iand"}  # fmt: skip
@@ -180,6 +183,8 @@ def attr(owner, name):
         return apply(lambda o: attr(o, name), owner)
     if name == "grad" and isinstance(owner, torch.Tensor):
         return grads.read(owner)
+    if name in _HISTORY:
+        reads.history()
     found = _descriptor(owner, name)
     if found is not MISSING:
         form = _DESCRIPTORS.get(type(found), _user_descriptor)

@@ -7,9 +7,8 @@
     except IndexError:       ->     ag__.try_stmt(try_body, ((lambda: IndexError, handler),), None, None, ('y',))
         y = -1
 
-The body is traced once apart. When nothing in it can fail at run time, it runs in place under Python's own ``try``;
-otherwise it becomes a ``Try`` node with a graph for the body and one for each handler. ``finally`` runs on every way
-out.
+The body is traced once apart. Where nothing in it can fail at run time, that is all; otherwise it becomes a ``Try`` node with a
+graph for the body and one for each handler. ``finally`` runs on every way out.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..errors import ConditionError, StagingError, TographError
-from ..runtime import control_flow, creation
+from ..runtime import control_flow, creation, journal
 from ..runtime.control_flow import StagedException
 from ..runtime.funcgraph import current_graph, is_tracing
 from ..runtime.journal import Location
@@ -145,10 +144,8 @@ def try_stmt(body, handlers, orelse, final, names, places=None) -> None:
     """``places``: the variables that the bodies assign, where the bodies do not tell."""
     if places is None:
         places = places_of(names, body, *(h for _, h in handlers), orelse, final)
-    if not is_tracing() or not can_fail(body, places):
+    if not is_tracing() or not _tried(body, handlers, orelse, final, places):
         _python_try(body, handlers, orelse, final)
-        return
-    _staged_try(body, handlers, orelse, final, places)
 
 
 def _python_try(body, handlers, orelse, final) -> None:
@@ -191,20 +188,61 @@ def refused(error: BaseException | None) -> bool:
 
 def can_fail(body, places) -> bool:
     """Whether something in the body may fail when the graph runs; the body is traced apart and undone."""
-    attempt = control_flow.Attempt(places)
+    attempt, failing, _ = _attempted(body, places)
+    attempt.undo()
+    return failing
+
+
+def _attempted(body, places) -> tuple[control_flow.Attempt, bool, bool]:
+    """Trace a body apart: what was done, whether something in it may fail when the graph runs, and whether it came to its end."""
+    attempt, ended = control_flow.Attempt(places), False
     graph = current_graph().graph
     before = len(graph.nodes)
     try:
         body()
+        ended = True
     except control_flow.Unreachable:
-        return True
+        return attempt, True, False
     except Exception:
-        # Python raises it again in place, under Python's own try; what the graph did before it counts here.
-        return control_flow.may_fail(graph.nodes[before:])
-    else:
-        return control_flow.may_fail(graph.nodes[before:])
-    finally:
+        pass  # Python raises it again in place, under Python's own try; what the graph did before it counts here
+    except BaseException:
         attempt.undo()
+        raise
+    return attempt, control_flow.may_fail(graph.nodes[before:]), ended
+
+
+def _tried(body, handlers, orelse, final, places) -> bool:
+    """Trace a ``try``; False where it is all Python's: its body raises while it is traced, and cannot fail when the graph runs.
+
+    The body is traced apart. It stays where nothing in it may fail when the graph runs, or where all that follows a failure is
+    a ``finally`` that does nothing then, such as one that turns gradients on again. Else it is traced anew as a region.
+    """
+    attempt, failing, ended = _attempted(body, places)
+    if ended and failing and not handlers and orelse is None and _is_idle(final):
+        attempt.commit()
+        return True
+    if ended and not failing:
+        attempt.commit()
+        _python_try(lambda: None, (), orelse, final)
+        return True
+    attempt.undo()
+    if failing:
+        _staged_try(body, handlers, orelse, final, places)
+    return failing
+
+
+def _is_idle(final) -> bool:
+    """Run a ``finally``; whether it changed nothing but what is Python's own, as the gradient mode is."""
+    if final is None:
+        return True
+    graph, log = current_graph().graph, journal.push(tried=True)
+    before = len(graph.nodes)
+    try:
+        final()
+        return len(graph.nodes) == before and not log.entries
+    finally:
+        journal.pop(log)
+        journal.adopt(log)
 
 
 def _staged_try(body, handlers, orelse, final, places) -> None:

@@ -16,7 +16,7 @@ import torch
 
 from . import journal, structure
 from .funcgraph import FuncGraph
-from .journal import Location
+from .journal import Location, joined_steps
 from .ops import MAY_COMMIT, OpaqueObject, register
 from .sources import Strong, holder
 from .structure import Handle, Ref, Spec, flatten, spec_of
@@ -152,6 +152,10 @@ class Commits:
     def back(self, mark: Any) -> None:
         self.last = mark
 
+    def holds(self, graph: FuncGraph, entries: dict[Any, Any]) -> None:
+        """What locations hold already, when a call begins."""
+        self._known(graph).update(entries)
+
     def _known(self, graph: FuncGraph) -> dict[Any, Any]:
         """What was committed before this point of a graph."""
         if graph not in self.last:
@@ -160,14 +164,17 @@ class Commits:
 
     def _changes(self) -> dict[Any, tuple[Sequence[str] | None, Any]]:
         found: dict[Any, Any] = {}
-        logs = journal.open_journals()
-        for log in logs:
+        own = True  # so far in no construct of the graph: what is repeated at every call is still known
+        steps: dict[Any, list[journal.Step] | None] = {}
+        for at, log in enumerate(journal.open_journals()):
+            own &= at == 0 or log.tried
             for key, (location, _) in log.entries.items():
                 if location.scratch or not self.seen(location):
                     continue
-                steps = log.steps.get(key) if log is logs[0] else None
-                if key[0] == "contents" and steps is not None:
-                    found[key] = ([n for n, _ in steps], [list(a) for _, a in steps])
+                steps[key] = joined_steps(steps.get(key, []), log.steps.get(key) if own else None)
+                made = steps[key]
+                if key[0] == "contents" and made is not None:
+                    found[key] = ([n for n, _ in made], [list(a) for _, a in made])
                 else:
                     found[key] = (None, location.get())
         return found

@@ -43,7 +43,7 @@ def condition(places: Callable[[], Sequence[Location]] = tuple):
     graph, made = current_graph().graph, len(root.created)
     nodes = len(graph.nodes)
     logs = journal.open_journals()
-    before = {k: p.get() for k, (p, _) in logs[-1].entries.items()} if logs else {}
+    noted = len(logs[-1].noted) if logs else 0
     held = [(p, p.get()) for p in places()]
     _Depth.count += 1
     try:
@@ -55,11 +55,12 @@ def condition(places: Callable[[], Sequence[Location]] = tuple):
     fresh = {id(x) for x, _ in root.created[made:]}
     effects = any(not node_effects(n).removable for n in graph.nodes[nodes:])
     moved = any(p.get() is not old for p, old in held)
-    changed = [
-        p for k, (p, _) in logs[-1].entries.items() if k not in before or p.get() is not before[k]
-    ]
+    before: dict[Any, tuple[Location, Any]] = {}
+    for p, old in logs[-1].noted[noted:]:
+        before.setdefault(p.key, (p, old))
+    changed = [p for p, old in before.values() if p.get() is not old]
     real = all(id(p.get()) in fresh or not _holds_symbol(p.get()) for p in changed)
-    if effects or moved or not real or len(logs) > 1:
+    if effects or moved or not real or journal.is_nested():
         return
     root.settled.update(p.key for p in changed)
 

@@ -214,10 +214,16 @@ def _eager(
 class Context:
     """What ``forward`` and ``backward`` of a ``torch.autograd.Function`` get as ``ctx`` while tracing."""
 
-    def __init__(self, needs: tuple[bool, ...]):
-        self.needs_input_grad = needs
+    def __init__(self, args: Sequence[Any]):
+        self.args_ = args
         self.saved_tensors: tuple[Any, ...] = ()
         self.fixed: tuple[Any, ...] = ()
+
+    @property
+    def needs_input_grad(self) -> tuple[bool, ...]:
+        """For each argument; what is asked of the function's own arguments is part of the trace's key."""
+        reads.history()
+        return tuple(isinstance(a, torch.Tensor) and _needs_gradient(a) for a in self.args_)
 
     def save_for_backward(self, *tensors: Any) -> None:
         self.saved_tensors = tensors
@@ -240,8 +246,7 @@ class Context:
 
 def apply_function(cls: Any, args: Sequence[Any], call: Callable[..., Any]) -> Any:
     """``cls.apply(*args)`` while tracing; ``call`` runs user code."""
-    needs = tuple(isinstance(a, torch.Tensor) and _needs_gradient(a) for a in args)
-    ctx = Context(needs)
+    ctx = Context(args)
     new_style = cls.setup_context is not torch.autograd.Function.setup_context
     with torch.no_grad():
         value = call(cls.forward, *args) if new_style else call(cls.forward, ctx, *args)
@@ -268,23 +273,28 @@ def apply_function(cls: Any, args: Sequence[Any], call: Callable[..., Any]) -> A
 
 
 def _needs_gradient(x: torch.Tensor) -> bool:
-    """Whether a gradient may ever be asked of it: not of what is made of constants and of captured tensors that require none."""
+    """Whether a gradient may be asked of it: not of what is made of constants and of tensors that require none."""
     if not differentiable(_type(x)):
         return False
     if x.requires_grad or not isinstance(x, SymTensor):
         return x.requires_grad or not _stays_constant(x)
     graph = current_graph()
-    todo, seen = [value_of(x, graph)], set()
+    todo, seen = [(value_of(x, graph), graph)], set()
     while todo:
-        value = todo.pop()
+        value, graph = todo.pop()
         if value in seen:
             continue
         seen.add(value)
-        if len(seen) > _FAR or (value.node is not None and value.node.regions):
+        if len(seen) > _FAR:
             return True
         if value.node is not None:
-            todo += value.node.inputs
-        elif not _captured_constant(value, graph):
+            inputs = () if value.node.op == "aten.detach.default" else value.node.inputs
+            todo += [(v, graph) for v in inputs]
+            continue
+        owner = _owner(value, graph)
+        if owner is not None and not isinstance(owner, Storage) and graph.outer is not None:
+            todo.append((graph.arguments[owner], graph.outer))
+        elif not (_plain_argument(owner) or _captured_constant(owner)):
             return True
     return False
 
@@ -292,8 +302,21 @@ def _needs_gradient(x: torch.Tensor) -> bool:
 _FAR = 100  # so many values are looked at
 
 
-def _captured_constant(value: Value, graph: FuncGraph) -> bool:
-    owner = next((k for k, v in graph.captures.items() if v is value), None)
+def _owner(value: Value, graph: FuncGraph) -> Any:
+    """What an input of a graph stands for."""
+    return next((k for k, v in graph.captures.items() if v is value), None)
+
+
+def _plain_argument(owner: Any) -> bool:
+    """Whether it is a tensor argument of the function, and requires no gradient in this call."""
+    watch = reads.current()
+    if not isinstance(owner, Storage) or owner.argument is None or watch is None:
+        return False
+    given = watch.given[owner.argument]
+    return isinstance(given, torch.Tensor) and not given.requires_grad
+
+
+def _captured_constant(owner: Any) -> bool:
     if not isinstance(owner, Storage) or owner.external is None or owner.late is not None:
         return False
     return _stays_constant(owner.external)

@@ -39,6 +39,7 @@ from .keys import (
 )
 from .native.caller import EAGER, install
 from .native.entry import MISS
+from .outer_numbers import OuterNumbers
 from .probes import profiled
 from .rebinding import copy_function, reduce_function
 from .specs import TensorSpec
@@ -98,6 +99,7 @@ class Function(Generic[P, R]):
         self._entry: Callable[..., Any] | None = None
         self._checks: Callable[..., bool] | None = None
         self._families: dict[Any, Family] = {}
+        self.outer = OuterNumbers()
         self.replaced: set[str] = set()  # places outside whose tensor was replaced between calls
         self._recent: deque[bool] = deque(maxlen=10)
         self._warnings = 0
@@ -331,9 +333,12 @@ class Function(Generic[P, R]):
         why = self._why(key, flat)
         for known in self._cache.get(key, ())[:1]:
             self.replaced |= known.checks.replaced(known.inputs(flat))
+            self.outer.learn(known.checks, known.written, known.inputs(flat))
         start = time.perf_counter()
         with artifacts.progress(f"tracing {self.label()!r}"), collector.seldom():
             trace = self._trace_open(key, bound, flat) if self._may_open() else None
+            if trace is None and self.outer.open:
+                trace = self._trace_outer(key, bound, flat)
             if trace is None:
                 trace = self._traced(key, bound, flat, self._specs(flat))
         self.trace_count += 1
@@ -357,7 +362,9 @@ class Function(Generic[P, R]):
         """
         known = Retrace()
         while True:
-            tracer = Tracer(self, bound, flat, specs, numbers, tentative, known)
+            tracer = Tracer(
+                self, bound, flat, specs, numbers, tentative, known, self.outer.open.values()
+            )
             try:
                 return tracer.trace(key)
             except Retrace as again:
@@ -369,6 +376,14 @@ class Function(Generic[P, R]):
                 if known.apart is None or isinstance(error, AliasError):
                     raise
                 raise known.apart from None
+
+    def _trace_outer(self, key: Any, bound: inspect.BoundArguments, flat: Flat) -> Trace | None:
+        """A trace that takes numbers of outer objects as inputs; None where the code needs the numbers."""
+        try:
+            return self._traced(key, bound, flat, self._specs(flat), tentative=True)
+        except Exception:  # whatever the code makes of a staged number: it is traced as it is, and raises again then
+            self.outer.close()
+            return None
 
     def _shrink(self) -> None:
         """Keep the cache within its bound: the traces used least recently go."""

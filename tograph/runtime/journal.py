@@ -75,12 +75,24 @@ Step = tuple[str, tuple]  # a method that changes a container whatever it holds,
 class Journal:
     """The changes of one region, in order of their first write.
 
-    ``steps``: the changes of a container, while each of them is one that does not depend on what it holds.
+    ``steps``: the changes of a container, while each of them is one that does not depend on what it holds. ``keys``: the entries
+    of single keys, by mapping. ``noted``: every note of a change, with the content before it where that costs nothing to tell.
+    ``tried``: the region is no construct of the graph, but what is undone if it turns out wrong.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tried: bool = False) -> None:
         self.entries: dict[Hashable, tuple[Location, Any]] = {}
         self.steps: dict[Hashable, list[Step] | None] = {}
+        self.keys: dict[int, list[tuple[Location, Any]]] = {}
+        self.noted: list[tuple[Location, Any]] = []
+        self.tried = tried
+
+    def add(self, location: Location, old: Any) -> None:
+        """Note the content before the first change of a location."""
+        if location.key not in self.entries:
+            self.entries[location.key] = (location, old)
+            if location.key[0] == "key":  # type: ignore[index]
+                self.keys.setdefault(id(location.keep), []).append((location, old))
 
     def locations(self) -> list[Location]:
         return [location for location, _ in self.entries.values()]
@@ -120,9 +132,9 @@ def changes_since(depth: int) -> list[tuple[Location, Any]]:
     return list(found.values())
 
 
-def push() -> Journal:
+def push(tried: bool = False) -> Journal:
     """Begin a region."""
-    journal = Journal()
+    journal = Journal(tried)
     _stack.journals.append(journal)
     return journal
 
@@ -143,15 +155,20 @@ def unwind(journal: Journal) -> None:
     pop(journal)
 
 
+def joined_steps(before: list[Step] | None, after: list[Step] | None) -> list[Step] | None:
+    """The steps of two parts of a region, where they are known of both."""
+    return None if before is None or after is None else before + after
+
+
 def adopt(journal: Journal) -> None:
     """Keep the changes of an ended region: they count as changes of the region around it."""
     if _stack.journals:
         outer = _stack.journals[-1]
         for key, (location, old) in journal.entries.items():
             before = outer.steps.get(key) if key in outer.entries else []
-            after = journal.steps.get(key)
-            outer.steps[key] = None if before is None or after is None else before + after
-            outer.entries.setdefault(key, (location, old))
+            outer.steps[key] = joined_steps(before, journal.steps.get(key))
+            outer.add(location, old)
+        outer.noted += journal.noted
 
 
 def record(location: Location, step: Step | None = None) -> None:
@@ -168,7 +185,8 @@ def record_from(location: Location, old: Any) -> None:
     if location.refuse is None or not _stack.journals:
         record(location)
     else:
-        _stack.journals[-1].entries.setdefault(location.key, (location, old))
+        _stack.journals[-1].add(location, old)
+        _stack.journals[-1].noted.append((location, old))
 
 
 def _note(location: Location, step: Step | None) -> None:
@@ -176,9 +194,13 @@ def _note(location: Location, step: Step | None) -> None:
         return
     log = _stack.journals[-1]
     if location.key not in log.entries:
-        log.entries[location.key] = (location, location.get())
+        old = location.get()
+        log.add(location, old)
+        log.noted.append((location, old))
         log.steps[location.key] = None if step is None else [step]
         return
+    copied = location.key[0] == "contents"  # type: ignore[index]
+    log.noted.append((location, None if copied else location.get()))
     steps = log.steps.get(location.key)
     if steps is not None:
         log.steps[location.key] = None if step is None else [*steps, step]
@@ -196,6 +218,11 @@ def guarded(x: Any) -> Callable[[], None] | None:
     """What is called before a change of ``x``."""
     found = _stack.guarded.get(id(x))
     return None if found is None else found[1]
+
+
+def is_nested() -> bool:
+    """Whether a construct of the graph is being traced in another one, or in the function."""
+    return sum(not log.tried for log in _stack.journals) > 1
 
 
 def open_journals() -> list[Journal]:

@@ -526,6 +526,14 @@ register(
     gradient=REPLAY,
     kernel=NONE,
 )
+# A Python number that another call gives another time: what a random generator or a clock says.
+register(
+    "py.outside",
+    run=lambda f, *args: plain(f)(*args),
+    effects=Effects(io=True, may_fail=True),
+    gradient=NONE,
+    kernel=NONE,
+)
 # One of several results; the call's own inputs say what it depends on.
 register(
     "tg.py_item",
@@ -808,6 +816,15 @@ for _name, _run, _effects, _outputs in [
 DIRECT = {
     f"aten.{n}": function for n in ["add.Tensor", "sub.Tensor", "mul.Tensor", "div.Tensor", "mm.default", "bmm.default", "addmm.default", "mv.default", "dot.default", "sin.default", "cos.default", "exp.default", "log.default", "tanh.default", "sqrt.default", "rsqrt.default", "sigmoid.default", "relu.default", "abs.default", "neg.default", "reciprocal.default", "erf.default", "floor.default", "ceil.default", "round.default", "sign.default", "gt.Tensor", "lt.Tensor", "ge.Tensor", "le.Tensor", "eq.Tensor", "ne.Tensor", "gt.Scalar", "lt.Scalar", "ge.Scalar", "le.Scalar", "eq.Scalar", "ne.Scalar", "where.self", "logical_and.default", "logical_or.default", "logical_not.default", "bitwise_and.Tensor", "bitwise_or.Tensor", "bitwise_not.default", "maximum.default", "minimum.default", "sum.default", "sum.dim_IntList", "mean.default", "mean.dim", "amax.default", "amin.default", "any.default", "all.default", "argmax.default", "select.int", "t.default", "transpose.int", "permute.default", "unsqueeze.default", "squeeze.dim", "squeeze.default", "cat.default", "stack.default", "index_select.default", "gather.default", "clone.default", "pow.Tensor_Scalar", "pow.Tensor_Tensor", "remainder.Scalar", "remainder.Tensor", "floor_divide.default", "cumsum.default", "select_scatter.default", "slice_scatter.default", "zeros_like.default", "ones_like.default", "rsub.Scalar", "rand.default", "randn.default", "rand_like.default", "randn_like.default", "randint.low", "randint.default", "randperm.default", "bernoulli.default", "multinomial.default", "topk.default", "sort.default", "roll.default", "flip.default", "clamp.default", "scatter.src", "scatter.value", "scatter_add.default", "index_add.default", "searchsorted.Tensor", "convolution.default", "masked_fill.Scalar", "nonzero.default", "bucketize.Tensor"]
     if (function := getattr(torch, n.split(".")[0], None)) is not None
+}  # fmt: skip
+
+_TENSOR, _NN, _PRIVATE = torch._C.TensorBase, torch._C._nn, torch._C._VariableFunctions
+DIRECT |= {
+    "aten.view.default": _TENSOR.view, "aten.expand.default": _TENSOR.expand, "aten._softmax.default": _PRIVATE._softmax,
+    "aten._log_softmax.default": _PRIVATE._log_softmax, "aten.native_layer_norm.default": _PRIVATE.native_layer_norm,
+    "aten._fft_r2c.default": _PRIVATE._fft_r2c, "aten._fft_c2r.default": _PRIVATE._fft_c2r, "aten._fft_c2c.default": _PRIVATE._fft_c2c,
+    "aten.embedding.default": _PRIVATE.embedding, "aten.gelu.default": _NN.gelu, "aten.silu.default": _NN.silu,
+    "aten.native_batch_norm.default": _PRIVATE.native_batch_norm,
 }  # fmt: skip
 
 _BINDINGS = [("", torch._C._VariableFunctions), ("special_", torch._C._special), ("linalg_", torch._C._linalg), ("fft_", torch._C._fft), ("", torch._C._nn)]  # fmt: skip

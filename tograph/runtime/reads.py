@@ -28,6 +28,7 @@ from .structure import OUTSIDE
 from .symbolic import Retrace, SymTensor
 
 _FIXED = (type, types.ModuleType, types.BuiltinFunctionType)  # compared by identity and kept
+NUMBER = "{0} is {1} or same_atom({0}, {1})"  # the test of a number or string
 _UNROLLED = 64  # items of a container that are checked one by one
 
 
@@ -50,6 +51,7 @@ class Watch:
         self.given: Any = ()  # the tensors of the arguments, and which of them are captured
         self.real: frozenset[int] = frozenset()
         self.cells: set[Any] = set()  # the variables of closures from outside
+        self.opened: set[str] = set()  # the labels of the places whose number is an input
         self.rebound: list[tuple[Any, Any, Check]] = []
 
     # ---- where values come from
@@ -138,14 +140,14 @@ class Watch:
 
     def value(self, x: Any, source: Source) -> None:
         """What is at a source is ``x``, as far as that can be told without looking into it."""
-        if isinstance(x, (SymTensor, *SYMBOLS)):
+        if isinstance(x, (SymTensor, *SYMBOLS)) or source.label in self.opened:
             return
         self._not_given(x)
         text = show(x)
         if x is None or x is True or x is False:
             self._check(source, "value", f"{{0}} is {x}", None, text)
         elif isinstance(x, ATOMS):
-            self._check(source, "value", "{0} is {1} or same_atom({0}, {1})", x, text)
+            self._check(source, "value", NUMBER, x, text)
         elif isinstance(x, _FIXED):
             self.sources.setdefault(id(x), (x, source))
             self._check(source, "value", "{0} is {1}", x, text)
@@ -313,6 +315,13 @@ class Watch:
         """The ``i``-th tensor of the arguments is also one that was captured."""
         self._check(Source(None, "tensor", i, f"tensor {i}"), "same", "{0} is {1}()", holder(x))
 
+    def history(self) -> None:
+        """Whether the tensors of the arguments require a gradient: another answer traces anew."""
+        for i, x in enumerate(self.given):
+            if isinstance(x, torch.Tensor) and (x.is_floating_point() or x.is_complex()):
+                test = "{0}.requires_grad" if x.requires_grad else "not {0}.requires_grad"
+                self._check(Source(None, "tensor", i, f"tensor {i}"), "gradient", test)
+
     def apart(self, i: int) -> None:
         """The ``i``-th tensor of the arguments is written: no other one may share its memory."""
         self._check(
@@ -415,12 +424,12 @@ def pre_content(x: Any) -> Any:
         return x
     now = None
     for log in reversed(journal.open_journals()):
-        for place, old in reversed(log.entries.values()):
-            if place.key[0] == "key" and place.keep is x:
-                now = dict(x) if now is None else now
+        for place, old in reversed(log.keys.get(id(x), ())):
+            now = dict(x) if now is None else now
+            if old is not MISSING:
+                now[place.name_key] = old  # where it stands, or last where it was taken out
+            else:
                 now.pop(place.name_key, None)
-                if old is not MISSING:
-                    now[place.name_key] = old
     return x if now is None else now
 
 
@@ -484,6 +493,12 @@ def _instructions(code: types.CodeType):
 def current() -> Watch | None:
     """The watch of the trace in progress."""
     return _state.watches[-1] if _state.watches else None
+
+
+def history() -> None:
+    """A program asks whether a tensor requires a gradient: that may follow from any argument."""
+    for watch in _state.watches[-1:]:
+        watch.history()
 
 
 def watched(function: types.FunctionType) -> None:

@@ -6,7 +6,7 @@ import inspect
 import logging
 import types
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,9 +37,11 @@ from .funcgraph import FuncGraph, Ref, user_location
 from .infer import meta_of, tensor_type
 from .journal import Location
 from .keys import show_spec
+from .outer_numbers import Opened
 from .reach import reachable
 from .scalars import ScalarNode, size_of, staged
 from .shapes import contiguous
+from .sources import Source
 from .specs import TensorSpec
 from .structure import same_number
 from .symbolic import Retrace, SymTensor, memory, placeholder, value_of
@@ -64,7 +66,9 @@ class Trace:
         numbers: Sequence[Any] = (),
         open_numbers: tuple[int, ...] = (),
         names: Sequence[str] = (),
+        written: frozenset[Any] = frozenset(),
     ):
+        self.written = written  # the keys of the outer locations that the code changes
         self.concrete, self.key, self.specs, self.checks, self.finder = (
             concrete,
             key,
@@ -132,7 +136,9 @@ class Tracer:
         open_numbers: tuple[int, ...] = (),
         tentative: bool = False,
         known: Retrace | None = None,
+        outer: Iterable[Source] = (),
     ):
+        self.opened = Opened(outer)
         self.function, self.bound, self.flat, self.specs = function, bound, flat, specs
         self.open_numbers, self.tentative = open_numbers, tentative
         self.root = FuncGraph(_graph_name(function.label()))
@@ -226,6 +232,7 @@ class Tracer:
         concrete.open_numbers, concrete.late = self.open_numbers, late_inputs(self.root)
         concrete.look_up(
             slots.found(self.root, self.watch, self.replaced, self.function.replaced, concrete.name)
+            | self.opened.slots(self.root)
         )
         concrete.made_leaves = tuple(
             i
@@ -244,6 +251,7 @@ class Tracer:
             self.flat.numbers,
             self.open_numbers,
             [*self.flat.names, *(self.flat.number_names[i] for i in self.open_numbers)],
+            frozenset(changes.entries),
         )
 
     def _roots(self) -> None:
@@ -263,6 +271,8 @@ class Tracer:
     def _run(self, bound: inspect.BoundArguments, spares: list) -> tuple[Any, journal.Journal]:
         log = journal.push()
         try:
+            self.opened.enter(self.root, self.watch)
+            self.commits.holds(self.root, self.opened.entries)
             function = self.function.converted()
             try:
                 result = function(*bound.args, **bound.kwargs)
@@ -348,10 +358,14 @@ class Tracer:
         effects: list[Any] = []
         where: list[tuple[Any, Any]] = []
         order: dict[Any, int] = {}
+        committed = {key for plan in self.commits.plans for key, _, _ in plan.parts}
         self._check_created(changes)
         if self._changes_created(changes):
             self.root.root.settled.clear()
         for location, old in changes.entries.values():
+            if self.opened.same(location) and location.key not in committed:
+                self.undo.append((location, old))
+                continue
             if location.key[0] in ("contents", "key") and id(location.keep) in copies:
                 effects.append((None, location.get()))
                 where.append((copies[id(location.keep)], location))
@@ -382,7 +396,8 @@ class Tracer:
         steps = changes.steps.get(location.key)
         if location.key[0] == "contents" and steps is not None:
             return [name for name, _ in steps], [list(args) for _, args in steps]
-        if location.key[0] == "contents" or location.key in self.root.root.kept:
+        kept = location.key in self.root.root.kept and location.key not in self.opened.entries
+        if location.key[0] == "contents" or kept:
             self.watch.kept(location, old)
         return None, location.get()
 

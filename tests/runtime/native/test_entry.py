@@ -288,3 +288,20 @@ def test_a_failure_is_that_of_eager_after_many_calls():
     with pytest.raises(IndexError):
         f([torch.arange(4.0)], [torch.tensor(7)])
     assert f([torch.arange(4.0)], [torch.tensor(1)]) == 2
+
+
+def test_programs_without_results():
+    """Nothing is made: there is nothing to keep of what the last call made."""
+    box = torch.zeros(2)
+
+    def count(x):
+        box.add_(x)
+
+    f = tg.function(count)
+    for _ in range(6):
+        f(torch.ones(2))
+    assert box.tolist() == [6, 6]
+    g = tg.function(lambda x: {"x": x, "same": x})
+    x = torch.ones(2)
+    for _ in range(6):
+        assert g(x)["same"] is x

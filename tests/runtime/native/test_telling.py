@@ -158,3 +158,31 @@ def counted(x):
 
 
 test_same = cases.test()
+
+
+def sometimes_fails(x, n):
+    i = 0
+    while i < n:
+        print("step", i)
+        i += 1
+    if n > 2:
+        x = x + torch.tanh(x)
+    try:
+        if n * n > 30:
+            raise ValueError("far")
+        x = x * 2
+    except ValueError:
+        x = x - 1
+    print("after", x)
+    return x
+
+
+def test_prints_of_calls_that_went_well_do_not_count():
+    """A call that declines passes over its own prints, not over those of the calls before it."""
+    staged = tg.function(sometimes_fails)
+    for k in (1, 2, 0, 7, 3, 9, 8, 1):
+        args = (torch.ones(4), torch.tensor(k))
+        native, converted = run(sometimes_fails, args), run(staged, args)
+        assert native.printed == converted.printed, k
+        assert torch.equal(native.value, converted.value)
+    assert staged.concrete_functions[0].scheduled.level == "native"

@@ -24,7 +24,8 @@ class Attempt:
         self.created = len(self.graph.root.created)
         self.facts = facts.mark()
         self.marks = [(c, c.mark()) for c in self.graph.root.before_failure]
-        self.log = journal.push()
+        self.settled = set(self.graph.root.settled)
+        self.log = journal.push(tried=True)
         for place in with_ambient(places):
             journal.record(place)
 
@@ -56,6 +57,8 @@ class Attempt:
         for callback, mark in self.marks:
             callback.back(mark)
         del self.graph.root.created[self.created :]
+        self.graph.root.settled.clear()
+        self.graph.root.settled.update(self.settled)
 
 
 def _size(node: Node) -> int:

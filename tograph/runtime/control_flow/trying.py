@@ -9,7 +9,9 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .. import journal, structure, types
+import torch
+
+from .. import journal, listed, structure, types
 from ..funcgraph import FuncGraph, Storage, current_graph
 from ..ir import Value
 from ..journal import Location as Place
@@ -44,6 +46,7 @@ class _Progress:
         before = [as_value(p.get()) for p in self.places]
         # What the cell holds where a graph is: a setting in one branch is none in the other.
         self.last: dict[FuncGraph, list[Any]] = {graph: before}
+        self.stamps: dict[FuncGraph, list[Any] | None] = {}
         self.specs: list[list[Spec]] = [[spec_of(self._told(c)) for c in before]]
         self.bound: list[Bound | None] = [None]
         self.depth = journal.depth()
@@ -54,9 +57,11 @@ class _Progress:
         at = graph
         while at not in self.last:
             at = at.outer
-        if all(unmoved(a, b) for a, b in zip(now, self.last[at])):
+        stamps = [self._stamp(c) for c in now]
+        same = at not in self.stamps or stamps == self.stamps[at]
+        if same and all(unmoved(a, b) for a, b in zip(now, self.last[at])):
             return
-        self.last[graph] = now
+        self.last[graph], self.stamps[graph] = now, stamps
         held = [self._told(c) for c in now]
         specs = [visible(spec_of(c), self.outer) for c in held]
         tag = len(self.specs)
@@ -68,6 +73,19 @@ class _Progress:
         values += bound.values(graph)
         graph.add("tg.cell_set", (graph.resolve(self.cell), tag, values))
         graph.root.before_failure = stack
+
+    def _stamp(self, content: Any, seen: frozenset[int] = frozenset()) -> Any:
+        """What tells whether something that the body made was changed in place, since it was seen last."""
+        if isinstance(content, torch.Tensor):
+            storage = getattr(content, "storage_", None)
+            return None if storage is None else [(s, s.version) for s in listed.parts(storage)]
+        if id(content) in self.reach or id(content) in seen or isinstance(content, (str, int, float)):  # fmt: skip
+            return None
+        found = structure.parts_of(content)
+        if found is None:
+            return None
+        seen |= {id(content)}
+        return [(id(p), self._stamp(p, seen)) for p in found[1]]
 
     def _body(self, graph: FuncGraph) -> FuncGraph:
         """The graph of the body, which ``graph`` is or is nested in."""
@@ -89,6 +107,7 @@ class _Progress:
         for contents in mark.values():
             contents += [_OTHER] * (len(self.places) - len(contents))  # set again what is not known
         self.last = mark
+        self.stamps = dict.fromkeys(mark)  # what was undone may have changed them
 
     def _add_changed(self) -> None:
         """Locations that the body changed through operators: tensors written in place, attributes, containers."""

@@ -97,7 +97,9 @@ def make_entry(
     method, kept = found
     taken, first = len(inputs) - len(captured), HEAD + len(written)
     items = [None] * (recycling.KEPT * len(outputs))
-    snapshots = bytearray(len(items) * kept.size + 8 * len(outputs)) if kept is not None else bytearray(1)  # fmt: skip
+    snapshots = bytearray(
+        1 + (len(items) * kept.size + 8 * len(outputs) if kept is not None else 0)
+    )
     words = {
         "given": taken, "inputs": len(inputs), "outputs": len(outputs), "single": single, "random": random, "program": address,
         "arena": arena, "busy": busy, "default": DTYPES[torch.get_default_dtype()], "written": len(written), "first_input": first,

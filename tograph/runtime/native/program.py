@@ -173,7 +173,8 @@ class Native:
             if made is None and state is not None:
                 torch.set_rng_state(state)
             if self._tells:
-                prints.leave(printed(self._calls) if made is None else 0)
+                count = printed(self._calls)
+                prints.leave(count if made is None else 0)
             return made
         finally:
             self._lock.value = 0

@@ -1,0 +1,101 @@
+"""Python's random generators and clocks, asked whenever the graph runs: the numbers of plain Python, in its order."""
+
+import random
+import time
+
+import pytest
+import torch
+
+import tograph as tg
+
+GENERATOR = random.Random(5)
+
+
+def draws(x):
+    y = x + random.random() * 10
+    n = random.randint(1, 6)
+    if random.random() < 0.5:
+        y = y + GENERATOR.uniform(0, 2)
+    for _ in range(random.randrange(3)):
+        y = y * random.choice([1.5, 2.5, 3.5])
+    z = torch.full((2,), GENERATOR.gauss(0.0, 1.0))
+    return y, n, z, GENERATOR.getrandbits(8)
+
+
+def in_a_loop(x):
+    n = 0
+    while x > random.random():
+        x = x * 0.9
+        n = n + 1
+    return x, n
+
+
+def with_seed(x):
+    random.seed(7)
+    a = random.random()
+    if x > 0:
+        random.seed(3)
+    return a + x, random.random()
+
+
+def own(x):
+    rng = random.Random(0)
+    xs = [1, 2, 3, 4]
+    rng.shuffle(xs)
+    return x * rng.random(), xs
+
+
+@pytest.mark.parametrize("f", [draws, in_a_loop, with_seed, own])
+def test_as_python(f):
+    shown = []
+    for call in (f, tg.function(f)):
+        random.seed(1)
+        GENERATOR.seed(2)
+        rows = []
+        for i in range(6):
+            found = call(torch.tensor(float(i % 3)))
+            rows.append([torch.as_tensor(v, dtype=torch.float64) for v in found])
+        shown.append((rows, random.random(), GENERATOR.random()))
+    for row, ours in zip(shown[0][0], shown[1][0]):
+        assert all(torch.allclose(a, b) for a, b in zip(row, ours))
+    assert shown[0][1:] == shown[1][1:]
+
+
+def test_the_gradient_uses_what_was_drawn():
+    @tg.function
+    def f(x):
+        return (x * x * random.random()).sum()
+
+    random.seed(4)
+    scale = random.random()
+    random.seed(4)
+    x = torch.ones(3, requires_grad=True)
+    (g,) = torch.autograd.grad(f(x), x)
+    assert torch.allclose(g, torch.full((3,), 2 * scale))
+
+
+def test_clocks():
+    @tg.function
+    def f(x):
+        start = time.perf_counter()
+        if x > 0:
+            time.sleep(0.01)
+        return time.perf_counter() - start, time.time_ns()
+
+    f(torch.tensor(1.0))
+    before = time.time_ns()
+    spent, now = f(torch.tensor(1.0))
+    assert spent >= 0.01
+    assert before <= now <= time.time_ns()
+    assert f(torch.tensor(-1.0))[1] >= now
+
+
+@pytest.mark.parametrize("name", ["shuffle", "sample", "choices"])
+def test_orders_are_refused(name):
+    def f(x):
+        args = ([1, 2, 3],) if name == "shuffle" else ([1, 2, 3], 2)
+        getattr(random, name)(*args)
+        return x
+
+    with pytest.raises(tg.errors.StagingError, match="randperm"):
+        tg.function(f)(torch.tensor(1.0))

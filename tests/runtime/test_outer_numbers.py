@@ -1,0 +1,196 @@
+"""Numbers of outer objects that change from call to call become inputs: few traces, and Python's values and types."""
+
+import pytest
+import torch
+
+import tograph as tg
+
+
+class Held:
+    pass
+
+
+def counter(held):
+    def f(x):
+        held.n += 1
+        return x * held.n
+
+    return f
+
+
+def modulo(held):
+    def f(x):
+        held.n += 1
+        return x * 2 if held.n % 2 == 0 else x
+
+    return f
+
+
+def rate(held):
+    def f(x):
+        held.n = held.n * 0.5
+        return x * held.n
+
+    return f
+
+
+def in_a_branch(held):
+    def f(x):
+        if x > 0:
+            held.n += 1
+        return x + held.n
+
+    return f
+
+
+def unrolled(held):
+    def f(x):
+        held.n += 1
+        for _ in range(held.n):
+            x = x + 1
+        return x
+
+    return f
+
+
+def printed(held):
+    def f(x):
+        held.n += 1
+        print(f"step {held.n}")
+        return x
+
+    return f
+
+
+def looked_up(held):
+    table = {i: float(i) for i in range(20)}
+
+    def f(x):
+        held.n += 1
+        return x + table[held.n]
+
+    return f
+
+
+def only_read(held):
+    return lambda x: x + held.n
+
+
+def in_a_dict(held):
+    held.d = {"a": 1, "n": 0}
+
+    def f(x):
+        held.d["n"] += 1
+        return x * held.d["n"] + len(list(held.d.items()))
+
+    return f
+
+
+def variable(held):
+    n = 0
+
+    def f(x):
+        nonlocal n
+        n += 1
+        held.n = n
+        return x + n
+
+    return f
+
+
+def kind_changes(held):
+    def f(x):
+        held.n = held.n + (0.5 if held.n == 3 else 1)
+        return x + held.n
+
+    return f
+
+
+def python_needs_it(held):
+    def f(x):
+        held.n += 1
+        return x.reshape([1] * held.n).sum()
+
+    return f
+
+
+CASES = [(counter, 2), (modulo, 2), (rate, 2), (in_a_branch, 3), (unrolled, 2), (printed, 2), (looked_up, 2), (only_read, 1), (in_a_dict, 2),
+         (variable, 2), (kind_changes, 4), (python_needs_it, 8)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "most"), CASES, ids=[m.__name__ for m, _ in CASES])
+def test_as_python(make, most, capsys):
+    shown = []
+    for convert in (lambda f: f, tg.function):
+        held = Held()
+        held.n = 1.0 if make is rate else 0
+        f = convert(make(held))
+        row = []
+        for i in range(8):
+            y = f(torch.tensor(float((-1) ** i)))
+            row.append((y.item(), held.n, type(held.n), capsys.readouterr().out))
+        shown.append(row)
+    assert shown[0] == shown[1]
+    assert f.trace_count <= most
+
+
+def test_a_number_that_others_change_is_an_input_from_its_second_change_on():
+    held = Held()
+    held.n = 0
+    f = tg.function(lambda x: x + held.n)
+    for i in range(6):
+        held.n = i * 3
+        assert f(torch.tensor(1)) == 1 + i * 3
+    assert f.trace_count == 3
+    held.n = 0.5
+    assert f(torch.tensor(1)) == 1.5
+    held.n = 2**70
+    with pytest.raises((OverflowError, RuntimeError)):
+        f(torch.tensor(1))
+    held.n = True
+    assert f(torch.tensor(1)) == 2
+
+
+def test_a_failure_keeps_the_count():
+    held = Held()
+    held.n = 0
+
+    @tg.function
+    def f(x):
+        held.n += 1
+        assert x > 0
+        held.n += 10
+        return x
+
+    for i in range(5):
+        with pytest.raises(AssertionError):
+            f(torch.tensor(-1.0))
+        assert held.n == i + 1
+    f(torch.tensor(1.0))
+    assert held.n == 16
+
+
+@pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.Adam])
+def test_a_schedule_of_learning_rates(kind):
+    losses = []
+    for convert in (lambda f: f, tg.function):
+        torch.manual_seed(0)
+        module = torch.nn.Linear(3, 3)
+        optimizer = kind(module.parameters(), 0.1)
+        schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+
+        def step(x, module=module, optimizer=optimizer):
+            optimizer.zero_grad()
+            loss = module(x).pow(2).sum()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        f = convert(step)
+        row = []
+        for i in range(6):
+            row.append(f(torch.ones(2, 3) * i).detach())
+            schedule.step()
+        losses.append(torch.stack(row))
+    assert torch.allclose(*losses, rtol=1e-6)
+    assert f.trace_count == 3

@@ -1,0 +1,124 @@
+"""Numbers that are others at every call: what Python's random generators draw and clocks show, when the graph runs and in order.
+
+A generator that the traced code makes itself (``random.Random(0)``) draws while tracing: its numbers are the same at every call.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from ...errors import StagingError
+from ...runtime.control_flow import outside_value
+from ...runtime.funcgraph import current_graph, is_tracing, user_location
+from ...runtime.ops import OpaqueObject
+from ...runtime.scalars import new_scalar
+from .. import subscripts
+from ..calls import METHODS, handles
+
+_FLOATS = ("uniform", "triangular", "gauss", "normalvariate", "lognormvariate", "expovariate", "betavariate", "gammavariate",
+           "vonmisesvariate", "paretovariate", "weibullvariate")  # fmt: skip
+_INTS = ("randint", "randrange")
+_ORDERS = ("shuffle", "sample", "choices")
+
+
+def _number(kind: type, call: Callable[..., Any], name: str, args: tuple) -> Any:
+    """``call(*args)`` whenever the graph runs: a staged number."""
+    graph = current_graph()
+    values = [outside_value(a, graph) for a in args]
+    return new_scalar("py.outside", (OpaqueObject(call, name), *values), kind, graph)
+
+
+_OWN: weakref.WeakKeyDictionary[random.Random, Any] = weakref.WeakKeyDictionary()
+
+
+@handles(random.Random)
+def generator_(*args):
+    made = random.Random(*args)
+    if is_tracing():
+        _OWN[made] = current_graph().root
+    return made
+
+
+def _is_outside(generator: random.Random) -> bool:
+    return is_tracing() and _OWN.get(generator) is not current_graph().root
+
+
+def _drawn(name: str, kind: type) -> Callable[..., Any]:
+    plain = getattr(random.Random, name)
+
+    def form(generator, *args, **kwargs):
+        if not _is_outside(generator):
+            return plain(generator, *args, **kwargs)
+        if kwargs:
+            return _number(kind, lambda *a: plain(generator, *a, **kwargs), name, args)
+        return _number(kind, lambda *a: plain(generator, *a), name, args)
+
+    return form
+
+
+for _name in _FLOATS:
+    handles(getattr(random.Random, _name))(_drawn(_name, float))
+for _name in _INTS:
+    handles(getattr(random.Random, _name))(_drawn(_name, int))
+METHODS[random.Random, "random"] = _drawn("random", float)
+METHODS[random.Random, "getrandbits"] = _drawn("getrandbits", int)
+
+
+@handles(random.Random.choice)
+def choice(generator, items):
+    if not _is_outside(generator) or not len(items):
+        return generator.choice(items)
+    at = _number(int, lambda n: generator._randbelow(n), "choice", (len(items),))
+    return subscripts.getitem(items, at)
+
+
+@handles(random.Random.seed)
+def seed(generator, a=None, version=2):
+    if not _is_outside(generator):
+        generator.seed(a, version)
+        return
+    _number(bool, lambda *v: bool(generator.seed(*v)), "seed", () if a is None else (a, version))
+
+
+def _ordered(name: str) -> Callable[..., Any]:
+    plain = getattr(random.Random, name)
+
+    def form(generator, *args, **kwargs):
+        if _is_outside(generator):
+            raise StagingError(
+                f"random.{name}() would give the same order at every call, as it runs while tracing: use torch.randperm(n), or call it outside",
+                user_location(),
+            )
+        return plain(generator, *args, **kwargs)
+
+    return form
+
+
+for _name in _ORDERS:
+    handles(getattr(random.Random, _name))(_ordered(_name))
+
+
+def _clock(name: str) -> None:
+    plain = getattr(time, name)
+    kind = int if name.endswith("_ns") else float
+
+    @handles(plain)
+    def form():
+        return _number(kind, plain, name, ()) if is_tracing() else plain()
+
+
+for _name in ("time", "perf_counter", "monotonic", "process_time", "thread_time"):
+    _clock(_name)
+    _clock(f"{_name}_ns")
+
+
+@handles(time.sleep)
+def sleep(seconds):
+    if not is_tracing():
+        time.sleep(seconds)
+        return
+    _number(bool, lambda s: bool(time.sleep(s)), "sleep", (seconds,))
