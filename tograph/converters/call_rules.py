@@ -41,7 +41,6 @@ LEAF_MODULES = frozenset(
         "Identity",
         "Embedding",
         "LayerNorm",
-        "GroupNorm",
         "RMSNorm",
         "Conv1d",
         "Conv2d",

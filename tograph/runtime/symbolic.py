@@ -85,6 +85,18 @@ class SymTensor(torch.Tensor):
             )
         return super().requires_grad_(requires_grad)
 
+    def contiguous(self, memory_format=torch.contiguous_format):
+        if memory_format is not torch.contiguous_format or not self.storage_.strided():
+            return super().contiguous(memory_format=memory_format)
+        made = self.clone(memory_format=memory_format)
+        self.storage_.unfollowed(made, "the result of contiguous()")  # type: ignore[attr-defined]
+        return made
+
+    def is_contiguous(self, memory_format=torch.contiguous_format):
+        if memory_format is torch.contiguous_format and not self.chain and self.storage_.strided():
+            return self.storage_.in_order()  # type: ignore[attr-defined]
+        return super().is_contiguous(memory_format=memory_format)
+
     def untyped_storage(self):
         """For its number of bytes, which a tensor of an unknown size is made without."""
         if self.meta.static:
@@ -364,6 +376,8 @@ def apply_view(graph: FuncGraph, view: View, base: Value) -> Value:
 
 def argument(graph: FuncGraph, x: Any) -> Any:
     """An op's argument as it stands in a node: values for tensors and staged numbers."""
+    if type(x) in _PLAIN:
+        return x
     if isinstance(x, torch.Tensor):
         return value_of(x, graph)
     if isinstance(x, shapes.SYMBOLS):
@@ -379,7 +393,14 @@ def argument(graph: FuncGraph, x: Any) -> Any:
     return x
 
 
+_PLAIN = frozenset([int, float, bool, str, torch.dtype, torch.device, type(None)])
+
+
 def metas(x: Any) -> Any:
+    if type(x) is SymTensor:
+        return x.meta
+    if type(x) in _PLAIN:
+        return x
     if isinstance(x, torch.Tensor):
         return x.meta if isinstance(x, SymTensor) else meta_of(x)
     if type(x) in (list, tuple) or isinstance(x, (list, tuple)):
