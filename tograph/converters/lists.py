@@ -13,7 +13,6 @@ from ..runtime.growing import StagedList
 from ..transpiler.syntax import gast
 from .context import OPERATORS, Converter
 
-
 _STORING = frozenset(["append", "appendleft", "insert"])
 
 
