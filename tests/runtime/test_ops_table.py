@@ -416,3 +416,31 @@ def test_names_of_exceptions_are_builtins():
     with pytest.raises(AttributeError):
         ops.make_exception("NoSuchError", ())
     assert isinstance(ops.make_exception("OSError", (2, "x")), builtins.FileNotFoundError)
+
+
+def _samples():
+    x, w, t = torch.randn(2, 3, 4), torch.randn(4), torch.fft.rfft(torch.randn(8))
+    rows = torch.randn(5, 3)
+    yield "aten.view.default", (x, [6, 4]), {}
+    yield "aten.view.default", (x, [-1]), {}
+    yield "aten.expand.default", (x[:, :1], [2, 3, -1]), {}
+    yield "aten.expand.default", (w, [3, 4]), {"implicit": False}
+    yield "aten._softmax.default", (x, -1, False), {}
+    yield "aten._log_softmax.default", (x, 1, False), {}
+    yield "aten.native_layer_norm.default", (x, [4], w, None, 1e-5), {}
+    yield "aten._fft_r2c.default", (torch.randn(8), [0], 0, True), {}
+    yield "aten._fft_c2r.default", (t, [0], 2, 8), {}
+    yield "aten._fft_c2c.default", (t, [0], 0, True), {}
+    yield "aten.embedding.default", (rows, torch.tensor([1, 4]), -1, False, False), {}
+    yield "aten.gelu.default", (x,), {"approximate": "tanh"}
+    yield "aten.silu.default", (x,), {}
+    yield "aten.native_batch_norm.default", (rows, None, None, None, None, True, 0.1, 1e-5), {}
+
+
+@pytest.mark.parametrize("sample", list(_samples()), ids=lambda s: s[0])
+def test_direct_functions_give_what_the_overloads_give(sample):
+    name, args, kwargs = sample
+    found = ops.DIRECT[name](*args, **kwargs)
+    wanted = ops.overload(name)(*args, **kwargs)
+    for a, b in zip(*(x if isinstance(x, tuple) else (x,) for x in (found, wanted)), strict=True):
+        assert torch.equal(a, b) and a.stride() == b.stride()

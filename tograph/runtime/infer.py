@@ -68,13 +68,24 @@ def infer(func, args: tuple, kwargs: dict) -> Any:
     return out
 
 
+_ATOMS = frozenset([int, float, bool, str, torch.dtype, torch.device])
+
+
 def _key(x: Any) -> Any:
     """A hashable form that tells 1, True and 1.0 apart, or None when something is symbolic."""
-    if isinstance(x, Meta):
+    kind = type(x)
+    if kind is Meta:
         return x if x.placed else None
+    if kind in _ATOMS:  # most arguments: the rest of the tests is slow
+        return (kind, x)
     if isinstance(x, (list, tuple)):
-        parts = tuple(_key(a) for a in x)
-        return None if any(p is None for p in parts) else (type(x) is tuple, parts)
+        parts = []
+        for a in x:
+            part = _key(a)
+            if part is None:
+                return None
+            parts.append(part)
+        return (kind is tuple, *parts)
     if isinstance(x, dict):
         return _key(tuple(x.items()))
     if isinstance(x, (*shapes.SYMBOLS, torch.Generator)):

@@ -11,7 +11,7 @@ import functools
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import CellType, FunctionType
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -20,6 +20,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from .shapes import Meta, like
 
 _WRAPPER = torch._disable_dynamo(lambda: None).__code__  # type: ignore[attr-defined]
+_WRAPPED = _WRAPPER.co_freevars.index("fn")
 _FOUND = "__dynamo_disable"  # where the wrapper keeps what dynamo gave it
 
 
@@ -64,23 +65,23 @@ def _without_dynamo() -> Iterator[None]:
 
 @functools.cache
 def _hidden() -> tuple[Any, ...]:
-    """The functions behind dynamo's wrappers in torch's kernels that are written in Python."""
+    """The functions behind dynamo's wrappers in torch's kernels that are written in Python.
+
+    There are thousands of functions to look into, at the first trace that needs such a kernel: the loop is written for speed.
+    """
     modules = [m for n, m in sys.modules.items() if n.startswith(("torch._refs", "torch._decomp"))]
-    left = [f for m in modules for f in vars(m).values() if isinstance(f, FunctionType)]
+    left = [f for m in modules for f in vars(m).values() if type(f) is FunctionType]
     seen, found = set(left), []
     while left:
         step = left.pop()
-        inner = dict(zip(step.__code__.co_freevars, map(_content, step.__closure__ or ())))
+        for cell in step.__closure__ or ():
+            try:
+                inner = cell.cell_contents
+            except ValueError:  # empty
+                continue
+            if type(inner) is FunctionType and inner not in seen:
+                seen.add(inner)
+                left.append(inner)
         if step.__code__ is _WRAPPER:
-            found.append(inner["fn"])
-        fresh = {f for f in inner.values() if isinstance(f, FunctionType)} - seen
-        seen |= fresh
-        left += fresh
+            found.append(step.__closure__[_WRAPPED].cell_contents)  # type: ignore[index]
     return tuple(found)
-
-
-def _content(cell: CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # empty
-        return None

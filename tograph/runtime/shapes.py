@@ -19,6 +19,9 @@ import torch
 SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
+_INT = frozenset([int])
+
+
 class Meta(NamedTuple):
     """What is known of a tensor while tracing. Sizes and strides may be ``torch.SymInt``."""
 
@@ -34,17 +37,17 @@ class Meta(NamedTuple):
 
     @property
     def static(self) -> bool:
-        return all(type(n) is int for n in self.size)
+        return _INT.issuperset(map(type, self.size))
 
     @property
     def laid_out(self) -> bool:
         """Whether sizes and strides are all known: a slice of what has a staged size may have other strides than sizes."""
-        return all(type(n) is int for n in (*self.size, *self.stride))
+        return _INT.issuperset(map(type, (*self.size, *self.stride)))
 
     @property
     def placed(self) -> bool:
         """Whether sizes, strides and offset are all known."""
-        return type(self.offset) is int and all(type(n) is int for n in (*self.size, *self.stride))
+        return _INT.issuperset(map(type, (self.offset, *self.size, *self.stride)))
 
 
 def contiguous(dtype: torch.dtype, size: Sequence, device: torch.device) -> Meta:

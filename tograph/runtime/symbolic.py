@@ -364,6 +364,8 @@ def apply_view(graph: FuncGraph, view: View, base: Value) -> Value:
 
 def argument(graph: FuncGraph, x: Any) -> Any:
     """An op's argument as it stands in a node: values for tensors and staged numbers."""
+    if type(x) in _PLAIN:
+        return x
     if isinstance(x, torch.Tensor):
         return value_of(x, graph)
     if isinstance(x, shapes.SYMBOLS):
@@ -379,7 +381,14 @@ def argument(graph: FuncGraph, x: Any) -> Any:
     return x
 
 
+_PLAIN = frozenset([int, float, bool, str, torch.dtype, torch.device, type(None)])
+
+
 def metas(x: Any) -> Any:
+    if type(x) is SymTensor:
+        return x.meta
+    if type(x) in _PLAIN:
+        return x
     if isinstance(x, torch.Tensor):
         return x.meta if isinstance(x, SymTensor) else meta_of(x)
     if type(x) in (list, tuple) or isinstance(x, (list, tuple)):

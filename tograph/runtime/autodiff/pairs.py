@@ -21,6 +21,7 @@ from ..carrier import differentiable
 from ..freed import MESSAGE, is_freed
 from ..ir import Graph, Value, graph_effects, map_values, prune, set_control_inputs
 from .replay import copy_graph, copy_node, lenient
+from .shares import shares
 from .vjp import Pullback, vjp
 
 Build = Callable[..., Any]  # of a graph, and of how many of its outputs leave the library
@@ -79,8 +80,9 @@ class Pair:
             forward.outputs = forward.outputs + self.snapshots
         self.random = graph_effects(graph).random
         self.program = build(forward, len(graph.outputs))
-        self._backwards: dict[tuple[bool, ...], Any] = {}
-        self._joint: Differentiable | None = None
+        self.shares = [] if self.constant else shares(self.pullback)
+        self._backwards: dict[tuple[int, tuple[bool, ...]], Any] = {}
+        self._joints: dict[int, tuple[Differentiable, list[int]]] = {}
 
     def _pullback(self, given: list[int]) -> Pullback:
         try:
@@ -98,25 +100,26 @@ class Pair:
             outputs[i] = inputs[j]
         return refusing(self.graph, outputs, [inputs[j] for j in self.wrt])
 
-    def backward(self, needed: tuple[bool, ...]) -> Any:
-        """The backward program that computes the gradients that are needed."""
-        if needed not in self._backwards:
-            graph = copy_graph(self.pullback.backward)
+    def backward(self, share: int, needed: tuple[bool, ...]) -> Any:
+        """The backward program of a share that computes the gradients that are needed."""
+        if (share, needed) not in self._backwards:
+            graph = copy_graph(self.shares[share].backward)
             graph.outputs = [v for v, n in zip(graph.outputs, needed) if n]
             _without(graph, _COMMITS)
             prune(graph)
             set_control_inputs(graph)
-            self._backwards[needed] = self.build(graph, 0)
-        return self._backwards[needed]
+            self._backwards[share, needed] = self.build(graph, 0)
+        return self._backwards[share, needed]
 
-    def joint(self) -> Differentiable:
-        """(inputs, snapshots, cotangents) -> gradients, as a graph."""
-        if self._joint is None:
-            self._joint = Differentiable(self._joint_graph(), self.build)
-        return self._joint
+    def joint(self, share: int) -> tuple[Differentiable, list[int]]:
+        """(inputs, snapshots, cotangents of a share) -> gradients, as a graph; and the inputs that these belong to."""
+        if share not in self._joints:
+            given = [self.pullback.given[i] for i in self.shares[share].given]
+            p = vjp(self.graph, self.wrt, given, again=True)
+            self._joints[share] = Differentiable(self._joint_graph(p), self.build), p.present
+        return self._joints[share]
 
-    def _joint_graph(self) -> Graph:
-        p = vjp(self.graph, self.wrt, self.pullback.given, again=True)
+    def _joint_graph(self, p: Pullback) -> Graph:
         forward, backward = p.forward, p.backward
         made = Graph(backward.name)
         snapshots = [n.outputs[0] for n in forward.nodes if n.op == "tg.read"]
@@ -179,34 +182,41 @@ class Differentiable:
                 outputs = pair.program.run(*inputs)
             return pair.finished(outputs, inputs)
         box: list[Any] = []
-        made = _Pair.apply(pair, box, *inputs)
-        outputs, spec = box
-        returned = tree_unflatten(list(made), spec) if made is not None else []
-        by_index = dict(zip(pair.pullback.given, returned))
+        by_index: dict[int, Any] = {}
+        for k, share in enumerate(pair.shares):
+            made = _Pair.apply(pair, k, box, *inputs)
+            returned = tree_unflatten(list(made), box.pop()) if made is not None else []
+            by_index.update(zip((pair.pullback.given[i] for i in share.given), returned))
+        outputs = box[0][: len(pair.graph.outputs)]
         for i, twin in pair.twins.items():
             outputs[i] = by_index[twin]
         return pair.finished(outputs, inputs)
 
 
 class _Pair(torch.autograd.Function):
-    """The outputs that have a gradient as functions of the inputs; the others go through ``box``."""
+    """The outputs of a share as functions of the inputs.
+
+    ``box``: all that the forward program gave, which the first share runs, the generators' states before, and last what the share's are.
+    """
 
     @staticmethod
-    def forward(ctx: Any, pair: Pair, box: list[Any], *inputs: Any) -> Any:
-        ctx.pair = pair
-        ctx.state = _generators(inputs) if pair.random else None
-        outs = pair.program.run(*inputs)
+    def forward(ctx: Any, pair: Pair, share: int, box: list[Any], *inputs: Any) -> Any:
+        ctx.pair, ctx.share, own = pair, share, pair.shares[share]
+        if not box:
+            state = _generators(inputs) if pair.random else None
+            box += [pair.program.run(*inputs), state]
+        outs, ctx.state = box
         count, saved = len(pair.graph.outputs), pair.saved
-        given = [outs[i] for i in pair.pullback.given]
+        given = [outs[pair.pullback.given[i]] for i in own.given]
         flat, ctx.given_spec = tree_flatten(given)
-        kept = [inputs[i] for i in pair.pullback.kept]
-        stored, ctx.stored_spec = tree_flatten([kept, outs[count : count + saved]])
+        sources = [*(inputs[i] for i in pair.pullback.kept), *outs[count : count + saved]]
+        stored, ctx.stored_spec = tree_flatten([sources[i] for i in own.stored])
         ctx.places = [i for i, x in enumerate(stored) if isinstance(x, torch.Tensor)]
         ctx.save_for_backward(*(stored[i] for i in ctx.places))
         ctx.numbers = [None if isinstance(x, torch.Tensor) else x for x in stored]
         ctx.inputs = [(x, x._version if isinstance(x, torch.Tensor) else 0) for x in inputs]
         ctx.snapshots = outs[count + saved :]
-        box += [outs[:count], ctx.given_spec]
+        box.append(ctx.given_spec)
         return tuple(flat)
 
     @staticmethod
@@ -215,19 +225,20 @@ class _Pair(torch.autograd.Function):
         if pair.error is not None:
             raise RuntimeError(*pair.error.args)
         cotangents = tree_unflatten(list(grads), ctx.given_spec)
-        wanted = tuple(ctx.needs_input_grad[2 + i] for i in pair.pullback.present)
         if torch.is_grad_enabled():
-            found = _again(ctx, pair, cotangents)
+            present, found = _again(ctx, pair, cotangents)
         else:
+            present = [pair.pullback.present[k] for k in pair.shares[ctx.share].present]
+            wanted = tuple(ctx.needs_input_grad[3 + i] for i in present)
             tensors = dict(zip(ctx.places, ctx.saved_tensors))
             flat = [tensors.get(i, x) for i, x in enumerate(ctx.numbers)]
-            kept, saved = tree_unflatten(flat, ctx.stored_spec)
+            stored = tree_unflatten(flat, ctx.stored_spec)
             results = iter(
-                pair.backward(wanted).run(*map(_dense, kept), *saved, *map(_dense, cotangents))
+                pair.backward(ctx.share, wanted).run(*map(_dense, [*stored, *cotangents]))
             )
             found = [next(results) if w else None for w in wanted]
-        by_input = dict(zip(pair.pullback.present, found))
-        return None, None, *(by_input.get(i) for i in range(len(ctx.inputs)))
+        by_input = dict(zip(present, found))
+        return None, None, None, *(by_input.get(i) for i in range(len(ctx.inputs)))
 
 
 def refusing(graph: Graph, outputs: list[Any], wrt: Sequence[torch.Tensor]) -> list[Any]:
@@ -258,8 +269,8 @@ def _dense(x: Any) -> Any:
     return x.contiguous() if isinstance(x, torch.Tensor) else x
 
 
-def _again(ctx: Any, pair: Pair, cotangents: list[Any]) -> list[Any]:
-    """The gradients as a differentiable function of the inputs and the cotangents."""
+def _again(ctx: Any, pair: Pair, cotangents: list[Any]) -> tuple[list[int], list[Any]]:
+    """The gradients as a differentiable function of the inputs and the cotangents, and the inputs that they belong to."""
     _ = ctx.saved_tensors  # torch's own errors: freed buffers, saved tensors that were written
     written = set(graph_effects(pair.graph).writes)
     inputs = []
@@ -270,8 +281,9 @@ def _again(ctx: Any, pair: Pair, cotangents: list[Any]) -> list[Any]:
                 f"input {i} of {pair.graph.name}, {tuple(x.shape)}, is at version {x._version}; expected version {version}"
             )
         inputs.append(x)
+    joint, present = pair.joint(ctx.share)
     with _Generators(ctx.state):
-        return pair.joint().run([*inputs, *ctx.snapshots, *cotangents])
+        return present, joint.run([*inputs, *ctx.snapshots, *cotangents])
 
 
 def _generators(inputs: Sequence[Any]) -> list[tuple[Any, Any]]:

@@ -226,8 +226,13 @@ def _layouts(node: Node, inputs: list[Value], operands: list[Any]) -> list[tuple
         for v, x in zip(inputs, operands)
     }
     found = rule(*map_values(known.__getitem__, node.args), **map_values(known.__getitem__, node.kwargs))  # fmt: skip
+    if found is None:
+        return [None] * len(node.outputs)
     metas = found if isinstance(found, list) else [found]
-    return [m.stride if m is not None and _without_gaps(m.size, m.stride) else None for m in metas]
+    return [
+        m.stride if m is not None and m.laid_out and _without_gaps(m.size, m.stride) else None
+        for m in metas
+    ]
 
 
 def _without_gaps(size: Sequence[int], stride: Sequence[int]) -> bool:
