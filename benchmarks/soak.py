@@ -19,8 +19,8 @@ import tograph as tg
 class Model:
     """Makes its variable on the first call, counts calls, keeps its last outputs."""
 
-    def __init__(self, scale):
-        self.scale, self.w, self.recent = scale, None, []
+    def __init__(self, mode):
+        self.mode, self.w, self.recent = mode, None, []
 
     @tg.function
     def step(self, x):
@@ -29,7 +29,7 @@ class Model:
         total = x * 0
         for row in x.reshape(8, 8):
             total = total + row.sum() if row.sum() > 0 else total - 1
-        self.w.assign_add(total * self.scale)
+        self.w.assign_add(total * len(self.mode))
         self.recent.append(total.sum())
         return self.w.sum()
 
@@ -45,12 +45,12 @@ def soak(calls, retraces):
     models = []
 
     def run(count, retraces_):
-        model = Model(1.0)
+        model = Model("0")
         models.append(weakref.ref(model))
         every = max(1, count // max(1, retraces_))
         for i in range(count):
             if i % every == 0:
-                model.scale = 1.0 + i  # a guarded setting: traces anew
+                model.mode = str(i)  # a guarded setting: traces anew
             model.step(torch.ones(64))
             model.recent.clear()
 

@@ -1,7 +1,8 @@
 """Lists whose length depends on data: items that are records, the methods of Python's lists, what changes in place."""
 
+import linecache
 from collections import namedtuple
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pytest
 import torch
@@ -299,3 +300,69 @@ def test_joined_out_of_range():
 
     with pytest.raises(IndexError, match=r"range of \[-2, 1\], but got 2"):
         joined(torch.ones(3), torch.tensor(2))
+
+
+def test_a_list_that_is_flushed_in_a_branch_or_an_inner_loop():
+    def f(x):
+        a, b, n = [], [x], 0
+        while n < x.sum():
+            a.append(x + n)
+            b.append(x * n)
+            if len(a) > 2:
+                a = [x]
+            for _ in tg.range(2):
+                b = [x - n]
+            n = n + 1
+        return torch.stack(a), torch.stack(b)
+
+    x = torch.ones(2)
+    for y in (x, x * 2, x * 3):
+        for found, expected in zip(tg.function(f)(y), f(y)):
+            assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize("reset", ["[x]", "[]"])
+def test_a_list_that_is_replaced_by_one_that_is_equal_to_the_first(reset):
+    source = f"""
+def f(x):
+    b, first, n = {reset}, [], 0
+    while n < x.sum():
+        b.append(x * 2 + n)
+        if n == 0:
+            first.append(len(b))
+        b = {reset}
+        n = n + 1
+    b.append(x)
+    return torch.stack(b), len(b), first
+"""
+    file = f"<replaced by {reset}>"
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    space = {"torch": torch}
+    exec(compile(source, file, "exec"), space)
+    f, g = space["f"], tg.function(space["f"])
+    for x in (torch.ones(2), torch.ones(2) * 2, -torch.ones(2)):
+        (b, n, first), (c, m, one) = f(x), g(x)
+        assert torch.equal(b, c) and n == m and first == one
+
+
+@dataclass
+class Collected:
+    total: object
+    items: list = field(default_factory=list)
+
+    def add(self, v):
+        self.total = self.total + v
+        self.items.append(v)
+
+
+def test_a_list_that_the_factory_of_a_dataclass_makes():
+    def f(x):
+        made = Collected(x.sum())
+        for v in x:
+            if v > 0:
+                made.add(v)
+        return made.total, len(made.items)
+
+    for x in (torch.tensor([1.0, -2, 3]), -torch.ones(3)):
+        (a, n), (b, m) = f(x), tg.function(f)(x)
+        assert torch.equal(a, b) and n == m

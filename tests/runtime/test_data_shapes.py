@@ -1,5 +1,6 @@
 """Tensors whose size depends on data: every op of the lists on a tensor that a mask selects, against eager PyTorch."""
 
+import copy
 import warnings
 
 import pytest
@@ -315,6 +316,24 @@ def test_a_size_that_was_undone_is_computed_anew():
         got, wanted = tg.function(f)(x, torch.tensor(2)), f(x, 2)
         torch.testing.assert_close(got[0], wanted[0])
         assert got[1] == wanted[1]
+
+
+def test_normalisations_of_a_batch_of_unknown_size():
+    modules = [torch.nn.BatchNorm1d(2), torch.nn.GroupNorm(1, 2)]
+
+    def f(x, *modules):
+        for m in modules:
+            x = m(x[x[:, 0, 0] > 0])
+        return x
+
+    g, others = tg.function(f), copy.deepcopy(modules)
+    x = torch.linspace(-1, 1, 24).sin().reshape(4, 2, 3)
+    for scale in (1, -1):
+        torch.testing.assert_close(g(x * scale, *modules[:1]), f(x * scale, *others[:1]))
+        torch.testing.assert_close(modules[0].state_dict(), others[0].state_dict())
+        torch.testing.assert_close(g(x * scale, *modules[1:]), f(x * scale, *others[1:]))
+    with pytest.raises(ValueError, match="more than 1 value per channel"):
+        g(x[:, :, :1] - x[2, 0, 0], *modules[:1])
 
 
 def test_rows_of_a_tensor_that_grew_in_the_middle():

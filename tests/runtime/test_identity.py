@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import tograph as tg
+from tograph.errors import AliasError
 from tograph.runtime.passes import optimize
 
 
@@ -499,3 +500,29 @@ def test_dot_of_a_vector_whose_size_only_the_run_knows():
     assert f(torch.ones(3), torch.ones(21)) == 63
     with pytest.raises(RuntimeError, match="inconsistent tensor size"):
         f(torch.ones(3), torch.ones(20))
+
+
+@pytest.mark.parametrize("copy", ["contiguous()", "reshape(4)", "flatten()", "clone()"])
+def test_a_copy_or_not_by_how_the_branch_left_it_in_memory(copy):
+    source = f"""
+def f(x, write):
+    m = x.view(2, 2)
+    if x[0] > 0:
+        m = m.t()
+    known = m.is_contiguous()
+    m = m.{copy}
+    if write:
+        m += 1
+    return m, known
+"""
+    file = f"<layouts {copy}>"
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    space = {}
+    exec(compile(source, file, "exec"), space)
+    f, g = space["f"], tg.function(space["f"])
+    for x in (torch.arange(1.0, 5.0), -torch.arange(1.0, 5.0)):
+        (a, known), (b, same) = f(x.clone(), False), g(x.clone(), False)
+        assert torch.equal(a, b) and known == same
+        if copy != "clone()":
+            with pytest.raises(AliasError, match="may share memory"):
+                g(x.clone(), True)

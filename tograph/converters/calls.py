@@ -380,7 +380,7 @@ def _note_look(owner, name, args) -> None:
     if watch is None or watch.source_of(owner) is None:
         return
     if name == "get" and args and isinstance(owner, dict) and _hashable(args[0]):
-        found = owner.get(args[0], _ABSENT)
+        found = dict.get(owner, args[0], _ABSENT)  # a user's class may have a `get` of its own
         if found is _ABSENT:
             watch.missing_key(owner, args[0])
         else:
@@ -463,8 +463,8 @@ def _construct(cls: type, args, kwargs):
             return _wrapping(cls, args, kwargs)
         creation.check(f"a {cls.__name__}")
         return creation.make(lambda: cls(*args, **kwargs))
-    if is_tracing() and standard.has_post_init(cls):
-        return standard.construct_dataclass(call, cls, args, kwargs)
+    if is_tracing() and standard.is_made_by_parts(cls):
+        return noted(standard.construct_dataclass(call, cls, args, kwargs))
     meta = type(cls).__call__
     if is_tracing() and is_user_function(meta):
         return call(meta, cls, *args, **kwargs)
@@ -473,7 +473,8 @@ def _construct(cls: type, args, kwargs):
 
 def _wrapping(cls: type, args, kwargs):
     """A module that a staged branch or loop makes: one without tensors of its own, such as a wrapper of its arguments."""
-    given = {id(t) for m in (*args, *kwargs.values()) if isinstance(m, torch.nn.Module) for t in _tensors(m)}  # fmt: skip
+    parts = [p for x in (*args, *kwargs.values()) for p in (x if isinstance(x, (list, tuple)) else [x])]  # fmt: skip
+    given = {id(t) for m in parts if isinstance(m, torch.nn.Module) for t in _tensors(m)}
     made = noted(cls(*args, **kwargs))
     if any(id(t) not in given for t in _tensors(made)):
         creation.check(f"a {cls.__name__}")

@@ -27,10 +27,16 @@ from .staging import is_staged
 
 def holds_staged(x: Any) -> bool:
     """Whether a value is staged, or a container with a staged part."""
-    if is_staged(x) or is_union(x) or isinstance(x, torch.Tensor):
-        return True
-    found = parts_of(x)
-    return found is not None and any(map(holds_staged, found[1]))
+    todo, seen = [x], {}
+    while todo:
+        x = todo.pop()
+        if is_staged(x) or is_union(x) or isinstance(x, torch.Tensor):
+            return True
+        if id(x) not in seen:  # objects may hold each other
+            seen[id(x)] = x
+            found = parts_of(x)
+            todo += found[1] if found is not None else ()
+    return False
 
 
 def cached(call: Callable[..., Any], f: Any, args: tuple, kwargs: dict) -> Any:
@@ -63,10 +69,14 @@ def dispatch(call: Callable[..., Any], f: Any, args: tuple, kwargs: dict) -> Any
     return call(f.dispatch(call(type, args[0])), *args, **kwargs)
 
 
-def has_post_init(cls: type) -> bool:
-    """Whether the ``__init__`` of a class is one that ``dataclasses`` generated and calls a user's ``__post_init__``."""
-    generated = dataclasses.is_dataclass(cls) and cls.__init__.__code__.co_filename.startswith("<")
-    return generated and is_user_function(getattr(cls, "__post_init__", None))
+def is_made_by_parts(cls: type) -> bool:
+    """Whether the ``__init__`` of a class is one that ``dataclasses`` generated and calls what is to be converted: factories, ``__post_init__``."""
+    if not dataclasses.is_dataclass(cls) or not cls.__init__.__code__.co_filename.startswith("<"):
+        return False
+    fields = cls.__dataclass_fields__.values()
+    return is_user_function(getattr(cls, "__post_init__", None)) or any(
+        f.default_factory is not dataclasses.MISSING for f in fields
+    )
 
 
 def compared_fields(method: Any, x: Any) -> tuple[str, ...] | None:
@@ -86,7 +96,7 @@ def compared_fields(method: Any, x: Any) -> tuple[str, ...] | None:
 
 
 def construct_dataclass(call: Callable[..., Any], cls: type, args: tuple, kwargs: dict) -> Any:
-    """What the generated ``__init__`` does, with ``__post_init__`` converted."""
+    """What the generated ``__init__`` does, with factories and ``__post_init__`` converted."""
     made = object.__new__(cls)
     bound = inspect.signature(cls.__init__).bind(made, *args, **kwargs).arguments
     rest = []
@@ -106,7 +116,8 @@ def construct_dataclass(call: Callable[..., Any], cls: type, args: tuple, kwargs
             rest.append(value)
         else:
             object.__setattr__(made, name, value)
-    call(cls.__post_init__, made, *rest)  # type: ignore[attr-defined]
+    if hasattr(cls, "__post_init__"):
+        call(cls.__post_init__, made, *rest)
     return made
 
 

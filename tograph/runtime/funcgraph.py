@@ -74,6 +74,10 @@ class Storage:
         """Write to the storages that this one is made of; False for all but ``control_flow.picking``'s."""
         return False
 
+    def strided(self) -> bool:
+        """Whether the tensors that this storage is made of lie in memory in more than one way; False for all but a ``Picked``."""
+        return False
+
     def location(self) -> journal.Location:
         """The storage as a location: its content is the pair (base value, version)."""
 

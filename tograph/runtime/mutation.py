@@ -184,7 +184,7 @@ def _recorded(func, form, args: tuple, kwargs: dict, record: Callable[..., Any])
     """Record the functional form; a random fill of strided memory draws in the order in which eager fills it."""
     x = args[0] if args and isinstance(args[0], torch.Tensor) else None
     fills = torch.Tag.nondeterministic_seeded in func.tags and facts_of(func).mutated == (0,)
-    if not fills or x is None or not as_symbolic(x).meta.static or x.is_contiguous():
+    if not fills or x is None or not as_symbolic(x).meta.static or torch.Tensor.is_contiguous(x):
         return record(form, args, kwargs)
     graph, meta = current_graph(), as_symbolic(x).meta
     place = (list(meta.size), list(meta.stride), meta.dtype, meta.device)

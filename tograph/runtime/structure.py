@@ -341,7 +341,7 @@ def _merge(a: Spec, b: Spec) -> Spec | None:
     if isinstance(a, Const) and isinstance(b, Const):
         return a if _same_const(a.value, b.value) else None
     if isinstance(a, Tree) and isinstance(b, Tree):
-        if a.cls is LISTS[0] is b.cls and a.aux == b.aux and _staged_list(a):
+        if a.cls is LISTS[0] is b.cls and a.aux == b.aux and is_staged_list(a):
             if any(types.join(p.type, q.type) is None for p, q in zip(a.parts, b.parts)):
                 return None
             return Tree(a.cls, a.aux, tuple(map(join, a.parts, b.parts)))
@@ -377,8 +377,10 @@ def texts(spec: Spec) -> Spec:
     return (text_of(spec) if many else None) or spec
 
 
-def _staged_list(spec: Tree) -> bool:
-    return spec.aux == STAGED_LISTS[0] or isinstance(spec.aux, STAGED_LISTS[1])
+def is_staged_list(spec: Spec) -> bool:
+    return isinstance(spec, Tree) and (
+        spec.aux == STAGED_LISTS[0] or isinstance(spec.aux, STAGED_LISTS[1])
+    )
 
 
 def _join_number(a: Type, b: Type) -> Type | None:
@@ -404,6 +406,10 @@ def _join_number(a: Type, b: Type) -> Type | None:
 def _join_choice(a: Spec, b: Spec) -> Spec:
     options = list(a.options) if isinstance(a, Choice) else [a]
     for new in b.options if isinstance(b, Choice) else (b,):
+        if any(
+            _covers(old, new) for old in options
+        ):  # objects that are kept apart join each with itself
+            continue
         for i, old in enumerate(options):
             merged = _merge(old, new)
             if merged is not None:
@@ -412,6 +418,11 @@ def _join_choice(a: Spec, b: Spec) -> Spec:
         else:
             options.append(new)
     return Choice(tuple(options))
+
+
+def _covers(a: Spec, b: Spec) -> bool:
+    merged = _merge(a, b)
+    return merged is not None and equal(merged, a)
 
 
 def generalize(spec: Spec) -> Spec:
@@ -496,11 +507,11 @@ def flatten(x: Any, spec: Spec, graph: FuncGraph) -> list[Value]:
 
 
 def _flatten_tree(x: Any, spec: Tree, graph: FuncGraph) -> list[Value]:
-    if isinstance(x, LISTS[0]) and _staged_list(spec):
+    if isinstance(x, LISTS[0]) and is_staged_list(spec):
         return LISTS[1](x, spec, graph)
     if spec.cls is TEXTS[0] and not isinstance(x, TEXTS[0]):
         return [TEXTS[1](x, graph)]
-    if is_union(x) and _staged_list(spec) and all(isinstance(o, LISTS[0]) or type(o) is spec.cls for o in x.options_):  # fmt: skip
+    if is_union(x) and is_staged_list(spec) and all(isinstance(o, LISTS[0]) or type(o) is spec.cls for o in x.options_):  # fmt: skip
         columns = zip(*(flatten(o, spec, graph) for o in x.options_))
         tag = x.tag_.node.value(graph)
         return [graph.emit("tg.choose", tag, list(c), type=t) for c, t in zip(columns, leaf_types(spec))]  # fmt: skip
@@ -519,8 +530,7 @@ def _takes(spec: Spec, x: Any) -> bool:
 
 def option_of(spec: Spec, choice: Choice) -> int:
     for i, option in enumerate(choice.options):
-        merged = _merge(option, spec)
-        if merged is not None and equal(merged, option):
+        if _covers(option, spec):
             return i
     raise StructureError("a value does not fit the kinds that were found for it")
 

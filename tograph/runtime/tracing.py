@@ -26,7 +26,7 @@ from .infer import answer, facts_of, infer, meta_of, tensor_type
 from .ir import Value
 from .mutation import write_in_place
 from .scalars import size_of
-from .shapes import Meta, contiguous
+from .shapes import Meta, contiguous, same_size
 from .symbolic import SymTensor, View, argument, as_symbolic, metas, same, scalar_of, wrap
 
 
@@ -145,8 +145,19 @@ def _wrap_views(func, args, kwargs, found, node, graph) -> Any:
     for i, (value, meta) in enumerate(zip(node.outputs, flat)):
         step = View(func, args[1:], kwargs, i if isinstance(found, list) else None, base.meta)
         meta = _with_symbols(meta, value, graph)
-        outs.append(SymTensor(meta, base.storage_, (*base.chain, step), Ref(value, graph)))
+        made = SymTensor(meta, base.storage_, (*base.chain, step), Ref(value, graph))
+        if (
+            func is aten.view.default
+            and base.storage_.strided()
+            and not _same_sizes(meta, base.meta)
+        ):
+            base.storage_.unfollowed(made, "the result of reshape()")  # type: ignore[attr-defined]
+        outs.append(made)
     return outs if isinstance(found, list) else outs[0]
+
+
+def _same_sizes(a: Meta, b: Meta) -> bool:
+    return len(a.size) == len(b.size) and all(map(same_size, a.size, b.size))
 
 
 # ---- ops with a meaning of their own
@@ -240,6 +251,16 @@ def _untraced(func) -> Callable[..., Any]:
     return run
 
 
+def _unscale(grads, found_inf, inv_scale):
+    """How ``torch.amp.GradScaler`` multiplies gradients and looks for one that is not finite: an op that writes a list and a tensor."""
+    for g in grads:
+        zero = record(aten.eq.Scalar, (record(aten.sub.Tensor, (g, g), {}), 0), {})
+        bad = record(aten.logical_not.default, (record(aten.all.default, (zero,), {}),), {})
+        bad = record(aten._to_copy.default, (bad,), {"dtype": found_inf.dtype})
+        dispatch(aten.copy_.default, (found_inf, record(aten.maximum.default, (found_inf, bad), {})), {})  # fmt: skip
+        dispatch(aten.mul_.Tensor, (g, inv_scale), {})
+
+
 aten = torch.ops.aten
 SPECIAL: dict[Any, Callable[..., Any]] = {
     aten.detach.default: _detach,
@@ -249,6 +270,7 @@ SPECIAL: dict[Any, Callable[..., Any]] = {
     aten.is_same_size.default: _is_same_size,
     aten.equal.default: _equal,
     aten._conj.default: _conj,
+    aten._amp_foreach_non_finite_check_and_unscale_.default: _unscale,
     aten._neg_view.default: _negative,
     torch.ops.prim.device.default: lambda x: x.device,
     aten.size.default: _size,

@@ -66,7 +66,7 @@ def test_fx(seed):
     check(module, function, source)
 
 
-@pytest.mark.parametrize("seed", range(22, 38))
+@pytest.mark.parametrize("seed", range(22, 39))
 def test_onnx(tmp_path, seed):
     pytest.importorskip("onnx")
     runtime = pytest.importorskip("onnxruntime")

@@ -13,7 +13,9 @@ import torch.utils.checkpoint
 from torch.nn.modules.lazy import LazyModuleMixin
 
 from ...runtime.funcgraph import is_tracing
+from ...runtime.shapes import SYMBOLS
 from ...runtime.tracing import suspended
+from ..call_rules import DECIDING
 from ..calls import TENSOR_METHODS, call, converted, handles
 from ..staging import is_staged
 from .numbers import bool_
@@ -81,12 +83,26 @@ def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reducti
     return _ctc_loss(*args)
 
 
+def _normalized(function: Any, x: torch.Tensor, *args: Any) -> Any:
+    """A normalisation; where the size of ``x`` is known only when the graph runs, its check that there is more than one value is staged."""
+    staged = is_tracing() and any(isinstance(n, SYMBOLS) for n in x.shape)
+    return (converted(function) if staged else function)(x, *args)
+
+
+@handles(F.group_norm)
+def group_norm(x, num_groups, weight=None, bias=None, eps=1e-5):
+    """``F.group_norm``"""
+    return _normalized(F.group_norm, x, num_groups, weight, bias, eps)
+
+
 @handles(F.batch_norm)
 def batch_norm(x, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5):  # fmt: skip
     """``F.batch_norm``. torch's op changes the statistics without saying so in its schema, and takes a plain number as momentum."""
     if not (is_tracing() and training) or running_mean is None:
-        return F.batch_norm(x, running_mean, running_var, weight, bias, training, momentum, eps)
-    y = F.batch_norm(x, None, None, weight, bias, True, 0.0, eps)
+        return _normalized(
+            F.batch_norm, x, running_mean, running_var, weight, bias, training, momentum, eps
+        )
+    y = _normalized(F.batch_norm, x, None, None, weight, bias, True, 0.0, eps)
     rest = [d for d in range(x.dim()) if d != 1]
     with torch.no_grad():
         wide = x.to(torch.promote_types(x.dtype, running_mean.dtype))
@@ -99,13 +115,16 @@ def batch_norm(x, running_mean, running_var, weight=None, bias=None, training=Fa
 def instance_norm(x, running_mean=None, running_var=None, weight=None, bias=None, use_input_stats=True, momentum=0.1, eps=1e-5):  # fmt: skip
     """``F.instance_norm``, in the same way: the statistics follow the mean over the instances."""
     if not (is_tracing() and use_input_stats) or running_mean is None:
-        return F.instance_norm(x, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)  # fmt: skip
-    y = F.instance_norm(x, None, None, weight, bias, True, 0.0, eps)
+        return _normalized(F.instance_norm, x, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)  # fmt: skip
+    y = _normalized(F.instance_norm, x, None, None, weight, bias, True, 0.0, eps)
     rest = list(range(2, x.dim()))
     with torch.no_grad():
         _follow(running_mean, x.mean(rest).mean(0), momentum)
         _follow(running_var, x.var(rest).mean(0), momentum)
     return y
+
+
+DECIDING.update((F._verify_batch_size, F._verify_spatial_size))
 
 
 def _follow(kept: torch.Tensor, new: torch.Tensor, momentum: Any) -> None:

@@ -140,6 +140,11 @@ def staged_while(
     raise LoopTypeError(_endless(moving or [(p, s) for p, s in zip(state, specs)]), user_location())
 
 
+def _made_anew(place: Place, spec: Spec, told: Told) -> bool:
+    """Whether a place holds another container than before the loop, though one that is equal to it."""
+    return place.key in told.merged and isinstance(spec, structure.Tree)
+
+
 _NO_ITERATION = (
     "a loop that gathers gradients had no iteration, so the gradients are None; what follows the loop uses them in a way that was "
     "traced for tensors. Treat that case with an `if` of its own, or set the gradients to zeros before the loop."
@@ -343,7 +348,7 @@ def _trace_with_state(
             journal.record(place)
             values = [graph.input(t) for t in leaf_types(spec)]
             lead += len(values)
-            if values:
+            if values or _made_anew(place, spec, told):
                 make = noting(
                     known.maker(place, graph) if known else structure.plain_maker(graph), made
                 )
@@ -412,7 +417,8 @@ def _emit_while(
         x = structure.unflatten(spec, values, noting(structure.plain_maker(graph), made))
         if place.key[0] == "grad":
             x = _gathered(x, graph)
-        if leaf_types(spec) or not unmoved(as_value(place.get()), x):
+        anew = bool(leaf_types(spec)) or _made_anew(place, spec, told)
+        if anew or not unmoved(as_value(place.get()), x):
             put_back(place, x)
         if not loop.raised:
             left = tensors_in(as_value(loop.content(place)))

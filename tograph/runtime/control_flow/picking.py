@@ -13,12 +13,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
+
 from ...errors import AliasError
 from ..funcgraph import FuncGraph, Ref, Storage, current_graph, user_location
 from ..infer import tensor_type
 from ..ir import Value
 from ..listed import parts
 from ..mutation import VARIABLE, write
+from ..scalars import new_scalar
 from ..shapes import Meta
 from ..symbolic import SymTensor, value_of, wrap
 from ..types import BOOL, INT
@@ -49,6 +52,28 @@ class Picked(Storage):
     @version.setter
     def version(self, value: Any) -> None:
         pass
+
+    def strided(self) -> bool:
+        return self.meta.static and any(
+            o.storage_.strided() or not torch.Tensor.is_contiguous(o) for o in self.options
+        )
+
+    def unfollowed(self, x: SymTensor, what: str) -> None:
+        """``x`` shares memory with the tensors that lie in memory as it does, and is a copy of the others: none of them may change."""
+        bases = [s for s in parts(self) if not s.derived]
+        assert x.ref is not None
+        x.storage_, x.chain = Lost(x.meta, x.ref, bases, what, current_graph()), ()
+        x.version = x.storage_.version
+
+    def in_order(self) -> Any:
+        """``is_contiguous()`` of the tensor that counts."""
+        which, options = flat(self.which, self.options)
+        graph = current_graph()
+        table = [torch.Tensor.is_contiguous(o) for o in options]
+        at = which(graph)
+        return (
+            table[at] if isinstance(at, int) else new_scalar("tg.choose", (at, table), bool, graph)
+        )
 
     def computed(self, graph: FuncGraph) -> Value:
         contents = [value_of(x, graph) for x in self.options]
@@ -103,8 +128,8 @@ class Lost(Storage):
 
     def refuse(self, what: str) -> Any:
         raise AliasError(
-            f"'{self.name}' may share memory with another variable from an earlier iteration, and which one is known only when the "
-            f"graph runs; so it cannot be {what} here. Use clone() where it is assigned.",
+            f"'{self.name}' may share memory with another variable, of an earlier iteration or of a branch, and whether it does is "
+            f"known only when the graph runs; so it cannot be {what} here. Use clone() where it is assigned.",
             user_location(),
         )
 
