@@ -22,6 +22,7 @@ import torch
 import tograph as tg
 from tograph.bench.workloads import WORKLOADS
 from tograph.runtime.gpu import planner
+from tograph.runtime.gpu.coalescing import coalesced
 from tograph.runtime.gpu.plan import Plan, Run, check
 from tograph.runtime.gpu.retarget import retarget
 from tograph.runtime.ir import Graph
@@ -71,7 +72,8 @@ def planned(graph: Graph) -> tuple[Plan | str, float]:
     """(the plan on a GPU or why there is none, seconds)."""
     start = time.perf_counter()
     try:
-        return planner.plan(retarget(graph, "cuda:0")), time.perf_counter() - start
+        made = coalesced(planner.plan(retarget(graph, "cuda:0")))
+        return made, time.perf_counter() - start
     except Unsupported as why:
         return str(why), time.perf_counter() - start
 
@@ -114,6 +116,7 @@ def main() -> None:
         lines = table(options.architectures)
     page = options.output / "triton_kernels.md"
     text = "# Triton kernels of the samples and workloads\n\nMade by `benchmarks/triton_kernels.py`, without a GPU.\n\n"
+    options.output.mkdir(parents=True, exist_ok=True)
     page.write_text(text + "\n".join(lines) + "\n")
     print(page)
 

@@ -1,5 +1,7 @@
 """if, elif, else: state, undefined variables, None, dtype, shape, structure, effects."""
 
+import dataclasses
+
 import pytest
 import torch
 
@@ -285,6 +287,23 @@ def in_place_in_a_branch(x):
     else:
         y[1] = 9
     return y
+
+
+@dataclasses.dataclass
+class Record:
+    x: object
+    n: object = 1
+
+
+@cases.tensors((1.0, 1.0), (1.0, 5.0), (-1.0, 5.0))
+def an_object_replaced_beside_another_result(x, limit):
+    """Objects of one class that two paths give stay apart, also inside of what is returned."""
+    record = Record(x, 1)
+    if x > 0:
+        record = dataclasses.replace(record, n=2)
+        if limit > 2:
+            return x, limit
+    return {"record": record}
 
 
 test_same = cases.test()

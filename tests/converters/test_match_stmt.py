@@ -206,4 +206,17 @@ def subject_of_one_kind_or_another(x, which):
     return r
 
 
+@cases((1,), (-1,), (7,))
+def a_text_is_no_sequence(x):
+    match "a" if x == 1 else f"{x}":
+        case (_, 3):
+            return 1
+        case "a":
+            return 2
+        case [*_]:
+            return 3
+        case text:
+            return text
+
+
 test_same = cases.test()

@@ -262,3 +262,74 @@ def test_a_program_asks_whether_gradients_are_needed():
         found, expected = staged(x), f(x)
         assert torch.equal(found[0], expected[0]) and found[1:] == expected[1:]
     assert staged.trace_count == 2
+
+
+class Scaled(torch.autograd.Function):
+    """Writes its first argument."""
+
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.save_for_backward(x.clone(), w)
+        ctx.mark_dirty(x)
+        x.mul_(w)
+        return x, w * 2
+
+    @staticmethod
+    def backward(ctx, g, h):
+        x, w = ctx.saved_tensors
+        return g * w, (g * x).sum() + 2 * h
+
+
+def written_in_a_loop(x, w, n):
+    y, total = x * 3, 0.0
+    z = y
+    for _ in range(n):
+        y, v = Scaled.apply(y, w)
+        total = total + v
+    return (y * z).sum() * total
+
+
+def written_in_a_branch(x, w, n):
+    y = x.sin()
+    if n > 1:
+        Scaled.apply(y, w)
+    return (y * y).sum()
+
+
+def written_inside(x, w, n):
+    y = x * n
+    Scaled.apply(y, w)
+    return torch.stack([g.sum() for g in torch.autograd.grad((y * y).sum(), (x, w))])
+
+
+@pytest.mark.parametrize("f", [written_in_a_loop, written_in_a_branch, written_inside])
+def test_arguments_that_are_marked_dirty(f):
+    for n in (1, 3):
+        found = []
+        for g in (f if f is not written_in_a_loop else in_python, tg.function(f)):
+            x = torch.arange(3.0, dtype=torch.float64, requires_grad=True)
+            w = torch.tensor(0.5, dtype=torch.float64, requires_grad=True)
+            y = g(x, w, torch.tensor(n))
+            found.append(
+                (y, *torch.autograd.grad(y.sum(), (x, w), materialize_grads=True))
+                if y.requires_grad
+                else y
+            )
+        torch.testing.assert_close(*found)
+
+
+def in_python(x, w, n):
+    return written_in_a_loop(x, w, int(n))
+
+
+@pytest.mark.parametrize(
+    ("f", "kind", "text"),
+    [
+        (lambda x, w: Scaled.apply(x, w)[0], RuntimeError, "leaf Variable"),
+        (lambda x, w: Scaled.apply((x * 2)[1:], w)[0], tg.errors.GradientError, "a view"),
+    ],
+)
+def test_dirty_arguments_that_are_refused(f, kind, text):
+    x, w = torch.ones(3, requires_grad=True), torch.tensor(0.5)
+    with pytest.raises(kind, match=text):
+        tg.function(f)(x, w)

@@ -227,6 +227,27 @@ def attack(decorator):
     return [perturbed(x, y, torch.tensor(n)) for n in (0, 1, 4)]
 
 
+def scaled(decorator):
+    """A step whose gradients overflow changes the scale only."""
+    net = torch.nn.Linear(3, 1)
+    opt = torch.optim.SGD(net.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=8.0, growth_interval=2)
+
+    @decorator
+    def step(x, y):
+        opt.zero_grad()
+        loss = torch.nn.functional.mse_loss(net(x), y)
+        scaler.scale(loss).backward()
+        scaler.step(opt)
+        scaler.update()
+        return loss.detach()
+
+    xs = torch.randn(5, 4, 3)
+    xs[2] *= 1e30
+    losses = [step(x, torch.zeros(4, 1)) for x in xs]
+    return losses, scaler.get_scale(), [p.detach() for p in net.parameters()]
+
+
 def truncated(decorator):
     """Gradients in branches of an unrolled loop, each through the branches before that were not taken."""
     w = torch.ones(3, dtype=D, requires_grad=True)
@@ -250,6 +271,7 @@ def truncated(decorator):
 PROGRAMS = [
     accumulation,
     attack,
+    scaled,
     truncated,
     maml,
     fixed_point,

@@ -380,7 +380,7 @@ def _note_look(owner, name, args) -> None:
     if watch is None or watch.source_of(owner) is None:
         return
     if name == "get" and args and isinstance(owner, dict) and _hashable(args[0]):
-        found = owner.get(args[0], _ABSENT)
+        found = dict.get(owner, args[0], _ABSENT)  # a user's class may have a `get` of its own
         if found is _ABSENT:
             watch.missing_key(owner, args[0])
         else:
@@ -473,7 +473,8 @@ def _construct(cls: type, args, kwargs):
 
 def _wrapping(cls: type, args, kwargs):
     """A module that a staged branch or loop makes: one without tensors of its own, such as a wrapper of its arguments."""
-    given = {id(t) for m in (*args, *kwargs.values()) if isinstance(m, torch.nn.Module) for t in _tensors(m)}  # fmt: skip
+    parts = [p for x in (*args, *kwargs.values()) for p in (x if isinstance(x, (list, tuple)) else [x])]  # fmt: skip
+    given = {id(t) for m in parts if isinstance(m, torch.nn.Module) for t in _tensors(m)}
     made = noted(cls(*args, **kwargs))
     if any(id(t) not in given for t in _tensors(made)):
         creation.check(f"a {cls.__name__}")

@@ -20,6 +20,7 @@ import torch
 from ..runtime import facts
 from ..runtime.funcgraph import current_graph
 from ..runtime.shapes import SYMBOLS
+from ..runtime.staged_string import StagedString
 from ..runtime.structure import UNSET, choose, is_union
 from ..transpiler.syntax import gast, walk
 from ..transpiler.templates import constant, name
@@ -251,9 +252,9 @@ def match_sequence(*patterns):
     star = next((i for i, p in enumerate(patterns) if isinstance(p, match_star)), None)
 
     def match(subject, captures):
-        if isinstance(subject, (str, bytes, bytearray, dict, set, torch.Tensor)) or not hasattr(
-            subject, "__getitem__"
-        ):
+        if isinstance(
+            subject, (str, StagedString, bytes, bytearray, dict, set, torch.Tensor)
+        ) or not hasattr(subject, "__getitem__"):
             return False
         count, fixed = len(subject), len(patterns) - (star is not None)
         if count != fixed if star is None else count < fixed:

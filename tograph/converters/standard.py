@@ -27,10 +27,16 @@ from .staging import is_staged
 
 def holds_staged(x: Any) -> bool:
     """Whether a value is staged, or a container with a staged part."""
-    if is_staged(x) or is_union(x) or isinstance(x, torch.Tensor):
-        return True
-    found = parts_of(x)
-    return found is not None and any(map(holds_staged, found[1]))
+    todo, seen = [x], {}
+    while todo:
+        x = todo.pop()
+        if is_staged(x) or is_union(x) or isinstance(x, torch.Tensor):
+            return True
+        if id(x) not in seen:  # objects may hold each other
+            seen[id(x)] = x
+            found = parts_of(x)
+            todo += found[1] if found is not None else ()
+    return False
 
 
 def cached(call: Callable[..., Any], f: Any, args: tuple, kwargs: dict) -> Any:

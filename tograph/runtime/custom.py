@@ -218,6 +218,7 @@ class Context:
         self.args_ = args
         self.saved_tensors: tuple[Any, ...] = ()
         self.fixed: tuple[Any, ...] = ()
+        self.dirty: tuple[Any, ...] = ()
 
     @property
     def needs_input_grad(self) -> tuple[bool, ...]:
@@ -235,10 +236,13 @@ class Context:
         self.fixed = tensors
 
     def mark_dirty(self, *tensors: Any) -> None:
-        raise GradientError(
-            "an autograd.Function that writes its arguments in place cannot be part of a graph",
-            user_location(),
-        )
+        """The arguments that ``forward`` writes in place; it has to return them."""
+        if any(not isinstance(x, SymTensor) or x.chain for x in tensors):
+            raise GradientError(
+                "an autograd.Function that writes a view, or a tensor from outside of the function, in place cannot be part of a graph",
+                user_location(),
+            )
+        self.dirty = tensors
 
     def set_materialize_grads(self, value: bool) -> None:
         """Nothing: cotangents are always there."""
@@ -248,6 +252,7 @@ def apply_function(cls: Any, args: Sequence[Any], call: Callable[..., Any]) -> A
     """``cls.apply(*args)`` while tracing; ``call`` runs user code."""
     ctx = Context(args)
     new_style = cls.setup_context is not torch.autograd.Function.setup_context
+    before = [_as_it_is(a) for a in args] if _writes(cls) else args
     with torch.no_grad():
         value = call(cls.forward, *args) if new_style else call(cls.forward, ctx, *args)
         if new_style:
@@ -267,9 +272,38 @@ def apply_function(cls: Any, args: Sequence[Any], call: Callable[..., Any]) -> A
         every = [rows[i] if i in rows else _zeros(v) for i, v in enumerate(values)]
         return call(cls.backward, ctx, *every)
 
-    for i, made in zip(chosen, with_gradient([values[i] for i in chosen], args, gradient)):
-        values[i] = made
+    _check_dirty(ctx.dirty, values)
+    for i, made in zip(chosen, with_gradient([values[i] for i in chosen], before, gradient)):
+        if any(values[i] is x for x in ctx.dirty):
+            values[i].copy_(made)
+        else:
+            values[i] = made
     return tuple(values) if several else values[0]
+
+
+def _writes(cls: Any) -> bool:
+    """Whether a ``torch.autograd.Function`` may write its arguments in place."""
+    codes = [getattr(f, "__code__", None) for f in (cls.forward, cls.setup_context)]
+    return any("mark_dirty" in c.co_names for c in codes if c is not None)
+
+
+def _as_it_is(x: Any) -> Any:
+    """An argument as it is now, whatever is written to it."""
+    return x.clone() if isinstance(x, SymTensor) else x
+
+
+def _check_dirty(dirty: Sequence[Any], values: Sequence[Any]) -> None:
+    """The errors of torch for arguments that are marked as written."""
+    for x in dirty:
+        if not any(x is v for v in values):
+            raise RuntimeError(
+                "Some elements marked as dirty during the forward method were not returned as output. The inputs that are "
+                "modified inplace must all be outputs of the Function."
+            )
+        if x.is_leaf and x.requires_grad:
+            raise RuntimeError(
+                "a leaf Variable that requires grad has been used in an in-place operation."
+            )
 
 
 def _needs_gradient(x: torch.Tensor) -> bool:

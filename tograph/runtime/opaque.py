@@ -7,6 +7,7 @@ pickle would keep of it. An object that shows neither is ``blind`` and refused t
 from __future__ import annotations
 
 import array
+import contextvars
 import ctypes
 import datetime
 import decimal
@@ -29,7 +30,7 @@ import torch
 
 from ..errors import StagingError
 from .funcgraph import user_location
-from .journal import Location
+from .journal import MISSING, Location
 
 _Contents = tuple[Callable[[Any], Any], Callable[[Any, Any], None]]
 
@@ -81,7 +82,46 @@ def _put_lock(x: Any, held: bool) -> None:
 
 
 _STREAM: _Contents = (lambda x: (x.getvalue(), x.tell()), _put_text)
+
+
+class _Bound:
+    """What a context variable gives, whatever is in that: the default, or MISSING, where nothing was set."""
+
+    def __init__(self, x: Any):
+        self.x = x
+
+    @classmethod
+    def of(cls, variable: contextvars.ContextVar) -> _Bound:
+        try:
+            return cls(variable.get())
+        except LookupError:
+            return cls(MISSING)
+
+    def __repr__(self) -> str:
+        return f"object {id(self.x)}"
+
+
+def _bind(variable: contextvars.ContextVar, bound: _Bound) -> None:
+    """Where nothing was set before, the default is set: only the token of ``set`` could take that back."""
+    found = bound.x
+    if found is MISSING:
+        try:
+            found = contextvars.Context().run(variable.get)
+        except LookupError:
+            raise refusal(variable, "and had no value before") from None
+    variable.set(found)
+
+
+def reset_variable(variable: contextvars.ContextVar, token: contextvars.Token) -> None:
+    """``variable.reset(token)`` as often as a body is traced; Python takes a token once."""
+    if token.var is not variable:
+        variable.reset(token)  # its error
+    old = token.old_value
+    _bind(variable, _Bound(MISSING if old is contextvars.Token.MISSING else old))
+
+
 _STATES: dict[type, _Contents] = {
+    contextvars.ContextVar: (_Bound.of, _bind),
     np.ndarray: (_numbers, _put_numbers),
     array.array: (array.array.tobytes, _put_array),
     memoryview: (memoryview.tobytes, _put_bytes),
@@ -102,7 +142,7 @@ FIXED = (
     types.MappingProxyType, types.CellType, types.FrameType, types.TracebackType, types.GenericAlias, types.UnionType,
     type(Ellipsis), type(NotImplemented), property, staticmethod, classmethod, super, weakref.ref, weakref.ProxyType,
     BaseException, re.Pattern, re.Match, struct.Struct, decimal.Decimal, datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo,
-    np.generic, np.dtype, np.ufunc, torch.Tensor, torch.nn.Module, inspect.Signature,
+    np.generic, np.dtype, np.ufunc, torch.Tensor, torch.nn.Module, inspect.Signature, contextvars.Token,
 )  # fmt: skip
 _LIBRARIES = ("torch", "numpy", "functools", "operator", "typing", "tograph", "tqdm")
 _ALIVE = (random._inst, np.random.mtrand._rand, os.environ)  # type: ignore[attr-defined]
@@ -110,10 +150,17 @@ _IMMUTABLE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE: a class made in C
 
 
 class Held:
-    """The content of an object that cannot be state, compared as text."""
+    """The content of an object that cannot be state, compared as text; one object for each text, so that branches agree."""
 
-    def __init__(self, content: Any):
-        self.content, self.text = content, repr(content)
+    known: weakref.WeakValueDictionary[str, Held] = weakref.WeakValueDictionary()
+
+    def __new__(cls, content: Any) -> Held:
+        text = repr(content)
+        found = cls.known.get(text)
+        if found is None:
+            found = cls.known[text] = super().__new__(cls)
+            found.content, found.text = content, text
+        return found
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Held) and self.text == other.text

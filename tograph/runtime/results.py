@@ -154,5 +154,4 @@ def _kept(x: Any) -> list[Any]:
         return [x.__self__]
     if isinstance(x, types.GeneratorType):
         return list(x.gi_frame.f_locals.values()) if x.gi_frame is not None else []
-    held = getattr(x, "__tograph_holds__", None)
-    return held() if held is not None else []
+    return x.__tograph_holds__() if hasattr(type(x), "__tograph_holds__") else []

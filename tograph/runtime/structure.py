@@ -406,6 +406,10 @@ def _join_number(a: Type, b: Type) -> Type | None:
 def _join_choice(a: Spec, b: Spec) -> Spec:
     options = list(a.options) if isinstance(a, Choice) else [a]
     for new in b.options if isinstance(b, Choice) else (b,):
+        if any(
+            _covers(old, new) for old in options
+        ):  # objects that are kept apart join each with itself
+            continue
         for i, old in enumerate(options):
             merged = _merge(old, new)
             if merged is not None:
@@ -414,6 +418,11 @@ def _join_choice(a: Spec, b: Spec) -> Spec:
         else:
             options.append(new)
     return Choice(tuple(options))
+
+
+def _covers(a: Spec, b: Spec) -> bool:
+    merged = _merge(a, b)
+    return merged is not None and equal(merged, a)
 
 
 def generalize(spec: Spec) -> Spec:
@@ -521,8 +530,7 @@ def _takes(spec: Spec, x: Any) -> bool:
 
 def option_of(spec: Spec, choice: Choice) -> int:
     for i, option in enumerate(choice.options):
-        merged = _merge(option, spec)
-        if merged is not None and equal(merged, option):
+        if _covers(option, spec):
             return i
     raise StructureError("a value does not fit the kinds that were found for it")
 

@@ -251,6 +251,16 @@ def _untraced(func) -> Callable[..., Any]:
     return run
 
 
+def _unscale(grads, found_inf, inv_scale):
+    """How ``torch.amp.GradScaler`` multiplies gradients and looks for one that is not finite: an op that writes a list and a tensor."""
+    for g in grads:
+        zero = record(aten.eq.Scalar, (record(aten.sub.Tensor, (g, g), {}), 0), {})
+        bad = record(aten.logical_not.default, (record(aten.all.default, (zero,), {}),), {})
+        bad = record(aten._to_copy.default, (bad,), {"dtype": found_inf.dtype})
+        dispatch(aten.copy_.default, (found_inf, record(aten.maximum.default, (found_inf, bad), {})), {})  # fmt: skip
+        dispatch(aten.mul_.Tensor, (g, inv_scale), {})
+
+
 aten = torch.ops.aten
 SPECIAL: dict[Any, Callable[..., Any]] = {
     aten.detach.default: _detach,
@@ -260,6 +270,7 @@ SPECIAL: dict[Any, Callable[..., Any]] = {
     aten.is_same_size.default: _is_same_size,
     aten.equal.default: _equal,
     aten._conj.default: _conj,
+    aten._amp_foreach_non_finite_check_and_unscale_.default: _unscale,
     aten._neg_view.default: _negative,
     torch.ops.prim.device.default: lambda x: x.device,
     aten.size.default: _size,

@@ -7,6 +7,7 @@ import tograph as tg
 from tests.runtime.gpu.fake_driver import Cuda, Graph, install
 from tograph.runtime import interp, scheduler
 from tograph.runtime.gpu import capture, driver, planner, pointers, program
+from tograph.runtime.gpu.execute import Chunked
 from tograph.runtime.gpu.retarget import retarget
 from tograph.runtime.gpu.storage import Failed
 from tograph.runtime.kernels import device
@@ -279,6 +280,46 @@ def test_a_list_that_is_full_is_planned_again_with_more_room(monkeypatch, on_cpu
         given = torch.ones(2), torch.tensor(n)
         torch.testing.assert_close(runner.run(*given)[0], interp.run(runner.graph, given)[0])
     assert made.plan.form.capacity == 8
+
+
+def grow(x, y):
+    while y.sum() > 1:
+        y = y @ y * 0.5
+        while x.sum() < 100:
+            x = x * 2
+    return x, y
+
+
+def test_a_loop_in_a_kernel_does_not_run_on_memory_without_content(cuda):
+    """On zeros it would never end."""
+    given = torch.ones(3), torch.eye(2)
+    graph = tg.function(grow).get_concrete_function(*given).watched_graph
+    plan = planner.plan(retarget(graph, "cuda:0"))
+    assert any("loop" in s.source.name for s, _ in plan.walk() if hasattr(s, "source"))
+    plan.device = "cpu"
+    made = capture.Captured(plan)
+    for y in (torch.eye(2), torch.zeros(2, 2)):
+        for a, b in zip(made.run(given[0], y), grow(given[0], y), strict=True):
+            torch.testing.assert_close(a, b)
+
+
+def test_a_loop_in_a_kernel_ends_in_a_body_that_is_not_active():
+    """The chunk goes on behind the last iteration, with what it left."""
+
+    def shrink(x, y):
+        while y.sum() > 1:
+            y = y @ y * 0.5
+            n = torch.zeros_like(x[0])
+            while n != x[0]:  # never, for what comes behind the end
+                n = n + 1
+            x = x - 1
+        return x, y
+
+    given = torch.tensor([3.0, 1.0]), torch.eye(2) * 1.5
+    graph = tg.function(shrink).get_concrete_function(*given).watched_graph
+    runner = Chunked(planner.plan(retarget(graph, "cuda:0")), "cpu")
+    for a, b in zip(runner.run(*given), shrink(*given), strict=True):
+        torch.testing.assert_close(a, b)
 
 
 # ---- inputs that stay where they are

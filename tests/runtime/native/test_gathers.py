@@ -120,3 +120,47 @@ def test_rows_of_a_carried_tensor():
     for n in (0, 1, 5):
         torch.testing.assert_close(f(x, order, torch.tensor(n)), shuffled(x, order, n))
     assert f.concrete_functions[0].scheduled.level == "native"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.bool])
+@pytest.mark.parametrize("size", [(4, 7), (1, 40), (33, 1)])
+@pytest.mark.parametrize(
+    ("shifts", "dims"), [(1, 0), (-1, 1), (50, -1), (0, 0), ((2, -3), (0, 1)), ((1, 1), (1, 1)), ((3, -3), (0, 0))]
+)  # fmt: skip
+def test_roll(shifts, dims, size, dtype):
+    def f(x):
+        y = x.roll(shifts, dims)
+        return y, (x.to(torch.float32) + 1).roll(shifts, dims) * x
+
+    x = (torch.randn(size) * 3).to(dtype)
+    for got, wanted in zip(native(tg.function(f), x), f(x), strict=True):
+        torch.testing.assert_close(got, wanted)
+
+
+def test_roll_of_a_row_and_of_nothing():
+    x, empty = torch.arange(9.0), torch.ones(0, 3)
+    assert torch.equal(native(tg.function(lambda x: x.roll(2) + 1), x), x.roll(2) + 1)
+    f = tg.function(lambda x: x.roll(1, 0) * 2)
+    for _ in range(3):
+        assert f(empty).shape == (0, 3)
+
+
+def test_a_stencil_with_wrapping_edges():
+    def life(g, n):
+        i = torch.zeros_like(n)
+        while i < n:
+            near = sum(g.roll((a, b), (0, 1)) for a in (-1, 0, 1) for b in (-1, 0, 1)) - g
+            g = ((near == 3) | ((near == 2) & (g == 1))).to(g.dtype)
+            i = i + 1
+        return g
+
+    g = torch.randint(0, 2, (20, 37))
+    f, n = tg.function(life), torch.tensor(12)
+    assert torch.equal(native(f, g, n), life(g, n))
+
+
+def test_roll_of_all_elements_is_the_host_s():
+    x = torch.arange(12.0).view(3, 4)
+    f = tg.function(lambda x: x.roll(5) + 1)
+    for _ in range(3):
+        assert torch.equal(f(x), x.roll(5) + 1)

@@ -387,3 +387,49 @@ def test_a_push_of_what_was_just_computed_copies_nothing():
     lines = f.concrete_functions[0].scheduled.llvm.splitlines()
     assert any("@room" in line for line in lines)
     assert not any("memmove" in line and " 1200, " in line for line in lines)
+
+
+# ---- slices
+
+
+def sliced(x, n):
+    xs, i = [x], 0
+    while i < n:
+        x = torch.cos(x) * 0.5 + i
+        xs.append(x)
+        i += 1
+    ys, zs = xs[2:], xs[-3:-1]
+    ys.append(x * 2)
+    zs.append(x * 3)
+    xs.append(x * 4)
+    return (
+        torch.stack(ys),
+        torch.stack(zs),
+        torch.stack(xs),
+        len(xs[:-1]),
+        len(xs[3:1]),
+        len(xs[-100:100]),
+    )
+
+
+def windows(x, n):
+    xs, i, total = [x, x + 1], 0, torch.zeros(4)
+    while i < n:
+        xs.append(xs[-1] * 0.5 + i)
+        xs = xs[-3:]
+        for y in xs[1:]:
+            total = total + y
+        i += 1
+    return total, torch.stack(xs)
+
+
+@pytest.mark.parametrize("n", [2, 3, 7])
+@pytest.mark.parametrize("f", [sliced, windows])
+def test_slices_of_lists(f, n):
+    g, x = tg.function(f), torch.randn(4)
+    for _ in range(3):
+        for a, b in zip(g(x, torch.tensor(n)), f(x, torch.tensor(n)), strict=True):
+            torch.testing.assert_close(a, b)
+    if f is sliced:
+        (cf,) = g.concrete_functions
+        assert (cf.scheduled.level, cf.scheduled.reason) == ("native", "")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextvars
 import dataclasses
 from typing import Any
 
 import torch
 
-from ...runtime import control_flow
+from ...runtime import control_flow, journal, opaque, unconverted
 from ...runtime.control_flow import StagedException
 from ...runtime.funcgraph import is_tracing
 from ...runtime.growing import StagedList
@@ -15,7 +16,7 @@ from ...runtime.shapes import SYMBOLS
 from ...runtime.structure import is_union
 from ...runtime.symbolic import SymTensor
 from .. import attributes, standard, union
-from ..calls import SLOT_METHODS, call, handles
+from ..calls import METHODS, SLOT_METHODS, call, handles
 from ..iterables import (
     StagedRange,
 )
@@ -136,3 +137,13 @@ def delattr_call(owner, name):
     if is_union(name):
         return union.distribute(lambda chosen: delattr_call(owner, chosen), name)
     return attributes.delattr_(owner, name)
+
+
+def _reset(variable, token):
+    """``ContextVar.reset``"""
+    if journal.depth() < 2:
+        return variable.reset(token)
+    return unconverted.run(opaque.reset_variable, (variable, token), {})
+
+
+METHODS[(contextvars.ContextVar, "reset")] = _reset

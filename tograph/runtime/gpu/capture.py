@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from ..kernels.loop_ir import Unsupported
+from ..kernels.triton_loops import ACTIVE
 from ..text import parse_graph
 from . import driver, planner, setter
 from .coalescing import coalesced
@@ -99,7 +100,13 @@ class Captured(Stepwise):
         return self.levels[depth]
 
     def _warm(self) -> None:
-        """Everything once, on the stream that it will be captured on: nothing is compiled or allocated in a capture."""
+        """Everything once, on the stream that it will be captured on: nothing is compiled or allocated in a capture.
+
+        The memory has no content yet, on which a loop inside of a kernel might never end: their switch is off.
+        """
+        switches = [self.at(s.arguments[ACTIVE]) for s, _ in self.plan.walk() if isinstance(s, Run) and ACTIVE in s.arguments]  # fmt: skip
+        for cell in switches:
+            cell.fill_(False)
         for step, depth in self.plan.walk():
             if isinstance(step, (Run, Call, View)):
                 stream = self._level(depth)
@@ -107,6 +114,8 @@ class Captured(Stepwise):
                 with torch.cuda.stream(stream):
                     self.steps([step])
                 torch.cuda.current_stream().wait_stream(stream)
+        for cell in switches:
+            cell.fill_(True)
         torch.cuda.synchronize()
 
     def _set(self, step: Set) -> None:

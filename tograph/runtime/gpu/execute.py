@@ -18,7 +18,7 @@ import torch
 from .. import ops
 from ..ir import Value
 from ..kernels import device
-from ..kernels.triton_rows import ACTIVE
+from ..kernels.triton_loops import ACTIVE
 from ..types import ObjectType, ScalarType
 from .library import out_form
 from .plan import Call, Cell, Conditional, Copy, Host, Place, Plan, Run, Set, Step, Update, View
@@ -182,7 +182,8 @@ class Chunked(Stepwise):
             to.copy_(torch.where(self._active[-1], self.at(source), to))
         return None
 
-    def _update(self, step: Update) -> None:
+    def _run(self, step: Run) -> None:
+        """A kernel with a switch does nothing, and its loops end, where the body is not active."""
         flag = {ACTIVE: self._active[-1]} if self._active else {}
         given = {n: self.at(p) for n, p in step.arguments.items()} | flag
         device.launch(step.source, given)

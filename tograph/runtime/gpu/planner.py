@@ -177,6 +177,8 @@ class _Planner(Conditionals, SingleOps):
     def _run(self, source: Source, places: dict[str, Place], node: Node, writes: Iterable[str] = ()) -> Run:  # fmt: skip
         if ERROR in source.signature:
             places = places | {ERROR: self._error()}
+        if triton_loops.ACTIVE in source.signature:
+            places = places | {triton_loops.ACTIVE: self._always()}
         return Run(source, {n: places[n] for n in source.signature}, node.location, frozenset(writes))  # fmt: skip
 
     def _node(self, node: Node) -> list[Step]:

@@ -67,7 +67,7 @@ class SingleOps(Places):
         source = triton_rows.render(
             name, self.meta(out), self.meta(row), d % len(size), given, node in self.safe
         )
-        places = {"x": target, "row": self.place(row), triton_rows.ACTIVE: self._always()}
+        places = {"x": target, "row": self.place(row)}
         if given is None:
             places |= {"at": self.place(index)}
         made = self._run(source, places, node)

@@ -97,6 +97,27 @@ def _index(b: Elements, node: Node, which: int, index: Index) -> Term:
     return b.at(x, tuple(place))
 
 
+@_row("aten.roll.default", 0)
+def _roll(b: Elements, node: Node, which: int, index: Index) -> Term:
+    """The element that comes here when the dims are turned."""
+    x, shifts = node.args[:2]
+    dims, size = argument(node, 2, "dims") or [], b.size(x)
+    if not dims and len(size) != 1:
+        raise Unsupported("a roll of all elements in a row")
+    turns = [0] * len(size)
+    for shift, d in zip(shifts, dims or [0]):
+        if not isinstance(shift, int) or not isinstance(size[d], int):
+            raise Unsupported("a roll whose size only the run knows")
+        turns[d] += shift
+    place = list(index)
+    for d, (turn, n) in enumerate(zip(turns, size)):
+        if n and turn % n:
+            turn %= n
+            here = b.maker.index(index[d])
+            place[d] = _at((here < turn).where(here + (n - turn), here - turn))
+    return b.at(x, tuple(place))
+
+
 # ---- one tensor in the size and dtype of another
 
 

@@ -211,5 +211,5 @@ def _amd_resources(text: str, shared: int) -> Resources:
         found = re.search(rf"\.{key}:\s+(\d+)", text)
         return int(found.group(1)) if found else 0
 
-    spills = 4 * (number("vgpr_spill_count") + number("sgpr_spill_count"))
-    return Resources(number("vgpr_count"), shared, spills)
+    # What does not fit into scalar registers goes into lanes of vector registers, not to memory.
+    return Resources(number("vgpr_count"), shared, 4 * number("vgpr_spill_count"))

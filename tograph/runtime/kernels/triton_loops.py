@@ -39,6 +39,7 @@ MOST = 4096  # elements of a vector that one program holds
 BLOCK = 256  # elements of a program in the form ``blocks``
 UNSETTLED = 3  # the error code of a block that went on changing
 MOST_NODES = 300
+ACTIVE = "active"  # the parameter of a plan's kernels that tells whether they are to do anything
 STEPS = "steps"  # the output with the number of iterations of each program
 
 _SAME = frozenset(f"aten.{n}" for n in ["view.default", "_unsafe_view.default", "reshape.default", "squeeze.default", "squeeze.dim", "squeeze.dims", "unsqueeze.default", "alias.default", "detach.default"]) | {"tg.identity"}  # fmt: skip
@@ -136,6 +137,7 @@ class _Loop(Numbers, Expressions, Vectors):
     def source(self) -> LoopSource:
         node = self.node
         signature: dict[str, str] = {}
+        self._switch(signature)
         if self.n > 1:
             program = "tl.program_id(0) * XBLOCK + " if self.form == "blocks" else ""
             self.line(f"i = {program}tl.arange(0, XBLOCK)")
@@ -161,6 +163,12 @@ class _Loop(Numbers, Expressions, Vectors):
         )  # few elements in each thread: all live at once
         source = Source(self.name, text, signature, constants, programs, power_of_two(warps))  # fmt: skip
         return LoopSource(source, self.form, outputs, counted)
+
+    def _switch(self, signature: dict[str, str]) -> None:
+        """In a plan no loop goes on where the cell ``ACTIVE`` is false: kernels are started once on memory without content."""
+        if self.pointers:
+            signature[ACTIVE] = "*i1"
+            self.line(f"go = tl.load({ACTIVE}) != 0")
 
     def _module(self, signature: dict[str, str], constants: dict[str, int], comment: str) -> str:
         parameters = triton_source.parameters(signature, constants)
@@ -245,7 +253,8 @@ class _Loop(Numbers, Expressions, Vectors):
     def _condition(self, cond: Graph, state: list[str], rest: Sequence[Any]) -> str:
         (out,) = self._graph(cond, [*state, *self._texts(rest, cond.inputs[len(state) :])])
         out = f"{out} != 0" if dtype_of(cond.outputs[0]) != "bool" else out
-        return f"({out}) & (code == 0)" if self.guarded else out
+        tests = [f"({out})", *(["go"] if self.pointers else []), *(["(code == 0)"] if self.guarded else [])]  # fmt: skip
+        return " & ".join(tests) if len(tests) > 1 else out
 
     def _settled(self, state: list[str]) -> None:
         """Fail where a block that ended for its own elements would still change."""
@@ -401,6 +410,8 @@ class _Segment(_Loop):
 
     def source(self) -> Source:  # type: ignore[override]
         signature: dict[str, str] = {}
+        if any(n.op == "While" for node in self.nodes for n in (node, *_nodes(node))):
+            self._switch(signature)
         for k, v in enumerate(self.inputs):
             signature[f"p{k}"] = f"*{triton_ops.SIGNATURE[dtype_of(v)]}"
             self.line(f"x{k} = {self._load(f'p{k}', v)}")
@@ -426,4 +437,4 @@ def _nodes(node: Node) -> Iterator[Node]:
             yield from _nodes(n)
 
 
-__all__ = ["OVERFLOW", "STEPS", "UNSETTLED", "LoopSource", "render", "segment", "size_of"]
+__all__ = ["ACTIVE", "OVERFLOW", "STEPS", "UNSETTLED", "LoopSource", "render", "segment", "size_of"]

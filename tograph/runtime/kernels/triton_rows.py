@@ -13,10 +13,10 @@ from ..shapes import Meta
 from ..types import DTYPE_NAMES
 from .loop_ir import INDEX_OUT_OF_RANGE
 from .tiles import power_of_two
+from .triton_loops import ACTIVE
 from .triton_ops import SIGNATURE
 from .triton_source import ERROR, HEADER, Source, parameters
 
-ACTIVE = "active"
 BLOCK = 1024
 
 

@@ -22,7 +22,6 @@ from .loop_ir import (
     FLOATS,
     INDEX_OUT_OF_RANGE,
     INTEGERS,
-    ITEM_SIZES,
     Affine,
     Dim,
     Expr,
@@ -30,13 +29,16 @@ from .loop_ir import (
     Store,
 )
 from .planning import number
-from .tiles import Tile, product, programs
-from .triton_ops import TYPES, literal, start, typed
+from .tiles import Tile, crossed, product, programs
+from .triton_folds import Folds
+from .triton_ops import TYPES, literal, typed
 
 HEADER = """import triton
 import triton.language as tl
 from triton.language.extra import libdevice
 """
+RAGGED = 1 << 17  # points of a kernel that is worth a second form of its body
+VECTOR = 16  # elements: sizes that are multiples of it do not keep masks from being vectors
 ERROR = "error"  # the parameter that points to an int32: the largest error code of all programs
 
 
@@ -63,11 +65,13 @@ def render(kernel: Kernel, tile: Tile, pointers: bool = False) -> Source:
     return Writer(kernel, tile, pointers).source()
 
 
-class Writer:
+class Writer(Folds):
     """Writes one kernel. ``axes`` of a value: a subset of "x" and "r", in this order."""
 
     def __init__(self, kernel: Kernel, tile: Tile, pointers: bool = False):
-        self.kernel, self.tile, self.pointers = kernel, tile, pointers
+        self.total_programs = programs(kernel, tile)
+        self.kernel = kernel = crossed(kernel, tile.across) if tile.across else kernel
+        self.tile, self.pointers = tile, pointers
         self.lines: list[str] = []
         self.indent = 1
         self.helpers: dict[str, None] = {}
@@ -75,6 +79,7 @@ class Writer:
         self.variables: dict[str, str] = {}
         self.row_names = frozenset(d.name for d in kernel.row)
         self.fails = False
+        self.whole_blocks = False  # whether what is written now is for blocks without an end
         self.x_total, self.r_total = product(kernel.outer), product(kernel.row)
         self.folds: dict[Expr, tuple[str, ...]] = {}
         self.carries: dict[Expr, str] = {}
@@ -96,7 +101,7 @@ class Writer:
             f"\n\n{comments}@triton.jit\ndef {kernel.name}({parameters(signature, constants)}):\n"
         )
         text = HEADER + helpers + head + "\n".join(self.lines) + "\n"
-        return Source(kernel.name, text, signature, constants, programs(kernel, tile), tile.warps)
+        return Source(kernel.name, text, signature, constants, self.total_programs, tile.warps)
 
     def line(self, text: str) -> None:
         self.lines.append("    " * self.indent + text)
@@ -107,17 +112,45 @@ class Writer:
                 self.line(f"{s.name} = tl.load({s.name})")
         self._points("x", self.kernel.outer, self.x_total, "XBLOCK", self._first_point())
         if not self.kernel.row:
-            self._values(0)
-            self._stores(0, self.kernel.stores)
+            self._pointwise()
         elif self.tile.whole:
-            self._points("r", self.kernel.row, self.r_total, "RBLOCK", "tl.arange(0, RBLOCK)")
+            first = f"{self._program()} % {self._across()} * RBLOCK + " if self.tile.across else ""
+            self._points("r", self.kernel.row, self.r_total, "RBLOCK", f"{first}tl.arange(0, RBLOCK)")  # fmt: skip
             self._whole()
         else:
             self._walked()
 
+    def _pointwise(self) -> None:
+        """All values and stores; once without masks for all programs but the last where the mask would prevent vector access."""
+        if self._ragged():
+            self.line(f"if tl.program_id(0) < {self.x_total // self.tile.points}:")
+            before, self.whole_blocks = dict(self.names), True
+            self.indent += 1
+            self._values(0)
+            self._stores(0, self.kernel.stores)
+            self.indent -= 1
+            self.names, self.whole_blocks = before, False
+            self.line("else:")
+            self.indent += 1
+        self._values(0)
+        self._stores(0, self.kernel.stores)
+
+    def _ragged(self) -> bool:
+        """Whether there is much data whose size is no number of vectors."""
+        return self.x_total >= RAGGED and self.x_total % VECTOR != 0 and self._partial("x")
+
     def _first_point(self) -> str:
-        program = "tl.program_id(0)" + (".to(tl.int64)" if self._wide() else "")
+        program = self._program()
+        if self.tile.across:
+            program = f"{program} // {self._across()}"
         return f"{program} * XBLOCK + tl.arange(0, XBLOCK)"
+
+    def _program(self) -> str:
+        return "tl.program_id(0)" + (".to(tl.int64)" if self._wide() else "")
+
+    def _across(self) -> int:
+        """How many blocks the other axis has."""
+        return -(-self.r_total // self.tile.row)
 
     def _points(self, axis: str, dims: tuple[Dim, ...], total: int, block: str, text: str) -> None:
         """The linear position along an axis, its mask, and the variables of its loops."""
@@ -139,7 +172,7 @@ class Writer:
     def _partial(self, axis: str) -> bool:
         """Whether the last block of an axis hangs over the end."""
         if axis == "x":
-            return self.x_total % self.tile.points != 0
+            return self.x_total % self.tile.points != 0 and not self.whole_blocks
         return bool(self.kernel.row) and self.r_total % self.tile.row != 0
 
     def _wide(self) -> bool:
@@ -150,7 +183,7 @@ class Writer:
         far = [
             abs(a.offset) + sum(abs(number(f)) * sizes[n] for n, f in a.terms) for a in addresses
         ]
-        total = programs(self.kernel, self.tile) * self.tile.points
+        total = self.total_programs * self.tile.points
         return max([total, self.r_total, *far]) >= 1 << 31
 
     # ---- sweeps
@@ -216,62 +249,6 @@ class Writer:
 
     def _reductions(self, level: int) -> list[Expr]:
         return [e for e in self.kernel.body if e.op == "reduce" and self.kernel.level(e) == level]
-
-    # ---- folds
-
-    def _accumulators(self, e: Expr) -> None:
-        self.folds[e] = (f"sum{e.number}",) if len(e.args) == 1 else (f"best{e.number}", f"at{e.number}")  # fmt: skip
-        self._start(self.folds[e][0], e.name, e.args[0].dtype, "[XBLOCK, RBLOCK]")
-        if len(e.args) == 2:
-            self.line(f"{self.folds[e][1]} = tl.full([XBLOCK, RBLOCK], 0, tl.int64)")
-
-    def _start(self, name: str, kind: str, dtype: str, shape: str) -> None:
-        self.line(f"{name} = tl.full({shape}, {start(kind, dtype)}, {TYPES[dtype]})")
-
-    def _folded(self, e: Expr) -> list[str]:
-        """The operands of a fold as full blocks, with its start value beyond the end."""
-        out = []
-        for k, a in enumerate(e.args):
-            text = self.value(a)
-            if k == 0 and self._partial("r"):
-                kind = start(e.name, a.dtype)
-                text = f"tl.where(rmask, {text}, tl.full([], {kind}, {TYPES[a.dtype]}))"
-            if k or not self._partial("r") or "r" not in self.axes(a) or len(e.args) == 2:
-                text = f"tl.broadcast_to({text}, [XBLOCK, RBLOCK])"
-            out.append(text)
-        return out
-
-    def _fold(self, e: Expr, values: list[str]) -> str:
-        """The fold of blocks along the row."""
-        dtype = e.args[0].dtype
-        if e.name == "sum" and ITEM_SIZES[dtype] >= 4:
-            return f"tl.sum({values[0]}, 1, keep_dims=True)"
-        if e.name in ("any", "all"):
-            word = "max" if e.name == "any" else "min"
-            return f"tl.{word}({values[0]}.to(tl.int32), 1, keep_dims=True) != 0"
-        combine = self._helper(triton_ops.COMBINE[e.name])
-        if len(values) == 2:
-            return f"tl.reduce(({', '.join(values)}), 1, {combine}, keep_dims=True)[1]"
-        return f"tl.reduce({values[0]}, 1, {combine}, keep_dims=True)"
-
-    def _scan(self, e: Expr) -> str:
-        x = f"tl.broadcast_to({self.value(e.args[0])}, [XBLOCK, RBLOCK])"
-        word = {"sum": "tl.cumsum", "prod": "tl.cumprod"}.get(e.name)
-        combine = self._helper(triton_ops.COMBINE[e.name])
-        text = f"{word}({x}, 1)" if word else f"tl.associative_scan({x}, 1, {combine})"
-        carry = self.carries.get(e)
-        if carry is None:
-            return text
-        name = f"v{e.number}"
-        self.line(f"{name} = {combine}({carry}, {text})")
-        last = f"tl.where(rmask, {x}, {start(e.name, e.dtype)})" if self._partial("r") else x
-        fold = f"tl.sum({last}, 1, keep_dims=True)" if e.name == "sum" else f"tl.reduce({last}, 1, {combine}, keep_dims=True)"  # fmt: skip
-        self.line(f"{carry} = {combine}({carry}, {fold})")
-        return name
-
-    def _helper(self, name: str) -> str:
-        self.helpers.update(dict.fromkeys((*triton_ops.NEEDS.get(name, ()), name)))
-        return f"_{name}"
 
     # ---- values
 

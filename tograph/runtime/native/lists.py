@@ -321,6 +321,34 @@ def _item(node: Node) -> Type:
     return item
 
 
+def _slice(low: Any, node: Node) -> Listed:
+    """The items from one place to another: they stay where they are."""
+    base, start, stop, step = node.args
+    x, code = low.operand(base), low.code
+    if step is not None and (isinstance(step, bool) or step != 1):
+        raise Decline("a slice of a list with a step")
+    begin, end = _end(low, start, "0", x.length), _end(low, stop, x.length, x.length)
+    length = _larger(low, code.do(f"sub i64 {end}, {begin}"), "0")
+    return replace(x, begin=code.add(x.begin, begin), length=length)
+
+
+def _end(low: Any, at: Any, default: str, length: str) -> str:
+    """One end of a slice as Python takes it: from the end when negative, and never outside of the list."""
+    if at is None:
+        return default
+    code = low.code
+    given = low.numbers.number(low.register(low.operand(at)), "i64")
+    wrapped = code.do(f"add i64 {given}, {length}")
+    place = code.do(f"select i1 {code.do(f'icmp slt i64 {given}, 0')}, i64 {wrapped}, i64 {given}")
+    code.declare("llvm.smin.i64", "i64 {}(i64, i64)")
+    return code.do(f"call i64 @llvm.smin.i64(i64 {_larger(low, place, '0')}, i64 {length})")
+
+
+def _larger(low: Any, a: str, b: str) -> str:
+    low.code.declare("llvm.smax.i64", "i64 {}(i64, i64)")
+    return low.code.do(f"call i64 @llvm.smax.i64(i64 {a}, i64 {b})")
+
+
 def _some(low: Any, node: Node) -> Listed:
     made = fresh(low, _item(node))
     for v in node.args:
@@ -462,6 +490,7 @@ RULES: dict[str, Callable[[Any, Node], Any]] = {
     "tg.list_get": _get,
     "tg.list_set": _set,
     "tg.list_size": _size,
+    "tg.list_slice": _slice,
     "tg.list_extend": _extend,
     "tg.list_stack": _stack,
     "tg.list_concat": _concat,
