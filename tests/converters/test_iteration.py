@@ -162,6 +162,17 @@ def lists_of_records_with_strings(n):
     return found
 
 
+@cases((3,))
+def what_is_not_iterable(n):
+    said = []
+    for wrong in (lambda: list(tg.TensorArray(torch.float32, 2)), lambda: list(5), lambda: max()):
+        try:
+            wrong()
+        except TypeError as error:
+            said.append(str(error))
+    return said
+
+
 test_same = cases.test()
 
 

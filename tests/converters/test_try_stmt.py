@@ -658,3 +658,37 @@ def test_what_is_refused_is_no_error_of_the_program():
 
     with pytest.raises(StagingError, match="numpy"):
         tg.function(f)(torch.tensor(1))
+
+
+def test_handlers_of_what_no_op_raises():
+    """The body stays where it is: a graph does not raise TypeError or KeyError by itself."""
+
+    def f(x, i):
+        try:
+            y = x[i]
+            if x.sum() < 2:
+                y = y * 2
+        except TypeError as e:
+            raise ValueError("bad") from e
+        except KeyError:
+            y = x.sum()
+        return y
+
+    staged = tg.function(f)
+    x = torch.tensor([1.0, 2.0])
+    for i in (0, 1):
+        assert torch.equal(staged(x, torch.tensor(i)), f(x, torch.tensor(i)))
+    assert "Try" not in str(staged.concrete_functions[0].graph)
+    with pytest.raises(IndexError):
+        staged(x, torch.tensor(5))
+
+    def raised(x):
+        try:
+            if x.sum() > 0:
+                raise KeyError("k")
+        except (TypeError, KeyError):
+            return x + 1
+        return x
+
+    for sign in (1, -1):
+        assert torch.equal(tg.function(raised)(x * sign), raised(x * sign))

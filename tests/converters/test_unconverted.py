@@ -203,6 +203,30 @@ def what_an_unconverted_function_finds(x):
     return held, o.a, count
 
 
+def test_what_an_unconverted_method_of_a_module_changes():
+    class Module(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.steps, self.seen = 0, {"last": 0}
+
+        @tg.do_not_convert
+        def note(self, x):
+            self.steps = 7
+            self.seen["last"] = x
+
+        def forward(self, x):
+            if x > 0:
+                self.note(x)
+            return x
+
+    m = Module()
+    f = tg.function(m)
+    f(torch.tensor(-1))
+    assert (m.steps, int(m.seen["last"])) == (0, 0)
+    f(torch.tensor(4))
+    assert (m.steps, int(m.seen["last"])) == (7, 4)
+
+
 def test_a_weak_dict_is_changed_where_the_branch_is_taken():
     weak, held = weakref.WeakValueDictionary(), Other()
 
@@ -232,7 +256,7 @@ def test_keys_that_depend_on_a_condition_are_not_listed():
         found = collections.Counter("ab")
         if x > 0:
             found["z"] += 1
-        return sorted(found.items())
+        return found.most_common()
 
     def holder(x):
         found = collections.UserDict(a=1)
@@ -241,7 +265,7 @@ def test_keys_that_depend_on_a_condition_are_not_listed():
         return sorted(found)
 
     for f in (counter, holder):
-        with pytest.raises(tg.errors.StagingError, match="keys of this dict|number of items"):
+        with pytest.raises(tg.errors.StagingError, match="keys of this dict"):
             tg.function(f)(torch.tensor(1))
 
 

@@ -13,6 +13,7 @@ graph for the body and one for each handler. ``finally`` runs on every way out.
 
 from __future__ import annotations
 
+import builtins
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -218,7 +219,9 @@ def _tried(body, handlers, orelse, final, places) -> bool:
     a ``finally`` that does nothing then, such as one that turns gradients on again. Else it is traced anew as a region.
     """
     attempt, failing, ended = _attempted(body, places)
-    if ended and failing and not handlers and orelse is None and _is_idle(final):
+    if ended and failing and _never_caught(current_graph().graph.nodes[attempt.mark :], handlers):
+        handlers = ()
+    if ended and failing and not handlers and orelse is None and _is_idle(final, attempt.log):
         attempt.commit()
         return True
     if ended and not failing:
@@ -231,15 +234,42 @@ def _tried(body, handlers, orelse, final, places) -> bool:
     return failing
 
 
-def _is_idle(final) -> bool:
-    """Run a ``finally``; whether it changed nothing but what is Python's own, as the gradient mode is."""
+# What ops do not raise when the graph runs: only a ``raise`` that was recorded, or code of the user's.
+_PYTHONS_OWN = (TypeError, AttributeError, ImportError, NameError, KeyError, StopIteration)
+
+
+def _never_caught(nodes, handlers) -> bool:
+    """Whether nothing in a body fails, when the graph runs, with what the handlers are for."""
+    kinds = tuple(t for kind, _ in handlers for t in _kinds(kind))
+    if not (kinds and all(issubclass(t, _PYTHONS_OWN) for t in kinds)):
+        return False
+    return not any(_may_raise(n, kinds) for n in nodes)
+
+
+def _may_raise(node, kinds) -> bool:
+    if node.op == "tg.raise":
+        raised = getattr(builtins, str(node.args[0]), None)
+        return not isinstance(raised, type) or issubclass(raised, kinds)
+    if node.regions:
+        return any(_may_raise(n, kinds) for r in node.regions.values() for n in r.nodes)
+    return node.op.startswith("tg.py_") or not node.op.startswith(("aten.", "py.", "tg."))
+
+
+def _is_idle(final, body: journal.Journal) -> bool:
+    """Run a ``finally``; whether it changed nothing but what is Python's own, as the gradient mode is.
+
+    It may write what is there already, where the body leaves that alone.
+    """
     if final is None:
         return True
     graph, log = current_graph().graph, journal.push(tried=True)
     before = len(graph.nodes)
     try:
         final()
-        return len(graph.nodes) == before and not log.entries
+        return len(graph.nodes) == before and all(
+            key not in body.entries and place.get() is old
+            for key, (place, old) in log.entries.items()
+        )
     finally:
         journal.pop(log)
         journal.adopt(log)

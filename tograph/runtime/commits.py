@@ -126,8 +126,13 @@ class Commits:
         self.seen = seen
         self.last: dict[FuncGraph, dict[Any, Any]] = {}
         self.plans: list[Plan] = []
+        self.at: Any = None  # the graph, and how many changes were noted by then, at the last call
 
     def __call__(self, graph: FuncGraph) -> None:
+        now = (graph, *((log, len(log.noted)) for log in journal.open_journals()))
+        if now == self.at:
+            return
+        self.at = now
         known = self._known(graph)
         parts, contents = [], []
         for key, (names, content) in self._changes().items():
@@ -150,7 +155,7 @@ class Commits:
         return {graph: dict(known) for graph, known in self.last.items()}
 
     def back(self, mark: Any) -> None:
-        self.last = mark
+        self.last, self.at = mark, None
 
     def holds(self, graph: FuncGraph, entries: dict[Any, Any]) -> None:
         """What locations hold already, when a call begins."""

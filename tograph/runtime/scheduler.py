@@ -11,7 +11,7 @@ host    straight-line Python that calls torch, op by op (``host``). Runs everyth
 The level is chosen per graph and checked per call, so a call that native code was not made for (another memory layout,
 gradients, a torch mode) runs on the host. So does one that native code declines while it runs, because something
 failed: the host then raises the exact error. A graph with loops or large tensors is compiled at its first call, another at
-its second: code that runs once is not compiled, and LLVM is not even loaded for it. ``level`` and ``reason`` tell what was
+its second, a long one later: code that runs once is not compiled, and LLVM is not even loaded for it. ``level`` and ``reason`` tell what was
 taken and why not more.
 """
 
@@ -39,6 +39,8 @@ gpu = lazy_module(".gpu.program", __package__)
 
 WARM = 2  # the call at which a graph without loops is compiled
 LAYOUTS = 4  # combinations of strides of the inputs that are compiled
+LONG = 1000  # nodes of a graph without loops, such as a loop of Python that was unrolled, from which on it waits for more calls:
+STRETCH = 250  # one for each so many nodes, since LLVM takes a hundred times as long for a node as the host takes to run it
 PATIENCE = 8  # calls that may decline in a row before native code is given up
 
 
@@ -55,7 +57,7 @@ class Program:
         self.level, self.reason = "host", "not called yet"
         self._host_program = functools.cache(host_program or (lambda: host.build(graph)))
         self._native: Any = None  # Native, or gpu.Program, which loads late
-        self._left = 1 if _loops(graph) or _large(graph) else WARM
+        self._left = _calls_before(graph)
         self._declined = 0
         self._strided: dict[
             Any, Native | None
@@ -143,6 +145,15 @@ class Program:
         if self._declined >= PATIENCE:
             self._native = None
             self.level, self.reason = "host", f"native code declined {PATIENCE} calls in a row"
+
+
+def _calls_before(graph: Graph) -> int:
+    """The call at which a graph is compiled."""
+    if _loops(graph):
+        return 1
+    if len(graph.nodes) > LONG:
+        return len(graph.nodes) // STRETCH
+    return 1 if _large(graph) else WARM
 
 
 def _loops(graph: Graph) -> bool:

@@ -9,6 +9,7 @@ Owners are held weakly wherever Python allows it: a trace never keeps an object 
 
 from __future__ import annotations
 
+import enum
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,10 +22,18 @@ _STEPS: dict[str, Callable[[str, str], str]] = {
     "nth": lambda parent, key: f"nth({parent}, {key})",
     "referent": lambda parent, key: f"{parent}()",
 }
+
+
+def _key(x: Any) -> str:
+    """A key as people write it. That of an object, such as the tensors that an optimiser keeps its state by, may be long."""
+    return repr(x) if isinstance(x, _WRITTEN) else f"a {type(x).__name__}"
+
+
+_WRITTEN = (str, int, float, bool, tuple, type(None), enum.Enum)
 _LABELS: dict[str, Callable[[str, Any], str]] = {
     "attr": lambda parent, key: f"{parent}.{key}",
     "getattr": lambda parent, key: f"{parent}.{key}",
-    "item": lambda parent, key: f"{parent}[{key!r}]",
+    "item": lambda parent, key: f"{parent}[{_key(key)}]",
     "nth": lambda parent, key: f"item {key} of {parent}",
     "referent": lambda parent, key: f"{parent}()",
 }

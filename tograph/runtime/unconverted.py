@@ -103,7 +103,12 @@ def _locations(roots: Sequence[Any]) -> Iterator[Location]:
     todo, seen = list(roots), set[int]()
     while todo and len(seen) < LIMIT:
         x = todo.pop()
-        if type(x) in _ATOMS or isinstance(x, (torch.Tensor, torch.nn.Module)) or id(x) in seen:
+        if type(x) in _ATOMS or isinstance(x, torch.Tensor) or id(x) in seen:
+            continue
+        if isinstance(x, torch.nn.Module):
+            seen.add(id(x))
+            yield _fields(x)
+            todo += [v for n, v in vars(x).items() if not n.startswith("_")]
             continue
         if type(x) is tuple:
             todo += x

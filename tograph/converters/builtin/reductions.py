@@ -99,6 +99,8 @@ def _extreme(which: str, builtin):
     def run(*args, **kwargs):
         if union.holds_union(args, kwargs):
             return union.apply(run, *args, **kwargs)
+        if not args:
+            return builtin(**kwargs)
         items = _items(args)
         if union.holds_union((items,), {}):
             return union.apply(run, items, **kwargs)

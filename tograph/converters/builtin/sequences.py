@@ -251,7 +251,7 @@ def list_(items=()):
     items = gathered(items)
     source = staged_source(items)
     if source is None:
-        return new_list(*items)
+        return new_list(*iter(items))
     if isinstance(items, StagedList):
         return StagedList(items)
     n = source.length()

@@ -1,0 +1,42 @@
+"""When a graph is compiled: at its first call, its second, or later."""
+
+import pytest
+import torch
+
+import tograph as tg
+from tograph.runtime import scheduler
+from tograph.runtime.kernels import jit
+
+pytestmark = pytest.mark.skipif(jit.llvm is None, reason="needs llvmlite")
+
+
+def short(x):
+    return torch.sin(x * 2 + 1)
+
+
+def loop(x):
+    while x.sum() < 1.8:
+        x = torch.sin(x) + 1
+    return x
+
+
+def large(x):
+    return torch.sin(x.expand(200, 200) * 2).mean()
+
+
+def unrolled(x):
+    for i in range(30):
+        x = torch.sin(x + i) - x * 0.5
+    return x
+
+
+@pytest.mark.parametrize(("f", "call"), [(short, 2), (loop, 1), (large, 1), (unrolled, 4)])
+def test_the_call_that_compiles(f, call, monkeypatch):
+    monkeypatch.setattr(scheduler, "LONG", 100)
+    monkeypatch.setattr(scheduler, "STRETCH", 30)
+    converted, x = tg.function(f), torch.full((1,), 0.5)
+    levels = []
+    for _ in range(call + 1):
+        torch.testing.assert_close(converted(x), f(x))
+        levels.append(converted.get_concrete_function(x).scheduled.level)
+    assert levels == ["host"] * (call - 1) + ["native"] * 2
