@@ -83,7 +83,7 @@ class Node:
 
     def replace_inputs(self, substitute: Callable[[Value], Value]) -> None:
         """Put ``substitute(v)``, asked once for each, in the place of every value among the arguments."""
-        found = {v: substitute(v) for v in self.inputs}
+        found = {v: substitute(v) for v in dict.fromkeys(self.inputs)}
         if all(new is v for v, new in found.items()):
             return
         if self.over:
