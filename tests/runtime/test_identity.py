@@ -526,3 +526,29 @@ def f(x, write):
         if copy != "clone()":
             with pytest.raises(AliasError, match="may share memory"):
                 g(x.clone(), True)
+
+
+def _swapping(count):
+    def f(a, b, n):
+        x, y = a.clone(), b.clone()
+        one = x
+        for i in range(count):
+            if n > i:
+                x, y = y, x
+        one += 1
+        return x * 1, y * 1
+
+    return f
+
+
+def test_names_that_swap_again_and_again_stay_small():
+    """Each branch picks among what the one before picked: the graph grows by as much for each, not twofold."""
+    a, b = torch.ones(2), torch.zeros(2)
+    counts = []
+    for count in (3, 6, 9):
+        f, g = _swapping(count), tg.function(_swapping(count))
+        counts.append(len(g.get_concrete_function(a, b, torch.tensor(0)).graph.nodes))
+        for n in (0, 1, 2, 20):
+            for one, two in zip(f(a, b, torch.tensor(n)), g(a, b, torch.tensor(n)), strict=True):
+                assert torch.equal(one, two)
+    assert counts[2] - counts[1] == counts[1] - counts[0] > 0

@@ -471,3 +471,41 @@ def test_a_traced_function_orders_its_effects():
 
 def test_show_is_str():
     assert str(Graph()) == show(Graph()) == "main() {\n  return\n}"
+
+
+# ---- cost
+
+
+@pytest.mark.parametrize("walk", [ir.set_control_inputs, ir.prune])
+def test_effects_of_nested_regions_are_asked_once(walk, monkeypatch):
+    """Not once for each level around them."""
+    graph, depth = Graph("main"), 8
+    graph.inputs = [Value(F3), Value(BOOL)]
+    region = graph
+    for _ in range(depth):
+        inner, other = Graph("then"), Graph("orelse")
+        for made in (inner, other):
+            made.inputs = [Value(F3), Value(BOOL)]
+        other.outputs = other.inputs[:1]
+        node = Node("If", (region.inputs[1], *region.inputs), {}, [F3], regions={"then": inner, "orelse": other})  # fmt: skip
+        region.nodes, region.outputs = [node], region.inputs[:1]
+        region = inner
+    node = Node("tg.assign", (region.inputs[0], region.inputs[0]))
+    region.nodes, region.outputs = [node], region.inputs[:1]
+    ir.verify(graph)
+    asked, plain = [], ir.op_effects
+    monkeypatch.setattr(ir, "op_effects", lambda *a: asked.append(a) or plain(*a))
+    walk(graph)
+    assert 0 < len(asked) <= 2
+
+
+def test_inputs_that_stay_leave_the_arguments():
+    """`replace_inputs` asks once for each value, and makes no new arguments where none changes."""
+    x, y = Value(F3), Value(F3)
+    node = Node("aten.cat.default", ([x, y, x],), {}, [F3])
+    args, asked = node.args, []
+    node.replace_inputs(lambda v: asked.append(v) or v)
+    assert node.args is args and asked == [x, y]
+    node.over = (x, y)
+    node.replace_inputs(lambda v: y if v is x else v)
+    assert node.args == ([y, y, y],) and node.over == (y, y)

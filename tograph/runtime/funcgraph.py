@@ -152,6 +152,7 @@ class FuncGraph:
         )
         self.closed = False
         self.repeats = False  # the body of a loop
+        self.looking: dict[Storage, Value] | None = None  # see ``control_flow.picking``
 
     def __repr__(self) -> str:
         return f"<FuncGraph {self.graph.name}>"

@@ -82,13 +82,15 @@ class Node:
         return found
 
     def replace_inputs(self, substitute: Callable[[Value], Value]) -> None:
-        """Put ``substitute(v)`` in the place of every value among the arguments."""
+        """Put ``substitute(v)``, asked once for each, in the place of every value among the arguments."""
+        found = {v: substitute(v) for v in dict.fromkeys(self.inputs)}
+        if all(new is v for v, new in found.items()):
+            return
         if self.over:
-            own = set(self.inputs)
-            found = (substitute(v) if v in own else v for v in self.over)
-            self.over = tuple(v for v in found if isinstance(v, Value))
-        self.args = map_values(substitute, self.args)
-        self.kwargs = map_values(substitute, self.kwargs)
+            over = (found.get(v, v) for v in self.over)
+            self.over = tuple(v for v in over if isinstance(v, Value))
+        self.args = map_values(found.__getitem__, self.args)
+        self.kwargs = map_values(found.__getitem__, self.kwargs)
 
     def __repr__(self) -> str:
         return f"<node {self.op}>"
@@ -184,14 +186,17 @@ def _divides_integers(args: tuple) -> bool:
     return not any(kind.is_floating_point for kind in kinds)
 
 
-def node_effects(node: Node) -> ops.Effects:
+Known = dict[Graph, ops.Effects]  # what is known of regions that stay as they are meanwhile
+
+
+def node_effects(node: Node, known: Known | None = None) -> ops.Effects:
     """The effects of a node; those of a region op are the union of its graphs'."""
     if not node.regions:
         return op_effects(node.op, node.args)
     found = ops.PURE
     for name, graph in node.regions.items():
         if name != "gradient":  # it does not run with the node
-            found = found | graph_effects(graph)
+            found = found | graph_effects(graph, known)
     if node.op == "While" and not surely_ends(node):
         found = found | ops.Effects(diverges=True)
     return found.at(_argument_positions(node))
@@ -207,9 +212,14 @@ def _argument_positions(node: Node) -> Callable[[tuple[int, ...]], tuple[int, ..
     return lambda found: tuple(sorted({places[p] for p in found if p in places}))
 
 
-def graph_effects(graph: Graph) -> ops.Effects:
-    """The effects of running a graph; ``reads`` and ``writes`` are positions among its inputs."""
-    effects = [node_effects(n) for n in graph.nodes]
+def graph_effects(graph: Graph, known: Known | None = None) -> ops.Effects:
+    """The effects of running a graph; ``reads`` and ``writes`` are positions among its inputs.
+
+    ``known`` is looked at and filled: with it, a walk that asks at every level asks each region once.
+    """
+    if known is not None and graph in known:
+        return known[graph]
+    effects = [node_effects(n, known) for n in graph.nodes]
     homes = _Homes(graph, effects)
     position = {v: i for i, v in enumerate(graph.inputs)}
     total = ops.PURE
@@ -222,7 +232,10 @@ def graph_effects(graph: Graph) -> ops.Effects:
                 found = tuple(i for v, i in position.items() if homes.of(v) in taken)
                 e = replace(e, overwrites=found)
         total = total | e
-    return total.at(lambda found: tuple(sorted(set(found))))
+    total = total.at(lambda found: tuple(sorted(set(found))))
+    if known is not None:
+        known[graph] = total
+    return total
 
 
 def _translated(places: list[int | None], found: tuple[int, ...]) -> tuple[int, ...]:
@@ -306,9 +319,12 @@ class _Homes:
         self.tracked.update(self.of(n.args[0]) for n in looks)
 
     def of(self, value: Value) -> Value:
-        while (home := self._home.get(value)) is not None:
-            value = home
-        return value
+        home, root = self._home, value
+        while (above := home.get(root)) is not None:
+            root = above
+        while value is not root:  # the next walk from here is one step
+            home[value], value = root, home[value]
+        return root
 
     def _join(self, out: Value, value: Value) -> None:
         if not isinstance(out.type, ScalarType) and not isinstance(value.type, ScalarType):
@@ -317,7 +333,7 @@ class _Homes:
                 self._home[one] = other
 
 
-def set_control_inputs(graph: Graph) -> None:
+def set_control_inputs(graph: Graph, known: Known | None = None) -> None:
     """Compute control edges from effects: the automatic control dependencies of a graph.
 
     Per resource (an input that is written): a write waits for the reads since the last write and for
@@ -328,11 +344,12 @@ def set_control_inputs(graph: Graph) -> None:
     last_write: dict[Any, Node] = {}
     reads: dict[Any, list[Node]] = {}
     failing: list[Node] = []
-    effects = [node_effects(n) for n in graph.nodes]
+    known = {} if known is None else known
+    effects = [node_effects(n, known) for n in graph.nodes]
     homes = _Homes(graph, effects)
     for node, e in zip(graph.nodes, effects):
         for region in node.regions.values():
-            set_control_inputs(region)
+            set_control_inputs(region, known)
         ins = list(map(homes.of, node.inputs))
         edges: dict[Node, None] = {}
         written: list[Any] = [ins[i] for i in (*e.writes, *e.overwrites)]
@@ -425,14 +442,15 @@ def keep_writes(before: list[Node], graph: Graph) -> None:
     graph.over = (*pending, *graph.over)
 
 
-def prune(graph: Graph) -> None:
+def prune(graph: Graph, known: Known | None = None) -> None:
     """Remove nodes whose outputs nobody uses and that have no effect, in regions too."""
+    known = {} if known is None else known
     used: set[Value] = set(graph.outputs)
     keep: list[Node] = []
     for node in reversed(graph.nodes):
         for region in node.regions.values():
-            prune(region)
-        needed = any(v in used for v in node.outputs) or not node_effects(node).removable
+            prune(region, known)
+        needed = any(v in used for v in node.outputs) or not node_effects(node, known).removable
         if needed:
             keep.append(node)
             used.update(node.inputs)

@@ -655,14 +655,23 @@ def _cat(xs, dim=0):
 
 @rule("stack")
 def _stack(xs, dim=0):
-    first = xs[0]
-    if any(x.rank != first.rank or not all(map(same_size, x.size, first.size)) for x in xs):
+    first, rank = xs[0], xs[0].rank + 1
+    if any(x.rank != first.rank for x in xs) or not -rank <= dim < rank:
         return None
-    rank = first.rank + 1
-    dim = dim % rank if -rank <= dim < rank else None
-    if dim is None:
+    size = [_common(sizes) for sizes in zip(*(x.size for x in xs), strict=True)]
+    if None in size:
         return None
-    return like(first, result_type(*xs), (*first.size[:dim], len(xs), *first.size[dim:]))
+    size.insert(dim % rank, len(xs))
+    return like(first, result_type(*xs), size)
+
+
+def _common(sizes: Sequence) -> Any:
+    """The one size that all of these have to be, or None; where only the graph's run tells, it compares them."""
+    one = next((n for n in sizes if type(n) is int), sizes[0])
+    others = [n for n in sizes if not same_size(n, one)]
+    if any(type(n) is int or n.node.has_hint() for n in others):
+        return None
+    return one if type(one) is int or not others or not one.node.has_hint() else None
 
 
 @rule("index_select")

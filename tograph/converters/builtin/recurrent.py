@@ -1,7 +1,7 @@
 """``nn.RNN``, ``nn.GRU`` and ``nn.LSTM`` over a sequence whose length the graph finds out: one loop for each layer and direction.
 
-Torch's own layers take the steps one by one in C++, as many as there are while tracing. Sequences of a known length, and packed
-ones, go there. The equations are those of torch's documentation of the three classes.
+Torch's own layers take the steps one by one in C++, as many as there are while tracing. Sequences of a known length go there;
+``packed`` is for packed ones. The equations are those of torch's documentation of the three classes.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.nn.utils.rnn import PackedSequence
 
 from ...runtime.funcgraph import is_tracing
 from ...runtime.shapes import SYMBOLS
@@ -33,6 +34,8 @@ def _form(cls: type[nn.RNNBase]) -> None:
     def forward(m, input, hx=None):
         if is_union(input) or is_union(hx):
             return union.apply(forward, m, input, hx)
+        if isinstance(input, PackedSequence) and is_tracing():
+            return converted(plain)(m, input, hx)
         if not _staged_length(m, input):
             return plain(m, input, hx)
         return converted(_sequence)(m, input, hx)
@@ -82,18 +85,23 @@ def _steps(m, x, state, weights):
     w_input, w_state, *rest = weights
     b_input, b_state = rest[:2] if m.bias else (None, None)
     projection = rest[-1] if m.proj_size else None
+    kind = f"rnn_{m.nonlinearity}" if isinstance(m, nn.RNN) else m.mode.lower()
     outputs = []
     for row in F.linear(x, w_input, b_input):
         step = F.linear(state[0], w_state, b_state)
-        if isinstance(m, nn.LSTM):
-            state = _lstm(row + step, state[1], projection)
-        elif isinstance(m, nn.GRU):
-            state = (_gru(row, step, state[0]),)
-        else:
-            total = row + step
-            state = (torch.tanh(total) if m.nonlinearity == "tanh" else torch.relu(total),)
+        state = step_of(kind, row, step, state, projection)
         outputs.append(state[0])
     return torch.stack(outputs), state
+
+
+def step_of(kind, row, step, state, projection):
+    """The next state of ``kind`` (lstm, gru, rnn_tanh or rnn_relu) from what the input and the last output give."""
+    if kind == "lstm":
+        return _lstm(row + step, state[1], projection)
+    if kind == "gru":
+        return (_gru(row, step, state[0]),)
+    total = row + step
+    return (torch.tanh(total) if kind == "rnn_tanh" else torch.relu(total),)
 
 
 def _lstm(gates, cell, projection):

@@ -76,13 +76,22 @@ class Picked(Storage):
         )
 
     def computed(self, graph: FuncGraph) -> Value:
-        contents = [value_of(x, graph) for x in self.options]
+        # Options are often picked among the same ones in turn, as deep as loops and branches nest: within one look at
+        # a storage, which writes nothing, each is computed once.
+        outer = graph.looking
+        made = {} if outer is None else outer
+        if self in made:
+            return made[self]
         # The ops cannot fail: handlers that note what variables hold would read this storage again.
         waiting, graph.root.before_failure = graph.root.before_failure, []
+        graph.looking = made
         try:
-            return chosen(graph, self.which(graph), contents, self.meta)
+            contents = [value_of(x, graph) for x in self.options]
+            found = made[self] = chosen(graph, self.which(graph), contents, self.meta)
+            return found
         finally:
             graph.root.before_failure = waiting
+            graph.looking = outer
 
     def spread(self, graph: FuncGraph, value: Value) -> bool:
         index, options = flat(self.which, self.options)

@@ -117,13 +117,15 @@ def _held(region: Graph, names: set[Value], value: Value) -> Value:
     replaced: dict[Value, Value] = {}
     nodes = []
     for node in region.nodes:
-        node.replace_inputs(lambda v: replaced.get(v, v))
+        if not replaced.keys().isdisjoint(node.inputs):
+            node.replace_inputs(lambda v: replaced.get(v, v))
         if node.op == "tg.read" and node.args[0] in names:
             replaced[node.outputs[0]] = value
         elif node.op == "tg.assign" and node.args[0] in names:
             value = node.args[1]
         else:
-            node.replace_inputs(lambda v, held=value: held if v in names else v)
+            if not names.isdisjoint(node.inputs):
+                node.replace_inputs(lambda v, held=value: held if v in names else v)
             nodes.append(node)
     region.nodes = nodes
     region.outputs = [replaced.get(v, v) for v in region.outputs]
