@@ -252,12 +252,12 @@ def _remove(items, value):
         raise ValueError("list.remove(x): x not in list")
 
     if_stmt(at < 0, missing, None, ())
-    items.pop(at)
+    items.take(at)
 
 
 @method("reverse")
 def _reverse(items):
-    items.become(items[::-1])
+    items.become(items.sliced(slice(None, None, -1)))
 
 
 @method("sort")

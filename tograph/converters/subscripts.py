@@ -500,7 +500,7 @@ def delitem(x, key) -> None:
         journal.record(journal.contents(x))
     if isinstance(x, StagedList) and (x.handle is not None or is_staged(key)):
         x.become(as_staged(x))
-        x.pop(as_int(key))
+        x.take(as_int(key))
         return
     del x[key]
 

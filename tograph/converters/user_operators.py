@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import operator
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -182,6 +183,8 @@ def _containers(a: Any, b: Any) -> Any:
     """Whether two containers with staged items are equal; None for anything else."""
     if not isinstance(a, (list, tuple, dict)) or not isinstance(b, (list, tuple, dict)):
         return None
+    if isinstance(a, deque) is not isinstance(b, deque):
+        return False
     if getattr(a, "handle", None) is not None or getattr(b, "handle", None) is not None:
         return GROWING_EQUAL[0](a, b)
     if not (holds_staged(a) or holds_staged(b)):

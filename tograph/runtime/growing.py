@@ -46,6 +46,7 @@ class StagedList(list):
     handle: Handle | None = None  # the first column
     columns: tuple[Handle, ...] = ()
     record: Columns | None = None
+    kind_ = "list"  # what messages call it
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, items: Any = ()):
@@ -81,14 +82,19 @@ class StagedList(list):
             return None, list(self)
         return self.record or "staged", list(self.columns)
 
-    @staticmethod
-    def __tograph_unflatten__(aux, parts):
+    @classmethod
+    def __tograph_unflatten__(cls, aux, parts):
         if aux is None:
-            return StagedList(parts) if is_tracing() else list(parts)
+            return cls(parts) if is_tracing() else cls._plain(parts)
         record = aux if isinstance(aux, Columns) else None
         if not isinstance(parts[0], Handle):
-            return list(parts[0]) if record is None else record.items(parts)
-        return StagedList()._hold(parts, record)
+            return cls._plain(parts[0] if record is None else record.items(parts))
+        return cls()._hold(parts, record)
+
+    @classmethod
+    def _plain(cls, items: Any) -> Any:
+        """What leaves the function."""
+        return list(items)
 
     # ---- staged operations
 
@@ -151,7 +157,7 @@ class StagedList(list):
 
     def _cannot(self, what: str) -> StagingError:
         return StagingError(
-            f"a list that grows in a staged loop or branch cannot {what}; use append, pop, insert, extend, indices, len, iteration "
+            f"a {self.kind_} that grows in a staged loop or branch cannot {what}; use append, pop, insert, extend, indices, len, iteration "
             "and torch.stack, or a tg.TensorList",
             user_location(),
         )
@@ -202,8 +208,12 @@ class StagedList(list):
         self._update("list_extend", items=items.values(current_graph()))
 
     def pop(self, index: Any = -1) -> Any:
+        return self.take(index)
+
+    def take(self, index: Any) -> Any:
+        """The item at an index, which leaves the list."""
         if self.handle is None:
-            return super().pop(index)
+            return list.pop(self, index)
         graph, spec = current_graph(), self._typed()
         nodes = [
             graph.add("tg.list_pop", (v, _index(index)), None, (v.type, v.type.element))
@@ -230,11 +240,13 @@ class StagedList(list):
         if self.handle is None:
             found = super().__getitem__(index)
             return StagedList(found) if isinstance(index, slice) else found
-        if isinstance(index, slice):
-            made = StagedList(self)
-            made._update("list_slice", *[_index(b) for b in (index.start, index.stop, index.step)])
-            return made
-        return self.item(index)
+        return self.sliced(index) if isinstance(index, slice) else self.item(index)
+
+    def sliced(self, bounds: slice) -> StagedList:
+        """A list of some of the items of a list of the graph."""
+        made = StagedList(self)
+        made._update("list_slice", *[_index(b) for b in (bounds.start, bounds.stop, bounds.step)])
+        return made
 
     def __setitem__(self, index: Any, x: Any) -> None:
         if self.handle is None:
@@ -440,7 +452,9 @@ def element_of(spec: Spec) -> Any:
 
 def join_lists(specs: list[Spec]) -> Spec | None:
     """A staged list that covers lists of different lengths; None when they are no such lists."""
-    if not all(isinstance(s, Tree) and s.cls is StagedList for s in specs):
+    cls = getattr(specs[0], "cls", type(None))
+    alike = issubclass(cls, StagedList) and all(isinstance(s, Tree) and s.cls is cls for s in specs)
+    if not alike:
         return None
     element: Any = None
     for spec in specs:
@@ -448,12 +462,12 @@ def join_lists(specs: list[Spec]) -> Spec | None:
         if found is not None:
             element = found if element is None else join(element, found)
     if element is None:
-        return Tree(StagedList, "staged", (Leaf(ListType(None)),))
+        return Tree(cls, "staged", (Leaf(ListType(None)),))
     item = item_of(element)
     if item is None:
         return None
     parts = tuple(Leaf(ListType(kind)) for kind in leaf_types(item))
-    return Tree(StagedList, "staged" if isinstance(item, Leaf) else Columns(item), parts)
+    return Tree(cls, "staged" if isinstance(item, Leaf) else Columns(item), parts)
 
 
 def flatten_list(x: StagedList, spec: Tree, graph: FuncGraph) -> list[Any]:

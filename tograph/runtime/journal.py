@@ -422,5 +422,6 @@ def contents(container, name: str = "") -> Location:
             container.clear()
             container.update(value)
 
-    label = name or f"a {'list' if isinstance(container, list) else type(container).__name__}"
+    kind = "list" if isinstance(container, list) else type(container).__name__
+    label = name or f"a {getattr(container, 'kind_', kind)}"
     return Location(("contents", id(container)), label, get, set, container)

@@ -341,7 +341,7 @@ def _merge(a: Spec, b: Spec) -> Spec | None:
     if isinstance(a, Const) and isinstance(b, Const):
         return a if _same_const(a.value, b.value) else None
     if isinstance(a, Tree) and isinstance(b, Tree):
-        if a.cls is LISTS[0] is b.cls and a.aux == b.aux and is_staged_list(a):
+        if a.cls is b.cls and a.aux == b.aux and is_staged_list(a) and issubclass(a.cls, LISTS[0]):
             if any(types.join(p.type, q.type) is None for p, q in zip(a.parts, b.parts)):
                 return None
             return Tree(a.cls, a.aux, tuple(map(join, a.parts, b.parts)))

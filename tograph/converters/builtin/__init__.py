@@ -5,6 +5,7 @@ Importing the modules registers the forms: ``calls.handles`` maps a function to 
 
 from . import (
     decisions,
+    deques,
     fused_optimizers,
     iteration,
     lbfgs,
@@ -26,6 +27,7 @@ from . import (
 
 __all__ = [
     "decisions",
+    "deques",
     "fused_optimizers",
     "iteration",
     "lbfgs",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextvars
 import dataclasses
+from collections import deque
 from typing import Any
 
 import torch
 
 from ...runtime import control_flow, journal, opaque, unconverted
 from ...runtime.control_flow import StagedException
+from ...runtime.deques import StagedDeque
 from ...runtime.funcgraph import is_tracing
 from ...runtime.growing import StagedList
 from ...runtime.shapes import SYMBOLS
@@ -42,6 +44,8 @@ def isinstance_(x, classes):
         return issubclass(kind, classes) or isinstance(x, classes)
     if isinstance(x, StagedRange):
         return isinstance(range(0), classes)
+    if isinstance(x, StagedDeque):
+        return issubclass(deque, classes)
     return isinstance(x, classes)
 
 
@@ -56,8 +60,8 @@ def issubclass_(x, classes):
 def type_(x, *rest, **kwargs):
     if rest or kwargs:
         return type(x, *rest, **kwargs)
-    if type(x) is StagedList:
-        return list
+    if isinstance(x, StagedList):
+        return deque if isinstance(x, StagedDeque) else list
     if type(x) is SymTensor:
         return torch.Tensor
     if is_union(x):

@@ -25,13 +25,15 @@ from ..symbolic import Retrace
 from .leaves import Path
 from .regions import Region
 
-_CONTAINERS = (list, dict, set, deque, StagedList)
+_CONTAINERS = (list, dict, set, deque)
 
 
 def mutable(x: Any) -> bool:
     """Whether ``x`` is a container or an object that can change."""
-    return type(x) in _CONTAINERS or (
-        structure.has_identity(x) and structure.parts_of(x) is not None
+    return (
+        type(x) in _CONTAINERS
+        or isinstance(x, StagedList)
+        or (structure.has_identity(x) and structure.parts_of(x) is not None)
     )
 
 
@@ -285,7 +287,7 @@ def _variables() -> list[Any]:
 
 def _guard(x: Any, name: str) -> None:
     def refuse() -> None:
-        kind = "list" if isinstance(x, list) else type(x).__name__
+        kind = getattr(x, "kind_", type(x).__name__)
         error = AliasError(
             f"this {kind} may be held by '{name}' and by another name, by a staged condition or loop, and which one is known only when "
             f"the graph runs; so it cannot be changed here. Give '{name}' a copy of its own, or use one name.",

@@ -18,6 +18,7 @@ import torch
 
 from ... import errors
 from ...errors import CorruptFileError, UnsavableError
+from ..deques import StagedDeque, bounded
 from ..growing import StagedList
 from ..specs import TensorSpec
 from ..variables import Variable
@@ -45,6 +46,8 @@ def name_of_class(cls: type) -> Any:
     """The JSON of a class; UnsavableError for a class that only the user's code can make."""
     if cls in _NAMES:
         return _NAMES[cls]
+    if issubclass(cls, StagedDeque):
+        return ["deque", cls.maxlen]
     fields = _fields(cls)
     if fields is None:
         raise UnsavableError(
@@ -67,6 +70,8 @@ def class_of(name: Any) -> type:
         if name not in _KNOWN:
             raise CorruptFileError(f"an unknown class: {name!r}")
         return _KNOWN[name]
+    if name[0] == "deque":
+        return bounded(name[1])
     kind, module, qualname, *fields = name
     found: Any = sys.modules.get(module)
     for part in qualname.split("."):

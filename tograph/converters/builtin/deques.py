@@ -1,0 +1,41 @@
+"""``collections.deque`` in converted code: a deque that can become a list of the graph, and what of it takes staged control flow."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from ...runtime.deques import StagedDeque, bounded
+from ...runtime.funcgraph import is_tracing
+from ..calls import GROWING, call, handles
+from ..for_stmt import for_stmt
+from ..if_stmt import if_stmt
+
+
+@handles(deque)
+def deque_(iterable: Any = (), maxlen: Any = None) -> Any:
+    if not is_tracing():
+        return deque(iterable, maxlen)
+    made = bounded(deque(maxlen=maxlen).maxlen)()
+    call(made.extend, call(list, iterable))
+    return made
+
+
+def _extendleft(items: StagedDeque, others: Any) -> None:
+    others = items.copy() if others is items else others
+    for_stmt(others, lambda x: call(items.appendleft, x), ())
+
+
+def _rotate(items: StagedDeque, n: Any = 1) -> None:
+    def turn() -> None:
+        cut = -n % items.length()
+        turned = items.sliced(slice(cut, None, None))
+        turned.extend(items.sliced(slice(None, cut, None)))
+        call(items.clear)
+        call(items.extend, turned)
+
+    if_stmt(items.length() > 0, turn, None, ())
+
+
+GROWING["extendleft"] = _extendleft
+GROWING["rotate"] = _rotate
