@@ -820,7 +820,7 @@ DIRECT = {
 
 _TENSOR, _NN, _PRIVATE = torch._C.TensorBase, torch._C._nn, torch._C._VariableFunctions
 DIRECT |= {
-    "aten.view.default": _TENSOR.view, "aten.expand.default": _TENSOR.expand, "aten._softmax.default": _PRIVATE._softmax,
+    "aten.view.default": torch.reshape, "aten.expand.default": _TENSOR.expand, "aten._softmax.default": _PRIVATE._softmax,
     "aten._log_softmax.default": _PRIVATE._log_softmax, "aten.native_layer_norm.default": _PRIVATE.native_layer_norm,
     "aten._fft_r2c.default": _PRIVATE._fft_r2c, "aten._fft_c2r.default": _PRIVATE._fft_c2r, "aten._fft_c2c.default": _PRIVATE._fft_c2c,
     "aten.embedding.default": _PRIVATE.embedding, "aten.gelu.default": _NN.gelu, "aten.silu.default": _NN.silu,

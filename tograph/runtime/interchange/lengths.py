@@ -154,7 +154,7 @@ Lengths.rules = {
     "tg.list_new": lambda e, node: [(0,)],
     "tg.list_of": lambda e, node, *v: [(len(v),)],
     "tg.list_push": _plus(1), "tg.list_insert": _plus(1), "tg.list_pop": _pop, "tg.list_set": _plus(0),
-    "tg.list_slice": _slice, "tg.list_size": lambda e, node, n: [n], "tg.identity": lambda e, node, n: [n],
+    "tg.list_slice": _slice, "tg.list_size": lambda e, node, n: [n], "tg.identity": lambda e, node, n, *_: [n],
     "tg.list_extend": lambda e, node, a, b: [(e.number("py.add", a[0], b[0]),)],
     "tg.list_from_tensor": lambda e, node, x: [(e.emit("py.size", x, 0, type=INT),)],
     "tg.list_reserve": lambda e, node, n: [(n,)], "tg.array_write": _array_write,

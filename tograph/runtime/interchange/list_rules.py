@@ -166,7 +166,7 @@ Buffers.rules = {
     "tg.list_insert": _insert, "tg.list_extend": _extend, "tg.list_slice": _slice, "tg.list_stack": _stack,
     "tg.list_concat": _concat, "tg.list_from_tensor": _from_tensor, "tg.list_reserve": _reserve, "tg.list_size": _size,
     "tg.array_write": _array_write, "tg.array_read": _array_read, "tg.array_stack": _stack, "tg.array_concat": _concat,
-    "tg.handle_zeros": _zeros, "tg.identity": lambda e, node, items: [items],
+    "tg.handle_zeros": _zeros, "tg.identity": lambda e, node, items, *_: [items],
 }  # fmt: skip
 
 

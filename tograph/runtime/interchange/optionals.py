@@ -64,7 +64,7 @@ def _each(e: Optionals, node: Node, *args: Any) -> list[Parts]:
 Optionals.rules = {
     **{f"tg.list_{n}": _each for n in ("new", "of", "push", "pop", "insert", "get", "set", "slice", "extend", "size")},
     "tg.optional_some": _some, "tg.optional_none": _none, "tg.optional_has": _has, "tg.optional_get": _get,
-    "tg.identity": lambda e, node, o: [o],
+    "tg.identity": lambda e, node, o, *_: [o],
 }  # fmt: skip
 
 
