@@ -46,6 +46,9 @@ class SymTensor(torch.Tensor):
 
     @staticmethod
     def __new__(cls, meta: Meta, storage: Storage, chain: tuple = (), ref: Ref | None = None):
+        if torch.is_inference_mode_enabled():  # a view of an argument cannot be an inference tensor
+            with torch.inference_mode(False):
+                return cls.__new__(cls, meta, storage, chain, ref)
         self = torch.Tensor._make_wrapper_subclass(
             cls,
             meta.size,
