@@ -1,8 +1,14 @@
 """What every test begins with."""
 
+import signal
+
 import pytest
 
 from tograph.runtime.native import program
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell lets jobs in the background ignore Ctrl-C: a loop that a test means to interrupt would never end.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
