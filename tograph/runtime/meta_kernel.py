@@ -32,7 +32,8 @@ def on_meta(func: Any, args: tuple, kwargs: dict) -> tuple[Any, torch.device]:
         if isinstance(x, Meta):
             devices.append(x.device)
             stride = x.stride if x.laid_out else like(x).stride
-            return torch.empty_strided(x.size, stride, dtype=x.dtype, device="meta")
+            made = torch.empty_strided(x.size, stride, dtype=x.dtype, device="meta")
+            return _placed(made, x.offset) if x.placed and x.offset else made
         if type(x) is tuple or type(x) is list:
             return [to_meta(a) for a in x]
         return x
@@ -49,6 +50,13 @@ def on_meta(func: Any, args: tuple, kwargs: dict) -> tuple[Any, torch.device]:
         with _without_dynamo():
             out = func(*margs, **mkwargs)
     return out, devices[0] if devices else torch.device("cpu")
+
+
+def _placed(x: torch.Tensor, offset: int) -> torch.Tensor:
+    """A meta tensor that begins so many elements into its storage, as a view of it then tells."""
+    extent = 1 + sum((n - 1) * step for n, step in zip(x.shape, x.stride())) if x.numel() else 0
+    memory = torch.empty(offset + extent, dtype=x.dtype, device="meta")
+    return memory.as_strided(x.shape, x.stride(), offset)
 
 
 @contextmanager

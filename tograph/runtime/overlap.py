@@ -17,6 +17,7 @@ from ..errors import SharedMemoryError
 from .funcgraph import user_location
 from .ops import overload_name
 from .shapes import Meta
+from .stand_in import is_symbolic
 from .symbolic import SymTensor
 
 # Ops that are not elementwise by their tag, and check nevertheless.
@@ -41,9 +42,14 @@ def check(func: Any, targets: Sequence[Any], inputs: Sequence[Any]) -> None:
             continue
         if name not in _EQUAL and _repeats(target.meta):
             raise RuntimeError(_REPEATED)
-        others = [x for x in _tensors(inputs) if x.storage_ is target.storage_]
-        if others or target.chain:
+        others = [x for x in _tensors(inputs) if x.storage_ is target.storage_ and _is_placed(x)]
+        if (others or target.chain) and _is_placed(target):
             _check_shared(func, name, target, others)
+
+
+def _is_placed(x: SymTensor) -> bool:
+    """Whether it is known where in its storage a tensor is: not behind a selection by a staged number."""
+    return x.meta.placed and not any(is_symbolic((v.args, v.kwargs)) for v in x.chain)
 
 
 def _check_shared(func: Any, name: str, target: SymTensor, others: list[SymTensor]) -> None:
