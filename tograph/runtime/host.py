@@ -297,18 +297,19 @@ def build(graph: Graph, writer: _Writer | None = None) -> Program:
     shift = 4 if uses_grad else 2
     function = namespace[_identifier(graph.name)]
     nodes = {i + shift: n for i, n in writer.nodes.items()}
-    _NODES[function.__code__] = nodes, graph
+    code = function.__code__
+    _NODES[id(code)] = nodes, graph
+    weakref.finalize(code, _NODES.pop, id(code), None).atexit = False
     return Program(source, function, nodes)
 
 
-_NODES: weakref.WeakKeyDictionary[CodeType, tuple[dict[int, Node], Graph]] = (
-    weakref.WeakKeyDictionary()
-)
+# By identity: programs of two graphs may have equal code, and each its own nodes.
+_NODES: dict[int, tuple[dict[int, Node], Graph]] = {}
 
 
 def node_of(code: CodeType, line: int) -> tuple[Node | None, Graph | None]:
     """The node that a line of a host program runs, and its graph, by the program's code."""
-    nodes, graph = _NODES.get(code, ({}, None))
+    nodes, graph = _NODES.get(id(code), ({}, None))
     return nodes.get(line), graph
 
 
