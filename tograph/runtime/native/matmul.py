@@ -147,11 +147,11 @@ def _usable(low, a: Matrix, b: Matrix, source: Mem, batch: int) -> Matrix:
 
 def _product(low, dtype: str, batch: int, a: Matrix, b: Matrix, c: Matrix, bias: Mem | None) -> None:  # fmt: skip
     panel = b.column_stride == 1
-    writer = Writer(low, dtype, a, b, c, bias, panel)
+    parallel = a.rows * _usual(a.columns) * b.columns >= PARALLEL and threading.available()
+    writer = Writer(low, dtype, a, b, c, bias, panel, parallel)
     name = low.function("product", writer.function())
     units = writer.units
     pointers = [a.pointer, b.pointer, c.pointer, *([bias.pointer] if bias is not None else [])]
-    work = a.rows * _usual(a.columns) * b.columns
     steps = [0] * len(pointers) if batch == 1 else _steps(dtype, a, b, c, bias)
     if isinstance(a.columns, Open):
         pointers.append(low.code.do(f"inttoptr i64 {low.sizes.text(a.columns)} to ptr"))
@@ -161,7 +161,7 @@ def _product(low, dtype: str, batch: int, a: Matrix, b: Matrix, c: Matrix, bias:
             low.code.do(f"getelementptr i8, ptr {p}, i64 {i * s}") if i * s else p
             for p, s in zip(pointers, steps, strict=True)
         ]
-        _call(low, name, at, units, work >= PARALLEL)
+        _call(low, name, at, units, parallel)
 
 
 def _usual(n: int | Open) -> int:
@@ -179,7 +179,7 @@ def _steps(dtype: str, a: Matrix, b: Matrix, c: Matrix, bias: Mem | None) -> lis
 
 def _call(low, name: str, pointers: list[str], units: int, parallel: bool) -> None:
     code = low.code
-    if not parallel or units < 2 or not threading.available():
+    if not parallel or units < 2:
         given = ", ".join(f"ptr {p}" for p in pointers)
         code.line(f"call void @{name}({given}, i64 0, i64 {units})")
         return

@@ -16,6 +16,7 @@ Sizes need not be multiples of a tile: the last tiles are smaller, and the last 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..kernels.jit import host
@@ -26,6 +27,7 @@ from .values import Decline
 
 DEPTH = 256  # of a piece of the shared dimension
 CHUNK = 64  # rows of the result that one thread takes at a time, in pieces
+UNITS = 32  # that threads share, where a product has as many tiles
 FAR = 1 << 20  # bytes from which on a matrix is streamed
 STREAMED, PANEL = 8, 1024  # rows of B at a time, and columns
 ACCUMULATORS = 24  # vector registers for the tile, of 32; of 16 without AVX-512
@@ -46,7 +48,7 @@ class Matrix:
 class Writer(Lanes):
     """Writes the function of one product: it computes the panels ``begin`` to ``end`` of the result."""
 
-    def __init__(self, low, dtype: str, a: Matrix, b: Matrix, c: Matrix, bias, panel: bool):
+    def __init__(self, low, dtype: str, a: Matrix, b: Matrix, c: Matrix, bias, panel: bool, shared: bool):  # fmt: skip
         super().__init__(low, dtype)
         self.a, self.b, self.c, self.bias = a, b, c, bias
         room = ACCUMULATORS if host().avx512 else 12
@@ -62,15 +64,22 @@ class Writer(Lanes):
         self.panel = panel
         self.adds = bias is not None and bias.pointer == c.pointer  # to what is there
         self.deep = isinstance(a.columns, Open)
-        if self.deep:
-            self.chunks = -(-a.rows // CHUNK)
-            self.units *= self.chunks
+        self.high, self.chunks = max(a.rows, 1), 1  # rows of a chunk, and chunks of a panel
         self.stream = (
             panel and a.rows == 1 and not self.deep and b.rows * b.columns * SIZE[dtype] >= FAR
         )
         if self.stream:
             self.columns = min(vectors, PANEL // self.width)
             self.units = -(-vectors // self.columns)
+        elif panel and (self.deep or shared):
+            self.high = CHUNK if self.deep else self._even()
+            self.chunks = -(-a.rows // self.high)
+            self.units *= self.chunks
+
+    def _even(self) -> int:
+        """Rows of a chunk with which every thread has about the same to do: a panel more or less is much where there are few."""
+        blocks = -(-self.a.rows // self.rows)
+        return self.rows * max(1, blocks * self.units // UNITS)
 
     def function(self) -> str:
         """The text, from the parameters on."""
@@ -93,45 +102,42 @@ class Writer(Lanes):
 
     # ---- columns of B are contiguous
 
-    def _panels(self, panel: str) -> None:
-        """One panel of columns, all rows. The last panel may be narrower."""
-        step = self.columns * self.width
-        full = self.b.columns // step
-        first = self.code.multiply(panel, step)
-        rest = self.b.columns - full * step
-        if not rest:
-            self._panel(first, step)
-        elif not full:
-            self._panel(first, rest)
-        else:
-            choice(self.code, f"icmp slt i64 {panel}, {full}",
-                    lambda: self._panel(first, step), lambda: self._panel(first, rest))  # fmt: skip
-
-    def _panel(self, first: str, columns: int) -> None:
+    def _panels(self, unit: str) -> None:
         if self.stream:
-            self._stream(first, columns)
-            return
-        whole = self.a.rows - self.a.rows % self.rows
+            self._chunked(unit, lambda row, rows, first, columns: self._stream(first, columns))
+        else:
+            self._chunked(unit, self._tiles)
+
+    def _chunked(self, unit: str, body: Callable[[str, int, str, int], None]) -> None:
+        """``body`` of the first row, number of rows, first column and number of columns of one chunk of rows of one panel."""
+        code = self.code
+        panel, chunk = unit, "0"
+        if self.chunks > 1:
+            panel = code.do(f"udiv i64 {unit}, {self.chunks}")
+            chunk = code.do(f"urem i64 {unit}, {self.chunks}")
+        step = self.columns * self.width
+        full, rest = divmod(self.b.columns, step)
+        first, row = code.multiply(panel, step), code.multiply(chunk, self.high)
+        whole, left = divmod(self.a.rows, self.high)
+        for test, rows in cases(f"icmp slt i64 {chunk}, {whole}", self.high if whole else 0, left):
+            for narrow, columns in cases(
+                f"icmp slt i64 {panel}, {full}", step if full else 0, rest
+            ):
+                only(code, [test, narrow], lambda n=rows, c=columns: body(row, n, first, c))  # fmt: skip
+
+    def _tiles(self, row: str, rows: int, first: str, columns: int, piece: tuple[str, str] | None = None) -> None:  # fmt: skip
+        """A chunk, tile by tile."""
+        code = self.code
+        whole = rows - rows % self.rows
         if whole:
-            loop(self.code, "0", str(whole), self.rows, lambda r: self._tile(r, self.rows, first, columns))  # fmt: skip
-        if self.a.rows - whole:
-            self._tile(str(whole), self.a.rows - whole, first, columns)
+            loop(code, "0", str(whole), self.rows, lambda r: self._tile(code.add(row, r), self.rows, first, columns, piece))  # fmt: skip
+        if rows - whole:
+            self._tile(code.add(row, str(whole)), rows - whole, first, columns, piece)
 
     # ---- in pieces of the shared dimension
 
     def _pieces(self, unit: str) -> None:
-        """One chunk of rows of one panel."""
-        code = self.code
-        panel, chunk = code.do(f"udiv i64 {unit}, {self.chunks}"), code.do(f"urem i64 {unit}, {self.chunks}")  # fmt: skip
-        step = self.columns * self.width
-        full, rest = divmod(self.b.columns, step)
-        first, row = code.multiply(panel, step), code.multiply(chunk, CHUNK)
-        rows, left = divmod(self.a.rows, CHUNK)
-        for test, count in cases(f"icmp slt i64 {chunk}, {rows}", CHUNK if rows else 0, left):
-            for narrow, columns in cases(
-                f"icmp slt i64 {panel}, {full}", step if full else 0, rest
-            ):
-                only(code, [test, narrow], lambda n=count, c=columns: self._chunk(row, n, first, c))  # fmt: skip
+        self._chunked(unit, self._chunk)
 
     def _chunk(self, row: str, rows: int, first: str, columns: int) -> None:
         code = self.code
@@ -147,11 +153,7 @@ class Writer(Lanes):
             left = code.do(f"sub i64 %K, {k}")
             code.declare("llvm.umin.i64", "i64 {}(i64, i64)")
             depth = code.do(f"call i64 @llvm.umin.i64(i64 {left}, i64 {DEPTH})")
-            whole = rows - rows % self.rows
-            if whole:
-                loop(code, "0", str(whole), self.rows, lambda r: self._tile(code.add(row, r), self.rows, first, columns, (k, depth)))  # fmt: skip
-            if rows - whole:
-                self._tile(code.add(row, str(whole)), rows - whole, first, columns, (k, depth))
+            self._tiles(row, rows, first, columns, (k, depth))
 
         loop(code, "0", str(rows), 1, begin)
         only(code, ["icmp sgt i64 %K, 0"], lambda: loop(code, "0", "%K", DEPTH, piece))
