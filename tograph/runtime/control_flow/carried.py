@@ -27,6 +27,7 @@ from .identity import (
     first,
     index_of,
     numbers_of,
+    own_option,
     position,
     resolved,
     settle,
@@ -48,6 +49,19 @@ class Carried:
         self.found: dict[Key, Binding] = {}
         self.variable: set[Key] = set()
         self.slots: dict[int, Key] = {}
+        self.expected: set[Key] = set()
+
+    def expect(self, key: Key) -> None:
+        """A variable is taken to hold a tensor of its own after an iteration."""
+        own = own_option(key)
+        self.expected.add(key)
+        self.options[key], self.settled[key] = [own], own
+
+    def forget(self, key: Key) -> None:
+        """Nothing is known of a variable."""
+        self.expected.discard(key)
+        self.options.pop(key, None)
+        self.settled.pop(key, None)
 
     def begin(self, state: Sequence[Place], specs: Sequence[Spec], contents: Sequence[Any]) -> None:
         """A round begins with these specs."""
@@ -123,9 +137,9 @@ class Carried:
         keys = variables(state, specs)
         self.found = bindings(keys, contents, specs, graph)
         settle(self.found, graph, self.slots, current_graph())
+        again = self._disappointed()
         before = {key: len(options) for key, options in self.options.items()}
         self._add(self.found)
-        again = False
         for key, binding in self.found.items():
             grown = len(self.options[key]) != before.get(key, 0)
             now = binding.settled
@@ -136,6 +150,18 @@ class Carried:
             alone = len(self.options[key]) == 1 and self._is_own(key)
             again = again or ((grown or loosened) and not alone)
         return again
+
+    def _disappointed(self) -> bool:
+        """Take back what was expected of variables and did not come; whether there was any."""
+        found = False
+        for key in self.expected & self.found.keys():
+            own = own_option(key).key
+            if all(option.key != own for option in self.found[key].all()):
+                self.options[key] = [o for o in self.options[key] if o.key != own]
+                del self.settled[key]
+                found = True
+        self.expected = set()
+        return found
 
     def _is_own(self, key: Key) -> bool:
         return self.options[key][0].slot == key and not self.options[key][0].chain
