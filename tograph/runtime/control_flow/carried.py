@@ -7,10 +7,10 @@ all later ones; all such variables share one index, which says whether an iterat
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
-from ..funcgraph import FuncGraph, Ref, current_graph
+from ..funcgraph import FuncGraph, Ref, Storage, current_graph
 from ..ir import Value
 from ..journal import Location as Place
 from ..structure import Spec
@@ -32,6 +32,7 @@ from .identity import (
     resolved,
     settle,
     settle_outside,
+    translated,
     variables,
     with_holes,
 )
@@ -49,6 +50,7 @@ class Carried:
         self.found: dict[Key, Binding] = {}
         self.variable: set[Key] = set()
         self.slots: dict[int, Key] = {}
+        self.storages: dict[Key, Storage] = {}
         self.expected: set[Key] = set()
 
     def expect(self, key: Key) -> None:
@@ -56,6 +58,24 @@ class Carried:
         own = own_option(key)
         self.expected.add(key)
         self.options[key], self.settled[key] = [own], own
+
+    def adopt(self, other: Carried, places: Mapping[Hashable, Hashable], graph: FuncGraph) -> None:
+        """Begin with what another search found of the same loop; ``places``: the keys here of those there, by which slots are known."""
+        adopted = {
+            (places[place], path): (place, path)
+            for place, path in other.options  # type: ignore[misc]
+            if place in places
+        }
+        for key, old in adopted.items():
+            found = [translated(o, places, graph) for o in other.options[old]]
+            self.options[key] = [o for o in found if o is not None]
+            if old in other.variable:
+                self.variable.add(key)
+            if old in other.settled:
+                settled = other.settled[old]
+                now = settled and translated(settled, places, graph)
+                if settled is None or now is not None:
+                    self.settled[key] = now
 
     def forget(self, key: Key) -> None:
         """Nothing is known of a variable."""
@@ -114,6 +134,7 @@ class Carried:
                 return resolved(Ref(index[key], graph))
             return self._by_flag(key, ran) if key in self.flagged else first
 
+        self.storages = {key: x.storage_ for key, x in tensors.items()}
         self.slots = attach(tensors, self.names, self.options, which, graph, self.variable, numbers)
 
     def _by_flag(self, key: Key, ran: Ref | None) -> Which:

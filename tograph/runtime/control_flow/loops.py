@@ -31,6 +31,7 @@ from .loop_regions import (
 from .loop_specs import LoopOptions, endless, initial_spec, next_spec, opened
 from .loop_tests import limited, predicate_value, removable, rotated
 from .regions import replayed, with_ambient
+from .seeds import Memory, Outcome, remembering, slot_for, slots_of, storages_at, widened
 from .telling import Told
 
 MAX_ROUNDS = 16
@@ -47,9 +48,15 @@ def staged_while(
 
     ``first`` is what the test gave before the loop, when it was asked already.
     """
+    places = with_ambient(places)
+    slot = slot_for(user_location(), places)
     rounds = _Rounds(test, body, places, options or LoopOptions(), first)
+    if slot is not None and slot.outcome is not None:
+        rounds.begin_with(slot.outcome, slot.changed)
     for _ in range(MAX_ROUNDS):
         if rounds.settled():
+            if slot is not None:
+                slot.leave(rounds.outcome())
             rounds.emit()
             return
     raise LoopTypeError(endless(rounds.unsettled()), user_location())
@@ -65,18 +72,82 @@ class _Rounds:
         self, test: Any, body: Any, places: Sequence[Place], options: LoopOptions, first: Any
     ):
         self.test, self.body, self.options, self.first = test, body, options, first
-        places = with_ambient(places)
+        self.memory, self.given, self.rotated = Memory(), [*places], False
         self.same = [p for p in places if p.scratch or _leaf(p)]
         self.state = [p for p in places if p not in self.same]
         if options.maximum_iterations is not None:
             self.test, self.body, counter = limited(test, body, options.maximum_iterations)
             self.state.append(counter)
+            self.given.append(counter)
         self.told = Told(self.body, self.state)
         contents = contents_of(self.state, self.told)
         self.specs = [initial_spec(c, p, options) for c, p in zip(contents, self.state)]
         self.carried, self.history = Carried(), LoopHistories(self.state, contents)
         self.guess = Guess(self.state, self.specs)
+        self.before = {p.key: s for p, s in zip(self.state, self.specs)}
         self.moving: list[tuple[Place, Spec]] = []
+        self.taken_over: list[Place] = []  # from an earlier search, not yet seen to be changed
+
+    def begin_with(self, found: Outcome, changed: frozenset[Any]) -> None:
+        """Begin with what an earlier search found. ``changed``: what the body around is known to change of what was there before it."""
+        if len(self.given) != len(found.given) - found.rotated:
+            return
+        if found.rotated:
+            self._rotate()
+        places = {old.key: new for old, new in zip(found.given, self.given)}
+        places |= {p.key: p for p in found.state if p.key in changed and p.key not in places}
+        places |= storages_at(found.slots)
+        keys = {old: new.key for old, new in places.items()}
+        merged = self.told.merged
+        self.told.merged = merged | {keys[k] for k in found.merged if k in keys}
+        state = [(places[p.key], found.before[p.key], s) for p, s in zip(found.state, found.specs) if p.key in places]  # fmt: skip
+        specs = {p.key: self._begun(p, before, spec) for p, before, spec in state}
+        if any(s is None for s in specs.values()):
+            self.told.merged = merged
+            return
+        have = {p.key for p in self.state}
+        self.taken_over = [p for p, _, _ in state if p.key not in have]
+        for place in self.taken_over:
+            self._add(place, self._entry(place))
+        self.specs = [specs.get(p.key) or s for p, s in zip(self.state, self.specs)]
+        self.carried.adopt(found.carried, keys, current_graph())
+        self.history.keys |= {keys[k] for k in found.grown if k in keys}
+        self.memory = found.memory
+        self.memory.changed &= changed
+        self.guess = Guess((), ())
+
+    def _begun(self, place: Place, before: Spec, found: Spec) -> Spec | None:
+        """The spec of a place to begin with, where an earlier search found this one (see ``widened``)."""
+        now = self._entry(place)
+        self.before[place.key] = now
+        return widened(before, found, now, current_graph())
+
+    def _entry(self, place: Place) -> Spec:
+        """The spec of what a place holds before the loop."""
+        return initial_spec(self.told.entry(place, as_value(place.get())), place, self.options)
+
+    def _add(self, place: Place, spec: Spec) -> None:
+        """A place is state from here on."""
+        if place in self.same:
+            self.history.add(place.key, as_value(place.get()))
+        self.state.append(place)
+        self.specs.append(spec)
+
+    def outcome(self) -> Outcome:
+        """What the search found."""
+        merged, grown = frozenset(self.told.merged), frozenset(self.history.keys)
+        return Outcome(
+            self.given,
+            self.state,
+            self.specs,
+            self.before,
+            self.rotated,
+            merged,
+            self.carried,
+            grown,
+            self.memory,
+            slots_of(self.state),
+        )
 
     def settled(self) -> bool:
         """Trace the test and the body once more; whether what came out is what went in."""
@@ -91,23 +162,44 @@ class _Rounds:
             if self.guess.wrong(self.loop, self.state, self.carried):
                 return False
             self.specs = self.guess.taken(self.state, self.specs)
-        elif not self._traced(self.specs):
+        elif not self._traced(self.specs) or self._idle():
             return False
         return not (self.history.change(self.loop, self.state) or self._merged()) and self._stable()
 
     def _traced(self, specs: Sequence[Spec]) -> bool:
         """Trace with these specs; False where the test has to be moved into the body first."""
+        with remembering(self.memory, self.carried):
+            return self._trace(specs)
+
+    def _trace(self, specs: Sequence[Spec]) -> bool:
         self.carried.begin(self.state, specs, contents_of(self.state, self.told))
         with_state = (self.state, specs, self.same, self.carried, self.told)
         test = self.test
         self.cond = trace_with_state("cond", lambda: predicate_value(test()), *with_state)
         if self.cond.raised or self.cond.changed_outside or not removable(self.cond.graph):
-            self.test, self.body, flag = rotated(test, self.body, self.first)
-            self.state.append(flag)
-            self.specs.append(generalize(opened(spec_of(flag.get()))))
+            self._rotate()
             return False
         self.loop = trace_with_state("body", self.body, *with_state, self.history)
+        self.memory.changed = frozenset(self.loop.changed)
         return True
+
+    def _rotate(self) -> None:
+        """Move the test into the body: it does more than compute."""
+        self.test, self.body, flag = rotated(self.test, self.body, self.first)
+        self.rotated = True
+        self.given.append(flag)
+        spec = generalize(opened(spec_of(flag.get())))
+        self.before[flag.key] = spec
+        self._add(flag, spec)
+
+    def _idle(self) -> bool:
+        """Give up the places that were taken over and that an iteration leaves as they are; whether there are any."""
+        places, self.taken_over = self.taken_over, []
+        loop = self.loop
+        idle = {p.key for p in places if loop.content(p) is loop.entered[p.key] and not loop.raised}
+        kept = [(p, s) for p, s in zip(self.state, self.specs) if p.key not in idle]
+        self.state, self.specs = [p for p, _ in kept], [s for _, s in kept]
+        return bool(idle)
 
     def _merged(self) -> bool:
         """Whether an iteration leaves containers of its own in places that told them as themselves until now."""
@@ -118,6 +210,7 @@ class _Rounds:
         for i, (place, content) in enumerate(zip(self.state, initial)):
             if place in merged:
                 self.specs[i] = initial_spec(content, place, self.options)
+                self.before[place.key] = self.specs[i]
         return bool(merged)
 
     def _stable(self) -> bool:
@@ -127,7 +220,7 @@ class _Rounds:
         fresh = self._fresh()
         entries, after = self._of_fresh(fresh)
         with replayed(loop):
-            widened = [
+            joined = [
                 visible(s if loop.raised else next_spec(s, p, c, self.options), current_graph())
                 for s, p, c in zip(self.specs, self.state, left)
             ]
@@ -136,18 +229,18 @@ class _Rounds:
                 for s, p, c in zip(entries, fresh, after)
             ]
             again = not loop.raised and self.carried.widen(
-                loop.graph, [*self.state, *fresh], [*widened, *added], [*left, *after]
+                loop.graph, [*self.state, *fresh], [*joined, *added], [*left, *after]
             )
         again = told.share(self.state, contents_after(loop, self.state)) or again
         moving = [
             (p, new)
-            for p, old, new in zip(self.state, self.specs, widened)
+            for p, old, new in zip(self.state, self.specs, joined)
             if not structure.equal(old, new)
         ]
         if not (fresh or again or moving):
             return True
         self.moving = moving or self.moving
-        self.state, self.specs = [*self.state, *fresh], [*widened, *added]
+        self.state, self.specs = [*self.state, *fresh], [*joined, *added]
         return False
 
     def _fresh(self) -> list[Place]:
@@ -166,6 +259,7 @@ class _Rounds:
             if place in self.same:
                 self.history.add(place.key, content)
             entries.append(generalize(spec_of(self.told.entry(place, content))))
+            self.before[place.key] = entries[-1]
         return entries, self.told.left(fresh, contents_after(self.loop, fresh))
 
     def unsettled(self) -> list[tuple[Place, Spec]]:
