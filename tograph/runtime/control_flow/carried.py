@@ -21,6 +21,7 @@ from .identity import (
     Key,
     Option,
     add_options,
+    as_if,
     attach,
     bindings,
     filled,
@@ -157,10 +158,11 @@ class Carried:
         """Take over what a traced body left; whether that asks for another round."""
         keys = variables(state, specs)
         self.found = bindings(keys, contents, specs, graph)
+        doubted = self._doubted(graph)
         settle(self.found, graph, self.slots, current_graph())
-        again = self._disappointed()
         before = {key: len(options) for key, options in self.options.items()}
         self._add(self.found)
+        again = doubted
         for key, binding in self.found.items():
             grown = len(self.options[key]) != before.get(key, 0)
             now = binding.settled
@@ -172,17 +174,24 @@ class Carried:
             again = again or ((grown or loosened) and not alone)
         return again
 
-    def _disappointed(self) -> bool:
-        """Take back what was expected of variables and did not come; whether there was any."""
-        found = False
-        for key in self.expected & self.found.keys():
-            own = own_option(key).key
-            if all(option.key != own for option in self.found[key].all()):
-                self.options[key] = [o for o in self.options[key] if o.key != own]
-                del self.settled[key]
-                found = True
-        self.expected = set()
-        return found
+    def _doubted(self, graph: FuncGraph) -> bool:
+        """Whether a variable of which it was expected is not left with a tensor of its own; then no expectation counts.
+
+        What is found is then what it would be without them: the variables begin as the tensors from before the loop.
+        """
+        expected, self.expected = self.expected & self.found.keys(), set()
+        if not expected:
+            return False
+        entry = {k: self.entry[k].tensors[0] for k in expected if k in self.entry}
+        before = {i: x for i, k in self.slots.items() if (x := entry.get(k)) is not None}
+        exact = {key: as_if(binding, before) for key, binding in self.found.items()}
+        settle(exact, graph, self.slots, current_graph())
+        if all({o.key for o in exact[k].all()} == {own_option(k).key} for k in expected):
+            return False
+        for key in expected:
+            self.forget(key)
+        self.found = {key: as_if(binding, before) for key, binding in self.found.items()}
+        return True
 
     def _is_own(self, key: Key) -> bool:
         return self.options[key][0].slot == key and not self.options[key][0].chain

@@ -53,11 +53,9 @@ class Guess:
                 wrong = True
         return wrong
 
-    def taken(self, state: Sequence[Place], specs: Sequence[Spec]) -> list[Spec]:
-        """The specs as they were traced; the guesses are confirmed."""
-        opened = self.specs(state, specs)
+    def close(self) -> None:
+        """All guesses are confirmed."""
         self.before = {}
-        return opened
 
     def drop(self, carried: Carried) -> bool:
         """Give up all guesses; whether there were any."""

@@ -152,19 +152,27 @@ class _Rounds:
     def settled(self) -> bool:
         """Trace the test and the body once more; whether what came out is what went in."""
         if self.guess.open:
-            self.guess.expect(self.carried)
-            try:
-                if not self._traced(self.guess.specs(self.state, self.specs)):
-                    return False
-            except TographError:  # where it is not the guess, it comes again
-                self.guess.drop(self.carried)
+            if not self._guessed():
                 return False
-            if self.guess.wrong(self.loop, self.state, self.carried):
-                return False
-            self.specs = self.guess.taken(self.state, self.specs)
         elif not self._traced(self.specs) or self._idle():
             return False
         return not (self.history.change(self.loop, self.state) or self._merged()) and self._stable()
+
+    def _guessed(self) -> bool:
+        """Trace with the guesses; whether all of them hold."""
+        guess, exact = self.guess, self.specs
+        guess.expect(self.carried)
+        try:
+            if not self._traced(guess.specs(self.state, exact)):
+                return False
+        except TographError:  # where it is not the guess, it comes again
+            guess.drop(self.carried)
+            return False
+        if guess.wrong(self.loop, self.state, self.carried):
+            return False
+        self.specs = guess.specs(self.state, exact)
+        guess.close()
+        return True
 
     def _traced(self, specs: Sequence[Spec]) -> bool:
         """Trace with these specs; False where the test has to be moved into the body first."""
@@ -220,10 +228,7 @@ class _Rounds:
         fresh = self._fresh()
         entries, after = self._of_fresh(fresh)
         with replayed(loop):
-            joined = [
-                visible(s if loop.raised else next_spec(s, p, c, self.options), current_graph())
-                for s, p, c in zip(self.specs, self.state, left)
-            ]
+            joined = self._joined(left)
             added = [
                 visible(next_spec(s, p, c, self.options), current_graph())
                 for s, p, c in zip(entries, fresh, after)
@@ -242,6 +247,13 @@ class _Rounds:
         self.moving = moving or self.moving
         self.state, self.specs = [*self.state, *fresh], [*joined, *added]
         return False
+
+    def _joined(self, left: Sequence[Any]) -> list[Spec]:
+        """The specs of the state joined with those of what an iteration left."""
+        return [
+            visible(s if self.loop.raised else next_spec(s, p, c, self.options), current_graph())
+            for s, p, c in zip(self.specs, self.state, left)
+        ]
 
     def _fresh(self) -> list[Place]:
         """The places that an iteration changes and that are no state yet."""
