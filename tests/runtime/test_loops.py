@@ -224,3 +224,19 @@ def test_gradients_gathered_in_nested_loops(bodies):
     g = tg.function(f)
     for n in (3, 0, 1):
         torch.testing.assert_close(g(*rows(n)), f(*rows(n)))
+
+
+def test_an_inner_loop_that_lets_an_outer_list_grow():
+    def f(x, n):
+        rows = [x]
+        for i in range(n):
+            k = 0
+            while k < n:
+                if k + i > 1:
+                    rows.append(x * k)
+                else:
+                    rows[-1] = rows[-1] + 1
+                k += 1
+        return torch.stack(rows)
+
+    same(f, (T([1.0, 2.0]), T(3)), (T([1.0, 2.0]), T(0)), (T([1.0, 2.0]), T(1)))

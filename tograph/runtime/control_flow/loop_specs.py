@@ -88,5 +88,9 @@ def next_spec(spec: Spec, place: Place, left: Any, options: LoopOptions) -> Spec
         if covered != tuple(shape):
             text = _unfit(place, out.type, "after one iteration", shape)
             raise ShapeInvariantError(text, user_location())
-    out = generalize(out)
-    return structure.texts(growing(one_list(join(spec, out), [spec, out], place)))
+    return together(spec, generalize(out), place)
+
+
+def together(a: Spec, b: Spec, place: Place) -> Spec:
+    """What covers two specs of a place that a loop carries: lists that grow and strings that change are the graph's."""
+    return structure.texts(growing(one_list(join(a, b), [a, b], place)))

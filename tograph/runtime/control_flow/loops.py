@@ -120,7 +120,7 @@ class _Rounds:
         """The spec of a place to begin with, where an earlier search found this one (see ``widened``)."""
         now = self._entry(place)
         self.before[place.key] = now
-        return widened(before, found, now, current_graph())
+        return widened(before, found, now, place, current_graph())
 
     def _entry(self, place: Place) -> Spec:
         """The spec of what a place holds before the loop."""

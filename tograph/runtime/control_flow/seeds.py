@@ -19,6 +19,7 @@ from ..journal import Location as Place
 from ..journal import Missing
 from ..structure import Choice, Const, Leaf, Spec, Tree, join, opened
 from .joining import all_seen
+from .loop_specs import together
 
 Key = Hashable
 
@@ -119,14 +120,14 @@ def storages_at(slots: Mapping[Key, Hashable]) -> dict[Key, Place]:
     return found
 
 
-def widened(before: Spec, found: Spec, now: Spec, graph: FuncGraph) -> Spec | None:
+def widened(before: Spec, found: Spec, now: Spec, place: Place, graph: FuncGraph) -> Spec | None:
     """The spec to begin with: what was ``before`` became ``found``, and ``now`` is the entry; None where nothing is to be taken over."""
     if _narrower(_plain(now), _plain(before)):
         return None
     fits = not _narrower(opened(now), opened(before))
     if not fits or structure.equal(before, found) or not all_seen(found, graph):
         return now
-    return join(now, found)
+    return together(now, found, place)
 
 
 def _narrower(now: Spec, before: Spec) -> bool:
