@@ -95,6 +95,7 @@ def _masked(score: Any, mask: Any) -> Any:
 
 def linear(input: Any, weight: Any, bias: Any = None) -> Any:
     """``torch.nn.functional.linear``."""
-    if bias is None and input.dim() > 2:
-        return matmul(input, weight.t())
+    if input.dim() > 2 and (bias is None or not input.is_contiguous()):
+        out = matmul(input, weight.t())
+        return out if bias is None else out + bias
     return torch.nn.functional.linear(input, weight, bias)
