@@ -171,7 +171,7 @@ def on_cpu(monkeypatch):
     """Plans that are made for a GPU run on the CPU, loops and branches as nodes."""
     made = planner.plan
 
-    def plan(graph, whole=True, capacity=None):
+    def plan(graph, whole=True, capacity=None, **_):
         graph = graph if program.on_gpu(graph) else retarget(graph, "cuda:0")
         found = made(graph, False, capacity)
         found.device = "cpu"

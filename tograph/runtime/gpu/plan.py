@@ -40,7 +40,7 @@ class Run:
     """A Triton kernel. ``arguments``: the memory for each parameter of its signature.
 
     ``writes``: the parameters that it writes. ``inplace``: for each of them those that may be the same memory, since no
-    element is read after it is written.
+    element is read after it is written. ``choice``: its block sizes, and how they were found.
     """
 
     source: Source
@@ -48,6 +48,7 @@ class Run:
     location: Location = None
     writes: frozenset[str] = frozenset()
     inplace: dict[str, frozenset[str]] = field(default_factory=dict)
+    choice: str = ""
 
     def __str__(self) -> str:
         return f"kernel {self.source.name}<{self.source.programs} programs of {self.source.warps} warps>"

@@ -17,7 +17,7 @@ import torch
 
 from ..ir import Graph
 from ..kernels import triton_jit
-from ..kernels.device import LoopKernel, gpu_of
+from ..kernels.device import LoopKernel, gpu_of, tuner
 from ..kernels.jit import warn_once
 from ..kernels.loop_ir import Unsupported
 from ..types import ListType, OptionalType, ScalarType
@@ -54,7 +54,8 @@ class Program:
 
     def _make(self, capacity: int | None) -> None:
         """Plan the graph with room for so many items of its lists, and choose what runs the plan."""
-        self.plan = planner.plan(self.graph, capacity=capacity)
+        choose = tuner(gpu_of(self.graph.inputs))
+        self.plan = planner.plan(self.graph, capacity=capacity, choose=choose)
         self.tier, self._runner = self._choose()
         self.pointers = Pointers(
             self.plan,
@@ -91,7 +92,7 @@ class Program:
     def kernels(self) -> list[LoopKernel]:
         """The Triton kernels of the plan, each once."""
         found = {s.source.name: s for s, _ in self.plan.walk() if isinstance(s, Run)}
-        return [LoopKernel(n, s.source, (str(s.location),)) for n, s in found.items()]
+        return [LoopKernel(n, s.source, (str(s.location),), s.choice) for n, s in found.items()]
 
     def run(self, inputs: Sequence[Any]) -> list[Any] | None:
         if self._failures >= PATIENCE or not self._fits(inputs):
