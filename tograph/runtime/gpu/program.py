@@ -67,7 +67,7 @@ class Program:
         if not self._runner.captures or not self.pointers.moved(inputs):
             return
         bound = {v: inputs[i].detach() for v, i in places(self.plan, self.pointers.bound).items()}
-        self._runner = capture.Captured(self.plan, bound)
+        self._runner = capture.captured(self.plan, bound)
 
     def _choose(self) -> tuple[int, Stepwise]:
         if direct.worth(self.plan):
@@ -77,7 +77,7 @@ class Program:
         try:
             if not why:
                 try:
-                    return 1, capture.Captured(self.plan)
+                    return 1, capture.captured(self.plan)
                 except torch.OutOfMemoryError:
                     raise
                 except (Unsupported, RuntimeError) as error:
