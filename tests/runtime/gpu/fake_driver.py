@@ -3,12 +3,15 @@
 What a stream is given while it captures becomes a node of a graph, with what it does; ``replay`` runs the nodes. Conditional
 nodes run their bodies as the driver does: by the value of their handle, which the setter kernels write. Node functions have the
 signatures of the bindings of CUDA 12 or of CUDA 13.
+
+Nodes wait for what their stream has captured, and for events; a replay runs them in any order that keeps to that, another one each time.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import random
 import types
 from collections.abc import Callable
 from typing import Any
@@ -21,14 +24,22 @@ KERNEL, MEMCPY, CONDITIONAL = "KERNEL", "MEMCPY", "CONDITIONAL"
 
 
 class Graph:
-    """``nodes``: (kind, action), in the order of a chain."""
+    """``nodes``: (kind, action, the numbers of the nodes before it)."""
 
     def __init__(self) -> None:
-        self.nodes: list[tuple[str, Callable[[], None]]] = []
+        self.nodes: list[tuple[str, Callable[[], None], set[int]]] = []
+        self.random = random.Random(0)
 
     def run(self) -> None:
-        for _, action in self.nodes:
-            action()
+        waiting = dict(enumerate(self.nodes))
+        while waiting:
+            ready = [i for i, node in waiting.items() if waiting.keys().isdisjoint(node[2])]
+            waiting.pop(i := self.random.choice(ready))
+            self.nodes[i][1]()
+
+    def behind(self, ends: set[int]) -> set[int]:
+        """Nodes, and all that come before them."""
+        return ends | {j for i in ends for j in self.behind(self.nodes[i][2])}
 
 
 class Stream:
@@ -40,12 +51,28 @@ class Stream:
 
     def wait_stream(self, other: Stream) -> None: ...
 
+    def wait_event(self, event: Event) -> None:
+        if event.graph is None:
+            return
+        assert event.cuda.capturing.setdefault(self.cuda_stream, event.graph) is event.graph
+        event.cuda.tails.setdefault(self.cuda_stream, set()).update(event.tails)
+
+
+class Event:
+    cuda: Cuda
+
+    def record(self, stream: Stream) -> None:
+        self.graph = self.cuda.capturing.get(stream.cuda_stream)
+        self.tails = set(self.cuda.tails.get(stream.cuda_stream, ()))
+
 
 class Status(int):
     name = "CUDA_SUCCESS"
 
 
 OK = (Status(0),)
+UNJOINED = Status(904)
+UNJOINED.name = "CUDA_ERROR_STREAM_CAPTURE_UNJOINED"
 
 
 class Cuda:
@@ -55,6 +82,7 @@ class Cuda:
         self.version, self.edges = version, edges
         self.calls: list[str] = []
         self.capturing: dict[int, Graph] = {}
+        self.tails: dict[int, set[int]] = {}  # what the next node of a stream comes after
         self.handles: list[int] = []
         self.current = [Stream()]
         self.CUgraphNodeType = types.SimpleNamespace(CU_GRAPH_NODE_TYPE_CONDITIONAL=13)
@@ -93,10 +121,25 @@ class Cuda:
         assert (x, y, z, threads, b, c, extra) == (1, 1, 1, 1, 1, 1, 0)
         addresses = (ctypes.c_void_p * 3).from_address(parameters)
         handle, cell, third = (ctypes.c_uint64.from_address(a).value for a in addresses)
-        self.capturing[stream].nodes.append(
-            (KERNEL, lambda: self._set(function, handle, cell, third))
-        )
+        self.add(stream, KERNEL, lambda: self._set(function, handle, cell, third))
         return OK
+
+    def add(self, stream: int, kind: str, action: Callable[[], None]) -> None:
+        graph = self.capturing[stream]
+        graph.nodes.append((kind, action, self.tails.get(stream, set())))
+        self.tails[stream] = {len(graph.nodes) - 1}
+
+    def ended(self, stream: int) -> tuple[Status, Graph]:
+        """What a stream has captured; every stream that took part has to be joined."""
+        graph = self.capturing[stream]
+        joined = graph.behind(self.tails.get(stream, set())) == set(range(len(graph.nodes)))
+        self.abandon(graph)
+        return OK[0] if joined else UNJOINED, graph
+
+    def abandon(self, graph: Graph) -> None:
+        for s in [s for s, g in self.capturing.items() if g is graph]:
+            del self.capturing[s]
+            self.tails.pop(s, None)
 
     def _set(self, name: str, handle: int, cell: int, third: int) -> None:
         """What the PTX of ``setter`` does."""
@@ -117,20 +160,18 @@ class Cuda:
 
     def cuStreamGetCaptureInfo(self, stream):
         graph = self.capturing.get(stream)
-        before = [len(graph.nodes)] if graph and graph.nodes else []
+        before = sorted(self.tails.get(stream, ())) if graph else []
         edges = (None,) if self.edges else ()
         return (*OK, int(graph is not None), 7, graph, before, *edges, len(before))
 
     def cuGraphAddNode(self, graph, before, *rest):
         *edges, count, params = rest
-        assert (
-            len(edges) == self.edges and count == len(before) and before in ([], [len(graph.nodes)])
-        )
+        assert len(edges) == self.edges and count == len(before)
         given = params.conditional
         given.phGraph_out = [Graph() for _ in range(given.size)]
         action = lambda: self._conditional(given.type, given.handle, given.phGraph_out)  # noqa: E731
-        graph.nodes.append((CONDITIONAL, action))
-        return (*OK, len(graph.nodes))
+        graph.nodes.append((CONDITIONAL, action, set(before)))
+        return (*OK, len(graph.nodes) - 1)
 
     def _conditional(self, kind: str, handle: int, bodies: list[Graph]) -> None:
         if kind == "WHILE":
@@ -145,6 +186,7 @@ class Cuda:
     def cuStreamUpdateCaptureDependencies(self, stream, nodes, *rest):
         *edges, count, _ = rest
         assert len(edges) == self.edges and count == 1 == len(nodes)
+        self.tails[stream] = set(nodes)
         return OK
 
     def cuStreamBeginCaptureToGraph(self, stream, graph, before, data, count, mode):
@@ -153,7 +195,7 @@ class Cuda:
         return OK
 
     def cuStreamEndCapture(self, stream):
-        return (*OK, self.capturing.pop(stream))
+        return self.ended(stream)
 
     def cuGraphGetNodes(self, graph, count):
         nodes = [(graph, i) for i in range(len(graph.nodes))]
@@ -169,8 +211,10 @@ class Cuda:
     @contextlib.contextmanager
     def stream(self, stream: Stream):
         self.current.append(stream)
-        yield
-        self.current.pop()
+        try:
+            yield
+        finally:
+            self.current.pop()
 
     @contextlib.contextmanager
     def graph(self, made, stream, capture_error_mode, pool=None):
@@ -181,8 +225,11 @@ class Cuda:
         try:
             with self.stream(stream):
                 yield
-        finally:
-            del self.capturing[stream.cuda_stream]
+        except Exception:
+            self.abandon(made.root)
+            raise
+        if int(self.ended(stream.cuda_stream)[0]):
+            raise RuntimeError(UNJOINED.name)
 
 
 def install(monkeypatch, cuda: Cuda) -> type[capture.Captured]:
@@ -195,7 +242,8 @@ def install(monkeypatch, cuda: Cuda) -> type[capture.Captured]:
                 run(step)
             else:  # addresses are those of the capture
                 of = dict(self.memory.of)
-                graph.nodes.append((kind, lambda: self._at(of, run, step)))
+                stream = cuda.current[-1].cuda_stream
+                cuda.add(stream, kind, lambda: self._at(of, run, step))
 
         def _at(self, of, run, step):
             now, self.memory.of = self.memory.of, of
@@ -217,7 +265,7 @@ def install(monkeypatch, cuda: Cuda) -> type[capture.Captured]:
         function.cache_clear()
     for name, value in {
         "is_available": lambda: True, "Stream": Stream, "CUDAGraph": types.SimpleNamespace, "graph": cuda.graph,
-        "stream": cuda.stream, "current_stream": lambda device=None: cuda.current[-1], "synchronize": lambda: None,
+        "Event": type("Event", (Event,), {"cuda": cuda}), "stream": cuda.stream, "current_stream": lambda device=None: cuda.current[-1], "synchronize": lambda: None,
         "device": lambda device: contextlib.nullcontext(),
     }.items():  # fmt: skip
         monkeypatch.setattr(torch.cuda, name, value)
