@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import tograph as tg
+from tograph import settings
 from tograph.runtime import interp
 from tograph.runtime.kernels import jit
 from tograph.runtime.native import nests, program
@@ -478,3 +479,22 @@ def test_a_graph_like_an_earlier_one_takes_its_code_with_memory_of_its_own(monke
         assert len(lowered) == 1 and found[0] is not found[1]
         assert found[0]._arena.data_ptr() != found[1]._arena.data_ptr()
         assert one(torch.ones(41) / 41)[1] == 16 / 41 and len(lowered) == 2
+
+
+def test_compiling_prints_nothing(tmp_path, monkeypatch, capfd):
+    def prints(x, n):
+        while n > 0:
+            while x > 1:
+                x = x * 0.5
+            if x < n:
+                print(x)
+            x = x + n
+            n = n - 1
+        return x
+
+    monkeypatch.setattr(settings, "CACHE_DIR", str(tmp_path))
+    f = tg.function(prints)
+    for _ in range(3):
+        f(torch.tensor(9.0), torch.tensor(3))
+    assert list(tmp_path.glob("*.o"))
+    assert capfd.readouterr().err == ""
