@@ -66,7 +66,7 @@ class Captured(Stepwise):
         self.fork, self.forks, self.told = fork, 0, 0
         self._capturing = False
         with torch.cuda.device(self.memory.device), torch.no_grad():
-            self._warm()
+            self._warm_apart()
             self.graphs: list[Any] = []
             self.program = self._recorded(self.plan.steps)
         self.refresh.complete()
@@ -188,6 +188,13 @@ class Captured(Stepwise):
         event = torch.cuda.Event()
         event.record(self.stream)
         return event
+
+    def _warm_apart(self) -> None:
+        """``_warm``, with other memory in the place of variables that the plan writes."""
+        real = {v: self.memory.of[v] for v in self.plan.stored}
+        self.memory.of |= {v: torch.zeros_like(x) for v, x in real.items()}
+        self._warm()
+        self.memory.of |= real
 
     def _warm(self) -> None:
         """Everything once, on the stream that it will be captured on: nothing is compiled or allocated in a capture.

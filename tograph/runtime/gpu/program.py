@@ -30,6 +30,7 @@ from .pointers import Pointers, places
 from .resume import resumed
 from .retarget import retarget
 from .storage import Failed
+from .stores import apart, storable, stored
 from .transfers import tensors
 
 PATIENCE = 3  # failures in a row before a graph is left to the host
@@ -84,7 +85,8 @@ class Program:
             {v: inputs[i].detach() for v, i in places(self.plan, which).items()}
             for which in (self.pointers.bound, self.pointers.moving)
         )
-        return capture.captured(self.plan, here, there)
+        own = apart(inputs, sorted(storable(self.plan).keys() & self.pointers.bound))
+        return capture.captured(stored(self.plan, own), here, there)
 
     def _choose(self) -> tuple[int, Stepwise]:
         if direct.worth(self.plan):
