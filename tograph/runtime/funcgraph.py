@@ -232,7 +232,10 @@ class FuncGraph:
             return self.resolve(storage.ref)
         if storage not in self.known:
             source = self.reference(storage)
-            self.known[storage] = self.emit("tg.read", source, type=source.type)
+            # Also while gradients are off: what uses the value later may have a gradient.
+            self.known[storage] = self.add(
+                "tg.read", (source,), None, (source.type,), grad=True
+            ).outputs[0]
         return self.known[storage]
 
     def assign(self, storage: Storage, value: Value) -> None:

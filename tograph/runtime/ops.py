@@ -572,6 +572,16 @@ def _assign(x, value):
         x.copy_(value)
 
 
+def _written(old, new):
+    """The content ``new`` with the history of ``old``: what a write that autograd does not see makes of a tensor."""
+    if not torch.is_grad_enabled() or not getattr(old, "requires_grad", False):
+        return new
+    made = old.clone()
+    with torch.no_grad():
+        made.copy_(new)
+    return made
+
+
 def _random_fill(name, size, stride, dtype, device, *args, **kwargs):
     """Memory of these strides, filled by an in-place random op: the strides decide where each draw goes."""
     target = torch.empty_strided(size, stride, dtype=dtype, device=device)
@@ -591,6 +601,7 @@ def _earlier(*cotangents, places, loop, again):
 register("tg.earlier", run=_earlier, effects=PURE, gradient=NONE, kernel=NONE, outputs=2)
 # ``freed``: no gradient passes, see ``freed.py``.
 register("tg.identity", run=lambda x, freed=False: x, effects=PURE, gradient=REPLAY, kernel=NONE)
+register("tg.written", run=_written, effects=PURE, gradient=REPLAY, kernel=NONE)
 register(
     "tg.read",
     run=_read,

@@ -172,6 +172,13 @@ class SymTensor(torch.Tensor):
         step = View(torch.ops.aten.detach.default, (), {}, None, self.meta)
         return SymTensor(self.meta, self.storage_, (*self.chain, step), Ref(value, graph))
 
+    def _replace_data(self, value):
+        torch.Tensor.data.__set__(self, value)
+
+    data = property(
+        lambda self: self.detach(), _replace_data
+    )  # torch's own shares the history of the graph's value
+
     def __deepcopy__(self, memo):
         return self.clone()
 

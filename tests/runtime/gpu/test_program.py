@@ -141,7 +141,9 @@ def nested(x):
 
 def test_a_failed_probe_gives_chunks_and_one_notice(pretended, monkeypatch):
     graph = tg.function(nested).get_concrete_function(torch.ones(5)).watched_graph
-    monkeypatch.setattr(program.planner, "plan", lambda g, capacity=None: _plan(g, False, capacity))
+    monkeypatch.setattr(
+        program.planner, "plan", lambda g, capacity=None, **_: _plan(g, False, capacity)
+    )
     with pytest.warns(RuntimeWarning, match="nested runs in chunks.*the probe failed"):
         made = program.Program(retarget(graph, "cuda:0"))
     assert made.tier == 2 and made.notes == ["no conditional nodes: the probe failed"]
@@ -165,7 +167,9 @@ def test_a_graph_that_fails_on_the_device_raises_on_the_host(pretended, monkeypa
         return x
 
     graph = tg.function(divide).get_concrete_function(torch.tensor(9), torch.tensor(3)).watched_graph  # fmt: skip
-    monkeypatch.setattr(program.planner, "plan", lambda g, capacity=None: _plan(g, False, capacity))
+    monkeypatch.setattr(
+        program.planner, "plan", lambda g, capacity=None, **_: _plan(g, False, capacity)
+    )
     with pytest.warns(RuntimeWarning, match="runs in chunks"):
         made = program.Program(retarget(graph, "cuda:0"))
     made.plan.device = "cpu"

@@ -49,7 +49,7 @@ def started(monkeypatch):
     """Makes the runner of a graph whose plans run in chunks on the CPU."""
     made = planner.plan
 
-    def plan(graph, whole=True, capacity=None):
+    def plan(graph, whole=True, capacity=None, **_):
         found = made(graph, False, capacity)
         found.device = "cpu"
         return found

@@ -141,7 +141,7 @@ class Attached(torch.autograd.Function):
 def connect(node: Node, graph: FuncGraph) -> None:
     """Connect the outputs of a node that was recorded just now, where it has a gradient."""
     known = node.op in RULES or node.op in REGION_RULES or node.op in UNKNOWN
-    if not known or (node.op == "tg.read" and not graph.replaying):
+    if not known or (node.op in ("tg.read", "tg.written") and not graph.replaying):
         return
     call = Call(node, graph)
     if not call.tensors:

@@ -17,7 +17,7 @@ import torch
 
 from ..ir import Graph
 from ..kernels import triton_jit
-from ..kernels.device import LoopKernel, gpu_of
+from ..kernels.device import LoopKernel, gpu_of, tuner
 from ..kernels.jit import warn_once
 from ..kernels.loop_ir import Unsupported
 from ..types import ListType, OptionalType, ScalarType
@@ -54,7 +54,8 @@ class Program:
 
     def _make(self, capacity: int | None) -> None:
         """Plan the graph with room for so many items of its lists, and choose what runs the plan."""
-        self.plan = planner.plan(self.graph, capacity=capacity)
+        choose = tuner(gpu_of(self.graph.inputs))
+        self.plan = planner.plan(self.graph, capacity=capacity, choose=choose)
         self.tier, self._runner = self._choose()
         self.pointers = Pointers(
             self.plan,
@@ -62,11 +63,28 @@ class Program:
         )
 
     def _bind(self, inputs: Sequence[Any]) -> None:
-        """Capture again, with the addresses of the inputs that stay where they are."""
+        """Capture again, for the inputs that stay where they are and those that are told to the graph.
+
+        Unsupported where there is not even memory for a graph that copies them.
+        """
         if not self._runner.captures or not self.pointers.moved(inputs):
             return
-        bound = {v: inputs[i].detach() for v, i in places(self.plan, self.pointers.bound).items()}
-        self._runner = capture.Captured(self.plan, bound)
+        del self._runner  # with its memory
+        try:
+            self._runner = self._captured(inputs)
+        except RuntimeError:
+            self.pointers.fixed()
+            try:
+                self._runner = self._captured(inputs)
+            except RuntimeError as error:
+                raise Unsupported(f"the graph cannot be captured again: {error}") from error
+
+    def _captured(self, inputs: Sequence[Any]) -> capture.Captured:
+        here, there = (
+            {v: inputs[i].detach() for v, i in places(self.plan, which).items()}
+            for which in (self.pointers.bound, self.pointers.moving)
+        )
+        return capture.captured(self.plan, here, there)
 
     def _choose(self) -> tuple[int, Stepwise]:
         if direct.worth(self.plan):
@@ -76,7 +94,7 @@ class Program:
         try:
             if not why:
                 try:
-                    return 1, capture.Captured(self.plan)
+                    return 1, capture.captured(self.plan)
                 except torch.OutOfMemoryError:
                     raise
                 except (Unsupported, RuntimeError) as error:
@@ -91,7 +109,7 @@ class Program:
     def kernels(self) -> list[LoopKernel]:
         """The Triton kernels of the plan, each once."""
         found = {s.source.name: s for s, _ in self.plan.walk() if isinstance(s, Run)}
-        return [LoopKernel(n, s.source, (str(s.location),)) for n, s in found.items()]
+        return [LoopKernel(n, s.source, (str(s.location),), s.choice) for n, s in found.items()]
 
     def run(self, inputs: Sequence[Any]) -> list[Any] | None:
         if self._failures >= PATIENCE or not self._fits(inputs):

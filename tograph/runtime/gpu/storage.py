@@ -45,6 +45,12 @@ def copy_all(targets: Sequence[torch.Tensor], sources: Sequence[torch.Tensor]) -
         target.copy_(source)
 
 
+def aligned(x: torch.Tensor) -> torch.Tensor:
+    """A tensor that kernels may read at its address."""
+    x = x.contiguous()
+    return x if x.data_ptr() % SLOT == 0 else x.clone(memory_format=torch.contiguous_format)
+
+
 class Memory:
     """``of``: the tensors of the plan's places."""
 
@@ -53,6 +59,7 @@ class Memory:
         self.plan, self.device = plan, torch.device(where)
         self.bound = dict.fromkeys(bound or ())
         self.own: frozenset[Place] = frozenset()  # outputs that are given away, not copied
+        self.moving: frozenset[Place] = frozenset()  # bound, and elsewhere in each call
         self.generator = draws.Generator(self.device) if plan.generator is not None else None
         self._set = {p: None for p in (plan.error, *(plan.generator or ())) if p is not None}
         self._set |= {v: None for v in plan.inputs if is_number(v) and v not in self.bound}
@@ -103,7 +110,8 @@ class Memory:
         targets, sources = [], []
         for v, x in zip(self.plan.inputs, parts, strict=True):
             if v in self.bound:
-                self.of[v] = x.detach().to(self.device).contiguous()
+                x = x.detach().to(self.device)
+                self.of[v] = aligned(x) if v in self.moving else x.contiguous()
             elif isinstance(x, torch.Tensor):
                 targets.append(self.of[v])
                 sources.append(x.detach())

@@ -152,10 +152,10 @@ def compile_module(
         raise RuntimeError("there is no LLVM in this process")
     with _lock:
         key = _digest(text, level)
-        image = _load(key)
+        image = kept(f"{key}.o")
         if image is None:
             image = _compile(text, level)
-            _store(key, image)
+            keep(f"{key}.o", image)
         return _link(image, functions, imports or {})
 
 
@@ -202,20 +202,21 @@ def assembly(text: str, level: int = 2) -> str:
     return _machine().emit_assembly(module)
 
 
-# ---- objects on disk
+# ---- files on disk
 
 
 def cache_dir() -> Path:
-    """Where objects are kept: TOGRAPH_CACHE_DIR, else a folder of the user's cache directory."""
+    """Where files are kept: TOGRAPH_CACHE_DIR, else a folder of the user's cache directory."""
     if settings.CACHE_DIR:
         return Path(settings.CACHE_DIR)
     base = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
     return Path(base) / "tograph"
 
 
-def _load(key: str) -> bytes | None:
+def kept(name: str) -> bytes | None:
+    """What ``keep`` has written under a name; None where there is nothing, or something else."""
     try:
-        data = (cache_dir() / f"{key}.o").read_bytes()
+        data = (cache_dir() / name).read_bytes()
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -228,8 +229,8 @@ def _load(key: str) -> bytes | None:
     return None
 
 
-def _store(key: str, image: bytes) -> None:
-    """Write an object so that a reader sees all of it or none."""
+def keep(name: str, image: bytes) -> None:
+    """Write a file so that a reader sees all of it or none. A folder that cannot be written is no failure."""
     folder = cache_dir()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -240,7 +241,7 @@ def _store(key: str, image: bytes) -> None:
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(_MAGIC + hashlib.sha256(image).digest() + image)
-        os.replace(path, folder / f"{key}.o")
+        os.replace(path, folder / name)
     except OSError as error:
         warn_once(f"tograph: compiled code cannot be kept in {folder} ({error.strerror}): every process compiles")  # fmt: skip
         with contextlib.suppress(OSError):
