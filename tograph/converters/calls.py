@@ -25,6 +25,7 @@ from ..errors import GradientError, SourceError
 from ..runtime import creation, decisions, facts, journal, reads, unconverted
 from ..runtime.funcgraph import current_graph, is_tracing, user_location
 from ..runtime.growing import StagedList
+from ..runtime.products import is_open
 from ..runtime.reach import writes
 from ..runtime.shapes import SYMBOLS
 from ..runtime.structure import base_container, blank, has_identity, is_union
@@ -142,7 +143,9 @@ def call(f, /, *args, **kwargs):  # noqa: C901  a case for each kind
             return converted(f)(*args, **kwargs)
         if f.__code__ is _NOT_COMPILED:
             return call(f.__wrapped__, *args, **kwargs)
-        return _left_alone(f, args, kwargs)
+        if f.__module__ == _FUNCTIONAL and any(map(is_open, (*args, *kwargs.values()))):
+            return converted(f)(*args, **kwargs)
+        return leave_alone(f, args, kwargs)
     if kind is types.MethodType:
         if isinstance(f.__self__, StagedList):
             form = METHODS.get((StagedList, f.__name__))
@@ -187,7 +190,7 @@ def call(f, /, *args, **kwargs):  # noqa: C901  a case for each kind
     method = getattr(kind, "__call__", None)
     if type(method) is types.FunctionType and is_user_function(method):
         return converted(method)(f, *args, **kwargs)
-    return _left_alone(f, args, kwargs)
+    return leave_alone(f, args, kwargs)
 
 
 union.set_call(call)
@@ -259,6 +262,9 @@ def record_writes(f: types.FunctionType) -> None:
         journal.record(journal.key_of(f.__globals__, name, name))
 
 
+_FUNCTIONAL = torch.nn.functional.__name__  # its Python compares sizes
+
+
 def convert_if_needed(f: Any) -> Any:
     """A function argument of a higher-order function, converted."""
     if type(f) is types.FunctionType and is_user_function(f):
@@ -278,7 +284,7 @@ def _method(f: types.MethodType, args, kwargs):
     ):
         return call(function, f.__self__, *args, **kwargs)
     if type(function) is types.FunctionType:
-        return _left_alone(f, args, kwargs)
+        return leave_alone(f, args, kwargs)
     return call(function, f.__self__, *args, **kwargs)
 
 
@@ -302,7 +308,7 @@ _HELPER = _sample.__code__
 WRAPPERS.add(_HELPER)
 
 
-def _left_alone(f, args, kwargs):
+def leave_alone(f, args, kwargs):
     if _is_contextmanager(f):
         if isinstance(f, types.MethodType):
             f, args = f.__func__, (f.__self__, *args)
@@ -313,10 +319,10 @@ def _left_alone(f, args, kwargs):
             manager.generator__ = form and Generator(native, form, args, kwargs)
         return manager
     if union.holds_union(args, kwargs):
-        return union.apply(lambda *a, **k: _left_alone(f, a, k), *args, **kwargs)
+        return union.apply(lambda *a, **k: leave_alone(f, a, k), *args, **kwargs)
     flag = flag_of(f, args, kwargs)
     if flag is not None:
-        return each_way(lambda a, k: _left_alone(f, a, k), flag, args, kwargs)
+        return each_way(lambda a, k: leave_alone(f, a, k), flag, args, kwargs)
     args, kwargs = (
         tuple(map(facts.with_known_size, args)),
         {k: facts.with_known_size(v) for k, v in kwargs.items()},
@@ -324,7 +330,7 @@ def _left_alone(f, args, kwargs):
     test = sizes.condition((*args, *kwargs.values()))
     if test is not None:
         return sizes.settled(
-            test, lambda: _run_alone(f, args, kwargs), lambda: _left_alone(f, args, kwargs)
+            test, lambda: _run_alone(f, args, kwargs), lambda: leave_alone(f, args, kwargs)
         )
     return _run_alone(f, args, kwargs)
 
@@ -373,7 +379,7 @@ def _builtin(f, args, kwargs):
         form = METHODS.get((type(owner), f.__name__))
         if form is not None:
             return form(owner, *args, **kwargs)
-    return _left_alone(f, args, kwargs)
+    return leave_alone(f, args, kwargs)
 
 
 def _container_method(f, owner, args, kwargs):
@@ -389,7 +395,7 @@ def _container_method(f, owner, args, kwargs):
             _record_change(owner, f.__name__, args, kwargs)
         return f(*args, **kwargs)
     _note_look(owner, f.__name__, args)
-    return _left_alone(f, args, kwargs)
+    return leave_alone(f, args, kwargs)
 
 
 # Methods whose first argument is a key, an index or a member.
@@ -600,7 +606,7 @@ def _module(m: torch.nn.Module, args, kwargs):
     if hooked:
         return converted(cls._call_impl)(m, *args, **kwargs)
     forward = m.forward
-    if cls in LEAF_MODULES:
+    if cls in LEAF_MODULES and not any(map(is_open, (*args, *kwargs.values()))):
         reads.passed((m,))
         return union.apply(forward, *args, **kwargs)
     return call(forward, *args, **kwargs)
