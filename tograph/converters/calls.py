@@ -22,14 +22,15 @@ import torch
 from torch.nn.modules import module as torch_module
 
 from ..errors import GradientError, SourceError
-from ..runtime import creation, decisions, journal, reads, unconverted
+from ..runtime import creation, decisions, facts, journal, reads, unconverted
 from ..runtime.funcgraph import current_graph, is_tracing, user_location
 from ..runtime.growing import StagedList
+from ..runtime.products import is_open
 from ..runtime.reach import writes
 from ..runtime.shapes import SYMBOLS
-from ..runtime.structure import has_identity, is_union
+from ..runtime.structure import base_container, blank, has_identity, is_union
 from ..transpiler.syntax import gast
-from . import standard, union
+from . import sizes, standard, union
 from .call_rules import (
     CONVERTED_CODE,
     LEAF_MODULES,
@@ -40,6 +41,7 @@ from .call_rules import (
     module_rule,
 )
 from .context import OPERATORS, Converter
+from .flags import each_way, flag_of
 from .generators import Generator, is_generator_function
 
 # ---- the rewrite
@@ -67,7 +69,9 @@ class Calls(Converter):
             if node.func.id in _FRAME and not (node.func.id in ("vars", "dir") and node.args):
                 return self.generic_visit(node)
         node = self.generic_visit(node)
-        made = self.expression(f"{OPERATORS}.call(f_)", node, f_=node.func)
+        spread = any(k.arg is None and not isinstance(k.value, gast.Dict) for k in node.keywords)
+        operator = "call_spread" if spread else "call"
+        made = self.expression(f"{OPERATORS}.{operator}(f_)", node, f_=node.func)
         made.args += node.args
         for keyword in node.keywords:
             if keyword.arg is None and not isinstance(keyword.value, gast.Dict):
@@ -139,7 +143,9 @@ def call(f, /, *args, **kwargs):  # noqa: C901  a case for each kind
             return converted(f)(*args, **kwargs)
         if f.__code__ is _NOT_COMPILED:
             return call(f.__wrapped__, *args, **kwargs)
-        return _left_alone(f, args, kwargs)
+        if f.__module__ == _FUNCTIONAL and any(map(is_open, (*args, *kwargs.values()))):
+            return converted(f)(*args, **kwargs)
+        return leave_alone(f, args, kwargs)
     if kind is types.MethodType:
         if isinstance(f.__self__, StagedList):
             form = METHODS.get((StagedList, f.__name__))
@@ -184,18 +190,41 @@ def call(f, /, *args, **kwargs):  # noqa: C901  a case for each kind
     method = getattr(kind, "__call__", None)
     if type(method) is types.FunctionType and is_user_function(method):
         return converted(method)(f, *args, **kwargs)
-    return _left_alone(f, args, kwargs)
+    return leave_alone(f, args, kwargs)
 
 
 union.set_call(call)
 
 
+class _Perhaps:
+    """An argument of ``**items`` whose key is there by a staged condition only."""
+
+    def __init__(self, x: Any):
+        self.x = x
+
+
 def spread(items: Any) -> Any:
     """``**items``"""
-    if is_tracing():
-        reads.passed((items,))
-        unconverted.check_keys(items)
+    if not is_tracing():
+        return items
+    reads.passed((items,))
+    if type(items) is dict and not journal.is_unordered(items):
+        return {k: _Perhaps(x) if union.may_miss(x) else x for k, x in items.items()}
+    unconverted.check_keys(items)
     return items
+
+
+def call_spread(f, /, *args, **kwargs):
+    """``f(*args, **kwargs)``, with keys that are there by a staged condition: with and without each of them."""
+    name = next((k for k, x in kwargs.items() if type(x) is _Perhaps), None)
+    if name is None:
+        return call(f, *args, **kwargs)
+    rest = {k: v for k, v in kwargs.items() if k != name}
+    return union.distribute_missing(
+        kwargs[name].x,
+        lambda: call_spread(f, *args, **rest),
+        lambda v: call_spread(f, *args, **{**kwargs, name: v}),
+    )
 
 
 def _referent(f: weakref.ref) -> Any:
@@ -233,6 +262,9 @@ def record_writes(f: types.FunctionType) -> None:
         journal.record(journal.key_of(f.__globals__, name, name))
 
 
+_FUNCTIONAL = torch.nn.functional.__name__  # its Python compares sizes
+
+
 def convert_if_needed(f: Any) -> Any:
     """A function argument of a higher-order function, converted."""
     if type(f) is types.FunctionType and is_user_function(f):
@@ -252,7 +284,7 @@ def _method(f: types.MethodType, args, kwargs):
     ):
         return call(function, f.__self__, *args, **kwargs)
     if type(function) is types.FunctionType:
-        return _left_alone(f, args, kwargs)
+        return leave_alone(f, args, kwargs)
     return call(function, f.__self__, *args, **kwargs)
 
 
@@ -276,7 +308,7 @@ _HELPER = _sample.__code__
 WRAPPERS.add(_HELPER)
 
 
-def _left_alone(f, args, kwargs):
+def leave_alone(f, args, kwargs):
     if _is_contextmanager(f):
         if isinstance(f, types.MethodType):
             f, args = f.__func__, (f.__self__, *args)
@@ -287,7 +319,23 @@ def _left_alone(f, args, kwargs):
             manager.generator__ = form and Generator(native, form, args, kwargs)
         return manager
     if union.holds_union(args, kwargs):
-        return union.apply(lambda *a, **k: _left_alone(f, a, k), *args, **kwargs)
+        return union.apply(lambda *a, **k: leave_alone(f, a, k), *args, **kwargs)
+    flag = flag_of(f, args, kwargs)
+    if flag is not None:
+        return each_way(lambda a, k: leave_alone(f, a, k), flag, args, kwargs)
+    args, kwargs = (
+        tuple(map(facts.with_known_size, args)),
+        {k: facts.with_known_size(v) for k, v in kwargs.items()},
+    )
+    test = sizes.condition((*args, *kwargs.values()))
+    if test is not None:
+        return sizes.settled(
+            test, lambda: _run_alone(f, args, kwargs), lambda: leave_alone(f, args, kwargs)
+        )
+    return _run_alone(f, args, kwargs)
+
+
+def _run_alone(f, args, kwargs):
     if _hashable(f) and f in _QUIET:
         return f(*args, **kwargs)
     owner = getattr(f, "__self__", None)
@@ -331,7 +379,7 @@ def _builtin(f, args, kwargs):
         form = METHODS.get((type(owner), f.__name__))
         if form is not None:
             return form(owner, *args, **kwargs)
-    return _left_alone(f, args, kwargs)
+    return leave_alone(f, args, kwargs)
 
 
 def _container_method(f, owner, args, kwargs):
@@ -347,7 +395,7 @@ def _container_method(f, owner, args, kwargs):
             _record_change(owner, f.__name__, args, kwargs)
         return f(*args, **kwargs)
     _note_look(owner, f.__name__, args)
-    return _left_alone(f, args, kwargs)
+    return leave_alone(f, args, kwargs)
 
 
 # Methods whose first argument is a key, an index or a member.
@@ -371,7 +419,21 @@ def _record_change(owner, name, args, kwargs) -> None:
         watch = reads.current()
         if watch is not None:
             watch.whole(owner)
+    if name == "__setitem__" and isinstance(owner, dict):
+        record_key(owner, args[0])
+        return
     journal.record(journal.contents(owner), (name, args) if blind else None)
+
+
+def record_key(x: dict, key: Any) -> None:
+    """A key of a dict is about to be set."""
+    if not journal.active():
+        return
+    if not dict.__contains__(x, key) and journal.removed(x, key):
+        journal.record(journal.contents(x))  # it comes back as the last key
+    elif union.may_miss(dict.get(x, key)) and next(reversed(x)) != key:
+        journal.unorder(x)  # where it was not there, it is the last key now
+    journal.record(journal.key_of(x, key, f"[{key!r}]"))
 
 
 def _note_look(owner, name, args) -> None:
@@ -489,7 +551,8 @@ def _tensors(m: torch.nn.Module):
 def _instance(cls: type, args, kwargs):
     """What ``type.__call__`` does, with ``__new__`` and ``__init__`` of a user's class converted."""
     init = cls.__init__
-    simple = cls.__new__ is object.__new__ or is_user_function(cls.__new__)
+    plain = cls.__new__ is (base_container(cls) or object).__new__  # type: ignore[comparison-overlap]
+    simple = plain or is_user_function(cls.__new__)
     if not (simple and is_tracing() and is_user_function(init)) or not module_rule(
         cls.__module__ or ""
     ):
@@ -497,7 +560,7 @@ def _instance(cls: type, args, kwargs):
     if init.__code__.co_filename.startswith("<") or issubclass(cls, torch.nn.Module):
         return noted(cls(*args, **kwargs))
     new = cls.__new__
-    made = object.__new__(cls) if new is object.__new__ else call(new, cls, *args, **kwargs)
+    made = blank(cls) if plain else call(new, cls, *args, **kwargs)
     if isinstance(made, cls):
         call(init, made, *args, **kwargs)
     return noted(made)
@@ -543,7 +606,7 @@ def _module(m: torch.nn.Module, args, kwargs):
     if hooked:
         return converted(cls._call_impl)(m, *args, **kwargs)
     forward = m.forward
-    if cls in LEAF_MODULES:
+    if cls in LEAF_MODULES and not any(map(is_open, (*args, *kwargs.values()))):
         reads.passed((m,))
         return union.apply(forward, *args, **kwargs)
     return call(forward, *args, **kwargs)

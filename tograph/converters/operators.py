@@ -6,7 +6,7 @@ from ..runtime.structure import UNSET
 from . import builtin  # noqa: F401  registers the staged forms of built-ins
 from .asserts import assert_stmt
 from .attributes import attr, delattr_, setattr_
-from .calls import call, spread
+from .calls import call, call_spread, spread
 from .comparisons import chain, contains, is_, is_not, not_contains
 from .conditional_expression import if_exp
 from .context_managers import context
@@ -74,6 +74,7 @@ __all__ = [
     "bit_or",
     "bit_xor",
     "call",
+    "call_spread",
     "caught",
     "chain",
     "contains",

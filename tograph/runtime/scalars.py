@@ -253,6 +253,8 @@ def _usual(value: Value) -> Any:
     parts = [_usual(a) if isinstance(a, Value) else a for a in node.args]
     if function is None or any(p is None for p in parts):
         return None
+    if node.op in ("py.eq", "py.ne") and all(isinstance(a, Value) and a.node.op != "py.constant" for a in node.args):  # fmt: skip
+        return node.op == "py.eq"  # two sizes that torch compares: however each was computed
     try:
         return function(*parts)
     except (ArithmeticError, ValueError, TypeError):
@@ -312,6 +314,14 @@ def _kind(op: str, kinds: tuple[type, ...], nodes: tuple[ScalarNode, ...]) -> ty
 
 
 _UNITS = {"add": 0, "mul": 1}
+_OF_EQUALS = {
+    "eq": True,
+    "le": True,
+    "ge": True,
+    "ne": False,
+    "lt": False,
+    "gt": False,
+}  # of one number with itself
 
 
 def combine(op: str, *nodes: ScalarNode) -> ScalarNode:
@@ -321,6 +331,8 @@ def combine(op: str, *nodes: ScalarNode) -> ScalarNode:
         return ScalarNode(type(number), constant=number, hint=number, expr=number)
     if op in _UNITS and (same := _unchanged(nodes, _UNITS[op])) is not None:
         return same
+    if op in _OF_EQUALS and nodes[0].kind is not float and nodes[0].same(nodes[1]):
+        return nodes[0].wrap_bool(_OF_EQUALS[op])
     graph = current_graph()
     kinds = tuple(n.kind for n in nodes)
     kind = _kind(op, kinds, nodes)

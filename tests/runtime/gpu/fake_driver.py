@@ -19,14 +19,17 @@ from typing import Any
 import torch
 
 from tograph.runtime.gpu import capture, driver, setter
+from tograph.runtime.gpu.plan import Copy, Run
 
 KERNEL, MEMCPY, CONDITIONAL = "KERNEL", "MEMCPY", "CONDITIONAL"
 
 
 class Graph:
-    """``nodes``: (kind, action, the numbers of the nodes before it)."""
+    """``nodes``: (kind, action, the numbers of the nodes before it). ``parameters``: of the kernels and copies, addresses."""
 
     def __init__(self) -> None:
+        self.parameters: dict[int, list[int]] = {}
+        self.kept: list[Any] = []
         self.nodes: list[tuple[str, Callable[[], None], set[int]]] = []
         self.random = random.Random(0)
 
@@ -124,8 +127,15 @@ class Cuda:
         self.add(stream, KERNEL, lambda: self._set(function, handle, cell, third))
         return OK
 
-    def add(self, stream: int, kind: str, action: Callable[[], None]) -> None:
+    def add(
+        self,
+        stream: int,
+        kind: str,
+        action: Callable[[], None],
+        parameters: list[int] | None = None,
+    ) -> None:
         graph = self.capturing[stream]
+        graph.parameters[len(graph.nodes)] = parameters or []
         graph.nodes.append((kind, action, self.tails.get(stream, set())))
         self.tails[stream] = {len(graph.nodes) - 1}
 
@@ -160,7 +170,7 @@ class Cuda:
 
     def cuStreamGetCaptureInfo(self, stream):
         graph = self.capturing.get(stream)
-        before = sorted(self.tails.get(stream, ())) if graph else []
+        before = [(graph, i) for i in sorted(self.tails.get(stream, ()))] if graph else []
         edges = (None,) if self.edges else ()
         return (*OK, int(graph is not None), 7, graph, before, *edges, len(before))
 
@@ -170,8 +180,9 @@ class Cuda:
         given = params.conditional
         given.phGraph_out = [Graph() for _ in range(given.size)]
         action = lambda: self._conditional(given.type, given.handle, given.phGraph_out)  # noqa: E731
-        graph.nodes.append((CONDITIONAL, action, set(before)))
-        return (*OK, len(graph.nodes) - 1)
+        assert all(g is graph for g, _ in before)
+        graph.nodes.append((CONDITIONAL, action, {i for _, i in before}))
+        return (*OK, (graph, len(graph.nodes) - 1))
 
     def _conditional(self, kind: str, handle: int, bodies: list[Graph]) -> None:
         if kind == "WHILE":
@@ -186,7 +197,7 @@ class Cuda:
     def cuStreamUpdateCaptureDependencies(self, stream, nodes, *rest):
         *edges, count, _ = rest
         assert len(edges) == self.edges and count == 1 == len(nodes)
-        self.tails[stream] = set(nodes)
+        self.tails[stream] = {i for _, i in nodes}
         return OK
 
     def cuStreamBeginCaptureToGraph(self, stream, graph, before, data, count, mode):
@@ -206,6 +217,44 @@ class Cuda:
         kind = types.SimpleNamespace(name=f"CU_GRAPH_NODE_TYPE_{graph.nodes[i][0]}")
         return (*OK, kind)
 
+    # ---- parameters of nodes
+
+    CUgraphExec = staticmethod(lambda graph: graph)
+    CUdeviceptr = staticmethod(int)
+
+    def cuGraphKernelNodeGetParams(self, node):
+        graph, i = node
+        numbers = [ctypes.c_uint64(v) for v in graph.parameters[i]]
+        block = (ctypes.c_void_p * len(numbers))(*map(ctypes.addressof, numbers))
+        graph.kept += [numbers, block]
+        params = types.SimpleNamespace(
+            func=len(numbers) + self.extra, kernelParams=ctypes.addressof(block)
+        )
+        return (*OK, params)
+
+    extra = 0  # parameters that a kernel has and nobody expects
+
+    def cuFuncGetParamInfo(self, function, k):
+        return (*OK, 8 * k, 8) if k < function else (Status(1), 0, 0)
+
+    def cuGraphExecKernelNodeSetParams(self, instance, node, params):
+        graph, i = node
+        assert graph is instance, "a node of a body"
+        count = len(graph.parameters[i])
+        block = (ctypes.c_void_p * count).from_address(params.kernelParams)
+        graph.parameters[i][:] = [ctypes.c_uint64.from_address(a).value for a in block]
+        return OK
+
+    def cuGraphMemcpyNodeGetParams(self, node):
+        graph, i = node
+        return (*OK, types.SimpleNamespace(srcDevice=graph.parameters[i][0]))
+
+    def cuGraphExecMemcpyNodeSetParams(self, instance, node, params, context):
+        graph, i = node
+        assert graph is instance and context == "context"
+        graph.parameters[i][0] = params.srcDevice
+        return OK
+
     # ---- torch's side
 
     @contextlib.contextmanager
@@ -222,6 +271,8 @@ class Cuda:
         made.pool = lambda: pool or made
         made.root = self.capturing[stream.cuda_stream] = Graph()
         made.replay = made.root.run
+        made.instantiate = lambda: None
+        made.raw_cuda_graph_exec = lambda: made.root
         try:
             with self.stream(stream):
                 yield
@@ -230,6 +281,19 @@ class Cuda:
             raise
         if int(self.ended(stream.cuda_stream)[0]):
             raise RuntimeError(UNJOINED.name)
+
+
+def parameters(step: Any) -> list[Any]:
+    """The memory of the parameters that a node has: of a kernel, and the source of a copy."""
+    if isinstance(step, Run):
+        return [step.arguments[n] for n in step.source.signature]
+    return [step.pairs[0][1]] if isinstance(step, Copy) else []
+
+
+def at_address(x: torch.Tensor, address: int) -> torch.Tensor:
+    """Memory at an address as a tensor like ``x``."""
+    memory = (ctypes.c_uint8 * x.nbytes).from_address(address)
+    return torch.frombuffer(memory, dtype=x.dtype).reshape(x.shape)
 
 
 def install(monkeypatch, cuda: Cuda) -> type[capture.Captured]:
@@ -243,9 +307,15 @@ def install(monkeypatch, cuda: Cuda) -> type[capture.Captured]:
             else:  # addresses are those of the capture
                 of = dict(self.memory.of)
                 stream = cuda.current[-1].cuda_stream
-                cuda.add(stream, kind, lambda: self._at(of, run, step))
+                places = parameters(step)
+                now = [of[p].data_ptr() for p in places]
+                now += [0, 0] * isinstance(step, Run)
+                cuda.add(stream, kind, lambda: self._at(of, run, step, places, now), now)
 
-        def _at(self, of, run, step):
+        def _at(self, of, run, step, places, addresses):
+            for p, address in zip(places, addresses):
+                if of[p].data_ptr() != address:  # a node that was told another one
+                    of = of | {p: at_address(of[p], address)}
             now, self.memory.of = self.memory.of, of
             run(step)
             self.memory.of = now

@@ -67,7 +67,7 @@ def started(monkeypatch):
     return start
 
 
-def _refuse(plan):
+def _refuse(*_):
     raise Unsupported("no driver")
 
 

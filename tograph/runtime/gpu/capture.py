@@ -30,7 +30,8 @@ from .coalescing import coalesced
 from .execute import Stepwise
 from .hazards import streams
 from .plan import Call, Conditional, Host, Plan, Run, Set, Step, View
-from .storage import Failed
+from .refresh import Refresh, separate
+from .storage import Failed, aligned
 
 Path = tuple[int, ...]
 POOL = 32  # streams that torch has of each device
@@ -42,23 +43,33 @@ class Captured(Stepwise):
     captures = True
 
     def __init__(
-        self, plan: Plan, bound: Mapping[Any, torch.Tensor] | None = None, fork: bool = True
+        self,
+        plan: Plan,
+        bound: Mapping[Any, torch.Tensor] | None = None,
+        moving: Mapping[Any, torch.Tensor] | None = None,
+        fork: bool = True,
     ):
-        """``bound``: inputs that are read where they are; each call has to be given them there.
+        """``bound``: inputs that are read where they are; each call has to be given them there. ``moving``: those that may be elsewhere
+        in each call (``refresh``).
 
         ``fork``: whether independent steps go on streams of their own.
         """
         if why := driver.available(_needs(plan)):
             raise Unsupported(why)
-        super().__init__(coalesced(plan), bound=bound)
+        there = {v: aligned(x) for v, x in (moving or {}).items()}
+        super().__init__(separate(coalesced(plan), there), bound={**(bound or {}), **there})
+        self.refresh = Refresh(there)
+        self.memory.moving = frozenset(there)
         self.handles: dict[int, driver.Handle] = {}
         self.streams: dict[Path, torch.cuda.Stream] = {}
         self.path: Path = (0,)
-        self.fork, self.forks = fork, 0
+        self.fork, self.forks, self.told = fork, 0, 0
+        self._capturing = False
         with torch.cuda.device(self.memory.device), torch.no_grad():
-            self._warm()
+            self._warm_apart()
             self.graphs: list[Any] = []
             self.program = self._recorded(self.plan.steps)
+        self.refresh.complete()
         self.memory.release()
 
     def run(self, *inputs: Any) -> list[Any]:
@@ -68,7 +79,15 @@ class Captured(Stepwise):
             self.memory.release()
 
     def play(self) -> None:
+        if self.refresh.moving:
+            self.told = self.refresh.tell(self.graphs[0], self.memory.of)
         self._play(self.program)
+
+    def steps(self, steps: Sequence[Step]) -> None:
+        for step in steps:
+            super().steps([step])
+            if self._capturing and len(self.path) == 1:
+                self.refresh.note(step, self.memory.of, self.stream)
 
     def _recorded(self, steps: Sequence[Step]) -> list[Any]:
         """The steps as CUDA graphs, with what the host does between them."""
@@ -87,10 +106,16 @@ class Captured(Stepwise):
         if all(isinstance(s, (View, Set)) for s in steps):
             self.steps(steps)
             return []
-        graph = torch.cuda.CUDAGraph()
+        graph = torch.cuda.CUDAGraph(**({"keep_graph": True} if self.refresh.moving else {}))
         shared = {"pool": self.graphs[0].pool()} if self.graphs else {}
         with torch.cuda.graph(graph, stream=self.stream, capture_error_mode="relaxed", **shared):
-            self._laid(steps)
+            self._capturing = True
+            try:
+                self._laid(steps)
+            finally:
+                self._capturing = False
+        if self.refresh.moving:
+            graph.instantiate()
         self.graphs.append(graph)
         return [graph]
 
@@ -164,6 +189,13 @@ class Captured(Stepwise):
         event.record(self.stream)
         return event
 
+    def _warm_apart(self) -> None:
+        """``_warm``, with other memory in the place of variables that the plan writes."""
+        real = {v: self.memory.of[v] for v in self.plan.stored}
+        self.memory.of |= {v: torch.zeros_like(x) for v, x in real.items()}
+        self._warm()
+        self.memory.of |= real
+
     def _warm(self) -> None:
         """Everything once, on the stream that it will be captured on: nothing is compiled or allocated in a capture.
 
@@ -228,16 +260,20 @@ class Captured(Stepwise):
                 self._laid(body)
 
 
-def captured(plan: Plan, bound: Mapping[Any, torch.Tensor] | None = None) -> Captured:
+def captured(
+    plan: Plan,
+    bound: Mapping[Any, torch.Tensor] | None = None,
+    moving: Mapping[Any, torch.Tensor] | None = None,
+) -> Captured:
     """A plan captured with lanes; without them where a driver, or a library function, refuses those."""
     try:
-        return Captured(plan, bound)
+        return Captured(plan, bound, moving)
     except torch.OutOfMemoryError:
         raise
     except RuntimeError:
         if not _forks(plan, plan.steps):
             raise
-        return Captured(plan, bound, fork=False)
+        return Captured(plan, bound, moving, fork=False)
 
 
 def _forks(plan: Plan, steps: Sequence[Step]) -> bool:

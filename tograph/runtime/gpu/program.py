@@ -30,6 +30,7 @@ from .pointers import Pointers, places
 from .resume import resumed
 from .retarget import retarget
 from .storage import Failed
+from .stores import apart, storable, stored
 from .transfers import tensors
 
 PATIENCE = 3  # failures in a row before a graph is left to the host
@@ -63,11 +64,29 @@ class Program:
         )
 
     def _bind(self, inputs: Sequence[Any]) -> None:
-        """Capture again, with the addresses of the inputs that stay where they are."""
+        """Capture again, for the inputs that stay where they are and those that are told to the graph.
+
+        Unsupported where there is not even memory for a graph that copies them.
+        """
         if not self._runner.captures or not self.pointers.moved(inputs):
             return
-        bound = {v: inputs[i].detach() for v, i in places(self.plan, self.pointers.bound).items()}
-        self._runner = capture.captured(self.plan, bound)
+        del self._runner  # with its memory
+        try:
+            self._runner = self._captured(inputs)
+        except RuntimeError:
+            self.pointers.fixed()
+            try:
+                self._runner = self._captured(inputs)
+            except RuntimeError as error:
+                raise Unsupported(f"the graph cannot be captured again: {error}") from error
+
+    def _captured(self, inputs: Sequence[Any]) -> capture.Captured:
+        here, there = (
+            {v: inputs[i].detach() for v, i in places(self.plan, which).items()}
+            for which in (self.pointers.bound, self.pointers.moving)
+        )
+        own = apart(inputs, sorted(storable(self.plan).keys() & self.pointers.bound))
+        return capture.captured(stored(self.plan, own), here, there)
 
     def _choose(self) -> tuple[int, Stepwise]:
         if direct.worth(self.plan):
