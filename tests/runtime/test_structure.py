@@ -95,16 +95,19 @@ def in_a_loop(x):
     return output["first"]
 
 
+class Box:
+    def __init__(self, x):
+        self.x = x
+
+
 def held_twice(x):
     """An object that is an item and the attribute of the same name is one object."""
-    output = Output(x, second=Items([x]))
-    try:
-        y = x / int(x.numel() - 2 + (x > 0).sum())
-        output = Output(y, second=output.second)
-    except ZeroDivisionError:
-        y = x
-    output.second.append(y)
-    return output, output["second"] is output.second, list(vars(output))
+    if x.sum() > 0:
+        output = Output(x, second=Box(x))
+    else:
+        output = Output(x + 1, second=Box(x * 2))
+    output.second.x = output.second.x * 3
+    return output.first, output["second"].x, output["second"] is output.second, list(vars(output))
 
 
 def which(x):
