@@ -104,24 +104,39 @@ class Memory:
             parts = self.plan.form.pack(inputs)
         except Full as error:
             raise Failed(str(error), True) from error
-        numbers: dict[Any, Any] = {self.plan.error: 0} if self.plan.error is not None else {}
-        if self.generator is not None:
-            numbers |= zip(self.plan.generator or (), self.generator.state)
-        targets, sources = [], []
+        targets, sources, elsewhere = [], [], []
+        numbers: dict[Any, Any] = {}
         for v, x in zip(self.plan.inputs, parts, strict=True):
-            if v in self.bound:
-                x = x.detach().to(self.device)
-                self.of[v] = aligned(x) if v in self.moving else x.contiguous()
+            if v in self.moving:
+                elsewhere.append((v, x))
+            elif v in self.bound:
+                self.of[v] = x.detach().to(self.device).contiguous()
             elif isinstance(x, torch.Tensor):
                 targets.append(self.of[v])
                 sources.append(x.detach())
             else:
                 numbers[v] = x
+        self.of |= {v: self._apart(x.detach()) for v, x in elsewhere}
+        self._send(numbers)
+        copy_all(targets, sources)
+
+    def _send(self, numbers: dict[Any, Any]) -> None:
+        """Set the cells of the block that the host sets."""
+        if self.plan.error is not None:
+            numbers[self.plan.error] = 0
+        if self.generator is not None:
+            numbers |= zip(self.plan.generator or (), self.generator.state)
         for place, number in numbers.items():
             self._cell(self._sent, place).fill_(number)
         if numbers:
             self._cells[: len(self._sent)].copy_(self._sent, non_blocking=True)
-        copy_all(targets, sources)
+
+    def _apart(self, x: torch.Tensor) -> torch.Tensor:
+        """A tensor that may be anywhere; a copy where the plan writes its memory, as a variable."""
+        written = {self.of[v].untyped_storage().data_ptr() for v in self.plan.stored}
+        if x.untyped_storage().data_ptr() in written:
+            return x.clone(memory_format=torch.contiguous_format)
+        return aligned(x)
 
     def release(self) -> None:
         """Let go of memory from outside, and of views of it."""
@@ -141,17 +156,29 @@ class Memory:
             raise Failed(f"error code {code}", code == FULL)
         if self.generator is not None and self.plan.generator is not None:
             self.generator.move(int(self._cell(block, self.plan.generator[1]).item()))
-        outputs, written = self.plan.form.unpack(self._parts(block))
-        for i, x in zip(self.plan.form.written, written, strict=True):
-            ops.lookup("tg.assign").run(inputs[i], x)
+        count = len(self.plan.outputs) - len(self.plan.form.written)
+        outputs, _ = self.plan.form.unpack(self._parts(block, self.plan.outputs[:count]))
+        self._assign(inputs, self.plan.outputs[count:])
         return [x.cpu() if i in self.plan.form.to_host else x for i, x in enumerate(outputs)]
 
-    def _parts(self, block: torch.Tensor) -> list[Any]:
-        """The plan's outputs: numbers, and tensors that are nobody else's."""
+    def _assign(self, inputs: Sequence[Any], values: Sequence[Place]) -> None:
+        """Store the new values of variables, all as if at once, and tell autograd of those that the plan has stored itself."""
+        own = [inputs[i] for i in self.plan.stored.values()]
+        if own:
+            torch.autograd.graph.increment_version(own)
+        targets = [inputs[i] for i in self.plan.form.written]
+        written = {x.untyped_storage().data_ptr() for x in targets}
+        sources = [self.of[v] for v in values]
+        sources = [x.clone() if x.untyped_storage().data_ptr() in written else x for x in sources]
+        with torch.no_grad():
+            copy_all(targets, sources)
+
+    def _parts(self, block: torch.Tensor, places: Sequence[Place]) -> list[Any]:
+        """Outputs: numbers, and tensors that are nobody else's."""
         parts: list[Any] = []
         made, sources = [], []
         taken: set[Any] = set()
-        for v in self.plan.outputs:
+        for v in places:
             if is_number(v):
                 number = self._cell(block, v) if v in self._slots else self.of[v]
                 parts.append(v.type.kind(number.item()))
