@@ -213,7 +213,7 @@ def write(target: torch.Tensor, result: torch.Tensor) -> None:
     histories.note(x.storage_, target)
     if _unseen(x) and _may_have_history(x.storage_, graph):
         old = graph.current(x.storage_)
-        value = graph.add("tg.written", (old, value), None, (old.type,), grad=True).outputs[0]
+        value = graph.emit("tg.written", old, value, type=old.type)
     graph.assign(x.storage_, value)
     if x.storage_.derived and not x.chain:
         x.ref, x.version = Ref(value, graph), x.storage_.version  # known without asking which it is

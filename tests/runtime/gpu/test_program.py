@@ -13,7 +13,6 @@ from tograph.runtime.gpu.execute import Stepwise
 from tograph.runtime.gpu.plan import check
 from tograph.runtime.gpu.retarget import retarget
 from tograph.runtime.kernels import triton_jit
-from tograph.runtime.kernels.loop_ir import Unsupported
 
 pytest.importorskip("triton")
 SPEC = tg.TensorSpec([5], torch.float32, device="cuda:0")
@@ -111,7 +110,7 @@ def test_the_probe_is_a_while_node_with_a_known_answer(interpreted):
 def test_without_a_driver_the_reason_is_said():
     no_gpu()
     assert driver.available() in ("there is no CUDA device",) or "cuda-bindings" in driver.available()  # fmt: skip
-    with pytest.raises(Unsupported, match=r"cuda-bindings|no CUDA device"):
+    with pytest.raises(driver.DriverError, match=r"cuda-bindings|no CUDA device"):
         capture.Captured(capture.probe_plan("cuda:0"))
     assert capture.probed("cuda:0")
 
@@ -123,7 +122,7 @@ def test_without_a_driver_the_reason_is_said():
 def pretended(monkeypatch, interpreted):
     """A device that is the CPU, without conditional nodes."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(capture, "probed", lambda place: "the probe failed")
+    monkeypatch.setattr(capture, "lacking", lambda plan: "the probe failed")
     chunked = program.Chunked
     monkeypatch.setattr(program, "Chunked", lambda plan: chunked(plan, "cpu", chunk=2))
 

@@ -61,14 +61,9 @@ def started(monkeypatch):
 
     monkeypatch.setattr(program.planner, "plan", plan)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(capture, "probed", lambda place: "no driver")
+    monkeypatch.setattr(capture, "lacking", lambda plan: "no driver")
     monkeypatch.setattr(program, "warn_once", lambda text: None)
-    monkeypatch.setattr(capture, "Captured", _refuse)
     return start
-
-
-def _refuse(plan):
-    raise Unsupported("no driver")
 
 
 def limited(x):

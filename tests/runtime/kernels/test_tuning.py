@@ -206,6 +206,18 @@ def test_too_little_memory_gives_the_estimate(monkeypatch, folder):
     assert not list(folder.iterdir())
 
 
+def test_a_device_that_cannot_be_measured_on_gives_estimates():
+    class Broken(Clock):
+        def seconds(self, start, times):
+            self.measured.append(None)
+            raise RuntimeError("CUDA error: operation not supported")
+
+    clock = Broken()
+    made = tuner(clock)
+    assert {made(kernel(n)[0]).how for n in ("pointwise", "rows")} == {"estimated"}
+    assert len(clock.measured) == 1
+
+
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"option": "7 points"}', b"\xff"])
 def test_a_file_of_something_else_is_measured_again(folder, content):
     loops = kernel("pointwise")[0]

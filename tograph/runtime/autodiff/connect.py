@@ -149,8 +149,9 @@ def connect(node: Node, graph: FuncGraph) -> None:
     own = {v: frozenset([i]) if i in call.tensors else NOTHING for i, v in enumerate(call.inputs)}
     depends = output_dependences(node, own)
     chosen = [i for i, v in enumerate(node.outputs) if differentiable(v.type) and depends[i]]
-    for i, x in zip(chosen, call.outputs(chosen)):
-        graph.sources[node.outputs[i]] = x
+    with torch.set_grad_enabled(node.grad):
+        for i, x in zip(chosen, call.outputs(chosen)):
+            graph.sources[node.outputs[i]] = x
 
 
 funcgraph.CONNECT = connect

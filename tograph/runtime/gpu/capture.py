@@ -38,7 +38,7 @@ POOL = 32  # streams that torch has of each device
 
 
 class Captured(Stepwise):
-    """``run(*inputs)`` is one launch. DriverError where the graph cannot be made."""
+    """``run(*inputs)`` is one launch. DriverError where the graph cannot be made; Unsupported where a kernel does not compile."""
 
     captures = True
 
@@ -54,8 +54,8 @@ class Captured(Stepwise):
 
         ``fork``: whether independent steps go on streams of their own.
         """
-        if why := driver.available(_needs(plan)):
-            raise Unsupported(why)
+        if why := _unavailable(plan) or (driver.loadable() if moving else ""):
+            raise driver.DriverError(why)
         there = {v: aligned(x) for v, x in (moving or {}).items()}
         super().__init__(separate(coalesced(plan), there), bound={**(bound or {}), **there})
         self.refresh = Refresh(there)
@@ -66,7 +66,7 @@ class Captured(Stepwise):
         self.fork, self.forks, self.told = fork, 0, 0
         self._capturing = False
         with torch.cuda.device(self.memory.device), torch.no_grad():
-            self._warm()
+            self._warm_apart()
             self.graphs: list[Any] = []
             self.program = self._recorded(self.plan.steps)
         self.refresh.complete()
@@ -112,6 +112,8 @@ class Captured(Stepwise):
             self._capturing = True
             try:
                 self._laid(steps)
+            except Unsupported as why:  # it has compiled before: it cannot be captured
+                raise driver.DriverError(str(why)) from why
             finally:
                 self._capturing = False
         if self.refresh.moving:
@@ -188,6 +190,13 @@ class Captured(Stepwise):
         event = torch.cuda.Event()
         event.record(self.stream)
         return event
+
+    def _warm_apart(self) -> None:
+        """``_warm``, with other memory in the place of variables that the plan writes."""
+        real = {v: self.memory.of[v] for v in self.plan.stored}
+        self.memory.of |= {v: torch.zeros_like(x) for v, x in real.items()}
+        self._warm()
+        self.memory.of |= real
 
     def _warm(self) -> None:
         """Everything once, on the stream that it will be captured on: nothing is compiled or allocated in a capture.
@@ -286,8 +295,18 @@ def _parts(steps: Sequence[Step]) -> list[Any]:
     return found
 
 
-def _needs(plan: Plan) -> tuple[int, int]:
-    return driver.SWITCH if "switch" in plan.nodes() else driver.CONDITIONAL
+def _unavailable(plan: Plan) -> str:
+    """Why the driver cannot make the nodes of a plan; a straight line needs no driver but torch's."""
+    nodes = plan.nodes()
+    if nodes.keys().isdisjoint(["while", "if", "switch"]):
+        return ""
+    return driver.available(driver.SWITCH if "switch" in nodes else driver.CONDITIONAL)
+
+
+def lacking(plan: Plan) -> str:
+    """Why a plan is not captured on its device; empty where it is worth trying."""
+    loops = not plan.nodes().keys().isdisjoint(["while", "if", "switch"])
+    return _unavailable(plan) or (probed(plan.device) if loops else "")
 
 
 # ---- the probe

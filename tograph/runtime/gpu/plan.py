@@ -4,7 +4,7 @@ A plan is what one CUDA graph does. ``While``, ``If`` and ``Case`` are WHILE, IF
 0-d and of the device, into the node's handle, so that no decision comes back to the host. Python numbers are cells too.
 What a body makes lives in buffers of the plan; nothing is allocated while the graph runs. A kernel that may fail writes a
 code into the plan's error cell, which ends all loops; after the run the host reads the cell and, where it is set, runs
-the graph another way: a plan writes nothing but its own buffers.
+the graph another way: a plan writes nothing but its own buffers, and variables only where nothing can fail (``stores``).
 
 ``str(plan)`` shows it, with the steps of the same list that each step waits for (``hazards``), and ``check`` names the steps that a conditional body may not hold.
 """
@@ -53,6 +53,9 @@ class Plan:
     error: Cell | None = None
     generator: tuple[Cell, Cell] | None = None  # seed and offset of the random numbers
     form: Any = None  # the ``Bounded`` graph that it is the plan of
+    stored: dict[Place, int] = field(
+        default_factory=dict
+    )  # inputs that it writes, and their numbers among the graph's
 
     @property
     def memory(self) -> int:

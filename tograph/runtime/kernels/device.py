@@ -126,9 +126,14 @@ def device_of(values: Sequence[Value]) -> str:
 
 def gpu_of(values: Iterable[Value]) -> str:
     """The one GPU among the devices of tensors; "" where there is none, or more than one."""
+    found = gpus(values)
+    return found[0] if len(found) == 1 else ""
+
+
+def gpus(values: Iterable[Value]) -> list[str]:
+    """The GPUs among the devices of tensors."""
     found = {v.type.device for v in values if isinstance(v.type, TensorType)}
-    gpus = [d for d in sorted(found) if is_gpu(d)]
-    return gpus[0] if len(gpus) == 1 else ""
+    return [d for d in sorted(found) if is_gpu(d)]
 
 
 def is_gpu(device: str) -> bool:

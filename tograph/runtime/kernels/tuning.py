@@ -15,6 +15,7 @@ The order in which a fold adds follows from the choice. Where torch is told to b
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import json
@@ -174,6 +175,7 @@ class Tuner:
 
     def __init__(self, device: str, launch: Launch, clock: Any = None):
         self.device, self.launch, self.clock = torch.device(device), launch, clock or Clock()
+        self._cuda = self.device.type == "cuda"
         self._launches = LAUNCHES
         self._end: float | None = None
 
@@ -188,7 +190,7 @@ class Tuner:
 
     def _busy(self) -> bool:
         """Whether the caller captures what it does."""
-        return self.device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+        return self._cuda and torch.cuda.is_current_stream_capturing()
 
     def _name(self, loops: Kernel, pointers: bool) -> str:
         parts = (text(loops), str(pointers), device_name(self.device), triton_jit.version())
@@ -207,10 +209,14 @@ class Tuner:
                 complete = False
                 break
             try:
-                found[str(option)] = self._seconds(loops, option, pointers)
+                with torch.cuda.device(self.device) if self._cuda else contextlib.nullcontext():
+                    found[str(option)] = self._seconds(loops, option, pointers)
             except Unsupported:  # such as more shared memory than there is
                 continue
-            except torch.OutOfMemoryError:
+            except (
+                RuntimeError
+            ):  # too little memory, or a driver that cannot do it: a plan does not need this
+                self._launches = 0
                 return None
         if not found:
             return None
