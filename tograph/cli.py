@@ -177,6 +177,8 @@ def explain(options: argparse.Namespace) -> None:
         made.scheduled.compile()
         level, reason = made.scheduled.level, made.scheduled.reason
         print(f"\n{made.name} runs at level {level}" + (f": {reason}" if reason else ""))
+        for kernel in made.kernels:
+            print(f"  kernel {kernel.name}" + (f": {kernel.choice}" if kernel.choice else ""))
 
 
 def report(options: argparse.Namespace) -> None:

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 OBJECTS = 100_000  # allocated beyond those freed, between two collections
+FROZEN = 1000  # fewer are Python's own: 3.12 freezes some of its when it starts
 _lock = threading.Lock()
 _usual: list[tuple[int, int, int]] = []
 _inside = [0]
@@ -37,7 +38,7 @@ def settle() -> None:
 
     For what is done once in a process: garbage that is old goes with the next full collection only.
     """
-    if gc.isenabled() and not gc.get_freeze_count():
+    if gc.isenabled() and gc.get_freeze_count() < FROZEN:
         gc.freeze()
         gc.unfreeze()
 

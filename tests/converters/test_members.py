@@ -236,15 +236,19 @@ def swapped(x):
     return ordered(d, x)
 
 
+@cases((1.0,), (-1.0,))
 def spread(x):
     d = {"a": x}
     if x > 0:
         d["b"] = x
 
-    def inner(a, b=0):
-        return a + b
+    def inner(a, b=0, **rest):
+        return a + b, len(rest)
 
-    return inner(**d)
+    def names(**given):
+        return list(given)
+
+    return inner(**d), inner(c=1, **d), names(**d), dict(**d)
 
 
 def popped(x):
@@ -286,7 +290,7 @@ def with_enumerate(x):
     return n
 
 
-REFUSED = [late, crossed, moved, swapped, spread, popped, subset, frozen, made_in_a_branch, with_enumerate]  # fmt: skip
+REFUSED = [late, crossed, moved, swapped, popped, subset, frozen, made_in_a_branch, with_enumerate]  # fmt: skip
 
 
 @pytest.mark.parametrize("f", REFUSED, ids=lambda f: f.__name__)

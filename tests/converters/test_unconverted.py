@@ -125,7 +125,7 @@ class Frozen:
         (queue.Queue, lambda o: o.put(1)),
         (lambda: itertools.count(), next),
         (lambda: (i for i in range(3)), next),
-        (lambda: np.zeros(4), lambda o: setattr(o, "shape", (2, 2))),
+        (lambda: np.zeros(4), lambda o: o.resize((2, 2))),
         (lambda: np.array([None]), lambda o: operator.setitem(o, 0, 1)),
         (lambda: np.zeros(2), lambda o: np.add(o, 1, out=o)),
         (lambda: memoryview(bytearray(2)), lambda o: operator.setitem(o, 0, 1)),

@@ -395,3 +395,82 @@ def test_an_argument_is_made_a_leaf_before_its_first_use():
         UnsupportedOpError, match=r"requires_grad_\(\) of an argument that was used before"
     ):
         f(torch.ones(2))
+
+
+# ---- constructs under no_grad move values, and values keep their history
+
+
+def chosen(x, y, w):
+    with torch.no_grad():
+        if x.sum() > 0:
+            z = y
+        else:
+            z = x
+    return (z * 2).sum()
+
+
+def bound_in_a_loop(x, y, w):
+    with torch.no_grad():
+        for i in tg.range(3):
+            if i == 1:
+                y = x
+    return y.sum()
+
+
+def swapped(x, y, w):
+    z = x
+    with torch.no_grad():
+        for _ in tg.range(3):
+            y, z = z, y
+    return (y * z * w).sum()
+
+
+def enabled_in_a_branch(x, y, w):
+    with torch.no_grad():
+        if x.sum() > 0:
+            with torch.enable_grad():
+                z = y * w
+        else:
+            z = x
+    return (z * 2).sum()
+
+
+def gathered(x, y, w):
+    found = [y]
+    with torch.no_grad():
+        for _ in tg.range(3):
+            found.append(x)
+    return torch.stack(found).sum()
+
+
+@pytest.mark.parametrize("f", [chosen, bound_in_a_loop, swapped, enabled_in_a_branch, gathered], ids=lambda f: f.__name__)  # fmt: skip
+@pytest.mark.parametrize("inside", [False, True])
+def test_values_that_move_without_grad(f, inside):
+    def whole(x, w):
+        loss = f(x, x * 2, w)
+        if inside:
+            return torch.autograd.grad(loss, [x, w], materialize_grads=True, allow_unused=True)
+        return loss
+
+    found = []
+    for g in (whole, tg.function(whole)):
+        x, w = torch.arange(3.0).requires_grad_(), torch.ones(3, requires_grad=True)
+        made = g(x, w)
+        found.append(made if inside else torch.autograd.grad(made, [x, w], materialize_grads=True))
+    torch.testing.assert_close(*found)
+
+
+def test_second_derivative_of_a_parameter_that_the_call_wrote():
+    found = []
+    for wrap in (lambda f: f, tg.function):
+        w = torch.tensor([1.0, 2.0], requires_grad=True)
+
+        def f(x):
+            with torch.no_grad():
+                w.mul_(2)  # noqa: B023
+            return (w**3 * x).sum()  # noqa: B023
+
+        x = torch.tensor([0.5, -1.0], requires_grad=True)
+        (g,) = torch.autograd.grad(wrap(f)(x), x, create_graph=True)
+        found.append(torch.autograd.grad(g.sum(), w)[0])
+    torch.testing.assert_close(*found)

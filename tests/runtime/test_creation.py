@@ -118,6 +118,20 @@ def test_a_layer_and_an_optimizer_made_inside():
     assert all(map(torch.equal, *outs))
 
 
+def test_a_loss_made_on_a_condition_of_python():
+    def plain(x, target=None):
+        if target is not None:
+            loss = torch.nn.CrossEntropyLoss()
+            return loss(x, target)
+        return x
+
+    f = tg.function(plain)
+    x, target = torch.rand(3, 4), torch.tensor([0, 3, 1])
+    for _ in range(2):
+        torch.testing.assert_close(f(x, target), plain(x, target))
+    assert f.trace_count == 1
+
+
 def on_every_call(x):
     return x + tg.Variable(1.0)
 

@@ -361,3 +361,15 @@ def test_rows_of_a_tensor_that_grew_in_the_middle():
     for f in (last, gradient):
         for a, b in zip(f(x, torch.tensor(2)), tg.function(f)(x, torch.tensor(2)), strict=True):
             torch.testing.assert_close(b, a)
+
+
+def test_positions_that_a_formula_of_torch_counts():
+    # Torch asks which positions are different; the second derivative of a trace does too.
+    fill = tg.function(lambda v, i: torch.zeros(4).index_fill(0, i, v).sum())
+    v = torch.tensor(1.0, requires_grad=True)
+    assert torch.autograd.grad(fill(v, torch.tensor([1, 3, 1])), v)[0] == 2
+    trace = tg.function(lambda m: m.trace().sin())
+    m = torch.eye(3, requires_grad=True)
+    (g,) = torch.autograd.grad(trace(m), m, create_graph=True)
+    (found,) = torch.autograd.grad(g.sum(), m)
+    torch.testing.assert_close(found, -3 * torch.tensor(3.0).sin() * torch.eye(3))

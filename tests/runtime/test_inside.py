@@ -329,3 +329,19 @@ def test_a_detached_parameter_is_a_constant():
     assert not a.requires_grad
     (b + c.sum()).backward()
     assert (w.grad.tolist(), x.grad.tolist()) == ([3, 3], [4, 4])
+
+
+def test_backward_in_a_branch_goes_through_a_branch_in_it():
+    # What torch's formula for a norm writes in place belongs to the gradient, not to the state of the branches.
+    def f(w, x):
+        if x.sum() > 0:
+            y = x / x.norm() if x[0] > 0 else x * 3
+            (y * w).sum().backward()
+        return x.sum()
+
+    found = []
+    for g in (f, tg.function(f)):
+        w, x = (torch.tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
+        g(w, x)
+        found.append([w.grad, x.grad])
+    torch.testing.assert_close(*found)

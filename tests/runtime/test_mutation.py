@@ -365,3 +365,148 @@ def test_optimizer_step(make, foreach):
         x = torch.ones(2, 3) * (i + 1)
         torch.testing.assert_close(f(x), step(plain, optimizers[0], x))
     torch.testing.assert_close(list(module.parameters()), list(plain.parameters()))
+
+
+# ---- writes that autograd does not see: a tensor keeps its history
+
+
+def leaf_without_grad(w, x):
+    with torch.no_grad():
+        w.sub_(0.1)
+    return (w * x).sum()
+
+
+def leaf_read_without_grad(w, x):
+    with torch.no_grad():
+        a = w.sum()
+    y = (w + x).sum() + a
+    with torch.no_grad():
+        w.sub_(0.1)
+    return y
+
+
+def leaf_data(w, x):
+    w.data.sub_(0.1)
+    return (w * x).sum()
+
+
+def leaf_in_a_branch(w, x):
+    if x.sum() > 0:
+        with torch.no_grad():
+            w.sub_(0.1)
+        y = (w * x).sum()
+    else:
+        y = w.sum()
+    return y
+
+
+def leaf_in_a_branch_only(w, x):
+    if x.sum() > 0:
+        with torch.no_grad():
+            w.sub_(0.1)
+    return w.sum() + x.detach().sum()
+
+
+def argument(w, x):
+    with torch.no_grad():
+        x.sub_(0.1)
+    return (w * x).sum()
+
+
+def computed(w, x):
+    y = x * 2
+    with torch.no_grad():
+        y[0].add_(1)
+    return (w * y).sum()
+
+
+def computed_in_a_branch(w, x):
+    y = x * 2
+    if x.sum() > 0:
+        with torch.no_grad():
+            y.add_(1)
+    return (w * y).sum()
+
+
+def computed_in_a_loop(w, x):
+    y, total = x * 2, torch.zeros(3)
+    for _ in tg.range(3):
+        y = y * w
+        with torch.no_grad():
+            y.clamp_(-1, 1)
+        total = total + y
+    return total.sum()
+
+
+def through_detach(w, x):
+    y = x * 2
+    y.detach().mul_(w.detach())
+    return (w * y).sum()
+
+
+def through_data(w, x):
+    y = x * 2
+    y.data[0] = 5.0
+    return (w * y).sum()
+
+
+def data_as_a_value(w, x):
+    y = x * 2
+    return (y.data * w).sum() + (y * y.data).sum()
+
+
+def as_a_result(w, x):
+    y = x * 1
+    with torch.no_grad():
+        torch.mul(x, 2, out=y)
+    return (y * w.detach()).sum()
+
+
+def several(w, x):
+    y = x * 1
+    with torch.no_grad():
+        torch._foreach_mul_([y], 2.0)
+    return (y * y).sum()
+
+
+def step(w, x):
+    loss = (w * x.detach()).square().sum()
+    (g,) = torch.autograd.grad(loss, w)
+    with torch.no_grad():
+        w.sub_(0.1 * g)
+    return (w * x).sum()
+
+
+UNSEEN = [leaf_without_grad, leaf_read_without_grad, leaf_data, leaf_in_a_branch, leaf_in_a_branch_only, argument, computed, computed_in_a_branch,
+          computed_in_a_loop, through_detach, through_data, data_as_a_value, as_a_result, several, step]  # fmt: skip
+
+
+@pytest.mark.parametrize("f", UNSEEN, ids=lambda f: f.__name__)
+def test_writes_that_autograd_does_not_see(f):
+    found = []
+    for wrap in (lambda f: f, tg.function):
+        w = torch.tensor([1.0, 2.0, 0.5], requires_grad=True)
+        x = torch.tensor([0.5, -1.0, 2.0], requires_grad=True)
+        y = wrap(lambda x: f(w, x))(x)  # noqa: B023
+        (y * 2).backward()
+        found += [
+            [
+                y.detach(),
+                w.detach(),
+                x.detach(),
+                *(torch.zeros(3) if g is None else g for g in (w.grad, x.grad)),
+            ]
+        ]
+    torch.testing.assert_close(*found)
+
+
+def test_writes_that_autograd_does_not_see_under_transforms():
+    def f(x):
+        y = x.sin()
+        with torch.no_grad():
+            y.mul_(2)
+        return (y * y).sum()
+
+    x = torch.tensor([0.5, -1.0])
+    torch.testing.assert_close(torch.func.grad(tg.function(f))(x), torch.func.grad(f)(x))
+    torch.testing.assert_close(torch.func.hessian(tg.function(f))(x), torch.func.hessian(f)(x))

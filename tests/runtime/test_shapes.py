@@ -618,6 +618,26 @@ def test_attention(kwargs, dtype, layout):
     )
 
 
+GROUPED = {
+    "rows": ((6, 8), (3, 8, 16)),
+    "columns": ((3, 16, 8), (8, 6)),
+    "inner": ((8, 6), (6, 8)),
+    "batches": ((3, 5, 8), (3, 8, 16)),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("sizes", GROUPED.values(), ids=GROUPED)
+def test_grouped_products(sizes, dtype):
+    x, y = (torch.rand(s).to(dtype) for s in sizes)
+    if sizes[0] == (8, 6):
+        x = torch.rand(6, 8).to(dtype).T
+    elif sizes[1] == (8, 6):
+        y = torch.rand(6, 8).to(dtype).T
+    ends = None if len(sizes[0]) == len(sizes[1]) == 3 else torch.tensor([2, 4, 6], dtype=torch.int32)  # fmt: skip
+    assert not check(torch._grouped_mm, x, y, ends)
+
+
 def test_embedding():
     table = nn.Embedding(7, 4, padding_idx=0)
     for index in ([[1, 2], [3, 0]], [1], 3):

@@ -25,9 +25,10 @@ from ..errors import GradientError, SourceError
 from ..runtime import creation, decisions, journal, reads, unconverted
 from ..runtime.funcgraph import current_graph, is_tracing, user_location
 from ..runtime.growing import StagedList
+from ..runtime.products import is_open
 from ..runtime.reach import writes
 from ..runtime.shapes import SYMBOLS
-from ..runtime.structure import has_identity, is_union
+from ..runtime.structure import base_container, blank, has_identity, is_union
 from ..transpiler.syntax import gast
 from . import standard, union
 from .call_rules import (
@@ -41,6 +42,7 @@ from .call_rules import (
 )
 from .context import OPERATORS, Converter
 from .generators import Generator, is_generator_function
+from .resolved import resolved
 
 # ---- the rewrite
 
@@ -67,7 +69,9 @@ class Calls(Converter):
             if node.func.id in _FRAME and not (node.func.id in ("vars", "dir") and node.args):
                 return self.generic_visit(node)
         node = self.generic_visit(node)
-        made = self.expression(f"{OPERATORS}.call(f_)", node, f_=node.func)
+        spread = any(k.arg is None and not isinstance(k.value, gast.Dict) for k in node.keywords)
+        operator = "call_spread" if spread else "call"
+        made = self.expression(f"{OPERATORS}.{operator}(f_)", node, f_=node.func)
         made.args += node.args
         for keyword in node.keywords:
             if keyword.arg is None and not isinstance(keyword.value, gast.Dict):
@@ -139,7 +143,9 @@ def call(f, /, *args, **kwargs):  # noqa: C901  a case for each kind
             return converted(f)(*args, **kwargs)
         if f.__code__ is _NOT_COMPILED:
             return call(f.__wrapped__, *args, **kwargs)
-        return _left_alone(f, args, kwargs)
+        if f.__module__ == _FUNCTIONAL and any(map(is_open, (*args, *kwargs.values()))):
+            return converted(f)(*args, **kwargs)
+        return leave_alone(f, args, kwargs)
     if kind is types.MethodType:
         if isinstance(f.__self__, StagedList):
             form = METHODS.get((StagedList, f.__name__))
@@ -184,18 +190,10 @@ def call(f, /, *args, **kwargs):  # noqa: C901  a case for each kind
     method = getattr(kind, "__call__", None)
     if type(method) is types.FunctionType and is_user_function(method):
         return converted(method)(f, *args, **kwargs)
-    return _left_alone(f, args, kwargs)
+    return leave_alone(f, args, kwargs)
 
 
 union.set_call(call)
-
-
-def spread(items: Any) -> Any:
-    """``**items``"""
-    if is_tracing():
-        reads.passed((items,))
-        unconverted.check_keys(items)
-    return items
 
 
 def _referent(f: weakref.ref) -> Any:
@@ -233,6 +231,9 @@ def record_writes(f: types.FunctionType) -> None:
         journal.record(journal.key_of(f.__globals__, name, name))
 
 
+_FUNCTIONAL = torch.nn.functional.__name__  # its Python compares sizes
+
+
 def convert_if_needed(f: Any) -> Any:
     """A function argument of a higher-order function, converted."""
     if type(f) is types.FunctionType and is_user_function(f):
@@ -252,7 +253,7 @@ def _method(f: types.MethodType, args, kwargs):
     ):
         return call(function, f.__self__, *args, **kwargs)
     if type(function) is types.FunctionType:
-        return _left_alone(f, args, kwargs)
+        return leave_alone(f, args, kwargs)
     return call(function, f.__self__, *args, **kwargs)
 
 
@@ -276,7 +277,7 @@ _HELPER = _sample.__code__
 WRAPPERS.add(_HELPER)
 
 
-def _left_alone(f, args, kwargs):
+def leave_alone(f, args, kwargs):
     if _is_contextmanager(f):
         if isinstance(f, types.MethodType):
             f, args = f.__func__, (f.__self__, *args)
@@ -286,8 +287,10 @@ def _left_alone(f, args, kwargs):
             form = _convert_generator(f.__wrapped__)
             manager.generator__ = form and Generator(native, form, args, kwargs)
         return manager
-    if union.holds_union(args, kwargs):
-        return union.apply(lambda *a, **k: _left_alone(f, a, k), *args, **kwargs)
+    return resolved(lambda a, k: _run_alone(f, a, k), f, args, kwargs)
+
+
+def _run_alone(f, args, kwargs):
     if _hashable(f) and f in _QUIET:
         return f(*args, **kwargs)
     owner = getattr(f, "__self__", None)
@@ -331,7 +334,7 @@ def _builtin(f, args, kwargs):
         form = METHODS.get((type(owner), f.__name__))
         if form is not None:
             return form(owner, *args, **kwargs)
-    return _left_alone(f, args, kwargs)
+    return leave_alone(f, args, kwargs)
 
 
 def _container_method(f, owner, args, kwargs):
@@ -347,7 +350,7 @@ def _container_method(f, owner, args, kwargs):
             _record_change(owner, f.__name__, args, kwargs)
         return f(*args, **kwargs)
     _note_look(owner, f.__name__, args)
-    return _left_alone(f, args, kwargs)
+    return leave_alone(f, args, kwargs)
 
 
 # Methods whose first argument is a key, an index or a member.
@@ -371,7 +374,21 @@ def _record_change(owner, name, args, kwargs) -> None:
         watch = reads.current()
         if watch is not None:
             watch.whole(owner)
+    if name == "__setitem__" and isinstance(owner, dict):
+        record_key(owner, args[0])
+        return
     journal.record(journal.contents(owner), (name, args) if blind else None)
+
+
+def record_key(x: dict, key: Any) -> None:
+    """A key of a dict is about to be set."""
+    if not journal.active():
+        return
+    if not dict.__contains__(x, key) and journal.removed(x, key):
+        journal.record(journal.contents(x))  # it comes back as the last key
+    elif union.may_miss(dict.get(x, key)) and next(reversed(x)) != key:
+        journal.unorder(x)  # where it was not there, it is the last key now
+    journal.record(journal.key_of(x, key, f"[{key!r}]"))
 
 
 def _note_look(owner, name, args) -> None:
@@ -489,7 +506,8 @@ def _tensors(m: torch.nn.Module):
 def _instance(cls: type, args, kwargs):
     """What ``type.__call__`` does, with ``__new__`` and ``__init__`` of a user's class converted."""
     init = cls.__init__
-    simple = cls.__new__ is object.__new__ or is_user_function(cls.__new__)
+    plain = cls.__new__ is (base_container(cls) or object).__new__  # type: ignore[comparison-overlap]
+    simple = plain or is_user_function(cls.__new__)
     if not (simple and is_tracing() and is_user_function(init)) or not module_rule(
         cls.__module__ or ""
     ):
@@ -497,7 +515,7 @@ def _instance(cls: type, args, kwargs):
     if init.__code__.co_filename.startswith("<") or issubclass(cls, torch.nn.Module):
         return noted(cls(*args, **kwargs))
     new = cls.__new__
-    made = object.__new__(cls) if new is object.__new__ else call(new, cls, *args, **kwargs)
+    made = blank(cls) if plain else call(new, cls, *args, **kwargs)
     if isinstance(made, cls):
         call(init, made, *args, **kwargs)
     return noted(made)
@@ -543,7 +561,7 @@ def _module(m: torch.nn.Module, args, kwargs):
     if hooked:
         return converted(cls._call_impl)(m, *args, **kwargs)
     forward = m.forward
-    if cls in LEAF_MODULES:
+    if cls in LEAF_MODULES and not any(map(is_open, (*args, *kwargs.values()))):
         reads.passed((m,))
         return union.apply(forward, *args, **kwargs)
     return call(forward, *args, **kwargs)

@@ -16,7 +16,7 @@ from ..runtime.shapes import SYMBOLS
 from ..runtime.staged_string import StagedString
 from ..runtime.structure import is_union
 from .call_rules import is_user_function
-from .calls import call
+from .calls import call, record_key
 from .staging import is_staged
 from .union import distribute, distribute_missing, may_miss, test_options
 
@@ -97,12 +97,7 @@ def write_key(x: dict, key, value) -> None:
     if is_union(key):
         distribute(lambda k: write_key(x, k, value), key)
         return
-    if journal.active():
-        if key not in x and journal.removed(x, key):
-            journal.record(journal.contents(x))  # it comes back as the last key
-        elif key in x and may_miss(x[key]) and next(reversed(x)) != key:
-            journal.unorder(x)  # where it was not there, it is the last key now
-        journal.record(journal.key_of(x, key, f"[{key!r}]"))
+    record_key(x, key)
     method = type(x).__setitem__
     if is_user_function(method):
         call(method, x, key, value)

@@ -38,13 +38,14 @@ def and_(first, *rest):
     for i, operand in enumerate(rest):
         if is_union(first):
             return distribute(lambda v, i=i: and_(v, *rest[i:]), first)
+        first = facts.known(first)
         if is_staged(first):
             after = rest[i + 1 :]
             value, test = first, control_flow.predicate(first, "and")
             return control_flow.staged_if(
                 test,
                 lambda o=operand, after=after: and_(o(), *after),
-                lambda v=value: v,
+                lambda v=value: facts.known(v),
                 bound_by(*rest),
             )
         held = truth(first, "and")
@@ -63,12 +64,13 @@ def or_(first, *rest):
     for i, operand in enumerate(rest):
         if is_union(first):
             return distribute(lambda v, i=i: or_(v, *rest[i:]), first)
+        first = facts.known(first)
         if is_staged(first):
             after = rest[i + 1 :]
             value, test = first, control_flow.predicate(first, "or")
             return control_flow.staged_if(
                 test,
-                lambda v=value: v,
+                lambda v=value: facts.known(v),
                 lambda o=operand, after=after: or_(o(), *after),
                 bound_by(*rest),
             )

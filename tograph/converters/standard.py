@@ -19,7 +19,7 @@ import torch
 
 from ..errors import ScopeError
 from ..runtime.funcgraph import is_tracing
-from ..runtime.structure import is_union, parts_of
+from ..runtime.structure import blank, is_union, parts_of
 from ..runtime.tracing import suspended
 from .call_rules import WRAPPERS, is_user_function
 from .staging import is_staged
@@ -97,7 +97,7 @@ def compared_fields(method: Any, x: Any) -> tuple[str, ...] | None:
 
 def construct_dataclass(call: Callable[..., Any], cls: type, args: tuple, kwargs: dict) -> Any:
     """What the generated ``__init__`` does, with factories and ``__post_init__`` converted."""
-    made = object.__new__(cls)
+    made = blank(cls)
     bound = inspect.signature(cls.__init__).bind(made, *args, **kwargs).arguments
     rest = []
     for name, field in cls.__dataclass_fields__.items():  # type: ignore[attr-defined]

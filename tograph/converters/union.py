@@ -58,12 +58,15 @@ def may_miss(x: Any) -> bool:
     return is_union(x) and any(o is MISSING for o in x.options_)
 
 
-def distribute_missing(x: TaggedUnion, absent: Callable[[], Any]) -> Any:
-    """The option that ``x`` is, or ``absent()`` where it is none: an attribute or key set on some paths only."""
+def distribute_missing(
+    x: TaggedUnion, absent: Callable[[], Any], present: Callable[[Any], Any] = lambda v: v
+) -> Any:
+    """``present`` of the option that ``x`` is, or ``absent()`` where it is none: an attribute or key set on some paths only."""
 
     def chain(options: list[int]) -> Any:
         i = options[0]
-        value = (lambda: absent()) if x.options_[i] is MISSING else (lambda: x.options_[i])
+        missing = x.options_[i] is MISSING
+        value = (lambda: absent()) if missing else (lambda: present(x.options_[i]))
         if len(options) == 1:
             return value()
         return control_flow.staged_if(facts.is_option(x, i), value, lambda: chain(options[1:]))
@@ -147,6 +150,8 @@ def truth(x: Any, what: str) -> Any:
     if isinstance(x, StagedList) and x.handle is not None:
         return x.length() > 0
     if not is_union(x):
+        if what != "while":  # a loop that begins by a known condition is staged all the same
+            x = facts.known(x)
         return x if is_staged(x) else _object_truth(x, what)
     found = distribute(
         lambda v: control_flow.predicate(v, what) if is_staged(v) else _bool(truth(v, what)), x

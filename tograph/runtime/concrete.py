@@ -32,7 +32,7 @@ from .sources import Strong
 from .structure import Leaf, Spec, flatten, opened, spec_of
 from .symbolic import SymTensor
 from .tracing import recording
-from .watching import PLAIN, calls_python, is_watched, own_gradients
+from .watching import PLAIN, calls_python, is_watched, keeps_histories, own_gradients
 
 fx = lazy_module(".interchange.fx", __package__)
 onnx = lazy_module(".interchange.onnx", __package__)
@@ -141,7 +141,16 @@ class ConcreteFunction:
     @cached_property
     def watched_program(self) -> host.Program:
         """The program for such calls: it keeps every value."""
-        return host.build(self.watched_graph)
+        return host.build(self._with_histories)
+
+    @cached_property
+    def _with_histories(self) -> Graph:
+        """What autograd and its transforms go through."""
+        if not keeps_histories(self.graph):
+            return self.watched_graph
+        made = copied(self.graph)
+        set_control_inputs(made)
+        return made
 
     @cached_property
     def _brings_tensors(self) -> bool:
@@ -318,7 +327,7 @@ class ConcreteFunction:
             elif self._own_gradients and is_watched(inputs):
                 outputs = transforms.run(self.graph, inputs)
             elif transforms.mapping():
-                outputs = transforms.run(self.watched_graph, inputs)
+                outputs = transforms.run(self._with_histories, inputs)
             elif probes.profiled():
                 with torch.profiler.record_function(f"tograph {self.name}"):
                     outputs = self._ranges.run(*inputs)

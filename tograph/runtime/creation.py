@@ -6,13 +6,14 @@ computed there and then, and the guards of the trace compare with the state *aft
 branch does anything else that later calls would not do (prints, other values), the trace keeps the guards of the
 state before and serves one call only.
 
-Invariant: an object made on every call, or in a staged branch or loop, is an error.
+Invariant: an object made on every call, or in a staged branch or loop, is an error; a module without tensors is none of these.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 import torch
@@ -130,12 +131,17 @@ def check_reached(created: Sequence[tuple[Any, Any]], contents: Sequence[Any]) -
         elif hasattr(x, "__dict__") and not isinstance(x, (type, torch.Tensor)):
             todo += list(vars(x).values())
     for made, location in created:
-        if id(made) not in seen:
+        if id(made) not in seen and not _is_bare(made):
             raise CreationError(
                 f"a {type(made).__name__} made here is not kept by anything that outlives the call, so every call would make another "
                 "one. tg.function only supports singleton variables created on the first call: keep it in an attribute.",
                 location,
             )
+
+
+def _is_bare(x: Any) -> bool:
+    """Whether an object is a module without tensors, such as a loss: each call may have its own."""
+    return isinstance(x, torch.nn.Module) and next(chain(x.parameters(), x.buffers()), None) is None
 
 
 # ---- initial values that need the graph

@@ -28,6 +28,7 @@ from ..errors import Location, ScopeError
 from . import journal
 from .infer import tensor_type
 from .ir import Graph, Node, Value, op_effects
+from .ops import MOVES
 from .shapes import Meta
 from .types import Type
 
@@ -170,14 +171,12 @@ class FuncGraph:
         self.graph.input_names.append(label)
         return value
 
-    def add(
-        self, op: str, args=(), kwargs=None, types: Sequence[Type] = (), regions=None, grad=None
-    ) -> Node:
+    def add(self, op: str, args=(), kwargs=None, types: Sequence[Type] = (), regions=None) -> Node:
         """Append a node; all values among the arguments must be this graph's."""
         if self.root.before_failure and not regions and op_effects(op, tuple(args)).may_fail:
             for callback in list(self.root.before_failure):
                 callback(self)
-        grad = torch.is_grad_enabled() if grad is None else grad
+        grad = op in MOVES or torch.is_grad_enabled()
         node = Node(op, args, kwargs, types, regions=regions, location=user_location(), grad=grad)
         self.graph.nodes.append(node)
         if not self.differentiated and torch._C._current_autograd_node() is not None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 import types
-from collections import deque
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Hashable
 from typing import Any
 
@@ -265,31 +265,40 @@ def removed(mapping: Any, key: Any) -> bool:
     )
 
 
+def _kind(x: Any) -> Any:
+    """The class of a dict or list whose methods are C's: one of a user's may have others."""
+    return next((c for c in type(x).__mro__ if c in _IN_C), type(x))
+
+
+_IN_C = (OrderedDict, defaultdict, dict, list)
+
+
 def _put_in_order(mapping: Any, key: Any, order: tuple) -> None:
     """Move a key that was added last to where it stood in ``order``."""
-    after = frozenset(order[order.index(key) + 1 :])
-    for other in [k for k in mapping if k in after]:
-        mapping[other] = mapping.pop(other)
+    after, kind = frozenset(order[order.index(key) + 1 :]), _kind(mapping)
+    for other in [k for k in kind.__iter__(mapping) if k in after]:
+        kind.__setitem__(mapping, other, kind.pop(mapping, other))
 
 
 def key_of(mapping, key, name: str) -> Location:
     """One key of a dict-like object, module globals among them."""
 
-    order = tuple(mapping) if key in mapping else ()
+    kind = _kind(mapping)
+    order = tuple(kind.__iter__(mapping)) if kind.__contains__(mapping, key) else ()
 
     def set(value):
         if value is MISSING:
-            mapping.pop(key, None)
+            kind.pop(mapping, key, None)
             return
-        back = key in order and key not in mapping
-        mapping[key] = value
+        back = key in order and not kind.__contains__(mapping, key)
+        kind.__setitem__(mapping, key, value)
         if back:
             _put_in_order(mapping, key, order)
 
     made = Location(
         key_place(mapping, key),
         name,
-        lambda: mapping.get(key, MISSING),
+        lambda: kind.get(mapping, key, MISSING),
         set,
         mapping,
     )
@@ -406,21 +415,26 @@ def _set_plainly(owner: Any, attr: str, value: Any) -> None:
 def contents(container, name: str = "") -> Location:
     """All of a list, dict, set, deque or bytearray."""
 
+    of = _kind(container)
+
     def get():
-        return dict(container) if isinstance(container, dict) else type(container)(container)
+        if isinstance(container, dict):
+            return dict(of.items(container))
+        own = of is list and not hasattr(container, "become")
+        return list.copy(container) if own else type(container)(container)
 
     def set(value):
         become = getattr(container, "become", None)
         if become is not None:
             become(value)
         elif isinstance(container, (list, bytearray)):
-            container[:] = value
+            of.__setitem__(container, slice(None), value)
         elif isinstance(container, deque):
             container.clear()
             container.extend(value)
         else:
-            container.clear()
-            container.update(value)
+            of.clear(container)
+            of.update(container, value)
 
     kind = "list" if isinstance(container, list) else type(container).__name__
     label = name or f"a {getattr(container, 'kind_', kind)}"

@@ -13,10 +13,11 @@ import torch
 
 from ..errors import UnsupportedOpError
 from . import histories, overlap
-from .funcgraph import FuncGraph, Ref, current_graph, user_location
+from .carrier import differentiable
+from .funcgraph import FuncGraph, Ref, Storage, current_graph, user_location
 from .infer import Facts, facts_of, infer, tensor_type
 from .ir import Value
-from .ops import exists, overload, overload_name, overload_packet
+from .ops import NONE, REGION_OPS, exists, lookup, overload, overload_name, overload_packet
 from .shapes import Meta, like
 from .symbolic import SymTensor, View, apply_view, argument, as_symbolic, value_of, wrap
 
@@ -210,9 +211,37 @@ def write(target: torch.Tensor, result: torch.Tensor) -> None:
     for view, base in zip(reversed(x.chain), reversed(bases), strict=False):
         value = _scatter(graph, view, base, value)
     histories.note(x.storage_, target)
+    if _unseen(x) and _may_have_history(x.storage_, graph):
+        old = graph.current(x.storage_)
+        value = graph.emit("tg.written", old, value, type=old.type)
     graph.assign(x.storage_, value)
     if x.storage_.derived and not x.chain:
         x.ref, x.version = Ref(value, graph), x.storage_.version  # known without asking which it is
+
+
+def _unseen(x: SymTensor) -> bool:
+    """Whether autograd does not see a write to ``x``, so that the tensors of its storage keep the history that they have."""
+    if not x.meta.dtype.is_floating_point and not x.meta.dtype.is_complex:
+        return False
+    return not torch.is_grad_enabled() or any(v.func is aten.detach.default for v in x.chain)
+
+
+def _may_have_history(storage: Storage, graph: FuncGraph) -> bool:
+    """Whether the content of a storage may have a gradient, here or in a call whose arguments require one."""
+    if storage.external is not None:
+        return storage.external.requires_grad or isinstance(storage.external, torch.nn.Parameter)
+    if storage.argument is not None or storage.derived or storage.ref is None:
+        return True
+    node = storage.ref.value.node
+    if node is None or storage.ref.graph is not graph:
+        return True
+    if node.op in REGION_OPS:
+        return True
+    return (
+        node.grad
+        and lookup(node.op).gradient != NONE
+        and any(map(differentiable, (v.type for v in node.inputs)))
+    )
 
 
 def replace_data(x: torch.Tensor, value: torch.Tensor) -> None:

@@ -255,6 +255,23 @@ def _attention_backward(grad, q, k, v, *args, **kwargs):
     return list(map(_heads_inside, (q, k, v))) if q.static and k.static else None
 
 
+@rule("_grouped_mm")
+def _grouped_mm(a, b, offsets=None, bias=None, out_dtype=None):
+    """torch's meta kernel takes bfloat16 only, as the kernel of CUDA does; that of the CPU takes any."""
+    if a.device.type != "cpu" or not (a.rank in (2, 3) and b.rank in (2, 3)):
+        return None
+    if a.rank == b.rank == 2:
+        size = (offsets.size[0], a.size[0], b.size[1])
+    else:
+        size = (*(a.size[:1] if a.rank == b.rank else ()), a.size[-2], b.size[-1])
+    made = like(a, out_dtype or a.dtype, size)
+    if not made.static:
+        return None
+    whole = 16 // made.dtype.itemsize  # rows begin at multiples of 16 bytes
+    row = -(-size[-1] // whole) * whole
+    return made._replace(stride=(size[-2] * row, row, 1)[-len(size) :])
+
+
 # ---- losses
 
 
@@ -277,12 +294,18 @@ def _huber(x, target, reduction=1, beta=1.0):
 
 @rule("binary_cross_entropy")
 def _cross_entropy(x, target, weight=None, reduction=1):
-    return _loss(x, target, reduction) if x.size == target.size else None
+    return _loss(x, target, reduction) if _may_match(x, target) else None
+
+
+def _may_match(x: Meta, target: Meta) -> bool:
+    """Whether sizes are equal, as far as is known."""
+    known = [(a, b) for a, b in zip(x.size, target.size) if type(a) is int is type(b)]
+    return x.rank == target.rank and all(a == b for a, b in known)
 
 
 @rule("binary_cross_entropy_with_logits")
 def _cross_entropy_logits(x, target, weight=None, pos_weight=None, reduction=1):
-    if weight is not None or pos_weight is not None or x.size != target.size:
+    if weight is not None or pos_weight is not None or not _may_match(x, target):
         return None
     return _loss(x, target, reduction)
 

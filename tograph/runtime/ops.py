@@ -49,6 +49,13 @@ from .types import ObjectType, ScalarType, TensorType, parse_type
 NONE = "none"
 REPLAY = "replay"  # the gradient is torch's own: replay the op with autograd on
 REGION_OPS = ("If", "While", "Case", "Call", "Try")
+# Ops that compute nothing, but take values from one place to another: in Python that is no op, so they are recorded as if
+# gradients were on also where they are off. What is computed in their regions knows for itself.
+MOVES = frozenset(
+    ["If", "While", "Case", "tg.choose", "tg.identity", "tg.read", "tg.written"]
+    + [f"tg.list_{n}" for n in ("new", "of", "push", "pop", "insert", "get", "set", "slice", "extend", "reserve")]
+    + [f"tg.optional_{n}" for n in ("some", "none", "get")]
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -572,6 +579,16 @@ def _assign(x, value):
         x.copy_(value)
 
 
+def _written(old, new):
+    """The content ``new`` with the history of ``old``: what a write that autograd does not see makes of a tensor."""
+    if not torch.is_grad_enabled() or not getattr(old, "requires_grad", False):
+        return new
+    made = old.clone()
+    with torch.no_grad():
+        made.copy_(new)
+    return made
+
+
 def _random_fill(name, size, stride, dtype, device, *args, **kwargs):
     """Memory of these strides, filled by an in-place random op: the strides decide where each draw goes."""
     target = torch.empty_strided(size, stride, dtype=dtype, device=device)
@@ -591,6 +608,7 @@ def _earlier(*cotangents, places, loop, again):
 register("tg.earlier", run=_earlier, effects=PURE, gradient=NONE, kernel=NONE, outputs=2)
 # ``freed``: no gradient passes, see ``freed.py``.
 register("tg.identity", run=lambda x, freed=False: x, effects=PURE, gradient=REPLAY, kernel=NONE)
+register("tg.written", run=_written, effects=PURE, gradient=REPLAY, kernel=NONE)
 register(
     "tg.read",
     run=_read,

@@ -25,7 +25,7 @@ from .. import collector, settings
 from ..lazy import lazy_module
 from . import artifacts, host, prints
 from .ir import Graph
-from .kernels.device import gpu_of
+from .kernels.device import gpus
 from .kernels.jit import warn_once
 from .kernels.loop_ir import Unsupported
 from .kernels.regions import MIN_POINTS
@@ -124,7 +124,7 @@ class Program:
             self.reason = "TOGRAPH_NOOPT is set"
             return
         try:
-            if gpu_of(self.graph.inputs):
+            if gpus(self.graph.inputs):
                 self._native, self.level = gpu.Program(self.graph), "device"
                 self.reason = "; ".join(self._native.notes)
                 return
@@ -134,7 +134,7 @@ class Program:
         except (Decline, Unsupported) as why:
             self.reason = str(why)
         except RuntimeError as error:
-            code = "code of the GPU" if gpu_of(self.graph.inputs) else "native code"
+            code = "code of the GPU" if gpus(self.graph.inputs) else "native code"
             self.reason = f"{code}: {error}"
             warn_once(f"tograph: {code} for {self.graph.name} does not compile, it runs op by op: {error}")  # fmt: skip
 

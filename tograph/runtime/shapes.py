@@ -722,8 +722,13 @@ def _nonzero(x):
     return like(x, torch.int64, (None, x.rank))
 
 
-@rule("_unique2 _unique")
-def _unique(x, sorted=True, return_inverse=False, return_counts=False):
+@rule("_unique")
+def _unique(x, sorted=True, return_inverse=False):
+    return _unique2(x, sorted, return_inverse)[:2]
+
+
+@rule("_unique2")
+def _unique2(x, sorted=True, return_inverse=False, return_counts=False):
     found, some = like(x, size=(None,)), like(x, torch.int64, (None,))
     inverse = like(x, torch.int64) if return_inverse else like(x, torch.int64, (0,))
     return [found, inverse, some if return_counts else like(x, torch.int64, (0,))]

@@ -151,11 +151,78 @@ def parts_of(x: Any) -> tuple[Any, list[Any]] | None:
         return (None, [x.start, x.stop, x.step])
     if hasattr(cls, "__tograph_flatten__"):
         return x.__tograph_flatten__()
+    base = base_container(cls)
+    if base is not None:
+        return _held(x, base)
     if dataclasses.is_dataclass(cls) or _plain_class(cls):
-        held = dict(getattr(x, "__dict__", ()))
-        held |= {s: v for s in slots_of(cls) if (v := getattr(x, s, MISSING)) is not MISSING}
+        held = _attributes(x)
         return tuple(held), list(held.values())
     return None
+
+
+@dataclass(frozen=True)
+class Held:
+    """What an object of a user's own class of dict or list holds: its ``keys``, or how many items, and its attributes.
+
+    ``names``: of the attributes, each with the number of the item of the same name that is the same object, else None.
+    """
+
+    keys: Any
+    names: tuple[tuple[str, int | None], ...]
+
+
+@functools.cache
+def base_container(cls: type) -> type | None:
+    """The dict or list that a user's class extends, None for other classes."""
+    if not issubclass(cls, (dict, list)) or not cls.__flags__ & _HEAP or _standard(cls):
+        return None
+    if cls.__module__.partition(".")[0] in _LIBRARIES or hasattr(cls, "__tograph_flatten__"):
+        return None
+    return next(c for c in cls.__mro__ if c in (dict, OrderedDict, defaultdict, list))
+
+
+def blank(cls: type) -> Any:
+    """An object of a class, before its ``__init__``."""
+    base: Any = base_container(cls) or object
+    return base.__new__(cls)
+
+
+def _held(x: Any, base: Any) -> tuple[Held, list[Any]]:
+    """The items as the base keeps them, and the attributes: the class's own methods do not run."""
+    own, keys = _attributes(x), None
+    if base is defaultdict:
+        own = {"default_factory": x.default_factory, **own}
+    if base is list:
+        items = list(list.__iter__(x))
+    else:
+        keys, items = tuple(base.keys(x)), list(base.values(x))
+    at = {
+        k: i
+        for i, k in enumerate(keys or ())
+        if isinstance(k, str) and own.get(k, MISSING) is items[i]
+    }
+    alone = [v for n, v in own.items() if n not in at]
+    names = tuple((n, at.get(n)) for n in own)
+    return Held(len(items) if keys is None else keys, names), [*items, *alone]
+
+
+def _attributes(x: Any) -> dict[str, Any]:
+    held = dict(getattr(x, "__dict__", ()))
+    return held | {s: v for s in slots_of(type(x)) if (v := getattr(x, s, MISSING)) is not MISSING}
+
+
+def _holding(cls: type, aux: Held, parts: list[Any]) -> Any:
+    made, base = blank(cls), base_container(cls)
+    count = aux.keys if base is list else len(aux.keys)
+    if base is list:
+        list.extend(made, parts[:count])
+    else:
+        for k, v in _present(aux.keys, parts[:count]):
+            base.__setitem__(made, k, v)  # type: ignore[union-attr]
+    alone = iter(parts[count:])
+    own = [next(alone) if i is None else parts[i] for _, i in aux.names]
+    _set_attributes(made, _present([name for name, _ in aux.names], own))
+    return made
 
 
 @functools.cache
@@ -173,6 +240,8 @@ def slots_of(cls: type) -> tuple[str, ...]:
 def has_identity(x: Any) -> bool:
     """Whether ``x`` is an object of a user's class that can change: who holds it sees the change."""
     cls = type(x)
+    if base_container(cls) is not None:
+        return True
     if issubclass(cls, (tuple, list, dict, deque, slice, Handle)) or hasattr(
         cls, "__tograph_flatten__"
     ):
@@ -224,6 +293,8 @@ _LIBRARIES = frozenset(
 
 def rebuild(cls: type, aux: Any, parts: list[Any]) -> Any:
     """The container or object of ``cls`` with these parts."""
+    if type(aux) is Held:
+        return _holding(cls, aux, parts)
     if cls is list or cls is tuple:
         return cls(parts)
     if cls is deque:
@@ -246,13 +317,22 @@ def rebuild(cls: type, aux: Any, parts: list[Any]) -> Any:
 def _object(cls: type, attributes: list[tuple[str, Any]]) -> Any:
     """An object with these attributes; its class's own code does not run."""
     made = object.__new__(cls)
-    slots = slots_of(cls)
+    _set_attributes(made, attributes)
+    return made
+
+
+def _set_attributes(made: Any, attributes: list[tuple[str, Any]]) -> None:
+    held = getattr(made, "__dict__", None)
+    in_c = slots_of(type(made))
     for name, value in attributes:
-        if name in slots:
+        if (
+            held is None
+            or name in in_c
+            or (name == "default_factory" and isinstance(made, defaultdict))
+        ):
             object.__setattr__(made, name, value)
         else:
-            made.__dict__[name] = value
-    return made
+            held[name] = value
 
 
 def _present(keys: Any, parts: list[Any]) -> list[tuple[Any, Any]]:

@@ -13,7 +13,7 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from ..errors import GraphBoolError, ScopeError, SymbolicValueError, UnsupportedOpError
-from . import ops, shapes
+from . import ops, products, shapes
 from .funcgraph import USER_CODE, FuncGraph, Ref, Storage, current_graph, user_location
 from .infer import infer, meta_of, tensor_type
 from .ir import Value
@@ -100,6 +100,19 @@ class SymTensor(torch.Tensor):
             return self.storage_.in_order()  # type: ignore[attr-defined]
         return super().is_contiguous(memory_format=memory_format)
 
+    def __matmul__(self, other):
+        if isinstance(other, torch.Tensor) and (products.is_open(self) or products.is_open(other)):
+            return products.matmul(self, other)
+        return super().__matmul__(other)
+
+    def __rmatmul__(self, other):
+        if isinstance(other, torch.Tensor) and products.is_open(self):
+            return products.matmul(other, self)
+        return super().__rmatmul__(other)
+
+    def matmul(self, other):
+        return self.__matmul__(other) if isinstance(other, torch.Tensor) else super().matmul(other)
+
     def untyped_storage(self):
         """For its number of bytes, which a tensor of an unknown size is made without."""
         if self.meta.static:
@@ -171,6 +184,13 @@ class SymTensor(torch.Tensor):
         )
         step = View(torch.ops.aten.detach.default, (), {}, None, self.meta)
         return SymTensor(self.meta, self.storage_, (*self.chain, step), Ref(value, graph))
+
+    def _replace_data(self, value):
+        torch.Tensor.data.__set__(self, value)
+
+    data = property(
+        lambda self: self.detach(), _replace_data
+    )  # torch's own shares the history of the graph's value
 
     def __deepcopy__(self, memo):
         return self.clone()

@@ -39,6 +39,13 @@ def calls_python(graph: Graph) -> bool:
     return False
 
 
+def keeps_histories(graph: Graph) -> bool:
+    """Whether a graph writes what autograd does not see, so that a tensor keeps its history: the passes do away with that."""
+    return any(
+        n.op == "tg.written" or any(map(keeps_histories, n.regions.values())) for n in graph.nodes
+    )
+
+
 def own_gradients(graph: Graph) -> bool:
     """Whether a graph holds a ``Call`` with a gradient of its own."""
     return any(

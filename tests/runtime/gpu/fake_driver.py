@@ -3,12 +3,15 @@
 What a stream is given while it captures becomes a node of a graph, with what it does; ``replay`` runs the nodes. Conditional
 nodes run their bodies as the driver does: by the value of their handle, which the setter kernels write. Node functions have the
 signatures of the bindings of CUDA 12 or of CUDA 13.
+
+Nodes wait for what their stream has captured, and for events; a replay runs them in any order that keeps to that, another one each time.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import random
 import types
 from collections.abc import Callable
 from typing import Any
@@ -16,19 +19,30 @@ from typing import Any
 import torch
 
 from tograph.runtime.gpu import capture, driver, setter
+from tograph.runtime.gpu.plan import Copy, Run
 
 KERNEL, MEMCPY, CONDITIONAL = "KERNEL", "MEMCPY", "CONDITIONAL"
 
 
 class Graph:
-    """``nodes``: (kind, action), in the order of a chain."""
+    """``nodes``: (kind, action, the numbers of the nodes before it). ``parameters``: of the kernels and copies, addresses."""
 
     def __init__(self) -> None:
-        self.nodes: list[tuple[str, Callable[[], None]]] = []
+        self.parameters: dict[int, list[int]] = {}
+        self.kept: list[Any] = []
+        self.nodes: list[tuple[str, Callable[[], None], set[int]]] = []
+        self.random = random.Random(0)
 
     def run(self) -> None:
-        for _, action in self.nodes:
-            action()
+        waiting = dict(enumerate(self.nodes))
+        while waiting:
+            ready = [i for i, node in waiting.items() if waiting.keys().isdisjoint(node[2])]
+            waiting.pop(i := self.random.choice(ready))
+            self.nodes[i][1]()
+
+    def behind(self, ends: set[int]) -> set[int]:
+        """Nodes, and all that come before them."""
+        return ends | {j for i in ends for j in self.behind(self.nodes[i][2])}
 
 
 class Stream:
@@ -40,12 +54,28 @@ class Stream:
 
     def wait_stream(self, other: Stream) -> None: ...
 
+    def wait_event(self, event: Event) -> None:
+        if event.graph is None:
+            return
+        assert event.cuda.capturing.setdefault(self.cuda_stream, event.graph) is event.graph
+        event.cuda.tails.setdefault(self.cuda_stream, set()).update(event.tails)
+
+
+class Event:
+    cuda: Cuda
+
+    def record(self, stream: Stream) -> None:
+        self.graph = self.cuda.capturing.get(stream.cuda_stream)
+        self.tails = set(self.cuda.tails.get(stream.cuda_stream, ()))
+
 
 class Status(int):
     name = "CUDA_SUCCESS"
 
 
 OK = (Status(0),)
+UNJOINED = Status(904)
+UNJOINED.name = "CUDA_ERROR_STREAM_CAPTURE_UNJOINED"
 
 
 class Cuda:
@@ -55,6 +85,7 @@ class Cuda:
         self.version, self.edges = version, edges
         self.calls: list[str] = []
         self.capturing: dict[int, Graph] = {}
+        self.tails: dict[int, set[int]] = {}  # what the next node of a stream comes after
         self.handles: list[int] = []
         self.current = [Stream()]
         self.CUgraphNodeType = types.SimpleNamespace(CU_GRAPH_NODE_TYPE_CONDITIONAL=13)
@@ -93,10 +124,32 @@ class Cuda:
         assert (x, y, z, threads, b, c, extra) == (1, 1, 1, 1, 1, 1, 0)
         addresses = (ctypes.c_void_p * 3).from_address(parameters)
         handle, cell, third = (ctypes.c_uint64.from_address(a).value for a in addresses)
-        self.capturing[stream].nodes.append(
-            (KERNEL, lambda: self._set(function, handle, cell, third))
-        )
+        self.add(stream, KERNEL, lambda: self._set(function, handle, cell, third))
         return OK
+
+    def add(
+        self,
+        stream: int,
+        kind: str,
+        action: Callable[[], None],
+        parameters: list[int] | None = None,
+    ) -> None:
+        graph = self.capturing[stream]
+        graph.parameters[len(graph.nodes)] = parameters or []
+        graph.nodes.append((kind, action, self.tails.get(stream, set())))
+        self.tails[stream] = {len(graph.nodes) - 1}
+
+    def ended(self, stream: int) -> tuple[Status, Graph]:
+        """What a stream has captured; every stream that took part has to be joined."""
+        graph = self.capturing[stream]
+        joined = graph.behind(self.tails.get(stream, set())) == set(range(len(graph.nodes)))
+        self.abandon(graph)
+        return OK[0] if joined else UNJOINED, graph
+
+    def abandon(self, graph: Graph) -> None:
+        for s in [s for s, g in self.capturing.items() if g is graph]:
+            del self.capturing[s]
+            self.tails.pop(s, None)
 
     def _set(self, name: str, handle: int, cell: int, third: int) -> None:
         """What the PTX of ``setter`` does."""
@@ -117,20 +170,19 @@ class Cuda:
 
     def cuStreamGetCaptureInfo(self, stream):
         graph = self.capturing.get(stream)
-        before = [len(graph.nodes)] if graph and graph.nodes else []
+        before = [(graph, i) for i in sorted(self.tails.get(stream, ()))] if graph else []
         edges = (None,) if self.edges else ()
         return (*OK, int(graph is not None), 7, graph, before, *edges, len(before))
 
     def cuGraphAddNode(self, graph, before, *rest):
         *edges, count, params = rest
-        assert (
-            len(edges) == self.edges and count == len(before) and before in ([], [len(graph.nodes)])
-        )
+        assert len(edges) == self.edges and count == len(before)
         given = params.conditional
         given.phGraph_out = [Graph() for _ in range(given.size)]
         action = lambda: self._conditional(given.type, given.handle, given.phGraph_out)  # noqa: E731
-        graph.nodes.append((CONDITIONAL, action))
-        return (*OK, len(graph.nodes))
+        assert all(g is graph for g, _ in before)
+        graph.nodes.append((CONDITIONAL, action, {i for _, i in before}))
+        return (*OK, (graph, len(graph.nodes) - 1))
 
     def _conditional(self, kind: str, handle: int, bodies: list[Graph]) -> None:
         if kind == "WHILE":
@@ -145,6 +197,7 @@ class Cuda:
     def cuStreamUpdateCaptureDependencies(self, stream, nodes, *rest):
         *edges, count, _ = rest
         assert len(edges) == self.edges and count == 1 == len(nodes)
+        self.tails[stream] = {i for _, i in nodes}
         return OK
 
     def cuStreamBeginCaptureToGraph(self, stream, graph, before, data, count, mode):
@@ -153,7 +206,7 @@ class Cuda:
         return OK
 
     def cuStreamEndCapture(self, stream):
-        return (*OK, self.capturing.pop(stream))
+        return self.ended(stream)
 
     def cuGraphGetNodes(self, graph, count):
         nodes = [(graph, i) for i in range(len(graph.nodes))]
@@ -164,13 +217,53 @@ class Cuda:
         kind = types.SimpleNamespace(name=f"CU_GRAPH_NODE_TYPE_{graph.nodes[i][0]}")
         return (*OK, kind)
 
+    # ---- parameters of nodes
+
+    CUgraphExec = staticmethod(lambda graph: graph)
+    CUdeviceptr = staticmethod(int)
+
+    def cuGraphKernelNodeGetParams(self, node):
+        graph, i = node
+        numbers = [ctypes.c_uint64(v) for v in graph.parameters[i]]
+        block = (ctypes.c_void_p * len(numbers))(*map(ctypes.addressof, numbers))
+        graph.kept += [numbers, block]
+        params = types.SimpleNamespace(
+            func=len(numbers) + self.extra, kernelParams=ctypes.addressof(block)
+        )
+        return (*OK, params)
+
+    extra = 0  # parameters that a kernel has and nobody expects
+
+    def cuFuncGetParamInfo(self, function, k):
+        return (*OK, 8 * k, 8) if k < function else (Status(1), 0, 0)
+
+    def cuGraphExecKernelNodeSetParams(self, instance, node, params):
+        graph, i = node
+        assert graph is instance, "a node of a body"
+        count = len(graph.parameters[i])
+        block = (ctypes.c_void_p * count).from_address(params.kernelParams)
+        graph.parameters[i][:] = [ctypes.c_uint64.from_address(a).value for a in block]
+        return OK
+
+    def cuGraphMemcpyNodeGetParams(self, node):
+        graph, i = node
+        return (*OK, types.SimpleNamespace(srcDevice=graph.parameters[i][0]))
+
+    def cuGraphExecMemcpyNodeSetParams(self, instance, node, params, context):
+        graph, i = node
+        assert graph is instance and context == "context"
+        graph.parameters[i][0] = params.srcDevice
+        return OK
+
     # ---- torch's side
 
     @contextlib.contextmanager
     def stream(self, stream: Stream):
         self.current.append(stream)
-        yield
-        self.current.pop()
+        try:
+            yield
+        finally:
+            self.current.pop()
 
     @contextlib.contextmanager
     def graph(self, made, stream, capture_error_mode, pool=None):
@@ -178,11 +271,29 @@ class Cuda:
         made.pool = lambda: pool or made
         made.root = self.capturing[stream.cuda_stream] = Graph()
         made.replay = made.root.run
+        made.instantiate = lambda: None
+        made.raw_cuda_graph_exec = lambda: made.root
         try:
             with self.stream(stream):
                 yield
-        finally:
-            del self.capturing[stream.cuda_stream]
+        except Exception:
+            self.abandon(made.root)
+            raise
+        if int(self.ended(stream.cuda_stream)[0]):
+            raise RuntimeError(UNJOINED.name)
+
+
+def parameters(step: Any) -> list[Any]:
+    """The memory of the parameters that a node has: of a kernel, and the source of a copy."""
+    if isinstance(step, Run):
+        return [step.arguments[n] for n in step.source.signature]
+    return [step.pairs[0][1]] if isinstance(step, Copy) else []
+
+
+def at_address(x: torch.Tensor, address: int) -> torch.Tensor:
+    """Memory at an address as a tensor like ``x``."""
+    memory = (ctypes.c_uint8 * x.nbytes).from_address(address)
+    return torch.frombuffer(memory, dtype=x.dtype).reshape(x.shape)
 
 
 def install(monkeypatch, cuda: Cuda) -> type[capture.Captured]:
@@ -195,9 +306,16 @@ def install(monkeypatch, cuda: Cuda) -> type[capture.Captured]:
                 run(step)
             else:  # addresses are those of the capture
                 of = dict(self.memory.of)
-                graph.nodes.append((kind, lambda: self._at(of, run, step)))
+                stream = cuda.current[-1].cuda_stream
+                places = parameters(step)
+                now = [of[p].data_ptr() for p in places]
+                now += [0, 0] * isinstance(step, Run)
+                cuda.add(stream, kind, lambda: self._at(of, run, step, places, now), now)
 
-        def _at(self, of, run, step):
+        def _at(self, of, run, step, places, addresses):
+            for p, address in zip(places, addresses):
+                if of[p].data_ptr() != address:  # a node that was told another one
+                    of = of | {p: at_address(of[p], address)}
             now, self.memory.of = self.memory.of, of
             run(step)
             self.memory.of = now
@@ -217,7 +335,7 @@ def install(monkeypatch, cuda: Cuda) -> type[capture.Captured]:
         function.cache_clear()
     for name, value in {
         "is_available": lambda: True, "Stream": Stream, "CUDAGraph": types.SimpleNamespace, "graph": cuda.graph,
-        "stream": cuda.stream, "current_stream": lambda device=None: cuda.current[-1], "synchronize": lambda: None,
+        "Event": type("Event", (Event,), {"cuda": cuda}), "stream": cuda.stream, "current_stream": lambda device=None: cuda.current[-1], "synchronize": lambda: None,
         "device": lambda device: contextlib.nullcontext(),
     }.items():  # fmt: skip
         monkeypatch.setattr(torch.cuda, name, value)

@@ -13,7 +13,6 @@ from tograph.runtime.gpu.execute import Stepwise
 from tograph.runtime.gpu.plan import check
 from tograph.runtime.gpu.retarget import retarget
 from tograph.runtime.kernels import triton_jit
-from tograph.runtime.kernels.loop_ir import Unsupported
 
 pytest.importorskip("triton")
 SPEC = tg.TensorSpec([5], torch.float32, device="cuda:0")
@@ -111,7 +110,7 @@ def test_the_probe_is_a_while_node_with_a_known_answer(interpreted):
 def test_without_a_driver_the_reason_is_said():
     no_gpu()
     assert driver.available() in ("there is no CUDA device",) or "cuda-bindings" in driver.available()  # fmt: skip
-    with pytest.raises(Unsupported, match=r"cuda-bindings|no CUDA device"):
+    with pytest.raises(driver.DriverError, match=r"cuda-bindings|no CUDA device"):
         capture.Captured(capture.probe_plan("cuda:0"))
     assert capture.probed("cuda:0")
 
@@ -123,7 +122,7 @@ def test_without_a_driver_the_reason_is_said():
 def pretended(monkeypatch, interpreted):
     """A device that is the CPU, without conditional nodes."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(capture, "probed", lambda place: "the probe failed")
+    monkeypatch.setattr(capture, "lacking", lambda plan: "the probe failed")
     chunked = program.Chunked
     monkeypatch.setattr(program, "Chunked", lambda plan: chunked(plan, "cpu", chunk=2))
 
@@ -141,7 +140,9 @@ def nested(x):
 
 def test_a_failed_probe_gives_chunks_and_one_notice(pretended, monkeypatch):
     graph = tg.function(nested).get_concrete_function(torch.ones(5)).watched_graph
-    monkeypatch.setattr(program.planner, "plan", lambda g, capacity=None: _plan(g, False, capacity))
+    monkeypatch.setattr(
+        program.planner, "plan", lambda g, capacity=None, **_: _plan(g, False, capacity)
+    )
     with pytest.warns(RuntimeWarning, match="nested runs in chunks.*the probe failed"):
         made = program.Program(retarget(graph, "cuda:0"))
     assert made.tier == 2 and made.notes == ["no conditional nodes: the probe failed"]
@@ -165,7 +166,9 @@ def test_a_graph_that_fails_on_the_device_raises_on_the_host(pretended, monkeypa
         return x
 
     graph = tg.function(divide).get_concrete_function(torch.tensor(9), torch.tensor(3)).watched_graph  # fmt: skip
-    monkeypatch.setattr(program.planner, "plan", lambda g, capacity=None: _plan(g, False, capacity))
+    monkeypatch.setattr(
+        program.planner, "plan", lambda g, capacity=None, **_: _plan(g, False, capacity)
+    )
     with pytest.warns(RuntimeWarning, match="runs in chunks"):
         made = program.Program(retarget(graph, "cuda:0"))
     made.plan.device = "cpu"

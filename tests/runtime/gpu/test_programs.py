@@ -1,6 +1,7 @@
 """Samples and workloads as plans: every kernel in Triton's interpreter, all results beside the reference interpreter's."""
 
 import importlib.util
+import re
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from tograph.runtime.gpu.forms import Held
 from tograph.runtime.gpu.plan import Run, check
 from tograph.runtime.gpu.retarget import retarget
 from tograph.runtime.kernels import triton_jit
+from tograph.runtime.kernels.triton_source import ERROR
 
 pytest.importorskip("triton")
 pytestmark = pytest.mark.usefixtures("interpreted")
@@ -110,10 +112,16 @@ def test_a_plan_gives_what_the_graph_gives(name):
     compare(graph, given)
 
 
+def stored(source):
+    """The parameters that a kernel writes, but for the error cell: the edges of a plan follow from what it says of them."""
+    return {*re.findall(r"tl\.(?:store|atomic_\w+)\((\w+)", source.text)} - {ERROR}
+
+
 def compare(graph, given):
     """Outputs and writes of a plan beside those of the graph; its outputs."""
     made = planner.plan(retarget(graph, "cuda:0"), capacity=ROOM)
     assert check(made) == [] == check(coalesced(made))
+    assert all(stored(s.source) <= s.writes for s, _ in made.walk() if isinstance(s, Run))
     mine, theirs = (
         [x.detach().clone() if isinstance(x, torch.Tensor) else x for x in given] for _ in range(2)
     )

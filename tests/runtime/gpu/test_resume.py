@@ -49,7 +49,7 @@ def started(monkeypatch):
     """Makes the runner of a graph whose plans run in chunks on the CPU."""
     made = planner.plan
 
-    def plan(graph, whole=True, capacity=None):
+    def plan(graph, whole=True, capacity=None, **_):
         found = made(graph, False, capacity)
         found.device = "cpu"
         return found
@@ -61,14 +61,9 @@ def started(monkeypatch):
 
     monkeypatch.setattr(program.planner, "plan", plan)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(capture, "probed", lambda place: "no driver")
+    monkeypatch.setattr(capture, "lacking", lambda plan: "no driver")
     monkeypatch.setattr(program, "warn_once", lambda text: None)
-    monkeypatch.setattr(capture, "Captured", _refuse)
     return start
-
-
-def _refuse(plan):
-    raise Unsupported("no driver")
 
 
 def limited(x):

@@ -129,6 +129,7 @@ def test_references_are_kept_in_balance():
     assert (sys.getrefcount(argument), sys.getrefcount(x)) == before
 
 
+@pytest.mark.filterwarnings("ignore:.*Profiler clears events:UserWarning")  # torch 2.11
 def test_a_profiler_and_eager_mode_take_python():
     x = Answer(lambda *args: "entry")
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):

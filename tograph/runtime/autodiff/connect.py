@@ -141,7 +141,7 @@ class Attached(torch.autograd.Function):
 def connect(node: Node, graph: FuncGraph) -> None:
     """Connect the outputs of a node that was recorded just now, where it has a gradient."""
     known = node.op in RULES or node.op in REGION_RULES or node.op in UNKNOWN
-    if not known or (node.op == "tg.read" and not graph.replaying):
+    if not known or (node.op in ("tg.read", "tg.written") and not graph.replaying):
         return
     call = Call(node, graph)
     if not call.tensors:
@@ -149,8 +149,9 @@ def connect(node: Node, graph: FuncGraph) -> None:
     own = {v: frozenset([i]) if i in call.tensors else NOTHING for i, v in enumerate(call.inputs)}
     depends = output_dependences(node, own)
     chosen = [i for i, v in enumerate(node.outputs) if differentiable(v.type) and depends[i]]
-    for i, x in zip(chosen, call.outputs(chosen)):
-        graph.sources[node.outputs[i]] = x
+    with torch.set_grad_enabled(node.grad):
+        for i, x in zip(chosen, call.outputs(chosen)):
+            graph.sources[node.outputs[i]] = x
 
 
 funcgraph.CONNECT = connect

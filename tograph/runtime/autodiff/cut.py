@@ -100,7 +100,7 @@ def cheap(node: Node, repeated: bool = False) -> bool:
         node.op in _CHEAP
         or (repeated and node.op in _ARITHMETIC)
         or node.op.startswith("py.")
-        or node.op in ("tg.constant", "tg.identity")
+        or node.op in ("tg.constant", "tg.identity", "tg.written")
     )
 
 

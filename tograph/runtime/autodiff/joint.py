@@ -9,7 +9,8 @@ Effects and random draws stand in the forward part, so they happen once.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from ...errors import GradientError, GraphBoolError
+from .. import journal
 from ..carrier import Carrier
 from ..funcgraph import FuncGraph, Storage
 from ..ir import Graph, Node, Value, map_values, prune, values_in
@@ -81,7 +83,7 @@ def differentiate(
     again = torch.is_grad_enabled() if again is None else again
     func = FuncGraph(graph.name)
     func.replaying = True
-    with recording(func), torch.enable_grad():
+    with _own_changes(), recording(func), torch.enable_grad():
         values = [
             func.input(v.type, n)
             for v, n in zip(graph.inputs, graph.input_names + [""] * len(graph.inputs))
@@ -123,6 +125,16 @@ def differentiate(
         cotangent_values,
         grads,
     )
+
+
+@contextmanager
+def _own_changes() -> Iterator[None]:
+    """Inside, what is written in place belongs to the joint graph: it is no state of a region that is traced around it."""
+    changes = journal.push()
+    try:
+        yield
+    finally:
+        journal.unwind(changes)
 
 
 def _backward_of(

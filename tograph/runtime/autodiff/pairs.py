@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from ..carrier import differentiable
 from ..freed import MESSAGE, is_freed
-from ..ir import Graph, Value, graph_effects, map_values, prune, set_control_inputs
+from ..ir import Graph, Node, Value, graph_effects, map_values, prune, set_control_inputs
 from .replay import copy_graph, copy_node, lenient
 from .shares import shares
 from .vjp import Pullback, vjp
@@ -126,7 +126,9 @@ class Pair:
         env = {v: Value(v.type) for v in (*forward.inputs, *snapshots)}
         made.inputs = list(env.values())
         for node in forward.nodes:
-            if node.op not in ("tg.assign", "tg.read"):
+            if node.op == "tg.read" and differentiable(node.outputs[0].type):
+                made.nodes.append(_snapshot(node, env))
+            elif node.op not in ("tg.assign", "tg.read"):
                 made.nodes.append(copy_node(node, env))
         count = len(p.kept)
         outs = forward.outputs[len(self.graph.outputs) :]
@@ -145,6 +147,14 @@ class Pair:
         prune(made)
         set_control_inputs(made)
         return made
+
+
+def _snapshot(read: Node, env: dict[Value, Value]) -> Node:
+    """What a tensor held when it was read, with the history that the tensor has."""
+    [out] = read.outputs
+    made = Node("tg.written", (env[read.args[0]], env[out]), {}, [out.type], location=read.location)
+    env[out] = made.outputs[0]
+    return made
 
 
 # What a failure leaves of the changes of outer objects: the call that made them has returned when its gradient is taken.

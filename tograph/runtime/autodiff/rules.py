@@ -196,6 +196,10 @@ def _identity(args, out, gs):
     return gs[0] if len(args) == 1 else None, *args[2:]
 
 
+def _written(args, out, gs):
+    return gs[0], None
+
+
 def _sum_of_two(args, out, gs):
     return gs[0], gs[0]
 
@@ -232,4 +236,5 @@ RULES: dict[str, Rule] = {
     "tg.choose": _choose,
     "tg.identity": _identity,
     "tg.read": _identity,
+    "tg.written": _written,
 }

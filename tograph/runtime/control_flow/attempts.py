@@ -25,6 +25,7 @@ class Attempt:
         self.facts = facts.mark()
         self.marks = [(c, c.mark()) for c in self.graph.root.before_failure]
         self.settled = set(self.graph.root.settled)
+        self.assumed = set(self.graph.assumed)
         self.log = journal.push(tried=True)
         for place in with_ambient(places):
             journal.record(place)
@@ -53,6 +54,7 @@ class Attempt:
         self.graph.undone.update(value for node in nodes[self.mark :] for value in node.outputs)
         del nodes[self.mark :]
         self.graph.known = self.known
+        self.graph.assumed = self.assumed
         facts.forget(self.facts)
         for callback, mark in self.marks:
             callback.back(mark)

@@ -30,6 +30,7 @@ from ..structure import (
 from ..tracing import recording
 from ..types import INT
 from .joint import Joint
+from .learning import learn_outcome
 from .leaves import noting
 from .raising import Unreachable
 from .regions import Region, close, forget_written, replayed, structure_argument, unmoved
@@ -75,6 +76,7 @@ def join_regions(op: str, heads: Sequence[Any], regions: dict[str, Region], **at
     for (place, contents), spec in zip(slots, specs):
         x = structure.unflatten(spec, values, noting(structure.plain_maker(graph), made))
         listed.inherit(tensors_in(x), [t for c in contents for t in tensors_in(c)])
+        learn_outcome(op, heads, x, spec, [as_value(c) for c in contents])
         if place is None:
             result = x
         else:

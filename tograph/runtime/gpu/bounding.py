@@ -237,13 +237,21 @@ class Bounding:
         return x
 
     def region(
-        self, old: Graph, forms: Sequence[Form], written: Sequence[Value]
+        self, old: Graph, given: Sequence[Rep], written: Sequence[Value], carried: int = 0
     ) -> tuple[Graph, list[Rep], list[Rep]]:
-        """(a new graph without outputs, what stands for the old outputs, for what the variables hold after it)."""
+        """(a new graph without outputs, what stands for the old outputs, for what the variables hold after it).
+
+        ``given``: its arguments, of which the first ``carried`` change from iteration to iteration. Numbers among the others, such
+        as the size of a list that is still empty, are as well known inside.
+        """
         new = Graph(old.name)
         before, self.current = self.current, {}
-        for v, form in zip(old.inputs, forms, strict=True):
-            self.enter(new, v, form)
+        for i, (v, rep) in enumerate(zip(old.inputs, given, strict=True)):
+            self.enter(new, v, rep.form)
+            if i >= carried:
+                known = zip(rep.parts, self.env[v].parts, strict=True)
+                parts = [a if isinstance(a, (bool, int, float)) else b for a, b in known]
+                self.env[v] = Rep(rep.form, parts)
         for v in written:
             self.current[v] = self.env[v]
         outputs = self.run(old, new)
@@ -271,7 +279,7 @@ class Bounding:
         made = {}
         for name, graph in node.regions.items():
             written = [graph.inputs[p] for p in places]
-            new, outputs, after = self.region(graph, [a.form for a in args], written)
+            new, outputs, after = self.region(graph, args, written)
             made[name] = (new, [*outputs, *after])
         forms = [all_joined([reps[k].form for _, reps in made.values()]) for k in range(len(node.outputs) + len(places))]  # fmt: skip
         for new, reps in made.values():
@@ -302,7 +310,10 @@ class Bounding:
             reordered.inputs = [graph.inputs[i] for i in order]
             reordered.nodes, reordered.outputs = graph.nodes, graph.outputs
             new, outputs, after = self.region(
-                reordered, [forms[i] for i in order], [graph.inputs[p] for p in places]
+                reordered,
+                [args[i] for i in order],
+                [graph.inputs[p] for p in places],
+                carried + len(places),
             )
             if name == "body":
                 self.finish(new, [*outputs, *after], [forms[i] for i in order[: carried + len(places)]])  # fmt: skip

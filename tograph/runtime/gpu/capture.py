@@ -3,16 +3,21 @@
 Where the host has something to do between (``Host``), there are several graphs, and the host runs the loops around.
 
 The plan's memory is allocated before; every kernel and library call runs once before the capture, which compiles it, loads it
-and prepares its workspace; then torch captures the steps. The bodies of a conditional node are captured on streams
-of their own, one for each level. An IF with two bodies is two IF nodes, the second with the inverted condition: drivers of
+and prepares its workspace; then torch captures the steps. Steps that need not wait for each
+other are captured on streams that fork from the first one and join it at the end, where that is worth it (``hazards.streams``);
+events between them become edges of the graph. The bodies of a conditional node are captured on streams
+of their own too: the *path* of a stream is its lane at each level, so that what may run at the same time, as two loops may, never
+shares a stream, which library functions have their workspace by. Assumed of CUDA: an event that is recorded and waited for within one
+capture is an edge, not a node, and that holds for bodies too, which may not hold event nodes. Where a driver refuses, all is one chain. An IF with two bodies is two IF nodes, the second with the inverted condition: drivers of
 CUDA 12.8 and 12.9 can wire two bodies wrongly. A call copies its inputs, replays the graph and reads the error cell, if the
 plan has one.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -23,28 +28,48 @@ from ..text import parse_graph
 from . import driver, planner, setter
 from .coalescing import coalesced
 from .execute import Stepwise
+from .hazards import streams
 from .plan import Call, Conditional, Host, Plan, Run, Set, Step, View
-from .storage import Failed
+from .refresh import Refresh, separate
+from .storage import Failed, aligned
+
+Path = tuple[int, ...]
+POOL = 32  # streams that torch has of each device
 
 
 class Captured(Stepwise):
-    """``run(*inputs)`` is one launch. DriverError where the graph cannot be made."""
+    """``run(*inputs)`` is one launch. DriverError where the graph cannot be made; Unsupported where a kernel does not compile."""
 
     captures = True
 
-    def __init__(self, plan: Plan, bound: Mapping[Any, torch.Tensor] | None = None):
-        """``bound``: inputs that are read where they are; each call has to be given them there."""
-        if why := driver.available(_needs(plan)):
-            raise Unsupported(why)
-        super().__init__(coalesced(plan), bound=bound)
+    def __init__(
+        self,
+        plan: Plan,
+        bound: Mapping[Any, torch.Tensor] | None = None,
+        moving: Mapping[Any, torch.Tensor] | None = None,
+        fork: bool = True,
+    ):
+        """``bound``: inputs that are read where they are; each call has to be given them there. ``moving``: those that may be elsewhere
+        in each call (``refresh``).
+
+        ``fork``: whether independent steps go on streams of their own.
+        """
+        if why := _unavailable(plan) or (driver.loadable() if moving else ""):
+            raise driver.DriverError(why)
+        there = {v: aligned(x) for v, x in (moving or {}).items()}
+        super().__init__(separate(coalesced(plan), there), bound={**(bound or {}), **there})
+        self.refresh = Refresh(there)
+        self.memory.moving = frozenset(there)
         self.handles: dict[int, driver.Handle] = {}
-        self.levels: list[torch.cuda.Stream] = []
-        self.depth = 0
+        self.streams: dict[Path, torch.cuda.Stream] = {}
+        self.path: Path = (0,)
+        self.fork, self.forks, self.told = fork, 0, 0
+        self._capturing = False
         with torch.cuda.device(self.memory.device), torch.no_grad():
-            self.stream = self._level(0)
-            self._warm()
+            self._warm_apart()
             self.graphs: list[Any] = []
             self.program = self._recorded(self.plan.steps)
+        self.refresh.complete()
         self.memory.release()
 
     def run(self, *inputs: Any) -> list[Any]:
@@ -54,34 +79,45 @@ class Captured(Stepwise):
             self.memory.release()
 
     def play(self) -> None:
+        if self.refresh.moving:
+            self.told = self.refresh.tell(self.graphs[0], self.memory.of)
         self._play(self.program)
+
+    def steps(self, steps: Sequence[Step]) -> None:
+        for step in steps:
+            super().steps([step])
+            if self._capturing and len(self.path) == 1:
+                self.refresh.note(step, self.memory.of, self.stream)
 
     def _recorded(self, steps: Sequence[Step]) -> list[Any]:
         """The steps as CUDA graphs, with what the host does between them."""
         items: list[Any] = []
-        pending: list[Step] = []
-        for step in steps:
-            if isinstance(step, Host) or (isinstance(step, Conditional) and step.yields):
-                items += self._graph(pending)
-                items.append(
-                    step
-                    if isinstance(step, Host)
-                    else (step, [self._recorded(b) for b in step.bodies])
-                )
-                pending = []
+        for part in _parts(steps):
+            if isinstance(part, list):
+                items += self._graph(part)
+            elif isinstance(part, Conditional):
+                items.append((part, [self._recorded(b) for b in part.bodies]))
             else:
-                pending.append(step)
-        return items + self._graph(pending)
+                items.append(part)
+        return items
 
     def _graph(self, steps: Sequence[Step]) -> list[Any]:
         """One CUDA graph. All share the memory that library functions take while they are captured."""
         if all(isinstance(s, (View, Set)) for s in steps):
             self.steps(steps)
             return []
-        graph = torch.cuda.CUDAGraph()
+        graph = torch.cuda.CUDAGraph(**({"keep_graph": True} if self.refresh.moving else {}))
         shared = {"pool": self.graphs[0].pool()} if self.graphs else {}
         with torch.cuda.graph(graph, stream=self.stream, capture_error_mode="relaxed", **shared):
-            self.steps(steps)
+            self._capturing = True
+            try:
+                self._laid(steps)
+            except Unsupported as why:  # it has compiled before: it cannot be captured
+                raise driver.DriverError(str(why)) from why
+            finally:
+                self._capturing = False
+        if self.refresh.moving:
+            graph.instantiate()
         self.graphs.append(graph)
         return [graph]
 
@@ -94,10 +130,73 @@ class Captured(Stepwise):
             else:
                 item.replay()
 
-    def _level(self, depth: int) -> torch.cuda.Stream:
-        while len(self.levels) <= depth:
-            self.levels.append(torch.cuda.Stream(self.memory.device))
-        return self.levels[depth]
+    @property
+    def stream(self) -> torch.cuda.Stream:
+        """The stream that steps are captured on now. torch takes turns with those that it has: each path needs another one."""
+        if self.path not in self.streams:
+            taken = {s.cuda_stream for s in self.streams.values()}
+            made = (torch.cuda.Stream(self.memory.device) for _ in range(POOL))
+            found = next((s for s in made if s.cuda_stream not in taken), None)
+            if found is None:
+                raise driver.DriverError(f"a plan that needs more than {len(taken)} streams")
+            self.streams[self.path] = found
+        return self.streams[self.path]
+
+    @contextlib.contextmanager
+    def _on(self, path: Path) -> Iterator[torch.cuda.Stream]:
+        before, self.path = self.path, path
+        try:
+            with torch.cuda.stream(self.stream):
+                yield self.stream
+        finally:
+            self.path = before
+
+    # ---- lanes
+
+    def _lanes(self, steps: Sequence[Step]) -> tuple[list[int], list[list[int]]]:
+        """(the lane of each step, the steps that it waits for)."""
+        after = self.plan.edges(steps)
+        return (streams(steps, after) if self.fork else [0] * len(steps)), after
+
+    def _laid(self, steps: Sequence[Step]) -> None:
+        """Capture steps on the lanes of the stream that captures now, which waits for all of them at the end."""
+        lanes, after = self._lanes(steps)
+        if not any(lanes):
+            self.steps(steps)
+            return
+        self.forks += len(set(lanes)) - 1
+        start = self._event()
+        done: dict[int, torch.cuda.Event] = {}
+        awaited = {i for j, before in enumerate(after) for i in before if lanes[i] != lanes[j]}
+        awaited |= {max(j for j, k in enumerate(lanes) if k == lane) for lane in set(lanes)}
+        begun = {0}
+        for j, step in enumerate(steps):
+            with self._on((*self.path[:-1], lanes[j])) as stream:
+                if lanes[j] not in begun:
+                    stream.wait_event(start)
+                    begun.add(lanes[j])
+                for i in after[j]:
+                    if lanes[i] != lanes[j]:
+                        stream.wait_event(done[i])
+                self.steps([step])
+                if j in awaited:
+                    done[j] = self._event()
+        for j in sorted(awaited):
+            if lanes[j]:
+                self.stream.wait_event(done[j])
+
+    def _event(self) -> torch.cuda.Event:
+        """What has been captured on the stream so far."""
+        event = torch.cuda.Event()
+        event.record(self.stream)
+        return event
+
+    def _warm_apart(self) -> None:
+        """``_warm``, with other memory in the place of variables that the plan writes."""
+        real = {v: self.memory.of[v] for v in self.plan.stored}
+        self.memory.of |= {v: torch.zeros_like(x) for v, x in real.items()}
+        self._warm()
+        self.memory.of |= real
 
     def _warm(self) -> None:
         """Everything once, on the stream that it will be captured on: nothing is compiled or allocated in a capture.
@@ -107,16 +206,31 @@ class Captured(Stepwise):
         switches = [self.at(s.arguments[ACTIVE]) for s, _ in self.plan.walk() if isinstance(s, Run) and ACTIVE in s.arguments]  # fmt: skip
         for cell in switches:
             cell.fill_(False)
-        for step, depth in self.plan.walk():
-            if isinstance(step, (Run, Call, View)):
-                stream = self._level(depth)
-                stream.wait_stream(torch.cuda.current_stream())
-                with torch.cuda.stream(stream):
-                    self.steps([step])
-                torch.cuda.current_stream().wait_stream(stream)
+        self._once(self.plan.steps)
         for cell in switches:
             cell.fill_(True)
         torch.cuda.synchronize()
+
+    def _once(self, steps: Sequence[Step]) -> None:
+        for part in _parts(steps):
+            if isinstance(part, list):
+                for lane, step in zip(self._lanes(part)[0], part):
+                    self._start(step, (*self.path[:-1], lane))
+            elif isinstance(part, Conditional):
+                for body in part.bodies:
+                    self._once(body)
+
+    def _start(self, step: Step, path: Path) -> None:
+        if isinstance(step, Conditional):
+            for body in step.bodies:
+                with self._on((*path, 0)):
+                    self._once(body)
+        elif isinstance(step, (Run, Call, View)):
+            before = torch.cuda.current_stream()
+            with self._on(path) as stream:
+                stream.wait_stream(before)
+                self.steps([step])
+            before.wait_stream(stream)
 
     def _set(self, step: Set) -> None:
         if step.handle in self.handles:  # not that of a loop that the host runs
@@ -125,17 +239,16 @@ class Captured(Stepwise):
     def _write(self, handle: driver.Handle, name: str, cell: Any) -> None:
         error = self.plan.error
         extra = self.at(error).data_ptr() if error is not None else 0
-        handle.set(name, self.at(cell), extra, self._level(self.depth))
+        handle.set(name, self.at(cell), extra, self.stream)
 
     def _conditional(self, step: Conditional) -> None:
         if step.kind == "switch":
-            stream = self._level(self.depth)
-            handle = driver.Handle(stream)
-            handle.set(setter.SET_INDEX, self.at(step.cell), len(step.bodies) - 1, stream)
+            handle = driver.Handle(self.stream)
+            handle.set(setter.SET_INDEX, self.at(step.cell), len(step.bodies) - 1, self.stream)
             self._node(handle, "switch", step.bodies)
             return
         names = [setter.SET, setter.INVERTED][: len(step.bodies)]
-        handles = [driver.Handle(self._level(self.depth)) for _ in names]
+        handles = [driver.Handle(self.stream) for _ in names]
         self.handles[step.handle] = handles[0]
         for handle, name in zip(handles, names):  # all before a body can change the condition
             self._write(handle, name, step.cell)
@@ -143,16 +256,57 @@ class Captured(Stepwise):
             self._node(handle, step.kind, [body])
 
     def _node(self, handle: driver.Handle, kind: str, bodies: Sequence[list[Step]]) -> None:
-        graphs = handle.node(kind, len(bodies), self._level(self.depth))
-        self.depth += 1
+        graphs = handle.node(kind, len(bodies), self.stream)
         for graph, body in zip(graphs, bodies):
-            with driver.capturing_into(graph, self._level(self.depth)):
-                self.steps(body)
-        self.depth -= 1
+            with self._on((*self.path, 0)) as stream, driver.capturing_into(graph, stream):
+                self._laid(body)
 
 
-def _needs(plan: Plan) -> tuple[int, int]:
-    return driver.SWITCH if "switch" in plan.nodes() else driver.CONDITIONAL
+def captured(
+    plan: Plan,
+    bound: Mapping[Any, torch.Tensor] | None = None,
+    moving: Mapping[Any, torch.Tensor] | None = None,
+) -> Captured:
+    """A plan captured with lanes; without them where a driver, or a library function, refuses those."""
+    try:
+        return Captured(plan, bound, moving)
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError:
+        if not _forks(plan, plan.steps):
+            raise
+        return Captured(plan, bound, moving, fork=False)
+
+
+def _forks(plan: Plan, steps: Sequence[Step]) -> bool:
+    """Whether some steps of a list, or inside of them, go on streams of their own."""
+    inside = [b for s in steps if isinstance(s, Conditional) for b in s.bodies]
+    return any(streams(steps, plan.edges(steps))) or any(_forks(plan, b) for b in inside)
+
+
+def _parts(steps: Sequence[Step]) -> list[Any]:
+    """The steps of each CUDA graph, and what the host does between them."""
+    found: list[Any] = [[]]
+    for step in steps:
+        if isinstance(step, Host) or (isinstance(step, Conditional) and step.yields):
+            found += [step, []]
+        else:
+            found[-1].append(step)
+    return found
+
+
+def _unavailable(plan: Plan) -> str:
+    """Why the driver cannot make the nodes of a plan; a straight line needs no driver but torch's."""
+    nodes = plan.nodes()
+    if nodes.keys().isdisjoint(["while", "if", "switch"]):
+        return ""
+    return driver.available(driver.SWITCH if "switch" in nodes else driver.CONDITIONAL)
+
+
+def lacking(plan: Plan) -> str:
+    """Why a plan is not captured on its device; empty where it is worth trying."""
+    loops = not plan.nodes().keys().isdisjoint(["while", "if", "switch"])
+    return _unavailable(plan) or (probed(plan.device) if loops else "")
 
 
 # ---- the probe

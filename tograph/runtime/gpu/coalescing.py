@@ -14,24 +14,12 @@ Chunks of predicated bodies need the copies: there a body changes the state by t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from .plan import (
-    Call,
-    Conditional,
-    Copy,
-    Host,
-    Place,
-    Plan,
-    Run,
-    Set,
-    Step,
-    Update,
-    View,
-    places_in,
-)
+from .plan import Call, Conditional, Copy, Host, Place, Plan, Run, Set, Step, View
+from .steps import bases, both, walk, writes
 
 
 def coalesced(plan: Plan) -> Plan:
@@ -46,14 +34,10 @@ class _Coalescing:
     def __init__(self, plan: Plan):
         self.fixed = {*plan.inputs, *plan.constants, *plan.outputs, plan.error, *(plan.generator or ())}  # fmt: skip
         self.buffers = plan.buffers
-        self.bases: dict[Place, Place] = {}
+        self.bases = bases(plan.steps)
         self.uses: dict[
             Place, int
         ] = {}  # how many steps of the plan read or write a place, or a view of it
-        for step, _ in plan.walk():
-            if isinstance(step, View):
-                (source,) = list(places_in(step.args))[:1]
-                self.bases[step.output] = self.base(source)
         for step, _ in plan.walk():
             self._count(step)
         self.gone: set[Place] = set()
@@ -122,43 +106,6 @@ class _Coalescing:
         ins = [n for n, p in step.arguments.items() if self.base(p) is target]
         plain = all(step.arguments[n] is target for n in ins)
         return plain and len(outs) == 1 and set(ins) <= step.inplace.get(outs[0], frozenset())
-
-
-def walk(steps: Sequence[Step]) -> Iterator[Step]:
-    for step in steps:
-        yield step
-        if isinstance(step, Conditional):
-            for body in step.bodies:
-                yield from walk(body)
-
-
-def reads(step: Step) -> list[Place]:
-    """The places that a step reads, those inside of it left out."""
-    if isinstance(step, Run):
-        kept = isinstance(step, Update)  # what it does not write over is read, in a way
-        return [p for n, p in step.arguments.items() if kept or n not in step.writes]
-    if isinstance(step, (Call, Host)):
-        return list(places_in((step.args, step.kwargs)))
-    if isinstance(step, View):
-        return list(places_in(step.args))
-    if isinstance(step, Copy):
-        return [b for _, b in step.pairs]
-    return [step.cell]
-
-
-def writes(step: Step) -> list[Place]:
-    """The places that a step writes, those inside of it left out."""
-    if isinstance(step, Run):
-        return [p for n, p in step.arguments.items() if n in step.writes]
-    if isinstance(step, (Call, Host)):
-        return list(step.outputs)
-    if isinstance(step, Copy):
-        return [a for a, _ in step.pairs]
-    return []
-
-
-def both(step: Step) -> list[Place]:
-    return [*reads(step), *writes(step)]
 
 
 def renamed(step: Step, names: dict[Place, Place]) -> Step:

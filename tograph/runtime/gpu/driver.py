@@ -19,6 +19,7 @@ from . import setter
 
 CONDITIONAL = (12, 4)  # the first driver with IF and WHILE nodes
 SWITCH = (12, 8)
+TYPE = "CU_GRAPH_NODE_TYPE_"
 # Kinds of nodes that a conditional body may hold.
 BODY = frozenset(["KERNEL", "EMPTY", "MEMCPY", "MEMSET", "GRAPH", "CONDITIONAL"])
 
@@ -144,6 +145,63 @@ def _capture(stream: torch.cuda.Stream) -> tuple[Any, list[Any], int]:
     return graph, list(before or [])[:count], count
 
 
+class Node:
+    """The node that ``stream`` has captured last: a kernel whose parameters are addresses, or a copy of contiguous memory.
+
+    ``set`` gives it other ones in an instantiated graph, for later launches: ``cuGraphExecKernelNodeSetParams`` and
+    ``cuGraphExecMemcpyNodeSetParams``, which take nodes of the graph itself that is still there, no others. Parameters that change are
+    counted up from those of the capture, which the node keeps.
+    """
+
+    def __init__(self, stream: torch.cuda.Stream):
+        cu = _cu()
+        _, before, count = _capture(stream)
+        if count != 1:
+            raise DriverError(f"{count} nodes where one was expected")
+        self.handle = before[0]
+        self.kind = _checked(cu.cuGraphNodeGetType(self.handle)).name.removeprefix(TYPE)
+        if self.kind not in ("KERNEL", "MEMCPY"):
+            raise DriverError(f"a {self.kind} node where a kernel or a copy was expected")
+        get = cu.cuGraphKernelNodeGetParams if self.kind == "KERNEL" else cu.cuGraphMemcpyNodeGetParams  # fmt: skip
+        self.params = _checked(get(self.handle))
+        self.values: list[int] = []
+
+    def expect(self, values: Sequence[int]) -> None:
+        """DriverError where the parameters are not these; of a copy, its source."""
+        self.values = list(values)
+        if self.kind == "MEMCPY":
+            found = [int(self.params.srcDevice)]
+        else:
+            self._count(len(values))
+            block = (ctypes.c_void_p * len(values)).from_address(int(self.params.kernelParams))
+            found = [ctypes.c_uint64.from_address(a).value for a in block if a]
+        if found != self.values:
+            raise DriverError(f"a {self.kind} node with other parameters than expected")
+
+    def _count(self, wanted: int) -> None:
+        """DriverError where the kernel does not take so many parameters of 8 bytes."""
+        cu, function = _cu(), self.params.func
+        sizes = [cu.cuFuncGetParamInfo(function, k) for k in range(wanted + 1)]
+        if any(int(s[0]) or s[2] != 8 for s in sizes[:-1]) or not int(sizes[-1][0]):
+            raise DriverError("a kernel with other parameters than expected")
+
+    def set(self, graph: torch.cuda.CUDAGraph, changed: dict[int, int]) -> None:
+        """Addresses by the number of the parameter; of a copy, number 0 is its source."""
+        cu = _cu()
+        instance = cu.CUgraphExec(graph.raw_cuda_graph_exec())
+        for k, address in changed.items():
+            self.values[k] = address
+        if self.kind == "MEMCPY":
+            self.params.srcDevice = cu.CUdeviceptr(self.values[0])
+            context = _checked(cu.cuCtxGetCurrent())
+            _checked(cu.cuGraphExecMemcpyNodeSetParams(instance, self.handle, self.params, context))
+            return
+        numbers = [ctypes.c_uint64(v) for v in self.values]
+        block = (ctypes.c_void_p * len(numbers))(*map(ctypes.addressof, numbers))
+        self.params.kernelParams = ctypes.addressof(block)
+        _checked(cu.cuGraphExecKernelNodeSetParams(instance, self.handle, self.params))
+
+
 @contextlib.contextmanager
 def capturing_into(graph: Any, stream: torch.cuda.Stream) -> Iterator[None]:
     """What ``stream`` is given goes into a body's graph, whose nodes are checked at the end."""
@@ -169,5 +227,4 @@ def kinds(graph: Any) -> list[str]:
     if not count:
         return []
     nodes, _ = _checked(cu.cuGraphGetNodes(graph, count))
-    prefix = "CU_GRAPH_NODE_TYPE_"
-    return [_checked(cu.cuGraphNodeGetType(n)).name.removeprefix(prefix) for n in nodes]
+    return [_checked(cu.cuGraphNodeGetType(n)).name.removeprefix(TYPE) for n in nodes]

@@ -4,9 +4,9 @@ A plan is what one CUDA graph does. ``While``, ``If`` and ``Case`` are WHILE, IF
 0-d and of the device, into the node's handle, so that no decision comes back to the host. Python numbers are cells too.
 What a body makes lives in buffers of the plan; nothing is allocated while the graph runs. A kernel that may fail writes a
 code into the plan's error cell, which ends all loops; after the run the host reads the cell and, where it is set, runs
-the graph another way: a plan writes nothing but its own buffers.
+the graph another way: a plan writes nothing but its own buffers, and variables only where nothing can fail (``stores``).
 
-``str(plan)`` shows it and ``check`` names the steps that a conditional body may not hold.
+``str(plan)`` shows it, with the steps of the same list that each step waits for (``hazards``), and ``check`` names the steps that a conditional body may not hold.
 """
 
 from __future__ import annotations
@@ -17,136 +17,26 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..ir import Value
-from ..kernels.triton_source import Source
-from ..types import DTYPE_NAMES, ObjectType, ScalarType, TensorType
-
-Location = tuple[str, int] | None
-
-
-@dataclass(eq=False)
-class Cell:
-    """Memory of the plan that is no value of the graph: ``content`` is what it starts with."""
-
-    name: str
-    kind: TensorType
-    content: Any = None
-
-
-Place = Value | Cell
-
-
-@dataclass
-class Run:
-    """A Triton kernel. ``arguments``: the memory for each parameter of its signature.
-
-    ``writes``: the parameters that it writes. ``inplace``: for each of them those that may be the same memory, since no
-    element is read after it is written.
-    """
-
-    source: Source
-    arguments: dict[str, Place]
-    location: Location = None
-    writes: frozenset[str] = frozenset()
-    inplace: dict[str, frozenset[str]] = field(default_factory=dict)
-
-    def __str__(self) -> str:
-        return f"kernel {self.source.name}<{self.source.programs} programs of {self.source.warps} warps>"
-
-
-@dataclass
-class Update(Run):
-    """A kernel that writes into memory that has other content too: it does nothing where its cell ``active`` is false."""
-
-
-@dataclass
-class Call:
-    """A library function that writes into given memory: the ``out`` form of an ATen op."""
-
-    op: str
-    args: tuple
-    kwargs: dict
-    outputs: list[Place]
-    location: Location = None
-
-    def __str__(self) -> str:
-        return f"call {self.op}"
-
-
-@dataclass
-class Host:
-    """An op that the host runs on values of the device: the plan yields to it, and goes on after it."""
-
-    op: str
-    args: tuple
-    kwargs: dict
-    outputs: list[Value]
-    location: Location = None
-
-    def __str__(self) -> str:
-        return f"host {self.op}"
-
-
-@dataclass
-class View:
-    """A view of memory: made once, while the plan is recorded; no node of the CUDA graph."""
-
-    op: str
-    args: tuple
-    kwargs: dict
-    output: Value
-    location: Location = None
-
-    def __str__(self) -> str:
-        return f"view {self.op}"
-
-
-@dataclass
-class Copy:
-    """Memory copied to memory of the same type; all sources are read before any target is written."""
-
-    pairs: list[tuple[Place, Place]]
-    location: Location = None
-
-    def __str__(self) -> str:
-        return f"copy {len(self.pairs)} buffer{'s' * (len(self.pairs) != 1)}"
-
-
-@dataclass
-class Conditional:
-    """A conditional node. ``kind``: "while", "if" or "switch"; ``handle`` is set from ``cell`` before it.
-
-    A while has one body, which ends with setting its handle again. An if has one or two bodies, a switch one for
-    each value from 0 on; the last one is for all other values.
-    """
-
-    kind: str
-    handle: int
-    cell: Place
-    bodies: list[list[Any]]
-    location: Location = None
-
-    @functools.cached_property
-    def yields(self) -> bool:
-        """Whether something inside runs on the host, which then runs the loop or branch too: it is no node."""
-        return any(isinstance(s, Host) for body in self.bodies for s, _ in _walk(body, 0))
-
-    def __str__(self) -> str:
-        return f"{'host ' if self.yields else ''}{self.kind.upper()} handle {self.handle}"
-
-
-@dataclass
-class Set:
-    """A handle set from a cell: 1 where it is true and nothing has failed."""
-
-    handle: int
-    cell: Place
-    location: Location = None
-
-    def __str__(self) -> str:
-        return f"set handle {self.handle}"
-
-
-Step = Run | Update | Call | Host | View | Copy | Conditional | Set
+from ..types import ObjectType
+from .hazards import edges
+from .steps import (
+    Call,
+    Cell,
+    Conditional,
+    Copy,
+    Host,
+    Place,
+    Run,
+    Set,
+    Step,
+    Update,
+    View,
+    bases,
+    dtype_name,
+    nested,
+    places_in,
+    size_of,
+)
 
 
 @dataclass
@@ -163,15 +53,18 @@ class Plan:
     error: Cell | None = None
     generator: tuple[Cell, Cell] | None = None  # seed and offset of the random numbers
     form: Any = None  # the ``Bounded`` graph that it is the plan of
+    stored: dict[Place, int] = field(
+        default_factory=dict
+    )  # inputs that it writes, and their numbers among the graph's
 
     @property
     def memory(self) -> int:
         """Bytes of all buffers, inputs left out."""
-        return sum(_bytes(p) for p in self.buffers if p not in self.inputs)
+        return sum(size_of(p) for p in self.buffers if p not in self.inputs)
 
     def walk(self) -> Iterator[tuple[Step, int]]:
         """All steps with the number of conditional nodes around each."""
-        yield from _walk(self.steps, 0)
+        yield from nested(self.steps, 0)
 
     def nodes(self) -> dict[str, int]:
         """How many nodes of each kind the CUDA graph has; a library call is at least one kernel."""
@@ -182,12 +75,21 @@ class Plan:
                 found[kind] = found.get(kind, 0) + (len(step.pairs) if isinstance(step, Copy) else 1)  # fmt: skip
         return dict(sorted(found.items()))
 
+    @functools.cached_property
+    def bases(self) -> dict[Place, Place]:
+        """The memory that each view is of."""
+        return bases(self.steps)
+
+    def edges(self, steps: Sequence[Step]) -> list[list[int]]:
+        """For each of the steps, or of those of a body, the earlier ones of them that it must come after."""
+        return edges(steps, self.bases, (self.error,))
+
     def __str__(self) -> str:
         nodes = ", ".join(f"{n} {kind}" for kind, n in self.nodes().items())
         head = f"plan {self.name} on {self.device}: {nodes or 'no nodes'}; {len(self.buffers)} buffers, {self.memory} bytes"  # fmt: skip
         names = _Names(self)
         lines = [f"  in  {names.of(v)}: {v.type}" for v in self.inputs]
-        lines += _lines(self.steps, 1, names)
+        lines += _lines(self, self.steps, 1, names)
         lines.append(f"  out {', '.join(names.of(v) for v in self.outputs)}")
         return "\n".join([head, *lines])
 
@@ -210,24 +112,6 @@ def _kinds(step: Step) -> list[str]:
     return [_KINDS[type(step)]]
 
 
-def _bytes(place: Place) -> int:
-    kind = place.kind if isinstance(place, Cell) else place.type
-    if isinstance(kind, ScalarType):
-        return 8
-    n = kind.dtype.itemsize  # type: ignore[union-attr]
-    for d in kind.shape:  # type: ignore[union-attr]
-        n *= d
-    return n
-
-
-def _walk(steps: Sequence[Step], depth: int) -> Iterator[tuple[Step, int]]:
-    for step in steps:
-        yield step, depth
-        if isinstance(step, Conditional):
-            for body in step.bodies:
-                yield from _walk(body, depth + 1)
-
-
 class _Names:
     def __init__(self, plan: Plan):
         self.plan, self.known = plan, {}
@@ -240,16 +124,18 @@ class _Names:
         return self.known.setdefault(place, f"b{len(self.known)}")
 
 
-def _lines(steps: Sequence[Step], depth: int, names: _Names) -> list[str]:
+def _lines(plan: Plan, steps: Sequence[Step], depth: int, names: _Names) -> list[str]:
+    """A line for each step: its number, what it does, and the numbers of the steps that it waits for."""
     out = []
-    for step in steps:
+    for j, (step, before) in enumerate(zip(steps, plan.edges(steps))):
+        after = f" after {', '.join(map(str, before))}" if before else ""
         where = f"  # {step.location[0]}:{step.location[1]}" if step.location else ""
-        out.append(f"{'  ' * depth}{step}{_arguments(step, names)}{where}")
+        out.append(f"{'  ' * depth}{j}: {step}{_arguments(step, names)}{after}{where}")
         if isinstance(step, Conditional):
             for k, body in enumerate(step.bodies):
                 if len(step.bodies) > 1:
                     out.append(f"{'  ' * (depth + 1)}body {k}:")
-                out += _lines(body, depth + 1 + (len(step.bodies) > 1), names)
+                out += _lines(plan, body, depth + 1 + (len(step.bodies) > 1), names)
     return out
 
 
@@ -290,18 +176,6 @@ def check(plan: Plan) -> list[str]:
     return problems
 
 
-def places_in(tree: Any) -> Iterator[Place]:
-    """The values and cells in nested arguments."""
-    if isinstance(tree, (Value, Cell)):
-        yield tree
-    elif isinstance(tree, (list, tuple)):
-        for x in tree:
-            yield from places_in(x)
-    elif isinstance(tree, dict):
-        for x in tree.values():
-            yield from places_in(x)
-
-
 def _places(step: Step) -> list[Place]:
     if isinstance(step, Run):
         return list(step.arguments.values())
@@ -326,6 +200,4 @@ def _sets(step: Conditional) -> bool:
     return isinstance(last, Set) and last.handle == step.handle
 
 
-def dtype_name(place: Place) -> str:
-    kind = place.kind if isinstance(place, Cell) else place.type
-    return DTYPE_NAMES[kind.dtype]  # type: ignore[union-attr]
+__all__ = ["ALLOWED", "Call", "Cell", "Conditional", "Copy", "Host", "Place", "Plan", "Run", "Set", "Step", "Update", "View", "check", "dtype_name", "places_in"]  # fmt: skip

@@ -8,7 +8,7 @@ on tensors, become conditional nodes. What torch alone can do is called in its `
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,9 +20,9 @@ from ..kernels.build import Region, build, expressible
 from ..kernels.loop_ir import Kernel, Unsupported
 from ..kernels.lower import metas_of, schedule
 from ..kernels.regions import fuse, plain_type, transparent
-from ..kernels.split_rows import split
-from ..kernels.tiles import Tile, programs, tiles
+from ..kernels.tiles import Tile, programs
 from ..kernels.triton_source import ERROR, Source, render
+from ..kernels.tuning import Choice, estimate
 from ..kernels.views import VIEWS
 from ..shapes import contiguous
 from ..types import DTYPES, ScalarType, TensorType
@@ -43,23 +43,30 @@ from .ranges import ANY, Interval, safe
 from .resume import HOST_OPS
 from .single_ops import SingleOps, located
 from .speculation import speculated
-from .transfers import gathered
+from .transfers import gathered, on_cpu
 
 MOST_STEPS = 5000
 
 
-def plan(graph: Graph, whole: bool = True, capacity: int | None = None) -> Plan:
+def plan(
+    graph: Graph,
+    whole: bool = True,
+    capacity: int | None = None,
+    choose: Callable[[Kernel], Choice] = estimate,
+) -> Plan:
     """The plan of a graph on one GPU, with small tensors on the CPU or not. ``whole``: loops and branches that fit become kernels.
 
-    ``capacity``: of lists in loops without a known bound.
+    ``capacity``: of lists in loops without a known bound. ``choose``: how a kernel is shared out among programs.
     """
+    before = graph
     graph, device, back = gathered(graph)
     form = bounded(graph, device, capacity)
+    form.from_host = frozenset(i for i, v in enumerate(before.inputs) if on_cpu(v))
     form.to_host = back
     if whole:
         form.graph = speculated(form.graph, device)
     starts = dict(zip(form.graph.inputs, _starts(form)))
-    return _Planner(form, device, whole, safe(form.graph, starts)).run()
+    return _Planner(form, device, whole, safe(form.graph, starts), choose).run()
 
 
 def _starts(form: Bounded) -> Iterator[Interval]:
@@ -72,9 +79,16 @@ def _starts(form: Bounded) -> Iterator[Interval]:
 class _Planner(Conditionals, SingleOps):
     """``whole``: whether loops and branches that fit become kernels; ``safe``: nodes that surely do not fail."""
 
-    def __init__(self, form: Bounded, device: str, whole: bool, safe: set[Node]):
+    def __init__(
+        self,
+        form: Bounded,
+        device: str,
+        whole: bool,
+        safe: set[Node],
+        choose: Callable[[Kernel], Choice],
+    ):
         super().__init__(form, device, safe)
-        self.whole = whole
+        self.whole, self.choose = whole, choose
 
     def run(self) -> Plan:
         made = self.plan
@@ -162,14 +176,13 @@ class _Planner(Conditionals, SingleOps):
         loops = build(region, metas, self.name("kernel"))
         places = {f"{p}{i}": self.place(v) for i, v in enumerate(region.inputs) for p in "ps"}
         places |= {f"o{i}": self._buffer(v) for i, v in enumerate(region.outputs)}
-        parts = split(loops)
-        for name, (dtype, size) in (parts.between if parts is not None else {}).items():
+        found = self.choose(loops)
+        for name, (dtype, size) in found.option.between.items():
             places[name] = self._cell_of(DTYPES[dtype], (size,))
-        both = [loops] if parts is None else [parts.partial, parts.finish]
-        return [self._kernel(k, places, region.nodes[-1]) for k in both]
+        made = [self._kernel(k, tile, places, region.nodes[-1]) for k, tile in found.option.parts]
+        return [replace(step, choice=str(found)) for step in made]
 
-    def _kernel(self, loops: Kernel, places: dict[str, Place], node: Node) -> Run:
-        tile = tiles(loops)[0]
+    def _kernel(self, loops: Kernel, tile: Tile, places: dict[str, Place], node: Node) -> Run:
         made = self._run(render(loops, tile, pointers=True), places, node)
         written = frozenset(b.name for b in loops.buffers if b.written)
         return replace(made, writes=written, inplace=in_place(loops, tile))

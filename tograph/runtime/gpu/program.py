@@ -17,9 +17,10 @@ import torch
 
 from ..ir import Graph
 from ..kernels import triton_jit
-from ..kernels.device import LoopKernel, gpu_of
+from ..kernels.device import LoopKernel, gpu_of, gpus, tuner
 from ..kernels.jit import warn_once
 from ..kernels.loop_ir import Unsupported
+from ..kernels.tuning import estimate
 from ..types import ListType, OptionalType, ScalarType
 from . import capture, direct, planner
 from .coalescing import coalesced
@@ -30,6 +31,7 @@ from .pointers import Pointers, places
 from .resume import resumed
 from .retarget import retarget
 from .storage import Failed
+from .stores import apart, storable, stored
 from .transfers import tensors
 
 PATIENCE = 3  # failures in a row before a graph is left to the host
@@ -54,7 +56,9 @@ class Program:
 
     def _make(self, capacity: int | None) -> None:
         """Plan the graph with room for so many items of its lists, and choose what runs the plan."""
-        self.plan = planner.plan(self.graph, capacity=capacity)
+        device = gpu_of(self.graph.inputs)
+        choose = tuner(device) if device else estimate  # the plan says that several are too many
+        self.plan = planner.plan(self.graph, capacity=capacity, choose=choose)
         self.tier, self._runner = self._choose()
         self.pointers = Pointers(
             self.plan,
@@ -62,36 +66,59 @@ class Program:
         )
 
     def _bind(self, inputs: Sequence[Any]) -> None:
-        """Capture again, with the addresses of the inputs that stay where they are."""
+        """Capture again, for the inputs that stay where they are and those that are told to the graph.
+
+        Unsupported where there is not even memory for a graph that copies them.
+        """
         if not self._runner.captures or not self.pointers.moved(inputs):
             return
-        bound = {v: inputs[i].detach() for v, i in places(self.plan, self.pointers.bound).items()}
-        self._runner = capture.Captured(self.plan, bound)
+        del self._runner  # with its memory
+        try:
+            self._runner = self._captured(inputs)
+        except RuntimeError:
+            self.pointers.fixed()
+            try:
+                self._runner = self._captured(inputs)
+            except RuntimeError as error:
+                raise Unsupported(f"the graph cannot be captured again: {error}") from error
+
+    def _captured(self, inputs: Sequence[Any]) -> capture.Captured:
+        here, there = (
+            {v: inputs[i].detach() for v, i in places(self.plan, which).items()}
+            for which in (self.pointers.bound, self.pointers.moving)
+        )
+        own = apart(inputs, sorted(storable(self.plan).keys() & self.pointers.bound))
+        return capture.captured(stored(self.plan, own), here, there)
 
     def _choose(self) -> tuple[int, Stepwise]:
-        if direct.worth(self.plan):
-            return 1, direct.Direct(self.plan)
-        loops = {"while", "if", "switch"} & self.plan.nodes().keys()
-        why = capture.probed(self.plan.device) if loops else ""
+        """The tier and what runs the plan. Unsupported, with one warning, where a kernel does not compile or memory is short."""
         try:
+            if direct.worth(self.plan):
+                return 1, direct.Direct(self.plan)
+            why = capture.lacking(self.plan)
             if not why:
                 try:
-                    return 1, capture.Captured(self.plan)
+                    return 1, capture.captured(self.plan)
                 except torch.OutOfMemoryError:
                     raise
-                except (Unsupported, RuntimeError) as error:
+                except RuntimeError as error:
                     why = str(error)
             self.notes = [f"no conditional nodes: {why}"]
             warn_once(f"tograph: {self.plan.name} runs in chunks, not in one CUDA graph: {why}")
             return 2, Chunked(self.plan)
         except torch.OutOfMemoryError as error:
-            raise Unsupported(f"out of device memory: the plan needs {self.plan.memory} bytes") from error  # fmt: skip
+            short = f"out of device memory: the plan needs {self.plan.memory} bytes"
+            warn_once(f"tograph: {self.plan.name} runs op by op: {short}")
+            raise Unsupported(short) from error
+        except Unsupported as why:
+            warn_once(f"tograph: {self.plan.name} runs op by op: {why}")
+            raise
 
     @property
     def kernels(self) -> list[LoopKernel]:
         """The Triton kernels of the plan, each once."""
         found = {s.source.name: s for s, _ in self.plan.walk() if isinstance(s, Run)}
-        return [LoopKernel(n, s.source, (str(s.location),)) for n, s in found.items()]
+        return [LoopKernel(n, s.source, (str(s.location),), s.choice) for n, s in found.items()]
 
     def run(self, inputs: Sequence[Any]) -> list[Any] | None:
         if self._failures >= PATIENCE or not self._fits(inputs):
@@ -181,4 +208,4 @@ def described(graph: Graph, device: str = "cuda:0") -> str:
 
 def on_gpu(graph: Graph) -> bool:
     """Whether a graph has tensors of a GPU among its inputs."""
-    return bool(gpu_of(graph.inputs))
+    return bool(gpus(graph.inputs))

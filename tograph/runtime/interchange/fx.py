@@ -109,7 +109,15 @@ class _Writer:
             if self.nested and (out in inputs or out in given):
                 outputs[i] = self.emit(aten.clone.default, out)
             given.add(out)
-        self.graph.output(tuple(outputs))
+        return self.returning(tuple(outputs))
+
+    def returning(self, results: Any) -> Any:
+        """The module of what was written, with a tuple of results or one."""
+        each = results if isinstance(results, tuple) else (results,)
+        for out in each if self.nested else ():
+            # torch 2.11 asks whether results of a loop's body share memory: by an example of each, and of that only its storage
+            out.meta.setdefault("example_value", torch.empty(0, device="meta"))
+        self.graph.output(results)
         return self.fx.GraphModule(self.root, self.graph, self.name)
 
     def attribute(self, x: Any, prefix: str) -> Any:
@@ -205,8 +213,7 @@ class _Writer:
         if not tensor:
             return inner.finish(outputs)
         pred = inner.emit(aten._to_copy.default, outputs[0], dtype=torch.bool)
-        inner.graph.output(inner.emit(aten.reshape.default, pred, []))
-        return self.fx.GraphModule(inner.root, inner.graph, name)
+        return inner.returning(inner.emit(aten.reshape.default, pred, []))
 
     def keep(self, node: Node, made: Any) -> Any:
         """The results of a region op. With checks inside, something with an effect uses one: torch.export drops it otherwise."""

@@ -121,6 +121,7 @@ LOWER: dict[str, Callable[..., Any]] = {
     "py.invert": lambda emit, x: emit(aten.bitwise_not.default, emit.number(x, emit.dtype)),
     "py.rank": lambda emit, x: emit.number(len(emit.node.inputs[0].type.shape), torch.int64),
     "tg.identity": lambda emit, x, freed=False: x,
+    "tg.written": lambda emit, old, new: new,
     "tg.read": lambda emit, x: emit(aten.clone.default, x),
 }  # fmt: skip
 for _name, _op in {"add": aten.add.Tensor, "sub": aten.sub.Tensor, "mul": aten.mul.Tensor, "truediv": aten.div.Tensor,

@@ -257,6 +257,11 @@ def _clamp(w, node, x, low=None, high=None, *, min=None, max=None):
     return made if high is None else w.emit("Min", made, w.value(high, dtype))
 
 
+@entry("tg.written")
+def _written(w, node, old, new):
+    return _same(w, node, new)
+
+
 @entry("aten.clone.default aten.alias.default aten.detach.default aten.lift_fresh_copy.default tg.identity tg.read "
        "aten._to_copy.default aten.contiguous.default py.int py.float py.bool py.trunc")  # fmt: skip
 def _same(w, node, x, *args, **kwargs):

@@ -20,13 +20,12 @@ from ..gpu import driver, images
 from ..ir import Graph, Node, Value
 from ..shapes import Meta
 from ..types import DTYPES, ScalarType, TensorType
-from . import loop_ir, triton_jit, triton_loops
+from . import loop_ir, triton_jit, triton_loops, tuning
 from .build import build
-from .gpu_forms import GpuForms, sources
+from .gpu_forms import GpuForms
 from .jit import warn_once
 from .loop_ir import Unsupported
-from .split_rows import split
-from .triton_source import ERROR, Source
+from .triton_source import ERROR, Source, render
 
 PATIENCE = 3  # runs of a loop that may fail before it is left to the host
 
@@ -64,13 +63,23 @@ def launch(source: Source, arguments: dict[str, Any]) -> None:
     triton_jit.launch(source, [arguments[name] for name in source.signature])
 
 
+def tuner(device: str) -> tuning.Tuner:
+    """What chooses block sizes for the kernels of one plan on a device."""
+    return tuning.Tuner(device, lambda source, arguments: launch(source, arguments))
+
+
 @dataclass(repr=False)
 class DeviceKernel(GpuForms):
-    """A region's kernel on a device. ``source``: the Triton source that runs."""
+    """A region's kernel on a device. ``source``: the Triton source that runs; ``choice``: its block sizes, and how they were found."""
 
     name: str
     loops: loop_ir.Kernel
     source: Source
+    choice: str = ""
+
+    @property
+    def triton(self) -> str:
+        return self.source.text
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -83,11 +92,12 @@ class DeviceKernel(GpuForms):
 
 @dataclass
 class LoopKernel:
-    """A loop that is one kernel."""
+    """A kernel of a plan, such as a loop. ``choice``: its block sizes, where it has some, and how they were found."""
 
     name: str
     source: Source
     lines: tuple[str, ...]
+    choice: str = ""
 
     @property
     def triton(self) -> str:
@@ -116,9 +126,14 @@ def device_of(values: Sequence[Value]) -> str:
 
 def gpu_of(values: Iterable[Value]) -> str:
     """The one GPU among the devices of tensors; "" where there is none, or more than one."""
+    found = gpus(values)
+    return found[0] if len(found) == 1 else ""
+
+
+def gpus(values: Iterable[Value]) -> list[str]:
+    """The GPUs among the devices of tensors."""
     found = {v.type.device for v in values if isinstance(v.type, TensorType)}
-    gpus = [d for d in sorted(found) if is_gpu(d)]
-    return gpus[0] if len(gpus) == 1 else ""
+    return [d for d in sorted(found) if is_gpu(d)]
 
 
 def is_gpu(device: str) -> bool:
@@ -132,11 +147,12 @@ def region_caller(
     if why := triton_jit.available():
         raise Unsupported(why)
     loops = build(region, metas, name)
-    parts = split(loops)
-    both = [loops] if parts is None else [parts.partial, parts.finish]
-    kernels = [DeviceKernel(k.name, k, sources(k)[0]) for k in both]
+    found = tuner(str(metas[region.outputs[0]].device))(loops, pointers=False)
+    kernels = [
+        DeviceKernel(k.name, k, render(k, tile), str(found)) for k, tile in found.option.parts
+    ]
     starts = [Start(k.source) for k in kernels]
-    between = {} if parts is None else parts.between
+    between = found.option.between
     made = [metas[v] for v in region.outputs]
     place = made[0].device
     fails = ERROR in kernels[0].source.signature

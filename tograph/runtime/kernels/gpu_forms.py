@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 
 from ...lazy import lazy_module
-from . import loop_ir, triton_jit
+from . import loop_ir, triton_jit, tuning
 from .loop_ir import Unsupported
 from .tiles import tiles
 from .triton_source import Source, render
@@ -37,6 +37,11 @@ class GpuForms:
     def triton(self) -> str:
         """The Triton source, of the first choice of block sizes."""
         return sources(self.loops)[0].text
+
+    @property
+    def choice(self) -> str:
+        """Its block sizes, and how they were found: measured on a GPU, or estimated."""
+        return str(tuning.estimate(self.loops))
 
     def ptx(self, architecture: str = DEFAULT) -> str:
         """NVIDIA's assembly, or AMD's for a "gfx..." architecture. Example: ``kernel.ptx("sm_80")``."""

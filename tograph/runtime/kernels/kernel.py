@@ -19,7 +19,7 @@ from ..types import DTYPES
 from . import jit, llvm, loop_ir, threads
 from .gpu_forms import GpuForms
 from .loop_ir import COSTLY, DIVISION_BY_ZERO, INDEX_OUT_OF_RANGE
-from .planning import number
+from .planning import usual
 
 WORK_PER_THREAD = 1 << 15  # in the time of one simple op on one element
 COSTLY_WORK = 8
@@ -131,7 +131,7 @@ def make(loops: loop_ir.Kernel, precise: bool = False) -> Kernel | None:
     around += threads.declarations(loops.name, rendered.units, how)
     points = 1
     for d in (*loops.outer, *loops.row):
-        points *= number(d.size)
+        points *= usual(d.size)
     per_unit = max(points // max(rendered.units, 1), 1) * work_of(loops)
     grain = max(1, -(-WORK_PER_THREAD // per_unit))
     return Kernel(loops.name, _inserted(text, around), loops, rendered.units, grain,

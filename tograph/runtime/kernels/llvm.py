@@ -28,6 +28,7 @@ from .loop_ir import (
     Dim,
     Expr,
     Kernel,
+    Size,
     Store,
 )
 from .planning import Plan, Target, number, plan
@@ -63,6 +64,7 @@ class _Renderer:
         self.pointers: dict[str, str] = {}
         self.spread: list[dict[str, str]] = []
         self.kept: dict[Expr, tuple[str, Affine]] = {}
+        self.sizes: dict[str, str] = {}
         self.emitter = self.emitter_of(1, None)
 
     def emitter_of(self, width: int, mask: str | None) -> Emitter:
@@ -83,7 +85,8 @@ class _Renderer:
             f"define internal i32 @{name}(ptr %params, i64 %begin, i64 %end) noinline #0 {{",
             "entry:", *text.entry, *text.lines, "}",
             f"define i32 @{name}_run(ptr %params) #0 {{",
-            f"  %code = call i32 @{name}(ptr %params, i64 0, i64 {self.plan.units})",
+            *self._all_units(),
+            f"  %code = call i32 @{name}(ptr %params, i64 0, i64 %units)",
             "  ret i32 %code", "}",
             *(text.declarations[k] for k in sorted(text.declarations)),
             f'attributes #0 = {{ nounwind "prefer-vector-width"="{8 * self.target.vector_bytes}" }}',
@@ -93,6 +96,20 @@ class _Renderer:
             '!2 = !{!"llvm.loop.unroll.disable"}',
         ]  # fmt: skip
         return Rendered("\n".join(out) + "\n", tuple(text.imports), self.plan.units, self.plan)
+
+    def _all_units(self) -> list[str]:
+        """The lines that give ``%units``, the number of units of a call."""
+        out, count = [], str(self.plan.units)
+        for k, name in enumerate(self.plan.opened):
+            place = self.kernel.slots.index(name)
+            out += [f"  %q{k} = getelementptr i8, ptr %params, i64 {8 * place}", f"  %n{k} = load i64, ptr %q{k}",
+                    f"  %u{k} = mul nsw i64 {count}, %n{k}"]  # fmt: skip
+            count = f"%u{k}"
+        return [*out, f"  %units = add i64 {count}, 0"]
+
+    def size(self, size: Size) -> str:
+        """A size or stride as an operand."""
+        return self.sizes[size] if isinstance(size, str) else str(size)
 
     def _prologue(self) -> None:
         text = self.text
@@ -104,6 +121,8 @@ class _Renderer:
                 self.pointers[slot] = text.set(f"load ptr, ptr {at}")
             else:
                 self.pointers[slot] = at
+            if slot in self.kernel.sizes:
+                self.sizes[slot] = text.set(f"load i64, ptr {at}")
         self._open()
         self._settle(frozenset(), 0)
 
@@ -114,16 +133,16 @@ class _Renderer:
         lanes = None if self.plan.in_row or self.plan.lanes is None else outer.pop()
         low = high = ""
         if lanes is not None:
-            low, high, unit = self._block(unit, number(lanes.size))
+            low, high, unit = self._block(unit, lanes.size)
         self._decompose(unit, outer)
         known = frozenset(d.name for d in outer)
         self._settle(known, 0)
         if lanes is None:
             self._row(known, lambda s: self._store(s))
         else:
-            n = number(lanes.size)
-            exact = n % self.plan.block == 0
-            self._lanes(lanes.name, low, high, self.plan.block if exact else None, n,
+            n, block = lanes.size, self.plan.block
+            exact = isinstance(n, int) and n % block == 0
+            self._lanes(lanes.name, low, high, block if exact else None, n,
                         lambda: self._point(known | {lanes.name}))  # fmt: skip
         self._close()
 
@@ -132,8 +151,10 @@ class _Renderer:
         self._settle(known, 0)
         self._row(known, lambda s: self._store(s))
 
-    def _block(self, unit: str, n: int) -> tuple[str, str, str]:
+    def _block(self, unit: str, n: Size) -> tuple[str, str, str]:
         """(first point, end, the unit of the loops outside) of a block of the lane loop."""
+        if isinstance(n, str):
+            return "0", self.size(n), unit
         block, text = self.plan.block, self.text
         blocks = -(-n // block)
         outside = text.set(f"udiv i64 {unit}, {blocks}") if blocks > 1 else unit
@@ -147,7 +168,7 @@ class _Renderer:
 
     def _decompose(self, unit: str, outer: list[Dim]) -> None:
         for k, dim in enumerate(reversed(outer)):
-            n = number(dim.size)
+            n = self.size(dim.size)
             last = k == len(outer) - 1
             self.variables[dim.name] = unit if last else self.text.set(f"urem i64 {unit}, {n}")
             if not last:
@@ -155,7 +176,7 @@ class _Renderer:
 
     # ---- lanes
 
-    def _lanes(self, name: str, low: str, high: str, length: int | None, n: int,
+    def _lanes(self, name: str, low: str, high: str, length: int | None, n: Size,
                body: Callable[[], None]) -> None:  # fmt: skip
         """``body`` for the points of a lane loop; ``length`` is high - low where it is known."""
         wide, text = self.plan.wide, self.text
@@ -166,7 +187,7 @@ class _Renderer:
         middle = text.set(f"add nsw i64 {low}, {whole}")
         with text.loop(low, middle, wide) as i:
             self._vector(name, i, wide, None, body)
-        if n % wide:
+        if isinstance(n, str) or n % wide:
             self._tail_loop(name, middle, high, body)
         return None
 
@@ -261,11 +282,11 @@ class _Renderer:
             self._close()
             return
         dim, rest = dims[0], dims[1:]
-        n = number(dim.size)
+        n = dim.size
         if not rest and not outer_lanes:
-            self._lanes(dim.name, "0", str(n), n, n, body)
+            self._lanes(dim.name, "0", self.size(n), n if isinstance(n, int) else None, n, body)
             return
-        with self.text.loop("0", str(n), 1) as i:
+        with self.text.loop("0", self.size(n), 1) as i:
             self.variables[dim.name] = i
             self._open()
             self._row_loops(rest, body, outer_lanes)
@@ -307,6 +328,8 @@ class _Renderer:
 
     def _slot(self, e: Expr) -> tuple[str, Affine] | None:
         """Where a row of this value is kept: (pointer, address), or None to compute it again."""
+        if any(isinstance(d.size, str) for d in self.kernel.row):
+            return self._output_slot(e)
         n, address, step = 1, Affine(), 1
         for d in reversed(self.kernel.row):
             address = address + Affine(((d.name, step),))
@@ -428,7 +451,7 @@ class _Renderer:
         text, total = self.text, str(address.offset)
         for name, factor in address.terms:
             register = self.variables[name]
-            part = register if factor == 1 else text.set(f"mul nsw i64 {register}, {number(factor)}")  # fmt: skip
+            part = register if factor == 1 else text.set(f"mul nsw i64 {register}, {self.size(factor)}")  # fmt: skip
             total = part if total == "0" else text.set(f"add nsw i64 {part}, {total}")
         return total
 

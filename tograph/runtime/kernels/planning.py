@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import prod
 
 from .loop_ir import COSTLY, FLOATS, ITEM_SIZES, Dim, Kernel, Unsupported
 
 BLOCK = 4096  # points of the lane loop in one unit, where there is no row
+USUAL = 64  # what a size that only the run knows is taken to be
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,10 @@ class Target:
 
 @dataclass(frozen=True)
 class Plan:
-    """How loops become code. ``lanes``: the loop that is vectorised; ``block``: its points in one unit."""
+    """How loops become code. ``lanes``: the loop that is vectorised; ``block``: its points in one unit, 0 for all of them.
+
+    There are ``units`` of work times the sizes ``opened``, which only the run knows.
+    """
 
     lanes: Dim | None
     in_row: bool
@@ -32,6 +37,7 @@ class Plan:
     narrow: int
     block: int
     units: int
+    opened: tuple[str, ...] = ()
 
 
 def number(size) -> int:
@@ -40,22 +46,27 @@ def number(size) -> int:
     return size
 
 
+def usual(size) -> int:
+    """A size to plan with."""
+    return size if type(size) is int else USUAL
+
+
 def plan(kernel: Kernel, target: Target) -> Plan:
     """The loop that becomes lanes, the number of lanes, and the units of work."""
     lanes, in_row = lane_loop(kernel)
-    outside = 1
-    for d in kernel.outer:
-        outside *= number(d.size)
+    units = [d.size for d in kernel.outer if in_row or d is not lanes]
+    outside = prod(n for n in units if type(n) is int)
+    opened = tuple(n for n in units if type(n) is str)
     if lanes is None:
-        return Plan(None, False, 1, 1, 1, outside)
+        return Plan(None, False, 1, 1, 1, outside, opened)
     narrow = target.vector_bytes // 4
-    n = number(lanes.size)
+    n = usual(lanes.size)
     wide = _width(kernel, n, narrow)
-    if in_row:
-        return Plan(lanes, True, wide, narrow, n, outside)
+    if in_row or type(lanes.size) is str:
+        return Plan(lanes, in_row, wide, narrow, 0, outside, opened)
     block = min(n, wide if kernel.row else max(BLOCK, wide))
     block = max(block, min(n, wide))
-    return Plan(lanes, False, wide, narrow, block, outside // n * -(-n // block))
+    return Plan(lanes, False, wide, narrow, block, outside * -(-n // block), opened)
 
 
 def lane_loop(kernel: Kernel) -> tuple[Dim | None, bool]:
@@ -63,7 +74,7 @@ def lane_loop(kernel: Kernel) -> tuple[Dim | None, bool]:
     row = {d.name for d in kernel.row}
     points = 1
     for d in kernel.row:
-        points *= number(d.size)
+        points *= usual(d.size)
     accesses = [(e.address, kernel.in_row(e)) for e in kernel.body if e.op == "load" and e.address]
     accesses += [(s.address, bool(kernel.store_depends(s) & row)) for s in kernel.stores]
     candidates = []
@@ -81,7 +92,7 @@ def lane_loop(kernel: Kernel) -> tuple[Dim | None, bool]:
         return total
 
     best = max(candidates, key=score, default=(None, False))
-    if best[0] is not None and (score(best) < 0 or number(best[0].size) == 1):
+    if best[0] is not None and (score(best) < 0 or usual(best[0].size) == 1):
         return None, False
     return best
 

@@ -32,9 +32,14 @@ class Split:
     between: dict[str, tuple[str, int]]
 
 
-def split(kernel: Kernel) -> Split | None:
-    """The two kernels, or None where one is as good or the row is needed after a fold."""
-    if not kernel.row or product(kernel.outer) > FEW or product(kernel.row) < LONG:
+def split(kernel: Kernel, parts: int = 0) -> Split | None:
+    """The two kernels, or None where one is as good or the row is needed after a fold.
+
+    ``parts``: so many, whether or not they are estimated to be worth it.
+    """
+    if not kernel.row:
+        return None
+    if not parts and (product(kernel.outer) > FEW or product(kernel.row) < LONG):
         return None
     folds = [e for e in kernel.body if e.op == "reduce"]
     row = {d.name for d in kernel.row}
@@ -43,15 +48,15 @@ def split(kernel: Kernel) -> Split | None:
         return None
     if any(kernel.store_depends(s) & row for s in kernel.stores):
         return None
-    return _Splitter(kernel, folds).run()
+    return _Splitter(kernel, folds, parts).run()
 
 
 class _Splitter:
-    def __init__(self, kernel: Kernel, folds: Sequence[Expr]):
+    def __init__(self, kernel: Kernel, folds: Sequence[Expr], parts: int):
         self.kernel, self.folds = kernel, folds
         (self.row,) = kernel.row
         self.length = number(self.row.size)
-        self.parts = min(MOST_PARTS, -(-self.length // PART))
+        self.parts = parts or min(MOST_PARTS, -(-self.length // PART))
         self.size = -(-self.length // self.parts)
         self.between: dict[str, tuple[str, int]] = {}
 

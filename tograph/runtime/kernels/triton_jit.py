@@ -80,6 +80,12 @@ def available() -> str:
     return ""
 
 
+def version() -> str:
+    """Triton's."""
+    found = _triton()
+    return "" if isinstance(found, str) else found.__version__
+
+
 def load(source: Source) -> Any:
     """The function of a source, as Triton's own; ``Unsupported`` where there is no triton."""
     if why := available():

@@ -42,7 +42,7 @@ class Nest(GpuForms):
 
 def check(low: Any, kernel: Kernel) -> None:
     """Decline where a small nest has an op that only the vector renderer knows."""
-    if points(low, kernel) >= LIBRARY and not kernel.sizes:
+    if points(low, kernel) >= LIBRARY:
         return
     for e in kernel.body:
         if _beyond_scalars(e):
@@ -91,19 +91,14 @@ def call(low: Any, kernel: Kernel, region: Region, results: list[Mem]) -> None:
 
 def _explicit(kernel: Kernel, points: int) -> Any:
     """The nest with explicit vectors, where that is its form; None for one that ``loops`` writes."""
-    if (
-        kernel.sizes
-        or points < LIBRARY
-        or (
-            points < VECTORS
-            and not any(calls_library(e) or _beyond_scalars(e) for e in kernel.body)
-        )
+    if points < LIBRARY or (
+        points < VECTORS and not any(calls_library(e) or _beyond_scalars(e) for e in kernel.body)
     ):
         return None
     try:
         return make(kernel)
     except Unsupported as error:
-        if points < VECTORS:
+        if points < VECTORS or kernel.sizes:
             return None
         raise Decline(str(error)) from None
 
@@ -123,7 +118,7 @@ def _vectors(low, kernel: Kernel, made: Any, places: dict[str, tuple[str, str]])
             kind, text = "i64", code.do(f"zext i1 {text} to i64")
         place = code.do(f"getelementptr i64, ptr {block}, i64 {i}")
         code.line(f"store {kind} {text}, ptr {place}")
-    if made.units <= made.grain or not threading.available():
+    if kernel.sizes or made.units <= made.grain or not threading.available():
         got = code.do(f"call i32 @{name}_run(ptr {block})")
     else:
         failed = code.do(f"getelementptr i64, ptr {block}, i64 {len(slots)}")

@@ -95,6 +95,8 @@ RULES = [
     Rule(("aten.clone.default", "x"), "x", tensors, layout=True),
     Rule(("tg.identity", "x"), "x"),
     Rule(("tg.identity", "x", ANY), "x"),
+    # a write that autograd did not see
+    Rule(("tg.written", ANY, "x"), "x"),
     # views of views
     Rule(("aten.alias.default", "x"), "x"),
     Rule(("aten.view.default", "x", ANY), "x", tensors),

@@ -1,0 +1,52 @@
+"""What an ``If`` tells of its condition by what it gives: a bool that is True in one branch only, a value of one kind in each.
+
+A later question about the one is then a question about the other (``facts``): after ``if c: a = b = None`` the value ``b`` is
+None where ``a`` is, and a call that takes both is traced for two cases, not four.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from .. import facts, structure
+from ..scalars import StagedBool
+from ..structure import Choice, Spec, Tree
+
+
+def learn_outcome(
+    op: str, heads: Sequence[Any], x: Any, spec: Spec, contents: Sequence[Any]
+) -> None:
+    """``x``, of ``spec``, is what a region op joined of what its regions leave."""
+    if op == "If" and len(contents) == 2:
+        _learn(heads[0], x, spec, contents)
+
+
+def _learn(test: Any, x: Any, spec: Spec, contents: Sequence[Any]) -> None:
+    """``x`` is the first of ``contents`` where ``test`` is true, else the second."""
+    if any(isinstance(c, structure.Identity) for c in contents):
+        return
+    if isinstance(spec, Tree) and spec.aux != "staged":
+        _parts(test, x, spec, contents)
+    elif structure.is_union(x) and isinstance(spec, Choice):
+        if not any(map(structure.is_union, contents)):
+            then, orelse = (structure.option_of(structure.spec_of(c), spec) for c in contents)
+            facts.follows(x, test, then, orelse)
+    elif isinstance(x, StagedBool) and {True, False} == {c for c in contents if type(c) is bool}:
+        (facts.same if contents[0] else facts.negated)(test, x)
+    elif _is_unsized(x) and all(isinstance(c, torch.Tensor) for c in contents):
+        facts.sized(x, test, contents[0].shape, contents[1].shape)
+
+
+def _parts(test: Any, x: Any, spec: Tree, contents: Sequence[Any]) -> None:
+    found = [structure.parts_of(y) for y in (x, *contents)]
+    rows = [f[1] for f in found if f is not None and len(f[1]) == len(spec.parts)]
+    if len(rows) == 3:
+        for part, one, then, orelse in zip(spec.parts, *rows):
+            _learn(test, one, part, (then, orelse))
+
+
+def _is_unsized(x: Any) -> bool:
+    return isinstance(x, torch.Tensor) and any(type(n) is not int for n in x.shape)
