@@ -35,12 +35,16 @@ def a_number(x, up):
     return torch.full((2,), up).sum() + x * up
 
 
+def none_or_a_tensor(x, up):
+    return F.layer_norm(x, (3,), None if up else x[0])
+
+
 def where_it_depends(x, up):
     mask = None if up else torch.ones(2, 2, dtype=torch.bool)
     return F.scaled_dot_product_attention(x, x, x, attn_mask=mask, is_causal=mask is None)
 
 
-@pytest.mark.parametrize("f", [of_function, of_method, of_python_code, two, known, a_number, where_it_depends])  # fmt: skip
+@pytest.mark.parametrize("f", [of_function, of_method, of_python_code, two, known, a_number, none_or_a_tensor, where_it_depends])  # fmt: skip
 def test_same(f):
     def plain(x, t):
         return f(x, bool(t > 0))

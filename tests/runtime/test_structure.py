@@ -95,6 +95,21 @@ def in_a_loop(x):
     return output["first"]
 
 
+class Box:
+    def __init__(self, x):
+        self.x = x
+
+
+def held_twice(x):
+    """An object that is an item and the attribute of the same name is one object."""
+    if x.sum() > 0:
+        output = Output(x, second=Box(x))
+    else:
+        output = Output(x + 1, second=Box(x * 2))
+    output.second.x = output.second.x * 3
+    return output.first, output["second"].x, output["second"] is output.second, list(vars(output))
+
+
 def which(x):
     one, other = Named(a=x), Named(a=x + 1)
     chosen = one if x.sum() > 0 else other
@@ -117,7 +132,7 @@ def same(a, b):
         same(vars(a), vars(b))
 
 
-@pytest.mark.parametrize("f", [returned, items, counts, changed_in_a_branch, made_in_a_branch, a_key_of_one_branch, in_a_loop, which])  # fmt: skip
+@pytest.mark.parametrize("f", [returned, items, counts, changed_in_a_branch, made_in_a_branch, a_key_of_one_branch, in_a_loop, held_twice, which])  # fmt: skip
 def test_same(f):
     staged = tg.function(f)
     for x in (torch.tensor([1.0, 2.0]), torch.tensor([-1.0, -2.0])):

@@ -22,7 +22,7 @@ import torch
 from torch.nn.modules import module as torch_module
 
 from ..errors import GradientError, SourceError
-from ..runtime import creation, decisions, facts, journal, reads, unconverted
+from ..runtime import creation, decisions, journal, reads, unconverted
 from ..runtime.funcgraph import current_graph, is_tracing, user_location
 from ..runtime.growing import StagedList
 from ..runtime.products import is_open
@@ -30,7 +30,7 @@ from ..runtime.reach import writes
 from ..runtime.shapes import SYMBOLS
 from ..runtime.structure import base_container, blank, has_identity, is_union
 from ..transpiler.syntax import gast
-from . import sizes, standard, union
+from . import standard, union
 from .call_rules import (
     CONVERTED_CODE,
     LEAF_MODULES,
@@ -41,8 +41,8 @@ from .call_rules import (
     module_rule,
 )
 from .context import OPERATORS, Converter
-from .flags import each_way, flag_of
 from .generators import Generator, is_generator_function
+from .resolved import resolved
 
 # ---- the rewrite
 
@@ -196,37 +196,6 @@ def call(f, /, *args, **kwargs):  # noqa: C901  a case for each kind
 union.set_call(call)
 
 
-class _Perhaps:
-    """An argument of ``**items`` whose key is there by a staged condition only."""
-
-    def __init__(self, x: Any):
-        self.x = x
-
-
-def spread(items: Any) -> Any:
-    """``**items``"""
-    if not is_tracing():
-        return items
-    reads.passed((items,))
-    if type(items) is dict and not journal.is_unordered(items):
-        return {k: _Perhaps(x) if union.may_miss(x) else x for k, x in items.items()}
-    unconverted.check_keys(items)
-    return items
-
-
-def call_spread(f, /, *args, **kwargs):
-    """``f(*args, **kwargs)``, with keys that are there by a staged condition: with and without each of them."""
-    name = next((k for k, x in kwargs.items() if type(x) is _Perhaps), None)
-    if name is None:
-        return call(f, *args, **kwargs)
-    rest = {k: v for k, v in kwargs.items() if k != name}
-    return union.distribute_missing(
-        kwargs[name].x,
-        lambda: call_spread(f, *args, **rest),
-        lambda v: call_spread(f, *args, **{**kwargs, name: v}),
-    )
-
-
 def _referent(f: weakref.ref) -> Any:
     found, watch = f(), reads.current()
     if watch is not None:
@@ -318,21 +287,7 @@ def leave_alone(f, args, kwargs):
             form = _convert_generator(f.__wrapped__)
             manager.generator__ = form and Generator(native, form, args, kwargs)
         return manager
-    if union.holds_union(args, kwargs):
-        return union.apply(lambda *a, **k: leave_alone(f, a, k), *args, **kwargs)
-    flag = flag_of(f, args, kwargs)
-    if flag is not None:
-        return each_way(lambda a, k: leave_alone(f, a, k), flag, args, kwargs)
-    args, kwargs = (
-        tuple(map(facts.with_known_size, args)),
-        {k: facts.with_known_size(v) for k, v in kwargs.items()},
-    )
-    test = sizes.condition((*args, *kwargs.values()))
-    if test is not None:
-        return sizes.settled(
-            test, lambda: _run_alone(f, args, kwargs), lambda: leave_alone(f, args, kwargs)
-        )
-    return _run_alone(f, args, kwargs)
+    return resolved(lambda a, k: _run_alone(f, a, k), f, args, kwargs)
 
 
 def _run_alone(f, args, kwargs):

@@ -6,7 +6,7 @@ from ..runtime.structure import UNSET
 from . import builtin  # noqa: F401  registers the staged forms of built-ins
 from .asserts import assert_stmt
 from .attributes import attr, delattr_, setattr_
-from .calls import call, call_spread, spread
+from .calls import call
 from .comparisons import chain, contains, is_, is_not, not_contains
 from .conditional_expression import if_exp
 from .context_managers import context
@@ -31,6 +31,7 @@ from .match_stmt import (
     match_star,
     match_value,
 )
+from .spread import call_spread, spread
 from .strings import fstring, percent
 from .subscripts import augment, delitem, getitem, setitem, slice_
 from .try_stmt import caught, raised, try_stmt

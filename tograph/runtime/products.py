@@ -16,7 +16,7 @@ from .shapes import Meta, broadcast
 
 def is_open(x: Any) -> bool:
     """Whether the run decides a size of a tensor."""
-    meta = getattr(x, "meta", None)
+    meta = getattr(x, "meta", None) if isinstance(x, torch.Tensor) else None
     return isinstance(meta, Meta) and not meta.static
 
 

@@ -162,10 +162,13 @@ def parts_of(x: Any) -> tuple[Any, list[Any]] | None:
 
 @dataclass(frozen=True)
 class Held:
-    """What an object of a user's own class of dict or list holds: its ``keys``, or how many items, and then attributes."""
+    """What an object of a user's own class of dict or list holds: its ``keys``, or how many items, and its attributes.
+
+    ``names``: of the attributes, each with the number of the item of the same name that is the same object, else None.
+    """
 
     keys: Any
-    names: tuple[str, ...]
+    names: tuple[tuple[str, int | None], ...]
 
 
 @functools.cache
@@ -180,18 +183,27 @@ def base_container(cls: type) -> type | None:
 
 def blank(cls: type) -> Any:
     """An object of a class, before its ``__init__``."""
-    return (base_container(cls) or object).__new__(cls)
+    base: Any = base_container(cls) or object
+    return base.__new__(cls)
 
 
 def _held(x: Any, base: Any) -> tuple[Held, list[Any]]:
     """The items as the base keeps them, and the attributes: the class's own methods do not run."""
-    own = _attributes(x)
-    if base is list:
-        return Held(list.__len__(x), tuple(own)), [*list.__iter__(x), *own.values()]
-    pairs = dict(base.items(x))
+    own, keys = _attributes(x), None
     if base is defaultdict:
         own = {"default_factory": x.default_factory, **own}
-    return Held(tuple(pairs), tuple(own)), [*pairs.values(), *own.values()]
+    if base is list:
+        items = list(list.__iter__(x))
+    else:
+        keys, items = tuple(base.keys(x)), list(base.values(x))
+    at = {
+        k: i
+        for i, k in enumerate(keys or ())
+        if isinstance(k, str) and own.get(k, MISSING) is items[i]
+    }
+    alone = [v for n, v in own.items() if n not in at]
+    names = tuple((n, at.get(n)) for n in own)
+    return Held(len(items) if keys is None else keys, names), [*items, *alone]
 
 
 def _attributes(x: Any) -> dict[str, Any]:
@@ -207,7 +219,9 @@ def _holding(cls: type, aux: Held, parts: list[Any]) -> Any:
     else:
         for k, v in _present(aux.keys, parts[:count]):
             base.__setitem__(made, k, v)  # type: ignore[union-attr]
-    _set_attributes(made, _present(aux.names, parts[count:]))
+    alone = iter(parts[count:])
+    own = [next(alone) if i is None else parts[i] for _, i in aux.names]
+    _set_attributes(made, _present([name for name, _ in aux.names], own))
     return made
 
 
