@@ -242,6 +242,7 @@ _ASSUMED = (
 
 def _usual(value: Value) -> Any:
     """The number that a value usually is, when it comes from sizes alone; None otherwise."""
+    value = _captured(value)
     node = value.node
     if node is None or not node.op.startswith("py."):
         return None
@@ -253,12 +254,28 @@ def _usual(value: Value) -> Any:
     parts = [_usual(a) if isinstance(a, Value) else a for a in node.args]
     if function is None or any(p is None for p in parts):
         return None
-    if node.op in ("py.eq", "py.ne") and all(isinstance(a, Value) and a.node.op != "py.constant" for a in node.args):  # fmt: skip
+    if node.op in ("py.eq", "py.ne") and all(isinstance(a, Value) and not _is_constant(a) for a in node.args):  # fmt: skip
         return node.op == "py.eq"  # two sizes that torch compares: however each was computed
     try:
         return function(*parts)
     except (ArithmeticError, ValueError, TypeError):
         return None
+
+
+def _captured(value: Value) -> Value:
+    """The value that the input of a branch or a loop body stands for, where that is one from outside of it."""
+    graph: FuncGraph | None = current_graph()
+    while value.node is None and graph is not None:
+        value = next(
+            (k for k, v in graph.captures.items() if v is value and isinstance(k, Value)), value
+        )
+        graph = graph.outer
+    return value
+
+
+def _is_constant(value: Value) -> bool:
+    node = _captured(value).node
+    return node is not None and node.op == "py.constant"
 
 
 def _structure(value: Any) -> Any:
