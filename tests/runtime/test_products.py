@@ -100,6 +100,33 @@ def test_losses_compare_sizes(loss):
     grown(lambda x: loss(x, torch.cat([x[1:], x[:1]]).sigmoid()), r(2, 3))
 
 
+COMPARING = {
+    "dist": torch.dist,
+    "soft margin": lambda x, y: F.soft_margin_loss(x, y.sign()),
+    "cosine": F.cosine_similarity,
+    "cross entropy": lambda x, y: F.cross_entropy(x, y.softmax(1)),
+    "labels": lambda x, y: F.cross_entropy(x, y.argmax(1)),
+    "logits": lambda x, y: F.binary_cross_entropy_with_logits(x, y.sigmoid()),
+    "probabilities": lambda x, y: F.binary_cross_entropy(x.sigmoid(), y.sigmoid()),
+    "batches": lambda x, y: torch.addbmm(y.new_zeros(3, 3), x.unsqueeze(2), y.unsqueeze(1)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COMPARING)
+def test_an_open_size_beside_a_known_one(name):
+    def program(x, y, n):
+        return COMPARING[name](x[:n], y)
+
+    x, y, n = r(5, 3), r(5, 3), torch.tensor(5)
+    torch.testing.assert_close(tg.function(program)(x, y, n), program(x, y, n))
+
+
+def test_equal():
+    f = tg.function(lambda x, y, n: torch.equal(x[:n], y))
+    for n, size, expected in [(3, (3, 2), True), (3, (4, 2), False), (2, (3, 2), False), (3, (3,), False)]:  # fmt: skip
+        assert f(torch.ones(4, 2), torch.ones(size), torch.tensor(n)) is expected
+
+
 def test_gradients():
     w = r(4, 4).requires_grad_()
 

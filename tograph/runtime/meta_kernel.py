@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FunctionType
@@ -18,6 +19,15 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from .shapes import Meta, like
+
+
+class _Rules(threading.local):
+    """``depth``: whether torch's shape rules run. Some are Python, which asks for relations of sizes as torch's C++ does."""
+
+    depth = 0
+
+
+rules = _Rules()
 
 _WRAPPER = torch._disable_dynamo(lambda: None).__code__  # type: ignore[attr-defined]
 _WRAPPED = _WRAPPER.co_freevars.index("fn")
@@ -47,7 +57,7 @@ def on_meta(func: Any, args: tuple, kwargs: dict) -> tuple[Any, torch.device]:
             mkwargs["device"] = "meta"
         elif not devices and any(a.name == "device" for a in func._schema.arguments):
             mkwargs["device"] = "meta"
-        with _without_dynamo():
+        with _without_dynamo(), _asking():
             out = func(*margs, **mkwargs)
     return out, devices[0] if devices else torch.device("cpu")
 
@@ -57,6 +67,15 @@ def _placed(x: torch.Tensor, offset: int) -> torch.Tensor:
     extent = 1 + sum((n - 1) * step for n, step in zip(x.shape, x.stride())) if x.numel() else 0
     memory = torch.empty(offset + extent, dtype=x.dtype, device="meta")
     return memory.as_strided(x.shape, x.stride(), offset)
+
+
+@contextmanager
+def _asking() -> Iterator[None]:
+    rules.depth += 1
+    try:
+        yield
+    finally:
+        rules.depth -= 1
 
 
 @contextmanager

@@ -294,12 +294,18 @@ def _huber(x, target, reduction=1, beta=1.0):
 
 @rule("binary_cross_entropy")
 def _cross_entropy(x, target, weight=None, reduction=1):
-    return _loss(x, target, reduction) if x.size == target.size else None
+    return _loss(x, target, reduction) if _may_match(x, target) else None
+
+
+def _may_match(x: Meta, target: Meta) -> bool:
+    """Whether sizes are equal, as far as is known."""
+    known = [(a, b) for a, b in zip(x.size, target.size) if type(a) is int is type(b)]
+    return x.rank == target.rank and all(a == b for a, b in known)
 
 
 @rule("binary_cross_entropy_with_logits")
 def _cross_entropy_logits(x, target, weight=None, pos_weight=None, reduction=1):
-    if weight is not None or pos_weight is not None or x.size != target.size:
+    if weight is not None or pos_weight is not None or not _may_match(x, target):
         return None
     return _loss(x, target, reduction)
 

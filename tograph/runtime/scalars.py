@@ -20,6 +20,7 @@ from ..errors import GraphBoolError, StagingError
 from .funcgraph import FuncGraph, Ref, current_graph, user_location
 from .ir import Value
 from .known import UNKNOWN, known
+from .meta_kernel import rules
 from .ops import ARITHMETIC, COMPARISONS, PYTHON
 from .types import ScalarType
 
@@ -142,7 +143,7 @@ class ScalarNode:
         return float(self._decide("float"))
 
     def bool_(self):
-        return bool(self._decide("bool"))
+        return self.guard_bool("", 0) if rules.depth else bool(self._decide("bool"))
 
     def int_(self):
         return int(self._decide("int"))
@@ -240,6 +241,14 @@ _ASSUMED = (
 )
 
 
+def _fixed(x: Any) -> Any:
+    """The number that an argument of a node is, whatever runs; None otherwise."""
+    if not isinstance(x, Value):
+        return x
+    x = _captured(x)
+    return x.node.args[0] if x.node is not None and x.node.op == "py.constant" else None
+
+
 def _usual(value: Value) -> Any:
     """The number that a value usually is, when it comes from sizes alone; None otherwise."""
     value = _captured(value)
@@ -254,8 +263,8 @@ def _usual(value: Value) -> Any:
     parts = [_usual(a) if isinstance(a, Value) else a for a in node.args]
     if function is None or any(p is None for p in parts):
         return None
-    if node.op in ("py.eq", "py.ne") and all(isinstance(a, Value) and not _is_constant(a) for a in node.args):  # fmt: skip
-        return node.op == "py.eq"  # two sizes that torch compares: however each was computed
+    if node.op in ("py.eq", "py.ne") and not any(_fixed(a) in (0, 1) for a in node.args):
+        return node.op == "py.eq"  # two sizes that torch compares, however each was computed
     try:
         return function(*parts)
     except (ArithmeticError, ValueError, TypeError):
@@ -271,11 +280,6 @@ def _captured(value: Value) -> Value:
         )
         graph = graph.outer
     return value
-
-
-def _is_constant(value: Value) -> bool:
-    node = _captured(value).node
-    return node is not None and node.op == "py.constant"
 
 
 def _structure(value: Any) -> Any:

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import tograph as tg
-from tograph.runtime.gpu import planner, pointers
+from tograph.runtime.gpu import planner, pointers, storage
 from tograph.runtime.gpu.execute import Stepwise
 from tograph.runtime.gpu.transfers import gathered
 from tograph.runtime.kernels.device import gpu_of
@@ -49,6 +49,35 @@ def test_a_plan_gives_what_the_function_gives(n):
     runner = Stepwise(plan, "cpu")
     for a, b in zip(runner.run(*given), decay(*given), strict=True):
         torch.testing.assert_close(a, b)
+
+
+def test_tensors_of_the_cpu_go_and_come_in_one_copy(monkeypatch):
+    """With the numbers: the tensors of the device are the only ones that are copied by themselves."""
+
+    def scaled(x, rates, n, shift):
+        steps = 0
+        while x.sum() > n:
+            x = x * rates[0]
+            steps += 1
+        return x, rates.flip(0) + shift, n, steps, n
+
+    specs = spec(5), spec(3, device="cpu"), spec(device="cpu", dtype=torch.int64), spec(3, device="cpu")  # fmt: skip
+    plan = planner.plan(graph_of(scaled, *specs))
+    copied, fetched = [], []
+    together, cpu = storage.copy_all, torch.Tensor.cpu
+    monkeypatch.setattr(storage, "copy_all", lambda a, b: copied.append(len(a)) or together(a, b))
+    monkeypatch.setattr(torch.Tensor, "cpu", lambda x: fetched.append(x.numel()) or cpu(x))
+    runner = Stepwise(plan, "cpu")
+    before = []
+    for k in range(3):
+        given = torch.rand(5) * 9, torch.tensor([0.5, 1.0, k]), torch.tensor(k), torch.ones(3) * k
+        copied.clear(), fetched.clear()
+        before.append((runner.run(*given), scaled(*given)))
+        assert copied == [1, 1, 0] and sum(n > 0 for n in fetched[:1]) == 1
+    for got, want in before:  # results belong to the caller
+        for a, b in zip(got, want, strict=True):
+            torch.testing.assert_close(torch.as_tensor(a), torch.as_tensor(b))
+            assert type(a) is type(b)
 
 
 def test_what_is_on_the_cpu_is_not_read_in_place(monkeypatch):

@@ -42,7 +42,9 @@ def sorted_rows(x, n):
     t = 0
     while t < n:
         x, order = torch.sort(x * 1.5, dim=1)
-        x = torch.tanh(x * 0.1 + order * 0.01 + torch.digamma(x.abs() + 1 + t)) + x.sum() - x.mean()
+        x = torch.tanh(x * 0.1 + order * 0.01 + torch.digamma(x.abs() + 1 + t)) + 0.01 * (
+            x.sum() - x.mean()
+        )
         t += 1
     return x
 

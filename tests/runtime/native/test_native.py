@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import tograph as tg
+from tograph import settings
 from tograph.runtime import interp
 from tograph.runtime.kernels import jit
 from tograph.runtime.native import nests, program
@@ -478,3 +479,21 @@ def test_a_graph_like_an_earlier_one_takes_its_code_with_memory_of_its_own(monke
         assert len(lowered) == 1 and found[0] is not found[1]
         assert found[0]._arena.data_ptr() != found[1]._arena.data_ptr()
         assert one(torch.ones(41) / 41)[1] == 16 / 41 and len(lowered) == 2
+
+
+def test_compiling_prints_nothing(tmp_path, monkeypatch, capfd):
+    def prints(x, n):
+        y, k = torch.ones(()), 0
+        while k < n:
+            k = k + 1
+            y = y * 0.5 + 1
+            print("p", 2)
+        return y if x > 1 else x
+
+    monkeypatch.setattr(settings, "CACHE_DIR", str(tmp_path))
+    f = tg.function(prints)
+    for n in (4, torch.tensor(3)):
+        for _ in range(4):
+            f(torch.tensor(1), n)
+    assert list(tmp_path.glob("*.o"))
+    assert capfd.readouterr().err == ""

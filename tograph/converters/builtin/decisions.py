@@ -25,7 +25,16 @@ def _equal(a, b):
     """``torch.equal``"""
     if not (is_staged(a) or is_staged(b)):
         return torch.equal(a, b)
-    return tuple(a.shape) == tuple(b.shape) and bool_((a == b).all())
+    return call(_compared, a, b)
+
+
+def _compared(a, b):
+    if a.dim() != b.dim() or a.shape != b.shape:
+        return False
+    return bool((a == b).all())
+
+
+DECIDING.add(_compared)
 
 
 def _allclose(a, b, rtol=1e-05, atol=1e-08, equal_nan=False):

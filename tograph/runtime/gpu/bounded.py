@@ -31,7 +31,7 @@ HANDLERS = {**bounding.HANDLERS, **bounded_lists.HANDLERS, **bounded_sizes.HANDL
 class Bounded:
     """``inputs`` and ``outputs``: the forms of the old graph's. ``written``: the inputs whose new values follow the outputs.
 
-    ``to_host``: the outputs that the caller gets on the CPU (``transfers``).
+    ``from_host``, ``to_host``: the inputs that are on the CPU, and the outputs that the caller gets there (``transfers``).
     """
 
     graph: Graph
@@ -39,6 +39,7 @@ class Bounded:
     outputs: list[Form]
     written: list[int]
     capacity: int
+    from_host: frozenset[int] = frozenset()
     to_host: frozenset[int] = frozenset()
 
     def pack(self, inputs: Sequence[Any]) -> list[Any]:

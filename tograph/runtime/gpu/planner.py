@@ -43,7 +43,7 @@ from .ranges import ANY, Interval, safe
 from .resume import HOST_OPS
 from .single_ops import SingleOps, located
 from .speculation import speculated
-from .transfers import gathered
+from .transfers import gathered, on_cpu
 
 MOST_STEPS = 5000
 
@@ -58,8 +58,10 @@ def plan(
 
     ``capacity``: of lists in loops without a known bound. ``choose``: how a kernel is shared out among programs.
     """
+    before = graph
     graph, device, back = gathered(graph)
     form = bounded(graph, device, capacity)
+    form.from_host = frozenset(i for i, v in enumerate(before.inputs) if on_cpu(v))
     form.to_host = back
     if whole:
         form.graph = speculated(form.graph, device)

@@ -1,13 +1,13 @@
 """The memory of a plan on a device, and what goes between it and the host.
 
-Numbers that the host sets before a run, and those that it reads after it (the error code, the generator's offset, numbers and
-lengths of lists among the outputs), are cells of one small block: one copy sets them all, one brings all of them back. Where there
-is nothing to read, a call does not wait for the device. Tensors are copied together too.
+What the host sets before a run (numbers, tensors of the CPU), and what it reads after it (the error code, the generator's offset, numbers,
+lengths of lists and tensors of the CPU among the outputs), is one block: one copy sets it all, one brings all of it back (``block``). Where
+there is nothing to read, a call does not wait for the device. Tensors of the device are copied together too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -16,10 +16,9 @@ from .. import ops
 from ..kernels.loop_numbers import FULL
 from ..types import ScalarType
 from . import draws
-from .forms import Full
+from .block import SLOT, Block
+from .forms import Full, Plain
 from .plan import Cell, Place, Plan
-
-SLOT = 16  # bytes of a cell of the block: where Triton's vector access may start
 
 _together = getattr(torch, "_foreach_copy_", None)
 
@@ -61,31 +60,25 @@ class Memory:
         self.own: frozenset[Place] = frozenset()  # outputs that are given away, not copied
         self.moving: frozenset[Place] = frozenset()  # bound, and elsewhere in each call
         self.generator = draws.Generator(self.device) if plan.generator is not None else None
-        self._set = {p: None for p in (plan.error, *(plan.generator or ())) if p is not None}
-        self._set |= {v: None for v in plan.inputs if is_number(v) and v not in self.bound}
-        self._read = {p: None for p in (plan.error, *(plan.generator or ())) if p is not None}
-        self._read |= {v: None for v in plan.outputs if is_number(v)}
-        places = [*plan.buffers, *plan.constants]
-        self._slots = {p: k for k, p in enumerate({**self._set, **self._read}) if p in {*places}}
-        self._cells = torch.zeros(SLOT * len(self._slots), dtype=torch.uint8, device=self.device)
-        self._sent = torch.zeros(SLOT * len(self._set), dtype=torch.uint8)
+        own = {*plan.buffers, *plan.constants} - self.bound.keys()
+        cells = [p for p in (plan.error, *(plan.generator or ())) if p is not None]
+        given = {*(v for v in plan.inputs if is_number(v)), *from_host(plan)} & own
+        sent = dict.fromkeys([*cells, *(v for v in plan.inputs if v in given)])
+        read = {*(v for v in plan.outputs if is_number(v)), *to_host(plan)} & own
+        fetched = dict.fromkeys([*cells, *(v for v in plan.outputs if v in read and (v in sent or v not in plan.inputs))])  # fmt: skip
+        self._block = Block(sent, fetched, self.device)
         self.of: dict[Any, torch.Tensor] = {}
-        for place in places:
+        for place in [*plan.buffers, *plan.constants]:
             self.of[place] = bound[place] if place in self.bound else self._new(place)  # type: ignore[index]
         for place, content in plan.constants.items():
             self.of[place].copy_(self._content(content))
 
     def _new(self, place: Place) -> torch.Tensor:
+        if place in self._block:
+            return self._block.of(place)
         kind = place.kind if isinstance(place, Cell) else place.type
         shape = () if isinstance(kind, ScalarType) else kind.shape  # type: ignore[union-attr]
-        if place in self._slots:
-            return self._cell(self._cells, place, shape)  # type: ignore[arg-type]
         return torch.zeros(shape, dtype=kind.dtype, device=self.device)  # type: ignore[union-attr,arg-type]
-
-    def _cell(self, block: torch.Tensor, place: Any, shape: tuple[int, ...] = ()) -> torch.Tensor:
-        kind = place.kind if isinstance(place, Cell) else place.type
-        start = SLOT * self._slots[place]
-        return block[start : start + kind.dtype.itemsize].view(kind.dtype).reshape(shape)
 
     def _content(self, content: Any) -> torch.Tensor:
         if not isinstance(content, tuple):
@@ -111,25 +104,24 @@ class Memory:
                 elsewhere.append((v, x))
             elif v in self.bound:
                 self.of[v] = x.detach().to(self.device).contiguous()
+            elif v in self._block:
+                numbers[v] = x
             elif isinstance(x, torch.Tensor):
                 targets.append(self.of[v])
                 sources.append(x.detach())
-            else:
-                numbers[v] = x
         self.of |= {v: self._apart(x.detach()) for v, x in elsewhere}
         self._send(numbers)
         copy_all(targets, sources)
 
     def _send(self, numbers: dict[Any, Any]) -> None:
-        """Set the cells of the block that the host sets."""
+        """Set the part of the block that the host sets."""
         if self.plan.error is not None:
             numbers[self.plan.error] = 0
         if self.generator is not None:
             numbers |= zip(self.plan.generator or (), self.generator.state)
         for place, number in numbers.items():
-            self._cell(self._sent, place).fill_(number)
-        if numbers:
-            self._cells[: len(self._sent)].copy_(self._sent, non_blocking=True)
+            self._block.set(place, number)
+        self._block.send()
 
     def _apart(self, x: torch.Tensor) -> torch.Tensor:
         """A tensor that may be anywhere; a copy where the plan writes its memory, as a variable."""
@@ -151,13 +143,13 @@ class Memory:
 
         Failed where a kernel has reported an error: then nothing is written.
         """
-        block = self._cells.cpu() if self._read else self._sent
-        if self.plan.error is not None and (code := self._cell(block, self.plan.error).item()):
+        found = self._block.fetch()
+        if self.plan.error is not None and (code := self._block.got(found, self.plan.error).item()):
             raise Failed(f"error code {code}", code == FULL)
         if self.generator is not None and self.plan.generator is not None:
-            self.generator.move(int(self._cell(block, self.plan.generator[1]).item()))
+            self.generator.move(int(self._block.got(found, self.plan.generator[1]).item()))
         count = len(self.plan.outputs) - len(self.plan.form.written)
-        outputs, _ = self.plan.form.unpack(self._parts(block, self.plan.outputs[:count]))
+        outputs, _ = self.plan.form.unpack(self._parts(found, self.plan.outputs[:count]))
         self._assign(inputs, self.plan.outputs[count:])
         return [x.cpu() if i in self.plan.form.to_host else x for i, x in enumerate(outputs)]
 
@@ -173,15 +165,17 @@ class Memory:
         with torch.no_grad():
             copy_all(targets, sources)
 
-    def _parts(self, block: torch.Tensor, places: Sequence[Place]) -> list[Any]:
+    def _parts(self, found: Any, places: Sequence[Place]) -> list[Any]:
         """Outputs: numbers, and tensors that are nobody else's."""
         parts: list[Any] = []
         made, sources = [], []
         taken: set[Any] = set()
         for v in places:
             if is_number(v):
-                number = self._cell(block, v) if v in self._slots else self.of[v]
+                number = self._block.got(found, v) if self._block.fetches(v) else self.of[v]
                 parts.append(v.type.kind(number.item()))
+            elif self._block.fetches(v):
+                parts.append(self._block.got(found, v).clone())
             elif v in self.own and v not in taken:
                 taken.add(v)
                 parts.append(self.of[v])
@@ -191,6 +185,24 @@ class Memory:
                 sources.append(self.of[v])
         copy_all(made, sources)
         return parts
+
+
+def from_host(plan: Plan) -> Iterator[Place]:
+    """The inputs that are tensors of the CPU."""
+    part = 0
+    for i, form in enumerate(plan.form.inputs):
+        if i in plan.form.from_host and isinstance(form, Plain):
+            yield plan.inputs[part]
+        part += len(form.types)
+
+
+def to_host(plan: Plan) -> Iterator[Place]:
+    """The outputs that the caller gets as tensors of the CPU."""
+    part = 0
+    for i, form in enumerate(plan.form.outputs):
+        if i in plan.form.to_host and isinstance(form, Plain):
+            yield plan.outputs[part]
+        part += len(form.types)
 
 
 def is_number(place: Any) -> bool:

@@ -234,6 +234,7 @@ def _loop(low, node: Node, args: list[Operand], modes: list[str], count_of: tupl
         low.release(test)
         code.branch(condition, inside, done)
     code.label(inside)
+    first = len(code.lines)
     dests = {c.number: d for c in carries if (d := c.dest()) is not None}
     results = low.region(body, inputs, dests)
     for c in sorted(carries, key=lambda c: c.mode == "in place"):
@@ -246,7 +247,9 @@ def _loop(low, node: Node, args: list[Operand], modes: list[str], count_of: tupl
         c.swap()
     end = code.block
     again = ""
-    code.line(f"br label %{head}{versions.unrolled(body, numbers, low.branching)}")
+    code.line(
+        f"br label %{head}{versions.unrolled(code.lines[first:], body, numbers, low.branching)}"
+    )
     if strip:
         again = strip.close(cost, done)
     for c in carries:

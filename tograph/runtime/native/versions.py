@@ -87,11 +87,14 @@ def prepare(low: Any) -> str:
     return name
 
 
-def unrolled(body: Graph, numbers: bool, branching: bool) -> str:
-    """How the branch back of a loop ends. ``numbers``: it carries numbers only.
+def unrolled(lines: list[str], body: Graph, numbers: bool, branching: bool) -> str:
+    """How the branch back of a loop ends, whose code is ``lines``. ``numbers``: it carries numbers only.
 
     Copies of a small body of numbers save what a loop costs itself; with real branches, each copy's are foreseen by themselves.
+    One that calls the host, or has a loop inside, saves nothing: LLVM would refuse, and print that it does.
     """
+    if any("!llvm.loop" in line or "@ask(" in line for line in lines if line):
+        return ""
     if branching:
         return UNROLL[8]
     return UNROLL[4] if numbers and sum(1 for _ in _nodes(body)) <= SMALL else ""
