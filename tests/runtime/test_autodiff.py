@@ -474,3 +474,38 @@ def test_second_derivative_of_a_parameter_that_the_call_wrote():
         (g,) = torch.autograd.grad(wrap(f)(x), x, create_graph=True)
         found.append(torch.autograd.grad(g.sum(), w)[0])
     torch.testing.assert_close(*found)
+
+
+def layer_norm(x):
+    return torch.layer_norm(x, (3,)) if x.sum() > 0 else x.sin()
+
+
+def layer_norm_in_a_loop(x):
+    for _ in tg.range(2):
+        x = torch.layer_norm(2 * x, (3,))
+    return x
+
+
+def batch_norm(x):
+    make = torch.nn.functional.batch_norm
+    return make(x.view(3, 1), None, None, training=True).view(3) if x.sum() > 0 else x.sin()
+
+
+def cross_entropy(x):
+    loss = torch.nn.functional.cross_entropy
+    return loss(x[None], torch.tensor([1])) * x if x.sum() > 0 else x.exp() * x.sin()
+
+
+@pytest.mark.parametrize("f", [layer_norm, layer_norm_in_a_loop, batch_norm, cross_entropy], ids=lambda f: f.__name__)  # fmt: skip
+def test_orders_through_ops_that_save_constants(f):
+    # The mean that a layer norm gives beside its result is a constant to torch.
+    found = []
+    for g in (f, tg.function(f)):
+        x = torch.tensor([0.3, -1.0, 2.0], dtype=torch.float64, requires_grad=True)
+        level, made = (g(x) ** 3).sum(), []
+        for _ in range(3):
+            (d,) = torch.autograd.grad(level, x, create_graph=True)
+            made.append(d.detach())
+            level = (d * d).sum()
+        found.append(made)
+    torch.testing.assert_close(*found)

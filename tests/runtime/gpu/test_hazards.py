@@ -9,12 +9,13 @@ import torch
 import tograph as tg
 from tests.runtime.gpu.fake_driver import Cuda, install
 from tograph.runtime.gpu import capture, hazards, planner
+from tograph.runtime.gpu.bounded import Bounded
 from tograph.runtime.gpu.coalescing import coalesced
 from tograph.runtime.gpu.execute import Stepwise
 from tograph.runtime.gpu.plan import Call, Cell, Conditional, Copy, Plan, View
 from tograph.runtime.gpu.retarget import retarget
 from tograph.runtime.gpu.steps import bases, reads, walk, writes
-from tograph.runtime.ir import Value
+from tograph.runtime.ir import Graph, Value
 from tograph.runtime.types import TensorType
 
 VECTOR = TensorType(torch.float32, (4,), "cpu")
@@ -46,7 +47,8 @@ def random_plan(seed):
         else:
             steps.append(simple())
     buffers = dict.fromkeys(cells)
-    return Plan("random", "cpu", [], cells, steps, buffers, {flag: rng.random() < 0.5})
+    form = Bounded(Graph("random"), [], [], [], 0)
+    return Plan("random", "cpu", [], cells, steps, buffers, {flag: rng.random() < 0.5}, form=form)
 
 
 def touched(step, what, of):

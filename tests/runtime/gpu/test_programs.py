@@ -8,9 +8,10 @@ import pytest
 import torch
 
 import tograph as tg
+from tests.runtime.gpu.fake_driver import Cuda, install
 from tograph.bench import programs
 from tograph.runtime import interp
-from tograph.runtime.gpu import planner
+from tograph.runtime.gpu import capture, hazards, planner
 from tograph.runtime.gpu.bounded import bounded
 from tograph.runtime.gpu.coalescing import coalesced
 from tograph.runtime.gpu.execute import Stepwise
@@ -110,6 +111,35 @@ def test_a_plan_gives_what_the_graph_gives(name):
     tensors, _ = concrete._bind(concrete, args, {})
     given = [*tensors, *concrete.captured_inputs]
     compare(graph, given)
+
+
+@pytest.mark.parametrize("name", ["beam_search", "decode", "train", "gru", "runge_kutta"])
+def test_a_captured_plan_gives_the_same_in_any_order_of_its_edges(name, monkeypatch):
+    """With every step that could be on a stream of its own on one; the driver takes another order in each run."""
+    install(monkeypatch, Cuda())
+    monkeypatch.setattr(hazards, "LEAST", 0.0)
+    f, args = CASES[name]()
+    concrete = f.get_concrete_function(*args)
+    tensors, _ = concrete._bind(concrete, args, {})
+    given = [*tensors, *concrete.captured_inputs]
+    plan = planner.plan(retarget(concrete.watched_graph, "cuda:0"), capacity=ROOM)
+    plan.device = "cpu"
+    made = capture.Captured(plan)
+    assert made.forks or name == "beam_search"
+    for _ in range(2):
+        mine, theirs = ([x.detach().clone() if isinstance(x, torch.Tensor) else x for x in given] for _ in range(2))  # fmt: skip
+        got, want = made.run(*mine), interp.run(concrete.watched_graph, theirs)
+        for a, b in zip([*got, *mine], [*want, *theirs], strict=True):
+            same(a, b)
+
+
+def same(a, b):
+    if isinstance(a, (tuple, list)):
+        assert len(a) == len(b)
+        for x, y in zip(a, b):
+            same(x, y)
+    else:
+        torch.testing.assert_close(torch.as_tensor(a), torch.as_tensor(b))
 
 
 def stored(source):

@@ -26,6 +26,7 @@ class Slot:
     """A further output: the saved value of each region that has one."""
 
     type: Type
+    constant: bool = False
     values: dict[str, Value] = field(default_factory=dict)
 
     def kind(self, regions: int) -> Type:
@@ -106,9 +107,13 @@ def _slots(parts: dict[str, Parts]) -> list[Slot]:
     slots: list[Slot] = []
     for name, p in parts.items():
         for value in p.saved:
-            slot = next((s for s in slots if s.type == value.type and name not in s.values), None)
+            node = value.node
+            kind = value.type, node is not None and node.op == "aten.detach.default"
+            slot = next(
+                (s for s in slots if (s.type, s.constant) == kind and name not in s.values), None
+            )
             if slot is None:
-                slots.append(slot := Slot(value.type))
+                slots.append(slot := Slot(*kind))
             slot.values[name] = value
     return slots
 

@@ -24,7 +24,7 @@ from .. import funcgraph
 from ..carrier import differentiable
 from ..funcgraph import FuncGraph
 from ..ir import Graph, Node, Value, map_values
-from .dependence import NOTHING, dependences, output_dependences
+from .dependence import NOTHING, Dependence, dependences, output_dependences
 from .objects import plain_object
 from .rules import RULES, UNKNOWN
 
@@ -74,17 +74,31 @@ class Call:
         values = {id(self.node.args[skip + i]) for i in behind}
         return [id(self.inputs[i]) in values for i in self.tensors]
 
+    def depends(self) -> list[Dependence]:
+        """For each output of the node the differentiable inputs that it depends on."""
+        known = dict.fromkeys(self.node.inputs, NOTHING)
+        known |= {v: frozenset([i]) for i, v in enumerate(self.inputs) if i in self.tensors}
+        return output_dependences(self.node, known)
+
     def outputs(self, indices: Sequence[int]) -> list[Any]:
         """Outputs as objects, connected to the inputs where both can have a gradient."""
         kinds = [self.node.outputs[i].type for i in indices]
         chosen = [i for i, kind in zip(indices, kinds) if differentiable(kind)]
         made: dict[int, Any] = {}
         if chosen and self.tensors and torch.is_grad_enabled():
-            made = dict(zip(chosen, Attached.apply(self, chosen, *self.tensors.values())))
+            depends = self.depends()
+            chosen = [i for i in chosen if depends[i]]
+            made = dict(zip(chosen, self.attached(chosen)))
         return [
             made[i] if i in made else plain_object(self.node.outputs[i], self.graph)
             for i in indices
         ]
+
+    def attached(self, chosen: Sequence[int]) -> Sequence[Any]:
+        """Outputs that depend on differentiable inputs."""
+        if not chosen or not torch.is_grad_enabled():
+            return [plain_object(self.node.outputs[i], self.graph) for i in chosen]
+        return Attached.apply(self, list(chosen), *self.tensors.values())
 
     def backward(
         self, indices: Sequence[int], grads: Sequence[Any], need: dict[int, bool]
@@ -146,11 +160,10 @@ def connect(node: Node, graph: FuncGraph) -> None:
     call = Call(node, graph)
     if not call.tensors:
         return
-    own = {v: frozenset([i]) if i in call.tensors else NOTHING for i, v in enumerate(call.inputs)}
-    depends = output_dependences(node, own)
+    depends = call.depends()
     chosen = [i for i, v in enumerate(node.outputs) if differentiable(v.type) and depends[i]]
     with torch.set_grad_enabled(node.grad):
-        for i, x in zip(chosen, call.outputs(chosen)):
+        for i, x in zip(chosen, call.attached(chosen)):
             graph.sources[node.outputs[i]] = x
 
 

@@ -19,11 +19,13 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from ...errors import GradientError, GraphBoolError
 from .. import journal
-from ..carrier import Carrier
+from ..carrier import Carrier, differentiable
 from ..funcgraph import FuncGraph, Storage
 from ..ir import Graph, Node, Value, map_values, prune, values_in
+from ..ops import overload
 from ..tracing import recording
 from .cut import saved_values
+from .graphs import append
 from .objects import plain_object, value_in, zeros_like
 from .replay import copy_node, replay
 
@@ -200,12 +202,27 @@ def part(joint: Joint, costly: Collection[int] = (), repeated: bool = False) -> 
     forward = Graph(joint.func.graph.name)
     forward.inputs, forward.nodes = list(joint.inputs), list(joint.forward)
     forward.input_names = [""] * len(joint.inputs)
-    forward.outputs = joint.outputs + saved
     backward = _backward(joint, free, saved, again, ends)
+    saved = [_constant(v, forward) if _by_the_way(v, joint.func) else v for v in saved]
+    forward.outputs = joint.outputs + saved
     kept = [i for i, v in enumerate(joint.inputs) if v in backward[1]]
     prune(forward)
     present = [k for k, g in enumerate(joint.grads) if g is not None]
     return Parts(forward, backward[0], joint.inputs, kept, saved, joint.given, present)
+
+
+def _by_the_way(value: Value, func: FuncGraph) -> bool:
+    """Whether torch takes a saved value for a constant: an output of an op beside its result, such as the mean of a layer norm."""
+    node = value.node
+    if node is None or len(node.outputs) < 2 or not node.op.startswith("aten."):
+        return False
+    known = func.sources.get(value)
+    views = any(r.alias_info is not None for r in overload(node.op)._schema.returns)
+    return not views and differentiable(value.type) and not (known is not None and known.requires_grad)  # fmt: skip
+
+
+def _constant(value: Value, graph: Graph) -> Value:
+    return append(graph, "aten.detach.default", value, type=value.type)
 
 
 def _needed(joint: Joint, ends: list[Value]) -> list[Value]:
