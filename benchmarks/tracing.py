@@ -1,6 +1,6 @@
 """What tograph costs around a graph: import, conversion, first call, cached call, beside eager PyTorch.
 
-Each round runs in a process of its own, after imports, so the first call is a true cold start. Machines are shared:
+Each round runs in a process of its own, after imports; the first call finds compiled code and converted functions on disk. Machines are shared:
 read the ratios. Usage: ``python benchmarks/tracing.py [--rounds 3]``; writes ``benchmarks/results/tracing.md``.
 """
 
@@ -14,10 +14,11 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 WORKER = """
-import json, sys, time
+import json, sys, tempfile, time
 clock = time.process_time if sys.argv[1] == "cpu" else time.perf_counter
 start = clock(); import torch; torch_ms = (clock() - start) * 1e3
 start = clock(); import tograph as tg; tograph_ms = (clock() - start) * 1e3
+from tograph import settings
 from tograph.converters import pipeline
 from long_workload import simulate
 from workload import solve, trivial
@@ -26,9 +27,13 @@ f = tg.function(solve)
 start = clock(); f(*args); first = (clock() - start) * 1e3
 f.clear_cache()
 start = clock(); f(*args); warm = (clock() - start) * 1e3
-pipeline.clear()
-start = clock(); pipeline.conversion(solve); conversion = (clock() - start) * 1e3
-start = clock(); pipeline.conversion(simulate); long_conversion = (clock() - start) * 1e3
+def convert(function):
+    pipeline.clear()
+    start = clock(); pipeline.conversion(function)
+    return (clock() - start) * 1e3
+with tempfile.TemporaryDirectory() as settings.CACHE_DIR:
+    conversion, long_conversion = convert(solve), convert(simulate)
+    found = convert(simulate)
 g = tg.function(trivial)
 x, y = torch.ones(4), torch.ones(4)
 def per_call(call, n=20000):
@@ -44,6 +49,7 @@ print(json.dumps({
     "trace again (ms)": warm,
     "conversion of the 40-line function (ms)": conversion,
     "conversion of a 97-line function of every construct (ms)": long_conversion,
+    "the same, found on disk (ms)": found,
     "cached call of x * y + 1 (us)": per_call(g),
     "eager x * y + 1 (us)": per_call(trivial),
     "torch._dynamo imported (0 or 1)": "torch._dynamo" in sys.modules,

@@ -25,7 +25,7 @@ LEVEL = {name: level for level, names in enumerate(ORDER) for name in names.spli
 ONE_FILE_ONLY = {"gast", "astunparse", "triton", "llvmlite", "cuda", "safetensors"}
 
 
-LEAVES = {f"tograph.{name}" for name in ("collector", "errors", "lazy", "settings")}
+LEAVES = {f"tograph.{name}" for name in ("collector", "disk", "errors", "lazy", "settings")}
 # They import nothing of the package: anyone may import them.
 
 

@@ -7,14 +7,13 @@ made from the same ``def`` share one conversion; only the binding to cells is do
 
 from __future__ import annotations
 
-import builtins
+import functools
 import os
 import threading
 import types
 import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from .. import collector
@@ -27,9 +26,9 @@ from ..transpiler import loader
 from ..transpiler.analysis import analyze_all
 from ..transpiler.names import Namer
 from ..transpiler.parsing import Parsed, parse_function
-from ..transpiler.printing import print_tree, to_source
+from ..transpiler.printing import Printed, print_tree
 from ..transpiler.syntax import gast, to_ast, walk
-from . import operators
+from . import kept, operators
 from .annotations import Annotations
 from .asserts import Asserts
 from .attributes import Attributes
@@ -66,17 +65,21 @@ PIPELINE = (Escapes, Reads, Frames, Lists, Jumps, ControlFlow, Asserts, Unpackin
             ConditionalExpressions, Declarations)  # fmt: skip
 
 
-@dataclass(frozen=True)
 class Conversion:
-    """A converted function: its code and its tree, for printing."""
+    """A converted function: its code, and what it looks like."""
 
-    code: types.CodeType
-    tree: gast.FunctionDef
+    def __init__(self, code: types.CodeType, printed: Callable[[], Printed]):
+        self.code, self._printed = code, printed
+
+    @functools.cached_property
+    def printed(self) -> Printed:
+        """The rewritten Python with its line map."""
+        return self._printed()
 
     @property
     def source(self) -> str:
         """The rewritten Python."""
-        return to_source(to_ast(gast.Module([self.tree], [])))
+        return self.printed.source
 
 
 _lock = threading.RLock()
@@ -126,7 +129,7 @@ set_converter(convert_function, convert_generator)
 def converted_in(file: str) -> Iterator[tuple[int, int, str, str, dict[int, int]]]:
     """The functions of a file that were converted: first and last line, name, rewritten Python and its line map."""
     for code, made in list(_cache.get(file, {}).items()):
-        printed = print_tree(to_ast(gast.Module([made.tree], [])))
+        printed = made.printed
         first, last = code.co_firstlineno, _report.last_line(file, code.co_firstlineno)
         name = code.co_qualname.replace(".<locals>", "")
         yield first, last, name, printed.source, printed.line_map
@@ -137,22 +140,36 @@ artifacts.CONVERTED.append(converted_in)
 
 def _convert(function: types.FunctionType, hand_over: bool = False) -> Conversion:
     with collector.seldom():
-        parsed = parse_function(function)
-        tree = convert_tree(parsed, function, hand_over)
-        code = loader.load(tree, parsed.file, parsed.freevars, OPERATORS, function.__code__)
-    codes = loader.nested_codes(code)
+        name = kept.name_of(function, hand_over)
+        found = kept.load(function, name) if name is not None else None
+        if found is not None:
+            made = Conversion(found.code, lambda: found.printed)
+        else:
+            made = _convert_anew(function, hand_over, name)
+    codes = loader.nested_codes(made.code)
     CONVERTED_CODE.update(codes)
-    if not parsed.file.startswith(_HERE):  # forms of built-ins that are written in Python
+    if not made.code.co_filename.startswith(_HERE):  # forms of built-ins that are written in Python
         USER_CODE.update(codes)
-    made = Conversion(code, tree)
-    artifacts.converted(code.co_qualname, lambda: made.source)
+    artifacts.converted(made.code.co_qualname, lambda: made.source)
+    return made
+
+
+def _convert_anew(function: types.FunctionType, hand_over: bool, name: str | None) -> Conversion:
+    """The conversion by the passes; it is kept under ``name``."""
+    facts: kept.Facts = {}
+    parsed = parse_function(function)
+    tree = convert_tree(parsed, function, hand_over, facts)
+    code = loader.load(tree, parsed.file, parsed.freevars, OPERATORS, function.__code__)
+    made = Conversion(code, lambda: print_tree(to_ast(gast.Module([tree], []))))
+    if name is not None:
+        kept.store(name, code, made.printed, facts)
     return made
 
 
 def convert_tree(
-    parsed: Parsed, function: types.FunctionType, hand_over: bool = False
+    parsed: Parsed, function: types.FunctionType, hand_over: bool, facts: kept.Facts
 ) -> gast.FunctionDef:
-    """Run the passes over a parsed function."""
+    """Run the passes over a parsed function; ``facts`` gets what they ask of names."""
     tree = _as_def(parsed)
     if isinstance(tree, gast.AsyncFunctionDef):
         raise ConversionError(
@@ -168,7 +185,9 @@ def convert_tree(
     tree.returns = None
     params = _params(tree)
     namer = Namer(tree, (OPERATORS, *parsed.freevars, *function.__code__.co_names))
-    context = Context(parsed.file, namer, resolver(function, tree), params[0] if params else None)
+    context = Context(
+        parsed.file, namer, resolver(function, tree, facts), params[0] if params else None
+    )
     tree = NestedGenerators(context).convert(tree)
     if hand_over:
         tree = HandOver(context).convert(tree)
@@ -197,8 +216,13 @@ def _params(tree: gast.FunctionDef) -> list[str]:
     return [a.id for a in (*tree.args.posonlyargs, *tree.args.args)]
 
 
-def resolver(function: types.FunctionType, tree: gast.AST) -> Callable[[gast.AST], Any]:
-    """Gives the object behind a global, built-in or closure name, or a dotted path of modules; None for locals."""
+def resolver(
+    function: types.FunctionType, tree: gast.AST, facts: kept.Facts
+) -> Callable[[gast.AST], Any]:
+    """Gives the object behind a global, built-in or closure name, or a dotted path of modules; None for locals.
+
+    ``facts`` gets what is found.
+    """
     scope_locals = set()
     for n in walk(tree):
         if isinstance(n, gast.Name) and not isinstance(n.ctx, gast.Load):
@@ -207,22 +231,24 @@ def resolver(function: types.FunctionType, tree: gast.AST) -> Callable[[gast.AST
             scope_locals.add(n.name)
         elif isinstance(n, gast.alias):
             scope_locals.add((n.asname or n.name).partition(".")[0])
-    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or ()))
 
     def resolve(node: gast.AST) -> Any:
-        if isinstance(node, gast.Attribute):
-            owner = resolve(node.value)
-            return getattr(owner, node.attr, None) if isinstance(owner, types.ModuleType) else None
-        if not isinstance(node, gast.Name) or node.id in scope_locals:
+        path = _path(node)
+        if path is None or path.partition(".")[0] in scope_locals:
             return None
-        if node.id in cells:
-            try:
-                return cells[node.id].cell_contents
-            except ValueError:
-                return None
-        return function.__globals__.get(node.id, getattr(builtins, node.id, None))
+        found = kept.look_up(function, path)
+        facts[path] = kept.what(found)
+        return found
 
     return resolve
+
+
+def _path(node: gast.AST) -> str | None:
+    """A name, or names with dots between them."""
+    if isinstance(node, gast.Attribute):
+        owner = _path(node.value)
+        return None if owner is None else f"{owner}.{node.attr}"
+    return node.id if isinstance(node, gast.Name) else None
 
 
 def clear() -> None:

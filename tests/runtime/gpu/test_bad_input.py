@@ -10,11 +10,11 @@ import torch
 
 import tograph as tg
 from tests.runtime.gpu.fake_driver import Cuda, install
-from tograph import cli
+from tograph import cli, disk
 from tograph.runtime import scheduler
 from tograph.runtime.gpu import capture, driver, planner, program
 from tograph.runtime.gpu.retarget import retarget
-from tograph.runtime.kernels import device, jit
+from tograph.runtime.kernels import device
 from tograph.runtime.kernels.loop_ir import Unsupported
 
 pytest.importorskip("triton")
@@ -27,7 +27,7 @@ def cuda(monkeypatch):
     """A device that works; plans for it run on the CPU, loops and branches as nodes."""
     made = Cuda()
     install(monkeypatch, made)
-    monkeypatch.setattr(jit, "_warned", set())
+    monkeypatch.setattr(disk, "_warned", set())
     monkeypatch.setattr(program.Chunked, "__init__", _on_cpu(program.Chunked.__init__))
     plan = planner.plan
 

@@ -5,9 +5,9 @@ import torch
 
 import tograph as tg
 from tests.runtime.gpu.fake_driver import Cuda, install
+from tograph import disk
 from tograph.runtime.gpu import capture, driver, planner, pointers, program, refresh
 from tograph.runtime.gpu.retarget import retarget
-from tograph.runtime.kernels import jit
 from tograph.runtime.kernels.loop_ir import Unsupported
 
 pytest.importorskip("triton")
@@ -21,7 +21,7 @@ def cuda(request, monkeypatch):
     monkeypatch.setattr(capture, "probed", lambda place: "")
     monkeypatch.setattr(pointers, "SMALLEST", 1)
     monkeypatch.setattr(refresh, "LARGE", 16)
-    monkeypatch.setattr(jit, "_warned", set())
+    monkeypatch.setattr(disk, "_warned", set())
     plan = planner.plan
 
     def on_cpu(graph, whole=True, capacity=None, **_):

@@ -8,6 +8,7 @@ import warnings
 
 import pytest
 
+from tograph import disk
 from tograph.runtime.kernels import jit
 
 pytestmark = pytest.mark.skipif(jit.llvm is None, reason="needs llvmlite")
@@ -26,8 +27,8 @@ def call(text):
 
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
-    monkeypatch.setattr(jit.settings, "CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(jit, "_warned", set())
+    monkeypatch.setattr(disk.settings, "CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(disk, "_warned", set())
     return tmp_path / "cache"
 
 
@@ -131,7 +132,7 @@ def test_a_cache_that_is_read_only(cache, monkeypatch):
     """The folder is there, but nothing can be made in it."""
     cache.mkdir()
     refused = OSError(30, "Read-only file system")
-    monkeypatch.setattr(jit.tempfile, "mkstemp", lambda **_: raises(refused))
+    monkeypatch.setattr(disk.tempfile, "mkstemp", lambda **_: raises(refused))
     with pytest.warns(RuntimeWarning, match="Read-only file system"):
         assert call(ADD.replace("NUMBER", "13")) == 14
     assert list(cache.iterdir()) == []

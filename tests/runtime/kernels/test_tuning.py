@@ -10,11 +10,11 @@ from tests.runtime.gpu.fake_driver import Cuda, install
 from tests.runtime.kernels.kernel_samples import op_graph
 from tests.runtime.kernels.triton_samples import flat, loops_of
 from tests.runtime.kernels.triton_worker import interpret
-from tograph import settings
+from tograph import disk, settings
 from tograph.runtime.gpu import planner
 from tograph.runtime.gpu.execute import Stepwise
 from tograph.runtime.gpu.retarget import retarget
-from tograph.runtime.kernels import jit, split_rows, tuning
+from tograph.runtime.kernels import split_rows, tuning
 from tograph.runtime.kernels.loop_ir import Unsupported
 
 pytest.importorskip("triton")
@@ -223,7 +223,7 @@ def test_a_file_of_something_else_is_measured_again(folder, content):
     loops = kernel("pointwise")[0]
     tuner(Clock())(loops)
     (file,) = folder.iterdir()
-    jit.keep(file.name, content)
+    disk.store(file.name, content)
     clock = Clock()
     tuner(clock)(loops)
     assert clock.measured
@@ -233,7 +233,7 @@ def test_a_folder_that_cannot_be_written_is_no_failure(monkeypatch, tmp_path):
     file = tmp_path / "file"
     file.write_text("")
     monkeypatch.setattr(settings, "CACHE_DIR", str(file / "folder"))
-    monkeypatch.setattr(jit, "_warned", set())
+    monkeypatch.setattr(disk, "_warned", set())
     with pytest.warns(RuntimeWarning, match="cannot be"):
         assert tuner(Clock(best="64}"))(kernel("pointwise")[0]).how == "measured, 1.0 us"
 

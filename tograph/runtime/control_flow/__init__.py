@@ -10,7 +10,8 @@ from ..journal import Location as Place
 from .attempts import Attempt, alternative, has_alternative
 from .branches import predicate, staged_if, truth_number
 from .joining import join_regions
-from .loops import LoopOptions, staged_while
+from .loop_specs import LoopOptions
+from .loops import staged_while
 from .raising import StagedException, Unreachable, fail_assertion, may_fail, outside_value
 from .regions import ambient, close, is_module_globals, trace_region, unmoved
 from .trying import staged_try

@@ -7,10 +7,10 @@ all later ones; all such variables share one index, which says whether an iterat
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
-from ..funcgraph import FuncGraph, Ref, current_graph
+from ..funcgraph import FuncGraph, Ref, Storage, current_graph
 from ..ir import Value
 from ..journal import Location as Place
 from ..structure import Spec
@@ -21,16 +21,19 @@ from .identity import (
     Key,
     Option,
     add_options,
+    as_if,
     attach,
     bindings,
     filled,
     first,
     index_of,
     numbers_of,
+    own_option,
     position,
     resolved,
     settle,
     settle_outside,
+    translated,
     variables,
     with_holes,
 )
@@ -48,6 +51,38 @@ class Carried:
         self.found: dict[Key, Binding] = {}
         self.variable: set[Key] = set()
         self.slots: dict[int, Key] = {}
+        self.storages: dict[Key, Storage] = {}
+        self.expected: set[Key] = set()
+
+    def expect(self, key: Key) -> None:
+        """A variable is taken to hold a tensor of its own after an iteration."""
+        own = own_option(key)
+        self.expected.add(key)
+        self.options[key], self.settled[key] = [own], own
+
+    def adopt(self, other: Carried, places: Mapping[Hashable, Hashable], graph: FuncGraph) -> None:
+        """Begin with what another search found of the same loop; ``places``: the keys here of those there, by which slots are known."""
+        adopted = {
+            (places[place], path): (place, path)
+            for place, path in other.options  # type: ignore[misc]
+            if place in places
+        }
+        for key, old in adopted.items():
+            found = [translated(o, places, graph) for o in other.options[old]]
+            self.options[key] = [o for o in found if o is not None]
+            if old in other.variable:
+                self.variable.add(key)
+            if old in other.settled:
+                settled = other.settled[old]
+                now = settled and translated(settled, places, graph)
+                if settled is None or now is not None:
+                    self.settled[key] = now
+
+    def forget(self, key: Key) -> None:
+        """Nothing is known of a variable."""
+        self.expected.discard(key)
+        self.options.pop(key, None)
+        self.settled.pop(key, None)
 
     def begin(self, state: Sequence[Place], specs: Sequence[Spec], contents: Sequence[Any]) -> None:
         """A round begins with these specs."""
@@ -100,6 +135,7 @@ class Carried:
                 return resolved(Ref(index[key], graph))
             return self._by_flag(key, ran) if key in self.flagged else first
 
+        self.storages = {key: x.storage_ for key, x in tensors.items()}
         self.slots = attach(tensors, self.names, self.options, which, graph, self.variable, numbers)
 
     def _by_flag(self, key: Key, ran: Ref | None) -> Which:
@@ -122,10 +158,11 @@ class Carried:
         """Take over what a traced body left; whether that asks for another round."""
         keys = variables(state, specs)
         self.found = bindings(keys, contents, specs, graph)
+        doubted = self._doubted(graph)
         settle(self.found, graph, self.slots, current_graph())
         before = {key: len(options) for key, options in self.options.items()}
         self._add(self.found)
-        again = False
+        again = doubted
         for key, binding in self.found.items():
             grown = len(self.options[key]) != before.get(key, 0)
             now = binding.settled
@@ -136,6 +173,25 @@ class Carried:
             alone = len(self.options[key]) == 1 and self._is_own(key)
             again = again or ((grown or loosened) and not alone)
         return again
+
+    def _doubted(self, graph: FuncGraph) -> bool:
+        """Whether a variable of which it was expected is not left with a tensor of its own; then no expectation counts.
+
+        What is found is then what it would be without them: the variables begin as the tensors from before the loop.
+        """
+        expected, self.expected = self.expected & self.found.keys(), set()
+        if not expected:
+            return False
+        entry = {k: self.entry[k].tensors[0] for k in expected if k in self.entry}
+        before = {i: x for i, k in self.slots.items() if (x := entry.get(k)) is not None}
+        exact = {key: as_if(binding, before) for key, binding in self.found.items()}
+        settle(exact, graph, self.slots, current_graph())
+        if all({o.key for o in exact[k].all()} == {own_option(k).key} for k in expected):
+            return False
+        for key in expected:
+            self.forget(key)
+        self.found = {key: as_if(binding, before) for key, binding in self.found.items()}
+        return True
 
     def _is_own(self, key: Key) -> bool:
         return self.options[key][0].slot == key and not self.options[key][0].chain

@@ -121,7 +121,7 @@ def settle_outside(found: dict[Key, Binding]) -> None:
     """Find the options of bindings of tensors that all exist outside."""
     for key, binding in found.items():
         binding.options = [
-            [(None, _own(key) if x is None else _outside(x))] for x in binding.tensors
+            [(None, own_option(key) if x is None else _outside(x))] for x in binding.tensors
         ]
 
 
@@ -164,14 +164,14 @@ class _Sharing:
     def options(self, key: Key, x: SymTensor | None) -> list[tuple[Key, Option]]:
         """What a tensor that a variable holds is outside of the region (``Binding.options``)."""
         if x is None:
-            return [(None, _own(key))]
+            return [(None, own_option(key))]
         dug = dig(x, self.outer)
         if self.base(x) is None:
             return [(None, _lost([x.storage_]) if dug is None else _outside(x, dug))]
         if isinstance(x.storage_, Lost):
             bases = [b for base in x.storage_.bases for b in self._held(key, base)]
             alone = x.storage_.bases and not bases and len(self.users[self.base(x)]) == 1
-            return [(None, _own(key) if alone else _lost(bases))]
+            return [(None, own_option(key) if alone else _lost(bases))]
         holders = self._holders(key, x)
         rows: list[tuple[Key, Option]] = []
         for h in holders:
@@ -180,7 +180,7 @@ class _Sharing:
                 return [*rows[:-1], (None, rows[-1][1])]
         others = [k for k in dict.fromkeys(self.users[self.base(x)]) if k not in (key, *holders)]
         alone = not x.chain or not others
-        return [*rows, (None, _own(key) if alone else _lost([*holders, *others]))]
+        return [*rows, (None, own_option(key) if alone else _lost([*holders, *others]))]
 
     def _held(self, key: Key, storage: Storage) -> Sequence[Any]:
         """A memory that a variable may share, outside of the region: what the region made is that of the other variables that may hold it."""
@@ -197,8 +197,36 @@ class _Sharing:
         return [h for h in found if h != key and (x.chain or self.order[h] < before)]
 
 
-def _own(key: Key) -> Option:
+def as_if(binding: Binding, before: Mapping[int, SymTensor]) -> Binding:
+    """The binding where the storages with these ids are those of other tensors."""
+    tensors = [
+        x if x is None or id(x.storage_) not in before else _seen_through(before[id(x.storage_)], x)
+        for x in binding.tensors
+    ]
+    return Binding(binding.which, tensors, binding.variable)
+
+
+def _seen_through(base: SymTensor, x: SymTensor) -> SymTensor:
+    """``base`` with the views of ``x``."""
+    return fresh_view(base.storage_, (*base.chain, *x.chain), x.meta) if x.chain else base
+
+
+def own_option(key: Key) -> Option:
     return Option(("slot", key, ()), slot=key)
+
+
+def translated(
+    option: Option, places: Mapping[Hashable, Hashable], graph: FuncGraph
+) -> Option | None:
+    """The option for a loop in which places have other keys; None where it names what is not there, or is a view."""
+    if option.chain or option.bases or option.numbers or option.key[0] == "lost":  # type: ignore[index]
+        return None
+    if option.tensor is not None:
+        home = option.tensor.storage_.home
+        there = not option.tensor.chain and (home is None or graph.within(home))
+        return option if there else None
+    place, path = option.slot  # type: ignore[misc]
+    return own_option((places[place], path)) if place in places else None
 
 
 def _in_slot(holder: Key, dug: Dug) -> Option:
@@ -315,7 +343,7 @@ def attach(
 
     found = {key: [tensor(x, key, o) for o in options.get(key, ())] for key, x in made.items()}
     for key, x in made.items():
-        own = [o.key for o in options.get(key, ())] in ([], [_own(key).key])
+        own = [o.key for o in options.get(key, ())] in ([], [own_option(key).key])
         if not own:
             become(x, which(key), found[key], graph, variable=key in variable)
     return {id(storage): key for key, storage in slots.items()}

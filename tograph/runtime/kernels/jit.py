@@ -13,15 +13,11 @@ or written costs time, and one warning says so.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import functools
 import hashlib
-import os
 import sys
-import tempfile
 import threading
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,17 +25,16 @@ from typing import Any
 
 import torch
 
-from ... import settings
+from ... import disk
+from ...disk import warn_once
 from ...lazy import lazy_module
 
 llvmlite, llvm = lazy_module("llvmlite"), lazy_module("llvmlite.binding")
 
 GENERATOR = "2"  # part of every digest: raise it when the same text should give other code
 MINIMUM = (0, 46)
-_MAGIC = b"tograph-object-1\n"
 _lock = threading.RLock()
 _linked: list[Any] = []  # resource trackers: dropping one frees its code
-_warned: set[str] = set()
 
 
 @dataclass(frozen=True)
@@ -51,13 +46,6 @@ class Host:
     vector_bytes: int
     fma: bool
     avx512: bool
-
-
-def warn_once(text: str) -> None:
-    """A warning for what is lost, once in a process."""
-    if text not in _warned:
-        _warned.add(text)
-        warnings.warn(text, RuntimeWarning, stacklevel=3)
 
 
 @functools.cache
@@ -152,10 +140,10 @@ def compile_module(
         raise RuntimeError("there is no LLVM in this process")
     with _lock:
         key = _digest(text, level)
-        image = kept(f"{key}.o")
+        image = disk.load(f"{key}.o")
         if image is None:
             image = _compile(text, level)
-            keep(f"{key}.o", image)
+            disk.store(f"{key}.o", image)
         return _link(image, functions, imports or {})
 
 
@@ -200,49 +188,3 @@ def assembly(text: str, level: int = 2) -> str:
     builder = llvm.create_pass_builder(_machine(), options)
     builder.getModulePassManager().run(module, builder)
     return _machine().emit_assembly(module)
-
-
-# ---- files on disk
-
-
-def cache_dir() -> Path:
-    """Where files are kept: TOGRAPH_CACHE_DIR, else a folder of the user's cache directory."""
-    if settings.CACHE_DIR:
-        return Path(settings.CACHE_DIR)
-    base = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
-    return Path(base) / "tograph"
-
-
-def kept(name: str) -> bytes | None:
-    """What ``keep`` has written under a name; None where there is nothing, or something else."""
-    try:
-        data = (cache_dir() / name).read_bytes()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        warn_once(f"tograph: the cache of compiled code cannot be read ({error.strerror}): every process compiles")  # fmt: skip
-        return None
-    digest, image = data[len(_MAGIC) :][:32], data[len(_MAGIC) + 32 :]
-    if data.startswith(_MAGIC) and hashlib.sha256(image).digest() == digest:
-        return image
-    warn_once("tograph: a file in the cache of compiled code is damaged: it is compiled again")
-    return None
-
-
-def keep(name: str, image: bytes) -> None:
-    """Write a file so that a reader sees all of it or none. A folder that cannot be written is no failure."""
-    folder = cache_dir()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        handle, path = tempfile.mkstemp(dir=folder, suffix=".tmp")
-    except OSError as error:
-        warn_once(f"tograph: compiled code cannot be kept in {folder} ({error.strerror}): every process compiles")  # fmt: skip
-        return
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(_MAGIC + hashlib.sha256(image).digest() + image)
-        os.replace(path, folder / name)
-    except OSError as error:
-        warn_once(f"tograph: compiled code cannot be kept in {folder} ({error.strerror}): every process compiles")  # fmt: skip
-        with contextlib.suppress(OSError):
-            os.unlink(path)

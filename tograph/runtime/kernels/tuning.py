@@ -26,8 +26,9 @@ from typing import Any
 
 import torch
 
+from ... import disk
 from ..types import DTYPES
-from . import jit, triton_jit
+from . import triton_jit
 from .loop_ir import ITEM_SIZES, Affine, Kernel, Unsupported
 from .planning import number
 from .split_rows import LONG, MOST_PARTS, PART, Split, split
@@ -224,7 +225,7 @@ class Tuner:
         if best[1] > CLEARLY * first[1]:
             best = first
         if complete:
-            jit.keep(name, json.dumps({"option": best[0], "seconds": best[1], "all": found}).encode())  # fmt: skip
+            disk.store(name, json.dumps({"option": best[0], "seconds": best[1], "all": found}).encode())  # fmt: skip
         return Choice(next(o for o in every if str(o) == best[0]), _how(best[1]))
 
     def _seconds(self, loops: Kernel, option: Option, pointers: bool) -> float:
@@ -291,7 +292,7 @@ def _spaces(loops: Kernel) -> dict[str, tuple[str, int]]:
 
 def _kept(name: str, every: Mapping[str, Option]) -> Choice | None:
     """The choice in a file; None where there is none, or a file of something else."""
-    data = jit.kept(name)
+    data = disk.load(name)
     try:
         found = json.loads(data) if data is not None else {}
         return Choice(every[found["option"]], _how(float(found["seconds"])))

@@ -1,0 +1,242 @@
+"""How often the body of a loop is traced, and that it is the loop that plain Python runs: first guesses, and loops in loops."""
+
+import pytest
+import torch
+
+import tograph as tg
+from tograph.runtime.control_flow import loops
+
+T = torch.tensor
+
+
+@pytest.fixture
+def bodies(monkeypatch):
+    """A list that gets an item for each trace of a loop's body."""
+    seen = []
+    trace = loops.trace_with_state
+
+    def noted(name, *args):
+        if name == "body":
+            seen.append(args[0])
+        return trace(name, *args)
+
+    monkeypatch.setattr(loops, "trace_with_state", noted)
+    return seen
+
+
+def same(f, *rows):
+    """One ``tg.function`` of ``f`` gives for each row what ``f`` gives."""
+    g = tg.function(f)
+    for row in rows:
+        ours, plain = g(*map(copied, row)), f(*map(copied, row))
+        torch.testing.assert_close(ours, plain, rtol=0, atol=0)
+
+
+def copied(x):
+    return x.clone() if isinstance(x, torch.Tensor) else x
+
+
+def test_one_round_for_variables_that_get_a_new_tensor(bodies):
+    def f(x, n):
+        i, total = torch.zeros_like(n), x * 0
+        while i < n:
+            total = total + x
+            x = x * 0.5
+            i = i + 1
+        return total, x
+
+    same(f, (T([1.0, 2.0]), T(3)), (T([1.0, 2.0]), T(0)))
+    assert len(bodies) == 1
+
+
+def test_another_round_for_a_variable_that_stays(bodies):
+    """The second guess is what a first round without any would have found."""
+
+    def f(x, y, n, scaled):
+        held = y
+        for _ in range(n):
+            held = y
+            if scaled:
+                x = x * 2
+            y = x if scaled else y
+        return x, y, held
+
+    same(f, (T([1.0]), T([3.0]), T(3), False), (T([1.0]), T([3.0]), T(0), False))
+    assert len(bodies) == 2
+
+
+def test_variables_that_change_places(bodies):
+    def f(a, b, n):
+        for _ in range(n):
+            a, b = b, a
+        b += 10
+        return a, b
+
+    same(f, (T([1.0]), T([2.0]), T(3)), (T([1.0]), T([2.0]), T(4)), (T([1.0]), T([2.0]), T(0)))
+
+
+def test_a_guess_that_cannot_be_traced():
+    """With ``held`` unknown the body is refused; it is known."""
+    table = {}
+
+    @tg.do_not_convert
+    def look(x):
+        return table[id(x)]
+
+    def f(x, n, changes):
+        held = x * 1
+        table[id(held)] = 3
+        total = torch.zeros(())
+        for _ in range(n):
+            total = total + held.sum()
+            held = held + 1 if changes else held
+        return total
+
+    same(f, (T([1.0]), T(3), False), (T([1.0]), T(3), True))
+
+
+def test_a_tensor_that_is_kept_when_a_variable_moves_on():
+    def f(x, n):
+        best, y = x, x
+        for i in range(n):
+            y = y - 1
+            if y.abs().sum() < best.abs().sum():
+                best = y
+        best += 100
+        return x, y, best
+
+    same(f, (T([3.0]), T(5)), (T([3.0]), T(0)), (T([-1.0]), T(2)))
+
+
+def nested(x, n):
+    """Three loops, one in the other; ``best`` is None at first."""
+    total, best, count, i = torch.zeros(()), None, 0, 0
+    while i < n:
+        j, h = 0, x
+        while j < n:
+            k = 0
+            while k < n:
+                h = h * 0.75 + 1
+                if h.sum() > 3:
+                    h = h / 2
+                    best = h
+                k += 1
+                count += 1
+            j += 1
+        x = x + h
+        total = total + h.sum()
+        i += 1
+    return x, total, best, count
+
+
+def test_an_inner_loop_begins_where_it_ended_in_the_round_before(bodies):
+    same(nested, (torch.ones(3), T(3)), (torch.ones(3), T(0)), (torch.zeros(3), T(1)))
+    assert len(bodies) <= 9  # 14 where each search begins anew
+
+
+def test_an_inner_loop_that_changes_objects_and_tensors_of_outer_ones(bodies):
+    class Cell:
+        def __init__(self):
+            self.h, self.n = torch.zeros(3), 0
+
+    def f(x, n):
+        cell = Cell()
+        for i in range(n):
+            for j in range(n):
+                cell.h = torch.tanh(cell.h + x)
+                cell.n += 1
+                x[j % 3] += cell.h.sum()
+        return cell.h, cell.n, x
+
+    same(f, (torch.ones(3), T(3)), (torch.ones(3), T(1)), (torch.ones(3), T(0)))
+    assert len(bodies) <= 6
+
+
+def test_an_inner_loop_over_what_the_outer_body_makes():
+    """Containers and tensors that each iteration of the outer loop makes anew are others in each of its rounds."""
+
+    def f(x, n):
+        out = []
+        for i in range(n):
+            row, made = torch.zeros(4), []
+            for j in range(4):
+                row[j] = x.sum() * j
+                made.append(row[j])
+                if row[j] > 5:
+                    x = x / 2
+            out.append(row + torch.stack(made).sum())
+        return torch.stack(out), x
+
+    same(f, (torch.ones(3), T(3)), (torch.ones(3) * 4, T(2)))
+
+
+def test_an_inner_loop_whose_state_changes_kind_in_a_later_round():
+    def f(x, n):
+        last, width = None, 1
+        for i in range(n):
+            for j in range(n):
+                if last is None:
+                    last = x
+                elif last.sum() > 2:
+                    last = last - x
+                else:
+                    last = last + width
+                width = width + 0.5 if x.sum() > 1 else width
+        return last, width
+
+    same(f, (T([1.0, 2.0]), T(3)), (T([0.1, 0.2]), T(3)), (T([1.0]), T(1)))
+
+
+def test_an_inner_loop_that_a_staged_break_ends():
+    def f(n, m):
+        tries, out = 0, torch.zeros(())
+        for i in range(n):
+            x = torch.zeros(())
+            while True:
+                x = x + 0.3 * (i + 1)
+                tries += 1
+                if x > 1:
+                    break
+            for k in range(m):
+                out = out + x * k
+                if out > 20:
+                    return out, tries
+        return out, tries
+
+    same(f, (T(3), T(4)), (T(0), T(4)), (T(9), T(5)))
+
+
+def test_gradients_gathered_in_nested_loops(bodies):
+    def f(w, x, n):
+        total = torch.zeros(())
+        for _ in range(n):
+            for _ in range(n):
+                loss = ((x * w).sum() - 1) ** 2
+                (g,) = torch.autograd.grad(loss, w)
+                with torch.no_grad():
+                    w -= 0.05 * g
+                total = total + loss.detach()
+        return total, w.detach()
+
+    def rows(n):
+        return torch.ones(3, requires_grad=True), T([1.0, 2.0, 3.0]), T(n)
+
+    g = tg.function(f)
+    for n in (3, 0, 1):
+        torch.testing.assert_close(g(*rows(n)), f(*rows(n)))
+
+
+def test_an_inner_loop_that_lets_an_outer_list_grow():
+    def f(x, n):
+        rows = [x]
+        for i in range(n):
+            k = 0
+            while k < n:
+                if k + i > 1:
+                    rows.append(x * k)
+                else:
+                    rows[-1] = rows[-1] + 1
+                k += 1
+        return torch.stack(rows)
+
+    same(f, (T([1.0, 2.0]), T(3)), (T([1.0, 2.0]), T(0)), (T([1.0, 2.0]), T(1)))

@@ -1,0 +1,184 @@
+"""One trace of a loop's test or body with placeholders in its state, and the ``While`` that the last ones give."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from .. import histories, journal, listed, structure, types
+from ..funcgraph import FuncGraph, current_graph
+from ..ir import Node
+from ..journal import Location as Place
+from ..listed import tensors_in
+from ..structure import Spec, flatten, leaf_types
+from ..tracing import recording
+from .carried import Carried
+from .joining import as_value, mind_iterations, put_back
+from .leaves import noting
+from .loop_histories import LoopHistories
+from .modes import keeping
+from .regions import (
+    Region,
+    close,
+    forget_written,
+    replayed,
+    structure_argument,
+    trace_region,
+    unmoved,
+)
+from .telling import Told
+
+
+@dataclass
+class StateRegion(Region):
+    """A region that was traced with placeholders in its state. ``lead`` counts their inputs."""
+
+    lead: int = 0
+    changed_outside: bool = False
+    entered: dict[Any, Any] = field(default_factory=dict)
+
+
+def _made_anew(place: Place, spec: Spec, told: Told) -> bool:
+    """Whether a place holds another container than before the loop, though one that is equal to it."""
+    return place.key in told.merged and isinstance(spec, structure.Tree)
+
+
+def contents_of(state: Sequence[Place], told: Told) -> list[Any]:
+    return [told.entry(p, as_value(p.get())) for p in state]
+
+
+def contents_after(loop: StateRegion, state: Sequence[Place]) -> list[Any]:
+    """What an iteration leaves in the places of the state."""
+    return [as_value(loop.content(p)) for p in state]
+
+
+def left_by(loop: StateRegion, state: Sequence[Place], told: Told) -> list[Any]:
+    """The same, with containers from before the loop counting as themselves."""
+    return told.left(state, contents_after(loop, state))
+
+
+def trace_with_state(
+    name: str,
+    function,
+    state: Sequence[Place],
+    specs: Sequence[Spec],
+    same: Sequence[Place],
+    carried: Carried,
+    told: Told,
+    known: LoopHistories | None = None,
+) -> StateRegion:
+    lead = 0
+    entered: dict[Any, Any] = {}
+
+    def before(graph: FuncGraph) -> None:
+        nonlocal lead
+        made: list[Any] = []
+        graph.repeats = name == "body"
+        if known is not None:
+            known.open(state)
+        for place in same:
+            journal.record(place)
+            entered[place.key] = place.get()
+        for place, spec in zip(state, specs):
+            journal.record(place)
+            values = [graph.input(t) for t in leaf_types(spec)]
+            lead += len(values)
+            if values or _made_anew(place, spec, told):
+                make = noting(
+                    known.maker(place, graph) if known else structure.plain_maker(graph), made
+                )
+                put_back(place, structure.unflatten(spec, iter(values), make))
+            entered[place.key] = place.get()
+        lead += carried.count
+        carried.attach(graph, made, carried.inputs(graph))
+        mind_iterations(state)
+        told.guard(state)
+
+    region = trace_region(name, keeping(function), before)
+    moved = any(
+        k not in entered or not unmoved(region.changed[k][1], entered[k]) for k in region.changed
+    )
+    return StateRegion(
+        region.graph, region.result, region.changed, region.raised, function, lead, moved, entered
+    )
+
+
+def emit_while(
+    cond: StateRegion,
+    loop: StateRegion,
+    state,
+    specs,
+    carried: Carried,
+    told: Told,
+    checkpoint: Any,
+    known: LoopHistories,
+) -> None:
+    graph = current_graph()
+    initial = [v for c, s in zip(contents_of(state, told), specs) for v in flatten(c, s, graph)]
+    kinds = [t for s in specs for t in leaf_types(s)] + [types.INT] * carried.count
+    initial += carried.initial(graph)
+    with recording(cond.graph):
+        pred = cond.result
+        if isinstance(pred, bool):
+            test_value = cond.graph.emit("py.constant", pred, type=types.BOOL)
+        else:
+            test_value = structure_argument(pred, cond.graph)
+    with recording(loop.graph), replayed(loop):
+        if loop.raised:
+            outs = [structure.zero_value(t, loop.graph) for t in kinds]
+        else:
+            outs = []
+            for content, spec in zip(left_by(loop, state, told), specs):
+                outs += flatten(content, spec, loop.graph)
+            outs += carried.final(loop.graph)
+    keys = {**cond.graph.arguments, **loop.graph.arguments}
+    close(cond.graph, list(keys), [test_value], cond.lead)
+    close(loop.graph, list(keys), outs, loop.lead)
+    graph.root.kept.update(p.key for p in state)
+    node = Node(
+        "While",
+        (*initial, *keys.values()),
+        {"carried": len(initial)} | ({"checkpoint": checkpoint} if checkpoint is not None else {}),
+        kinds,
+        regions={"cond": cond.graph.graph, "body": loop.graph.graph},
+    )
+    if loop.graph.differentiated:
+        histories.EXPAND(node, graph, known.earlier, list(keys))
+    every = [v.type for v in node.outputs]
+    node = graph.add("While", node.args, node.kwargs, every, regions=node.regions)
+    forget_written(graph, loop.graph)
+    values, made = iter(node.outputs[: len(kinds)]), []  # type: ignore[var-annotated]
+    for place, spec in zip(state, specs):
+        x = structure.unflatten(spec, values, noting(structure.plain_maker(graph), made))
+        if place.key[0] == "grad":
+            x = _gathered(x, graph)
+        anew = bool(leaf_types(spec)) or _made_anew(place, spec, told)
+        if anew or not unmoved(as_value(place.get()), x):
+            put_back(place, x)
+        if not loop.raised:
+            left = tensors_in(as_value(loop.content(place)))
+            listed.carried(tensors_in(loop.entered.get(place.key)), left)
+            listed.inherit(tensors_in(x), left)
+    mind_iterations(state)
+    carried.attach(graph, made, list(values))
+    told.guard(state)
+
+
+_NO_ITERATION = (
+    "a loop that gathers gradients had no iteration, so the gradients are None; what follows the loop uses them in a way that was "
+    "traced for tensors. Treat that case with an `if` of its own, or set the gradients to zeros before the loop."
+)
+
+
+def _gathered(x: Any, graph: FuncGraph) -> Any:
+    """A ``.grad`` field behind a loop: the tensor, checked when the graph runs, where the loop is taken to have an iteration."""
+    some = [k for k, o in enumerate(x.options_) if o is not None] if structure.is_union(x) else []
+    if len(some) != 1 or len(x.options_) != 2:
+        return x
+    graph.root.gathered = True
+    if not graph.root.iterated:
+        return x
+    test = structure_argument(x.tag_ == some[0], graph)
+    graph.add("tg.assert", (test, "tg.NoIterationError", (_NO_ITERATION,)))
+    return x.options_[some[0]]

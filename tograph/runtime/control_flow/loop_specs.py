@@ -1,0 +1,96 @@
+"""The specs of a loop's state: what the entry suggests, what an iteration adds, and what ``tg.set_loop_options`` says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...errors import ShapeInvariantError
+from .. import structure, types
+from ..funcgraph import user_location
+from ..journal import Location as Place
+from ..misuse import check_loop_limits
+from ..structure import Leaf, Spec, generalize, join, spec_of
+from ..types import TensorType
+from .joining import growing, one_list
+
+
+@dataclass
+class LoopOptions:
+    """What ``tg.set_loop_options`` said: ``shape_invariants`` maps a location key to a shape."""
+
+    shape_invariants: dict[Any, Sequence[int | None]] | None = None
+    maximum_iterations: Any = None
+    parallel_iterations: int = 10
+    checkpoint: Any = None
+
+    def __post_init__(self) -> None:
+        check_loop_limits(self.maximum_iterations, self.parallel_iterations)
+
+
+def endless(moving: Sequence[tuple[Place, Spec]]) -> str:
+    """What to say of variables that are of another kind in every iteration."""
+    shown = "; ".join(f"'{p.name}' is {_kinds(s)}, and so on" for p, s in moving)
+    return (
+        f"each iteration of the loop changes what kind of value a variable is: {shown}. A loop in the graph keeps the number of "
+        "dimensions of a tensor and the length of a tuple: append to a list and stack it after the loop, or loop over Python's range"
+    )
+
+
+def _kinds(spec: Spec) -> str:
+    """The first kinds of value that a variable is in turn."""
+    options = list(getattr(spec, "options", ())) or [spec]
+    return ", then ".join(map(_kind, options[:3]))
+
+
+def _kind(spec: Spec) -> str:
+    kind, parts = getattr(spec, "type", None), getattr(spec, "parts", None)
+    if parts is not None:
+        items = "1 item" if len(parts) == 1 else f"{len(parts)} items"
+        return f"a {spec.cls.__name__} of {items}"  # type: ignore[union-attr]
+    return str(kind) if kind is not None else repr(getattr(spec, "value", spec))
+
+
+def opened(spec: Spec) -> Spec:
+    """The spec without knowing which tensor or number it is."""
+    return Leaf(spec.type) if isinstance(spec, Leaf) else spec
+
+
+def initial_spec(content: Any, place: Place, options: LoopOptions) -> Spec:
+    spec = generalize(spec_of(content))
+    return _with_invariant(spec, place, options)
+
+
+def _with_invariant(spec: Spec, place: Place, options: LoopOptions) -> Spec:
+    shape = (options.shape_invariants or {}).get(place.key)
+    if shape is None or not isinstance(spec, Leaf) or not isinstance(spec.type, TensorType):
+        return spec
+    if types.join_shapes(tuple(shape), spec.type.shape) != tuple(shape):
+        raise ShapeInvariantError(
+            _unfit(place, spec.type, "before the loop", shape), user_location()
+        )
+    return Leaf(TensorType(spec.type.dtype, tuple(shape), spec.type.device))
+
+
+def _unfit(place: Place, kind: TensorType, when: str, shape: Sequence[int | None]) -> str:
+    found = ", ".join("None" if n is None else str(n) for n in kind.shape)
+    comma = "," if len(kind.shape) == 1 else ""
+    return f"'{place.name}' has shape ({found}{comma}) {when}, which does not conform with the shape invariant {tuple(shape)}."
+
+
+def next_spec(spec: Spec, place: Place, left: Any, options: LoopOptions) -> Spec:
+    """The join of what went in and what came out."""
+    out = spec_of(left)
+    shape = (options.shape_invariants or {}).get(place.key)
+    if shape is not None and isinstance(out, Leaf) and isinstance(out.type, TensorType):
+        covered = types.join_shapes(tuple(shape), out.type.shape)
+        if covered != tuple(shape):
+            text = _unfit(place, out.type, "after one iteration", shape)
+            raise ShapeInvariantError(text, user_location())
+    return together(spec, generalize(out), place)
+
+
+def together(a: Spec, b: Spec, place: Place) -> Spec:
+    """What covers two specs of a place that a loop carries: lists that grow and strings that change are the graph's."""
+    return structure.texts(growing(one_list(join(a, b), [a, b], place)))

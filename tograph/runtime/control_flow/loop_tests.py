@@ -1,0 +1,78 @@
+"""The tests of loops: as conditions of the graph, with a limit of iterations, and those that do more than compute."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ...errors import GraphBoolError
+from .. import structure
+from ..funcgraph import FuncGraph, user_location
+from ..ir import graph_effects
+from ..journal import Location as Place
+from ..shapes import SYMBOLS
+from .branches import predicate
+
+
+def predicate_value(x: Any) -> Any:
+    """A loop test as a staged condition or a plain bool."""
+    if isinstance(x, (torch.Tensor, *SYMBOLS)):
+        return predicate(x, "while")
+    if structure.is_union(x):
+        raise GraphBoolError("the condition of a loop is of different kinds on different paths: compare it with something", user_location())  # fmt: skip
+    return bool(x)
+
+
+def rotated(test, body, first):
+    """``go = test(); while go: body(); go = test()``: for a test that does more than compute.
+
+    ``first`` is what the test gave before the loop, when it was asked already.
+    """
+    cell = [predicate_value(test() if first is None else first)]
+    flag = Place(
+        ("flag", id(cell)), "the loop test", lambda: cell[0], lambda v: cell.__setitem__(0, v), cell
+    )
+
+    def rotated_body():
+        body()
+        flag.set(predicate_value(test()))
+
+    return (lambda: cell[0]), rotated_body, flag
+
+
+def limited(test, body, limit):
+    """The loop with at most ``limit`` iterations."""
+    cell: list[Any] = [0]
+    counter = Place(
+        ("flag", id(cell)),
+        "the iteration count",
+        lambda: cell[0],
+        lambda v: cell.__setitem__(0, v),
+        cell,
+    )
+
+    def limited_test():
+        more = cell[0] < limit
+        inner = predicate_value(test())
+        if inner is True:
+            return more
+        if more is True or more is False:
+            return inner if more else False
+        inner = (
+            inner
+            if isinstance(inner, torch.Tensor)
+            else torch.scalar_tensor(inner, dtype=torch.bool)
+        )
+        return torch.logical_and(inner, torch.scalar_tensor(more, dtype=torch.bool))
+
+    def limited_body():
+        body()
+        counter.set(cell[0] + 1)
+
+    return limited_test, limited_body, counter
+
+
+def removable(graph: FuncGraph) -> bool:
+    e = graph_effects(graph.graph)
+    return not (e.random or e.io or e.writes)

@@ -1,0 +1,148 @@
+"""What a loop's body is known to do from the last time it was traced: the rounds of a loop around it trace it again.
+
+``Outcome`` is what the rounds of one loop found: its state, the specs, which tensor each variable may be. The next time, in the
+next round of the loop around, the search begins there. That is no more than it would find by itself, because what
+goes into the inner loop only widens from round to round of the outer one: where it did not (``_narrower``), nothing is taken over.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from .. import structure
+from ..funcgraph import FuncGraph
+from ..journal import Location as Place
+from ..journal import Missing
+from ..structure import Choice, Const, Leaf, Spec, Tree, join, opened
+from .joining import all_seen
+from .loop_specs import together
+
+Key = Hashable
+
+
+@dataclass
+class Outcome:
+    """What the rounds of a loop found. ``given``: the places that it was called with; ``before``: the specs at its entry, by place."""
+
+    given: Sequence[Place]
+    state: Sequence[Place]
+    specs: Sequence[Spec]
+    before: Mapping[Key, Spec]
+    rotated: bool
+    merged: frozenset[Key]
+    carried: Any
+    grown: frozenset[Key]  # the places whose content requires grad in the body
+    memory: Memory  # of the body
+    slots: Mapping[
+        Key, Hashable
+    ]  # the storages in the state that are slots of loops around, by place
+
+
+class Memory:
+    """The outcomes of the loops in one body, by where they stand and in order; ``changed``: the outer places that the body changes."""
+
+    def __init__(self) -> None:
+        self.outcomes: dict[Hashable, list[Outcome | None]] = {}
+        self.at: dict[Hashable, int] = {}
+        self.changed: frozenset[Key] = frozenset()
+        self.carried: Any = None  # has the storages that stand for the state in this round
+
+    def slot(self, site: Hashable) -> Slot:
+        """Where the next loop at a site finds its outcome, and leaves it."""
+        at = self.at[site] = self.at.get(site, -1) + 1
+        row = self.outcomes.setdefault(site, [])
+        if at == len(row):
+            row.append(None)
+        return Slot(row, at, self.changed)
+
+
+@dataclass
+class Slot:
+    row: list[Outcome | None]
+    at: int
+    changed: frozenset[Key]
+
+    @property
+    def outcome(self) -> Outcome | None:
+        return self.row[self.at]
+
+    def leave(self, outcome: Outcome) -> None:
+        self.row[self.at] = outcome
+
+
+class _Open(threading.local):
+    def __init__(self) -> None:
+        self.memories: list[Memory] = []
+
+
+_open = _Open()
+
+
+@contextmanager
+def remembering(memory: Memory, carried: Any) -> Iterator[None]:
+    """Inside, one round of the loop is traced whose memory this is."""
+    memory.at.clear()
+    memory.carried = carried
+    _open.memories.append(memory)
+    try:
+        yield
+    finally:
+        _open.memories.pop()
+
+
+def slot_for(location: Any, places: Sequence[Place]) -> Slot | None:
+    """The slot of a loop that begins, in the body of another one."""
+    site = (location, tuple(p.name for p in places))
+    return _open.memories[-1].slot(site) if _open.memories else None
+
+
+def slots_of(places: Sequence[Place]) -> dict[Key, Hashable]:
+    """Which state of the loops around the storages among places stand for: it has another storage in each of their rounds."""
+    known = {
+        ("storage", id(storage)): (depth, key)
+        for depth, memory in enumerate(_open.memories)
+        for key, storage in memory.carried.storages.items()
+    }
+    return {p.key: known[p.key] for p in places if p.key in known}  # type: ignore[index]
+
+
+def storages_at(slots: Mapping[Key, Hashable]) -> dict[Key, Place]:
+    """The storages that stand for the same state in this round."""
+    found = {}
+    for old, (depth, key) in slots.items():  # type: ignore[misc]
+        storage = _open.memories[depth].carried.storages.get(key)
+        if storage is not None:
+            found[old] = storage.location()
+    return found
+
+
+def widened(before: Spec, found: Spec, now: Spec, place: Place, graph: FuncGraph) -> Spec | None:
+    """The spec to begin with: what was ``before`` became ``found``, and ``now`` is the entry; None where nothing is to be taken over."""
+    if _narrower(_plain(now), _plain(before)):
+        return None
+    fits = not _narrower(opened(now), opened(before))
+    if not fits or structure.equal(before, found) or not all_seen(found, graph):
+        return now
+    return together(now, found, place)
+
+
+def _narrower(now: Spec, before: Spec) -> bool:
+    return not structure.equal(join(now, before), now)
+
+
+def _plain(spec: Spec) -> Spec:
+    """The spec without which tensors, and objects of one class, stand in it."""
+    if isinstance(spec, Leaf):
+        return Leaf(spec.type)
+    if isinstance(spec, Tree):
+        return Tree(spec.cls, spec.aux, tuple(map(_plain, spec.parts)))
+    if isinstance(spec, Choice):
+        return Choice(tuple(map(_plain, spec.options)))
+    return spec if isinstance(spec.value, _PLAIN) else Const(type(spec.value))
+
+
+_PLAIN = (type(None), str, bytes, type, complex, Missing, type(structure.UNSET))
