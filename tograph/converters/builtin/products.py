@@ -6,14 +6,18 @@ import torch
 
 from ...runtime import products
 from ..calls import TENSOR_METHODS, handles, leave_alone
+from ..resolved import resolved
 
 
 def _where_open(function, own):
-    @handles(function)
-    def form(*args, **kwargs):
+    def run(args, kwargs):
         if "out" not in kwargs and any(map(products.is_open, (*args, *kwargs.values()))):
             return own(*args, **kwargs)
         return leave_alone(function, args, kwargs)
+
+    @handles(function)
+    def form(*args, **kwargs):
+        return resolved(run, function, args, kwargs)
 
     return form
 
