@@ -373,3 +373,18 @@ def test_positions_that_a_formula_of_torch_counts():
     (g,) = torch.autograd.grad(trace(m), m, create_graph=True)
     (found,) = torch.autograd.grad(g.sum(), m)
     torch.testing.assert_close(found, -3 * torch.tensor(3.0).sin() * torch.eye(3))
+
+
+def test_torch_asks_for_a_size_from_outside_of_a_branch():
+    def plain(x, n):
+        while x.shape[0] < n:
+            y = x
+            if x.sum() > -5:
+                y = torch.diff(x, prepend=x[:1] - 1, dim=-1)
+            x = torch.cat([x, y[-1:]])
+        return x
+
+    f, x = tg.function(plain), torch.arange(4.0)
+    for n in (9, 6):
+        assert torch.equal(f(x, torch.tensor(n)), plain(x, torch.tensor(n)))
+    assert f.trace_count == 1

@@ -44,7 +44,7 @@ def of_integers(x):
 
 def no_history(x):
     with torch.no_grad():
-        return x.sin() if x.sum() > 0 else x
+        return x.sin() if x.sum() > 0 else x.cos()
 
 
 def freed(x):

@@ -455,6 +455,13 @@ def data_as_a_value(w, x):
     return (y.data * w).sum() + (y * y.data).sum()
 
 
+def detached_in_place(w, x):
+    v = (x * w).detach_()
+    for _ in tg.range(2):
+        y = (x * w).detach_()
+    return (v * y * w).sum() + x.sum()
+
+
 def as_a_result(w, x):
     y = x * 1
     with torch.no_grad():
@@ -478,7 +485,7 @@ def step(w, x):
 
 
 UNSEEN = [leaf_without_grad, leaf_read_without_grad, leaf_data, leaf_in_a_branch, leaf_in_a_branch_only, argument, computed, computed_in_a_branch,
-          computed_in_a_loop, through_detach, through_data, data_as_a_value, as_a_result, several, step]  # fmt: skip
+          computed_in_a_loop, through_detach, through_data, data_as_a_value, detached_in_place, as_a_result, several, step]  # fmt: skip
 
 
 @pytest.mark.parametrize("f", UNSEEN, ids=lambda f: f.__name__)

@@ -121,6 +121,14 @@ def test_an_open_size_beside_a_known_one(name):
     torch.testing.assert_close(tg.function(program)(x, y, n), program(x, y, n))
 
 
+@pytest.mark.parametrize("dim", [0, 1, -1, None])
+def test_take_along_dim(dim):
+    grown(lambda x: x.take_along_dim(x.argsort(dim or 0), dim), r(3, 4))
+    grown(lambda x: torch.take_along_dim(x, x.argmax(1, keepdim=True) - 4, 1), r(3, 4))
+    if dim is not None:
+        grown(lambda x, y: torch.take_along_dim(y, x[:1].argsort(1), dim), r(3, 4), r(4, 4) if dim == 0 else r(1, 4))  # fmt: skip
+
+
 def test_equal():
     f = tg.function(lambda x, y, n: torch.equal(x[:n], y))
     for n, size, expected in [(3, (3, 2), True), (3, (4, 2), False), (2, (3, 2), False), (3, (3,), False)]:  # fmt: skip

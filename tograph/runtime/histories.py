@@ -125,7 +125,7 @@ def rebase(x: torch.Tensor, source: Any) -> None:
     A leaf that requires grad keeps being one: it was written while gradients were off.
     """
     if not x.is_leaf:
-        x.detach_()
+        torch.Tensor.detach_(x)  # of torch's history only
     if not x.requires_grad and source is not None and source.requires_grad:
         with torch.enable_grad():
             _Rebase.apply(x, source)

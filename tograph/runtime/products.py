@@ -1,4 +1,4 @@
-"""Matrix products and attention of tensors whose sizes only the run knows.
+"""Matrix products, attention and gathers of tensors whose sizes only the run knows.
 
 torch's ``matmul`` is C++ over smaller ops; that of 2.11 asks for sizes as plain numbers, and so do ``linear`` without a bias and the
 attention that are made of it. For such tensors it is written here, of the same ops: ``dot``, ``mv``, ``mm``, and ``bmm`` of what is broadcast.
@@ -99,3 +99,24 @@ def linear(input: Any, weight: Any, bias: Any = None) -> Any:
         out = matmul(input, weight.t())
         return out if bias is None else out + bias
     return torch.nn.functional.linear(input, weight, bias)
+
+
+def take_along_dim(input: Any, indices: Any, dim: int | None = None) -> Any:
+    """``torch.take_along_dim``."""
+    if dim is None:
+        input, indices, dim = input.reshape(-1), indices.reshape(-1), 0
+    indices = indices.where(indices >= 0, indices + input.shape[dim])
+    shapes = [list(x.shape) for x in (input, indices)]
+    if len(shapes[0]) != len(shapes[1]):
+        raise RuntimeError(
+            f"torch.take_along_dim(): input and indices should have the same number of dimensions, but got {input.dim()} dimensions "
+            f"for input, and {indices.dim()} dimensions for indices"
+        )
+    own = [shape[dim] for shape in shapes]
+    for shape in shapes:
+        shape[dim] = 1
+    common = list(broadcast(*shapes))
+    if None in common:  # two that only the run knows: equal, or gather raises
+        return input.gather(dim, indices)
+    sizes = [[*common[: dim % len(common)], n, *common[dim % len(common) + 1 :]] for n in own]
+    return input.expand(sizes[0]).gather(dim, indices.expand(sizes[1]))

@@ -245,11 +245,13 @@ def _fixed(x: Any) -> Any:
     """The number that an argument of a node is, whatever runs; None otherwise."""
     if not isinstance(x, Value):
         return x
+    x = _captured(x)
     return x.node.args[0] if x.node is not None and x.node.op == "py.constant" else None
 
 
 def _usual(value: Value) -> Any:
     """The number that a value usually is, when it comes from sizes alone; None otherwise."""
+    value = _captured(value)
     node = value.node
     if node is None or not node.op.startswith("py."):
         return None
@@ -267,6 +269,17 @@ def _usual(value: Value) -> Any:
         return function(*parts)
     except (ArithmeticError, ValueError, TypeError):
         return None
+
+
+def _captured(value: Value) -> Value:
+    """The value that the input of a branch or a loop body stands for, where that is one from outside of it."""
+    graph: FuncGraph | None = current_graph()
+    while value.node is None and graph is not None:
+        value = next(
+            (k for k, v in graph.captures.items() if v is value and isinstance(k, Value)), value
+        )
+        graph = graph.outer
+    return value
 
 
 def _structure(value: Any) -> Any:

@@ -185,6 +185,14 @@ class SymTensor(torch.Tensor):
         step = View(torch.ops.aten.detach.default, (), {}, None, self.meta)
         return SymTensor(self.meta, self.storage_, (*self.chain, step), Ref(value, graph))
 
+    def detach_(self):
+        torch.Tensor.detach_(self)
+        storage, graph = self.storage_, current_graph()
+        if storage.external is None and storage.argument is None and not storage.derived:
+            value = value_of(self, graph)
+            graph.assign(storage, graph.emit("aten.detach.default", value, type=value.type))
+        return self
+
     def _replace_data(self, value):
         torch.Tensor.data.__set__(self, value)
 

@@ -1,11 +1,11 @@
-"""Matrix products and attention of tensors whose sizes only the run knows: see ``runtime.products``."""
+"""Matrix products, attention and gathers of tensors whose sizes only the run knows: see ``runtime.products``."""
 
 from __future__ import annotations
 
 import torch
 
 from ...runtime import products
-from ..calls import handles, leave_alone
+from ..calls import TENSOR_METHODS, handles, leave_alone
 from ..resolved import resolved
 
 
@@ -19,7 +19,10 @@ def _where_open(function, own):
     def form(*args, **kwargs):
         return resolved(run, function, args, kwargs)
 
+    return form
+
 
 _where_open(torch.matmul, products.matmul)
+TENSOR_METHODS["take_along_dim"] = _where_open(torch.take_along_dim, products.take_along_dim)
 _where_open(torch.nn.functional.linear, products.linear)
 _where_open(torch.nn.functional.scaled_dot_product_attention, products.attention)
