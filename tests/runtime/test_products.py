@@ -104,12 +104,14 @@ COMPARING = {
     "dist": torch.dist,
     "soft margin": lambda x, y: F.soft_margin_loss(x, y.sign()),
     "cosine": F.cosine_similarity,
-    "cross entropy": lambda x, y: F.cross_entropy(x, y.softmax(1)),
     "labels": lambda x, y: F.cross_entropy(x, y.argmax(1)),
     "logits": lambda x, y: F.binary_cross_entropy_with_logits(x, y.sigmoid()),
     "probabilities": lambda x, y: F.binary_cross_entropy(x.sigmoid(), y.sigmoid()),
     "batches": lambda x, y: torch.addbmm(y.new_zeros(3, 3), x.unsqueeze(2), y.unsqueeze(1)),
 }  # fmt: skip
+
+if torch.__version__ >= "2.12":  # the C++ of 2.11 reads the sizes of probabilities as numbers
+    COMPARING["cross entropy"] = lambda x, y: F.cross_entropy(x, y.softmax(1))
 
 
 @pytest.mark.parametrize("name", COMPARING)
