@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import tograph as tg
+from tograph import disk
 from tograph.runtime import host, interp, ops
 from tograph.runtime.ir import set_control_inputs, verify
 from tograph.runtime.kernels import jit, kernel, lower
@@ -268,7 +269,7 @@ def test_a_kernel_that_does_not_compile_costs_a_warning(monkeypatch):
         raise RuntimeError("no such instruction")
 
     monkeypatch.setattr(jit, "compile_module", broken)
-    monkeypatch.setattr(jit, "_warned", set())
+    monkeypatch.setattr(disk, "_warned", set())
     x = torch.randn(1 << 14)
     f = tg.function(program)
     run = f.get_concrete_function(x).program.run

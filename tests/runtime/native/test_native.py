@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import tograph as tg
-from tograph import settings
+from tograph import disk, settings
 from tograph.runtime import interp
 from tograph.runtime.kernels import jit
 from tograph.runtime.native import nests, program
@@ -347,7 +347,7 @@ def test_other_levels_give_the_same(level, monkeypatch):
         monkeypatch.setattr(program.jit, "host", lambda: None)
     else:
         monkeypatch.setattr(program.jit, "compile_module", broken)
-    monkeypatch.setattr(jit, "_warned", set())
+    monkeypatch.setattr(disk, "_warned", set())
     f = tg.function(newton)
     args = [torch.tensor(2.0), torch.tensor(20, dtype=torch.int32)]
     with warnings.catch_warnings(record=True) as seen:
@@ -417,7 +417,7 @@ def test_no_memory_for_the_temporaries(monkeypatch):
             raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
         return real(*size, **kwargs)
 
-    monkeypatch.setattr(jit, "_warned", set())
+    monkeypatch.setattr(disk, "_warned", set())
     f = tg.function(gates)
     args = [r(5, 6), r(5, 6), r(6, 12), r(12)]
     with monkeypatch.context() as patched:
