@@ -38,8 +38,10 @@ def cache(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def load(tmp_path):
+def load(tmp_path, monkeypatch):
     """A module with this text, as a new process would load it."""
+    # Python would take the bytecode of an older text of the same length and second.
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
     path = tmp_path / "program.py"
 
     def load(text=TEXT):

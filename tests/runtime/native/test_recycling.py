@@ -46,6 +46,14 @@ def test_this_machine_keeps_results():
     assert entry._method()[1] is not None
 
 
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_a_first_call_without_gradients(mode):
+    """What is found out at the first call of a process, and kept, is found out there too."""
+    with mode():
+        assert layout.layout.__wrapped__() == layout.layout()
+        assert entry._method.__wrapped__()[1] is not None
+
+
 @pytest.mark.parametrize("name", [*recycling.CHANGES, *MORE])
 def test_what_was_done_to_a_result_is_not_seen_in_a_later_one(name):
     f, change = fast(), {**recycling.CHANGES, **MORE}[name]

@@ -65,7 +65,8 @@ def _dtype_offset(base: int) -> int:
 def layout() -> Layout | None:
     """The layout of this torch, or None."""
     try:
-        return _checked(_probe())
+        with torch.inference_mode(False):  # tensors made there have other keys
+            return _checked(_probe())
     except (LookupError, AttributeError):
         return None
 

@@ -89,7 +89,8 @@ def offsets() -> Offsets | None:
     if found is None or sysconfig.get_config_var("Py_GIL_DISABLED"):
         return None
     try:
-        return _probe(max(found.keys, found.dtype) + 8)
+        with torch.inference_mode(False):  # versions count
+            return _probe(max(found.keys, found.dtype) + 8)
     except LookupError:
         return None
 
@@ -129,7 +130,8 @@ def _version(x: torch.Tensor, counter: int) -> int:
     return places.pop()
 
 
-_weight = torch.ones((), requires_grad=True)
+with torch.inference_mode(False):
+    _weight = torch.ones((), requires_grad=True)
 
 # What may be done to a result; what an action returns is held while the result is looked at.
 CHANGES: dict[str, Callable[[torch.Tensor], object]] = {
@@ -168,4 +170,8 @@ def noticed(at: Offsets, code: Mapping[str, int]) -> bool:
         del held
         return not same
 
-    return not seen(None) and all(map(seen, CHANGES.values()))
+    with (
+        torch.inference_mode(False),
+        torch.enable_grad(),
+    ):  # the first call may be in a block without
+        return not seen(None) and all(map(seen, CHANGES.values()))
