@@ -278,6 +278,7 @@ WRAPPERS.add(_HELPER)
 
 
 def leave_alone(f, args, kwargs):
+    """``f(*args, **kwargs)`` as it is written, with arguments that it can take."""
     if _is_contextmanager(f):
         if isinstance(f, types.MethodType):
             f, args = f.__func__, (f.__self__, *args)

@@ -21,9 +21,8 @@ from __future__ import annotations
 import threading
 
 from ..errors import StagingError
-from ..runtime import control_flow, debug, decisions, reads
+from ..runtime import control_flow, debug, decisions, journal, reads
 from ..runtime.funcgraph import is_tracing
-from ..runtime.journal import Location
 from ..runtime.structure import is_union
 from ..runtime.unconverted import check_keys
 from ..transpiler.anno import Fact
@@ -252,13 +251,7 @@ def _unrolled(source, length: int, body, names, test) -> None:
 
 def _while(source, length, body, names, test, options) -> None:
     cell = [0]
-    counter = Location(
-        ("counter", id(cell)),
-        "the loop counter",
-        lambda: cell[0],
-        lambda v: cell.__setitem__(0, v),
-        cell,
-    )
+    counter = journal.item(cell, "counter", "the loop counter")
 
     def while_test():
         inside = cell[0] < length

@@ -23,7 +23,6 @@ from ..errors import ConditionError, StagingError, TographError
 from ..runtime import control_flow, creation, journal
 from ..runtime.control_flow import StagedException
 from ..runtime.funcgraph import current_graph, is_tracing
-from ..runtime.journal import Location
 from ..runtime.structure import Handle, is_union
 from ..transpiler.anno import Fact, get_fact
 from ..transpiler.syntax import gast, walk
@@ -307,13 +306,7 @@ def _staged_try(body, handlers, orelse, final, places) -> None:
 def _with_else(body, runners, orelse, places) -> None:
     """``else`` runs where the body came to its end; what it raises is not for the handlers."""
     cell = [False]
-    ended = Location(
-        ("ended", id(cell)),
-        "the end of try",
-        lambda: cell[0],
-        lambda v: cell.__setitem__(0, v),
-        cell,
-    )
+    ended = journal.item(cell, "ended", "the end of try")
 
     def whole() -> None:
         body()

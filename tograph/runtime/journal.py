@@ -239,6 +239,11 @@ def key_place(mapping: Any, key: Any) -> Hashable:
 # ---- the kinds of locations
 
 
+def item(box: list, kind: str, name: str) -> Location:
+    """The only item of a list, in which a construct keeps something of its own: a counter, a flag."""
+    return Location((kind, id(box)), name, lambda: box[0], lambda v: box.__setitem__(0, v), box)
+
+
 def cell(cell, name: str) -> Location:
     """A variable of a function that nested functions share."""
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from tograph.runtime.gpu import capture, driver, setter
+from tograph.runtime.gpu import capture, driver, planner, program, setter
 from tograph.runtime.gpu.plan import Copy, Run
 
 KERNEL, MEMCPY, CONDITIONAL = "KERNEL", "MEMCPY", "CONDITIONAL"
@@ -294,6 +294,24 @@ def at_address(x: torch.Tensor, address: int) -> torch.Tensor:
     """Memory at an address as a tensor like ``x``."""
     memory = (ctypes.c_uint8 * x.nbytes).from_address(address)
     return torch.frombuffer(memory, dtype=x.dtype).reshape(x.shape)
+
+
+def plan_on_cpu(monkeypatch) -> None:
+    """Plans of programs are for the CPU, their loops and branches nodes."""
+    plan = planner.plan
+
+    def on_cpu(graph, whole=True, capacity=None, **_):
+        found = plan(graph, False, capacity)
+        found.device = "cpu"
+        return found
+
+    monkeypatch.setattr(program.planner, "plan", on_cpu)
+
+
+def forget(*functions) -> None:
+    """What was found out about the driver is found out again."""
+    for function in (driver.version, driver._setter, *functions):
+        function.cache_clear()
 
 
 def install(monkeypatch, cuda: Cuda) -> type[capture.Captured]:

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 import tograph as tg
-from tests.runtime.gpu.fake_driver import Cuda, install
+from tests.runtime.gpu.fake_driver import Cuda, forget, install, plan_on_cpu
 from tograph import cli, disk
 from tograph.runtime import scheduler
-from tograph.runtime.gpu import capture, driver, planner, program
+from tograph.runtime.gpu import capture, driver, program
 from tograph.runtime.gpu.retarget import retarget
 from tograph.runtime.kernels import device
 from tograph.runtime.kernels.loop_ir import Unsupported
@@ -29,19 +29,11 @@ def cuda(monkeypatch):
     install(monkeypatch, made)
     monkeypatch.setattr(disk, "_warned", set())
     monkeypatch.setattr(program.Chunked, "__init__", _on_cpu(program.Chunked.__init__))
-    plan = planner.plan
-
-    def on_cpu(graph, whole=True, capacity=None, **_):
-        found = plan(graph, False, capacity)
-        found.device = "cpu"
-        return found
-
-    monkeypatch.setattr(program.planner, "plan", on_cpu)
+    plan_on_cpu(monkeypatch)
     probe = capture.probe_plan("cuda:0")
     monkeypatch.setattr(capture, "probe_plan", lambda place: probe)
     yield made
-    for function in (driver.version, driver._setter, capture.probed):
-        function.cache_clear()
+    forget(capture.probed)
 
 
 def _on_cpu(init):

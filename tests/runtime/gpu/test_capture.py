@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import tograph as tg
-from tests.runtime.gpu.fake_driver import Cuda, Graph, install
+from tests.runtime.gpu.fake_driver import Cuda, Graph, forget, install
 from tograph.runtime import interp, scheduler
 from tograph.runtime.gpu import capture, driver, planner, pointers, program
 from tograph.runtime.gpu.execute import Chunked
@@ -23,8 +23,7 @@ def cuda(request, monkeypatch):
     made = Cuda(edges=request.param == 13)
     install(monkeypatch, made)
     yield made
-    for function in (driver.version, driver._setter, capture.probed):
-        function.cache_clear()
+    forget(capture.probed)
 
 
 def captured(fn, *args):

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 import tograph as tg
-from tests.runtime.gpu.fake_driver import Cuda, install
+from tests.runtime.gpu.fake_driver import Cuda, forget, install, plan_on_cpu
 from tograph import disk
-from tograph.runtime.gpu import capture, driver, planner, pointers, program, refresh
+from tograph.runtime.gpu import capture, driver, pointers, program, refresh
 from tograph.runtime.gpu.retarget import retarget
 from tograph.runtime.kernels.loop_ir import Unsupported
 
@@ -22,17 +22,9 @@ def cuda(request, monkeypatch):
     monkeypatch.setattr(pointers, "SMALLEST", 1)
     monkeypatch.setattr(refresh, "LARGE", 16)
     monkeypatch.setattr(disk, "_warned", set())
-    plan = planner.plan
-
-    def on_cpu(graph, whole=True, capacity=None, **_):
-        found = plan(graph, False, capacity)
-        found.device = "cpu"
-        return found
-
-    monkeypatch.setattr(program.planner, "plan", on_cpu)
+    plan_on_cpu(monkeypatch)
     yield made
-    for function in (driver.version, driver._setter):
-        function.cache_clear()
+    forget()
 
 
 def started(fn, *args):

@@ -4,10 +4,9 @@ import pytest
 import torch
 
 import tograph as tg
-from tests.runtime.gpu.fake_driver import Cuda, install
+from tests.runtime.gpu.fake_driver import Cuda, forget, install, plan_on_cpu
 from tograph.runtime.gpu import (
     capture,
-    driver,
     planner,
     pointers,
     program,
@@ -29,17 +28,9 @@ def cuda(monkeypatch):
     install(monkeypatch, made)
     monkeypatch.setattr(capture, "probed", lambda place: "")
     monkeypatch.setattr(pointers, "SMALLEST", 1)
-    plan = planner.plan
-
-    def on_cpu(graph, whole=True, capacity=None, **_):
-        found = plan(graph, False, capacity)
-        found.device = "cpu"
-        return found
-
-    monkeypatch.setattr(program.planner, "plan", on_cpu)
+    plan_on_cpu(monkeypatch)
     yield made
-    for function in (driver.version, driver._setter):
-        function.cache_clear()
+    forget()
 
 
 def planned(fn, *args):

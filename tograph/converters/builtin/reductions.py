@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from ...runtime import control_flow
+from ...runtime import control_flow, journal
 from ...runtime.funcgraph import user_location
 from ...runtime.growing import StagedList
 from ...runtime.shapes import SYMBOLS
@@ -159,17 +159,9 @@ def sum_(items, start=0):
     if rows is not None:
         return sum_(rows, start)
     box = [start]
-    place = control_flow.Place(
-        ("sum", id(box)), "the sum", lambda: box[0], lambda v: box.__setitem__(0, v), box
-    )
+    place = journal.item(box, "sum", "the sum")
     index = [0]
-    at = control_flow.Place(
-        ("index", id(index)),
-        "the index",
-        lambda: index[0],
-        lambda v: index.__setitem__(0, v),
-        index,
-    )
+    at = journal.item(index, "index", "the index")
 
     def body():
         i = index[0]

@@ -7,10 +7,9 @@ from typing import Any
 import torch
 
 from ...errors import GraphBoolError
-from .. import structure
+from .. import journal, structure
 from ..funcgraph import FuncGraph, user_location
 from ..ir import graph_effects
-from ..journal import Location as Place
 from ..shapes import SYMBOLS
 from .branches import predicate
 
@@ -30,9 +29,7 @@ def rotated(test, body, first):
     ``first`` is what the test gave before the loop, when it was asked already.
     """
     cell = [predicate_value(test() if first is None else first)]
-    flag = Place(
-        ("flag", id(cell)), "the loop test", lambda: cell[0], lambda v: cell.__setitem__(0, v), cell
-    )
+    flag = journal.item(cell, "flag", "the loop test")
 
     def rotated_body():
         body()
@@ -44,13 +41,7 @@ def rotated(test, body, first):
 def limited(test, body, limit):
     """The loop with at most ``limit`` iterations."""
     cell: list[Any] = [0]
-    counter = Place(
-        ("flag", id(cell)),
-        "the iteration count",
-        lambda: cell[0],
-        lambda v: cell.__setitem__(0, v),
-        cell,
-    )
+    counter = journal.item(cell, "flag", "the iteration count")
 
     def limited_test():
         more = cell[0] < limit

@@ -7,7 +7,7 @@ there is nothing to read, a call does not wait for the device. Tensors of the de
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -189,19 +189,22 @@ class Memory:
 
 def from_host(plan: Plan) -> Iterator[Place]:
     """The inputs that are tensors of the CPU."""
-    part = 0
-    for i, form in enumerate(plan.form.inputs):
-        if i in plan.form.from_host and isinstance(form, Plain):
-            yield plan.inputs[part]
-        part += len(form.types)
+    return _whole(plan.form.inputs, plan.form.from_host, plan.inputs)
 
 
 def to_host(plan: Plan) -> Iterator[Place]:
     """The outputs that the caller gets as tensors of the CPU."""
+    return _whole(plan.form.outputs, plan.form.to_host, plan.outputs)
+
+
+def _whole(
+    forms: Sequence[Any], chosen: Collection[int], places: Sequence[Place]
+) -> Iterator[Place]:
+    """The places of the chosen values that have one place each."""
     part = 0
-    for i, form in enumerate(plan.form.outputs):
-        if i in plan.form.to_host and isinstance(form, Plain):
-            yield plan.outputs[part]
+    for i, form in enumerate(forms):
+        if i in chosen and isinstance(form, Plain):
+            yield places[part]
         part += len(form.types)
 
 
