@@ -16,6 +16,7 @@ import torch
 
 MAX_RANK = 4  # sizes of up to five dims are inside the object; one less is checked
 _WORDS = 24
+SAMPLES = 16  # tensors that are looked at together: padding holds anything, but not the same in all of them
 DTYPES = {torch.uint8: 0, torch.int8: 1, torch.int16: 2, torch.int32: 3, torch.int64: 4, torch.float16: 5,
           torch.float32: 6, torch.float64: 7, torch.bool: 11, torch.bfloat16: 15}  # fmt: skip
 
@@ -36,10 +37,10 @@ def _words(address: int) -> list[int]:
     return list((ctypes.c_uint64 * _WORDS).from_address(address))
 
 
-def _find(words: list[int], pattern: list[int]) -> int:
-    """The only byte offset of consecutive words; LookupError unless there is exactly one."""
+def _find(tensors: list[list[int]], pattern: list[int]) -> int:
+    """The only byte offset at which all tensors have these consecutive words; LookupError unless there is exactly one."""
     n = len(pattern)
-    found = [i for i in range(len(words) - n + 1) if words[i : i + n] == pattern]
+    found = [i for i in range(_WORDS - n + 1) if all(words[i : i + n] == pattern for words in tensors)]  # fmt: skip
     if len(found) != 1:
         raise LookupError("a field of a tensor was not found")
     return 8 * found[0]
@@ -72,8 +73,8 @@ def layout() -> Layout | None:
 
 
 def _probe() -> Layout:
-    x = torch.empty(11, 13, 17)
-    words = _words(x._cdata)
+    made = [torch.empty(11, 13, 17) for _ in range(SAMPLES)]
+    x, words = made[0], [_words(x._cdata) for x in made]
     plain = torch._C._dispatch_keys(x).raw_repr()
     return Layout(
         _tensor_offset(x),

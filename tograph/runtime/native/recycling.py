@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import torch
 
-from .layout import layout
+from .layout import SAMPLES, layout
 
 SMALL = 4096  # bytes: what an entry keeps
 KEPT = 2  # for each result: a loop ``x = f(x)`` holds one while it makes the next
@@ -101,22 +101,28 @@ def _words(address: int, count: int) -> list[int]:
 
 def _probe(tensor: int) -> Offsets:
     flags, size = torch.Tensor.__flags__, torch.Tensor.__basicsize__
-    words, others = tensor // 8, torch.empty(3)
-    storages, counters = set(range(words)), set(range(words))
-    for n in range(3, 7):  # some words are padding and may be alike by chance
-        x = torch.empty(n)
-        alias, held = x.detach(), x.untyped_storage()._cdata
-        mine, same, other = (_words(t._cdata, words) for t in (x, alias, others))
-        storages &= {i for i in storages if mine[i] == held}
-        counters &= {i for i in counters if mine[i] == same[i] != other[i] and mine[i] and mine[i] != held}  # fmt: skip
-        others = x
-    if len(storages) != 1 or len(counters) != 1:
-        raise LookupError("the storage or the version of a tensor was not found")
-    (storage,), (counter,) = storages, counters
+    storage, counter, x = _pointers(tensor // 8)
     return Offsets(
         16 if flags & _MANAGED else 0, size - 8 + (8 if flags & _INLINE else 0), tensor, 8 * storage, 8 * counter,
-        _version(x, mine[counter]),
+        _version(x, _words(x._cdata, counter + 1)[counter]),
     )  # fmt: skip
+
+
+def _pointers(words: int) -> tuple[int, int, torch.Tensor]:
+    """The one word that refers to the storage, the one to the version counter, and a tensor.
+
+    An alias has its base's counter and no other tensor has it. Padding holds what was in the memory before; all the tensors live at once, and
+    the aliases are made in another order, so that it does not look the same by chance.
+    """
+    made = [torch.empty(3) for _ in range(SAMPLES)]
+    aliases = [x.detach() for x in reversed(made)][::-1]
+    mine, same = (list(zip(*(_words(x._cdata, words) for x in xs))) for xs in (made, aliases))
+    held = tuple(x.untyped_storage()._cdata for x in made)
+    storages = [i for i, seen in enumerate(mine) if seen == held]
+    counters = [i for i, seen in enumerate(mine) if seen == same[i] != held and len(set(seen)) == SAMPLES]  # fmt: skip
+    if len(storages) != 1 or len(counters) != 1:
+        raise LookupError("the storage or the version of a tensor was not found")
+    return storages[0], counters[0], made[0]
 
 
 def _version(x: torch.Tensor, counter: int) -> int:
