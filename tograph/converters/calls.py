@@ -26,9 +26,10 @@ from ..runtime import creation, decisions, journal, reads, unconverted
 from ..runtime.funcgraph import current_graph, is_tracing, user_location
 from ..runtime.growing import StagedList
 from ..runtime.products import is_open
+from ..runtime.pytrees import base_container, blank, has_identity
 from ..runtime.reach import writes
 from ..runtime.shapes import SYMBOLS
-from ..runtime.structure import base_container, blank, has_identity, is_union
+from ..runtime.structure import is_union
 from ..transpiler.syntax import gast
 from . import standard, union
 from .call_rules import (

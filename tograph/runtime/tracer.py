@@ -35,6 +35,7 @@ from .commits import Commits, Held, Target
 from .concrete import ConcreteFunction, add_location, finish, late_inputs
 from .funcgraph import FuncGraph, Ref, user_location
 from .infer import meta_of, tensor_type
+from .joins import same_number
 from .journal import Location
 from .keys import show_spec
 from .outer_numbers import Opened
@@ -43,7 +44,6 @@ from .scalars import ScalarNode, size_of, staged
 from .shapes import contiguous
 from .sources import Source
 from .specs import TensorSpec
-from .structure import same_number
 from .symbolic import Retrace, SymTensor, memory, placeholder, value_of
 from .tracing import recording
 from .types import ScalarType
