@@ -19,7 +19,8 @@ from ...runtime.structure import is_union
 from ...runtime.symbolic import scalar_of
 from ...runtime.unconverted import check_keys
 from .. import keyed, members, subscripts, union
-from ..calls import METHODS, call, handles, noted, takes_functions
+from ..calls import call
+from ..construction import noted
 from ..consumers import gathered
 from ..for_stmt import for_stmt, iterator_of
 from ..generators import Generator, Through, enumerated
@@ -38,6 +39,7 @@ from ..iterables import (
 )
 from ..lists import new_list
 from ..logical import not_
+from ..registry import METHODS, handles, takes_functions
 from ..staging import is_staged
 from ..user_operators import as_bool, defines_operators, holds_staged, lt, method_of
 from .forms import as_number, unless_staged
