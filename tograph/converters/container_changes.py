@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..runtime import journal, reads
+from ..runtime import guards, journal, reads
 from . import union
 from .registry import hashable
 
@@ -14,7 +14,7 @@ def record_change(owner, name, args, kwargs) -> None:
     blind = name in _BLIND and not kwargs
     if blind and name in ("extend", "extendleft", "update", "__iadd__"):
         reads.passed(args)
-        blind = all(type(a) in reads.CONTAINERS for a in args)
+        blind = all(type(a) in guards.CONTAINERS for a in args)
         args = (
             tuple(list(a) if not isinstance(a, dict) else dict(a) for a in args) if blind else args
         )

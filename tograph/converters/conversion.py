@@ -11,8 +11,8 @@ from typing import Any
 
 from ..errors import SourceError
 from ..runtime import journal, unconverted
+from ..runtime.code_names import writes
 from ..runtime.funcgraph import user_location
-from ..runtime.reach import writes
 from .call_rules import is_straight, is_user_function
 
 _convert: Callable[[types.FunctionType], types.FunctionType]

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from ...errors import StagingError
-from ...runtime import control_flow, journal, reads, unconverted
+from ...runtime import control_flow, guards, journal, reads, unconverted
 from ...runtime.funcgraph import is_tracing, user_location
 from ...runtime.growing import StagedList
 from ...runtime.scalars import StagedBool, StagedFloat, to_python
@@ -60,7 +60,7 @@ def len_(x):
     if sized is not None:
         return sized(x)
     watch = reads.current()
-    if watch is not None and type(x) in reads.CONTAINERS:
+    if watch is not None and type(x) in guards.CONTAINERS:
         watch.size(x)
     if isinstance(x, dict) and members.is_conditional(x):
         return keyed.dict_length(x)
@@ -338,7 +338,7 @@ def next_(iterator, *default):
     return take()
 
 
-for _kind in (*reads.MAPPINGS, collections.Counter):
+for _kind in (*guards.MAPPINGS, collections.Counter):
     METHODS[(_kind, "get")] = keyed.dict_get
     METHODS[(_kind, "pop")] = keyed.dict_pop
     METHODS[(_kind, "setdefault")] = keyed.set_default
