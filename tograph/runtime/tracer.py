@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import logging
 import types
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
@@ -40,8 +39,6 @@ from .specs import TensorSpec
 from .symbolic import Retrace, SymTensor
 from .traces import Trace
 from .tracing import recording
-
-LOGGER = logging.getLogger("tograph")
 
 
 class Tracer:
