@@ -13,7 +13,8 @@ import torch
 from ..errors import ConversionError, NotAFunctionError
 from ..runtime.function import Function, _BoundFunction, _WeakMethod
 from .call_rules import MARK
-from .calls import call, record_writes
+from .calls import call
+from .conversion import record_writes
 from .pipeline import conversion, convert_function
 
 P = ParamSpec("P")

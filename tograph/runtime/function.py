@@ -25,6 +25,7 @@ from ..errors import AliasError, NotAFunctionError, ScopeError, SignatureError, 
 from ..lazy import lazy_module
 from . import arguments, artifacts, control_flow
 from .arguments import Flat
+from .call_effects import no_places
 from .concrete import ConcreteFunction
 from .diagnosis import shown
 from .families import Family, advice, numbers_in
@@ -44,7 +45,8 @@ from .probes import profiled
 from .rebinding import copy_function, reduce_function
 from .specs import TensorSpec
 from .symbolic import Retrace
-from .tracer import LOGGER, Trace, Tracer, no_places
+from .tracer import LOGGER, Tracer
+from .traces import Trace
 
 notebook = lazy_module(".notebook", __package__)
 
