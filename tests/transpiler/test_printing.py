@@ -356,7 +356,9 @@ def test_deep_chains(name):
     finally:
         sys.setrecursionlimit(limit)
     if frames < 4000:
-        pytest.skip("a torch.compile that failed before keeps Python 3.12 from nesting calls deeper")
+        pytest.skip(
+            "a torch.compile that failed before keeps Python 3.12 from nesting calls deeper"
+        )
     assert to_source(tree) == CHAINS[name] + "\n"
     assert sys.getrecursionlimit() == limit
 
