@@ -7,7 +7,18 @@ from functools import reduce
 from typing import Any
 
 from ...errors import StagingError, StructureError
-from .. import flattening, freed, histories, joins, journal, listed, pytrees, structure, symbolic
+from .. import (
+    conditional_items,
+    flattening,
+    freed,
+    histories,
+    joins,
+    journal,
+    listed,
+    pytrees,
+    structure,
+    symbolic,
+)
 from ..flattening import flatten
 from ..funcgraph import FuncGraph, Storage, current_graph, user_location
 from ..growing import join_lists
@@ -88,7 +99,7 @@ def _mind_order(places: dict[Any, Place], live: Sequence[Region]) -> None:
         for region in live if len(keys) > 1 else ():
             own = [k for k, (_, v) in region.changed.items() if k in keys and v is not MISSING]
             if own != [k for k in keys if k in own]:
-                journal.unorder(places[keys[0]].keep)
+                conditional_items.unorder(places[keys[0]].keep)
 
 
 def mind_iterations(state: Sequence[Place]) -> None:
@@ -99,7 +110,7 @@ def mind_iterations(state: Sequence[Place]) -> None:
             x = place.get()
             may_miss = is_union(x) and any(o is MISSING for o in x.options_)
             if may_miss and found.setdefault(id(place.keep), place) is not place:
-                journal.unorder(place.keep)
+                conditional_items.unorder(place.keep)
 
 
 def _joined(places: dict[Any, Place], live: Sequence[Region], lost: set) -> dict[Any, Place]:
