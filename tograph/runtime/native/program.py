@@ -23,7 +23,7 @@ from typing import Any
 import torch
 
 from .. import prints
-from ..ir import Graph, Value
+from ..ir import Graph, Node, Value
 from ..kernels import jit
 from ..passes import optimize
 from ..passes.lift_writes import lifted, writes_inside
@@ -49,7 +49,7 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter, Variable)
 
 
 KEPT = 64  # lowered graphs, for those that have the same text
-_lowered: dict[tuple[str, int | None, Layout, frozenset[int]], Lowered] = {}
+_lowered: dict[tuple[str, int | None, Layout, frozenset[int], int], Lowered] = {}
 SETTLED = 3  # the run at which a program gets an entry of its own
 LARGE = 1 << 20  # characters of a module that LLVM optimises fully: more would take it many seconds
 
@@ -328,13 +328,27 @@ def compile_graph(graph: Graph, visible: int | None = None, layout: Layout = ())
     try:
         return _native(graph, visible, layout, results.taken(graph, visible))
     except Noncontiguous:
-        return _native(graph, visible, layout, results.taken(graph, visible, everywhere=True))
+        views = results.taken(graph, visible, everywhere=True)
+    try:
+        return _native(graph, visible, layout, views)
+    except Noncontiguous as found:
+        if not found.turned:
+            raise
+        views, nodes = results.turned(graph.outputs, views, found.turned)
+        return _native(graph, visible, layout, views, nodes)
 
 
-def _native(graph: Graph, visible: int | None, layout: Layout, views: dict[Value, View]) -> Native:
-    distinct = _computed(graph, views)
+def _native(
+    graph: Graph,
+    visible: int | None,
+    layout: Layout,
+    views: dict[Value, View],
+    last: Sequence[Node] = (),
+) -> Native:
+    """The native code of ``graph`` without ``views``, which are taken of what it gives; ``last`` come behind its nodes."""
+    distinct = _computed(graph, views, last)
     private = set(distinct.outputs) - set(results.without(graph.outputs[:visible], views))
-    key = (show(graph), visible, layout, frozenset(map(graph.outputs.index, views)))
+    key = (show(graph), visible, layout, frozenset(map(graph.outputs.index, views)), len(last))
     low = _lowered.pop(key, None) or _lower(distinct, private, layout)
     _lowered[key] = low  # the latest is last
     while len(_lowered) > KEPT:
@@ -369,11 +383,11 @@ def _seen(graph: Graph) -> list[bool]:
     return out[::-1]
 
 
-def _computed(graph: Graph, views: dict[Value, View]) -> Graph:
-    """``graph`` with each output once, without those that are inputs or ``views``, and without assignments that nobody sees."""
+def _computed(graph: Graph, views: dict[Value, View], last: Sequence[Node]) -> Graph:
+    """``graph`` and ``last`` with each output once, without those that are inputs or ``views``, and without assignments that nobody sees."""
     made = Graph(graph.name)
     made.inputs, made.input_names = graph.inputs, graph.input_names
-    made.nodes = [n for n, seen in zip(graph.nodes, _seen(graph)) if seen]
+    made.nodes = [*(n for n, seen in zip(graph.nodes, _seen(graph)) if seen), *last]
     given = set(graph.inputs)
     made.outputs = [v for v in results.without(graph.outputs, views) if v not in given]
     return made
