@@ -13,12 +13,13 @@ from ..runtime.funcgraph import is_tracing
 from ..runtime.growing import StagedList
 from ..runtime.unconverted import check_keys
 from . import subscripts
-from .calls import METHODS, call
+from .calls import call
 from .for_stmt import for_stmt, iterator_of
 from .generators import Generator
 from .lists import new_list
 from .logical import not_
 from .members import Listing
+from .registry import METHODS
 from .staging import is_staged
 from .user_operators import as_bool, eq
 

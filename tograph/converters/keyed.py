@@ -16,7 +16,8 @@ from ..runtime.shapes import SYMBOLS
 from ..runtime.staged_string import StagedString
 from ..runtime.structure import is_union
 from .call_rules import is_user_function
-from .calls import call, record_key
+from .calls import call
+from .container_changes import record_key
 from .staging import is_staged
 from .union import distribute, distribute_missing, may_miss, test_options
 

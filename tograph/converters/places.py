@@ -6,7 +6,7 @@ import types
 from typing import Any
 
 from ..runtime import journal
-from ..runtime.reach import writes
+from ..runtime.code_names import writes
 
 
 def places_of(names: tuple[str, ...], *functions: Any) -> list[journal.Location]:

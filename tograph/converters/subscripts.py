@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from ..errors import StagingError
-from ..runtime import control_flow, journal, reads, unconverted
+from ..runtime import control_flow, guards, journal, reads, unconverted
 from ..runtime.funcgraph import user_location
 from ..runtime.growing import StagedList, as_staged
 from ..runtime.shapes import SYMBOLS
@@ -248,7 +248,7 @@ def _plain_item(x, key):
 def _read_item(x, key):
     """``x[key]``, noted when ``x`` is a container from outside."""
     watch = reads.current()
-    if watch is None or type(x) not in reads.CONTAINERS:
+    if watch is None or type(x) not in guards.CONTAINERS:
         return x[key]
     if is_staged(key):
         watch.whole(x)

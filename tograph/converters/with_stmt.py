@@ -27,12 +27,13 @@ from ..runtime.journal import Location
 from ..transpiler.anno import Fact
 from ..transpiler.syntax import gast
 from .call_rules import is_user_function
-from .calls import call, handles
+from .calls import call
 from .context import OPERATORS
 from .context_managers import context
 from .generators import Generator
 from .if_stmt import if_stmt
 from .places import places_of
+from .registry import handles
 from .staged_class import StagedClass
 from .try_stmt import can_fail, handling, refused, try_stmt
 

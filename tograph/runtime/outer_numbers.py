@@ -18,7 +18,8 @@ from . import families, journal
 from .funcgraph import FuncGraph, Ref, Storage
 from .guards import Check, Guards, current_value
 from .journal import Location
-from .reads import NUMBER, Watch
+from .place_checks import NUMBER
+from .reads import Watch
 from .scalars import ScalarNode, staged
 from .sources import Source
 from .symbolic import as_symbolic, value_of
@@ -92,7 +93,7 @@ class Opened:
         """Put a staged number in each place."""
         for source, place, real in self.places:
             kind = type(place.get())
-            watch.condition(source, "number", _TESTS[kind])
+            watch.check(source, "number", _TESTS[kind])
             watch.opened.add(source.label)
             self.getters[id(real)] = _Getter(source, real)
             value = value_of(as_symbolic(real), root)

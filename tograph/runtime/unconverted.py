@@ -19,10 +19,11 @@ import torch
 
 from ..errors import StagingError
 from . import journal, opaque
+from .code_names import writes
 from .funcgraph import user_location
 from .journal import MISSING, Location
 from .opaque import Held
-from .reach import is_library, named, writes
+from .reach import is_library, named
 from .structure import is_union
 
 LIMIT = 200  # containers that are looked at in one call

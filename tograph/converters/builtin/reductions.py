@@ -11,7 +11,7 @@ from ...runtime.funcgraph import user_location
 from ...runtime.growing import StagedList
 from ...runtime.shapes import SYMBOLS
 from .. import union
-from ..calls import call, handles
+from ..calls import call
 from ..consumers import found_in, gathered
 from ..for_stmt import for_stmt, iterator_of
 from ..generators import Generator
@@ -19,6 +19,7 @@ from ..growing_lists import is_growing
 from ..if_stmt import if_stmt
 from ..iterables import staged_source
 from ..logical import and_, not_, or_
+from ..registry import handles
 from ..staging import is_staged
 from ..user_operators import add, as_bool, gt, holds_staged, lt
 from .torch_functions import tensor

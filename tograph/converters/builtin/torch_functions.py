@@ -17,8 +17,9 @@ from ...runtime.structure import is_union
 from ...runtime.symbolic import scalar_of
 from .. import union
 from ..call_rules import WRAPPERS
-from ..calls import METHODS, TENSOR_METHODS, call, handles
+from ..calls import call
 from ..growing_lists import JOINS, is_growing, tensor_of
+from ..registry import METHODS, TENSOR_METHODS, handles
 from ..staging import is_staged
 from .forms import unless_staged
 from .numbers import bool_

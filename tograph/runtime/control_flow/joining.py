@@ -7,26 +7,18 @@ from functools import reduce
 from typing import Any
 
 from ...errors import StagingError, StructureError
-from .. import freed, histories, journal, listed, structure
+from .. import flattening, freed, histories, joins, journal, listed, pytrees, structure, symbolic
+from ..flattening import flatten
 from ..funcgraph import FuncGraph, Storage, current_graph, user_location
 from ..growing import join_lists
 from ..ir import Node, Value
+from ..joins import join
 from ..journal import MISSING
 from ..journal import Location as Place
 from ..listed import tensors_in
 from ..opaque import Held
 from ..shapes import SYMBOLS
-from ..structure import (
-    Choice,
-    Handle,
-    Leaf,
-    Spec,
-    flatten,
-    is_union,
-    join,
-    leaf_types,
-    spec_of,
-)
+from ..structure import Choice, Handle, Leaf, Spec, is_union, leaf_types, spec_of
 from ..tracing import recording
 from ..types import INT
 from .joint import Joint
@@ -74,7 +66,7 @@ def join_regions(op: str, heads: Sequence[Any], regions: dict[str, Region], **at
     _mind_order(places, live)
     result = MISSING
     for (place, contents), spec in zip(slots, specs):
-        x = structure.unflatten(spec, values, noting(structure.plain_maker(graph), made))
+        x = flattening.unflatten(spec, values, noting(flattening.plain_maker(graph), made))
         listed.inherit(tensors_in(x), [t for c in contents for t in tensors_in(c)])
         learn_outcome(op, heads, x, spec, [as_value(c) for c in contents])
         if place is None:
@@ -139,7 +131,7 @@ def put_back(place: Place, x: Any) -> None:
         x = (
             x.ref
             if not isinstance(x, structure.SymTensor)
-            else structure.Ref(structure.value_of(x, current_graph()), current_graph())
+            else structure.Ref(symbolic.value_of(x, current_graph()), current_graph())
         )
     elif is_union(x):
         if place.key[0] == "contents" and not isinstance(place.get(), Held):
@@ -170,7 +162,7 @@ def as_value(x: Any) -> Any:
 def identified(x: Any, region: Region) -> Any:
     """An object that was made before the region counts as itself: a change of it is seen by all that hold it."""
     home = region.graph.root.made.get(id(x))
-    if home is None or home[1].within(region.graph) or not structure.has_identity(x):
+    if home is None or home[1].within(region.graph) or not pytrees.has_identity(x):
         return x
     return structure.Identity(x)
 
@@ -187,7 +179,7 @@ def visible(spec: Spec, graph: FuncGraph) -> Spec:
 
 
 def all_seen(spec: Spec, graph: FuncGraph) -> bool:
-    return structure.equal(visible(spec, graph), spec)
+    return joins.equal(visible(spec, graph), spec)
 
 
 def _seen_from(x: Any, graph: FuncGraph) -> bool:
@@ -239,7 +231,7 @@ def _region_outputs(region: Region, slots, specs, live) -> list[Value]:
     out: list[Value] = []
     for (_, contents), spec in zip(slots, specs):
         if region.raised:
-            out += [structure.zero_value(t, graph) for t in leaf_types(spec)]
+            out += [flattening.zero_value(t, graph) for t in leaf_types(spec)]
         else:
             x = contents[[r is region for r in live].index(True)]
             out += flatten(as_value(x), spec, graph)

@@ -105,7 +105,7 @@ class Call:
         args = map_values(env.__getitem__, self.node.args)
         kwargs = map_values(env.__getitem__, self.node.kwargs)
         places = [
-            _Place(self._view(x, bits, sizes), exact)
+            _Place(self._view(x, bits, sizes), exact, x.open)
             for x, bits, exact in zip(self._results, slots[len(self._operands) :], self._exact)
         ]
         if len(self._known) >= KEPT:
@@ -143,8 +143,11 @@ class _Place:
 
     __slots__ = ("address", "dtype", "exact", "nbytes", "shape", "stride", "tensor")
 
-    def __init__(self, tensor: torch.Tensor, exact: bool):
-        self.tensor, self.exact = tensor, exact
+    def __init__(self, tensor: torch.Tensor, exact: bool, opened: bool):
+        self.tensor = tensor
+        # What is laid out for an open size has other strides than eager PyTorch's tensor, which is contiguous.
+        self.exact = strides(tensor.shape) if opened else tensor.stride()
+        self.exact = self.exact if exact else None
         self.dtype, self.shape, self.stride = tensor.dtype, tensor.shape, tensor.stride()
         self.address, self.nbytes = tensor.data_ptr(), tensor.numel() * tensor.element_size()
         if self.nbytes > LARGE or not _without_gaps(self.shape, self.stride):
@@ -158,7 +161,7 @@ class _Place:
         if same and self.nbytes >= 0:
             ctypes.memmove(self.address, x.data_ptr(), self.nbytes)
             return True
-        if self.exact and not same and not alike(self.shape, x.stride(), self.stride):
+        if self.exact is not None and not alike(self.shape, x.stride(), self.exact):
             return False
         self.tensor.copy_(x)
         return True

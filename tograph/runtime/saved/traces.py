@@ -11,6 +11,7 @@ from typing import Any
 
 from ...errors import CorruptFileError, GraphSyntaxError, UnsavableError, VerifyError
 from .. import ops, text
+from ..call_effects import Finder, GradOf, no_places
 from ..commits import Plan
 from ..concrete import ConcreteFunction
 from ..guards import Guards
@@ -19,7 +20,7 @@ from ..journal import Location
 from ..keys import describe_key
 from ..ops import OpaqueObject
 from ..specs import TensorSpec
-from ..tracer import Finder, GradOf, Trace, no_places
+from ..traces import Trace
 from .values import Decoder, Encoder
 
 # Ops that reach files or memory outside of their arguments: no trace has them, and no file may.
