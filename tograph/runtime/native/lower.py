@@ -48,6 +48,7 @@ from . import (
 )
 from .arena import Arena
 from .code import REGISTER, SIZE, UNROLLING, Code, literal, memory
+from .form import Layout
 from .groups import Group, one_element
 from .loops import Place, emit
 from .numbers import Numbers
@@ -77,11 +78,6 @@ attributes #1 = {{ nounwind memory(none) willreturn }}
 !2 = !{{!"llvm.loop.unroll.disable"}}
 {}"""
 _CPU = torch.device("cpu")
-
-
-Layout = tuple[
-    tuple[int, tuple[int, ...]], ...
-]  # inputs that are not contiguous, by position, with their strides
 
 
 class Lowering:

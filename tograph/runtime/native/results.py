@@ -7,7 +7,7 @@ knows is not among these.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,6 +21,9 @@ from .views import VIEWS
 _COPIES = frozenset(["aten.reshape.default", "aten._unsafe_view.default", CLONE])
 
 
+Steps = tuple[tuple[str, tuple[Any, ...], dict[str, Any]], ...]
+
+
 @dataclass(frozen=True)
 class View:
     """A result: what ``nodes`` make, one after the other, of the tensor ``base``."""
@@ -28,11 +31,17 @@ class View:
     base: Value
     nodes: tuple[Node, ...]
 
-    def of(self, x: torch.Tensor) -> Any:
-        """The view of a tensor."""
-        for node in self.nodes:
-            x = ops.lookup(node.op).run(x, *node.args[1:], **node.kwargs)
-        return x
+    @property
+    def steps(self) -> Steps:
+        """The ops that make it, each with what it takes besides the tensor."""
+        return tuple((n.op, n.args[1:], n.kwargs) for n in self.nodes)
+
+
+def view(x: torch.Tensor, steps: Steps) -> Any:
+    """The view of a tensor."""
+    for op, args, kwargs in steps:
+        x = ops.lookup(op).run(x, *args, **kwargs)
+    return x
 
 
 def taken(graph: Graph, count: int | None, everywhere: bool = False) -> dict[Value, View]:
@@ -80,6 +89,6 @@ def turned(
     return found, nodes
 
 
-def without(outputs: Sequence[Value], views: dict[Value, View]) -> list[Value]:
+def without(outputs: Sequence[Value], views: Mapping[Value, View]) -> list[Value]:
     """The values that the code is to give."""
     return list(dict.fromkeys(views[v].base if v in views else v for v in outputs))
