@@ -20,7 +20,8 @@ from .guards import Check, Guards, current_value
 from .journal import Location
 from .place_checks import NUMBER
 from .reads import Watch
-from .scalars import ScalarNode, staged
+from .scalar_nodes import ScalarNode
+from .scalars import staged
 from .sources import Source
 from .symbolic import as_symbolic, value_of
 from .types import ScalarType
