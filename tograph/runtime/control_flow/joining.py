@@ -7,7 +7,7 @@ from functools import reduce
 from typing import Any
 
 from ...errors import StagingError, StructureError
-from .. import freed, histories, journal, listed, structure
+from .. import freed, histories, journal, listed, stale, structure
 from ..funcgraph import FuncGraph, Storage, current_graph, user_location
 from ..growing import join_lists
 from ..ir import Node, Value
@@ -135,7 +135,9 @@ def put_back(place: Place, x: Any) -> None:
     if isinstance(place.keep, Storage):
         if place.keep.owner is not None and isinstance(x, structure.SymTensor):
             histories.note(place.keep, place.keep.owner)
-            histories.rebase(place.keep.owner, x)
+            graph, made = current_graph(), structure.value_of(x, current_graph())
+            with stale.joined(place.keep.owner, place.get(), made, graph):
+                histories.rebase(place.keep.owner, x)
         x = (
             x.ref
             if not isinstance(x, structure.SymTensor)
