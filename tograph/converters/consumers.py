@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..runtime import control_flow, journal
+from ..runtime import control_flow, journal, locations
 from ..runtime.funcgraph import is_tracing
 from ..runtime.growing import StagedList
 from ..runtime.unconverted import check_keys
 from . import subscripts
-from .calls import METHODS, call
+from .calls import call
 from .for_stmt import for_stmt, iterator_of
 from .generators import Generator
 from .lists import new_list
 from .logical import not_
 from .members import Listing
+from .registry import METHODS
 from .staging import is_staged
 from .user_operators import as_bool, eq
 
@@ -94,7 +95,7 @@ def _count(items, value):
 
 def _remove(items, value):
     if journal.active():
-        journal.record(journal.contents(items))
+        journal.record(locations.contents(items))
     if _plain(items):
         return list.remove(items, value)
     try:
@@ -106,7 +107,7 @@ def _remove(items, value):
 
 def _sort(items, *, key=None, reverse=False):
     if journal.active():
-        journal.record(journal.contents(items))
+        journal.record(locations.contents(items))
     if _plain(items):
         list.sort(items, key=key, reverse=reverse)
     else:

@@ -16,9 +16,10 @@ from ..runtime.funcgraph import user_location
 from ..runtime.growing import StagedList, as_staged
 from ..runtime.structure import Leaf, Tree
 from ..runtime.types import ScalarType
-from .calls import GROWING, call
+from .calls import call
 from .for_stmt import for_stmt
 from .if_stmt import if_stmt
+from .registry import GROWING
 from .staging import is_staged
 from .user_operators import GROWING_EQUAL, as_bool, eq
 

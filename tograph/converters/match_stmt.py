@@ -18,10 +18,11 @@ from typing import Any
 import torch
 
 from ..runtime import facts
+from ..runtime.flattening import choose
 from ..runtime.funcgraph import current_graph
 from ..runtime.shapes import SYMBOLS
 from ..runtime.staged_string import StagedString
-from ..runtime.structure import UNSET, choose, is_union
+from ..runtime.structure import UNSET, is_union
 from ..transpiler.syntax import gast, walk
 from ..transpiler.templates import constant, name
 from .calls import call

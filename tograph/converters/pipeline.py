@@ -33,12 +33,13 @@ from .annotations import Annotations
 from .asserts import Asserts
 from .attributes import Attributes
 from .call_rules import CONVERTED_CODE
-from .calls import Calls, set_converter
+from .calls import Calls
 from .comparisons import Comparisons
 from .comprehensions import Comprehensions
 from .conditional_expression import ConditionalExpressions
 from .context import OPERATORS, Context
 from .context_managers import ContextManagers
+from .conversion import set_converter
 from .directives import Directives
 from .escapes import Escapes
 from .finally_jumps import FinallyJumps

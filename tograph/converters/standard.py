@@ -19,7 +19,8 @@ import torch
 
 from ..errors import ScopeError
 from ..runtime.funcgraph import is_tracing
-from ..runtime.structure import blank, is_union, parts_of
+from ..runtime.pytrees import blank, parts_of
+from ..runtime.structure import is_union
 from ..runtime.tracing import suspended
 from .call_rules import WRAPPERS, is_user_function
 from .staging import is_staged

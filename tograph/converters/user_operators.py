@@ -20,10 +20,11 @@ from ..runtime.structure import is_union
 from ..transpiler.syntax import gast
 from . import members
 from .call_rules import is_user_function
-from .calls import call, handles
+from .calls import call
 from .context import OPERATORS, Converter
 from .keyed import merged
 from .logical import and_, not_, or_
+from .registry import handles
 from .staging import is_staged
 from .standard import compared_fields
 from .union import apply

@@ -18,9 +18,10 @@ import torch
 
 from ..errors import SignatureError, UnhashableArgumentError
 from .growing import StagedList
+from .pytrees import parts_of, rebuild
 from .shapes import SYMBOLS
 from .specs import TensorSpec
-from .structure import Handle, parts_of, rebuild
+from .structure import Handle
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 _CONTAINERS = (list, tuple, dict)

@@ -14,12 +14,13 @@ from typing import Any
 
 import torch
 
-from . import journal, structure
+from . import flattening, joins, journal, locations
+from .flattening import flatten
 from .funcgraph import FuncGraph
 from .journal import Location, joined_steps
 from .ops import MAY_COMMIT, OpaqueObject, register
 from .sources import Strong, holder
-from .structure import Handle, Ref, Spec, flatten, spec_of
+from .structure import Handle, Ref, Spec, spec_of
 
 
 class Target:
@@ -76,7 +77,7 @@ class Held:
         if self.strong is not None:
             return self.strong
         owner = self.owner()
-        return _NOWHERE if owner is None else journal.attribute(owner, self.attribute)
+        return _NOWHERE if owner is None else locations.attribute(owner, self.attribute)
 
 
 _NOWHERE = Location(("nowhere",), "nothing", lambda: None, lambda value: None)
@@ -104,7 +105,7 @@ class Plan:
     def run(self, *values: Any) -> None:
         rest = iter(values)
         for (_, names, spec), place in zip(self.parts, self.places):
-            content = structure.unflatten(spec, rest, lambda v: v)
+            content = flattening.unflatten(spec, rest, lambda v: v)
             if place is not None:
                 calls.targets[-1][place].apply(names, content)
 
@@ -186,7 +187,7 @@ class Commits:
 
 
 def structure_of(content: Any) -> Spec:
-    return structure.opened(spec_of(_value(content)))
+    return joins.opened(spec_of(_value(content)))
 
 
 def _value(x: Any) -> Any:

@@ -15,12 +15,25 @@ import torch
 
 from ..errors import DeadResourceError
 from ..lazy import lazy_module
-from . import autodiff, commits, freed, host, passes, probes, scheduler, structure, transforms
+from . import (
+    autodiff,
+    commits,
+    flattening,
+    freed,
+    host,
+    passes,
+    probes,
+    scheduler,
+    structure,
+    transforms,
+)
 from .carrier import differentiable
 from .commits import Target
 from .diagnosis import at_run_time
+from .flattening import flatten
 from .funcgraph import FuncGraph, Storage
 from .ir import Graph, set_control_inputs
+from .joins import opened
 from .kernels.kernel import Kernel
 from .kernels.lower import Fused, lower
 from .native.program import Native
@@ -29,7 +42,7 @@ from .passes.settle import has_try, settle
 from .results import leaving
 from .rewrite import copied, count_nodes
 from .sources import Strong
-from .structure import Leaf, Spec, flatten, opened, spec_of
+from .structure import Leaf, Spec, spec_of
 from .symbolic import SymTensor
 from .tracing import recording
 from .watching import PLAIN, calls_python, is_watched, keeps_histories, own_gradients
@@ -110,7 +123,7 @@ class ConcreteFunction:
     def structured_outputs(self) -> Any:
         """The result's structure with a type for every value."""
         rest = iter(self.graph.outputs)
-        return structure.unflatten(self._result, rest, lambda v: v.type)
+        return flattening.unflatten(self._result, rest, lambda v: v.type)
 
     @cached_property
     def optimized_graph(self) -> Graph:
@@ -126,7 +139,7 @@ class ConcreteFunction:
     @cached_property
     def scheduled(self) -> scheduler.Program:
         """How a call without gradients runs: ``level``, ``reason``, ``llvm``."""
-        return scheduler.build(self.watched_graph, lambda: self.program)
+        return scheduler.build(self.graph, lambda: self.watched_graph, lambda: self.program)
 
     @property
     def kernels(self) -> list[Kernel]:
@@ -342,18 +355,20 @@ class ConcreteFunction:
         if self._single and not places:
             return outputs[0]
         values = iter(outputs)
-        result = structure.unflatten(self._result, values, _same)
+        result = flattening.unflatten(self._result, values, _same)
         for (names, spec), target in zip(self._effects, places):
-            target.apply(names, structure.unflatten(spec, values, _same))
+            target.apply(names, flattening.unflatten(spec, values, _same))
         return result
 
 
 def _build(graph: Graph, visible: int | None = None) -> scheduler.Program:
     """The program of a graph that autograd does not see; see ``scheduler.build``."""
-    values = passes.optimize(graph, inference=False)
-    in_place = passes.write_in_place(values)
-    program = functools.cache(lambda: host.build(lower(in_place, host.build)[0]))
-    return scheduler.build(values, program, visible)
+    values = functools.cache(lambda: passes.optimize(graph, inference=False))
+
+    def program() -> host.Program:
+        return host.build(lower(passes.write_in_place(values()), host.build)[0])
+
+    return scheduler.build(graph, values, program, visible)
 
 
 def _same(x: Any) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from ..errors import GradientError
-from . import control_flow, reads, structure
+from . import control_flow, flattening, reads
 from .carrier import differentiable
 from .funcgraph import FuncGraph, Storage, current_graph, is_tracing, user_location
 from .infer import meta_of, tensor_type
@@ -33,7 +33,7 @@ def with_gradient(
     inputs = [value_of(args[i], graph) for i in wrt]
     region = gradient_region(plain, gradient, args, wrt)
     node = call_of(plain, inputs, region.graph, "custom_gradient")
-    return [structure.symbolic(v, graph) for v in node.outputs]
+    return [flattening.symbolic(v, graph) for v in node.outputs]
 
 
 def call_of(
@@ -71,7 +71,7 @@ def gradient_region(
     cotangents: list[Any] = []
 
     def before(graph: FuncGraph) -> None:
-        cotangents.extend(structure.symbolic(graph.input(v.type), graph) for v in values)
+        cotangents.extend(flattening.symbolic(graph.input(v.type), graph) for v in values)
 
     def run() -> list[Any]:
         found = gradient(*cotangents)

@@ -11,11 +11,11 @@ import torch
 from ..errors import SignatureError
 from . import types
 from .control_flow import outside_value
+from .flattening import symbolic
 from .funcgraph import current_graph, is_tracing, user_location
 from .misuse import check_callable
 from .ops import OpaqueObject
 from .specs import TensorSpec
-from .structure import symbolic
 from .tracing import suspended
 from .types import TensorType
 

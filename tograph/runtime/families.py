@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 
+from .joins import same_number
 from .keys import relaxed, without_numbers, without_sizes
 from .specs import TensorSpec
-from .structure import same_number
 
 DTYPES = {int: torch.int64, float: torch.float64}
 

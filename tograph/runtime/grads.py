@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from ..errors import GradientError
-from . import custom, freed, stale, structure
+from . import custom, flattening, freed, stale
 from .funcgraph import FuncGraph, Root, Storage, current_graph, is_tracing, user_location
 from .infer import meta_of
 from .journal import Location
@@ -254,7 +254,7 @@ def _accumulate(leaf: torch.Tensor, g: Any, create: bool) -> None:
     old = read(leaf)
     if is_union(old):
         options = [g if o is None else o + g for o in old.options_]
-        write(leaf, structure.choose(old.tag_, options, current_graph()))
+        write(leaf, flattening.choose(old.tag_, options, current_graph()))
     elif old is None:
         g = _laid_out(g, leaf)
         write(leaf, g if create else own(g))
@@ -281,7 +281,7 @@ def _laid_out(g: torch.Tensor, leaf: torch.Tensor) -> torch.Tensor:
 def own(g: torch.Tensor) -> torch.Tensor:
     """A gradient as a tensor of its own: what is written to it in place is seen nowhere else."""
     graph = current_graph()
-    return structure.symbolic(value_of(g, graph), graph, connected=False)
+    return flattening.symbolic(value_of(g, graph), graph, connected=False)
 
 
 def slots_read(graph: FuncGraph) -> list[Slot]:

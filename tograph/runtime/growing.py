@@ -19,24 +19,16 @@ from typing import Any
 import torch
 
 from ..errors import StagingError, StructureError
-from . import funcgraph, listed, structure, types
+from . import funcgraph, listed, pytrees, structure, types
+from .flattening import flatten, symbolic, unflatten
 from .funcgraph import FuncGraph, Ref, current_graph, is_tracing, user_location
 from .ir import Value
+from .joins import join
 from .records import Columns, item_of, named
 from .scalars import scalar
 from .shapes import SYMBOLS
-from .structure import (
-    Handle,
-    Leaf,
-    Spec,
-    Tree,
-    flatten,
-    join,
-    leaf_types,
-    spec_of,
-    symbolic,
-    unflatten,
-)
+from .structure import Handle, Leaf, Spec, Tree, leaf_types, spec_of
+from .symbolic import scalar_of
 from .types import INT, ListType, TensorType, Type
 
 
@@ -386,7 +378,7 @@ for _name in ("remove", "reverse", "sort", "index", "count"):
 
 def _index(i: Any) -> Any:
     if isinstance(i, torch.Tensor):
-        i = structure.scalar_index(i)
+        i = scalar_of(i)
     return i.node.value(current_graph()) if isinstance(i, SYMBOLS) else i
 
 
@@ -415,7 +407,7 @@ def item_values(x: Any, item: Spec, graph: FuncGraph) -> list[Value]:
 
 
 def _leaves(x: Any) -> list[Any]:
-    found = structure.parts_of(x) if not isinstance(x, (torch.Tensor, *SYMBOLS)) else None
+    found = pytrees.parts_of(x) if not isinstance(x, (torch.Tensor, *SYMBOLS)) else None
     return [x] if found is None else [leaf for part in found[1] for leaf in _leaves(part)]
 
 
@@ -476,6 +468,6 @@ def flatten_list(x: StagedList, spec: Tree, graph: FuncGraph) -> list[Any]:
     return [v for h, part in zip(made.columns, spec.parts) for v in flatten(h, part, graph)]
 
 
-structure.LISTS = (StagedList, flatten_list)
-structure.STAGED_LISTS = ("staged", Columns)
+structure.STAGED.lists, structure.STAGED.flatten_list = StagedList, flatten_list
+structure.STAGED.records = Columns
 funcgraph.WRITES = listed.writes

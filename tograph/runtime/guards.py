@@ -18,8 +18,8 @@ from typing import Any
 
 import torch
 
+from .joins import same_number
 from .sources import Source
-from .structure import same_number
 
 _OPS = {n: getattr(operator, n) for n in
         ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lt", "le", "gt", "ge", "eq", "ne", "and_", "or_", "xor", "neg", "pos", "abs", "lshift", "rshift"]}  # fmt: skip

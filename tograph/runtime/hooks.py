@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from ..errors import GradientError
-from . import custom, structure
+from . import custom, flattening
 from .funcgraph import FuncGraph, Ref, current_graph, is_tracing, user_location
 from .ir import Graph, Node, Value
 from .structure import is_union
@@ -80,7 +80,7 @@ def _applied(hook: Callable[[Any], Any], g: Any) -> Any:
     made = custom.CONVERT(hook)(g)
     if is_union(made):
         options = [g if o is None else o for o in made.options_]
-        return structure.choose(made.tag_, options, current_graph())
+        return flattening.choose(made.tag_, options, current_graph())
     return g if made is None else made
 
 

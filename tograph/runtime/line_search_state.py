@@ -107,7 +107,7 @@ def directions(optimizer: torch.optim.LBFGS) -> Directions:
             kept.take()
     watch = reads.current()
     if watch is not None:
-        watch.condition(sources.object_(kept, "the state of an LBFGS"), "current", "{0}.current()")
+        watch.check(sources.object_(kept, "the state of an LBFGS"), "current", "{0}.current()")
     return kept
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from ..errors import Location, SharedMemoryError
-from . import structure
+from . import pytrees
 from .funcgraph import FuncGraph, Storage, current_graph, user_location
 from .symbolic import SymTensor, as_symbolic
 
@@ -111,7 +111,7 @@ def tensors_in(content: Any) -> list[torch.Tensor]:
     """The tensors in a content."""
     if isinstance(content, torch.Tensor):
         return [content]
-    found = structure.parts_of(content) if isinstance(content, (list, tuple, dict)) else None
+    found = pytrees.parts_of(content) if isinstance(content, (list, tuple, dict)) else None
     return [x for p in found[1] for x in tensors_in(p)] if found else []
 
 

@@ -8,7 +8,6 @@ the special methods, which no code has to name; of libraries only their objects,
 
 from __future__ import annotations
 
-import dis
 import functools
 import sys
 import types
@@ -19,6 +18,7 @@ from typing import Any
 
 import torch
 
+from .code_names import code_names
 from .funcgraph import Ref
 
 LIMIT = 50_000
@@ -182,36 +182,6 @@ def _held(x: types.CellType | weakref.ref) -> list[Any]:
 def _names(slots: Any) -> tuple[str, ...]:
     names = (slots,) if isinstance(slots, str) else tuple(slots)
     return tuple(n for n in names if not n.startswith("__"))
-
-
-@functools.lru_cache(4096)
-def code_names(code: types.CodeType) -> tuple[str, ...]:
-    """The global and attribute names of a code object and of those nested in it; converted code has some as strings."""
-    found = list(code.co_names)
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            found += code_names(constant)
-        elif isinstance(constant, str) and constant.isidentifier():
-            found.append(constant)
-    return tuple(found)
-
-
-@functools.cache
-def writes(code: types.CodeType) -> tuple[frozenset[str], tuple[str, ...]]:
-    """The free variables and the globals that code, with the functions nested in it, assigns."""
-    cells: set[str] = set()
-    names: set[str] = set()
-    for instruction in dis.get_instructions(code):
-        if instruction.opname in ("STORE_DEREF", "DELETE_DEREF"):
-            cells.add(instruction.argval)
-        elif instruction.opname in ("STORE_GLOBAL", "DELETE_GLOBAL"):
-            names.add(instruction.argval)
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            inner_cells, inner_names = writes(constant)
-            cells |= inner_cells
-            names |= set(inner_names)
-    return frozenset(cells & set(code.co_freevars)), tuple(sorted(names))
 
 
 def named(f: types.FunctionType | types.MethodType) -> list[Any]:

@@ -7,8 +7,6 @@ check of ``guards``. What the traced code wrote itself before is not read from o
 
 from __future__ import annotations
 
-import dis
-import functools
 import threading
 import types
 import weakref
@@ -16,20 +14,15 @@ from collections import deque
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
 import torch
 
 from . import journal, sources
-from .guards import ATOMS, CONTAINERS, MAPPINGS, SAME, SAME_ITEMS, SAME_TENSOR, Check, Guards, show
+from .code_names import loaded_globals, loaded_variables, stored_names
+from .guards import ATOMS, CONTAINERS, MAPPINGS, SAME_ITEMS, Check, show
 from .journal import MISSING
-from .shapes import SYMBOLS
+from .place_checks import PlaceChecks, pre_content
 from .sources import Source, holder
 from .structure import OUTSIDE
-from .symbolic import Retrace, SymTensor
-
-_FIXED = (type, types.ModuleType, types.BuiltinFunctionType)  # compared by identity and kept
-NUMBER = "{0} is {1} or same_atom({0}, {1})"  # the test of a number or string
-_UNROLLED = 64  # items of a container that are checked one by one
 
 
 class _State(threading.local):
@@ -40,42 +33,20 @@ class _State(threading.local):
 _state = _State()
 
 
-class Watch:
+class Watch(PlaceChecks):
     """The reads of one trace."""
 
     def __init__(self) -> None:
-        self.sources: dict[int, tuple[Any, Source]] = {}
-        self.steps: dict[Any, Source] = {}
-        self.checks: dict[Any, Check] = {}
+        super().__init__()
         self.functions: dict[Any, Any] = {}  # kept: their ids are keys
-        self.given: Any = ()  # the tensors of the arguments, and which of them are captured
-        self.real: frozenset[int] = frozenset()
         self.cells: set[Any] = set()  # the variables of closures from outside
-        self.opened: set[str] = set()  # the labels of the places whose number is an input
         self.rebound: list[tuple[Any, Any, Check]] = []
-
-    # ---- where values come from
 
     def root(self, x: Any, name: str) -> None:
         """An object that the trace begins with: an argument, or the object of a method."""
         source = sources.object_(x, name)
         self.sources.setdefault(id(x), (x, source))
-        self._check(source, "alive", "{0} is not None")
-
-    def source_of(self, x: Any) -> Source | None:
-        found = self.sources.get(id(x))
-        return None if found is None else found[1]
-
-    def owns(self, x: torch.Tensor) -> bool:
-        """Whether a tensor was found in something that outlives the trace."""
-        return id(x) in self.sources
-
-    def step(self, parent: Source, kind: str, key: Any) -> Source:
-        """The step from a source; one object for each, so that it is followed once."""
-        at = (id(parent), kind, type(key), key if type(key) in (int, str, bool) else id(key))
-        if at not in self.steps:
-            self.steps[at] = parent.step(kind, key)
-        return self.steps[at]
+        self.check(source, "alive", "{0} is not None")
 
     def add(self, function: types.FunctionType) -> None:
         """A user's function runs: its cells, the globals that its code loads, and its defaults are read."""
@@ -83,7 +54,7 @@ class Watch:
         if key in self.functions:
             return
         self.functions[key] = function
-        stored, loaded = _stored(function.__code__), _loaded_variables(function.__code__)
+        stored, loaded = stored_names(function.__code__), loaded_variables(function.__code__)
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
             self.cells.add(("cell", id(cell)))
             try:
@@ -95,23 +66,25 @@ class Watch:
                     sources.cell(cell, name), ("cell", id(cell)), content, name in stored
                 )
         namespace = function.__globals__
-        for name in _loaded_globals(function.__code__):
+        for name in loaded_globals(function.__code__):
             if name in namespace:
                 source = sources.global_(namespace, name)
                 at = ("key", id(namespace), str, name)
                 self._variable(source, at, namespace[name], name in stored)
-        for part, kept in (
-            ("__defaults__", function.__defaults__),
-            ("__kwdefaults__", function.__kwdefaults__),
+        self._defaults(function)
+
+    def _defaults(self, function: types.FunctionType) -> None:
+        positional, keywords = function.__defaults__ or (), function.__kwdefaults__ or {}
+        for part, entries in (
+            ("__defaults__", enumerate(positional)),
+            ("__kwdefaults__", keywords.items()),
         ):
-            entries = enumerate(kept or ()) if part == "__defaults__" else (kept or {}).items()
             for i, x in entries:
                 if not isinstance(x, ATOMS) and x is not None:
-                    at_function = self.source_of(function) or sources.object_(
+                    source = self.source_of(function) or sources.object_(
                         function, function.__name__
                     )
-                    holder_ = self.step(at_function, "attr", part)
-                    self.whole_value(x, self.step(holder_, "item", i))
+                    self.whole_value(x, self.step(self.step(source, "attr", part), "item", i))
 
     def _variable(self, source: Source, key: Any, content: Any, stored: bool) -> None:
         """A variable: ``key`` is that of its journal location; one that the code writes is compared whole, if it stays."""
@@ -121,88 +94,6 @@ class Watch:
         self.value(content, source)
         if stored:
             self.whole_value(content, source)
-
-    @staticmethod
-    def written(key: Any) -> bool:
-        """Whether the traced code wrote a location."""
-        return any(key in log.entries for log in journal.open_journals())
-
-    # ---- checks
-
-    def _check(self, source: Source, what: Any, test: str, old: Any = None, text: str = "") -> None:
-        key = (id(source), what)
-        if key not in self.checks:
-            self.checks[key] = Check(source, test, old, text)
-
-    def condition(self, source: Source, what: str, test: str) -> None:
-        """A test of what is at a source, which holds now; ``what`` tells it from other tests there."""
-        self._check(source, what, test)
-
-    def value(self, x: Any, source: Source) -> None:
-        """What is at a source is ``x``, as far as that can be told without looking into it."""
-        if isinstance(x, (SymTensor, *SYMBOLS)) or source.label in self.opened:
-            return
-        self._not_given(x)
-        text = show(x)
-        if x is None or x is True or x is False:
-            self._check(source, "value", f"{{0}} is {x}", None, text)
-        elif isinstance(x, ATOMS):
-            self._check(source, "value", NUMBER, x, text)
-        elif isinstance(x, _FIXED):
-            self.sources.setdefault(id(x), (x, source))
-            self._check(source, "value", "{0} is {1}", x, text)
-        elif type(x) in CONTAINERS:
-            self.sources.setdefault(id(x), (x, source))
-            self._check(source, "value", "type({0}) is {1}", type(x), text)
-        elif isinstance(x, np.ndarray):
-            self._check(source, "value", "same_array({0}, {1})", x.copy(), text)
-        elif isinstance(x, types.MethodType):
-            self._check(source, "value", "{0} == {1}()", sources.Strong(x), text)
-        else:
-            self.sources.setdefault(id(x), (x, source))
-            same = SAME_TENSOR if isinstance(x, torch.Tensor) else SAME
-            self._check(source, "value", same, holder(x), text)
-
-    def _not_given(self, x: Any) -> None:
-        """A tensor that was found outside and is an argument as well has to be captured."""
-        if isinstance(x, torch.Tensor) and self.given:
-            found = frozenset(i for i, given in enumerate(self.given) if given is x) - self.real
-            if found:
-                raise Retrace(real=found)
-
-    def whole_value(self, x: Any, source: Source) -> None:
-        self.value(x, source)
-        self.whole(x)
-
-    def whole(self, x: Any, seen: frozenset[int] = frozenset(), now: Any = None) -> None:
-        """All of a container was read, and of the containers in it; ``now`` is what it held before the call."""
-        source = self.source_of(x)
-        if source is None or id(x) in seen or type(x) not in CONTAINERS:
-            return
-        seen = seen | {id(x)}
-        now = pre_content(x) if now is None else now
-        if isinstance(now, (set, frozenset)):
-            self._check(source, "items", "{0} == {1}", set(now), show(x))
-            return
-        if isinstance(now, dict):
-            self._check(source, "keys", SAME_ITEMS, list(now), show(x))
-            entries: Any = [
-                ("item", k, v) if type(k) in (str, int) else ("nth", i, v)
-                for i, (k, v) in enumerate(now.items())
-            ]
-        else:
-            self._check(source, "length", f"len({{0}}) == {len(now)}", None, show(x))
-            entries = [("item", i, v) for i, v in enumerate(now)]
-        if len(entries) > _UNROLLED and all(
-            isinstance(v, ATOMS) or v is None for _, _, v in entries
-        ):
-            values = "{0}.values()" if isinstance(now, dict) else "{0}"
-            self._check(source, "items", f"same_items({values}, {{1}})", [v for _, _, v in entries])
-            return
-        for kind, key, v in entries:
-            at = self.step(source, kind, key)
-            self.value(v, at)
-            self.whole(v, seen)
 
     def attribute(self, owner: Any, name: str, value: Any) -> None:
         """``owner.name`` was read."""
@@ -228,7 +119,7 @@ class Watch:
         """``owner`` has no attribute of that name."""
         source = self.source_of(owner)
         if source is not None and not self.written(("attr", id(owner), name)):
-            self._check(source, ("absent", name), f"not hasattr({{0}}, {name!r})")
+            self.check(source, ("absent", name), f"not hasattr({{0}}, {name!r})")
 
     def referent(self, x: weakref.ref, value: Any) -> None:
         """``x()`` of a weak reference was read."""
@@ -267,13 +158,13 @@ class Watch:
         if source is not None and not self.written(journal.key_place(x, key)):
             inside = key in pre_content(x)
             at = ("key", type(key), key if isinstance(key, ATOMS) else id(key))
-            self._check(source, at, f"({{1}} in {{0}}) is {inside}", key)
+            self.check(source, at, f"({{1}} in {{0}}) is {inside}", key)
 
     def size(self, x: Any) -> None:
         """The number of items was read."""
         source = self.source_of(x)
         if source is not None:
-            self._check(source, "length", f"len({{0}}) == {len(pre_content(x))}", None, show(x))
+            self.check(source, "length", f"len({{0}}) == {len(pre_content(x))}", None, show(x))
 
     def module(self, m: torch.nn.Module) -> None:
         """Code that is not converted read what it liked of a module: all of it counts."""
@@ -283,7 +174,7 @@ class Watch:
         for name, x in vars(m).items():
             if name in ("_parameters", "_buffers", "_modules"):
                 at = self.step(source, "attr", name)
-                self._check(at, "keys", SAME_ITEMS, list(x))
+                self.check(at, "keys", SAME_ITEMS, list(x))
                 for key, part in x.items():
                     self.value(part, self.step(at, "item", key))
                     if isinstance(part, torch.nn.Module):
@@ -299,7 +190,7 @@ class Watch:
         if source is not None:
             some = " or ".join(f"{{0}}.{n}" for n in _HOOKS)
             found = any(getattr(m, n) for n in _HOOKS)
-            self._check(source, "hooks", f"bool({some}) is {found}")
+            self.check(source, "hooks", f"bool({some}) is {found}")
             for name in _HOOKS if found else ():
                 self.whole_value(getattr(m, name), self.step(source, "attr", name))
 
@@ -313,18 +204,18 @@ class Watch:
 
     def argument(self, i: int, x: torch.Tensor) -> None:
         """The ``i``-th tensor of the arguments is also one that was captured."""
-        self._check(Source(None, "tensor", i, f"tensor {i}"), "same", "{0} is {1}()", holder(x))
+        self.check(Source(None, "tensor", i, f"tensor {i}"), "same", "{0} is {1}()", holder(x))
 
     def history(self) -> None:
         """Whether the tensors of the arguments require a gradient: another answer traces anew."""
         for i, x in enumerate(self.given):
             if isinstance(x, torch.Tensor) and (x.is_floating_point() or x.is_complex()):
                 test = "{0}.requires_grad" if x.requires_grad else "not {0}.requires_grad"
-                self._check(Source(None, "tensor", i, f"tensor {i}"), "gradient", test)
+                self.check(Source(None, "tensor", i, f"tensor {i}"), "gradient", test)
 
     def apart(self, i: int) -> None:
         """The ``i``-th tensor of the arguments is written: no other one may share its memory."""
-        self._check(
+        self.check(
             Source(None, "tensor", i, f"the memory of tensor {i}"), "apart", "apart({0}, tensors)"
         )
 
@@ -332,7 +223,7 @@ class Watch:
         """An iterator from outside was advanced, which cannot be undone: the trace serves this call only."""
         source = self.source_of(iterator)
         if source is not None:
-            self._check(source, "once", "False", None, "its position")
+            self.check(source, "once", "False", None, "its position")
 
     def kept(self, location: journal.Location, old: Any) -> None:
         """What a location held before the call may stay in it, or decides what it holds afterwards."""
@@ -348,13 +239,11 @@ class Watch:
         elif kind == "attr":
             name = location.key[2]
             if old is MISSING:
-                self._check(source, ("absent", name), f"not hasattr({{0}}, {name!r})")
+                self.check(source, ("absent", name), f"not hasattr({{0}}, {name!r})")
             elif not _module_store(owner, name):
                 self.whole_value(old, self.step(source, "attr", name))
         elif old is MISSING:
-            self._check(
-                source, ("key", str, location.name_key), "{1} not in {0}", location.name_key
-            )
+            self.check(source, ("key", str, location.name_key), "{1} not in {0}", location.name_key)
         else:
             self.whole_value(old, self.step(source, "item", location.name_key))
 
@@ -365,72 +254,45 @@ class Watch:
             source: Source | None = self.steps[location.key]
         else:
             source = self.source_of(owner)
-            if source is None:
-                return
-            if kind == "attr":
-                name = location.key[2]
-                self._drop(source, ("absent", name))
-                store = _module_store(owner, name)
-                for step in ("attr", "getattr"):
-                    self._drop(self.step(source, step, name))
-                source = self.step(source, "attr", store) if store else source
-                source = self.step(source, "item" if store else "attr", name)
-            elif kind == "key":
-                known = (id(source), "keys") in self.checks
-                self._drop(source, ("key", type(location.name_key), location.name_key))
-                if known:
-                    self._drop(source, "keys")
-                    self._check(source, "keys", SAME_ITEMS, list(owner))
-                source = self.step(source, "item", location.name_key)
-            else:
-                self._drop(source, keep=("value",))
+            if source is not None and kind == "attr":
+                source = self._settled_attribute(source, owner, location.key[2])
+            elif source is not None and kind == "key":
+                source = self._settled_key(source, owner, location.name_key)
+            elif source is not None:
+                self.drop(source, keep=("value",))
                 self.whole(owner)
                 return
-        self._drop(source)
-        self.value(content, source)
+        if source is not None:
+            self.drop(source)
+            self.value(content, source)
 
-    def _drop(self, source: Source, what: Any = None, keep: Any = ()) -> None:
-        """Forget checks of a source: one, or all but some."""
-        for key in [k for k in self.checks if k[0] == id(source)]:
-            if key[1] == what or (what is None and key[1] not in keep):
-                del self.checks[key]
+    def _settled_attribute(self, source: Source, owner: Any, name: str) -> Source:
+        """Where an attribute is found; what was checked of it before does not count any more."""
+        self.drop(source, ("absent", name))
+        store = _module_store(owner, name)
+        for step in ("attr", "getattr"):
+            self.drop(self.step(source, step, name))
+        source = self.step(source, "attr", store) if store else source
+        return self.step(source, "item" if store else "attr", name)
+
+    def _settled_key(self, source: Source, owner: Any, key: Any) -> Source:
+        """Where the content of a key is found; what was checked of it before does not count any more."""
+        known = (id(source), "keys") in self.checks
+        self.drop(source, ("key", type(key), key))
+        if known:
+            self.drop(source, "keys")
+            self.check(source, "keys", SAME_ITEMS, list(owner))
+        return self.step(source, "item", key)
 
     def constant(self, x: torch.Tensor) -> bool:
         """A tensor from outside must go on requiring no gradient; False where its place is not known."""
         source = self.source_of(x)
         if source is not None:
-            self._check(source, "constant", "not {0}.requires_grad", None, "no gradient")
+            self.check(source, "constant", "not {0}.requires_grad", None, "no gradient")
         return source is not None
-
-    def identities(self, x: torch.Tensor) -> list[Check]:
-        """The checks that a place holds this very tensor."""
-        return [c for c in self.checks.values() if c.test == SAME_TENSOR and c.old() is x]
-
-    def guards(self, root: Any, grads: Any = ()) -> Guards:
-        """The guards of the trace; ``grads`` are the ``.grad`` fields that it read."""
-        missing = [(slot.late, slot.real.grad is None) for slot in grads]
-        return Guards(list(self.checks.values()), list(dict.fromkeys(root.root.guards)), missing)
 
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-
-
-def pre_content(x: Any) -> Any:
-    """What a container held before the traced code changed it."""
-    for log in journal.open_journals():
-        if ("contents", id(x)) in log.entries:
-            return log.entries[("contents", id(x))][1]
-    if not isinstance(x, MAPPINGS):
-        return x
-    now = None
-    for log in reversed(journal.open_journals()):
-        for place, old in reversed(log.keys.get(id(x), ())):
-            now = dict(x) if now is None else now
-            if old is not MISSING:
-                now[place.name_key] = old  # where it stands, or last where it was taken out
-            else:
-                now.pop(place.name_key, None)
-    return x if now is None else now
 
 
 def _module_store(owner: Any, name: str) -> str:
@@ -459,32 +321,6 @@ def _is_dynamic(owner: Any, name: str) -> bool:
     """Whether an attribute comes from ``__getattr__``."""
     held = name in getattr(owner, "__dict__", ()) or _lookup(type(owner), name) is not MISSING
     return not held and not isinstance(owner, type)
-
-
-@functools.cache
-def _stored(code: types.CodeType) -> frozenset[str]:
-    """Globals and free variables that the code itself assigns."""
-    words = ("STORE_GLOBAL", "DELETE_GLOBAL", "STORE_DEREF", "DELETE_DEREF")
-    return frozenset(i.argval for i in _instructions(code) if i.opname in words)
-
-
-@functools.cache
-def _loaded_globals(code: types.CodeType) -> tuple[str, ...]:
-    loads = ("LOAD_GLOBAL", "LOAD_NAME")
-    return tuple(dict.fromkeys(i.argval for i in _instructions(code) if i.opname in loads))
-
-
-@functools.cache
-def _loaded_variables(code: types.CodeType) -> frozenset[str]:
-    words = ("LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF")
-    return frozenset(i.argval for i in _instructions(code) if i.opname in words)
-
-
-def _instructions(code: types.CodeType):
-    yield from dis.get_instructions(code)
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _instructions(constant)
 
 
 # ---- what converted code calls

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from . import structure
-from .structure import Leaf, Spec, Tree, leaf_types, unflatten
+from . import joins, structure
+from .flattening import unflatten
+from .structure import Leaf, Spec, Tree, leaf_types
 from .types import OBJECT, ScalarType, TensorType, Type
 
 
@@ -38,11 +39,7 @@ def _same_form(a: Spec, b: Spec) -> bool:
     if isinstance(a, Tree) and isinstance(b, Tree):
         same = a.cls is b.cls and a.aux == b.aux and len(a.parts) == len(b.parts)
         return same and all(map(_same_form, a.parts, b.parts))
-    return (
-        isinstance(a, Leaf) and isinstance(b, Leaf)
-        if isinstance(a, Leaf)
-        else structure.equal(a, b)
-    )
+    return isinstance(a, Leaf) and isinstance(b, Leaf) if isinstance(a, Leaf) else joins.equal(a, b)
 
 
 def _with_types(spec: Spec, kinds: Iterator[Type]) -> Spec:
@@ -60,7 +57,7 @@ def item_of(spec: Spec) -> Spec | None:
     """
     if isinstance(spec, Leaf):
         return Leaf(spec.type) if isinstance(spec.type, (TensorType, ScalarType)) else None
-    opened = structure.text_of(spec) or _open_record(spec)
+    opened = joins.text_of(spec) or _open_record(spec)
     return opened if opened is not None and leaf_types(opened) else None
 
 
@@ -70,7 +67,7 @@ def _open_record(spec: Spec) -> Spec | None:
     if isinstance(spec, structure.Const):
         return spec if spec.value is None or isinstance(spec.value, (str, bytes)) else None
     if isinstance(spec, structure.Choice):
-        return structure.text_of(spec)
+        return joins.text_of(spec)
     if not isinstance(spec, Tree) or not _is_frozen(spec.cls):
         return None
     parts = [_open_record(p) for p in spec.parts]

@@ -13,16 +13,16 @@ from typing import Any
 import torch
 
 from ..errors import InvalidArgumentError, StructureError
-from . import control_flow, custom, structure
+from . import control_flow, custom, pytrees
 from .control_flow import LoopOptions
 from .debug import assert_
+from .flattening import symbolic
 from .funcgraph import current_graph, is_tracing, user_location
 from .function import Function
 from .growing import StagedList, as_staged
 from .journal import Location
 from .misuse import check_callable
 from .shapes import SYMBOLS
-from .structure import symbolic
 from .types import TensorType
 
 _LEAVES = (torch.Tensor, bool, int, float, complex, *SYMBOLS)
@@ -33,14 +33,14 @@ def map_nest(function: Callable[[Any], Any], x: Any, what: str) -> Any:
     """The structure ``x`` with ``function`` of each of its tensors and numbers in its place."""
     if isinstance(x, _LEAVES):
         return function(x)
-    found = None if isinstance(x, type(None) | str) else structure.parts_of(x)
+    found = None if isinstance(x, type(None) | str) else pytrees.parts_of(x)
     if found is None:
         shown = "None" if x is None else f"a {type(x).__name__}"
         raise StructureError(
             f"{what} must be tensors, or lists, tuples and dicts of these, not {shown}",
             user_location(),
         )
-    return structure.rebuild(type(x), found[0], [map_nest(function, p, what) for p in found[1]])
+    return pytrees.rebuild(type(x), found[0], [map_nest(function, p, what) for p in found[1]])
 
 
 class Rows:
@@ -144,8 +144,8 @@ def _fill(form: Any, leaves: Any) -> Any:
     """The structure of ``form``, in which None stands for each leaf."""
     if form is None:
         return next(leaves)
-    aux, parts = structure.parts_of(form)  # type: ignore[misc]
-    return structure.rebuild(type(form), aux, [_fill(p, leaves) for p in parts])
+    aux, parts = pytrees.parts_of(form)  # type: ignore[misc]
+    return pytrees.rebuild(type(form), aux, [_fill(p, leaves) for p in parts])
 
 
 def _stacked(outs: list[Any], what: str) -> Any:

@@ -119,7 +119,7 @@ def _as_text(x: Any, graph: Any) -> Any:
     return graph.emit("py.format", x, type=types.OBJECT)
 
 
-structure.TEXTS = (StagedString, _as_text)
+structure.STAGED.texts, structure.STAGED.text_value = StagedString, _as_text
 
 
 def _operator(name: str, kind: type, *, reflected: bool = False) -> Any:

@@ -27,6 +27,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -394,3 +395,23 @@ def parse_graph(text: str) -> Graph:
         reader.at += 1
         raise reader.fail("text after the end of the graph")
     return graph
+
+
+def python_objects(graph: Graph) -> Iterator[tuple[Node, OpaqueObject]]:
+    """The Python objects among the arguments of all nodes, regions after their node. The text has no more than their labels."""
+    for node in graph.nodes:
+        for x in _opaque((node.args, node.kwargs)):
+            yield node, x
+        for region in node.regions.values():
+            yield from python_objects(region)
+
+
+def _opaque(tree: Any) -> Iterator[OpaqueObject]:
+    if isinstance(tree, OpaqueObject):
+        yield tree
+    elif isinstance(tree, (list, tuple)):
+        for item in tree:
+            yield from _opaque(item)
+    elif isinstance(tree, dict):
+        for item in tree.values():
+            yield from _opaque(item)

@@ -1,6 +1,6 @@
 """The staged forms of built-ins, of ``math``, and of torch's functions on Python numbers and lists.
 
-Importing the modules registers the forms: ``calls.handles`` maps a function to its form.
+Importing the modules registers the forms: ``registry.handles`` maps a function to its form.
 """
 
 from . import (

@@ -16,7 +16,9 @@ from ...runtime.funcgraph import is_tracing
 from ...runtime.shapes import SYMBOLS
 from ...runtime.tracing import suspended
 from ..call_rules import DECIDING
-from ..calls import TENSOR_METHODS, call, converted, handles
+from ..calls import call
+from ..conversion import converted
+from ..registry import TENSOR_METHODS, handles
 from ..staging import is_staged
 from .numbers import bool_
 

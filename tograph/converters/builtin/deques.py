@@ -7,9 +7,10 @@ from typing import Any
 
 from ...runtime.deques import StagedDeque, bounded
 from ...runtime.funcgraph import is_tracing
-from ..calls import GROWING, call, handles
+from ..calls import call
 from ..for_stmt import for_stmt
 from ..if_stmt import if_stmt
+from ..registry import GROWING, handles
 
 
 @handles(deque)

@@ -12,7 +12,8 @@ from ...runtime.structure import is_union
 from ...runtime.symbolic import scalar_of
 from .. import union
 from ..call_rules import is_user_function
-from ..calls import call, handles
+from ..calls import call
+from ..registry import handles
 from ..staging import is_staged
 from ..strings import StagedString
 

@@ -12,7 +12,8 @@ from typing import Any
 import torch
 
 from ...runtime.funcgraph import is_tracing
-from ..calls import call, handles
+from ..calls import call
+from ..registry import handles
 
 
 def _staged(fused: Any, single: Any) -> Any:

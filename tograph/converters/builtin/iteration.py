@@ -15,11 +15,13 @@ from typing import Any
 from ...runtime.funcgraph import is_tracing
 from ...runtime.growing import StagedList
 from ..call_rules import DECIDING
-from ..calls import METHODS, call, convert_if_needed, handles
+from ..calls import call
 from ..consumers import gathered
+from ..conversion import convert_if_needed
 from ..for_stmt import iterator_of
 from ..generators import Generator
 from ..iterables import Counting, Indexed, staged_source
+from ..registry import METHODS, handles
 from ..staging import is_staged
 from ..strings import str_join
 

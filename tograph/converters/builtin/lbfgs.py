@@ -15,7 +15,8 @@ from ...errors import StagingError
 from ...runtime.funcgraph import is_tracing, user_location
 from ...runtime.line_search_state import directions, note
 from ..call_rules import DECIDING
-from ..calls import converted, handles
+from ..conversion import converted
+from ..registry import handles
 
 SMALLEST = 1e-10  # curvature of a pair that is kept
 

@@ -12,7 +12,8 @@ from torch import _linalg_utils, _lobpcg
 
 from ...runtime.funcgraph import is_tracing
 from ..call_rules import DECIDING
-from ..calls import converted, handles
+from ..conversion import converted
+from ..registry import handles
 
 
 @handles(_lobpcg.LOBPCG._get_ortho)

@@ -16,7 +16,7 @@ from ...runtime import journal
 from ...runtime.funcgraph import is_tracing, user_location
 from ...runtime.staged_string import StagedString
 from .. import union
-from ..calls import STREAM_METHODS, handles
+from ..registry import STREAM_METHODS, handles
 from ..strings import fstring, percent
 from .printing import print_
 

@@ -10,7 +10,7 @@ from ...runtime.funcgraph import user_location
 from ...runtime.scalars import to_python
 from ...runtime.shapes import SYMBOLS
 from .. import union
-from ..calls import METHODS, handles
+from ..registry import METHODS, handles
 from ..strings import fstring, is_staged_part, str_format
 from .forms import as_number, unless_staged
 

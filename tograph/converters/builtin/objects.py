@@ -18,10 +18,11 @@ from ...runtime.shapes import SYMBOLS
 from ...runtime.structure import is_union
 from ...runtime.symbolic import SymTensor
 from .. import attributes, standard, union
-from ..calls import METHODS, SLOT_METHODS, call, handles
+from ..calls import call
 from ..iterables import (
     StagedRange,
 )
+from ..registry import METHODS, SLOT_METHODS, handles
 from ..staged_class import StagedClass
 from ..staging import is_staged
 from ..strings import StagedString

@@ -17,7 +17,7 @@ from ...runtime.funcgraph import current_graph, is_tracing, user_location
 from ...runtime.ops import OpaqueObject
 from ...runtime.scalars import new_scalar
 from .. import subscripts
-from ..calls import METHODS, handles
+from ..registry import METHODS, handles
 
 _FLOATS = ("uniform", "triangular", "gauss", "normalvariate", "lognormvariate", "expovariate", "betavariate", "gammavariate",
            "vonmisesvariate", "paretovariate", "weibullvariate")  # fmt: skip

@@ -19,7 +19,8 @@ from ...runtime.infer import meta_of, tensor_type
 from ...runtime.known import UNKNOWN, known
 from ...runtime.symbolic import SymTensor, value_of, wrap
 from ..call_rules import DECIDING
-from ..calls import converted, handles
+from ..conversion import converted
+from ..registry import handles
 from .recurrent import step_of
 
 _VF: Any = torch._VF  # type: ignore[attr-defined]

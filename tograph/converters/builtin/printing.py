@@ -11,7 +11,7 @@ from ...runtime.funcgraph import current_graph, is_tracing
 from ...runtime.shapes import SYMBOLS
 from ...runtime.staged_string import StagedString
 from .. import union
-from ..calls import handles
+from ..registry import handles
 from ..strings import fstring, is_staged_part, outside
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 
 from ...runtime import products
-from ..calls import TENSOR_METHODS, handles, leave_alone
+from ..left_alone import leave_alone
+from ..registry import TENSOR_METHODS, handles
 from ..resolved import resolved
 
 

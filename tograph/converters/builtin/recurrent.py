@@ -18,7 +18,8 @@ from ...runtime.shapes import SYMBOLS
 from ...runtime.structure import is_union
 from .. import union
 from ..call_rules import DECIDING
-from ..calls import converted, handles
+from ..conversion import converted
+from ..registry import handles
 
 
 def _staged_length(m: nn.RNNBase, x: Any) -> bool:

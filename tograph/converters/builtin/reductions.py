@@ -6,12 +6,12 @@ from typing import Any
 
 import torch
 
-from ...runtime import control_flow, journal
+from ...runtime import control_flow, locations
 from ...runtime.funcgraph import user_location
 from ...runtime.growing import StagedList
 from ...runtime.shapes import SYMBOLS
 from .. import union
-from ..calls import call, handles
+from ..calls import call
 from ..consumers import found_in, gathered
 from ..for_stmt import for_stmt, iterator_of
 from ..generators import Generator
@@ -19,6 +19,7 @@ from ..growing_lists import is_growing
 from ..if_stmt import if_stmt
 from ..iterables import staged_source
 from ..logical import and_, not_, or_
+from ..registry import handles
 from ..staging import is_staged
 from ..user_operators import add, as_bool, gt, holds_staged, lt
 from .torch_functions import tensor
@@ -159,9 +160,9 @@ def sum_(items, start=0):
     if rows is not None:
         return sum_(rows, start)
     box = [start]
-    place = journal.item(box, "sum", "the sum")
+    place = locations.item(box, "sum", "the sum")
     index = [0]
-    at = journal.item(index, "index", "the index")
+    at = locations.item(index, "index", "the index")
 
     def body():
         i = index[0]

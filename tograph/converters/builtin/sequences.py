@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from ...errors import StagingError
-from ...runtime import control_flow, journal, reads, unconverted
+from ...runtime import control_flow, guards, journal, locations, reads, unconverted
 from ...runtime.funcgraph import is_tracing, user_location
 from ...runtime.growing import StagedList
 from ...runtime.scalars import StagedBool, StagedFloat, to_python
@@ -19,7 +19,8 @@ from ...runtime.structure import is_union
 from ...runtime.symbolic import scalar_of
 from ...runtime.unconverted import check_keys
 from .. import keyed, members, subscripts, union
-from ..calls import METHODS, call, handles, noted, takes_functions
+from ..calls import call
+from ..construction import noted
 from ..consumers import gathered
 from ..for_stmt import for_stmt, iterator_of
 from ..generators import Generator, Through, enumerated
@@ -38,6 +39,7 @@ from ..iterables import (
 )
 from ..lists import new_list
 from ..logical import not_
+from ..registry import METHODS, handles, takes_functions
 from ..staging import is_staged
 from ..user_operators import as_bool, defines_operators, holds_staged, lt, method_of
 from .forms import as_number, unless_staged
@@ -58,7 +60,7 @@ def len_(x):
     if sized is not None:
         return sized(x)
     watch = reads.current()
-    if watch is not None and type(x) in reads.CONTAINERS:
+    if watch is not None and type(x) in guards.CONTAINERS:
         watch.size(x)
     if isinstance(x, dict) and members.is_conditional(x):
         return keyed.dict_length(x)
@@ -314,7 +316,7 @@ def next_(iterator, *default):
             )
         reads.passed((iterator,))
         return next(iterator, *default)
-    journal.record(journal.attribute(iterator, "position"))
+    journal.record(locations.attribute(iterator, "position"))
     at, count = iterator.position, len_(iterator.items)
     inside = at < count
 
@@ -336,7 +338,7 @@ def next_(iterator, *default):
     return take()
 
 
-for _kind in (*reads.MAPPINGS, collections.Counter):
+for _kind in (*guards.MAPPINGS, collections.Counter):
     METHODS[(_kind, "get")] = keyed.dict_get
     METHODS[(_kind, "pop")] = keyed.dict_pop
     METHODS[(_kind, "setdefault")] = keyed.set_default
@@ -351,7 +353,7 @@ for _kind in (*reads.MAPPINGS, collections.Counter):
             check_keys(x)
             reads.passed((x,))
             if _name == "popitem":
-                journal.record(journal.contents(x))
+                journal.record(locations.contents(x))
             return getattr(x, _name)(*args, **kwargs)
 
         METHODS[(_kind, _name)] = _listed
@@ -365,7 +367,7 @@ def _move_to_end(x, key, last=True):
     if journal.depth() > 1:
         raise StagingError("the order of an OrderedDict cannot depend on a staged condition", user_location())  # fmt: skip
     reads.passed((x,))
-    journal.record(journal.contents(x))
+    journal.record(locations.contents(x))
     x.move_to_end(key, last)
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import _higher_order_ops as torch_forms
 
 from ...runtime import custom, higher_order, row_loops
-from ..calls import handles
+from ..registry import handles
 
 
 @handles(torch.cond)

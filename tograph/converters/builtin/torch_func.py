@@ -18,7 +18,9 @@ from ...errors import GradientError
 from ...runtime import grads, histories, transforms
 from ...runtime.funcgraph import is_tracing, user_location
 from ...runtime.symbolic import as_symbolic
-from ..calls import call, convert_if_needed, handles, takes_functions
+from ..calls import call
+from ..conversion import convert_if_needed
+from ..registry import handles, takes_functions
 
 
 class _Primals:

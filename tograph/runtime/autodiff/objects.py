@@ -7,9 +7,10 @@ from typing import Any
 import torch
 
 from ..carrier import carrier, differentiable
+from ..flattening import symbolic
 from ..funcgraph import FuncGraph, current_graph
 from ..ir import Value
-from ..structure import Handle, symbolic
+from ..structure import Handle
 from ..symbolic import argument
 from ..types import ListType, OptionalType, ScalarType, TensorType, Type
 

@@ -8,12 +8,13 @@ import torch
 
 from ...errors import SignatureError, StructureError
 from .. import ops
+from ..flattening import symbolic
 from ..funcgraph import Ref, current_graph, is_tracing, user_location
 from ..infer import meta_of, tensor_type
 from ..misuse import check_whole
 from ..scalars import scalar
 from ..shapes import SYMBOLS
-from ..structure import Handle, symbolic
+from ..structure import Handle
 from ..symbolic import SymTensor, as_symbolic, scalar_of, value_of
 from ..types import INT, ListType, TensorType, Type
 

@@ -8,10 +8,12 @@ import torch
 
 from ...errors import SignatureError, StructureError
 from .. import ops
+from ..flattening import symbolic
 from ..funcgraph import Ref, current_graph, is_tracing, user_location
-from ..scalars import ScalarNode, staged
+from ..scalar_nodes import ScalarNode
+from ..scalars import staged
 from ..specs import TensorSpec
-from ..structure import Handle, symbolic
+from ..structure import Handle
 from ..symbolic import value_of
 from ..types import BOOL, OptionalType, TensorType
 from .content import as_tensor, type_of

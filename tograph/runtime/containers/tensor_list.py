@@ -9,9 +9,10 @@ import torch
 
 from ...errors import GraphBoolError, StructureError
 from .. import ops
+from ..flattening import symbolic
 from ..funcgraph import Ref, current_graph, is_tracing, user_location
 from ..specs import dimensions
-from ..structure import Handle, symbolic
+from ..structure import Handle
 from ..symbolic import value_of
 from ..types import ListType, TensorType, join
 from .content import Content, as_index, as_tensor, check_dtype, type_of

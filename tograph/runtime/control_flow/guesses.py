@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..joins import generalize, join
 from ..journal import Location as Place
-from ..structure import Leaf, Spec, generalize, join, spec_of
+from ..structure import Leaf, Spec, spec_of
 from ..symbolic import SymTensor
 from ..types import TensorType
 from .carried import Carried

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from .. import structure
+from .. import flattening
 from ..funcgraph import FuncGraph
 from ..shapes import SYMBOLS
 from ..symbolic import SymTensor, View
@@ -118,4 +118,4 @@ def fill(chain: Sequence[View], numbers: Sequence[Any]) -> tuple[View, ...]:
 
 def number(value: Any, graph: FuncGraph) -> Any:
     """The staged number of a value."""
-    return structure.symbolic(value, graph)
+    return flattening.symbolic(value, graph)

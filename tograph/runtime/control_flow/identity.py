@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from .. import structure
+from .. import flattening, joins, structure
 from ..funcgraph import FuncGraph, Ref, Storage
 from ..journal import Location as Place
 from ..structure import Spec
@@ -351,9 +351,9 @@ def attach(
 
 def choose(tag: Any, options: Sequence[Any], graph: FuncGraph) -> Any:
     """The option that the staged index ``tag`` picks; its tensors are those of that option."""
-    spec = functools.reduce(structure.join, map(structure.spec_of, options))
+    spec = functools.reduce(joins.join, map(structure.spec_of, options))
     made: list[Any] = []
-    x = structure.choose(tag, options, graph, noting(structure.plain_maker(graph), made))
+    x = flattening.choose(tag, options, graph, noting(flattening.plain_maker(graph), made))
     columns = zip(*(leaf_objects(o, spec) for o in options))
     for tensor, objects in zip(made, columns, strict=True):
         given = [o for o in objects if o is not None]

@@ -7,26 +7,30 @@ from functools import reduce
 from typing import Any
 
 from ...errors import StagingError, StructureError
-from .. import freed, histories, journal, listed, stale, structure
+from .. import (
+    conditional_items,
+    flattening,
+    freed,
+    histories,
+    joins,
+    journal,
+    listed,
+    pytrees,
+    stale,
+    structure,
+    symbolic,
+)
+from ..flattening import flatten
 from ..funcgraph import FuncGraph, Storage, current_graph, user_location
 from ..growing import join_lists
 from ..ir import Node, Value
+from ..joins import join
 from ..journal import MISSING
 from ..journal import Location as Place
 from ..listed import tensors_in
 from ..opaque import Held
 from ..shapes import SYMBOLS
-from ..structure import (
-    Choice,
-    Handle,
-    Leaf,
-    Spec,
-    flatten,
-    is_union,
-    join,
-    leaf_types,
-    spec_of,
-)
+from ..structure import Choice, Handle, Leaf, Spec, is_union, leaf_types, spec_of
 from ..tracing import recording
 from ..types import INT
 from .joint import Joint
@@ -74,7 +78,7 @@ def join_regions(op: str, heads: Sequence[Any], regions: dict[str, Region], **at
     _mind_order(places, live)
     result = MISSING
     for (place, contents), spec in zip(slots, specs):
-        x = structure.unflatten(spec, values, noting(structure.plain_maker(graph), made))
+        x = flattening.unflatten(spec, values, noting(flattening.plain_maker(graph), made))
         listed.inherit(tensors_in(x), [t for c in contents for t in tensors_in(c)])
         learn_outcome(op, heads, x, spec, [as_value(c) for c in contents])
         if place is None:
@@ -96,7 +100,7 @@ def _mind_order(places: dict[Any, Place], live: Sequence[Region]) -> None:
         for region in live if len(keys) > 1 else ():
             own = [k for k, (_, v) in region.changed.items() if k in keys and v is not MISSING]
             if own != [k for k in keys if k in own]:
-                journal.unorder(places[keys[0]].keep)
+                conditional_items.unorder(places[keys[0]].keep)
 
 
 def mind_iterations(state: Sequence[Place]) -> None:
@@ -107,7 +111,7 @@ def mind_iterations(state: Sequence[Place]) -> None:
             x = place.get()
             may_miss = is_union(x) and any(o is MISSING for o in x.options_)
             if may_miss and found.setdefault(id(place.keep), place) is not place:
-                journal.unorder(place.keep)
+                conditional_items.unorder(place.keep)
 
 
 def _joined(places: dict[Any, Place], live: Sequence[Region], lost: set) -> dict[Any, Place]:
@@ -135,13 +139,13 @@ def put_back(place: Place, x: Any) -> None:
     if isinstance(place.keep, Storage):
         if place.keep.owner is not None and isinstance(x, structure.SymTensor):
             histories.note(place.keep, place.keep.owner)
-            graph, made = current_graph(), structure.value_of(x, current_graph())
-            with stale.joined(place.keep.owner, place.get(), made, graph):
+            made = symbolic.value_of(x, current_graph())
+            with stale.joined(place.keep.owner, place.get(), made, current_graph()):
                 histories.rebase(place.keep.owner, x)
         x = (
             x.ref
             if not isinstance(x, structure.SymTensor)
-            else structure.Ref(structure.value_of(x, current_graph()), current_graph())
+            else structure.Ref(symbolic.value_of(x, current_graph()), current_graph())
         )
     elif is_union(x):
         if place.key[0] == "contents" and not isinstance(place.get(), Held):
@@ -172,7 +176,7 @@ def as_value(x: Any) -> Any:
 def identified(x: Any, region: Region) -> Any:
     """An object that was made before the region counts as itself: a change of it is seen by all that hold it."""
     home = region.graph.root.made.get(id(x))
-    if home is None or home[1].within(region.graph) or not structure.has_identity(x):
+    if home is None or home[1].within(region.graph) or not pytrees.has_identity(x):
         return x
     return structure.Identity(x)
 
@@ -189,7 +193,7 @@ def visible(spec: Spec, graph: FuncGraph) -> Spec:
 
 
 def all_seen(spec: Spec, graph: FuncGraph) -> bool:
-    return structure.equal(visible(spec, graph), spec)
+    return joins.equal(visible(spec, graph), spec)
 
 
 def _seen_from(x: Any, graph: FuncGraph) -> bool:
@@ -241,7 +245,7 @@ def _region_outputs(region: Region, slots, specs, live) -> list[Value]:
     out: list[Value] = []
     for (_, contents), spec in zip(slots, specs):
         if region.raised:
-            out += [structure.zero_value(t, graph) for t in leaf_types(spec)]
+            out += [flattening.zero_value(t, graph) for t in leaf_types(spec)]
         else:
             x = contents[[r is region for r in live].index(True)]
             out += flatten(as_value(x), spec, graph)

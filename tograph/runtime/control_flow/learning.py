@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from .. import facts, structure
+from .. import facts, joins, pytrees, structure
 from ..scalars import StagedBool
 from ..structure import Choice, Spec, Tree
 
@@ -32,7 +32,7 @@ def _learn(test: Any, x: Any, spec: Spec, contents: Sequence[Any]) -> None:
         _parts(test, x, spec, contents)
     elif structure.is_union(x) and isinstance(spec, Choice):
         if not any(map(structure.is_union, contents)):
-            then, orelse = (structure.option_of(structure.spec_of(c), spec) for c in contents)
+            then, orelse = (joins.option_of(structure.spec_of(c), spec) for c in contents)
             facts.follows(x, test, then, orelse)
     elif isinstance(x, StagedBool) and {True, False} == {c for c in contents if type(c) is bool}:
         (facts.same if contents[0] else facts.negated)(test, x)
@@ -41,7 +41,7 @@ def _learn(test: Any, x: Any, spec: Spec, contents: Sequence[Any]) -> None:
 
 
 def _parts(test: Any, x: Any, spec: Tree, contents: Sequence[Any]) -> None:
-    found = [structure.parts_of(y) for y in (x, *contents)]
+    found = [pytrees.parts_of(y) for y in (x, *contents)]
     rows = [f[1] for f in found if f is not None and len(f[1]) == len(spec.parts)]
     if len(rows) == 3:
         for part, one, then, orelse in zip(spec.parts, *rows):

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from .. import structure
+from .. import joins, pytrees, structure
 from ..ir import Value
 from ..journal import MISSING
 from ..structure import UNSET, Choice, Const, Leaf, Spec, Tree, leaf_types
@@ -52,13 +52,13 @@ def leaf_objects(x: Any, spec: Spec) -> list[Any]:
             return nothing
         return [x if isinstance(x, torch.Tensor) else NEW]
     if isinstance(spec, Tree):
-        found = structure.parts_of(x) if spec.aux != "staged" else None
+        found = pytrees.parts_of(x) if spec.aux != "staged" else None
         if found is None or len(found[1]) != len(spec.parts):
             return nothing
         return [o for p, s in zip(found[1], spec.parts) for o in leaf_objects(p, s)]
     if structure.is_union(x):
         return _of_union(x, spec)
-    at = structure.option_of(structure.spec_of(x), spec)
+    at = joins.option_of(structure.spec_of(x), spec)
     out: list[Any] = [None]
     for i, option in enumerate(spec.options):
         out += leaf_objects(x, option) if i == at else [None] * len(leaf_types(option))
@@ -66,7 +66,7 @@ def leaf_objects(x: Any, spec: Spec) -> list[Any]:
 
 
 def _of_union(x: structure.TaggedUnion, spec: Choice) -> list[Any]:
-    places = [structure.option_of(structure.spec_of(o), spec) for o in x.options_]
+    places = [joins.option_of(structure.spec_of(o), spec) for o in x.options_]
     out: list[Any] = [None]
     for i, option in enumerate(spec.options):
         rows = [leaf_objects(o, option) for o, place in zip(x.options_, places) if place == i]

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from .. import histories, structure
+from .. import flattening, histories, structure
 from ..funcgraph import FuncGraph, Storage, user_location
 from ..ir import Value
 from ..journal import Location as Place
@@ -51,10 +51,10 @@ class LoopHistories:
     def maker(self, place: Place, graph: FuncGraph) -> Callable[[Value], Any]:
         """How the placeholders of a place are made."""
         if not self.earlier.outside or place.key not in {*self.keys, *self.owners}:
-            return structure.plain_maker(graph)
+            return flattening.plain_maker(graph)
 
         def make(value: Value) -> Any:
-            x = structure.symbolic(value, graph)
+            x = flattening.symbolic(value, graph)
             if isinstance(x, torch.Tensor) and (x.is_floating_point() or x.is_complex()):
                 return self.earlier.state(x, graph.graph.inputs.index(value))
             return x

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .. import histories, journal, listed, structure, types
+from .. import flattening, histories, journal, listed, structure, types
+from ..flattening import flatten
 from ..funcgraph import FuncGraph, current_graph
 from ..ir import Node
 from ..journal import Location as Place
 from ..listed import tensors_in
-from ..structure import Spec, flatten, leaf_types
+from ..structure import Spec, leaf_types
 from ..tracing import recording
 from .carried import Carried
 from .joining import as_value, mind_iterations, put_back
@@ -86,9 +87,9 @@ def trace_with_state(
             lead += len(values)
             if values or _made_anew(place, spec, told):
                 make = noting(
-                    known.maker(place, graph) if known else structure.plain_maker(graph), made
+                    known.maker(place, graph) if known else flattening.plain_maker(graph), made
                 )
-                put_back(place, structure.unflatten(spec, iter(values), make))
+                put_back(place, flattening.unflatten(spec, iter(values), make))
             entered[place.key] = place.get()
         lead += carried.count
         carried.attach(graph, made, carried.inputs(graph))
@@ -126,7 +127,7 @@ def emit_while(
             test_value = structure_argument(pred, cond.graph)
     with recording(loop.graph), replayed(loop):
         if loop.raised:
-            outs = [structure.zero_value(t, loop.graph) for t in kinds]
+            outs = [flattening.zero_value(t, loop.graph) for t in kinds]
         else:
             outs = []
             for content, spec in zip(left_by(loop, state, told), specs):
@@ -150,7 +151,7 @@ def emit_while(
     forget_written(graph, loop.graph)
     values, made = iter(node.outputs[: len(kinds)]), []  # type: ignore[var-annotated]
     for place, spec in zip(state, specs):
-        x = structure.unflatten(spec, values, noting(structure.plain_maker(graph), made))
+        x = flattening.unflatten(spec, values, noting(flattening.plain_maker(graph), made))
         if place.key[0] == "grad":
             x = _gathered(x, graph)
         anew = bool(leaf_types(spec)) or _made_anew(place, spec, told)

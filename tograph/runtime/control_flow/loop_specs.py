@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import ShapeInvariantError
-from .. import structure, types
+from .. import joins, types
 from ..funcgraph import user_location
+from ..joins import generalize, join
 from ..journal import Location as Place
 from ..misuse import check_loop_limits
-from ..structure import Leaf, Spec, generalize, join, spec_of
+from ..structure import Leaf, Spec, spec_of
 from ..types import TensorType
 from .joining import growing, one_list
 
@@ -93,4 +94,4 @@ def next_spec(spec: Spec, place: Place, left: Any, options: LoopOptions) -> Spec
 
 def together(a: Spec, b: Spec, place: Place) -> Spec:
     """What covers two specs of a place that a loop carries: lists that grow and strings that change are the graph's."""
-    return structure.texts(growing(one_list(join(a, b), [a, b], place)))
+    return joins.texts(growing(one_list(join(a, b), [a, b], place)))

@@ -13,10 +13,11 @@ from typing import Any
 import torch
 
 from ...errors import LoopTypeError, TographError
-from .. import structure
+from .. import joins
 from ..funcgraph import current_graph, user_location
+from ..joins import generalize
 from ..journal import Location as Place
-from ..structure import Spec, generalize, spec_of
+from ..structure import Spec, spec_of
 from .carried import Carried
 from .guesses import Guess
 from .joining import as_value, visible
@@ -240,7 +241,7 @@ class _Rounds:
         moving = [
             (p, new)
             for p, old, new in zip(self.state, self.specs, joined)
-            if not structure.equal(old, new)
+            if not joins.equal(old, new)
         ]
         if not (fresh or again or moving):
             return True

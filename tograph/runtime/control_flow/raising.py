@@ -17,7 +17,7 @@ from ...errors import (
     Location,
     StagingError,
 )
-from .. import journal, structure, types
+from .. import conditional_items, pytrees, structure, symbolic, types
 from ..diagnosis import explained
 from ..funcgraph import USER_CODE, FuncGraph, current_graph, user_location
 from ..ir import Node, node_effects
@@ -124,7 +124,7 @@ def _cause(error: BaseException, graph: FuncGraph) -> dict[str, Any]:
 def outside_value(x: Any, graph: FuncGraph) -> Any:
     """An argument of an effect: a value, a plain constant, or an opaque Python object."""
     if isinstance(x, torch.Tensor):
-        return structure.value_of(x, graph)
+        return symbolic.value_of(x, graph)
     if isinstance(x, SYMBOLS):
         return x.node.value(graph)
     if isinstance(x, Handle):
@@ -137,10 +137,10 @@ def outside_value(x: Any, graph: FuncGraph) -> Any:
         return graph.resolve(handle.ref)
     if x is None or type(x) in (bool, int, float, str, complex):
         return x
-    if type(x) is set and journal.conditional(x):
-        parts = [outside_value(journal.member(x, item), graph) for item in x]
+    if type(x) is set and conditional_items.conditional(x):
+        parts = [outside_value(conditional_items.member(x, item), graph) for item in x]
         return graph.emit("py.apply_opaque", OpaqueObject(_Members(tuple(x)), "make set"), *parts, type=types.OBJECT)  # fmt: skip
-    found = structure.parts_of(x)
+    found = pytrees.parts_of(x)
     if found is not None and found[1]:
         parts = [outside_value(p, graph) for p in found[1]]
         maker = OpaqueObject(_Rebuild(type(x), found[0]), f"make {type(x).__name__}")
@@ -163,7 +163,7 @@ class _Rebuild:
     aux: Any
 
     def __call__(self, *parts):
-        return structure.rebuild(self.cls, self.aux, [plain(p) for p in parts])
+        return pytrees.rebuild(self.cls, self.aux, [plain(p) for p in parts])
 
 
 def may_fail(nodes: Sequence[Node]) -> bool:

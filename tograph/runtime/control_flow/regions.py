@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from ...errors import ConditionError, TographError
-from .. import facts, freed, histories, journal, reads, structure
+from .. import facts, freed, histories, journal, reads, structure, symbolic
 from ..funcgraph import FuncGraph, Storage, current_graph
 from ..growing import StagedList
 from ..ir import Value, graph_effects, prune
@@ -210,7 +210,7 @@ def recording_places(places: Sequence[Place]) -> Callable[[FuncGraph], None]:
 
 def structure_argument(x: Any, graph: FuncGraph) -> Any:
     if isinstance(x, torch.Tensor):
-        return structure.value_of(x, graph)
+        return symbolic.value_of(x, graph)
     return x.node.value(graph) if isinstance(x, SYMBOLS) else x
 
 

@@ -13,11 +13,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from .. import structure
+from .. import joins, structure
 from ..funcgraph import FuncGraph
+from ..joins import join, opened
 from ..journal import Location as Place
 from ..journal import Missing
-from ..structure import Choice, Const, Leaf, Spec, Tree, join, opened
+from ..structure import Choice, Const, Leaf, Spec, Tree
 from .joining import all_seen
 from .loop_specs import together
 
@@ -125,13 +126,13 @@ def widened(before: Spec, found: Spec, now: Spec, place: Place, graph: FuncGraph
     if _narrower(_plain(now), _plain(before)):
         return None
     fits = not _narrower(opened(now), opened(before))
-    if not fits or structure.equal(before, found) or not all_seen(found, graph):
+    if not fits or joins.equal(before, found) or not all_seen(found, graph):
         return now
     return together(now, found, place)
 
 
 def _narrower(now: Spec, before: Spec) -> bool:
-    return not structure.equal(join(now, before), now)
+    return not joins.equal(join(now, before), now)
 
 
 def _plain(spec: Spec) -> Spec:

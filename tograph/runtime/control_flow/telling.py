@@ -15,7 +15,7 @@ from collections.abc import Container, Iterator, Sequence
 from typing import Any
 
 from ...errors import AliasError
-from .. import journal, structure
+from .. import journal, pytrees, structure
 from ..funcgraph import USER_CODE, Storage, current_graph, user_location
 from ..growing import StagedList
 from ..journal import Location as Place
@@ -33,7 +33,7 @@ def mutable(x: Any) -> bool:
     return (
         type(x) in _CONTAINERS
         or isinstance(x, StagedList)
-        or (structure.has_identity(x) and structure.parts_of(x) is not None)
+        or (pytrees.has_identity(x) and pytrees.parts_of(x) is not None)
     )
 
 
@@ -94,7 +94,7 @@ def partly(x: Any, known: Container[int], memo: dict[int, Any]) -> Any:
         return made
     if mutable(x) and id(x) in known:
         return Identity(x)
-    found = structure.parts_of(x)
+    found = pytrees.parts_of(x)
     kept = structure.OUTSIDE[0](x) or (isinstance(x, StagedList) and x.handle is not None)
     if found is None or kept or isinstance(x, Identity):
         return x
@@ -102,7 +102,7 @@ def partly(x: Any, known: Container[int], memo: dict[int, Any]) -> Any:
         memo[id(x)] = x  # of a cycle
         parts = [partly(p, known, memo) for p in found[1]]
         if any(a is not b for a, b in zip(parts, found[1], strict=True)):
-            memo[id(x)] = structure.rebuild(type(x), found[0], parts)
+            memo[id(x)] = pytrees.rebuild(type(x), found[0], parts)
     return memo[id(x)]
 
 
@@ -118,7 +118,7 @@ def containers(x: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
         return
     if mutable(x):
         yield path, x
-    found = structure.parts_of(x) if not isinstance(x, Identity) else None
+    found = pytrees.parts_of(x) if not isinstance(x, Identity) else None
     if found is None or found[0] == "staged" or structure.OUTSIDE[0](x):
         return
     for i, part in enumerate(found[1]):

@@ -11,19 +11,14 @@ from typing import Any
 
 import torch
 
-from .. import journal, listed, structure, types
+from .. import flattening, journal, listed, pytrees, structure, types
+from ..flattening import flatten
 from ..funcgraph import FuncGraph, Storage, current_graph
 from ..ir import Value
 from ..journal import Location as Place
 from ..ops import OpaqueObject
 from ..reach import reachable
-from ..structure import (
-    Handle,
-    Spec,
-    flatten,
-    leaf_types,
-    spec_of,
-)
+from ..structure import Handle, Spec, leaf_types, spec_of
 from .bound import Bound
 from .identity import choose
 from .joining import all_seen, as_value, join_regions, put_back, visible
@@ -81,7 +76,7 @@ class _Progress:
             return None if storage is None else [(s, s.version) for s in listed.parts(storage)]
         if id(content) in self.reach or id(content) in seen or isinstance(content, (str, int, float)):  # fmt: skip
             return None
-        found = structure.parts_of(content)
+        found = pytrees.parts_of(content)
         if found is None:
             return None
         seen |= {id(content)}
@@ -136,7 +131,7 @@ class _Progress:
         for place in self.places:
             journal.record(place)
         cell = graph.resolve(self.cell)
-        tag = structure.symbolic(graph.emit("tg.cell_tag", cell, type=types.INT), graph)
+        tag = flattening.symbolic(graph.emit("tg.cell_tag", cell, type=types.INT), graph)
         settings = [self._setting(t, cell, graph) for t in range(1, len(self.specs))]
         for k, place in enumerate(self.places):
             options = [self._told(as_value(place.get())), *(s[k] for s in settings)]
@@ -153,8 +148,8 @@ class _Progress:
         contents = []
         for spec in self.specs[t]:
             values = [get(kind) for kind in leaf_types(spec)]
-            make = noting(structure.plain_maker(graph), made)
-            contents.append(structure.unflatten(spec, iter(values), make))
+            make = noting(flattening.plain_maker(graph), made)
+            contents.append(flattening.unflatten(spec, iter(values), make))
         bound = self.bound[t]
         if bound is not None:
             bound.attach(made, [get(types.INT) for _ in range(bound.count)], graph)

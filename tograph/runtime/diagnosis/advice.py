@@ -56,7 +56,12 @@ def _through_compiler(error: BaseException) -> bool:
     return False
 
 
-_CALLERS = ("tograph.converters.calls", "tograph.runtime.unconverted")
+_CALLERS = (
+    "tograph.converters.calls",
+    "tograph.converters.left_alone",
+    "tograph.converters.construction",
+    "tograph.runtime.unconverted",
+)
 _COMPILING = (
     "torch._dynamo.eval_frame",
     "torch.jit._trace",

@@ -31,16 +31,25 @@ from dataclasses import dataclass, field
 Size = int | str  # a number, or the name of a parameter that holds it
 
 
+LONGEST = 1 << 32  # what a size without a bound is at most
+
+
 @dataclass(frozen=True)
 class Open:
     """The size of a dimension that is known only at run time: the parameter ``name`` holds it, and it is at most ``bound``.
 
-    Memory for such a tensor is laid out for the bound, so that strides are numbers. Nothing can be computed
-    with it while code is written: a formula that does is ``Unsupported``.
+    Memory for such a tensor is laid out for the bound, so that strides are numbers; a dimension that is ``endless`` is laid out
+    first, where its size is no part of any stride. Nothing can be computed with it while code is written: a formula that does is
+    ``Unsupported``.
     """
 
     name: str
     bound: int
+
+    @property
+    def endless(self) -> bool:
+        """Whether nothing but memory bounds the size."""
+        return self.bound >= LONGEST
 
     def _unknown(self, *_: object) -> int:
         raise Unsupported("arithmetic with a size that is known only at run time")

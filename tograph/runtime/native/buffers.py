@@ -19,6 +19,7 @@ from ..kernels import jit
 from .values import Decline, Mem
 
 KEPT = 2  # blocks of dropped results that a buffer keeps
+WASTE = 4  # times what a result needs that its block may have
 LEAST = 4096  # bytes of the first block of a buffer
 HEADER = 128  # bytes in front of a block: where it was allocated, and the next outgrown one
 
@@ -231,6 +232,11 @@ class Buffers:
         data, capacity = self._table[at], self._table[at + 1]
         if 0 in shape or not data:
             return torch.empty(shape, dtype=dtype)
+        nbytes = torch.Size(shape).numel() * dtype.itemsize
+        if capacity > WASTE * max(nbytes, LEAST):  # an earlier call needed much more
+            made = torch.empty(shape, dtype=dtype)
+            ctypes.memmove(made.data_ptr(), data, nbytes)
+            return made
         self._table[at] = self._table[at + 1] = 0
         self._empty.add(place)
         memory = (ctypes.c_char * capacity).from_address(data)

@@ -9,18 +9,21 @@ not carried at all. A branch gives one of two registers, or one of two pointers.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from ..ir import Graph, Node, Value
 from ..kernels.gathers import sources
-from . import lists, versions
+from ..kernels.loop_ir import LONGEST
+from . import grown, lists, versions
 from .carries import Carry, ListCarry, typed
 from .code import REGISTER
 from .groups import one_element, schedule, updated
+from .grown import Grown, Shrunk, Swapped
 from .polling import Strip, poll
 from .telling import Text
 from .threading import COUNTER
-from .values import Decline, Listed, Mem, Operand, Reg, numel, strides
+from .values import Decline, Listed, Mem, Operand, Reg, laid_out, numel
 
 
 def lower(low, node: Node) -> None:
@@ -99,17 +102,17 @@ def _settled(low, v: Value, x: Operand, dest: Mem | None) -> Operand:
     if one_element(v):
         return typed(v, low.register(x))
     if dest is not None:
-        if x is not dest and getattr(x, "pointer", None) != dest.pointer:
-            low.copy(x, dest)
-        low.arena.release(x.owners)
-        low.arena.hold(dest.owners)
-        return Mem(dest.pointer, dest.dtype, dest.size, dest.stride, dest.owners, x.plain)
-    if isinstance(x, Mem) and x.contiguous:
+        made = low.moved(x, dest)
+        made = replace(made, dense=x.settled, alias=x.alias if made is x else "false", owners=dest.owners)  # fmt: skip
+    elif grown.opened(v):
+        made = grown.where_it_is(low, v, x)
+    elif isinstance(x, Mem) and x.contiguous:
         return x
-    made = low.contiguous(x)
+    else:
+        made = replace(low.contiguous(x), dense=x.settled)
     low.arena.hold(made.owners)
     low.arena.release(x.owners)
-    return made if x.plain else Mem(made.pointer, made.dtype, made.size, made.stride, made.owners, False)  # fmt: skip
+    return made
 
 
 def _settled_list(low, x: Listed, dest: Listed | None) -> Listed:
@@ -129,12 +132,22 @@ def _merge(low, v: Value, found: list[tuple[Operand, str]]) -> Operand:
     if isinstance(first, Reg):
         text = _phi(low, REGISTER[first.dtype], [(x.text, end) for x, end in found])
         return Reg(text, first.dtype, first.size, alias)
-    if any(x.size != first.size for x, _ in found):
-        raise Decline("a tensor whose size depends on the branch")
+    size = first.size if all(x.size == first.size for x, _ in found) else _merged_size(low, v, found)  # fmt: skip
     pointer = _phi(low, "ptr", [(x.pointer, end) for x, end in found])
     owners = frozenset().union(*(x.owners for x, _ in found))
+    places = {x.place for x, _ in found}
+    made = laid_out(pointer, first.dtype, size, owners, places.pop() if len(places) == 1 else "")
     dense = all(x.dense for x, _ in found)
-    return Mem(pointer, first.dtype, first.size, strides(first.size), owners, dense, alias)
+    return replace(made, dense=dense, alias=alias, gaps=any(x.gaps for x, _ in found))
+
+
+def _merged_size(low, v: Value, found: list[tuple[Mem, str]]) -> tuple:
+    """The size of a tensor that branches give in different sizes."""
+    if not grown.opened(v):
+        raise Decline("a tensor whose size depends on the branch")
+    d, size = grown.dimension(v), found[0][0].size
+    text = _phi(low, "i64", [(low.sizes.text(x.size[d]), end) for x, end in found])
+    return (*size[:d], low.sizes.new(text, LONGEST), *size[d + 1 :])
 
 
 def _merged_list(low, found: list[tuple[Listed, str]], alias: str) -> Listed:
@@ -211,15 +224,13 @@ def _loop(low, node: Node, args: list[Operand], modes: list[str], count_of: tupl
     """Write the loop; (its carries, what they hold after it)."""
     count = node.kwargs["carried"]
     cond, body = node.regions["cond"], node.regions["body"]
-    carries: list[Any] = [
-        ListCarry(low, i, body, args[i], modes[i], node.outputs[i]) if isinstance(args[i], Listed) else Carry(low, i, body, args[i], modes[i])
-        for i in range(count)
-    ]  # fmt: skip
+    carries = [_carry(low, body, i, args[i], modes[i], node.outputs[i]) for i in range(count)]
+    longer = [c for c in carries if modes[c.number] in _OPEN]
     code, work = low.code, low.work
     numbers = all(mode in ("register", "same") for mode in modes)
     number, bound, step = count_of or (0, None, 0)
     before, strip = code.block, None
-    if count_of is not None and modes[number] == "register":
+    if count_of is not None and modes[number] == "register" and not longer:
         strip = Strip(low, carries, carries[number], _bound(low, cond, bound, args), step)
     counter, start = ("", 0) if strip else (code.cell("i64"), code.later())
     head, inside, done = (code.fresh(n) for n in ("while", "body", "endwhile"))
@@ -242,7 +253,7 @@ def _loop(low, node: Node, args: list[Operand], modes: list[str], count_of: tupl
     low.release(results)
     cost = max(low.work - work, 1.0)
     if not strip:
-        poll(low, counter, start, cost)
+        poll(low, counter, start, cost, [c.length for c in longer])
     for c in carries:
         c.swap()
     end = code.block
@@ -257,6 +268,17 @@ def _loop(low, node: Node, args: list[Operand], modes: list[str], count_of: tupl
     code.label(done)
     low.work = work + 100 * cost
     return carries, state
+
+
+_OPEN = {"grown": Grown, "shrunk": Shrunk, "swapped": Swapped}
+
+
+def _carry(low, body: Graph, i: int, start: Operand, mode: str, result: Value) -> Any:
+    if isinstance(start, Listed):
+        return ListCarry(low, i, body, start, mode, result)
+    if mode in _OPEN:
+        return _OPEN[mode](low, i, body, start, mode, result)
+    return Carry(low, i, body, start, mode)
 
 
 def _bound(low, cond: Graph, bound: Value | int, args: list[Operand]) -> str:
@@ -277,9 +299,18 @@ def _mode(body: Graph, i: int) -> str:
         return "register"
     if lists.listed(value.type):
         return "in place"
+    if grown.opened(value):
+        return "grown" if updated(body, i) else "shrunk" if _is_part(value, result) else "swapped"
     if _adds_product(body, value, result) or _in_place(body, value, result) or updated(body, i):
         return "in place"
     return "memory"
+
+
+def _is_part(value: Value, result: Value) -> bool:
+    """Whether ``result`` is ``value`` without some of its beginning or end."""
+    while result is not value and result.node is not None and result.node.op == "aten.slice.Tensor":
+        result = result.node.args[0]
+    return result is value
 
 
 def _adds_product(body: Graph, value: Value, result: Value) -> bool:

@@ -37,7 +37,7 @@ ALONE = frozenset(f"aten.{n}.default" for n in ["mm", "addmm", "bmm", "baddbmm",
 MOVING = frozenset(f"aten.{n}.default" for n in ["stack", "cat", "select_scatter", "slice_scatter"])  # fmt: skip
 
 
-CLONE = "aten.clone.default"
+CLONE, CAT = "aten.clone.default", "aten.cat.default"
 RESHAPES = frozenset(f"aten.{n}.default" for n in ["view", "_unsafe_view", "reshape"])
 UPDATES = frozenset(["aten.select_scatter.default", "aten.slice_scatter.default"])
 LIST_UPDATES = frozenset(f"tg.list_{n}" for n in ["push", "pop", "set", "extend"])
@@ -196,16 +196,26 @@ def overwrites(graph: Graph) -> dict[Value, tuple[Value, list[Node]]]:
         for result, base in _bases(node):
             others = [n for n in users[root.get(base, base)] if n is not node]
             last = all(position[n] < position[node] for n in others)
-            once = sum(root.get(v, v) is base for v in node.inputs) == 1
+            once = appends(node) or sum(root.get(v, v) is base for v in node.inputs) == 1
             if base not in root and base not in kept and last and once:
                 out[result] = base, others
     return out
+
+
+def appends(node: Node) -> bool:
+    """Whether a node makes a tensor longer whose size only the run knows. What it appends may be read where the tensor was before."""
+    if node.op != CAT or None not in node.outputs[0].type.shape:  # type: ignore[union-attr]
+        return False
+    base = node.args[0][0]
+    return isinstance(base, Value) and None in base.type.shape  # type: ignore[union-attr]
 
 
 def _bases(node: Node) -> Iterable[tuple[Value, Value]]:
     """The outputs of a node that are updates, with what they update."""
     if node.op in UPDATES or node.op in LIST_UPDATES:
         yield node.outputs[0], node.args[0]
+    if appends(node):
+        yield node.outputs[0], node.args[0][0]
     if node.op == "While":
         yield from _looped(node)
     if node.op not in ("If", "Case"):
@@ -222,10 +232,11 @@ def _bases(node: Node) -> Iterable[tuple[Value, Value]]:
 
 
 def _looped(node: Node) -> Iterable[tuple[Value, Value]]:
-    """The lists of a loop that each iteration changes, with the lists that it begins with."""
+    """The lists and growing tensors of a loop that each iteration changes, with those that it begins with."""
     body = node.regions["body"]
     for k, result in enumerate(node.outputs):
-        if isinstance(result.type, ListType) and updated(body, k):
+        grows = isinstance(result.type, TensorType) and None in result.type.shape
+        if (grows or isinstance(result.type, ListType)) and updated(body, k):
             yield result, node.args[k]
 
 

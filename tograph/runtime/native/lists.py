@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..ir import Graph, Node, Value
+from ..kernels.loop_ir import LONGEST
 from ..types import DTYPE_NAMES, ListType, OptionalType, ScalarType, TensorType, Type
 from .code import SIZE
 from .groups import LIST_UPDATES, one_element
@@ -23,7 +24,6 @@ from .values import NO_OWNERS, Decline, Listed, Mem, Operand, Reg, numel, stride
 from .views import index_of
 
 PAIR = 16  # bytes of an item that is a list: where its items begin and end
-LONGEST = 1 << 32  # items that a list is laid out for
 _SHIFT = """define internal void @shift(ptr %to, ptr %from, i64 %count, i64 %by) noinline #0 {
   %any = icmp sgt i64 %count, 0
   br i1 %any, label %loop, label %done

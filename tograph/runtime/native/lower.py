@@ -24,7 +24,7 @@ from ..ir import Graph, Node, Value
 from ..kernels.build import Region, build
 from ..kernels.gathers import GATHERS, settled
 from ..kernels.jit import host
-from ..kernels.loop_ir import Kernel, Open, Unsupported
+from ..kernels.loop_ir import LONGEST, Kernel, Open, Unsupported
 from ..kernels.pointwise import ROWS
 from ..kernels.products import PRODUCTS
 from ..kernels.reductions import CREATORS, REDUCERS, creator_value
@@ -36,16 +36,19 @@ from . import (
     control,
     direct,
     groups,
+    grown,
     lists,
     matmul,
     moves,
     nests,
+    rows,
     telling,
     transposes,
     views,
 )
 from .arena import Arena
 from .code import REGISTER, SIZE, UNROLLING, Code, literal, memory
+from .form import Layout
 from .groups import Group, one_element
 from .loops import Place, emit
 from .numbers import Numbers
@@ -58,6 +61,10 @@ from .values import (
     Noncontiguous,
     Operand,
     Reg,
+    Room,
+    endless,
+    in_a_row,
+    laid_out,
     numel,
     strides,
     with_alias,
@@ -71,11 +78,6 @@ attributes #1 = {{ nounwind memory(none) willreturn }}
 !2 = !{{!"llvm.loop.unroll.disable"}}
 {}"""
 _CPU = torch.device("cpu")
-
-
-Layout = tuple[
-    tuple[int, tuple[int, ...]], ...
-]  # inputs that are not contiguous, by position, with their strides
 
 
 class Lowering:
@@ -96,7 +98,7 @@ class Lowering:
         self.strided = strided  # carried tensors that are not contiguous in eager PyTorch
         self.direct = direct.Writes(self, in_place)
         self.env: dict[Value, Operand] = {}
-        self.dests: dict[Value, Mem] = {}
+        self.dests: dict[Value, Mem | Room] = {}
         self.written: dict[Value, Operand] = {}  # resources that were assigned: what they hold now
         self.numbers = Numbers(self.code, self.fail)
         self.sizes = Sizes(self)
@@ -128,9 +130,8 @@ class Lowering:
             self.bind(v, self._input(i, v))
         dests = {i: d for i, v in enumerate(graph.outputs) if (d := self._output(i, v)) is not None}
         results = self.region(graph, None, dests)
+        self._require_contiguous(results)
         for v, x in zip(graph.outputs, results):
-            if not x.plain and not _grows(v) and v not in self.private:
-                raise Noncontiguous("a result that is not contiguous")
             if v not in self.private:
                 self.fail(x.alias)
         results = self._apart_from_each_other(results)
@@ -195,16 +196,17 @@ class Lowering:
 
     def _long_input(self, i: int, v: Value) -> Mem:
         """A tensor whose length only the run knows: the slot points to the length and the address."""
-        length, *rest = v.type.shape
-        kind = TensorType(v.type.dtype, tuple(rest), v.type.device)
         loops = any(n.op == "While" for n in self.graph.nodes)  # else the host's kernels are faster
-        if length is not None or not loops:
+        if not loops:
             raise Decline(f"a value of type {v.type}")
+        grown.dimension(v)
+        kind = rows.part(v.type)
         lists.item_bytes(kind)
-        rows = self._list_input(i, ListType(kind))
-        size = (self.sizes.new(rows.length, lists.LONGEST), *kind.shape)
-        pointer = self.code.do(f"load ptr, ptr {rows.places[0]}")
-        return Mem(pointer, DTYPE_NAMES[kind.dtype], size, strides(size), rows.owners, alias="true")
+        parts = self._list_input(i, ListType(kind))
+        length = self.sizes.new(parts.length, LONGEST)
+        size = tuple(length if n is None else n for n in v.type.shape)
+        pointer = self.code.do(f"load ptr, ptr {parts.places[0]}")
+        return with_alias(laid_out(pointer, DTYPE_NAMES[kind.dtype], size, parts.owners), "true")
 
     def env_input(self, v: Value) -> Mem:
         """The memory of an input, for a resource that is written."""
@@ -230,12 +232,22 @@ class Lowering:
         elif x != dest:
             self.copy(x, dest)
 
+    def _require_contiguous(self, results: list[Operand]) -> None:
+        found = {
+            v: x
+            for v, x in zip(self.graph.outputs, results)
+            if not x.settled and v not in self.private
+        }
+        if found:
+            orders = {v: order for v, x in found.items() if (order := x.order)}
+            raise Noncontiguous(orders if len(orders) == len(found) else {})
+
     def _apart_from_each_other(self, results: list[Operand]) -> list[Operand]:
         """The results, those that leave in buffers each in buffers of their own."""
         out, seen = [], set()
         for v, x in zip(self.graph.outputs, results):
             if _grows(v):
-                x = x if isinstance(x, Listed) else self._rows(x)
+                x = x if isinstance(x, Listed) else self._rows(v, x)
                 if x.fixed or x.begin != "0" or not x.owners.isdisjoint(seen) or len(x.owners) != len(x.places):  # fmt: skip
                     x = lists.copied(self, x)
                 seen |= x.owners
@@ -243,12 +255,11 @@ class Lowering:
             out.append(x)
         return out
 
-    def _rows(self, x: Operand) -> Listed:
-        """A tensor whose first size only the run knows, as the list of its rows."""
-        if not isinstance(x, Mem) or not x.packed or any(isinstance(n, Open) for n in x.size[1:]):
-            raise Decline("a result whose size is known only at run time")
-        kind = ListType(TensorType(_DTYPES[x.dtype], x.size[1:]))
-        return lists.over(self, kind, (x.pointer,), self.sizes.text(x.size[0]), x)
+    def _rows(self, v: Value, x: Operand) -> Listed:
+        """A tensor one size of which only the run knows, as the list of its parts along that dimension."""
+        x = grown.in_buffer(self, v, x)
+        length = self.sizes.text(x.size[grown.dimension(v)])
+        return Listed(rows.part(v.type), (x.place,), "0", length, x.owners, x.alias)
 
     def _hand_over(self, place: str, x: Listed) -> None:
         """Tell the caller the length of a list, and which buffers leave."""
@@ -268,9 +279,7 @@ class Lowering:
         size = self.sizes.of.get(v, kind.shape)
         if kind.device != "cpu" or None in size or dtype not in SIZE:
             raise Decline(f"a value of type {kind}")
-        if numel(size) == 0:
-            raise Decline("an empty tensor")
-        return dtype, size
+        return dtype, tuple(map(self.sizes.fixed, size))
 
     def check(self, graph: Graph) -> None:
         """Decline at the first value that native code cannot hold."""
@@ -399,23 +408,42 @@ class Lowering:
     def new(self, dtype: str, size: tuple[int, ...]) -> Mem:
         """Memory in the arena that nobody holds yet; in a buffer, where only the run knows how much."""
         if any(isinstance(n, Open) for n in size) and numel(size) * SIZE[dtype] > _PLANNED:
-            return self._growing(dtype, size)
+            place, owner = self.buffers.new()
+            return self.placed(Room(place, frozenset([owner]), endless(size) or 0), dtype, size)
         owner, offset = self.arena.allocate(numel(size) * SIZE[dtype])
         pointer = self.code.do(f"getelementptr i8, ptr {self.base}, i64 {offset}")
-        return Mem(pointer, dtype, size, strides(size), frozenset([owner]))
+        return laid_out(pointer, dtype, size, frozenset([owner]))
 
-    def _growing(self, dtype: str, size: tuple) -> Mem:
-        if any(isinstance(n, Open) for n in size[1:]):
+    def placed(self, room: Room, dtype: str, size: tuple) -> Mem:
+        """A new tensor in a buffer; what was there is lost."""
+        first = room.dim
+        rest = numel(size[:first] + size[first + 1 :]) * SIZE[dtype]
+        if rest > _PLANNED or endless(size) not in (None, first) or strides(size)[first] * SIZE[dtype] != rest:  # fmt: skip
             raise Decline("a temporary whose size is known only at run time")
-        place, owner = self.buffers.new()
-        nbytes = self.code.multiply(self.sizes.text(size[0]), numel(size[1:]) * SIZE[dtype])
-        data = self.buffers.room(place, "0", nbytes, frozenset([owner]))
-        return Mem(data, dtype, size, strides(size), frozenset([owner]))
+        nbytes = self.code.multiply(self.sizes.text(size[first]), rest)
+        data = self.buffers.room(room.place, "0", nbytes, room.owners)
+        return laid_out(data, dtype, size, room.owners, room.place)
 
     def target(self, v: Value) -> Mem:
         """Where the tensor ``v`` is to be computed."""
         dtype, size = self.tensor(v)
-        return self.dests.pop(v, None) or self.new(dtype, size)
+        dest = self.dests.pop(v, None)
+        if isinstance(dest, Room):
+            return self.placed(dest, dtype, size)
+        return dest or self.new(dtype, size)
+
+    def moved(self, x: Operand, dest: Mem | Room) -> Mem:
+        """``x`` at ``dest``: copied there where it is not there already."""
+        if isinstance(dest, Room):
+            if isinstance(x, Mem) and x.place == dest.place:
+                return x
+            made = self.placed(dest, x.dtype, grown.unbounded(self, x.size, dest.dim))
+        elif isinstance(x, Mem) and x.pointer == dest.pointer:
+            return x
+        else:
+            made = dest
+        self.copy(x, made)
+        return replace(made, dense=x.settled)
 
     def memory(self, x: Operand) -> Mem:
         """``x`` in memory; a fill or a register is written to new memory, which the caller must hold."""
@@ -581,7 +609,7 @@ class Lowering:
 
     def assign(self, node: Node) -> None:
         resource, value = node.args
-        if resource not in self.graph.inputs:
+        if resource not in self.graph.inputs or grown.opened(resource):
             raise Decline("a variable that is written inside of a branch or loop")
         x = self.operand(value)
         dtype, size = self.tensor(resource)
@@ -670,8 +698,8 @@ class Lowering:
         for v, x in zip(outputs, results):
             if isinstance(x, Mem) and one_element(v):
                 x = Reg(self.code.load(x.dtype, x.pointer), x.dtype, x.size)
-            elif isinstance(x, Mem) and not dense:
-                x = Mem(x.pointer, x.dtype, x.size, x.stride, x.owners, False)
+            elif isinstance(x, Mem) and not dense and not in_a_row(x.size):
+                x = replace(x, dense=False)
             self.bind(v, x)
 
     def _apart(self, nodes: list[Node]) -> None:
@@ -681,11 +709,9 @@ class Lowering:
             self.loop_group([n], set(n.outputs))
         for v, dest in kept.items():
             x = self.env[v]
-            self.copy(x, dest)
+            made = replace(self.moved(x, dest), dense=x.dense)
             self.unbind(v)
-            self.bind(
-                v, Mem(dest.pointer, dest.dtype, dest.size, dest.stride, dest.owners, x.dense)
-            )
+            self.bind(v, made)
 
     def _cell(self, dtype: str, size: tuple[int, ...]) -> Mem:
         return Mem(self.code.cell("i64"), dtype, size, strides(size))
@@ -704,13 +730,25 @@ class Lowering:
         found = [x.node for v in used if isinstance(x := self.env.get(v), Fill)]
         return list(dict.fromkeys(found))
 
+    def _bytes(self, source: Mem, target: Mem) -> str:
+        """How many bytes are copied, where elements follow each other in both places; else an empty text."""
+        if source.contiguous and target.contiguous:
+            return str(numel(source.size) * SIZE[source.dtype])
+        opened = [d for d, n in enumerate(source.size) if isinstance(n, Open)]
+        if len(opened) != 1 or not source.packed or source.stride != target.stride:
+            return ""
+        (d,) = opened
+        rest = numel(source.size[:d] + source.size[d + 1 :])
+        if source.stride[d] != rest:
+            return ""
+        return self.code.multiply(self.sizes.text(source.size[d]), rest * SIZE[source.dtype])
+
     def copy(self, source: Operand, target: Mem) -> None:
         """Write all elements of ``source`` to ``target``, which does not overlap it."""
-        if isinstance(source, Mem) and source.contiguous and target.contiguous:
-            nbytes = numel(source.size) * SIZE[source.dtype]
+        if isinstance(source, Mem) and (nbytes := self._bytes(source, target)):
             self.code.declare("llvm.memmove.p0.p0.i64", "void {}(ptr, ptr, i64, i1)")
             self.code.line(f"call void @llvm.memmove.p0.p0.i64(ptr {target.pointer}, ptr {source.pointer}, i64 {nbytes}, i1 false)")  # fmt: skip
-            self.work += nbytes * 0.05
+            self.work += 0.05 * (int(nbytes) if nbytes.isdigit() else numel(source.size[1:]))
             return
         if isinstance(source, Reg):
             self.code.store(source.dtype, source.text, target.pointer)
@@ -719,6 +757,8 @@ class Lowering:
             transposes.copy(self, source, target)
             return
         node = source.node if isinstance(source, Fill) else None
+        if node is not None:
+            self.sizes.note(node.outputs[0], source.size)
         if node is None:
             value = Value(TensorType(_DTYPES[source.dtype], source.size))
             node = Node("aten.clone.default", (value,), types=[value.type])

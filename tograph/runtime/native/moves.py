@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..ir import Node
-from ..kernels.loop_ir import bound
+from ..kernels.loop_ir import LONGEST, bound
 from .code import SIZE
-from .groups import UPDATES
-from .values import Decline, Mem, numel
+from .groups import CAT, UPDATES
+from .grown import alone
+from .values import NO_OWNERS, Decline, Mem, Room, endless, laid_out, numel
 from .views import index_of, slice_of
 
 COPIED = 1 << 18  # bytes that an update of a part may copy: the host program writes in place
@@ -23,7 +24,7 @@ def lower(low, node: Node, needed: bool) -> None:
     if node.op in UPDATES and not needed:
         _CHECKS[node.op](low, node)
         return
-    if node.op == "aten.cat.default" and None in out.type.shape:
+    if node.op == CAT and None in out.type.shape:
         low.sizes.note(out, _joined_size(low, node))
     elif node.op in UPDATES:
         low.sizes.note(out, low.operand(node.args[0]).size)
@@ -52,9 +53,10 @@ def _base_place(low, node: Node) -> Mem | None:
         return None
     dest = low.dests.get(node.outputs[0])
     if dest is not None:
+        if isinstance(dest, Room):
+            return low.dests.pop(node.outputs[0]) and x if dest.place == x.place else None
         return low.dests.pop(node.outputs[0]) if dest.pointer == x.pointer else None
-    own = x.owners and x.contiguous and all(low.arena.holders(o) == 1 for o in x.owners)
-    return x if own else None
+    return x if (x.contiguous or x.place) and alone(low, x) else None
 
 
 def _part(low, x: Mem, size, stride, offset: str) -> Mem:
@@ -78,14 +80,34 @@ def _joined_size(low, node: Node) -> tuple:
     for size in sizes:
         total = low.code.add(total, low.sizes.text(size[d]))
         most += bound(size[d])
-    return (*sizes[0][:d], low.sizes.new(total, most), *sizes[0][d + 1 :])
+    return (*sizes[0][:d], low.sizes.new(total, min(most, LONGEST)), *sizes[0][d + 1 :])
+
+
+def _longer(low, node: Node, d: int) -> Mem | None:
+    """The memory of the first part with room for all, when the others may be appended there."""
+    base = low.operand(node.args[0][0])
+    if node not in low.overwrites or not isinstance(base, Mem) or not base.place:
+        return None
+    v = node.outputs[0]
+    dest = low.dests.get(v)
+    if endless(base.size) != d or (dest.place != base.place if isinstance(dest, Room) else not alone(low, base)):  # fmt: skip
+        return None
+    low.dests.pop(v, None)
+    dtype, size = low.tensor(v)
+    item = numel(size[:d] + size[d + 1 :]) * SIZE[dtype]
+    used, need = (low.code.multiply(low.sizes.text(n), item) for n in (base.size[d], size[d]))
+    data = low.buffers.room(base.place, used, need, NO_OWNERS)
+    return laid_out(data, dtype, size, base.owners, base.place)
 
 
 def _cat(low, node: Node) -> Mem:
-    out = low.target(node.outputs[0])
-    d = (node.args[1] if len(node.args) > 1 else 0) % len(out.size)
-    at = "0"
-    for a in node.args[0]:
+    d = (node.args[1] if len(node.args) > 1 else 0) % len(low.tensor(node.outputs[0])[1])
+    out = _longer(low, node, d)
+    parts, at = node.args[0], "0"
+    if out is not None:
+        parts, at = parts[1:], low.sizes.text(low.operand(parts[0]).size[d])
+    out = out or low.target(node.outputs[0])
+    for a in parts:
         x = low.operand(a)
         if x.dtype != out.dtype or len(x.size) != len(out.size):
             raise Decline("a concatenation that converts")

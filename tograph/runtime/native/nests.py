@@ -13,7 +13,7 @@ from typing import Any
 from ..kernels.build import Region
 from ..kernels.gpu_forms import GpuForms
 from ..kernels.kernel import make
-from ..kernels.loop_ir import BINARY, TERNARY, UNARY, Expr, Kernel, Unsupported
+from ..kernels.loop_ir import BINARY, LONGEST, TERNARY, UNARY, Expr, Kernel, Unsupported
 from . import threading
 from .code import REGISTER, Code
 from .loops import Place, emit
@@ -24,6 +24,7 @@ from .values import Decline, Mem, numel
 REPEATED = 8  # calls of one nest in a graph beyond which they stay calls
 MANY = 64  # calls of all nests beyond which all do
 VECTORS = 256  # points from which on a loop nest is written with explicit vectors
+USUAL = 1 << 8  # what a size without a bound is taken to be where work is estimated
 LIBRARY = 16  # ... and one that would call the C library for each point
 
 
@@ -60,6 +61,12 @@ def points(low: Any, kernel: Kernel) -> int:
     return numel(tuple(low.sizes.bounds.get(d.size, d.size) for d in (*kernel.outer, *kernel.row)))
 
 
+def _usual(low: Any, kernel: Kernel) -> int:
+    """About how many points the loops of a nest have."""
+    sizes = [low.sizes.bounds.get(d.size, d.size) for d in (*kernel.outer, *kernel.row)]
+    return numel(tuple(USUAL if n >= LONGEST else n for n in sizes))
+
+
 def call(low: Any, kernel: Kernel, region: Region, results: list[Mem]) -> None:
     """Write the loop nest as a function and call it."""
     places = {f"o{i}": ("ptr", x.pointer) for i, x in enumerate(results)}
@@ -75,7 +82,7 @@ def call(low: Any, kernel: Kernel, region: Region, results: list[Mem]) -> None:
     params = {text: (kind, f"%a{i}") for i, (kind, text) in enumerate(dict.fromkeys(used))}
     bind = {name: Place(params[places[name][1]][1], places[name][0] != "ptr") for name in kernel.slots}  # fmt: skip
     count = points(low, kernel)
-    low.work += count * len(kernel.body) * 0.05
+    low.work += _usual(low, kernel) * len(kernel.body) * 0.05
     made = _explicit(kernel, count)
     if made is not None:
         _vectors(low, kernel, made, places)

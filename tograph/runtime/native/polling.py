@@ -9,19 +9,26 @@ from collections.abc import Sequence
 
 from .carries import Carry
 from .code import REGISTER
+from .nests import USUAL
 
 POLL_NANOSECONDS = 5e6  # about how long a loop runs before it looks for signals
 
 
-def poll(low, counter: str, start: int, cost: float) -> None:
-    """Every few milliseconds: let other threads run, and Python handle its signals."""
+def poll(low, counter: str, start: int, cost: float, sizes: Sequence[str] = ()) -> None:
+    """Every few milliseconds: let other threads run, and Python handle its signals.
+
+    ``sizes``: those of the tensors that change their size in the loop; ``cost`` takes them as ``nests.USUAL``.
+    """
     code = low.code
     often = max(1, int(POLL_NANOSECONDS / cost))
     code.fill(start, f"store i64 {often}, ptr {counter}")
-    left = code.do(f"sub i64 {code.do(f'load i64, ptr {counter}')}, 1")
+    spent = "1"
+    for n in sizes:
+        spent = code.add(spent, code.do(f"udiv i64 {n}, {USUAL}"))
+    left = code.do(f"sub i64 {code.do(f'load i64, ptr {counter}')}, {spent}")
     code.line(f"store i64 {left}, ptr {counter}")
     now, on = code.fresh("poll"), code.fresh("on")
-    code.branch(code.do(f"icmp eq i64 {left}, 0"), now, on)
+    code.branch(code.do(f"icmp sle i64 {left}, 0"), now, on)
     code.label(now)
     code.line(f"store i64 {often}, ptr {counter}")
     look(low)

@@ -18,6 +18,7 @@ from .buffers import Buffers
 from .lists import depth, listed
 
 _WORD = torch.int64
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 class Rows:
@@ -54,10 +55,14 @@ def grows(kind: Type) -> bool:
     return listed(kind) or (isinstance(kind, TensorType) and None in kind.shape)
 
 
+def part(kind: TensorType) -> TensorType:
+    """The type of what a tensor has at one place of the dimension whose size only the run knows."""
+    d = kind.shape.index(None)
+    return TensorType(kind.dtype, kind.shape[:d] + kind.shape[d + 1 :], kind.device)
+
+
 def _item(kind: Type) -> Type:
-    if isinstance(kind, TensorType):
-        return TensorType(kind.dtype, kind.shape[1:], kind.device)
-    return kind.element  # type: ignore[union-attr,return-value]
+    return part(kind) if isinstance(kind, TensorType) else kind.element  # type: ignore[union-attr,return-value]
 
 
 def block(kind: Type) -> Any:
@@ -77,9 +82,19 @@ def leave(block: Any, kind: Type, buffers: Buffers, private: bool) -> Any:
             shape = () if isinstance(inner, ScalarType) else tuple(inner.shape)  # type: ignore[union-attr]
             parts.append(buffers.take(place, inner.dtype, (count, *shape)))  # type: ignore[union-attr]
     if isinstance(kind, TensorType):
-        return parts[0]
+        return _turned(parts[0], kind.shape.index(None))
     made = Rows(item, tuple(parts))
     return made if private else _apart(made.items())
+
+
+def _turned(x: torch.Tensor, d: int) -> torch.Tensor:
+    """A new tensor of the elements of ``x``, whose first dimension becomes the dimension ``d``."""
+    made = x.movedim(0, d)
+    if not made.is_contiguous():
+        return made.contiguous()
+    return x.view(-1).view(
+        made.shape
+    )  # with the strides of a new tensor, also where there is one element
 
 
 def _apart(items: Any) -> Any:
@@ -94,7 +109,10 @@ def packed(x: Any, kind: Type) -> Rows | None:
     if type(x) is Rows:
         return x if x.item == item else None
     if isinstance(kind, TensorType):
-        return Rows(item, (x,)) if _fits(x, item, whole=True) else None
+        if type(x) not in _PLAIN or x.dim() != len(kind.shape) or not x.is_contiguous():
+            return None
+        x = x.movedim(kind.shape.index(None), 0)
+        return Rows(item, (x.contiguous(),)) if _fits(x, item, whole=True) else None
     parts = _pack(list(x), item)
     return None if parts is None else Rows(item, tuple(parts))
 
@@ -118,15 +136,11 @@ def _pack(items: list[Any], item: Type) -> list[torch.Tensor] | None:
 
 
 def _fits(v: Any, item: Any, whole: bool = False) -> bool:
-    """Whether a tensor is an item of a type, or (``whole``) a contiguous row of such items."""
+    """Whether a tensor is an item of a type, or (``whole``) a row of such items."""
     return (
-        type(v) in (torch.Tensor, torch.nn.Parameter)
+        type(v) in _PLAIN
         and v.dtype is item.dtype
-        and (
-            v.shape[1:] == item.shape and v.dim() and v.is_contiguous()
-            if whole
-            else v.shape == item.shape
-        )
+        and (v.shape[1:] if whole else v.shape) == item.shape
         and v.device.type == "cpu"
         and v.layout is torch.strided
         and not v.is_neg()

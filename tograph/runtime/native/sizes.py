@@ -1,8 +1,10 @@
 """Sizes that only a run knows: where they come from, and the sizes of what is computed from such tensors.
 
 A slice whose bounds are numbers of the run gives a tensor of an ``Open`` size. Its memory is laid out for the most that it can
-be, so every stride is a number; loops over it end at a register. An open size meets another size in an op only where both
-are equal at run time: otherwise the code declines, and the host broadcasts, or raises what eager PyTorch raises.
+be, so every stride is a number; loops over it end at a register. A number of the run as a size, and the size of a tensor that grows in
+a loop, have no bound: see ``values.strides``, and ``Lowering.new`` for the memory. An open size meets another size in an op only where both
+are equal at run time: otherwise the code declines, and the host broadcasts, or raises what eager PyTorch raises. A size of 0 is
+an open one too, so that empty tensors take the loops that may have no step.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from typing import Any
 
 from ..ir import Node, Value
 from ..kernels.gathers import GATHERS
-from ..kernels.loop_ir import Open
+from ..kernels.loop_ir import LONGEST, Open
 from ..kernels.pointwise import ROWS
 from ..kernels.products import SHARED
 from ..kernels.reductions import CREATORS, REDUCERS
@@ -33,13 +35,12 @@ class Sizes:
         self.bounds: dict[str, int] = {}
         self.of: dict[Value, Size] = {}
         self._by_register: dict[str, Open] = {}
+        self.nothing = self.new("0", 2)
 
     def new(self, register: str, bound: int) -> Open:
         """The size that a register holds, which is at most ``bound``."""
-        if bound < 2:
-            raise Decline("a slice of one element whose length is known only at run time")
-        made = Open(f"n{len(self.registers)}", bound)
-        self.registers[made.name], self.bounds[made.name] = register, bound
+        made = Open(f"n{len(self.registers)}", max(bound, 2))  # one element would be a register
+        self.registers[made.name], self.bounds[made.name] = register, made.bound
         self._by_register[register] = made
         return made
 
@@ -48,13 +49,20 @@ class Sizes:
         return self.registers[n.name] if isinstance(n, Open) else str(n)
 
     def known(self, x: Reg) -> int | Open:
-        """The size that a number is."""
+        """The size that a number is; the code declines where it is none."""
+        if x.dtype != "i64":
+            raise Decline(f"a {x.dtype} as a size")
         if x.text.isdigit():
-            return int(x.text)
+            return self.fixed(int(x.text))
         found = self._by_register.get(x.text)
         if found is None:
-            raise Decline("a tensor of a size that is computed at run time")
+            self.low.fail(self.low.code.do(f"icmp ugt i64 {x.text}, {LONGEST}"))
+            found = self.new(x.text, LONGEST)
         return found
+
+    def fixed(self, n: int) -> int | Open:
+        """A size that the graph knows."""
+        return n or self.nothing
 
     def require(self, a: int | Open, b: int | Open) -> None:
         """Decline where two sizes differ."""
@@ -62,7 +70,17 @@ class Sizes:
             return
         if not isinstance(a, Open) and not isinstance(b, Open):
             raise Decline("sizes that differ")
-        self.low.fail(self.low.code.do(f"icmp ne i64 {self.text(a)}, {self.text(b)}"))
+        self._equal(self.text(a), self.text(b))
+
+    def agree(self, n: int | Open, given: Any) -> None:
+        """Decline where a number is not the size ``n``."""
+        self._equal(self.text(n), self.low.register(self.low.operand(given)).text)
+
+    def _equal(self, *texts: str) -> None:
+        pair = ("equal", *sorted(texts))
+        if texts[0] != texts[1] and pair not in self.low.found:
+            self.low.fail(self.low.code.do(f"icmp ne i64 {texts[0]}, {texts[1]}"))
+            self.low.found[pair] = True
 
     # ---- the sizes of results
 
@@ -84,10 +102,10 @@ class Sizes:
         for a, b in zip(found, shape):
             if b is not None:
                 self.require(a, b)
-        return tuple(a if b is None else b for a, b in zip(found, shape))
+        return tuple(b or a for a, b in zip(found, shape))
 
     def note(self, v: Value, size: Size) -> None:
-        if any(isinstance(n, Open) for n in size):
+        if any(isinstance(n, Open) for n in size) or None in getattr(v.type, "shape", ()):
             self.of[v] = size
 
     def _size(self, a: Any) -> Size:
@@ -103,6 +121,10 @@ class Sizes:
             return self._reduced(node, v)
         if op in CREATORS:
             return self._created(node)
+        if op == "aten.embedding.default":
+            return (*self._size(node.args[1]), *self._size(node.args[0])[1:])
+        if op == "aten.gather.default":
+            return self._size(node.args[2])
         if op == "aten.index_select.default":
             x, d, order = node.args
             size = self._size(x)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ..ir import Node
+from ..ir import Node, Value
 from ..kernels.loop_ir import Open, bound
 from ..types import Type
 
@@ -21,7 +21,11 @@ class Decline(Exception):
 
 
 class Noncontiguous(Decline):
-    """A result has other strides than a new tensor."""
+    """A result has other strides than a new tensor. ``turned``: those that are contiguous with their dims in another order, and that order."""
+
+    def __init__(self, turned: dict[Value, tuple[int, ...]]):
+        super().__init__("a result that is not contiguous")
+        self.turned = turned
 
 
 @dataclass(frozen=True)
@@ -34,12 +38,18 @@ class Reg:
     alias: str = "false"
 
     owners = NO_OWNERS
-    dense = plain = ordered = True
+    order = None
+    dense = plain = ordered = settled = True
 
 
 @dataclass(frozen=True)
 class Mem:
-    """Elements in memory at ``pointer``. ``dense``: whether eager PyTorch's tensor would have the same strides."""
+    """Elements in memory at ``pointer``. ``dense``: whether eager PyTorch's tensor would have the same strides.
+
+    ``place``: the buffer (see ``buffers``) that it begins, if it does. Where an endless dimension that is not the first one is laid
+    out first, ``lead`` is (its stride, the stride that it has in eager PyTorch). ``gaps``: whether eager PyTorch's tensor has such, as
+    a part of the inner dimensions of another one, where the strides here do not tell.
+    """
 
     pointer: str
     dtype: str
@@ -48,6 +58,9 @@ class Mem:
     owners: frozenset[int] = NO_OWNERS
     dense: bool = True
     alias: str = "false"
+    place: str = ""
+    lead: tuple[int, int] | None = None
+    gaps: bool = False
 
     @property
     def open(self) -> bool:
@@ -68,13 +81,45 @@ class Mem:
     @property
     def plain(self) -> bool:
         """Whether it is contiguous here and would be in eager PyTorch."""
-        return self.dense and self.contiguous
+        return self.dense and self.contiguous and not self.gaps
 
     @property
     def ordered(self) -> bool:
         """Whether what eager PyTorch computes from it element by element would be contiguous."""
-        steps = [s for s, n in zip(self.stride, self.size) if bound(n) > 1 and s]
+        steps = [self.step(s) for s, n in zip(self.stride, self.size) if bound(n) > 1 and s]
         return self.dense and steps == sorted(steps, reverse=True)
+
+    @property
+    def order(self) -> tuple[int, ...] | None:
+        """The order of dims in which the elements follow each other without gaps, here and in eager PyTorch; None where there is none."""
+        if not self.dense or self.open:
+            return None
+        order = sorted(range(len(self.size)), key=lambda d: -self.stride[d])
+        turned = replace(self, size=tuple(self.size[d] for d in order), stride=tuple(self.stride[d] for d in order))  # fmt: skip
+        return tuple(order) if turned.packed else None
+
+    @property
+    def settled(self) -> bool:
+        """Whether eager PyTorch's tensor is contiguous."""
+        return self.plain or (self.open and self.ordered and self.packed and not self.gaps)
+
+    def step(self, stride: int) -> int:
+        """A stride as a number that orders the dimensions as eager PyTorch's strides do."""
+        if self.lead is None:
+            return stride
+        first, own = self.lead
+        return stride if stride < own else own if stride >= first else stride + first
+
+
+@dataclass(frozen=True)
+class Room:
+    """Where a tensor is to be computed whose size ``dim`` nobody knows yet: at the start of a buffer."""
+
+    place: str
+    owners: frozenset[int]
+    dim: int
+
+    pointer = ""
 
 
 @dataclass(frozen=True)
@@ -87,7 +132,8 @@ class Fill:
 
     owners = NO_OWNERS
     alias = "false"
-    dense = plain = ordered = True
+    order = None
+    dense = plain = ordered = settled = True
 
 
 @dataclass(frozen=True)
@@ -108,19 +154,43 @@ class Listed:
     fixed: bool = False
 
     dtype, size, stride = "list", (0,), (1,)
-    dense = plain = ordered = True
+    dense = plain = ordered = settled = True
 
 
 Operand = Reg | Mem | Fill | Listed
 
 
 def strides(size: tuple[int, ...]) -> tuple[int, ...]:
-    """The strides of a contiguous tensor; with an open size, those of the most that it can be."""
-    out, step = [], 1
-    for n in reversed(size):
-        out.append(step)
-        step *= max(bound(n), 1)
-    return tuple(reversed(out))
+    """The strides of a contiguous tensor; with an open size, those of the most that it can be, an endless one first."""
+    first = endless(size)
+    out, step = [0] * len(size), 1
+    for d in reversed(range(len(size))):
+        if d != first:
+            out[d] = step
+            step *= max(bound(size[d]), 1)
+    if first is not None:
+        out[first] = step
+    return tuple(out)
+
+
+def endless(size: Sequence[int]) -> int | None:
+    """The dimension of a size that has no bound, if there is one."""
+    found = [d for d, n in enumerate(size) if isinstance(n, Open) and n.endless]
+    if len(found) > 1:
+        raise Decline("a tensor with two sizes that have no bound")
+    return found[0] if found else None
+
+
+def laid_out(pointer: str, dtype: str, size: tuple, owners: frozenset[int] = NO_OWNERS, place: str = "") -> Mem:  # fmt: skip
+    """A new tensor at ``pointer``."""
+    stride, first = strides(size), endless(size)
+    lead = (stride[first], numel(size[first + 1 :])) if first else None
+    return Mem(pointer, dtype, size, stride, owners, place=place, lead=lead)
+
+
+def in_a_row(size: Sequence) -> bool:
+    """Whether a tensor has at most one dim of more than one element: what is computed from any such tensors is contiguous."""
+    return sum(n != 1 for n in size) <= 1
 
 
 def alike(size: Sequence[int], a: Sequence[int], b: Sequence[int]) -> bool:

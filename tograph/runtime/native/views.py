@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..ir import Node, Value
-from ..kernels.loop_ir import Open, bound
+from ..kernels.loop_ir import LONGEST, Open, bound
 from .values import Decline, Mem, Operand, Reg, numel
 
 LAST = (1 << 63) - 1  # the end of a slice that has none
@@ -28,7 +28,7 @@ def lower(low, node: Node) -> None:
             if known is not None:
                 low.sizes.require(found, known)
         if isinstance(x, Mem) and None not in shape:
-            x = replace(x, size=shape)
+            x = replace(x, size=tuple(map(low.sizes.fixed, shape)))
         low.bind(v, x)
 
 
@@ -38,7 +38,7 @@ def _mem(low, x: Operand) -> Mem:
 
 def _make(x: Mem, size, stride, pointer: str | None = None) -> Mem:
     """A view of ``x``."""
-    return Mem(pointer or x.pointer, x.dtype, tuple(size), tuple(stride), x.owners, x.dense, x.alias)  # fmt: skip
+    return replace(x, pointer=pointer or x.pointer, size=tuple(size), stride=tuple(stride), place="")  # fmt: skip
 
 
 def _moved(low, x: Mem, offset: str) -> str:
@@ -70,7 +70,7 @@ def _new_size(low, size: Sequence, shape: tuple, given: Sequence[Any]) -> tuple:
         if n is None:
             raise Decline("a view of a size that is known only at run time")
         if isinstance(n, Open) and isinstance(wanted, Value):
-            low.sizes.require(n, low.sizes.known(low.register(low.operand(wanted))))
+            low.sizes.agree(n, wanted)
         out.append(n)
     rest = list(opened)
     if rest:
@@ -177,15 +177,13 @@ def _expand(low, node: Node, x: Operand) -> list[Operand]:
     stride: list[int] = []
     for d, (n, wanted) in enumerate(zip(shape, given, strict=True)):
         old = x.size[d - lead] if d >= lead else 1
-        if n is None:
-            n = (
-                old
-                if isinstance(wanted, int)
-                else low.sizes.known(low.register(low.operand(wanted)))
-            )
-        if old != 1:
+        if old != 1 and isinstance(wanted, Value):
+            low.sizes.agree(old, wanted)
+        elif old != 1 and n is not None:
             low.sizes.require(old, n)
-        size.append(n)
+        elif n is None:
+            n = old if isinstance(wanted, int) else low.sizes.known(low.register(low.operand(wanted)))  # fmt: skip
+        size.append(low.sizes.fixed(n) if old == 1 else old)
         stride.append(x.stride[d - lead] if old != 1 else 0)
     return [_make(x, size, stride)]
 
@@ -212,8 +210,9 @@ def _select(low, node: Node, x: Operand) -> list[Operand]:
     x = _mem(low, x)
     d = node.args[1] % len(x.size)
     at = low.code.multiply(index_of(low, node.args[2], x.size[d]), x.stride[d])
-    pointer = _moved(low, x, at)
-    return [_make(x, x.size[:d] + x.size[d + 1 :], x.stride[:d] + x.stride[d + 1 :], pointer)]
+    made = _make(x, x.size[:d] + x.size[d + 1 :], x.stride[:d] + x.stride[d + 1 :], _moved(low, x, at))  # fmt: skip
+    first = x.lead is not None and x.stride[d] >= x.lead[0]
+    return [replace(made, gaps=x.gaps or (first and _inside(x, d)))]
 
 
 def _slice(low, node: Node, x: Operand) -> list[Operand]:
@@ -223,7 +222,14 @@ def _slice(low, node: Node, x: Operand) -> list[Operand]:
     start, length = slice_of(low, x.size[d], *args[1:])
     pointer = _moved(low, x, low.code.multiply(start, x.stride[d]))
     size = (*x.size[:d], length, *x.size[d + 1 :])
-    return [_make(x, size, (*x.stride[:d], x.stride[d] * args[3], *x.stride[d + 1 :]), pointer)]
+    made = _make(x, size, (*x.stride[:d], x.stride[d] * args[3], *x.stride[d + 1 :]), pointer)
+    return [replace(made, gaps=x.gaps or (length != x.size[d] and _inside(x, d)))]
+
+
+def _inside(x: Mem, d: int) -> bool:
+    """Whether eager PyTorch's tensor has another dimension outside of this one."""
+    steps = [x.step(s) for s, n in zip(x.stride, x.size) if bound(n) > 1]
+    return any(s > x.step(x.stride[d]) for s in steps)
 
 
 def slice_of(low, n: int | Open, start: Any, stop: Any, step: Any) -> tuple[str, int | Open]:
@@ -255,7 +261,22 @@ def _slice_of(low, n: int | Open, start: Any, stop: Any, step: int) -> tuple[str
         length = code.do(f"call i64 @llvm.smax.i64(i64 {length}, i64 0)")
     if step != 1:
         length = code.do(f"udiv i64 {code.do(f'add nsw i64 {length}, {step - 1}')}, {step}")
-    return first, low.sizes.new(length, -(-bound(n) // step))
+    return first, low.sizes.new(length, _most(n, start, stop, step))
+
+
+def _most(n: int | Open, start: Any, stop: Any, step: int) -> int:
+    """The most elements that a slice has: parts of a dimension without a bound have one where both ends are counted from one side."""
+    first = start if type(start) is int else None
+    end = stop if type(stop) is int else None
+    found = [bound(n)]
+    if first is not None and first < 0 and end == LAST:
+        found.append(-first)
+    elif first is not None and end is not None and (first < 0) == (end < 0):
+        found.append(max(end - first, 0))
+    elif end is not None and end >= 0:
+        found.append(end)
+    most = min(found)
+    return most if most >= LONGEST else -(-most // step)
 
 
 def _clamped(low, at: Any, n: int | Open) -> str:
@@ -279,17 +300,27 @@ def _clamped(low, at: Any, n: int | Open) -> str:
 def _split(low, node: Node, x: Operand) -> list[Operand]:
     x = _mem(low, x)
     d = (node.args[2] if len(node.args) > 2 else 0) % len(x.size)
+    _counted(x, d)
     out, start = [], 0
     for v in node.outputs:
-        size = tuple(v.type.shape)
-        out.append(_make(x, size, x.stride, _moved(low, x, str(start * x.stride[d]))))
-        start += size[d]
+        n = v.type.shape[d]
+        size = (*x.size[:d], low.sizes.fixed(n), *x.size[d + 1 :])
+        made = _make(x, size, x.stride, _moved(low, x, str(start * x.stride[d])))
+        out.append(replace(made, gaps=x.gaps or _inside(x, d)))
+        start += n
     return out
+
+
+def _counted(x: Mem, d: int) -> None:
+    """A dimension that is cut into a number of parts must have a size that the graph knows."""
+    if isinstance(x.size[d], Open):
+        raise Decline("parts of a size that is known only at run time")
 
 
 def _unbind(low, node: Node, x: Operand) -> list[Operand]:
     x = _mem(low, x)
     d = (node.args[1] if len(node.args) > 1 else 0) % len(x.size)
+    _counted(x, d)
     size, stride = x.size[:d] + x.size[d + 1 :], x.stride[:d] + x.stride[d + 1 :]
     return [_make(x, size, stride, _moved(low, x, str(i * x.stride[d]))) for i in range(x.size[d])]
 
@@ -297,6 +328,33 @@ def _unbind(low, node: Node, x: Operand) -> list[Operand]:
 def _clone(low, node: Node, x: Operand) -> list[Operand]:
     """A copy that only reshapes look at: they copy themselves where it takes one."""
     return [replace(x, alias="false", dense=x.contiguous) if isinstance(x, Mem) else x]
+
+
+def _diagonal(low, node: Node, x: Operand) -> list[Operand]:
+    x = _mem(low, x)
+    offset, a, b = (*node.args[1:], *(0, 0, 1)[len(node.args) - 1 :])
+    rank = len(x.size)
+    a, b = a % rank, b % rank
+    rows, columns = x.size[a], x.size[b]
+    if isinstance(rows, Open) or isinstance(columns, Open):
+        raise Decline("a diagonal of a size that is known only at run time")
+    down, right = max(-offset, 0), max(offset, 0)
+    length = min(rows - down, columns - right)
+    start = down * x.stride[a] + right * x.stride[b]
+    kept = [d for d in range(rank) if d not in (a, b)]
+    size = (*(x.size[d] for d in kept), length)
+    stride = (*(x.stride[d] for d in kept), x.stride[a] + x.stride[b])
+    return [_make(x, size, stride, _moved(low, x, str(start)))]
+
+
+def _unfold(low, node: Node, x: Operand) -> list[Operand]:
+    x = _mem(low, x)
+    d, length, step = node.args[1] % len(x.size), *node.args[2:]
+    if isinstance(x.size[d], Open) or not isinstance(length, int) or not isinstance(step, int):
+        raise Decline("windows of a size that is known only at run time")
+    size = (*x.size[:d], (x.size[d] - length) // step + 1, *x.size[d + 1 :], length)
+    stride = (*x.stride[:d], x.stride[d] * step, *x.stride[d + 1 :], x.stride[d])
+    return [_make(x, size, stride)]
 
 
 def _same(low, node: Node, x: Operand) -> list[Operand]:
@@ -323,6 +381,8 @@ VIEWS: dict[str, Rule] = {
     "aten.unsafe_split.Tensor": _split,
     "aten.unsafe_split_with_sizes.default": _split,
     "aten.unbind.int": _unbind,
+    "aten.diagonal.default": _diagonal,
+    "aten.unfold.default": _unfold,
     "aten.alias.default": _same,
     "aten.detach.default": _same,
 }

@@ -12,12 +12,13 @@ import torch
 from ...errors import UnsavableError, UnsavedSignatureError
 from ..arguments import Flat
 from ..binding import binder
+from ..call_effects import Finder, GradOf
 from ..concrete import ConcreteFunction
 from ..funcgraph import is_tracing
 from ..function import Function
 from ..guards import Guards
 from ..keys import describe_key, without_sizes
-from ..tracer import Finder, GradOf, Trace
+from ..traces import Trace
 from . import traces
 from .inline import stage
 from .values import Decoder, Encoder

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ...errors import StagingError
-from .. import structure
+from .. import flattening
 from ..autodiff.replay import replay
 from ..concrete import ConcreteFunction
 from ..funcgraph import FuncGraph, Ref, _versions, current_graph, user_location
@@ -32,9 +32,9 @@ def stage(concrete: ConcreteFunction, tensors: list[Any], places: Sequence[Locat
     outputs = iter(replay(concrete.graph, inputs))
     for i in effects.writes:
         _forget(as_symbolic(given[i]).storage_, graph)
-    result = structure.unflatten(concrete._result, outputs, _same)
+    result = flattening.unflatten(concrete._result, outputs, _same)
     for (_, spec), place in zip(concrete._effects, places):
-        place.set(structure.unflatten(spec, outputs, _same))
+        place.set(flattening.unflatten(spec, outputs, _same))
     return result
 
 

@@ -6,11 +6,11 @@ nodes: exception classes, streams and containers can be kept, a callback cannot.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from ...errors import CorruptFileError, GraphSyntaxError, UnsavableError, VerifyError
 from .. import ops, text
+from ..call_effects import Finder, GradOf, no_places
 from ..commits import Plan
 from ..concrete import ConcreteFunction
 from ..guards import Guards
@@ -19,7 +19,8 @@ from ..journal import Location
 from ..keys import describe_key
 from ..ops import OpaqueObject
 from ..specs import TensorSpec
-from ..tracer import Finder, GradOf, Trace, no_places
+from ..text import python_objects
+from ..traces import Trace
 from .values import Decoder, Encoder
 
 # Ops that reach files or memory outside of their arguments: no trace has them, and no file may.
@@ -55,7 +56,7 @@ def encode(trace: Trace, encoder: Encoder, label: str) -> tuple[dict, str]:
         "open_numbers": list(trace.open_numbers),
         "names": trace.names,
         "sizes": [encoder.value(pair) for pair in trace.checks.sizes],
-        "objects": [_object(node, x, encoder, label) for node, x in _objects(concrete.graph)],
+        "objects": [_object(node, x, encoder, label) for node, x in python_objects(concrete.graph)],
     }
     shown = text.show(concrete.graph, over=True)
     _check_text(shown, label)
@@ -96,26 +97,6 @@ def check_places(trace: Trace, label: str) -> None:
                 f"tg.save: {label!r} writes {at.name}, a Python variable outside of the function: the loaded function has none. "
                 "Keep the state in a tensor or tg.Variable, or return it."
             )
-
-
-def _objects(graph: Graph) -> Iterator[tuple[Node, OpaqueObject]]:
-    """The Python objects among the arguments of all nodes, regions after their node."""
-    for node in graph.nodes:
-        for x in _opaque((node.args, node.kwargs)):
-            yield node, x
-        for region in node.regions.values():
-            yield from _objects(region)
-
-
-def _opaque(tree: Any) -> Iterator[OpaqueObject]:
-    if isinstance(tree, OpaqueObject):
-        yield tree
-    elif isinstance(tree, (list, tuple)):
-        for item in tree:
-            yield from _opaque(item)
-    elif isinstance(tree, dict):
-        for item in tree.values():
-            yield from _opaque(item)
 
 
 _ADVICE = {
@@ -189,7 +170,7 @@ def _graph(shown: str, objects: list, decoder: Decoder) -> Graph:
         verify(graph)
     except (GraphSyntaxError, VerifyError) as error:
         raise CorruptFileError(f"a graph of the file is not valid: {error}") from None
-    for (node, place), x in zip(_objects(graph), objects, strict=True):
+    for (node, place), x in zip(python_objects(graph), objects, strict=True):
         place.value = _plan(x, decoder) if node.op == "tg.commit" else decoder.value(x)
     _check_ops(graph)
     return graph

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from ...errors import CorruptFileError, UnsavableError
-from .. import structure
+from .. import pytrees
 from ..control_flow.raising import _Rebuild
 from ..journal import MISSING
 from ..specs import TensorSpec
@@ -56,7 +56,7 @@ class Encoder:
             return ["rebuild", name_of_class(x.cls), self.value(x.aux)]
         if isinstance(x, BaseException):
             return self._exception(x)
-        found = structure.parts_of(x)
+        found = pytrees.parts_of(x)
         if found is None:
             raise UnsavableError(f"{_described(x)} cannot be saved")
         aux, parts = found
@@ -129,7 +129,7 @@ class Decoder:
         if tag == "rebuild":
             return _Rebuild(class_of(rest[0]), self.value(rest[1]))
         if tag == "object":
-            return structure.rebuild(
+            return pytrees.rebuild(
                 class_of(rest[0]), self.value(rest[1]), [self.value(p) for p in rest[2:]]
             )
         if tag == "exception":

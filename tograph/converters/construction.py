@@ -1,0 +1,86 @@
+"""Calls of classes: a staged form, or an object whose ``__new__`` and ``__init__`` are converted.
+
+Objects that hold parameters and state (modules, optimisers) are made once, for good, wherever the first call makes them.
+``call`` is the operator of converted calls, which imports this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ..runtime import creation
+from ..runtime.funcgraph import current_graph, is_tracing
+from ..runtime.pytrees import base_container, blank, has_identity
+from . import standard
+from .call_rules import is_user_function, module_rule
+from .registry import BUILTINS
+
+# Their objects hold parameters and state: made under a condition, they are made for good.
+_MADE_ONCE = (torch.nn.Module, torch.optim.Optimizer)
+
+
+def construct(call: Callable[..., Any], cls: type, args, kwargs):
+    """A class: its staged form, or an object whose ``__init__`` is converted."""
+    form = BUILTINS.get(cls)
+    if form is not None:
+        return form(*args, **kwargs)
+    if (
+        issubclass(cls, _MADE_ONCE)
+        and is_tracing()
+        and creation.conditional()
+        and creation.without_symbols((*args, *kwargs.values()))
+    ):
+        if creation.staged() and issubclass(cls, torch.nn.Module):
+            return _wrapping(cls, args, kwargs)
+        creation.check(f"a {cls.__name__}")
+        return creation.make(lambda: cls(*args, **kwargs))
+    if is_tracing() and standard.is_made_by_parts(cls):
+        return noted(standard.construct_dataclass(call, cls, args, kwargs))
+    meta = type(cls).__call__
+    if is_tracing() and is_user_function(meta):
+        return call(meta, cls, *args, **kwargs)
+    return instance(call, cls, args, kwargs)
+
+
+def _wrapping(cls: type, args, kwargs):
+    """A module that a staged branch or loop makes: one without tensors of its own, such as a wrapper of its arguments."""
+    parts = [p for x in (*args, *kwargs.values()) for p in (x if isinstance(x, (list, tuple)) else [x])]  # fmt: skip
+    given = {id(t) for m in parts if isinstance(m, torch.nn.Module) for t in _tensors(m)}
+    made = noted(cls(*args, **kwargs))
+    if any(id(t) not in given for t in _tensors(made)):
+        creation.check(f"a {cls.__name__}")
+    return made
+
+
+def _tensors(m: torch.nn.Module):
+    yield from m.parameters()
+    yield from m.buffers()
+
+
+def instance(call: Callable[..., Any], cls: type, args, kwargs):
+    """What ``type.__call__`` does, with ``__new__`` and ``__init__`` of a user's class converted."""
+    init = cls.__init__
+    plain = cls.__new__ is (base_container(cls) or object).__new__  # type: ignore[comparison-overlap]
+    simple = plain or is_user_function(cls.__new__)
+    if not (simple and is_tracing() and is_user_function(init)) or not module_rule(
+        cls.__module__ or ""
+    ):
+        return noted(cls(*args, **kwargs))
+    if init.__code__.co_filename.startswith("<") or issubclass(cls, torch.nn.Module):
+        return noted(cls(*args, **kwargs))
+    new = cls.__new__
+    made = blank(cls) if plain else call(new, cls, *args, **kwargs)
+    if isinstance(made, cls):
+        call(init, made, *args, **kwargs)
+    return noted(made)
+
+
+def noted(made):
+    """An object that traced code made."""
+    if is_tracing() and has_identity(made):
+        graph = current_graph()
+        graph.root.made[id(made)] = (made, graph)
+    return made

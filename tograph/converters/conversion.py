@@ -1,0 +1,66 @@
+"""The converted form of a user's function, made when the function is first called.
+
+The pipeline makes it, which imports the modules that ask for it; it says how by ``set_converter``.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import Any
+
+from ..errors import SourceError
+from ..runtime import journal, locations, unconverted
+from ..runtime.code_names import writes
+from ..runtime.funcgraph import user_location
+from .call_rules import is_straight, is_user_function
+
+_convert: Callable[[types.FunctionType], types.FunctionType]
+
+_convert_generator: Callable[[types.FunctionType], Any]
+
+
+def set_converter(
+    convert: Callable[..., types.FunctionType], convert_generator: Callable[..., Any]
+) -> None:
+    """The pipeline, which imports this module, says how a function and how a generator function is converted."""
+    global _convert, _convert_generator
+    _convert, _convert_generator = convert, convert_generator
+
+
+def converted(f: types.FunctionType) -> types.FunctionType:
+    """The converted form of a user's function; code without branches may do without source."""
+    try:
+        made = _convert(f)
+        record_writes(made)
+        return made
+    except SourceError as error:
+        if is_straight(f.__code__):
+            return lambda *args, **kwargs: unconverted.run(f, args, kwargs)
+        raise SourceError(str(error), user_location()) from None
+
+
+def generator_form(f: types.FunctionType) -> Any:
+    """The converted form of a generator function whose values a graph takes."""
+    return _convert_generator(f)
+
+
+def record_writes(f: types.FunctionType) -> None:
+    """The variables of outer functions and the globals that a function assigns are about to change."""
+    if not journal.active():
+        return
+    cells, names = writes(f.__code__)
+    for name, cell in zip(f.__code__.co_freevars, f.__closure__ or ()):
+        if name in cells:
+            journal.record(locations.cell(cell, name))
+    for name in names:
+        journal.record(locations.key_of(f.__globals__, name, name))
+
+
+def convert_if_needed(f: Any) -> Any:
+    """A function argument of a higher-order function, converted."""
+    if type(f) is types.FunctionType and is_user_function(f):
+        return converted(f)
+    if type(f) is types.MethodType and is_user_function(f.__func__):
+        return types.MethodType(converted(f.__func__), f.__self__)
+    return f

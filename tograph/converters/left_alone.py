@@ -1,0 +1,77 @@
+"""Calls of what is not converted: it runs as it is written, with arguments that it can take.
+
+Of what it is given, all counts as read. Context managers made of a user's generator function are converted all the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import sys
+import types
+import typing
+from typing import Any
+
+from ..runtime import decisions, reads, unconverted
+from ..runtime.funcgraph import is_tracing
+from .call_rules import MARK, WRAPPERS, is_user_function
+from .conversion import convert_if_needed, converted, generator_form
+from .generators import Generator
+from .registry import HIGHER_ORDER, STREAM_METHODS, hashable
+from .resolved import resolved
+
+
+def _is_contextmanager(f: Any) -> bool:
+    """Whether ``f`` is what ``contextlib.contextmanager`` made of a user's generator function."""
+    return getattr(f, "__code__", None) is _HELPER and is_user_function(
+        getattr(f, "__wrapped__", None)
+    )
+
+
+@contextlib.contextmanager
+def _sample():
+    yield
+
+
+_HELPER = _sample.__code__
+
+WRAPPERS.add(_HELPER)
+
+
+def leave_alone(f, args, kwargs):
+    """``f(*args, **kwargs)`` as it is written, with arguments that it can take."""
+    if _is_contextmanager(f):
+        if isinstance(f, types.MethodType):
+            f, args = f.__func__, (f.__self__, *args)
+        native = converted(f.__wrapped__)
+        manager = contextlib.contextmanager(native)(*args, **kwargs)
+        if is_tracing():
+            form = generator_form(f.__wrapped__)
+            manager.generator__ = form and Generator(native, form, args, kwargs)
+        return manager
+    return resolved(lambda a, k: _run_alone(f, a, k), f, args, kwargs)
+
+
+def _run_alone(f, args, kwargs):
+    if hashable(f) and f in _QUIET:
+        return f(*args, **kwargs)
+    owner = getattr(f, "__self__", None)
+    if _is_stream(owner) and f.__name__ in STREAM_METHODS and is_tracing():
+        return STREAM_METHODS[f.__name__](owner, *args, **kwargs)
+    reads.passed((*args, *kwargs.values(), owner))
+    if getattr(f, MARK, False):
+        decisions.python("{0!s} runs as written (tg.do_not_convert)", getattr(f, "__name__", f))
+    if hashable(f) and f in HIGHER_ORDER:
+        args = tuple(map(convert_if_needed, args))
+        kwargs = {k: convert_if_needed(v) for k, v in kwargs.items()}
+        return f(*args, **kwargs)
+    return unconverted.run(f, args, kwargs)
+
+
+def _is_stream(x: Any) -> bool:
+    """Whether what is written to an object goes out."""
+    return x is not None and (isinstance(x, io.TextIOWrapper) or x is sys.stdout or x is sys.stderr)
+
+
+# Functions that look at no content.
+_QUIET = frozenset([isinstance, issubclass, id, callable, type, hash, iter, typing.cast])

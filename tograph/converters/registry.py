@@ -1,0 +1,43 @@
+"""The tables of staged forms: what a call of a built-in or a method of a built-in class does in converted code.
+
+A form takes the same arguments, and falls back to the built-in where nothing is staged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+Form = Callable[..., Any]
+BUILTINS: dict[Any, Form] = {}
+METHODS: dict[tuple[type, str], Form] = {}
+GROWING: dict[str, Form] = {}  # methods of lists of the graph
+TENSOR_METHODS: dict[str, Form] = {}
+STREAM_METHODS: dict[str, Form] = {}
+SLOT_METHODS: dict[str, Form] = {}  # of objects and of descriptors, which write attributes
+HIGHER_ORDER: set[Any] = set()  # functions whose arguments are converted first
+
+
+def handles(*functions: Any) -> Callable:
+    """Registers the staged form of functions."""
+
+    def add(form):
+        for f in functions:
+            BUILTINS[f] = form
+        return form
+
+    return add
+
+
+def hashable(f: Any) -> bool:
+    return type(f).__hash__ is not None
+
+
+def form_of(f: Any) -> Callable[..., Any] | None:
+    """The staged form of a callable; content decides whether tuples and sets are hashable, and they have none."""
+    return BUILTINS.get(f) if hashable(f) and not isinstance(f, (tuple, frozenset)) else None
+
+
+def takes_functions(*functions: Any) -> None:
+    """Functions that call their arguments: those are converted first."""
+    HIGHER_ORDER.update(functions)

@@ -1,0 +1,189 @@
+"""Carried tensors one size of which only the run knows, as those that a loop makes longer.
+
+Such a tensor lies in memory with that dimension first (``values.strides``), so it grows at its end: its strides stay, only its address
+and its size change. There are three kinds. ``Grown``: each iteration appends (``updated``), in the buffer of the tensor, which
+gets twice the room where it has none left. ``Shrunk``: the next one is a part of the one before, and only place and size are
+carried. ``Swapped``: any other next one, in two buffers that change roles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from ..ir import Graph, Value
+from ..kernels.loop_ir import LONGEST, Open
+from ..types import TensorType
+from .carries import Carry
+from .direct import Strided
+from .values import Decline, Mem, Operand, Room, endless, laid_out, with_alias
+
+
+def opened(v: Value) -> bool:
+    """Whether a value is a tensor with a size that only the run knows."""
+    return isinstance(v.type, TensorType) and None in v.type.shape
+
+
+def dimension(v: Value) -> int:
+    """The one dimension of such a tensor whose size only the run knows."""
+    shape = v.type.shape  # type: ignore[union-attr]
+    if shape.count(None) != 1:
+        raise Decline(f"a value of type {v.type}")
+    return shape.index(None)
+
+
+def unbounded(low: Any, size: Sequence[Any], d: int) -> tuple:
+    """``size`` without a bound in dimension ``d``."""
+    n = size[d]
+    if not (isinstance(n, Open) and n.endless):
+        n = low.sizes.new(low.sizes.text(n), LONGEST)
+    return (*size[:d], n, *size[d + 1 :])
+
+
+def in_buffer(low: Any, v: Value, x: Operand) -> Mem:
+    """``x``, which is ``v``, at the start of a buffer."""
+    d = dimension(v)
+    if isinstance(x, Mem) and x.place and endless(x.size) == d:
+        return x
+    place, owner = low.buffers.new()
+    return replace(low.moved(x, Room(place, frozenset([owner]), d)), alias=x.alias)
+
+
+def where_it_is(low: Any, v: Value, x: Operand) -> Mem:
+    """``x``, which is ``v``, in memory laid out for a dimension without a bound."""
+    d = dimension(v)
+    if isinstance(x, Mem):
+        size = unbounded(low, x.size, d)
+        made = laid_out(x.pointer, x.dtype, size, x.owners)
+        if all(s == t or n == 1 for n, s, t in zip(size, x.stride, made.stride)):
+            return replace(made, dense=x.dense, alias=x.alias, gaps=x.gaps)
+    return in_buffer(low, v, x)
+
+
+class _OpenCarry(Carry):
+    """What the three have in common: the address and the size at the head of the loop."""
+
+    owners: frozenset[int]
+
+    def __init__(
+        self, low: Any, number: int, graph: Graph, start: Operand, mode: str, result: Value
+    ):
+        self.result_value = result
+        super().__init__(low, number, graph, start, mode)
+
+    def head(self, before: str) -> Mem:
+        code, x = self.low.code, self.start
+        self.before = before
+        self.alias, self.length, self.name = ("%" + code.fresh(n) for n in ("alias", "length", "carry"))  # fmt: skip
+        self.alias_phi, self.length_phi, self.phi = (code.later() for _ in range(3))
+        d = dimension(self.value)
+        n = self.low.sizes.new(self.length, LONGEST)
+        made = laid_out(self.name, x.dtype, (*x.size[:d], n, *x.size[d + 1 :]), self.owners)
+        dense = x.settled and self.value not in self.low.strided
+        return replace(with_alias(made, self.alias), dense=dense)
+
+    def dest(self) -> Room | None:
+        return None
+
+    def close(self, x: Operand, others: Sequence[Operand] = ()) -> None:
+        if not x.settled and self.value not in self.low.strided:
+            raise Strided(self.value)
+        self.result = self._arrived(x)
+
+    def latch(self, end: str, again: str = "") -> None:
+        result, d = self.result, dimension(self.value)
+        text = self.low.sizes.text
+        self._fill(self.alias_phi, self.alias, "i1", self.start.alias, result.alias, end, again)
+        self._fill(self.length_phi, self.length, "i64", text(self.start.size[d]), text(result.size[d]), end, again)  # fmt: skip
+        self._fill(self.phi, self.name, "ptr", self.start.pointer, result.pointer, end, again)
+
+    def swap(self) -> None:
+        pass
+
+    def finish(self) -> None:
+        self.low.arena.release(self.owners)
+
+
+class Grown(_OpenCarry):
+    """A tensor that is appended to in its own buffer: that of the tensor that the loop begins with, where that may change."""
+
+    def _prepare(self, x: Operand) -> Mem:
+        low = self.low
+        room = low.dests.pop(self.result_value, None)
+        there = isinstance(x, Mem) and bool(x.place)
+        if room is not None:
+            found = low.moved(x, room)
+        elif there and self.result_value in low.updates and alone(low, x):
+            found = x
+        else:
+            place, owner = low.buffers.new()
+            found = low.moved(x, Room(place, frozenset([owner]), dimension(self.value)))
+        self.owners = found.owners
+        low.arena.hold(self.owners)
+        return with_alias(found, x.alias)
+
+    def head(self, before: str) -> Mem:
+        return replace(super().head(before), place=self.start.place)
+
+    def dest(self) -> Room:
+        return Room(self.start.place, self.owners, dimension(self.value))
+
+    def _arrived(self, x: Operand) -> Mem:
+        return with_alias(self.low.moved(x, self.dest()), x.alias)
+
+
+class Shrunk(_OpenCarry):
+    """A tensor of which each iteration keeps a part."""
+
+    def _prepare(self, x: Operand) -> Mem:
+        found = where_it_is(self.low, self.value, x)
+        self.owners = found.owners
+        self.low.arena.hold(self.owners)
+        return found
+
+    def _arrived(self, x: Operand) -> Mem:
+        found = where_it_is(self.low, self.value, x)
+        if not found.owners <= self.owners or found.place:
+            raise Decline("a part of a carried tensor with other strides")
+        return found
+
+
+class Swapped(_OpenCarry):
+    """A tensor that each iteration makes anew, in the one of two buffers where the old one is not."""
+
+    def _prepare(self, x: Operand) -> Mem:
+        made = [self.low.buffers.new() for _ in range(2)]
+        own = frozenset(owner for _, owner in made)
+        self.low.arena.hold(own)
+        self.rooms = [Room(place, own, dimension(self.value)) for place, _ in made]
+        found = where_it_is(self.low, self.value, x)
+        self.low.arena.hold(found.owners)
+        self.owners = found.owners | own
+        return found
+
+    def head(self, before: str) -> Mem:
+        code = self.low.code
+        made = super().head(before)
+        self.next_phi, self.next = code.later(), "%" + code.fresh("next")
+        return made
+
+    def dest(self) -> Room:
+        return replace(self.rooms[0], place=self.next, owners=self.owners)
+
+    def _arrived(self, x: Operand) -> Mem:
+        return with_alias(self.low.moved(x, self.dest()), x.alias)
+
+    def swap(self) -> None:
+        a, b = (room.place for room in self.rooms)
+        code = self.low.code
+        self.swapped = code.do(f"select i1 {code.do(f'icmp eq ptr {self.next}, {a}')}, ptr {b}, ptr {a}")  # fmt: skip
+
+    def latch(self, end: str, again: str = "") -> None:
+        super().latch(end, again)
+        self._fill(self.next_phi, self.next, "ptr", self.rooms[0].place, self.swapped, end, again)
+
+
+def alone(low: Any, x: Mem) -> bool:
+    """Whether nothing but one name stands for what is in a buffer."""
+    return bool(x.owners) and all(low.arena.holders(o) == 1 for o in x.owners)
