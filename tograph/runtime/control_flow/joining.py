@@ -16,6 +16,7 @@ from .. import (
     journal,
     listed,
     pytrees,
+    stale,
     structure,
     symbolic,
 )
@@ -138,7 +139,9 @@ def put_back(place: Place, x: Any) -> None:
     if isinstance(place.keep, Storage):
         if place.keep.owner is not None and isinstance(x, structure.SymTensor):
             histories.note(place.keep, place.keep.owner)
-            histories.rebase(place.keep.owner, x)
+            made = symbolic.value_of(x, current_graph())
+            with stale.joined(place.keep.owner, place.get(), made, current_graph()):
+                histories.rebase(place.keep.owner, x)
         x = (
             x.ref
             if not isinstance(x, structure.SymTensor)
