@@ -60,6 +60,7 @@ class Program:
         self._host_program = functools.cache(host_program or (lambda: host.build(self.graph)))
         self._native: Any = None  # Native, or gpu.Program, which loads late
         self._left = _calls_before(traced)
+        self._waiting: host.Program | None = None  # runs the graph op by op until it is compiled
         self._declined = 0
         self._strided: dict[
             Any, Native | None
@@ -100,7 +101,9 @@ class Program:
         if self._left:
             self._left -= 1
             if self._left:
-                return host.build(self.graph).run(*map(plain, inputs))
+                self._waiting = self._waiting or host.build(self.graph)
+                return self._waiting.run(*map(plain, inputs))
+            self._waiting = None
             self.compile()
         if self._native is not None:
             outputs = self._native.run(inputs)

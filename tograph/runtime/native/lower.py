@@ -63,6 +63,7 @@ from .values import (
     Reg,
     Room,
     endless,
+    in_a_row,
     laid_out,
     numel,
     strides,
@@ -129,9 +130,8 @@ class Lowering:
             self.bind(v, self._input(i, v))
         dests = {i: d for i, v in enumerate(graph.outputs) if (d := self._output(i, v)) is not None}
         results = self.region(graph, None, dests)
+        self._require_contiguous(results)
         for v, x in zip(graph.outputs, results):
-            if not x.settled and v not in self.private:
-                raise Noncontiguous("a result that is not contiguous")
             if v not in self.private:
                 self.fail(x.alias)
         results = self._apart_from_each_other(results)
@@ -231,6 +231,16 @@ class Lowering:
             self.code.store(x.dtype, self.register(x).text, self.code.do(f"load ptr, ptr {place}"))
         elif x != dest:
             self.copy(x, dest)
+
+    def _require_contiguous(self, results: list[Operand]) -> None:
+        found = {
+            v: x
+            for v, x in zip(self.graph.outputs, results)
+            if not x.settled and v not in self.private
+        }
+        if found:
+            orders = {v: order for v, x in found.items() if (order := x.order)}
+            raise Noncontiguous(orders if len(orders) == len(found) else {})
 
     def _apart_from_each_other(self, results: list[Operand]) -> list[Operand]:
         """The results, those that leave in buffers each in buffers of their own."""
@@ -688,7 +698,7 @@ class Lowering:
         for v, x in zip(outputs, results):
             if isinstance(x, Mem) and one_element(v):
                 x = Reg(self.code.load(x.dtype, x.pointer), x.dtype, x.size)
-            elif isinstance(x, Mem) and not dense:
+            elif isinstance(x, Mem) and not dense and not in_a_row(x.size):
                 x = replace(x, dense=False)
             self.bind(v, x)
 

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 
 from .. import prints
-from ..ir import Graph, Value
+from ..ir import Graph, Node, Value
 from ..kernels import jit
 from ..passes import optimize
 from ..passes.lift_writes import lifted, writes_inside
@@ -308,16 +308,37 @@ def compile_graph(graph: Graph, visible: int | None = None, layout: Layout = ())
     try:
         return _native(graph, visible, layout, results.taken(graph, visible))
     except Noncontiguous:
-        return _native(graph, visible, layout, results.taken(graph, visible, everywhere=True))
+        views = results.taken(graph, visible, everywhere=True)
+    try:
+        return _native(graph, visible, layout, views)
+    except Noncontiguous as found:
+        if not found.turned:
+            raise
+        views, nodes = results.turned(graph.outputs, views, found.turned)
+        return _native(graph, visible, layout, views, nodes)
 
 
-def _native(graph: Graph, visible: int | None, layout: Layout, views: dict[Value, View]) -> Native:
-    distinct = _computed(graph, views)
+def _native(
+    graph: Graph,
+    visible: int | None,
+    layout: Layout,
+    views: dict[Value, View],
+    last: Sequence[Node] = (),
+) -> Native:
+    """The native code of ``graph`` without ``views``, which are taken of what it gives; ``last`` come behind its nodes."""
+    distinct = _computed(graph, views, last)
     private = set(distinct.outputs) - set(results.without(graph.outputs[:visible], views))
     objects = tuple(
         id(x.value) for _, x in python_objects(graph)
     )  # two graphs may have the same text and print to two files
-    key = (show(graph), objects, visible, layout, frozenset(map(graph.outputs.index, views)))
+    key = (
+        show(graph),
+        objects,
+        visible,
+        layout,
+        frozenset(map(graph.outputs.index, views)),
+        len(last),
+    )
     low = _lowered.pop(key, None) or _lower(distinct, private, layout)
     _lowered[key] = low  # the latest is last
     while len(_lowered) > KEPT:
@@ -352,11 +373,11 @@ def _seen(graph: Graph) -> list[bool]:
     return out[::-1]
 
 
-def _computed(graph: Graph, views: dict[Value, View]) -> Graph:
-    """``graph`` with each output once, without those that are inputs or ``views``, and without assignments that nobody sees."""
+def _computed(graph: Graph, views: dict[Value, View], last: Sequence[Node]) -> Graph:
+    """``graph`` and ``last`` with each output once, without those that are inputs or ``views``, and without assignments that nobody sees."""
     made = Graph(graph.name)
     made.inputs, made.input_names = graph.inputs, graph.input_names
-    made.nodes = [n for n, seen in zip(graph.nodes, _seen(graph)) if seen]
+    made.nodes = [*(n for n, seen in zip(graph.nodes, _seen(graph)) if seen), *last]
     given = set(graph.inputs)
     made.outputs = [v for v in results.without(graph.outputs, views) if v not in given]
     return made

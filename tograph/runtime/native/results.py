@@ -8,7 +8,7 @@ knows is not among these.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -66,6 +66,27 @@ def _view(v: Value) -> View:
         nodes.append(node)
         v = node.args[0]
     return View(v, tuple(reversed(nodes)))
+
+
+def turned(
+    outputs: Sequence[Value], views: dict[Value, View], orders: dict[Value, tuple[int, ...]]
+) -> tuple[dict[Value, View], list[Node]]:
+    """(``views`` where the code gives some tensors with their dims in other ``orders``, the nodes that give these)."""
+    made: dict[Value, tuple[Value, Node]] = {}
+    nodes = []
+    for v, order in orders.items():
+        shape = tuple(v.type.shape[d] for d in order)
+        node = Node("aten.permute.default", (v, list(order)), types=[replace(v.type, shape=shape)])
+        back = Node("aten.permute.default", (node.outputs[0], sorted(range(len(order)), key=order.__getitem__)), types=[v.type])  # fmt: skip
+        nodes.append(node)
+        made[v] = node.outputs[0], back
+    found = dict(views)
+    for v in outputs:
+        view = views.get(v, View(v, ()))
+        if view.base in made:
+            base, back = made[view.base]
+            found[v] = View(base, (back, *view.nodes))
+    return found, nodes
 
 
 def without(outputs: Sequence[Value], views: Mapping[Value, View]) -> list[Value]:
