@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 
 from ..errors import StagingError
-from ..runtime import control_flow, journal
+from ..runtime import control_flow, journal, locations
 from ..runtime.funcgraph import user_location
 from ..runtime.symbolic import scalar_of
 from .iterables import Indexed, StagedRange, exact_dtype
@@ -68,7 +68,7 @@ def set_list(items: list, index, value) -> None:
     n = len(items)
     inside = (index >= -n) & (index < n)
     control_flow.staged_if(inside, lambda: None, lambda: _out_of_range())
-    journal.record(journal.contents(items))
+    journal.record(locations.contents(items))
     for i in range(n):
         here = (index == i) | (index == i - n)
         items[i] = control_flow.staged_if(here, lambda: value, lambda i=i: items[i])

@@ -11,7 +11,7 @@ from collections import defaultdict, deque
 
 import torch
 
-from ..runtime import guards, journal, reads, unconverted
+from ..runtime import guards, journal, locations, reads, unconverted
 from ..runtime.growing import StagedList, as_staged
 from ..runtime.structure import is_union
 from ..transpiler.syntax import gast, walk
@@ -245,7 +245,7 @@ def setitem(x, key, value) -> None:
         watch = reads.current()
         if watch is not None:
             watch.size(x)
-        journal.record(journal.contents(x), ("__setitem__", (key, value)))
+        journal.record(locations.contents(x), ("__setitem__", (key, value)))
     method = getattr(type(x), "__setitem__", None)
     if is_user_function(method):
         call(method, x, key, value)
@@ -261,7 +261,7 @@ def delitem(x, key) -> None:
     if isinstance(x, dict) and dict_pop(x, key) is not NotImplemented:
         return
     if isinstance(x, (dict, list, deque)) and journal.active():
-        journal.record(journal.contents(x))
+        journal.record(locations.contents(x))
     if isinstance(x, StagedList) and (x.handle is not None or is_staged(key)):
         x.become(as_staged(x))
         x.take(as_int(key))
@@ -281,7 +281,7 @@ def augment(op: str, x, value):
     if isinstance(x, set) and op in _SETS and members.operator(op, x, value) is not NotImplemented:
         return x
     if isinstance(x, (list, dict, set, bytearray, deque)) and journal.active():
-        journal.record(journal.contents(x))
+        journal.record(locations.contents(x))
     if op == "iadd" and isinstance(x, list) and is_staged(value):
         x.extend(value)
         return x

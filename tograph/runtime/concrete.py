@@ -418,7 +418,7 @@ def finish(
     graph.inputs = order
     graph.input_names = [names.get(v, "") for v in order]
     forward_reads(graph)
-    passes.prune(graph)
+    passes.prune(graph, writers=True)
     set_control_inputs(graph)
     root.closed = True
     return graph, captured, spec, specs

@@ -14,6 +14,7 @@ from ..errors import ConversionError, TographError
 from . import (
     arguments,
     commits,
+    conditional_items,
     control_flow,
     facts,
     families,
@@ -84,7 +85,7 @@ class Tracer:
                     raise
             raise
         finally:
-            journal.forget()
+            conditional_items.forget()
 
     def _run_effects(self) -> None:
         """The code raised while it was traced: what it did before is done, then the error goes on."""

@@ -58,7 +58,7 @@ def encode(trace: Trace, encoder: Encoder, label: str) -> tuple[dict, str]:
         "sizes": [encoder.value(pair) for pair in trace.checks.sizes],
         "objects": [_object(node, x, encoder, label) for node, x in python_objects(concrete.graph)],
     }
-    shown = text.show(concrete.graph)
+    shown = text.show(concrete.graph, over=True)
     _check_text(shown, label)
     return record, shown
 
@@ -123,7 +123,7 @@ def _object(node: Node, x: OpaqueObject, encoder: Encoder, label: str) -> Any:
 def _check_text(shown: str, label: str) -> None:
     """The text must say all there is: a constant without a text is found now, not at load."""
     try:
-        again = text.show(text.parse_graph(shown))
+        again = text.show(text.parse_graph(shown), over=True)
     except GraphSyntaxError as error:
         raise UnsavableError(f"tg.save: {label!r} has a constant without a text: {error}") from None
     if again != shown:
