@@ -14,7 +14,7 @@ raises what it raises. What a variable becomes is computed in its own memory whe
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -33,6 +33,7 @@ from ..types import DTYPE_NAMES, ListType, ObjectType, ScalarType, TensorType
 from . import (
     buffers,
     calls,
+    chosen,
     control,
     direct,
     groups,
@@ -42,6 +43,7 @@ from . import (
     moves,
     nests,
     rows,
+    scatters,
     telling,
     transposes,
     views,
@@ -498,8 +500,8 @@ class Lowering:
             telling.show(self, node)
         elif node.op.startswith(("tg.list_", "tg.optional_")):
             lists.lower(self, node)
-        elif not groups.known(node):
-            calls.lower(self, node)
+        elif form := _sweep(node):
+            form(self, node)
         elif node.op in moves.MOVES:
             moves.lower(self, node, not needed.isdisjoint(node.outputs))
         elif matmul.deep(self, node):
@@ -790,6 +792,17 @@ _KNOWN = frozenset(["tg.read", "tg.identity", "tg.constant", "tg.choose", *_SILE
 def _grows(v: Value) -> bool:
     """Whether a result leaves in a buffer: a list, or a tensor whose length only the run knows."""
     return lists.listed(v.type) or (isinstance(v.type, TensorType) and None in v.type.shape)
+
+
+def _sweep(node: Node) -> Callable[[Lowering, Node], None] | None:
+    """What writes a node whose positions only the data tell, or a call of torch."""
+    if node.op in groups.SCATTERS:
+        return scatters.lower
+    if node.op in groups.COUNTS:
+        return scatters.count
+    if chosen.fits(node):
+        return chosen.lower
+    return None if groups.known(node) else calls.lower
 
 
 def _needed(graph: Graph, groups: list[Group]) -> set[Value]:
