@@ -41,7 +41,7 @@ WANTED = [
     (22, "error", 'Argument 1 to "__call__" of "Function" has incompatible type "str"; expected "Tensor"'),
     (23, "error", 'Unexpected keyword argument "m"'),
     (24, "error", 'Missing positional argument "x"'),
-    (25, "error", 'Argument 1 to "__call__" of "_BoundFunction" has incompatible type "int"; expected "Tensor"'),
+    (25, "error", 'Argument 1 to "__call__" of "BoundFunction" has incompatible type "int"; expected "Tensor"'),
 ]  # fmt: skip
 
 

@@ -34,6 +34,16 @@ def cache_dir() -> Path:
     return Path(base) / "tograph"
 
 
+def version_of(*modules: str) -> str | None:
+    """The state of all source files beside those of some modules, as text; None where they are no files."""
+    try:
+        folders = sorted({os.path.dirname(os.path.abspath(module)) for module in modules})
+        files = [e for folder in folders for e in os.scandir(folder) if e.name.endswith(".py")]
+        return repr(sorted((e.path, e.stat().st_mtime_ns, e.stat().st_size) for e in files))
+    except OSError:
+        return None
+
+
 def load(name: str) -> bytes | None:
     """The content that was stored under a name."""
     try:

@@ -223,6 +223,36 @@ def parameters_changed(x, y=5, *rest, z=7):
     return x, y, rest, z
 
 
+@cases.tensors((1.0, 2.0), (-1.0, 2.0), (-1.0, -2.0))
+def items_that_may_be_unbound(x, y):
+    if x > 0:
+        a = x * 2
+    if y > 0:
+        b = y * 3
+    z = torch.cat((b.reshape(1), y.reshape(1)), dim=0)
+    return torch.stack([a, b, y]), z
+
+
+@cases.tensors((1.0, 2.0), (-1.0, 2.0), (-1.0, -2.0))
+def items_that_may_be_none(x, y):
+    a = None if x < 0 else x + 1
+    b = 5 if y < 0 else y + 1
+    return torch.stack([a, b])
+
+
+@cases.tensors((0.0, 3))
+def items_that_a_loop_binds(x, n):
+    out = []
+    for i in range(3):
+        while True:
+            y = x * 2 + i
+            if y >= i:
+                break
+            x = x + 1
+        out.append(y)
+    return torch.stack(out)
+
+
 COUNT = 0
 
 

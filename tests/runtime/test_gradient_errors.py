@@ -101,22 +101,6 @@ def test_a_result_written_after_the_call():
     assert got[:60] == want[:60]
 
 
-def test_a_write_in_a_branch_leaves_the_value_as_it_was_used():
-    # Eager refuses this one where the branch runs; docs/limits.md says that we do not.
-    @tg.function
-    def f(x):
-        if x.sum() > 0:
-            y = x.exp()
-            z = y * y
-            y.add_(1)
-            return z + y
-        return x
-
-    x = leaf()
-    f(x).sum().backward()
-    torch.testing.assert_close(x.grad, (2 * (2 * x).exp() + x.exp()).detach())
-
-
 def call(x):
     return tg.py_function(lambda v: v * v, [x], tg.TensorSpec([3], D))
 

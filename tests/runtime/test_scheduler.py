@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import tograph as tg
-from tograph.runtime import scheduler
+from tograph.runtime import host, scheduler
 from tograph.runtime.kernels import jit
 
 pytestmark = pytest.mark.skipif(jit.llvm is None, reason="needs llvmlite")
@@ -40,3 +40,15 @@ def test_the_call_that_compiles(f, call, monkeypatch):
         torch.testing.assert_close(converted(x), f(x))
         levels.append(converted.get_concrete_function(x).scheduled.level)
     assert levels == ["host"] * (call - 1) + ["native"] * 2
+
+
+def test_a_graph_that_waits_is_written_out_once(monkeypatch):
+    monkeypatch.setattr(scheduler, "LONG", 100)
+    monkeypatch.setattr(scheduler, "STRETCH", 30)
+    built, build = [], host.build
+    monkeypatch.setattr(host, "build", lambda *args: built.append(1) or build(*args))
+    converted, x = tg.function(unrolled), torch.full((1,), 0.5)
+    for _ in range(3):
+        torch.testing.assert_close(converted(x), unrolled(x))
+    assert converted.get_concrete_function(x).scheduled.level == "host"
+    assert len(built) == 1

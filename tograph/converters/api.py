@@ -11,7 +11,8 @@ from typing import Any, ParamSpec, TypeVar, overload
 import torch
 
 from ..errors import ConversionError, NotAFunctionError
-from ..runtime.function import Function, _BoundFunction, _WeakMethod
+from ..runtime.function import Function
+from ..runtime.methods import BoundFunction, WeakMethod
 from .call_rules import MARK
 from .calls import call
 from .conversion import record_writes
@@ -104,7 +105,7 @@ def _check(fn: Any) -> None:
 
 def _entry(fn: Any) -> Callable[..., Any]:
     """The converted form of the decorated callable."""
-    if isinstance(fn, _WeakMethod):
+    if isinstance(fn, WeakMethod):
         inner = _entry(fn.function)
         return lambda *args, **kwargs: inner(fn.bound_to(), *args, **kwargs)
     if getattr(fn, MARK, False):
@@ -117,9 +118,9 @@ def _entry(fn: Any) -> Callable[..., Any]:
 
 
 def _python_function(fn: Any) -> types.FunctionType:
-    if isinstance(fn, (Function, _BoundFunction)):
+    if isinstance(fn, (Function, BoundFunction)):
         fn = fn.python_function
-    if isinstance(fn, _WeakMethod):
+    if isinstance(fn, WeakMethod):
         fn = fn.function
     if isinstance(fn, functools.partial):
         return _python_function(fn.func)

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from ..runtime import grads, journal, mutation, reads, unconverted
+from ..runtime import grads, journal, locations, mutation, reads, unconverted
 from ..runtime.funcgraph import is_tracing
 from ..runtime.journal import MISSING
 from ..runtime.structure import is_union
@@ -218,7 +218,7 @@ def _cached_property(found, owner, name):
         return MISSING
     value = call(found.func, owner)
     if journal.active():
-        journal.record(journal.attribute(owner, name))
+        journal.record(locations.attribute(owner, name))
     vars(owner)[name] = value
     return value
 
@@ -348,7 +348,7 @@ def _store(how, found, owner, name, value) -> None:
         unconverted.run(how, (owner, name, value), {})
         return
     if journal.active() and not isinstance(found, property):
-        journal.record(journal.attribute(owner, name))
+        journal.record(locations.attribute(owner, name))
     how(owner, name, value)
 
 
@@ -364,6 +364,6 @@ def delattr_(owner, name) -> None:
 def delete_plainly(owner, name, how=None) -> None:
     """``object.__delattr__(owner, name)``"""
     if journal.active():
-        journal.record(journal.attribute(owner, name))
+        journal.record(locations.attribute(owner, name))
     plain = type if isinstance(owner, type) else object
     (how or plain.__delattr__)(owner, name)

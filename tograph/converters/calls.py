@@ -17,7 +17,7 @@ import torch
 from torch.nn.modules import module as torch_module
 
 from ..errors import GradientError
-from ..runtime import journal, reads
+from ..runtime import journal, locations, reads
 from ..runtime.funcgraph import is_tracing, user_location
 from ..runtime.growing import StagedList
 from ..runtime.products import is_open
@@ -118,7 +118,7 @@ def call(f, /, *args, **kwargs):  # noqa: C901  a case for each kind
             if form is not None and f.__self__.handle is None:
                 return form(f.__self__, *args, **kwargs)
             if journal.active() and f.__name__ in CHANGING:
-                journal.record(journal.contents(f.__self__))
+                journal.record(locations.contents(f.__self__))
             form = GROWING.get(f.__name__) if f.__self__.handle is not None else None
             return f(*args, **kwargs) if form is None else form(f.__self__, *args, **kwargs)
         return _method(f, args, kwargs)

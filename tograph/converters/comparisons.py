@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import torch
 
-from ..runtime import control_flow, journal, reads
+from ..runtime import conditional_items, control_flow, reads
 from ..runtime.journal import MISSING
 from ..runtime.shapes import SYMBOLS
 from ..runtime.staged_string import StagedString, text_op
@@ -95,7 +95,12 @@ def _contains(x, items):
     staged = is_staged(x) or is_staged_key(x)
     if isinstance(items, dict) and not staged and x in items and may_miss(items[x]):
         return test_options(lambda v: v is not MISSING, items[x])
-    if type(items) is set and not staged and type(x).__hash__ and x in journal.conditional(items):
+    if (
+        type(items) is set
+        and not staged
+        and type(x).__hash__
+        and x in conditional_items.conditional(items)
+    ):
         return members.present(items, x)
     if growing_lists.is_growing(items):
         return growing_lists.contains(items, x)

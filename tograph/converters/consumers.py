@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..runtime import control_flow, journal
+from ..runtime import control_flow, journal, locations
 from ..runtime.funcgraph import is_tracing
 from ..runtime.growing import StagedList
 from ..runtime.unconverted import check_keys
@@ -95,7 +95,7 @@ def _count(items, value):
 
 def _remove(items, value):
     if journal.active():
-        journal.record(journal.contents(items))
+        journal.record(locations.contents(items))
     if _plain(items):
         return list.remove(items, value)
     try:
@@ -107,7 +107,7 @@ def _remove(items, value):
 
 def _sort(items, *, key=None, reverse=False):
     if journal.active():
-        journal.record(journal.contents(items))
+        journal.record(locations.contents(items))
     if _plain(items):
         list.sort(items, key=key, reverse=reverse)
     else:

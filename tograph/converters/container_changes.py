@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..runtime import guards, journal, reads
+from ..runtime import conditional_items, guards, journal, locations, reads
 from . import union
 from .registry import hashable
 
@@ -25,7 +25,7 @@ def record_change(owner, name, args, kwargs) -> None:
     if name == "__setitem__" and isinstance(owner, dict):
         record_key(owner, args[0])
         return
-    journal.record(journal.contents(owner), (name, args) if blind else None)
+    journal.record(locations.contents(owner), (name, args) if blind else None)
 
 
 def record_key(x: dict, key: Any) -> None:
@@ -33,10 +33,10 @@ def record_key(x: dict, key: Any) -> None:
     if not journal.active():
         return
     if not dict.__contains__(x, key) and journal.removed(x, key):
-        journal.record(journal.contents(x))  # it comes back as the last key
+        journal.record(locations.contents(x))  # it comes back as the last key
     elif union.may_miss(dict.get(x, key)) and next(reversed(x)) != key:
-        journal.unorder(x)  # where it was not there, it is the last key now
-    journal.record(journal.key_of(x, key, f"[{key!r}]"))
+        conditional_items.unorder(x)  # where it was not there, it is the last key now
+    journal.record(locations.key_of(x, key, f"[{key!r}]"))
 
 
 def note_look(owner, name, args) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import SourceError
-from ..runtime import journal, unconverted
+from ..runtime import journal, locations, unconverted
 from ..runtime.code_names import writes
 from ..runtime.funcgraph import user_location
 from .call_rules import is_straight, is_user_function
@@ -52,9 +52,9 @@ def record_writes(f: types.FunctionType) -> None:
     cells, names = writes(f.__code__)
     for name, cell in zip(f.__code__.co_freevars, f.__closure__ or ()):
         if name in cells:
-            journal.record(journal.cell(cell, name))
+            journal.record(locations.cell(cell, name))
     for name in names:
-        journal.record(journal.key_of(f.__globals__, name, name))
+        journal.record(locations.key_of(f.__globals__, name, name))
 
 
 def convert_if_needed(f: Any) -> Any:

@@ -21,7 +21,7 @@ from __future__ import annotations
 import threading
 
 from ..errors import StagingError
-from ..runtime import control_flow, debug, decisions, journal, reads
+from ..runtime import control_flow, debug, decisions, locations, reads
 from ..runtime.funcgraph import is_tracing
 from ..runtime.structure import is_union
 from ..runtime.unconverted import check_keys
@@ -251,7 +251,7 @@ def _unrolled(source, length: int, body, names, test) -> None:
 
 def _while(source, length, body, names, test, options) -> None:
     cell = [0]
-    counter = journal.item(cell, "counter", "the loop counter")
+    counter = locations.item(cell, "counter", "the loop counter")
 
     def while_test():
         inside = cell[0] < length

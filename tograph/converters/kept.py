@@ -102,15 +102,8 @@ def what(x: Any) -> str:
 
 @functools.cache
 def _passes() -> str | None:
-    """Which version of the passes this is, by the files; None where they are no files."""
-    here = os.path.dirname(os.path.abspath(__file__))
-    folders = (here, os.path.dirname(os.path.abspath(loader.__file__)))
-    try:
-        files = [e for folder in folders for e in os.scandir(folder) if e.name.endswith(".py")]
-        stats = [(e.path, e.stat().st_mtime_ns, e.stat().st_size) for e in files]
-        return repr((sorted(stats), os.stat(gast.__file__).st_mtime_ns))
-    except OSError:
-        return None
+    """Which version of the passes this is."""
+    return disk.version_of(__file__, loader.__file__, gast.__file__)
 
 
 def _spelled(code: types.CodeType) -> Iterator[str]:

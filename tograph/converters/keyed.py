@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 
 from ..errors import StagingError
-from ..runtime import control_flow, journal, reads
+from ..runtime import control_flow, journal, locations, reads
 from ..runtime.funcgraph import user_location
 from ..runtime.journal import MISSING
 from ..runtime.shapes import SYMBOLS
@@ -153,7 +153,7 @@ def dict_pop(x, key, *default):
     _note_key(x, key, found)
     if found is MISSING:
         return absent()
-    journal.record(journal.key_of(x, key, f"[{key!r}]"))
+    journal.record(locations.key_of(x, key, f"[{key!r}]"))
     x.pop(key)
     return distribute_missing(found, absent) if may_miss(found) else found
 

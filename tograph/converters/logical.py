@@ -9,7 +9,8 @@ from __future__ import annotations
 import torch
 
 from ..runtime import control_flow, creation, facts
-from ..runtime.scalars import StagedBool, combine
+from ..runtime.scalar_nodes import combine
+from ..runtime.scalars import StagedBool
 from ..runtime.structure import is_union
 from ..runtime.symbolic import scalar_of
 from ..transpiler.syntax import gast

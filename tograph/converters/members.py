@@ -1,6 +1,6 @@
 """Sets whose items depend on a staged condition, and going over what sets and dicts hold there.
 
-An item that is in a set on some paths only stays in Python's set, with a union of True and ``MISSING`` beside it (``journal.conditional``),
+An item that is in a set on some paths only stays in Python's set, with a union of True and ``MISSING`` beside it (``conditional_items``),
 as a key of a dict has one as its value. ``in``, ``len``, ``for`` and the methods below ask it; anything else is refused.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from ..errors import StagingError
-from ..runtime import control_flow, journal, reads
+from ..runtime import conditional_items, control_flow, journal, reads
 from ..runtime.funcgraph import user_location
 from ..runtime.journal import MISSING
 from ..runtime.symbolic import SymTensor
@@ -26,8 +26,10 @@ _PLAIN = (set, frozenset, list, tuple, dict, range)
 def is_conditional(x: Any) -> bool:
     """Whether something in a set or dict is there, or stands where it does, on some paths only."""
     if type(x) is set:
-        return bool(journal.conditional(x))
-    return isinstance(x, dict) and (journal.is_unordered(x) or any(map(may_miss, dict.values(x))))
+        return bool(conditional_items.conditional(x))
+    return isinstance(x, dict) and (
+        conditional_items.is_unordered(x) or any(map(may_miss, dict.values(x)))
+    )
 
 
 _is_conditional[:] = [is_conditional]
@@ -35,7 +37,7 @@ _is_conditional[:] = [is_conditional]
 
 def present(x: Any, item: Any) -> Any:
     """Whether an item is in a set, or a key in a dict: a bool, plain or staged."""
-    held = dict.get(x, item, MISSING) if isinstance(x, dict) else journal.member(x, item)
+    held = dict.get(x, item, MISSING) if isinstance(x, dict) else conditional_items.member(x, item)
     return test_options(lambda v: v is not MISSING, held) if may_miss(held) else held is not MISSING
 
 
@@ -45,7 +47,11 @@ def _by_item(x: Any, others: tuple = ()) -> bool:
         return False
     if any(is_staged(i) and not isinstance(i, torch.Tensor) for o in (x, *others) for i in o):
         return False
-    return journal.depth() > 1 or bool(journal.conditional(x)) or any(map(is_conditional, others))
+    return (
+        journal.depth() > 1
+        or bool(conditional_items.conditional(x))
+        or any(map(is_conditional, others))
+    )
 
 
 def _put(x: set, item: Any) -> None:
@@ -55,13 +61,13 @@ def _put(x: set, item: Any) -> None:
             "a tensor that is made in a staged branch or loop is put into a set: outside of it it is another object. Use a list",
             user_location(),
         )
-    journal.item_of(x, item).set(True)
+    conditional_items.item_of(x, item).set(True)
 
 
 def _drop(x: set, item: Any) -> None:
     there = present(x, item)
     if there is not False:
-        journal.item_of(x, item).set(MISSING)
+        conditional_items.item_of(x, item).set(MISSING)
 
 
 def _where(test: Any, change: Callable[[], None]) -> None:
@@ -180,8 +186,8 @@ def copy(x: set) -> Any:
 def copied(x: set) -> set:
     """A new set of the same items."""
     made = set(x)
-    for item, value in journal.conditional(x).items():
-        journal.item_of(made, item).set(value)
+    for item, value in conditional_items.conditional(x).items():
+        conditional_items.item_of(made, item).set(value)
     return made
 
 
@@ -252,7 +258,7 @@ def _alike(here: Any, there: Any) -> Any:
 
 def length(x: set) -> Any:
     n: Any = len(x)
-    for item in journal.conditional(x):
+    for item in conditional_items.conditional(x):
         there = present(x, item)
         n = n - control_flow.staged_if(there, lambda: 0, lambda: 1) if is_staged(there) else n
     return n
@@ -297,7 +303,7 @@ def listing(x: Any, kind: str = "keys") -> Any:
 
 def _entries(x: Any) -> list[tuple[Any, Any]]:
     if is_conditional(x):
-        if isinstance(x, dict) and journal.is_unordered(x):
+        if isinstance(x, dict) and conditional_items.is_unordered(x):
             raise StagingError(
                 "the order of the keys of this dict depends on a staged condition, so they cannot be listed here: set the key on every path",
                 user_location(),

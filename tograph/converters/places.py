@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 from typing import Any
 
-from ..runtime import journal
+from ..runtime import journal, locations
 from ..runtime.code_names import writes
 
 
@@ -24,7 +24,7 @@ def places_of(names: tuple[str, ...], *functions: Any) -> list[journal.Location]
             stored.update(*writes(function.__code__))
     found = []
     for n in sorted(stored | set(names)):
-        place = journal.cell(cells[n], n) if n in cells else journal.key_of(module, n, n)
+        place = locations.cell(cells[n], n) if n in cells else locations.key_of(module, n, n)
         place.scratch = n not in names
         found.append(place)
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..runtime import journal, reads, unconverted
+from ..runtime import conditional_items, reads, unconverted
 from ..runtime.funcgraph import is_tracing
 from . import union
 from .calls import call
@@ -22,7 +22,7 @@ def spread(items: Any) -> Any:
     if not is_tracing():
         return items
     reads.passed((items,))
-    if type(items) is dict and not journal.is_unordered(items):
+    if type(items) is dict and not conditional_items.is_unordered(items):
         return {k: _Perhaps(x) if union.may_miss(x) else x for k, x in items.items()}
     unconverted.check_keys(items)
     return items

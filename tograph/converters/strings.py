@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..runtime import control_flow, journal, types
+from ..runtime import conditional_items, control_flow, types
 from ..runtime.funcgraph import current_graph
 from ..runtime.growing import StagedList
 from ..runtime.staged_string import StagedString, made_string
@@ -107,7 +107,9 @@ def is_staged_part(x: Any) -> bool:
     if isinstance(x, StagedList) and x.handle is not None:
         return True
     if isinstance(x, (list, tuple, set)):
-        return any(map(is_staged_part, x)) or (type(x) is set and bool(journal.conditional(x)))
+        return any(map(is_staged_part, x)) or (
+            type(x) is set and bool(conditional_items.conditional(x))
+        )
     return isinstance(x, dict) and any(is_staged_part(v) or may_miss(v) for v in x.values())
 
 

@@ -8,17 +8,12 @@ from __future__ import annotations
 
 import operator
 from collections import defaultdict, deque
-from typing import Any
 
 import torch
 
-from ..errors import StagingError
-from ..runtime import control_flow, guards, journal, reads, unconverted
-from ..runtime.funcgraph import user_location
+from ..runtime import guards, journal, locations, reads, unconverted
 from ..runtime.growing import StagedList, as_staged
-from ..runtime.shapes import SYMBOLS
 from ..runtime.structure import is_union
-from ..runtime.symbolic import SymTensor, scalar_of
 from ..transpiler.syntax import gast, walk
 from ..transpiler.templates import constant
 from . import members
@@ -26,9 +21,19 @@ from .attributes import augmented
 from .call_rules import is_user_function
 from .calls import call
 from .context import OPERATORS, Converter
-from .iterables import Indexed, StagedRange, StagedSequence, exact_dtype
+from .iterables import StagedRange, StagedSequence
 from .keyed import dict_pop, dict_update, is_staged_key, lookup, no_key, set_staged, write_key
+from .sequence_index import select, sequence_item, set_list
 from .staging import is_staged
+from .tensor_index import (
+    as_int,
+    check_float,
+    listed,
+    plain_bounds,
+    set_tensor,
+    staged_parts,
+    tensor_item,
+)
 from .union import apply, distribute_missing, may_miss
 from .user_operators import in_place
 
@@ -158,78 +163,26 @@ class Subscripts(Converter):
         return out
 
 
-# ---- the operators
-
-
-def _staged_parts(key) -> bool:
-    parts = key if isinstance(key, tuple) else (key,)
-    return any(
-        is_staged(p) or (isinstance(p, slice) and any(map(is_staged, (p.start, p.stop, p.step))))
-        for p in parts
-    )
-
-
-def as_int(x):
-    """An index as torch takes it: a staged number for a 0-d whole tensor."""
-    if (
-        isinstance(x, torch.Tensor)
-        and x.dim() == 0
-        and not x.dtype.is_floating_point
-        and x.dtype != torch.bool
-    ):
-        return scalar_of(x) if is_staged(x) else x
-    return x
-
-
-def _check_float(x: Any, key: Any) -> None:
-    """A staged float is no index: the error that Python or torch gives for a plain one."""
-    kinds = (torch.Tensor, list, tuple, str)
-    if isinstance(key, torch.SymFloat) and isinstance(x, kinds):
-        plain: Any = next(k for k in kinds if isinstance(x, k))
-        plain(torch.zeros(1) if plain is torch.Tensor else "0")[0.5]
-
-
-def _listed(x, key):
-    """The key of a tensor with lists that hold staged numbers, ``x[[i, j]]``, and staged bools, which are masks, as tensors."""
-    if not isinstance(x, torch.Tensor):
-        return key
-    if isinstance(key, torch.SymBool):
-        return torch.scalar_tensor(key, dtype=torch.bool)
-    if isinstance(key, tuple):
-        return tuple(_listed(x, k) for k in key)
-    if not (isinstance(key, list) and any(isinstance(k, list) or is_staged(k) for k in key)):
-        return key
-    kinds = {type(k) for k in key}
-    rows = [_listed(x, k) for k in key]
-    if not any(isinstance(r, (torch.Tensor, *SYMBOLS)) for r in rows):
-        return key
-    dtype = torch.bool if kinds <= {bool, torch.SymBool} else torch.int64
-    made = [r if isinstance(r, torch.Tensor) else torch.scalar_tensor(r, dtype=dtype) for r in rows]
-    return torch.stack(made)
-
-
 def getitem(x, key):
     """``x[key]``"""
     if is_union(x) or is_union(key):
         return apply(getitem, x, key)
-    key = _listed(x, key)
+    key = listed(x, key)
     if isinstance(x, StagedList) and x.handle is not None:
         return x[as_int(key)]
     if isinstance(x, StagedSequence):
-        return _sequence_item(x, key)
-    _check_float(x, key)
-    if isinstance(x, torch.Tensor) and _staged_parts(key):
-        return _tensor_item(x, key)
+        return sequence_item(x, key)
+    check_float(x, key)
+    if isinstance(x, torch.Tensor) and staged_parts(key):
+        return tensor_item(x, key)
     if is_staged(key):
         reads.whole(x)
     if is_staged(key) and isinstance(x, range):
-        return _sequence_item(StagedRange(x.start, x.stop, x.step), key)
+        return sequence_item(StagedRange(x.start, x.stop, x.step), key)
     if is_staged(key) and isinstance(x, (list, tuple, str)):
-        return _select(x, as_int(key))
-    if isinstance(key, slice) and isinstance(x, (list, tuple)) and _staged_parts(key):
-        return as_staged(StagedList(x))[
-            slice(as_int(key.start), as_int(key.stop), as_int(key.step))
-        ]
+        return select(x, as_int(key))
+    if isinstance(key, slice) and isinstance(x, (list, tuple)) and staged_parts(key):
+        return as_staged(StagedList(x))[plain_bounds(key)]
     if is_staged_key(key) and isinstance(x, dict):
         return lookup(x, key)  # tensors are keys by identity, as in Python
     return _plain_item(x, key)
@@ -268,133 +221,6 @@ def _read_item(x, key):
     return found
 
 
-def _is_mask(key) -> bool:
-    return isinstance(key, torch.Tensor) and key.dtype == torch.bool
-
-
-def _rows(x, mask):
-    """A tensor and a mask of at least one dimension: a 0-d mask selects the whole tensor or nothing of it."""
-    return (x, mask) if mask.dim() else (x.unsqueeze(0), mask.reshape(1))
-
-
-def _static(x) -> bool:
-    """Whether all sizes are known; a number has none."""
-    return not isinstance(x, torch.Tensor) or all(type(n) is int for n in x.shape)
-
-
-def _bounds(p):
-    """A slice with its bounds as torch takes them."""
-    if not isinstance(p, slice):
-        return p
-    return slice(as_int(p.start), as_int(p.stop), as_int(p.step))
-
-
-def _tensor_item(x, key):
-    """A tensor indexed with staged numbers: one dimension after the other; the rest is torch's own indexing."""
-    parts = key if isinstance(key, tuple) else (key,)
-    if any(isinstance(p, slice) and is_staged(p.step) for p in parts):
-        raise StagingError(
-            "a slice with a step that is known only when the graph runs can be written, not read: use x[torch.arange(start, stop, step)]",
-            user_location(),
-        )
-    if _is_mask(key) and (key.dim() == 0 or not _static(x)):
-        x, key = _rows(x, key)
-        return torch.ops.aten.index.Tensor(x, [key])
-    if not any(isinstance(as_int(p), SYMBOLS) for p in parts):
-        bounds = [_bounds(p) for p in parts]
-        return x[tuple(bounds) if isinstance(key, tuple) else bounds[0]]
-    if any(map(_is_list, parts)):
-        out, rest = _selected(x, parts)
-        return out[rest]
-    taken = sum(p is not None and p is not Ellipsis for p in parts)
-    dim, out = 0, x
-    for p in parts:
-        p = as_int(p)
-        if isinstance(p, SYMBOLS):
-            out = torch.select(out, dim, p)
-        elif p is Ellipsis:
-            dim += x.dim() - taken
-        else:
-            p = _bounds(p)
-            before = out.dim()
-            out = out[(slice(None),) * dim + (p,)]
-            dim += 1 - (before - out.dim() if p is not None else 0)
-    return out
-
-
-def _is_list(p) -> bool:
-    """Whether a part of a key is a tensor or list of places, not one place."""
-    return isinstance(p, (torch.Tensor, list)) and not isinstance(as_int(p), SYMBOLS)
-
-
-def _selected(x, parts):
-    """``x`` at the staged numbers of a key, and the rest of the key: numbers are taken first, as in torch's own indexing."""
-    taken = sum(map(_dims, parts))
-    dim, out, rest = 0, x, []
-    for p in parts:
-        if isinstance(as_int(p), SYMBOLS):
-            out = torch.select(out, dim, as_int(p))
-            continue
-        rest.append(_bounds(p))
-        dim += x.dim() - taken if p is Ellipsis else _dims(p)
-    return out, tuple(rest)
-
-
-def _dims(p) -> int:
-    """How many dimensions of a tensor a part of a key speaks of."""
-    if p is None or p is Ellipsis or isinstance(p, bool):
-        return 0
-    return p.dim() if _is_mask(p) else 1
-
-
-def _sequence_item(x, key):
-    """An item of a range whose bounds are known only when the graph runs."""
-    if isinstance(x, Indexed):
-        return x.item(key)
-    if not isinstance(x, StagedRange):
-        kind = type(x).__name__
-        raise TypeError(f"{_PYTHON.get(kind, kind)!r} object is not subscriptable")
-    if isinstance(key, slice_):
-        raise StagingError(
-            "a slice of a range whose bounds are known only when the graph runs is not supported: make the range with other bounds",
-            user_location(),
-        )
-    n, at = x.length(), as_int(key)
-
-    def outside():
-        raise IndexError("range object index out of range")
-
-    inside = (at >= -n) & (at < n)
-    return control_flow.staged_if(inside, lambda: x.item(at % n), outside)
-
-
-_PYTHON = {"Zipped": "zip", "Mapped": "map", "Enumerated": "enumerate", "Reversed": "reversed"}
-
-
-def _select(items, index):
-    """An item of a Python sequence by a staged index: numbers from a table, others in a balanced tree of branches."""
-    n = len(items)
-    table = exact_dtype(items) if n > 2 else None
-    if table is not None:
-        return scalar_of(torch.select(torch.tensor(items, dtype=table), 0, index))
-    kind = "list" if isinstance(items, list) else type(items).__name__
-    at = index % n if n else index
-
-    def tree(low: int, high: int):
-        if high - low == 1:
-            return items[low]
-        middle = (low + high) // 2
-        return control_flow.staged_if(
-            at < middle, lambda: tree(low, middle), lambda: tree(middle, high)
-        )
-
-    def outside():
-        raise IndexError(f"{kind} index out of range")
-
-    inside = (index >= -n) & (index < n)
-    return control_flow.staged_if(inside, lambda: tree(0, n), outside) if n else outside()
-
-
 def setitem(x, key, value) -> None:
     """``x[key] = value``"""
     if is_union(x) or is_union(key):
@@ -407,10 +233,10 @@ def setitem(x, key, value) -> None:
         if is_union(value):
             apply(lambda v: setitem(x, key, v), value)
             return
-        _set_tensor(x, _listed(x, key), value)
+        set_tensor(x, listed(x, key), value)
         return
     if is_staged(key) and isinstance(x, list) and getattr(x, "handle", None) is None:
-        _set_list(x, as_int(key), value)
+        set_list(x, as_int(key), value)
         return
     if isinstance(x, dict):
         write_key(x, key, value)
@@ -419,74 +245,12 @@ def setitem(x, key, value) -> None:
         watch = reads.current()
         if watch is not None:
             watch.size(x)
-        journal.record(journal.contents(x), ("__setitem__", (key, value)))
+        journal.record(locations.contents(x), ("__setitem__", (key, value)))
     method = getattr(type(x), "__setitem__", None)
     if is_user_function(method):
         call(method, x, key, value)
         return
     unconverted.run(operator.setitem, (x, key, value), {})
-
-
-def _set_list(items: list, index, value) -> None:
-    """Write an item of a Python list by a staged index: every item is the new value or its old one."""
-    n = len(items)
-    inside = (index >= -n) & (index < n)
-    control_flow.staged_if(inside, lambda: None, lambda: _out_of_range())
-    journal.record(journal.contents(items))
-    for i in range(n):
-        here = (index == i) | (index == i - n)
-        items[i] = control_flow.staged_if(here, lambda: value, lambda i=i: items[i])
-
-
-def _out_of_range():
-    raise IndexError("list assignment index out of range")
-
-
-def _stepped(x, key):
-    """A key with the places that it names where it has a slice with a staged step, which torch does not take."""
-    parts = key if isinstance(key, tuple) else (key,)
-    out = list(parts)
-    for dim, p in enumerate(parts):
-        if p is None or p is Ellipsis:
-            break
-        if isinstance(p, slice) and is_staged(p.step):
-            step = as_int(p.step)
-            control_flow.staged_if(step > 0, _nothing, _no_step)
-            rows = getitem(torch.arange(x.shape[dim]), slice(p.start, p.stop))
-            out[dim] = rows[torch.arange(rows.shape[0]) % step == 0]
-    return tuple(out) if isinstance(key, tuple) else out[0]
-
-
-def _nothing():
-    return None
-
-
-def _no_step():
-    raise ValueError("step must be greater than zero")
-
-
-def _set_tensor(x, key, value) -> None:
-    if isinstance(x, SymTensor) or is_staged(x):
-        key = _stepped(x, key)
-        if isinstance(value, SYMBOLS):
-            value = torch.scalar_tensor(value, dtype=x.dtype)
-        parts = key if isinstance(key, tuple) else (key,)
-        if any(isinstance(as_int(p), SYMBOLS) for p in parts):
-            if any(map(_is_list, parts)):
-                target, rest = _selected(x, parts)
-                target[rest] = value
-                return
-            target = _tensor_item(x, key)
-            target.copy_(torch.as_tensor(value) if not isinstance(value, torch.Tensor) else value)
-            return
-        if _is_mask(key) and (key.dim() == 0 or not (_static(x) and _static(value))):
-            # x[key] = value would compare sizes that are not known yet
-            x, key = _rows(x, key)
-            value = value if isinstance(value, torch.Tensor) else torch.scalar_tensor(value)
-            torch.ops.aten.index_put_(x, [key], value.to(x.dtype))
-            return
-        key = tuple(map(_bounds, key)) if isinstance(key, tuple) else _bounds(key)
-    x[key] = value
 
 
 def delitem(x, key) -> None:
@@ -497,7 +261,7 @@ def delitem(x, key) -> None:
     if isinstance(x, dict) and dict_pop(x, key) is not NotImplemented:
         return
     if isinstance(x, (dict, list, deque)) and journal.active():
-        journal.record(journal.contents(x))
+        journal.record(locations.contents(x))
     if isinstance(x, StagedList) and (x.handle is not None or is_staged(key)):
         x.become(as_staged(x))
         x.take(as_int(key))
@@ -517,7 +281,7 @@ def augment(op: str, x, value):
     if isinstance(x, set) and op in _SETS and members.operator(op, x, value) is not NotImplemented:
         return x
     if isinstance(x, (list, dict, set, bytearray, deque)) and journal.active():
-        journal.record(journal.contents(x))
+        journal.record(locations.contents(x))
     if op == "iadd" and isinstance(x, list) and is_staged(value):
         x.extend(value)
         return x

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..errors import ConditionError, StagingError, TographError
-from ..runtime import control_flow, creation, journal
+from ..runtime import control_flow, creation, journal, locations
 from ..runtime.control_flow import StagedException
 from ..runtime.funcgraph import current_graph, is_tracing
 from ..runtime.structure import Handle, is_union
@@ -306,7 +306,7 @@ def _staged_try(body, handlers, orelse, final, places) -> None:
 def _with_else(body, runners, orelse, places) -> None:
     """``else`` runs where the body came to its end; what it raises is not for the handlers."""
     cell = [False]
-    ended = journal.item(cell, "ended", "the end of try")
+    ended = locations.item(cell, "ended", "the end of try")
 
     def whole() -> None:
         body()

@@ -87,6 +87,28 @@ def apply(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return function(*args, **kwargs)
 
 
+def _apply_to_items(function: Callable[..., Any], args: Sequence[Any]) -> Any:
+    """``function`` of arguments that hold unions as items of a list or tuple: ``torch.stack([x, y])``."""
+    for i, a in enumerate(args):
+        if type(a) in (list, tuple) and any(map(is_union, a)):
+
+            def given(*items: Any, i: int = i) -> Any:
+                return _apply_to_items(function, [*args[:i], items, *args[i + 1 :]])
+
+            return _settled(given, a)
+    return function(*args)
+
+
+def _settled(function: Callable[..., Any], items: Sequence[Any]) -> Any:
+    """``function(*items)`` with every union resolved.
+
+    One whose options are one kind of value where they exist (a variable that is not bound on some path) becomes that
+    value first, so that many of these are as many branches; only the others multiply.
+    """
+    items = [distribute(lambda v: v, v) if is_union(v) else v for v in items]
+    return apply(function, *items)
+
+
 def holds_union(args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
     return any(map(is_union, args)) or any(map(is_union, kwargs.values()))
 
@@ -193,7 +215,10 @@ def _getattr(self, name):
 
 
 def _torch_function(cls, func, types, args=(), kwargs=None):
-    return apply(func, *args, **(kwargs or {}))
+    kwargs = kwargs or {}
+    if holds_union(args, kwargs):
+        return apply(func, *args, **kwargs)
+    return _apply_to_items(lambda *a: func(*a, **kwargs), args)
 
 
 def _iter(self):

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import StagingError
-from ..runtime import control_flow, journal
+from ..runtime import control_flow, locations
 from ..runtime.control_flow import StagedException
 from ..runtime.funcgraph import is_tracing, user_location
 from ..runtime.journal import Location
@@ -100,7 +100,7 @@ def _user(kind: type) -> bool:
 
 def _through_generator(generator: Generator, body: Any, places: list[Location]) -> None:
     """Run a generator function with ``body`` in the place of its ``yield``."""
-    place = journal.cell(types.CellType(False), "yielded")
+    place = locations.cell(types.CellType(False), "yielded")
 
     def again() -> None:
         raise RuntimeError("generator didn't stop")
@@ -130,7 +130,7 @@ def _with_exit(manager: Any, body: Any, names: tuple[str, ...]) -> None:
         with _Python(leave):
             body(entered)
         return
-    place = journal.cell(types.CellType(False), "ended")
+    place = locations.cell(types.CellType(False), "ended")
 
     def failed(handle: Any) -> None:
         error = StagedException(handle)

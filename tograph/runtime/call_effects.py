@@ -16,7 +16,17 @@ from typing import Any
 
 import torch
 
-from . import arguments, control_flow, creation, grads, journal, reads, slots
+from . import (
+    arguments,
+    conditional_items,
+    control_flow,
+    creation,
+    grads,
+    journal,
+    locations,
+    reads,
+    slots,
+)
 from .arguments import Flat
 from .commits import Commits, Held, Target
 from .funcgraph import FuncGraph
@@ -179,9 +189,9 @@ def _same_place(location: Location, container: Any) -> Location:
     """The location in the container that the caller passed."""
     if location.key[0] == "key":
         if isinstance(container, set):
-            return journal.item_of(container, location.name_key)
-        return journal.key_of(container, location.name_key, location.name)
-    return journal.contents(container)
+            return conditional_items.item_of(container, location.name_key)
+        return locations.key_of(container, location.name_key, location.name)
+    return locations.contents(container)
 
 
 def no_places(bound: inspect.BoundArguments) -> list[Target]:

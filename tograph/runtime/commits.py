@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from . import flattening, joins, journal
+from . import flattening, joins, journal, locations
 from .flattening import flatten
 from .funcgraph import FuncGraph
 from .journal import Location, joined_steps
@@ -77,7 +77,7 @@ class Held:
         if self.strong is not None:
             return self.strong
         owner = self.owner()
-        return _NOWHERE if owner is None else journal.attribute(owner, self.attribute)
+        return _NOWHERE if owner is None else locations.attribute(owner, self.attribute)
 
 
 _NOWHERE = Location(("nowhere",), "nothing", lambda: None, lambda value: None)

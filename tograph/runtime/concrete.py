@@ -139,7 +139,7 @@ class ConcreteFunction:
     @cached_property
     def scheduled(self) -> scheduler.Program:
         """How a call without gradients runs: ``level``, ``reason``, ``llvm``."""
-        return scheduler.build(self.watched_graph, lambda: self.program)
+        return scheduler.build(self.graph, lambda: self.watched_graph, lambda: self.program)
 
     @property
     def kernels(self) -> list[Kernel]:
@@ -363,10 +363,12 @@ class ConcreteFunction:
 
 def _build(graph: Graph, visible: int | None = None) -> scheduler.Program:
     """The program of a graph that autograd does not see; see ``scheduler.build``."""
-    values = passes.optimize(graph, inference=False)
-    in_place = passes.write_in_place(values)
-    program = functools.cache(lambda: host.build(lower(in_place, host.build)[0]))
-    return scheduler.build(values, program, visible)
+    values = functools.cache(lambda: passes.optimize(graph, inference=False))
+
+    def program() -> host.Program:
+        return host.build(lower(passes.write_in_place(values()), host.build)[0])
+
+    return scheduler.build(graph, values, program, visible)
 
 
 def _same(x: Any) -> Any:
@@ -416,7 +418,7 @@ def finish(
     graph.inputs = order
     graph.input_names = [names.get(v, "") for v in order]
     forward_reads(graph)
-    passes.prune(graph)
+    passes.prune(graph, writers=True)
     set_control_inputs(graph)
     root.closed = True
     return graph, captured, spec, specs

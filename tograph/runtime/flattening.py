@@ -19,7 +19,8 @@ from .ir import Value
 from .joins import join, option_of
 from .journal import MISSING
 from .pytrees import parts_of, rebuild
-from .scalars import ScalarNode, size_of, staged
+from .scalar_nodes import ScalarNode
+from .scalars import size_of, staged
 from .shapes import SYMBOLS, contiguous
 from .structure import (
     STAGED,

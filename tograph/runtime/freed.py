@@ -38,7 +38,8 @@ def is_freed(value: Value) -> bool:
 
 def executed(outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) -> list[Any]:
     """The nodes that a gradient of ``outputs`` with respect to ``inputs`` goes through; an error if one is freed."""
-    wanted = {edge for x in inputs if (edge := _edge(x)) is not None}
+    wanted = {(x.grad_fn, x.output_nr) for x in inputs if x.grad_fn is not None}
+    leaves = {id(x) for x in inputs if x.grad_fn is None}
     found, leads, todo = [], {}, [(x.grad_fn, False) for x in outputs]
     while todo:
         node, done = todo.pop()
@@ -47,6 +48,8 @@ def executed(outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) ->
         if not done:
             leads[node] = False
             todo += [(node, True), *((n, False) for n, _ in node.next_functions)]
+        elif id(getattr(node, "variable", None)) in leaves:
+            leads[node] = True  # it holds the leaf
         elif any(edge in wanted or leads.get(edge[0]) for edge in node.next_functions):
             leads[node] = True
             found.append(node)
@@ -107,13 +110,6 @@ def agree(regions: Sequence[Graph]) -> None:
                 r.outputs[i] = r.outputs[i].node.args[0]
 
 
-def _edge(x: torch.Tensor) -> Edge | None:
-    """Where the gradient of a tensor arrives."""
-    if x.grad_fn is not None:
-        return x.grad_fn, x.output_nr
-    return (torch.autograd.graph.get_gradient_edge(x).node, 0) if x.requires_grad else None
-
-
 def _history(x: torch.Tensor, branch: Graph | None = None) -> Iterator[Edge]:
     """The nodes behind a tensor, each with the outputs of it that are used; where a ``branch`` ran, those behind what it gives."""
     seen, todo = set(), [(x.grad_fn, x.output_nr)]
@@ -160,11 +156,11 @@ def _saves(node: Any) -> bool:
     """Whether a node has saved tensors, as those of recorded constructs have."""
     if isinstance(node, torch.autograd.function.BackwardCFunction):
         return hasattr(node, "call") or _holds(node, "saved_tensors")
-    return any(_holds(node, name) for name in _fields(type(node)))
+    return any(_holds(node, name) for name in fields(type(node)))
 
 
 @cache
-def _fields(kind: type) -> tuple[str, ...]:
+def fields(kind: type) -> tuple[str, ...]:
     """The fields of a class of nodes that are saved tensors."""
     return tuple(
         n.replace("_raw_saved_", "_saved_") for n in dir(kind) if n.startswith("_raw_saved_")

@@ -124,6 +124,11 @@ class Root:
     slots: dict[int, Any] = field(default_factory=dict)
     retained: list[torch.Tensor] = field(default_factory=list)  # with ``retain_grad``
     freed: dict[Any, FuncGraph] = field(default_factory=dict)  # see ``freed``
+    wrote: bool = False  # some op writes over something
+    writes: list[Any] = field(default_factory=list)  # see ``stale``
+    memory: dict[Value, Any] = field(
+        default_factory=dict
+    )  # of what a node gives: what the same memory held before it
 
 
 class FuncGraph:

@@ -9,43 +9,33 @@ are compared by identity before a trace is used again, so a changed Python value
 
 from __future__ import annotations
 
-import copy
 import functools
 import inspect
 import operator
 import threading
 import time
 import weakref
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from .. import collector
-from ..errors import AliasError, NotAFunctionError, ScopeError, SignatureError, StagingError
+from ..errors import NotAFunctionError, SignatureError
 from ..lazy import lazy_module
 from . import arguments, artifacts, control_flow
 from .arguments import Flat
 from .call_effects import no_places
 from .concrete import ConcreteFunction
 from .diagnosis import shown
-from .families import Family, advice, numbers_in
 from .funcgraph import is_tracing
-from .keys import (
-    context,
-    describe_key,
-    flat_specs,
-    quick_key,
-    spec_from,
-    without_sizes,
-)
+from .keys import context, quick_key, without_sizes
+from .methods import BoundFunction, WeakMethod
 from .native.caller import EAGER, install
 from .native.entry import MISS
-from .outer_numbers import OuterNumbers
+from .openings import Openings
 from .probes import profiled
 from .rebinding import copy_function, reduce_function
-from .specs import TensorSpec
-from .symbolic import Retrace
-from .tracer import LOGGER, Tracer
+from .retraces import Retraces
 from .traces import Trace
 
 notebook = lazy_module(".notebook", __package__)
@@ -100,13 +90,9 @@ class Function(Generic[P, R]):
         # The entry of the trace that ran last, and its guards, in slots where machine code finds them.
         self._entry: Callable[..., Any] | None = None
         self._checks: Callable[..., bool] | None = None
-        self._families: dict[Any, Family] = {}
-        self.outer = OuterNumbers()
+        self._openings, self._retraces = Openings(), Retraces()
         self.replaced: set[str] = set()  # places outside whose tensor was replaced between calls
-        self._recent: deque[bool] = deque(maxlen=10)
-        self._warnings = 0
         self._methods: dict[int, tuple[Any, Function]] = {}
-        self._history: deque[tuple[Any, str, Trace]] = deque(maxlen=CACHE_SIZE)
         self.trace_count = 0
         functools.update_wrapper(self, python_function, updated=())
         self.__wrapped__ = python_function
@@ -123,7 +109,7 @@ class Function(Generic[P, R]):
     @overload
     def __get__(
         self: Function[Concatenate[S, Q], R], instance: S, owner: type | None = None
-    ) -> _BoundFunction[Q, R]: ...
+    ) -> BoundFunction[Q, R]: ...
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:
@@ -131,14 +117,14 @@ class Function(Generic[P, R]):
         key = id(instance)
         found = self._methods.get(key)
         if found is None or found[0]() is not instance:
-            bound = Function(_WeakMethod(self.python_function, instance), self._convert, self.input_signature,
+            bound = Function(WeakMethod(self.python_function, instance), self._convert, self.input_signature,
                              self.reduce_retracing, self._name)  # fmt: skip
             methods = self._methods
             found = self._methods[key] = (
                 weakref.ref(instance, lambda _: methods.pop(key, None)),
                 bound,
             )
-        return _BoundFunction(found[1], instance, self)
+        return BoundFunction(found[1], instance, self)
 
     def __repr__(self) -> str:
         return f"<tg.function {self.label()}>"
@@ -254,39 +240,32 @@ class Function(Generic[P, R]):
             self._cache.clear()
             self._quick.clear()
             self._entry = None
-            self._families.clear()
-            self._recent.clear()
+            self._openings.families.clear()
+            self._retraces.recent.clear()
 
     def explain_retraces(self) -> str:
         """One line for each trace: why the traces before it did not fit."""
-        first = self.trace_count - len(self._history) + 1
-        return (
-            "\n".join(
-                f"trace {i}: {why}{trace.describe()}"
-                for i, (_, why, trace) in enumerate(self._history, first)
-            )
-            or "no traces yet"
-        )
+        return self._retraces.explained(self.trace_count)
 
     def _call_in_trace(self, args: tuple, kwargs: dict) -> Any:
         """A call inside a trace: a ``Call`` of a graph of its own."""
-        bound = arguments.bind(self._signature, args, kwargs, self.label(), self._names)
-        if self.input_signature is not None:
-            arguments.check_signature(
-                self._spec_names(), bound, self.input_signature, self._signature
-            )
+        bound = self._bound(args, kwargs)
         function = self.converted()
         region = control_flow.trace_region(
             "function", lambda: function(*bound.args, **bound.kwargs), stage_errors=False
         )
         return control_flow.join_regions("Call", [], {"function": region}, name=self.label())
 
-    def _find(self, args: tuple, kwargs: dict) -> tuple[Trace, Flat, inspect.BoundArguments]:
+    def _bound(self, args: tuple, kwargs: dict) -> inspect.BoundArguments:
         bound = arguments.bind(self._signature, args, kwargs, self.label(), self._names)
         if self.input_signature is not None:
             arguments.check_signature(
                 self._spec_names(), bound, self.input_signature, self._signature
             )
+        return bound
+
+    def _find(self, args: tuple, kwargs: dict) -> tuple[Trace, Flat, inspect.BoundArguments]:
+        bound = self._bound(args, kwargs)
         flat = Flat()
         key = self._key(bound, flat)
         found = self._lookup(key, flat)
@@ -294,7 +273,7 @@ class Function(Generic[P, R]):
             with self._lock:
                 found = self._lookup(key, flat) or self._trace(key, bound, flat)
         else:
-            self._recent.append(False)
+            self._retraces.recent.append(False)
         return found, flat, bound
 
     def _key(self, bound: inspect.BoundArguments, flat: Flat) -> Any:
@@ -332,60 +311,24 @@ class Function(Generic[P, R]):
         return self._convert(self.python_function) if self._convert else self.python_function
 
     def _trace(self, key: Any, bound: inspect.BoundArguments, flat: Flat) -> Trace:
-        why = self._why(key, flat)
-        for known in self._cache.get(key, ())[:1]:
+        fitting = self._cache.get(key, ())
+        why = self._retraces.why(key, flat, fitting)
+        for known in fitting[:1]:
             self.replaced |= known.checks.replaced(known.inputs(flat))
-            self.outer.learn(known.checks, known.written, known.inputs(flat))
+            self._openings.outer.learn(known.checks, known.written, known.inputs(flat))
         start = time.perf_counter()
         with artifacts.progress(f"tracing {self.label()!r}"), collector.seldom():
-            trace = self._trace_open(key, bound, flat) if self._may_open() else None
-            if trace is None and self.outer.open:
-                trace = self._trace_outer(key, bound, flat)
-            if trace is None:
-                trace = self._traced(key, bound, flat, self._specs(flat))
+            trace = self._openings.trace(self, key, bound, flat)
         self.trace_count += 1
         slot = self._open_slot(key) if trace.open else key
         self._cache.setdefault(slot, []).insert(0, trace)
         self._cache.move_to_end(slot)
         self._shrink()
-        self._history.append((key, why, trace))
+        self._retraces.made.append((key, why, trace))
         trace.concrete.retraces = weakref.WeakMethod(self.explain_retraces)
         artifacts.traced(trace.concrete, why, time.perf_counter() - start)
-        self._warn(why)
+        self._retraces.warn(why, self.label(), self.reduce_retracing)
         return trace
-
-    def _traced(
-        self, key: Any, bound: inspect.BoundArguments, flat: Flat, specs: list[TensorSpec], numbers: tuple[int, ...] = (),
-        tentative: bool = False,
-    ) -> Trace:  # fmt: skip
-        """A trace; it begins again when tracing found out that tensors are one, or which containers have to be told apart.
-
-        So does one that fails where gradients may be None, because a staged loop that gathers them may have no iteration.
-        """
-        known = Retrace()
-        while True:
-            tracer = Tracer(
-                self, bound, flat, specs, numbers, tentative, known, self.outer.open.values()
-            )
-            try:
-                return tracer.trace(key)
-            except Retrace as again:
-                known = known | again
-            except StagingError as error:
-                if tracer.root.root.gathered and not known.iterated:
-                    known = known | Retrace(iterated=True)
-                    continue
-                if known.apart is None or isinstance(error, AliasError):
-                    raise
-                raise known.apart from None
-
-    def _trace_outer(self, key: Any, bound: inspect.BoundArguments, flat: Flat) -> Trace | None:
-        """A trace that takes numbers of outer objects as inputs; None where the code needs the numbers."""
-        try:
-            return self._traced(key, bound, flat, self._specs(flat), tentative=True)
-        except Exception:  # whatever the code makes of a staged number: it is traced as it is, and raises again then
-            self.outer.close()
-            return None
 
     def _shrink(self) -> None:
         """Keep the cache within its bound: the traces used least recently go."""
@@ -396,66 +339,6 @@ class Function(Generic[P, R]):
             count -= 1
             if not traces:
                 del self._cache[slot]
-
-    def _may_open(self) -> bool:
-        return self.reduce_retracing and self.input_signature is None
-
-    def _trace_open(self, key: Any, bound: inspect.BoundArguments, flat: Flat) -> Trace | None:
-        """A trace with open sizes and numbers, where the call differs from earlier ones of its family in nothing else."""
-        exact = self._specs(flat)
-        family = self._families.get(without_sizes(key))
-        if family is None:
-            self._families[without_sizes(key)] = Family(exact, list(flat.numbers))
-            return None
-        family.widen(exact, flat.numbers)
-        while not family.closed:
-            specs, numbers = family.open_specs(exact), family.open_numbers(flat.numbers)
-            if specs == exact and not numbers:
-                return None
-            try:
-                trace = self._traced(key, bound, flat, specs, numbers, tentative=True)
-            except Exception:  # whatever the code makes of something open: it is traced as it is, and raises again then
-                family.closed = True
-                return None
-            needed = numbers_in(trace.checks.sizes, len(flat.tensors))
-            if not needed:
-                return trace
-            family.needed.update(numbers[i] for i in needed)
-        return None
-
-    def _specs(self, flat: Flat) -> list[TensorSpec]:
-        """What each tensor argument is traced as when nothing is known of other calls."""
-        given = [] if self.input_signature is None else flat_specs(self.input_signature)
-        return given + [spec_from(x) for x in flat.tensors[len(given) :]]
-
-    def _why(self, key: Any, flat: Flat) -> str:
-        if not self._history:
-            return "first call"
-        old, new = dict(self._history[-1][0][0]), dict(key[0])
-        changed = [
-            f"argument {n!r} changed from {describe_key(old[n])} to {describe_key(new[n])}"
-            for n in new
-            if n in old and old[n] != new[n]
-        ]
-        if changed:
-            return ", ".join(changed)
-        if self._history[-1][0][1] != key[1]:
-            return "the default dtype, the default device or autocast changed"
-        found = [t.checks.change(t.inputs(flat)) for t in self._cache.get(key, ())[:1]]
-        return found[0] if found and found[0] else "a size that the trace depends on changed"
-
-    def _warn(self, why: str) -> None:
-        self._recent.append(True)
-        if sum(self._recent) >= 5 and self._warnings < 2:
-            self._warnings += 1
-            self._recent.clear()
-            LOGGER.warning(
-                "%d of the last 10 calls to %r triggered tg.function retracing. Tracing is expensive; the last one because %s. %s",
-                5,
-                self.label(),
-                why,
-                advice(self._history[-2][0], self._history[-1][0], self.reduce_retracing),
-            )
 
     # ---- signatures
 
@@ -501,52 +384,3 @@ def _signature(f: Any) -> inspect.Signature:
 
 
 _ANY = inspect.signature(lambda *args, **kwargs: None)
-
-
-class _WeakMethod:
-    """A method of an object that it does not keep alive."""
-
-    def __init__(self, function: Callable[..., Any], instance: Any):
-        self.function, self.instance = function, weakref.ref(instance)
-        functools.update_wrapper(self, function, updated=())
-        parameters = list(inspect.signature(function).parameters.values())[1:]
-        self.__signature__ = inspect.Signature(parameters)
-
-    def __call__(self, *args, **kwargs):
-        return self.function(self.bound_to(), *args, **kwargs)
-
-    def bound_to(self) -> Any:
-        instance = self.instance()
-        if instance is None:
-            raise ScopeError(
-                f"the object whose method {self.function.__name__!r} is called does not exist any more"
-            )
-        return instance
-
-
-class _BoundFunction(Generic[P, R]):
-    """A ``Function`` of a method together with the object, which it keeps alive for the time of the call."""
-
-    __tograph_callable__ = True
-
-    def __init__(self, function: Function[P, R], instance: Any, unbound: Function):
-        self._function, self.__self__, self._unbound = function, instance, unbound
-        functools.update_wrapper(self, function.python_function, updated=())
-
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        return self._function(*args, **kwargs)
-
-    def __get__(self, instance, owner=None):
-        return self
-
-    def __getattr__(self, name):
-        return getattr(self._function, name)
-
-    def __reduce__(self):
-        return getattr, (self.__self__, self._unbound.python_function.__name__)
-
-    def __deepcopy__(self, memo):
-        return self._unbound.__get__(copy.deepcopy(self.__self__, memo))
-
-    def __repr__(self):
-        return f"<bound {self._function!r} of {self.__self__!r}>"

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from ..errors import GradientError
-from . import custom, flattening, freed
+from . import custom, flattening, freed, stale
 from .funcgraph import FuncGraph, Root, Storage, current_graph, is_tracing, user_location
 from .infer import meta_of
 from .journal import Location
@@ -113,6 +113,8 @@ def engine(
             user_location(),
         )
     nodes = freed.executed(outputs, inputs)
+    for found in stale.settle(nodes, False):
+        stale.refuse(found)
     found = torch.autograd.Variable._execution_engine.run_backward(
         tuple(outputs),
         tuple(grads),

@@ -26,6 +26,7 @@ from ..errors import Location
 from .funcgraph import FuncGraph, Storage, current_graph
 from .infer import tensor_type
 from .ir import Node
+from .stale import set_versions
 from .symbolic import SymTensor, as_symbolic, same, value_of, wrap
 
 
@@ -134,7 +135,7 @@ def rebase(x: torch.Tensor, source: Any) -> None:
 
 class _Notes(threading.local):
     def __init__(self) -> None:
-        self.regions: list[dict[int, tuple[torch.Tensor, Any, Any]]] = []
+        self.regions: list[dict[int, tuple[torch.Tensor, Any, Any, int]]] = []
 
 
 _notes = _Notes()
@@ -149,7 +150,7 @@ def note(storage: Storage, target: torch.Tensor) -> None:
     if not _notes.regions or id(storage) in _notes.regions[-1]:
         return
     old = alias(owner)
-    _notes.regions[-1][id(storage)] = owner, owner.grad_fn, old
+    _notes.regions[-1][id(storage)] = owner, owner.grad_fn, old, owner._version
     ref = storage.ref
     if old is not None and ref is not None and ref.graph is not current_graph():
         ref.graph.sources.setdefault(ref.value, old)
@@ -157,11 +158,12 @@ def note(storage: Storage, target: torch.Tensor) -> None:
 
 @contextmanager
 def kept():
-    """Around the trace of a region: tensors from outside of it get their history back."""
+    """Around the trace of a region: tensors from outside of it get their history and version back."""
     _notes.regions.append({})
     try:
         yield
     finally:
-        for owner, function, old in _notes.regions.pop().values():
+        for owner, function, old, version in _notes.regions.pop().values():
             if owner.grad_fn is not function:
                 rebase(owner, old)
+            set_versions((owner,), (version,))

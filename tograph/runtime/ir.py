@@ -45,10 +45,10 @@ class Node:
     """One operation. ``grad`` is False for an op recorded while gradients were off.
 
     ``over``: the values whose memory it would write in eager PyTorch, for an in-place op: there a gradient that has saved one of
-    them raises (``autodiff.replay``). Graph text does not tell it.
+    them raises (``autodiff.replay``).
     """
 
-    __slots__ = ("_found", "args", "control_inputs", "grad", "kwargs", "location", "op", "outputs", "over", "regions")  # fmt: skip
+    __slots__ = ("_found", "args", "control_inputs", "grad", "kwargs", "location", "op", "outputs", "over", "regions", "told")  # fmt: skip
 
     def __init__(
         self,
@@ -67,6 +67,7 @@ class Node:
         self.control_inputs: list[Node] = []
         self.location, self.grad = location, grad
         self.over: tuple[Value, ...] = ()
+        self.told: dict[int, Value] | None = None  # see ``overwritten``
         self._found: tuple[Any, Any, list[Value]] = (None, None, [])
 
     @property
@@ -442,15 +443,29 @@ def keep_writes(before: list[Node], graph: Graph) -> None:
     graph.over = (*pending, *graph.over)
 
 
-def prune(graph: Graph, known: Known | None = None) -> None:
-    """Remove nodes whose outputs nobody uses and that have no effect, in regions too."""
+def _writes_over(node: Node) -> bool:
+    """Whether something is written over in the regions of a node."""
+    return any(
+        r.over or any(n.over or _writes_over(n) for n in r.nodes) for r in node.regions.values()
+    )
+
+
+def prune(graph: Graph, known: Known | None = None, over: bool = False) -> None:
+    """Remove nodes whose outputs nobody uses and that have no effect, in regions too.
+
+    ``over``: but those with regions that write over something, which is known of what is there yet only.
+    """
     known = {} if known is None else known
     used: set[Value] = set(graph.outputs)
     keep: list[Node] = []
     for node in reversed(graph.nodes):
         for region in node.regions.values():
-            prune(region, known)
-        needed = any(v in used for v in node.outputs) or not node_effects(node, known).removable
+            prune(region, known, over)
+        needed = (
+            (over and _writes_over(node))
+            or any(v in used for v in node.outputs)
+            or not node_effects(node, known).removable
+        )
         if needed:
             keep.append(node)
             used.update(node.inputs)

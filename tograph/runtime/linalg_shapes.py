@@ -101,8 +101,15 @@ def _solve(a, b, *, left=True, check_errors=False):
 
 @rule("linalg_solve_triangular")
 def _solve_triangular(a, b, *, upper, left=True, unitriangular=False):
+    if not (a.static and b.static):
+        return _columns(b, *b.size) if _pair(a, b) else None
     fits = left and _square(a) and _matrices(a, b) and b.size[:-1] == a.size[:-1]
     return _columns(b, *b.size[-2:]) if fits else None
+
+
+def _pair(a: Meta, b: Meta) -> bool:
+    """Whether these are two matrices of one dtype, of sizes that only the run knows: the op itself says whether they fit together."""
+    return a.rank == b.rank == 2 and a.dtype == b.dtype and a.device == b.device
 
 
 @rule("cholesky_solve")

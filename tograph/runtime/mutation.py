@@ -6,13 +6,13 @@ view by view, outwards. Other views of the same storage see it because they repl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from ..errors import UnsupportedOpError
-from . import histories, overlap
+from . import histories, overlap, stale
 from .carrier import differentiable
 from .funcgraph import FuncGraph, Ref, Storage, current_graph, user_location
 from .infer import Facts, facts_of, infer, tensor_type
@@ -97,10 +97,12 @@ def write_in_place(
     out_variant = bool(names) and names.isdisjoint(a.name for a in form._schema.arguments)
     rest = {k: v for k, v in kwargs.items() if not (out_variant and k in names)}
     nodes = current_graph().graph.nodes
-    mark, over = len(nodes), _overwritten(func, targets)
+    mark = len(nodes)
+    # those with another name write what belongs to them, without a word to autograd
+    over = () if overload_name(func) in _FUNCTIONAL else stale.replaced(targets)
     results = _recorded(func, form, _with_defaults(func, form, args, rest), rest, record)
     if over and len(nodes) > mark:
-        nodes[mark].over = over
+        nodes[mark].over, current_graph().root.wrote = over, True
     flat = list(results) if isinstance(results, (list, tuple)) else [results]
     written = flat[-len(targets) :] if len(flat) > len(targets) and not out_variant else flat
     for target, result in zip(targets, written, strict=False):
@@ -116,24 +118,6 @@ def write_in_place(
         return None
     kept = flat[: len(func._schema.returns)]
     return kept[0] if len(kept) == 1 else tuple(kept)
-
-
-def _overwritten(func, targets: Sequence[Any]) -> tuple[Value, ...]:
-    """The contents that an in-place op is about to replace, as far as this graph has them."""
-    graph, found = current_graph(), list[Value]()
-    if overload_name(func) in _FUNCTIONAL:
-        return ()  # these write what belongs to them, without a word to autograd
-    for target in targets:
-        if not isinstance(target, torch.Tensor):
-            continue
-        storage = as_symbolic(target).storage_
-        if storage.derived:
-            continue
-        if storage in graph.known:
-            found.append(graph.known[storage])
-        elif storage.ref is not None and storage.ref.graph is graph:
-            found.append(graph.resolve(storage.ref))
-    return tuple(found)
 
 
 # In-place ops that make a tensor another view of the same storage.

@@ -14,13 +14,14 @@ from typing import Any
 import torch
 
 from ..errors import DeadResourceError
-from . import families, journal
+from . import families, locations
 from .funcgraph import FuncGraph, Ref, Storage
 from .guards import Check, Guards, current_value
 from .journal import Location
 from .place_checks import NUMBER
 from .reads import Watch
-from .scalars import ScalarNode, staged
+from .scalar_nodes import ScalarNode
+from .scalars import staged
 from .sources import Source
 from .symbolic import as_symbolic, value_of
 from .types import ScalarType
@@ -65,16 +66,16 @@ def _changed(check: Check, tensors: Any) -> bool:
 def location_of(source: Source) -> Location | None:
     """Where the number at a source is kept, as far as it can be replaced while tracing."""
     if source.kind == "cell":
-        return journal.cell(source.key, source.label)
+        return locations.cell(source.key, source.label)
     if source.kind == "global":
         namespace, name = source.key
-        return journal.key_of(namespace, name, name)
+        return locations.key_of(namespace, name, name)
     if source.parent is None:
         return None
     owner = current_value(source.parent)()
     if source.kind == "attr":
-        return journal.attribute(owner, source.key)
-    return journal.key_of(owner, source.key, source.label) if source.kind == "item" and isinstance(owner, dict) else None  # fmt: skip
+        return locations.attribute(owner, source.key)
+    return locations.key_of(owner, source.key, source.label) if source.kind == "item" and isinstance(owner, dict) else None  # fmt: skip
 
 
 class Opened:

@@ -15,7 +15,8 @@ from . import families
 from .arguments import Flat
 from .funcgraph import FuncGraph, Ref
 from .infer import meta_of, tensor_type
-from .scalars import ScalarNode, size_of, staged
+from .scalar_nodes import ScalarNode
+from .scalars import size_of, staged
 from .shapes import contiguous
 from .specs import TensorSpec
 from .symbolic import SymTensor, placeholder, value_of

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from ..errors import ScopeError
-from . import journal, structure
+from . import conditional_items, structure
 from .funcgraph import user_location
 from .journal import MISSING
 from .shapes import SYMBOLS
@@ -51,8 +51,8 @@ def _leaving(x: Any, seen: dict[int, Any]) -> Any:
 
 
 def _made(x: Any, kind: type, seen: dict[int, Any]) -> Any:
-    if kind is set and journal.conditional(x):
-        return _Rebuilt(_SetOf(tuple(x)), [journal.member(x, item) for item in x])
+    if kind is set and conditional_items.conditional(x):
+        return _Rebuilt(_SetOf(tuple(x)), [conditional_items.member(x, item) for item in x])
     if kind in (set, frozenset) and any(map(_is_symbolic, x)):
         return _Rebuilt(kind, [_leaving(v, seen) for v in x])
     if isinstance(x, dict) and any(map(_is_symbolic, x)):

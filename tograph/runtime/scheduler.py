@@ -29,6 +29,7 @@ from .kernels.device import gpus
 from .kernels.jit import warn_once
 from .kernels.loop_ir import Unsupported
 from .kernels.regions import MIN_POINTS
+from .native import plans
 from .native.groups import numel
 from .native.program import Native, compile_graph
 from .native.rows import plain
@@ -49,19 +50,26 @@ class Program:
 
     def __init__(
         self,
-        graph: Graph,
+        traced: Graph,
+        optimized: Callable[[], Graph] | None = None,
         host_program: Callable[[], host.Program] | None = None,
         visible: int | None = None,
     ):
-        self.graph, self._visible = graph, visible
+        self._traced, self._optimized, self._visible = traced, optimized, visible
         self.level, self.reason = "host", "not called yet"
-        self._host_program = functools.cache(host_program or (lambda: host.build(graph)))
+        self._host_program = functools.cache(host_program or (lambda: host.build(self.graph)))
         self._native: Any = None  # Native, or gpu.Program, which loads late
-        self._left = _calls_before(graph)
+        self._left = _calls_before(traced)
+        self._waiting: host.Program | None = None  # runs the graph op by op until it is compiled
         self._declined = 0
         self._strided: dict[
             Any, Native | None
         ] = {}  # native code for inputs that are not contiguous, by their strides
+
+    @functools.cached_property
+    def graph(self) -> Graph:
+        """What the passes make of the graph."""
+        return self._traced if self._optimized is None else self._optimized()
 
     @property
     def host(self) -> host.Program:
@@ -77,7 +85,11 @@ class Program:
     @property
     def kernels(self) -> list[Any]:
         """The loop nests of the native code."""
-        return [] if self._native is None else self._native.kernels
+        if not isinstance(self._native, Native):
+            return [] if self._native is None else self._native.kernels
+        if self._native.low.kernels is None:  # code that an earlier process made
+            self._native.low.kernels = compile_graph(self.graph, self._visible).low.kernels
+        return self._native.low.kernels
 
     @property
     def llvm(self) -> str:
@@ -89,7 +101,9 @@ class Program:
         if self._left:
             self._left -= 1
             if self._left:
-                return host.build(self.graph).run(*map(plain, inputs))
+                self._waiting = self._waiting or host.build(self.graph)
+                return self._waiting.run(*map(plain, inputs))
+            self._waiting = None
             self.compile()
         if self._native is not None:
             outputs = self._native.run(inputs)
@@ -124,19 +138,29 @@ class Program:
             self.reason = "TOGRAPH_NOOPT is set"
             return
         try:
-            if gpus(self.graph.inputs):
+            if gpus(self._traced.inputs):
                 self._native, self.level = gpu.Program(self.graph), "device"
                 self.reason = "; ".join(self._native.notes)
                 return
-            with artifacts.progress(f"compiling {self.graph.name!r}"), collector.seldom():
-                self._native = compile_graph(self.graph, self._visible)
+            with artifacts.progress(f"compiling {self._traced.name!r}"), collector.seldom():
+                self._native = self._compiled()
             self.level, self.reason = "native", ""
         except (Decline, Unsupported) as why:
             self.reason = str(why)
         except RuntimeError as error:
-            code = "code of the GPU" if gpus(self.graph.inputs) else "native code"
+            code = "code of the GPU" if gpus(self._traced.inputs) else "native code"
             self.reason = f"{code}: {error}"
-            warn_once(f"tograph: {code} for {self.graph.name} does not compile, it runs op by op: {error}")  # fmt: skip
+            warn_once(f"tograph: {code} for {self._traced.name} does not compile, it runs op by op: {error}")  # fmt: skip
+
+    def _compiled(self) -> Native:
+        """The native code, that of an earlier process where one made it."""
+        name = None if self._optimized is None else plans.name_of(self._traced, self._visible)
+        found = plans.load(name)
+        if found is not None:
+            return Native(*found)
+        made = compile_graph(self.graph, self._visible)
+        plans.store(name, made.form, made.low)
+        return made
 
     def _note_declined(self) -> None:
         self._declined += 1
@@ -170,13 +194,15 @@ def _large(graph: Graph) -> bool:
 
 
 def build(
-    graph: Graph,
+    traced: Graph,
+    optimized: Callable[[], Graph] | None = None,
     host_program: Callable[[], host.Program] | None = None,
     visible: int | None = None,
 ) -> Program:
-    """How to run ``graph``.
+    """How to run ``traced``, which does not change any more.
 
-    ``host_program`` makes its host program, where the caller has one. ``visible``: how many of the outputs leave the library; lists
-    among the others only other programs read (``native.rows``).
+    ``optimized`` gives what the passes make of it, and is asked where no code of an earlier process is found; without it the graph runs as
+    it is. ``host_program`` makes its host program, where the caller has one. ``visible``: how many of the outputs leave the library;
+    lists among the others only other programs read (``native.rows``).
     """
-    return Program(graph, host_program, visible)
+    return Program(traced, optimized, host_program, visible)

@@ -178,6 +178,14 @@ class SymTensor(torch.Tensor):
         return [row.tolist() for row in self.unbind(0)]
 
     def detach(self):
+        made = torch.Tensor.detach(self)  # torch lets the two share their version
+        if isinstance(made, SymTensor):
+            apart = self.apart()
+            made.chain, made.ref, made.version = apart.chain, apart.ref, apart.version
+        return made
+
+    def apart(self):
+        """The same memory without a history, and with a version of its own."""
         graph = current_graph()
         value = graph.emit(
             "aten.detach.default", value_of(self, graph), type=tensor_type(self.meta)
@@ -197,7 +205,7 @@ class SymTensor(torch.Tensor):
         torch.Tensor.data.__set__(self, value)
 
     data = property(
-        lambda self: self.detach(), _replace_data
+        lambda self: self.apart(), _replace_data
     )  # torch's own shares the history of the graph's value
 
     def __deepcopy__(self, memo):

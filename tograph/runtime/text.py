@@ -18,7 +18,8 @@ One node, one line; the graphs of a region op follow it, indented::
     }
 
 Names are made in order of appearance, so equal graphs have equal texts. ``!3`` names a node without outputs;
-``^`` marks control inputs; ``nograd`` an op recorded while gradients were off.
+``^`` marks control inputs; ``nograd`` an op recorded while gradients were off. Where the writes of in-place ops are shown too (``over``, for a
+file), ``~`` marks what is written over.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -42,7 +44,8 @@ _TORCH = (torch.dtype, torch.layout, torch.memory_format)
 
 
 class _Writer:
-    def __init__(self) -> None:
+    def __init__(self, over: bool = False) -> None:
+        self.over = over
         self.lines: list[str] = []
         self.names: dict[Any, str] = {}
         self.rows: dict[Node, int] = {}
@@ -83,7 +86,7 @@ class _Writer:
         for node in graph.nodes:
             self.node(node, indent + "  ")
         outs = ", ".join(self.names[v] for v in graph.outputs)
-        self.lines.append(f"{indent}  return {outs}".rstrip())
+        self.lines.append(f"{indent}  return {outs}".rstrip() + self.written(graph.over))
         self.lines.append(indent + "}")
 
     def node(self, node: Node, indent: str) -> None:
@@ -92,6 +95,7 @@ class _Writer:
         text = f"{node.op}({', '.join(args)})"
         if node.control_inputs:
             text += " " + " ".join("^" + self.anchor(n) for n in node.control_inputs)
+        text += self.written(node.over)
         text += "" if node.grad else " nograd"
         text += " {" if node.regions else ""
         text += (
@@ -109,13 +113,16 @@ class _Writer:
         outs = ", ".join(f"{self.name(v)}: {v.type}" for v in node.outputs) or self.name(node)
         self.lines[where] = f"{indent}{outs} = {text}"
 
+    def written(self, over: tuple[Value, ...]) -> str:
+        return "".join(f" ~{self.names[v]}" for v in over if v in self.names) if self.over else ""
+
     def anchor(self, node: Node) -> str:
         return self.names[node.outputs[0] if node.outputs else node]
 
 
-def show(graph: Graph) -> str:
-    """The text of a graph."""
-    writer = _Writer()
+def show(graph: Graph, over: bool = False) -> str:
+    """The text of a graph; ``over``: with what its in-place ops write over."""
+    writer = _Writer(over)
     writer.graph(graph, "", graph.name)
     return "\n".join(writer.lines)
 
@@ -159,7 +166,7 @@ ir.Graph.__str__ = show  # type: ignore[method-assign]  # ir may not import this
 
 _TOKEN = re.compile(
     r"""\s*(?:(?P<string>'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*")|(?P<py><py\s[^<>]*>)
-    |(?P<number>-?(?:[0-9]+\.?[0-9]*(?:[eE][-+]?[0-9]+)?|inf\b|nan\b))(?![\w.])|(?P<name>[%!^]*[\w.]+)|(?P<mark>[()\[\],={}:]))""",
+    |(?P<number>-?(?:[0-9]+\.?[0-9]*(?:[eE][-+]?[0-9]+)?|inf\b|nan\b))(?![\w.])|(?P<name>[%!^~]*[\w.]+)|(?P<mark>[()\[\],={}:]))""",
     re.X,
 )
 _HEAD = re.compile(r"(\S+?)\((.*)\) \{$")
@@ -200,7 +207,9 @@ class _Reader:
             graph.input_names.append("" if name[1:].isdigit() else name[1:])
         while not (line := self.take()).startswith("return"):
             graph.nodes.append(self.node(line, known))
-        graph.outputs = [self.use(known, n) for n in _split(line[len("return") :])]
+        outputs, *over = line[len("return") :].split(" ~")
+        graph.outputs = [self.use(known, n) for n in _split(outputs)]
+        graph.over = tuple(self.use(known, n) for n in over)
         if self.take() != "}":
             raise self.fail("expected '}'")
         return graph
@@ -240,7 +249,9 @@ class _Reader:
         args, kwargs = tokens.arguments()
         names = [] if outs.startswith("!") else [o.partition(": ") for o in _split(outs)]
         node = Node(op, args, kwargs, location=location, grad=grad)
-        node.control_inputs = [self.anchor(known, n) for n in tokens.rest()]
+        marks = tokens.rest()
+        node.control_inputs = [self.anchor(known, n) for n in marks if n[0] != "~"]
+        node.over = tuple(self.use(known, n[1:]) for n in marks if n[0] == "~")
         for index, (name, _, kind) in enumerate(names):
             value = self.define(known, name, kind)
             value.node, value.index = node, index
@@ -384,3 +395,23 @@ def parse_graph(text: str) -> Graph:
         reader.at += 1
         raise reader.fail("text after the end of the graph")
     return graph
+
+
+def python_objects(graph: Graph) -> Iterator[tuple[Node, OpaqueObject]]:
+    """The Python objects among the arguments of all nodes, regions after their node. The text has no more than their labels."""
+    for node in graph.nodes:
+        for x in _opaque((node.args, node.kwargs)):
+            yield node, x
+        for region in node.regions.values():
+            yield from python_objects(region)
+
+
+def _opaque(tree: Any) -> Iterator[OpaqueObject]:
+    if isinstance(tree, OpaqueObject):
+        yield tree
+    elif isinstance(tree, (list, tuple)):
+        for item in tree:
+            yield from _opaque(item)
+    elif isinstance(tree, dict):
+        for item in tree.values():
+            yield from _opaque(item)

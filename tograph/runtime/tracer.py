@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import logging
 import types
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
@@ -15,6 +14,7 @@ from ..errors import ConversionError, TographError
 from . import (
     arguments,
     commits,
+    conditional_items,
     control_flow,
     facts,
     families,
@@ -40,8 +40,6 @@ from .specs import TensorSpec
 from .symbolic import Retrace, SymTensor
 from .traces import Trace
 from .tracing import recording
-
-LOGGER = logging.getLogger("tograph")
 
 
 class Tracer:
@@ -87,7 +85,7 @@ class Tracer:
                     raise
             raise
         finally:
-            journal.forget()
+            conditional_items.forget()
 
     def _run_effects(self) -> None:
         """The code raised while it was traced: what it did before is done, then the error goes on."""

@@ -164,12 +164,12 @@ def _same_sizes(a: Meta, b: Meta) -> bool:
 
 
 def _detach(x):
-    """torch detaches inside autograd as well, where it means an alias; ``SymTensor.detach`` is the user's.
+    """torch detaches inside autograd as well, where it means an alias; ``SymTensor.apart`` is the user's.
 
     Of a leaf autograd keeps the tensor itself: there, and for a real tensor that is one, it is the user's too.
     """
     if x.is_leaf and (x.requires_grad or not isinstance(x, SymTensor)):
-        return SymTensor.detach(as_symbolic(x))
+        return as_symbolic(x).apart()
     return same(as_symbolic(x), SymTensor)
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from ..errors import StagingError
-from . import journal, opaque
+from . import conditional_items, journal, locations, opaque
 from .code_names import writes
 from .funcgraph import user_location
 from .journal import MISSING, Location
@@ -70,13 +70,15 @@ def check_keys(x: Any) -> None:
         for items in held.get("maps", held.values()):
             if isinstance(items, (dict, *_HOLDERS)):
                 check_keys(items)
-    elif type(x) is set and journal.conditional(x):
+    elif type(x) is set and conditional_items.conditional(x):
         raise StagingError(
             "the items of this set depend on a staged condition, so they cannot be listed here: ask for single items with `in`, or go over them "
             "with `for`",
             user_location(),
         )
-    elif isinstance(x, dict) and (journal.is_unordered(x) or any(map(_may_miss, dict.values(x)))):
+    elif isinstance(x, dict) and (
+        conditional_items.is_unordered(x) or any(map(_may_miss, dict.values(x)))
+    ):
         raise StagingError(
             "the keys of this dict depend on a staged condition, so they cannot be listed here: set the key on every path, or ask for "
             "single keys with `in`, get() or []",
@@ -122,7 +124,7 @@ def _locations(roots: Sequence[Any]) -> Iterator[Location]:
         if isinstance(x, _CONTAINERS):
             if getattr(x, "handle", None) is None:
                 seen.add(id(x))
-                yield journal.contents(x)
+                yield locations.contents(x)
                 todo += x.values() if isinstance(x, dict) else x if len(x) < LIMIT and not isinstance(x, bytearray) else ()  # fmt: skip
         elif (place := opaque.place(x)) is not None:
             seen.add(id(x))
@@ -140,9 +142,9 @@ def _variables(f: Any) -> Iterator[Location]:
     cells, names = writes(f.__code__)
     for name, cell in zip(f.__code__.co_freevars, f.__closure__ or ()):
         if name in cells:
-            yield journal.cell(cell, name)
+            yield locations.cell(cell, name)
     for name in names:
-        yield journal.key_of(f.__globals__, name, name)
+        yield locations.key_of(f.__globals__, name, name)
 
 
 def _has_fields(x: Any) -> bool:
@@ -209,12 +211,12 @@ def _make(place: Location, old: Any, new: Any) -> None:
     if place.key[0] == "fields":
         for name in [*new, *(n for n in old if n not in new)]:
             if name not in old or name not in new or old[name] is not new[name]:
-                journal.attribute(place.keep, name).set(new.get(name, MISSING))
+                locations.attribute(place.keep, name).set(new.get(name, MISSING))
         return
     if isinstance(old, dict) and list(new)[: len(old)] == list(old):
         for key, x in new.items():
             if key not in old or old[key] is not x:
-                journal.key_of(place.keep, key, f"item {key!r}").set(x)
+                locations.key_of(place.keep, key, f"item {key!r}").set(x)
         return
     journal.record_from(place, old)
     place._set(new)

@@ -63,7 +63,34 @@ def beams(x, n):
     return words, score
 
 
-CASES = [sampled, attended, sorted_rows, beams]
+def factors(x, n):
+    """Results in columns: of an op with a shape rule and of one without; vectors of either are contiguous."""
+    t, total, a = 0, torch.zeros(8), x.t() @ x + torch.eye(8)
+    while t < n:
+        inverse = torch.cholesky_inverse(torch.linalg.cholesky(a + t)) * 2
+        values, vectors = torch.linalg.eigh(a)
+        total = (
+            total
+            + inverse.diagonal() * 2
+            - vectors.abs().sum(1) * values
+            + inverse[1]
+            - a.diag()
+            + 1
+        )
+        t += 1
+    return total
+
+
+def diagonals(x, n):
+    t, total = 0, torch.zeros(8)
+    while t < n:
+        total = total + x.diagonal().sum() - x.diagonal(-2) * 2 + x.diagonal(1).mean()
+        x = x + x.reshape(2, 6, 8).diagonal(0, 1, 2).sum() * 0.1 - x.unfold(0, 3, 2).sum(-1).mean()
+        t += 1
+    return total
+
+
+CASES = [factors, diagonals, sampled, attended, sorted_rows, beams]
 
 
 @pytest.mark.parametrize("n", [0, 1, 9])

@@ -36,6 +36,18 @@ def turned_and_more(x, n):
     return z, y.t().unsqueeze(-1), (y * 2).t(), y.sum()
 
 
+def columns(x, n):
+    """LAPACK writes columns."""
+    y = grown(x, n)
+    a = y @ y.t() + torch.eye(3)
+    return torch.linalg.inv(a), torch.linalg.cholesky(a).mT, a.sum()
+
+
+def columns_and_a_part(x, n):
+    q = torch.linalg.qr(grown(x, n).t()).Q
+    return q, q[1:], (q * 2).sum()
+
+
 def twice(x, n):
     y = grown(x, n)
     return y, y
@@ -45,7 +57,9 @@ def part(x, n):
     return grown(x, n)[-1]
 
 
-@pytest.mark.parametrize("f", [and_a_row, rows_only, turned, turned_and_more, twice, part])
+@pytest.mark.parametrize(
+    "f", [and_a_row, rows_only, turned, turned_and_more, columns, columns_and_a_part, twice, part]
+)
 def test_memory_and_strides(f):
     g, x, n = tg.function(f), torch.randn(3, 4), torch.tensor(2)
     for _ in range(4):

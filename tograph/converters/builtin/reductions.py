@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from ...runtime import control_flow, journal
+from ...runtime import control_flow, locations
 from ...runtime.funcgraph import user_location
 from ...runtime.growing import StagedList
 from ...runtime.shapes import SYMBOLS
@@ -160,9 +160,9 @@ def sum_(items, start=0):
     if rows is not None:
         return sum_(rows, start)
     box = [start]
-    place = journal.item(box, "sum", "the sum")
+    place = locations.item(box, "sum", "the sum")
     index = [0]
-    at = journal.item(index, "index", "the index")
+    at = locations.item(index, "index", "the index")
 
     def body():
         i = index[0]

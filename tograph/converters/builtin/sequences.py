@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from ...errors import StagingError
-from ...runtime import control_flow, guards, journal, reads, unconverted
+from ...runtime import control_flow, guards, journal, locations, reads, unconverted
 from ...runtime.funcgraph import is_tracing, user_location
 from ...runtime.growing import StagedList
 from ...runtime.scalars import StagedBool, StagedFloat, to_python
@@ -316,7 +316,7 @@ def next_(iterator, *default):
             )
         reads.passed((iterator,))
         return next(iterator, *default)
-    journal.record(journal.attribute(iterator, "position"))
+    journal.record(locations.attribute(iterator, "position"))
     at, count = iterator.position, len_(iterator.items)
     inside = at < count
 
@@ -353,7 +353,7 @@ for _kind in (*guards.MAPPINGS, collections.Counter):
             check_keys(x)
             reads.passed((x,))
             if _name == "popitem":
-                journal.record(journal.contents(x))
+                journal.record(locations.contents(x))
             return getattr(x, _name)(*args, **kwargs)
 
         METHODS[(_kind, _name)] = _listed
@@ -367,7 +367,7 @@ def _move_to_end(x, key, last=True):
     if journal.depth() > 1:
         raise StagingError("the order of an OrderedDict cannot depend on a staged condition", user_location())  # fmt: skip
     reads.passed((x,))
-    journal.record(journal.contents(x))
+    journal.record(locations.contents(x))
     x.move_to_end(key, last)
 
 

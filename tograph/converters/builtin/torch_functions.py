@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ...runtime import custom, grads, hooks, journal
+from ...runtime import custom, grads, hooks, journal, locations
 from ...runtime.effects import manual_seed
 from ...runtime.funcgraph import is_tracing
 from ...runtime.growing import StagedList
@@ -145,7 +145,7 @@ TENSOR_METHODS["tolist"] = tolist
 
 def _requires_grad_(x, requires_grad=True):
     if journal.active() and x.requires_grad is not requires_grad:
-        journal.record(journal.attribute(x, "requires_grad"))
+        journal.record(locations.attribute(x, "requires_grad"))
     return x.requires_grad_(requires_grad)
 
 

@@ -8,17 +8,19 @@ that finished as well, and its gradient is a ``Case`` on it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from .. import types
 from ..ir import Graph, Node, Value
-from ..types import INT, OptionalType, TensorType, Type
+from ..overwritten import Writers, any_told
+from ..types import BOOL, INT, OptionalType, TensorType, Type
 from .connect import REGION_RULES, Call
 from .graphs import append
-from .joint import Parts, differentiate, part
-from .objects import emit_many, zeros_like
-from .replay import copy_graph, copy_node, lenient
+from .joint import Parts, Writes, differentiate, part
+from .objects import emit_many, plain_object, zeros_like
+from .replay import copy_graph, copy_node
 
 
 @dataclass
@@ -41,8 +43,11 @@ def alternatives(call: Call, grads: list[Any], wanted: list[bool]) -> list[Any]:
     heads = 1 if node.op in ("If", "Case") else 0
     need = [i - heads for i in range(heads, len(call.inputs)) if wanted[i]]
     given = [i for i, g in enumerate(grads) if g is not None]
-    with lenient():  # whether a branch runs, and so whether it writes, only a run knows
-        parts = {name: part(differentiate(g, need, given)) for name, g in node.regions.items()}
+    later, writers = writes_since(call, heads)
+    parts = {
+        name: part(differentiate(g, need, given, writes=later)) for name, g in node.regions.items()
+    }
+    told = [k for k in range(len(writers)) if any(k in p.told for p in parts.values())]
     present = sorted({need[k] for p in parts.values() for k in p.present})
     found: list[Any] = [None] * len(call.inputs)
     if not present:
@@ -54,11 +59,14 @@ def alternatives(call: Call, grads: list[Any], wanted: list[bool]) -> list[Any]:
         {j for p in parts.values() for j in p.kept} | {j for j in present if not _static(node, j)}
     )
     regions = {
-        name: _backward(node, name, parts[name], slots, (kept, given, need, present), grads_of)
+        name: _backward(
+            node, name, parts[name], slots, (kept, given, need, present, told), grads_of
+        )
         for name, grads_of in zip(parts, _cotangent_types(node, parts))
     }
     kinds = [_join([g.outputs[k].type for g in regions.values()]) for k in range(len(present))]
     args = [call.input(j + heads) for j in kept] + saved + [grads[i] for i in given]
+    args += [plain_object(any_told(writers[k], call.graph.graph), call.graph) for k in told]
     op, head, kwargs = node.op, [call.input(i) for i in range(heads)], {}
     if node.op == "Try":
         op, head = "Case", call.outputs([len(node.outputs) - 1])
@@ -69,6 +77,23 @@ def alternatives(call: Call, grads: list[Any], wanted: list[bool]) -> list[Any]:
     for j, g in zip(present, made):
         found[j + heads] = g
     return found
+
+
+def writes_since(call: Call, heads: int) -> tuple[Writes, list[Writers]]:
+    """What has been written over since a node was recorded; the keys are positions in the list of what may have done it."""
+    later, writers, found = Writes(), list[Writers](), call.written_since()
+
+    def keys(values: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+        for i, v in enumerate(values):
+            if isinstance(v, Value) and v in found:
+                by = found[v]
+                yield i, True if by is None else len(writers)
+                writers.extend([] if by is None else [by])
+
+    if found:
+        later.inputs.update(keys(call.node.args[heads:]))
+        later.outputs.update(keys(call.node.outputs))
+    return later, writers
 
 
 def _by_user(call: Call, grads: list[Any]) -> list[Any]:
@@ -145,13 +170,14 @@ def _backward(
     node: Node, name: str, p: Parts, slots: list[Slot], sets: tuple, outputs: list[Type]
 ) -> Graph:
     """The gradient region of one region: (kept inputs, slots, cotangents) -> cotangents of the inputs ``present``."""
-    kept, given, need, present = sets
+    kept, given, need, present, told = sets
     region = node.regions[name]
     graph = Graph(name)
     ins = [Value(region.inputs[j].type) for j in kept]
     stored = [Value(s.kind(len(node.regions))) for s in slots]
     cotangents = [Value(outputs[i]) for i in given]
-    graph.inputs = ins + stored + cotangents
+    flags = {k: Value(BOOL) for k in told}
+    graph.inputs = [*ins, *stored, *cotangents, *flags.values()]
     graph.input_names = [""] * len(graph.inputs)
     by_saved = {}
     for slot, value in zip(slots, stored):
@@ -163,7 +189,7 @@ def _backward(
             )
             by_saved[slot.values[name]] = plain
     sources = [ins[kept.index(j)] for j in p.kept] + [by_saved[v] for v in p.saved]
-    sources += [cotangents[given.index(i)] for i in p.given]
+    sources += [cotangents[given.index(i)] for i in p.given] + [flags[k] for k in p.told]
     env = dict(zip(p.backward.inputs, sources, strict=True))
     graph.nodes += [copy_node(n, env) for n in p.backward.nodes]
     results = dict(zip((need[k] for k in p.present), p.backward.outputs))

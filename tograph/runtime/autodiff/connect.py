@@ -24,6 +24,7 @@ from .. import funcgraph
 from ..carrier import differentiable
 from ..funcgraph import FuncGraph
 from ..ir import Graph, Node, Value, map_values
+from ..overwritten import Writers, since
 from .dependence import NOTHING, Dependence, dependences, output_dependences
 from .objects import plain_object
 from .rules import RULES, UNKNOWN
@@ -61,6 +62,10 @@ class Call:
                 self.node.location,
             )
         return plain_object(value, self.graph)
+
+    def written_since(self) -> dict[Value, Writers | None]:
+        """What may have been written over since the node was recorded, see ``overwritten.since``."""
+        return since(self.node, self.graph.graph) if self.graph.root.wrote else {}
 
     def left(self, index: int) -> list[Value]:
         """What the regions give for an output."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -20,10 +20,13 @@ from torch.utils._python_dispatch import _disable_current_modes
 from ...errors import GradientError, GraphBoolError
 from .. import journal
 from ..carrier import Carrier, differentiable
-from ..funcgraph import FuncGraph, Storage
+from ..freed import executed
+from ..funcgraph import FuncGraph, Storage, current_graph
 from ..ir import Graph, Node, Value, map_values, prune, values_in
 from ..ops import overload
+from ..stale import bump, refuse, settle
 from ..tracing import recording
+from ..types import BOOL
 from .cut import saved_values
 from .graphs import append
 from .objects import plain_object, value_in, zeros_like
@@ -32,7 +35,10 @@ from .replay import copy_node, replay
 
 @dataclass
 class Joint:
-    """``grads`` has a value or None for each index of ``need``; ``cotangents`` an input for each of ``given``."""
+    """``grads`` has a value or None for each index of ``need``; ``cotangents`` an input for each of ``given``, and of ``told``.
+
+    ``told``: what the backward part has to be told of writes, see ``writes``.
+    """
 
     func: FuncGraph
     inputs: list[Value]
@@ -43,6 +49,7 @@ class Joint:
     given: list[int]
     cotangents: list[Value]
     grads: list[Value | None]
+    told: list[Any]
 
 
 def engine(
@@ -75,12 +82,16 @@ def differentiate(
     given: Collection[int],
     fill: Collection[int] = (),
     again: bool | None = None,
+    writes: Writes | None = None,
 ) -> Joint:
     """Record ``graph`` and its gradient: of the outputs ``given`` with respect to the inputs ``need``.
 
     An output that depends on no input of ``need`` is left out of ``given``. The inputs ``fill`` get zeros where nothing
     depends on them. ``again``: the gradient is to be differentiated (by default: where gradients are on now); formulas
     of torch such as that of ``solve`` use what the forward op kept (a factorisation) only where it is not.
+
+    What a gradient needs and was written in place since is an error. Of a region it is one when its backward part runs: ``writes`` says what
+    was written after the region, each with a key by which the backward part has to be told whether it was (True: it was).
     """
     again = torch.is_grad_enabled() if again is None else again
     func = FuncGraph(graph.name)
@@ -102,10 +113,13 @@ def differentiate(
         last = func.graph.nodes[-1] if func.graph.nodes else None
         cotangent_values = [func.input(output_values[i].type) for i in chosen]
         cotangents = [plain_object(v, func) for v in cotangent_values]
+        told = _written_later(writes, inputs, outputs, func)
+        wrt = [inputs[i] for i in need]
+        _refuse_stale([outputs[i] for i in chosen], wrt, writes is not None)
+        used = {v for n in func.graph.nodes for v in n.inputs}
+        told = {key: v for key, v in told.items() if v in used}
         with torch.set_grad_enabled(again):
-            found = _backward_of(
-                [outputs[i] for i in chosen], cotangents, [inputs[i] for i in need], again
-            )
+            found = _backward_of([outputs[i] for i in chosen], cotangents, wrt, again)
             for k, i in enumerate(need):
                 if found[k] is None and i in fill:
                     found[k] = _zeros(inputs[i])
@@ -124,9 +138,43 @@ def differentiate(
         nodes[at:],
         list(need),
         chosen,
-        cotangent_values,
+        [*cotangent_values, *told.values()],
         grads,
+        list(told),
     )
+
+
+@dataclass
+class Writes:
+    """What is written over after a region has run, of its inputs and of its outputs: by index a key, or True."""
+
+    inputs: dict[int, Any] = field(default_factory=dict)
+    outputs: dict[int, Any] = field(default_factory=dict)
+
+
+def _written_later(
+    writes: Writes | None, inputs: Sequence[Any], outputs: Sequence[Any], func: FuncGraph
+) -> dict[Any, Value]:
+    """Make tensors count as written; returns the input that tells of it by key."""
+    told: dict[Any, Value] = {}
+    for having, keys in ((inputs, writes.inputs), (outputs, writes.outputs)) if writes else ():
+        for i, key in keys.items():
+            if key is not True and key not in told:
+                told[key] = Value(BOOL)
+            flag = True if key is True else told[key]
+            if isinstance(having[i], torch.Tensor):
+                bump(having[i], func, lambda flag=flag: flag, None)
+    return told
+
+
+def _refuse_stale(outputs: Sequence[Any], wrt: Sequence[Any], region: bool) -> None:
+    """Errors for what the gradient needs and was written in place since; in a region the graph raises them."""
+    if not current_graph().root.writes:
+        return
+    for found in settle(executed(outputs, wrt), True):
+        if found.flag is True and not region:
+            raise RuntimeError(found.message)
+        refuse(found)
 
 
 @contextmanager
@@ -187,6 +235,7 @@ class Parts:
     saved: list[Value]
     given: list[int]
     present: list[int]
+    told: list[Any] = field(default_factory=list)
 
 
 def part(joint: Joint, costly: Collection[int] = (), repeated: bool = False) -> Parts:
@@ -208,7 +257,7 @@ def part(joint: Joint, costly: Collection[int] = (), repeated: bool = False) -> 
     kept = [i for i, v in enumerate(joint.inputs) if v in backward[1]]
     prune(forward)
     present = [k for k, g in enumerate(joint.grads) if g is not None]
-    return Parts(forward, backward[0], joint.inputs, kept, saved, joint.given, present)
+    return Parts(forward, backward[0], joint.inputs, kept, saved, joint.given, present, joint.told)
 
 
 def _by_the_way(value: Value, func: FuncGraph) -> bool:
@@ -229,11 +278,15 @@ def _needed(joint: Joint, ends: list[Value]) -> list[Value]:
     """The values of the forward part that the backward part reads."""
     own = {v for n in joint.backward for v in n.outputs} | set(joint.cotangents)
     live, seen = set(ends), dict.fromkeys(v for v in ends if v not in own)
+
+    def runs(node: Node) -> bool:
+        return node.op == "tg.assert" or any(v in live for v in node.outputs)
+
     for node in reversed(joint.backward):
-        if any(v in live for v in node.outputs):
+        if runs(node):
             live.update(node.inputs)
     for node in joint.backward:
-        if any(v in live for v in node.outputs):
+        if runs(node):
             seen.update(dict.fromkeys(v for v in node.inputs if v not in own))
     return list(seen)
 

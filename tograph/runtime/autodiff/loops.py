@@ -12,12 +12,14 @@ to (``reached``), both fixed points over the dependences of one body.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from ..carrier import differentiable
 from ..ir import Graph, Node, Value, prune
+from ..overwritten import Writers, again, any_told, targets
 from ..types import BOOL, INT, ListType, TensorType
 from . import checkpoint
 from .connect import REGION_RULES, Call
@@ -25,8 +27,8 @@ from .cut import size
 from .deferred import Deferred, deferred
 from .dependence import dependences
 from .graphs import append, before
-from .joint import Parts, differentiate, part
-from .objects import emit, emit_many, zeros_like
+from .joint import Parts, Writes, differentiate, part
+from .objects import emit, emit_many, plain_object, zeros_like
 from .replay import copy_node
 
 
@@ -45,7 +47,12 @@ def loop(call: Call, grads: list[Any], wanted: list[bool]) -> list[Any]:
     carried = node.kwargs["carried"]
     body = node.regions["body"]
     fixed = sorted(p for p in inputs if p >= carried)
-    joint = differentiate(body, state + fixed, state, fill=state)
+    later, told = _written_later(call)
+    joint = differentiate(body, state + fixed, state, fill=state, writes=later)
+    if any(told[k].untold(node) for k in joint.told):
+        for k in joint.told:
+            told[k].flag(call)  # of the loop as it was differentiated, but for more state
+        return loop(call, grads, wanted)
     if node.kwargs.get("recompute"):
         p = checkpoint.recomputing(body, joint, carried)
     else:
@@ -53,12 +60,52 @@ def loop(call: Call, grads: list[Any], wanted: list[bool]) -> list[Any]:
     sums = [fixed[k - len(state)] for k in p.present if k >= len(state)]
     count, first = _extend(call, p)
     lists = call.outputs(range(first, first + len(p.saved)))
-    made = _emit(call, p, state, sums, (grads, count, lists, places))
+    flags = [plain_object(told[k].flag(call), call.graph) for k in p.told]
+    made = _emit(call, p, state, sums, (grads, count, lists, places, flags))
     results = dict(zip([*state, *sums], made))
     for i, place in enumerate(places):
         if wanted[i] and place in results:
             found[i] = results[place]
     return found
+
+
+@dataclass
+class _Told:
+    """What may write over a tensor that the body has used: nodes behind the loop, or a later trip, over the state ``place``."""
+
+    writers: Writers
+    place: int | None = None
+
+    def untold(self, node: Node) -> bool:
+        """Whether the loop needs more state to tell."""
+        return self.place is not None and self.place not in (node.told or {})
+
+    def flag(self, call: Call) -> Value:
+        graph = call.graph.graph
+        found = [] if self.place is None else [again(call.node, self.place, graph)]
+        found += [any_told(self.writers, graph)] if self.writers else []
+        return found[0] if len(found) == 1 else append(graph, "py.or_", *found, type=BOOL)
+
+
+def _written_later(call: Call) -> tuple[Writes, list[_Told]]:
+    """What may be written over after a trip; the keys are positions in the list."""
+    node, later, told = call.node, Writes(), list[_Told]()
+    carried, found = node.kwargs["carried"], call.written_since()
+    own = targets(node) if call.graph.root.wrote else []
+
+    def note(keys: dict[int, Any], i: int, value: Any, place: int | None) -> None:
+        writers = found.get(value, [])
+        if writers is None:
+            keys[i] = True
+        elif writers or place is not None:
+            keys[i] = len(told)
+            told.append(_Told(writers, place))
+
+    for j, value in enumerate(node.outputs[:carried]):
+        note(later.outputs, j, value, j if j in own else None)
+    for i in range(carried, len(node.args)):
+        note(later.inputs, i, node.args[i], None)
+    return later, told
 
 
 def state_of(node: Node, inputs: set[int], given: set[int]) -> list[int]:
@@ -133,7 +180,7 @@ def _name(node: Node) -> str:
 
 def _emit(call: Call, p: Parts, state: list[int], sums: list[int], given: tuple) -> list[Any]:
     """Record the backward loop; returns the cotangents of the initial state and of the invariants ``sums``."""
-    grads, count, lists, places = given
+    grads, count, lists, places, flags = given
     node = call.node
     starts = [_start(call, grads, i) for i in state]
     originals = {place: i for i, place in enumerate(places)}
@@ -156,6 +203,7 @@ def _emit(call: Call, p: Parts, state: list[int], sums: list[int], given: tuple)
         *collected,
         *lists,
         *(call.input(originals[k]) for k in p.kept),
+        *flags,
     )
     carried = len(body.outputs)
     kinds = [v.type for v in body.inputs[:carried]]
@@ -204,7 +252,8 @@ class Trip:
         fixed = [Value(p.inputs[k].type) for k in p.kept]
         left = append(graph, "py.sub", trips, 1, type=INT)
         cells, shorter = _cells(graph, lists, left if indexed else None)
-        sources = fixed + cells + [cotangents[state.index(i)] for i in p.given]
+        flags = [Value(BOOL) for _ in p.told]
+        sources = fixed + cells + [cotangents[state.index(i)] for i in p.given] + flags
         env = dict(zip(p.backward.inputs, sources, strict=True))
         graph.nodes += [copy_node(n, env) for n in p.backward.nodes]
         results = [env[v] for v in p.backward.outputs]
@@ -228,7 +277,7 @@ class Trip:
             append(graph, "tg.list_push", items, v, type=items.type)
             for items, v in self.collected.items()
         ]
-        graph.inputs = [trips, *cotangents, *totals, *self.collected, *lists, *fixed]
+        graph.inputs = [trips, *cotangents, *totals, *self.collected, *lists, *fixed, *flags]
         graph.input_names = [""] * len(graph.inputs)
         graph.outputs = [left, *ends, *added, *pushed, *shorter]
         prune(graph)

@@ -14,10 +14,12 @@ from typing import Any
 
 import torch
 
+from ...errors import Location
 from .. import hooks
 from ..funcgraph import current_graph
 from ..ir import Graph, Node, Value, map_values
 from ..ops import OpaqueObject, overload, plain
+from ..stale import bump, region_writes
 from .objects import emit_many, value_in
 
 
@@ -62,14 +64,27 @@ def replay(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
     nodes = current_graph().graph.nodes
     for node in graph.nodes:
         mark = len(nodes)
-        _overwrite(node.over, env)
+        over = _overwrite(node.over, env, node.location)
         with torch.set_grad_enabled(outer and node.grad):
             made = _node(node, env)
         for new in nodes[mark:]:
             new.location = node.location
+        if over and len(nodes) > mark:
+            nodes[mark].over = over
+        if over:  # what it takes as another operand too, eager PyTorch does not copy
+            _overwrite([v for v in node.over if node.inputs.count(v) > 1], env, node.location)
         env.update(zip(node.outputs, made, strict=True))
-    _overwrite(graph.over, env)
+        if node.regions and not _lenient.on:
+            _overwrite_inside(nodes[mark:], [env.get(a) if isinstance(a, Value) else None for a in node.args])  # fmt: skip
+    current_graph().graph.over += _overwrite(graph.over, env, None)
     return [env[v] for v in graph.outputs]
+
+
+def _overwrite_inside(made: Sequence[Node], args: Sequence[Any]) -> None:
+    """Let autograd know of the writes in the regions of a node that was recorded just now."""
+    for node in made:
+        if node.regions and len(node.args) == len(args):
+            region_writes(node, current_graph(), args)
 
 
 class _Lenient(threading.local):
@@ -89,14 +104,17 @@ def lenient() -> Iterator[None]:
         _lenient.on = old
 
 
-def _overwrite(over: Sequence[Value], env: dict[Value, Any]) -> None:
+def _overwrite(over: Sequence[Value], env: dict[Value, Any], location: Location | None) -> tuple[Value, ...]:  # fmt: skip
     """Let autograd know that the op which follows writes: what it has saved of the old content it may not use any more.
 
-    What the op itself saves of it, it saves after: eager PyTorch keeps a copy of that.
+    What the op itself saves of it, it saves after: eager PyTorch keeps a copy of that. Returns what is written as values of the new graph.
     """
-    if over and not _lenient.on:
-        found = [x for v in over if isinstance(x := env.get(v), torch.Tensor)]
-        torch.autograd.graph.increment_version(found)
+    if not over or _lenient.on:
+        return ()
+    graph, found = current_graph(), [x for v in over if isinstance(x := env.get(v), torch.Tensor)]
+    for x in found:
+        bump(x, graph, lambda: True, location)
+    return tuple(v for x in found if isinstance(v := value_in(x, graph), Value))
 
 
 def _node(node: Node, env: dict[Value, Any]) -> Sequence[Any]:

@@ -10,7 +10,8 @@ from ...errors import SignatureError, StructureError
 from .. import ops
 from ..flattening import symbolic
 from ..funcgraph import Ref, current_graph, is_tracing, user_location
-from ..scalars import ScalarNode, staged
+from ..scalar_nodes import ScalarNode
+from ..scalars import staged
 from ..specs import TensorSpec
 from ..structure import Handle
 from ..symbolic import value_of

@@ -7,14 +7,26 @@ from functools import reduce
 from typing import Any
 
 from ...errors import StagingError, StructureError
-from .. import flattening, freed, histories, joins, journal, listed, pytrees, structure, symbolic
+from .. import (
+    conditional_items,
+    flattening,
+    freed,
+    histories,
+    joins,
+    journal,
+    listed,
+    pytrees,
+    stale,
+    structure,
+    symbolic,
+)
 from ..flattening import flatten
 from ..funcgraph import FuncGraph, Storage, current_graph, user_location
-from ..growing import join_lists
 from ..ir import Node, Value
 from ..joins import join
 from ..journal import MISSING
 from ..journal import Location as Place
+from ..list_specs import join_lists
 from ..listed import tensors_in
 from ..opaque import Held
 from ..shapes import SYMBOLS
@@ -88,7 +100,7 @@ def _mind_order(places: dict[Any, Place], live: Sequence[Region]) -> None:
         for region in live if len(keys) > 1 else ():
             own = [k for k, (_, v) in region.changed.items() if k in keys and v is not MISSING]
             if own != [k for k in keys if k in own]:
-                journal.unorder(places[keys[0]].keep)
+                conditional_items.unorder(places[keys[0]].keep)
 
 
 def mind_iterations(state: Sequence[Place]) -> None:
@@ -99,7 +111,7 @@ def mind_iterations(state: Sequence[Place]) -> None:
             x = place.get()
             may_miss = is_union(x) and any(o is MISSING for o in x.options_)
             if may_miss and found.setdefault(id(place.keep), place) is not place:
-                journal.unorder(place.keep)
+                conditional_items.unorder(place.keep)
 
 
 def _joined(places: dict[Any, Place], live: Sequence[Region], lost: set) -> dict[Any, Place]:
@@ -127,7 +139,9 @@ def put_back(place: Place, x: Any) -> None:
     if isinstance(place.keep, Storage):
         if place.keep.owner is not None and isinstance(x, structure.SymTensor):
             histories.note(place.keep, place.keep.owner)
-            histories.rebase(place.keep.owner, x)
+            made = symbolic.value_of(x, current_graph())
+            with stale.joined(place.keep.owner, place.get(), made, current_graph()):
+                histories.rebase(place.keep.owner, x)
         x = (
             x.ref
             if not isinstance(x, structure.SymTensor)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from ...errors import GraphBoolError
-from .. import journal, structure
+from .. import locations, structure
 from ..funcgraph import FuncGraph, user_location
 from ..ir import graph_effects
 from ..shapes import SYMBOLS
@@ -29,7 +29,7 @@ def rotated(test, body, first):
     ``first`` is what the test gave before the loop, when it was asked already.
     """
     cell = [predicate_value(test() if first is None else first)]
-    flag = journal.item(cell, "flag", "the loop test")
+    flag = locations.item(cell, "flag", "the loop test")
 
     def rotated_body():
         body()
@@ -41,7 +41,7 @@ def rotated(test, body, first):
 def limited(test, body, limit):
     """The loop with at most ``limit`` iterations."""
     cell: list[Any] = [0]
-    counter = journal.item(cell, "flag", "the iteration count")
+    counter = locations.item(cell, "flag", "the iteration count")
 
     def limited_test():
         more = cell[0] < limit

@@ -17,7 +17,7 @@ from ...errors import (
     Location,
     StagingError,
 )
-from .. import journal, pytrees, structure, symbolic, types
+from .. import conditional_items, pytrees, structure, symbolic, types
 from ..diagnosis import explained
 from ..funcgraph import USER_CODE, FuncGraph, current_graph, user_location
 from ..ir import Node, node_effects
@@ -137,8 +137,8 @@ def outside_value(x: Any, graph: FuncGraph) -> Any:
         return graph.resolve(handle.ref)
     if x is None or type(x) in (bool, int, float, str, complex):
         return x
-    if type(x) is set and journal.conditional(x):
-        parts = [outside_value(journal.member(x, item), graph) for item in x]
+    if type(x) is set and conditional_items.conditional(x):
+        parts = [outside_value(conditional_items.member(x, item), graph) for item in x]
         return graph.emit("py.apply_opaque", OpaqueObject(_Members(tuple(x)), "make set"), *parts, type=types.OBJECT)  # fmt: skip
     found = pytrees.parts_of(x)
     if found is not None and found[1]:

@@ -225,7 +225,7 @@ def close(graph: FuncGraph, keys: list[Any], outputs: list[Value], lead: int = 0
     inner.inputs = own + [graph.captures[k] for k in keys]
     inner.input_names = inner.input_names[:lead] + [""] * len(keys)
     inner.outputs = freed.leaving(graph, outputs)
-    prune(inner)
+    prune(inner, over=True)
     graph.closed = True
 
 

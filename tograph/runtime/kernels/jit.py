@@ -147,10 +147,14 @@ def compile_module(
         return _link(image, functions, imports or {})
 
 
-def _digest(text: str, level: int) -> str:
+def target() -> tuple[str, ...]:
+    """What code depends on besides its text: the CPU, and the versions of all that makes it."""
     cpu = host()
-    parts = (text, str(level), cpu.name, cpu.features, llvmlite.__version__, torch.__version__, GENERATOR, sys.platform)  # fmt: skip
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    return (cpu.name, cpu.features, llvmlite.__version__, torch.__version__, GENERATOR, sys.platform)  # fmt: skip
+
+
+def _digest(text: str, level: int) -> str:
+    return hashlib.sha256("\0".join((text, str(level), *target())).encode()).hexdigest()
 
 
 def _compile(text: str, level: int) -> bytes:

@@ -17,20 +17,22 @@ import ctypes
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
 from .. import ops
+from ..infer import meta_of
 from ..ir import Node, Value, map_values, node_effects
 from ..kernels.loop_ir import LONGEST, Open
 from ..shapes import RULES, Meta
 from ..types import DTYPE_NAMES, DTYPES, ScalarType, TensorType
 from .code import SIZE
 from .extents import unknown
-from .values import NO_OWNERS, Decline, Mem, Reg, alike, laid_out, numel, strides
+from .values import NO_OWNERS, Decline, Mem, Reg, alike, in_a_row, laid_out, numel, strides
 
 LARGE = 1 << 18  # bytes that torch copies by several threads
+TRIED = 1 << 16  # elements that an op may be tried on while code is written
 KEPT = 64  # views that a call keeps, by address
 
 _BY_COLUMNS = frozenset(["aten.nonzero.default"])  # results that torch lays out the other way round
@@ -61,12 +63,12 @@ class Call:
     """One op on memory. ``self(address)`` of a block of 64-bit slots: operands, results, open sizes, and for each result of a size that only
     the op tells (``Later``) where it is and its size.
 
-    ``wanted``: which of the op's results are used. ``exact``: whether results must have the strides of their places, which are those of eager PyTorch then.
+    ``wanted``: which of the op's results are used. ``exact``: for each whether it must have the strides of its place, which are those of eager PyTorch then.
     """
 
     native_ops = 3  # that a graph must have for each call to be worth it
 
-    def __init__(self, node: Node, inputs: list[Value], operands: list[Any], results: list[Mem | Later], exact: bool, wanted: list[int]):  # fmt: skip
+    def __init__(self, node: Node, inputs: list[Value], operands: list[Any], results: list[Mem | Later], exact: list[bool], wanted: list[int]):  # fmt: skip
         self.node, self.run = node, ops.quick(node.op) or ops.lookup(node.op).run
         self.random = node_effects(node).random
         self._inputs, self._operands, self._results = inputs, operands, results
@@ -117,9 +119,9 @@ class Call:
         args = map_values(env.__getitem__, self.node.args)
         kwargs = map_values(env.__getitem__, self.node.kwargs)
         places = [
-            _Kept(x) if isinstance(x, Later) else _Place(self._view(x, bits, sizes), self._exact, x.open)
-            for x, bits in zip(self._results, slots[len(self._operands) :])
-        ]  # fmt: skip
+            _Kept(x) if isinstance(x, Later) else _Place(self._view(x, bits, sizes), exact, x.open)
+            for x, bits, exact in zip(self._results, slots[len(self._operands) :], self._exact)
+        ]
         if len(self._known) >= KEPT:
             self._known.clear()
         self._known[block] = args, kwargs, places
@@ -232,16 +234,17 @@ def lower(low, node: Node) -> None:
     inputs = list(dict.fromkeys(node.inputs))
     operands = [placed(low, v) for v in inputs]
     used = [v for v in node.outputs if v in low.used]
-    layout = _layouts(node, inputs, operands) if all(x.dense for x in operands) else None
-    targets = [_target(low, v, layout and layout[v.index]) for v in used]
+    layouts = _layouts(node, inputs, operands)
+    targets = [_target(low, v, layouts[v.index] or None) for v in used]
     for x in targets:
         low.arena.hold(x.owners)
-    call = Call(node, inputs, operands, targets, layout is not None, [v.index for v in used])
+    exact = [layouts[v.index] is not False and v.node.op not in _BY_COLUMNS for v in used]
+    call = Call(node, inputs, operands, targets, exact, [v.index for v in used])
     slots = block(low, call, [*operands, *targets])
     ask(low, call, slots)
     targets = _arrived(low, call, slots, targets)
-    for v, x in zip(used, targets):
-        x = replace(x, dense=layout is not None and v.node.op not in _BY_COLUMNS)
+    for v, x, known in zip(used, targets, exact):
+        x = replace(x, dense=known)
         low.bind(v, x if numel(x.size) > 1 else low.register(Mem(x.pointer, x.dtype, x.size, x.stride)))  # fmt: skip
     low.release(targets)
 
@@ -271,6 +274,7 @@ def _arrived(low, call: Call, slots: str, targets: list[Mem | Later]) -> list[Me
 def _target(low, v: Value, stride: tuple[int, ...] | None) -> Mem | Later:
     """Memory for a result, of those strides; contiguous where they are not known."""
     if v not in low.sizes.of and None in v.type.shape:
+        low.item(v.type)
         dense = v.node.op not in _BY_COLUMNS
         return Later(DTYPE_NAMES[v.type.dtype], tuple(v.type.shape), unknown(v.type), dense)
     dtype, size = low.tensor(v)
@@ -298,10 +302,14 @@ def block(low, call: Call, operands: list[Any]) -> str:
     return made
 
 
-def _layouts(node: Node, inputs: list[Value], operands: list[Any]) -> list[tuple[int, ...] | None]:
-    """The strides of torch's results; None for contiguous ones, and where no rule tells: that is seen when the op runs."""
-    rule = RULES.get(node.op.split(".")[1])
-    if rule is None or any(isinstance(x, Mem) and x.open for x in operands):
+Stride = tuple[int, ...] | Literal[False] | None
+
+
+def _layouts(node: Node, inputs: list[Value], operands: list[Any]) -> list[Stride]:
+    """The strides of torch's results. None: contiguous, which is seen when the op runs; False: any."""
+    if not all(x.dense for x in operands):
+        return [None if in_a_row(getattr(v.type, "shape", ())) else False for v in node.outputs]
+    if any(isinstance(x, Mem) and x.open for x in operands):
         return [None] * len(node.outputs)
     known = {
         v: Meta(DTYPES[x.dtype], x.size, x.stride, 0, torch.device("cpu"))
@@ -309,14 +317,31 @@ def _layouts(node: Node, inputs: list[Value], operands: list[Any]) -> list[tuple
         else v.type.kind(1)
         for v, x in zip(inputs, operands)
     }
-    found = rule(*map_values(known.__getitem__, node.args), **map_values(known.__getitem__, node.kwargs))  # fmt: skip
-    if found is None:
-        return [None] * len(node.outputs)
-    metas = found if isinstance(found, list) else [found]
-    return [
-        m.stride if m is not None and m.laid_out and _without_gaps(m.size, m.stride) else None
-        for m in metas
-    ]
+    args, kwargs = (map_values(known.__getitem__, a) for a in (node.args, node.kwargs))
+    rule = RULES.get(node.op.split(".")[1])
+    found = (rule and rule(*args, **kwargs)) or _on_ones(node, known)
+    metas = found if isinstance(found, list) else [found] * len(node.outputs)
+    return [_stride(m) for m in metas]
+
+
+def _stride(m: Meta | None) -> Stride:
+    if m is None or not m.laid_out:
+        return None
+    return m.stride if _without_gaps(m.size, m.stride) else False
+
+
+def _on_ones(node: Node, known: dict[Value, Any]) -> list[Meta | None] | None:
+    """What the op gives of ones with the strides of its operands, where it has no rule; None where that does not tell."""
+    if node_effects(node).random or not all(isinstance(m, Meta) and numel(m.size) <= TRIED for m in known.values()):  # fmt: skip
+        return None
+    ones = {v: torch.empty_strided(m.size, m.stride, dtype=m.dtype).fill_(1) for v, m in known.items()}  # fmt: skip
+    args, kwargs = (map_values(ones.__getitem__, a) for a in (node.args, node.kwargs))
+    try:
+        found = ops.lookup(node.op).run(*args, **kwargs)
+    except (RuntimeError, ValueError, IndexError, TypeError):  # it does not like ones
+        return None
+    every = [found] if isinstance(found, torch.Tensor) else found
+    return [meta_of(x) if isinstance(x, torch.Tensor) else None for x in every]
 
 
 def _without_gaps(size: Sequence[int], stride: Sequence[int]) -> bool:

@@ -47,6 +47,7 @@ from . import (
 )
 from .arena import Arena
 from .code import REGISTER, SIZE, UNROLLING, Code, literal, memory
+from .form import Layout
 from .groups import Group, one_element
 from .loops import Place, emit
 from .numbers import Numbers
@@ -61,6 +62,7 @@ from .values import (
     Reg,
     Room,
     endless,
+    in_a_row,
     laid_out,
     numel,
     strides,
@@ -75,11 +77,6 @@ attributes #1 = {{ nounwind memory(none) willreturn }}
 !2 = !{{!"llvm.loop.unroll.disable"}}
 {}"""
 _CPU = torch.device("cpu")
-
-
-Layout = tuple[
-    tuple[int, tuple[int, ...]], ...
-]  # inputs that are not contiguous, by position, with their strides
 
 
 class Lowering:
@@ -132,9 +129,8 @@ class Lowering:
             self.bind(v, self._input(i, v))
         dests = {i: d for i, v in enumerate(graph.outputs) if (d := self._output(i, v)) is not None}
         results = self.region(graph, None, dests)
+        self._require_contiguous(results)
         for v, x in zip(graph.outputs, results):
-            if not x.settled and v not in self.private:
-                raise Noncontiguous("a result that is not contiguous")
             if v not in self.private:
                 self.fail(x.alias)
         results = self._apart_from_each_other(results)
@@ -199,16 +195,20 @@ class Lowering:
 
     def _long_input(self, i: int, v: Value) -> Mem:
         """A tensor whose length only the run knows: the slot points to the length and the address."""
-        loops = any(n.op == "While" for n in self.graph.nodes)  # else the host's kernels are faster
-        if not loops:
-            raise Decline(f"a value of type {v.type}")
-        kind = lists.inside(v.type)
-        lists.item_bytes(kind)
+        kind = self.item(v.type)
         parts = self._list_input(i, ListType(kind))
         length = self.sizes.new(parts.length, LONGEST)
         size = tuple(length if n is None else n for n in v.type.shape)
         pointer = self.code.do(f"load ptr, ptr {parts.places[0]}")
         return with_alias(laid_out(pointer, DTYPE_NAMES[kind.dtype], size, parts.owners), "true")
+
+    def item(self, kind: TensorType) -> TensorType:
+        """The type of what a tensor of a size without a bound has at one place; such tensors are native where there are loops."""
+        if not any(n.op == "While" for n in self.graph.nodes):  # the host's kernels are faster
+            raise Decline(f"a value of type {kind}")
+        part = lists.inside(kind)
+        lists.item_bytes(part)
+        return part
 
     def env_input(self, v: Value) -> Mem:
         """The memory of an input, for a resource that is written."""
@@ -233,6 +233,16 @@ class Lowering:
             self.code.store(x.dtype, self.register(x).text, self.code.do(f"load ptr, ptr {place}"))
         elif x != dest:
             self.copy(x, dest)
+
+    def _require_contiguous(self, results: list[Operand]) -> None:
+        found = {
+            v: x
+            for v, x in zip(self.graph.outputs, results)
+            if not x.settled and v not in self.private
+        }
+        if found:
+            orders = {v: order for v, x in found.items() if (order := x.order)}
+            raise Noncontiguous(orders if len(orders) == len(found) else {})
 
     def _apart_from_each_other(self, results: list[Operand]) -> list[Operand]:
         """The results, those that leave in buffers each in buffers of their own."""
@@ -716,7 +726,7 @@ class Lowering:
         for v, x in zip(outputs, results):
             if isinstance(x, Mem) and one_element(v):
                 x = Reg(self.code.load(x.dtype, x.pointer), x.dtype, x.size)
-            elif isinstance(x, Mem) and not dense:
+            elif isinstance(x, Mem) and not dense and not in_a_row(x.size):
                 x = replace(x, dense=False)
             self.bind(v, x)
 

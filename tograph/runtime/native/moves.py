@@ -197,6 +197,7 @@ def compress(low, node: Node) -> bool:
         return False
     if not source.packed or any(isinstance(n, Open) for n in source.size[1:]):
         return False
+    low.item(node.outputs[0].type)
     low.sizes.require(source.size[0], mask.size[0])
     rows, row = source.size[0], numel(source.size[1:]) * SIZE[source.dtype]
     made = low.new(source.dtype, source.size)

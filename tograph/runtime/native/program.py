@@ -23,12 +23,12 @@ from typing import Any
 import torch
 
 from .. import prints
-from ..ir import Graph, Value
+from ..ir import Graph, Node, Value
 from ..kernels import jit
 from ..passes import optimize
 from ..passes.lift_writes import lifted, writes_inside
 from ..passes.settle import commits, has_try, uncommitted, unwrapped
-from ..text import show
+from ..text import python_objects, show
 from ..types import ScalarType, TensorType
 from ..variables import Variable
 from . import results, rows
@@ -36,21 +36,22 @@ from .buffers import Buffers
 from .calls import Call
 from .direct import Late, Strided
 from .entry import MISS, MOST, make_entry
+from .form import Form, Layout, form_of
 from .groups import remembering
-from .lower import DONE, INTERRUPTED, Layout, Lowering
+from .lower import DONE, INTERRUPTED, Lowering
 from .nests import Nest
 from .packing import packed
 from .pads import joined
 from .results import View
 from .telling import printed, tells
-from .values import Decline, Noncontiguous, alike, strides
+from .values import Decline, Noncontiguous, alike
 
 _ENTRY = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 _PLAIN = (torch.Tensor, torch.nn.Parameter, Variable)
 
 
 KEPT = 64  # lowered graphs, for those that have the same text
-_lowered: dict[tuple[str, int | None, Layout, frozenset[int]], Lowered] = {}
+_lowered: dict[tuple[Any, ...], Lowered] = {}
 SETTLED = 3  # the run at which a program gets an entry of its own
 LARGE = 1 << 20  # characters of a module that LLVM optimises fully: more would take it many seconds
 
@@ -58,10 +59,10 @@ LARGE = 1 << 20  # characters of a module that LLVM optimises fully: more would 
 @dataclass
 class Lowered:
     """What the lowering of a graph gave: the text of its module, its loop nests, bytes of temporaries, the ops that torch runs,
-    and how many buffers grow while it runs."""
+    and how many buffers grow while it runs. The nests, which people read, are not kept on disk (``plans``)."""
 
     text: str
-    kernels: list[Nest]
+    kernels: list[Nest] | None
     scratch: int
     asked: list[Call]
     buffers: int
@@ -76,39 +77,18 @@ class Lowered:
 
 
 class Native:
-    """The machine code of one graph. ``kernels``: its loop nests; ``llvm``: the text of its module."""
+    """The machine code of one graph. ``llvm``: the text of its module."""
 
-    def __init__(
-        self,
-        whole: Graph,
-        graph: Graph,
-        low: Lowered,
-        visible: int | None = None,
-        layout: Layout = (),
-        views: dict[Value, View] | None = None,
-    ):
-        self.llvm, self.kernels, self.scratch = low.text, low.kernels, low.scratch
-        self._arena = _memory(graph.name, max(self.scratch, 1) + 64)
+    def __init__(self, form: Form, low: Lowered):
+        self.form, self.low = form, low
+        self._arena = _memory(form.name, max(low.scratch, 1) + 64)
         self._address = low.address()
         self._entry = _ENTRY(self._address)
-        self._inputs = [v.type for v in graph.inputs]
-        self._outputs = [v.type for v in graph.outputs]
-        self._strides = [
-            strides(t.shape) if isinstance(t, TensorType) and None not in t.shape else ()
-            for t in self._inputs
-        ]
-        for i, stride in layout:
-            self._strides[i] = stride
+        self._inputs, self._outputs, self._strides = form.inputs, form.outputs, form.strides
+        self._results, self._views, self._direct = form.results, form.views, form.direct
+        self._assigned, self._private = form.assigned, form.private
         self._lists = [i for i, kind in enumerate(self._inputs) if rows.grows(kind)]
-        position = {v: i for i, v in enumerate(graph.inputs)}
-        order = [*graph.inputs, *graph.outputs]
-        places = {v: i for i, v in enumerate(order)}
-        views = views or {}
-        self._results = [places[views[v].base if v in views else v] for v in whole.outputs]
-        self._views = [(i, views[v]) for i, v in enumerate(whole.outputs) if v in views]
-        self._direct = whole.outputs == graph.outputs
         self._buffers = Buffers(low.buffers)
-        self._assigned = sorted({position[n.args[0]] for n in graph.nodes if n.op == "tg.assign"})
         self._slots = (ctypes.c_int64 * (len(self._inputs) + len(self._outputs) + 1))()
         self._slots[-1] = (self._arena.data_ptr() + 63) // 64 * 64
         self._calls = low.asked
@@ -119,14 +99,14 @@ class Native:
         arena = (ctypes.c_int64 * 2).from_address(self._slots[-1])
         arena[0], arena[1] = ctypes.addressof(self._table), self._buffers.address
         self._blocks = {i: rows.block(t) for i, t in enumerate(self._outputs) if rows.grows(t)}
-        seen = set(whole.outputs[:visible])
-        self._private = {i for i, v in enumerate(graph.outputs) if v not in seen}
         # The slots and the arena belong to one call at a time. The entry, which holds the interpreter lock while it
         # runs, looks at the number; calls from Python, which do not, also hold the mutex.
         self._lock = ctypes.c_int64(0)
         self._mutex = threading.Lock()
         # Runs from Python go by an entry too, one that takes all inputs as arguments.
         self._runs, self._whole = 0, None
+
+    llvm = property(lambda self: self.low.text)
 
     def run(self, inputs: Sequence[Any]) -> list[Any] | None:
         """The outputs for ``inputs``, or None when the host must run the graph."""
@@ -189,8 +169,8 @@ class Native:
             return list(made)
         known = [*inputs, *made]
         out = [known[i] for i in self._results]
-        for i, view in self._views:
-            out[i] = view.of(out[i])
+        for i, steps in self._views:
+            out[i] = results.view(out[i], steps)
         return out
 
     def entry(self, captured: Sequence[torch.Tensor], single: bool) -> Callable[..., Any] | None:
@@ -338,18 +318,42 @@ def compile_graph(graph: Graph, visible: int | None = None, layout: Layout = ())
     try:
         return _native(graph, visible, layout, results.taken(graph, visible))
     except Noncontiguous:
-        return _native(graph, visible, layout, results.taken(graph, visible, everywhere=True))
+        views = results.taken(graph, visible, everywhere=True)
+    try:
+        return _native(graph, visible, layout, views)
+    except Noncontiguous as found:
+        if not found.turned:
+            raise
+        views, nodes = results.turned(graph.outputs, views, found.turned)
+        return _native(graph, visible, layout, views, nodes)
 
 
-def _native(graph: Graph, visible: int | None, layout: Layout, views: dict[Value, View]) -> Native:
-    distinct = _computed(graph, views)
+def _native(
+    graph: Graph,
+    visible: int | None,
+    layout: Layout,
+    views: dict[Value, View],
+    last: Sequence[Node] = (),
+) -> Native:
+    """The native code of ``graph`` without ``views``, which are taken of what it gives; ``last`` come behind its nodes."""
+    distinct = _computed(graph, views, last)
     private = set(distinct.outputs) - set(results.without(graph.outputs[:visible], views))
-    key = (show(graph), visible, layout, frozenset(map(graph.outputs.index, views)))
+    objects = tuple(
+        id(x.value) for _, x in python_objects(graph)
+    )  # two graphs may have the same text and print to two files
+    key = (
+        show(graph),
+        objects,
+        visible,
+        layout,
+        frozenset(map(graph.outputs.index, views)),
+        len(last),
+    )
     low = _lowered.pop(key, None) or _lower(distinct, private, layout)
     _lowered[key] = low  # the latest is last
     while len(_lowered) > KEPT:
         _lowered.pop(next(iter(_lowered)), None)
-    return Native(graph, distinct, low, visible, layout, views)
+    return Native(form_of(graph, distinct, visible, layout, views), low)
 
 
 def _lower(graph: Graph, private: set[Value], layout: Layout) -> Lowered:
@@ -379,11 +383,11 @@ def _seen(graph: Graph) -> list[bool]:
     return out[::-1]
 
 
-def _computed(graph: Graph, views: dict[Value, View]) -> Graph:
-    """``graph`` with each output once, without those that are inputs or ``views``, and without assignments that nobody sees."""
+def _computed(graph: Graph, views: dict[Value, View], last: Sequence[Node]) -> Graph:
+    """``graph`` and ``last`` with each output once, without those that are inputs or ``views``, and without assignments that nobody sees."""
     made = Graph(graph.name)
     made.inputs, made.input_names = graph.inputs, graph.input_names
-    made.nodes = [n for n, seen in zip(graph.nodes, _seen(graph)) if seen]
+    made.nodes = [*(n for n, seen in zip(graph.nodes, _seen(graph)) if seen), *last]
     given = set(graph.inputs)
     made.outputs = [v for v in results.without(graph.outputs, views) if v not in given]
     return made

@@ -7,8 +7,8 @@ knows is not among these.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -21,6 +21,9 @@ from .views import VIEWS
 _COPIES = frozenset(["aten.reshape.default", "aten._unsafe_view.default", CLONE])
 
 
+Steps = tuple[tuple[str, tuple[Any, ...], dict[str, Any]], ...]
+
+
 @dataclass(frozen=True)
 class View:
     """A result: what ``nodes`` make, one after the other, of the tensor ``base``."""
@@ -28,11 +31,17 @@ class View:
     base: Value
     nodes: tuple[Node, ...]
 
-    def of(self, x: torch.Tensor) -> Any:
-        """The view of a tensor."""
-        for node in self.nodes:
-            x = ops.lookup(node.op).run(x, *node.args[1:], **node.kwargs)
-        return x
+    @property
+    def steps(self) -> Steps:
+        """The ops that make it, each with what it takes besides the tensor."""
+        return tuple((n.op, n.args[1:], n.kwargs) for n in self.nodes)
+
+
+def view(x: torch.Tensor, steps: Steps) -> Any:
+    """The view of a tensor."""
+    for op, args, kwargs in steps:
+        x = ops.lookup(op).run(x, *args, **kwargs)
+    return x
 
 
 def taken(graph: Graph, count: int | None, everywhere: bool = False) -> dict[Value, View]:
@@ -59,6 +68,27 @@ def _view(v: Value) -> View:
     return View(v, tuple(reversed(nodes)))
 
 
-def without(outputs: Sequence[Value], views: dict[Value, View]) -> list[Value]:
+def turned(
+    outputs: Sequence[Value], views: dict[Value, View], orders: dict[Value, tuple[int, ...]]
+) -> tuple[dict[Value, View], list[Node]]:
+    """(``views`` where the code gives some tensors with their dims in other ``orders``, the nodes that give these)."""
+    made: dict[Value, tuple[Value, Node]] = {}
+    nodes = []
+    for v, order in orders.items():
+        shape = tuple(v.type.shape[d] for d in order)
+        node = Node("aten.permute.default", (v, list(order)), types=[replace(v.type, shape=shape)])
+        back = Node("aten.permute.default", (node.outputs[0], sorted(range(len(order)), key=order.__getitem__)), types=[v.type])  # fmt: skip
+        nodes.append(node)
+        made[v] = node.outputs[0], back
+    found = dict(views)
+    for v in outputs:
+        view = views.get(v, View(v, ()))
+        if view.base in made:
+            base, back = made[view.base]
+            found[v] = View(base, (back, *view.nodes))
+    return found, nodes
+
+
+def without(outputs: Sequence[Value], views: Mapping[Value, View]) -> list[Value]:
     """The values that the code is to give."""
     return list(dict.fromkeys(views[v].base if v in views else v for v in outputs))

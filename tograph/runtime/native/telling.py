@@ -40,7 +40,7 @@ class Told(calls.Call):
 
     def __init__(self, node: Node, held: dict[Value, Any]):
         self.leaves = list(dict.fromkeys(_leaves(held)))
-        super().__init__(node, [], self.leaves, [], True, [])
+        super().__init__(node, [], self.leaves, [], [], [])
         self.held, self.printed = held, 0
 
     def __call__(self, address: int) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ..ir import Node
+from ..ir import Node, Value
 from ..kernels.loop_ir import Open, bound
 from ..types import Type
 
@@ -21,7 +21,11 @@ class Decline(Exception):
 
 
 class Noncontiguous(Decline):
-    """A result has other strides than a new tensor."""
+    """A result has other strides than a new tensor. ``turned``: those that are contiguous with their dims in another order, and that order."""
+
+    def __init__(self, turned: dict[Value, tuple[int, ...]]):
+        super().__init__("a result that is not contiguous")
+        self.turned = turned
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,7 @@ class Reg:
     alias: str = "false"
 
     owners = NO_OWNERS
+    order = None
     dense = plain = ordered = settled = True
 
 
@@ -85,6 +90,15 @@ class Mem:
         return self.dense and steps == sorted(steps, reverse=True)
 
     @property
+    def order(self) -> tuple[int, ...] | None:
+        """The order of dims in which the elements follow each other without gaps, here and in eager PyTorch; None where there is none."""
+        if not self.dense or self.open:
+            return None
+        order = sorted(range(len(self.size)), key=lambda d: -self.step(self.stride[d]))
+        turned = replace(self, size=tuple(self.size[d] for d in order), stride=tuple(self.stride[d] for d in order))  # fmt: skip
+        return tuple(order) if turned.packed else None
+
+    @property
     def settled(self) -> bool:
         """Whether eager PyTorch's tensor is contiguous."""
         return self.plain or (self.open and self.ordered and self.packed and not self.gaps)
@@ -118,6 +132,7 @@ class Fill:
 
     owners = NO_OWNERS
     alias = "false"
+    order = None
     dense = plain = ordered = settled = True
 
 
@@ -171,6 +186,11 @@ def laid_out(pointer: str, dtype: str, size: tuple, owners: frozenset[int] = NO_
     stride, first = strides(size), endless(size)
     lead = (stride[first], numel(size[first + 1 :])) if first else None
     return Mem(pointer, dtype, size, stride, owners, place=place, lead=lead)
+
+
+def in_a_row(size: Sequence) -> bool:
+    """Whether a tensor has at most one dim of more than one element: what is computed from any such tensors is contiguous."""
+    return sum(n != 1 for n in size) <= 1
 
 
 def alike(size: Sequence[int], a: Sequence[int], b: Sequence[int]) -> bool:

@@ -336,6 +336,33 @@ def _clone(low, node: Node, x: Operand) -> list[Operand]:
     return [replace(x, alias="false", dense=x.contiguous) if isinstance(x, Mem) else x]
 
 
+def _diagonal(low, node: Node, x: Operand) -> list[Operand]:
+    x = _mem(low, x)
+    offset, a, b = (*node.args[1:], *(0, 0, 1)[len(node.args) - 1 :])
+    rank = len(x.size)
+    a, b = a % rank, b % rank
+    rows, columns = x.size[a], x.size[b]
+    if isinstance(rows, Open) or isinstance(columns, Open):
+        raise Decline("a diagonal of a size that is known only at run time")
+    down, right = max(-offset, 0), max(offset, 0)
+    length = min(rows - down, columns - right)
+    start = down * x.stride[a] + right * x.stride[b]
+    kept = [d for d in range(rank) if d not in (a, b)]
+    size = (*(x.size[d] for d in kept), length)
+    stride = (*(x.stride[d] for d in kept), x.stride[a] + x.stride[b])
+    return [_make(x, size, stride, _moved(low, x, str(start)))]
+
+
+def _unfold(low, node: Node, x: Operand) -> list[Operand]:
+    x = _mem(low, x)
+    d, length, step = node.args[1] % len(x.size), *node.args[2:]
+    if isinstance(x.size[d], Open) or not isinstance(length, int) or not isinstance(step, int):
+        raise Decline("windows of a size that is known only at run time")
+    size = (*x.size[:d], (x.size[d] - length) // step + 1, *x.size[d + 1 :], length)
+    stride = (*x.stride[:d], x.stride[d] * step, *x.stride[d + 1 :], x.stride[d])
+    return [_make(x, size, stride)]
+
+
 def _same(low, node: Node, x: Operand) -> list[Operand]:
     return [x]
 
@@ -360,6 +387,8 @@ VIEWS: dict[str, Rule] = {
     "aten.unsafe_split.Tensor": _split,
     "aten.unsafe_split_with_sizes.default": _split,
     "aten.unbind.int": _unbind,
+    "aten.diagonal.default": _diagonal,
+    "aten.unfold.default": _unfold,
     "aten.alias.default": _same,
     "aten.detach.default": _same,
 }

@@ -13,13 +13,14 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from ..ir import Graph, Node, Value, keep_writes, node_effects
+from ..overwritten import targets, written
 from ..rewrite import carried, keep_inputs, keep_outputs, same_value
 
 CHECKS = {"aten.select_scatter.default": "aten.select.int"}
 
 
-def prune(graph: Graph) -> Graph:
-    """``graph`` without what nobody needs."""
+def prune(graph: Graph, writers: bool = False) -> Graph:
+    """``graph`` without what nobody needs; ``writers``: a gradient may ask nodes whether their regions have written over something."""
     used = set(graph.outputs)
     keep: list[Node] = []
     effect: Node | None = None  # the next one
@@ -29,10 +30,10 @@ def prune(graph: Graph) -> Graph:
             if unused and effect is not None and _fails_alike(node, effect):
                 continue
             effect = node
-        elif unused:
+        elif unused and not (writers and node.regions and targets(node)):
             continue
         if node.regions:
-            _narrow(node, used)
+            _narrow(node, used, writers)
         elif node.op in CHECKS and unused:
             effect = node = _check(node)
         keep.append(node)
@@ -60,32 +61,35 @@ def _check(node: Node) -> Node:
     return made
 
 
-def _narrow(node: Node, used: set[Value]) -> None:
+def _narrow(node: Node, used: set[Value], writers: bool) -> None:
     """Drop outputs and inputs of a region op that are not needed, and prune its regions.
 
     An op with a gradient of its own keeps them all: the gradient takes and gives one for each.
     """
     if "gradient" in node.regions:
         for region in node.regions.values():
-            prune(region)
+            prune(region, writers)
         return
     if node.op == "While":
-        keep_outputs(node, _needed_state(node, used))
+        keep_outputs(node, _needed_state(node, used, writers))
     else:
         keep_outputs(node, [v in used for v in node.outputs])
     inside: set[Value] = set()
     for region in node.regions.values():
-        prune(region)
+        prune(region, writers)
         inside.update(v for n in region.nodes for v in n.inputs)
         inside.update(region.outputs)
+        if writers:
+            inside |= written(region)
     state = carried(node)
     columns = zip(*(r.inputs for r in node.regions.values()))
     keep_inputs(node, [i < state or any(v in inside for v in c) for i, c in enumerate(columns)])
 
 
-def _needed_state(node: Node, used: set[Value]) -> list[bool]:
+def _needed_state(node: Node, used: set[Value], writers: bool) -> list[bool]:
     cond, body = node.regions["cond"], node.regions["body"]
-    needed = [v in used for v in node.outputs]
+    over = targets(node) if writers else ()
+    needed = [v in used or i in over for i, v in enumerate(node.outputs)]
     place = {v: i for region in (cond, body) for i, v in enumerate(region.inputs[: len(needed)])}
     work: list[Value] = list(cond.outputs)
     for region in (cond, body):

@@ -17,7 +17,8 @@ from typing import Any
 import torch
 
 from ...errors import CorruptFileError, NewerFileError, SavedFileError, UnsavableError
-from ..function import Function, _BoundFunction
+from ..function import Function
+from ..methods import BoundFunction
 from . import archive, functions, modules, tensors
 from .functions import LoadedFunction
 from .modules import LoadedModule
@@ -84,8 +85,8 @@ class _Writer:
             )
 
     def item(self, x: Any) -> list:
-        if isinstance(x, (Function, _BoundFunction)):
-            found = self.function(x._function if isinstance(x, _BoundFunction) else x)
+        if isinstance(x, (Function, BoundFunction)):
+            found = self.function(x._function if isinstance(x, BoundFunction) else x)
             if not self.functions[found]["traces"]:
                 raise UnsavableError(
                     f"tg.save: {self.functions[found]['name']!r} has no trace that holds now: call it, or its "
@@ -130,7 +131,7 @@ def _names(root: Any) -> dict[int, str]:
     if isinstance(root, (list, tuple, dict)):
         items = root.values() if isinstance(root, dict) else root
         return {i: n for x in items for i, n in _names(x).items()}
-    owner = root.__self__ if isinstance(root, _BoundFunction) else root
+    owner = root.__self__ if isinstance(root, BoundFunction) else root
     if isinstance(owner, Function):
         owner = getattr(owner.python_function, "__self__", owner.python_function)
     return modules.names_in(owner) if isinstance(owner, torch.nn.Module) else {}

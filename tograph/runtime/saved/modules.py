@@ -8,7 +8,8 @@ from typing import Any
 import torch
 
 from ...errors import UnsavableError
-from ..function import Function, _BoundFunction
+from ..function import Function
+from ..methods import BoundFunction
 from ..variables import Variable
 
 
@@ -55,7 +56,7 @@ def functions_of(module: torch.nn.Module) -> dict[str, Function]:
             else:
                 found.pop(name, None)
     for name, x in vars(module).items():
-        if isinstance(x, _BoundFunction):
+        if isinstance(x, BoundFunction):
             found[name] = x._function
         elif isinstance(x, Function):
             found[name] = x

@@ -6,7 +6,6 @@ nodes: exception classes, streams and containers can be kept, a callback cannot.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from ...errors import CorruptFileError, GraphSyntaxError, UnsavableError, VerifyError
@@ -20,6 +19,7 @@ from ..journal import Location
 from ..keys import describe_key
 from ..ops import OpaqueObject
 from ..specs import TensorSpec
+from ..text import python_objects
 from ..traces import Trace
 from .values import Decoder, Encoder
 
@@ -56,9 +56,9 @@ def encode(trace: Trace, encoder: Encoder, label: str) -> tuple[dict, str]:
         "open_numbers": list(trace.open_numbers),
         "names": trace.names,
         "sizes": [encoder.value(pair) for pair in trace.checks.sizes],
-        "objects": [_object(node, x, encoder, label) for node, x in _objects(concrete.graph)],
+        "objects": [_object(node, x, encoder, label) for node, x in python_objects(concrete.graph)],
     }
-    shown = text.show(concrete.graph)
+    shown = text.show(concrete.graph, over=True)
     _check_text(shown, label)
     return record, shown
 
@@ -99,26 +99,6 @@ def check_places(trace: Trace, label: str) -> None:
             )
 
 
-def _objects(graph: Graph) -> Iterator[tuple[Node, OpaqueObject]]:
-    """The Python objects among the arguments of all nodes, regions after their node."""
-    for node in graph.nodes:
-        for x in _opaque((node.args, node.kwargs)):
-            yield node, x
-        for region in node.regions.values():
-            yield from _objects(region)
-
-
-def _opaque(tree: Any) -> Iterator[OpaqueObject]:
-    if isinstance(tree, OpaqueObject):
-        yield tree
-    elif isinstance(tree, (list, tuple)):
-        for item in tree:
-            yield from _opaque(item)
-    elif isinstance(tree, dict):
-        for item in tree.values():
-            yield from _opaque(item)
-
-
 _ADVICE = {
     "tg.py_call": "tg.py_function calls Python code, which a saved file cannot hold",
     "tg.raise": "it raises an exception of a class that only your code has",
@@ -143,7 +123,7 @@ def _object(node: Node, x: OpaqueObject, encoder: Encoder, label: str) -> Any:
 def _check_text(shown: str, label: str) -> None:
     """The text must say all there is: a constant without a text is found now, not at load."""
     try:
-        again = text.show(text.parse_graph(shown))
+        again = text.show(text.parse_graph(shown), over=True)
     except GraphSyntaxError as error:
         raise UnsavableError(f"tg.save: {label!r} has a constant without a text: {error}") from None
     if again != shown:
@@ -190,7 +170,7 @@ def _graph(shown: str, objects: list, decoder: Decoder) -> Graph:
         verify(graph)
     except (GraphSyntaxError, VerifyError) as error:
         raise CorruptFileError(f"a graph of the file is not valid: {error}") from None
-    for (node, place), x in zip(_objects(graph), objects, strict=True):
+    for (node, place), x in zip(python_objects(graph), objects, strict=True):
         place.value = _plan(x, decoder) if node.op == "tg.commit" else decoder.value(x)
     _check_ops(graph)
     return graph

@@ -1,0 +1,128 @@
+"""x[i] of tensors: staged numbers, bounds, masks and lists, read and written."""
+
+import pytest
+import torch
+
+import tograph as tg
+from tests.converters.both import Cases
+from tograph.errors import StagingError
+
+cases = Cases()
+
+
+def vector():
+    return torch.arange(6.0)
+
+
+@cases.tensors((vector(), 0), (vector(), 5), (vector(), -6), (vector(), 6))
+def tensor_read(x, i):
+    return x[i]
+
+
+@cases.tensors((vector(), torch.tensor(2)), (vector(), torch.tensor(0)))
+def staged_slices(x, i):
+    return x[:i], x[i:], x[i : i + 2], x[1:-1]
+
+
+@cases.tensors((vector().reshape(2, 3), torch.tensor(1)))
+def many_dimensions(x, i):
+    return x[i, 1], x[:, i], x[..., 0], x[None, i], x[0, 1:], x[[1, 0], [0, 2]]
+
+
+@cases.tensors((vector(),))
+def masks(x):
+    y = x.clone()
+    y[y > 2] = 0
+    return y, x[x > 2]
+
+
+@cases.tensors((vector(), torch.tensor(2)))
+def tensor_writes(x, i):
+    y = x.clone()
+    y[i] = 10
+    y[0] += 5
+    y[3:] *= 2
+    y[i + 1] = y[i]
+    return y
+
+
+@cases.tensors((vector(),))
+def argument_written(x):
+    x[0] = 9
+    x[1:3] += 1
+
+
+@cases.tensors((vector(), torch.tensor(4)), (vector(), torch.tensor(0)))
+def writes_in_a_loop(x, n):
+    y = torch.zeros(6)
+    for i in range(n):
+        y[i] = x[i] * 2
+        y[-1] += 1
+    return y
+
+
+@cases.tensors((vector(), torch.tensor(1)), (vector(), torch.tensor(-1)))
+def writes_in_a_branch(x, c):
+    y = x.clone()
+    if c > 0:
+        y[0] = 5
+    else:
+        y[1:] = y[:-1].clone()
+    return y
+
+
+@cases.tensors(
+    (torch.arange(12.0).reshape(4, 3), torch.tensor([0.0, 3.0, 2.0, 1.0])),
+)
+def rows_swapped_by_a_list_of_staged_numbers(x, v):
+    p = int(v.argmax())
+    q = int(v.argmin())
+    x[[p, q]] = x[[q, p]]
+    x[[0, p], [q, 1]] += 1
+    return x, v[[p, 0]]
+
+
+@cases.tensors((vector(), 1), (vector(), -1))
+def read_and_written_by_a_bool(x, k):
+    found = bool(k > 0)
+    rows = x[found]
+    y = x.clone()
+    y[found] = 7
+    return rows.shape[0], rows, y
+
+
+@cases((0, 2), (1, 3), (7, 1), (0, 9), (2, -1))
+def slices_written_by_a_staged_step(i, n):
+    x, y = torch.zeros(8), torch.zeros(2, 8)
+    x[i::n] = 5.0
+    x[i:6:n] = 7.0
+    y[1, ::n] = torch.ones(())
+    y[:, -4:-1:n] = 3.0
+    return x, y
+
+
+@cases.tensors(
+    (torch.arange(30.0).reshape(2, 3, 5), torch.tensor([2, 0, 1]), 1),
+    (torch.ones(2, 3, 5), torch.tensor([0, 0, 2]), -2),
+)
+def staged_numbers_beside_tensors(x, rows, k):
+    i = int(k)
+    y = x.clone()
+    y[i, rows, 1:3] = 7.0
+    y[rows % 2, ..., i] += 1
+    return (
+        x[i, rows],
+        x[:, rows, i],
+        x[None, i, [0, 2], rows[:2]],
+        x[i, rows > 0, 2],
+        x[rows % 2, i, rows],
+        y,
+    )
+
+
+test_same = cases.test()
+
+
+def test_a_slice_read_by_a_staged_step_is_refused():
+    with pytest.raises(StagingError, match="step"):
+        tg.function(lambda x, n: x[:: n.item()])(torch.zeros(4), torch.tensor(2))

@@ -1,0 +1,78 @@
+"""Lists, tuples, strings and ranges of Python by a staged index: an item of a table of numbers, else a balanced tree of branches.
+
+Out of range is the IndexError of Python, when the graph runs.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from ..errors import StagingError
+from ..runtime import control_flow, journal, locations
+from ..runtime.funcgraph import user_location
+from ..runtime.symbolic import scalar_of
+from .iterables import Indexed, StagedRange, exact_dtype
+from .tensor_index import as_int
+
+
+def sequence_item(x, key):
+    """An item of a range whose bounds are known only when the graph runs."""
+    if isinstance(x, Indexed):
+        return x.item(key)
+    if not isinstance(x, StagedRange):
+        kind = type(x).__name__
+        raise TypeError(f"{_PYTHON.get(kind, kind)!r} object is not subscriptable")
+    if isinstance(key, slice):
+        raise StagingError(
+            "a slice of a range whose bounds are known only when the graph runs is not supported: make the range with other bounds",
+            user_location(),
+        )
+    n, at = x.length(), as_int(key)
+
+    def outside():
+        raise IndexError("range object index out of range")
+
+    inside = (at >= -n) & (at < n)
+    return control_flow.staged_if(inside, lambda: x.item(at % n), outside)
+
+
+_PYTHON = {"Zipped": "zip", "Mapped": "map", "Enumerated": "enumerate", "Reversed": "reversed"}
+
+
+def select(items, index):
+    """An item of a Python sequence by a staged index: numbers from a table, others in a balanced tree of branches."""
+    n = len(items)
+    table = exact_dtype(items) if n > 2 else None
+    if table is not None:
+        return scalar_of(torch.select(torch.tensor(items, dtype=table), 0, index))
+    kind = "list" if isinstance(items, list) else type(items).__name__
+    at = index % n if n else index
+
+    def tree(low: int, high: int):
+        if high - low == 1:
+            return items[low]
+        middle = (low + high) // 2
+        return control_flow.staged_if(
+            at < middle, lambda: tree(low, middle), lambda: tree(middle, high)
+        )
+
+    def outside():
+        raise IndexError(f"{kind} index out of range")
+
+    inside = (index >= -n) & (index < n)
+    return control_flow.staged_if(inside, lambda: tree(0, n), outside) if n else outside()
+
+
+def set_list(items: list, index, value) -> None:
+    """Write an item of a Python list by a staged index: every item is the new value or its old one."""
+    n = len(items)
+    inside = (index >= -n) & (index < n)
+    control_flow.staged_if(inside, lambda: None, lambda: _out_of_range())
+    journal.record(locations.contents(items))
+    for i in range(n):
+        here = (index == i) | (index == i - n)
+        items[i] = control_flow.staged_if(here, lambda: value, lambda i=i: items[i])
+
+
+def _out_of_range():
+    raise IndexError("list assignment index out of range")

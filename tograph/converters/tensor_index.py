@@ -1,0 +1,191 @@
+"""Tensors indexed with what is known only when the graph runs: numbers, bounds of slices, masks, lists of these.
+
+A staged number selects, one dimension after the other; the rest of a key is torch's own indexing, to which sizes and bounds are
+staged numbers. A mask of a size that is not known goes to the op itself: torch's Python code would compare sizes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..errors import StagingError
+from ..runtime import control_flow
+from ..runtime.funcgraph import user_location
+from ..runtime.shapes import SYMBOLS
+from ..runtime.symbolic import SymTensor, scalar_of
+from .staging import is_staged
+
+
+def staged_parts(key) -> bool:
+    parts = key if isinstance(key, tuple) else (key,)
+    return any(
+        is_staged(p) or (isinstance(p, slice) and any(map(is_staged, (p.start, p.stop, p.step))))
+        for p in parts
+    )
+
+
+def as_int(x):
+    """An index as torch takes it: a staged number for a 0-d whole tensor."""
+    if (
+        isinstance(x, torch.Tensor)
+        and x.dim() == 0
+        and not x.dtype.is_floating_point
+        and x.dtype != torch.bool
+    ):
+        return scalar_of(x) if is_staged(x) else x
+    return x
+
+
+def check_float(x: Any, key: Any) -> None:
+    """A staged float is no index: the error that Python or torch gives for a plain one."""
+    kinds = (torch.Tensor, list, tuple, str)
+    if isinstance(key, torch.SymFloat) and isinstance(x, kinds):
+        plain: Any = next(k for k in kinds if isinstance(x, k))
+        plain(torch.zeros(1) if plain is torch.Tensor else "0")[0.5]
+
+
+def listed(x, key):
+    """The key of a tensor with lists that hold staged numbers, ``x[[i, j]]``, and staged bools, which are masks, as tensors."""
+    if not isinstance(x, torch.Tensor):
+        return key
+    if isinstance(key, torch.SymBool):
+        return torch.scalar_tensor(key, dtype=torch.bool)
+    if isinstance(key, tuple):
+        return tuple(listed(x, k) for k in key)
+    if not (isinstance(key, list) and any(isinstance(k, list) or is_staged(k) for k in key)):
+        return key
+    kinds = {type(k) for k in key}
+    rows = [listed(x, k) for k in key]
+    if not any(isinstance(r, (torch.Tensor, *SYMBOLS)) for r in rows):
+        return key
+    dtype = torch.bool if kinds <= {bool, torch.SymBool} else torch.int64
+    made = [r if isinstance(r, torch.Tensor) else torch.scalar_tensor(r, dtype=dtype) for r in rows]
+    return torch.stack(made)
+
+
+def _is_mask(key) -> bool:
+    return isinstance(key, torch.Tensor) and key.dtype == torch.bool
+
+
+def _rows(x, mask):
+    """A tensor and a mask of at least one dimension: a 0-d mask selects the whole tensor or nothing of it."""
+    return (x, mask) if mask.dim() else (x.unsqueeze(0), mask.reshape(1))
+
+
+def _static(x) -> bool:
+    """Whether all sizes are known; a number has none."""
+    return not isinstance(x, torch.Tensor) or all(type(n) is int for n in x.shape)
+
+
+def plain_bounds(p):
+    """A slice with its bounds as torch takes them."""
+    if not isinstance(p, slice):
+        return p
+    return slice(as_int(p.start), as_int(p.stop), as_int(p.step))
+
+
+def tensor_item(x, key):
+    """A tensor indexed with staged numbers: one dimension after the other; the rest is torch's own indexing."""
+    parts = key if isinstance(key, tuple) else (key,)
+    if any(isinstance(p, slice) and is_staged(p.step) for p in parts):
+        raise StagingError(
+            "a slice with a step that is known only when the graph runs can be written, not read: use x[torch.arange(start, stop, step)]",
+            user_location(),
+        )
+    if _is_mask(key) and (key.dim() == 0 or not _static(x)):
+        x, key = _rows(x, key)
+        return torch.ops.aten.index.Tensor(x, [key])
+    if not any(isinstance(as_int(p), SYMBOLS) for p in parts):
+        bounds = [plain_bounds(p) for p in parts]
+        return x[tuple(bounds) if isinstance(key, tuple) else bounds[0]]
+    if any(map(_is_list, parts)):
+        out, rest = _selected(x, parts)
+        return out[rest]
+    taken = sum(p is not None and p is not Ellipsis for p in parts)
+    dim, out = 0, x
+    for p in parts:
+        p = as_int(p)
+        if isinstance(p, SYMBOLS):
+            out = torch.select(out, dim, p)
+        elif p is Ellipsis:
+            dim += x.dim() - taken
+        else:
+            p = plain_bounds(p)
+            before = out.dim()
+            out = out[(slice(None),) * dim + (p,)]
+            dim += 1 - (before - out.dim() if p is not None else 0)
+    return out
+
+
+def _is_list(p) -> bool:
+    """Whether a part of a key is a tensor or list of places, not one place."""
+    return isinstance(p, (torch.Tensor, list)) and not isinstance(as_int(p), SYMBOLS)
+
+
+def _selected(x, parts):
+    """``x`` at the staged numbers of a key, and the rest of the key: numbers are taken first, as in torch's own indexing."""
+    taken = sum(map(_dims, parts))
+    dim, out, rest = 0, x, []
+    for p in parts:
+        if isinstance(as_int(p), SYMBOLS):
+            out = torch.select(out, dim, as_int(p))
+            continue
+        rest.append(plain_bounds(p))
+        dim += x.dim() - taken if p is Ellipsis else _dims(p)
+    return out, tuple(rest)
+
+
+def _dims(p) -> int:
+    """How many dimensions of a tensor a part of a key speaks of."""
+    if p is None or p is Ellipsis or isinstance(p, bool):
+        return 0
+    return p.dim() if _is_mask(p) else 1
+
+
+def _stepped(x, key):
+    """A key with the places that it names where it has a slice with a staged step, which torch does not take."""
+    parts = key if isinstance(key, tuple) else (key,)
+    out = list(parts)
+    for dim, p in enumerate(parts):
+        if p is None or p is Ellipsis:
+            break
+        if isinstance(p, slice) and is_staged(p.step):
+            step = as_int(p.step)
+            control_flow.staged_if(step > 0, _nothing, _no_step)
+            rows = torch.arange(x.shape[dim])[plain_bounds(slice(p.start, p.stop))]
+            out[dim] = rows[torch.arange(rows.shape[0]) % step == 0]
+    return tuple(out) if isinstance(key, tuple) else out[0]
+
+
+def _nothing():
+    return None
+
+
+def _no_step():
+    raise ValueError("step must be greater than zero")
+
+
+def set_tensor(x, key, value) -> None:
+    if isinstance(x, SymTensor) or is_staged(x):
+        key = _stepped(x, key)
+        if isinstance(value, SYMBOLS):
+            value = torch.scalar_tensor(value, dtype=x.dtype)
+        parts = key if isinstance(key, tuple) else (key,)
+        if any(isinstance(as_int(p), SYMBOLS) for p in parts):
+            if any(map(_is_list, parts)):
+                target, rest = _selected(x, parts)
+                target[rest] = value
+                return
+            target = tensor_item(x, key)
+            target.copy_(torch.as_tensor(value) if not isinstance(value, torch.Tensor) else value)
+            return
+        if _is_mask(key) and (key.dim() == 0 or not (_static(x) and _static(value))):
+            # x[key] = value would compare sizes that are not known yet
+            x, key = _rows(x, key)
+            value = value if isinstance(value, torch.Tensor) else torch.scalar_tensor(value)
+            torch.ops.aten.index_put_(x, [key], value.to(x.dtype))
+            return
+        key = tuple(map(plain_bounds, key)) if isinstance(key, tuple) else plain_bounds(key)
+    x[key] = value

@@ -1,0 +1,91 @@
+"""What torch's own code may assume of sizes that are known only when the graph runs; the graph checks it.
+
+torch's C++ code asks whether a size is 0 or 1, or two sizes are equal, to check arguments or to take a shortcut. The answer
+is that of tensors of usual sizes, and an assertion in the graph.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .funcgraph import FuncGraph, Ref, current_graph
+from .ir import Value
+from .ops import PYTHON
+from .types import ScalarType
+
+_USUAL_SIZE = 12  # neither 0 nor 1, nor smaller than a window or an order that is asked for
+
+
+def assumed(ref: Ref) -> bool | None:
+    """The answer that a relation of sizes usually has: the graph checks it when it runs. None for other conditions.
+
+    torch's C++ code asks whether a size is 0 or 1, or two sizes are equal, to check arguments or to take a shortcut.
+    """
+    answer = _usual(ref.value)
+    if not isinstance(answer, bool):
+        return None
+    graph = current_graph()
+    key = _structure(ref.value)
+    if key not in graph.assumed:
+        graph.assumed.add(key)
+        value = graph.resolve(ref)
+        test = value if answer else graph.emit("py.not", value, type=ScalarType(bool))
+        graph.add("tg.assert", (test, "tg.UnexpectedSizeError", (_ASSUMED,)))
+    return answer
+
+
+_ASSUMED = (
+    "torch's code for this call asks for a size that is known only when the graph runs, and was traced for tensors of the usual "
+    "sizes (not empty, more than one element, equal where two must be); here the size is another one. Treat that case "
+    "with an `if` of its own, or pass the size as a dimension of an argument."
+)
+
+
+def _fixed(x: Any) -> Any:
+    """The number that an argument of a node is, whatever runs; None otherwise."""
+    if not isinstance(x, Value):
+        return x
+    x = _captured(x)
+    return x.node.args[0] if x.node is not None and x.node.op == "py.constant" else None
+
+
+def _usual(value: Value) -> Any:
+    """The number that a value usually is, when it comes from sizes alone; None otherwise."""
+    value = _captured(value)
+    node = value.node
+    if node is None or not node.op.startswith("py."):
+        return None
+    if node.op == "py.size":
+        return _USUAL_SIZE
+    if node.op == "py.constant":
+        return node.args[0]
+    function = PYTHON.get(node.op[3:])
+    parts = [_usual(a) if isinstance(a, Value) else a for a in node.args]
+    if function is None or any(p is None for p in parts):
+        return None
+    if node.op in ("py.eq", "py.ne") and not any(_fixed(a) in (0, 1) for a in node.args):
+        return node.op == "py.eq"  # two sizes that torch compares, however each was computed
+    try:
+        return function(*parts)
+    except (ArithmeticError, ValueError, TypeError):
+        return None
+
+
+def _captured(value: Value) -> Value:
+    """The value that the input of a branch or a loop body stands for, where that is one from outside of it."""
+    graph: FuncGraph | None = current_graph()
+    while value.node is None and graph is not None:
+        value = next(
+            (k for k, v in graph.captures.items() if v is value and isinstance(k, Value)), value
+        )
+        graph = graph.outer
+    return value
+
+
+def _structure(value: Any) -> Any:
+    """What a number is computed from: equal for two computations of the same number."""
+    if not isinstance(value, Value) or value.node is None:
+        return value
+    if value.node.op == "py.size":
+        return value.node.args
+    return (value.node.op, *map(_structure, value.node.args))

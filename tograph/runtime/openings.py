@@ -1,0 +1,113 @@
+"""What a call is traced as: its very sizes and numbers, or with some of them open.
+
+With ``reduce_retracing`` those are open that differ between the calls of a family. Numbers of outer objects are inputs of the
+graph where they were seen to change from call to call. An open trace is tentative: where the code needs the size or number itself,
+the call is traced as it is.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from ..errors import AliasError, StagingError
+from .arguments import Flat
+from .families import Family, numbers_in
+from .keys import flat_specs, spec_from, without_sizes
+from .outer_numbers import OuterNumbers
+from .specs import TensorSpec
+from .symbolic import Retrace
+from .tracer import Tracer
+from .traces import Trace
+
+
+class Openings:
+    """What was seen of the calls of one function: ``families`` of its arguments, ``outer`` numbers."""
+
+    def __init__(self) -> None:
+        self.families: dict[Any, Family] = {}
+        self.outer = OuterNumbers()
+
+    def trace(self, function: Any, key: Any, bound: inspect.BoundArguments, flat: Flat) -> Trace:
+        """A trace of ``function`` that serves this call."""
+        may_open = function.reduce_retracing and function.input_signature is None
+        trace = self._opened(function, key, bound, flat) if may_open else None
+        if trace is None and self.outer.open:
+            trace = self._with_outer(function, key, bound, flat)
+        if trace is None:
+            trace = self._traced(function, key, bound, flat, exact_specs(function, flat))
+        return trace
+
+    def _opened(
+        self, function: Any, key: Any, bound: inspect.BoundArguments, flat: Flat
+    ) -> Trace | None:
+        """A trace with open sizes and numbers, where the call differs from earlier ones of its family in nothing else."""
+        exact = exact_specs(function, flat)
+        family = self.families.get(without_sizes(key))
+        if family is None:
+            self.families[without_sizes(key)] = Family(exact, list(flat.numbers))
+            return None
+        family.widen(exact, flat.numbers)
+        while not family.closed:
+            specs, numbers = family.open_specs(exact), family.open_numbers(flat.numbers)
+            if specs == exact and not numbers:
+                return None
+            try:
+                trace = self._traced(function, key, bound, flat, specs, numbers, tentative=True)
+            except Exception:  # whatever the code makes of something open: it is traced as it is, and raises again then
+                family.closed = True
+                return None
+            needed = numbers_in(trace.checks.sizes, len(flat.tensors))
+            if not needed:
+                return trace
+            family.needed.update(numbers[i] for i in needed)
+        return None
+
+    def _with_outer(
+        self, function: Any, key: Any, bound: inspect.BoundArguments, flat: Flat
+    ) -> Trace | None:
+        """A trace that takes numbers of outer objects as inputs; None where the code needs the numbers."""
+        try:
+            return self._traced(
+                function, key, bound, flat, exact_specs(function, flat), tentative=True
+            )
+        except Exception:  # whatever the code makes of a staged number: it is traced as it is, and raises again then
+            self.outer.close()
+            return None
+
+    def _traced(
+        self,
+        function: Any,
+        key: Any,
+        bound: inspect.BoundArguments,
+        flat: Flat,
+        specs: list[TensorSpec],
+        numbers: tuple[int, ...] = (),
+        tentative: bool = False,
+    ) -> Trace:
+        """A trace; it begins again when tracing found out that tensors are one, or which containers have to be told apart.
+
+        So does one that fails where gradients may be None, because a staged loop that gathers them may have no iteration.
+        """
+        known = Retrace()
+        while True:
+            tracer = Tracer(
+                function, bound, flat, specs, numbers, tentative, known, self.outer.open.values()
+            )
+            try:
+                return tracer.trace(key)
+            except Retrace as again:
+                known = known | again
+            except StagingError as error:
+                if tracer.root.root.gathered and not known.iterated:
+                    known = known | Retrace(iterated=True)
+                    continue
+                if known.apart is None or isinstance(error, AliasError):
+                    raise
+                raise known.apart from None
+
+
+def exact_specs(function: Any, flat: Flat) -> list[TensorSpec]:
+    """What each tensor argument is traced as when nothing is known of other calls."""
+    given = [] if function.input_signature is None else flat_specs(function.input_signature)
+    return given + [spec_from(x) for x in flat.tensors[len(given) :]]

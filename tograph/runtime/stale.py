@@ -1,0 +1,216 @@
+"""Tensors that were saved for a gradient and, in a region of a node or at a time that only a run knows, written in place since.
+
+torch keeps a version in each tensor, and raises where a gradient needs one that has another version now. A write that may happen
+makes it raise while tracing. So such a write is noted (``Write``), and before a gradient is taken ``settle`` looks for
+saved tensors that torch would refuse for no other reason: of those it gives the condition, and lets torch take them as they are.
+Where the condition does not hold when the graph runs, that is what eager PyTorch does, and where it holds the graph raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+
+from ..errors import Location
+from .freed import fields
+from .funcgraph import FuncGraph, Ref, current_graph
+from .ir import Node, Value
+from .overwritten import place_of, targets, told
+from .symbolic import as_symbolic, value_of
+from .types import BOOL
+
+set_versions = torch._C._autograd._unsafe_set_version_counter
+MODIFIED = "modified by an inplace operation"
+_PROBE = 1 << 30  # a version that no tensor has
+Flag = Value | bool
+
+
+@dataclass
+class Write:
+    """A write of ``x``, which was at version ``before``. ``flag``: whether it happens, as a value of ``graph``; True: it does."""
+
+    x: torch.Tensor
+    before: int
+    after: int
+    graph: FuncGraph
+    flag: Callable[[], Flag]
+    location: Location | None
+
+
+@dataclass
+class Stale:
+    """A condition under which a gradient raises, and what."""
+
+    flag: Flag
+    error: str
+    location: Location | None
+
+    @property
+    def message(self) -> str:
+        """torch's own words, and the line that wrote: the error comes when the backward part runs, long after it."""
+        said = self.error.partition(" Hint: ")[0]
+        at = self.location
+        return (
+            said if at is None else f'{said} It was written here:\n  File "{at[0]}", line {at[1]}'
+        )
+
+
+def bump(
+    x: torch.Tensor, graph: FuncGraph, flag: Callable[[], Flag], location: Location | None
+) -> None:
+    """Let torch know that ``x`` may be written, and note when."""
+    before = x._version
+    torch.autograd.graph.increment_version(x)
+    graph.root.wrote = True
+    graph.root.writes.append(Write(x, before, x._version, graph, flag, location))
+
+
+def region_writes(node: Node, graph: FuncGraph, tensors: Sequence[Any]) -> None:
+    """Note what the regions of a node that was recorded just now may write over; ``tensors`` are its arguments."""
+    for place in targets(node):
+        x = tensors[place]
+        if isinstance(x, torch.Tensor):
+            flag = partial(told, node, place, graph.graph)
+            bump(x, graph, flag, place_of(node, place))
+
+
+@contextmanager
+def joined(x: torch.Tensor, content: Ref, made: Value, graph: FuncGraph) -> Iterator[None]:
+    """Around what makes ``x`` what the node that was recorded just now gives, ``made`` in the place of ``content``: note the write."""
+    before, node = x._version, next((n for n in reversed(graph.graph.nodes) if n.regions), None)
+    yield
+    if node is None:  # the state of a loop, at the start of its body
+        return
+    graph.root.memory[made] = content
+
+    def flag() -> Flag:
+        value = graph.resolve(content)
+        places = [p for p in targets(node) if node.args[p] is value]
+        return told(node, places[0], graph.graph) if places else True
+
+    graph.root.writes.append(Write(x, before, x._version, graph, flag, node.location))
+
+
+def _memory(content: Ref, graph: FuncGraph) -> list[Ref]:
+    """The contents that a write replaces: also those from before regions that may have left them as they were."""
+    found, known = [content], graph.root.memory
+    while (before := known.get(found[-1].value)) is not None and graph.within(before.graph):
+        found.append(before)
+    return found
+
+
+def replaced(targets: Sequence[Any]) -> tuple[Value, ...]:
+    """The contents that an in-place op is about to replace, as far as this graph has them."""
+    graph, found = current_graph(), list[Value]()
+    for target in targets:
+        if not isinstance(target, torch.Tensor):
+            continue
+        x = as_symbolic(target)
+        storage = x.storage_
+        if storage in graph.known:
+            found.append(graph.known[storage])
+        elif storage.external is None and storage.argument is None:
+            if storage.ref is not None and not storage.derived:
+                found += [graph.resolve(ref) for ref in _memory(storage.ref, graph)]
+            if not x.chain:  # in a loop, a variable may have a placeholder of its own
+                found.append(value_of(x, graph))
+    return tuple(dict.fromkeys(found))
+
+
+def refuse(found: Stale) -> None:
+    """Record that the graph raises where a condition holds."""
+    graph, flag = current_graph(), found.flag
+    if flag is True:
+        right = graph.emit("py.constant", False, type=BOOL)
+    else:
+        right = graph.emit("py.not", flag, type=BOOL)
+    node = graph.add("tg.assert", (right, "RuntimeError", (found.message,)))
+    node.location = found.location or node.location
+
+
+def settle(nodes: Iterable[Any], everything: bool) -> list[Stale]:
+    """What is stale of that which ``nodes`` of torch's autograd have saved; ``everything``: also what surely is.
+
+    torch raises for what is left.
+    """
+    here = current_graph()
+    writes = [w for w in here.root.writes if here.within(w.graph)]
+    if not writes and not everything:
+        return []
+    return [s for node in nodes for s in _of_node(node, writes, everything)]
+
+
+def _of_node(node: Any, writes: Sequence[Write], everything: bool) -> Iterator[Stale]:
+    for name in _names(node):
+        try:
+            getattr(node, name)
+        except RuntimeError as error:
+            if MODIFIED not in str(error):
+                continue
+            flag, location = _condition(node, name, writes)
+            if everything or flag is not True:
+                _let(getattr(node, "_raw" + "_" * (name[0] != "_") + name))
+                yield Stale(flag, str(error), location)
+
+
+def _names(node: Any) -> Sequence[str]:
+    """The fields of a node that are saved tensors."""
+    user = isinstance(node, torch.autograd.function.BackwardCFunction)
+    return ("saved_tensors",) if user else fields(type(node))
+
+
+def _let(saved: Any) -> None:
+    """Let torch take what was saved whatever its version is."""
+    for one in saved if isinstance(saved, (list, tuple)) else [saved]:
+        one.register_hooks(lambda x: (x,), lambda packed: packed[0])
+
+
+def _condition(node: Any, name: str, writes: Sequence[Write]) -> tuple[Flag, Location | None]:
+    """Whether one of the writes since happens, and where it stands."""
+    flags, here = list[Value](), current_graph()
+    since = _since(node, name, writes)
+    for w in since:
+        flag = w.flag()
+        if flag is True:
+            return True, w.location
+        assert isinstance(flag, Value)
+        flags.append(here.resolve(Ref(flag, w.graph)))
+    if not flags:
+        return True, None
+    total = flags[0]
+    for flag in flags[1:]:
+        total = here.emit("py.or_", total, flag, type=BOOL)
+    return total, since[0].location
+
+
+def _since(node: Any, name: str, writes: Sequence[Write]) -> list[Write]:
+    """The writes of what a node has saved, after it did; none where not all writes of it are among them."""
+    for w in writes:
+        now = w.x._version
+        try:
+            for version in sorted({x.before for x in writes if x.before < now}):
+                set_versions((w.x,), (version,))
+                if not _refused(node, name):
+                    return _covering(w.x, version, now, writes)
+        finally:
+            set_versions((w.x,), (now,))
+    return []
+
+
+def _refused(node: Any, name: str) -> bool:
+    try:
+        getattr(node, name)
+    except RuntimeError:
+        return True
+    return False
+
+
+def _covering(x: torch.Tensor, version: int, now: int, writes: Sequence[Write]) -> list[Write]:
+    set_versions((x,), (_PROBE,))
+    same = [w for w in writes if w.x._version == _PROBE and w.after > version]
+    return same if sum(w.after - w.before for w in same) == now - version else []
