@@ -5,7 +5,7 @@ memory of the operands as tensors, runs the op and copies what it gives to the r
 native form does not send a whole loop to Python. It costs a few microseconds, so a graph must have more native ops
 than calls (``worth``). An op that raises makes the code decline, and the host raises the error at the user's line; an
 interrupt goes up at once. Ops that draw random numbers are run too: ``Native`` puts the generator's state back when the
-code declines. A result whose size only the op tells (``x[x > 0]``) is kept by the object until the code has copied it to a buffer.
+code declines. A result whose size only the op tells (``unique``) is kept by the object until the code has copied it to a buffer.
 
 The first word of the arena points to the table of these objects, which ``Native`` makes: the text of the code has no address
 in it and is the same in every process.
@@ -34,8 +34,6 @@ from .values import NO_OWNERS, Decline, Mem, Reg, alike, in_a_row, laid_out, num
 LARGE = 1 << 18  # bytes that torch copies by several threads
 TRIED = 1 << 16  # elements that an op may be tried on while code is written
 KEPT = 64  # views that a call keeps, by address
-
-_BY_COLUMNS = frozenset(["aten.nonzero.default"])  # results that torch lays out the other way round
 
 _ASK = """define internal i32 @ask(ptr %callee, ptr %block) noinline {
   %address = call ptr @PyLong_FromVoidPtr(ptr %block)
@@ -159,14 +157,13 @@ class Later:
     dtype: str
     shape: tuple[int | None, ...]
     dim: int
-    dense: bool
 
     owners = NO_OWNERS
 
     def fits(self, x: torch.Tensor) -> bool:
-        """Whether a result is what the graph says, and contiguous if it is ``dense``."""
+        """Whether a result is what the graph says, and contiguous."""
         same = len(x.shape) == len(self.shape) and all(m in (None, n) for n, m in zip(x.shape, self.shape))  # fmt: skip
-        return same and x.dtype is DTYPES[self.dtype] and (not self.dense or x.is_contiguous())
+        return same and x.dtype is DTYPES[self.dtype] and x.is_contiguous()
 
 
 class _Kept:
@@ -238,7 +235,7 @@ def lower(low, node: Node) -> None:
     targets = [_target(low, v, layouts[v.index] or None) for v in used]
     for x in targets:
         low.arena.hold(x.owners)
-    exact = [layouts[v.index] is not False and v.node.op not in _BY_COLUMNS for v in used]
+    exact = [layouts[v.index] is not False for v in used]
     call = Call(node, inputs, operands, targets, exact, [v.index for v in used])
     slots = block(low, call, [*operands, *targets])
     ask(low, call, slots)
@@ -275,8 +272,7 @@ def _target(low, v: Value, stride: tuple[int, ...] | None) -> Mem | Later:
     """Memory for a result, of those strides; contiguous where they are not known."""
     if v not in low.sizes.of and None in v.type.shape:
         low.item(v.type)
-        dense = v.node.op not in _BY_COLUMNS
-        return Later(DTYPE_NAMES[v.type.dtype], tuple(v.type.shape), unknown(v.type), dense)
+        return Later(DTYPE_NAMES[v.type.dtype], tuple(v.type.shape), unknown(v.type))
     dtype, size = low.tensor(v)
     if numel(size) == 1:
         return low.new(dtype, size)

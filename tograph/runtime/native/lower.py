@@ -14,7 +14,7 @@ raises what it raises. What a variable becomes is computed in its own memory whe
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -33,6 +33,7 @@ from ..types import DTYPE_NAMES, ListType, ObjectType, ScalarType, TensorType
 from . import (
     buffers,
     calls,
+    chosen,
     control,
     direct,
     extents,
@@ -41,6 +42,7 @@ from . import (
     matmul,
     moves,
     nests,
+    scatters,
     telling,
     transposes,
     views,
@@ -508,9 +510,7 @@ class Lowering:
     def _one_by_one(self, group: Group, needed: set[Value]) -> None:
         """A loop nest one of whose nodes gives a tensor of a size that only the op tells."""
         if len(group.nodes) == 1:
-            (node,) = group.nodes
-            if node.op != "aten.index.Tensor" or not moves.compress(self, node):
-                calls.lower(self, node)
+            calls.lower(self, group.nodes[0])
             return
         for node in group.nodes:
             self.group(replace(group, nodes=[node]), needed | set(node.outputs))
@@ -524,8 +524,8 @@ class Lowering:
             telling.show(self, node)
         elif node.op.startswith(("tg.list_", "tg.optional_")):
             lists.lower(self, node)
-        elif not groups.known(node):
-            calls.lower(self, node)
+        elif form := _sweep(node):
+            form(self, node)
         elif node.op in moves.MOVES:
             moves.lower(self, node, not needed.isdisjoint(node.outputs))
         elif matmul.deep(self, node):
@@ -818,6 +818,17 @@ _KNOWN = frozenset(["tg.read", "tg.identity", "tg.constant", "tg.choose", *_SILE
 def _grows(v: Value) -> bool:
     """Whether a result leaves in a buffer: a list, or a tensor whose length only the run knows."""
     return lists.paired(v.type)
+
+
+def _sweep(node: Node) -> Callable[[Lowering, Node], None] | None:
+    """What writes a node whose positions only the data tell, or a call of torch."""
+    if node.op in groups.SCATTERS:
+        return scatters.lower
+    if node.op in groups.COUNTS:
+        return scatters.count
+    if chosen.fits(node):
+        return chosen.lower
+    return None if groups.known(node) else calls.lower
 
 
 def _needed(graph: Graph, groups: list[Group]) -> set[Value]:

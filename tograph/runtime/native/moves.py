@@ -6,10 +6,9 @@ Each writes its parts into the memory of its result. An update copies its base f
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from ..ir import Node
-from ..kernels.loop_ir import LONGEST, Open, bound
+from ..kernels.loop_ir import LONGEST, bound
 from .code import SIZE
 from .extents import alone
 from .groups import CAT, UPDATES
@@ -32,7 +31,7 @@ def lower(low, node: Node, needed: bool) -> None:
     low.bind(out, MOVES[node.op](low, node))
 
 
-def _place(low, node: Node) -> Mem:
+def place(low, node: Node) -> Mem:
     """Where an update is made: where its base is if that may be, else in a copy of the base.
 
     What the update checks has to stand before.
@@ -130,10 +129,10 @@ def _selected(low, node: Node) -> tuple[int, str]:
 def _select_scatter(low, node: Node) -> Mem:
     source = node.args[1]
     d, index = _selected(low, node)
-    out = _place(low, node)
-    place = low.code.multiply(index, out.stride[d])
+    out = place(low, node)
+    at = low.code.multiply(index, out.stride[d])
     size, stride = out.size[:d] + out.size[d + 1 :], out.stride[:d] + out.stride[d + 1 :]
-    low.copy(low.operand(source), _part(low, out, size, stride, place))
+    low.copy(low.operand(source), _part(low, out, size, stride, at))
     return out
 
 
@@ -152,67 +151,10 @@ def _sliced(low, node: Node) -> tuple[int, str, int]:
 def _slice_scatter(low, node: Node) -> Mem:
     x = low.operand(node.args[1])
     d, first, step = _sliced(low, node)
-    out = _place(low, node)
+    out = place(low, node)
     stride = (*out.stride[:d], out.stride[d] * step, *out.stride[d + 1 :])
     low.copy(x, _part(low, out, x.size, stride, low.code.multiply(first, out.stride[d])))
     return out
-
-
-_COMPRESS = """define internal i64 @{name}(ptr %to, ptr %from, ptr %mask, i64 %count, i64 %step) #0 {{
-  br label %check
-check:
-  %i = phi i64 [0, %0], [%next, %loop]
-  %found = phi i64 [0, %0], [%more, %loop]
-  %inside = icmp slt i64 %i, %count
-  br i1 %inside, label %loop, label %done
-loop:
-  %at = mul i64 %i, %step
-  %place = getelementptr i8, ptr %mask, i64 %at
-  %byte = load i8, ptr %place
-  %wanted = icmp ne i8 %byte, 0
-  %a = mul i64 %i, {size}
-  %source = getelementptr i8, ptr %from, i64 %a
-  %b = mul i64 %found, {size}
-  %target = getelementptr i8, ptr %to, i64 %b
-  call void @llvm.memcpy.p0.p0.i64(ptr %target, ptr %source, i64 {size}, i1 false)
-  %one = zext i1 %wanted to i64
-  %more = add i64 %found, %one
-  %next = add i64 %i, 1
-  br label %check
-done:
-  ret i64 %found
-}}
-"""
-
-
-def compress(low, node: Node) -> bool:
-    """Write ``x[mask]``, the rows of ``x`` where a vector is true; whether it is one.
-
-    Each row is written behind those that were found: the next one writes over it where it is not wanted.
-    """
-    x, orders = node.args
-    mask = low.operand(orders[0]) if len(orders) == 1 else None
-    source = low.operand(x)
-    if not isinstance(mask, Mem) or mask.dtype != "bool" or len(mask.size) != 1 or not isinstance(source, Mem):  # fmt: skip
-        return False
-    if not source.packed or any(isinstance(n, Open) for n in source.size[1:]):
-        return False
-    low.item(node.outputs[0].type)
-    low.sizes.require(source.size[0], mask.size[0])
-    rows, row = source.size[0], numel(source.size[1:]) * SIZE[source.dtype]
-    made = low.new(source.dtype, source.size)
-    low.code.declares["llvm.memcpy.p0.p0.i64"] = (
-        "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"
-    )
-    low.globals[f"compress{row}"] = _COMPRESS.format(name=f"compress{row}", size=row)
-    found = low.code.do(
-        f"call i64 @compress{row}(ptr {made.pointer}, ptr {source.pointer}, ptr {mask.pointer}, i64 {low.sizes.text(rows)}, "
-        f"i64 {mask.stride[0]})"
-    )
-    low.work += 0.5 * min(bound(rows), 1 << 10)
-    size = (low.sizes.new(found, bound(rows)), *source.size[1:])
-    low.bind(node.outputs[0], replace(made, size=size))
-    return True
 
 
 _CHECKS = {"aten.select_scatter.default": _selected, "aten.slice_scatter.default": _sliced}
