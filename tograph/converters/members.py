@@ -1,6 +1,6 @@
 """Sets whose items depend on a staged condition, and going over what sets and dicts hold there.
 
-An item that is in a set on some paths only stays in Python's set, with a union of True and ``MISSING`` beside it (``journal.conditional``),
+An item that is in a set on some paths only stays in Python's set, with a union of True and ``MISSING`` beside it (``conditional_items``),
 as a key of a dict has one as its value. ``in``, ``len``, ``for`` and the methods below ask it; anything else is refused.
 """
 

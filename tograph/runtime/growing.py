@@ -13,32 +13,23 @@ Invariant: while ``handle`` is set the storage of the list itself is empty, and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-import torch
-
-from ..errors import StagingError, StructureError
-from . import funcgraph, listed, pytrees, structure, types
-from .flattening import flatten, symbolic, unflatten
+from ..errors import StructureError
+from . import funcgraph, listed, structure
+from .flattening import flatten
 from .funcgraph import FuncGraph, Ref, current_graph, is_tracing, user_location
-from .ir import Value
 from .joins import join
+from .list_content import ListContent, as_index, item_values
+from .list_specs import element_of
 from .records import Columns, item_of, named
-from .scalars import scalar
-from .shapes import SYMBOLS
 from .structure import Handle, Leaf, Spec, Tree, leaf_types, spec_of
-from .symbolic import scalar_of
-from .types import INT, ListType, TensorType, Type
+from .types import ListType
 
 
-class StagedList(list):
+class StagedList(ListContent):
     """A list whose content may be a value of the graph."""
 
-    handle: Handle | None = None  # the first column
-    columns: tuple[Handle, ...] = ()
-    record: Columns | None = None
-    kind_ = "list"  # what messages call it
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, items: Any = ()):
@@ -47,25 +38,6 @@ class StagedList(list):
             self._hold(items.columns, items.record)
         else:
             super().__init__(items)
-
-    def _hold(self, columns: Sequence[Handle], record: Columns | None) -> StagedList:
-        """Become a list of the graph."""
-        self.columns, self.record = tuple(columns), record
-        self.handle = self.columns[0]
-        return self
-
-    def _let_go(self) -> None:
-        self.handle, self.columns, self.record = None, (), None
-
-    def become(self, other: list) -> None:
-        """Take over the content of another list."""
-        super().__setitem__(
-            slice(None), list.copy(other) if isinstance(other, StagedList) else other
-        )
-        if isinstance(other, StagedList) and other.handle is not None:
-            self._hold(other.columns, other.record)
-        else:
-            self._let_go()
 
     # ---- as a part of structures
 
@@ -90,79 +62,6 @@ class StagedList(list):
 
     # ---- staged operations
 
-    @property
-    def element(self) -> Type:
-        found = self.handle.type.element if self.handle is not None else None
-        if found is None:
-            raise StructureError("the items of an empty list have no type yet", user_location())
-        return found
-
-    @property
-    def item_spec(self) -> Spec | None:
-        """What every item is; None for a list that was empty so far."""
-        if self.record is not None:
-            return self.record.spec([h.type.element for h in self.columns])
-        found = self.handle.type.element if self.handle is not None else None
-        return None if found is None else Leaf(found)
-
-    def values(self, graph: FuncGraph) -> list[Value]:
-        """The columns as values of ``graph``."""
-        return [graph.resolve(h.ref) for h in self.columns]
-
-    def _update(self, op: str, *args: Any, items: Sequence[Value] = ()) -> None:
-        """``op`` on every column, with the column's value of ``items`` as the last argument."""
-        graph = current_graph()
-        made = []
-        for i, value in enumerate(self.values(graph)):
-            new = items[i : i + 1]
-            element = new[0].type if new else value.type.element
-            if new and isinstance(new[0].type, ListType):
-                element = new[0].type.element
-            if value.type.element is not None and element is not None:
-                element = types.join(value.type.element, element)
-            made.append(
-                Handle(
-                    Ref(
-                        graph.emit(f"tg.{op}", value, *args, *new, type=ListType(element)),
-                        graph,
-                    )
-                )
-            )
-        self._hold(made, self.record)
-
-    def _item_values(self, x: Any) -> list[Value]:
-        """The parts of an item as values of the columns' types, with as many columns as it has parts."""
-        graph = current_graph()
-        given = item_of(spec_of(x))
-        if given is None:
-            raise self._cannot("hold anything but tensors, numbers and tuples of these")
-        known = self.item_spec
-        joined = given if known is None else item_of(join(known, given))
-        if joined is None:
-            raise StructureError(
-                f"a list of {named(known)} in a staged loop or branch cannot take a {named(given)}",
-                user_location(),
-            )
-        if known is None and not isinstance(joined, Leaf):
-            self._hold(self.columns * len(leaf_types(joined)), Columns(joined))
-        return item_values(x, joined, graph)
-
-    def _cannot(self, what: str) -> StagingError:
-        return StagingError(
-            f"a {self.kind_} that grows in a staged loop or branch cannot {what}; use append, pop, insert, extend, indices, len, iteration "
-            "and torch.stack, or a tg.TensorList",
-            user_location(),
-        )
-
-    def length(self) -> Any:
-        """The number of items: staged when the content is."""
-        if self.handle is None:
-            return super().__len__()
-        graph = current_graph()
-        return scalar(graph.emit("tg.list_size", self.values(graph)[0], type=INT), graph)
-
-    __tograph_len__ = length
-
     def append(self, x: Any) -> None:
         if self.handle is None:
             super().append(x)
@@ -173,7 +72,7 @@ class StagedList(list):
         if self.handle is None:
             super().insert(index, x)
             return
-        self._update("list_insert", _index(index), items=self._item_values(x))
+        self._update("list_insert", as_index(index), items=self._item_values(x))
 
     def extend(self, items: Any) -> None:
         if self.handle is None and not (isinstance(items, StagedList) and items.handle is not None):
@@ -202,32 +101,6 @@ class StagedList(list):
     def pop(self, index: Any = -1) -> Any:
         return self.take(index)
 
-    def take(self, index: Any) -> Any:
-        """The item at an index, which leaves the list."""
-        if self.handle is None:
-            return list.pop(self, index)
-        graph, spec = current_graph(), self._typed()
-        nodes = [
-            graph.add("tg.list_pop", (v, _index(index)), None, (v.type, v.type.element))
-            for v in self.values(graph)
-        ]
-        self._hold([Handle(Ref(n.outputs[0], graph)) for n in nodes], self.record)
-        return self._item(spec, [n.outputs[1] for n in nodes], graph)
-
-    def item(self, index: Any) -> Any:
-        graph, spec = current_graph(), self._typed()
-        at = _index(index)
-        values = [graph.emit("tg.list_get", v, at, type=v.type.element) for v in self.values(graph)]
-        return self._item(spec, values, graph)
-
-    def _typed(self) -> Spec:
-        if self.item_spec is None:
-            raise StructureError("the items of an empty list have no type yet", user_location())
-        return self.item_spec
-
-    def _item(self, spec: Spec, values: list[Value], graph: FuncGraph) -> Any:
-        return unflatten(spec, iter(values), lambda v: listed.taken(symbolic(v, graph)))
-
     def __getitem__(self, index: Any) -> Any:
         if self.handle is None:
             found = super().__getitem__(index)
@@ -237,7 +110,7 @@ class StagedList(list):
     def sliced(self, bounds: slice) -> StagedList:
         """A list of some of the items of a list of the graph."""
         made = StagedList(self)
-        made._update("list_slice", *[_index(b) for b in (bounds.start, bounds.stop, bounds.step)])
+        made._update("list_slice", *[as_index(b) for b in (bounds.start, bounds.stop, bounds.step)])
         return made
 
     def __setitem__(self, index: Any, x: Any) -> None:
@@ -246,7 +119,7 @@ class StagedList(list):
             return
         if isinstance(index, slice):
             raise self._cannot("be written by slices")
-        self._update("list_set", _index(index), items=self._item_values(x))
+        self._update("list_set", as_index(index), items=self._item_values(x))
 
     def copy(self) -> StagedList:
         return StagedList(self)
@@ -297,9 +170,6 @@ class StagedList(list):
             else self._refuse("tell its length outside of converted code")
         )
 
-    def __contains__(self, x: Any) -> bool:
-        return super().__contains__(x) if self.handle is None else self._refuse("be searched")
-
     def __bool__(self) -> bool:
         return (
             super().__len__() > 0
@@ -307,79 +177,26 @@ class StagedList(list):
             else self._refuse("be a condition of unconverted code")
         )
 
-    def __eq__(self, other: object) -> bool:
-        return super().__eq__(other) if self.handle is None else self._refuse("be compared")
-
-    def __ne__(self, other: object) -> bool:
-        return super().__ne__(other) if self.handle is None else self._refuse("be compared")
-
-    def __lt__(self, other: Any) -> bool:
-        return super().__lt__(other) if self.handle is None else self._refuse("be ordered")
-
-    def __le__(self, other: Any) -> bool:
-        return super().__le__(other) if self.handle is None else self._refuse("be ordered")
-
-    def __gt__(self, other: Any) -> bool:
-        return super().__gt__(other) if self.handle is None else self._refuse("be ordered")
-
-    def __ge__(self, other: Any) -> bool:
-        return super().__ge__(other) if self.handle is None else self._refuse("be ordered")
-
-    def __reversed__(self):
-        return super().__reversed__() if self.handle is None else self._refuse("be reversed")
-
     def __repr__(self) -> str:
         return super().__repr__() if self.handle is None else f"<symbolic {self.handle.type}>"
-
-    def _refuse(self, what: str) -> Any:
-        raise self._cannot(what)
 
     def __reduce_ex__(self, protocol: Any):
         return list, (list(self),)
 
-    def stack(self) -> torch.Tensor:
-        """``torch.stack`` of the items."""
-        return self._joined("tg.list_stack", lambda shape: (None, *shape))
 
-    def cat(self) -> torch.Tensor:
-        """``torch.cat`` of the items."""
-        return self._joined("tg.list_concat", lambda shape: (None, *shape[1:]))
-
-    @property
-    def rank(self) -> int:
-        """How many dimensions the items have, which are tensors."""
-        element = self.element if self.record is None else tuple
-        if not isinstance(element, TensorType):
-            raise TypeError(f"expected Tensor as element 0 in argument 0, but got {element}")
-        return len(element.shape)
-
-    def _joined(self, op: str, shape: Any) -> torch.Tensor:
-        graph = current_graph()
-        self.rank  # noqa: B018  the items are tensors
-        element = self.element
-        assert isinstance(element, TensorType)
-        rest = shape(element.shape)
-        args = (element.dtype, tuple(n or 0 for n in rest[1:]), torch.device(element.device))
-        kind = TensorType(element.dtype, rest, element.device)
-        return symbolic(graph.emit(op, self.values(graph)[0], *args, type=kind), graph)
-
-
-for _name in ("remove", "reverse", "sort", "index", "count"):
+_REFUSED = {
+    "__contains__": "be searched", "__eq__": "be compared", "__ne__": "be compared", "__lt__": "be ordered", "__le__": "be ordered",
+    "__gt__": "be ordered", "__ge__": "be ordered", "__reversed__": "be reversed",
+    **{name: f"do {name}()" for name in ("remove", "reverse", "sort", "index", "count")},
+}  # fmt: skip
+for _name, _what in _REFUSED.items():
     _plain = getattr(list, _name)
 
-    def _method(self, *args: Any, _plain: Any = _plain, _name: str = _name, **kwargs: Any) -> Any:
-        return (
-            _plain(self, *args, **kwargs) if self.handle is None else self._refuse(f"do {_name}()")
-        )
+    def _method(self, *args: Any, _plain: Any = _plain, _what: str = _what, **kwargs: Any) -> Any:
+        return _plain(self, *args, **kwargs) if self.handle is None else self._refuse(_what)
 
     _method.__name__ = _name
     setattr(StagedList, _name, _method)
-
-
-def _index(i: Any) -> Any:
-    if isinstance(i, torch.Tensor):
-        i = scalar_of(i)
-    return i.node.value(current_graph()) if isinstance(i, SYMBOLS) else i
 
 
 def staged_content(x: StagedList, item: Spec | None) -> StagedList:
@@ -399,18 +216,6 @@ def staged_content(x: StagedList, item: Spec | None) -> StagedList:
     return StagedList()._hold([Handle(Ref(v, graph)) for v in made], record)
 
 
-def item_values(x: Any, item: Spec, graph: FuncGraph) -> list[Value]:
-    """The graph values of an item; from here on its tensors may not change in place."""
-    for part in _leaves(x):
-        listed.appended(part)
-    return flatten(x, item, graph)
-
-
-def _leaves(x: Any) -> list[Any]:
-    found = pytrees.parts_of(x) if not isinstance(x, (torch.Tensor, *SYMBOLS)) else None
-    return [x] if found is None else [leaf for part in found[1] for leaf in _leaves(part)]
-
-
 def as_staged(x: StagedList) -> StagedList:
     """The list with its content as a value of the graph, whatever it is now."""
     if x.handle is not None:
@@ -423,43 +228,6 @@ def as_staged(x: StagedList) -> StagedList:
             user_location(),
         )
     return staged_content(x, item)
-
-
-# ---- joins of list contents
-
-
-def element_of(spec: Spec) -> Any:
-    """The join of the items of a list spec: None for an empty list, a Choice when items differ in kind."""
-    if spec.aux == "staged":
-        found = spec.parts[0].type.element
-        return None if found is None else Leaf(found)
-    if isinstance(spec.aux, Columns):
-        return spec.aux.spec([p.type.element for p in spec.parts])
-    out: Any = None
-    for part in spec.parts:
-        part = Leaf(part.type) if isinstance(part, Leaf) else item_of(part) or part
-        out = part if out is None else join(out, part)
-    return out
-
-
-def join_lists(specs: list[Spec]) -> Spec | None:
-    """A staged list that covers lists of different lengths; None when they are no such lists."""
-    cls = getattr(specs[0], "cls", type(None))
-    alike = issubclass(cls, StagedList) and all(isinstance(s, Tree) and s.cls is cls for s in specs)
-    if not alike:
-        return None
-    element: Any = None
-    for spec in specs:
-        found = element_of(spec)
-        if found is not None:
-            element = found if element is None else join(element, found)
-    if element is None:
-        return Tree(cls, "staged", (Leaf(ListType(None)),))
-    item = item_of(element)
-    if item is None:
-        return None
-    parts = tuple(Leaf(ListType(kind)) for kind in leaf_types(item))
-    return Tree(cls, "staged" if isinstance(item, Leaf) else Columns(item), parts)
 
 
 def flatten_list(x: StagedList, spec: Tree, graph: FuncGraph) -> list[Any]:

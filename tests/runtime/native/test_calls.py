@@ -65,9 +65,9 @@ def beams(x, n):
 
 def factors(x, n):
     """Results in columns: of an op with a shape rule and of one without; vectors of either are contiguous."""
-    t, total, a = 0, torch.zeros(8), x.t() @ x + torch.eye(8)
+    t, total, a = 0, torch.zeros(8), torch.arange(1.0, 9).diag() + 0.1
     while t < n:
-        inverse = torch.cholesky_inverse(torch.linalg.cholesky(a + t)) * 2
+        inverse = torch.cholesky_inverse(torch.linalg.cholesky(a + x[0].abs().diag()))
         values, vectors = torch.linalg.eigh(a)
         total = (
             total

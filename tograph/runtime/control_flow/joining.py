@@ -22,11 +22,11 @@ from .. import (
 )
 from ..flattening import flatten
 from ..funcgraph import FuncGraph, Storage, current_graph, user_location
-from ..growing import join_lists
 from ..ir import Node, Value
 from ..joins import join
 from ..journal import MISSING
 from ..journal import Location as Place
+from ..list_specs import join_lists
 from ..listed import tensors_in
 from ..opaque import Held
 from ..shapes import SYMBOLS

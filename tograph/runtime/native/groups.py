@@ -23,6 +23,7 @@ from ..kernels.gathers import GATHERS, sources
 from ..kernels.pointwise import ROWS as POINTWISE
 from ..kernels.reductions import CREATORS, REDUCERS
 from ..types import ListType, OptionalType, ScalarType, TensorType
+from . import chosen
 from .views import VIEWS
 
 R = TypeVar("R")
@@ -40,6 +41,10 @@ MOVING = frozenset(f"aten.{n}.default" for n in ["stack", "cat", "select_scatter
 CLONE, CAT = "aten.clone.default", "aten.cat.default"
 RESHAPES = frozenset(f"aten.{n}.default" for n in ["view", "_unsafe_view", "reshape"])
 UPDATES = frozenset(["aten.select_scatter.default", "aten.slice_scatter.default"])
+# Updates at positions that a tensor gives.
+SCATTERS = frozenset(f"aten.{n}" for n in ["index_add.default", "index_copy.default", "index_fill.int_Scalar", "index_put.default",
+                                           "scatter.src", "scatter.value", "scatter_add.default", "scatter_reduce.two"])  # fmt: skip
+COUNTS = frozenset(["aten.bincount.default"])
 LIST_UPDATES = frozenset(f"tg.list_{n}" for n in ["push", "pop", "set", "extend"])
 
 
@@ -96,8 +101,8 @@ def known(node: Node) -> bool:
     """Whether an op has a native form, as far as its name tells."""
     if node.regions or not node.op.startswith("aten."):
         return True
-    tables = (POINTWISE, REDUCERS, CREATORS, GATHERS, VIEWS, ALONE, MOVING)
-    return any(node.op in table for table in tables)
+    tables = (POINTWISE, REDUCERS, CREATORS, GATHERS, VIEWS, ALONE, MOVING, SCATTERS, COUNTS)
+    return any(node.op in table for table in tables) or chosen.fits(node)
 
 
 def used(graph: Graph) -> set[Value]:
@@ -118,7 +123,12 @@ def place(node: Node) -> Group:
         return Group("alone")
     if not known(node):
         return Group("alone")
-    if node.regions or node.op in ALONE or node.op in MOVING or not node.outputs:
+    if (
+        node.regions
+        or not node.outputs
+        or node.op in ALONE | MOVING | SCATTERS | COUNTS
+        or chosen.fits(node)
+    ):
         return Group("alone")
     if all(map(one_element, (*node.outputs, *node.inputs))):
         return Group("scalar")
@@ -212,7 +222,7 @@ def appends(node: Node) -> bool:
 
 def _bases(node: Node) -> Iterable[tuple[Value, Value]]:
     """The outputs of a node that are updates, with what they update."""
-    if node.op in UPDATES or node.op in LIST_UPDATES:
+    if node.op in UPDATES | SCATTERS | LIST_UPDATES:
         yield node.outputs[0], node.args[0]
     if appends(node):
         yield node.outputs[0], node.args[0][0]

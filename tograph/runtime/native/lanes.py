@@ -106,21 +106,34 @@ def choice(code: Code, test: str, then: Callable[[], None], orelse: Callable[[],
     code.label(labels[2])
 
 
-def accumulate(code: Code, vector: str, count: int, depth: int | str, step: int,
-                body: Callable[[str, list[str]], list[str]], start: list[str] | None = None) -> list[str]:  # fmt: skip
-    """``count`` running vectors along the shared dimension, from zero or ``start``."""
+def opaque(code: Code, x: str) -> str:
+    """``x``, of which LLVM does not see how it was computed: addresses that hold a remainder took it ten times as long as others."""
+    return code.do(f'call i64 asm "", "=r,0"(i64 {x})')
+
+
+def accumulate(code: Code, vector: str, count: int, depth: int | str, step: int, pointers: dict[str, int],
+                body: Callable[[list[str], list[str]], list[str]], start: list[str] | None = None) -> list[str]:  # fmt: skip
+    """``count`` running vectors along the shared dimension, from zero or ``start``; ``body`` takes where it is in the matrices, and them.
+
+    ``pointers``: where the matrices begin, and the bytes from one step to the next. Addresses that are computed of the step's number instead
+    took LLVM, which looks for the cheapest way to compute all of them, half of the compile time of a training step.
+    """
     if not depth:
         return ["zeroinitializer"] * count
     head, done, before = code.fresh("along"), code.fresh("end"), code.block
     code.jump(head)
-    places = [code.later() for _ in range(count + 1)]
+    moving = {"%" + code.fresh("p"): (base, stride) for base, stride in pointers.items()}
+    places = [code.later() for _ in range(count + len(moving) + 1)]
     k, sums = "%" + code.fresh("k"), ["%" + code.fresh("s") for _ in range(count)]
-    after = body(k, sums)
+    after = body(list(moving), sums)
     on = code.do(f"add nuw nsw i64 {k}, {step}")
-    code.fill(places[0], f"{k} = phi i64 [0, %{before}], [{on}, %{code.block}]")
+    phis = [(k, "i64", "0", on)]
+    for name, (base, stride) in moving.items():
+        phis.append((name, "ptr", base, code.do(f"getelementptr i8, ptr {name}, i64 {stride}")))
     start = start or ["zeroinitializer"] * count
-    for place, name, value, old in zip(places[1:], sums, after, start, strict=True):
-        code.fill(place, f"{name} = phi {vector} [{old}, %{before}], [{value}, %{code.block}]")
+    phis += [(name, vector, old, new) for name, old, new in zip(sums, start, after, strict=True)]
+    for place, (name, kind, old, new) in zip(places, phis, strict=True):
+        code.fill(place, f"{name} = phi {kind} [{old}, %{before}], [{new}, %{code.block}]")
     again = UNROLL[4] if count > 4 else UNROLL[8]
     code.branch(code.do(f"icmp slt i64 {on}, {depth}"), head, done + again)
     code.label(done)

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from ..kernels.jit import host
 from ..kernels.loop_ir import Open
 from .code import SIZE
-from .lanes import Lanes, accumulate, cases, choice, loop, only
+from .lanes import Lanes, accumulate, cases, choice, loop, only, opaque
 from .values import Decline
 
 DEPTH = 256  # of a piece of the shared dimension
@@ -113,8 +113,8 @@ class Writer(Lanes):
         code = self.code
         panel, chunk = unit, "0"
         if self.chunks > 1:
-            panel = code.do(f"udiv i64 {unit}, {self.chunks}")
-            chunk = code.do(f"urem i64 {unit}, {self.chunks}")
+            panel = opaque(code, code.do(f"udiv i64 {unit}, {self.chunks}"))
+            chunk = opaque(code, code.do(f"urem i64 {unit}, {self.chunks}"))
         step = self.columns * self.width
         full, rest = divmod(self.b.columns, step)
         first, row = code.multiply(panel, step), code.multiply(chunk, self.high)
@@ -211,22 +211,19 @@ class Writer(Lanes):
         left = self.at("%A", (row, a.row_stride), (start, a.column_stride))
         right = self.at("%B", (first, 1), (start, b.row_stride))
 
-        def step(k: str, sums: list[str]) -> list[str]:
-            base = self.at(right, (k, b.row_stride))
-            vectors = [self.load(self.at(base, (str(j * self.width), 1)), n) for j, n in enumerate(lanes)]  # fmt: skip
+        def step(at: list[str], sums: list[str]) -> list[str]:
+            vectors = [self.load(self.at(at[1], (str(j * self.width), 1)), n) for j, n in enumerate(lanes)]  # fmt: skip
             out = []
             for i in range(rows):
-                x = self.code.load(self.dtype, self.at(left, (str(i), a.row_stride), (k, a.column_stride)))  # fmt: skip
-                x = self.splat(x)
+                x = self.splat(self.code.load(self.dtype, self.at(at[0], (str(i), a.row_stride))))
                 out += [self.fma(x, v, sums[i * count + j]) for j, v in enumerate(vectors)]
             return out
 
-        places = []
-        for i in range(rows):
-            line = self.at("%C", (row, c.row_stride), (str(i), c.row_stride), (first, 1))
-            places += [self.at(line, (str(j * self.width), 1)) for j in range(count)]
+        corner = self.at("%C", (row, c.row_stride), (first, 1))
+        places = [self.at(corner, (str(i), c.row_stride), (str(j * self.width), 1)) for i in range(rows) for j in range(count)]  # fmt: skip
         before = [self.load(p, lanes[i % count]) for i, p in enumerate(places)] if piece else None
-        sums = accumulate(self.code, self.vector, rows * count, depth, 1, step, before)
+        pointers = {left: a.column_stride * SIZE[self.dtype], right: b.row_stride * SIZE[self.dtype]}  # fmt: skip
+        sums = accumulate(self.code, self.vector, rows * count, depth, 1, pointers, step, before)
         for i in range(rows):
             for j, n in enumerate(lanes):
                 total = sums[i * count + j]
@@ -269,15 +266,17 @@ class Writer(Lanes):
         a, b = self.a, self.b
         left, right = self.at("%A", (row, a.row_stride)), self.at("%B", (column, b.column_stride))
 
-        def step(k: str, sums: list[str], lanes: int) -> list[str]:
-            xs = [self.load(self.at(left, (str(i), a.row_stride), (k, 1)), lanes) for i in range(rows)]  # fmt: skip
-            ys = [self.load(self.at(right, (str(j), b.column_stride), (k, 1)), lanes) for j in range(columns)]  # fmt: skip
+        def step(at: list[str], sums: list[str], lanes: int) -> list[str]:
+            xs = [self.load(self.at(at[0], (str(i), a.row_stride)), lanes) for i in range(rows)]
+            ys = [self.load(self.at(at[1], (str(j), b.column_stride)), lanes) for j in range(columns)]  # fmt: skip
             return [self.fma(x, y, sums[i * columns + j]) for i, x in enumerate(xs) for j, y in enumerate(ys)]  # fmt: skip
 
         depth = a.columns - a.columns % self.width
-        sums = accumulate(self.code, self.vector, rows * columns, depth, self.width, lambda k, s: step(k, s, self.width))  # fmt: skip
+        pointers = dict.fromkeys((left, right), self.width * SIZE[self.dtype])
+        sums = accumulate(self.code, self.vector, rows * columns, depth, self.width, pointers, lambda at, s: step(at, s, self.width))  # fmt: skip
         if a.columns - depth:
-            sums = step(str(depth), sums, a.columns - depth)
+            rest = [self.at(x, (str(depth), 1)) for x in (left, right)]
+            sums = step(rest, sums, a.columns - depth)
         for i in range(rows):
             for j in range(columns):
                 self._finish(self.fold(sums[i * columns + j]), row, i, column, j)

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from ..ir import Node
 from ..kernels.loop_ir import LONGEST, bound
 from .code import SIZE
+from .extents import alone
 from .groups import CAT, UPDATES
-from .grown import alone
 from .values import NO_OWNERS, Decline, Mem, Room, endless, laid_out, numel
 from .views import index_of, slice_of
 
@@ -31,7 +31,7 @@ def lower(low, node: Node, needed: bool) -> None:
     low.bind(out, MOVES[node.op](low, node))
 
 
-def _place(low, node: Node) -> Mem:
+def place(low, node: Node) -> Mem:
     """Where an update is made: where its base is if that may be, else in a copy of the base.
 
     What the update checks has to stand before.
@@ -129,10 +129,10 @@ def _selected(low, node: Node) -> tuple[int, str]:
 def _select_scatter(low, node: Node) -> Mem:
     source = node.args[1]
     d, index = _selected(low, node)
-    out = _place(low, node)
-    place = low.code.multiply(index, out.stride[d])
+    out = place(low, node)
+    at = low.code.multiply(index, out.stride[d])
     size, stride = out.size[:d] + out.size[d + 1 :], out.stride[:d] + out.stride[d + 1 :]
-    low.copy(low.operand(source), _part(low, out, size, stride, place))
+    low.copy(low.operand(source), _part(low, out, size, stride, at))
     return out
 
 
@@ -151,7 +151,7 @@ def _sliced(low, node: Node) -> tuple[int, str, int]:
 def _slice_scatter(low, node: Node) -> Mem:
     x = low.operand(node.args[1])
     d, first, step = _sliced(low, node)
-    out = _place(low, node)
+    out = place(low, node)
     stride = (*out.stride[:d], out.stride[d] * step, *out.stride[d + 1 :])
     low.copy(x, _part(low, out, x.size, stride, low.code.multiply(first, out.stride[d])))
     return out

@@ -23,6 +23,7 @@ from .values import Decline, Reg
 
 Size = tuple[Any, ...]
 _INTO = ("aten.copy.default", "aten.fill.Tensor", "aten.fill.Scalar")
+_GATHERED = ("aten.embedding.default", "aten.gather.default", "aten.index_select.default", "aten.index.Tensor")  # fmt: skip
 _LIKE = ("zeros_like", "ones_like", "full_like")
 
 
@@ -121,15 +122,8 @@ class Sizes:
             return self._reduced(node, v)
         if op in CREATORS:
             return self._created(node)
-        if op == "aten.embedding.default":
-            return (*self._size(node.args[1]), *self._size(node.args[0])[1:])
-        if op == "aten.gather.default":
-            return self._size(node.args[2])
-        if op == "aten.index_select.default":
-            x, d, order = node.args
-            size = self._size(x)
-            d %= len(size)
-            return (*size[:d], *self._size(order), *size[d + 1 :])
+        if op in _GATHERED:
+            return self._gathered(node)
         if op in _INTO:
             size = self._size(node.args[0])
             return self._broadcast([size, self._size(node.args[1])]) and size
@@ -138,6 +132,31 @@ class Sizes:
         if op in GATHERS and all(n is not None for n in v.type.shape):
             return tuple(v.type.shape)
         raise Decline(f"{op} of a size that is known only at run time")
+
+    def _gathered(self, node: Node) -> Size:
+        if node.op == "aten.index.Tensor":
+            return self._indexed(node)
+        if node.op == "aten.embedding.default":
+            return (*self._size(node.args[1]), *self._size(node.args[0])[1:])
+        if node.op == "aten.gather.default":
+            return self._size(node.args[2])
+        x, d, order = node.args
+        size = self._size(x)
+        d %= len(size)
+        return (*size[:d], *self._size(order), *size[d + 1 :])
+
+    def _indexed(self, node: Node) -> Size:
+        """The indexed dims become the dims of the indices, in the first one's place or in front."""
+        size, orders = self._size(node.args[0]), node.args[1]
+        dims = [d for d, i in enumerate(orders) if i is not None]
+        together = dims == list(range(dims[0], dims[-1] + 1))
+        first = dims[0] if together else 0
+        rest = [n for d, n in enumerate(size) if d not in dims]
+        return (
+            *rest[:first],
+            *self._broadcast([self._size(orders[d]) for d in dims]),
+            *rest[first:],
+        )
 
     def _broadcast(self, sizes: Sequence[Size]) -> Size:
         rank = max(map(len, sizes), default=0)

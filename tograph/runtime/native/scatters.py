@@ -1,0 +1,342 @@
+"""Updates at positions that a tensor gives: one sweep over the positions, in order, as eager PyTorch makes it on a CPU.
+
+They are made in the memory of their base where that may be (``moves.place``), else in a copy. Where two positions are the same the last
+one counts, or they are added up in order. A position out of range fails, as everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..ir import Node, Value
+from ..kernels.loop_ir import LONGEST, bound
+from ..types import DTYPE_NAMES
+from . import calls, chosen, moves, walks
+from .code import FLOATS, REGISTER, SIZE, literal
+from .groups import SCATTERS, one_element
+from .values import Decline, Mem, Operand, Reg, numel
+
+PUT, BINCOUNT = "aten.index_put.default", "aten.bincount.default"
+FOLDS = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}
+
+
+def lower(low: Any, node: Node) -> None:
+    """Write the node, or a call of torch where it has another form."""
+    out = node.outputs[0]
+    try:
+        sweep = None if one_element(out) else _sweep(low, node)
+    except Decline:
+        sweep = None
+    if sweep is None:
+        calls.lower(low, node)
+        return
+    low.sizes.note(out, low.operand(node.args[0]).size)
+    place = moves.place(low, node)
+    sweep(place)
+    low.bind(out, place)
+
+
+def _sweep(low: Any, node: Node) -> Callable[[Mem], None]:
+    """What writes a node's updates into a place. Decline where it has no such form; nothing is written before that is known."""
+    kind = DTYPE_NAMES[node.outputs[0].type.dtype]
+    if kind in ("f16", "bf16"):
+        raise Decline(f"a sweep over {kind}")
+    return _FORMS[node.op](low, node, kind)
+
+
+Put = Callable[[Mem, str, str], None]  # (place, offset, value)
+
+
+def _store(low: Any, place: Mem, at: str, value: str) -> None:
+    low.code.store(place.dtype, value, place.pointer, at)
+
+
+def _folding(how: str, dtype: str) -> Callable[[Any, Mem, str, str], None]:
+    """What adds a value to the one that is there, or takes the greater one."""
+    if dtype == "bool":
+        raise Decline("a fold of bools")
+    kind, prefix = REGISTER[dtype], "f" if dtype in FLOATS else ""
+
+    def fold(low: Any, place: Mem, at: str, value: str) -> None:
+        code = low.code
+        old = code.load(dtype, place.pointer, at)
+        if how in ("add", "mul"):
+            new = code.do(f"{prefix}{how} {kind} {old}, {value}")
+        else:
+            new = _extreme(code, value, old, dtype, how == "max")
+        code.store(dtype, new, place.pointer, at)
+
+    return fold
+
+
+def _extreme(code: Any, value: str, old: str, dtype: str, most: bool) -> str:
+    kind = REGISTER[dtype]
+    taken = walks.beyond(code, value, old, dtype, most)
+    return code.do(f"select i1 {taken}, {kind} {value}, {kind} {old}")
+
+
+def _same(x: Operand, kind: str) -> Operand:
+    if x.dtype != kind:
+        raise Decline("an update that converts")
+    return x
+
+
+# ---- along one dim
+
+
+def _along(low: Any, node: Node) -> tuple[int, Operand, Sequence[int]]:
+    """(the dim, the positions, the size of the base)."""
+    size = low.operand(node.args[0]).size
+    if not size:
+        raise Decline("an update of a number")
+    return node.args[1] % len(size), low.operand(node.args[2]), size
+
+
+def _rows(low: Any, node: Node, kind: str) -> Callable[[Mem], None]:
+    """``index_add``, ``index_copy``, ``index_fill``: whole rows at positions in one dim."""
+    d, index, size = _along(low, node)
+    source: Operand = low.operand(node.args[3])
+    if node.op == "aten.index_fill.int_Scalar":
+        source = (
+            Reg(literal(node.args[3], kind), kind)
+            if not isinstance(node.args[3], Value)
+            else source
+        )
+    if len(index.size or ()) > 1 or node.kwargs.get("alpha", 1) != 1:
+        raise Decline("rows in another form")
+    count = index.size[0] if index.size else 1
+    one = source.size is None or len(source.size) == 0
+    if not one and (len(source.size) != len(size) or node.op == "aten.index_fill.int_Tensor"):
+        raise Decline("rows in another form")
+    put = _folding("add", kind) if "add" in node.op else _store
+    _same(source, kind)
+
+    def sweep(place: Mem) -> None:
+        for e, n in enumerate(source.size or ()):
+            low.sizes.require(n, count if e == d else size[e])
+        with walks.over(low, (*size[:d], count, *size[d + 1 :])) as at:
+            target = walks.position(low, index, at[d : d + 1] if index.size else [], size[d], False)
+            value = walks.element(low, source, at)
+            put(
+                low,
+                place,
+                walks.offset(low.code, [*at[:d], target, *at[d + 1 :]], place.stride),
+                value,
+            )
+        low.work += bound(count) * numel(size) / max(bound(size[d]), 1)
+
+    return sweep
+
+
+def _elements(low: Any, node: Node, kind: str) -> Callable[[Mem], None]:
+    """``scatter``, ``scatter_add``, ``scatter_reduce``: single elements at positions in one dim."""
+    d, index, size = _along(low, node)
+    given = node.args[3]
+    source = low.operand(given) if isinstance(given, Value) else Reg(literal(given, kind), kind)
+    if index.size is None or len(index.size) != len(size):
+        raise Decline("elements in another form")
+    if isinstance(source, Mem) and len(source.size) != len(size):
+        raise Decline("elements in another form")
+    for e, n in enumerate(source.size or ()):
+        if n != index.size[e] and not (
+            isinstance(n, int) and isinstance(index.size[e], int) and n >= index.size[e]
+        ):
+            raise Decline("elements in another form")
+    for e, n in enumerate(size):
+        if (
+            e != d
+            and n != index.size[e]
+            and not (isinstance(n, int) and isinstance(index.size[e], int) and n >= index.size[e])
+        ):
+            raise Decline("elements in another form")
+    how, fresh = _how(node)
+    put = _store if how is None else _folding(how, kind)
+    _same(source, kind)
+
+    def sweep(place: Mem) -> None:
+        for begins in (True, False) if fresh else (False,):
+            with walks.over(low, index.size) as at:
+                target = walks.position(low, index, at, size[d], False)
+                there = walks.offset(low.code, [*at[:d], target, *at[d + 1 :]], place.stride)
+                if begins:
+                    _store(low, place, there, literal(_neutral(how, kind), kind))
+                else:
+                    put(low, place, there, _wide(low, source, at))
+        low.work += numel(index.size)
+
+    return sweep
+
+
+def _wide(low: Any, source: Operand, at: Sequence[str]) -> str:
+    """An element of a source that may be larger than the positions: a size of 1 is not repeated."""
+    if not isinstance(source, Mem):
+        return low.register(source).text
+    return low.code.load(source.dtype, source.pointer, walks.offset(low.code, at, source.stride))
+
+
+def _how(node: Node) -> tuple[str | None, bool]:
+    """(the fold, whether what was there does not count)."""
+    if node.op == "aten.scatter_add.default":
+        return "add", False
+    if node.op == "aten.scatter_reduce.two":
+        if node.args[4] not in FOLDS:
+            raise Decline(f"a fold by {node.args[4]}")
+        return FOLDS[node.args[4]], not node.kwargs.get("include_self", True)
+    return None, False
+
+
+def _neutral(how: str | None, kind: str) -> float:
+    if how in ("add", "mul"):
+        return 0 if how == "add" else 1
+    if kind in FLOATS:
+        return float("-inf") if how == "max" else float("inf")
+    bits = 8 * SIZE[kind]
+    low, high = (0, 2**bits - 1) if kind == "u8" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    return low if how == "max" else high
+
+
+# ---- by [] = ...
+
+
+def _put(low: Any, node: Node, kind: str) -> Callable[[Mem], None]:
+    base, orders, given = node.args[:3]
+    adds = node.args[3] if len(node.args) > 3 else node.kwargs.get("accumulate", False)
+    put = _folding("add", kind) if adds else _store
+    size, source = low.operand(base).size, _same(low.operand(given), kind)
+    dims = [d for d, i in enumerate(orders) if i is not None]
+    if not size or not dims or dims != list(range(dims[0], dims[-1] + 1)):
+        raise Decline("an update in another form")
+    if any(chosen.is_mask(orders[d]) for d in dims):
+        return _masked(low, [orders[d] for d in dims], dims[0], size, source, put)
+    return _placed(low, [low.operand(orders[d]) for d in dims], dims[0], size, source, put)
+
+
+def _placed(low: Any, orders: list[Operand], first: int, size: Any, source: Operand, put: Any) -> Callable[[Mem], None]:  # fmt: skip
+    """At positions in some dims that follow each other."""
+    shared = low.sizes._broadcast([o.size or () for o in orders])
+    last = first + len(orders)
+    space = (*size[:first], *shared, *size[last:])
+    _broadcasts(source, space)
+
+    def sweep(place: Mem) -> None:
+        _agree(low, source, space)
+        with walks.over(low, space) as at:
+            inner = at[first : first + len(shared)]
+            found = [
+                walks.position(
+                    low, o, inner[len(shared) - len(o.size or ()) :], size[first + e], True
+                )
+                for e, o in enumerate(orders)
+            ]
+            target = [*at[:first], *found, *at[first + len(shared) :]]
+            put(
+                low,
+                place,
+                walks.offset(low.code, target, place.stride),
+                walks.element(low, source, at),
+            )
+        low.work += numel(space)
+
+    return sweep
+
+
+def _masked(low: Any, orders: list[Value], first: int, size: Any, source: Operand, put: Any) -> Callable[[Mem], None]:  # fmt: skip
+    """Where a mask is true: a value for each, or one for all."""
+    mask = low.operand(orders[0])
+    if len(orders) > 1 or first or not isinstance(mask, Mem):
+        raise Decline("an update by masks in another form")
+    rank = len(mask.size)
+    rest = size[rank:]
+    many = isinstance(source, Mem) and len(source.size) == 1 + len(rest) and source.size[0] != 1
+    _broadcasts(source, (source.size[0] if many else 1, *rest))
+
+    def sweep(place: Mem) -> None:
+        for n, m in zip(size, mask.size):
+            low.sizes.require(n, m)
+        _agree(low, source, (source.size[0] if many else 1, *rest))
+        cell, there = low.code.cell("i64"), walks.flat(low, mask)
+        with chosen.each(low, there, cell) as (i, k):
+            if many:
+                low.fail(low.code.do(f"icmp uge i64 {k}, {low.sizes.text(source.size[0])}"))
+            index = chosen.unraveled(low, i, size[:rank])
+            with walks.over(low, rest) as at:
+                value = walks.element(low, source, [k, *at])
+                put(low, place, walks.offset(low.code, [*index, *at], place.stride), value)
+        if many:
+            count = low.code.do(f"load i64, ptr {cell}")
+            low.fail(low.code.do(f"icmp ne i64 {count}, {low.sizes.text(source.size[0])}"))
+        low.work += bound(there.size[0]) * (1 + numel(rest) * 0.5)
+
+    return sweep
+
+
+def _broadcasts(x: Operand, space: Sequence[int]) -> None:
+    """Decline where a value has more dims than the places that it goes to."""
+    if len(x.size or ()) > len(space):
+        raise Decline("an update with more dims than its places")
+
+
+def _agree(low: Any, x: Operand, space: Sequence[int]) -> None:
+    size = x.size or ()
+    for n, m in zip(size, space[len(space) - len(size) :]):
+        if n != 1:
+            low.sizes.require(n, m)
+
+
+# ---- counts
+
+
+def count(low: Any, node: Node) -> None:
+    """``bincount``: as many places as the greatest number asks for, and at least ``minlength``."""
+    x = low.operand(node.args[0])
+    weights = node.args[1] if len(node.args) > 1 else node.kwargs.get("weights")
+    least = node.args[2] if len(node.args) > 2 else node.kwargs.get("minlength", 0)
+    if (
+        x.size is None
+        or len(x.size) != 1
+        or x.dtype not in ("i64", "i32")
+        or isinstance(least, Value)
+    ):
+        raise Decline("a count in another form")
+    code, kind = low.code, DTYPE_NAMES[node.outputs[0].type.dtype]
+    source = Reg(literal(1, kind), kind) if weights is None else _same(low.operand(weights), kind)
+    if weights is not None:
+        low.sizes.require((source.size or (1,))[0], x.size[0])
+    length = low.sizes.known(Reg(_length(low, x, least), "i64"))
+    low.dests.pop(node.outputs[0], None)
+    place = low.new(kind, (length,))
+    with walks.counted(code, low.sizes.text(length)) as i:
+        code.store(kind, literal(0, kind), place.pointer, i)
+    put = _folding("add", kind)
+    with walks.counted(code, low.sizes.text(x.size[0])) as i:
+        put(low, place, walks.position(low, x, [i], length, False), walks.element(low, source, [i]))
+    low.work += bound(x.size[0]) * 3
+    low.bind(node.outputs[0], place)
+
+
+def _length(low: Any, x: Operand, least: int) -> str:
+    code, cell = low.code, low.code.cell("i64")
+    code.line(f"store i64 {least}, ptr {cell}")
+    code.declare("llvm.smax.i64", "i64 {}(i64, i64)")
+    with walks.counted(code, low.sizes.text(x.size[0])) as i:
+        n = walks.position(low, x, [i], LONGEST, False)
+        more = code.do(f"add i64 {n}, 1")
+        most = code.do(
+            f"call i64 @llvm.smax.i64(i64 {code.do(f'load i64, ptr {cell}')}, i64 {more})"
+        )
+        code.line(f"store i64 {most}, ptr {cell}")
+    return code.do(f"load i64, ptr {cell}")
+
+
+_FORMS: dict[str, Callable[[Any, Node, str], Callable[[Mem], None]]] = {
+    "aten.index_add.default": _rows,
+    "aten.index_copy.default": _rows,
+    "aten.index_fill.int_Scalar": _rows,
+    "aten.scatter.src": _elements,
+    "aten.scatter.value": _elements,
+    "aten.scatter_add.default": _elements,
+    "aten.scatter_reduce.two": _elements,
+    PUT: _put,
+}
+assert _FORMS.keys() == SCATTERS
