@@ -43,6 +43,7 @@ from . import (
     moves,
     nests,
     scatters,
+    tall,
     telling,
     transposes,
     views,
@@ -528,6 +529,9 @@ class Lowering:
             form(self, node)
         elif node.op in moves.MOVES:
             moves.lower(self, node, not needed.isdisjoint(node.outputs))
+        elif tall.fits(self, node):
+            self.sizes.infer(node)
+            tall.lower(self, node)
         elif matmul.deep(self, node):
             self.sizes.infer(node)
             matmul.lower(self, node)
