@@ -21,7 +21,8 @@ def turned(x):
 def diagonals(x):
     y = torch.diag_embed(x[0]) + torch.diag(x[1, :4], 2) - torch.diag(x[1, :5], -1)
     return (
-        x + y.sum(0) * 0.1
+        x
+        + y.sum(0) * 0.1
         + torch.diagonal_copy(x, 1).sum()
         + torch.diagonal_copy(torch.stack([x, x]), 0, 1, 2).sum()
     )
