@@ -14,7 +14,7 @@ from tograph import collector
 from tograph.lazy import lazy_module
 
 ROOT = Path(__file__).parent.parent
-LATE = ["llvmlite", "safetensors", "html", "tograph.runtime.saved", "tograph.runtime.report", "tograph.runtime.interchange", "tograph.bench", "tograph.cli"]  # fmt: skip
+LATE = ["llvmlite", "numpy.random", "safetensors", "html", "tograph.runtime.saved", "tograph.runtime.report", "tograph.runtime.interchange", "tograph.bench", "tograph.cli"]  # fmt: skip
 
 PROGRAM = """
 import gc, json, sys

@@ -11,6 +11,7 @@ import contextvars
 import ctypes
 import datetime
 import decimal
+import functools
 import inspect
 import io
 import os
@@ -18,6 +19,7 @@ import pickle
 import random
 import re
 import struct
+import sys
 import threading
 import types
 import warnings
@@ -128,8 +130,6 @@ _STATES: dict[type, _Contents] = {
     io.StringIO: _STREAM,
     io.BytesIO: _STREAM,
     random.Random: (random.Random.getstate, random.Random.setstate),
-    np.random.RandomState: (lambda x: x.get_state(legacy=False), lambda x, s: x.set_state(s)),
-    np.random.Generator: (lambda x: x.bit_generator.state, lambda x, s: setattr(x.bit_generator, "state", s)),
     type(os.environ): (dict, _put_environment),
     type(threading.Lock()): (lambda x: x.locked(), _put_lock),
 }  # fmt: skip
@@ -145,8 +145,27 @@ FIXED = (
     np.generic, np.dtype, np.ufunc, torch.Tensor, torch.nn.Module, inspect.Signature, contextvars.Token,
 )  # fmt: skip
 _LIBRARIES = ("torch", "numpy", "functools", "operator", "typing", "tograph", "tqdm")
-_ALIVE = (random._inst, np.random.mtrand._rand, os.environ)  # type: ignore[attr-defined]
 _IMMUTABLE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE: a class made in C
+
+
+def _states() -> dict[type, _Contents]:
+    """``_STATES``, with numpy's generators where the program has loaded them: `import tograph` does not."""
+    return _states_with_numpy() if "numpy.random" in sys.modules else _STATES
+
+
+@functools.cache
+def _states_with_numpy() -> dict[type, _Contents]:
+    return {
+        **_STATES,
+        np.random.RandomState: (lambda x: x.get_state(legacy=False), lambda x, s: x.set_state(s)),
+        np.random.Generator: (lambda x: x.bit_generator.state, lambda x, s: setattr(x.bit_generator, "state", s)),
+    }  # fmt: skip
+
+
+def _is_global(x: Any) -> bool:
+    """Whether an object is one that all of the program shares."""
+    shared = "numpy.random" in sys.modules and x is np.random.mtrand._rand  # type: ignore[attr-defined]
+    return shared or x is random._inst or x is os.environ  # type: ignore[attr-defined]
 
 
 class Held:
@@ -179,7 +198,7 @@ def place(x: Any) -> Location | None:
     if isinstance(x, FIXED):
         return None
     kind = base(type(x))
-    found = _STATES.get(type(x)) or _STATES.get(kind)
+    found = _states().get(type(x)) or _states().get(kind)
     if found is None and isinstance(x, _RAW):
         found = bytes, _put_raw
     if found is not None:
@@ -194,7 +213,7 @@ def _restored(x: Any, get: Callable[[Any], Any], put: Callable[[Any, Any], None]
         if value != Held(get(x)):
             put(x, value.content)
 
-    key = "world" if any(x is y for y in _ALIVE) else "contents"
+    key = "world" if _is_global(x) else "contents"
     return Location((key, id(x)), f"a {type(x).__name__}", lambda: Held(get(x)), set, x)
 
 
@@ -233,10 +252,10 @@ def _is_of_library(kind: type) -> bool:
 
 def blind(x: Any) -> bool:
     """Whether code may change something in an object that cannot be looked at."""
-    if isinstance(x, FIXED) or type(x) in _STATES or isinstance(x, _RAW):
+    if isinstance(x, FIXED) or type(x) in _states() or isinstance(x, _RAW):
         return False
     kind = base(type(x))
-    if kind is object or kind in _STATES or _is_of_library(kind):
+    if kind is object or kind in _states() or _is_of_library(kind):
         return False
     iterator = hasattr(kind, "__next__") and not isinstance(x, io.IOBase)
     return not (isinstance(x, (list, dict, set)) or iterator or _shows(x))

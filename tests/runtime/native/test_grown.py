@@ -544,3 +544,191 @@ def test_relu_of_what_grows():
         return y
 
     check(grown, torch.randn(6, 4), torch.tensor(5))
+
+
+# ---- padding, masks, and ops whose result's size only torch tells
+
+
+@pytest.mark.parametrize("pads", [(0, 1), (2, 0), (1, 1), (0, 0, 0, 2), (0, 0, 1, 0)])
+def test_padding(pads):
+    def grown(x, n):
+        i = 0
+        while i < n:
+            x = F.pad(x * 2, pads, value=1.5) + i
+            i += 1
+        return x, x.sum()
+
+    check(grown, torch.randn(2, 3), torch.tensor(4))
+
+
+def test_padding_of_a_known_size():
+    def padded(x, n):
+        i = 0
+        while i < n:
+            x = F.pad(x, (1, 0))[:, :3] + F.pad(x, (-1, 1), value=2)
+            i += 1
+        return x
+
+    check(padded, torch.randn(2, 3), torch.tensor(4))
+
+
+@pytest.mark.parametrize("x", [torch.arange(9.0), torch.arange(24.0).view(8, 3) % 7, torch.arange(12) % 5])  # fmt: skip
+def test_masks(x):
+    def filtered(x, n):
+        i, seen = 0, x.sum() * 0
+        while i < n and x.shape[0] > 0:
+            x = x[(x if x.dim() == 1 else x[:, 0]) != i]
+            seen = seen + x.sum()
+            i += 1
+        return x * 1, seen
+
+    for n in (1, 4):
+        check(filtered, x, torch.tensor(n))
+
+
+def test_a_mask_of_all_dimensions_is_left_to_torch():
+    def filtered(x, n):
+        i, total = 0, x.sum()
+        while i < n:
+            large = x[x > i * 0.1]
+            total = total * 0.5 + large.sum() + large.mean() * large.shape[0] + torch.sqrt(x).sum()
+            i += 1
+        return total, x[x > 0.5]
+
+    check(filtered, torch.rand(4, 5), torch.tensor(6))
+
+
+def test_what_torch_gives_is_dropped_after_the_call():
+    def found(x, n):
+        i, total = 0, x.sum()
+        while i < n:
+            places = torch.unique(torch.round(x * i))
+            total = total * 0.5 + places.sum() + torch.sqrt(x).sum() * torch.exp(-x).mean()
+            i += 1
+        return total
+
+    f = check(found, torch.rand(4, 5), torch.tensor(6))
+    native = f.get_concrete_function(torch.rand(4, 5), torch.tensor(6)).scheduled.native
+    assert native._later and not any(call._known for call in native._later)
+
+
+def test_a_sieve():
+    def primes(n):
+        left, found = torch.arange(2, n), torch.arange(0)
+        while left.shape[0] > 0:
+            found = torch.cat([found, left[:1]])
+            left = left[left % left[:1] != 0]
+        return found
+
+    check(primes, torch.tensor(80))
+
+
+def test_the_last_row_is_broadcast():
+    def grown(x, n):
+        i = 0
+        while i < n:
+            x = torch.cat([x - x[-1:] * 0.5, x[:1] + x[-1:]])
+            i += 1
+        return x
+
+    check(grown, torch.randn(2, 3), torch.tensor(5))
+    empty = torch.empty(0, 3)
+    assert torch.equal(tg.function(grown)(empty, torch.tensor(5)), grown(empty, 5))
+
+
+def test_rows_by_index():
+    def chosen(x, table, n):
+        i = 0
+        while i < n:
+            x = torch.cat([x, table[x[-2:]].sum(1).argmax()[None]])
+            order = torch.argsort(x.float()[:3])
+            i += 1
+        return x, table[x], table[x, order[0]], F.embedding(x, table), table.index_select(0, x)
+
+    check(chosen, torch.tensor([1, 2, 3]), torch.randn(6, 4), torch.tensor(5))
+
+
+# ---- lists whose items have different sizes
+
+
+def appended(x, n):
+    out, i = [x], 0
+    while i < n:
+        out.append(out[-1][-1:] * 2 + i)
+        i += 1
+    return torch.cat(out), len(out)
+
+
+def of_all_sizes(x, n):
+    out, i = [], 0
+    while i < n:
+        out.append(x[: i + 1])
+        out.append(x[i:] * 2)
+        i += 1
+    return torch.cat(out), out[-1] + 1, out[0].sum()
+
+
+def grown_items(x, n):
+    out, i = [x], 0
+    while i < n:
+        x = torch.cat([x, x[-1:] + 1])
+        out.append(x)
+        i += 1
+    total = x.sum()
+    for item in out:
+        total = total * 0.5 + item.mean()
+    return torch.cat(out), total
+
+
+def returned(x, n):
+    out, i = [], 0
+    while i < n:
+        out.append(x[: i + 1] * 2)
+        i += 1
+    return out
+
+
+def on_branches(x, n):
+    out, i = [x[:1]], 0
+    while i < n:
+        if out[-1].shape[0] < 3:
+            out.append(torch.cat([out[-1], x[:1]]))
+        else:
+            out.append(x[i:])
+        i += 1
+    return torch.cat(out), out[-1] * 1
+
+
+def popped(x, n):
+    stack, i, total = [x], 0, x.sum()
+    while i < n:
+        top = stack.pop()
+        total = total + top.sum()
+        stack.append(top[:2])
+        stack.append(torch.cat([top, x[:1]]))
+        i += 1
+    return total, torch.cat(stack)
+
+
+@pytest.mark.parametrize("shape", [(6,), (7, 2)])
+@pytest.mark.parametrize("case", [appended, of_all_sizes, grown_items, returned, on_branches, popped])  # fmt: skip
+def test_lists(case, shape):
+    x = torch.randn(shape)
+    f = tg.function(case)
+    for n in (3, 1, 5):
+        torch.testing.assert_close(f(x, torch.tensor(n)), case(x, n), rtol=2e-5, atol=2e-5, check_stride=True)  # fmt: skip
+    scheduled = f.get_concrete_function(x, torch.tensor(3)).scheduled
+    assert scheduled.level == "native", scheduled.reason
+    assert scheduled.native.run([x, torch.tensor(4)]) is not None
+
+
+def test_lists_of_items_that_are_open_in_another_dimension():
+    def kept(x, n):
+        out, i = [x * 1], 0
+        while i < n:
+            x = torch.cat([x, x[:, :1]], 1)
+            out.append(x)
+            i += 1
+        return out[1] + 1, out[-1].sum(1), out
+
+    check(kept, torch.randn(2, 3, 2), torch.tensor(4))

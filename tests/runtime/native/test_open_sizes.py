@@ -229,3 +229,24 @@ def test_losses_are_declined_without_a_crash():
     f, x = tg.function(grown), torch.randn(6, 4)
     for n in (0, 3, 5):
         torch.testing.assert_close(f(x, torch.tensor(n)), grown(x, n))
+
+
+def test_elements_of_a_part_by_index():
+    def looped(x, n):
+        t, total = 0, torch.zeros(8)
+        while t < n:
+            part, last = x[: t + 2], torch.tensor([t])
+            total = (
+                total
+                + part.index_select(0, last)[0]
+                + part[last - 1].sum(0)
+                + part.gather(0, last[:, None])
+            )
+            t += 1
+        return total
+
+    f, x, n = tg.function(looped), torch.randn(16, 8), torch.tensor(5)
+    torch.testing.assert_close(f(x, n), looped(x, 5))
+    assert program(f, x, n).level == "native", program(f, x, n).reason
+    with pytest.raises(IndexError):
+        f(x, torch.tensor(17))

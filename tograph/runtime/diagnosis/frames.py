@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import linecache
 import os
 import sysconfig
@@ -17,8 +18,6 @@ from ..funcgraph import USER_CODE
 
 _HERE = str(Path(__file__).parents[2]) + os.sep
 _TORCH = str(Path(torch.__file__).parent) + os.sep
-_PACKAGES = {sysconfig.get_paths()[n] + os.sep for n in ("purelib", "platlib")}
-_STANDARD = sysconfig.get_paths()["stdlib"] + os.sep
 
 
 @dataclass(frozen=True)
@@ -90,6 +89,13 @@ def joined(outer: list[Frame], inner: list[Frame]) -> list[Frame]:
     return [*outer, *inner]
 
 
+@functools.cache
+def _libraries() -> tuple[str, ...]:
+    """The folders of the standard library and of installed packages; finding them out costs more than the rest of an import."""
+    paths = sysconfig.get_paths()
+    return tuple(paths[n] + os.sep for n in ("stdlib", "purelib", "platlib"))
+
+
 def is_users(code: types.CodeType) -> bool:
     """Whether a frame of this code is one that its reader wrote."""
     file = code.co_filename
@@ -97,7 +103,7 @@ def is_users(code: types.CodeType) -> bool:
         return False
     if code in USER_CODE:
         return True
-    if file.startswith((_STANDARD, *_PACKAGES)):
+    if file.startswith(_libraries()):
         return False
     return not file.startswith("<") or bool(linecache.getline(file, code.co_firstlineno))
 

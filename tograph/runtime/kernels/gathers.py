@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from ..ir import Node, Value
 from .exprs import Term
-from .loop_ir import Affine, Unsupported
+from .loop_ir import Affine, Open, Unsupported
 from .reductions import REDUCERS, Elements, Reducer, argument
 from .views import ZERO, Index, broadcast
 
@@ -28,12 +28,12 @@ def row(op: str, *sources: int) -> Callable[[Gather], Gather]:
     return add
 
 
-def _checked(position: Term, n: int, wraps: bool = False) -> Term:
+def _checked(b: Elements, position: Term, n: int | Open, wraps: bool = False) -> Term:
     """A position in a dim of ``n`` elements; any other fails."""
-    position = position.cast("i64")
+    position, size = position.cast("i64"), b.count(n) if isinstance(n, Open) else n
     if not wraps:
-        position = (position < 0).where(n, position)
-    return position.check_index(n)
+        position = (position < 0).where(size, position)
+    return position.check_index(size)
 
 
 def located(position: Term) -> Affine:
@@ -54,7 +54,7 @@ def _index_select(b: Elements, node: Node, which: int, index: Index) -> Term:
         raise Unsupported("a selection from a number")
     d %= len(size)
     place = _index_tensor(b, order, (index[d],) if b.size(order) else ())
-    return b.at(x, (*index[:d], located(_checked(place, size[d])), *index[d + 1 :]))
+    return b.at(x, (*index[:d], located(_checked(b, place, size[d])), *index[d + 1 :]))
 
 
 @row("aten.gather.default", 0)
@@ -64,14 +64,14 @@ def _gather(b: Elements, node: Node, which: int, index: Index) -> Term:
     if not size or len(b.size(order)) != len(size):
         raise Unsupported("a gather from a number")
     d %= len(size)
-    place = _checked(_index_tensor(b, order, index), size[d])
+    place = _checked(b, _index_tensor(b, order, index), size[d])
     return b.at(x, (*index[:d], located(place), *index[d + 1 :]))
 
 
 @row("aten.embedding.default", 0)
 def _embedding(b: Elements, node: Node, which: int, index: Index) -> Term:
     weight, order = node.args[:2]
-    place = _checked(_index_tensor(b, order, index[:-1]), b.size(weight)[0])
+    place = _checked(b, _index_tensor(b, order, index[:-1]), b.size(weight)[0])
     return b.at(weight, (located(place), index[-1]))
 
 
@@ -91,7 +91,7 @@ def _index(b: Elements, node: Node, which: int, index: Index) -> Term:
     for d, n in enumerate(size):
         if d in dims:
             found = _index_tensor(b, orders[d], broadcast(inner, b.size(orders[d])))
-            place.append(located(_checked(found, n, wraps=True)))
+            place.append(located(_checked(b, found, n, wraps=True)))
         else:
             place.append(next(rest))
     return b.at(x, tuple(place))
@@ -140,7 +140,7 @@ def _target(b: Elements, target: Value, index: Index, ignored: int, classes: int
     """(the class at an index, whether it counts); a class that does not count reads as 0."""
     place = _index_tensor(b, target, index).cast("i64")
     counts = place != ignored
-    return _checked(counts.where(place, 0), classes), counts
+    return _checked(b, counts.where(place, 0), classes), counts
 
 
 def _weight(b: Elements, weight: Value | None, place: Term, dtype: str) -> Term:

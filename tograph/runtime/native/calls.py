@@ -5,7 +5,7 @@ memory of the operands as tensors, runs the op and copies what it gives to the r
 native form does not send a whole loop to Python. It costs a few microseconds, so a graph must have more native ops
 than calls (``worth``). An op that raises makes the code decline, and the host raises the error at the user's line; an
 interrupt goes up at once. Ops that draw random numbers are run too: ``Native`` puts the generator's state back when the
-code declines.
+code declines. A result whose size only the op tells (``unique``) is kept by the object until the code has copied it to a buffer.
 
 The first word of the arena points to the table of these objects, which ``Native`` makes: the text of the code has no address
 in it and is the same in every process.
@@ -16,7 +16,7 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -24,11 +24,12 @@ import torch
 from .. import ops
 from ..infer import meta_of
 from ..ir import Node, Value, map_values, node_effects
-from ..kernels.loop_ir import Open
+from ..kernels.loop_ir import LONGEST, Open
 from ..shapes import RULES, Meta
 from ..types import DTYPE_NAMES, DTYPES, ScalarType, TensorType
 from .code import SIZE
-from .values import Decline, Mem, Reg, alike, in_a_row, numel, strides
+from .extents import unknown
+from .values import NO_OWNERS, Decline, Mem, Reg, alike, in_a_row, laid_out, numel, strides
 
 LARGE = 1 << 18  # bytes that torch copies by several threads
 TRIED = 1 << 16  # elements that an op may be tried on while code is written
@@ -57,27 +58,29 @@ declare i32 @PyObject_IsTrue(ptr)
 
 
 class Call:
-    """One op on memory. ``self(address)`` of a block of 64-bit slots: operands, then results, then open sizes.
+    """One op on memory. ``self(address)`` of a block of 64-bit slots: operands, results, open sizes, and for each result of a size that only
+    the op tells (``Later``) where it is and its size.
 
     ``wanted``: which of the op's results are used. ``exact``: for each whether it must have the strides of its place, which are those of eager PyTorch then.
     """
 
     native_ops = 3  # that a graph must have for each call to be worth it
 
-    def __init__(self, node: Node, inputs: list[Value], operands: list[Any], results: list[Mem], exact: list[bool], wanted: list[int]):  # fmt: skip
+    def __init__(self, node: Node, inputs: list[Value], operands: list[Any], results: list[Mem | Later], exact: list[bool], wanted: list[int]):  # fmt: skip
         self.node, self.run = node, ops.quick(node.op) or ops.lookup(node.op).run
         self.random = node_effects(node).random
         self._inputs, self._operands, self._results = inputs, operands, results
         self._exact, self._wanted = exact, wanted
         opened = [n for x in (*operands, *results) if isinstance(x, Mem) for n in x.size if isinstance(n, Open)]  # fmt: skip
         self.opened = list(dict.fromkeys(opened))
-        self._words = len(operands) + len(results) + len(self.opened)
+        self.words = len(operands) + len(results) + len(self.opened)
+        self.later = [x for x in results if isinstance(x, Later)]
         self._views: dict[Any, torch.Tensor] = {}
         self._known: dict[Any, Any] = {}  # what a block of slots means
 
     def __call__(self, address: int) -> bool:
         """Whether the op ran, and gave what its types say."""
-        block = ctypes.string_at(address, 8 * self._words)
+        block = ctypes.string_at(address, 8 * self.words)
         known = self._known.get(block)
         if known is None:
             known = self._read(block)
@@ -89,12 +92,21 @@ class Call:
             return self.run is not reference and self(address)
         except Exception:  # ops raise anything, and an error would be lost in the C caller: the host runs the op again and raises it
             return False
-        if type(found) is torch.Tensor:
-            return not places or places[0].put(found)
-        return all(place.put(found[i]) for i, place in zip(self._wanted, places))
+        results = [found] if type(found) is torch.Tensor else [found[i] for i in self._wanted]
+        if not all(place.put(x) for x, place in zip(results, places)):
+            return False
+        if self.later:
+            words = [word for place in places if isinstance(place, _Kept) for word in place.words()]
+            ctypes.memmove(address + 8 * self.words, struct.pack(f"{len(words)}q", *words), 8 * len(words))  # fmt: skip
+        return True
+
+    def drop(self) -> None:
+        """Forget the results that the code has copied."""
+        if self.later:
+            self._known.clear()
 
     def slots(self, block: bytes) -> tuple[int, ...]:
-        return struct.unpack(f"{self._words}q", block)
+        return struct.unpack(f"{self.words}q", block)
 
     def _read(self, block: bytes) -> Any:
         """(args, kwargs, places of the results) for a block of slots. A loop meets few different ones."""
@@ -105,7 +117,7 @@ class Call:
         args = map_values(env.__getitem__, self.node.args)
         kwargs = map_values(env.__getitem__, self.node.kwargs)
         places = [
-            _Place(self._view(x, bits, sizes), exact, x.open)
+            _Kept(x) if isinstance(x, Later) else _Place(self._view(x, bits, sizes), exact, x.open)
             for x, bits, exact in zip(self._results, slots[len(self._operands) :], self._exact)
         ]
         if len(self._known) >= KEPT:
@@ -136,6 +148,40 @@ class Call:
                 found = flat.as_strided(size, x.stride)
             self._views[key] = found
         return found
+
+
+@dataclass(frozen=True)
+class Later:
+    """A result whose size in dimension ``dim`` only the op tells."""
+
+    dtype: str
+    shape: tuple[int | None, ...]
+    dim: int
+
+    owners = NO_OWNERS
+
+    def fits(self, x: torch.Tensor) -> bool:
+        """Whether a result is what the graph says, and contiguous."""
+        same = len(x.shape) == len(self.shape) and all(m in (None, n) for n, m in zip(x.shape, self.shape))  # fmt: skip
+        return same and x.dtype is DTYPES[self.dtype] and x.is_contiguous()
+
+
+class _Kept:
+    """Such a result, with the dimension that has no bound first, until the next one."""
+
+    __slots__ = ("tensor", "what")
+
+    def __init__(self, what: Later):
+        self.what = what
+
+    def put(self, x: torch.Tensor) -> bool:
+        if not self.what.fits(x):
+            return False
+        self.tensor = x.movedim(self.what.dim, 0).contiguous()
+        return True
+
+    def words(self) -> tuple[int, int]:
+        return self.tensor.data_ptr(), len(self.tensor)
 
 
 class _Place:
@@ -191,15 +237,42 @@ def lower(low, node: Node) -> None:
         low.arena.hold(x.owners)
     exact = [layouts[v.index] is not False for v in used]
     call = Call(node, inputs, operands, targets, exact, [v.index for v in used])
-    ask(low, call, block(low, call, [*operands, *targets]))
+    slots = block(low, call, [*operands, *targets])
+    ask(low, call, slots)
+    targets = _arrived(low, call, slots, targets)
     for v, x, known in zip(used, targets, exact):
         x = replace(x, dense=known)
         low.bind(v, x if numel(x.size) > 1 else low.register(Mem(x.pointer, x.dtype, x.size, x.stride)))  # fmt: skip
     low.release(targets)
 
 
-def _target(low, v: Value, stride: tuple[int, ...] | None) -> Mem:
+def _arrived(low, call: Call, slots: str, targets: list[Mem | Later]) -> list[Mem]:
+    """The results, those that the call kept in buffers."""
+    code, first, made = low.code, call.words, []
+    for x in targets:
+        if not isinstance(x, Later):
+            made.append(x)
+            continue
+        pointer, length = (
+            code.do(f"load {kind}, ptr {code.do(f'getelementptr i64, ptr {slots}, i64 {first + k}')}")
+            for k, kind in enumerate(("ptr", "i64"))
+        )  # fmt: skip
+        first += 2
+        n = low.sizes.new(length, LONGEST)
+        size = (*x.shape[: x.dim], n, *x.shape[x.dim + 1 :])
+        found = laid_out(pointer, x.dtype, tuple(map(low.sizes.fixed, size)))
+        kept = low.new(x.dtype, found.size)
+        low.copy(found, kept)
+        low.arena.hold(kept.owners)
+        made.append(kept)
+    return made
+
+
+def _target(low, v: Value, stride: tuple[int, ...] | None) -> Mem | Later:
     """Memory for a result, of those strides; contiguous where they are not known."""
+    if v not in low.sizes.of and None in v.type.shape:
+        low.item(v.type)
+        return Later(DTYPE_NAMES[v.type.dtype], tuple(v.type.shape), unknown(v.type))
     dtype, size = low.tensor(v)
     if numel(size) == 1:
         return low.new(dtype, size)
@@ -213,10 +286,12 @@ def block(low, call: Call, operands: list[Any]) -> str:
     """The slots of a call, filled."""
     code = low.code
     slots = [*operands, *(Reg(low.sizes.text(n), "i64") for n in call.opened)]
-    made = code.cell(f"[{max(len(slots), 1)} x i64]")
+    made = code.cell(f"[{max(len(slots) + 2 * len(call.later), 1)} x i64]")
     for i, x in enumerate(slots):
         place = code.do(f"getelementptr i64, ptr {made}, i64 {i}")
-        if isinstance(x, Mem):
+        if isinstance(x, Later):
+            code.line(f"store i64 0, ptr {place}")
+        elif isinstance(x, Mem):
             code.line(f"store ptr {x.pointer}, ptr {place}")
         else:
             code.store(x.dtype, x.text, place)

@@ -17,6 +17,8 @@ from ..kernels.loop_ir import Open, bound
 from . import walks
 from .values import Decline, Mem, Reg, numel
 
+USUAL = 1 << 12  # elements of a mask where work is estimated
+
 INDEX, SELECT, NONZERO = "aten.index.Tensor", "aten.masked_select.default", "aten.nonzero.default"
 
 
@@ -57,7 +59,7 @@ def _taken(low: Any, node: Node) -> Mem:
             source = walks.offset(code, [*lead, *index, *rest], x.stride)
             target = walks.offset(code, [*lead, k, *rest], place.stride)
             code.store(x.dtype, code.load(x.dtype, x.pointer, source), place.pointer, target)
-    low.work += bound(mask.size[0]) * (1 + numel(before) * numel(after) * 0.5)
+    low.work += min(bound(mask.size[0]), USUAL) * (1 + numel(before) * numel(after) * 0.5)
     return _closed(low, mask, place, first, cell)
 
 
@@ -88,7 +90,7 @@ def _nonzero(low: Any, node: Node) -> Mem:
         for d, at in enumerate(unraveled(low, i, x.size)):
             target = low.code.add(low.code.multiply(k, rank), str(d))
             low.code.store("i64", at, place.pointer, target)
-    low.work += bound(flat.size[0]) * (1 + rank)
+    low.work += min(bound(flat.size[0]), USUAL) * (1 + rank)
     return _closed(low, flat, place, 0, cell)
 
 

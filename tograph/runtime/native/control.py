@@ -15,7 +15,7 @@ from typing import Any
 from ..ir import Graph, Node, Value
 from ..kernels.gathers import sources
 from ..kernels.loop_ir import LONGEST
-from . import grown, lists, versions
+from . import extents, lists, versions
 from .carries import Carry, ListCarry, typed
 from .code import REGISTER
 from .groups import one_element, schedule, updated
@@ -104,8 +104,8 @@ def _settled(low, v: Value, x: Operand, dest: Mem | None) -> Operand:
     if dest is not None:
         made = low.moved(x, dest)
         made = replace(made, dense=x.settled, alias=x.alias if made is x else "false", owners=dest.owners)  # fmt: skip
-    elif grown.opened(v):
-        made = grown.where_it_is(low, v, x)
+    elif extents.opened(v):
+        made = extents.where_it_is(low, extents.unknown(v.type), x)
     elif isinstance(x, Mem) and x.contiguous:
         return x
     else:
@@ -143,9 +143,9 @@ def _merge(low, v: Value, found: list[tuple[Operand, str]]) -> Operand:
 
 def _merged_size(low, v: Value, found: list[tuple[Mem, str]]) -> tuple:
     """The size of a tensor that branches give in different sizes."""
-    if not grown.opened(v):
+    if not extents.opened(v):
         raise Decline("a tensor whose size depends on the branch")
-    d, size = grown.dimension(v), found[0][0].size
+    d, size = extents.unknown(v.type), found[0][0].size
     text = _phi(low, "i64", [(low.sizes.text(x.size[d]), end) for x, end in found])
     return (*size[:d], low.sizes.new(text, LONGEST), *size[d + 1 :])
 
@@ -299,7 +299,7 @@ def _mode(body: Graph, i: int) -> str:
         return "register"
     if lists.listed(value.type):
         return "in place"
-    if grown.opened(value):
+    if extents.opened(value):
         return "grown" if updated(body, i) else "shrunk" if _is_part(value, result) else "swapped"
     if _adds_product(body, value, result) or _in_place(body, value, result) or updated(body, i):
         return "in place"

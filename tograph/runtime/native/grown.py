@@ -13,52 +13,11 @@ from dataclasses import replace
 from typing import Any
 
 from ..ir import Graph, Value
-from ..kernels.loop_ir import LONGEST, Open
-from ..types import TensorType
+from ..kernels.loop_ir import LONGEST
 from .carries import Carry
 from .direct import Strided
-from .values import Decline, Mem, Operand, Room, endless, laid_out, with_alias
-
-
-def opened(v: Value) -> bool:
-    """Whether a value is a tensor with a size that only the run knows."""
-    return isinstance(v.type, TensorType) and None in v.type.shape
-
-
-def dimension(v: Value) -> int:
-    """The one dimension of such a tensor whose size only the run knows."""
-    shape = v.type.shape  # type: ignore[union-attr]
-    if shape.count(None) != 1:
-        raise Decline(f"a value of type {v.type}")
-    return shape.index(None)
-
-
-def unbounded(low: Any, size: Sequence[Any], d: int) -> tuple:
-    """``size`` without a bound in dimension ``d``."""
-    n = size[d]
-    if not (isinstance(n, Open) and n.endless):
-        n = low.sizes.new(low.sizes.text(n), LONGEST)
-    return (*size[:d], n, *size[d + 1 :])
-
-
-def in_buffer(low: Any, v: Value, x: Operand) -> Mem:
-    """``x``, which is ``v``, at the start of a buffer."""
-    d = dimension(v)
-    if isinstance(x, Mem) and x.place and endless(x.size) == d:
-        return x
-    place, owner = low.buffers.new()
-    return replace(low.moved(x, Room(place, frozenset([owner]), d)), alias=x.alias)
-
-
-def where_it_is(low: Any, v: Value, x: Operand) -> Mem:
-    """``x``, which is ``v``, in memory laid out for a dimension without a bound."""
-    d = dimension(v)
-    if isinstance(x, Mem):
-        size = unbounded(low, x.size, d)
-        made = laid_out(x.pointer, x.dtype, size, x.owners)
-        if all(s == t or n == 1 for n, s, t in zip(size, x.stride, made.stride)):
-            return replace(made, dense=x.dense, alias=x.alias, gaps=x.gaps)
-    return in_buffer(low, v, x)
+from .extents import alone, unknown, where_it_is
+from .values import Decline, Mem, Operand, Room, laid_out, with_alias
 
 
 class _OpenCarry(Carry):
@@ -69,7 +28,7 @@ class _OpenCarry(Carry):
     def __init__(
         self, low: Any, number: int, graph: Graph, start: Operand, mode: str, result: Value
     ):
-        self.result_value = result
+        self.result_value, self.dim = result, unknown(graph.inputs[number].type)  # type: ignore[arg-type]
         super().__init__(low, number, graph, start, mode)
 
     def head(self, before: str) -> Mem:
@@ -77,7 +36,7 @@ class _OpenCarry(Carry):
         self.before = before
         self.alias, self.length, self.name = ("%" + code.fresh(n) for n in ("alias", "length", "carry"))  # fmt: skip
         self.alias_phi, self.length_phi, self.phi = (code.later() for _ in range(3))
-        d = dimension(self.value)
+        d = self.dim
         n = self.low.sizes.new(self.length, LONGEST)
         made = laid_out(self.name, x.dtype, (*x.size[:d], n, *x.size[d + 1 :]), self.owners)
         dense = x.settled and self.value not in self.low.strided
@@ -92,7 +51,7 @@ class _OpenCarry(Carry):
         self.result = self._arrived(x)
 
     def latch(self, end: str, again: str = "") -> None:
-        result, d = self.result, dimension(self.value)
+        result, d = self.result, self.dim
         text = self.low.sizes.text
         self._fill(self.alias_phi, self.alias, "i1", self.start.alias, result.alias, end, again)
         self._fill(self.length_phi, self.length, "i64", text(self.start.size[d]), text(result.size[d]), end, again)  # fmt: skip
@@ -118,7 +77,7 @@ class Grown(_OpenCarry):
             found = x
         else:
             place, owner = low.buffers.new()
-            found = low.moved(x, Room(place, frozenset([owner]), dimension(self.value)))
+            found = low.moved(x, Room(place, frozenset([owner]), self.dim))
         self.owners = found.owners
         low.arena.hold(self.owners)
         return with_alias(found, x.alias)
@@ -127,7 +86,7 @@ class Grown(_OpenCarry):
         return replace(super().head(before), place=self.start.place)
 
     def dest(self) -> Room:
-        return Room(self.start.place, self.owners, dimension(self.value))
+        return Room(self.start.place, self.owners, self.dim)
 
     def _arrived(self, x: Operand) -> Mem:
         return with_alias(self.low.moved(x, self.dest()), x.alias)
@@ -137,13 +96,13 @@ class Shrunk(_OpenCarry):
     """A tensor of which each iteration keeps a part."""
 
     def _prepare(self, x: Operand) -> Mem:
-        found = where_it_is(self.low, self.value, x)
+        found = where_it_is(self.low, self.dim, x)
         self.owners = found.owners
         self.low.arena.hold(self.owners)
         return found
 
     def _arrived(self, x: Operand) -> Mem:
-        found = where_it_is(self.low, self.value, x)
+        found = where_it_is(self.low, self.dim, x)
         if not found.owners <= self.owners or found.place:
             raise Decline("a part of a carried tensor with other strides")
         return found
@@ -156,8 +115,8 @@ class Swapped(_OpenCarry):
         made = [self.low.buffers.new() for _ in range(2)]
         own = frozenset(owner for _, owner in made)
         self.low.arena.hold(own)
-        self.rooms = [Room(place, own, dimension(self.value)) for place, _ in made]
-        found = where_it_is(self.low, self.value, x)
+        self.rooms = [Room(place, own, self.dim) for place, _ in made]
+        found = where_it_is(self.low, self.dim, x)
         self.low.arena.hold(found.owners)
         self.owners = found.owners | own
         return found
@@ -182,8 +141,3 @@ class Swapped(_OpenCarry):
     def latch(self, end: str, again: str = "") -> None:
         super().latch(end, again)
         self._fill(self.next_phi, self.next, "ptr", self.rooms[0].place, self.swapped, end, again)
-
-
-def alone(low: Any, x: Mem) -> bool:
-    """Whether nothing but one name stands for what is in a buffer."""
-    return bool(x.owners) and all(low.arena.holders(o) == 1 for o in x.owners)

@@ -5,7 +5,8 @@ read no more afterwards (``groups.overwrites``) and nothing else stands there, e
 to the end; a popped one stays where it is, so the next push would write over it: such items are copied out. Reading an item
 gives its place in the buffer, where pushes leave it: a block that is outgrown stays until the call ends.
 
-Items: tensors of a static size, numbers, and lists and optionals of such items. Anything else declines.
+Items: tensors, numbers, and lists and optionals of such items. A tensor one size of which only the run knows is, as an item, the list of
+its parts along that dimension. Anything else declines.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from ..ir import Graph, Node, Value
 from ..kernels.loop_ir import LONGEST
 from ..types import DTYPE_NAMES, ListType, OptionalType, ScalarType, TensorType, Type
 from .code import SIZE
+from .extents import unknown, where_it_is
 from .groups import LIST_UPDATES, one_element
-from .values import NO_OWNERS, Decline, Listed, Mem, Operand, Reg, numel, strides
+from .values import NO_OWNERS, Decline, Listed, Mem, Operand, Reg, laid_out, numel, strides
 from .views import index_of
 
 PAIR = 16  # bytes of an item that is a list: where its items begin and end
@@ -48,9 +50,22 @@ def listed(kind: Type) -> bool:
     return isinstance(kind, (ListType, OptionalType))
 
 
+def paired(kind: Type) -> bool:
+    """Whether items of a type have what is in them in the buffers behind the first one."""
+    return listed(kind) or (isinstance(kind, TensorType) and None in kind.shape)
+
+
+def inside(kind: Type) -> Type:
+    """The type of what is in such an item."""
+    if not isinstance(kind, TensorType):
+        return kind.element  # type: ignore[union-attr,return-value]
+    d = unknown(kind)
+    return TensorType(kind.dtype, kind.shape[:d] + kind.shape[d + 1 :], kind.device)
+
+
 def item_bytes(kind: Type) -> int:
     """Bytes of an item in the first buffer of its list."""
-    if listed(kind):
+    if paired(kind):
         return PAIR
     if isinstance(kind, ScalarType):
         return SIZE[DTYPE_NAMES[kind.dtype]]
@@ -64,9 +79,8 @@ def item_bytes(kind: Type) -> int:
 
 def depth(kind: Type) -> int:
     """How many buffers a list of such items has."""
-    inner = kind.element if listed(kind) else None  # type: ignore[union-attr]
     item_bytes(kind)
-    return 1 if not listed(kind) else 1 + depth(inner)
+    return 1 if not paired(kind) else 1 + depth(inside(kind))
 
 
 def changes(graph: Graph) -> bool:
@@ -142,7 +156,7 @@ def _inside(low: Any, x: Listed) -> Listed:
 
     first, end = _if_any(low, x.length, span, 2)
     length = code.do(f"sub i64 {end}, {first}")
-    return Listed(x.item.element, x.places[1:], first, length, x.owners, x.alias)  # type: ignore[union-attr]
+    return Listed(inside(x.item), x.places[1:], first, length, x.owners, x.alias)
 
 
 def append(low: Any, target: Listed, at: str, x: Listed) -> None:
@@ -151,7 +165,7 @@ def append(low: Any, target: Listed, at: str, x: Listed) -> None:
     end = code.add(at, x.length)
     source = _at(low, _data(low, x.places[0]), x.begin, size)
     low.work += 100
-    if not listed(x.item):
+    if not paired(x.item):
         place = _reserve(low, target, at, end, size)
         code.declare("llvm.memmove.p0.p0.i64", "void {}(ptr, ptr, i64, i1)")
         code.line(f"call void @llvm.memmove.p0.p0.i64(ptr {place}, ptr {source}, i64 {code.multiply(x.length, size)}, i1 false)")  # fmt: skip
@@ -167,7 +181,7 @@ def append(low: Any, target: Listed, at: str, x: Listed) -> None:
 
 def _inner(x: Listed) -> Listed:
     """The buffers of what is in the items."""
-    return replace(x, item=x.item.element, places=x.places[1:])  # type: ignore[union-attr]
+    return replace(x, item=inside(x.item), places=x.places[1:])
 
 
 def _reserve(low: Any, x: Listed, at: str, end: str, size: int) -> str:
@@ -211,7 +225,7 @@ def pushes(graph: Graph) -> dict[Value, Node]:
         base, v = n.args if n.op == "tg.list_push" else (None, None)
         if not isinstance(v, Value) or v.node is None or base.node is not None or one_element(v):
             continue
-        if bases[base] == 1 and isinstance(v.type, TensorType) and v.type == _item(n):
+        if bases[base] == 1 and isinstance(v.type, TensorType) and v.type == _item(n) and not paired(v.type):  # fmt: skip
             found[v] = n
     return found
 
@@ -250,10 +264,10 @@ def _put(low: Any, item: Type, value: Operand, place: str) -> None:
 
 def pushed(low: Any, x: Listed, v: Any) -> Listed:
     """``x``, whose memory may be changed, with ``v`` behind its last item."""
-    code, value = low.code, low.operand(v)
+    code, value = low.code, _as_item(low, x.item, low.operand(v))
     end = code.add(x.begin, x.length)
     if isinstance(value, Listed):
-        if not listed(x.item):
+        if not paired(x.item):
             raise Decline("a list where a tensor belongs")
         (used,) = _if_any(low, end, lambda: (_pair(low, x.places[0], code.add(end, "-1"))[1],), 1)
         append(low, _inner(x), used, value)
@@ -266,6 +280,29 @@ def pushed(low: Any, x: Listed, v: Any) -> Listed:
     return replace(x, length=code.add(x.length, "1"), alias=_either(code, x.alias, value.alias))
 
 
+def _as_item(low: Any, item: Type, x: Operand) -> Operand:
+    """``x`` as an item of a type: a tensor of a size that only the run knows as the list of its parts."""
+    if not isinstance(item, TensorType) or None not in item.shape or isinstance(x, Listed):
+        return x
+    if x.dtype != DTYPE_NAMES[item.dtype] or len(x.size or ()) != len(item.shape):
+        raise Decline(f"a {x.dtype} in a list of {item}")
+    d = unknown(item)
+    for i, (n, m) in enumerate(zip(x.size, item.shape)):  # type: ignore[arg-type]
+        if i != d:
+            low.sizes.require(n, m)
+    found = where_it_is(low, d, x)
+    kind = ListType(inside(item))
+    return over(low, kind, (found.pointer,), low.sizes.text(found.size[d]), found)
+
+
+def _as_tensor(low: Any, x: Listed, kind: TensorType) -> Mem:
+    """The tensor whose parts are the items of a list, where they are."""
+    d, part = unknown(kind), tuple(x.item.shape)  # type: ignore[union-attr]
+    size = (*part[:d], low.sizes.new(x.length, LONGEST), *part[d:])
+    pointer = _at(low, _data(low, x.places[0]), x.begin, item_bytes(x.item))
+    return replace(laid_out(pointer, DTYPE_NAMES[kind.dtype], size, x.owners), alias=x.alias)
+
+
 def _either(code: Any, a: str, b: str) -> str:
     if a == "false" or b == "true":
         return b
@@ -275,11 +312,12 @@ def _either(code: Any, a: str, b: str) -> str:
 def item(low: Any, x: Listed, index: str, kind: Type, stays: bool) -> Operand:
     """The item at a valid index. ``stays``: whether nothing is written to its place while it is read."""
     at = low.code.add(x.begin, index)
-    if listed(x.item):
+    if paired(x.item):
         first, end = _pair(low, x.places[0], at)
         length = low.code.do(f"sub i64 {end}, {first}")
-        found = Listed(x.item.element, x.places[1:], first, length, x.owners, x.alias, x.fixed)  # type: ignore[union-attr]
-        return found if stays else copied(low, found)
+        found = Listed(inside(x.item), x.places[1:], first, length, x.owners, x.alias, x.fixed)
+        found = found if stays else copied(low, found)
+        return _as_tensor(low, found, x.item) if isinstance(x.item, TensorType) else found
     place = _at(low, _data(low, x.places[0]), at, item_bytes(x.item))
     dtype = DTYPE_NAMES[x.item.dtype]  # type: ignore[union-attr]
     if isinstance(x.item, ScalarType):
@@ -406,7 +444,7 @@ def _set(low: Any, node: Node) -> Listed:
     base, at, v = node.args
     x = low.operand(base)
     _same_item(x, node)
-    if listed(x.item):
+    if paired(x.item):
         raise Decline("an item of lists that is replaced")
     index = _index(low, x, at)
     x = own(low, x, node.outputs[0])
@@ -443,6 +481,8 @@ def _extend(low: Any, node: Node) -> Listed:
 
 def _stack(low: Any, node: Node) -> Mem:
     x = low.operand(node.args[0])
+    if paired(x.item):
+        raise Decline("a stack of items whose sizes only the run knows")
     return _joined(low, node, x, (x.length,), tuple(getattr(x.item, "shape", ())))
 
 
@@ -451,12 +491,19 @@ def _concat(low: Any, node: Node) -> Mem:
     shape = tuple(getattr(x.item, "shape", ()))
     if not shape:
         raise Decline("a concatenation of numbers")
+    if paired(x.item):
+        if unknown(x.item):  # type: ignore[arg-type]
+            raise Decline(
+                "items that are joined along another dimension than that whose size only the run knows"
+            )
+        x = _inside(low, x)
+        return _joined(low, node, x, (x.length,), tuple(x.item.shape))  # type: ignore[union-attr]
     return _joined(low, node, x, (low.code.multiply(x.length, shape[0]),), shape[1:])
 
 
 def _joined(low: Any, node: Node, x: Listed, length: tuple[str], rest: tuple[int, ...]) -> Mem:
     """The items as they stand in memory, as one tensor."""
-    if listed(x.item) or x.item.dtype is not node.args[1]:  # type: ignore[union-attr]
+    if paired(x.item) or x.item.dtype is not node.args[1]:  # type: ignore[union-attr]
         raise Decline("items of another type")
     if length[0].isdigit():
         size: tuple[Any, ...] = (int(length[0]), *rest)

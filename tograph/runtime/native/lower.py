@@ -36,13 +36,12 @@ from . import (
     chosen,
     control,
     direct,
+    extents,
     groups,
-    grown,
     lists,
     matmul,
     moves,
     nests,
-    rows,
     scatters,
     telling,
     transposes,
@@ -198,17 +197,20 @@ class Lowering:
 
     def _long_input(self, i: int, v: Value) -> Mem:
         """A tensor whose length only the run knows: the slot points to the length and the address."""
-        loops = any(n.op == "While" for n in self.graph.nodes)  # else the host's kernels are faster
-        if not loops:
-            raise Decline(f"a value of type {v.type}")
-        grown.dimension(v)
-        kind = rows.part(v.type)
-        lists.item_bytes(kind)
+        kind = self.item(v.type)
         parts = self._list_input(i, ListType(kind))
         length = self.sizes.new(parts.length, LONGEST)
         size = tuple(length if n is None else n for n in v.type.shape)
         pointer = self.code.do(f"load ptr, ptr {parts.places[0]}")
         return with_alias(laid_out(pointer, DTYPE_NAMES[kind.dtype], size, parts.owners), "true")
+
+    def item(self, kind: TensorType) -> TensorType:
+        """The type of what a tensor of a size without a bound has at one place; such tensors are native where there are loops."""
+        if not any(n.op == "While" for n in self.graph.nodes):  # the host's kernels are faster
+            raise Decline(f"a value of type {kind}")
+        part = lists.inside(kind)
+        lists.item_bytes(part)
+        return part
 
     def env_input(self, v: Value) -> Mem:
         """The memory of an input, for a resource that is written."""
@@ -259,9 +261,10 @@ class Lowering:
 
     def _rows(self, v: Value, x: Operand) -> Listed:
         """A tensor one size of which only the run knows, as the list of its parts along that dimension."""
-        x = grown.in_buffer(self, v, x)
-        length = self.sizes.text(x.size[grown.dimension(v)])
-        return Listed(rows.part(v.type), (x.place,), "0", length, x.owners, x.alias)
+        d = extents.unknown(v.type)
+        x = extents.in_buffer(self, d, x)
+        length = self.sizes.text(x.size[d])
+        return Listed(lists.inside(v.type), (x.place,), "0", length, x.owners, x.alias)
 
     def _hand_over(self, place: str, x: Listed) -> None:
         """Tell the caller the length of a list, and which buffers leave."""
@@ -439,7 +442,7 @@ class Lowering:
         if isinstance(dest, Room):
             if isinstance(x, Mem) and x.place == dest.place:
                 return x
-            made = self.placed(dest, x.dtype, grown.unbounded(self, x.size, dest.dim))
+            made = self.placed(dest, x.dtype, extents.unbounded(self, x.size, dest.dim))
         elif isinstance(x, Mem) and x.pointer == dest.pointer:
             return x
         else:
@@ -475,9 +478,10 @@ class Lowering:
 
     def group(self, group: Group, needed: set[Value]) -> None:
         if group.kind == "loop":
+            if not all(self.inferred(node) for node in group.nodes):
+                self._one_by_one(group, needed)
+                return
             self.native_ops += len(group.nodes)
-            for node in group.nodes:
-                self.sizes.infer(node)
             if len(group.nodes) == 1 and (
                 matmul.column_sums(self, group.nodes[0]) or transposes.clone(self, group.nodes[0])
             ):
@@ -490,6 +494,26 @@ class Lowering:
                 self.alone(node, needed)
             else:
                 self.straight(node)
+
+    def inferred(self, node: Node) -> bool:
+        """Whether the sizes of a node's results follow from those of its operands."""
+        try:
+            self.sizes.infer(node)
+        except Decline:
+            if all(
+                isinstance(v.type, TensorType) and None not in v.type.shape for v in node.outputs
+            ):
+                raise
+            return False
+        return True
+
+    def _one_by_one(self, group: Group, needed: set[Value]) -> None:
+        """A loop nest one of whose nodes gives a tensor of a size that only the op tells."""
+        if len(group.nodes) == 1:
+            calls.lower(self, group.nodes[0])
+            return
+        for node in group.nodes:
+            self.group(replace(group, nodes=[node]), needed | set(node.outputs))
 
     def alone(self, node: Node, needed: set[Value]) -> None:
         if node.regions:
@@ -511,6 +535,7 @@ class Lowering:
             self.sizes.infer(node)
             self.loop_group([node], set(node.outputs))
         else:
+            self.sizes.infer(node)
             matmul.lower(self, node)
 
     def straight(self, node: Node) -> None:
@@ -529,15 +554,16 @@ class Lowering:
             self.bind(out, self.operand(node.args[0]))
         elif node.op == "tg.choose":
             self.bind(out, self._choice(node))
-        elif telling.is_text(node):
-            telling.text(self, node)
         elif node.op.startswith("py."):
-            self.bind(out, self._number(node))
+            telling.text(self, node) if telling.is_text(node) else self.bind(
+                out, self._number(node)
+            )
         elif node.op in views.VIEWS or node.op == groups.CLONE:
             views.lower(self, node)
-        else:
-            self.sizes.infer(node)
+        elif self.inferred(node):
             self._computed(node)
+        else:
+            calls.lower(self, node)
 
     def _constant(self, v: Value, data: Any) -> Operand:
         """A constant tensor: a register, or memory of the module."""
@@ -628,7 +654,7 @@ class Lowering:
 
     def assign(self, node: Node) -> None:
         resource, value = node.args
-        if resource not in self.graph.inputs or grown.opened(resource):
+        if resource not in self.graph.inputs or extents.opened(resource):
             raise Decline("a variable that is written inside of a branch or loop")
         x = self.operand(value)
         dtype, size = self.tensor(resource)
@@ -808,7 +834,7 @@ _KNOWN = frozenset(["tg.read", "tg.identity", "tg.constant", "tg.choose", *_SILE
 
 def _grows(v: Value) -> bool:
     """Whether a result leaves in a buffer: a list, or a tensor whose length only the run knows."""
-    return lists.listed(v.type) or (isinstance(v.type, TensorType) and None in v.type.shape)
+    return lists.paired(v.type)
 
 
 def _sweep(node: Node) -> Callable[[Lowering, Node], None] | None:

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from ..ir import Node
 from ..kernels.loop_ir import LONGEST, bound
 from .code import SIZE
+from .extents import alone
 from .groups import CAT, UPDATES
-from .grown import alone
 from .values import NO_OWNERS, Decline, Mem, Room, endless, laid_out, numel
 from .views import index_of, slice_of
 

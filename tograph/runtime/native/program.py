@@ -42,6 +42,7 @@ from .list_types import typed
 from .lower import DONE, INTERRUPTED, Lowering
 from .nests import Nest
 from .packing import packed
+from .pads import joined
 from .results import View
 from .telling import printed, tells
 from .values import Decline, Noncontiguous, alike
@@ -94,6 +95,7 @@ class Native:
         self._calls = low.asked
         self._random = any(c.random for c in self._calls)
         self._tells = tells(self._calls)
+        self._later = [c for c in self._calls if c.later]
         self._table = (ctypes.c_int64 * max(len(self._calls), 1))(*map(id, self._calls))
         arena = (ctypes.c_int64 * 2).from_address(self._slots[-1])
         arena[0], arena[1] = ctypes.addressof(self._table), self._buffers.address
@@ -158,6 +160,8 @@ class Native:
                 prints.leave(count if made is None else 0)
             return made
         finally:
+            for call in self._later:
+                call.drop()
             self._lock.value = 0
 
     def _in_order(self, inputs: Sequence[Any], made: Sequence[Any]) -> list[Any]:
@@ -175,7 +179,13 @@ class Native:
         return self._entry_of(captured, single, self) if self._direct else None
 
     def _entry_of(self, captured: Sequence[torch.Tensor], single: bool, owner: Any) -> Any:
-        if len(self._inputs) - len(captured) > MOST or self._blocks or self._lists or self._tells:
+        if (
+            len(self._inputs) - len(captured) > MOST
+            or self._blocks
+            or self._lists
+            or self._tells
+            or self._later
+        ):
             return None
         lock = ctypes.addressof(self._lock)
         return make_entry(self._address, self._inputs, self._outputs, captured, single, self._slots[-1], lock, owner, self._assigned, self._random, self._strides)  # fmt: skip
@@ -305,7 +315,7 @@ def compile_graph(graph: Graph, visible: int | None = None, layout: Layout = ())
         graph = uncommitted(graph)
     if has_try(graph) or writes_inside(graph):
         graph = optimize(lifted(unwrapped(graph)), inference=False)
-    graph = packed(typed(graph))
+    graph = joined(packed(typed(graph)))
     try:
         return _native(graph, visible, layout, results.taken(graph, visible))
     except Noncontiguous:

@@ -13,9 +13,10 @@ from typing import Any
 import torch
 from torch.utils._pytree import register_pytree_node
 
-from ..types import ScalarType, TensorType, Type
+from ..types import ListType, ScalarType, TensorType, Type
 from .buffers import Buffers
-from .lists import depth, listed
+from .extents import unknown
+from .lists import depth, inside, paired
 
 _WORD = torch.int64
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
@@ -38,8 +39,10 @@ register_pytree_node(Rows, lambda x: (list(x.parts), x.item), lambda parts, item
 
 
 def _items(item: Type, parts: tuple[torch.Tensor, ...], first: int, end: int) -> tuple:
-    if listed(item):
+    if paired(item):
         pairs = parts[0][first:end].tolist()
+        if isinstance(item, TensorType):
+            return tuple(_turned(parts[1][a:b], unknown(item)) for a, b in pairs)
         return tuple(_items(item.element, parts[1:], a, b) for a, b in pairs)  # type: ignore[union-attr]
     found = parts[0][first:end]
     return tuple(found.tolist() if isinstance(item, ScalarType) else found.unbind(0))
@@ -52,37 +55,27 @@ def plain(x: Any) -> Any:
 
 def grows(kind: Type) -> bool:
     """Whether a result leaves in buffers."""
-    return listed(kind) or (isinstance(kind, TensorType) and None in kind.shape)
-
-
-def part(kind: TensorType) -> TensorType:
-    """The type of what a tensor has at one place of the dimension whose size only the run knows."""
-    d = kind.shape.index(None)
-    return TensorType(kind.dtype, kind.shape[:d] + kind.shape[d + 1 :], kind.device)
-
-
-def _item(kind: Type) -> Type:
-    return part(kind) if isinstance(kind, TensorType) else kind.element  # type: ignore[union-attr,return-value]
+    return paired(kind)
 
 
 def block(kind: Type) -> Any:
     """Memory for the length of a result and the places of its buffers."""
-    return (ctypes.c_int64 * (1 + depth(_item(kind))))()
+    return (ctypes.c_int64 * (1 + depth(inside(kind))))()
 
 
 def leave(block: Any, kind: Type, buffers: Buffers, private: bool) -> Any:
     """The result that a call left in buffers."""
-    item, length = _item(kind), block[0]
+    item, length = inside(kind), block[0]
     parts, inner, count = [], item, length
     for place in block[1:]:
-        if listed(inner):
+        if paired(inner):
             parts.append(buffers.take(place, _WORD, (count, 2)))
-            count, inner = int(parts[-1][-1, 1]) if count else 0, inner.element  # type: ignore[union-attr]
+            count, inner = int(parts[-1][-1, 1]) if count else 0, inside(inner)
         else:
             shape = () if isinstance(inner, ScalarType) else tuple(inner.shape)  # type: ignore[union-attr]
             parts.append(buffers.take(place, inner.dtype, (count, *shape)))  # type: ignore[union-attr]
     if isinstance(kind, TensorType):
-        return _turned(parts[0], kind.shape.index(None))
+        return _turned(parts[0], unknown(kind))
     made = Rows(item, tuple(parts))
     return made if private else _apart(made.items())
 
@@ -105,26 +98,26 @@ def _apart(items: Any) -> Any:
 
 def packed(x: Any, kind: Type) -> Rows | None:
     """A list as ``Rows``; None where its items are not what the type says."""
-    item = _item(kind)
+    item = inside(kind)
     if type(x) is Rows:
         return x if x.item == item else None
     if isinstance(kind, TensorType):
         if type(x) not in _PLAIN or x.dim() != len(kind.shape) or not x.is_contiguous():
             return None
-        x = x.movedim(kind.shape.index(None), 0)
+        x = x.movedim(unknown(kind), 0)
         return Rows(item, (x.contiguous(),)) if _fits(x, item, whole=True) else None
     parts = _pack(list(x), item)
     return None if parts is None else Rows(item, tuple(parts))
 
 
 def _pack(items: list[Any], item: Type) -> list[torch.Tensor] | None:
-    if listed(item):
-        if not all(isinstance(v, (tuple, list)) for v in items):
+    if paired(item):
+        found = _pack_tensors(items, item) if isinstance(item, TensorType) else _pack_lists(items, item)  # type: ignore[arg-type]  # fmt: skip
+        if found is None:
             return None
-        ends = list(itertools.accumulate((len(v) for v in items), initial=0))
-        inner = _pack([w for v in items for w in v], item.element)  # type: ignore[union-attr]
+        ends = itertools.accumulate(found[0], initial=0)
         pairs = torch.tensor(list(itertools.pairwise(ends)), dtype=_WORD).view(-1, 2)
-        return None if inner is None else [pairs, *inner]
+        return [pairs, *found[1]]
     if isinstance(item, ScalarType):
         good = all(type(v) is item.kind for v in items)
         return [torch.tensor(items, dtype=item.dtype)] if good else None
@@ -133,6 +126,26 @@ def _pack(items: list[Any], item: Type) -> list[torch.Tensor] | None:
     if not items:
         return [torch.empty((0, *item.shape), dtype=item.dtype)]  # type: ignore[union-attr]
     return [torch.stack(items)]
+
+
+def _pack_lists(items: list[Any], item: ListType) -> tuple[list[int], list[torch.Tensor]] | None:
+    """(the lengths of lists, what is in them as one list)."""
+    if not all(isinstance(v, (tuple, list)) for v in items):
+        return None
+    inner = _pack([w for v in items for w in v], item.element)  # type: ignore[arg-type]
+    return None if inner is None else ([len(v) for v in items], inner)
+
+
+def _pack_tensors(items: list[Any], item: TensorType) -> tuple[list[int], list[torch.Tensor]] | None:  # fmt: skip
+    """(the sizes of tensors in the dimension where only the run knows them, all of them joined there)."""
+    d = unknown(item)
+    if not all(type(v) in _PLAIN and v.dim() == len(item.shape) for v in items):
+        return None
+    parts, kind = [v.movedim(d, 0) for v in items], inside(item)
+    if not all(_fits(v, kind, whole=True) for v in parts):
+        return None
+    none = torch.empty((0, *kind.shape), dtype=item.dtype)  # type: ignore[union-attr]
+    return [len(v) for v in parts], [torch.cat([none, *parts]).contiguous()]
 
 
 def _fits(v: Any, item: Any, whole: bool = False) -> bool:

@@ -30,7 +30,7 @@ class Text:
     owners: frozenset[int] = NO_OWNERS
 
     dtype, size, alias = "text", None, "false"
-    dense = plain = ordered = True
+    dense = plain = ordered = settled = True
 
 
 class Told(calls.Call):
@@ -44,7 +44,7 @@ class Told(calls.Call):
         self.held, self.printed = held, 0
 
     def __call__(self, address: int) -> bool:
-        slots = self.slots(ctypes.string_at(address, 8 * self._words))
+        slots = self.slots(ctypes.string_at(address, 8 * self.words))
         sizes = dict(zip(self.opened, slots[len(self._operands) :]))
         known = {x: self._value(x, bits, sizes) for x, bits in zip(self._operands, slots)}
         try:

@@ -94,7 +94,7 @@ class Mem:
         """The order of dims in which the elements follow each other without gaps, here and in eager PyTorch; None where there is none."""
         if not self.dense or self.open:
             return None
-        order = sorted(range(len(self.size)), key=lambda d: -self.stride[d])
+        order = sorted(range(len(self.size)), key=lambda d: -self.step(self.stride[d]))
         turned = replace(self, size=tuple(self.size[d] for d in order), stride=tuple(self.stride[d] for d in order))  # fmt: skip
         return tuple(order) if turned.packed else None
 

@@ -50,7 +50,8 @@ def _reshape(low, node: Node, x: Operand) -> list[Operand]:
     if isinstance(x, Reg) or (None not in shape and numel(shape) == 1):
         return [low.register(x)]
     x = _mem(low, x)
-    size = _new_size(low, x.size, shape, node.args[1])
+    unknown = [n for n, m in zip(x.size, node.args[0].type.shape) if m is None or isinstance(n, Open)]  # fmt: skip
+    size = _new_size(low, unknown, shape, node.args[1])
     found = _regrouped(x, size)
     if found is not None:
         return [_make(x, size, found)]
@@ -61,15 +62,15 @@ def _reshape(low, node: Node, x: Operand) -> list[Operand]:
     return [_make(x, size, found)]
 
 
-def _new_size(low, size: Sequence, shape: tuple, given: Sequence[Any]) -> tuple:
-    """The size of a reshaped tensor: its open sizes are those of the source, in order."""
-    opened = iter([n for n in size if isinstance(n, Open)])
+def _new_size(low, unknown: Sequence, shape: tuple, given: Sequence[Any]) -> tuple:
+    """The size of a reshaped tensor: those that the graph does not know are those of the source, in order."""
+    opened = iter(unknown)
     out: list[Any] = []
     for known, wanted in zip(shape, given, strict=True):
         n = known if known is not None else next(opened, None)
         if n is None:
             raise Decline("a view of a size that is known only at run time")
-        if isinstance(n, Open) and isinstance(wanted, Value):
+        if known is None and isinstance(wanted, Value):
             low.sizes.agree(n, wanted)
         out.append(n)
     rest = list(opened)
@@ -261,7 +262,12 @@ def _slice_of(low, n: int | Open, start: Any, stop: Any, step: int) -> tuple[str
         length = code.do(f"call i64 @llvm.smax.i64(i64 {length}, i64 0)")
     if step != 1:
         length = code.do(f"udiv i64 {code.do(f'add nsw i64 {length}, {step - 1}')}, {step}")
-    return first, low.sizes.new(length, _most(n, start, stop, step))
+    most = _most(n, start, stop, step)
+    if most != 1:
+        return first, low.sizes.new(length, most)
+    # One element at the end of an open dimension: it is broadcast as one, and without it the host has the empty tensor.
+    low.fail(code.do(f"icmp ne i64 {length}, 1"))
+    return first, 1
 
 
 def _most(n: int | Open, start: Any, stop: Any, step: int) -> int:

@@ -1,0 +1,55 @@
+"""Tensors in memory one size of which only the run knows: with that dimension laid out first, where they may grow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from ..ir import Value
+from ..kernels.loop_ir import LONGEST, Open
+from ..types import TensorType
+from .values import Decline, Mem, Operand, Room, endless, laid_out
+
+
+def opened(v: Value) -> bool:
+    """Whether a value is a tensor with a size that only the run knows."""
+    return isinstance(v.type, TensorType) and None in v.type.shape
+
+
+def unknown(kind: TensorType) -> int:
+    """The one dimension of such a tensor whose size only the run knows."""
+    if kind.shape.count(None) != 1:
+        raise Decline(f"a value of type {kind}")
+    return kind.shape.index(None)
+
+
+def unbounded(low: Any, size: Sequence[Any], d: int) -> tuple:
+    """``size`` without a bound in dimension ``d``."""
+    n = size[d]
+    if not (isinstance(n, Open) and n.endless):
+        n = low.sizes.new(low.sizes.text(n), LONGEST)
+    return (*size[:d], n, *size[d + 1 :])
+
+
+def in_buffer(low: Any, d: int, x: Operand) -> Mem:
+    """``x``, whose size ``d`` only the run knows, at the start of a buffer."""
+    if isinstance(x, Mem) and x.place and endless(x.size) == d:
+        return x
+    place, owner = low.buffers.new()
+    return replace(low.moved(x, Room(place, frozenset([owner]), d)), alias=x.alias)
+
+
+def where_it_is(low: Any, d: int, x: Operand) -> Mem:
+    """``x`` in memory laid out for a dimension ``d`` without a bound."""
+    if isinstance(x, Mem):
+        size = unbounded(low, x.size, d)
+        made = laid_out(x.pointer, x.dtype, size, x.owners)
+        if all(s == t or n == 1 for n, s, t in zip(size, x.stride, made.stride)):
+            return replace(made, dense=x.dense, alias=x.alias, gaps=x.gaps)
+    return in_buffer(low, d, x)
+
+
+def alone(low: Any, x: Mem) -> bool:
+    """Whether nothing but one name stands for what is in a buffer."""
+    return bool(x.owners) and all(low.arena.holders(o) == 1 for o in x.owners)
