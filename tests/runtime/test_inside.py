@@ -345,3 +345,38 @@ def test_backward_in_a_branch_goes_through_a_branch_in_it():
         g(w, x)
         found.append([w.grad, x.grad])
     torch.testing.assert_close(*found)
+
+
+def gradients_in_a_branch_and_a_loop(w, v, p, n):
+    total = (v * w).sum() if p else (v * 2 * w).sum()
+    for _ in range(n):
+        total = total + (w * w).sum()
+    total.backward()
+    return torch.autograd.grad((v * w).sin().sum() if p else w.sum(), w)[0]
+
+
+def test_gradients_have_no_history_of_their_own():
+    f = tg.function(gradients_in_a_branch_and_a_loop)
+    leaves, wanted = ([torch.ones(3, requires_grad=True), torch.ones(3, requires_grad=True)] for _ in range(2))  # fmt: skip
+    for _ in range(2):
+        found = f(*leaves, torch.tensor(True), torch.tensor(2))
+        torch.testing.assert_close(found, gradients_in_a_branch_and_a_loop(*wanted, True, 2))
+        assert not found.requires_grad
+    for x, y in zip(leaves, wanted):
+        torch.testing.assert_close(x.grad, y.grad)
+        assert not x.grad.requires_grad
+
+
+def test_a_grad_that_no_iteration_sets_stays():
+    def f(w, x, n):
+        for i in range(n):
+            w.grad = x * i
+
+    def run(f, number):
+        w, x = torch.ones(3, requires_grad=True), torch.ones(3)
+        for n, start in ((2, 0), (0, x * 7), (3, 0), (0, None)):
+            w.grad = w.grad if type(start) is int else start
+            f(w, x, number(n))
+            yield w.grad
+
+    assert str(list(run(tg.function(f), torch.tensor))) == str(list(run(f, int)))

@@ -7,7 +7,7 @@ import torch
 
 import tograph as tg
 from tograph.errors import VerifyError
-from tograph.runtime import ir
+from tograph.runtime import ir, verification
 from tograph.runtime.ir import Graph, Node, Value
 from tograph.runtime.text import parse_graph, show
 from tograph.runtime.types import BOOL, TensorType
@@ -47,7 +47,7 @@ return %0"""
 
 @pytest.mark.parametrize("text", [BRANCHES, LOOP, "return", "return %x, %x"])
 def test_verify_accepts(text):
-    ir.verify(parse(text))
+    verification.verify(parse(text))
 
 
 def no_such_op(graph):
@@ -127,10 +127,10 @@ def control_input_of_another_graph(graph):
 )
 def test_verify_rejects(harm, why):
     graph = parse("return %x")
-    ir.verify(graph)
+    verification.verify(graph)
     harm(graph)
     with pytest.raises(VerifyError, match=why):
-        ir.verify(graph)
+        verification.verify(graph)
 
 
 def outer_value(graph):
@@ -165,7 +165,7 @@ def test_verify_rejects_in_a_branch(harm, why):
     graph = parse(BRANCHES)
     harm(graph)
     with pytest.raises(VerifyError, match=why):
-        ir.verify(graph)
+        verification.verify(graph)
 
 
 def test_verify_rejects_a_condition_with_two_outputs():
@@ -173,7 +173,7 @@ def test_verify_rejects_a_condition_with_two_outputs():
     cond = graph.nodes[0].regions["cond"]
     cond.outputs = cond.outputs * 2
     with pytest.raises(VerifyError, match="While.cond gives 2 outputs, not 1"):
-        ir.verify(graph)
+        verification.verify(graph)
 
 
 # ---- effects of regions
@@ -325,7 +325,7 @@ return %2, %6""",
 def test_control_inputs(text):
     graph = parse(re.sub(r" \^[%!]\d+", "", text))
     ir.set_control_inputs(graph)
-    ir.verify(graph)
+    verification.verify(graph)
     found, wanted = show(graph).splitlines(), show(parse(text)).splitlines()
     assert list(map(split_edges, found)) == list(map(split_edges, wanted))
 
@@ -386,7 +386,7 @@ return %12""")
         "py.floordiv",
         "aten.sin.default",
     ]
-    ir.verify(graph)
+    verification.verify(graph)
 
 
 def test_prune_in_regions():
@@ -423,7 +423,7 @@ def test_prune_drops_control_inputs_on_dropped_nodes():
 !2 = tg.assign(%x, %y) ^%1 ^!0
 return""")
     ir.prune(graph)
-    ir.verify(graph)
+    verification.verify(graph)
 
 
 def test_control_outputs():
@@ -462,7 +462,7 @@ def test_a_traced_function_orders_its_effects():
         return state + 1
 
     graph = tg.function(f).get_concrete_function(torch.ones(3)).graph
-    ir.verify(graph)
+    verification.verify(graph)
     writes = [n for n in graph.nodes if n.op == "tg.assign"]
     assert len(writes) == 2
     assert writes[0] in writes[1].control_inputs
@@ -492,7 +492,7 @@ def test_effects_of_nested_regions_are_asked_once(walk, monkeypatch):
         region = inner
     node = Node("tg.assign", (region.inputs[0], region.inputs[0]))
     region.nodes, region.outputs = [node], region.inputs[:1]
-    ir.verify(graph)
+    verification.verify(graph)
     asked, plain = [], ir.op_effects
     monkeypatch.setattr(ir, "op_effects", lambda *a: asked.append(a) or plain(*a))
     walk(graph)

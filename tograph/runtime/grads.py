@@ -93,6 +93,8 @@ def write(owner: torch.Tensor, value: Any) -> None:
     if isinstance(value, torch.Tensor):
         _check_size(value.shape, owner.shape)
     found = slot(owner)
+    if value is not None and current_graph().outer is not None:
+        found.was_read |= found.fresh  # where this region does not run, what was there stays
     found.location().set(value)
     found.fresh = False
 

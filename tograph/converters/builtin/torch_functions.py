@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ...runtime import custom, grads, hooks, journal, locations
+from ...runtime import custom, determinants, grads, hooks, journal, locations
 from ...runtime.effects import manual_seed
 from ...runtime.funcgraph import is_tracing
 from ...runtime.growing import StagedList
@@ -75,6 +75,16 @@ def _nested_tensor(data: Any) -> torch.Tensor:
 
 
 handles(torch.tensor)(tensor)
+
+
+@handles(torch.det, torch.linalg.det)
+def det(*args, **kwargs):
+    x = args[0] if args else kwargs.get("A", kwargs.get("input"))
+    staged = isinstance(x, torch.Tensor) and is_tracing() and len(args) + len(kwargs) == 1
+    return determinants.det(x) if staged else torch.linalg.det(*args, **kwargs)
+
+
+TENSOR_METHODS["det"] = det
 
 
 @handles(torch.as_tensor)

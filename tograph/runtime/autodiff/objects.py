@@ -9,7 +9,7 @@ import torch
 from ..carrier import carrier, differentiable
 from ..flattening import symbolic
 from ..funcgraph import FuncGraph, current_graph
-from ..ir import Value
+from ..ir import Graph, Value
 from ..structure import Handle
 from ..symbolic import argument
 from ..types import ListType, OptionalType, ScalarType, TensorType, Type
@@ -51,9 +51,20 @@ def emit_many(
     graph = current_graph()
     values = tuple(value_in(a, graph) for a in args)
     if regions:
+        if not torch.is_grad_enabled() and not graph.replaying:
+            for region in regions.values():
+                _without_gradient(region)
         values = tuple(v if isinstance(v, Value) else _constant(v, graph) for v in values)
     node = graph.add(op, values, kwargs, types, regions=regions)
     return [object_of(v, graph) for v in node.outputs]
+
+
+def _without_gradient(region: Graph) -> None:
+    """What is computed in a region has no history: gradients are off, as they are for a gradient without ``create_graph``."""
+    for node in region.nodes:
+        node.grad = False
+        for inner in node.regions.values():
+            _without_gradient(inner)
 
 
 def _constant(x: Any, graph: FuncGraph) -> Value:

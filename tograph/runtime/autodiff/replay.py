@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from ...errors import Location
-from .. import hooks
+from .. import determinants, hooks
 from ..funcgraph import current_graph
 from ..ir import Graph, Node, Value, map_values
 from ..ops import OpaqueObject, overload, plain
@@ -122,7 +122,8 @@ def _node(node: Node, env: dict[Value, Any]) -> Sequence[Any]:
     kwargs = map_values(env.__getitem__, node.kwargs)
     special = _SPECIAL.get(node.op)
     if special is not None:
-        return [special(*args, **kwargs)]
+        found = special(*args, **kwargs)
+        return found if isinstance(found, tuple) else [found]
     if node.op.startswith(("aten.", "op.")):
         return _torch(node, args, kwargs)
     regions = {name: copy_graph(g) for name, g in node.regions.items()}
@@ -183,6 +184,7 @@ def _view(x: torch.Tensor, size: Any) -> torch.Tensor:
 
 
 _SPECIAL: dict[str, Callable[..., Any]] = {
+    "aten._linalg_det.default": determinants.with_factors,
     "aten.detach.default": _detach,
     "aten.copy.default": _copy,
     "aten.view.default": _view,

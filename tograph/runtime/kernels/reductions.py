@@ -286,6 +286,10 @@ def _log_softmax_backward(b: Elements, node: Node, which: int, index: Index) -> 
 
 def _layer_norm(b: Elements, node: Node, which: int, index: Index) -> Term:
     x, shape, weight, bias, eps = node.args
+    if any(isinstance(n, Value) for n in shape):
+        raise Unsupported(
+            "a normalised shape that only the run knows"
+        )  # which may be another one than that of the input
     rank = len(b.size(x))
     dims = _normalized(node, rank)
     n = _count(b, node, dims)
@@ -445,6 +449,8 @@ CREATORS.update({
     "tg.constant": _creator(0),
     "aten.zeros.default": _creator(0, 0),
     "aten.zeros_like.default": _creator(0, 0),
+    "aten.empty.memory_format": _creator(0, 0),  # whatever is there in eager PyTorch
+    "aten.empty_like.default": _creator(0, 0),
     "aten.ones.default": _creator(0, 1),
     "aten.ones_like.default": _creator(0, 1),
     "aten.arange.default": _arange,
