@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 import tograph as tg
 from tests.runtime.programs import SAMPLE_NAMES, generated, sample_concrete
 from tograph.errors import GraphSyntaxError
-from tograph.runtime.ir import Graph, Node, Value, verify
+from tograph.runtime.ir import Graph, Node, Value
 from tograph.runtime.ops import OpaqueObject
 from tograph.runtime.text import parse_graph, show
 from tograph.runtime.types import INT, OBJECT, TensorType
+from tograph.runtime.verification import verify
 
 F3 = TensorType(torch.float32, (3,))
 

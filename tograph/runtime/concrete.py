@@ -30,21 +30,14 @@ from . import (
 from .carrier import differentiable
 from .commits import Target
 from .diagnosis import at_run_time
-from .flattening import flatten
-from .funcgraph import FuncGraph, Storage
 from .ir import Graph, set_control_inputs
-from .joins import opened
 from .kernels.kernel import Kernel
 from .kernels.lower import Fused, lower
 from .native.program import Native
-from .passes.forward import forward_reads
 from .passes.settle import has_try, settle
-from .results import leaving
 from .rewrite import copied, count_nodes
 from .sources import Strong
-from .structure import Leaf, Spec, spec_of
-from .symbolic import SymTensor
-from .tracing import recording
+from .structure import Leaf, Spec
 from .watching import PLAIN, calls_python, is_watched, keeps_histories, own_gradients
 
 fx = lazy_module(".interchange.fx", __package__)
@@ -384,47 +377,3 @@ def add_location(error: BaseException, graph: Graph) -> None:
             node, made = host.node_of(code, trace.tb_lineno)
         trace = trace.tb_next
     at_run_time(error, node, made or graph)
-
-
-# ---- finishing a trace
-
-
-def finish(
-    root: FuncGraph,
-    arguments: Sequence[SymTensor],
-    result: Any,
-    effects: Sequence[tuple[Any, Any]],
-):
-    """(graph, captured tensors, result spec, effects) of a root graph that was recorded."""
-    result = leaving(result)
-    effects = [(names, leaving(content)) for names, content in effects]
-    spec = opened(spec_of(result))
-    specs = [(names, opened(spec_of(content))) for names, content in effects]
-    with recording(root):
-        outputs = flatten(result, spec, root)
-        for (_, inner), (_, content) in zip(specs, effects):
-            outputs += flatten(content, inner, root)
-        outputs = freed.leaving(root, outputs)
-    graph = root.graph
-    graph.outputs = outputs
-    captured = [
-        k.external for k in root.captures if isinstance(k, Storage) and k.external is not None
-    ]
-    order = [root.captures[a.storage_] for a in arguments]
-    order += [
-        v for k, v in root.captures.items() if isinstance(k, Storage) and k.external is not None
-    ]
-    names = dict(zip(graph.inputs, graph.input_names))
-    graph.inputs = order
-    graph.input_names = [names.get(v, "") for v in order]
-    forward_reads(graph)
-    passes.prune(graph, writers=True)
-    set_control_inputs(graph)
-    root.closed = True
-    return graph, captured, spec, specs
-
-
-def late_inputs(root: FuncGraph) -> list[tuple[int, Any]]:
-    """The captured inputs that are looked up at every call, with the owner of each."""
-    captured = [k for k in root.captures if isinstance(k, Storage) and k.external is not None]
-    return [(i, k.late) for i, k in enumerate(captured) if k.late is not None]

@@ -23,8 +23,9 @@ from typing import Any
 
 import torch
 
-from ..errors import Location, VerifyError
+from ..errors import Location
 from . import ops
+from .memory_homes import Homes
 from .types import SCALARS, ScalarType, TensorType, Type
 
 
@@ -221,7 +222,7 @@ def graph_effects(graph: Graph, known: Known | None = None) -> ops.Effects:
     if known is not None and graph in known:
         return known[graph]
     effects = [node_effects(n, known) for n in graph.nodes]
-    homes = _Homes(graph, effects)
+    homes = Homes(graph, effects)
     position = {v: i for i, v in enumerate(graph.inputs)}
     total = ops.PURE
     for node, e in zip(graph.nodes, effects):
@@ -296,44 +297,6 @@ def _steps(after: Value, before: Value, op: str, least: int) -> bool:
     return size == least if isinstance(kind, TensorType) else size >= least
 
 
-class _Homes:
-    """Which values of a graph share memory that an op overwrites, or that is looked at without a copy.
-
-    ``of`` is the value that stands for the memory; ``tracked`` has those of such memory. Without such ops: nothing.
-    """
-
-    def __init__(self, graph: Graph, effects: list[ops.Effects]):
-        self._home: dict[Value, Value] = {}
-        self.tracked: set[Value] = set()
-        looks = [n for n in graph.nodes if n.op == "tg.borrow"]
-        taken = [n.inputs[i] for n, e in zip(graph.nodes, effects) for i in e.overwrites]
-        if not looks and not taken:
-            return
-        for node, e in zip(graph.nodes, effects):
-            shared = node.inputs if node.regions or ops.lookup(node.op).aliases else []
-            if e.overwrites and not node.regions and isinstance(node.outputs[0].type, TensorType):
-                shared = [node.inputs[i] for i in e.overwrites]  # the others are copied from
-            for value in shared:
-                for out in node.outputs:
-                    self._join(out, value)
-        self.tracked.update(map(self.of, taken))
-        self.tracked.update(self.of(n.args[0]) for n in looks)
-
-    def of(self, value: Value) -> Value:
-        home, root = self._home, value
-        while (above := home.get(root)) is not None:
-            root = above
-        while value is not root:  # the next walk from here is one step
-            home[value], value = root, home[value]
-        return root
-
-    def _join(self, out: Value, value: Value) -> None:
-        if not isinstance(out.type, ScalarType) and not isinstance(value.type, ScalarType):
-            one, other = self.of(out), self.of(value)
-            if one is not other:
-                self._home[one] = other
-
-
 def set_control_inputs(graph: Graph, known: Known | None = None) -> None:
     """Compute control edges from effects: the automatic control dependencies of a graph.
 
@@ -347,7 +310,7 @@ def set_control_inputs(graph: Graph, known: Known | None = None) -> None:
     failing: list[Node] = []
     known = {} if known is None else known
     effects = [node_effects(n, known) for n in graph.nodes]
-    homes = _Homes(graph, effects)
+    homes = Homes(graph, effects)
     for node, e in zip(graph.nodes, effects):
         for region in node.regions.values():
             set_control_inputs(region, known)
@@ -374,62 +337,6 @@ def set_control_inputs(graph: Graph, known: Known | None = None) -> None:
             failing.append(node)
         order = {n: None for n in edges if n is not node}
         node.control_inputs = list(order)
-
-
-def verify(graph: Graph) -> None:  # noqa: C901  a case for each kind
-    """Raise VerifyError unless the graph is well formed, regions included."""
-    known: set[Value] = set(graph.inputs)
-    done: set[Node] = set()
-    if len(known) != len(graph.inputs):
-        raise VerifyError(f"{graph.name}: an input appears twice")
-    for node in graph.nodes:
-        if node.op not in ops.REGION_OPS and not ops.exists(node.op):
-            raise VerifyError(f"{graph.name}: no such op: {node.op}")
-        for value in node.inputs:
-            if value not in known:
-                raise VerifyError(
-                    f"{graph.name}: {node.op} uses a value that is not defined before it"
-                )
-        for before in node.control_inputs:
-            if before not in done:
-                raise VerifyError(
-                    f"{graph.name}: {node.op} has a control input that comes after it"
-                )
-        if node.op in ops.REGION_OPS:
-            _verify_regions(graph, node)
-        known.update(node.outputs)
-        done.add(node)
-    for value in graph.outputs:
-        if value not in known:
-            raise VerifyError(f"{graph.name}: an output is not defined")
-
-
-def _verify_regions(graph: Graph, node: Node) -> None:
-    skip = 1 if node.op in ("If", "Case") else 0
-    count = len(node.args) - skip
-    for name, region in node.regions.items():
-        if name == "gradient":
-            _verify_gradient(graph, node, region)
-            continue
-        if len(region.inputs) != count:
-            raise VerifyError(
-                f"{graph.name}: {node.op}.{name} takes {len(region.inputs)} inputs, not {count}"
-            )
-        wanted = 1 if name == "cond" else len(node.outputs)
-        if len(region.outputs) != wanted:
-            raise VerifyError(
-                f"{graph.name}: {node.op}.{name} gives {len(region.outputs)} outputs, not {wanted}"
-            )
-        verify(region)
-
-
-def _verify_gradient(graph: Graph, node: Node, region: Graph) -> None:
-    takes, gives = len(node.args) + len(node.outputs), len(node.kwargs["wrt"])
-    if (len(region.inputs), len(region.outputs)) != (takes, gives):
-        raise VerifyError(
-            f"{graph.name}: {node.op}.gradient does not take {takes} and give {gives}"
-        )
-    verify(region)
 
 
 def keep_writes(before: list[Node], graph: Graph) -> None:

@@ -15,8 +15,8 @@ from .arguments import Flat
 from .families import Family, numbers_in
 from .keys import flat_specs, spec_from, without_sizes
 from .outer_numbers import OuterNumbers
+from .retrace import Retrace
 from .specs import TensorSpec
-from .symbolic import Retrace
 from .tracer import Tracer
 from .traces import Trace
 

@@ -16,9 +16,10 @@ import torch
 from . import journal, sources
 from .guards import ATOMS, CONTAINERS, MAPPINGS, SAME, SAME_ITEMS, SAME_TENSOR, Check, Guards, show
 from .journal import MISSING
+from .retrace import Retrace
 from .shapes import SYMBOLS
 from .sources import Source, holder
-from .symbolic import Retrace, SymTensor
+from .symbolic import SymTensor
 
 _FIXED = (type, types.ModuleType, types.BuiltinFunctionType)  # compared by identity and kept
 NUMBER = "{0} is {1} or same_atom({0}, {1})"  # the test of a number or string

@@ -13,13 +13,13 @@ import torch
 
 from . import families
 from .arguments import Flat
-from .funcgraph import FuncGraph, Ref
+from .funcgraph import FuncGraph, Ref, Storage
 from .infer import meta_of, tensor_type
 from .scalar_nodes import ScalarNode
 from .scalars import size_of, staged
-from .shapes import contiguous
+from .shapes import Meta, contiguous
 from .specs import TensorSpec
-from .symbolic import SymTensor, placeholder, value_of
+from .symbolic import SymTensor, value_of
 from .types import ScalarType
 from .variables import SymVariable, Variable
 
@@ -46,7 +46,7 @@ def _placeholder(root: FuncGraph, flat: Flat, index: int, spec: TensorSpec) -> S
     if None not in shape:
         meta = meta_of(x) if real else contiguous(spec.dtype, shape, spec.device)
         meta = meta._replace(offset=0)
-        made = placeholder(
+        made = _argument(
             root,
             meta,
             index,
@@ -61,10 +61,21 @@ def _placeholder(root: FuncGraph, flat: Flat, index: int, spec: TensorSpec) -> S
     return made
 
 
+def _argument(
+    graph: FuncGraph, meta: Meta, argument: int, label: str = "", kind: type[SymTensor] = SymTensor
+) -> SymTensor:
+    """An argument of the function: an external storage that the caller can see change."""
+    storage = Storage(meta, argument=argument)
+    graph.captures[storage] = graph.input(tensor_type(meta), label)
+    made = kind(meta, storage)
+    made.given_ = True
+    return made
+
+
 def _number(root: FuncGraph, x: Any, i: int, place: int) -> tuple[SymTensor, Any]:
     """(input, staged number) for an argument that is an int or a float; its value ``x`` is a hint."""
     meta = meta_of(families.number_tensor(x))
-    made = placeholder(root, meta, place, f"number{i}")
+    made = _argument(root, meta, place, f"number{i}")
     kind = type(x)
     value = root.emit(f"py.{kind.__name__}", value_of(made, root), type=ScalarType(kind))  # fmt: skip
     return made, staged(ScalarNode(kind, Ref(value, root), hint=x, expr=("number", place)))
@@ -74,7 +85,7 @@ def _dynamic(
     root: FuncGraph, index: int, spec: TensorSpec, shape: Sequence[int | None], x: Any, label: str
 ) -> SymTensor:
     static = contiguous(spec.dtype, [n if n is not None else 0 for n in shape], spec.device)
-    made = placeholder(root, static, index, label)
+    made = _argument(root, static, index, label)
     value = root.captures[made.storage_]
     size = []
     for d, n in enumerate(shape):

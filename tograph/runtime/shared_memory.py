@@ -13,7 +13,8 @@ import torch
 from ..errors import SharedMemoryError
 from . import reads
 from .funcgraph import user_location
-from .symbolic import Retrace, SymTensor, memory
+from .retrace import Retrace
+from .symbolic import SymTensor, memory
 
 
 class SharedMemory:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
 import math
-import os
 import sys
 from dataclasses import dataclass
 from typing import Any
@@ -14,9 +12,11 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from ..errors import GraphBoolError, ScopeError, SymbolicValueError, UnsupportedOpError
 from . import ops, products, shapes
-from .funcgraph import USER_CODE, FuncGraph, Ref, Storage, current_graph, user_location
+from .asking import asked_by
+from .funcgraph import FuncGraph, Ref, Storage, current_graph, user_location
 from .infer import infer, meta_of, tensor_type
 from .ir import Value
+from .retrace import Retrace
 from .scalars import new_scalar
 from .shapes import Meta
 
@@ -127,7 +127,7 @@ class SymTensor(torch.Tensor):
     def _no_value(self, what: str):
         raise GraphBoolError(
             f"Using a symbolic `torch.Tensor` as a Python `{what}` is not allowed: its value is known only when the "
-            f"graph runs. {_asked_by(sys._getframe(2))}",
+            f"graph runs. {asked_by(sys._getframe(2))}",
             user_location(),
         )
 
@@ -227,25 +227,6 @@ class SymTensor(torch.Tensor):
 
 # Messages of Python and torch, and type(x).__name__, say what they say of any tensor.
 SymTensor.__name__ = SymTensor.__qualname__ = "Tensor"
-_LIBRARY = os.path.dirname(os.path.dirname(__file__)) + os.sep
-
-
-def _asked_by(frame) -> str:
-    """Why a value was asked for: code that was not converted, or a built-in that compares or tests."""
-    if frame.f_code in USER_CODE and frame.f_code.co_flags & inspect.CO_GENERATOR:
-        return (
-            "A generator whose values are taken by anything but a `for` runs as plain Python: loop over it with `for`, or "
-            "write it as a function that returns a list."
-        )
-    if frame.f_code in USER_CODE or frame.f_code.co_filename.startswith(_LIBRARY):
-        return (
-            "A built-in operation asked for it (==, in, index, count, remove, sort, max with a key, ...), which compares or "
-            "tests by itself: write a loop or a comparison of single tensors, or use torch.equal, torch.sort or torch.any."
-        )
-    return (
-        "Here the code runs as plain Python: it was not converted (tg.do_not_convert, autograph=False, or a library "
-        "that is left alone)."
-    )
 
 
 def scalar_of(x: torch.Tensor) -> Any:
@@ -279,39 +260,6 @@ def _used(storage: Storage) -> bool:
         graph = graph.outer
     value = graph.captures[storage]
     return any(value in node.inputs for node in graph.graph.nodes)
-
-
-def placeholder(
-    graph: FuncGraph, meta: Meta, argument: int, label: str = "", kind: type[SymTensor] = SymTensor
-) -> SymTensor:
-    """An argument of the function: an external storage that the caller can see change."""
-    storage = Storage(meta, argument=argument)
-    graph.captures[storage] = graph.input(tensor_type(meta), label)
-    made = kind(meta, storage)
-    made.given_ = True
-    return made
-
-
-class Retrace(BaseException):
-    """Unwinds tracing, to begin again with other knowledge: ``real`` arguments are captured, ``bases`` share memory.
-
-    ``apart``: the error for which containers have to be told apart that a staged construct merges else. ``iterated``: whether staged
-    loops that gather gradients are taken to have an iteration.
-    """
-
-    def __init__(
-        self,
-        real: frozenset[int] = frozenset(),
-        bases: frozenset[int] = frozenset(),
-        apart: Exception | None = None,
-        iterated: bool = False,
-    ):
-        super().__init__()
-        self.real, self.bases, self.apart, self.iterated = real, bases, apart, iterated
-
-    def __or__(self, other: Retrace) -> Retrace:
-        real, bases = self.real | other.real, self.bases | other.bases
-        return Retrace(real, bases, self.apart or other.apart, self.iterated or other.iterated)
 
 
 def capture(x: torch.Tensor) -> SymTensor:

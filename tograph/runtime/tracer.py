@@ -30,14 +30,16 @@ from .arguments import Flat
 from .binding import binder
 from .call_effects import CallEffects, no_places
 from .commits import Target
-from .concrete import ConcreteFunction, add_location, finish, late_inputs
+from .concrete import ConcreteFunction, add_location
+from .finishing import finish, late_inputs
 from .funcgraph import FuncGraph
 from .outer_numbers import Opened
 from .placeholders import inputs_of
+from .retrace import Retrace
 from .shared_memory import SharedMemory
 from .sources import Source
 from .specs import TensorSpec
-from .symbolic import Retrace, SymTensor
+from .symbolic import SymTensor
 from .traces import Trace
 from .tracing import recording
 

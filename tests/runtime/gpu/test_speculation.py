@@ -8,7 +8,7 @@ from tograph.runtime import interp
 from tograph.runtime.gpu.bounded import bounded
 from tograph.runtime.gpu.retarget import retarget
 from tograph.runtime.gpu.speculation import speculated
-from tograph.runtime.ir import verify
+from tograph.runtime.verification import verify
 
 
 def ops_of(graph):

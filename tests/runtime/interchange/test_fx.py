@@ -13,7 +13,8 @@ from tests.runtime.interchange.export_programs import PROGRAMS
 from tograph.errors import InterchangeError
 from tograph.runtime import interp
 from tograph.runtime.interchange import fx
-from tograph.runtime.ir import set_control_inputs, verify
+from tograph.runtime.ir import set_control_inputs
+from tograph.runtime.verification import verify
 
 SAMPLES = sorted((Path(__file__).parents[3] / "samples").glob("*.py"))
 

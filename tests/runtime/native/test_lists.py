@@ -121,7 +121,18 @@ def matrices(x, n):
     return a.t() @ b, b.sum(0), torch.addmm(x[0], a.t(), b)
 
 
-PROGRAMS = [collect, read_back, stack_machine, replaced, numbers, scalars, two_kinds, inner_loops, kept_copy, matrices]  # fmt: skip
+def items_of_a_list(x, n):
+    """The list that ``tensor`` makes of the items begins empty."""
+    found, last = [], -1
+    for row in x[:n].argmax(1):
+        row = row.item()
+        if row != last:
+            found.append(row)
+        last = row
+    return torch.tensor(found), len(found)
+
+
+PROGRAMS = [collect, read_back, stack_machine, replaced, numbers, scalars, two_kinds, inner_loops, kept_copy, matrices, items_of_a_list]  # fmt: skip
 
 
 @pytest.mark.parametrize("size", [(3, 4), (1, 1), (5, 70)], ids=str)

@@ -45,6 +45,28 @@ def python_numbers(x):
     return i, total, i > 3
 
 
+def int_powers(x):
+    i, total = 0, 0
+    while i < int(x.sum()):
+        total += 2**i - (i - 3) ** (i % 4)
+        i += 1
+    return total, i
+
+
+def skipped(x, h):
+    """The state of a part of the iterations stays: a choice among tensors."""
+    state, seen = {"h": h, "n": 0}, []
+    for i in range(len(x)):
+        new = torch.tanh(state["h"] + x[i])
+        if (x[i].abs() > 2).any():
+            state["n"] += 1
+        else:
+            state = {"h": new, "n": state["n"]}
+            state["h"] = state["h"] * 0.5
+        seen.append(state["h"])
+    return state["h"], state["n"], torch.stack(seen)
+
+
 def power(a, v):
     for _ in tg.range(10):
         u = a @ v
@@ -147,6 +169,8 @@ PROGRAMS = [
     (power, [r(64, 64), r(64)]),
     (power, [r(13, 13), r(13)]),
     (power, [r(7, 7, dtype=torch.float64), r(7, dtype=torch.float64)]),
+    (int_powers, [torch.tensor([4, 5])]),
+    (skipped, [r(9, 3) * 2, r(3)]),
     (gates, [r(5, 24), r(5, 24), r(24, 48), r(48)]),
     (gates, [r(17, 40), r(17, 40), r(40, 80), r(80)]),
     (swapped, [r(3, 3), r(3, 3)]),

@@ -20,8 +20,8 @@ from ..funcgraph import USER_CODE, Storage, current_graph, user_location
 from ..growing import StagedList
 from ..journal import Location as Place
 from ..reach import reachable
+from ..retrace import Retrace
 from ..structure import Identity, is_union
-from ..symbolic import Retrace
 from .leaves import Path
 from .regions import Region
 

@@ -19,12 +19,17 @@ import torch
 
 from .. import passes
 from ..ir import Graph, Node, Value, node_effects, set_control_inputs
-from . import bounded_lists, bounded_sizes, bounding
+from . import bounded_lists, bounded_sizes, bounded_state, bounded_views
 from .bounding import Bounding
 from .forms import Form, form_of
 
 CAPACITY = 256  # items of a list in a loop without a known bound
-HANDLERS = {**bounding.HANDLERS, **bounded_lists.HANDLERS, **bounded_sizes.HANDLERS}
+HANDLERS = {
+    **bounded_state.HANDLERS,
+    **bounded_lists.HANDLERS,
+    **bounded_sizes.HANDLERS,
+    **bounded_views.HANDLERS,
+}
 
 
 @dataclass

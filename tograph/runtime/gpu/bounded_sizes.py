@@ -1,8 +1,7 @@
-"""Tensors of open size in memory of the largest size: one handler for each kind of op of ``bounding``.
+"""Tensors of open size in memory of the largest size: elementwise ops, folds and products of ``bounding``.
 
 What lies beyond a size is any content: elementwise ops compute on it for nothing, a fold over it is given the neutral
-element of the fold instead, a product zeros. Views keep a dim of open size where the elements before it and after it
-stay the same number.
+element of the fold instead, a product zeros.
 """
 
 from __future__ import annotations
@@ -18,12 +17,11 @@ from ..ir import Node, Value, map_values
 from ..kernels.loop_ir import Unsupported
 from ..kernels.pointwise import ROWS
 from ..kernels.reductions import REDUCERS
-from ..types import INT, TensorType
-from .bounding import Bounding, Handler, Rep, adder
+from ..types import TensorType
+from .bounding import Bounding, Handler, Rep
 from .forms import Padded
 
 HANDLERS: dict[str, Handler] = {}
-handler = adder(HANDLERS)
 
 
 def tensor_args(b: Bounding, node: Node) -> list[Rep]:
@@ -47,10 +45,10 @@ def emit(b: Bounding, node: Node, sizes: Sequence[Sequence[Any]], shapes: Sequen
     types = [replace(v.type, shape=tuple(s)) for v, s in zip(node.outputs, shapes, strict=True)]  # type: ignore[type-var]
     made = b.emit(node.op, tuple(given), *types, **kwargs)
     made = made if isinstance(made, tuple) else (made,)
-    return [b.sized(m, _open(size)) for m, size in zip(made, sizes)]
+    return [b.sized(m, open_sizes(size)) for m, size in zip(made, sizes)]
 
 
-def _open(sizes: Sequence[Any]) -> dict[int, Any]:
+def open_sizes(sizes: Sequence[Any]) -> dict[int, Any]:
     return {d: n for d, n in enumerate(sizes) if isinstance(n, Value)}
 
 
@@ -192,7 +190,7 @@ def _mean(b: Bounding, node: Node, rep: Rep, x: Value, dims: Sequence[int]) -> R
     count: Any = 1
     for d in row:
         count = b.number("py.mul", count, rep.sizes[d])
-    return b.sized(b.emit("aten.div.Tensor", (total, count), kind), _open(sizes))
+    return b.sized(b.emit("aten.div.Tensor", (total, count), kind), open_sizes(sizes))
 
 
 # ---- products
@@ -229,190 +227,9 @@ HANDLERS["aten.addmm.default"] = _product({0: 1, 1: 0}, lambda s: [s[0][0], s[1]
 HANDLERS["aten.baddbmm.default"] = _product({0: 2, 1: 1}, lambda s: [s[0][0], s[0][1], s[1][2]], 1)
 
 
-# ---- views
-
-
-def _view_of(order: Callable[[Node, int], Sequence[int | None]]) -> Handler:
-    """A view whose dims are those of the source in another order; None for a new dim of 1."""
-
-    def run(b: Bounding, node: Node) -> list[Rep]:
-        if not is_open(b, node):
-            return b.closed(node)
-        rep = b.of(node.args[0])
-        shape = rep.form.type.shape  # type: ignore[union-attr]
-        places = order(node, len(shape))
-        sizes = [1 if d is None else rep.sizes[d] for d in places]
-        return emit(b, node, [sizes], [[1 if d is None else shape[d] for d in places]])
-
-    return run
-
-
-def _transposed(node: Node, rank: int) -> list[int]:
-    order = list(range(rank))
-    i, j = (d % rank for d in node.args[1:3])
-    order[i], order[j] = order[j], order[i]
-    return order
-
-
-def _unsqueezed(node: Node, rank: int) -> list[int | None]:
-    order: list[int | None] = list(range(rank))
-    order.insert(node.args[1] % (rank + 1), None)
-    return order
-
-
-def _squeezed(node: Node, rank: int) -> list[int]:
-    """A dim of open size never goes: where its size is 1, eager PyTorch would drop it."""
-    dims = node.args[1] if isinstance(node.args[1], (list, tuple)) else [node.args[1]]
-    shape = node.args[0].type.shape
-    if any(shape[d] is None for d in dims):
-        raise Unsupported("a squeeze of a size that is known only at run time")
-    gone = {d % rank for d in dims if shape[d] == 1}
-    return [d for d in range(rank) if d not in gone]
-
-
-HANDLERS["aten.permute.default"] = _view_of(lambda node, rank: [d % rank for d in node.args[1]])
-HANDLERS["aten.t.default"] = _view_of(lambda node, rank: list(range(rank))[::-1])
-HANDLERS["aten.transpose.int"] = _view_of(_transposed)
-HANDLERS["aten.unsqueeze.default"] = _view_of(_unsqueezed)
-HANDLERS["aten.squeeze.dim"] = HANDLERS["aten.squeeze.dims"] = _view_of(_squeezed)
-
-
-@handler("aten.view.default", "aten._unsafe_view.default", "aten.reshape.default")
-def _view(b: Bounding, node: Node) -> list[Rep]:
-    if not is_open(b, node) and not any(isinstance(n, Value) and isinstance(b.of(n).value, Value) for n in node.args[1]):  # fmt: skip
-        return b.closed(node)
-    rep = b.of(node.args[0])
-    wanted = [b.of(n).value if isinstance(n, Value) else n for n in node.args[1]]
-    sizes, shape = _matched(b, rep, wanted)
-    return emit(b, node, [sizes], [shape], (node.args[0], shape))
-
-
-def _matched(b: Bounding, rep: Rep, wanted: Sequence[Any]) -> tuple[list[Any], list[int]]:
-    """(sizes, largest sizes) of a view with the sizes ``wanted``, one of which may be -1.
-
-    Dims are taken in groups of the same number of elements. In a group the first size of the source may be open: then its
-    elements are a prefix of the group's memory, and the first size of the result is open too.
-    """
-    source, most = rep.sizes, list(rep.form.type.shape)  # type: ignore[union-attr]
-    opens = [d for d, n in enumerate(source) if isinstance(n, Value)]
-    sizes, shape = list(wanted), list(wanted)
-    if len(opens) != 1:
-        raise Unsupported("a view of several sizes that are known only at run time")
-    d = opens[0]
-    before, after = math.prod(most[:d]), math.prod(most[d + 1 :])
-    at, count = 0, 1
-    while at < len(wanted) and type(wanted[at]) is int and wanted[at] != -1 and count * wanted[at] <= before:  # fmt: skip
-        count *= wanted[at]
-        at += 1
-    if count != before or at == len(wanted):
-        raise Unsupported("a view that mixes a size that is known only at run time with others")
-    rest = wanted[at + 1 :]
-    if any(isinstance(n, Value) or n == -1 for n in rest):
-        raise Unsupported("a view that mixes a size that is known only at run time with others")
-    inner = math.prod(rest)
-    if after % max(inner, 1):
-        raise Unsupported("a view that mixes a size that is known only at run time with others")
-    factor = after // max(inner, 1)
-    if wanted[at] != -1 and not (wanted[at] is source[d] and factor == 1):
-        raise Unsupported("a view to a size that is known only at run time")
-    sizes[at], shape[at] = (
-        b.number("py.mul", source[d], factor) if factor != 1 else source[d],
-        most[d] * factor,
-    )
-    return sizes, shape
-
-
-@handler("aten.expand.default")
-def _expand(b: Bounding, node: Node) -> list[Rep]:
-    wanted = [b.of(n).value if isinstance(n, Value) else n for n in node.args[1]]
-    if not is_open(b, node) and not any(isinstance(n, Value) for n in wanted):
-        return b.closed(node)
-    rep = b.of(node.args[0])
-    lead = len(wanted) - len(rep.sizes)
-    source = [1] * lead + rep.sizes
-    most = [1] * lead + list(rep.form.type.shape)  # type: ignore[union-attr]
-    sizes, shape = [], []
-    for n, have, top in zip(wanted, source, most):
-        if n is not have and n not in (have, -1) and (have != 1 or isinstance(n, Value)):
-            raise Unsupported("an expansion to a size that is known only at run time")
-        sizes.append(have if n == -1 or n is have else n)
-        shape.append(top if n == -1 or n is have else n)
-    return emit(b, node, [sizes], [shape], (node.args[0], shape))
-
-
-@handler("aten.slice.Tensor")
-def _slice(b: Bounding, node: Node) -> list[Rep]:
-    """``x[:n]`` is the whole memory, and a size; other slices of known dims are what they are."""
-    x, d, start, stop, step = (*node.args, *(0, None, None, 1)[len(node.args) - 1 :])
-    rep = b.of(x)
-    rank = len(rep.sizes)
-    d %= rank
-    start, stop, step = (b.plain(n) for n in (0 if start is None else start, stop, step))
-    size = rep.size(d)
-    known = all(n is None or type(n) is int for n in (start, stop, step))
-    if known and type(size) is int:
-        if not is_open(b, node):
-            return b.closed(node)
-        shape = list(rep.form.type.shape)  # type: ignore[union-attr]
-        shape[d] = len(range(*slice(start, stop, step).indices(size)))
-        return emit(
-            b, node, [[shape[d] if i == d else n for i, n in enumerate(rep.sizes)]], [shape]
-        )
-    if start != 0 or step != 1 or type(start) is not int:
-        raise Unsupported("a slice that starts at a place that is known only at run time")
-    whole = stop is None or (type(stop) is int and stop >= (1 << 62))
-    n = size if whole else b.emit("py.slice_stop", (stop, size), INT)
-    return [b.sized(rep.parts[0], _open([n if i == d else m for i, m in enumerate(rep.sizes)]))]
-
-
-@handler("aten.select.int")
-def _select(b: Bounding, node: Node) -> list[Rep]:
-    rep = b.of(node.args[0])
-    if not isinstance(rep.form, Padded):
-        return b.closed(node)
-    d, i = node.args[1] % len(rep.sizes), b.plain(node.args[2])
-    shape = list(rep.form.type.shape)
-    place = b.position(i, rep.size(d)) if isinstance(rep.size(d), Value) else i
-    left = [n for k, n in enumerate(rep.sizes) if k != d]
-    return emit(b, node, [left], [shape[:d] + shape[d + 1 :]], (node.args[0], d, place))
-
-
-@handler("aten.select_scatter.default")
-def _select_scatter(b: Bounding, node: Node) -> list[Rep]:
-    rep = b.of(node.args[0])
-    if not is_open(b, node):
-        return b.closed(node)
-    d, i = node.args[2] % len(rep.sizes), b.plain(node.args[3])
-    left = [n for k, n in enumerate(rep.sizes) if k != d]
-    if b.of(node.args[1]).sizes != left:
-        raise Unsupported("sizes that are equal only at run time")
-    place = b.position(i, rep.size(d)) if isinstance(rep.size(d), Value) else i
-    return emit(b, node, [rep.sizes], [rep.form.type.shape], (*node.args[:2], d, place))  # type: ignore[union-attr]
-
-
-@handler("aten.cat.default")
-def _cat(b: Bounding, node: Node) -> list[Rep]:
-    if not is_open(b, node):
-        return b.closed(node)
-    reps = [b.of(v) for v in node.args[0]]
-    rank = len(reps[0].sizes)
-    d = (node.args[1] if len(node.args) > 1 else 0) % rank
-    first = reps[0].sizes
-    same = all(r.sizes[:d] + r.sizes[d + 1 :] == first[:d] + first[d + 1 :] for r in reps)
-    if not same or any(isinstance(r.size(d), Value) for r in reps):
-        raise Unsupported("tensors joined along a size that is known only at run time")
-    total = sum(r.size(d) for r in reps)
-    shape = list(reps[0].form.type.shape)  # type: ignore[union-attr]
-    shape[d] = total
-    return emit(b, node, [[total if i == d else n for i, n in enumerate(first)]], [shape])
-
-
-# ---- the table
-
-
 for _op in ROWS:
     HANDLERS.setdefault(_op, _elementwise)
-for _op in (
+_SAME = (
     "clone",
     "detach",
     "alias",
@@ -421,7 +238,8 @@ for _op in (
     "ones_like",
     "full_like",
     "contiguous",
-):
+)
+for _op in _SAME:
     HANDLERS[f"aten.{_op}.default"] = _like
 HANDLERS["tg.identity"] = _like
 for _op in REDUCERS:

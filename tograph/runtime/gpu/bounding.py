@@ -1,7 +1,7 @@
 """Writing a graph whose values are tensors of fixed size and numbers, from one whose values are not: the frame of ``bounded``.
 
 ``Bounding`` walks a graph and its regions, and keeps for each old value its ``Rep``: the parts that stand for it. An op is
-written by its handler, where a table has one, or as it is. The handlers here are those of variables and assertions.
+written by its handler, where a table has one, or as it is.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from .. import ops
 from ..ir import Graph, Node, Value, graph_effects, map_values, node_effects
 from ..kernels.loop_ir import Unsupported
 from ..rewrite import lead
-from ..types import BOOL, INT, ScalarType, TensorType, Type
-from .forms import Form, Items, Padded, Plain, joined
+from ..types import INT, ScalarType, TensorType, Type
+from .forms import Form, Padded, Plain, joined
 from .resume import HOST_OPS
 
 
@@ -58,10 +58,6 @@ def adder(table: dict[str, Handler]) -> Callable[..., Callable[[Handler], Handle
         return add
 
     return handler
-
-
-HANDLERS: dict[str, Handler] = {}
-handler = adder(HANDLERS)
 
 
 @dataclass
@@ -349,66 +345,6 @@ _REGIONS: dict[str, Any] = {
     "Case": Bounding.alternatives,
     "While": Bounding.loop,
 }
-
-
-# ---- variables, assertions, numbers
-
-
-@handler("tg.read")
-def _read(b: Bounding, node: Node) -> list[Rep]:
-    return [b.argument(node.args[0])]
-
-
-@handler("tg.assign")
-def _assign(b: Bounding, node: Node) -> list[Rep]:
-    x, value = node.args
-    rep = b.of(value)
-    if rep.form != b.of(x).form:
-        raise Unsupported("a variable that is set to a value of another size or type")
-    b.current[x] = rep
-    return []
-
-
-@handler("tg.assert")
-def _assert(b: Bounding, node: Node) -> list[Rep]:
-    rep = b.of(node.args[0])
-    test = rep.value
-    if not isinstance(rep.form, Plain):
-        raise Unsupported("an assertion about a size that is known only at run time")
-    if isinstance(rep.form.type, TensorType):
-        if rep.form.type.shape:
-            test = b.emit("aten.all.default", (test,), b.tensor(torch.bool))
-        test = b.emit("py.bool", (test,), BOOL)
-    b.position(b.emit("py.int", (b.emit("py.not", (test,), BOOL),), INT), 1)
-    return []
-
-
-@handler("tg.raise")
-def _raise(b: Bounding, node: Node) -> list[Rep]:
-    b.emit("py.position", (1, 1), INT)
-    return []
-
-
-@handler("py.mul", "py.floordiv")
-def _multiple(b: Bounding, node: Node) -> list[Rep]:
-    """Products of a number and a constant, and their quotients, as sizes of views are."""
-    n, factor = map(b.plain, node.args)
-    if isinstance(n, Value) and n.type == INT and type(factor) is int and factor > 0:
-        base, before = b.multiples.get(n, (n, 1))
-        if node.op == "py.mul":
-            return [Rep(Plain(INT), [b.multiple(n, factor)])]
-        if before % factor == 0:
-            return [Rep(Plain(INT), [b.multiple(base, before // factor)])]
-    return b.closed(node)
-
-
-@handler("py.size")
-def _size(b: Bounding, node: Node) -> list[Rep]:
-    rep = b.of(node.args[0])
-    if isinstance(rep.form, Items) or not rep.parts:
-        raise Unsupported("the size of a list's item")
-    sizes = rep.sizes
-    return [Rep(Plain(INT), [sizes[node.args[1] % len(sizes)]])]
 
 
 def _lockstep(node: Node) -> dict[Value, Value]:

@@ -18,6 +18,7 @@ from typing import Any
 from ..ir import Node, Value
 from ..shapes import Meta, result_type
 from ..types import DTYPE_NAMES, ScalarType, TensorType
+from . import positions
 from .exprs import Maker, Term
 from .gathers import GATHERS
 from .loop_ir import (
@@ -43,6 +44,7 @@ from .views import VIEWS, Index, Split, broadcast
 
 HALVES = ("f16", "bf16")
 MAX_SPLITS = 12
+assert positions  # its rows are in the tables
 
 
 @dataclass(eq=False)

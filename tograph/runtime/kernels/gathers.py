@@ -20,7 +20,7 @@ GATHERS: dict[str, Gather] = {}
 SOURCES: dict[str, tuple[int, ...]] = {}
 
 
-def _row(op: str, *sources: int) -> Callable[[Gather], Gather]:
+def row(op: str, *sources: int) -> Callable[[Gather], Gather]:
     def add(function: Gather) -> Gather:
         GATHERS[op], SOURCES[op] = function, sources
         return function
@@ -36,7 +36,7 @@ def _checked(b: Elements, position: Term, n: int | Open, wraps: bool = False) ->
     return position.check_index(size)
 
 
-def _at(position: Term) -> Affine:
+def located(position: Term) -> Affine:
     return Affine((), 0, ((position.expr, 1),))
 
 
@@ -46,7 +46,7 @@ def _index_tensor(b: Elements, value: Value, index: Index) -> Term:
     return b.at(value, index)
 
 
-@_row("aten.index_select.default", 0)
+@row("aten.index_select.default", 0)
 def _index_select(b: Elements, node: Node, which: int, index: Index) -> Term:
     x, d, order = node.args
     size = b.size(x)
@@ -54,10 +54,10 @@ def _index_select(b: Elements, node: Node, which: int, index: Index) -> Term:
         raise Unsupported("a selection from a number")
     d %= len(size)
     place = _index_tensor(b, order, (index[d],) if b.size(order) else ())
-    return b.at(x, (*index[:d], _at(_checked(b, place, size[d])), *index[d + 1 :]))
+    return b.at(x, (*index[:d], located(_checked(b, place, size[d])), *index[d + 1 :]))
 
 
-@_row("aten.gather.default", 0)
+@row("aten.gather.default", 0)
 def _gather(b: Elements, node: Node, which: int, index: Index) -> Term:
     x, d, order = node.args[:3]
     size = b.size(x)
@@ -65,17 +65,17 @@ def _gather(b: Elements, node: Node, which: int, index: Index) -> Term:
         raise Unsupported("a gather from a number")
     d %= len(size)
     place = _checked(b, _index_tensor(b, order, index), size[d])
-    return b.at(x, (*index[:d], _at(place), *index[d + 1 :]))
+    return b.at(x, (*index[:d], located(place), *index[d + 1 :]))
 
 
-@_row("aten.embedding.default", 0)
+@row("aten.embedding.default", 0)
 def _embedding(b: Elements, node: Node, which: int, index: Index) -> Term:
     weight, order = node.args[:2]
     place = _checked(b, _index_tensor(b, order, index[:-1]), b.size(weight)[0])
-    return b.at(weight, (_at(place), index[-1]))
+    return b.at(weight, (located(place), index[-1]))
 
 
-@_row("aten.index.Tensor", 0)
+@row("aten.index.Tensor", 0)
 def _index(b: Elements, node: Node, which: int, index: Index) -> Term:
     """``x[i, :, j]``: the indexed dims become the broadcast dims of the indices, in the first one's place or in front."""
     x, orders = node.args
@@ -91,13 +91,13 @@ def _index(b: Elements, node: Node, which: int, index: Index) -> Term:
     for d, n in enumerate(size):
         if d in dims:
             found = _index_tensor(b, orders[d], broadcast(inner, b.size(orders[d])))
-            place.append(_at(_checked(b, found, n, wraps=True)))
+            place.append(located(_checked(b, found, n, wraps=True)))
         else:
             place.append(next(rest))
     return b.at(x, tuple(place))
 
 
-@_row("aten.roll.default", 0)
+@row("aten.roll.default", 0)
 def _roll(b: Elements, node: Node, which: int, index: Index) -> Term:
     """The element that comes here when the dims are turned."""
     x, shifts = node.args[:2]
@@ -114,20 +114,20 @@ def _roll(b: Elements, node: Node, which: int, index: Index) -> Term:
         if n and turn % n:
             turn %= n
             here = b.maker.index(index[d])
-            place[d] = _at((here < turn).where(here + (n - turn), here - turn))
+            place[d] = located((here < turn).where(here + (n - turn), here - turn))
     return b.at(x, tuple(place))
 
 
 # ---- one tensor in the size and dtype of another
 
 
-@_row("aten.copy.default")
+@row("aten.copy.default")
 def _copied(b: Elements, node: Node, which: int, index: Index) -> Term:
     return b.at(node.args[1], broadcast(index, b.size(node.args[1])))
 
 
-@_row("aten.fill.Tensor")
-@_row("aten.fill.Scalar")
+@row("aten.fill.Tensor")
+@row("aten.fill.Scalar")
 def _filled(b: Elements, node: Node, which: int, index: Index) -> Term:
     value = node.args[1]
     return b.at(value, ()) if isinstance(value, Value) else b.maker.const(value, b.dtype(node.outputs[0]))  # fmt: skip
@@ -146,7 +146,7 @@ def _target(b: Elements, target: Value, index: Index, ignored: int, classes: int
 def _weight(b: Elements, weight: Value | None, place: Term, dtype: str) -> Term:
     if weight is None:
         return b.maker.const(1, dtype)
-    return b.at(weight, (_at(place),)).cast(dtype)
+    return b.at(weight, (located(place),)).cast(dtype)
 
 
 def _nll_dims(node: Node, rank: int) -> tuple[int, ...]:
@@ -161,7 +161,7 @@ def _nll_loss(b: Elements, node: Node, which: int, index: Index) -> Term:
 
     def parts(at: Index) -> tuple[Term, Term]:
         place, counts = _target(b, target, at, ignored, classes)
-        likelihood = b.compute_at(x, (*at, _at(place)))
+        likelihood = b.compute_at(x, (*at, located(place)))
         w = _weight(b, weight, place, likelihood.dtype)
         return counts.where(-(w * likelihood), 0), counts.where(w, 0)
 
@@ -180,7 +180,7 @@ REDUCERS["aten.nll_loss_forward.default"] = Reducer(_nll_dims, _nll_loss, space=
 SOURCES["aten.nll_loss_forward.default"] = (0,)
 
 
-@_row("aten.nll_loss_backward.default", 2, 3)
+@row("aten.nll_loss_backward.default", 2, 3)
 def _nll_loss_backward(b: Elements, node: Node, which: int, index: Index) -> Term:
     grad, x, target, weight, reduction, ignored, total = node.args
     *at, own = index

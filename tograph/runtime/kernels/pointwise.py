@@ -267,6 +267,20 @@ def _xlogy(x: Term, y: Term) -> Term:
     return y.isnan().where(y, product)
 
 
+def _logaddexp(x: Term, y: Term) -> Term:
+    """Two infinities of one sign are that infinity."""
+    found = x.max(y) + (-(x - y).abs()).exp().log1p()
+    return ((x.abs() == math.inf) & (x == y)).where(x, found)
+
+
+def _softshrink(x: Term, limit=0.5) -> Term:
+    return ((x >= -limit) & (x <= limit)).where(0, (x > 0).where(x - limit, x + limit))
+
+
+def _hardshrink(x: Term, limit=0.5) -> Term:
+    return ((x >= -limit) & (x <= limit)).where(0, x)
+
+
 def _abs(x: Term) -> Term:
     return x if x.dtype in ("bool", "u8") else x.abs()
 
@@ -302,6 +316,8 @@ rows("promote", 1, {
     "hardtanh": _hardtanh,
     "hardswish": lambda x: x * (x + 3).max(0).min(6) / 6,
     "hardsigmoid": lambda x: (x + 3).max(0).min(6) / 6,
+    "softshrink": _softshrink,
+    "hardshrink": _hardshrink,
     "bitwise_not": lambda x: ~x,
     "clamp": _clamp,
     "pow.Tensor_Scalar": _pow_number,
@@ -322,6 +338,7 @@ rows("promote", 2, {
     "clamp_min.default clamp_min.Tensor": lambda x, y: x.max(y),
     "clamp_max.default clamp_max.Tensor": lambda x, y: x.min(y),
     "atan2": _direct("atan2"),
+    "logaddexp": _logaddexp,
     "hypot": _direct("hypot"),
     "copysign.Tensor copysign.Scalar": _direct("copysign"),
     "xlogy.Tensor": _xlogy,

@@ -449,6 +449,8 @@ CREATORS.update({
     "tg.constant": _creator(0),
     "aten.zeros.default": _creator(0, 0),
     "aten.zeros_like.default": _creator(0, 0),
+    "aten.empty.memory_format": _creator(0, 0),  # whatever is there in eager PyTorch
+    "aten.empty_like.default": _creator(0, 0),
     "aten.ones.default": _creator(0, 1),
     "aten.ones_like.default": _creator(0, 1),
     "aten.arange.default": _arange,

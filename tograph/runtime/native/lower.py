@@ -43,6 +43,7 @@ from . import (
     moves,
     nests,
     scatters,
+    tall,
     telling,
     transposes,
     views,
@@ -528,6 +529,9 @@ class Lowering:
             form(self, node)
         elif node.op in moves.MOVES:
             moves.lower(self, node, not needed.isdisjoint(node.outputs))
+        elif tall.fits(self, node):
+            self.sizes.infer(node)
+            tall.lower(self, node)
         elif matmul.deep(self, node):
             self.sizes.infer(node)
             matmul.lower(self, node)
@@ -596,11 +600,11 @@ class Lowering:
         args = [self.register(self.operand(a)) for a in node.args]
         return self.numbers.run(node.op, DTYPE_NAMES[node.outputs[0].type.dtype], args)
 
-    def _choice(self, node: Node) -> Reg:
-        """One of several numbers or one-element tensors, by its number."""
-        if not all(map(one_element, (*node.outputs, *node.inputs))):
-            raise Decline("a choice among tensors")
+    def _choice(self, node: Node) -> Operand:
+        """One of several values, by its number: of numbers and one-element tensors in registers, else of places in memory."""
         number = self.numbers.number(self.register(self.operand(node.args[0])), "i64")
+        if not all(map(one_element, (*node.outputs, *node.inputs))):
+            return self._chosen_place(number, node.args[1])
         found, *rest = [self.register(self.operand(a)) for a in node.args[1]]
         kind, text, alias = REGISTER[found.dtype], found.text, found.alias
         for i, x in enumerate(rest, 1):
@@ -610,6 +614,23 @@ class Lowering:
             text = self.code.do(f"select i1 {here}, {kind} {x.text}, {kind} {text}")
             alias = self.code.do(f"select i1 {here}, i1 {x.alias}, i1 {alias}")
         return Reg(text, found.dtype, found.size, alias)
+
+    def _chosen_place(self, number: str, values: Sequence[Value]) -> Mem:
+        found, *rest = [self.memory(self.operand(a)) for a in values]
+        pointer, alias, owners, dense = found.pointer, found.alias, found.owners, found.dense
+        for i, x in enumerate(rest, 1):
+            if (x.dtype, x.size, x.stride, x.place) != (
+                found.dtype,
+                found.size,
+                found.stride,
+                "",
+            ) or found.place:
+                raise Decline("a choice among tensors that are stored in different ways")
+            here = self.code.do(f"icmp eq i64 {number}, {i}")
+            pointer = self.code.do(f"select i1 {here}, ptr {x.pointer}, ptr {pointer}")
+            alias = self.code.do(f"select i1 {here}, i1 {x.alias}, i1 {alias}")
+            owners, dense = owners | x.owners, dense and x.dense
+        return replace(found, pointer=pointer, alias=alias, owners=owners, dense=dense)
 
     def _computed(self, node: Node) -> None:
         out = node.outputs[0]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from .code import literal
 from .scalar import cast
 from .values import Decline, Reg
+from .walks import counted
 
 EXACT = 1 << 53  # ints up to here are doubles too
 
@@ -139,7 +140,17 @@ class Numbers:
         if kind == "f64":
             left, right = self.number(a, "f64"), self.number(b, "f64")
             return Reg(self._finite(self.code.external("pow", "f64", left, right)), "f64")
-        raise Decline("an integer power by a number known at run time")
+        return self._power(self.number(a, "i64"), self.number(b, "i64"))
+
+    def _power(self, base: str, exponent: str) -> Reg:
+        """A power by a number of the run; a negative one gives a float, and one of more than 63 hardly ever an int of 64 bits."""
+        code, cell = self.code, self.code.cell("i64")
+        self.fail(code.do(f"icmp ugt i64 {exponent}, 63"))
+        code.line(f"store i64 1, ptr {cell}")
+        with counted(code, exponent):
+            product = self._checked("mul", code.do(f"load i64, ptr {cell}"), base)
+            code.line(f"store i64 {product}, ptr {cell}")
+        return Reg(code.do(f"load i64, ptr {cell}"), "i64")
 
     def _neg(self, kind, a):
         if kind == "f64":

@@ -38,6 +38,7 @@ from .direct import Late, Strided
 from .entry import MISS, MOST, make_entry
 from .form import Form, Layout, form_of
 from .groups import remembering
+from .list_types import typed
 from .lower import DONE, INTERRUPTED, Lowering
 from .nests import Nest
 from .packing import packed
@@ -314,7 +315,7 @@ def compile_graph(graph: Graph, visible: int | None = None, layout: Layout = ())
         graph = uncommitted(graph)
     if has_try(graph) or writes_inside(graph):
         graph = optimize(lifted(unwrapped(graph)), inference=False)
-    graph = joined(packed(graph))
+    graph = joined(packed(typed(graph)))
     try:
         return _native(graph, visible, layout, results.taken(graph, visible))
     except Noncontiguous:

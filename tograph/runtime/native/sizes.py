@@ -24,7 +24,7 @@ from .values import Decline, Reg
 Size = tuple[Any, ...]
 _INTO = ("aten.copy.default", "aten.fill.Tensor", "aten.fill.Scalar")
 _GATHERED = ("aten.embedding.default", "aten.gather.default", "aten.index_select.default", "aten.index.Tensor")  # fmt: skip
-_LIKE = ("zeros_like", "ones_like", "full_like")
+_LIKE = ("zeros_like", "ones_like", "full_like", "empty_like")
 
 
 class Sizes:

@@ -16,9 +16,10 @@ from typing import NamedTuple
 
 from ... import collector, settings
 from ...errors import VerifyError
-from ..ir import Graph, set_control_inputs, verify
+from ..ir import Graph, set_control_inputs
 from ..rewrite import copied, count_nodes
 from ..text import show
+from ..verification import verify
 from .cse import cse
 from .fold import fold
 from .forward import forward

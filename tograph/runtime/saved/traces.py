@@ -14,13 +14,14 @@ from ..call_effects import Finder, GradOf, no_places
 from ..commits import Plan
 from ..concrete import ConcreteFunction
 from ..guards import Guards
-from ..ir import Graph, Node, Value, verify
+from ..ir import Graph, Node, Value
 from ..journal import Location
 from ..keys import describe_key
 from ..ops import OpaqueObject
 from ..specs import TensorSpec
 from ..text import python_objects
 from ..traces import Trace
+from ..verification import verify
 from .values import Decoder, Encoder
 
 # Ops that reach files or memory outside of their arguments: no trace has them, and no file may.

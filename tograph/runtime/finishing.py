@@ -1,0 +1,58 @@
+"""The graph of a trace that was recorded: its outputs are the result and the effects, its inputs the arguments and what it captured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from . import freed, passes
+from .flattening import flatten
+from .funcgraph import FuncGraph, Storage
+from .ir import set_control_inputs
+from .joins import opened
+from .passes.forward import forward_reads
+from .results import leaving
+from .structure import spec_of
+from .symbolic import SymTensor
+from .tracing import recording
+
+
+def finish(
+    root: FuncGraph,
+    arguments: Sequence[SymTensor],
+    result: Any,
+    effects: Sequence[tuple[Any, Any]],
+):
+    """(graph, captured tensors, result spec, effects) of a root graph that was recorded."""
+    result = leaving(result)
+    effects = [(names, leaving(content)) for names, content in effects]
+    spec = opened(spec_of(result))
+    specs = [(names, opened(spec_of(content))) for names, content in effects]
+    with recording(root):
+        outputs = flatten(result, spec, root)
+        for (_, inner), (_, content) in zip(specs, effects):
+            outputs += flatten(content, inner, root)
+        outputs = freed.leaving(root, outputs)
+    graph = root.graph
+    graph.outputs = outputs
+    captured = [
+        k.external for k in root.captures if isinstance(k, Storage) and k.external is not None
+    ]
+    order = [root.captures[a.storage_] for a in arguments]
+    order += [
+        v for k, v in root.captures.items() if isinstance(k, Storage) and k.external is not None
+    ]
+    names = dict(zip(graph.inputs, graph.input_names))
+    graph.inputs = order
+    graph.input_names = [names.get(v, "") for v in order]
+    forward_reads(graph)
+    passes.prune(graph, writers=True)
+    set_control_inputs(graph)
+    root.closed = True
+    return graph, captured, spec, specs
+
+
+def late_inputs(root: FuncGraph) -> list[tuple[int, Any]]:
+    """The captured inputs that are looked up at every call, with the owner of each."""
+    captured = [k for k in root.captures if isinstance(k, Storage) and k.external is not None]
+    return [(i, k.late) for i, k in enumerate(captured) if k.late is not None]

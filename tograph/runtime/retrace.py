@@ -1,0 +1,25 @@
+"""Tracing that begins again, because it found out what it should have known."""
+
+from __future__ import annotations
+
+
+class Retrace(BaseException):
+    """Unwinds tracing, to begin again with other knowledge: ``real`` arguments are captured, ``bases`` share memory.
+
+    ``apart``: the error for which containers have to be told apart that a staged construct merges else. ``iterated``: whether staged
+    loops that gather gradients are taken to have an iteration.
+    """
+
+    def __init__(
+        self,
+        real: frozenset[int] = frozenset(),
+        bases: frozenset[int] = frozenset(),
+        apart: Exception | None = None,
+        iterated: bool = False,
+    ):
+        super().__init__()
+        self.real, self.bases, self.apart, self.iterated = real, bases, apart, iterated
+
+    def __or__(self, other: Retrace) -> Retrace:
+        real, bases = self.real | other.real, self.bases | other.bases
+        return Retrace(real, bases, self.apart or other.apart, self.iterated or other.iterated)
