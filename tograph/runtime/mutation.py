@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from ..errors import UnsupportedOpError
-from . import histories, overlap, stale
+from . import histories, overlap, stale, twins
 from .carrier import differentiable
 from .funcgraph import FuncGraph, Ref, Storage, current_graph, user_location
 from .infer import Facts, facts_of, tensor_type
@@ -90,6 +90,7 @@ def write_in_place(
     out_variant = bool(names) and names.isdisjoint(a.name for a in form._schema.arguments)
     rest = {k: v for k, v in kwargs.items() if not (out_variant and k in names)}
     nodes = current_graph().graph.nodes
+    twins.part(targets, (*args, *kwargs.values()))
     mark = len(nodes)
     # those with another name write what belongs to them, without a word to autograd
     over = () if overload_name(func) in _FUNCTIONAL else stale.replaced(targets)
@@ -200,6 +201,7 @@ def write(target: torch.Tensor, result: torch.Tensor) -> None:
         old = graph.current(x.storage_)
         value = graph.emit("tg.written", old, value, type=old.type)
     graph.assign(x.storage_, value)
+    twins.follow(x.storage_, value, graph)
     if x.storage_.derived and not x.chain:
         x.ref, x.version = Ref(value, graph), x.storage_.version  # known without asking which it is
 
