@@ -319,3 +319,44 @@ def test_the_text_of_a_file_tells_what_is_written_over():
     assert "~%" in shown
     assert text.show(text.parse_graph(shown), over=True) == shown
     assert "~%" not in str(graph)
+
+
+def unused_where_it_is_stale(x, p):
+    y = x * 2
+    z = torch.exp(-y * y)
+    y.mul_(x)
+    if p:
+        return y.sum()
+    return (y * z).sum()
+
+
+def swapped(x, p):
+    a, b = x * 2, x * 3
+    for _ in range(p.int() + 0 if isinstance(p, torch.Tensor) else int(p)):
+        a = a * 1
+        a += a.sin()
+        a, b = b, a
+    return a.sum()
+
+
+@pytest.mark.parametrize("f", [unused_where_it_is_stale, swapped], ids=lambda f: f.__name__)
+def test_what_no_gradient_comes_to_is_no_error(f):
+    x, p = X.clone().requires_grad_(), torch.tensor(True)
+    same(torch.autograd.grad(tg.function(f)(x, p), x)[0], torch.autograd.grad(f(x, p), x)[0])
+
+
+def test_the_second_derivative_of_a_branch_before_a_write():
+    def f(x, p):
+        y = x * x
+        z = y * 3 if p else y.sin()
+        if p:
+            y.add_(1)
+        return (z * z).sum() + y.sum()
+
+    x, p = X.clone().requires_grad_(), torch.tensor(True)
+
+    def second(f):
+        (g,) = torch.autograd.grad(f(x, p), x, create_graph=True)
+        return torch.autograd.grad((g * g).sum(), x)[0]
+
+    torch.testing.assert_close(second(tg.function(f)), second(f))

@@ -18,7 +18,7 @@ from ..runtime import grads, journal, locations, mutation, reads, unconverted
 from ..runtime.funcgraph import is_tracing
 from ..runtime.journal import MISSING
 from ..runtime.structure import is_union
-from ..transpiler.syntax import gast, walk
+from ..transpiler.syntax import gast
 from ..transpiler.templates import constant
 from . import union
 from .call_rules import MARK, is_user_function, module_rule
@@ -79,43 +79,8 @@ class Attributes(Converter):
         node.value = self.visit(node.value)
         if len(node.targets) == 1 and isinstance(node.targets[0], gast.Attribute):
             return self._store(node.targets[0], node.value, node)
-        if not any(_is_stored(n) for t in node.targets for n in walk(t)):
-            node.targets = [self.visit(t) for t in node.targets]
-            return node
-        return self.spread(node)
-
-    def spread(self, node):
-        """Several targets, or a tuple with attributes in it: through temporaries, left to right."""
-        temp = self.context.namer.fresh("value")
-        out = self.fill("temp_ = value_", node, temp_=temp, value_=node.value)
-        for target in node.targets:
-            out += self.target(
-                target, gast.copy_location(gast.Name(temp, gast.Load(), None, None), node), node
-            )
-        return out
-
-    def target(self, target, value, origin):
-        if isinstance(target, gast.Attribute):
-            return self._store(target, value, origin)
-        after = []
-        for child in walk(target):
-            for field in ("elts", "value"):
-                found = getattr(child, field, None)
-                if isinstance(found, list):
-                    setattr(child, field, [self._temporary(e, after, origin) for e in found])
-                elif isinstance(child, gast.Starred) and isinstance(found, gast.Attribute):
-                    child.value = self._temporary(found, after, origin)
-        assign = gast.copy_location(gast.Assign([self.visit(target)], value, None), origin)
-        return [assign, *after]
-
-    def _temporary(self, e, after, origin):
-        if not isinstance(e, gast.Attribute):
-            return e
-        temp = self.context.namer.fresh("part")
-        after += self._store(
-            e, gast.copy_location(gast.Name(temp, gast.Load(), None, None), origin), origin
-        )
-        return gast.copy_location(gast.Name(temp, gast.Store(), None, None), origin)
+        node.targets = [self.visit(t) for t in node.targets]
+        return node
 
     def _store(self, target, value, origin):
         holes = {
@@ -163,10 +128,6 @@ def _is_call(node: gast.Call) -> bool:
         and isinstance(f.value, gast.Name)
         and f.value.id == OPERATORS
     )
-
-
-def _is_stored(node) -> bool:
-    return isinstance(node, gast.Attribute) and isinstance(node.ctx, gast.Store)
 
 
 def _is_library(x) -> bool:

@@ -142,20 +142,29 @@ def dict_get(x, key, default=None):
     return default if found is MISSING else found
 
 
-def dict_pop(x, key, *default):
-    """``x.pop(key, default)`` where it is staged, or recorded key by key; NotImplemented where it is Python's own."""
-    absent = (lambda: default[0]) if default else (lambda: _absent(key))
-    if is_staged_key(key):
-        return _where_key(x, key, lambda k: call(x.pop, k, *default), absent)
+def _held(x, key, absent, taken):
+    """What a key that is known holds, after ``taken()``, else ``absent()``; NotImplemented where it is Python's own."""
     found = dict.get(x, key, MISSING)
     if not (journal.active() or may_miss(found)):
         return NotImplemented
     _note_key(x, key, found)
     if found is MISSING:
         return absent()
-    journal.record(locations.key_of(x, key, f"[{key!r}]"))
-    x.pop(key)
+    taken()
     return distribute_missing(found, absent) if may_miss(found) else found
+
+
+def dict_pop(x, key, *default):
+    """``x.pop(key, default)`` where it is staged, or recorded key by key; NotImplemented where it is Python's own."""
+    absent = (lambda: default[0]) if default else (lambda: _absent(key))
+    if is_staged_key(key):
+        return _where_key(x, key, lambda k: call(x.pop, k, *default), absent)
+
+    def take():
+        journal.record(locations.key_of(x, key, f"[{key!r}]"))
+        x.pop(key)
+
+    return _held(x, key, absent, take)
 
 
 def set_default(x, key, default=None):
@@ -167,13 +176,7 @@ def set_default(x, key, default=None):
 
     if is_staged_key(key):
         return _where_key(x, key, lambda k: call(x.setdefault, k, default), absent)
-    found = dict.get(x, key, MISSING)
-    if not (journal.active() or may_miss(found)):
-        return NotImplemented
-    _note_key(x, key, found)
-    if found is MISSING:
-        return absent()
-    return distribute_missing(found, absent) if may_miss(found) else found
+    return _held(x, key, absent, lambda: None)
 
 
 def dict_update(x, *others, **named):

@@ -14,7 +14,7 @@ import torch
 from ..runtime import guards, journal, locations, reads, unconverted
 from ..runtime.growing import StagedList, as_staged
 from ..runtime.structure import is_union
-from ..transpiler.syntax import gast, walk
+from ..transpiler.syntax import gast
 from ..transpiler.templates import constant
 from . import members
 from .attributes import augmented
@@ -85,40 +85,7 @@ class Subscripts(Converter):
         node.value = self.visit(node.value)
         if len(node.targets) == 1 and isinstance(node.targets[0], gast.Subscript):
             return self._store(node.targets[0], node.value, node)
-        if not any(isinstance(n, gast.Subscript) for t in node.targets for n in walk(t)):
-            return node
-        temp = self.context.namer.fresh("value")
-        out = self.fill("temp_ = value_", node, temp_=temp, value_=node.value)
-        for target in node.targets:
-            out += self._spread(
-                target, gast.copy_location(gast.Name(temp, gast.Load(), None, None), node), node
-            )
-        return out
-
-    def _spread(self, target, value, origin):
-        if isinstance(target, gast.Subscript):
-            return self._store(target, value, origin)
-        after = []
-        for child in list(walk(target)):
-            found = getattr(child, "elts", None)
-            if (
-                isinstance(found, list)
-                and isinstance(child, (gast.Tuple, gast.List))
-                and isinstance(child.ctx, gast.Store)
-            ):
-                child.elts = [self._temporary(e, after, origin) for e in found]
-            elif isinstance(child, gast.Starred) and isinstance(child.value, gast.Subscript):
-                child.value = self._temporary(child.value, after, origin)
-        return [gast.copy_location(gast.Assign([target], value, None), origin), *after]
-
-    def _temporary(self, e, after, origin):
-        if not isinstance(e, gast.Subscript):
-            return e
-        temp = self.context.namer.fresh("part")
-        after += self._store(
-            e, gast.copy_location(gast.Name(temp, gast.Load(), None, None), origin), origin
-        )
-        return gast.copy_location(gast.Name(temp, gast.Store(), None, None), origin)
+        return node
 
     def _store(self, target, value, origin):
         holes = {

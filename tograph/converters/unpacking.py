@@ -13,14 +13,15 @@ from ..transpiler.syntax import gast
 from ..transpiler.templates import constant
 from .calls import is_user_function
 from .consumers import gathered
-from .context import OPERATORS, Converter
+from .context import OPERATORS
 from .generators import Generator
 from .members import is_conditional
+from .targets import Targets
 
 _DISPLAYS = (gast.Tuple, gast.List, gast.Constant, gast.Dict, gast.Set)
 
 
-class Unpackings(Converter):
+class Unpackings(Targets):
     def visit_Assign(self, node):
         node = self.generic_visit(node)
         for target in node.targets:
@@ -28,7 +29,7 @@ class Unpackings(Converter):
                 starred = any(isinstance(e, gast.Starred) for e in target.elts)
                 node.value = self._taken(node.value, -1 if starred else len(target.elts))
                 break
-        return node
+        return self.in_order(node)
 
     def visit_Starred(self, node):
         node = self.generic_visit(node)

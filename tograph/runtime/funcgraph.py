@@ -60,6 +60,9 @@ class Storage:
     argument: int | None = None
     version: int = 0
     home: FuncGraph | None = None
+    twin: Storage | None = (
+        None  # the same memory with another history: that of a detached tensor which was written
+    )
     late: Any = None  # of a .grad that is looked up at every call: its owner, or the owner's place among the arguments
     owner: torch.Tensor | None = (
         None  # of a local storage that was written: the tensor that is all of it

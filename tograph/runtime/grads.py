@@ -115,8 +115,7 @@ def engine(
             user_location(),
         )
     nodes = freed.executed(outputs, inputs)
-    for found in stale.settle(nodes, False):
-        stale.refuse(found)
+    stale.settle(nodes, False)
     found = torch.autograd.Variable._execution_engine.run_backward(
         tuple(outputs),
         tuple(grads),

@@ -66,7 +66,8 @@ def _call(node: Node, args: tuple, run: Runner) -> Sequence[Any]:
     return run(node.regions["function"], args)
 
 
-def _try(node: Node, args: tuple, run: Runner) -> Sequence[Any]:
+def attempt(node: Node, args: tuple, run: Runner) -> Sequence[Any]:
+    """A ``Try``: its body, else the handler of the first class that the exception is of."""
     kinds = [k.value for k in node.kwargs["kinds"]]
     try:
         return run(node.regions["body"], args)
@@ -75,4 +76,4 @@ def _try(node: Node, args: tuple, run: Runner) -> Sequence[Any]:
         return run(node.regions[f"handler{chosen}"], args)
 
 
-_REGIONS = {"If": _if, "Case": _case, "While": _while, "Call": _call, "Try": _try}
+_REGIONS = {"If": _if, "Case": _case, "While": _while, "Call": _call, "Try": attempt}

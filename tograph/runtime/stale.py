@@ -42,24 +42,6 @@ class Write:
     location: Location | None
 
 
-@dataclass
-class Stale:
-    """A condition under which a gradient raises, and what."""
-
-    flag: Flag
-    error: str
-    location: Location | None
-
-    @property
-    def message(self) -> str:
-        """torch's own words, and the line that wrote: the error comes when the backward part runs, long after it."""
-        said = self.error.partition(" Hint: ")[0]
-        at = self.location
-        return (
-            said if at is None else f'{said} It was written here:\n  File "{at[0]}", line {at[1]}'
-        )
-
-
 def bump(
     x: torch.Tensor, graph: FuncGraph, flag: Callable[[], Flag], location: Location | None
 ) -> None:
@@ -122,40 +104,47 @@ def replaced(targets: Sequence[Any]) -> tuple[Value, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def refuse(found: Stale) -> None:
-    """Record that the graph raises where a condition holds."""
-    graph, flag = current_graph(), found.flag
-    if flag is True:
-        right = graph.emit("py.constant", False, type=BOOL)
-    else:
-        right = graph.emit("py.not", flag, type=BOOL)
-    node = graph.add("tg.assert", (right, "RuntimeError", (found.message,)))
-    node.location = found.location or node.location
+def settle(nodes: Iterable[Any], surely: bool) -> None:
+    """Let torch take what ``nodes`` of its autograd have saved and may have been written since; the graph raises where it was.
 
-
-def settle(nodes: Iterable[Any], everything: bool) -> list[Stale]:
-    """What is stale of that which ``nodes`` of torch's autograd have saved; ``everything``: also what surely is.
-
-    torch raises for what is left.
+    torch raises for what was written for sure, unless ``surely``: where a node gets zeros, they stand for what no gradient comes to.
     """
     here = current_graph()
     writes = [w for w in here.root.writes if here.within(w.graph)]
-    if not writes and not everything:
-        return []
-    return [s for node in nodes for s in _of_node(node, writes, everything)]
+    for node in nodes if writes else ():
+        for name in _names(node):
+            try:
+                getattr(node, name)
+            except RuntimeError as error:
+                if MODIFIED not in str(error):
+                    continue
+                flag, location = _condition(node, name, writes)
+                if surely or flag is not True:
+                    _let(getattr(node, "_raw" + "_" * (name[0] != "_") + name))
+                    flag = flag if flag is True else Ref(flag, here)
+                    node.register_prehook(partial(_refuse, flag, str(error), location))
 
 
-def _of_node(node: Any, writes: Sequence[Write], everything: bool) -> Iterator[Stale]:
-    for name in _names(node):
-        try:
-            getattr(node, name)
-        except RuntimeError as error:
-            if MODIFIED not in str(error):
-                continue
-            flag, location = _condition(node, name, writes)
-            if everything or flag is not True:
-                _let(getattr(node, "_raw" + "_" * (name[0] != "_") + name))
-                yield Stale(flag, str(error), location)
+def _refuse(flag: Ref | bool, error: str, location: Location | None, grads: Sequence[Any]) -> None:
+    """Record that the graph raises where a condition holds and a gradient comes: torch's own words, and the line that wrote."""
+    graph, bad = current_graph(), None
+    with torch.no_grad():
+        for g in grads:
+            if g is not None:
+                some = graph.emit(
+                    "py.bool", value_of(as_symbolic((g != 0).any()), graph), type=BOOL
+                )
+                bad = some if bad is None else graph.emit("py.or_", bad, some, type=BOOL)
+    if bad is None:
+        return
+    if isinstance(flag, Ref):
+        bad = graph.emit("py.and_", graph.resolve(flag), bad, type=BOOL)
+    said = error.partition(" Hint: ")[0]
+    if location is not None:
+        said += f' It was written here:\n  File "{location[0]}", line {location[1]}'
+    right = graph.emit("py.not", bad, type=BOOL)
+    node = graph.add("tg.assert", (right, "RuntimeError", (said,)))
+    node.location = location or node.location
 
 
 def _names(node: Any) -> Sequence[str]:

@@ -24,7 +24,6 @@ file), ``~`` marks what is written over.
 
 from __future__ import annotations
 
-import ast
 import os
 import re
 from collections.abc import Iterator
@@ -36,11 +35,8 @@ from ..errors import GraphSyntaxError, NotAGraphError
 from . import ir
 from .ir import Graph, Node, Value
 from .ops import REGION_OPS, OpaqueObject, exists
+from .text_constants import TORCH, Tokens
 from .types import parse_type
-
-_FLOATS = {"inf": float("inf"), "-inf": float("-inf"), "nan": float("nan")}
-_CALLS = {"device": torch.device, "complex": complex}
-_TORCH = (torch.dtype, torch.layout, torch.memory_format)
 
 
 class _Writer:
@@ -75,7 +71,7 @@ class _Writer:
             return f"device({str(x)!r})"
         if isinstance(x, complex):
             return f"complex({x.real!r}, {x.imag!r})"
-        return str(x) if isinstance(x, _TORCH) else repr(x)
+        return str(x) if isinstance(x, TORCH) else repr(x)
 
     def graph(self, graph: Graph, indent: str, label: str) -> None:
         labels = graph.input_names + [""] * (len(graph.inputs) - len(graph.input_names))
@@ -164,11 +160,6 @@ def line_of(graph: Graph, node: Node) -> tuple[str, list[str]]:
 
 ir.Graph.__str__ = show  # type: ignore[method-assign]  # ir may not import this module
 
-_TOKEN = re.compile(
-    r"""\s*(?:(?P<string>'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*")|(?P<py><py\s[^<>]*>)
-    |(?P<number>-?(?:[0-9]+\.?[0-9]*(?:[eE][-+]?[0-9]+)?|inf\b|nan\b))(?![\w.])|(?P<name>[%!^~]*[\w.]+)|(?P<mark>[()\[\],={}:]))""",
-    re.X,
-)
 _HEAD = re.compile(r"(\S+?)\((.*)\) \{$")
 _NAME = re.compile(r"%[\w.]+$")
 _PLACE = re.compile(r"  # ((?:(?!  # ).)*):([0-9]+)$")
@@ -245,7 +236,7 @@ class _Reader:
             raise self.fail("expected 'outputs = op(arguments)'")
         if op not in REGION_OPS and not exists(op):
             raise self.fail(f"no such op: {op}")
-        tokens = _Tokens(self, rest, known)
+        tokens = Tokens(self, rest, known)
         args, kwargs = tokens.arguments()
         names = [] if outs.startswith("!") else [o.partition(": ") for o in _split(outs)]
         node = Node(op, args, kwargs, location=location, grad=grad)
@@ -275,100 +266,6 @@ class _Reader:
                 raise self.fail(f"two regions are called {region.name}")
             node.regions[region.name] = region
         self.take()
-
-
-class _Tokens:
-    """The constants of one line."""
-
-    def __init__(self, reader: _Reader, text: str, known: dict):
-        self.reader, self.known = reader, known
-        self.items: list[tuple[str, str]] = []
-        self.at = at = 0
-        text = text.rstrip()
-        while at < len(text):
-            found = _TOKEN.match(text, at)
-            if found is None:
-                raise reader.fail(f"cannot read {text[at:]!r}")
-            self.items.append((str(found.lastgroup), found[str(found.lastgroup)]))
-            at = found.end()
-
-    def peek(self, offset: int = 0) -> str:
-        i = self.at + offset
-        return self.items[i][1] if i < len(self.items) else ""
-
-    def skip(self, mark: str) -> None:
-        if self.peek() != mark:
-            raise self.reader.fail(f"expected {mark!r}")
-        self.at += 1
-
-    def rest(self) -> list[str]:
-        return [text for _, text in self.items[self.at :]]
-
-    def arguments(self) -> tuple[tuple, dict]:
-        args: list[Any] = []
-        kwargs: dict[str, Any] = {}
-        while self.peek() != ")":
-            if self.peek(1) == "=":
-                key = self.peek()
-                self.at += 2
-                kwargs[key] = self.value()
-            else:
-                args.append(self.value())
-            if self.peek() != ")":
-                self.skip(",")
-        self.at += 1
-        return tuple(args), kwargs
-
-    def value(self) -> Any:
-        if self.at >= len(self.items):
-            raise self.reader.fail("the line ends too early")
-        kind, text = self.items[self.at]
-        self.at += 1
-        if kind == "string":
-            return self.literal(text)
-        if kind == "py":
-            return OpaqueObject(None, text[4:-1])
-        if kind == "number":
-            return _FLOATS[text] if text in _FLOATS else self.literal(text)
-        if text in ("[", "("):
-            return self.sequence("]" if text == "[" else ")")
-        if text.startswith("%"):
-            return self.reader.use(self.known, text)
-        return self.word(text)
-
-    def literal(self, text: str) -> Any:
-        """The number or string that a Python literal shows."""
-        try:
-            return ast.literal_eval(text)
-        except (ValueError, SyntaxError):
-            raise self.reader.fail(f"cannot read {text}") from None
-
-    def sequence(self, close: str) -> Any:
-        items = []
-        while self.peek() != close:
-            items.append(self.value())
-            if self.peek() != close:
-                self.skip(",")
-        self.at += 1
-        return items if close == "]" else tuple(items)
-
-    def word(self, text: str) -> Any:
-        words = {"None": None, "True": True, "False": False, "Ellipsis": ...}
-        if text in words:
-            return words[text]
-        if text in _CALLS:
-            self.skip("(")
-            args, _ = self.arguments()
-            try:
-                return _CALLS[text](*args)
-            except (TypeError, ValueError, RuntimeError):
-                raise self.reader.fail(f"not a {text}: {args}") from None
-        found = (
-            getattr(torch, text.removeprefix("torch."), None) if text.startswith("torch.") else None
-        )
-        if not isinstance(found, _TORCH):
-            raise self.reader.fail(f"unknown word {text!r}")
-        return found
 
 
 def _split(text: str) -> list[str]:

@@ -18,6 +18,7 @@ import torch
 from torch.autograd import forward_ad
 
 from ..errors import GradientError, UnsupportedOpError
+from .interp import attempt
 from .ir import Graph, Node, Value, graph_effects, map_values
 from .ops import lookup, overload_packet, plain
 
@@ -254,12 +255,7 @@ def _call(node: Node, args: tuple) -> Sequence[Any]:
 
 
 def _try(node: Node, args: tuple) -> Sequence[Any]:
-    kinds = [k.value for k in node.kwargs["kinds"]]
-    try:
-        return run(node.regions["body"], args)
-    except tuple(k for kind in kinds for k in kind) as error:
-        chosen = next(i for i, kind in enumerate(kinds) if isinstance(error, kind))
-        return run(node.regions[f"handler{chosen}"], args)
+    return attempt(node, args, run)
 
 
 _REGIONS = {"If": _if, "Case": _case, "While": _while, "Call": _call, "Try": _try}

@@ -49,12 +49,15 @@ class Call:
         self.versions = {i: x._version for i, x in self.tensors.items()}
 
     def input(self, index: int) -> Any:
-        """An input as an object: a tensor that was written since counts as a constant, its value is the one from then."""
+        """An input as an object: a tensor that was written since counts as a constant, its value is the one from then.
+
+        Where a graph is replayed each content is a tensor of its own, with the history of that content.
+        """
         x = self.tensors.get(index)
         value = self.inputs[index]
         if x is None:
             return plain_object(value, self.graph)
-        if x._version == self.versions[index]:
+        if x._version == self.versions[index] or self.graph.replaying:
             return x
         if torch.is_grad_enabled():
             raise GradientError(

@@ -21,10 +21,10 @@ from ...errors import GradientError, GraphBoolError
 from .. import journal
 from ..carrier import Carrier, differentiable
 from ..freed import executed
-from ..funcgraph import FuncGraph, Storage, current_graph
+from ..funcgraph import FuncGraph, Storage
 from ..ir import Graph, Node, Value, map_values, prune, values_in
 from ..ops import overload
-from ..stale import bump, refuse, settle
+from ..stale import bump, settle
 from ..tracing import recording
 from ..types import BOOL
 from .cut import saved_values
@@ -90,8 +90,8 @@ def differentiate(
     depends on them. ``again``: the gradient is to be differentiated (by default: where gradients are on now); formulas
     of torch such as that of ``solve`` use what the forward op kept (a factorisation) only where it is not.
 
-    What a gradient needs and was written in place since is an error. Of a region it is one when its backward part runs: ``writes`` says what
-    was written after the region, each with a key by which the backward part has to be told whether it was (True: it was).
+    What a gradient needs and was written in place since is an error when the backward part runs. ``writes`` says what was written after a
+    region, each with a key by which its backward part has to be told whether it was (True: it was).
     """
     again = torch.is_grad_enabled() if again is None else again
     func = FuncGraph(graph.name)
@@ -115,9 +115,8 @@ def differentiate(
         cotangents = [plain_object(v, func) for v in cotangent_values]
         told = _written_later(writes, inputs, outputs, func)
         wrt = [inputs[i] for i in need]
-        _refuse_stale([outputs[i] for i in chosen], wrt, writes is not None)
-        used = {v for n in func.graph.nodes for v in n.inputs}
-        told = {key: v for key, v in told.items() if v in used}
+        if func.root.writes:
+            settle(executed([outputs[i] for i in chosen], wrt), True)
         with torch.set_grad_enabled(again):
             found = _backward_of([outputs[i] for i in chosen], cotangents, wrt, again)
             for k, i in enumerate(need):
@@ -125,6 +124,8 @@ def differentiate(
                     found[k] = _zeros(inputs[i])
             grads = [None if g is None else value_in(g, func) for g in found]
     _settle_constants(func)
+    used = {v for n in func.graph.nodes for v in n.inputs}
+    told = {key: v for key, v in told.items() if v in used}
     nodes = func.graph.nodes
     at = 0 if last is None else nodes.index(last) + 1
     for node in nodes[at:]:
@@ -165,16 +166,6 @@ def _written_later(
             if isinstance(having[i], torch.Tensor):
                 bump(having[i], func, lambda flag=flag: flag, None)
     return told
-
-
-def _refuse_stale(outputs: Sequence[Any], wrt: Sequence[Any], region: bool) -> None:
-    """Errors for what the gradient needs and was written in place since; in a region the graph raises them."""
-    if not current_graph().root.writes:
-        return
-    for found in settle(executed(outputs, wrt), True):
-        if found.flag is True and not region:
-            raise RuntimeError(found.message)
-        refuse(found)
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from ..carrier import differentiable
 from ..freed import MESSAGE, is_freed
 from ..ir import Graph, Node, Value, graph_effects, map_values, prune, set_control_inputs
-from .replay import copy_graph, copy_node, lenient
+from .replay import copy_graph, copy_node
 from .shares import shares
 from .vjp import Pullback, vjp
 
@@ -61,8 +61,7 @@ class Pair:
         for i in given:
             first.setdefault(graph.outputs[i], i)
         self.graph, self.wrt, self.build = graph, wrt, build
-        self.error: RuntimeError | None = None  # what a backward pass raises
-        self.pullback = self._pullback(list(first.values()))
+        self.pullback = vjp(graph, wrt, list(first.values()))
         self.twins = {
             i: first[graph.outputs[i]]
             for i in given
@@ -83,16 +82,6 @@ class Pair:
         self.shares = [] if self.constant else shares(self.pullback)
         self._backwards: dict[tuple[int, tuple[bool, ...]], Any] = {}
         self._joints: dict[int, tuple[Differentiable, list[int]]] = {}
-
-    def _pullback(self, given: list[int]) -> Pullback:
-        try:
-            return vjp(self.graph, self.wrt, given)
-        except RuntimeError as error:
-            if _MODIFIED not in str(error):
-                raise
-            self.error = error
-        with lenient():
-            return vjp(self.graph, self.wrt, given)
 
     def finished(self, outputs: list[Any], inputs: Sequence[Any]) -> list[Any]:
         """The outputs, those without a gradient of this pair as autograd has to see them."""
@@ -232,8 +221,6 @@ class _Pair(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         pair: Pair = ctx.pair
-        if pair.error is not None:
-            raise RuntimeError(*pair.error.args)
         cotangents = tree_unflatten(list(grads), ctx.given_spec)
         if torch.is_grad_enabled():
             present, found = _again(ctx, pair, cotangents)

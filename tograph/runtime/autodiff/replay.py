@@ -7,9 +7,7 @@ are replayed with gradients off.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -74,7 +72,7 @@ def replay(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
         if over:  # what it takes as another operand too, eager PyTorch does not copy
             _overwrite([v for v in node.over if node.inputs.count(v) > 1], env, node.location)
         env.update(zip(node.outputs, made, strict=True))
-        if node.regions and not _lenient.on:
+        if node.regions:
             _overwrite_inside(nodes[mark:], [env.get(a) if isinstance(a, Value) else None for a in node.args])  # fmt: skip
     current_graph().graph.over += _overwrite(graph.over, env, None)
     return [env[v] for v in graph.outputs]
@@ -87,29 +85,12 @@ def _overwrite_inside(made: Sequence[Node], args: Sequence[Any]) -> None:
             region_writes(node, current_graph(), args)
 
 
-class _Lenient(threading.local):
-    on = False
-
-
-_lenient = _Lenient()
-
-
-@contextmanager
-def lenient() -> Iterator[None]:
-    """Inside, a gradient may use what was written in place after it was saved: the value from before."""
-    old, _lenient.on = _lenient.on, True
-    try:
-        yield
-    finally:
-        _lenient.on = old
-
-
 def _overwrite(over: Sequence[Value], env: dict[Value, Any], location: Location | None) -> tuple[Value, ...]:  # fmt: skip
     """Let autograd know that the op which follows writes: what it has saved of the old content it may not use any more.
 
     What the op itself saves of it, it saves after: eager PyTorch keeps a copy of that. Returns what is written as values of the new graph.
     """
-    if not over or _lenient.on:
+    if not over:
         return ()
     graph, found = current_graph(), [x for v in over if isinstance(x := env.get(v), torch.Tensor)]
     for x in found:

@@ -92,8 +92,8 @@ def _share(
     env = {v: Value(v.type) for v in graph.inputs}
     for node in graph.nodes:
         left = [v for v in node.inputs if not zero(v)]
-        if all(map(zero, node.outputs)) and node.outputs:
-            continue
+        if all(map(zero, node.outputs if node.outputs else node.inputs)):
+            continue  # what is asked of other cotangents is asked in their share
         if len(left) < len(node.inputs):
             env[node.outputs[0]] = env[left[0]]
         else:

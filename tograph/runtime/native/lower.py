@@ -43,6 +43,7 @@ from . import (
     moves,
     nests,
     scatters,
+    tall,
     telling,
     transposes,
     views,
@@ -67,7 +68,9 @@ from .values import (
     in_a_row,
     laid_out,
     numel,
+    row_major,
     strides,
+    wide,
     with_alias,
 )
 
@@ -103,6 +106,7 @@ class Lowering:
         self.written: dict[Value, Operand] = {}  # resources that were assigned: what they hold now
         self.numbers = Numbers(self.code, self.fail)
         self.sizes = Sizes(self)
+        self.code.spans = self.sizes.span
         self.globals: dict[str, str] = {}
         self.asked: list[calls.Call] = []  # what torch runs
         self.native_ops = 0
@@ -412,12 +416,24 @@ class Lowering:
 
     def new(self, dtype: str, size: tuple[int, ...]) -> Mem:
         """Memory in the arena that nobody holds yet; in a buffer, where only the run knows how much."""
+        if wide(size):
+            place, owner = self.buffers.new()
+            nbytes = self.code.multiply(self.sizes.volume(size), SIZE[dtype])
+            owners = frozenset([owner])
+            return laid_out(self.buffers.room(place, "0", nbytes, owners), dtype, size, owners)
         if any(isinstance(n, Open) for n in size) and numel(size) * SIZE[dtype] > _PLANNED:
             place, owner = self.buffers.new()
             return self.placed(Room(place, frozenset([owner]), endless(size) or 0), dtype, size)
         owner, offset = self.arena.allocate(numel(size) * SIZE[dtype])
         pointer = self.code.do(f"getelementptr i8, ptr {self.base}, i64 {offset}")
         return laid_out(pointer, dtype, size, frozenset([owner]))
+
+    def in_order(self, x: Mem, n: Open, rest: int) -> Mem:
+        """``x``, whose one open size is ``n``, in memory without room for more, in eager PyTorch's order."""
+        made = self.new(x.dtype, (n, rest))
+        found = replace(made, size=x.size, stride=row_major(x.size), place="")
+        self.copy(x, found)
+        return found
 
     def placed(self, room: Room, dtype: str, size: tuple) -> Mem:
         """A new tensor in a buffer; what was there is lost."""
@@ -528,6 +544,9 @@ class Lowering:
             form(self, node)
         elif node.op in moves.MOVES:
             moves.lower(self, node, not needed.isdisjoint(node.outputs))
+        elif tall.fits(self, node):
+            self.sizes.infer(node)
+            tall.lower(self, node)
         elif matmul.deep(self, node):
             self.sizes.infer(node)
             matmul.lower(self, node)
@@ -705,7 +724,8 @@ class Lowering:
         for n in nodes:
             for v in n.outputs:
                 size = self.tensor(v)[1]
-                metas[v] = Meta(v.type.dtype, size, (placed or {}).get(v, strides(size)), 0, _CPU)
+                stride = (placed or {}).get(v, strides(size))
+                metas[v] = Meta(v.type.dtype, size, self.sizes.strides(stride), 0, _CPU)
         name = f"k{len(self.kernels)}"
         try:
             kernel = build(region, metas, name)
@@ -716,7 +736,7 @@ class Lowering:
 
     def _meta(self, v: Value, x: Operand) -> Meta:
         stride = x.stride if isinstance(x, Mem) else (0,) * len(x.size or ())
-        return Meta(v.type.dtype, tuple(x.size or ()), stride, 0, _CPU)
+        return Meta(v.type.dtype, tuple(x.size or ()), self.sizes.strides(stride), 0, _CPU)
 
     def loop_group(self, nodes: list[Node], needed: set[Value]) -> None:
         """A loop nest; where its nodes do not fit into one, each gets its own."""

@@ -34,15 +34,15 @@ def lower(low, node: Node) -> None:
         raise Decline(f"{node.op} in {dtype}")
     target = low.target(out)
     a, b = low.memory(a), low.memory(b)
-    added = None if bias is None else _bias(low, low.operand(bias), size)
+    added = None if bias is None else broadcast(low, low.operand(bias), size)
     batch = a.size[0] if name in ("bmm", "baddbmm") else 1
-    left, right, result = _matrices(name, a, b, target)
+    left, right, result = matrices(name, a, b, target)
     if _columns_first(left, right, added) and batch == 1:
         # x.t() @ v: the row v times x, whose rows are contiguous
         left, right, result = _transposed(right), _transposed(left), _transposed(result)
         added = None if added is None else _as_row(added)
-    right = _usable(low, left, right, b, batch)
-    _product(low, dtype, batch, left, right, result, added)
+    right = usable(low, left, right, b, batch)
+    product(low, dtype, batch, left, right, result, added)
     low.work += 0.05 * batch * left.rows * _usual(left.columns) * right.columns
     if numel(size) == 1:
         made = low.register(Mem(target.pointer, dtype, size, strides(size)))
@@ -77,12 +77,12 @@ def column_sums(low, node: Node) -> bool:
     low.code.store(x.dtype, literal(1.0, x.dtype), one)
     target = low.target(out)
     ones = Matrix(one, 1, x.size[0], 0, 0)
-    _product(low, x.dtype, 1, ones, Matrix(x.pointer, x.size[0], columns, columns, 1), Matrix(target.pointer, 1, columns, columns, 1), None)  # fmt: skip
+    product(low, x.dtype, 1, ones, Matrix(x.pointer, x.size[0], columns, columns, 1), Matrix(target.pointer, 1, columns, columns, 1), None)  # fmt: skip
     low.bind(out, target)
     return True
 
 
-def _matrices(name: str, a: Mem, b: Mem, c: Mem) -> tuple[Matrix, Matrix, Matrix]:
+def matrices(name: str, a: Mem, b: Mem, c: Mem) -> tuple[Matrix, Matrix, Matrix]:
     """The operands as (batches of) matrices: vectors become single columns."""
 
     def of(x: Mem) -> Matrix:
@@ -119,7 +119,7 @@ def _as_row(x: Mem) -> Mem:
     return Mem(x.pointer, x.dtype, (1, x.size[-2]), (0, x.stride[-2]), x.owners)
 
 
-def _bias(low, x: Operand, size: tuple[int, ...]) -> Mem:
+def broadcast(low, x: Operand, size: tuple[int, ...]) -> Mem:
     """What is added, as memory with the strides of a broadcast to the result."""
     x = low.memory(x)
     lead = len(size) - len(x.size)
@@ -127,7 +127,7 @@ def _bias(low, x: Operand, size: tuple[int, ...]) -> Mem:
     return Mem(x.pointer, x.dtype, size, tuple(stride), x.owners)
 
 
-def _usable(low, a: Matrix, b: Matrix, source: Mem, batch: int) -> Matrix:
+def usable(low, a: Matrix, b: Matrix, source: Mem, batch: int) -> Matrix:
     """``b``, or a copy of it that one of the two forms can read."""
     # folding many short dot products costs more than a copy
     shallow = a.rows >= 8 and bound(b.rows) < SHALLOW
@@ -145,7 +145,7 @@ def _usable(low, a: Matrix, b: Matrix, source: Mem, batch: int) -> Matrix:
     return Matrix(made.pointer, b.rows, b.columns, b.columns, 1, b.rows * b.columns)
 
 
-def _product(low, dtype: str, batch: int, a: Matrix, b: Matrix, c: Matrix, bias: Mem | None) -> None:  # fmt: skip
+def product(low, dtype: str, batch: int, a: Matrix, b: Matrix, c: Matrix, bias: Mem | None) -> None:  # fmt: skip
     panel = b.column_stride == 1
     parallel = a.rows * _usual(a.columns) * b.columns >= PARALLEL and threading.available()
     writer = Writer(low, dtype, a, b, c, bias, panel, parallel)

@@ -83,4 +83,4 @@ def _on_the_right(node: Node, x: Value) -> bool:
         return False
     at = _PRODUCTS[node.op]
     rows = node.args[at].type.shape[0]
-    return node.args[at + 1] is x and rows is not None and rows >= ROWS
+    return node.args[at + 1] is x and (rows is None or rows >= ROWS)
