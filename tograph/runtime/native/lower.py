@@ -632,6 +632,8 @@ class Lowering:
         return Reg(text, found.dtype, found.size, alias)
 
     def _chosen_place(self, number: str, values: Sequence[Value]) -> Mem:
+        if not all(isinstance(v.type, TensorType) for v in values):
+            raise Decline("a choice among lists")
         found, *rest = [self.memory(self.operand(a)) for a in values]
         pointer, alias, owners, dense = found.pointer, found.alias, found.owners, found.dense
         for i, x in enumerate(rest, 1):
