@@ -77,14 +77,7 @@ def write_in_place(
 ) -> Any:
     """Record an in-place or ``out=`` op and write its results to the tensors it mutates."""
     if facts.unsupported and not _keeps_size(func, args, kwargs):
-        view = _VIEWS.get(overload_name(func))
-        if view is not None:
-            return _become_view(func, overload(view), args, kwargs, record)
-        raise UnsupportedOpError(
-            f"{func} changes the shape of a tensor in place, which a graph cannot do: assign a new tensor instead, such as "
-            "`y = y.t()` or `y = y.reshape(n)`",
-            user_location(),
-        )
+        return _reshape(func, args, kwargs, record)
     form = functional_form(func)
     places = [
         args[m] if isinstance(m, int) and m < len(args) else kwargs.get(m) for m in facts.mutated
@@ -109,16 +102,12 @@ def write_in_place(
     for target, result in zip(targets, written, strict=False):
         if target is not None:
             write(target, result)
-    aliases = all(r.alias_info is not None for r in func._schema.returns)
-    if out_variant or (aliases and len(func._schema.returns) == len(targets)):
-        outs = list(targets)
-        return (
-            outs[0] if len(outs) == 1 and not isinstance(places[0], (list, tuple)) else tuple(outs)
-        )
-    if not func._schema.returns:
-        return None
-    kept = flat[: len(func._schema.returns)]
-    return kept[0] if len(kept) == 1 else tuple(kept)
+    returns = func._schema.returns
+    if out_variant or (len(returns) == len(targets) and all(r.alias_info is not None for r in returns)):  # fmt: skip
+        lone = len(targets) == 1 and not isinstance(places[0], (list, tuple))
+        return targets[0] if lone else tuple(targets)
+    kept = flat[: len(returns)]
+    return kept[0] if len(kept) == 1 else tuple(kept) if kept else None
 
 
 # In-place ops that make a tensor another view of the same storage.
@@ -127,6 +116,18 @@ _VIEWS = {"aten.transpose_.default": "aten.transpose.int", "aten.t_.default": "a
           "aten.squeeze_.dims": "aten.squeeze.dims", "aten.unsqueeze_.default": "aten.unsqueeze.default",
           "aten.swapaxes_.default": "aten.transpose.int", "aten.swapdims_.default": "aten.transpose.int",
           "aten.as_strided_.default": "aten.as_strided.default"}  # fmt: skip
+
+
+def _reshape(func, args: tuple, kwargs: dict, record: Callable[..., Any]) -> Any:
+    """An op that changes the shape of a tensor in place, where that is another view of it."""
+    view = _VIEWS.get(overload_name(func))
+    if view is not None:
+        return _become_view(func, overload(view), args, kwargs, record)
+    raise UnsupportedOpError(
+        f"{func} changes the shape of a tensor in place, which a graph cannot do: assign a new tensor instead, such as "
+        "`y = y.t()` or `y = y.reshape(n)`",
+        user_location(),
+    )
 
 
 def _become_view(func, view, args: tuple, kwargs: dict, record: Callable[..., Any]) -> Any:

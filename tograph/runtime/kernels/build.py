@@ -285,7 +285,9 @@ class Builder:
             buffers.append(Buffer(f"o{i}", self.dtype(v), written=True))
         loops = [(n, s.name if isinstance(s, Open) else s) for n, s in sorted(self.sizes.items())]
         known = {e.name for e in body if e.op == "scalar"} - {s.name for s in scalars}
-        sizes = sorted({s for _, s in loops if type(s) is str} | known)
+        addresses = [*(e.address for e in body if e.address), *(s.address for s in stores)]
+        steps = {step for a in addresses for _, step in (*a.terms, *a.gathers) if type(step) is str}
+        sizes = sorted({s for _, s in loops if type(s) is str} | known | steps)
         return Kernel(
             name,
             tuple(Dim(n, s) for n, s in loops if not n.startswith("r")),

@@ -29,7 +29,7 @@ from ..shapes import RULES, Meta
 from ..types import DTYPE_NAMES, DTYPES, ScalarType, TensorType
 from .code import SIZE
 from .extents import unknown
-from .values import NO_OWNERS, Decline, Mem, Reg, alike, in_a_row, laid_out, numel, strides
+from .values import NO_OWNERS, Decline, Mem, Reg, Span, alike, in_a_row, laid_out, numel, strides
 
 LARGE = 1 << 18  # bytes that torch copies by several threads
 TRIED = 1 << 16  # elements that an op may be tried on while code is written
@@ -233,6 +233,8 @@ def lower(low, node: Node) -> None:
     used = [v for v in node.outputs if v in low.used]
     layouts = _layouts(node, inputs, operands)
     targets = [_target(low, v, layouts[v.index] or None) for v in used]
+    if any(isinstance(s, Span) for x in (*operands, *targets) if isinstance(x, Mem) for s in x.stride):  # fmt: skip
+        raise Decline(f"{node.op} of two sizes that have no bound")
     for x in targets:
         low.arena.hold(x.owners)
     exact = [layouts[v.index] is not False for v in used]

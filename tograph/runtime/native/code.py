@@ -6,9 +6,11 @@ dtypes are the names of ``types.DTYPE_NAMES``. In registers a bool is ``i1``, in
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Any
 
 from ..kernels.vectors import rounded
+from .values import Span
 
 REGISTER = {"bool": "i1", "u8": "i8", "i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64",
             "f16": "half", "bf16": "bfloat", "f32": "float", "f64": "double"}  # fmt: skip
@@ -67,6 +69,7 @@ class Code:
         self.block = "entry"
         self.declares: dict[str, str] = {}
         self._prefix, self._count = prefix, 0
+        self.spans: Callable[[Span], str]  # the register with such a stride
         self.lines.append("entry:")
         self._cells = self.later()
 
@@ -151,9 +154,11 @@ class Code:
         self.line(f"store {memory(dtype)} {value}, ptr {place}, align {SIZE[dtype]}")
 
     def multiply(self, a: str, b: int) -> str:
-        """``a * b`` of an i64 and a constant."""
+        """``a * b`` of an i64 and a constant, or a stride that is known only at run time."""
         if a == "0" or b == 0:
             return "0"
+        if isinstance(b, Span):
+            return self.do(f"mul nsw i64 {a}, {self.spans(b)}")
         if a.lstrip("-").isdigit():
             return str(int(a) * b)
         return a if b == 1 else self.do(f"mul nsw i64 {a}, {b}")

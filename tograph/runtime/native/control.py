@@ -79,7 +79,8 @@ def _branches(low, node: Node, branches: list[tuple[str, Graph]]) -> None:
         if low.branching:
             versions.barrier(low)
         low.work = before
-        results = [_settled(low, v, x, dests.get(i)) for i, (v, x) in enumerate(zip(node.outputs, low.region(graph, args, dests)))]  # fmt: skip
+        found_here = [] if _raises(low, graph) else low.region(graph, args, dests)
+        results = [_settled(low, v, x, dests.get(i)) for i, (v, x) in enumerate(zip(node.outputs, found_here))]  # fmt: skip
         most = max(most, low.work)
         ends.append(code.block)
         code.line(f"br label %{after}")
@@ -91,6 +92,14 @@ def _branches(low, node: Node, branches: list[tuple[str, Graph]]) -> None:
         low.bind(v, x)
     for results in found:
         low.release(results)
+
+
+def _raises(low, graph: Graph) -> bool:
+    """Write a branch that does nothing but raise: what it says is made by the host."""
+    if graph.outputs or not any(n.op == "tg.raise" for n in graph.nodes):
+        return False
+    low.fail("true")
+    return True
 
 
 def _settled(low, v: Value, x: Operand, dest: Mem | None) -> Operand:

@@ -204,9 +204,13 @@ class _Emitter:
     def _address(self, a: Affine) -> str:
         total = str(a.offset)
         for name, factor in a.terms:
-            if type(factor) is not int:
-                raise Unsupported("a stride that is known only at run time")
-            total = self.code.add(total, self.code.multiply(self.variables[name], factor))
+            here = self.variables[name]
+            step = (
+                self.code.do(f"mul nsw i64 {here}, {self.bind[factor].text}")
+                if type(factor) is str
+                else self.code.multiply(here, factor)
+            )  # type: ignore[arg-type]
+            total = self.code.add(total, step)
         for e, factor in a.gathers:
             total = self.code.add(total, self.code.multiply(self.value(e), factor))
         return total

@@ -68,7 +68,9 @@ from .values import (
     in_a_row,
     laid_out,
     numel,
+    row_major,
     strides,
+    wide,
     with_alias,
 )
 
@@ -98,12 +100,14 @@ class Lowering:
         self.private = frozenset(private)  # results that only other programs read
         self.layout = dict(layout)
         self.strided = strided  # carried tensors that are not contiguous in eager PyTorch
+        self.surprises: set[Value] = set()  # others of which that is found while lowering
         self.direct = direct.Writes(self, in_place)
         self.env: dict[Value, Operand] = {}
         self.dests: dict[Value, Mem | Room] = {}
         self.written: dict[Value, Operand] = {}  # resources that were assigned: what they hold now
         self.numbers = Numbers(self.code, self.fail)
         self.sizes = Sizes(self)
+        self.code.spans = self.sizes.span
         self.globals: dict[str, str] = {}
         self.asked: list[calls.Call] = []  # what torch runs
         self.native_ops = 0
@@ -413,12 +417,24 @@ class Lowering:
 
     def new(self, dtype: str, size: tuple[int, ...]) -> Mem:
         """Memory in the arena that nobody holds yet; in a buffer, where only the run knows how much."""
+        if wide(size):
+            place, owner = self.buffers.new()
+            nbytes = self.code.multiply(self.sizes.volume(size), SIZE[dtype])
+            owners = frozenset([owner])
+            return laid_out(self.buffers.room(place, "0", nbytes, owners), dtype, size, owners)
         if any(isinstance(n, Open) for n in size) and numel(size) * SIZE[dtype] > _PLANNED:
             place, owner = self.buffers.new()
             return self.placed(Room(place, frozenset([owner]), endless(size) or 0), dtype, size)
         owner, offset = self.arena.allocate(numel(size) * SIZE[dtype])
         pointer = self.code.do(f"getelementptr i8, ptr {self.base}, i64 {offset}")
         return laid_out(pointer, dtype, size, frozenset([owner]))
+
+    def in_order(self, x: Mem, n: Open, rest: int) -> Mem:
+        """``x``, whose one open size is ``n``, in memory without room for more, in eager PyTorch's order."""
+        made = self.new(x.dtype, (n, rest))
+        found = replace(made, size=x.size, stride=row_major(x.size), place="")
+        self.copy(x, found)
+        return found
 
     def placed(self, room: Room, dtype: str, size: tuple) -> Mem:
         """A new tensor in a buffer; what was there is lost."""
@@ -616,6 +632,8 @@ class Lowering:
         return Reg(text, found.dtype, found.size, alias)
 
     def _chosen_place(self, number: str, values: Sequence[Value]) -> Mem:
+        if not all(isinstance(v.type, TensorType) for v in values):
+            raise Decline("a choice among lists")
         found, *rest = [self.memory(self.operand(a)) for a in values]
         pointer, alias, owners, dense = found.pointer, found.alias, found.owners, found.dense
         for i, x in enumerate(rest, 1):
@@ -707,7 +725,8 @@ class Lowering:
         for n in nodes:
             for v in n.outputs:
                 size = self.tensor(v)[1]
-                metas[v] = Meta(v.type.dtype, size, (placed or {}).get(v, strides(size)), 0, _CPU)
+                stride = (placed or {}).get(v, strides(size))
+                metas[v] = Meta(v.type.dtype, size, self.sizes.strides(stride), 0, _CPU)
         name = f"k{len(self.kernels)}"
         try:
             kernel = build(region, metas, name)
@@ -718,7 +737,7 @@ class Lowering:
 
     def _meta(self, v: Value, x: Operand) -> Meta:
         stride = x.stride if isinstance(x, Mem) else (0,) * len(x.size or ())
-        return Meta(v.type.dtype, tuple(x.size or ()), stride, 0, _CPU)
+        return Meta(v.type.dtype, tuple(x.size or ()), self.sizes.strides(stride), 0, _CPU)
 
     def loop_group(self, nodes: list[Node], needed: set[Value]) -> None:
         """A loop nest; where its nodes do not fit into one, each gets its own."""

@@ -26,6 +26,8 @@ def lower(low, node: Node, needed: bool) -> None:
         return
     if node.op == CAT and None in out.type.shape:
         low.sizes.note(out, _joined_size(low, node))
+    elif node.op == _STACK and None in out.type.shape:
+        low.sizes.note(out, _stacked_size(low, node))
     elif node.op in UPDATES:
         low.sizes.note(out, low.operand(node.args[0]).size)
     low.bind(out, MOVES[node.op](low, node))
@@ -68,8 +70,20 @@ def _stack(low, node: Node) -> Mem:
     d = (node.args[1] if len(node.args) > 1 else 0) % len(out.size)
     size, stride = out.size[:d] + out.size[d + 1 :], out.stride[:d] + out.stride[d + 1 :]
     for i, a in enumerate(node.args[0]):
-        low.copy(low.operand(a), _part(low, out, size, stride, str(i * out.stride[d])))
+        low.copy(
+            low.operand(a), _part(low, out, size, stride, low.code.multiply(str(i), out.stride[d]))
+        )
     return out
+
+
+def _stacked_size(low, node: Node) -> tuple:
+    """The size of a stack of tensors with sizes that are known only at run time."""
+    first, *rest = [low.operand(a).size for a in node.args[0]]
+    for size in rest:
+        for n, m in zip(first, size):
+            low.sizes.require(n, m)
+    d = (node.args[1] if len(node.args) > 1 else 0) % (len(first) + 1)
+    return (*first[:d], len(node.args[0]), *first[d:])
 
 
 def _joined_size(low, node: Node) -> tuple:
@@ -157,6 +171,7 @@ def _slice_scatter(low, node: Node) -> Mem:
     return out
 
 
+_STACK = "aten.stack.default"
 _CHECKS = {"aten.select_scatter.default": _selected, "aten.slice_scatter.default": _sliced}
 MOVES: dict[str, Callable[..., Mem]] = {
     "aten.stack.default": _stack,

@@ -19,11 +19,13 @@ from ..kernels.pointwise import ROWS
 from ..kernels.products import SHARED
 from ..kernels.reductions import CREATORS, REDUCERS
 from ..types import TensorType
-from .values import Decline, Reg
+from .values import Decline, Reg, Span, numel
 
 Size = tuple[Any, ...]
+WIDEST = 1 << 20  # of one of two sizes without a bound
 _INTO = ("aten.copy.default", "aten.fill.Tensor", "aten.fill.Scalar")
-_GATHERED = ("aten.embedding.default", "aten.gather.default", "aten.index_select.default", "aten.index.Tensor")  # fmt: skip
+_AS_IT_IS = ("aten.tril.default", "aten.triu.default", "aten.flip.default")
+_GATHERED = ("aten.embedding.default", "aten.gather.default", "aten.index_select.default", "aten.index.Tensor", *_AS_IT_IS)  # fmt: skip
 _LIKE = ("zeros_like", "ones_like", "full_like", "empty_like")
 
 
@@ -76,6 +78,36 @@ class Sizes:
     def agree(self, n: int | Open, given: Any) -> None:
         """Decline where a number is not the size ``n``."""
         self._equal(self.text(n), self.low.register(self.low.operand(given)).text)
+
+    def span(self, step: Span) -> str:
+        """The register with a stride that sizes without a bound are factors of."""
+        found, code = self.low.found, self.low.code
+        if step not in found:
+            text = str(step.factor)
+            for n in step.sizes:
+                text = self.text(n) if text == "1" else code.do(f"mul nsw i64 {text}, {self.text(n)}")  # fmt: skip
+            found[step] = text
+        return found[step]
+
+    def strides(self, steps: Sequence[int]) -> tuple[int | str, ...]:
+        """Strides as a loop nest takes them: numbers, and names of parameters."""
+        return tuple(self._parameter(s) if isinstance(s, Span) else s for s in steps)
+
+    def _parameter(self, step: Span) -> str:
+        name = f"n{len(self.registers)}"
+        self.registers[name] = self.span(step)
+        return name
+
+    def volume(self, size: Size) -> str:
+        """How many elements a tensor with two sizes without a bound has; too many decline."""
+        ends = [self.text(n) for n in size if isinstance(n, Open) and n.endless]
+        if len(ends) > 2:
+            raise Decline("a tensor with three sizes that have no bound")
+        code = self.low.code
+        for n in ends:
+            self.low.fail(code.do(f"icmp ugt i64 {n}, {WIDEST}"))
+        whole = code.do(f"mul nsw i64 {ends[0]}, {ends[1]}")
+        return code.multiply(whole, numel(tuple(n for n in size if not (isinstance(n, Open) and n.endless))))  # fmt: skip
 
     def _equal(self, *texts: str) -> None:
         pair = ("equal", *sorted(texts))
@@ -134,6 +166,8 @@ class Sizes:
         raise Decline(f"{op} of a size that is known only at run time")
 
     def _gathered(self, node: Node) -> Size:
+        if node.op in _AS_IT_IS:
+            return self._size(node.args[0])
         if node.op == "aten.index.Tensor":
             return self._indexed(node)
         if node.op == "aten.embedding.default":

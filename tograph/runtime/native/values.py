@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ..ir import Node, Value
 from ..kernels.loop_ir import Open, bound
@@ -101,7 +102,10 @@ class Mem:
     @property
     def settled(self) -> bool:
         """Whether eager PyTorch's tensor is contiguous."""
-        return self.plain or (self.open and self.ordered and self.packed and not self.gaps)
+        if not self.open:
+            return self.plain
+        close = self.packed or alike(self.size, self.stride, row_major(self.size))
+        return self.ordered and close and not self.gaps
 
     def step(self, stride: int) -> int:
         """A stride as a number that orders the dimensions as eager PyTorch's strides do."""
@@ -157,11 +161,54 @@ class Listed:
     dense = plain = ordered = settled = True
 
 
+class Span(int):
+    """A stride that sizes without a bound are factors of: ``factor`` times all ``sizes``.
+
+    As an int it has the value for the most that they can be, so that strides compare as those of eager PyTorch do; what would compute with
+    that value declines.
+    """
+
+    factor: int
+    sizes: tuple[Open, ...]
+
+    def __new__(cls, factor: int, sizes: tuple[Open, ...]) -> Span:
+        made = super().__new__(cls, factor * numel(sizes))  # type: ignore[arg-type]
+        made.factor, made.sizes = factor, sizes
+        return made
+
+    def __mul__(self, by: Any) -> Any:
+        if isinstance(by, Open):
+            return Span(self.factor, (*self.sizes, by))
+        return Span(self.factor * by, self.sizes) if by else 0
+
+    __rmul__ = __mul__
+
+    def __eq__(self, other: object) -> bool:
+        same = isinstance(other, Span) and self.factor == other.factor
+        return same and sorted(n.name for n in self.sizes) == sorted(n.name for n in other.sizes)  # type: ignore[attr-defined]
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = int.__hash__
+
+    def _unknown(self, *_: object) -> Any:
+        raise Decline("arithmetic with a stride that is known only at run time")
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __floordiv__ = __mod__ = _unknown  # type: ignore[assignment]
+    __str__ = __format__ = __index__ = _unknown  # type: ignore[assignment]
+
+
 Operand = Reg | Mem | Fill | Listed
 
 
 def strides(size: tuple[int, ...]) -> tuple[int, ...]:
-    """The strides of a contiguous tensor; with an open size, those of the most that it can be, an endless one first."""
+    """The strides of a contiguous tensor; with an open size, those of the most that it can be, an endless one first.
+
+    With two endless sizes they are ``Span``s.
+    """
+    if wide(size):
+        return _spans(size)
     first = endless(size)
     out, step = [0] * len(size), 1
     for d in reversed(range(len(size))):
@@ -174,11 +221,30 @@ def strides(size: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def endless(size: Sequence[int]) -> int | None:
-    """The dimension of a size that has no bound, if there is one."""
+    """The dimension of a size that has no bound, if there is one such."""
     found = [d for d, n in enumerate(size) if isinstance(n, Open) and n.endless]
-    if len(found) > 1:
-        raise Decline("a tensor with two sizes that have no bound")
-    return found[0] if found else None
+    return found[0] if len(found) == 1 else None
+
+
+def wide(size: Sequence[int]) -> bool:
+    """Whether two dimensions of a size have no bound."""
+    return sum(isinstance(n, Open) and n.endless for n in size) > 1
+
+
+def _spans(size: Sequence[Any]) -> tuple[int, ...]:
+    return row_major([n if isinstance(n, Open) and n.endless else bound(n) for n in size])
+
+
+def row_major(size: Sequence[Any]) -> tuple[int, ...]:
+    """The strides of a tensor whose elements follow each other in eager PyTorch's order, without room for more."""
+    out, step = [], 1
+    for n in reversed(size):
+        out.append(step)
+        if isinstance(n, Open):
+            step = step * n if isinstance(step, Span) else Span(step, (n,))
+        else:
+            step = step * max(n, 1)
+    return tuple(reversed(out))
 
 
 def laid_out(pointer: str, dtype: str, size: tuple, owners: frozenset[int] = NO_OWNERS, place: str = "") -> Mem:  # fmt: skip

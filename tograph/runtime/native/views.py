@@ -8,7 +8,7 @@ from typing import Any
 
 from ..ir import Node, Value
 from ..kernels.loop_ir import LONGEST, Open, bound
-from .values import Decline, Mem, Operand, Reg, numel
+from .values import Decline, Mem, Operand, Reg, alike, laid_out, numel, row_major
 
 LAST = (1 << 63) - 1  # the end of a slice that has none
 
@@ -21,7 +21,7 @@ def lower(low, node: Node) -> None:
         if isinstance(x, Mem) and None not in shape and numel(shape) == 1:
             x = low.register(x)
         if isinstance(x, Reg):
-            x = Reg(x.text, x.dtype, shape, x.alias)
+            x = Reg(x.text, x.dtype, tuple(n or 1 for n in shape), x.alias)
         if len(x.size) != len(shape):
             raise Decline(f"{node.op} of an unexpected size")
         for found, known in zip(x.size, shape):
@@ -50,8 +50,10 @@ def _reshape(low, node: Node, x: Operand) -> list[Operand]:
     if isinstance(x, Reg) or (None not in shape and numel(shape) == 1):
         return [low.register(x)]
     x = _mem(low, x)
-    unknown = [n for n, m in zip(x.size, node.args[0].type.shape) if m is None or isinstance(n, Open)]  # fmt: skip
-    size = _new_size(low, unknown, shape, node.args[1])
+    opened = [d for d, (n, m) in enumerate(zip(x.size, node.args[0].type.shape)) if m is None or isinstance(n, Open)]  # fmt: skip
+    if _merges(x, opened, shape):
+        return [_across(low, x, shape, node.args[1])]
+    size = _new_size(low, [x.size[d] for d in opened], shape, node.args[1])
     found = _regrouped(x, size)
     if found is not None:
         return [_make(x, size, found)]
@@ -60,6 +62,38 @@ def _reshape(low, node: Node, x: Operand) -> list[Operand]:
     if found is None:
         raise Decline("a view across a size that is known only at run time")
     return [_make(x, size, found)]
+
+
+def _merges(x: Mem, opened: Sequence[int], shape: tuple) -> bool:
+    """Whether a view makes one dimension of an open one and others, or the other way round."""
+    if len(opened) != 1 or shape.count(None) != 1:
+        return False
+    (d,), e = opened, shape.index(None)
+    return numel(x.size[:d]) != numel(shape[:e]) or numel(x.size[d + 1 :]) != numel(shape[e + 1 :])
+
+
+def _across(low, x: Mem, shape: tuple, given: Sequence[Any]) -> Mem:
+    """Such a view: of elements that follow each other in eager PyTorch's order, which takes a copy where they do not here."""
+    code, row = low.code, row_major(x.size)
+    rest = numel(tuple(n for n in x.size if not isinstance(n, Open)))
+    known = numel(tuple(n for n in shape if n is not None))
+    opened = [n for n in x.size if isinstance(n, Open)]
+    if not opened:
+        size = tuple(rest // known if n is None else n for n in shape)
+        if isinstance(given[shape.index(None)], Value):
+            low.sizes.agree(rest // known, given[shape.index(None)])
+        return _make(low.contiguous(x), size, row_major(size))
+    (n,) = opened
+    flat = x if alike(x.size, x.stride, row) else low.in_order(x, n, rest)
+    total = code.multiply(low.sizes.text(n), rest)
+    count = code.do(f"udiv i64 {total}, {known}")
+    low.fail(code.do(f"icmp ne i64 {code.multiply(count, known)}, {total}"))
+    e = shape.index(None)
+    if isinstance(given[e], Value):
+        low.sizes.agree(low.sizes.new(count, LONGEST), given[e])
+    m = low.sizes.new(count, LONGEST if n.endless else max(n.bound * rest // known, 2))
+    size = tuple(m if k is None else k for k in shape)
+    return replace(x, pointer=flat.pointer, size=size, stride=row_major(size), owners=flat.owners, lead=None, place="", gaps=False)  # fmt: skip
 
 
 def _new_size(low, unknown: Sequence, shape: tuple, given: Sequence[Any]) -> tuple:
@@ -311,7 +345,7 @@ def _split(low, node: Node, x: Operand) -> list[Operand]:
     for v in node.outputs:
         n = v.type.shape[d]
         size = (*x.size[:d], low.sizes.fixed(n), *x.size[d + 1 :])
-        made = _make(x, size, x.stride, _moved(low, x, str(start * x.stride[d])))
+        made = _make(x, size, x.stride, _moved(low, x, low.code.multiply(str(start), x.stride[d])))
         out.append(replace(made, gaps=x.gaps or _inside(x, d)))
         start += n
     return out
@@ -328,11 +362,16 @@ def _unbind(low, node: Node, x: Operand) -> list[Operand]:
     d = (node.args[1] if len(node.args) > 1 else 0) % len(x.size)
     _counted(x, d)
     size, stride = x.size[:d] + x.size[d + 1 :], x.stride[:d] + x.stride[d + 1 :]
-    return [_make(x, size, stride, _moved(low, x, str(i * x.stride[d]))) for i in range(x.size[d])]
+    return [
+        _make(x, size, stride, _moved(low, x, low.code.multiply(str(i), x.stride[d])))
+        for i in range(x.size[d])
+    ]
 
 
 def _clone(low, node: Node, x: Operand) -> list[Operand]:
     """A copy that only reshapes look at: they copy themselves where it takes one."""
+    if isinstance(x, Mem) and x.open and x.packed:
+        return [laid_out(x.pointer, x.dtype, x.size, x.owners)]
     return [replace(x, alias="false", dense=x.contiguous) if isinstance(x, Mem) else x]
 
 
