@@ -100,6 +100,7 @@ class Lowering:
         self.private = frozenset(private)  # results that only other programs read
         self.layout = dict(layout)
         self.strided = strided  # carried tensors that are not contiguous in eager PyTorch
+        self.surprises: set[Value] = set()  # others of which that is found while lowering
         self.direct = direct.Writes(self, in_place)
         self.env: dict[Value, Operand] = {}
         self.dests: dict[Value, Mem | Room] = {}
