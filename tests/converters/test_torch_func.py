@@ -153,3 +153,29 @@ def test_errors_are_those_of_torch():
         tg.function(lambda x: grad(lambda v: v * 2)(x))(torch.ones(2))
     with pytest.raises(tg.errors.GradientError, match="int64"):
         tg.function(lambda x: grad(lambda v: v.sum())(x))(torch.ones(2, dtype=torch.int64))
+
+
+def training_inside(x, p, layer, optimizer):
+    def loss(x):
+        if p:
+            optimizer.zero_grad()
+            layer(x.detach()).square().sum().backward()
+            optimizer.step()
+        return layer(x).square().sum()
+
+    return torch.func.grad(loss)(x)
+
+
+@pytest.mark.parametrize("p", [True, False])
+def test_backward_inside_is_refused_as_in_eager(p):
+    def run(f, p):
+        torch.manual_seed(0)
+        layer = torch.nn.Linear(3, 1)
+        optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+        try:
+            found = f(torch.ones(3), p, layer, optimizer).detach().tolist()
+        except RuntimeError as error:
+            found = str(error).splitlines()[0][:60]
+        return found, [x.detach().tolist() for x in layer.parameters()]
+
+    assert run(tg.function(training_inside), torch.tensor(p)) == run(training_inside, p)

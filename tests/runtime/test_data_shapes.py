@@ -389,3 +389,22 @@ def test_torch_asks_for_a_size_from_outside_of_a_branch():
     for n in (9, 6):
         assert torch.equal(f(x, torch.tensor(n)), plain(x, torch.tensor(n)))
     assert f.trace_count == 1
+
+
+def test_a_part_of_one_element_has_that_length():
+    """torch's code for a recurrent cell asks whether the batch is 1, and takes the number."""
+    embedding, cell = torch.nn.Embedding(10, 4), torch.nn.GRUCell(4, 4)
+
+    def f(words, n):
+        i, h = 1, torch.zeros(1, 4)
+        while i < n:
+            h = cell(embedding(words[i - 1 : i]), h)
+            i += 1
+        return h
+
+    g, words = tg.function(f), torch.arange(8)
+    with torch.no_grad():
+        for n in (1, 5, 9):
+            torch.testing.assert_close(g(words, torch.tensor(n)), f(words, n))
+        with pytest.raises(UnexpectedSizeError):
+            g(words, torch.tensor(12))

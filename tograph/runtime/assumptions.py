@@ -1,7 +1,8 @@
 """What torch's own code may assume of sizes that are known only when the graph runs; the graph checks it.
 
 torch's C++ code asks whether a size is 0 or 1, or two sizes are equal, to check arguments or to take a shortcut. The answer
-is that of tensors of usual sizes, and an assertion in the graph.
+is that of tensors of usual sizes, and an assertion in the graph. A part with ends that are so far from each other (``x[i:i + 1]``) usually
+has that length, also where the code asks for the number itself.
 """
 
 from __future__ import annotations
@@ -34,6 +35,50 @@ def assumed(ref: Ref) -> bool | None:
     return answer
 
 
+def exactly(ref: Ref) -> int | None:
+    """The number that the length of a part is, unless the tensor ends there: the graph checks it. None for other numbers."""
+    node = _captured(ref.value).node
+    length = _part(*node.args) if node is not None and node.op == "py.size" else None
+    if length is None:
+        return None
+    graph = current_graph()
+    key = "exactly", _structure(ref.value)
+    if key not in graph.assumed:
+        graph.assumed.add(key)
+        test = graph.emit("py.eq", graph.resolve(ref), length, type=ScalarType(bool))
+        graph.add("tg.assert", (test, "tg.UnexpectedSizeError", (_ASSUMED,)))
+    return length
+
+
+def settled(value: Any) -> Any:
+    """The number that a value is by what the graph has checked of lengths of parts; None where that does not tell."""
+    if not isinstance(value, Value):
+        return value
+    value = _captured(value)
+    node = value.node
+    if node is None or not node.op.startswith("py."):
+        return None
+    if node.op == "py.size":
+        return _part(*node.args) if _checked(("exactly", _structure(value))) else None
+    if node.op == "py.constant":
+        return node.args[0]
+    parts = [settled(a) for a in node.args]
+    function = PYTHON.get(node.op[3:])
+    return function(*parts) if function in _RELATIONS and None not in parts else None
+
+
+_RELATIONS = frozenset(
+    PYTHON[name] for name in ("eq", "ne", "lt", "le", "gt", "ge", "add", "sub", "mul")
+)
+
+
+def _checked(key: Any) -> bool:
+    graph: FuncGraph | None = current_graph()
+    while graph is not None and key not in graph.assumed:
+        graph = graph.outer
+    return graph is not None
+
+
 _ASSUMED = (
     "torch's code for this call asks for a size that is known only when the graph runs, and was traced for tensors of the usual "
     "sizes (not empty, more than one element, equal where two must be); here the size is another one. Treat that case "
@@ -56,7 +101,7 @@ def _usual(value: Value) -> Any:
     if node is None or not node.op.startswith("py."):
         return None
     if node.op == "py.size":
-        return _USUAL_SIZE
+        return _part(*node.args) or _USUAL_SIZE
     if node.op == "py.constant":
         return node.args[0]
     function = PYTHON.get(node.op[3:])
@@ -69,6 +114,34 @@ def _usual(value: Value) -> Any:
         return function(*parts)
     except (ArithmeticError, ValueError, TypeError):
         return None
+
+
+def _part(tensor: Value, d: int) -> int | None:
+    """The length of a part whose ends are so far from each other (``x[i:i + 1]``), unless the tensor ends there; None for other sizes."""
+    node = _captured(tensor).node
+    if node is None or node.op != "aten.slice.Tensor" or len(node.args) != 4 or node.args[1] != d:
+        return None
+    (first, start), (last, stop) = map(_apart, node.args[2:])
+    same = isinstance(first, Value) and first is last
+    return stop - start if same and stop > start else None
+
+
+def _apart(x: Any) -> tuple[Any, int]:
+    """A number as the sum of another one and one that is known."""
+    known = 0
+    while (
+        isinstance(x, Value)
+        and (x := _captured(x)).node is not None
+        and x.node.op in ("py.add", "py.sub")
+    ):
+        a, b = x.node.args
+        if _fixed(b) is not None:
+            x, known = a, known + (_fixed(b) if x.node.op == "py.add" else -_fixed(b))
+        elif _fixed(a) is not None and x.node.op == "py.add":
+            x, known = b, known + _fixed(a)
+        else:
+            break
+    return (None, known + x) if type(x) is int else (x, known)
 
 
 def _captured(value: Value) -> Value:

@@ -10,7 +10,9 @@ owner, so that gradients that are replaced between calls do not trace anew. Whet
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -97,6 +99,27 @@ def write(owner: torch.Tensor, value: Any) -> None:
         found.was_read |= found.fresh  # where this region does not run, what was there stays
     found.location().set(value)
     found.fresh = False
+
+
+class _Transforms(threading.local):
+    depth = 0
+
+
+_transforms = _Transforms()
+_TRANSFORMED = (
+    "backward() called inside a functorch transform. This is not supported, please use functorch.grad or functorch.vjp instead or call "
+    "backward() outside of functorch transforms."
+)
+
+
+@contextmanager
+def transforming() -> Iterator[None]:
+    """Inside, a function is differentiated by ``torch.func``."""
+    _transforms.depth += 1
+    try:
+        yield
+    finally:
+        _transforms.depth -= 1
 
 
 def engine(
@@ -198,6 +221,8 @@ def backward(
 
     Hooks that wait for them (``register_post_accumulate_grad_hook``) run then.
     """
+    if _transforms.depth:
+        raise RuntimeError(_TRANSFORMED)
     outs = _several(tensors)
     starts = _several(grad_tensors) if grad_tensors is not None else (None,) * len(outs)
     cotangents = [_start(o, g) for o, g in zip(outs, starts, strict=True)]

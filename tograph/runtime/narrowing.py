@@ -26,8 +26,7 @@ def narrow(input: Any, dim: int, start: Any, length: Any) -> Any:
     """
     if not input.dim():
         raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
-    if isinstance(start, torch.Tensor):
-        start = start.item()
+    start, length = (n.item() if isinstance(n, torch.Tensor) else n for n in (start, length))
     size = input.shape[dim]
     _check(length >= 0, RuntimeError("narrow(): length must be non-negative."))
     error = IndexError("start out of range (expected to be from minus the dimension size to the dimension size)")  # fmt: skip

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import GraphBoolError
-from .assumptions import assumed
+from .assumptions import assumed, exactly, settled
 from .funcgraph import FuncGraph, Ref, current_graph, user_location
 from .ir import Value
 from .known import UNKNOWN, known
@@ -106,6 +106,8 @@ class ScalarNode:
         if found is not UNKNOWN:
             return found
         if self.hint is None or self.expr is None:
+            if (number := settled(self.ref.value)) is not None:
+                return number
             raise GraphBoolError(
                 f"Using a staged Python `{self.kind.__name__}` as a Python `{what}` is not allowed: its value is known "
                 "only when the graph runs. Here the code runs as plain Python: it was not converted.",
@@ -132,6 +134,10 @@ class ScalarNode:
         return (node.op == "py.eq") is not small
 
     def guard_int(self, file, line):
+        if self.ref is not None and (self.hint is None or self.expr is None):
+            length = exactly(self.ref)
+            if length is not None:
+                return length
         return int(self.decide("int"))
 
     def guard_float(self, file, line):

@@ -20,6 +20,7 @@ from torch.utils._python_dispatch import (
 
 from ..errors import UnsupportedOpError
 from . import ops
+from .assumptions import settled
 from .carrier import Carrier, dispatch_carrier
 from .funcgraph import FuncGraph, Ref, Storage, _stack, current_graph, user_location
 from .infer import answer, facts_of, infer, meta_of, tensor_type
@@ -96,7 +97,10 @@ def dispatch(func, args: tuple, kwargs: dict) -> Any:
 
 def record(func, args: tuple, kwargs: dict, view: bool = False) -> Any:
     graph = current_graph()
-    found = infer(func, metas(args), {k: metas(v) for k, v in kwargs.items()})
+    given = metas(args)
+    if graph.assumed:
+        given = _with_lengths(given)
+    found = infer(func, given, {k: metas(v) for k, v in kwargs.items()})
     node_args = tuple([argument(graph, a) for a in args])
     node_kwargs = {
         k: argument(graph, a) for k, a in kwargs.items() if a is not None and k != "pin_memory"
@@ -237,8 +241,21 @@ def _is_same_size(a, b):
 
 def _size(x, dim=None):
     """torch's code asks for sizes as plain numbers: a staged one must have a hint, and becomes a guard."""
-    sizes = [int(n) for n in x.shape]
+    sizes = [n if type(n) is int else n.node.guard_int("", 0) for n in x.shape]
     return sizes if dim is None else sizes[dim]
+
+
+def _with_lengths(given: tuple) -> tuple:
+    """Metas with the lengths of parts that the graph has checked."""
+
+    def length(n: Any) -> Any:
+        found = None if type(n) is int else settled(n.node.ref.value) if n.node.ref else None
+        return n if found is None else found
+
+    return tuple(
+        m._replace(size=tuple(map(length, m.size))) if isinstance(m, Meta) and not m.static else m
+        for m in given
+    )
 
 
 def _untraced(func) -> Callable[..., Any]:

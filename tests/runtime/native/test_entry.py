@@ -43,6 +43,16 @@ def test_plain_calls(fast):
         assert got.grad_fn is None
 
 
+def test_a_program_of_many_inputs_has_an_entry():
+    weights = [torch.full((3,), float(i)) for i in range(60)]
+    f = tg.function(lambda x: sum(x * w for w in weights))
+    cf = f.get_concrete_function(torch.ones(3))
+    for _ in range(6):
+        (found,) = cf.scheduled.run(torch.ones(3), *cf.captured_inputs)
+        assert torch.equal(found, torch.full((3,), 1770.0))
+    assert cf.scheduled.native._whole is not None
+
+
 class Mode(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         return func(*args, **(kwargs or {}))

@@ -91,3 +91,14 @@ def test_broadcasts(dtype, shapes):
     names = ("add.Tensor", "sub.Tensor", "mul.Tensor", "maximum.default", "where.self", "lt.Tensor", "logical_or.default", "addcmul.default")  # fmt: skip
     some = [c for c in calls(dtype, x, y, z) if c[0].removeprefix("aten.") in names]
     assert compare(some) >= 4
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_the_sign_of_a_zero_of_half_precision(dtype):
+    """LLVM joins the comparison of relu with those of the ops beside it."""
+    x = torch.tensor([-0.0, 0.0, -1.0, 1.0] * 16, dtype=dtype)
+    found = [(op, (x, *rest), {}) for op, *rest in (("aten.relu.default",), ("aten.sign.default",), ("aten.xlogy.Tensor", x))]  # fmt: skip
+    inputs = inputs_of(found)
+    graph = op_graph(found, inputs)
+    got, want = compile_graph(graph).run(inputs), interp.run(graph, inputs)
+    assert torch.equal(got[0].signbit(), want[0].signbit())

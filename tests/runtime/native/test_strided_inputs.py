@@ -6,6 +6,7 @@ import torch
 import tograph as tg
 from tograph.runtime import scheduler
 from tograph.runtime.kernels import jit
+from tograph.runtime.native import lower
 
 pytestmark = pytest.mark.skipif(jit.llvm is None, reason="needs llvmlite")
 A = torch.arange(48.0).view(6, 8)
@@ -80,3 +81,24 @@ def test_a_written_argument_that_is_not_contiguous():
         b.copy_(a)
         assert torch.allclose(g(a.t(), torch.tensor(3)), f(b.t(), torch.tensor(3)))
         assert torch.allclose(a, b)
+
+
+def test_carried_tensors_that_become_strided_are_found_at_once(monkeypatch):
+    """However many loops there are, the graph is lowered twice."""
+    count, run = [], lower.Lowering.run
+    monkeypatch.setattr(lower.Lowering, "run", lambda self: count.append(1) or run(self))
+
+    def f(x, n):
+        for _ in range(5):
+            y, i = x, 0
+            while i < n:
+                y = (y * 0.5).t()
+                i = i + 1
+            x = x + y.sum() + y
+        return x.sum()
+
+    g, x = tg.function(f), torch.arange(9.0).view(3, 3)
+    for n in (0, 1, 2, 3):
+        assert torch.allclose(g(x, torch.tensor(n)), f(x, torch.tensor(n)))
+    assert len(count) == 2
+    assert g.concrete_functions[0].scheduled.level == "native"

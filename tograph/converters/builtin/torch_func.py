@@ -70,6 +70,12 @@ def _fresh(x: Any) -> Any:
         return histories.alias(x) if x.requires_grad else grads.own(x).requires_grad_()
 
 
+def _called(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """What a function gives that is differentiated: it may not take gradients of leaves itself, as under torch's own transforms."""
+    with grads.transforming():
+        return call(f, *args, **kwargs)
+
+
 def _plain(x: Any) -> Any:
     return grads.own(x) if isinstance(x, torch.Tensor) and x.requires_grad else x
 
@@ -106,7 +112,7 @@ def grad_and_value(f: Callable[..., Any], argnums: Any = 0, has_aux: bool = Fals
         numbers, several = _numbers(argnums, len(args))
         primals = _Primals(args, numbers)
         with torch.enable_grad():
-            out = call(f, *primals.args, **kwargs)
+            out = _called(f, *primals.args, **kwargs)
             out, aux = out if has_aux else (out, None)
             if not isinstance(out, torch.Tensor) or out.dim():
                 raise RuntimeError(
@@ -138,7 +144,7 @@ def grad(f: Callable[..., Any], argnums: Any = 0, has_aux: bool = False) -> Any:
 def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     made = _Primals(primals, range(len(primals)))
     with torch.enable_grad():
-        out = call(f, *made.args)
+        out = _called(f, *made.args)
     out, aux = out if has_aux else (out, None)
     outs, structure = _tensors(out, "vjp")
 
@@ -169,7 +175,7 @@ def jvp(
     made = _Primals(primals, range(len(primals)))
     along = pytree.tree_leaves(tuple(tangents))
     with torch.enable_grad():
-        out = call(f, *made.args)
+        out = _called(f, *made.args)
         out, aux = out if has_aux else (out, None)
         outs, structure = _tensors(out, "jvp")
         pushed = _pushed(outs, made.leaves, along)
@@ -193,7 +199,7 @@ def jacrev(
         numbers, several = _numbers(argnums, len(args))
         made = _Primals(args, numbers)
         with torch.enable_grad():
-            out = call(f, *made.args)
+            out = _called(f, *made.args)
             out, aux = out if has_aux else (out, None)
             outs, structure = _tensors(out, "jacrev")
             rows = [_rows(o, made) for o in outs]

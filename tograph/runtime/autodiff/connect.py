@@ -145,6 +145,11 @@ def _aligned(args: Any, grads: Any):
             yield g
 
 
+def _goes_on(node: Any) -> bool:
+    """Whether the gradient that runs goes through a node; torch does not say it of a leaf."""
+    return hasattr(node, "variable") or torch._C._will_engine_execute_node(node)
+
+
 class Attached(torch.autograd.Function):
     """Some outputs of a call as functions of its differentiable inputs."""
 
@@ -156,7 +161,8 @@ class Attached(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        need = dict(zip(ctx.call.tensors, ctx.needs_input_grad[2:]))
+        # A gradient with respect to some tensors goes only where these are.
+        need = {i: f is not None and _goes_on(f) for i, (f, _) in zip(ctx.call.tensors, ctx.next_functions, strict=True)}  # fmt: skip
         return None, None, *ctx.call.backward(ctx.indices, grads, need)
 
 

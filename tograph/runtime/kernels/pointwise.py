@@ -305,7 +305,7 @@ rows("promote", 1, {
     "rsqrt": lambda x: 1 / x.sqrt(),
     "sigmoid": _sigmoid,
     "silu": lambda x: x / (1 + (-x).exp()),
-    "relu": lambda x: x.max(0),
+    "relu": lambda x: ((x >= 0) | x.isnan()).where(x, 0) if x.floating else x.max(0),  # -0.0 stays
     "relu6": lambda x: x.max(0).min(6),
     "gelu": _gelu,
     "softplus": _softplus,

@@ -397,6 +397,9 @@ def _extreme(word: str, propagate: bool) -> Callable[..., str]:
         if dtype not in FLOATS:
             sign = "u" if dtype in UNSIGNED else "s"
             return e.select(e.compare(sign + word, dtype, b, a), dtype, b, a)
+        if propagate and b == e.const(0, dtype):
+            # Between f16 and f32 LLVM takes the strict comparison apart and loses the sign of a zero; this one it leaves alone.
+            return e.select(e.compare("uge" if word == "gt" else "ule", dtype, a, b), dtype, a, b)
         best = e.select(e.compare("o" + word, dtype, b, a), dtype, b, a)
         if propagate:
             return best if b.startswith(("splat", "0x")) else e.select(e.compare("uno", dtype, b, b), dtype, b, best)  # fmt: skip

@@ -12,7 +12,6 @@ from ..ir import Graph, Value
 from ..types import DTYPE_NAMES, ScalarType
 from . import lists
 from .code import REGISTER
-from .direct import Strided
 from .values import Decline, Listed, Mem, Operand, Reg, strides, with_alias
 
 
@@ -88,11 +87,15 @@ class Carry:
             self.result = typed(self.value, self.low.register(x))
             return
         self.result = x
-        if not x.plain and self.value not in self.low.strided:
-            raise Strided(self.value)
+        self.expect(x.plain)
         dest = self.dest()
         if getattr(x, "pointer", None) != dest.pointer:
             self.low.copy(x, dest)
+
+    def expect(self, dense: bool) -> None:
+        """Note where a tensor that began contiguous has other strides in eager PyTorch later: the graph is lowered again, which knows it."""
+        if not dense and self.value not in self.low.strided:
+            self.low.surprises.add(self.value)
 
     def enter(self, strip: str) -> None:
         """Make room at the head of a loop around the loop; see ``_Strip``."""

@@ -21,14 +21,6 @@ class Late(Exception):
     """Something may decline after a variable was written."""
 
 
-class Strided(Exception):
-    """A carried tensor that begins contiguous has other strides in eager PyTorch later: ``value`` is the loop's name for it."""
-
-    def __init__(self, value: Value):
-        super().__init__("a carried tensor that becomes strided")
-        self.value = value
-
-
 class Writes:
     """The direct writes of one graph. ``begun``: whether there was one."""
 

@@ -33,7 +33,7 @@ from .layout import DTYPES, MAX_RANK, layout
 from .values import numel, strides
 
 MISS = object()
-MOST = 32  # arguments of a function with an entry
+MOST = 512  # arguments of a function with an entry
 MOST_PAIRS = 1024  # tensors that are written, times tensors that they may overlap
 _FASTCALL = 0x80
 _kept: list[Method] = []  # functions refer to it as long as they live

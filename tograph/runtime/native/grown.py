@@ -15,7 +15,6 @@ from typing import Any
 from ..ir import Graph, Value
 from ..kernels.loop_ir import LONGEST
 from .carries import Carry
-from .direct import Strided
 from .extents import alone, unknown, where_it_is
 from .values import Decline, Mem, Operand, Room, laid_out, with_alias
 
@@ -46,8 +45,7 @@ class _OpenCarry(Carry):
         return None
 
     def close(self, x: Operand, others: Sequence[Operand] = ()) -> None:
-        if not x.settled and self.value not in self.low.strided:
-            raise Strided(self.value)
+        self.expect(x.settled)
         self.result = self._arrived(x)
 
     def latch(self, end: str, again: str = "") -> None:

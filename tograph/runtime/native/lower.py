@@ -100,6 +100,7 @@ class Lowering:
         self.private = frozenset(private)  # results that only other programs read
         self.layout = dict(layout)
         self.strided = strided  # carried tensors that are not contiguous in eager PyTorch
+        self.surprises: set[Value] = set()  # others of which that is found while lowering
         self.direct = direct.Writes(self, in_place)
         self.env: dict[Value, Operand] = {}
         self.dests: dict[Value, Mem | Room] = {}
@@ -570,8 +571,11 @@ class Lowering:
             self._assert(node)
         elif node.op == "tg.constant" and isinstance(node.args[0], (list, tuple)):
             self.bind(out, self._constant(out, node.args[0]))
-        elif node.op == "tg.identity":
-            self.bind(out, self.operand(node.args[0]))
+        elif node.op in (
+            "tg.identity",
+            "tg.written",
+        ):  # nobody differentiates this: what was there before has no part in it
+            self.bind(out, self.operand(node.args[node.op == "tg.written"]))
         elif node.op == "tg.choose":
             self.bind(out, self._choice(node))
         elif node.op.startswith("py."):
@@ -632,6 +636,8 @@ class Lowering:
         return Reg(text, found.dtype, found.size, alias)
 
     def _chosen_place(self, number: str, values: Sequence[Value]) -> Mem:
+        if not all(isinstance(v.type, TensorType) for v in values):
+            raise Decline("a choice among lists")
         found, *rest = [self.memory(self.operand(a)) for a in values]
         pointer, alias, owners, dense = found.pointer, found.alias, found.owners, found.dense
         for i, x in enumerate(rest, 1):
@@ -850,7 +856,7 @@ _PLANNED = (
     1 << 28
 )  # bytes that a tensor whose size only the run knows may take in the plan of memory
 _SILENT = frozenset(["tg.assign", "tg.assert", "tg.raise", "tg.print"])
-_KNOWN = frozenset(["tg.read", "tg.identity", "tg.constant", "tg.choose", *_SILENT])
+_KNOWN = frozenset(["tg.read", "tg.identity", "tg.written", "tg.constant", "tg.choose", *_SILENT])
 
 
 def _grows(v: Value) -> bool:

@@ -34,7 +34,7 @@ from ..variables import Variable
 from . import results, rows
 from .buffers import Buffers
 from .calls import Call
-from .direct import Late, Strided
+from .direct import Late
 from .entry import MISS, MOST, make_entry
 from .form import Form, Layout, form_of
 from .groups import remembering
@@ -358,16 +358,21 @@ def _native(
 
 
 def _lower(graph: Graph, private: set[Value], layout: Layout) -> Lowered:
+    """Lower ``graph``, once more where it turns out that something was assumed that does not hold."""
     in_place, strided = True, set[Value]()
     with remembering():
         while True:
             low = Lowering(graph, in_place, private, strided, layout)
             try:
-                return Lowered(low.run(), low.kernels, low.arena.size, low.asked, low.buffers.count)
+                text = low.run()
+                if not low.surprises:
+                    return Lowered(text, low.kernels, low.arena.size, low.asked, low.buffers.count)
             except Late:
                 in_place = False
-            except Strided as found:
-                strided.add(found.value)
+            except (Decline, Noncontiguous):
+                if not low.surprises:  # else it may be for the wrong strides
+                    raise
+            strided |= low.surprises
 
 
 def _seen(graph: Graph) -> list[bool]:

@@ -180,7 +180,8 @@ def _fma(code, dtype, args, fail):
 def _pick(name: str) -> Rule:
     def run(code: Code, dtype: str, args: list[str], fail: Fail) -> str:
         a, b = args
-        first = _compare(code, dtype, "gt" if name == "max" else "lt", a, b)
+        word = "ge" if name == "max" else "le"  # of two zeros the first
+        first = _compare(code, dtype, word, a, b)
         if dtype in FLOATS:
             first = code.do(f"or i1 {first}, {_isnan(code, dtype, [a], fail)}")
         return _select(code, dtype, first, a, b)
