@@ -102,6 +102,23 @@ def test_a_loop_updates_in_place():
     check(f, n=9)
 
 
+def test_experts_add_to_the_rows_that_chose_them():
+    """Written under ``no_grad`` into a tensor that autograd might watch."""
+    experts = torch.nn.ModuleList(torch.nn.Linear(6, 6) for _ in range(3))
+
+    @torch.no_grad()
+    def f(x, n):
+        best, out = x[:, :3].argmax(1), torch.zeros_like(x)
+        for i, expert in enumerate(experts):
+            mine = best == i
+            if mine.any():
+                (rows,) = torch.where(mine)
+                out.index_add_(0, rows, expert(x[rows]) * n)
+        return out
+
+    check(f)
+
+
 def test_not_a_number_wins():
     def f(x, n):
         t, i = 0, torch.tensor([[0] * 6, [0] * 6])

@@ -553,7 +553,8 @@ class Lowering:
             matmul.lower(self, node)
         elif any(isinstance(x := self.operand(v), Mem) and x.open for v in node.inputs):
             self.sizes.infer(node)
-            self.loop_group([node], set(node.outputs))
+            with matmul.by_rows(self, node):
+                self.loop_group([node], set(node.outputs))
         else:
             self.sizes.infer(node)
             matmul.lower(self, node)
@@ -570,8 +571,11 @@ class Lowering:
             self._assert(node)
         elif node.op == "tg.constant" and isinstance(node.args[0], (list, tuple)):
             self.bind(out, self._constant(out, node.args[0]))
-        elif node.op == "tg.identity":
-            self.bind(out, self.operand(node.args[0]))
+        elif node.op in (
+            "tg.identity",
+            "tg.written",
+        ):  # nobody differentiates this: what was there before has no part in it
+            self.bind(out, self.operand(node.args[node.op == "tg.written"]))
         elif node.op == "tg.choose":
             self.bind(out, self._choice(node))
         elif node.op.startswith("py."):
@@ -852,7 +856,7 @@ _PLANNED = (
     1 << 28
 )  # bytes that a tensor whose size only the run knows may take in the plan of memory
 _SILENT = frozenset(["tg.assign", "tg.assert", "tg.raise", "tg.print"])
-_KNOWN = frozenset(["tg.read", "tg.identity", "tg.constant", "tg.choose", *_SILENT])
+_KNOWN = frozenset(["tg.read", "tg.identity", "tg.written", "tg.constant", "tg.choose", *_SILENT])
 
 
 def _grows(v: Value) -> bool:

@@ -5,10 +5,12 @@ Each writes its parts into the memory of its result. An update copies its base f
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from ..ir import Node
 from ..kernels.loop_ir import LONGEST, bound
+from ..kernels.planning import usual
 from .code import SIZE
 from .extents import alone
 from .groups import CAT, UPDATES
@@ -42,7 +44,7 @@ def place(low, node: Node) -> Mem:
     found = _base_place(low, node) or low.direct.update(node)
     if found is None:
         found = low.target(node.outputs[0])
-        nbytes = numel(found.size) * SIZE[found.dtype]
+        nbytes = math.prod(map(usual, found.size)) * SIZE[found.dtype]
         if nbytes > COPIED:
             raise Decline(f"an update of a part that copies {nbytes} bytes")
         low.copy(base, found)

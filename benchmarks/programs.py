@@ -1,0 +1,233 @@
+"""Small programs of the kinds that people write: tograph beside eager PyTorch, values compared, in one table.
+
+Each program is plain PyTorch; what it needs of native code is written beside it. Time per call is the least of ``--rounds``
+rounds of CPU time, taken in turn on one thread; the first call is from the cache on disk where an earlier process filled it.
+Usage: ``python benchmarks/programs.py [NAME...]``. Machines are shared: read the ratios.
+"""
+
+import argparse
+import math
+import sys
+import time
+from pathlib import Path
+
+import torch
+from torch import nn
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent))
+
+import tograph as tg  # noqa: E402
+
+
+def breadth_first(graph, start):
+    """Masks choose rows, and are written by."""
+    distance = torch.full((len(graph),), -1)
+    distance[start] = 0
+    front = distance == 0
+    level = 0
+    while front.any():
+        level += 1
+        front = (graph[front].sum(0) > 0) & (distance < 0)
+        distance[front] = level
+    return distance, level
+
+
+def page_rank(source, target, n):
+    """Sums at positions."""
+    links = torch.zeros(n).scatter_add_(0, source, torch.ones(len(source)))
+    rank = torch.full((n,), 1 / n)
+    for _ in range(100):
+        share = torch.where(links > 0, rank / links, torch.zeros(n))
+        new = 0.15 / n + 0.85 * torch.zeros(n).index_add(0, target, share[source])
+        new = new + 0.85 * rank[links == 0].sum() / n
+        if (new - rank).abs().sum() < 1e-6:
+            return new
+        rank = new
+    return rank
+
+
+def shortest_paths(source, target, weight, n):
+    """Minima at positions."""
+    distance = torch.full((n,), math.inf)
+    distance[0] = 0
+    for _ in range(n):
+        new = distance.scatter_reduce(0, target, distance[source] + weight, "amin")
+        if torch.equal(new, distance):
+            break
+        distance = new
+    return distance
+
+
+def k_means(x, centers):
+    """Counts, and sums by label."""
+    label = torch.full((len(x),), -1)
+    for _ in range(50):
+        new = ((x[:, None] - centers) ** 2).sum(-1).argmin(1)
+        if torch.equal(new, label):
+            break
+        label = new
+        sums = torch.zeros_like(centers).index_add_(0, label, x)
+        centers = sums / torch.bincount(label, minlength=len(centers)).clamp(min=1)[:, None]
+    return centers, label
+
+
+def suppress(boxes, scores):
+    """What is left becomes shorter from iteration to iteration."""
+    order, kept = scores.argsort(descending=True), []
+    area = (boxes[:, 2:] - boxes[:, :2]).prod(1)
+    while len(order) > 0:
+        best, rest = order[0], order[1:]
+        kept.append(best)
+        least = torch.maximum(boxes[best, :2], boxes[rest, :2])
+        most = torch.minimum(boxes[best, 2:], boxes[rest, 2:])
+        common = (most - least).clamp(min=0).prod(1)
+        order = rest[common / (area[best] + area[rest] - common) <= 0.4]
+    return torch.stack(kept)
+
+
+def levenberg(p, t, y):
+    """Diagonals, and a solve by LAPACK."""
+    damping, rest = 1e-2, p[0] * torch.exp(-p[1] * t) + p[2] - y
+    for _ in range(100):
+        e = torch.exp(-p[1] * t)
+        jacobian = torch.stack([e, -p[0] * t * e, torch.ones_like(t)], 1)
+        normal, slope = jacobian.T @ jacobian, jacobian.T @ rest
+        if slope.abs().max() < 1e-8:
+            break
+        new = p - torch.linalg.solve(normal + damping * torch.diag(normal.diagonal()), slope)
+        left = new[0] * torch.exp(-new[1] * t) + new[2] - y
+        if (left**2).sum() < (rest**2).sum():
+            p, rest, damping = new, left, damping / 10
+        else:
+            damping *= 10
+    return p, damping
+
+
+def hamiltonian(x, steps):
+    """Gradients inside of an unrolled loop, and random numbers."""
+
+    def slope(x):
+        x = x.detach().requires_grad_()
+        return torch.autograd.grad((x**2).sum() + ((x[1:] - x[:-1] ** 2) ** 2).sum(), x)[0]
+
+    samples = []
+    for _ in range(steps):
+        p, q = torch.randn_like(x), x
+        energy = (q**2).sum() + p @ p / 2
+        for _ in range(8):
+            p = p - 0.05 * slope(q)
+            q = q + 0.1 * p
+            p = p - 0.05 * slope(q)
+        if torch.rand(()) < torch.exp(energy - (q**2).sum() - p @ p / 2):
+            x = q
+        samples.append(x)
+    return torch.stack(samples)
+
+
+def collapse(logits):
+    """A list of numbers that begins empty."""
+    found, last = [], -1
+    for word in logits.argmax(1):
+        word = word.item()
+        if word not in (last, 0):
+            found.append(word)
+        last = word
+    return torch.tensor(found)
+
+
+def forward_sums(log_p, words):
+    """Sums of exponentials, one by one."""
+    alpha = torch.full((len(words),), -1e30)
+    alpha[0] = log_p[0, words[0]]
+    for t in range(1, len(log_p)):
+        moved = torch.cat([torch.full((1,), -1e30), alpha[:-1]])
+        alpha = torch.logaddexp(alpha, moved) + log_p[t, words]
+        if alpha.max() < -1e20:
+            break
+    return alpha[-1]
+
+
+class Experts(nn.Module):
+    """Rows go to the experts that they choose."""
+
+    def __init__(self):
+        super().__init__()
+        self.gate = nn.Linear(16, 4)
+        self.experts = nn.ModuleList(nn.Linear(16, 16) for _ in range(4))
+
+    @torch.no_grad()
+    def forward(self, x):
+        weight, best = self.gate(x).softmax(1).topk(2)
+        out = torch.zeros_like(x)
+        for i, expert in enumerate(self.experts):
+            mine = best == i
+            if mine.any():
+                row, slot = torch.where(mine)
+                out.index_add_(0, row, expert(x[row]) * weight[row, slot][:, None])
+        return out
+
+
+def cases():
+    """(program, arguments) for each."""
+    torch.manual_seed(0)
+    source, target = torch.randint(0, 24, (2, 80))
+    corner, t = torch.rand(40, 2), torch.linspace(0, 4, 40)
+    boxes = torch.cat([corner, corner + 0.2 + 0.2 * torch.rand(40, 2)], 1)
+    y = 2.5 * torch.exp(-1.3 * t) + 0.5
+    return [
+        (breadth_first, ((torch.rand(30, 30) < 0.06).float(), 0)),
+        (page_rank, (source, target, 24)),
+        (shortest_paths, (source, target, torch.rand(80), 24)),
+        (k_means, (torch.randn(100, 3), torch.randn(5, 3))),
+        (suppress, (boxes, torch.rand(40))),
+        (levenberg, (torch.tensor([1.0, 1.0, 0.0]).double(), t.double(), y.double())),
+        (hamiltonian, (torch.randn(4), 10)),
+        (collapse, (torch.randn(60, 6),)),
+        (forward_sums, (torch.randn(60, 6).log_softmax(1), torch.randint(0, 6, (9,)))),
+        (Experts(), (torch.randn(12, 16),)),
+    ]
+
+
+def timed(f, args, calls):
+    start = time.process_time()
+    for _ in range(calls):
+        f(*args)
+    return (time.process_time() - start) / calls
+
+
+def measure(f, args, rounds):
+    """(eager, tograph, first call in seconds, level)."""
+    g = tg.function(f)
+    first = timed(g, args, 1)
+    for _ in range(20):
+        torch.manual_seed(1)
+        found = g(*args)
+        torch.manual_seed(1)
+        torch.testing.assert_close(found, f(*args), rtol=1e-3, atol=1e-3)
+    calls = max(1, int(0.05 / max(timed(f, args, 1), 1e-5)))
+    pairs = [(timed(f, args, calls), timed(g, args, calls)) for _ in range(rounds)]
+    eager, staged = map(min, zip(*pairs))
+    return eager, staged, first, g.concrete_functions[-1].scheduled.level
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    print(
+        "| program | eager us | tograph us | ratio | first call s | level |\n|---|--:|--:|--:|--:|---|"
+    )
+    for f, args in cases():
+        name = getattr(f, "__name__", type(f).__name__)
+        if not options.names or name in options.names:
+            eager, staged, first, level = measure(f, args, options.rounds)
+            print(
+                f"| {name} | {eager * 1e6:.0f} | {staged * 1e6:.1f} | {staged / eager:.3f} | {first:.2f} | {level} |"
+            )
+
+
+if __name__ == "__main__":
+    main()
