@@ -19,6 +19,7 @@ from .flattening import flatten, symbolic, unflatten
 from .funcgraph import FuncGraph, Ref, current_graph, user_location
 from .ir import Value
 from .joins import join
+from .list_lengths import known_length
 from .records import Columns, item_of, named
 from .scalars import scalar
 from .shapes import SYMBOLS
@@ -155,7 +156,8 @@ class ListContent(list):
 
     def stack(self) -> torch.Tensor:
         """``torch.stack`` of the items."""
-        return self._joined("tg.list_stack", lambda shape: (None, *shape))
+        count = known_length(self.values(current_graph())[0])
+        return self._joined("tg.list_stack", lambda shape: (count, *shape))
 
     def cat(self) -> torch.Tensor:
         """``torch.cat`` of the items."""

@@ -505,8 +505,9 @@ def _joined(low: Any, node: Node, x: Listed, length: tuple[str], rest: tuple[int
     """The items as they stand in memory, as one tensor."""
     if paired(x.item) or x.item.dtype is not node.args[1]:  # type: ignore[union-attr]
         raise Decline("items of another type")
-    if length[0].isdigit():
-        size: tuple[Any, ...] = (int(length[0]), *rest)
+    known = node.outputs[0].type.shape[0]  # type: ignore[union-attr]
+    if length[0].isdigit() or known is not None:
+        size: tuple[Any, ...] = (int(length[0]) if known is None else known, *rest)
     else:
         size = (low.sizes.new(length[0], LONGEST), *rest)
     if not numel(size):

@@ -5,10 +5,12 @@ Each writes its parts into the memory of its result. An update copies its base f
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from ..ir import Node
 from ..kernels.loop_ir import LONGEST, bound
+from ..kernels.planning import usual
 from .code import SIZE
 from .extents import alone
 from .groups import CAT, UPDATES
@@ -42,20 +44,11 @@ def place(low, node: Node) -> Mem:
     found = _base_place(low, node) or low.direct.update(node)
     if found is None:
         found = low.target(node.outputs[0])
-        _check_copied(low, found)
+        nbytes = math.prod(map(usual, found.size)) * SIZE[found.dtype]
+        if nbytes > COPIED:
+            raise Decline(f"an update of a part that copies {nbytes} bytes")
         low.copy(base, found)
     return found
-
-
-def _check_copied(low, x: Mem) -> None:
-    """Decline where a copy would be large: while code is written, or when it runs where only the run knows."""
-    d = endless(x.size)
-    if d is None:
-        if (nbytes := numel(x.size) * SIZE[x.dtype]) > COPIED:
-            raise Decline(f"an update of a part that copies {nbytes} bytes")
-        return
-    item = numel(x.size[:d] + x.size[d + 1 :]) * SIZE[x.dtype]
-    low.fail(low.code.do(f"icmp ugt i64 {low.sizes.text(x.size[d])}, {COPIED // item}"))
 
 
 def _base_place(low, node: Node) -> Mem | None:
