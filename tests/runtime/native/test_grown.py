@@ -732,3 +732,43 @@ def test_lists_of_items_that_are_open_in_another_dimension():
         return out[1] + 1, out[-1].sum(1), out
 
     check(kept, torch.randn(2, 3, 2), torch.tensor(4))
+
+
+# ---- gradients
+
+
+def recurrence(x, w, n):
+    i = 0
+    while i < n:
+        x = torch.cat([x, torch.tanh(x[-1:] @ w)])
+        i += 1
+    return (x * x).mean()
+
+
+def cached(q, w, n):
+    k, i = q, 0
+    while i < n:
+        k = torch.cat([k, torch.tanh(q @ w)], 1)
+        q = torch.softmax(q @ k.transpose(1, 2), -1) @ k
+        i += 1
+    return q.pow(2).sum()
+
+
+@pytest.mark.parametrize("case, shape", [(recurrence, (2, 4)), (cached, (2, 1, 4))])
+def test_gradients(case, shape):
+    f, w = tg.function(case), torch.randn(4, 4) * 0.5
+    for n in (3, 1, 6, 3):
+        x = torch.randn(shape)
+        a, b, c, d = (t.clone().requires_grad_() for t in (x, w, x, w))
+        f(a, b, torch.tensor(n)).backward()
+        case(c, d, n).backward()
+        torch.testing.assert_close((a.grad, b.grad), (c.grad, d.grad), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("case, shape", [(recurrence, (2, 4)), (cached, (2, 1, 4))])
+def test_gradients_inside_are_native(case, shape):
+    def step(x, w, n):
+        w = w.detach().requires_grad_()
+        return torch.autograd.grad(case(x, w, n), w)[0]
+
+    check(step, torch.randn(shape), torch.randn(4, 4) * 0.5, torch.tensor(4))

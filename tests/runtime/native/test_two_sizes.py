@@ -199,3 +199,16 @@ def test_strides_are_products_of_sizes():
     for compute in (lambda: middle + 1, lambda: f"{middle}", lambda: str(middle)):
         with pytest.raises(Decline):
             compute()
+
+
+def test_scores_are_folded_along_contiguous_columns():
+    f, x = tg.function(attention), torch.randn(2, 8)
+    f(x, torch.tensor(3))
+    kernels = [k.loops for k in f.get_concrete_function(x, torch.tensor(3)).scheduled.kernels]
+    folds = [k for k in kernels if len(k.outer) == 2 and len(k.row) == 1 and k.row[0].size == 8]
+    (fold,) = folds
+    lanes = fold.outer[-1].name
+    (store,) = fold.stores
+    loads = [e.address.factor(lanes) for e in fold.body if e.op == "load"]
+    assert store.address.factor(lanes) == 1
+    assert sorted(loads) == [0, 1]

@@ -6,6 +6,7 @@ Outer loops and row loops are never merged with each other.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from .loop_ir import Affine, Dim, Expr, Kernel, Store, ordered
@@ -25,11 +26,11 @@ def simplify(kernel: Kernel) -> Kernel:
 
 
 def _sort(dims: tuple[Dim, ...], addresses: list[Affine]) -> tuple[Dim, ...]:
-    """Large strides outside. The first address that uses a loop decides."""
+    """Large strides outside, those that are known only at run time before all. The first address that uses a loop decides."""
 
     def key(dim: Dim) -> tuple:
         factors = [a.factor(dim.name) for a in addresses]
-        known = [abs(f) for f in factors if type(f) is int and f]
+        known = [abs(f) if type(f) is int else math.inf for f in factors if f]
         return (-(known[0] if known else 0),)
 
     return tuple(sorted(dims, key=key))

@@ -553,7 +553,8 @@ class Lowering:
             matmul.lower(self, node)
         elif any(isinstance(x := self.operand(v), Mem) and x.open for v in node.inputs):
             self.sizes.infer(node)
-            self.loop_group([node], set(node.outputs))
+            with matmul.by_rows(self, node):
+                self.loop_group([node], set(node.outputs))
         else:
             self.sizes.infer(node)
             matmul.lower(self, node)

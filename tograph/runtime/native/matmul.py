@@ -7,6 +7,9 @@ Products are fused multiply-adds in the matrices' dtype, f32 or f64; other dtype
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from ..ir import Node
 from ..kernels.loop_ir import Open, bound
 from . import threading
@@ -17,6 +20,7 @@ from .values import Decline, Mem, Operand, numel, strides
 
 SHALLOW = 64  # a shared dimension that is short
 MODERATE = 512
+FEW = 4  # rows of the result that a copy of the matrix on the right does not pay for
 SHARED = 192  # rows of A that make up for a copy of B that is contiguous along its columns
 PARALLEL = 1 << 20  # multiply-adds from which on a product uses torch's threads
 
@@ -80,6 +84,27 @@ def column_sums(low, node: Node) -> bool:
     product(low, x.dtype, 1, ones, Matrix(x.pointer, x.size[0], columns, columns, 1), Matrix(target.pointer, 1, columns, columns, 1), None)  # fmt: skip
     low.bind(out, target)
     return True
+
+
+@contextmanager
+def by_rows(low, node: Node) -> Iterator[None]:
+    """Inside, the matrix on the right of a product with many rows is contiguous along its columns, whose number only the run knows.
+
+    The lanes of the fold are columns then; a copy of all columns costs as much as one row of the result.
+    """
+    a, b = node.args[-2:]
+    x, y = low.operand(a), low.operand(b)
+    opened = [n for n in y.size if isinstance(n, Open)] if isinstance(y, Mem) else []
+    few = len(x.size) < 2 or bound(x.size[-2]) < FEW
+    if len(opened) != 1 or opened[0] != y.size[-1] or y.stride[-1] == 1 or a is b or few or b in low.written:  # fmt: skip
+        yield
+        return
+    made = low.in_order(y, opened[0], numel(y.size[:-1]))
+    low.arena.hold(made.owners)
+    low.env[b] = made
+    yield
+    low.env[b] = y
+    low.arena.release(made.owners)
 
 
 def matrices(name: str, a: Mem, b: Mem, c: Mem) -> tuple[Matrix, Matrix, Matrix]:
