@@ -636,8 +636,8 @@ class Lowering:
         return Reg(text, found.dtype, found.size, alias)
 
     def _chosen_place(self, number: str, values: Sequence[Value]) -> Mem:
-        if not all(isinstance(v.type, TensorType) for v in values):
-            raise Decline("a choice among lists")
+        if not all(isinstance(v, Value) and isinstance(v.type, TensorType) for v in values):
+            raise Decline("a choice among lists or constants")
         found, *rest = [self.memory(self.operand(a)) for a in values]
         pointer, alias, owners, dense = found.pointer, found.alias, found.owners, found.dense
         for i, x in enumerate(rest, 1):
