@@ -360,3 +360,20 @@ def test_the_second_derivative_of_a_branch_before_a_write():
         return torch.autograd.grad((g * g).sum(), x)[0]
 
     torch.testing.assert_close(second(tg.function(f)), second(f))
+
+
+def test_state_that_only_a_dead_write_needs():
+    def f(x, p, n):
+        y, c = x * 2, x.detach() * 3
+        for _ in range(n):
+            z = torch.tanh(c - y)
+            if p:
+                z[1] = x[0]
+            else:
+                c = c * 1
+                c.sin_()
+        return (y * y).sum()
+
+    g = tg.function(f)
+    for p, n in CASES:
+        same(outside(g, p, n), outside(f, p, n))

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import tograph as tg
+from tograph.runtime.kernels import jit
 
 CASES = {
     "cat 0": lambda x: torch.cat([x, x * 2], 0),
@@ -22,3 +23,26 @@ def test_parts_lie_where_torch_puts_them(name, size):
     x = torch.randn(size)
     for _ in range(3):  # the first call runs before anything is compiled
         assert torch.equal(f(x), f.python_function(x))
+
+
+@pytest.mark.skipif(jit.llvm is None, reason="needs llvmlite")
+def test_a_part_of_a_tensor_whose_size_only_the_run_knows():
+    def f(x, n):
+        rows = []
+        for i in range(n):
+            rows.append(x - i % 3)
+        points, t = torch.stack(rows), 0
+        while t < 3:
+            points = points[points.sum(1).argsort()]
+            if points[0].sum() < 1:
+                points[-1] = points[0] * 0.5
+            else:
+                points[0] = points[1]
+            t += 1
+        return points
+
+    g, x = tg.function(f), torch.randn(64)
+    for n in (5, 40, 400):
+        torch.testing.assert_close(g(x, torch.tensor(n)), f(x, n))
+    program = g.get_concrete_function(x, torch.tensor(n)).scheduled
+    assert (program.level, program.reason) == ("native", "")

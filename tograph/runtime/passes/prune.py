@@ -30,7 +30,7 @@ def prune(graph: Graph, writers: bool = False) -> Graph:
             if unused and effect is not None and _fails_alike(node, effect):
                 continue
             effect = node
-        elif unused and not (writers and node.regions and targets(node)):
+        elif unused and not _keeps(node, writers):
             continue
         if node.regions:
             _narrow(node, used, writers)
@@ -42,6 +42,11 @@ def prune(graph: Graph, writers: bool = False) -> Graph:
     if len(before) > len(graph.nodes):
         keep_writes(before, graph)
     return graph
+
+
+def _keeps(node: Node, writers: bool) -> bool:
+    """Whether a node stays because its regions write over something."""
+    return writers and bool(node.regions) and bool(targets(node))
 
 
 def _fails_alike(look: Node, update: Node) -> bool:
@@ -93,7 +98,8 @@ def _needed_state(node: Node, used: set[Value], writers: bool) -> list[bool]:
     place = {v: i for region in (cond, body) for i, v in enumerate(region.inputs[: len(needed)])}
     work: list[Value] = list(cond.outputs)
     for region in (cond, body):
-        work += [v for n in region.nodes if not node_effects(n).removable for v in n.inputs]
+        kept = [n for n in region.nodes if not node_effects(n).removable or _keeps(n, writers)]
+        work += [v for n in kept for v in n.inputs]
     work += [v for v, wanted in zip(body.outputs, needed) if wanted]
     for value in _behind(work):
         i = place.get(value)
