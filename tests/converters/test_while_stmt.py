@@ -54,6 +54,53 @@ def none_before(n):
 
 
 @cases((0,), (3,))
+def bound_in_the_first_iteration(n):
+    """A loop that ends in its middle has an iteration, so what that binds before is bound."""
+    out = []
+    for i in range(n):
+        while True:
+            z = i * 2 + 1
+            if z > i:
+                break
+            i = i - 1
+        out.append(z)
+    return out
+
+
+@cases((0,), (3,))
+def bound_behind_the_end(n):
+    i = 0
+    while True:
+        if i >= n:
+            break
+        z = i * 3
+        i += 1
+    return z + i
+
+
+@cases((0,), (3,))
+def bound_on_one_path(n):
+    i = 0
+    while True:
+        i += 1
+        if i > n:
+            break
+        if i > 1:
+            z = i
+    return z
+
+
+@cases((2,), (5,))
+def kept_from_before(n):
+    z = None
+    while True:
+        z = n if z is None else z + n
+        if z > 7:
+            break
+    return z
+
+
+@cases((0,), (3,))
 def none_after(n):
     v = 1
     while n > 0:

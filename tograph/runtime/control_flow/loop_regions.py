@@ -12,12 +12,13 @@ from ..funcgraph import FuncGraph, current_graph
 from ..ir import Node
 from ..journal import Location as Place
 from ..listed import tensors_in
-from ..structure import Spec, leaf_types
+from ..structure import UNSET, Spec, leaf_types
 from ..tracing import recording
 from .carried import Carried
 from .joining import as_value, mind_iterations, put_back
 from .leaves import noting
 from .loop_histories import LoopHistories
+from .loop_tests import surely_runs
 from .modes import keeping
 from .regions import (
     Region,
@@ -154,6 +155,8 @@ def emit_while(
         x = flattening.unflatten(spec, values, noting(flattening.plain_maker(graph), made))
         if place.key[0] == "grad":
             x = _gathered(x, graph)
+        elif not loop.raised and surely_runs(node):
+            x = _bound(x, as_value(loop.content(place)))
         anew = bool(leaf_types(spec)) or _made_anew(place, spec, told)
         if anew or not unmoved(as_value(place.get()), x):
             put_back(place, x)
@@ -164,6 +167,22 @@ def emit_while(
     mind_iterations(state)
     carried.attach(graph, made, list(values))
     told.guard(state)
+
+
+def _absent(x: Any) -> bool:
+    return x is UNSET or isinstance(x, journal.Missing)
+
+
+def _options(x: Any) -> Sequence[Any]:
+    return x.options_ if structure.is_union(x) else (x,)
+
+
+def _bound(x: Any, left: Any) -> Any:
+    """What a variable holds behind a loop that has an iteration, and in which each binds it: ``left`` is what one leaves."""
+    if not structure.is_union(x) or any(map(_absent, _options(left))):
+        return x
+    rest = [o for o in x.options_ if not _absent(o)]
+    return rest[0] if len(rest) == 1 else x
 
 
 _NO_ITERATION = (

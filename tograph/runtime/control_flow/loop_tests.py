@@ -9,7 +9,7 @@ import torch
 from ...errors import GraphBoolError
 from .. import locations, structure
 from ..funcgraph import FuncGraph, user_location
-from ..ir import graph_effects
+from ..ir import Node, Value, graph_effects
 from ..shapes import SYMBOLS
 from .branches import predicate
 
@@ -67,3 +67,21 @@ def limited(test, body, limit):
 def removable(graph: FuncGraph) -> bool:
     e = graph_effects(graph.graph)
     return not (e.random or e.io or e.writes)
+
+
+def surely_runs(loop: Node) -> bool:
+    """Whether a ``While`` has an iteration, by what its test is of the constants that it begins with: that of ``while True`` is a flag."""
+    cond = loop.regions["cond"]
+    given = dict(zip(cond.inputs, loop.args))
+
+    def known(x: Any) -> Any:
+        x = given.get(x, x) if isinstance(x, Value) else x
+        node = x.node if isinstance(x, Value) else None
+        if node is None:
+            return None if isinstance(x, Value) else x
+        if node.op == "py.constant":
+            return node.args[0]
+        args = [known(a) for a in node.args] if node.op in ("py.not", "py.and_") else [None]
+        return None if None in args else all(args) is not (node.op == "py.not")
+
+    return known(cond.outputs[0]) is True
