@@ -521,3 +521,20 @@ def test_compiling_prints_nothing(tmp_path, monkeypatch, capfd):
             f(torch.tensor(1), n)
     assert list(tmp_path.glob("*.o"))
     assert capfd.readouterr().err == ""
+
+
+def test_a_view_of_the_old_value_that_goes_on_is_not_written_over():
+    def traded(x, y, n):
+        total, i = x.sum() * 0, 0
+        while i < n:
+            x = x.transpose(0, -1).contiguous().transpose(0, -1)
+            total = total + y.sum() * 0.01
+            x, y = y, x
+            i += 1
+        return (x + 1).pow(2).sum() + total
+
+    f, x, y = tg.function(traded), torch.randn(2, 3, 2), torch.randn(2, 3, 2)
+    a, b, c, d = (t.clone().requires_grad_() for t in (x, y, x, y))
+    f(a, b, torch.tensor(3)).backward()
+    traded(c, d, 3).backward()
+    torch.testing.assert_close((a.grad, b.grad), (c.grad, d.grad))
