@@ -73,6 +73,25 @@ def groups(x, n):
     return c, lab
 
 
+def ranges(x, n):
+    """Positions and values that are made of numbers where they are used."""
+    t = 0
+    while t < n:
+        x = x.clone().index_add(0, torch.arange(3), torch.eye(3, 6)) * 0.5
+        x[torch.arange(2), torch.arange(2) + 1] = torch.arange(2.0)
+        x = x.scatter_add(0, torch.arange(6).reshape(1, 6), torch.ones(1, 6))
+        x = x.scatter(1, torch.arange(4).unsqueeze(1), torch.zeros(4, 1))
+        x[x > 1] = torch.zeros(())
+        x[torch.arange(7) > 4] = torch.arange(6.0)
+        x = (
+            x
+            + torch.bincount(torch.arange(6), minlength=6)
+            + torch.bincount(torch.arange(6), torch.arange(6.0))
+        )
+        t += 1
+    return x
+
+
 def check(f, n=3, ops=()):
     """Native code gives what eager PyTorch gives, with no call of torch but of ``ops``."""
     g = tg.function(f)
@@ -84,7 +103,7 @@ def check(f, n=3, ops=()):
     assert {c.node.op for c in program.native.low.asked} <= set(ops)
 
 
-@pytest.mark.parametrize("f", [puts, scatters, counts, groups])
+@pytest.mark.parametrize("f", [puts, scatters, counts, groups, ranges])
 def test_values(f):
     check(f, ops=["aten._cdist_forward.default", "aten._euclidean_dist.default"])
 

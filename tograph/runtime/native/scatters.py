@@ -15,7 +15,7 @@ from ..types import DTYPE_NAMES
 from . import calls, chosen, moves, walks
 from .code import FLOATS, REGISTER, SIZE, literal
 from .groups import SCATTERS, one_element
-from .values import Decline, Mem, Operand, Reg, numel
+from .values import Decline, Fill, Mem, Operand, Reg, numel
 
 PUT, BINCOUNT = "aten.index_put.default", "aten.bincount.default"
 FOLDS = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}
@@ -76,6 +76,12 @@ def _extreme(code: Any, value: str, old: str, dtype: str, most: bool) -> str:
     return code.do(f"select i1 {taken}, {kind} {value}, {kind} {old}")
 
 
+def _operand(low: Any, v: Value) -> Operand:
+    """A value whose elements are looked at one by one: a tensor that is made of numbers where it is used is written out."""
+    x = low.operand(v)
+    return low.memory(x) if isinstance(x, Fill) and not one_element(v) else x
+
+
 def _same(x: Operand, kind: str) -> Operand:
     if x.dtype != kind:
         raise Decline("an update that converts")
@@ -90,19 +96,14 @@ def _along(low: Any, node: Node) -> tuple[int, Operand, Sequence[int]]:
     size = low.operand(node.args[0]).size
     if not size:
         raise Decline("an update of a number")
-    return node.args[1] % len(size), walks.readable(low, node.args[2]), size
+    return node.args[1] % len(size), _operand(low, node.args[2]), size
 
 
 def _rows(low: Any, node: Node, kind: str) -> Callable[[Mem], None]:
     """``index_add``, ``index_copy``, ``index_fill``: whole rows at positions in one dim."""
     d, index, size = _along(low, node)
-    source: Operand = walks.readable(low, node.args[3])
-    if node.op == "aten.index_fill.int_Scalar":
-        source = (
-            Reg(literal(node.args[3], kind), kind)
-            if not isinstance(node.args[3], Value)
-            else source
-        )
+    given = node.args[3]
+    source = _operand(low, given) if isinstance(given, Value) else Reg(literal(given, kind), kind)
     if len(index.size or ()) > 1 or node.kwargs.get("alpha", 1) != 1:
         raise Decline("rows in another form")
     count = index.size[0] if index.size else 1
@@ -133,7 +134,7 @@ def _elements(low: Any, node: Node, kind: str) -> Callable[[Mem], None]:
     """``scatter``, ``scatter_add``, ``scatter_reduce``: single elements at positions in one dim."""
     d, index, size = _along(low, node)
     given = node.args[3]
-    source = walks.readable(low, given) if isinstance(given, Value) else Reg(literal(given, kind), kind)
+    source = _operand(low, given) if isinstance(given, Value) else Reg(literal(given, kind), kind)
     if index.size is None or len(index.size) != len(size):
         raise Decline("elements in another form")
     if isinstance(source, Mem) and len(source.size) != len(size):
@@ -203,13 +204,13 @@ def _put(low: Any, node: Node, kind: str) -> Callable[[Mem], None]:
     base, orders, given = node.args[:3]
     adds = node.args[3] if len(node.args) > 3 else node.kwargs.get("accumulate", False)
     put = _folding("add", kind) if adds else _store
-    size, source = low.operand(base).size, _same(walks.readable(low, given), kind)
+    size, source = low.operand(base).size, _same(_operand(low, given), kind)
     dims = [d for d, i in enumerate(orders) if i is not None]
     if not size or not dims or dims != list(range(dims[0], dims[-1] + 1)):
         raise Decline("an update in another form")
     if any(chosen.is_mask(orders[d]) for d in dims):
         return _masked(low, [orders[d] for d in dims], dims[0], size, source, put)
-    return _placed(low, [walks.readable(low, orders[d]) for d in dims], dims[0], size, source, put)
+    return _placed(low, [_operand(low, orders[d]) for d in dims], dims[0], size, source, put)
 
 
 def _placed(low: Any, orders: list[Operand], first: int, size: Any, source: Operand, put: Any) -> Callable[[Mem], None]:  # fmt: skip
@@ -243,7 +244,7 @@ def _placed(low: Any, orders: list[Operand], first: int, size: Any, source: Oper
 
 def _masked(low: Any, orders: list[Value], first: int, size: Any, source: Operand, put: Any) -> Callable[[Mem], None]:  # fmt: skip
     """Where a mask is true: a value for each, or one for all."""
-    mask = walks.readable(low, orders[0])
+    mask = _operand(low, orders[0])
     if len(orders) > 1 or first or not isinstance(mask, Mem):
         raise Decline("an update by masks in another form")
     rank = len(mask.size)
@@ -289,7 +290,7 @@ def _agree(low: Any, x: Operand, space: Sequence[int]) -> None:
 
 def count(low: Any, node: Node) -> None:
     """``bincount``: as many places as the greatest number asks for, and at least ``minlength``."""
-    x = walks.readable(low, node.args[0])
+    x = _operand(low, node.args[0])
     weights = node.args[1] if len(node.args) > 1 else node.kwargs.get("weights")
     least = node.args[2] if len(node.args) > 2 else node.kwargs.get("minlength", 0)
     if (
@@ -300,7 +301,7 @@ def count(low: Any, node: Node) -> None:
     ):
         raise Decline("a count in another form")
     code, kind = low.code, DTYPE_NAMES[node.outputs[0].type.dtype]
-    source = Reg(literal(1, kind), kind) if weights is None else _same(walks.readable(low, weights), kind)
+    source = Reg(literal(1, kind), kind) if weights is None else _same(_operand(low, weights), kind)
     if weights is not None:
         low.sizes.require((source.size or (1,))[0], x.size[0])
     length = low.sizes.known(Reg(_length(low, x, least), "i64"))

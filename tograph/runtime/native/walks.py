@@ -6,10 +6,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from ..ir import Value
 from ..kernels.loop_ir import Open
 from .code import FLOATS, REGISTER, UNSIGNED, Code
-from .values import Decline, Fill, Mem, Operand, Reg, numel
+from .values import Decline, Mem, Operand, Reg, numel
 
 
 @contextmanager
@@ -51,15 +50,6 @@ def offset(code: Code, index: Sequence[str], stride: Sequence[int]) -> str:
     for i, step in zip(index, stride, strict=True):
         at = code.add(at, code.multiply(i, step))
     return at
-
-
-def readable(low: Any, v: Value) -> Operand:
-    """An operand of which single elements are read: not one that is made anew wherever it is used, but for a number."""
-    x = low.operand(v)
-    if isinstance(x, Fill) and x.size:
-        x = low.memory(x)
-        low.arena.hold(x.owners)
-    return x
 
 
 def element(low: Any, x: Operand, index: Sequence[str]) -> str:
