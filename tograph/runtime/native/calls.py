@@ -199,9 +199,9 @@ class _Place:
         if self.nbytes > LARGE or not _without_gaps(self.shape, self.stride):
             self.nbytes = -1
 
-    def put(self, x: torch.Tensor) -> bool:
+    def put(self, x: torch.Tensor | None) -> bool:
         """Copy a result there; whether it is what it has to be."""
-        if x.dtype is not self.dtype or x.shape != self.shape:
+        if x is None or x.dtype is not self.dtype or x.shape != self.shape:
             return False
         same = x.stride() == self.stride
         if same and self.nbytes >= 0:
@@ -276,6 +276,8 @@ def _target(low, v: Value, stride: tuple[int, ...] | None) -> Mem | Later:
         low.item(v.type)
         return Later(DTYPE_NAMES[v.type.dtype], tuple(v.type.shape), unknown(v.type))
     dtype, size = low.tensor(v)
+    if 0 in v.type.shape:  # torch's own ops for one library give None instead, which they take back
+        raise Decline("an empty result of an op that torch runs")
     if numel(size) == 1:
         return low.new(dtype, size)
     if stride is None or alike(size, stride, strides(size)):
