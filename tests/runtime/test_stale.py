@@ -11,6 +11,16 @@ from tograph.runtime import text
 MODIFIED = "modified by an inplace operation"
 
 
+def same_second_derivative(f):
+    x, p = X.clone().requires_grad_(), torch.tensor(True)
+
+    def second(f):
+        (g,) = torch.autograd.grad(f(x, p), x, create_graph=True)
+        return torch.autograd.grad((g * g).sum(), x)[0]
+
+    torch.testing.assert_close(second(tg.function(f)), second(f))
+
+
 def in_one_branch(x, p, n):
     if p:
         y = x.exp()
@@ -302,13 +312,7 @@ def test_a_second_derivative():
             y.add_(z)
         return (z * y).sum()
 
-    x, p = X.clone().requires_grad_(), torch.tensor(True)
-
-    def second(f):
-        (g,) = torch.autograd.grad(f(x, p), x, create_graph=True)
-        return torch.autograd.grad((g * g).sum(), x)[0]
-
-    torch.testing.assert_close(second(tg.function(f)), second(f))
+    same_second_derivative(f)
 
 
 def test_the_text_of_a_file_tells_what_is_written_over():
@@ -353,13 +357,7 @@ def test_the_second_derivative_of_a_branch_before_a_write():
             y.add_(1)
         return (z * z).sum() + y.sum()
 
-    x, p = X.clone().requires_grad_(), torch.tensor(True)
-
-    def second(f):
-        (g,) = torch.autograd.grad(f(x, p), x, create_graph=True)
-        return torch.autograd.grad((g * g).sum(), x)[0]
-
-    torch.testing.assert_close(second(tg.function(f)), second(f))
+    same_second_derivative(f)
 
 
 def test_state_that_only_a_dead_write_needs():

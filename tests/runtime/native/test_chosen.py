@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import tograph as tg
+from tests.runtime.native.checks import check
 from tograph.runtime.kernels import jit
 
 pytestmark = pytest.mark.skipif(jit.llvm is None, reason="needs llvmlite")
@@ -53,17 +54,6 @@ def written_out(x, n):
         out[: len(found), :2] += found[:7]
         t += 1 + (len(found) > 7) * 10
     return out
-
-
-def check(f, n=3, ops=()):
-    """Native code gives what eager PyTorch gives, with no call of torch but of ``ops``."""
-    g = tg.function(f)
-    for seed in range(3):
-        x = torch.randn(7, 6, generator=torch.Generator().manual_seed(seed))
-        torch.testing.assert_close(g(x, torch.tensor(n)), f(x, torch.tensor(n)))
-    program = g.get_concrete_function(x, torch.tensor(n)).scheduled
-    assert (program.level, program.reason) == ("native", "")
-    assert {c.node.op for c in program.native.low.asked} <= set(ops)
 
 
 @pytest.mark.parametrize("f", [masks, empty, kept])

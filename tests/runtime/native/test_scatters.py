@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import tograph as tg
+from tests.runtime.native.checks import check
 from tograph.runtime.kernels import jit
 
 pytestmark = pytest.mark.skipif(jit.llvm is None, reason="needs llvmlite")
@@ -90,17 +91,6 @@ def ranges(x, n):
         )
         t += 1
     return x
-
-
-def check(f, n=3, ops=()):
-    """Native code gives what eager PyTorch gives, with no call of torch but of ``ops``."""
-    g = tg.function(f)
-    for seed in range(3):
-        x = torch.randn(7, 6, generator=torch.Generator().manual_seed(seed))
-        torch.testing.assert_close(g(x, torch.tensor(n)), f(x, torch.tensor(n)))
-    program = g.get_concrete_function(x, torch.tensor(n)).scheduled
-    assert (program.level, program.reason) == ("native", "")
-    assert {c.node.op for c in program.native.low.asked} <= set(ops)
 
 
 @pytest.mark.parametrize("f", [puts, scatters, counts, groups, ranges])
@@ -206,23 +196,3 @@ def test_errors(step):
         f(x, torch.tensor([0, 9]), torch.tensor(1))
     with pytest.raises(wanted.type):
         g(x, torch.tensor([0, 9]), torch.tensor(1))
-
-
-SOURCES = {
-    "scatter": lambda n: torch.zeros(4, dtype=torch.int64).scatter(0, n, torch.arange(4)),
-    "scatter_positions": lambda n: torch.zeros(4, dtype=torch.int64).scatter(0, torch.arange(4), n * 2),
-    "index_add": lambda n: (n * 2).index_add(0, n, torch.arange(4)),
-    "index_copy": lambda n: (n * 2).index_copy(0, torch.arange(3, -1, -1), n),
-    "index_put": lambda n: (n * 2).index_put((n,), torch.arange(1, 5)),
-    "index_put_positions": lambda n: (n * 2).index_put((torch.arange(4),), n * 3),
-    "bincount": lambda n: torch.bincount(n, weights=torch.arange(4) * 1.0),
-    "nonzero": lambda n: torch.nonzero(torch.arange(4) * n),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", SOURCES)
-def test_operands_that_are_made_where_they_are_used(name):
-    """``arange`` is in no memory until its elements are read one by one."""
-    f, n = tg.function(SOURCES[name]), torch.tensor([1, 0, 3, 2])
-    for _ in range(3):
-        torch.testing.assert_close(f(n), SOURCES[name](n))
