@@ -12,6 +12,7 @@ from ..kernels.loop_ir import LONGEST
 from ..types import DTYPE_NAMES, TensorType, Type
 from .extents import unknown
 from .groups import LIST_UPDATES, one_element
+from .indices import index_of
 from .list_items import paired
 from .list_memory import (
     address,
@@ -29,7 +30,6 @@ from .list_memory import (
     reserve,
 )
 from .values import Decline, Listed, Mem, Operand, Reg, numel, strides
-from .views import index_of
 
 
 def changes(graph: Graph) -> bool:
