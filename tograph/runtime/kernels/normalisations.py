@@ -15,7 +15,6 @@ from .elements import (
     count,
     dims_at,
     fold,
-    last_dims,
     listed,
     mean_of,
     squares,
@@ -71,6 +70,10 @@ def _log_softmax_backward(b: Elements, node: Node, which: int, index: Index) -> 
     return b.compute_at(grad, index) - b.compute_at(y, index).exp() * total
 
 
+def _normalized(node: Node, rank: int) -> tuple[int, ...]:
+    return tuple(range(rank - len(node.args[1]), rank))
+
+
 def _layer_norm(b: Elements, node: Node, which: int, index: Index) -> Term:
     x, shape, weight, bias, eps = node.args
     if any(isinstance(n, Value) for n in shape):
@@ -78,7 +81,7 @@ def _layer_norm(b: Elements, node: Node, which: int, index: Index) -> Term:
             "a normalised shape that only the run knows"
         )  # it may be another one than that of the input
     rank = len(b.size(x))
-    dims = last_dims(node, rank)
+    dims = _normalized(node, rank)
     n = count(b, node, dims)
     mean = mean_of(b, node, x, index, dims, n)
     if which == 1:
@@ -100,7 +103,7 @@ def _layer_norm_backward_input(b: Elements, node: Node, which: int, index: Index
         raise Unsupported("gradients of weight and bias")
     grad, x, shape, mean, rstd, weight = node.args[:6]
     rank = len(b.size(x))
-    dims = last_dims(node, rank)
+    dims = _normalized(node, rank)
     n = count(b, node, dims)
     inner = rank - len(shape)
 
@@ -147,6 +150,6 @@ ROWS: dict[str, Reducer] = {
     "logsumexp": Reducer(dims_at(1), _logsumexp),
     "_softmax_backward_data": Reducer(dims_at(2), _softmax_backward),
     "_log_softmax_backward_data": Reducer(dims_at(2), _log_softmax_backward),
-    "native_layer_norm": Reducer(last_dims, _layer_norm),
+    "native_layer_norm": Reducer(_normalized, _layer_norm),
     "mse_loss": Reducer(_mse_dims, _mse_loss),
 }
