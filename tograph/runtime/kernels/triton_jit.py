@@ -147,9 +147,19 @@ def _compiled(name: str, text: str, signature: tuple, constants: tuple, warps: i
 
 
 @functools.cache
-def has_compiler() -> bool:
-    """Whether Triton can build its launcher."""
-    return bool(os.environ.get("CC")) or any(map(shutil.which, ("cc", "gcc", "clang")))
+def launcher() -> str:
+    """Why Triton cannot build its launcher here: it needs a C compiler, Python's headers and the driver's library. Empty where it can."""
+    if not os.environ.get("CC") and not any(map(shutil.which, ("cc", "gcc", "clang"))):
+        return "there is no C compiler"
+    try:
+        importlib.import_module("triton.runtime").driver.active.get_current_device()
+    except BUILD as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+# What building and loading a launcher raises: a compiler that fails, a library that is not found, a module that does not load.
+BUILD = (RuntimeError, OSError, AssertionError, ImportError, subprocess.SubprocessError)
 
 
 def launch(source: Source, arguments: Sequence[Any]) -> None:
@@ -162,7 +172,7 @@ def launch(source: Source, arguments: Sequence[Any]) -> None:
         function[(source.programs,)](
             *arguments, **source.constants, num_warps=source.warps, enable_fp_fusion=False
         )
-    except (_triton().errors.TritonError, RuntimeError, OSError) as error:
+    except (_triton().errors.TritonError, *BUILD) as error:
         raise Unsupported(f"Triton: {error}") from error
 
 
