@@ -247,6 +247,23 @@ def test_an_old_list_that_is_read_again_stays_as_it_was():
     check_runs(versions, torch.tensor([1.0, 2.0]), torch.tensor(3), capacity=4)
 
 
+def test_a_row_that_is_a_view_of_what_it_is_written_into_is_copied_first():
+    """Threads of a kernel run in any order: one would read what another has written already."""
+
+    def write(x, k):
+        x = x + 1
+        return torch.select_scatter(x, x[:, 0], 0, k)
+
+    x = torch.arange(9.0).reshape(3, 3)
+    made = plan_of(write, x, 1)
+    steps = made.steps
+    write_step = next(s for s in steps if isinstance(s, Update))
+    row = write_step.arguments["row"]
+    assert any(isinstance(s, Copy) and s.pairs[0][0] is row for s in steps)
+    assert made.bases.get(row, row) is not write_step.arguments["x"]
+    check_runs(write, x, 1)
+
+
 def test_a_cache_that_is_written_by_position():
     def attend(q, k):
         cache, out, t = torch.zeros(4, 3), torch.zeros(4, 3), 0

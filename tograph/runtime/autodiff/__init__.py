@@ -1,7 +1,7 @@
 """Gradients of graphs. See ``connect`` for how ops with regions get theirs, ``joint`` for graphs, ``vjp`` for the transform.
 
-Modules, lowest first: objects, rules, dependence, cut, connect, replay, joint, graphs, alternatives, checkpoint, loops,
-earlier, vjp, pairs.
+Modules, lowest first: objects, rules, dependence, cut, connect, replay, joint, graphs, paths, routes, alternatives, checkpoint,
+loops, earlier, vjp, pairs.
 """
 
 from .alternatives import alternatives

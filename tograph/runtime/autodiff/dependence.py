@@ -45,11 +45,17 @@ def reached(graph: Graph) -> Dependence | None:
     return NOTHING.union(*dependences(made))
 
 
+def stops(node: Node) -> bool:
+    """Whether no gradient goes through a node."""
+    if node.op == "aten.detach.default" or not node.grad:
+        return True
+    return node.op not in REGION_OPS and lookup(node.op).gradient == NONE
+
+
 def output_dependences(node: Node, known: dict[Value, Dependence]) -> list[Dependence]:
     """What the outputs of a node depend on, given what its inputs do."""
     count = len(node.outputs)
-    stops = node.op == "aten.detach.default" or not node.grad
-    if stops or (node.op not in REGION_OPS and lookup(node.op).gradient == NONE):
+    if stops(node):
         return [NOTHING] * count
     if node.op in REGION_OPS:
         return _regions(node, known)

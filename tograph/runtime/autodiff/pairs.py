@@ -21,6 +21,7 @@ from ..carrier import differentiable
 from ..freed import MESSAGE, is_freed
 from ..ir import Graph, Node, Value, graph_effects, map_values, prune, set_control_inputs
 from .replay import copy_graph, copy_node
+from .routes import Routes, is_there
 from .shares import shares
 from .vjp import Pullback, vjp
 
@@ -77,6 +78,8 @@ class Pair:
         if not self.constant:
             self.snapshots = [n.outputs[0] for n in forward.nodes if n.op == "tg.read"]
             forward.outputs = forward.outputs + self.snapshots
+        self.routes = Routes(forward, self.pullback.given, wrt)
+        forward.outputs = forward.outputs + self.routes.told
         self.random = graph_effects(graph).random
         self.program = build(forward, len(graph.outputs))
         self.shares = [] if self.constant else shares(self.pullback)
@@ -214,13 +217,23 @@ class _Pair(torch.autograd.Function):
         ctx.save_for_backward(*(stored[i] for i in ctx.places))
         ctx.numbers = [None if isinstance(x, torch.Tensor) else x for x in stored]
         ctx.inputs = [(x, x._version if isinstance(x, torch.Tensor) else 0) for x in inputs]
-        ctx.snapshots = outs[count + saved :]
+        ctx.snapshots = outs[count + saved : count + saved + len(pair.snapshots)]
+        ctx.told = tuple(outs[count + saved + len(pair.snapshots) :])
+        ctx.set_materialize_grads(False)
+        ctx.likes = [(x.shape, x.dtype, x.device) for x in flat]
+        if ctx.told:
+            without = [given[i] for i in pair.routes.without(own.given, ctx.told)]
+            if without:
+                ctx.mark_non_differentiable(*tree_flatten(without)[0])
         box.append(ctx.given_spec)
         return tuple(flat)
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         pair: Pair = ctx.pair
+        there = [is_there(g) for g in tree_unflatten(list(grads), ctx.given_spec)]
+        open_to = pair.routes.open_to(pair.shares[ctx.share].given, there, ctx.told)
+        grads = tuple(_zeros(*x) if g is None else g for g, x in zip(grads, ctx.likes, strict=True))
         cotangents = tree_unflatten(list(grads), ctx.given_spec)
         if torch.is_grad_enabled():
             present, found = _again(ctx, pair, cotangents)
@@ -234,7 +247,7 @@ class _Pair(torch.autograd.Function):
                 pair.backward(ctx.share, wanted).run(*map(_dense, [*stored, *cotangents]))
             )
             found = [next(results) if w else None for w in wanted]
-        by_input = dict(zip(present, found))
+        by_input = {i: g for i, g in zip(present, found) if i in open_to}
         return None, None, None, *(by_input.get(i) for i in range(len(ctx.inputs)))
 
 
@@ -259,6 +272,10 @@ class _Freed(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         raise RuntimeError(MESSAGE)
+
+
+def _zeros(shape: torch.Size, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    return torch.zeros((), dtype=dtype, device=device).expand(shape)
 
 
 def _dense(x: Any) -> Any:

@@ -10,6 +10,7 @@ A graph without conditional nodes is tier 1 wherever CUDA graphs are. ``notes`` 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -48,7 +49,10 @@ class Program:
         if not torch.cuda.is_available():
             planner.plan(graph)  # says first what keeps a graph on the host anywhere
             raise Unsupported("there is no CUDA device")
+        if _captured():
+            raise Unsupported("its first call is in a CUDA graph that the caller captures")
         self.graph = graph
+        self._mutex, self._running = threading.RLock(), False
         self.notes: list[str] = []
         self._types = [v.type for v in graph.inputs]
         self._failures = 0
@@ -121,12 +125,23 @@ class Program:
         return [LoopKernel(n, s.source, (str(s.location),), s.choice) for n, s in found.items()]
 
     def run(self, inputs: Sequence[Any]) -> list[Any] | None:
-        if self._failures >= PATIENCE or not self._fits(inputs):
-            return None
+        """One call at a time, since the memory is the plan's; a Python function that it calls may call the graph again."""
+        with self._mutex:
+            if self._running or self._failures >= PATIENCE or not self._fits(inputs):
+                return None
+            self._running = True
+            try:
+                return self._run(inputs)
+            finally:
+                self._running = False
+
+    def _run(self, inputs: Sequence[Any]) -> list[Any] | None:
         try:
             outputs = self._attempt(inputs)
         except Failed as error:
             self._failures += 1
+            if error.__cause__ is not None and str(error) not in self.notes:
+                self.notes.append(str(error))
             if not error.log:
                 return None
             if error.full:
@@ -166,6 +181,8 @@ class Program:
     def _fits(self, inputs: Sequence[Any]) -> bool:
         if torch._C._len_torch_dispatch_stack() or torch._C._len_torch_function_stack():
             return False
+        if _captured():  # the caller's graph would keep this call's numbers
+            return False
         grad = torch.is_grad_enabled()
         return all(self._is(x, kind, grad) for x, kind in zip(inputs, self._types, strict=True))
 
@@ -195,6 +212,11 @@ class Program:
             and not x.is_neg()
             and not x.is_conj()
         )
+
+
+def _captured() -> bool:
+    """Whether the caller captures what is done now."""
+    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 
 
 def described(graph: Graph, device: str = "cuda:0") -> str:

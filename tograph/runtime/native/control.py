@@ -15,7 +15,7 @@ from typing import Any
 from ..ir import Graph, Node, Value
 from ..kernels.gathers import sources
 from ..kernels.loop_ir import LONGEST
-from . import extents, lists, versions
+from . import extents, list_items, list_memory, versions
 from .carries import Carry, ListCarry, typed
 from .code import REGISTER
 from .groups import one_element, schedule, updated
@@ -127,7 +127,7 @@ def _settled(low, v: Value, x: Operand, dest: Mem | None) -> Operand:
 def _settled_list(low, x: Listed, dest: Listed | None) -> Listed:
     if dest is None or x.places == dest.places:
         return x
-    made = lists.copied(low, x, dest)
+    made = list_memory.copied(low, x, dest)
     low.arena.hold(made.owners)
     low.arena.release(x.owners)
     return made
@@ -306,7 +306,7 @@ def _mode(body: Graph, i: int) -> str:
         return "same"
     if one_element(value):
         return "register"
-    if lists.listed(value.type):
+    if list_items.listed(value.type):
         return "in place"
     if extents.opened(value):
         return "grown" if updated(body, i) else "shrunk" if _is_part(value, result) else "swapped"

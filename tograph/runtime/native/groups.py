@@ -19,9 +19,10 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from ..ir import Graph, Node, Value, node_effects
+from ..kernels.creators import CREATORS
 from ..kernels.gathers import GATHERS, sources
 from ..kernels.pointwise import ROWS as POINTWISE
-from ..kernels.reductions import CREATORS, REDUCERS
+from ..kernels.reductions import REDUCERS
 from ..types import ListType, OptionalType, ScalarType, TensorType
 from . import chosen
 from .views import VIEWS
