@@ -230,7 +230,7 @@ def test_a_graph_that_is_called_while_it_runs_runs_on_the_host(pretended, monkey
 def test_a_run_on_another_stream_waits_for_the_one_before(monkeypatch, interpreted):
     made = Stepwise(capture.probe_plan("cuda:0"), "cpu")
     waits = []
-    streams = [types.SimpleNamespace(wait_stream=waits.append) for _ in range(2)]
+    streams = [type("Stream", (), {"wait_stream": staticmethod(waits.append)})() for _ in range(2)]
     made.memory.device = types.SimpleNamespace(type="cuda")
     for now in (0, 0, 1, 1):
         monkeypatch.setattr(torch.cuda, "current_stream", lambda: streams[now])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ... import collector
 from ..carrier import differentiable
 from ..freed import is_freed
 from ..ir import Graph, Node, Value
@@ -32,7 +33,8 @@ def reached(graph: Graph) -> Dependence | None:
     """
     if calls_python(graph) or (has_try(graph) and writes_inside(graph)):
         return None
-    graph = lifted(graph)
+    with collector.seldom():
+        graph = lifted(graph)
     if writes_inside(graph):
         return None
     made = Graph(graph.name)

@@ -18,7 +18,7 @@ from .carried import Carried
 from .joining import as_value, mind_iterations, put_back
 from .leaves import noting
 from .loop_histories import LoopHistories
-from .loop_tests import surely_runs
+from .loop_tests import holds, surely_runs
 from .modes import keeping
 from .regions import (
     Region,
@@ -104,6 +104,19 @@ def trace_with_state(
     return StateRegion(
         region.graph, region.result, region.changed, region.raised, function, lead, moved, entered
     )
+
+
+def known_to_begin(
+    cond: StateRegion, state: Sequence[Place], specs: Sequence[Spec], told: Told
+) -> bool:
+    """Whether the test that was traced is known to hold before the first iteration."""
+    graph = current_graph()
+    initial = [v for c, s in zip(contents_of(state, told), specs) for v in flatten(c, s, graph)]
+    with recording(cond.graph):
+        test = structure_argument(cond.result, cond.graph)
+    inner = cond.graph
+    given = {v: inner.arguments[k] for k, v in inner.captures.items() if k in inner.arguments}
+    return holds(test, {**given, **dict(zip(inner.graph.inputs[: len(initial)], initial))})
 
 
 def emit_while(

@@ -9,7 +9,7 @@ import torch
 
 from .. import ops
 from ..ir import Node, Value
-from ..kernels.reductions import CREATORS
+from ..kernels.creators import CREATORS
 from ..types import TensorType
 
 _FILLS = {"zeros": 0, "ones": 1, "full": None}

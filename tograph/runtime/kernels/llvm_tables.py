@@ -12,7 +12,8 @@ term already rounded to f32, so that the others make up for its error.
 
 from __future__ import annotations
 
-from .vectors import Emitter, float_literal
+from .llvm_text import float_literal
+from .vectors import Emitter
 
 Table = tuple[tuple[float, ...], ...]
 LANES = 16

@@ -12,7 +12,7 @@ from typing import Any
 from ..ir import Value
 from ..kernels.loop_ir import LONGEST
 from ..types import DTYPE_NAMES, ListType, ScalarType
-from . import extents, lists
+from . import extents, list_items, list_memory
 from .groups import one_element
 from .values import (
     Listed,
@@ -33,7 +33,7 @@ def take(low: Any, i: int, v: Value) -> Operand:
     if isinstance(kind, ScalarType):
         dtype = DTYPE_NAMES[kind.dtype]
         return Reg(low.code.load(dtype, low.slot(i)), dtype)
-    if lists.listed(kind):
+    if list_items.listed(kind):
         return _list_input(low, i, kind)
     if _grows(v):
         return _long_input(low, i, v)
@@ -51,16 +51,16 @@ def _list_input(low: Any, i: int, kind: Any) -> Listed:
     block = code.do(f"load ptr, ptr {low.slot(i)}")
     length, *pointers = (
         code.do(f"load {t}, ptr {code.do(f'getelementptr i64, ptr {block}, i64 {k}')}")
-        for k, t in enumerate(["i64", *["ptr"] * lists.depth(kind.element)])
+        for k, t in enumerate(["i64", *["ptr"] * list_items.depth(kind.element)])
     )
     owners = frozenset([low.arena.pin()])
     held = Reg("", "list", None, "true")
-    return replace(lists.over(low, kind, tuple(pointers), length, held), owners=owners)
+    return replace(list_memory.over(low, kind, tuple(pointers), length, held), owners=owners)
 
 
 def _long_input(low: Any, i: int, v: Value) -> Mem:
     """A tensor whose length only the run knows: the slot points to the length and the address."""
-    kind = lists.part(low, v.type)
+    kind = list_items.part(low, v.type)
     parts = _list_input(low, i, ListType(kind))
     length = low.sizes.new(parts.length, LONGEST)
     size = tuple(length if n is None else n for n in v.type.shape)
@@ -114,7 +114,7 @@ def apart_from_each_other(low: Any, results: list[Operand]) -> list[Operand]:
         if _grows(v):
             x = x if isinstance(x, Listed) else _rows(low, v, x)
             if x.fixed or x.begin != "0" or not x.owners.isdisjoint(seen) or len(x.owners) != len(x.places):  # fmt: skip
-                x = lists.copied(low, x)
+                x = list_memory.copied(low, x)
             seen |= x.owners
             low.arena.hold(x.owners)
         out.append(x)
@@ -126,7 +126,7 @@ def _rows(low: Any, v: Value, x: Operand) -> Listed:
     d = extents.unknown(v.type)
     x = extents.in_buffer(low, d, x)
     length = low.sizes.text(x.size[d])
-    return Listed(lists.inside(v.type), (x.place,), "0", length, x.owners, x.alias)
+    return Listed(list_items.inside(v.type), (x.place,), "0", length, x.owners, x.alias)
 
 
 def _hand_over(low: Any, place: str, x: Listed) -> None:
@@ -139,4 +139,4 @@ def _hand_over(low: Any, place: str, x: Listed) -> None:
 
 def _grows(v: Value) -> bool:
     """Whether a result leaves in a buffer: a list, or a tensor whose length only the run knows."""
-    return lists.paired(v.type)
+    return list_items.paired(v.type)

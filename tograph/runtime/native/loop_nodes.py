@@ -13,11 +13,12 @@ import torch
 
 from ..ir import Node, Value
 from ..kernels.build import Region, build
+from ..kernels.creators import CREATORS
 from ..kernels.gathers import GATHERS, settled
 from ..kernels.loop_ir import Kernel, Unsupported
 from ..kernels.pointwise import ROWS
 from ..kernels.products import PRODUCTS
-from ..kernels.reductions import CREATORS, REDUCERS
+from ..kernels.reductions import REDUCERS
 from ..shapes import Meta
 from ..types import DTYPES, TensorType
 from . import calls, nests

@@ -26,6 +26,7 @@ from . import (
     chosen,
     control,
     groups,
+    list_items,
     lists,
     loop_nodes,
     matmul,
@@ -133,8 +134,8 @@ class Lowering(Storage):
 
     def _check_value(self, v: Value) -> None:
         kind = v.type
-        if lists.listed(kind):
-            lists.depth(kind.element)
+        if list_items.listed(kind):
+            list_items.depth(kind.element)
         elif isinstance(kind, (ScalarType, ObjectType)) or None in getattr(kind, "shape", ()):
             return  # sizes that only a run knows are looked at where they are made
         else:

@@ -13,11 +13,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..ir import Node, Value
+from ..kernels.creators import CREATORS
 from ..kernels.gathers import GATHERS
 from ..kernels.loop_ir import LONGEST, Open
 from ..kernels.pointwise import ROWS
 from ..kernels.products import SHARED
-from ..kernels.reductions import CREATORS, REDUCERS
+from ..kernels.reductions import REDUCERS
 from ..types import TensorType
 from .values import Decline, Reg, Span, numel
 

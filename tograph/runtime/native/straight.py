@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from ..ir import Node, Value
+from ..kernels.creators import CREATORS, creator_value
 from ..kernels.loop_ir import Unsupported
-from ..kernels.reductions import CREATORS, creator_value
 from ..types import DTYPE_NAMES, TensorType
 from . import calls, extents, groups, loop_nodes, telling, views
 from .code import REGISTER, literal, memory
