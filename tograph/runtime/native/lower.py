@@ -25,6 +25,7 @@ from . import (
     calls,
     chosen,
     control,
+    draws,
     groups,
     list_items,
     lists,
@@ -221,6 +222,8 @@ class Lowering(Storage):
             telling.show(self, node)
         elif node.op.startswith(("tg.list_", "tg.optional_")):
             lists.lower(self, node)
+        elif node.op in draws.RULES:
+            draws.lower(self, node)
         elif form := _sweep(node):
             form(self, node)
         elif node.op in moves.MOVES:
