@@ -49,9 +49,8 @@ make:
   ret double %made
 }}
 """
-_OTHERS = {"llvm.sqrt.f64": "double {}(double)"} | {
-    name: "double {}(double) nounwind willreturn memory(none)" for name in ("log1p", "sin", "cos")
-}
+_PURE = "double {}(double) nounwind willreturn memory(none)"
+_OTHERS = {"llvm.sqrt.f64": "double {}(double)", "log1p": _PURE, "sin": _PURE, "cos": _PURE}
 
 
 def draws(text: str) -> bool:
@@ -72,9 +71,10 @@ class _Drawing:
 
     def uniform(self, dtype: str) -> str:
         """A number in [0, 1)."""
-        name, bits, *_ = _UNIFORM[dtype]
         self._need_uniform(dtype)
-        return self.low.code.do(f"call {REGISTER[dtype]} @{name}(ptr {self.generator})")
+        return self.low.code.do(
+            f"call {REGISTER[dtype]} @{_UNIFORM[dtype][0]}(ptr {self.generator})"
+        )
 
     def _need_uniform(self, dtype: str) -> None:
         name, bits, mask, step = _UNIFORM[dtype]
@@ -330,7 +330,7 @@ def _to(at: int) -> Callable[[Any, Node, str, tuple], Draw]:
 
 def _from(at: int) -> Callable[[Any, Node, str, tuple], Draw]:
     """Integers between the argument at a place and the next one."""
-    return lambda low, node, dtype, size: _between(low, *node.args[at : at + 2], dtype)
+    return lambda low, node, dtype, size: _between(low, node.args[at], node.args[at + 1], dtype)
 
 
 def _chosen(low: Any, node: Node, dtype: str, size: tuple) -> Draw:

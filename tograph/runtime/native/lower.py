@@ -222,8 +222,6 @@ class Lowering(Storage):
             telling.show(self, node)
         elif node.op.startswith(("tg.list_", "tg.optional_")):
             lists.lower(self, node)
-        elif node.op in draws.RULES:
-            draws.lower(self, node)
         elif form := _sweep(node):
             form(self, node)
         elif node.op in moves.MOVES:
@@ -250,13 +248,15 @@ def _known(node: Node) -> bool:
 
 
 def _sweep(node: Node) -> Callable[[Lowering, Node], None] | None:
-    """What writes a node whose positions only the data tell, or a call of torch."""
+    """What writes a node whose positions only the data tell, that draws, or a call of torch."""
     if node.op in groups.SCATTERS:
         return scatters.lower
     if node.op in groups.COUNTS:
         return scatters.count
     if chosen.fits(node):
         return chosen.lower
+    if node.op in draws.RULES:
+        return draws.lower
     return None if groups.known(node) else calls.lower
 
 
