@@ -43,6 +43,7 @@ from .registry import (
     GROWING,
     METHODS,
     SLOT_METHODS,
+    STEPS,
     TENSOR_METHODS,
     form_of,
 )
@@ -201,6 +202,8 @@ def _method(f: types.MethodType, args, kwargs):
     form = form_of(function)
     if form is not None:
         return form(f.__self__, *args, **kwargs)
+    if isinstance(f.__self__, torch.optim.Optimizer) and hasattr(function, "hooked"):
+        return STEPS[0](function, f.__self__, *args, **kwargs)
     if type(function) is types.FunctionType and (
         is_user_function(function) or function.__code__ is _NOT_COMPILED
     ):
