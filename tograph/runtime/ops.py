@@ -37,6 +37,7 @@ import torch
 from ..errors import (  # fmt: skip
     AssertionFailed,
     InvalidArgumentError,
+    NoGradientError,
     NoIterationError,
     OutOfRangeError,
     StructureError,
@@ -493,7 +494,7 @@ def _caught():
     return sys.exc_info()[1]
 
 
-_CHECKS = {f"tg.{c.__name__}": c for c in (NoIterationError, UnexpectedSizeError)}
+_CHECKS = {f"tg.{c.__name__}": c for c in (NoGradientError, NoIterationError, UnexpectedSizeError)}
 
 
 def _assert(condition, kind, args, data=None):

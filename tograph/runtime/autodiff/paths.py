@@ -25,7 +25,7 @@ Ways = dict[int, Way]  # by input; those that are not there are False
 
 def paths(graph: Graph, wanted: Sequence[int], inputs: Collection[int]) -> list[Ways]:
     """The ways from ``inputs`` to each of the outputs ``wanted``; the graph computes those that only the run knows."""
-    terms = _Terms(graph)
+    terms = Terms(graph)
     known: dict[Value, Ways] = {
         graph.inputs[i]: {i: True} for i in inputs if differentiable(graph.inputs[i].type)
     }
@@ -33,12 +33,12 @@ def paths(graph: Graph, wanted: Sequence[int], inputs: Collection[int]) -> list[
     for node in list(graph.nodes):
         places = [k for k, v in enumerate(node.outputs) if v in needed and differentiable(v.type)]
         if places and not stops(node):
-            for k, ways in zip(places, _through(node, places, known, terms), strict=True):
+            for k, ways in zip(places, through(node, places, known, terms), strict=True):
                 known[node.outputs[k]] = ways
     return [known.get(graph.outputs[k], {}) for k in wanted]
 
 
-class _Terms:
+class Terms:
     """Ways of one graph put together; what is the same is computed once."""
 
     def __init__(self, graph: Graph):
@@ -95,8 +95,8 @@ def _used(node: Node, places: Sequence[int]) -> set[Value]:
     return {values[i] for k in places for i in found[k]}
 
 
-def _through(
-    node: Node, places: Sequence[int], known: dict[Value, Ways], terms: _Terms
+def through(
+    node: Node, places: Sequence[int], known: dict[Value, Ways], terms: Terms
 ) -> list[Ways]:
     """The ways to the outputs ``places`` of a node."""
     if node.op == "While":
@@ -124,7 +124,7 @@ def _outer(node: Node, known: dict[Value, Ways]) -> dict[int, Ways]:
 
 
 def _choice(
-    node: Node, places: Sequence[int], known: dict[Value, Ways], terms: _Terms
+    node: Node, places: Sequence[int], known: dict[Value, Ways], terms: Terms
 ) -> list[Ways]:
     outer = _outer(node, known)
     found = [paths(r, places, outer) for r in node.regions.values()]
@@ -139,7 +139,7 @@ def _choice(
 
 
 def _taken(
-    node: Node, ways: tuple[Way, ...], told: dict[tuple[Way, ...], Value], terms: _Terms
+    node: Node, ways: tuple[Way, ...], told: dict[tuple[Way, ...], Value], terms: Terms
 ) -> Way:
     """Whether the region that ran has a way, from those that each of them has."""
     if all(way is True for way in ways):
@@ -149,7 +149,7 @@ def _taken(
         return taken if ways[0] else terms.op("py.not", taken)
     if ways not in told:
         for region, way in zip(node.regions.values(), ways, strict=True):
-            region.outputs = [*region.outputs, _Terms(region).value(way)]
+            region.outputs = [*region.outputs, Terms(region).value(way)]
         told[ways] = Value(BOOL, node, len(node.outputs))
         node.outputs.append(told[ways])
     return told[ways]
@@ -162,7 +162,7 @@ _Column = dict[
 ]  # by place of the state: whether it depends on a source; None: the run knows
 
 
-def _loop(node: Node, places: Sequence[int], known: dict[Value, Ways], terms: _Terms) -> list[Ways]:
+def _loop(node: Node, places: Sequence[int], known: dict[Value, Ways], terms: Terms) -> list[Ways]:
     carried, body, outer = node.kwargs["carried"], node.regions["body"], _outer(node, known)
     state = _closed(node, places)
     steps = dict(zip(state, paths(body, state, {*state, *(p for p in outer if p >= carried)})))
@@ -198,10 +198,10 @@ def _closed(node: Node, places: Sequence[int]) -> list[int]:
 class _Loop:
     """``steps``: the ways of one iteration, for each place of the state from the inputs of the body."""
 
-    def __init__(self, node: Node, steps: dict[int, Ways], terms: _Terms):
+    def __init__(self, node: Node, steps: dict[int, Ways], terms: Terms):
         self.node, self.steps, self.outside = node, steps, terms
         self.carried: int = node.kwargs["carried"]
-        self.inside = _Terms(node.regions["body"])
+        self.inside = Terms(node.regions["body"])
         self.starts: list[bool] = []
         self.inputs: list[Value] = []
         self.outputs: list[Value] = []
