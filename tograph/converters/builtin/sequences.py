@@ -28,12 +28,12 @@ from ..growing_lists import in_order, is_growing
 from ..if_stmt import if_stmt
 from ..iterables import (
     Enumerated,
-    Steps,
     Mapped,
     Reversed,
     SequenceIterator,
     StagedRange,
     StagedSequence,
+    Steps,
     Zipped,
     beside,
     staged_source,
