@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from ..errors import GradientError
-from . import custom, flattening, freed, stale
+from . import custom, flattening, freed, reads, stale
 from .funcgraph import FuncGraph, Root, Storage, current_graph, is_tracing, user_location
 from .infer import meta_of
 from .journal import Location
@@ -137,6 +137,7 @@ def engine(
             "torch.autograd.set_detect_anomaly(True, check_nan=False), or look for NaN with an assert.",
             user_location(),
         )
+    reads.history()
     nodes = freed.executed(outputs, inputs)
     stale.settle(nodes, False)
     found = torch.autograd.Variable._execution_engine.run_backward(
@@ -165,6 +166,7 @@ def _start(output: torch.Tensor, grad: Any) -> Any:
                 f"Mismatch in shape: grad_output has a shape of {grad.shape} and output has a shape of {output.shape}."
             )
         return grad
+    reads.history()
     if not output.requires_grad:
         return None
     if output.dim() and any(type(n) is not int or n != 1 for n in output.shape):
@@ -195,6 +197,8 @@ def grad(
             is_grads_batched,
             materialize_grads,
         )
+    if not wrt:
+        raise RuntimeError("`inputs` argument to `grad()` cannot be empty.")
     starts = _several(grad_outputs) if grad_outputs is not None else (None,) * len(outs)
     cotangents = [_start(o, g) for o, g in zip(outs, starts, strict=True)]
     keep = create_graph if retain_graph is None else retain_graph
@@ -230,6 +234,7 @@ def backward(
     if inputs is not None and not wrt:
         raise RuntimeError("'inputs' argument to 'backward' cannot be empty.")
     keep = create_graph if retain_graph is None else retain_graph
+    reads.history()
     if not any(o.requires_grad for o in outs):
         raise RuntimeError("element 0 of tensors does not require grad and does not have a grad_fn")
     found = engine(outs, cotangents, wrt, keep, create_graph, True) if wrt else ()

@@ -36,14 +36,32 @@ class _Rebuilt:
         return aux(parts)
 
 
+class MadeLeaf:
+    """A tensor made in the function that requires a gradient and has no history: outside it is such a leaf again."""
+
+    def __init__(self, x: torch.Tensor):
+        self.x = x
+
+    def __tograph_flatten__(self):
+        return None, [self.x]
+
+    @staticmethod
+    def __tograph_unflatten__(aux, parts):
+        x = parts[0]
+        return x.detach().requires_grad_() if isinstance(x, torch.Tensor) else x
+
+
 def leaving(x: Any) -> Any:
     """``x`` in the form in which it leaves a trace; ScopeError for what would keep a symbolic tensor."""
     return _leaving(x, {})
 
 
 def _leaving(x: Any, seen: dict[int, Any]) -> Any:
-    if isinstance(x, (torch.Tensor, *SYMBOLS, str, bytes)) or structure.is_union(x):
+    if isinstance(x, (*SYMBOLS, str, bytes)) or structure.is_union(x):
         return x
+    if isinstance(x, torch.Tensor):
+        made = isinstance(x, SymTensor) and x.requires_grad and x.is_leaf and not x.given_
+        return MadeLeaf(x) if made else x
     if id(x) not in seen:
         seen[id(x)] = x
         seen[id(x)] = _made(x, type(x), seen)
@@ -60,7 +78,9 @@ def _made(x: Any, kind: type, seen: dict[int, Any]) -> Any:
             _DictOf(kind, getattr(x, "default_factory", None)),
             [*x, *(_leaving(v, seen) for v in x.values())],
         )
-    if kind in (list, tuple, dict):
+    if kind in (list, tuple, dict) or (
+        isinstance(x, structure.STAGED.lists) and x.handle is None
+    ):
         return _container(x, kind, seen)
     _check(x)
     return x

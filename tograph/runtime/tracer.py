@@ -127,6 +127,7 @@ class Tracer:
             self.watch.owns,
         )
         self._describe_inputs(concrete)
+        self.watch.captured(captured)
         return Trace(
             concrete,
             key,
