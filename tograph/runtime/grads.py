@@ -276,6 +276,7 @@ def leaves(outs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     for node in seen:
         leaf = getattr(node, "variable", None)
         if leaf is not None:
+            leaf = getattr(leaf, "shown_", leaf)
             found[id(leaf)] = leaf
     found.update((id(x), x) for x in current_graph().root.retained if x.grad_fn in seen)
     return list(found.values())

@@ -41,6 +41,7 @@ class SymTensor(torch.Tensor):
     ref: Ref | None
     version: int
     given_ = False  # the argument itself
+    shown_: Any  # of the leaf of an argument that is none outside: what the code sees
 
     __torch_function__ = torch._C._disabled_torch_function_impl
 
@@ -272,6 +273,7 @@ def capture(x: torch.Tensor) -> SymTensor:
         return _part(x, root)
     if id(x) not in root.captured:
         root.captured[id(x)] = Storage(meta_of(x), external=x)
+        root.outside.append((x, x.grad_fn, x._version))
     storage = root.captured[id(x)]
     return SymTensor(storage.meta, storage)
 
