@@ -4,16 +4,18 @@
 
 Sections (``gpu_sections``), in order:
 
+assumptions  what the code takes for granted of driver, torch and Triton, one by one (``gpu_assumptions``)
 correctness  every sample and workload with its tensors on the GPU, beside the same call on the CPU; level of each
 loops        µs per iteration of a While by number of library calls in its body: in one kernel, as a WHILE node, in chunks
 bandwidth    fused kernels as a share of the rate of a device copy
 calls        host synchronisations and launches of one call of each workload; 0 synchronisations is the aim of tiers 0 and 1
-workloads    each beside eager PyTorch, torch.compile, its mode "reduce-overhead", and torch.while_loop
+workloads    each beside eager PyTorch, torch.compile, its mode "reduce-overhead", torch.while_loop, and JAX where it is installed
 cases        the conformance cases, where their folder is there
 
 Each section runs in a process of its own. A part that raises is a row of the report. One that ends its process, makes the
 CUDA context unusable, or gives no answer in time does not take others with it: the section goes on behind it in a new
-process. The report, a Markdown page and the same as JSON, is written anew after every section.
+process. The report, a Markdown page and the same as JSON, is written anew every few seconds, so that what was found is there
+whatever ends the script.
 
 Without a GPU one line says so, and the exit status is 0. ``--device cpu`` tries the script itself.
 """
@@ -33,14 +35,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import gpu_sections
-import torch
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]  # from a checkout, installed or not
+
+import gpu_sections  # noqa: E402
+import torch  # noqa: E402
 
 MARK = "@row "  # begins a line of a worker that is for the parent
+PAUSE = 5.0  # seconds between two versions of the report
 LIMIT = 60.0  # seconds without an answer after which a part is given up
 SPOILT = 3  # exit status of a worker whose CUDA context cannot be used any more
 # The part of the time left that a section may take; what it leaves is for those behind it.
-SHARES = {"correctness": 0.4, "loops": 0.3, "bandwidth": 0.3, "calls": 0.4, "workloads": 0.7, "cases": 1.0}  # fmt: skip
+SHARES = {"assumptions": 0.3, "correctness": 0.4, "loops": 0.3, "bandwidth": 0.3, "calls": 0.4, "workloads": 0.7, "cases": 1.0}  # fmt: skip
 
 
 # ---- the worker: one section, in this process
@@ -88,9 +94,13 @@ class Run:
         self.device, self.folder = options.device, options.output
         self.end = time.monotonic() + options.seconds
         self.sections: dict[str, list[dict[str, Any]]] = {}
+        self.name, self._written = options.device, 0.0
 
     def add(self, section: str, **fields: Any) -> None:
         self.sections.setdefault(section, []).append(fields)
+        if time.monotonic() > self._written + PAUSE:
+            report(self)
+            self._written = time.monotonic()
         if fields.get("result") != "passed":  # of those there are many
             print(
                 f"{section:12}",
@@ -201,8 +211,9 @@ def failures(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 SUMMARIES = {"workloads": compared, "cases": failures}
 
 
-def report(run: Run, device: str) -> Path:
+def report(run: Run) -> Path:
     """A Markdown page and the same as JSON."""
+    device = run.name
     lines = [f"# tograph on {device}", "", f"torch {torch.__version__}, Python {platform.python_version()}. Times in µs unless the name says otherwise."]  # fmt: skip
     for section, rows in run.sections.items():
         shown = SUMMARIES.get(section, list)(rows)
@@ -210,9 +221,12 @@ def report(run: Run, device: str) -> Path:
         lines += ["", f"## {section}", "", f"| {' | '.join(columns)} |", "|" + " --- |" * len(columns)]  # fmt: skip
         lines += [f"| {' | '.join(_cell(r.get(c, '')) for c in columns)} |" for r in shown]
     run.folder.mkdir(parents=True, exist_ok=True)
-    (run.folder / "gpu.json").write_text(json.dumps({"device": device, **run.sections}, indent=1))
     page = run.folder / "gpu.md"
-    page.write_text("\n".join(lines) + "\n")
+    texts = {page.with_suffix(".json"): json.dumps({"device": device, **run.sections}, indent=1), page: "\n".join(lines)}  # fmt: skip
+    for path, text in texts.items():  # an older version stays whole until the new one is
+        new = path.with_suffix(".new")
+        new.write_text(text + "\n")
+        new.replace(path)
     return page
 
 
@@ -236,11 +250,11 @@ def main() -> None:
         print("benchmarks/gpu.py: there is no GPU on this machine; nothing was measured")
         return
     run = Run(options)
-    device = torch.cuda.get_device_name(options.device) if gpu else platform.processor() or "CPU"
+    run.name = torch.cuda.get_device_name(options.device) if gpu else platform.processor() or "CPU"
     names = options.only.split(",")
     for name in names:
         run.section(name, last=name == names[-1])
-        page = report(run, device)
+        page = report(run)
     print(page)
 
 

@@ -7,6 +7,11 @@ import textwrap
 from pathlib import Path
 
 import pytest
+import torch
+
+import tograph as tg
+from tograph.runtime.gpu import hazards, planner
+from tograph.runtime.gpu.plan import Conditional, check
 
 FOLDER = Path(__file__).parent.parent / "benchmarks"
 WORKER = textwrap.dedent("""
@@ -48,7 +53,7 @@ def test_a_part_that_crashes_or_hangs_takes_no_other_with_it(gpu, tmp_path, monk
         {"name": "hangs", "note": "no answer in 1 s"},
         {"name": "last", "rate": 3.5},
     ]
-    page = gpu.report(run, "a device").read_text()
+    page = gpu.report(run).read_text()
     assert "| hangs |  | no answer in 1 s |" in page and (tmp_path / "gpu.json").exists()
 
 
@@ -69,3 +74,44 @@ def test_workloads_are_one_row_each_with_the_ratio_to_the_best_peer(gpu):
     ]
     table = gpu.compared(rows)
     assert [r.get("ratio") for r in table] == [2.0, 8.0, None, pytest.approx(4.0)]
+
+
+@pytest.fixture
+def assumed(gpu):
+    pytest.importorskip("triton")
+    return importlib.import_module("gpu_assumptions")
+
+
+def planned(fn, *specs):
+    graph = tg.function(fn).get_concrete_function(*specs).watched_graph
+    made = planner.plan(graph, whole=False)
+    assert check(made) == []
+    return made
+
+
+def test_each_assumption_has_a_plan_that_needs_it(assumed):
+    square = tg.TensorSpec([64, 64], torch.float32, device="cuda:0")
+    large = tg.TensorSpec([512, 512], torch.float32, device="cuda:0")
+    number = tg.TensorSpec([], torch.int64, device="cuda:0")
+    kinds = {}
+    for name, (fn, _) in assumed.NODES.items():
+        side = large if "fork" in name else square
+        kinds[name] = planned(fn, side, side, number)
+    assert kinds["WHILE with a product"].nodes()["while"] == 1
+    assert kinds["IF"].nodes()["if"] == 1 and kinds["SWITCH"].nodes()["switch"] == 1
+    assert kinds["nodes in nodes"].nodes()["while"] == 2
+    body = next(s for s in kinds["streams that fork in a body"].steps if isinstance(s, Conditional)).bodies[0]  # fmt: skip
+    assert any(hazards.streams(body, kinds["streams that fork in a body"].edges(body)))
+    for draw in assumed.DRAWS.values():
+        spec = tg.TensorSpec([30, 10], torch.float32, device="cuda:0")
+        assert planned(lambda x, draw=draw: (draw(x), draw(x)), spec).generator is not None
+
+
+def test_what_is_assumed_is_named_before_it_is_tried(gpu, assumed):
+    """A part that ends its process is a row of the report by its name."""
+    rows = []
+    bench = argparse.Namespace(gpu=True, device=torch.device("cuda:0"), row=lambda **f: rows.append(f))  # fmt: skip
+    names = [name for name, _ in assumed.assumptions(bench)]
+    assert len(set(names)) == len(names) > 60 and not rows
+    bench.gpu = False
+    assert [name for name, _ in assumed.assumptions(bench)] == ["versions"]

@@ -216,6 +216,10 @@ class NoIterationError(StagingError, RuntimeError):
     """A staged loop in which gradients are gathered had no iteration, and what follows was traced for those gradients."""
 
 
+class NoGradientError(StagingError, RuntimeError):
+    """A gradient is None, because the paths that a call took do not lead to it, and what follows was traced for a tensor."""
+
+
 class OutOfRangeError(TographError, IndexError):
     """An index outside a list or array while a graph ran."""
 

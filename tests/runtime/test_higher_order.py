@@ -144,6 +144,14 @@ def test_an_invariant_that_the_variable_does_not_have_at_first():
         )(ZERO)
 
 
+def test_a_limit_counts_the_iterations_before_the_first_staged_one():
+    @tg.function
+    def f(x):
+        return tg.while_loop(lambda i: i < 10, lambda i: i + x, (0,), maximum_iterations=3)
+
+    assert f(torch.tensor(1)) == (3,)
+
+
 def test_limits_of_loop_statements():
     @tg.function
     def f(n, limit):

@@ -240,3 +240,128 @@ def test_an_inner_loop_that_lets_an_outer_list_grow():
         return torch.stack(rows)
 
     same(f, (T([1.0, 2.0]), T(3)), (T([1.0, 2.0]), T(0)), (T([1.0, 2.0]), T(1)))
+
+
+def test_a_copy_of_a_loop_takes_one_round(bodies):
+    def f(x, n):
+        out = []
+        for i in range(5):
+            low, high, best = x, x + 4, x
+            while (high - low).max() > 0.5 + 0 * n:
+                middle = (low + high) / 2
+                if middle.sum() > n + i:
+                    high = middle
+                else:
+                    low, best = middle, high
+            out.append((low, best))
+        return out
+
+    same(f, (torch.zeros(2), T(3.0)), (torch.zeros(2), T(30.0)))
+    assert len(bodies) <= 3 + 4  # of the first copy, and one for each other
+
+
+def test_copies_that_differ_in_python_values_are_what_they_are(bodies):
+    def f(x, n):
+        out = []
+        kept = {"a": x}
+        for i in range(4):
+            y, z, count = x, x * 2, 0
+            w = x if i % 2 else None
+            while count < n + i:
+                if i == 1:
+                    y, z = z, y
+                elif i == 2:
+                    z = y
+                    kept["a"] = z
+                else:
+                    w = y + count
+                y = y + (i if i else x)
+                count += 1
+            out.append((y, z, -1 if w is None else w, count))
+            if i == 3:
+                y += 1  # z and the entry may be the same tensor
+        return out, kept["a"]
+
+    same(f, (torch.ones(2), T(0)), (torch.ones(2), T(1)), (torch.ones(2), T(3)))
+
+
+def test_the_size_of_a_copy_does_not_come_from_another(bodies):
+    def f(x, n):
+        found = []
+        for i in range(3):
+            y, k = x, 0
+            while k < n:
+                y = torch.cat([y, x]) if i == 0 else y * 2
+                k += 1
+            if i:
+                found.append(torch.zeros([1] * y.shape[0]).dim())  # has to be known
+            found.append(y)
+        return found
+
+    same(f, (torch.ones(2), T(0)), (torch.ones(2), T(2)))
+
+
+def test_the_first_iteration_makes_state_that_later_ones_find(bodies):
+    class Average:
+        def __init__(self):
+            self.state = {}
+            self.last = None
+
+        def add(self, x):
+            if len(self.state) == 0:
+                self.state["mean"] = torch.zeros_like(x)
+            self.state["mean"].lerp_(x, 0.5)
+            self.last = x if self.last is None else self.last + x
+
+    def f(x, limit):
+        average = Average()
+        for _ in range(3):
+            i = torch.tensor(0)
+            while i < len(x):
+                if x[i].sum() < limit:
+                    average.add(x[i])
+                i = i + 1
+                if i < 2:
+                    average.add(x[i])
+        return average.state["mean"], average.last
+
+    x = torch.arange(8.0).reshape(4, 2)
+    same(f, (x, T(3.0)), (x, T(-1.0)), (x, T(100.0)))
+    g = tg.function(f)
+    assert str(g.get_concrete_function(x, T(3.0)).graph).count("While(") == 3
+
+
+def test_no_first_iteration_that_may_not_be(bodies):
+    def f(x, n):
+        state, i = {}, 0
+        while i < n:
+            state["sum"] = state["sum"] + x if "sum" in state else x
+            i += 1
+        return state["sum"] if "sum" in state else -x
+
+    same(f, (torch.ones(2), T(0)), (torch.ones(2), T(1)), (torch.ones(2), T(3)))
+
+
+def test_a_test_with_effects_is_asked_once_for_each_copy(capsys):
+    def f(x, n):
+        kept = []
+        for i in range(3):
+
+            def more(y):
+                print("asked", i)
+                return y.sum() < n
+
+            y, z = x, None if i == 1 else x
+            while more(y):
+                y = y + 1
+                z = y if i == 2 else z
+            kept.append((y, -1 if z is None else z))
+        return kept
+
+    g = tg.function(f)
+    for n in (T(0.0), T(3.0)):
+        capsys.readouterr()
+        ours = g(torch.zeros(2), n)
+        shown = capsys.readouterr().out
+        torch.testing.assert_close(ours, f(torch.zeros(2), n))
+        assert shown == capsys.readouterr().out

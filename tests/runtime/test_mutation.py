@@ -517,3 +517,22 @@ def test_writes_that_autograd_does_not_see_under_transforms():
     x = torch.tensor([0.5, -1.0])
     torch.testing.assert_close(torch.func.grad(tg.function(f))(x), torch.func.grad(f)(x))
     torch.testing.assert_close(torch.func.hessian(tg.function(f))(x), torch.func.hessian(f)(x))
+
+
+def test_gradients_that_are_written_in_place_where_only_the_run_knows_that_sizes_are_equal():
+    def f(w, x, n):
+        rows, marks, i = [], [], 0
+        while i < n:
+            rows.append(x * i)
+            marks.append(x[0] + i % 2)
+            i += 1
+        table, marks = torch.stack(rows) @ w, torch.stack(marks)
+        loss = torch.min(table.exp() * marks, table.clamp(0.8, 1.2) * marks).sum()
+        if loss < 100:
+            loss.backward()
+        return loss.detach(), w.grad
+
+    g, x = tg.function(f), torch.tensor([0.5, 1, 2])
+    for n in (2, 5):
+        w, plain = (torch.tensor([0.1, -0.2, 0.3], requires_grad=True) for _ in range(2))
+        torch.testing.assert_close(g(w, x, torch.tensor(n)), f(plain, x, torch.tensor(n)))

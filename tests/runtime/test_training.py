@@ -292,8 +292,8 @@ def test_as_in_eager(program):
 
 
 def test_gradients_gathered_in_no_iteration():
-    w = torch.ones(2, requires_grad=True)
-    opt = torch.optim.SGD([w], lr=0.1)
+    w, b = torch.ones(2, requires_grad=True), torch.ones((), requires_grad=True)
+    opt = torch.optim.SGD([w, b], lr=0.1)
 
     @tg.function
     def step(xs, n):
@@ -302,11 +302,21 @@ def test_gradients_gathered_in_no_iteration():
             (w * xs[i]).sum().backward()
         opt.step()
 
+    @tg.function
+    def norms(xs, n):
+        opt.zero_grad()
+        for i in range(n):
+            ((w * xs[i]).sum() * b).backward()
+        return torch.nn.utils.parameters_to_vector([p.grad for p in (w, b) if p.grad is not None])
+
     step(torch.ones(3, 2), torch.tensor(2))
     torch.testing.assert_close(w.detach(), torch.full((2,), 0.8))
-    with pytest.raises(tg.errors.NoIterationError, match="no iteration"):
-        step(torch.ones(3, 2), torch.tensor(0))
+    step(torch.ones(3, 2), torch.tensor(0))
+    assert w.grad is None
     torch.testing.assert_close(w.detach(), torch.full((2,), 0.8))
+    assert norms(torch.ones(3, 2), torch.tensor(2)).shape == (3,)
+    with pytest.raises(tg.errors.NoIterationError, match="no iteration"):
+        norms(torch.ones(3, 2), torch.tensor(0))
 
 
 def test_gradients_that_may_be_none_are_told_apart_where_that_can_be():

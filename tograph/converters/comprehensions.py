@@ -131,31 +131,16 @@ class Comprehensions(Converter):
         result: str = "",
         ends: dict[str, Any] | None = None,
     ):
+        """The call of a function made of the comprehension: ``first``, the loops around ``step``, ``last``."""
         if any(g.is_async for g in node.generators):
             raise self.context.error(node, "asynchronous comprehensions are not supported")
         fresh = self.context.namer.fresh(wish)
         items = self.context.namer.fresh("items")
-        body = self.fill(step, node, **holes)
-        for i, generator in reversed(list(enumerate(node.generators))):
-            for test in reversed(generator.ifs):
-                body = [gast.copy_location(gast.If(test, body, []), node)]
-            source = generator.iter if i else gast.copy_location(name(items), node)
-            loop = gast.For(generator.target, source, body, [], None)
-            body = [gast.copy_location(loop, node)]
         outer = {"result_": result} if result else {}
-        body = (
-            self.fill(first, node, **outer) + body + self.fill(last, node, **outer, **(ends or {}))
-        )
-        body = [s for s in body if not isinstance(s, gast.Pass)]
-        bound = walrus_names(node) if has_walrus(node) else []
-        if bound:
-            body.insert(0, gast.copy_location(gast.Nonlocal(bound), node))
-        definition = self.fill("def name_(items_):\n    pass", node, name_=fresh, items_=[items])[0]
-        definition.args.args = [
-            gast.copy_location(gast.Name(items, gast.Param(), None, None), node)
-        ]
-        definition.body = body
-        definition.generated = True
+        body = self.fill(first, node, **outer)
+        body += self._loops(node, self.fill(step, node, **holes), items)
+        body += self.fill(last, node, **outer, **(ends or {}))
+        definition = self._definition(node, fresh, items, body)
         source = self.visit(node.generators[0].iter)
         if has_yield(definition) and wish != "generator":
             raise self.context.error(node, "yield inside a comprehension is not supported")
@@ -168,3 +153,25 @@ class Comprehensions(Converter):
         self.prelude.append(pushing)
         text = f"{OPERATORS}.two_forms(name_, push_)(source_)"
         return self.expression(text, node, name_=fresh, push_=pushing.name, source_=source)
+
+    def _loops(self, node, body, items: str):
+        """``body`` in the loops and tests of a comprehension; the first loop is over the parameter ``items``."""
+        for i, generator in reversed(list(enumerate(node.generators))):
+            for test in reversed(generator.ifs):
+                body = [gast.copy_location(gast.If(test, body, []), node)]
+            source = generator.iter if i else gast.copy_location(name(items), node)
+            loop = gast.For(generator.target, source, body, [], None)
+            body = [gast.copy_location(loop, node)]
+        return body
+
+    def _definition(self, node, fresh: str, items: str, body):
+        """``def fresh(items): body``; what ``:=`` binds belongs to the function around."""
+        definition = self.fill("def name_(items_):\n    pass", node, name_=fresh, items_=[items])[0]
+        parameter = gast.Name(items, gast.Param(), None, None)
+        definition.args.args = [gast.copy_location(parameter, node)]
+        definition.body = [s for s in body if not isinstance(s, gast.Pass)]
+        definition.generated = True
+        bound = walrus_names(node) if has_walrus(node) else []
+        if bound:
+            definition.body.insert(0, gast.copy_location(gast.Nonlocal(bound), node))
+        return definition

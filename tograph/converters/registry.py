@@ -15,6 +15,7 @@ GROWING: dict[str, Form] = {}  # methods of lists of the graph
 TENSOR_METHODS: dict[str, Form] = {}
 STREAM_METHODS: dict[str, Form] = {}
 SLOT_METHODS: dict[str, Form] = {}  # of objects and of descriptors, which write attributes
+STEPS: list[Form] = []  # of the step of an optimiser: takes the method of its class first
 HIGHER_ORDER: set[Any] = set()  # functions whose arguments are converted first
 
 

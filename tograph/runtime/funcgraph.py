@@ -101,7 +101,8 @@ class Root:
     ``bases``: memory that several captured tensors share and that is written; ``flat``: the storage of all of it.
     ``made``: objects that the traced code made, and the graph that was recorded then. ``apart``: containers from before a staged
     construct count as themselves beside those that it makes. ``gathered``: a ``.grad`` field that was None before a staged loop is
-    a tensor behind it; ``iterated``: such loops are taken to have an iteration.
+    a tensor behind it; ``iterated``: such loops are taken to have an iteration. ``alike``: a loop was taken to be what another copy of
+    it is; ``alone``: none is.
     """
 
     __tograph_opaque__ = True  # what it holds is no state of the user's
@@ -125,6 +126,9 @@ class Root:
     apart: bool = False
     gathered: bool = False
     iterated: bool = False
+    alone: bool = False
+    alike: bool = False
+    loops: Any = None  # the ``control_flow.seeds.Memory`` of loops that stand in no loop
     keep: list[Any] = field(default_factory=list)
     before_failure: list[Any] = field(default_factory=list)
     slots: dict[int, Any] = field(default_factory=dict)

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from ..errors import GradientError
-from . import custom, flattening, freed, reads, stale
+from . import custom, flattening, freed, optional_grads, reads, stale
 from .funcgraph import FuncGraph, Root, Storage, current_graph, is_tracing, user_location
 from .infer import meta_of
 from .journal import Location
@@ -95,10 +95,31 @@ def write(owner: torch.Tensor, value: Any) -> None:
     if isinstance(value, torch.Tensor):
         _check_size(value.shape, owner.shape)
     found = slot(owner)
-    if value is not None and current_graph().outer is not None:
+    if _conditional(value):
         found.was_read |= found.fresh  # where this region does not run, what was there stays
     found.location().set(value)
     found.fresh = False
+
+
+@contextmanager
+def standing(contents: dict[torch.Tensor, Any]) -> Iterator[None]:
+    """Inside, the gradients of these tensors are others: for code that is traced with what a part of the paths gives."""
+    before = {p: slot(p).content for p in contents}
+    for p, content in contents.items():
+        slot(p).content = content
+    try:
+        yield
+    finally:
+        for p, content in before.items():
+            slot(p).content = content
+
+
+def _conditional(value: Any) -> bool:
+    """Whether what a field holds before a write may stay. A loop that sets it to None is taken to have an iteration: one trace does."""
+    graph: FuncGraph | None = current_graph()
+    while graph is not None and graph.repeats and value is None:
+        graph = graph.outer
+    return graph is not None and graph.outer is not None
 
 
 class _Transforms(threading.local):
@@ -206,10 +227,16 @@ def grad(
         outs, cotangents, wrt, keep, create_graph, bool(allow_unused) or materialize_grads
     )
     if materialize_grads:
-        found = tuple(
+        return tuple(
             torch.zeros_like(x, requires_grad=create_graph) if g is None else g
             for g, x in zip(found, wrt)
         )
+    _, ways = WAYS(outs, wrt)
+    if allow_unused:
+        return tuple(None if g is None else optional_grads.optional(g, w) for g, w in zip(found, ways))  # fmt: skip
+    first = {way: i for i, way in reversed(list(enumerate(ways)))}
+    for way, i in reversed(first.items()):
+        optional_grads.check(way, "RuntimeError", optional_grads.UNUSED.format(i))
     return tuple(found)
 
 
@@ -236,14 +263,30 @@ def backward(
     keep = create_graph if retain_graph is None else retain_graph
     reads.history()
     if not any(o.requires_grad for o in outs):
-        raise RuntimeError("element 0 of tensors does not require grad and does not have a grad_fn")
+        raise RuntimeError(optional_grads.UNREACHED)
     found = engine(outs, cotangents, wrt, keep, create_graph, True) if wrt else ()
-    for leaf, g in zip(wrt, found):
+    some, ways = WAYS(outs, wrt)
+    optional_grads.check(some, "RuntimeError", optional_grads.UNREACHED)
+    for leaf, g, way in zip(wrt, found, ways):
         if g is not None:
-            _accumulate(leaf, g, create_graph)
-            for hook in list((leaf._post_accumulate_grad_hooks or {}).values()):
-                if custom.CONVERT(hook)(leaf) is not None:
-                    raise RuntimeError("Tensor post accumulate grad hooks should return None.")
+            _accumulate(leaf, g, create_graph, way)
+            _run_hooks(leaf, way)
+
+
+def WAYS(outputs: Sequence[Any], inputs: Sequence[Any]) -> tuple[Any, list[Any]]:
+    """Whether a gradient leads anywhere in a run, and to which inputs. Set by ``autodiff``."""
+    return True, [True] * len(inputs)
+
+
+def _run_hooks(leaf: torch.Tensor, way: Any) -> None:
+    for hook in list((leaf._post_accumulate_grad_hooks or {}).values()):
+        if way is not True:
+            raise GradientError(
+                "whether a tensor with a post-accumulate-grad hook has a gradient depends on a staged condition",
+                user_location(),
+            )
+        if custom.CONVERT(hook)(leaf) is not None:
+            raise RuntimeError("Tensor post accumulate grad hooks should return None.")
 
 
 def _retain(x: torch.Tensor) -> None:
@@ -282,14 +325,13 @@ def leaves(outs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     return list(found.values())
 
 
-def _accumulate(leaf: torch.Tensor, g: Any, create: bool) -> None:
+def _accumulate(leaf: torch.Tensor, g: Any, create: bool, way: Any) -> None:
     old = read(leaf)
     if is_union(old):
-        options = [g if o is None else o + g for o in old.options_]
-        write(leaf, flattening.choose(old.tag_, options, current_graph()))
+        write(leaf, optional_grads.added(old, g, way))
     elif old is None:
         g = _laid_out(g, leaf)
-        write(leaf, g if create else own(g))
+        write(leaf, optional_grads.optional(g if create else own(g), way))
     elif create:
         write(leaf, old + g)
     else:

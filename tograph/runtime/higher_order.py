@@ -5,7 +5,7 @@ They take plain Python callables. With a Python condition, or outside of a funct
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 import torch
@@ -54,24 +54,10 @@ def switch_case(
     or a tensor of one.
     """
     check_whole(branch_index, "switch_case", "branch_index")
-    if not isinstance(branch_fns, (list, tuple, dict)):
-        raise SignatureError(
-            f"'branch_fns' of switch_case must be a list, tuple or dict of functions, not {branch_fns!r}",
-            user_location(),
-        )
-    pairs = (
-        dict(branch_fns)
-        if isinstance(branch_fns, dict) or _pairs(branch_fns)
-        else dict(enumerate(branch_fns))
-    )
-    if not pairs:
-        raise InvalidArgumentError("switch_case needs at least one branch", user_location())
-    for i, fn in pairs.items():
-        check_callable(fn, "switch_case", f"branch_fns[{i}]")
+    pairs = _branches(branch_fns)
     if default is not None:
         check_callable(default, "switch_case", "default")
         default = called(default)
-    pairs = {i: called(fn) for i, fn in pairs.items()}
     count = max(pairs) + 1
     other = default or pairs[max(pairs)]
     functions = [pairs.get(i, other) for i in range(count)] + ([default] if default else [])
@@ -85,8 +71,21 @@ def switch_case(
     return control_flow.join_regions("Case", [index], regions)
 
 
-def _pairs(branch_fns: Any) -> bool:
-    return all(isinstance(p, tuple) and len(p) == 2 for p in branch_fns)
+def _branches(branch_fns: Any) -> dict[int, Callable[[], Any]]:
+    """The function of each index."""
+    if not isinstance(branch_fns, (list, tuple, dict)):
+        raise SignatureError(
+            f"'branch_fns' of switch_case must be a list, tuple or dict of functions, not {branch_fns!r}",
+            user_location(),
+        )
+    paired = all(isinstance(p, tuple) and len(p) == 2 for p in branch_fns)
+    by_index = isinstance(branch_fns, dict) or paired
+    pairs = dict(branch_fns if by_index else enumerate(branch_fns))
+    if not pairs:
+        raise InvalidArgumentError("switch_case needs at least one branch", user_location())
+    for i, fn in pairs.items():
+        check_callable(fn, "switch_case", f"branch_fns[{i}]")
+    return {i: called(fn) for i, fn in pairs.items()}
 
 
 def while_loop(
@@ -109,52 +108,52 @@ def while_loop(
     cond, body = called(cond), called(body)
     options = LoopOptions({}, maximum_iterations, parallel_iterations)
     box = _loop_vars(loop_vars)
-
-    def place(k: int) -> Location:
-        return Location(
-            ("loop", id(box), k),
-            f"loop_vars[{k}]",
-            lambda: box[k],
-            lambda v: box.__setitem__(k, v),
-            box,
-        )
-
-    places = [place(k) for k in range(len(box))]
+    places = [_place(box, k) for k in range(len(box))]
     options.shape_invariants = _invariants(places, shape_invariants)
-    declared = set(options.shape_invariants)
 
     def test() -> Any:
-        go = cond(*box)
-        if go is None:
-            raise StructureError(
-                "the cond of while_loop returned None: return the condition", user_location()
-            )
-        return go
+        return _condition(cond(*box))
 
     def step() -> None:
-        out = body(*box)
-        out = tuple(out) if isinstance(out, (tuple, list)) else (out,)
-        if len(out) != len(box):
-            raise StructureError(
-                f"the body of while_loop returned {len(out)} values for {len(box)} loop_vars",
-                user_location(),
-            )
-        for k, new in enumerate(out):
-            _check(places[k], box[k], new, places[k].key in declared)
-            places[k].set(new)
+        _assign(places, body(*box), options.shape_invariants)
 
-    first = test()
-    if not _staged(first):
-        count = 0
-        while first and (maximum_iterations is None or count < maximum_iterations):
-            step()
-            first, count = test(), count + 1
-            if _staged(first):
-                break
-        else:
+    first, count = test(), 0
+    while not _staged(first):
+        if not first or (maximum_iterations is not None and count >= maximum_iterations):
             return tuple(box)
+        step()
+        first, count = test(), count + 1
+    if maximum_iterations is not None:
+        options.maximum_iterations = maximum_iterations - count
     control_flow.staged_while(test, step, places, options, first=first)
     return tuple(box)
+
+
+def _place(box: list[Any], k: int) -> Location:
+    """The loop variable ``k``, a location that the loop carries."""
+    key, name = ("loop", id(box), k), f"loop_vars[{k}]"
+    return Location(key, name, lambda: box[k], lambda v: box.__setitem__(k, v), box)
+
+
+def _condition(go: Any) -> Any:
+    if go is None:
+        raise StructureError(
+            "the cond of while_loop returned None: return the condition", user_location()
+        )
+    return go
+
+
+def _assign(places: Sequence[Location], out: Any, declared: Container[Any]) -> None:
+    """What the body returned becomes the loop variables."""
+    out = tuple(out) if isinstance(out, (tuple, list)) else (out,)
+    if len(out) != len(places):
+        raise StructureError(
+            f"the body of while_loop returned {len(out)} values for {len(places)} loop_vars",
+            user_location(),
+        )
+    for place, new in zip(places, out):
+        _check(place, place.get(), new, place.key in declared)
+        place.set(new)
 
 
 def _loop_vars(loop_vars: Any) -> list[Any]:

@@ -6,6 +6,8 @@ with 0, packing a sequence reads its lengths. Such a number is computed at once,
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -18,12 +20,15 @@ LIMIT = 200  # ops: more are not run to know a number
 UNKNOWN = object()
 
 
-def known(value: Value) -> Any:
-    """The run-time value of a graph value that depends on constants only; UNKNOWN for any other."""
-    order = _ancestors(value)
+def known(value: Value, given: Mapping[Value, Any] = MappingProxyType({})) -> Any:
+    """The run-time value of a graph value that depends on constants only; UNKNOWN for any other.
+
+    ``given``: what the inputs of its graph are, values of the graph around or constants.
+    """
+    order = _ancestors(value, given)
     if order is None:
         return UNKNOWN
-    env: dict[Value, Any] = {}
+    env = _Known(given)
     with _disable_current_modes(), torch.no_grad():
         for node in order:
             args = map_values(env.__getitem__, node.args)
@@ -34,12 +39,27 @@ def known(value: Value) -> Any:
     return env[value]
 
 
-def _ancestors(value: Value) -> list[Any] | None:
+class _Known(dict[Value, Any]):
+    """What values are, by way of what is ``given`` for them."""
+
+    def __init__(self, given: Mapping[Value, Any]):
+        super().__init__()
+        self.given = given
+
+    def __missing__(self, value: Value) -> Any:
+        found = self.given[value]
+        return self[found] if isinstance(found, Value) else found
+
+
+def _ancestors(value: Value, given: Mapping[Value, Any]) -> list[Any] | None:
     """The nodes that a value depends on, in order; None when one of them is no constant's."""
     order: dict[int, Any] = {}
     todo: list[tuple[Value, bool]] = [(value, False)]
     while todo:
         v, ready = todo.pop()
+        if v in given:
+            todo += [(v, False) for v in [given[v]] if isinstance(v, Value)]
+            continue
         node = v.node
         if node is None or node.regions or not node_effects(node).pure or len(order) > LIMIT:
             return None

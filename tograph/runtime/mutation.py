@@ -18,6 +18,7 @@ from .funcgraph import FuncGraph, Ref, Storage, current_graph, user_location
 from .infer import Facts, facts_of, tensor_type
 from .ir import Value
 from .ops import NONE, REGION_OPS, exists, lookup, overload, overload_name, overload_packet
+from .shapes import same_shape
 from .symbolic import SymTensor, apply_view, argument, as_symbolic, value_of, wrap
 from .view_writes import scatter
 
@@ -189,7 +190,7 @@ def write(target: torch.Tensor, result: torch.Tensor) -> None:
     x = as_symbolic(target)
     y = as_symbolic(result)
     value = value_of(y, graph)
-    if y.meta.dtype != x.meta.dtype or tuple(y.meta.size) != tuple(x.meta.size):
+    if y.meta.dtype != x.meta.dtype or not same_shape(x.meta, y.meta):
         value = _converted(graph, x, y, value)
     bases = [graph.current(x.storage_)] if x.chain else []
     for view in x.chain[:-1]:

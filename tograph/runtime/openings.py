@@ -99,6 +99,9 @@ class Openings:
             except Retrace as again:
                 known = known | again
             except StagingError as error:
+                if tracer.root.root.alike:  # where it is not what was concluded, it comes again
+                    known = known | Retrace(alone=True)
+                    continue
                 if tracer.root.root.gathered and not known.iterated:
                     known = known | Retrace(iterated=True)
                     continue

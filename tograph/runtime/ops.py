@@ -37,6 +37,7 @@ import torch
 from ..errors import (  # fmt: skip
     AssertionFailed,
     InvalidArgumentError,
+    NoGradientError,
     NoIterationError,
     OutOfRangeError,
     StructureError,
@@ -171,6 +172,12 @@ _MAY_FAIL = frozenset((
 # Ops that fail when they divide an integer by zero; "div" does so with a rounding mode.
 _DIVISIONS = frozenset(("floor_divide", "remainder", "fmod", "div"))
 # Ops whose result is whatever the memory held.
+# Ops that take a size or a type from a tensor, and whose result requires no grad in torch.
+_UNRELATED = frozenset(
+    [f"{n}_like" for n in ("zeros", "ones", "full", "empty", "rand", "randn", "randint")]
+    + [f"new_{n}" for n in ("zeros", "ones", "full", "empty", "empty_strided")]
+    + ["histc"]
+)
 _UNINITIALISED = frozenset(("empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided"))  # fmt: skip
 
 
@@ -216,7 +223,8 @@ def _torch_row(name: str) -> Op:
         mergeable=defined,
     )
     count = len(func._schema.returns)
-    return Op(name, _reference(name, func), effects, REPLAY, NONE, count, _may_alias(func))
+    gradient = NONE if base in _UNRELATED else REPLAY
+    return Op(name, _reference(name, func), effects, gradient, NONE, count, _may_alias(func))
 
 
 def _may_alias(func) -> bool:
@@ -486,7 +494,7 @@ def _caught():
     return sys.exc_info()[1]
 
 
-_CHECKS = {f"tg.{c.__name__}": c for c in (NoIterationError, UnexpectedSizeError)}
+_CHECKS = {f"tg.{c.__name__}": c for c in (NoGradientError, NoIterationError, UnexpectedSizeError)}
 
 
 def _assert(condition, kind, args, data=None):

@@ -7,7 +7,7 @@ class Retrace(BaseException):
     """Unwinds tracing, to begin again with other knowledge: ``real`` arguments are captured, ``bases`` share memory.
 
     ``apart``: the error for which containers have to be told apart that a staged construct merges else. ``iterated``: whether staged
-    loops that gather gradients are taken to have an iteration.
+    loops that gather gradients are taken to have an iteration. ``alone``: whether nothing is concluded from one copy of a loop for another.
     """
 
     def __init__(
@@ -16,10 +16,13 @@ class Retrace(BaseException):
         bases: frozenset[int] = frozenset(),
         apart: Exception | None = None,
         iterated: bool = False,
+        alone: bool = False,
     ):
         super().__init__()
-        self.real, self.bases, self.apart, self.iterated = real, bases, apart, iterated
+        self.real, self.bases, self.apart = real, bases, apart
+        self.iterated, self.alone = iterated, alone
 
     def __or__(self, other: Retrace) -> Retrace:
         real, bases = self.real | other.real, self.bases | other.bases
-        return Retrace(real, bases, self.apart or other.apart, self.iterated or other.iterated)
+        iterated, alone = self.iterated or other.iterated, self.alone or other.alone
+        return Retrace(real, bases, self.apart or other.apart, iterated, alone)

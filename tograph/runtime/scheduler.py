@@ -23,7 +23,7 @@ from typing import Any
 
 from .. import collector, settings
 from ..lazy import lazy_module
-from . import artifacts, host, prints
+from . import artifacts, host, passes, prints
 from .ir import Graph
 from .kernels.device import gpus
 from .kernels.jit import warn_once
@@ -71,6 +71,12 @@ class Program:
         """What the passes make of the graph."""
         return self._traced if self._optimized is None else self._optimized()
 
+    @functools.cached_property
+    def _for_native(self) -> Graph:
+        """What native code is made from: the same, but that writes in regions are lifted before the passes instead of between two runs of them."""
+        made = None if self._optimized is None else passes.optimize_lifted(self._traced)
+        return self.graph if made is None else made
+
     @property
     def host(self) -> host.Program:
         """The host program of the graph."""
@@ -88,7 +94,7 @@ class Program:
         if not isinstance(self._native, Native):
             return [] if self._native is None else self._native.kernels
         if self._native.low.kernels is None:  # code that an earlier process made
-            self._native.low.kernels = compile_graph(self.graph, self._visible).low.kernels
+            self._native.low.kernels = compile_graph(self._for_native, self._visible).low.kernels
         return self._native.low.kernels
 
     @property
@@ -125,7 +131,7 @@ class Program:
             return None
         if layout not in self._strided:
             try:
-                self._strided[layout] = compile_graph(self.graph, self._visible, layout)
+                self._strided[layout] = compile_graph(self._for_native, self._visible, layout)
             except (Decline, Unsupported) as why:
                 self._strided[layout], self.reason = None, str(why)
         code = self._strided[layout]
@@ -158,7 +164,7 @@ class Program:
         found = plans.load(name)
         if found is not None:
             return Native(*found)
-        made = compile_graph(self.graph, self._visible)
+        made = compile_graph(self._for_native, self._visible)
         plans.store(name, made.form, made.low)
         return made
 

@@ -143,6 +143,11 @@ def same_size(a: Any, b: Any) -> bool:
     )
 
 
+def same_shape(a: Meta, b: Meta) -> bool:
+    """Whether two tensors are known to have one shape, without asking for sizes that only the run knows."""
+    return len(a.size) == len(b.size) and all(map(same_size, a.size, b.size))
+
+
 def broadcast(*sizes: Sequence) -> tuple:
     """The broadcast size; RuntimeError in torch's words when there is none."""
     rank = max(map(len, sizes))

@@ -27,7 +27,7 @@ from .infer import answer, facts_of, infer, meta_of, tensor_type
 from .ir import Value
 from .mutation import write_in_place
 from .scalars import size_of
-from .shapes import Meta, contiguous, same_size
+from .shapes import Meta, contiguous, same_shape
 from .symbolic import SymTensor, View, argument, as_symbolic, metas, same, scalar_of, wrap
 
 
@@ -153,15 +153,11 @@ def _wrap_views(func, args, kwargs, found, node, graph) -> Any:
         if (
             func is aten.view.default
             and base.storage_.strided()
-            and not _same_sizes(meta, base.meta)
+            and not same_shape(meta, base.meta)
         ):
             base.storage_.unfollowed(made, "the result of reshape()")  # type: ignore[attr-defined]
         outs.append(made)
     return outs if isinstance(found, list) else outs[0]
-
-
-def _same_sizes(a: Meta, b: Meta) -> bool:
-    return len(a.size) == len(b.size) and all(map(same_size, a.size, b.size))
 
 
 # ---- ops with a meaning of their own

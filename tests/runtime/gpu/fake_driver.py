@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from tograph.runtime.gpu import capture, driver, planner, program, setter
+from tograph.runtime.gpu import capture, driver, planner, program, recording, setter
 from tograph.runtime.gpu.plan import Copy, Run
 
 KERNEL, MEMCPY, CONDITIONAL = "KERNEL", "MEMCPY", "CONDITIONAL"
@@ -88,6 +88,9 @@ class Cuda:
         self.tails: dict[int, set[int]] = {}  # what the next node of a stream comes after
         self.handles: list[int] = []
         self.current = [Stream()]
+        self.pools: list[Any] = []  # that allocations go to, the innermost last
+        self.underway: set[Any] = set()  # pools of captures that torch has not ended
+        self.stuck = False
         self.CUgraphNodeType = types.SimpleNamespace(CU_GRAPH_NODE_TYPE_CONDITIONAL=13)
         names = {f"CU_GRAPH_COND_TYPE_{k}": k for k in ("IF", "WHILE", "SWITCH")}
         self.CUgraphConditionalNodeType = types.SimpleNamespace(**names)
@@ -118,7 +121,11 @@ class Cuda:
         return (*OK, "module")
 
     def cuModuleGetFunction(self, module, name):
+        assert not self.capturing, "a module is loaded ahead of a capture"
         return (*OK, name.decode())
+
+    def cuFuncLoad(self, function):
+        return OK
 
     def cuLaunchKernel(self, function, x, y, z, threads, b, c, shared, stream, parameters, extra):
         assert (x, y, z, threads, b, c, extra) == (1, 1, 1, 1, 1, 1, 0)
@@ -134,6 +141,7 @@ class Cuda:
         action: Callable[[], None],
         parameters: list[int] | None = None,
     ) -> None:
+        assert self.pools, "memory of a library function that others may get"
         graph = self.capturing[stream]
         graph.parameters[len(graph.nodes)] = parameters or []
         graph.nodes.append((kind, action, self.tails.get(stream, set())))
@@ -265,22 +273,60 @@ class Cuda:
         finally:
             self.current.pop()
 
-    @contextlib.contextmanager
-    def graph(self, made, stream, capture_error_mode, pool=None):
-        assert capture_error_mode == "relaxed"
-        made.pool = lambda: pool or made
+    def begin(self, made: CUDAGraph, pool: Any, mode: str) -> None:
+        assert mode == "relaxed" and pool is not None and self.pools
+        stream = self.current[-1]
         made.root = self.capturing[stream.cuda_stream] = Graph()
-        made.replay = made.root.run
-        made.instantiate = lambda: None
-        made.raw_cuda_graph_exec = lambda: made.root
-        try:
-            with self.stream(stream):
-                yield
-        except Exception:
-            self.abandon(made.root)
-            raise
-        if int(self.ended(stream.cuda_stream)[0]):
+        made.stream, self.underway = stream, {*self.underway, pool}
+        made.held = pool
+
+    def end(self, made: CUDAGraph) -> None:
+        assert made.stream is self.current[-1]
+        if int(self.ended(made.stream.cuda_stream)[0]):
+            self.stuck = True  # torch's generator
             raise RuntimeError(UNJOINED.name)
+        self.underway = self.underway - {made.held}
+
+    @contextlib.contextmanager
+    def pool(self, pool: Any):
+        """What is allocated goes into a pool of the caller's."""
+        self.pools.append(pool)
+        try:
+            yield
+        finally:
+            self.pools.pop()
+
+    def restored(self, generator: Any, device: Any) -> None:
+        self.stuck = False
+
+    def end_allocating(self, device: int, pool: Any) -> None:
+        if pool not in self.underway:
+            raise RuntimeError("not allocating to this pool")
+        self.underway = self.underway - {pool}
+
+
+class CUDAGraph:
+    """torch's."""
+
+    cuda: Cuda
+
+    def __init__(self, keep_graph: bool = False):
+        self.keep_graph = keep_graph
+
+    def capture_begin(self, pool: Any, capture_error_mode: str) -> None:
+        self.cuda.begin(self, pool, capture_error_mode)
+
+    def capture_end(self) -> None:
+        self.cuda.end(self)
+
+    def replay(self) -> None:
+        self.root.run()
+
+    def instantiate(self) -> None:
+        assert self.keep_graph
+
+    def raw_cuda_graph_exec(self) -> Graph:
+        return self.root
 
 
 def parameters(step: Any) -> list[Any]:
@@ -352,10 +398,15 @@ def install(monkeypatch, cuda: Cuda) -> type[capture.Captured]:
     for function in (driver.version, driver._setter, capture.probed):
         function.cache_clear()
     for name, value in {
-        "is_available": lambda: True, "Stream": Stream, "CUDAGraph": types.SimpleNamespace, "graph": cuda.graph,
+        "is_available": lambda: True, "Stream": Stream, "CUDAGraph": type("CUDAGraph", (CUDAGraph,), {"cuda": cuda}),
+        "MemPool": object, "use_mem_pool": cuda.pool, "graph_pool_handle": object,
         "Event": type("Event", (Event,), {"cuda": cuda}), "stream": cuda.stream, "current_stream": lambda device=None: cuda.current[-1], "synchronize": lambda: None,
         "device": lambda device: contextlib.nullcontext(),
     }.items():  # fmt: skip
         monkeypatch.setattr(torch.cuda, name, value)
+    monkeypatch.setattr(torch._C, "_cuda_endAllocateToPool", cuda.end_allocating, raising=False)
+    monkeypatch.setattr(torch._C, "_cuda_releasePool", lambda device, pool: None, raising=False)
+    monkeypatch.setattr(torch.cuda, "default_generators", [object()])
+    monkeypatch.setattr(recording, "restored", cuda.restored)
     monkeypatch.setattr(capture, "Captured", Emulated)
     return Emulated

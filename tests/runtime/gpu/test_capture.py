@@ -149,7 +149,7 @@ def test_the_host_prints_between_graphs(cuda, capsys):
     assert (
         sum(kinds(g.root).count("CONDITIONAL") for g in made.graphs) == 1
     )  # the loop that prints nothing
-    assert all(g.pool() is made.graphs[0] for g in made.graphs)
+    assert {g.held for g in made.graphs} == {made.pool.handle}
 
 
 # ---- what can go wrong

@@ -10,10 +10,13 @@ import torch.nn.functional as F
 import tograph as tg
 from tests.runtime.kernels.triton_samples import flat
 from tests.runtime.kernels.triton_worker import interpret
+from tograph.runtime import interp
 from tograph.runtime.gpu import draws, planner
+from tograph.runtime.gpu.bounded import bounded
 from tograph.runtime.gpu.execute import Chunked, Stepwise
 from tograph.runtime.gpu.plan import check
 from tograph.runtime.gpu.retarget import retarget
+from tograph.runtime.gpu.storage import Failed
 from tograph.runtime.kernels import device, triton_jit, triton_random
 from tograph.runtime.kernels.loop_ir import Unsupported
 from tograph.runtime.kernels.triton_random import Draw
@@ -73,31 +76,34 @@ def test_the_reference_gives_the_published_words():
     assert [hex(w) for w in ones] == ["0x408f276d", "0x41c83b0e", "0xa20bc7c6", "0x6d5451fd"]
 
 
-def words_of(count, offset, most, run=1):
-    """The word of each element, with a walk over the threads of torch's kernels."""
-    threads = triton_random.threads(count, most)
-    out = np.zeros(count, np.uint32)
+def words_of(count, offset, most, run=1, wide=False):
+    """The word of each element, with a walk over the threads of torch's kernels; two words ``wide``, [count, 2]."""
+    threads, per = triton_random.threads(count, most), 2 if wide else 4
+    out = np.zeros((count, 4 // per), np.uint32)
     for thread in range(threads):
         taken, drawn, step = 0, None, offset // 4
         start = thread * run
         while start < count:
             for k in range(run):
-                if taken % 4 == 0:
-                    drawn, step = philox([[step, 0, thread, 0]], SEED)[0], step + 1
+                if taken % per == 0:
+                    drawn, step = philox([[step, 0, thread, 0]], SEED)[0].reshape(per, -1), step + 1
                 if start + k < count:
-                    out[start + k] = drawn[taken % 4]
+                    out[start + k] = drawn[taken % per]
                 taken += 1
             start += threads * run
-    return out
+    return out if wide else out[:, 0]
 
 
 def uniform(words):
     return (words.astype(np.float32).astype(np.float64) * 2.0**-32 + 2.0**-33).astype(np.float32)
 
 
+KINDS = {"fp32": torch.float32, "fp64": torch.float64, "fp16": torch.float16, "bf16": torch.bfloat16, "i64": torch.int64, "i8": torch.int8}  # fmt: skip
+
+
 def run(draw, count, most=2, kind="fp32", x=None):
     source = triton_random.render("k", draw, count, most, kind)
-    out = torch.zeros(count, dtype=torch.int64 if kind == "i64" else torch.float32)
+    out = torch.zeros(count, dtype=KINDS[kind])
     given = {"out": out, "seed": torch.tensor([SEED]), "offset": torch.tensor([OFFSET])}
     if draw.kind == "dropout":
         given |= {"x": x, "kept": torch.zeros(count, dtype=torch.bool)}
@@ -109,6 +115,40 @@ def test_uniform_numbers_follow_the_threads(count):
     got = run(Draw("uniform"), count)["out"].numpy()
     want = uniform(words_of(count, OFFSET, 2))
     assert np.array_equal(got, np.where(want == 1, np.float32(0), want))
+
+
+def test_the_bounds_round_as_numbers_of_the_type():
+    """The interval is [0.1, 0.3) in halves, of a size that is a half too."""
+    words = words_of(700, OFFSET, 2)
+    low, high = (torch.tensor(x, dtype=torch.float16) for x in (0.1, 0.3))
+    want = torch.from_numpy(uniform(words)).double() * (high - low).double() + low.double()
+    want = want.to(torch.float32).to(torch.float16)
+    want = torch.where(want == high, low, want)
+    assert torch.equal(run(Draw("uniform", 0.1, 0.3), 700, kind="fp16")["out"], want)
+
+
+def test_wide_numbers_take_two_words():
+    words = words_of(1300, OFFSET, 2, wide=True).astype(np.uint64)
+    unit = (words[:, 0] ^ words[:, 1] << np.uint64(21)).astype(np.float64) * 2.0**-53 + 2.0**-54
+    assert np.array_equal(run(Draw("uniform"), 1300, kind="fp64")["out"].numpy(), unit)
+    assert triton_random.words(1300, 2, 2) == 8 and triton_random.words(1300, 2) == 4
+    got = run(Draw("exponential", 0.5), 1300, kind="fp64")["out"].numpy()
+    np.testing.assert_allclose(got, -2 * np.log(unit), rtol=1e-14)
+    got = run(Draw("normal"), 1300, kind="fp64")["out"].numpy()
+    pairs = (words[:, 0] ^ words[:, 1] << np.uint64(21)).astype(np.float64) * 2.0**-53
+    threads = triton_random.threads(1300, 2)
+    for i in (0, threads - 1, threads, 2 * threads - 1):  # both turns of a thread are one pair
+        a, b = pairs[i % threads], pairs[i % threads + threads]
+        s = math.sqrt(-2 * math.log(a + 2.0**-54))
+        want = s * (math.sin, math.cos)[i // threads](math.pi * (2 * b + 2.0**-53))
+        assert got[i] == pytest.approx(want, abs=1e-12)
+
+
+def test_exponential_numbers_are_never_0():
+    words = words_of(700, OFFSET, 2)
+    got = run(Draw("exponential", 2.0), 700)["out"].numpy()
+    np.testing.assert_allclose(got, -0.5 * np.log(uniform(words).astype(np.float64)), rtol=2e-5, atol=1e-7)  # fmt: skip
+    assert (got > 0).all() and triton_random.rounded(-1.0 / 3, "fp32") == float(np.float32(-1 / 3))
 
 
 def test_normal_numbers_are_pairs():
@@ -142,16 +182,22 @@ def test_integers_and_truths():
     words = words_of(700, OFFSET, 2)
     got = run(Draw("integers", -3, 4), 700, kind="i64")["out"].numpy()
     assert np.array_equal(got, words % 7 - np.int64(3))
+    assert np.array_equal(run(Draw("integers", -3, 4), 700, kind="i8")["out"].numpy(), got)
     got = run(Draw("bernoulli", 0.3), 700)["out"].numpy()
     assert np.array_equal(got, (uniform(words) < 0.3).astype(np.float32))
 
 
-@pytest.mark.parametrize("kind", ["uniform", "normal", "bernoulli", "dropout", "integers"])
+@pytest.mark.parametrize("kind", ["uniform", "normal", "exponential", "bernoulli", "dropout", "integers"])  # fmt: skip
 def test_the_kernels_compile_and_spill_nothing(kind):
     draw = Draw(kind, 0.3) if kind != "integers" else Draw(kind, 0, 7)
-    source = triton_random.render("k", draw, 1 << 16, 1056, "i64" if kind == "integers" else "fp32")
-    for architecture in ("sm_90", "gfx942"):
-        assert triton_jit.compiled(source, architecture).resources.spills == 0
+    types = {"integers": ["i64"], "bernoulli": ["fp32"], "dropout": ["fp32"]}
+    for of in types.get(kind, ["fp32", "bf16", "fp64"]):
+        source = triton_random.render("k", draw, 1 << 16, 1056, of)
+        for architecture in ("sm_90", "gfx942"):
+            assert triton_jit.compiled(source, architecture).resources.spills == 0
+        ptx = triton_jit.compiled(source, "sm_90").asm["ptx"]
+        assert ("sin.approx" in ptx) == (kind == "normal" and of != "fp64")  # cuRAND's
+        assert ("fma.rn" in ptx) == (kind != "integers")  # where nvcc contracts
 
 
 # ---- in plans
@@ -202,9 +248,36 @@ def test_dropout_in_a_plan(generator):
     assert generator.state == (SEED, OFFSET + 8)
 
 
+@pytest.mark.parametrize(("shape", "count"), [((9,), 1), ((4, 9), 1), ((3, 9), 4)])
+def test_samples_are_those_of_torch(shape, count):
+    """On the CPU, where the reference interpreter runs the same ops."""
+    p = torch.rand(shape) * (torch.rand(shape) > 0.3)
+    made = tg.function(lambda p: torch.multinomial(p, count)).get_concrete_function(p)
+    graph = bounded(made.watched_graph, "cpu").graph
+    assert "multinomial" not in str(graph)
+    for seed in range(5):
+        torch.manual_seed(seed)
+        want = torch.multinomial(p, count)
+        torch.manual_seed(seed)
+        assert torch.equal(interp.run(graph, [p])[0], want)
+
+
+def test_samples_in_a_plan(generator):
+    made = plan_of(lambda p: torch.multinomial(p, 1), torch.ones(3, 300))
+    generator.state = (SEED, OFFSET)
+    p = torch.rand(3, 300)
+    q = -np.log(uniform(words_of(900, OFFSET, draws.BLOCKS)).astype(np.float64))
+    want = (p.numpy() / q.reshape(3, 300)).argmax(1)
+    assert np.array_equal(Stepwise(made, "cpu").run(p)[0][:, 0].numpy(), want)
+    assert generator.state == (SEED, OFFSET + 4)
+    for bad in (p - 1, p * math.inf, p * torch.tensor([[1.0], [0.0], [1.0]])):
+        with pytest.raises(Failed):
+            Stepwise(made, "cpu").run(bad)
+
+
 @pytest.mark.parametrize(
     "fn",
-    [lambda x: torch.multinomial(x, 1), torch.bernoulli, lambda x: torch.rand_like(x.double())],
+    [lambda x: torch.multinomial(x, 2, replacement=True), torch.bernoulli, torch.poisson],
 )
 def test_other_draws_stay_on_the_host(fn):
     with pytest.raises(

@@ -38,7 +38,7 @@ def started(monkeypatch):
 
     monkeypatch.setattr(driver, "Function", Function)
     monkeypatch.setattr(driver, "loadable", lambda: "")
-    monkeypatch.setattr(triton_jit, "has_compiler", lambda: False)
+    monkeypatch.setattr(triton_jit, "launcher", lambda: "there is no C compiler")
     monkeypatch.setattr(images, "architecture", lambda index: "sm_90")
     monkeypatch.setattr(
         torch.cuda, "current_stream", lambda d: types.SimpleNamespace(cuda_stream=7)
@@ -79,7 +79,7 @@ def test_memory_that_is_not_aligned_has_code_of_its_own(started):
 
 
 def test_with_a_compiler_triton_starts_them(started, monkeypatch):
-    monkeypatch.setattr(triton_jit, "has_compiler", lambda: True)
+    monkeypatch.setattr(triton_jit, "launcher", lambda: "")
     seen = []
     monkeypatch.setattr(triton_jit, "launch", lambda source, given: seen.append(len(given)))
     device.launch(SOURCE, arguments())

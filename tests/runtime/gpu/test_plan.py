@@ -247,6 +247,24 @@ def test_an_old_list_that_is_read_again_stays_as_it_was():
     check_runs(versions, torch.tensor([1.0, 2.0]), torch.tensor(3), capacity=4)
 
 
+def test_a_row_that_is_a_view_of_what_it_is_written_into_is_copied_first():
+    """Threads of a kernel run in any order: one would read what another has written already."""
+
+    def write(x, n):
+        x, i = x + 1, 0
+        while i < n:
+            x[i % 3] = x[:, 0]
+            i += 1
+        return x
+
+    made, _ = check_runs(write, torch.arange(9.0).reshape(3, 3), torch.tensor(4))
+    body = next(s for s in made.steps if isinstance(s, Conditional)).bodies[0]
+    writes = next(s for s in body if isinstance(s, Update))
+    row = writes.arguments["row"]
+    assert any(isinstance(s, Copy) and s.pairs[0][0] is row for s in body)
+    assert made.bases.get(row, row) is not writes.arguments["x"]
+
+
 def test_a_cache_that_is_written_by_position():
     def attend(q, k):
         cache, out, t = torch.zeros(4, 3), torch.zeros(4, 3), 0

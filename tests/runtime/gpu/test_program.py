@@ -1,6 +1,9 @@
 """Which tier runs a graph on a GPU, and what there is to see of it without one."""
 
+import concurrent.futures
 import re
+import types
+import warnings
 
 import pytest
 import torch
@@ -178,3 +181,58 @@ def test_a_graph_that_fails_on_the_device_raises_on_the_host(pretended, monkeypa
     assert int(runner.run(torch.tensor(1000), torch.tensor(3))[0]) == 4
     with pytest.raises(RuntimeError, match="ZeroDivisionError"):
         runner.run(*given)
+
+
+def planned(monkeypatch, fn, *given):
+    """A program in chunks on the CPU."""
+    graph = tg.function(fn).get_concrete_function(*given).watched_graph
+    monkeypatch.setattr(
+        program.planner, "plan", lambda g, capacity=None, **_: _plan(g, False, capacity)
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # one notice for each graph
+        made = program.Program(retarget(graph, "cuda:0"))
+    made.plan.device = "cpu"
+    return graph, made
+
+
+def test_what_a_library_function_raises_is_left_to_the_host(pretended, monkeypatch):
+    """In a plan a branch that is not taken runs too, on what happens to be there."""
+    graph, made = planned(monkeypatch, nested, torch.ones(5))
+
+    def call(step):
+        raise RuntimeError("no such product")
+
+    made._runner._call = call
+    runner = scheduler.build(graph)
+    runner._native, runner._left = made, 0
+    torch.testing.assert_close(runner.run(torch.ones(5))[0], nested(torch.ones(5))[0])
+    assert runner.reason == "no conditional nodes: the probe failed; RuntimeError: no such product"
+
+
+def test_calls_of_several_threads_take_turns(pretended, monkeypatch):
+    graph, made = planned(monkeypatch, halve, torch.ones(5))
+    given = [torch.full((5,), float(n)) for n in range(8)]
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda x: made.run([x])[0], given))
+    for x, got in zip(given, found):
+        assert torch.equal(got, halve(x))
+
+
+def test_a_graph_that_is_called_while_it_runs_runs_on_the_host(pretended, monkeypatch):
+    _, made = planned(monkeypatch, halve, torch.ones(5))
+    made._runner.play = lambda: inner.append(made.run([torch.ones(5)]))
+    inner = []
+    made.run([torch.ones(5)])
+    assert inner == [None]
+
+
+def test_a_run_on_another_stream_waits_for_the_one_before(monkeypatch, interpreted):
+    made = Stepwise(capture.probe_plan("cuda:0"), "cpu")
+    waits = []
+    streams = [type("Stream", (), {"wait_stream": staticmethod(waits.append)})() for _ in range(2)]
+    made.memory.device = types.SimpleNamespace(type="cuda")
+    for now in (0, 0, 1, 1):
+        monkeypatch.setattr(torch.cuda, "current_stream", lambda: streams[now])
+        made._follow()
+    assert waits == [streams[0]]

@@ -22,6 +22,11 @@ SECONDS = 60  # for one kernel
 SPECIAL = {
     "rint": torch.round,
     "fmod": lambda x, y: torch.from_numpy(np.fmod(x.numpy(), y.numpy())),  # torch's is not exact
+    "fast_sinf": torch.sin,
+    "fast_cosf": torch.cos,
+    "fast_logf": torch.log,
+    "sinpi": lambda x: torch.sin(np.pi * x),
+    "cospi": lambda x: torch.cos(np.pi * x),
 }
 
 

@@ -1,12 +1,13 @@
 """Gradients of graphs. See ``connect`` for how ops with regions get theirs, ``joint`` for graphs, ``vjp`` for the transform.
 
-Modules, lowest first: objects, rules, dependence, cut, connect, replay, joint, graphs, alternatives, checkpoint, loops,
-earlier, vjp, pairs, rewritten.
+Modules, lowest first: objects, rules, dependence, cut, connect, replay, joint, graphs, paths, routes, alternatives, checkpoint,
+loops, earlier, vjp, pairs, inside, rewritten.
 """
 
 from .alternatives import alternatives
 from .dependence import reached
 from .earlier import expand
+from .inside import ways
 from .loops import loop
 from .pairs import Differentiable, refusing, supported
 from .rewritten import Rewrites, give_history
@@ -24,4 +25,5 @@ __all__ = [
     "refusing",
     "supported",
     "vjp",
+    "ways",
 ]

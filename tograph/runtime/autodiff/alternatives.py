@@ -35,6 +35,21 @@ class Slot:
         return self.type if len(self.values) == regions else OptionalType(self.type)
 
 
+@dataclass
+class _Taken:
+    """What all gradient regions take and give, by index.
+
+    ``kept``: the inputs that they are given. ``given``: the outputs that have cotangents. ``need``: the inputs whose gradients are
+    wanted. ``present``: those that have one in some region. ``told``: the writes that they have to be told of.
+    """
+
+    kept: list[int]
+    given: list[int]
+    need: list[int]
+    present: list[int]
+    told: list[int]
+
+
 def alternatives(call: Call, grads: list[Any], wanted: list[bool]) -> list[Any]:
     """Cotangents of the inputs of an op whose regions are alternatives."""
     node = call.node
@@ -47,6 +62,7 @@ def alternatives(call: Call, grads: list[Any], wanted: list[bool]) -> list[Any]:
     parts = {
         name: part(differentiate(g, need, given, writes=later)) for name, g in node.regions.items()
     }
+    call.saves |= any(p.saves for p in parts.values())
     told = [k for k in range(len(writers)) if any(k in p.told for p in parts.values())]
     present = sorted({need[k] for p in parts.values() for k in p.present})
     found: list[Any] = [None] * len(call.inputs)
@@ -55,28 +71,28 @@ def alternatives(call: Call, grads: list[Any], wanted: list[bool]) -> list[Any]:
     slots = _slots(parts)
     first = _extend(node, parts, slots)
     saved = call.outputs(range(first, first + len(slots)))
-    kept = sorted(
-        {j for p in parts.values() for j in p.kept} | {j for j in present if not _static(node, j)}
-    )
-    regions = {
-        name: _backward(
-            node, name, parts[name], slots, (kept, given, need, present, told), grads_of
-        )
-        for name, grads_of in zip(parts, _cotangent_types(node, parts))
-    }
-    kinds = [_join([g.outputs[k].type for g in regions.values()]) for k in range(len(present))]
+    open_sizes = {j for j in present if not _static(node, j)}
+    kept = sorted({j for p in parts.values() for j in p.kept} | open_sizes)
+    taken = _Taken(kept, given, need, present, told)
+    regions = {name: _backward(node, name, p, slots, taken) for name, p in parts.items()}
     args = [call.input(j + heads) for j in kept] + saved + [grads[i] for i in given]
     args += [plain_object(any_told(writers[k], call.graph.graph), call.graph) for k in told]
+    for j, g in zip(present, _emit(call, heads, args, regions)):
+        found[j + heads] = g
+    return found
+
+
+def _emit(call: Call, heads: int, args: list[Any], regions: dict[str, Graph]) -> list[Any]:
+    """Record the choice among the gradients of the regions."""
+    node, columns = call.node, zip(*(g.outputs for g in regions.values()))
+    kinds = [_join([v.type for v in outputs]) for outputs in columns]
     op, head, kwargs = node.op, [call.input(i) for i in range(heads)], {}
     if node.op == "Try":
         op, head = "Case", call.outputs([len(node.outputs) - 1])
         regions = {f"branch{k}": g for k, g in enumerate(regions.values())}
     elif node.op == "Call":
         kwargs = {"name": f"{node.kwargs.get('name', 'call')}_backward"}
-    made = emit_many(op, (*head, *args), kwargs, kinds, regions=regions)
-    for j, g in zip(present, made):
-        found[j + heads] = g
-    return found
+    return emit_many(op, (*head, *args), kwargs, kinds, regions=regions)
 
 
 def writes_since(call: Call, heads: int) -> tuple[Writes, list[Writers]]:
@@ -99,6 +115,7 @@ def writes_since(call: Call, heads: int) -> tuple[Writes, list[Writers]]:
 def _by_user(call: Call, grads: list[Any]) -> list[Any]:
     """The gradient that the user wrote: a call of the region that says it."""
     node = call.node
+    call.saves = True
     region = copy_graph(node.regions["gradient"])
     region.name = "function"
     given = [zeros_like(call.outputs([i])[0]) if g is None else g for i, g in enumerate(grads)]
@@ -114,10 +131,6 @@ def _by_user(call: Call, grads: list[Any]) -> list[Any]:
 def _static(node: Node, j: int) -> bool:
     kind = next(iter(node.regions.values())).inputs[j].type
     return isinstance(kind, TensorType) and None not in kind.shape
-
-
-def _cotangent_types(node: Node, parts: dict[str, Parts]) -> list[list[Type]]:
-    return [[v.type for v in node.outputs] for _ in parts]
 
 
 def _join(kinds: list[Type]) -> Type:
@@ -166,17 +179,15 @@ def _extend(node: Node, parts: dict[str, Parts], slots: list[Slot]) -> int:
     return first
 
 
-def _backward(
-    node: Node, name: str, p: Parts, slots: list[Slot], sets: tuple, outputs: list[Type]
-) -> Graph:
-    """The gradient region of one region: (kept inputs, slots, cotangents) -> cotangents of the inputs ``present``."""
-    kept, given, need, present, told = sets
+def _backward(node: Node, name: str, p: Parts, slots: list[Slot], taken: _Taken) -> Graph:
+    """The gradient region of one region: (kept inputs, slots, cotangents, flags) -> cotangents of the inputs ``present``."""
+    kept, given, need = taken.kept, taken.given, taken.need
     region = node.regions[name]
     graph = Graph(name)
     ins = [Value(region.inputs[j].type) for j in kept]
     stored = [Value(s.kind(len(node.regions))) for s in slots]
-    cotangents = [Value(outputs[i]) for i in given]
-    flags = {k: Value(BOOL) for k in told}
+    cotangents = [Value(node.outputs[i].type) for i in given]
+    flags = {k: Value(BOOL) for k in taken.told}
     graph.inputs = [*ins, *stored, *cotangents, *flags.values()]
     graph.input_names = [""] * len(graph.inputs)
     by_saved = {}
@@ -193,7 +204,7 @@ def _backward(
     env = dict(zip(p.backward.inputs, sources, strict=True))
     graph.nodes += [copy_node(n, env) for n in p.backward.nodes]
     results = dict(zip((need[k] for k in p.present), p.backward.outputs))
-    for j in present:
+    for j in taken.present:
         if j in results:
             graph.outputs.append(env[results[j]])
         else:

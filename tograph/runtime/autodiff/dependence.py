@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ... import collector
 from ..carrier import differentiable
 from ..freed import is_freed
 from ..ir import Graph, Node, Value
@@ -32,7 +33,8 @@ def reached(graph: Graph) -> Dependence | None:
     """
     if calls_python(graph) or (has_try(graph) and writes_inside(graph)):
         return None
-    graph = lifted(graph)
+    with collector.seldom():
+        graph = lifted(graph)
     if writes_inside(graph):
         return None
     made = Graph(graph.name)
@@ -43,11 +45,17 @@ def reached(graph: Graph) -> Dependence | None:
     return NOTHING.union(*dependences(made))
 
 
+def stops(node: Node) -> bool:
+    """Whether no gradient goes through a node."""
+    if node.op == "aten.detach.default" or not node.grad:
+        return True
+    return node.op not in REGION_OPS and lookup(node.op).gradient == NONE
+
+
 def output_dependences(node: Node, known: dict[Value, Dependence]) -> list[Dependence]:
     """What the outputs of a node depend on, given what its inputs do."""
     count = len(node.outputs)
-    stops = node.op == "aten.detach.default" or not node.grad
-    if stops or (node.op not in REGION_OPS and lookup(node.op).gradient == NONE):
+    if stops(node):
         return [NOTHING] * count
     if node.op in REGION_OPS:
         return _regions(node, known)

@@ -18,7 +18,7 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from ...errors import GradientError, GraphBoolError
-from .. import journal
+from .. import freed, journal
 from ..carrier import Carrier, differentiable
 from ..freed import executed
 from ..funcgraph import FuncGraph, Storage
@@ -37,7 +37,8 @@ from .replay import copy_node, replay
 class Joint:
     """``grads`` has a value or None for each index of ``need``; ``cotangents`` an input for each of ``given``, and of ``told``.
 
-    ``told``: what the backward part has to be told of writes, see ``writes``.
+    ``told``: what the backward part has to be told of writes, see ``writes``. ``saves``: those of ``given`` in whose history eager PyTorch
+    saves tensors, which a gradient frees.
     """
 
     func: FuncGraph
@@ -50,6 +51,7 @@ class Joint:
     cotangents: list[Value]
     grads: list[Value | None]
     told: list[Any]
+    saves: frozenset[int]
 
 
 def engine(
@@ -97,52 +99,85 @@ def differentiate(
     func = FuncGraph(graph.name)
     func.replaying = True
     with _own_changes(), recording(func), torch.enable_grad():
-        values = [
-            func.input(v.type, n)
-            for v, n in zip(graph.inputs, graph.input_names + [""] * len(graph.inputs))
-        ]
-        inputs = [plain_object(v, func) for v in values]
-        for i in need:
-            inputs[i].requires_grad_(True)
+        values, inputs = _inputs(graph, func, need)
         outputs = replay(graph, inputs)
         with torch.no_grad():
             output_values = [_as_value(o, v, func) for o, v in zip(outputs, graph.outputs)]
-        chosen = [
-            i for i in given if isinstance(outputs[i], torch.Tensor) and outputs[i].requires_grad
-        ]
         last = func.graph.nodes[-1] if func.graph.nodes else None
-        cotangent_values = [func.input(output_values[i].type) for i in chosen]
-        cotangents = [plain_object(v, func) for v in cotangent_values]
+        chosen = [i for i in given if _requires_grad(outputs[i])]
+        cotangents = [func.input(output_values[i].type) for i in chosen]
         told = _written_later(writes, inputs, outputs, func)
-        wrt = [inputs[i] for i in need]
-        if func.root.writes:
-            settle(executed([outputs[i] for i in chosen], wrt), True)
-        with torch.set_grad_enabled(again):
-            found = _backward_of([outputs[i] for i in chosen], cotangents, wrt, again)
-            for k, i in enumerate(need):
-                if found[k] is None and i in fill:
-                    found[k] = _zeros(inputs[i])
-            grads = [None if g is None else value_in(g, func) for g in found]
+        filled = [k for k, i in enumerate(need) if i in fill]
+        ends, wrt = [outputs[i] for i in chosen], [inputs[i] for i in need]
+        grads = _gradients(func, ends, cotangents, wrt, again, filled)
+        saves = frozenset(i for i, end in zip(chosen, ends) if _saves(end, wrt))
     _settle_constants(func)
+    forward, backward = _parts_at(func, last)
     used = {v for n in func.graph.nodes for v in n.inputs}
     told = {key: v for key, v in told.items() if v in used}
+    cotangents += told.values()
+    return Joint(
+        func,
+        values,
+        output_values,
+        forward,
+        backward,
+        list(need),
+        chosen,
+        cotangents,
+        grads,
+        list(told),
+        saves,
+    )
+
+
+def _inputs(graph: Graph, func: FuncGraph, need: Sequence[int]) -> tuple[list[Value], list[Any]]:
+    """The inputs of a graph as values of ``func``, and the objects that it is replayed with."""
+    names = graph.input_names + [""] * len(graph.inputs)
+    values = [func.input(v.type, n) for v, n in zip(graph.inputs, names)]
+    inputs = [plain_object(v, func) for v in values]
+    for i in need:
+        inputs[i].requires_grad_(True)
+    return values, inputs
+
+
+def _requires_grad(x: Any) -> bool:
+    return isinstance(x, torch.Tensor) and x.requires_grad
+
+
+def _gradients(
+    func: FuncGraph,
+    outputs: list[Any],
+    cotangents: list[Value],
+    wrt: list[Any],
+    again: bool,
+    filled: list[int],
+) -> list[Value | None]:
+    """Record the backward part: the cotangents of ``wrt``, zeros for those of ``filled`` on which nothing depends."""
+    if func.root.writes:
+        settle(executed(outputs, wrt), True)
+    given = [plain_object(v, func) for v in cotangents]
+    with torch.set_grad_enabled(again):
+        found = _backward_of(outputs, given, wrt, again)
+        for k in filled:
+            if found[k] is None:
+                found[k] = _zeros(wrt[k])
+        return [None if g is None else value_in(g, func) for g in found]
+
+
+def _saves(output: Any, inputs: Sequence[Any]) -> bool:
+    """Whether something is saved that a gradient of ``output`` goes through."""
+    return any(map(freed.saves, executed([output], inputs)))
+
+
+def _parts_at(func: FuncGraph, last: Node | None) -> tuple[list[Node], list[Node]]:
+    """The nodes up to ``last``, and those of the backward part behind it."""
     nodes = func.graph.nodes
     at = 0 if last is None else nodes.index(last) + 1
     for node in nodes[at:]:
         node.grad = True  # a gradient is a function like any other: it has a gradient again
     func.closed = True
-    return Joint(
-        func,
-        values,
-        output_values,
-        nodes[:at],
-        nodes[at:],
-        list(need),
-        chosen,
-        [*cotangent_values, *told.values()],
-        grads,
-        list(told),
-    )
+    return nodes[:at], nodes[at:]
 
 
 @dataclass
@@ -226,7 +261,8 @@ class Parts:
     saved: list[Value]
     given: list[int]
     present: list[int]
-    told: list[Any] = field(default_factory=list)
+    told: list[Any]
+    saves: frozenset[int]
 
 
 def part(joint: Joint, costly: Collection[int] = (), repeated: bool = False) -> Parts:
@@ -248,7 +284,17 @@ def part(joint: Joint, costly: Collection[int] = (), repeated: bool = False) -> 
     kept = [i for i, v in enumerate(joint.inputs) if v in backward[1]]
     prune(forward)
     present = [k for k, g in enumerate(joint.grads) if g is not None]
-    return Parts(forward, backward[0], joint.inputs, kept, saved, joint.given, present, joint.told)
+    return Parts(
+        forward,
+        backward[0],
+        joint.inputs,
+        kept,
+        saved,
+        joint.given,
+        present,
+        joint.told,
+        joint.saves,
+    )
 
 
 def _by_the_way(value: Value, func: FuncGraph) -> bool:

@@ -49,6 +49,7 @@ def loop(call: Call, grads: list[Any], wanted: list[bool]) -> list[Any]:
     fixed = sorted(p for p in inputs if p >= carried)
     later, told = _written_later(call)
     joint = differentiate(body, state + fixed, state, fill=state, writes=later)
+    call.saves |= bool(joint.saves)
     if any(told[k].untold(node) for k in joint.told):
         for k in joint.told:
             told[k].flag(call)  # of the loop as it was differentiated, but for more state
@@ -192,28 +193,20 @@ def _emit(call: Call, p: Parts, state: list[int], sums: list[int], given: tuple)
         if late is None or late.running
     ]
     collected = [emit("tg.list_new", type=v.type) for v in trip.collected]
-    cond = Graph("cond")
-    cond.inputs = [Value(v.type) for v in body.inputs]
-    cond.input_names = [""] * len(cond.inputs)
-    cond.outputs = [append(cond, "py.gt", cond.inputs[0], 0, type=BOOL)]
-    args = (
-        count,
-        *starts,
-        *totals,
-        *collected,
-        *lists,
-        *(call.input(originals[k]) for k in p.kept),
-        *flags,
-    )
+    fixed = [call.input(originals[k]) for k in p.kept]
+    args = (count, *starts, *totals, *collected, *lists, *fixed, *flags)
     carried = len(body.outputs)
     kinds = [v.type for v in body.inputs[:carried]]
-    made = emit_many(
-        "While", args, {"carried": carried}, kinds, regions={"cond": cond, "body": body}
-    )
-    ends = made[1 : 1 + len(state)]
-    rest = made[1 + len(state) :]
-    summed = iter(rest[: len(totals)])
-    by_operand = dict(zip(trip.collected.values(), rest[len(totals) :]))
+    regions = {"cond": _trips_left(body), "body": body}
+    made = emit_many("While", args, {"carried": carried}, kinds, regions=regions)
+    ends, rest = made[1 : 1 + len(state)], made[1 + len(state) :]
+    return ends + _sums(trip, rest[: len(totals)], rest[len(totals) :])
+
+
+def _sums(trip: Trip, totals: list[Any], collected: list[Any]) -> list[Any]:
+    """The cotangents of the invariants: what the trips added up, and products of what they collected."""
+    summed = iter(totals)
+    by_operand = dict(zip(trip.collected.values(), collected))
     found = []
     for late in trip.late:
         if late is None:
@@ -222,7 +215,16 @@ def _emit(call: Call, p: Parts, state: list[int], sums: list[int], given: tuple)
             found.append(late.viewed(next(summed)))
         else:
             found.append(late.total([by_operand[v] for v in late.operands]))
-    return ends + found
+    return found
+
+
+def _trips_left(body: Graph) -> Graph:
+    """The condition of a backward loop."""
+    cond = Graph("cond")
+    cond.inputs = [Value(v.type) for v in body.inputs]
+    cond.input_names = [""] * len(cond.inputs)
+    cond.outputs = [append(cond, "py.gt", cond.inputs[0], 0, type=BOOL)]
+    return cond
 
 
 def _start(call: Call, grads: list[Any], i: int) -> Any:
@@ -261,18 +263,8 @@ class Trip:
         self.late: list[Deferred | None] = [
             deferred(g, set(fixed)) if defer else None for g in parts
         ]
-        operands = dict.fromkeys(
-            v for late in self.late if late and not late.running for v in late.operands
-        )
-        self.collected = {Value(ListType(v.type)): v for v in operands}
-        totals, added = [], []
-        for j, g, late in zip(sums, parts, self.late):
-            if late is None:
-                totals.append(Value(p.inputs[j].type))
-                added.append(_add(graph, totals[-1], g))
-            elif late.running:
-                totals.append(Value(late.node.outputs[0].type))
-                added.append(late.add(graph, totals[-1]))
+        self.collected = self._lists_of_operands()
+        totals, added = self._add_up([p.inputs[j].type for j in sums], parts)
         pushed = [
             append(graph, "tg.list_push", items, v, type=items.type)
             for items, v in self.collected.items()
@@ -281,6 +273,25 @@ class Trip:
         graph.input_names = [""] * len(graph.inputs)
         graph.outputs = [left, *ends, *added, *pushed, *shorter]
         prune(graph)
+
+    def _lists_of_operands(self) -> dict[Value, Value]:
+        """A list for each operand of a product that is made behind the loop."""
+        late = [x for x in self.late if x and not x.running]
+        return {
+            Value(ListType(v.type)): v for v in dict.fromkeys(v for x in late for v in x.operands)
+        }
+
+    def _add_up(self, kinds: list[Any], parts: list[Value]) -> tuple[list[Value], list[Value]]:
+        """(the sums so far, the sums with this trip's ``parts``) of those that are added up in the loop."""
+        totals, added = [], []
+        for kind, g, late in zip(kinds, parts, self.late):
+            if late is None:
+                totals.append(Value(kind))
+                added.append(_add(self.graph, totals[-1], g))
+            elif late.running:
+                totals.append(Value(late.node.outputs[0].type))
+                added.append(late.add(self.graph, totals[-1]))
+        return totals, added
 
 
 def _cells(

@@ -21,6 +21,7 @@ from ..carrier import differentiable
 from ..freed import MESSAGE, is_freed
 from ..ir import Graph, Node, Value, graph_effects, map_values, prune, set_control_inputs
 from .replay import copy_graph, copy_node
+from .routes import Routes, is_there
 from .shares import shares
 from .vjp import Pullback, vjp
 
@@ -77,6 +78,8 @@ class Pair:
         if not self.constant:
             self.snapshots = [n.outputs[0] for n in forward.nodes if n.op == "tg.read"]
             forward.outputs = forward.outputs + self.snapshots
+        self.routes = Routes(forward, self.pullback.given, wrt)
+        forward.outputs = forward.outputs + self.routes.told
         self.random = graph_effects(graph).random
         self.program = build(forward, len(graph.outputs))
         self.shares = [] if self.constant else shares(self.pullback)
@@ -211,30 +214,42 @@ class _Pair(torch.autograd.Function):
         sources = [*(inputs[i] for i in pair.pullback.kept), *outs[count : count + saved]]
         stored, ctx.stored_spec = tree_flatten([sources[i] for i in own.stored])
         ctx.places = [i for i, x in enumerate(stored) if isinstance(x, torch.Tensor)]
-        ctx.save_for_backward(*(stored[i] for i in ctx.places))
+        ctx.kept = None if own.saves else tuple(stored[i] for i in ctx.places)
+        if own.saves:
+            ctx.save_for_backward(*(stored[i] for i in ctx.places))
         ctx.numbers = [None if isinstance(x, torch.Tensor) else x for x in stored]
         ctx.inputs = [(x, x._version if isinstance(x, torch.Tensor) else 0) for x in inputs]
-        ctx.snapshots = outs[count + saved :]
+        ctx.snapshots = outs[count + saved : count + saved + len(pair.snapshots)]
+        ctx.told = tuple(outs[count + saved + len(pair.snapshots) :])
+        ctx.set_materialize_grads(False)
+        ctx.likes = [(x.shape, x.dtype, x.device) for x in flat]
+        if ctx.told:
+            without = [given[i] for i in pair.routes.without(own.given, ctx.told)]
+            if without:
+                ctx.mark_non_differentiable(*tree_flatten(without)[0])
         box.append(ctx.given_spec)
         return tuple(flat)
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         pair: Pair = ctx.pair
+        there = [is_there(g) for g in tree_unflatten(list(grads), ctx.given_spec)]
+        open_to = pair.routes.open_to(pair.shares[ctx.share].given, there, ctx.told)
+        grads = tuple(_zeros(*x) if g is None else g for g, x in zip(grads, ctx.likes, strict=True))
         cotangents = tree_unflatten(list(grads), ctx.given_spec)
         if torch.is_grad_enabled():
             present, found = _again(ctx, pair, cotangents)
         else:
             present = [pair.pullback.present[k] for k in pair.shares[ctx.share].present]
             wanted = tuple(ctx.needs_input_grad[3 + i] for i in present)
-            tensors = dict(zip(ctx.places, ctx.saved_tensors))
+            tensors = dict(zip(ctx.places, _saved(ctx)))
             flat = [tensors.get(i, x) for i, x in enumerate(ctx.numbers)]
             stored = tree_unflatten(flat, ctx.stored_spec)
             results = iter(
                 pair.backward(ctx.share, wanted).run(*map(_dense, [*stored, *cotangents]))
             )
             found = [next(results) if w else None for w in wanted]
-        by_input = dict(zip(present, found))
+        by_input = {i: g for i, g in zip(present, found) if i in open_to}
         return None, None, None, *(by_input.get(i) for i in range(len(ctx.inputs)))
 
 
@@ -261,6 +276,10 @@ class _Freed(torch.autograd.Function):
         raise RuntimeError(MESSAGE)
 
 
+def _zeros(shape: torch.Size, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    return torch.zeros((), dtype=dtype, device=device).expand(shape)
+
+
 def _dense(x: Any) -> Any:
     """A tensor in the layout that native code takes; the gradient of a sum, for one, comes as one number expanded."""
     return x.contiguous() if isinstance(x, torch.Tensor) else x
@@ -268,7 +287,7 @@ def _dense(x: Any) -> Any:
 
 def _again(ctx: Any, pair: Pair, cotangents: list[Any]) -> tuple[list[int], list[Any]]:
     """The gradients as a differentiable function of the inputs and the cotangents, and the inputs that they belong to."""
-    _ = ctx.saved_tensors  # torch's own errors: freed buffers, saved tensors that were written
+    _saved(ctx)
     written = set(graph_effects(pair.graph).writes)
     inputs = []
     for i, (x, version) in enumerate(ctx.inputs):
@@ -281,6 +300,11 @@ def _again(ctx: Any, pair: Pair, cotangents: list[Any]) -> tuple[list[int], list
     joint, present = pair.joint(ctx.share)
     with _Generators(ctx.state):
         return present, joint.run([*inputs, *ctx.snapshots, *cotangents])
+
+
+def _saved(ctx: Any) -> tuple[torch.Tensor, ...]:
+    """What a node has saved, or torch's own error: it is freed, or was written since. ``kept``: what no gradient frees."""
+    return ctx.saved_tensors if ctx.kept is None else ctx.kept
 
 
 def _generators(inputs: Sequence[Any]) -> list[tuple[Any, Any]]:

@@ -53,6 +53,7 @@ class Carried:
         self.slots: dict[int, Key] = {}
         self.storages: dict[Key, Storage] = {}
         self.expected: set[Key] = set()
+        self.held: dict[Key, list[Key]] = {}  # variables that may be what others held before
 
     def expect(self, key: Key) -> None:
         """A variable is taken to hold a tensor of its own after an iteration."""
@@ -78,6 +79,49 @@ class Carried:
                 if settled is None or now is not None:
                     self.settled[key] = now
 
+    def own(self) -> Carried:
+        """What is known of those variables that may only be tensors which the loop makes."""
+        made = Carried()
+        for key, options in self.options.items():
+            if all(o.tensor is None for o in options):
+                made.options[key] = list(options)
+                if key in self.settled:
+                    made.settled[key] = self.settled[key]
+                if key in self.variable:
+                    made.variable.add(key)
+        return made
+
+    def expect_of(self, other: Carried, places: Mapping[Hashable, Hashable]) -> None:
+        """Take variables to be what they are in a copy of the loop; ``places``: as in ``adopt``.
+
+        That is tensors which the loop makes, and those that variables held before it.
+        """
+        graph, before = current_graph(), {b.settled.key: k for k, b in other.entry.items() if b.settled}  # fmt: skip
+        for key, options in other.options.items():
+            place, path = key  # type: ignore[misc]
+            if place not in places:
+                continue
+            here, settled = (places[place], path), other.settled.get(key)
+            if settled is not None and settled.key == own_option(key).key:
+                self.expect(here)
+                continue
+            found = [translated(o, places, graph) for o in options if o.tensor is None]
+            self.options[here] = [o for o in found if o is not None]
+            held = [before[o.key] for o in options if o.tensor is not None and o.key in before]
+            self.held[here] = [(places[p], q) for p, q in held if p in places]  # type: ignore[misc]
+            if settled is None and key in other.settled:
+                self.settled[here] = None
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether the last trace, or what there is before the loop, has every option in it."""
+        for key, options in self.options.items():
+            rows = [found[key] for found in (self.entry, self.found) if key in found]
+            seen = {o.key for binding in rows for o in binding.all()}
+            if rows and not all(o.key in seen for o in options):
+                return False
+        return True
+
     def forget(self, key: Key) -> None:
         """Nothing is known of a variable."""
         self.expected.discard(key)
@@ -90,6 +134,10 @@ class Carried:
         self.entry = bindings(self.keys, contents, specs, None)
         settle_outside(self.entry)
         self._add(self.entry)
+        for key, others in self.held.items():
+            for other in others:
+                if key in self.names and other in self.entry:
+                    add_options(self.options.setdefault(key, []), self.entry[other])
         moving = [k for k in self.names if len(self.options.get(k, ())) > 1]
         simple = [k for k in moving if self.settled.get(k) is not None and self._known(k)]
         self.flagged = frozenset(simple)

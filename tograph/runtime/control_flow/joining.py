@@ -51,17 +51,9 @@ def join_regions(op: str, heads: Sequence[Any], regions: dict[str, Region], **at
             for place, _ in region.changed.values():
                 journal.record(place)  # a commit before the failure changes it
         raise Unreachable
-    places: dict[Any, Place] = {}
-    for region in regions.values():
-        places.update({k: p for k, (p, _) in region.changed.items()})
-    graph.root.kept.update(k for k in places if any(k not in r.changed for r in live))
-    for region in regions.values():
-        if region.raised:
-            graph.root.lost.update(region.changed)
-    places = _joined(places, live, graph.root.lost)
-    slots = [(None, [identified(r.result, r) for r in live])] + [
-        (p, [identified(r.content(p), r) for r in live]) for p in places.values()
-    ]
+    places = _places(regions, live, graph)
+    slots = [(None, [identified(r.result, r) for r in live])]
+    slots += [(p, [identified(r.content(p), r) for r in live]) for p in places.values()]
     slots = told_apart(slots, live)
     specs = [visible(s, graph) for s in _join_contents(slots, live)]
     kinds = [t for s in specs for t in leaf_types(s)]
@@ -88,6 +80,19 @@ def join_regions(op: str, heads: Sequence[Any], regions: dict[str, Region], **at
         merged.guard(place, x)
     joint.attach(node, made, list(values), graph)
     return result
+
+
+def _places(
+    regions: dict[str, Region], live: Sequence[Region], graph: FuncGraph
+) -> dict[Any, Place]:
+    """The locations that the regions leave changed; the graph is told of those that some do not touch, and that failures lose."""
+    places: dict[Any, Place] = {}
+    for region in regions.values():
+        places.update({k: p for k, (p, _) in region.changed.items()})
+        if region.raised:
+            graph.root.lost.update(region.changed)
+    graph.root.kept.update(k for k in places if any(k not in r.changed for r in live))
+    return _joined(places, live, graph.root.lost)
 
 
 def _mind_order(places: dict[Any, Place], live: Sequence[Region]) -> None:
@@ -142,11 +147,10 @@ def put_back(place: Place, x: Any) -> None:
             made = symbolic.value_of(x, current_graph())
             with stale.joined(place.keep.owner, place.get(), made, current_graph()):
                 histories.rebase(place.keep.owner, x)
-        x = (
-            x.ref
-            if not isinstance(x, structure.SymTensor)
-            else structure.Ref(symbolic.value_of(x, current_graph()), current_graph())
-        )
+        if isinstance(x, structure.SymTensor):
+            x = structure.Ref(symbolic.value_of(x, current_graph()), current_graph())
+        else:
+            x = x.ref
     elif is_union(x):
         if place.key[0] == "contents" and not isinstance(place.get(), Held):
             raise StructureError(

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from ...errors import GraphBoolError
 from .. import locations, structure
 from ..funcgraph import FuncGraph, user_location
 from ..ir import Node, Value, graph_effects
+from ..known import UNKNOWN, known
 from ..shapes import SYMBOLS
 from .branches import predicate
 
@@ -26,9 +29,9 @@ def predicate_value(x: Any) -> Any:
 def rotated(test, body, first):
     """``go = test(); while go: body(); go = test()``: for a test that does more than compute.
 
-    ``first`` is what the test gave before the loop, when it was asked already.
+    ``first`` is what the test gave before the loop.
     """
-    cell = [predicate_value(test() if first is None else first)]
+    cell = [predicate_value(first)]
     flag = locations.item(cell, "flag", "the loop test")
 
     def rotated_body():
@@ -72,16 +75,13 @@ def removable(graph: FuncGraph) -> bool:
 def surely_runs(loop: Node) -> bool:
     """Whether a ``While`` has an iteration, by what its test is of the constants that it begins with: that of ``while True`` is a flag."""
     cond = loop.regions["cond"]
-    given = dict(zip(cond.inputs, loop.args))
+    return holds(cond.outputs[0], dict(zip(cond.inputs, loop.args)))
 
-    def known(x: Any) -> Any:
-        x = given.get(x, x) if isinstance(x, Value) else x
-        node = x.node if isinstance(x, Value) else None
-        if node is None:
-            return None if isinstance(x, Value) else x
-        if node.op == "py.constant":
-            return node.args[0]
-        args = [known(a) for a in node.args] if node.op in ("py.not", "py.and_") else [None]
-        return None if None in args else all(args) is not (node.op == "py.not")
 
-    return known(cond.outputs[0]) is True
+def holds(test: Any, given: Mapping[Value, Any]) -> bool:
+    """Whether a test is known to be true, where the inputs of its graph are what is ``given``."""
+    found = known(test, given) if isinstance(test, Value) else test
+    if found is UNKNOWN:
+        return False
+    with _disable_current_modes():
+        return bool(found)

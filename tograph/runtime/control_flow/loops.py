@@ -7,6 +7,7 @@ more; so the first round already takes the variables that the body assigns for n
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ from .. import joins
 from ..funcgraph import current_graph, user_location
 from ..joins import generalize
 from ..journal import Location as Place
-from ..structure import Spec, spec_of
+from ..structure import Choice, Spec, spec_of
 from .carried import Carried
 from .guesses import Guess
 from .joining import as_value, visible
@@ -27,12 +28,24 @@ from .loop_regions import (
     contents_after,
     contents_of,
     emit_while,
+    known_to_begin,
     trace_with_state,
 )
 from .loop_specs import LoopOptions, endless, initial_spec, next_spec, opened
 from .loop_tests import limited, predicate_value, removable, rotated
-from .regions import replayed, with_ambient
-from .seeds import Memory, Outcome, remembering, slot_for, slots_of, storages_at, widened
+from .regions import is_module_globals, replayed, with_ambient
+from .seeds import (
+    Memory,
+    Outcome,
+    Slot,
+    plain,
+    remembering,
+    slot_for,
+    slots_of,
+    storages_at,
+    widened,
+)
+from .siblings import TRIES, absent, alike, kept, within_reach
 from .telling import Told
 
 MAX_ROUNDS = 16
@@ -51,15 +64,29 @@ def staged_while(
     """
     places = with_ambient(places)
     slot = slot_for(user_location(), places)
-    rounds = _Rounds(test, body, places, options or LoopOptions(), first)
-    if slot is not None and slot.outcome is not None:
+    start = functools.partial(_Rounds, test, body, places, options or LoopOptions())
+    rounds = _searched(start, [first], slot)
+    if options is None and slot.outermost and rounds.makes_state() and rounds.begins():
+        body()
+        rounds = _searched(start, [None], slot)
+    slot.leave(rounds.outcome())
+    rounds.emit()
+
+
+def _searched(start: Callable[[list[Any]], _Rounds], first: list[Any], slot: Slot) -> _Rounds:
+    """The rounds of a loop, settled. ``first`` holds what the test gave before the loop, or None until it is asked."""
+    beside, rounds, root = slot.beside, start(first), current_graph().root
+    if slot.outcome is not None:
         rounds.begin_with(slot.outcome, slot.changed)
+    elif beside is not None and beside.failures < TRIES and not root.alone:
+        if rounds.begin_like(beside) and rounds.holds():
+            root.alike = True
+            return rounds
+        rounds = start(first)
+        rounds.failures = beside.failures + 1
     for _ in range(MAX_ROUNDS):
         if rounds.settled():
-            if slot is not None:
-                slot.leave(rounds.outcome())
-            rounds.emit()
-            return
+            return rounds
     raise LoopTypeError(endless(rounds.unsettled()), user_location())
 
 
@@ -68,9 +95,10 @@ class _Rounds:
 
     cond: StateRegion
     loop: StateRegion
+    failures = 0
 
     def __init__(
-        self, test: Any, body: Any, places: Sequence[Place], options: LoopOptions, first: Any
+        self, test: Any, body: Any, places: Sequence[Place], options: LoopOptions, first: list[Any]
     ):
         self.test, self.body, self.options, self.first = test, body, options, first
         self.memory, self.given, self.rotated = Memory(), [*places], False
@@ -117,6 +145,56 @@ class _Rounds:
         self.memory.changed &= changed
         self.guess = Guess((), ())
 
+    def begin_like(self, found: Outcome) -> bool:
+        """Begin with what a copy of the loop found, as a guess; whether what goes in allows it (see ``siblings``)."""
+        if len(self.given) != len(found.given) - found.rotated:
+            return False
+        if found.rotated:
+            self._rotate()
+        places = {old.key: new for old, new in zip(found.given, self.given)}
+        others = [p for p in found.state if p.key not in places]
+        places |= {p.key: p for p in within_reach(others, [self.test, self.body])}
+        keys = {old: new.key for old, new in places.items()}
+        self.told.merged |= {keys[k] for k in found.merged if k in keys}
+        state = [(places[p.key], found.before[p.key], s) for p, s in zip(found.state, found.specs) if p.key in places]  # fmt: skip
+        entries = {p.key: self._entry(p) for p, _, _ in state}
+        specs = {p.key: alike(b, s, entries[p.key], current_graph()) for p, b, s in state}
+        if any(s is None for s in specs.values()):
+            return False
+        self.before |= entries
+        have = {p.key for p in self.state}
+        self.taken_over = [p for p, _, _ in state if p.key not in have]
+        for place in self.taken_over:
+            self._add(place, entries[place.key])
+        self.specs = [specs.get(p.key) or s for p, s in zip(self.state, self.specs)]
+        self.carried.expect_of(found.carried, keys)
+        self.history.keys |= {keys[k] for k in found.grown if k in keys}
+        self.memory = found.memory.beside(keys)
+        self.guess = Guess((), ())
+        return True
+
+    def holds(self) -> bool:
+        """Whether the search ends soon, with what it would have found by itself."""
+        try:
+            return any(self.settled() for _ in range(2)) and self._justified()
+        except TographError:  # where it is not the guess, it comes again
+            return False
+
+    def _justified(self) -> bool:
+        if self.loop.raised or not self.carried.confirmed:
+            return False
+        left = self.told.left(self.state, contents_after(self.loop, self.state))
+        with replayed(self.loop):
+            joined = [
+                visible(next_spec(self.before[p.key], p, c, self.options), current_graph())
+                for p, c in zip(self.state, left)
+            ]
+        pairs = zip(joined, self.specs)
+        return all(joins.equal(plain(a), plain(b)) for a, b in pairs) and not any(
+            kept(as_value(self.loop.entered[p.key]), c, self.before[p.key], s)
+            for p, c, s in zip(self.state, left, self.specs)
+        )
+
     def _begun(self, place: Place, before: Spec, found: Spec) -> Spec | None:
         """The spec of a place to begin with, where an earlier search found this one (see ``widened``)."""
         now = self._entry(place)
@@ -148,6 +226,7 @@ class _Rounds:
             grown,
             self.memory,
             slots_of(self.state),
+            self.failures,
         )
 
     def settled(self) -> bool:
@@ -194,7 +273,9 @@ class _Rounds:
 
     def _rotate(self) -> None:
         """Move the test into the body: it does more than compute."""
-        self.test, self.body, flag = rotated(self.test, self.body, self.first)
+        if self.first[0] is None:
+            self.first[0] = self.test()
+        self.test, self.body, flag = rotated(self.test, self.body, self.first[0])
         self.rotated = True
         self.given.append(flag)
         spec = generalize(opened(spec_of(flag.get())))
@@ -274,6 +355,20 @@ class _Rounds:
             entries.append(generalize(spec_of(self.told.entry(place, content))))
             self.before[place.key] = entries[-1]
         return entries, self.told.left(fresh, contents_after(self.loop, fresh))
+
+    def makes_state(self) -> bool:
+        """Whether iterations find out if an earlier one has made an attribute or entry of an object: after the first they do not."""
+        return not self.rotated and any(
+            p.key[0] in ("key", "attr")
+            and not is_module_globals(p)
+            and absent(self.before[p.key])
+            and isinstance(s, Choice)
+            for p, s in zip(self.state, self.specs)
+        )
+
+    def begins(self) -> bool:
+        """Whether the first iteration surely runs."""
+        return not self.loop.raised and known_to_begin(self.cond, self.state, self.specs, self.told)
 
     def unsettled(self) -> list[tuple[Place, Spec]]:
         """The places that changed in the last rounds."""

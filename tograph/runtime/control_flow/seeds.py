@@ -1,4 +1,5 @@
-"""What a loop's body is known to do from the last time it was traced: the rounds of a loop around it trace it again.
+"""What a loop's body is known to do from the last time it was traced: the rounds of a loop around it trace it again, and a
+Python ``for`` around it traces a copy of it (``siblings``).
 
 ``Outcome`` is what the rounds of one loop found: its state, the specs, which tensor each variable may be. The next time, in the
 next round of the loop around, the search begins there. That is no more than it would find by itself, because what
@@ -10,11 +11,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .. import joins, structure
-from ..funcgraph import FuncGraph
+from ..funcgraph import FuncGraph, current_graph
 from ..joins import join, opened
 from ..journal import Location as Place
 from ..journal import Missing
@@ -41,6 +42,7 @@ class Outcome:
     slots: Mapping[
         Key, Hashable
     ]  # the storages in the state that are slots of loops around, by place
+    failures: int = 0  # how many copies before this one in a row were not alike
 
 
 class Memory:
@@ -60,16 +62,32 @@ class Memory:
             row.append(None)
         return Slot(row, at, self.changed)
 
+    def beside(self, keys: Mapping[Key, Key]) -> Memory:
+        """The memory for the body of a copy of the loop; ``keys``: those of its places by those of the loop's."""
+        made = Memory()
+        made.changed = frozenset(keys[k] for k in self.changed if k in keys)
+        for site, row in self.outcomes.items():
+            made.outcomes[site] = [
+                o and replace(o, carried=o.carried.own(), memory=o.memory.beside(keys)) for o in row
+            ]
+        return made
+
 
 @dataclass
 class Slot:
     row: list[Outcome | None]
     at: int
     changed: frozenset[Key]
+    outermost: bool = False
 
     @property
     def outcome(self) -> Outcome | None:
         return self.row[self.at]
+
+    @property
+    def beside(self) -> Outcome | None:
+        """The outcome of the last loop at the same site: a copy of this one."""
+        return self.row[self.at - 1] if self.at else None
 
     def leave(self, outcome: Outcome) -> None:
         self.row[self.at] = outcome
@@ -95,10 +113,14 @@ def remembering(memory: Memory, carried: Any) -> Iterator[None]:
         _open.memories.pop()
 
 
-def slot_for(location: Any, places: Sequence[Place]) -> Slot | None:
-    """The slot of a loop that begins, in the body of another one."""
+def slot_for(location: Any, places: Sequence[Place]) -> Slot:
+    """The slot of a loop that begins, in the body of another one or outside of loops."""
     site = (location, tuple(p.name for p in places))
-    return _open.memories[-1].slot(site) if _open.memories else None
+    if _open.memories:
+        return _open.memories[-1].slot(site)
+    root = current_graph().root
+    root.loops = root.loops or Memory()
+    return replace(root.loops.slot(site), outermost=True)
 
 
 def slots_of(places: Sequence[Place]) -> dict[Key, Hashable]:
@@ -123,7 +145,7 @@ def storages_at(slots: Mapping[Key, Hashable]) -> dict[Key, Place]:
 
 def widened(before: Spec, found: Spec, now: Spec, place: Place, graph: FuncGraph) -> Spec | None:
     """The spec to begin with: what was ``before`` became ``found``, and ``now`` is the entry; None where nothing is to be taken over."""
-    if _narrower(_plain(now), _plain(before)):
+    if _narrower(plain(now), plain(before)):
         return None
     fits = not _narrower(opened(now), opened(before))
     if not fits or joins.equal(before, found) or not all_seen(found, graph):
@@ -135,14 +157,14 @@ def _narrower(now: Spec, before: Spec) -> bool:
     return not joins.equal(join(now, before), now)
 
 
-def _plain(spec: Spec) -> Spec:
+def plain(spec: Spec) -> Spec:
     """The spec without which tensors, and objects of one class, stand in it."""
     if isinstance(spec, Leaf):
         return Leaf(spec.type)
     if isinstance(spec, Tree):
-        return Tree(spec.cls, spec.aux, tuple(map(_plain, spec.parts)))
+        return Tree(spec.cls, spec.aux, tuple(map(plain, spec.parts)))
     if isinstance(spec, Choice):
-        return Choice(tuple(map(_plain, spec.options)))
+        return Choice(tuple(map(plain, spec.options)))
     return spec if isinstance(spec.value, _PLAIN) else Const(type(spec.value))
 
 

@@ -19,7 +19,7 @@ import torch
 
 from .. import passes
 from ..ir import Graph, Node, Value, node_effects, set_control_inputs
-from . import bounded_lists, bounded_sizes, bounded_state, bounded_views
+from . import bounded_draws, bounded_lists, bounded_sizes, bounded_state, bounded_views
 from .bounding import Bounding
 from .forms import Form, form_of
 
@@ -29,6 +29,7 @@ HANDLERS = {
     **bounded_lists.HANDLERS,
     **bounded_sizes.HANDLERS,
     **bounded_views.HANDLERS,
+    **bounded_draws.HANDLERS,
 }
 
 

@@ -29,12 +29,15 @@ from . import driver, planner, setter
 from .coalescing import coalesced
 from .execute import Stepwise
 from .hazards import streams
+from .library import asserts
 from .plan import Call, Conditional, Host, Plan, Run, Set, Step, View
+from .recording import Pool
 from .refresh import Refresh, separate
 from .storage import Failed, aligned
 
 Path = tuple[int, ...]
 POOL = 32  # streams that torch has of each device
+NODES = ("while", "if", "switch")
 
 
 class Captured(Stepwise):
@@ -67,6 +70,9 @@ class Captured(Stepwise):
         self._capturing = False
         with torch.cuda.device(self.memory.device), torch.no_grad():
             self._warm_apart()
+            self.pool = Pool(self.memory.device)
+            if not self.plan.nodes().keys().isdisjoint(NODES):
+                driver.prepare(self.memory.device)
             self.graphs: list[Any] = []
             self.program = self._recorded(self.plan.steps)
         self.refresh.complete()
@@ -102,13 +108,12 @@ class Captured(Stepwise):
         return items
 
     def _graph(self, steps: Sequence[Step]) -> list[Any]:
-        """One CUDA graph. All share the memory that library functions take while they are captured."""
+        """One CUDA graph. All share the memory that library functions take while they are captured (``recording``)."""
         if all(isinstance(s, (View, Set)) for s in steps):
             self.steps(steps)
             return []
         graph = torch.cuda.CUDAGraph(**({"keep_graph": True} if self.refresh.moving else {}))
-        shared = {"pool": self.graphs[0].pool()} if self.graphs else {}
-        with torch.cuda.graph(graph, stream=self.stream, capture_error_mode="relaxed", **shared):
+        with self.pool.recording(graph, self.stream):
             self._capturing = True
             try:
                 self._laid(steps)
@@ -225,6 +230,8 @@ class Captured(Stepwise):
             for body in step.bodies:
                 with self._on((*path, 0)):
                     self._once(body)
+        elif isinstance(step, Call) and asserts(step.op):
+            return  # the memory has no content that it may be tried on
         elif isinstance(step, (Run, Call, View)):
             before = torch.cuda.current_stream()
             with self._on(path) as stream:
@@ -298,14 +305,14 @@ def _parts(steps: Sequence[Step]) -> list[Any]:
 def _unavailable(plan: Plan) -> str:
     """Why the driver cannot make the nodes of a plan; a straight line needs no driver but torch's."""
     nodes = plan.nodes()
-    if nodes.keys().isdisjoint(["while", "if", "switch"]):
+    if nodes.keys().isdisjoint(NODES):
         return ""
     return driver.available(driver.SWITCH if "switch" in nodes else driver.CONDITIONAL)
 
 
 def lacking(plan: Plan) -> str:
     """Why a plan is not captured on its device; empty where it is worth trying."""
-    loops = not plan.nodes().keys().isdisjoint(["while", "if", "switch"])
+    loops = not plan.nodes().keys().isdisjoint(NODES)
     return _unavailable(plan) or (probed(plan.device) if loops else "")
 
 

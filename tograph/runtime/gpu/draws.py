@@ -17,6 +17,11 @@ from ..kernels.loop_ir import Unsupported
 from ..kernels.triton_random import THREADS, Draw
 from ..types import TensorType
 
+_REAL = frozenset([torch.float16, torch.bfloat16, torch.float32, torch.float64])
+_WHOLE = frozenset([torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8])
+# The types of elements whose words torch takes as the kernels here do.
+TYPES = {"uniform": _REAL, "normal": _REAL, "exponential": _REAL, "integers": _WHOLE, "dropout": {torch.float32},
+         "bernoulli": {torch.float16, torch.bfloat16, torch.float32}}  # fmt: skip
 BLOCKS = 132 * (2048 // THREADS)  # of an H200, for plans that are made without a GPU
 
 
@@ -43,8 +48,7 @@ def draw_of(node: Node) -> Draw:
     if made is None or node.kwargs.get("generator") is not None:
         raise Unsupported(f"{node.op} draws random numbers")
     draw = made(*(a for a in args if not isinstance(a, torch.Generator)), **_numbers(node.kwargs))
-    wanted = torch.int64 if draw.kind == "integers" else torch.float32
-    if kind.dtype != wanted or any(isinstance(p, Value) for p in (draw.first, draw.second)):
+    if kind.dtype not in TYPES[draw.kind] or any(isinstance(p, Value) for p in (draw.first, draw.second)):  # fmt: skip
         raise Unsupported(f"{node.op} draws random numbers of type {kind.dtype}")
     return draw
 
@@ -81,6 +85,8 @@ _DRAWS: dict[str, Any] = {
     "randn_like": lambda *_: Draw("normal"),
     "normal_functional": lambda x, mean=0.0, std=1.0: Draw("normal", mean, std),
     "normal_": lambda x, mean=0.0, std=1.0: Draw("normal", mean, std),
+    "exponential": lambda x, rate=1.0: Draw("exponential", rate),
+    "exponential_": lambda x, rate=1.0: Draw("exponential", rate),
     "bernoulli": lambda x, p=None: _bernoulli(p),
     "bernoulli_": lambda x, p=0.5: _bernoulli(p),
     "native_dropout": _dropout,

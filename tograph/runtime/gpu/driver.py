@@ -87,6 +87,14 @@ class Function:
             kind = cu.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
             _checked(cu.cuFuncSetAttribute(self.handle, kind, shared))
 
+    def finish(self) -> None:
+        """Have the driver load it now: else it does so at the first start, which may be in a capture."""
+        load = getattr(
+            _cu(), "cuFuncLoad", None
+        )  # a kernel of a conditional node cannot be started to warm it up
+        if load is not None:
+            _checked(load(self.handle))
+
     def start(self, programs: int, threads: int, arguments: Sequence[Any], stream: int) -> None:
         """``arguments`` are ctypes values in the order of the kernel's parameters."""
         block = (ctypes.c_void_p * max(len(arguments), 1))(*map(ctypes.addressof, arguments))
@@ -98,7 +106,15 @@ class Function:
 def _setter(device: int, name: str) -> Function:
     """Loaded once per device: the driver assembles it, and binds the function that sets a handle."""
     with torch.cuda.device(device):
-        return Function(setter.ptx().encode() + b"\0", name)
+        made = Function(setter.ptx().encode() + b"\0", name)
+        made.finish()
+    return made
+
+
+def prepare(device: torch.device) -> None:
+    """Load what conditional nodes need, ahead of a capture."""
+    for name in (setter.SET, setter.INVERTED, setter.SET_INDEX):
+        _setter(device.index or 0, name)
 
 
 # ---- conditional nodes of the graph that a stream captures
@@ -116,7 +132,7 @@ class Handle:
     def set(self, name: str, cell: torch.Tensor, extra: int, stream: torch.cuda.Stream) -> None:
         """Record the kernel that sets it. ``extra``: the address of the error cell, or the last index."""
         given = [ctypes.c_uint64(int(self.value)), ctypes.c_uint64(cell.data_ptr()), ctypes.c_uint64(extra)]  # fmt: skip
-        _setter(cell.device.index, name).start(1, 1, given, stream.cuda_stream)
+        _setter(cell.device.index or 0, name).start(1, 1, given, stream.cuda_stream)
 
     def node(self, kind: str, bodies: int, stream: torch.cuda.Stream) -> list[Any]:
         """Add the node after what the stream has captured; the graphs of its bodies."""
@@ -173,6 +189,8 @@ class Node:
             found = [int(self.params.srcDevice)]
         else:
             self._count(len(values))
+            if not int(self.params.kernelParams):
+                raise DriverError("a kernel whose parameters are packed")
             block = (ctypes.c_void_p * len(values)).from_address(int(self.params.kernelParams))
             found = [ctypes.c_uint64.from_address(a).value for a in block if a]
         if found != self.values:

@@ -47,17 +47,41 @@ class Stepwise:
         self.memory = Memory(plan, where or plan.device, bound)
         self.log: list[Any] = []  # what the steps of the host gave
         self.objects: dict[Value, Any] = {}
+        self._last: torch.cuda.Stream | None = None
+        self.behind: Callable[[dict[Place, torch.Tensor]], Any] | None = (
+            None  # is given the memory of each run
+        )
 
     def run(self, *inputs: Any) -> list[Any]:
+        """Failed where a kernel reports an error or a library function raises one; nothing outside has changed then."""
         self.log, self.objects = [], {}
         with on(self.memory.device), torch.no_grad():
             try:
+                self._follow()
                 self.memory.fill(inputs)
                 self.play()
-                return self.memory.results(inputs)
+                outputs = self.memory.results(inputs)
+                if self.behind is not None:
+                    self.behind(self.memory.of)
+                return outputs
             except Failed as error:
                 error.log = self.log
                 raise
+            except torch.OutOfMemoryError:  # this call's error, as in eager PyTorch
+                raise
+            except RuntimeError as error:  # in a branch that is not taken it means nothing
+                failed = Failed(f"{type(error).__name__}: {error}")
+                failed.log = self.log
+                raise failed from error
+
+    def _follow(self) -> None:
+        """Wait for the run before, where that was on another stream: the memory is the same."""
+        if self.memory.device.type != "cuda":
+            return
+        now = torch.cuda.current_stream()
+        if self._last is not None and self._last != now:
+            now.wait_stream(self._last)
+        self._last = now
 
     def play(self) -> None:
         """Everything between the inputs and the outputs."""

@@ -83,7 +83,9 @@ class Places:
 
     def meta(self, v: Value) -> Meta:
         """Size and strides of a tensor's memory, of another kind for a value that stands for it."""
-        at = self.place(v)
+        return self.meta_of(self.place(v))
+
+    def meta_of(self, at: Place) -> Meta:
         if isinstance(at, Cell):
             return contiguous(at.kind.dtype, at.kind.shape, torch.device(self.plan.device))
         return self.metas[at]

@@ -10,6 +10,7 @@ A graph without conditional nodes is tier 1 wherever CUDA graphs are. ``notes`` 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,16 +18,17 @@ import torch
 
 from ..ir import Graph
 from ..kernels import triton_jit
-from ..kernels.device import LoopKernel, gpu_of, gpus, tuner
+from ..kernels.device import LoopKernel, gpu_of, gpus, launch, tuner
 from ..kernels.jit import warn_once
 from ..kernels.loop_ir import Unsupported
 from ..kernels.tuning import estimate
 from ..types import ListType, OptionalType, ScalarType
-from . import capture, direct, planner
+from . import capture, direct, library, planner
 from .coalescing import coalesced
 from .execute import Chunked, Stepwise
 from .forms import Held
-from .plan import Run, check
+from .loop_tuning import Loops
+from .plan import Call, Plan, Run, check
 from .pointers import Pointers, places
 from .resume import resumed
 from .retarget import retarget
@@ -48,17 +50,22 @@ class Program:
         if not torch.cuda.is_available():
             planner.plan(graph)  # says first what keeps a graph on the host anywhere
             raise Unsupported("there is no CUDA device")
+        if _captured():
+            raise Unsupported("its first call is in a CUDA graph that the caller captures")
         self.graph = graph
+        self._mutex, self._running = threading.RLock(), False
         self.notes: list[str] = []
         self._types = [v.type for v in graph.inputs]
         self._failures = 0
+        self.loops: Loops | None = None
         self._make(None)
 
     def _make(self, capacity: int | None) -> None:
         """Plan the graph with room for so many items of its lists, and choose what runs the plan."""
         device = gpu_of(self.graph.inputs)
         choose = tuner(device) if device else estimate  # the plan says that several are too many
-        self.plan = planner.plan(self.graph, capacity=capacity, choose=choose)
+        self.loops = self.loops or Loops(device, launch)
+        self.plan = planner.plan(self.graph, capacity=capacity, choose=choose, shapes=self.loops.shape)  # fmt: skip
         self.tier, self._runner = self._choose()
         self.pointers = Pointers(
             self.plan,
@@ -103,6 +110,7 @@ class Program:
                     raise
                 except RuntimeError as error:
                     why = str(error)
+            _check_bodies(self.plan, why)
             self.notes = [f"no conditional nodes: {why}"]
             warn_once(f"tograph: {self.plan.name} runs in chunks, not in one CUDA graph: {why}")
             return 2, Chunked(self.plan)
@@ -121,12 +129,23 @@ class Program:
         return [LoopKernel(n, s.source, (str(s.location),), s.choice) for n, s in found.items()]
 
     def run(self, inputs: Sequence[Any]) -> list[Any] | None:
-        if self._failures >= PATIENCE or not self._fits(inputs):
-            return None
+        """One call at a time, since the memory is the plan's; a Python function that it calls may call the graph again."""
+        with self._mutex:
+            if self._running or self._failures >= PATIENCE or not self._fits(inputs):
+                return None
+            self._running = True
+            try:
+                return self._run(inputs)
+            finally:
+                self._running = False
+
+    def _run(self, inputs: Sequence[Any]) -> list[Any] | None:
         try:
             outputs = self._attempt(inputs)
         except Failed as error:
             self._failures += 1
+            if error.__cause__ is not None and str(error) not in self.notes:
+                self.notes.append(str(error))
             if not error.log:
                 return None
             if error.full:
@@ -145,18 +164,31 @@ class Program:
         while True:
             try:
                 self._bind(inputs)
-                return self._runner.run(*inputs)
+                return self._tuning(inputs) if self.plan.trials else self._runner.run(*inputs)
             except Failed as error:
                 if not error.full or error.log or not self._more():
                     raise
 
+    def _tuning(self, inputs: Sequence[Any]) -> list[Any]:
+        """A run behind which loops are measured that go block by block; the graph is planned again where that pays."""
+        trials, self.plan.trials, better = self.plan.trials, {}, []
+        runner, loops = self._runner, self.loops
+        runner.behind = lambda of: better.append(loops.measure(runner.plan.steps, trials, of))  # type: ignore[union-attr]
+        outputs = runner.run(*inputs)
+        runner.behind = None
+        if any(better):
+            self._again(self.plan.form.capacity)
+        return outputs
+
     def _more(self) -> bool:
         """Plan with more room for lists, if there is more."""
         room = self.plan.form.capacity * GROWTH
-        if room > MOST_ROOM:
-            return False
+        return room <= MOST_ROOM and self._again(room)
+
+    def _again(self, capacity: int) -> bool:
+        """Plan once more; where that fails the graph is left to the host from now on."""
         try:
-            self._make(room)
+            self._make(capacity)
         except Unsupported as why:
             self._failures = PATIENCE
             self.notes.append(str(why))
@@ -165,6 +197,8 @@ class Program:
 
     def _fits(self, inputs: Sequence[Any]) -> bool:
         if torch._C._len_torch_dispatch_stack() or torch._C._len_torch_function_stack():
+            return False
+        if _captured():  # the caller's graph would keep this call's numbers
             return False
         grad = torch.is_grad_enabled()
         return all(self._is(x, kind, grad) for x, kind in zip(inputs, self._types, strict=True))
@@ -195,6 +229,21 @@ class Program:
             and not x.is_neg()
             and not x.is_conj()
         )
+
+
+def _check_bodies(plan: Plan, why: str) -> None:
+    """Unsupported for bodies that may stop the device where they are not meant to run: chunks run them all the same."""
+    for step, depth in plan.walk():
+        if depth and isinstance(step, Call) and library.asserts(step.op):
+            where = f"{step.location[0]}:{step.location[1]}: " if step.location else ""
+            raise Unsupported(
+                f"{where}{step.op} in a branch or loop, and no conditional nodes: {why}"
+            )
+
+
+def _captured() -> bool:
+    """Whether the caller captures what is done now."""
+    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 
 
 def described(graph: Graph, device: str = "cuda:0") -> str:

@@ -16,7 +16,7 @@ from ..kernels.triton_ops import SIGNATURE
 from ..types import DTYPE_NAMES, ObjectType, ScalarType
 from . import draws
 from .places import Places
-from .plan import Call, Cell, Host, Place, Run, Step, Update, View
+from .plan import Call, Cell, Copy, Host, Place, Run, Step, Update, View
 
 
 class SingleOps(Places):
@@ -59,15 +59,19 @@ class SingleOps(Places):
             self.where[out] = at
         else:
             steps = self._copies([self._buffer(out)], [at], node)
-        target = self.place(out)
+        target, given_row, row_meta = self.place(out), self.place(row), self.meta(row)
+        if self.bases.get(given_row) is target:  # other threads may write what one still reads
+            own = self._cell_of(row_meta.dtype, tuple(row_meta.size))
+            steps.append(Copy([(own, given_row)], node.location))
+            given_row, row_meta = own, self.meta_of(own)
         self.undefined.discard(target)
         size = self.meta(x).size
         given = index if isinstance(index, int) else None
         name = self.name("item")
         source = triton_rows.render(
-            name, self.meta(out), self.meta(row), d % len(size), given, node in self.safe
+            name, self.meta(out), row_meta, d % len(size), given, node in self.safe
         )
-        places = {"x": target, "row": self.place(row)}
+        places = {"x": target, "row": given_row}
         if given is None:
             places |= {"at": self.place(index)}
         made = self._run(source, places, node)
@@ -99,7 +103,7 @@ class SingleOps(Places):
         outputs = [self._buffer(v) for v in node.outputs]
         count, most = math.prod(self.meta(outputs[0]).size), draws.blocks(self.plan.device)
         name = self.name("random")
-        kind = "i64" if draw.kind == "integers" else "fp32"
+        kind = SIGNATURE[DTYPE_NAMES[self.meta(outputs[0]).dtype]]
         seed, offset = self._generator()
         outs = dict(zip(draw.arguments[-len(outputs) :], outputs))
         places: dict[str, Place] = {**outs, "seed": seed, "offset": offset}
@@ -107,7 +111,9 @@ class SingleOps(Places):
         if draw.kind == "dropout":
             places["x"], steps = self._dense(node.args[0], node)
         source = triton_random.render(name, draw, count, most, kind)
-        after = triton_random.advance(f"{name}_next", triton_random.words(count, most))
+        after = triton_random.advance(
+            f"{name}_next", triton_random.words(count, most, triton_random.turns(draw, kind))
+        )
         moved = {"offset": offset, triton_rows.ACTIVE: self._always()}
         return [*steps, self._run(source, places, node, outs), Update(after, moved, node.location, frozenset(["offset"]))]  # fmt: skip
 

@@ -19,6 +19,7 @@ from ..ir import Node, Value
 from ..shapes import Meta, result_type
 from ..types import DTYPE_NAMES, ScalarType, TensorType
 from . import positions
+from .creators import CREATORS
 from .exprs import Maker, Term
 from .gathers import GATHERS
 from .loop_ir import (
@@ -38,7 +39,7 @@ from .loop_ir import (
 )
 from .pointwise import FACTORS, ROWS, Row
 from .products import PRODUCTS
-from .reductions import CREATORS, REDUCERS, row_of
+from .reductions import REDUCERS, row_of
 from .simplify import simplify
 from .views import VIEWS, Index, Split, broadcast
 

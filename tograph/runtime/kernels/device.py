@@ -56,11 +56,17 @@ class Start:
 
 
 def launch(source: Source, arguments: dict[str, Any]) -> None:
-    """Start a kernel on the current stream of its device, by Triton's own launcher, or without a C compiler by the driver."""
-    if not triton_jit.has_compiler() and not driver.loadable():
+    """Start a kernel on the current stream of its device, by Triton's own launcher, or where that cannot be built by the driver."""
+    at = next(arguments[n].device for n, kind in source.signature.items() if kind.startswith("*"))
+    if (
+        at.type == "cuda" and at.index != torch.cuda.current_device()
+    ):  # launchers take the current one
+        with torch.cuda.device(at):
+            launch(source, arguments)
+    elif triton_jit.launcher() and not driver.loadable():
         images.start(source, arguments)
-        return
-    triton_jit.launch(source, [arguments[name] for name in source.signature])
+    else:
+        triton_jit.launch(source, [arguments[name] for name in source.signature])
 
 
 def tuner(device: str) -> tuning.Tuner:

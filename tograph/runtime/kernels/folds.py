@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from .llvm_text import REGISTER
 from .loop_ir import FLOATS, ITEM_SIZES, Expr
-from .vectors import OPS, REGISTER, Emitter
+from .vector_ops import OPS
+from .vectors import Emitter
 
 _IDENTITY = {"sum": 0, "prod": 1, "any": 0, "all": 1}
 _COMBINE = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "or", "all": "and"}
@@ -31,7 +33,6 @@ class Fold:
         self.dtypes = [a.dtype for a in e.args]
         self.start = [identity(self.kind, self.dtypes[0]), 0][: len(self.dtypes)]
         self.cells: dict[int, list[str]] = {}
-        self.entry = renderer.text.lines
         self.place = len(renderer.text.lines)
 
     def _accumulators(self, e: Emitter) -> list[str]:

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ..ir import Node, Value
+from .elements import Elements, Reducer, argument
 from .exprs import Term
 from .loop_ir import Affine, Open, Unsupported
-from .reductions import REDUCERS, Elements, Reducer, argument
+from .reductions import REDUCERS
 from .views import ZERO, Index, broadcast
 
 Gather = Callable[[Elements, Node, int, Index], Term]

@@ -1,10 +1,11 @@
 """exp, log, tanh, erf, sin and their kind as LLVM IR.
 
 f32 has polynomials of our own: minimax fits (Lawson's iteration on Chebyshev nodes against float64 references) after the
-textbook reductions, each named in its function. Errors measured over millions of points are at most 2.5 ulp, most below
-1.5 (tests/runtime/kernels/test_llvm_math.py holds the bounds). NaN, infinities, -0.0 and denormal arguments and results
-are right. ``precise`` and f64, and functions without a polynomial here, call SLEEF (https://sleef.org, 1 ulp), whose
-vector functions libtorch exports because torch uses them itself. An op that has neither is ``Unsupported``.
+textbook reductions, each named in its function; with AVX-512 erf and tanh are looked up (``llvm_tables``). Errors measured over
+millions of points are at most 2.5 ulp, most below 1.5 (tests/runtime/kernels/test_llvm_math.py holds the bounds). NaN,
+infinities, -0.0 and denormal arguments and results are right. ``precise`` and f64, and functions without a polynomial here, call
+SLEEF (https://sleef.org, 1 ulp), whose vector functions libtorch exports because torch uses them itself. An op that has neither
+is ``Unsupported``.
 
 The exponent is put in with AVX-512's scalef where there is one; else with two exact multiplications by powers of two,
 which rounds denormal results once, as scalef does.
@@ -15,8 +16,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from . import llvm_tables
+from .llvm_text import REGISTER
 from .loop_ir import Unsupported
-from .vectors import REGISTER, Emitter
+from .vectors import Emitter
 
 LOG2_E, LN2 = 1.4426950408889634, 0.6931471805599453
 LN2_HIGH, LN2_LOW = 0.693145751953125, 1.42860682030941723212e-6  # high has 9 zero bits at its end
@@ -245,7 +248,9 @@ def log1p(x: Lanes) -> Lanes:
 
 
 def tanh(x: Lanes) -> Lanes:
-    """An odd polynomial near 0, elsewhere 1 - 2 / (exp(2|x|) + 1)."""
+    """With AVX-512 by table; else an odd polynomial near 0, elsewhere 1 - 2 / (exp(2|x|) + 1)."""
+    if x.e.target.avx512:
+        return Lanes(x.e, llvm_tables.tanh(x.e, x.name))
     a, t = x.abs(), x * x
     p = t.poly(0.002142961835488677, -0.008177397772669792, 0.021700702607631683,
                -0.05394676327705383, 0.1333320587873459, -0.3333333134651184)  # fmt: skip
@@ -255,7 +260,9 @@ def tanh(x: Lanes) -> Lanes:
 
 
 def erf(x: Lanes) -> Lanes:
-    """x + x * P(x**2) below 0.9; above, 1 - exp(-Q(|x|))."""
+    """With AVX-512 by table; else x + x * P(x**2) below 0.9; above, 1 - exp(-Q(|x|))."""
+    if x.e.target.avx512:
+        return Lanes(x.e, llvm_tables.erf(x.e, x.name))
     a, t = x.abs(), x * x
     p = t.poly(-1.0497067705728114e-05, 0.00011510038893902674, -0.000851222372148186,
                0.00522263627499342, -0.026865897700190544, 0.11283788830041885,

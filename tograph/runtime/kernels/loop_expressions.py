@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 
 from ..ir import Node, Value
 from . import triton_ops
+from .creators import CREATORS
 from .loop_formulas import Formulas, dtype_of, size_of
 from .loop_ir import DIVISION_BY_ZERO, ITEM_SIZES, Expr, Unsupported, ordered
 from .pointwise import ROWS
-from .reductions import CREATORS, REDUCERS
+from .reductions import REDUCERS
 from .triton_ops import TYPES, start, typed
 from .triton_source import failing, operation
 

@@ -13,10 +13,11 @@ from ..ir import Node, Value
 from ..shapes import Meta, contiguous
 from ..types import DTYPE_NAMES, ScalarType, TensorType, device_of
 from .build import Builder, Region, compute_dtype
+from .creators import CREATORS
 from .exprs import Term
 from .loop_ir import ITEM_SIZES, Unsupported
 from .pointwise import ROWS
-from .reductions import CREATORS, REDUCERS
+from .reductions import REDUCERS
 from .views import Index
 
 

@@ -6,10 +6,11 @@ They are rows of ``gathers.GATHERS`` and ``reductions.CREATORS``; a row reads it
 from __future__ import annotations
 
 from ..ir import Node
+from .creators import CREATORS
+from .elements import Elements, argument
 from .exprs import Term
 from .gathers import located, row
 from .loop_ir import Open, Unsupported
-from .reductions import CREATORS, Elements, argument
 from .views import Index, broadcast
 
 LAST = (1 << 63) - 1  # the end of a slice that has none

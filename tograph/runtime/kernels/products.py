@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..ir import Node
+from .elements import Elements
 from .exprs import Term
 from .loop_ir import Unsupported
-from .reductions import Elements
 from .views import Index, broadcast
 
 Product = Callable[[Elements, Node, Index], Term]

@@ -23,8 +23,9 @@ from ..ir import Graph, Node, Value, node_effects, values_in
 from ..ops import REGION_OPS
 from ..types import DTYPE_NAMES, ScalarType, TensorType, Type
 from .build import Region, expressible
+from .creators import CREATORS
 from .loop_ir import ITEM_SIZES
-from .reductions import CREATORS, REDUCERS
+from .reductions import REDUCERS
 from .views import VIEWS
 
 MAX_NODES = 96  # of one kernel: bounds the time to compile it

@@ -24,11 +24,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from .loop_ir import Unsupported
 from .triton_source import Source
 
 MINIMUM = (3, 6)
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100", "gfx942")  # what every kernel is compiled for in tests
+
+
+# The beginnings of calls that AMD's library does not have, and what stands for them there.
+PRECISE = {"fast_sinf(": "sin(", "fast_cosf(": "cos(", "fast_logf(": "log(",
+           "sinpi(": "sin(3.141592653589793 * ", "cospi(": "cos(3.141592653589793 * "}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -86,11 +93,14 @@ def version() -> str:
     return "" if isinstance(found, str) else found.__version__
 
 
-def load(source: Source) -> Any:
-    """The function of a source, as Triton's own; ``Unsupported`` where there is no triton."""
+def load(source: Source, hip: bool = False) -> Any:
+    """The function of a source, as Triton's own, for AMD's libraries or not; ``Unsupported`` where there is no triton."""
     if why := available():
         raise Unsupported(why)
-    return _load(source.name, source.text)
+    text = source.text
+    for name, precise in PRECISE.items() if hip else ():
+        text = text.replace(f"libdevice.{name}", f"libdevice.{precise}")
+    return _load(source.name, text)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -131,7 +141,8 @@ def compiled(source: Source, architecture: str, aligned: Iterable[str] | None = 
 @functools.lru_cache(maxsize=1024)
 def _compiled(name: str, text: str, signature: tuple, constants: tuple, warps: int, architecture: str,
               target: Any, aligned: frozenset[str]) -> Binary:  # fmt: skip
-    function = load(Source(name, text, dict(signature), dict(constants), 1, warps))
+    source_ = Source(name, text, dict(signature), dict(constants), 1, warps)
+    function = load(source_, hip=getattr(target, "backend", "") == "hip")
     triton, compiler = _triton(), importlib.import_module("triton.compiler")
     kinds = dict(signature) | {c: "constexpr" for c, _ in constants}
     attributes = {(i,): [["tt.divisibility", 16]] for i, n in enumerate(kinds) if n in aligned}
@@ -147,9 +158,19 @@ def _compiled(name: str, text: str, signature: tuple, constants: tuple, warps: i
 
 
 @functools.cache
-def has_compiler() -> bool:
-    """Whether Triton can build its launcher."""
-    return bool(os.environ.get("CC")) or any(map(shutil.which, ("cc", "gcc", "clang")))
+def launcher() -> str:
+    """Why Triton cannot build its launcher here: it needs a C compiler, Python's headers and the driver's library. Empty where it can."""
+    if not os.environ.get("CC") and not any(map(shutil.which, ("cc", "gcc", "clang"))):
+        return "there is no C compiler"
+    try:
+        importlib.import_module("triton.runtime").driver.active.get_current_device()
+    except BUILD as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+# What building and loading a launcher raises: a compiler that fails, a library that is not found, a module that does not load.
+BUILD = (RuntimeError, OSError, AssertionError, ImportError, subprocess.SubprocessError)
 
 
 def launch(source: Source, arguments: Sequence[Any]) -> None:
@@ -157,12 +178,12 @@ def launch(source: Source, arguments: Sequence[Any]) -> None:
 
     ``Unsupported`` where the kernel does not compile, or the launcher cannot be built.
     """
-    function = load(source)
+    function = load(source, hip=torch.version.hip is not None)
     try:
         function[(source.programs,)](
             *arguments, **source.constants, num_warps=source.warps, enable_fp_fusion=False
         )
-    except (_triton().errors.TritonError, RuntimeError, OSError) as error:
+    except (_triton().errors.TritonError, *BUILD) as error:
         raise Unsupported(f"Triton: {error}") from error
 
 

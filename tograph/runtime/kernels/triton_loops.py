@@ -10,29 +10,23 @@ Two forms, by the sizes of the state:
             first two are checked here. The last is checked by the kernel: it runs its block once more, and where that changes
             anything, it sets the error code, and the loop has to be run another way. Numbers are right in the program
             that made the most steps; each writes its own with its number of steps.
-
-A value is a Triton variable: a scalar for numbers and tensors of one element, a block ``[XBLOCK]`` for vectors, whose elements
-are numbered in row-major order. Python's ints are 64 bits here; where one would not fit, where Python or torch
-would raise, the kernel sets the error code and its outputs mean nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
-from typing import Any
 
 from ..ir import Graph, Node, Value
 from ..types import ScalarType
 from . import triton_ops, triton_source
 from .loop_blocks import check_independent
-from .loop_expressions import Expressions
-from .loop_formulas import Formulas, dtype_of, size_of
+from .loop_formulas import dtype_of, size_of
+from .loop_graphs import STEPS, Graphs
 from .loop_ir import FLOATS, ITEM_SIZES, Unsupported
-from .loop_numbers import OVERFLOW, Numbers
-from .loop_vectors import Vectors
+from .loop_numbers import OVERFLOW
 from .tiles import power_of_two
-from .triton_ops import TYPES, typed
+from .triton_ops import TYPES
 from .triton_source import ERROR, HEADER, Source
 
 MOST = 4096  # elements of a vector that one program holds
@@ -40,9 +34,14 @@ BLOCK = 256  # elements of a program in the form ``blocks``
 UNSETTLED = 3  # the error code of a block that went on changing
 MOST_NODES = 300
 ACTIVE = "active"  # the parameter of a plan's kernels that tells whether they are to do anything
-STEPS = "steps"  # the output with the number of iterations of each program
 
-_SAME = frozenset(f"aten.{n}" for n in ["view.default", "_unsafe_view.default", "reshape.default", "squeeze.default", "squeeze.dim", "squeeze.dims", "unsqueeze.default", "alias.default", "detach.default"]) | {"tg.identity"}  # fmt: skip
+
+@dataclass(frozen=True)
+class Shape:
+    """How the form ``blocks`` is shared out: elements and warps of a program."""
+
+    block: int
+    warps: int
 
 
 @dataclass(frozen=True)
@@ -59,15 +58,19 @@ class LoopSource:
 
 
 def render(
-    node: Node, name: str, pointers: bool = False, safe: Set[Node] = frozenset()
+    node: Node,
+    name: str,
+    pointers: bool = False,
+    safe: Set[Node] = frozenset(),
+    shape: Shape | None = None,
 ) -> LoopSource:
     """The kernel of a ``While`` node; Unsupported says why it has none.
 
-    ``pointers``: numbers come from memory. ``safe``: nodes on numbers that surely do not fail.
+    ``pointers``: numbers come from memory. ``safe``: nodes on numbers that surely do not fail. ``shape``: of the form ``blocks``.
     """
-    first = _Loop(node, name, False, pointers, safe)
+    first = _Loop(node, name, False, pointers, safe, shape)
     source = first.source()
-    return _Loop(node, name, True, pointers, safe).source() if first.fails else source
+    return _Loop(node, name, True, pointers, safe, shape).source() if first.fails else source
 
 
 def segment(
@@ -81,24 +84,26 @@ def segment(
     return source, first.inputs
 
 
-class _Loop(Numbers, Expressions, Vectors):
-    """``guarded``: whether loops end when something has failed; a failure may be what keeps them going."""
+class _Loop(Graphs):
+    """The kernel of a ``While`` node."""
 
-    def __init__(self, node: Node, name: str, guarded: bool, pointers: bool, safe: Set[Node]):
-        self.node, self.name, self.guarded, self.pointers = node, name, guarded, pointers
-        self.safe, self.sure = safe, False
+    def __init__(
+        self,
+        node: Node,
+        name: str,
+        guarded: bool,
+        pointers: bool,
+        safe: Set[Node],
+        shape: Shape | None = None,
+    ):
+        super().__init__(guarded, pointers, safe)
+        self.node, self.name = node, name
         self.carried = node.kwargs["carried"]
-        self.lines: list[str] = []
-        self.indent = 1
-        self.count = 0
-        self.helpers: dict[str, None] = {}
-        self.names: dict[Value, str] = {}
-        self.formulas = Formulas()
-        self.fails = False
-        self.matrices: dict[Value, str] = {}
         self.n = self._space()
         self.form = "whole" if self.n <= MOST else "blocks"
-        self.block = power_of_two(self.n) if self.form == "whole" else BLOCK
+        self.shape = shape if self.form == "blocks" else None
+        blocks = self.shape.block if self.shape else BLOCK
+        self.block = power_of_two(self.n) if self.form == "whole" else blocks
         self.partial = self.n % self.block != 0
         if self.form == "blocks":
             check_independent(node)
@@ -158,10 +163,10 @@ class _Loop(Numbers, Expressions, Vectors):
         text = self._module(signature, constants, where)
         programs = -(-self.n // self.block) if self.form == "blocks" else 1
         matrix = max((size_of(m) for m in self.matrices), default=0)
-        warps = min(
-            max(self.block // 128, matrix // 512, 1), 16
-        )  # few elements in each thread: all live at once
-        source = Source(self.name, text, signature, constants, programs, power_of_two(warps))  # fmt: skip
+        # few elements in each thread: all live at once
+        warps = min(max(self.block // 128, matrix // 512, 1), 16)
+        warps = self.shape.warps if self.shape else power_of_two(warps)
+        source = Source(self.name, text, signature, constants, programs, warps)
         return LoopSource(source, self.form, outputs, counted)
 
     def _switch(self, signature: dict[str, str]) -> None:
@@ -175,13 +180,6 @@ class _Loop(Numbers, Expressions, Vectors):
         helpers = "".join(f"\n\n@triton.jit\n{triton_ops.HELPERS[h]}" for h in self.helpers)
         head = f"\n\n{comment}@triton.jit\ndef {self.name}({parameters}):\n"
         return HEADER + helpers + head + "\n".join(self.lines) + "\n"
-
-    def line(self, text: str) -> None:
-        self.lines.append("    " * self.indent + text)
-
-    def fresh(self) -> str:
-        self.count += 1
-        return f"v{self.count}"
 
     def _input(self, k: int, a: Value, signature: dict[str, str]) -> None:
         if a in self.names:
@@ -207,8 +205,6 @@ class _Loop(Numbers, Expressions, Vectors):
         mask = ", mask, other=0" if self.is_vector(a) and self.partial else ""
         return f"tl.load({place}{mask})" + (" != 0" if dtype_of(a) == "bool" else "")
 
-    # ---- the loop
-
     def _run(self) -> list[str]:
         """Write the loop; the variables of its state."""
         node = self.node
@@ -217,52 +213,12 @@ class _Loop(Numbers, Expressions, Vectors):
             self._settled(state)
         return state
 
-    def _loop(self, node: Node, counted: bool = False) -> list[str]:
-        carried = node.kwargs["carried"]
-        cond, body = node.regions["cond"], node.regions["body"]
-        state = []
-        for a, v in zip(node.args[:carried], body.inputs):
-            name = self.fresh()
-            self.line(f"{name} = {self._typed(self.text(a, v), a, v)}")
-            state.append(name)
-        if counted:
-            self.line(f"{STEPS}_ = tl.full([], 0, tl.int64)")
-        go = self.fresh()
-        self.line(f"{go} = {self._condition(cond, state, node.args[carried:])}")
-        self.line(f"while {go}:")
-        self.indent += 1
-        outputs = self._graph(body, [*state, *self._texts(node.args[carried:], body.inputs[carried:])])  # fmt: skip
-        following = [self._typed(t, o, v) for t, o, v in zip(outputs, body.outputs, body.inputs)]
-        self._assign(state, following)
-        if counted:
-            self.line(f"{STEPS}_ += 1")
-        self.line(f"{go} = {self._condition(cond, state, node.args[carried:])}")
-        self.indent -= 1
-        return state
-
-    def _assign(self, state: list[str], following: list[str]) -> None:
-        """All at once: what is another part of the state is read before it changes."""
-        moved = [text for name, text in zip(state, following) if text in state and text != name]
-        taken = {text: self.fresh() for text in dict.fromkeys(moved)}
-        for text, name in taken.items():
-            self.line(f"{name} = {text}")
-        for name, text in zip(state, following):
-            if name != text:
-                self.line(f"{name} = {taken.get(text, text)}")
-
-    def _condition(self, cond: Graph, state: list[str], rest: Sequence[Any]) -> str:
-        (out,) = self._graph(cond, [*state, *self._texts(rest, cond.inputs[len(state) :])])
-        out = f"{out} != 0" if dtype_of(cond.outputs[0]) != "bool" else out
-        tests = [f"({out})", *(["go"] if self.pointers else []), *(["(code == 0)"] if self.guarded else [])]  # fmt: skip
-        return " & ".join(tests) if len(tests) > 1 else out
-
     def _settled(self, state: list[str]) -> None:
         """Fail where a block that ended for its own elements would still change."""
         node, body = self.node, self.node.regions["body"]
         numbers = self._limit(state)
-        self.line(
-            f"if {numbers}:"
-        )  # the numbers would let the loop go on: the elements have ended it
+        # the numbers would let the loop go on: the elements have ended it
+        self.line(f"if {numbers}:")
         self.indent += 1
         outputs = self._graph(body, [*state, *self._texts(node.args[self.carried :], body.inputs[self.carried :])])  # fmt: skip
         for old, new, v in zip(state, outputs, body.inputs):
@@ -277,13 +233,11 @@ class _Loop(Numbers, Expressions, Vectors):
     def _limit(self, state: list[str]) -> str:
         """The condition with every ``any`` true: what the numbers alone say."""
         cond = self.node.regions["cond"]
-        before, self.always = getattr(self, "always", False), True
+        before, self.always = self.always, True
         try:
             return self._condition(cond, state, self.node.args[self.carried :])
         finally:
             self.always = before
-
-    always = False
 
     def _outputs(self, state: list[str], signature: dict[str, str]) -> tuple[tuple[str, ...], frozenset[str]]:  # fmt: skip
         names, counted = [], set()
@@ -302,96 +256,6 @@ class _Loop(Numbers, Expressions, Vectors):
             signature[STEPS] = "*i64"
             self.line(f"tl.store({STEPS} + tl.program_id(0), {STEPS}_)")
         return tuple(names), frozenset(counted)
-
-    # ---- graphs
-
-    def _texts(self, args: Sequence[Any], inputs: Sequence[Value]) -> list[str]:
-        return [self.text(a, v) for a, v in zip(args, inputs, strict=True)]
-
-    def text(self, a: Any, like: Value) -> str:
-        """A node's argument as text: a variable, or a constant of the type that it stands for."""
-        if isinstance(a, Value):
-            return self.names[a]
-        if a is None or not isinstance(a, (bool, int, float)):
-            raise Unsupported(f"an argument {a!r}")
-        return typed(a, dtype_of(like))
-
-    def _typed(self, text: str, source: Any, like: Value) -> str:
-        """The text as a block where ``like`` is a vector: the type of a variable may not change in a loop."""
-        if self.is_vector(like) and not (isinstance(source, Value) and self.is_vector(source)):
-            return f"tl.full([XBLOCK], {text}, {TYPES[dtype_of(like)]})"
-        return text
-
-    def _graph(self, graph: Graph, inputs: list[str]) -> list[str]:
-        """Write a graph's nodes for its inputs; the variables of its outputs."""
-        self.names.update(zip(graph.inputs, inputs, strict=True))
-        for v, text in zip(graph.inputs, inputs):
-            if text in self.matrices.values():
-                self.names[v] = text
-        for node in graph.nodes:
-            self._node(node)
-        return [self.names[v] for v in graph.outputs]
-
-    def _node(self, node: Node) -> None:
-        if node.op == "If":
-            return self._if(node)
-        if node.op == "While":
-            if self.form == "blocks":
-                raise Unsupported("a loop in a loop over blocks")
-            self.names.update(zip(node.outputs, self._loop(node)))
-            return None
-        if node.regions or node.control_inputs or not node.outputs:
-            raise Unsupported(f"{node.op} in a kernel")
-        out = node.outputs[0]
-        if node.op in _SAME:
-            self.names[out] = self.names[node.args[0]]
-        elif node.op.startswith("py."):
-            self.sure = node in self.safe
-            self._set(out, self._number(node))
-            self.sure = False
-        elif node.op in self.VECTORS:
-            self._set(out, self.VECTORS[node.op](self, node))
-        elif node.op == "aten.scalar_tensor.default" and isinstance(node.args[0], Value):
-            source = node.args[0]
-            self._set(out, triton_ops.cast(self.names[source], dtype_of(source), dtype_of(out)))
-        else:
-            self._formula(node)
-        return None
-
-    def _set(self, value: Value, text: str) -> None:
-        if text.isidentifier():
-            self.names[value] = text
-            return
-        name = self.fresh()
-        self.line(f"{name} = {text}")
-        self.names[value] = name
-
-    def _if(self, node: Node) -> None:
-        predicate, *rest = node.args
-        if not isinstance(predicate, Value) or self.is_vector(predicate):
-            raise Unsupported("a branch on a vector")
-        truth = self.names[predicate]
-        if dtype_of(predicate) != "bool":
-            truth += " != 0"
-        outs = [self.fresh() for _ in node.outputs]
-        for word, region in (("if " + truth, "then"), ("else", "orelse")):
-            graph = node.regions[region]
-            self.line(f"{word}:")
-            self.indent += 1
-            texts = self._graph(graph, self._texts(rest, graph.inputs))
-            for out, text, source, like in zip(outs, texts, graph.outputs, node.outputs):
-                self.line(f"{out} = {self._typed(text, source, like)}")
-            if not outs:
-                self.line("pass")
-            self.indent -= 1
-        self.names.update(zip(node.outputs, outs))
-
-    def _fail(self, condition: str, code: int) -> None:
-        if self.sure:
-            return
-        self.fails = True
-        if self.guarded:
-            self.line(f"code = tl.where({condition}, {code}, code)")
 
 
 class _Segment(_Loop):
@@ -437,4 +301,14 @@ def _nodes(node: Node) -> Iterator[Node]:
             yield from _nodes(n)
 
 
-__all__ = ["ACTIVE", "OVERFLOW", "STEPS", "UNSETTLED", "LoopSource", "render", "segment", "size_of"]
+__all__ = [
+    "ACTIVE",
+    "OVERFLOW",
+    "STEPS",
+    "UNSETTLED",
+    "LoopSource",
+    "Shape",
+    "render",
+    "segment",
+    "size_of",
+]

@@ -15,8 +15,8 @@ import math
 from collections.abc import Callable
 
 from .folds import identity
+from .llvm_text import integer_literal
 from .loop_ir import FLOATS, ITEM_SIZES, Unsupported
-from .vectors import integer_literal
 
 TYPES = {"bool": "tl.int1", "u8": "tl.uint8", "i8": "tl.int8", "i16": "tl.int16", "i32": "tl.int32", "i64": "tl.int64",
          "f16": "tl.float16", "bf16": "tl.bfloat16", "f32": "tl.float32", "f64": "tl.float64"}  # fmt: skip

@@ -1,121 +1,29 @@
-"""LLVM IR text, one instruction at a time, over scalars or vectors of ``width`` lanes.
+"""LLVM instructions over scalars or vectors of ``width`` lanes under one lane mask (``Emitter``).
 
-A register holds a value of a loop IR dtype: ``bool`` as i1, integers as they are, ``f16`` and ``bf16`` as float that is
-exactly representable, so that a cast to f32 is free and a cast from f32 rounds. In memory they have torch's layout.
-
-``Text``     the function that is being written: lines, fresh names, declarations.
-``Emitter``  instructions at one width under one lane mask; ``OPS`` has the instruction sequence of each loop IR op.
-
-Integer division never traps: a divisor of zero sets the error code, and -1 is handled apart, because the smallest integer
-divided by -1 is a trap too. Nothing here uses fast-math flags; what may be contracted is written as ``fma``.
+Nothing here uses fast-math flags; what may be contracted is written as ``fma``.
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
-from .loop_ir import DIVISION_BY_ZERO, FLOATS, INDEX_OUT_OF_RANGE, ITEM_SIZES, Unsupported
-
-REGISTER = {"bool": "i1", "u8": "i8", "i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64",
-            "f16": "float", "bf16": "float", "f32": "float", "f64": "double"}  # fmt: skip
-MEMORY = {**REGISTER, "bool": "i8", "f16": "half", "bf16": "i16"}
-UNSIGNED = ("bool", "u8")
-SUFFIX = {"i1": "i1", "i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64",
-          "float": "f32", "double": "f64", "half": "f16"}  # fmt: skip
-
-
-class Text:
-    """One function's text. ``imports`` are C functions that it calls, with their declarations."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-        self.entry: list[str] = []
-        self.declarations: dict[str, str] = {}
-        self.imports: dict[str, None] = {}
-        self.block = "entry"
-        self._count = 0
-
-    def fresh(self) -> str:
-        self._count += 1
-        return f"%v{self._count}"
-
-    def label(self, stem: str) -> str:
-        self._count += 1
-        return f"{stem}{self._count}"
-
-    def line(self, text: str) -> None:
-        self.lines.append("  " + text)
-
-    def set(self, text: str) -> str:
-        """``%fresh = text``."""
-        name = self.fresh()
-        self.lines.append(f"  {name} = {text}")
-        return name
-
-    def alloca(self, kind: str, align: int = 64) -> str:
-        """A stack slot, made in the entry block so that it becomes a register."""
-        name = self.fresh()
-        self.entry.append(f"  {name} = alloca {kind}, align {align}")
-        return name
-
-    def start(self, label: str) -> None:
-        self.lines.append(f"{label}:")
-        self.block = label
-
-    @contextmanager
-    def loop(self, start: str, stop: str, step: int) -> Iterator[str]:
-        """A counted loop; gives the register of its variable."""
-        head, body, latch, done = (self.label(s) for s in ("head", "body", "latch", "done"))
-        before, i, following = self.block, self.fresh(), self.fresh()
-        self.line(f"br label %{head}")
-        self.start(head)
-        self.line(f"{i} = phi i64 [ {start}, %{before} ], [ {following}, %{latch} ]")
-        more = self.set(f"icmp slt i64 {i}, {stop}")
-        self.line(f"br i1 {more}, label %{body}, label %{done}")
-        self.start(body)
-        yield i
-        self.line(f"br label %{latch}")
-        self.start(latch)
-        self.line(f"{following} = add nsw i64 {i}, {step}")
-        self.line(f"br label %{head}, !llvm.loop !0")
-        self.start(done)
-
-
-def float_literal(value: float, dtype: str) -> str:
-    """A floating point constant as LLVM's hexadecimal double, rounded to ``dtype``."""
-    return f"0x{struct.unpack('<Q', struct.pack('<d', rounded(value, dtype)))[0]:016X}"
-
-
-def rounded(value: float, dtype: str) -> float:
-    """``value`` as ``dtype`` holds it; what is too large becomes infinite."""
-    if dtype == "f64" or value != value:
-        return value
-    code = {"f32": "<f", "f16": "<e", "bf16": "<f"}[dtype]
-    try:
-        value = struct.unpack(code, struct.pack(code, value))[0]
-    except OverflowError:
-        return float("inf") if value > 0 else float("-inf")
-    if dtype == "bf16" and abs(value) != float("inf"):
-        bits = struct.unpack("<I", struct.pack("<f", value))[0]
-        bits = (bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000
-        value = struct.unpack("<f", struct.pack("<I", bits))[0]
-    return value
-
-
-def integer_literal(value: int, dtype: str) -> str:
-    if dtype == "bool":
-        return "true" if value else "false"
-    bits = 8 * ITEM_SIZES[dtype]
-    value &= (1 << bits) - 1
-    return str(value - (1 << bits) if value >> bits - 1 else value)
+from .llvm_text import (
+    MEMORY,
+    REGISTER,
+    SUFFIX,
+    UNSIGNED,
+    Text,
+    float_literal,
+    integer_literal,
+)
+from .loop_ir import FLOATS, ITEM_SIZES, Unsupported
+from .planning import Target
 
 
 class Emitter:
     """Instructions at one width. ``mask`` is the register of the lanes that exist, or None for all."""
 
-    def __init__(self, text: Text, target, width: int, mask: str | None, error: str | None):
+    def __init__(self, text: Text, target: Target, width: int, mask: str | None, error: str | None):
         self.text, self.target, self.width, self.mask, self.error = text, target, width, mask, error
 
     # ---- types and constants
@@ -365,160 +273,3 @@ class Emitter:
 
     def narrower(self) -> Emitter:
         return Emitter(self.text, self.target, self.width // 2, None, self.error)
-
-
-# ---- the ops of the loop IR that are a few instructions
-
-
-def _float_or(floating: str, integer: str, boolean: str = "") -> Callable[..., str]:
-    def emit(e: Emitter, dtype: str, a: str, b: str) -> str:
-        word = floating if dtype in FLOATS else boolean if boolean and dtype == "bool" else integer
-        return e.binary(word, dtype, a, b)
-
-    return emit
-
-
-def _comparison(ordered: str, word: str) -> Callable[..., str]:
-    def emit(e: Emitter, dtype: str, a: str, b: str) -> str:
-        if dtype in FLOATS:
-            return e.compare(ordered, dtype, a, b)
-        sign = "" if word in ("eq", "ne") else "u" if dtype in UNSIGNED else "s"
-        return e.compare(sign + word, dtype, a, b)
-
-    return emit
-
-
-def _extreme(word: str, propagate: bool) -> Callable[..., str]:
-    """The larger or smaller; of two equal ones the first. NaN wins when it propagates, else it loses."""
-
-    def emit(e: Emitter, dtype: str, a: str, b: str) -> str:
-        if dtype == "bool":
-            return e.binary("or" if word == "gt" else "and", dtype, a, b)
-        if dtype not in FLOATS:
-            sign = "u" if dtype in UNSIGNED else "s"
-            return e.select(e.compare(sign + word, dtype, b, a), dtype, b, a)
-        if propagate and b == e.const(0, dtype):
-            # Between f16 and f32 LLVM takes the strict comparison apart and loses the sign of a zero; this one it leaves alone.
-            return e.select(e.compare("uge" if word == "gt" else "ule", dtype, a, b), dtype, a, b)
-        best = e.select(e.compare("o" + word, dtype, b, a), dtype, b, a)
-        if propagate:
-            return best if b.startswith(("splat", "0x")) else e.select(e.compare("uno", dtype, b, b), dtype, b, best)  # fmt: skip
-        return e.select(e.compare("uno", dtype, a, a), dtype, b, best)
-
-    return emit
-
-
-def _safe_divisor(e: Emitter, dtype: str, b: str) -> tuple[str, str]:
-    """(a divisor that does not trap, the lanes where it was -1)."""
-    zero = e.compare("eq", dtype, b, e.const(0, dtype))
-    e.fail(zero, DIVISION_BY_ZERO)
-    minus = e.compare("eq", dtype, b, e.const(-1, dtype)) if dtype not in UNSIGNED else e.const(0, "bool")  # fmt: skip
-    unsafe = e.binary("or", "bool", zero, minus)
-    return e.select(unsafe, dtype, e.const(1, dtype), b), minus
-
-
-def _constant_divisor(b: str, e: Emitter) -> bool:
-    """Whether a divisor is a literal other than 0 and -1, which needs no check."""
-    literal = b.removeprefix("splat (").removesuffix(")").split()[-1]
-    return literal.lstrip("-").isdigit() and int(literal) not in (0, -1)
-
-
-def _division(what: str) -> Callable[..., str]:
-    def emit(e: Emitter, dtype: str, a: str, b: str) -> str:
-        divide, remain = ("udiv", "urem") if dtype in UNSIGNED else ("sdiv", "srem")
-        if _constant_divisor(b, e):
-            return _quotient(e, dtype, a, b, what, divide, remain)
-        safe, minus = _safe_divisor(e, dtype, b)
-        plain = _quotient(e, dtype, a, safe, what, divide, remain)
-        if what in ("mod", "fmod"):
-            return e.select(minus, dtype, e.const(0, dtype), plain)
-        return e.select(minus, dtype, e.binary("sub", dtype, e.const(0, dtype), a), plain)
-
-    return emit
-
-
-def _quotient(e: Emitter, dtype: str, a: str, b: str, what: str, divide: str, remain: str) -> str:
-    if what == "truncdiv" or (dtype in UNSIGNED and what == "floordiv"):
-        return e.binary(divide, dtype, a, b)
-    if what == "fmod" or dtype in UNSIGNED:
-        return e.binary(remain, dtype, a, b)
-    rest = e.binary(remain, dtype, a, b)
-    signs = e.compare("slt", dtype, e.binary("xor", dtype, rest, b), e.const(0, dtype))
-    differ = e.binary("and", "bool", e.compare("ne", dtype, rest, e.const(0, dtype)), signs)
-    if what == "mod":
-        return e.select(differ, dtype, e.binary("add", dtype, rest, b), rest)
-    quotient = e.binary(divide, dtype, a, b)
-    return e.select(differ, dtype, e.binary("sub", dtype, quotient, e.const(1, dtype)), quotient)
-
-
-def _fmod(e: Emitter, dtype: str, a: str, b: str) -> str:
-    if dtype in FLOATS:
-        return e.binary("frem", dtype, a, b)
-    return _division("fmod")(e, dtype, a, b)
-
-
-def _shift_left(e: Emitter, dtype: str, a: str, b: str) -> str:
-    bits = 8 * ITEM_SIZES[dtype]
-    inside = e.compare("ult", dtype, b, e.const(bits, dtype))
-    amount = e.select(inside, dtype, b, e.const(0, dtype))
-    return e.select(inside, dtype, e.binary("shl", dtype, a, amount), e.const(0, dtype))
-
-
-def _shift_right(e: Emitter, dtype: str, a: str, b: str) -> str:
-    bits = 8 * ITEM_SIZES[dtype]
-    inside = e.compare("ult", dtype, b, e.const(bits, dtype))
-    amount = e.select(inside, dtype, b, e.const(bits - 1, dtype))
-    if dtype in UNSIGNED:
-        shifted = e.binary("lshr", dtype, a, amount)
-        return e.select(inside, dtype, shifted, e.const(0, dtype))
-    return e.binary("ashr", dtype, a, amount)
-
-
-def _unary(floating: str, integer: str = "") -> Callable[..., str]:
-    def emit(e: Emitter, dtype: str, x: str) -> str:
-        if dtype in FLOATS:
-            return e.intrinsic(floating, REGISTER[dtype], x)
-        return e.intrinsic(integer, REGISTER[dtype], x, extra="i1 false") if integer else x
-
-    return emit
-
-
-def _negate(e: Emitter, dtype: str, x: str) -> str:
-    if dtype in FLOATS:
-        return e.text.set(f"fneg {e.type(dtype)} {x}")
-    return e.binary("sub", dtype, e.const(0, dtype), x)
-
-
-def _multiply_add(e: Emitter, dtype: str, a: str, b: str, c: str) -> str:
-    if dtype in FLOATS:
-        return e.fma(dtype, a, b, c)
-    return e.binary("add", dtype, e.binary("mul", dtype, a, b), c)
-
-
-def _check_index(e: Emitter, dtype: str, index: str, size: str) -> str:
-    """A valid index, negative ones counted from the end; 0 with the error code set where there is none."""
-    negative = e.compare("slt", dtype, index, e.const(0, dtype))
-    index = e.select(negative, dtype, e.binary("add", dtype, index, size), index)
-    bad = e.compare("uge", dtype, index, size)
-    e.fail(bad, INDEX_OUT_OF_RANGE)
-    return e.select(bad, dtype, e.const(0, dtype), index)
-
-
-OPS: dict[str, Callable[..., str]] = {
-    "add": _float_or("fadd", "add", "or"), "sub": _float_or("fsub", "sub", "xor"),
-    "mul": _float_or("fmul", "mul", "and"), "div": _float_or("fdiv", "sdiv"),
-    "and": _float_or("and", "and"), "or": _float_or("or", "or"), "xor": _float_or("xor", "xor"),
-    "eq": _comparison("oeq", "eq"), "ne": _comparison("une", "ne"), "lt": _comparison("olt", "lt"),
-    "le": _comparison("ole", "le"), "gt": _comparison("ogt", "gt"), "ge": _comparison("oge", "ge"),
-    "max": _extreme("gt", True), "min": _extreme("lt", True),
-    "fmax": _extreme("gt", False), "fmin": _extreme("lt", False),
-    "floordiv": _division("floordiv"), "mod": _division("mod"), "truncdiv": _division("truncdiv"),
-    "fmod": _fmod, "shl": _shift_left, "shr": _shift_right,
-    "neg": _negate, "abs": _unary("fabs", "abs"), "floor": _unary("floor"), "ceil": _unary("ceil"),
-    "trunc": _unary("trunc"), "round": _unary("rint"), "sqrt": _unary("sqrt"),
-    "copysign": lambda e, dtype, a, b: e.intrinsic("copysign", REGISTER[dtype], a, b),
-    "isnan": lambda e, dtype, x: e.compare("uno", dtype, x, x),
-    "not": lambda e, dtype, x: e.binary("xor", dtype, x, e.const(1, "bool")),
-    "bitnot": lambda e, dtype, x: e.binary("xor", dtype, x, e.const(-1, dtype)),
-    "fma": _multiply_add, "check_index": _check_index,
-}  # fmt: skip

@@ -27,6 +27,7 @@ from ..ir import Node, Value, map_values, node_effects
 from ..kernels.loop_ir import LONGEST, Open
 from ..shapes import RULES, Meta
 from ..types import DTYPE_NAMES, DTYPES, ScalarType, TensorType
+from . import list_items
 from .code import SIZE
 from .extents import unknown
 from .values import NO_OWNERS, Decline, Mem, Reg, Span, alike, in_a_row, laid_out, numel, strides
@@ -273,7 +274,7 @@ def _arrived(low, call: Call, slots: str, targets: list[Mem | Later]) -> list[Me
 def _target(low, v: Value, stride: tuple[int, ...] | None) -> Mem | Later:
     """Memory for a result, of those strides; contiguous where they are not known."""
     if v not in low.sizes.of and None in v.type.shape:
-        low.item(v.type)
+        list_items.part(low, v.type)
         return Later(DTYPE_NAMES[v.type.dtype], tuple(v.type.shape), unknown(v.type))
     dtype, size = low.tensor(v)
     if 0 in v.type.shape:  # torch's own ops for one library give None instead, which they take back

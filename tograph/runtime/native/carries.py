@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from ..ir import Graph, Value
 from ..types import DTYPE_NAMES, ScalarType
-from . import lists
+from . import list_memory
 from .code import REGISTER
 from .values import Decline, Listed, Mem, Operand, Reg, strides, with_alias
 
@@ -155,9 +155,9 @@ class ListCarry(Carry):
             return x
         if x.item != getattr(self.value.type, "element", None):
             raise Decline("a carried list whose items change their type")
-        self.held = lists.own(self.low, x, self.result_value)
+        self.held = list_memory.own(self.low, x, self.result_value)
         if self.held.begin != "0":
-            self.held = lists.copied(self.low, self.held)
+            self.held = list_memory.copied(self.low, self.held)
         self.low.arena.hold(self.held.owners)
         return self.held
 
@@ -179,7 +179,7 @@ class ListCarry(Carry):
         if x.places != self.held.places:
             if any(not o.owners.isdisjoint(self.held.owners) for o in others):
                 raise Decline("lists that change places in a loop")
-            x = lists.copied(self.low, x, self.held)
+            x = list_memory.copied(self.low, x, self.held)
         elif x.begin != "0":
             raise Decline("a carried list that loses its first items")
         self.result = x

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from ..kernels.vectors import rounded
+from ..kernels.llvm_text import rounded
 from .values import Span
 
 REGISTER = {"bool": "i1", "u8": "i8", "i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64",

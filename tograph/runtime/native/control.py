@@ -15,7 +15,7 @@ from typing import Any
 from ..ir import Graph, Node, Value
 from ..kernels.gathers import sources
 from ..kernels.loop_ir import LONGEST
-from . import extents, lists, versions
+from . import extents, list_items, list_memory, versions
 from .carries import Carry, ListCarry, typed
 from .code import REGISTER
 from .groups import one_element, schedule, updated
@@ -127,7 +127,7 @@ def _settled(low, v: Value, x: Operand, dest: Mem | None) -> Operand:
 def _settled_list(low, x: Listed, dest: Listed | None) -> Listed:
     if dest is None or x.places == dest.places:
         return x
-    made = lists.copied(low, x, dest)
+    made = list_memory.copied(low, x, dest)
     low.arena.hold(made.owners)
     low.arena.release(x.owners)
     return made
@@ -229,18 +229,17 @@ def _both_versions(low, node: Node, args: list[Operand], modes: list[str], count
     return state
 
 
-def _loop(low, node: Node, args: list[Operand], modes: list[str], count_of: tuple | None):
+def _loop(
+    low, node: Node, args: list[Operand], modes: list[str], count_of: tuple | None
+) -> tuple[list[Any], list[Operand]]:
     """Write the loop; (its carries, what they hold after it)."""
     count = node.kwargs["carried"]
     cond, body = node.regions["cond"], node.regions["body"]
     carries = [_carry(low, body, i, args[i], modes[i], node.outputs[i]) for i in range(count)]
     longer = [c for c in carries if modes[c.number] in _OPEN]
-    code, work = low.code, low.work
+    code, work, before = low.code, low.work, low.code.block
     numbers = all(mode in ("register", "same") for mode in modes)
-    number, bound, step = count_of or (0, None, 0)
-    before, strip = code.block, None
-    if count_of is not None and modes[number] == "register" and not longer:
-        strip = Strip(low, carries, carries[number], _bound(low, cond, bound, args), step)
+    strip = _strip(low, cond, carries, args, count_of) if not longer else None
     counter, start = ("", 0) if strip else (code.cell("i64"), code.later())
     head, inside, done = (code.fresh(n) for n in ("while", "body", "endwhile"))
     code.jump(head)
@@ -249,34 +248,52 @@ def _loop(low, node: Node, args: list[Operand], modes: list[str], count_of: tupl
     if strip:
         code.branch(strip.below(strip.limit), inside, strip.leave)
     else:
-        test = low.region(cond, inputs, {})
-        condition = low.numbers.truth(low.register(test[0]))
-        low.release(test)
-        code.branch(condition, inside, done)
+        code.branch(_holds(low, cond, inputs), inside, done)
     code.label(inside)
     first = len(code.lines)
-    dests = {c.number: d for c in carries if (d := c.dest()) is not None}
-    results = low.region(body, inputs, dests)
-    for c in sorted(carries, key=lambda c: c.mode == "in place"):
-        c.close(results[c.number], [x for i, x in enumerate(results[:count]) if i != c.number])
-    low.release(results)
+    _iteration(low, body, carries, inputs)
     cost = max(low.work - work, 1.0)
     if not strip:
         poll(low, counter, start, cost, [c.length for c in longer])
     for c in carries:
         c.swap()
     end = code.block
-    again = ""
-    code.line(
-        f"br label %{head}{versions.unrolled(code.lines[first:], body, numbers, low.branching)}"
-    )
-    if strip:
-        again = strip.close(cost, done)
+    unrolled = versions.unrolled(code.lines[first:], body, numbers, low.branching)
+    code.line(f"br label %{head}{unrolled}")
+    again = strip.close(cost, done) if strip else ""
     for c in carries:
         c.latch(end, again)
     code.label(done)
     low.work = work + 100 * cost
     return carries, state
+
+
+def _strip(
+    low, cond: Graph, carries: list[Any], args: list[Operand], count_of: tuple | None
+) -> Strip | None:
+    """The strips of a loop that counts a register up to a bound."""
+    number, bound, step = count_of or (0, None, 0)
+    if count_of is None or carries[number].mode != "register":
+        return None
+    return Strip(low, carries, carries[number], _bound(low, cond, bound, args), step)
+
+
+def _holds(low, cond: Graph, inputs: list[Operand]) -> str:
+    """Whether the condition of a loop holds."""
+    test = low.region(cond, inputs, {})
+    condition = low.numbers.truth(low.register(test[0]))
+    low.release(test)
+    return condition
+
+
+def _iteration(low, body: Graph, carries: list[Any], inputs: list[Operand]) -> None:
+    """The body once; then each carry holds what it left."""
+    dests = {c.number: d for c in carries if (d := c.dest()) is not None}
+    results = low.region(body, inputs, dests)
+    for c in sorted(carries, key=lambda c: c.mode == "in place"):
+        others = [x for i, x in enumerate(results[: len(carries)]) if i != c.number]
+        c.close(results[c.number], others)
+    low.release(results)
 
 
 _OPEN = {"grown": Grown, "shrunk": Shrunk, "swapped": Swapped}
@@ -306,7 +323,7 @@ def _mode(body: Graph, i: int) -> str:
         return "same"
     if one_element(value):
         return "register"
-    if lists.listed(value.type):
+    if list_items.listed(value.type):
         return "in place"
     if extents.opened(value):
         return "grown" if updated(body, i) else "shrunk" if _is_part(value, result) else "swapped"

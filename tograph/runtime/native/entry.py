@@ -87,9 +87,8 @@ def make_entry(
     the program writes into. ``random``: whether it draws random numbers. ``given``: the strides of the inputs, of contiguous
     ones where it is left out.
     """
-    if not all(map(_plain, [*inputs, *outputs])) or not all(
-        isinstance(t, TensorType) for t in inputs
-    ):
+    tensors = all(isinstance(t, TensorType) for t in inputs)
+    if not tensors or not all(map(_plain, [*inputs, *outputs])):
         return None
     found = _method() if len(written) * len(inputs) <= MOST_PAIRS else None
     if found is None:
@@ -97,9 +96,8 @@ def make_entry(
     method, kept = found
     taken, first = len(inputs) - len(captured), HEAD + len(written)
     items = [None] * (recycling.KEPT * len(outputs))
-    snapshots = bytearray(
-        1 + (len(items) * kept.size + 8 * len(outputs) if kept is not None else 0)
-    )
+    noted = len(items) * kept.size + 8 * len(outputs) if kept is not None else 0
+    snapshots = bytearray(1 + noted)
     words = {
         "given": taken, "inputs": len(inputs), "outputs": len(outputs), "single": single, "random": random, "program": address,
         "arena": arena, "busy": busy, "default": DTYPES[torch.get_default_dtype()], "written": len(written), "first_input": first,
@@ -112,10 +110,15 @@ def make_entry(
         table += _record(kind, held, _nbytes(kind), given[i] if given else None)
     for kind in outputs:
         table += _record(kind, 0, kept is not None and _nbytes(kind) <= recycling.SMALL)
+    return _built_in(method, table, (owner, *captured, items, snapshots))
+
+
+def _built_in(method: Method, table: list[int], keeps: tuple) -> Callable[..., Any]:
+    """The built-in function that reads ``table``; it keeps ``keeps`` alive."""
     content = bytes((ctypes.c_int64 * len(table))(*table))
     new = ctypes.pythonapi.PyCFunction_NewEx
     new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.py_object]  # fmt: skip
-    return new(ctypes.addressof(method), content, (owner, *captured, items, snapshots))
+    return new(ctypes.addressof(method), content, keeps)
 
 
 _LIST_ITEMS = object.__basicsize__ + 8  # where a list refers to its items: behind its length

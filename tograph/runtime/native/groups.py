@@ -19,9 +19,10 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from ..ir import Graph, Node, Value, node_effects
+from ..kernels.creators import CREATORS
 from ..kernels.gathers import GATHERS, sources
 from ..kernels.pointwise import ROWS as POINTWISE
-from ..kernels.reductions import CREATORS, REDUCERS
+from ..kernels.reductions import REDUCERS
 from ..types import ListType, OptionalType, ScalarType, TensorType
 from . import chosen
 from .views import VIEWS
@@ -301,40 +302,55 @@ def schedule(graph: Graph) -> list[Group]:
     for result, (_, others) in overwrites(graph).items():
         before[result.node] = [*before.get(result.node, ()), *others]
     copies = unseen_copies(graph)
-    groups: list[Group] = []
-    ready: dict[Value, int] = {}  # the first group that may use a value
-    fused: dict[
-        Value, tuple[int, tuple]
-    ] = {}  # a value that the group itself may use: (group, shape)
-    number: dict[Node, int] = {}
+    made = _Schedule()
     for node in graph.nodes:
         wanted = Group("scalar") if node in copies else place(node)
-        earlier = (*node.control_inputs, *before.get(node, ()))
-        first = max((number[n] for n in earlier if n in number), default=0)
-        elsewhere, own_groups = sources(node), []
-        for v in node.inputs:
-            group, shape = fused.get(v, (-1, ()))
-            own = (
-                group >= 0
-                and v not in elsewhere
-                and groups[group].kind == wanted.kind
-                and shape == wanted.shape
-            )
-            first = max(first, group if own else ready.get(v, 0))
-            own_groups += [group] if own else []
+        made.add(node, wanted, (*node.control_inputs, *before.get(node, ())))
+    return made.groups
+
+
+class _Schedule:
+    """The groups so far. ``ready``: the first group that may use a value; ``fused``: (the group that may use it itself, its shape)."""
+
+    def __init__(self) -> None:
+        self.groups: list[Group] = []
+        self.ready: dict[Value, int] = {}
+        self.fused: dict[Value, tuple[int, tuple]] = {}
+        self.number: dict[Node, int] = {}
+
+    def add(self, node: Node, wanted: Group, earlier: Iterable[Node]) -> None:
+        """Put ``node`` into the first group like ``wanted`` behind ``earlier`` and what it needs, or into a new one."""
+        groups = self.groups
+        first = max((self.number[n] for n in earlier if n in self.number), default=0)
+        first, own = self._behind(node, wanted, first)
         # Two sizes that only a run knows may differ: such nodes join what they are computed from, and nothing else.
-        joins = range(first, len(groups)) if None not in wanted.shape else dict.fromkeys(own_groups)
+        joins = range(first, len(groups)) if None not in wanted.shape else dict.fromkeys(own)
         at = next((i for i in joins if i >= first and groups[i].takes(wanted)), len(groups))
         if at == len(groups):
             groups.append(wanted)
         group = groups[at]
         group.dims = wanted.dims if group.dims is None else group.dims
         group.nodes.append(node)
-        number[node] = at
+        self.number[node] = at
+        self._note_outputs(node, wanted, at)
+
+    def _behind(self, node: Node, wanted: Group, first: int) -> tuple[int, list[int]]:
+        """(the first group that has all inputs at hand, the groups whose values the node may use in the group itself)."""
+        elsewhere, own = sources(node), []
+        for v in node.inputs:
+            group, shape = self.fused.get(v, (-1, ()))
+            fits = group >= 0 and self.groups[group].kind == wanted.kind and shape == wanted.shape
+            if fits and v not in elsewhere:
+                own.append(group)
+                first = max(first, group)
+            else:
+                first = max(first, self.ready.get(v, 0))
+        return first, own
+
+    def _note_outputs(self, node: Node, wanted: Group, at: int) -> None:
         for v in node.outputs:
-            ready[v] = at + 1
+            self.ready[v] = at + 1
             if wanted.kind == "scalar":
-                fused[v] = (at, ())
+                self.fused[v] = (at, ())
             elif wanted.kind == "loop" and v.type.shape == wanted.shape:  # type: ignore[union-attr]
-                fused[v] = (at, wanted.shape)
-    return groups
+                self.fused[v] = (at, wanted.shape)

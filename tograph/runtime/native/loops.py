@@ -15,7 +15,9 @@ from dataclasses import dataclass
 
 from ..kernels.loop_ir import FLOATS, Affine, Dim, Expr, Kernel, Store, Unsupported
 from .code import BITS, REGISTER, UNROLL, UNSIGNED, Code, literal
-from .scalar import Fail, calls_library, render
+from .scalar import render
+from .scalar_math import calls_library
+from .scalar_parts import Fail
 
 BLOCK = 4096  # elements of a row that are summed before the total is touched
 FEW = 4  # steps of a loop that is written out, rather than to be vectorised

@@ -14,8 +14,8 @@ from ..kernels.planning import usual
 from .code import SIZE
 from .extents import alone
 from .groups import CAT, UPDATES
+from .indices import index_of, slice_of
 from .values import NO_OWNERS, Decline, Mem, Room, endless, laid_out, numel
-from .views import index_of, slice_of
 
 COPIED = 1 << 18  # bytes that an update of a part may copy: the host program writes in place
 

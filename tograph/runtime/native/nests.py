@@ -17,7 +17,8 @@ from ..kernels.loop_ir import BINARY, LONGEST, TERNARY, UNARY, Expr, Kernel, Uns
 from . import threading
 from .code import REGISTER, Code
 from .loops import Place, emit
-from .scalar import calls_library, supports
+from .scalar import supports
+from .scalar_math import calls_library
 from .values import Decline, Mem, numel
 
 # LLVM would write the code of a nest at each of its calls, and its time grows with the square of a function's size.

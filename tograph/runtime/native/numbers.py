@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from .code import literal
-from .scalar import cast
+from .scalar_parts import cast
 from .values import Decline, Reg
 from .walks import counted
 

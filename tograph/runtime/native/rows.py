@@ -16,7 +16,7 @@ from torch.utils._pytree import register_pytree_node
 from ..types import ListType, ScalarType, TensorType, Type
 from .buffers import Buffers
 from .extents import unknown
-from .lists import depth, inside, paired
+from .list_items import depth, inside, paired
 
 _WORD = torch.int64
 _PLAIN = (torch.Tensor, torch.nn.Parameter)

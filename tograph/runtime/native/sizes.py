@@ -2,7 +2,7 @@
 
 A slice whose bounds are numbers of the run gives a tensor of an ``Open`` size. Its memory is laid out for the most that it can
 be, so every stride is a number; loops over it end at a register. A number of the run as a size, and the size of a tensor that grows in
-a loop, have no bound: see ``values.strides``, and ``Lowering.new`` for the memory. An open size meets another size in an op only where both
+a loop, have no bound: see ``values.strides``, and ``Storage.new`` for the memory. An open size meets another size in an op only where both
 are equal at run time: otherwise the code declines, and the host broadcasts, or raises what eager PyTorch raises. A size of 0 is
 an open one too, so that empty tensors take the loops that may have no step.
 """
@@ -13,11 +13,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..ir import Node, Value
+from ..kernels.creators import CREATORS
 from ..kernels.gathers import GATHERS
 from ..kernels.loop_ir import LONGEST, Open
 from ..kernels.pointwise import ROWS
 from ..kernels.products import SHARED
-from ..kernels.reductions import CREATORS, REDUCERS
+from ..kernels.reductions import REDUCERS
 from ..types import TensorType
 from .values import Decline, Reg, Span, numel
 
@@ -129,6 +130,18 @@ class Sizes:
                 if len(found) != len(shape):
                     raise Decline(f"{node.op} of a size that is known only at run time")
                 self.note(v, self._agreed(found, shape))
+
+    def inferred(self, node: Node) -> bool:
+        """Whether the sizes of a node's results follow from those of its operands; then they are found."""
+        try:
+            self.infer(node)
+        except Decline:
+            if all(
+                isinstance(v.type, TensorType) and None not in v.type.shape for v in node.outputs
+            ):
+                raise
+            return False
+        return True
 
     def _agreed(self, found: Size, shape: Sequence[int | None]) -> Size:
         """``found`` with the numbers that the graph knows."""

@@ -274,3 +274,8 @@ def numel(size: tuple[int, ...]) -> int:
 
 def with_alias(x: Operand, alias: str) -> Operand:
     return x if isinstance(x, Fill) else replace(x, alias=alias)
+
+
+def view_of(x: Mem, size: Sequence[int], stride: Sequence[int], pointer: str | None = None) -> Mem:
+    """The elements of ``x`` with another size and strides; from another first one where ``pointer`` is given."""
+    return replace(x, pointer=pointer or x.pointer, size=tuple(size), stride=tuple(stride), place="")  # fmt: skip

@@ -1,0 +1,323 @@
+"""What the GPU code assumes of a device, its driver, torch and Triton, one by one: the first section of ``benchmarks/gpu.py``.
+
+Each part says whether an assumption holds, and if not what was found in its place. None of them has been seen on a GPU yet. Those on
+random numbers compare bits with eager PyTorch.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.metadata
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+import tograph as tg
+from tograph.runtime.gpu import capture, driver, images, planner
+from tograph.runtime.gpu.capture import Captured
+from tograph.runtime.gpu.execute import Chunked
+from tograph.runtime.gpu.recording import Pool
+from tograph.runtime.kernels import triton_jit
+from tograph.runtime.kernels.triton_source import HEADER, Source
+
+DOUBLE = Source("double", HEADER + """
+
+@triton.jit
+def double(x, o, XBLOCK: tl.constexpr):
+    i = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)
+    tl.store(o + i, tl.load(x + i) * 2)
+""", {"x": "*fp32", "o": "*fp32"}, {"XBLOCK": 128}, 8, 1)  # fmt: skip
+
+
+def assumptions(bench: Any) -> Iterator[tuple[str, Callable[[], None]]]:
+    """The parts; on a CPU only what there is to read."""
+    yield "versions", functools.partial(versions, bench)
+    if not bench.gpu:
+        return
+    yield "kernels start by Triton", functools.partial(starts, bench, "kernels start by Triton", _by_triton)  # fmt: skip
+    yield "kernels start from images", functools.partial(starts, bench, "kernels start from images", images.start)  # fmt: skip
+    yield "the probe", lambda: bench.row(name="the probe", **_said(capture.probed(str(bench.device))))  # fmt: skip
+    for name, (fn, make) in NODES.items():
+        for how, runner in (("", Captured), (", in chunks", Chunked)):
+            yield name + how, functools.partial(runs, bench, name + how, fn, make, runner)
+    yield "memory of bodies is the graph's", functools.partial(bodies_keep_memory, bench)
+    yield "a failed capture leaves torch as it was", functools.partial(failed_capture, bench)
+    for name, fn in CALLS.items():
+        yield name, functools.partial(called, bench, name, fn)
+    for name, draw in DRAWS.items():
+        for size in ((5,), (1000,), (300, 1000), (3001, 1001)):
+            yield f"{name} {size}", functools.partial(drawn, bench, name, draw, size)
+
+
+def _said(why: str) -> dict[str, Any]:
+    return {"holds": "NO", "found": why[:200]} if why else {"holds": "yes"}
+
+
+def _close(got: Sequence[Any], want: Sequence[Any]) -> str:
+    """What differs; empty where nothing does."""
+    for a, b in zip(got, want, strict=True):
+        x, y = torch.as_tensor(a), torch.as_tensor(b)
+        if x.shape != y.shape or not torch.allclose(x.cpu().double(), y.cpu().double(), rtol=1e-4, atol=1e-5, equal_nan=True):  # fmt: skip
+            return f"{x.flatten()[:3].tolist()} for {y.flatten()[:3].tolist()}"
+    return ""
+
+
+def versions(bench: Any) -> None:
+    for name in ("torch", "triton", "cuda-bindings"):
+        try:
+            found = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found = "not installed"
+        bench.row(name=name, found=found)
+    bench.row(name="CUDA of torch", found=str(torch.version.cuda))
+    bench.row(name="kernels from images", **_said(driver.loadable()))
+    bench.row(name="conditional nodes", **_said(driver.available(driver.SWITCH)))
+    if bench.gpu:
+        bench.row(name="driver", found=".".join(map(str, driver.version())))
+        bench.row(name="capability", found=str(torch.cuda.get_device_capability(bench.device)))
+        bench.row(name="Triton's launcher", **_said(triton_jit.launcher()))
+
+
+# ---- kernels and nodes
+
+
+def _by_triton(source: Source, arguments: dict[str, Any]) -> None:
+    triton_jit.launch(source, [arguments[n] for n in source.signature])
+
+
+def starts(bench: Any, name: str, start: Callable) -> None:
+    x, out = torch.arange(1024.0, device=bench.device), torch.zeros(1024, device=bench.device)
+    start(DOUBLE, {"x": x, "o": out})
+    bench.row(name=name, **_said(_close([out], [x * 2])))
+
+
+def count_down(x, w, n):
+    while n > 0:
+        x = torch.tanh(x @ w)
+        n = n - 1
+    return x, n
+
+
+def either(x, w, n):
+    if n > 3:
+        y = x @ w
+    else:
+        y = x @ w.t() + 1
+    return y * 2
+
+
+def one_of_three(x, w, n):
+    return tg.switch_case(n % 3, [lambda: x @ w, lambda: w @ x, lambda: x @ w @ x])
+
+
+def nested(x, w, n):
+    i = torch.zeros_like(n)
+    while i < n:
+        j = torch.zeros_like(n)
+        while j < i:
+            x = torch.tanh(x @ w)
+            j = j + 1
+        if x.sum() > 1000:
+            break
+        i = i + 1
+    return x, i
+
+
+def side_by_side(x, w, n):
+    a = b = x
+    while n > 0:
+        a, b = torch.tanh(a @ w @ w), torch.sin(b @ w.t() @ w)
+        n = n - 1
+    return a, b
+
+
+def without_out_form(x, w, n):
+    """A library function that allocates its results, in a body."""
+    while n > 0:
+        x = x + F.conv1d(x[None], w[:, :, None])[0] * 0.1
+        n = n - 1
+    return x
+
+
+def _square(bench: Any, side: int, n: int) -> list[torch.Tensor]:
+    made = torch.Generator().manual_seed(0)
+    x, w = (torch.randn(side, side, generator=made) / side**0.5 for _ in range(2))
+    return [x.to(bench.device), w.to(bench.device), torch.tensor(n, device=bench.device)]
+
+
+NODES: dict[str, tuple[Callable, Callable]] = {
+    "WHILE with a product": (count_down, lambda b, n: _square(b, 64, n)),
+    "IF": (either, lambda b, n: _square(b, 64, n)),
+    "SWITCH": (one_of_three, lambda b, n: _square(b, 64, n)),
+    "nodes in nodes": (nested, lambda b, n: _square(b, 64, n)),
+    "streams that fork in a body": (side_by_side, lambda b, n: _square(b, 512, n)),
+    "a library function that allocates in a body": (
+        without_out_form,
+        lambda b, n: _square(b, 64, n),
+    ),
+}
+
+
+def planned(fn: Callable, given: Sequence[Any]) -> Any:
+    made = tg.function(fn).get_concrete_function(*given)
+    return planner.plan(made.watched_graph, whole=False)
+
+
+def runs(bench: Any, name: str, fn: Callable, make: Callable, runner: Callable) -> None:
+    """Several calls, with other numbers of iterations and other branches."""
+    made = runner(planned(fn, make(bench, 3)))
+    why = ""
+    for n in (3, 0, 5, 1, 4):
+        given = make(bench, n)
+        want = fn(*given)
+        want = want if isinstance(want, tuple) else (want,)
+        why = why or _close(made.run(*given), want)
+    forks = f"{made.forks} forks" if isinstance(made, Captured) and made.forks else ""
+    bench.row(name=name, **(_said(why) if why else {"holds": "yes", "found": forks}))
+
+
+def bodies_keep_memory(bench: Any) -> None:
+    """Others take all memory that is free, and write it, between two runs."""
+    given = _square(bench, 256, 4)
+    made, want = Captured(planned(without_out_form, given)), without_out_form(*given)
+    first = made.run(*given)
+    taken = [torch.full((size,), float("nan"), device=bench.device) for size in (1 << 8, 1 << 12, 1 << 16, 1 << 20) for _ in range(200)]  # fmt: skip
+    why = _close(first, [want]) or _close(made.run(*given), [want])
+    kept = all(bool(x.isnan().all()) for x in taken)
+    bench.row(name="memory of bodies is the graph's", **_said(why or ("" if kept else "a graph writes memory of others")))  # fmt: skip
+
+
+def failed_capture(bench: Any) -> None:
+    before, x = torch.cuda.current_stream(), torch.ones(1, device=bench.device)
+    try:
+        with Pool(bench.device).recording(torch.cuda.CUDAGraph(), torch.cuda.Stream()):
+            x.item()
+        why = "a synchronisation in a capture was no error"
+    except RuntimeError:
+        why = "" if torch.cuda.current_stream() == before else "another stream is current"
+    torch.rand(3, device=bench.device)  # raises where the generator believes that it is captured
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        x += 1
+    graph.replay()
+    bench.row(name="a failed capture leaves torch as it was", **_said(why or _close([x], [torch.tensor([2.0])])))  # fmt: skip
+
+
+# ---- calls of functions
+
+
+def moving(bench: Any) -> str:
+    """A large input that is elsewhere in each call: nodes are told its address."""
+    fn = tg.function(lambda x, w: (x * 2 + 1) @ w)
+    w, kept = torch.eye(1024, device=bench.device), []
+    for k in range(8):
+        kept.append(torch.full((4096, 1024), float(k), device=bench.device))
+        if why := _close([fn(kept[-1], w)], [kept[-1] * 2 + 1]):
+            return f"call {k}: {why}"
+    runner = fn.concrete_functions[-1].scheduled.native._runner
+    return "" if getattr(runner, "told", 0) else f"{type(runner).__name__}: no node was told"
+
+
+def stored(bench: Any) -> str:
+    """Variables that the graph writes where they are."""
+    v = torch.ones(300, 300, device=bench.device)
+
+    @tg.function
+    def step(x):
+        v.mul_(0.5).add_(x @ x)
+        return v.sum()
+
+    x, want = torch.eye(300, device=bench.device), torch.ones(300, 300)
+    for k in range(8):
+        got, want = step(x), want * 0.5 + torch.eye(300)
+        if why := _close([v, got], [want, want.sum()]):
+            return f"call {k}: {why}"
+    return "" if step.concrete_functions[-1].scheduled.native._runner.plan.stored else "it copies"
+
+
+def streams(bench: Any) -> str:
+    """Calls on two streams, without waiting."""
+    fn, w = tg.function(lambda x: (x @ x).tanh() @ x), []
+    both = [torch.cuda.Stream() for _ in range(2)]
+    given = [torch.full((512, 512), 1e-3 * k, device=bench.device) for k in range(1, 13)]
+    fn(given[0])
+    torch.cuda.synchronize()
+    for k, x in enumerate(given):
+        with torch.cuda.stream(both[k % 2]):
+            w.append(fn(x))
+    torch.cuda.synchronize()
+    return _close(w, [(x @ x).tanh() @ x for x in given])
+
+
+def numbers(bench: Any) -> str:
+    """Numbers and tensors of the CPU, there and back."""
+
+    def f(x, n, c):
+        k = 0
+        while x.sum() < n:
+            x = x + c.sum()
+            k += 1
+        return x, k, c + k
+
+    for n in (5.0, 50.0, 2.0, 7.0):
+        x, c = torch.ones(3, device=bench.device), torch.tensor([1.0, 2.0])
+        if why := _close(numbers_of(f)(x, n, c), f(x.cpu(), n, c)):
+            return f"{n}: {why}"
+    return ""
+
+
+numbers_of = functools.cache(tg.function)
+
+CALLS = {
+    "inputs that move are told to nodes": moving,
+    "variables are written by the graph": stored,
+    "calls on several streams": streams,
+    "numbers go there and back": numbers,
+}
+
+
+def called(bench: Any, name: str, fn: Callable) -> None:
+    bench.row(name=name, **_said(fn(bench)))
+
+
+# ---- random numbers
+
+DRAWS: dict[str, Callable[[torch.Tensor], Any]] = {
+    "rand": torch.rand_like,
+    "randn": torch.randn_like,
+    "rand f16": lambda x: torch.rand_like(x, dtype=torch.float16),
+    "randn bf16": lambda x: torch.randn_like(x, dtype=torch.bfloat16),
+    "rand f64": lambda x: torch.rand_like(x, dtype=torch.float64),
+    "randn f64": lambda x: torch.randn_like(x, dtype=torch.float64),
+    "uniform": lambda x: torch.empty_like(x).uniform_(-0.3, 1.7),
+    "normal": lambda x: torch.empty_like(x).normal_(0.1, 2.3),
+    "exponential": lambda x: torch.empty_like(x).exponential_(1.5),
+    "bernoulli": lambda x: torch.bernoulli(x, 0.3),
+    "randint": lambda x: torch.randint_like(x, -5, 1000, dtype=torch.int64),
+    "dropout": lambda x: F.dropout(x, 0.3),
+    "multinomial": lambda x: torch.multinomial(x.abs() + 1, 1),
+}
+
+
+def drawn(bench: Any, name: str, draw: Callable, size: tuple[int, ...]) -> None:
+    """Bits beside eager PyTorch's, in two calls: the second one draws on."""
+    x = torch.ones(size, device=bench.device)
+    fn = tg.function(lambda x: (draw(x), draw(x)))
+    made = Captured(planned(fn.python_function, [x]))
+    found = []
+    for run in (lambda: [*draw_twice(draw, x)], lambda: made.run(x)):
+        torch.manual_seed(1234)
+        found.append([y.clone() for _ in range(2) for y in run()])
+    pairs = list(zip(*found, strict=True))
+    same = sum(int((a == b).sum()) for a, b in pairs)
+    total = sum(a.numel() for a, _ in pairs)
+    worst = max(float((a.double() - b.double()).abs().max()) for a, b in pairs)
+    why = "" if same == total else f"{same} of {total} equal, the largest difference {worst:.3g}"
+    bench.row(name=f"{name} {size}", **_said(why))
+
+
+def draw_twice(draw: Callable, x: torch.Tensor) -> tuple[Any, Any]:
+    return draw(x), draw(x)

@@ -1,0 +1,184 @@
+"""Training steps inside of a function in which the path of a run decides which gradients are None: as in eager PyTorch."""
+
+import pytest
+import torch
+
+import tograph as tg
+
+SGD = lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, dampening=0.3, weight_decay=0.1)  # noqa: E731
+OPTIMIZERS = [SGD, lambda p: torch.optim.AdamW(p, 0.1), lambda p: torch.optim.Rprop(p, 0.1)]
+
+
+def branches(net, x):
+    h = net[0](x).tanh()
+    if h.sum() > 0:
+        return net[1](h).square().mean()
+    while h.sum() < -2:
+        h = net[2](h) * 0.5
+    return h.square().mean()
+
+
+def plain(net, opt, x):
+    opt.zero_grad()
+    loss = branches(net, x)
+    loss.backward()
+    opt.step()
+    return loss.detach()
+
+
+def clipped(net, opt, x):
+    opt.zero_grad()
+    (net[0].weight.sum() * 0).backward()
+    for row in x:
+        if row.sum() > 0:
+            (branches(net, row) / 3).backward()
+    norm = torch.nn.utils.clip_grad_norm_(net.parameters(), 0.1)
+    torch.nn.utils.clip_grad_value_(net.parameters(), 0.05)
+    opt.step()
+    return norm
+
+
+def by_closure(net, opt, x):
+    def closure():
+        opt.zero_grad()
+        loss = branches(net, x)
+        loss.backward()
+        return loss
+
+    return opt.step(closure).detach()
+
+
+def by_hand(net, opt, x):
+    loss = branches(net, x)
+    grads = torch.autograd.grad(loss, list(net.parameters()), allow_unused=True)
+    with torch.no_grad():
+        for p, g in zip(net.parameters(), grads):
+            if g is not None:
+                p -= 0.1 * (g + 0.1 * p)
+    return sum(0 if g is None else g.abs().sum() for g in grads)
+
+
+def rarely(net, opt, x):
+    loss = branches(net, x)
+    if x.sum() > 0:
+        opt.zero_grad()
+        loss.backward()
+    opt.step()
+    return loss.detach()
+
+
+class Counting(torch.optim.SGD):
+    steps = 0
+
+    def step(self, closure=None):
+        self.steps += 1
+        return super().step(closure)
+
+
+def train(decorator, step, kind):
+    torch.manual_seed(0)
+    net = torch.nn.ModuleList([torch.nn.Linear(4, 4) for _ in range(3)])
+    opt = kind(net.parameters())
+    function = decorator(lambda x: step(net, opt, x))
+    seen = []
+    for _ in range(7):
+        found = function(torch.randn(3, 4))
+        seen.append((found, [p.grad is None for p in net.parameters()]))
+    return seen, [p.detach() for p in net.parameters()], opt.state_dict()["state"]
+
+
+@pytest.mark.parametrize("kind", OPTIMIZERS)
+@pytest.mark.parametrize("step", [plain, clipped, by_closure, by_hand, rarely], ids=lambda f: f.__name__)  # fmt: skip
+def test_as_in_eager(step, kind):
+    got, want = train(tg.function, step, kind), train(lambda f: f, step, kind)
+    assert [none for _, none in got[0]] == [none for _, none in want[0]]
+    for (a, _), (b, _) in zip(got[0], want[0]):
+        torch.testing.assert_close(a, b)
+    torch.testing.assert_close(got[1], want[1])
+    state = {k: v for k, v in got[2].items() if k in want[2]}  # zeros of what was never stepped
+    torch.testing.assert_close(state, want[2])
+
+
+def test_a_class_of_ones_own_steps_once():
+    for decorator in (tg.function, lambda f: f):
+        net = torch.nn.ModuleList([torch.nn.Linear(4, 4) for _ in range(3)])
+        opt = Counting(net.parameters(), 0.1, momentum=0.9)
+        function = decorator(lambda x, net=net, opt=opt: plain(net, opt, x))
+        for _ in range(3):
+            function(torch.randn(3, 4))
+        assert opt.steps == 3
+
+
+def test_schedule_and_scaler():
+    def run(decorator):
+        torch.manual_seed(1)
+        net = torch.nn.ModuleList([torch.nn.Linear(4, 4) for _ in range(3)])
+        opt = SGD(net.parameters())
+        schedule = torch.optim.lr_scheduler.StepLR(opt, 2)
+        scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
+
+        @decorator
+        def step(x):
+            opt.zero_grad()
+            loss = branches(net, x)
+            scaler.scale(loss).backward()
+            scaler.unscale_(opt)
+            torch.nn.utils.clip_grad_norm_(net.parameters(), 0.5)
+            scaler.step(opt)
+            scaler.update()
+            return loss.detach()
+
+        found = []
+        for _ in range(6):
+            found.append(step(torch.randn(3, 4)))
+            schedule.step()
+        return found, [p.detach() for p in net.parameters()]
+
+    torch.testing.assert_close(run(tg.function), run(lambda f: f))
+
+
+@pytest.mark.parametrize("allow_unused", [False, True])
+def test_gradients_of_an_untaken_path(allow_unused):
+    def f(x, w):
+        y = x * 2 if x.sum() > 0 else w.exp()
+        return torch.autograd.grad(y.sum(), (x, w), allow_unused=allow_unused)
+
+    def history(function, sign):
+        x, w = sign * torch.ones(2), torch.ones(2)
+        try:
+            return function(x.requires_grad_(), w.requires_grad_())
+        except RuntimeError as error:
+            return str(error)[:40]
+
+    converted = tg.function(f)
+    for sign in (1, -1):
+        got, want = history(converted, sign), history(f, sign)
+        assert str(got) == str(want)
+
+
+def test_backward_of_what_needs_no_gradient():
+    w = torch.ones(2, requires_grad=True)
+
+    @tg.function
+    def f(x):
+        w.grad = None
+        y = w * x if x.sum() > 0 else x * 2
+        y.sum().backward()
+        return w.grad
+
+    assert f(torch.ones(2)).tolist() == [1, 1]
+    with pytest.raises(RuntimeError, match="does not require grad"):
+        f(-torch.ones(2))
+
+
+def test_lists_of_gradients_take_the_paths_to_be_taken():
+    w, v = (torch.ones(2, requires_grad=True) for _ in range(2))
+
+    @tg.function
+    def f(x):
+        w.grad = v.grad = None
+        ((w if x.sum() > 0 else v * 2) * x).sum().backward()
+        return torch.stack([p.grad for p in (w, v) if p.grad is not None])
+
+    with pytest.raises(tg.errors.NoGradientError, match="if p.grad is not None"):
+        f(torch.ones(2))

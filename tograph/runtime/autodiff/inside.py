@@ -1,0 +1,97 @@
+"""Which gradients that are taken inside of a function a run has: eager PyTorch gives None where no path leads to a tensor.
+
+torch's engine goes through the nodes of its own history, in which a node of the graph with regions is one ``Attached``: whether a gradient
+passes that, and to which inputs, are the ways of ``paths``, told by the node as it is extended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from .. import grads
+from ..funcgraph import FuncGraph, Ref, current_graph
+from .connect import Call
+from .paths import Terms, Way, Ways, through
+
+
+def ways(outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) -> tuple[Way, list[Way]]:
+    """Whether a gradient of ``outputs`` leads anywhere, and whether it comes to each of ``inputs``, as values of the current graph."""
+    graph = current_graph()
+    terms = Terms(graph.graph)
+    ends = [(x.grad_fn, x.output_nr) for x in outputs if x.grad_fn is not None]
+    order = _sorted([node for node, _ in ends])
+    if not any(hasattr(node, "call") for node in order):
+        return True, [True] * len(inputs)
+    reached: dict[Any, dict[int, Way]] = {node: {} for node in order}
+    for node, n in ends:
+        reached[node][n] = True
+    leaves: dict[int, Way] = {id(x): True for x in outputs if x.is_leaf}
+    for node in order:
+        for k, (following, n) in enumerate(node.next_functions):
+            if following is not None:
+                way = terms.any(_leaving(node, k, reached[node], terms, graph))
+                reached[following][n] = terms.either(reached[following].get(n, False), way)
+        leaf = getattr(node, "variable", None)
+        if leaf is not None:
+            leaves[id(leaf)] = terms.any([leaves.get(id(leaf), False), *reached[node].values()])
+    found = [
+        leaves.get(id(x), False)
+        if x.grad_fn is None
+        else reached.get(x.grad_fn, {}).get(x.output_nr, False)
+        for x in inputs
+    ]
+    return terms.any(leaves.values()), found
+
+
+def _leaving(
+    node: Any, k: int, arriving: dict[int, Way], terms: Terms, graph: FuncGraph
+) -> list[Way]:
+    """The ways by which what comes to the outputs of a node leaves it for its ``k``-th input."""
+    call = getattr(node, "call", None)
+    if call is None:
+        return list(arriving.values())
+    i = list(call.tensors)[k]
+    found = []
+    for n, way in arriving.items():
+        inner = _ways_to(call, node.indices[n]).get(i, False)
+        if not isinstance(inner, bool):
+            inner = graph.resolve(Ref(inner, call.graph))
+        found.append(terms.both(way, inner))
+    return found
+
+
+def _ways_to(call: Call, output: int) -> Ways:
+    """The ways to an output of a recorded node from the tensors that carry its inputs."""
+    if not call.ways:
+        places = [k for k, depends in enumerate(call.depends()) if depends]
+        call.ways.update(zip(places, _through(call, places)))
+    if output not in call.ways:  # an output that it got since
+        call.ways[output] = _through(call, [output])[0]
+    return call.ways[output]
+
+
+def _through(call: Call, places: Sequence[int]) -> list[Ways]:
+    known: dict[Any, Ways] = {call.inputs[i]: {i: True} for i in call.tensors}
+    return through(call.node, places, known, Terms(call.graph.graph))
+
+
+def _sorted(roots: Sequence[Any]) -> list[Any]:
+    """The nodes that some lead to, each before those that it leads to."""
+    done: dict[Any, None] = {}
+    seen = set()
+    todo = [(node, False) for node in roots]
+    while todo:
+        node, left = todo.pop()
+        if left:
+            done[node] = None
+        elif node not in seen:
+            seen.add(node)
+            todo.append((node, True))
+            todo += [(n, False) for n, _ in node.next_functions if n is not None]
+    return list(done)[::-1]
+
+
+grads.WAYS = ways

@@ -1,0 +1,291 @@
+"""By which inputs a run lets gradients through: what ``requires_grad`` and ``.grad is None`` are of a result in eager PyTorch.
+
+``dependences`` says what a result may depend on. Which branch ran, and whether a loop had an iteration, only the run knows, and where
+the path to an input was not taken eager PyTorch has no gradient there: not zeros, None. ``paths`` makes a graph tell: a
+**way** is True, or a bool of the graph that says whether an output depends on an input. Nodes with regions get the
+ways through them as further outputs, and loops as state; where the regions agree there is nothing to tell.
+
+What goes through a list depends on all that is in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+from ..carrier import differentiable
+from ..ir import Graph, Node, Value
+from ..rewrite import lead
+from ..types import BOOL
+from .dependence import dependences, output_dependences, stops
+from .graphs import append
+
+Way = bool | Value
+Ways = dict[int, Way]  # by input; those that are not there are False
+
+
+def paths(graph: Graph, wanted: Sequence[int], inputs: Collection[int]) -> list[Ways]:
+    """The ways from ``inputs`` to each of the outputs ``wanted``; the graph computes those that only the run knows."""
+    terms = Terms(graph)
+    known: dict[Value, Ways] = {
+        graph.inputs[i]: {i: True} for i in inputs if differentiable(graph.inputs[i].type)
+    }
+    needed = _needed(graph, [graph.outputs[k] for k in wanted])
+    for node in list(graph.nodes):
+        places = [k for k, v in enumerate(node.outputs) if v in needed and differentiable(v.type)]
+        if places and not stops(node):
+            for k, ways in zip(places, through(node, places, known, terms), strict=True):
+                known[node.outputs[k]] = ways
+    return [known.get(graph.outputs[k], {}) for k in wanted]
+
+
+class Terms:
+    """Ways of one graph put together; what is the same is computed once."""
+
+    def __init__(self, graph: Graph):
+        self.graph = graph
+        self.made: dict[tuple, Value] = {}
+
+    def op(self, op: str, *args: Value | int) -> Value:
+        if (op, *args) not in self.made:
+            self.made[op, *args] = append(self.graph, op, *args, type=BOOL)
+        return self.made[op, *args]
+
+    def either(self, a: Way, b: Way) -> Way:
+        if not isinstance(a, Value) or not isinstance(b, Value):
+            return True if a is True or b is True else (a or b)
+        return a if a is b else self.op("py.or_", a, b)
+
+    def both(self, a: Way, b: Way) -> Way:
+        if not isinstance(a, Value) or not isinstance(b, Value):
+            return False if a is False or b is False else (b if a is True else a)
+        return a if a is b else self.op("py.and_", a, b)
+
+    def any(self, ways: Iterable[Way]) -> Way:
+        total: Way = False
+        for way in ways:
+            total = self.either(total, way)
+        return total
+
+    def value(self, way: Way) -> Value:
+        return way if isinstance(way, Value) else self.op("py.constant", way)
+
+    def add(self, total: Ways, through: Way, ways: Ways) -> None:
+        """Add the ways of something that is reached by ``through``."""
+        for i, way in ways.items():
+            found = self.either(total.get(i, False), self.both(through, way))
+            if found is not False:
+                total[i] = found
+
+
+def _needed(graph: Graph, ends: Sequence[Value]) -> set[Value]:
+    """The values that ``ends`` may depend on."""
+    needed = set(ends)
+    for node in reversed(graph.nodes):
+        places = [k for k, v in enumerate(node.outputs) if v in needed]
+        if places and not stops(node):
+            needed |= _used(node, places)
+    return needed
+
+
+def _used(node: Node, places: Sequence[int]) -> set[Value]:
+    if not node.regions:
+        return set(node.inputs)
+    known = {v: frozenset([i]) for i, v in enumerate(dict.fromkeys(node.inputs))}
+    values, found = list(known), output_dependences(node, known)
+    return {values[i] for k in places for i in found[k]}
+
+
+def through(
+    node: Node, places: Sequence[int], known: dict[Value, Ways], terms: Terms
+) -> list[Ways]:
+    """The ways to the outputs ``places`` of a node."""
+    if node.op == "While":
+        return _loop(node, places, known, terms)
+    if node.regions and "gradient" not in node.regions:
+        return _choice(node, places, known, terms)
+    total: Ways = {}
+    if node.op == "tg.choose" and isinstance(node.args[0], Value):
+        for k, option in enumerate(node.args[1]):
+            if known.get(option):
+                terms.add(total, terms.op("py.eq", node.args[0], k), known[option])
+        return [total]
+    inputs = node.inputs
+    if node.regions:
+        inputs = [node.args[lead(node) + i] for i in node.kwargs["wrt"]]
+    for v in dict.fromkeys(inputs):
+        terms.add(total, True, known.get(v, {}))
+    return [total] * len(places)
+
+
+def _outer(node: Node, known: dict[Value, Ways]) -> dict[int, Ways]:
+    """The ways to the inputs of a node's regions, by position."""
+    args = node.args[lead(node) :]
+    return {i: known[a] for i, a in enumerate(args) if isinstance(a, Value) and known.get(a)}
+
+
+def _choice(
+    node: Node, places: Sequence[int], known: dict[Value, Ways], terms: Terms
+) -> list[Ways]:
+    outer = _outer(node, known)
+    found = [paths(r, places, outer) for r in node.regions.values()]
+    told: dict[tuple[Way, ...], Value] = {}
+    results: list[Ways] = []
+    for rows in zip(*found, strict=True):
+        results.append(total := {})
+        for j in sorted({j for row in rows for j in row}):
+            ways = tuple(row.get(j, False) for row in rows)
+            terms.add(total, _taken(node, ways, told, terms), outer[j])
+    return results
+
+
+def _taken(
+    node: Node, ways: tuple[Way, ...], told: dict[tuple[Way, ...], Value], terms: Terms
+) -> Way:
+    """Whether the region that ran has a way, from those that each of them has."""
+    if all(way is True for way in ways):
+        return True
+    if node.op == "If" and not any(isinstance(way, Value) for way in ways):
+        taken = terms.op("py.bool", node.args[0])
+        return taken if ways[0] else terms.op("py.not", taken)
+    if ways not in told:
+        for region, way in zip(node.regions.values(), ways, strict=True):
+            region.outputs = [*region.outputs, Terms(region).value(way)]
+        told[ways] = Value(BOOL, node, len(node.outputs))
+        node.outputs.append(told[ways])
+    return told[ways]
+
+
+# --- loops: whether the state depends on something is state itself, unless it is the same before and after any iteration
+
+_Column = dict[
+    int, bool | None
+]  # by place of the state: whether it depends on a source; None: the run knows
+
+
+def _loop(node: Node, places: Sequence[int], known: dict[Value, Ways], terms: Terms) -> list[Ways]:
+    carried, body, outer = node.kwargs["carried"], node.regions["body"], _outer(node, known)
+    state = _closed(node, places)
+    steps = dict(zip(state, paths(body, state, {*state, *(p for p in outer if p >= carried)})))
+    sources: dict[tuple, list[int]] = {}  # what enters the state in the same way is one source
+    for p in outer:
+        if p in state:
+            sources["state", p] = [p]
+        elif p >= carried:
+            sources.setdefault(tuple(steps[k].get(p, False) for k in state), []).append(p)
+    loop = _Loop(node, steps, terms)
+    ends = [(inputs, loop.ways(inputs[0])) for inputs in sources.values()]
+    loop.finish()
+    results: list[Ways] = []
+    for k in places:
+        results.append(total := {})
+        for inputs, ways in ends:
+            for p in inputs:
+                terms.add(total, ways[k], outer[p])
+    return results
+
+
+def _closed(node: Node, places: Sequence[int]) -> list[int]:
+    """The state that the outputs ``places`` may depend on."""
+    carried, depends = node.kwargs["carried"], dependences(node.regions["body"])
+    state, todo = set(places), list(places)
+    while todo:
+        more = {i for i in depends[todo.pop()] if i < carried} - state
+        state |= more
+        todo += more
+    return sorted(state)
+
+
+class _Loop:
+    """``steps``: the ways of one iteration, for each place of the state from the inputs of the body."""
+
+    def __init__(self, node: Node, steps: dict[int, Ways], terms: Terms):
+        self.node, self.steps, self.outside = node, steps, terms
+        self.carried: int = node.kwargs["carried"]
+        self.inside = Terms(node.regions["body"])
+        self.starts: list[bool] = []
+        self.inputs: list[Value] = []
+        self.outputs: list[Value] = []
+        self.ends: list[Value] = []
+
+    def ways(self, source: int) -> Ways:
+        """For each place of the state whether it depends on an input of the loop where the loop ends."""
+        known, early = self._settled(source)
+        inner: Ways = {k: way for k, way in known.items() if way is not None}
+        outer = dict(inner)
+        for k in (k for k, way in known.items() if way is None):
+            if k in early and (some := self._iterations()) is not None:
+                inner[k], outer[k] = some
+            else:
+                inner[k], outer[k] = Value(BOOL), Value(BOOL)
+                self.starts.append(k == source)
+                self.inputs.append(inner[k])
+                self.ends.append(outer[k])
+        for k, way in inner.items():
+            if way in self.inputs:
+                self.outputs.append(self.inside.value(self._next(k, source, inner)))
+        return outer
+
+    def _next(self, k: int, source: int, now: Ways) -> Way:
+        """Whether a place depends on a source after an iteration, from which ones do before."""
+        terms = [self.inside.both(way, now[j]) for j, way in self.steps[k].items() if j in now]
+        return self.inside.any([self._enters(k, source), *terms])
+
+    def _enters(self, k: int, source: int) -> Way:
+        return self.steps[k].get(source, False) if source >= self.carried else False
+
+    def _settled(self, source: int) -> tuple[_Column, set[int]]:
+        """What is the same after any number of iterations; and the places that depend on the source after each but not before."""
+        column: _Column = {k: k == source for k in self.steps}
+        while True:
+            after = {k: self._abstract(k, source, column) for k in column}
+            joined = {k: column[k] if column[k] is after[k] else None for k in column}
+            if joined == column:
+                break
+            column = joined
+        early = {k for k in column if k != source and self._enters(k, source) is True}
+        return column, early
+
+    def _abstract(self, k: int, source: int, now: _Column) -> bool | None:
+        found: list[Way | None] = [self._enters(k, source)]
+        for j, way in self.steps[k].items():
+            if j in now and now[j] is not False:
+                found.append(way if now[j] else None)
+        if any(way is True for way in found):
+            return True
+        return False if all(way is False for way in found) else None
+
+    def _iterations(self) -> tuple[Value, Value] | None:
+        """Whether there were iterations, in the body and behind the loop, where the loop counts them."""
+        body, node = self.node.regions["body"], self.node
+        for i in range(self.carried):
+            start, after = node.args[i], body.outputs[i].node
+            counts = (
+                after is not None and after.op == "py.add" and after.args == (body.inputs[i], 1)
+            )
+            if counts and _is_zero(start):
+                behind = self.outside.op("py.gt", node.outputs[i], 0)
+                return self.inside.op("py.gt", body.inputs[i], 0), behind
+        return None
+
+    def finish(self) -> None:
+        """Make what is told the loop's state."""
+        node, at = self.node, self.carried
+        body, cond = node.regions["body"], node.regions["cond"]
+        body.outputs = [*body.outputs[:at], *self.outputs]
+        for region, own in ((body, self.inputs), (cond, [Value(BOOL) for _ in self.inputs])):
+            region.inputs = [*region.inputs[:at], *own, *region.inputs[at:]]
+            region.input_names = [""] * len(region.inputs)
+        nodes = self.outside.graph.nodes
+        starts = [
+            Node("py.constant", (x,), {}, [BOOL], location=node.location) for x in self.starts
+        ]
+        nodes[nodes.index(node) : nodes.index(node)] = starts
+        node.args = (*node.args[:at], *(n.outputs[0] for n in starts), *node.args[at:])
+        node.kwargs["carried"] = at + len(starts)
+        for k, v in enumerate(self.ends):
+            v.node, v.index = node, at + k
+        node.outputs += self.ends
+
+
+def _is_zero(x: Value) -> bool:
+    return x.node is not None and x.node.op == "py.constant" and x.node.args == (0,)

@@ -1,0 +1,227 @@
+"""Values of a kernel while its text is written: the register of each expression where it is needed, and accesses of buffers.
+
+Values are computed where their variables are known: before all loops, once for a unit, once for a vector of lanes, or in
+the innermost loop (``settle``); a value that does not change along the lanes is computed once and spread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from . import llvm_math
+from .folds import Fold
+from .llvm_text import MEMORY, REGISTER, Text
+from .loop_ir import ITEM_SIZES, Affine, Expr, Kernel, Size, Store
+from .planning import Plan, Target, number
+from .vector_ops import OPS
+from .vectors import Emitter
+
+SCRATCH_BYTES = 64 * 1024  # on the stack of a thread
+
+
+class Values:
+    """The values of ``kernel`` in the scopes of the loops around what is being written."""
+
+    def __init__(self, kernel: Kernel, target: Target, plan: Plan):
+        self.kernel, self.target, self.plan = kernel, target, plan
+        self.text = Text()
+        self.error = self.text.alloca("i32", 4) if kernel.may_fail else None
+        self.buffers = {b.name: b for b in kernel.buffers}
+        self.pointers: dict[str, str] = {}  # of buffers, and where scalars are
+        self.sizes: dict[str, str] = {}  # registers of the sizes that only a call knows
+        self.variables: dict[str, str] = {}  # of the loops
+        self.scopes: list[dict[Expr, tuple[str, int]]] = [
+            {}
+        ]  # (register, width), outermost loop first
+        self.spread: list[dict[str, str]] = [{}]  # scalars in all lanes, by scope
+        self.kept: dict[Expr, tuple[str, Affine]] = {}  # rows that an earlier sweep stored
+        self.scans: dict[Expr, Fold] = {}
+        self.emitter = self.emitter_of(1, None)
+
+    def emitter_of(self, width: int, mask: str | None) -> Emitter:
+        return Emitter(self.text, self.target, width, mask, self.error)
+
+    def size(self, size: Size) -> str:
+        """A size or stride as an operand."""
+        return self.sizes[size] if isinstance(size, str) else str(size)
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """What is computed inside is known inside only: the body of a loop."""
+        self.scopes.append({})
+        self.spread.append({})
+        yield
+        self.scopes.pop()
+        self.spread.pop()
+
+    def settle(self, known: frozenset[str], level: int) -> None:
+        """Compute here all values that depend on known variables only, so that no inner loop does."""
+        for e in self.kernel.body:
+            if (e.op not in ("const", "reduce") and self.kernel.level(e) == level
+                    and self.kernel.depends(e) <= known):  # fmt: skip
+                self._emit(e)
+
+    def value(self, e: Expr) -> str:
+        """The register of a value at the current width."""
+        if e.op == "const":
+            return self.emitter.const(e.value, e.dtype)
+        name, width = self._emit(e)
+        if width == self.emitter.width:
+            return name
+        if self.emitter.width == 1:  # a fold that all lanes share
+            return self.text.set(f"extractelement <{width} x {REGISTER[e.dtype]}> {name}, i64 0")
+        if name.startswith("%"):
+            key = f"{name}x{self.emitter.width}"
+            for known in self.spread:
+                if key in known:
+                    return known[key]
+            self.spread[-1][key] = self.emitter.splat(REGISTER[e.dtype], name)
+            return self.spread[-1][key]
+        return self.emitter.splat_literal(REGISTER[e.dtype], name)
+
+    def _emit(self, e: Expr) -> tuple[str, int]:
+        stack = [e]
+        while stack:  # operands first, so that a long chain does not recurse
+            at = stack[-1]
+            known = self._known(at)
+            missing = [] if known or at in self.kept else [a for a in at.operands() if a.op != "const" and not self._known(a)]  # fmt: skip
+            if missing:
+                stack += missing
+                continue
+            stack.pop()
+            if not known:
+                self.scopes[-1][at] = known = self._fresh(at)
+        assert known is not None
+        return known
+
+    def _known(self, e: Expr) -> tuple[str, int] | None:
+        for scope in reversed(self.scopes):
+            if e in scope:
+                return scope[e]
+        return None
+
+    def _fresh(self, e: Expr) -> tuple[str, int]:
+        if e in self.kept:
+            pointer, address = self.kept[e]
+            return self.read(pointer, e.dtype, address), self.emitter.width
+        lane = self.plan.lanes.name if self.plan.lanes is not None else ""
+        if self.emitter.width > 1 and lane not in self.kernel.depends(e):
+            before, self.emitter = self.emitter, self.emitter_of(1, None)
+            try:
+                return self._compute(e), 1
+            finally:
+                self.emitter = before
+        return self._compute(e), self.emitter.width
+
+    def _compute(self, e: Expr) -> str:
+        if e.op == "load":
+            assert e.address is not None
+            return self.read(self.pointers[e.name], self.buffers[e.name].dtype, e.address)
+        if e.op == "index":
+            assert e.address is not None
+            return self._position(e.address)
+        if e.op == "const":
+            return self.emitter.const(e.value, e.dtype)
+        if e.op == "scalar":
+            return self._scalar(e)
+        if e.op == "scan":
+            return self.scans[e].scan([self.value(a) for a in e.args])
+        args = [self.value(a) for a in e.args]
+        if e.op == "cast":
+            return self.emitter.cast(e.args[0].dtype, e.dtype, args[0])
+        if e.op == "select":
+            return self.emitter.select(args[0], e.dtype, args[1], args[2])
+        if e.op in OPS:
+            return OPS[e.op](self.emitter, e.args[0].dtype, *args)
+        return llvm_math.emit(self.emitter, e.op, e.dtype, args)
+
+    def _scalar(self, e: Expr) -> str:
+        raw = self.text.set(f"load {MEMORY[e.dtype]}, ptr {self.pointers[e.name]}")
+        return self.emitter.splat(REGISTER[e.dtype], self.emitter_of(1, None).from_memory(e.dtype, raw))  # fmt: skip
+
+    # ---- addresses
+
+    def _base(self, address: Affine) -> str:
+        """The address of the first lane, as i64; gathers are not in it."""
+        text, total = self.text, str(address.offset)
+        for name, factor in address.terms:
+            register = self.variables[name]
+            part = register if factor == 1 else text.set(f"mul nsw i64 {register}, {self.size(factor)}")  # fmt: skip
+            total = part if total == "0" else text.set(f"add nsw i64 {part}, {total}")
+        return total
+
+    def _position(self, address: Affine) -> str:
+        """The value of an affine expression in every lane."""
+        e, base = self.emitter, self._base(address)
+        total = e.splat("i64", base) if not base.lstrip("-").isdigit() else e.const(int(base), "i64")  # fmt: skip
+        factor = number(address.factor(self.plan.lanes.name)) if self.plan.lanes is not None else 0
+        if e.width > 1 and factor:
+            steps = "<" + ", ".join(f"i64 {i * factor}" for i in range(e.width)) + ">"
+            total = e.binary("add", "i64", total, steps)
+        for index, stride in address.gathers:
+            moved = e.binary("mul", "i64", self.value(index), e.const(number(stride), "i64"))
+            total = e.binary("add", "i64", total, moved)
+        return total
+
+    def _pointer(self, pointer: str, dtype: str, address: Affine) -> tuple[str, str]:
+        """(pointer or vector of pointers, how the lanes lie) for an access."""
+        e, kind = self.emitter, MEMORY[dtype]
+        lane = self.plan.lanes.name if self.plan.lanes is not None else ""
+        factor = address.factor(lane) if e.width > 1 else 0
+        gathered = any(lane in self.kernel.depends(x) for x, _ in address.gathers)
+        if factor in (0, 1) and not (gathered and e.width > 1):
+            at = self._base(Affine(address.terms, address.offset))
+            for index, stride in address.gathers:
+                one = self._emit_scalar(index)
+                moved = self.text.set(f"mul nsw i64 {one}, {number(stride)}")
+                at = self.text.set(f"add nsw i64 {at}, {moved}")
+            place = self.text.set(f"getelementptr {kind}, ptr {pointer}, i64 {at}")
+            return place, "one" if factor == 0 else "all"
+        positions = self._position(address)
+        place = self.text.set(f"getelementptr {kind}, ptr {pointer}, {e.type('i64')} {positions}")
+        return place, "each"
+
+    def _emit_scalar(self, e: Expr) -> str:
+        before, self.emitter = self.emitter, self.emitter_of(1, None)
+        try:
+            return self.value(e)
+        finally:
+            self.emitter = before
+
+    def read(self, pointer: str, dtype: str, address: Affine) -> str:
+        place, lanes = self._pointer(pointer, dtype, address)
+        return self.emitter.load(dtype, place, lanes)
+
+    def write(self, pointer: str, dtype: str, address: Affine, value: str) -> None:
+        place, lanes = self._pointer(pointer, dtype, address)
+        self.emitter.store(dtype, place, lanes, value)
+
+    def store(self, s: Store) -> None:
+        value = self.value(s.value)
+        self.write(self.pointers[s.buffer], self.buffers[s.buffer].dtype, s.address, value)
+
+    # ---- rows that are kept between sweeps
+
+    def slot(self, e: Expr) -> tuple[str, Affine] | None:
+        """Where a row of this value is kept: (pointer, address), or None to compute it again."""
+        if any(isinstance(d.size, str) for d in self.kernel.row):
+            return self._output_slot(e)
+        n, address, step = 1, Affine(), 1
+        for d in reversed(self.kernel.row):
+            address = address + Affine(((d.name, step),))
+            step *= number(d.size)
+            n *= number(d.size)
+        if n * ITEM_SIZES[e.dtype] * (len(self.kept) + 1) <= SCRATCH_BYTES:
+            return self.text.alloca(f"[{n + self.plan.wide} x {MEMORY[e.dtype]}]"), address
+        return self._output_slot(e)
+
+    def _output_slot(self, e: Expr) -> tuple[str, Affine] | None:
+        taken = {pointer for pointer, _ in self.kept.values()}
+        for s in self.kernel.stores:
+            pointer = self.pointers[s.buffer]
+            if (self.kernel.in_row(s.value) and self.buffers[s.buffer].dtype == e.dtype
+                    and e.dtype in ("f32", "f64") and pointer not in taken
+                    and self.kernel.level(s.value) > self.kernel.level(e)):  # fmt: skip
+                return pointer, s.address
+        return None

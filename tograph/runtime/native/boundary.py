@@ -1,0 +1,142 @@
+"""What a native function takes and gives: its slots, as ``lower`` describes them, as operands.
+
+A list comes as its length and the addresses of what is in it, and so does a tensor one size of which only the run knows: as the
+list of its parts. Results of these kinds leave in buffers of their own; the others are written to memory that the caller made.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from ..ir import Value
+from ..kernels.loop_ir import LONGEST
+from ..types import DTYPE_NAMES, ListType, ScalarType
+from . import extents, list_items, list_memory
+from .groups import one_element
+from .values import (
+    Listed,
+    Mem,
+    Noncontiguous,
+    Operand,
+    Reg,
+    laid_out,
+    numel,
+    strides,
+    with_alias,
+)
+
+
+def take(low: Any, i: int, v: Value) -> Operand:
+    """The input ``v`` of a graph, number ``i``."""
+    kind = v.type
+    if isinstance(kind, ScalarType):
+        dtype = DTYPE_NAMES[kind.dtype]
+        return Reg(low.code.load(dtype, low.slot(i)), dtype)
+    if list_items.listed(kind):
+        return _list_input(low, i, kind)
+    if _grows(v):
+        return _long_input(low, i, v)
+    dtype, size = low.tensor(v)
+    pointer = low.code.do(f"load ptr, ptr {low.slot(i)}")
+    if numel(size) == 1:
+        return Reg(low.code.load(dtype, pointer), dtype, size, "true")
+    stride = low.layout.get(i, strides(size))
+    return Mem(pointer, dtype, size, stride, low.direct.owners(v), alias="true")
+
+
+def _list_input(low: Any, i: int, kind: Any) -> Listed:
+    """A list: the slot points to its length and the addresses of what is in it."""
+    code = low.code
+    block = code.do(f"load ptr, ptr {low.slot(i)}")
+    length, *pointers = (
+        code.do(f"load {t}, ptr {code.do(f'getelementptr i64, ptr {block}, i64 {k}')}")
+        for k, t in enumerate(["i64", *["ptr"] * list_items.depth(kind.element)])
+    )
+    owners = frozenset([low.arena.pin()])
+    held = Reg("", "list", None, "true")
+    return replace(list_memory.over(low, kind, tuple(pointers), length, held), owners=owners)
+
+
+def _long_input(low: Any, i: int, v: Value) -> Mem:
+    """A tensor whose length only the run knows: the slot points to the length and the address."""
+    kind = list_items.part(low, v.type)
+    parts = _list_input(low, i, ListType(kind))
+    length = low.sizes.new(parts.length, LONGEST)
+    size = tuple(length if n is None else n for n in v.type.shape)
+    pointer = low.code.do(f"load ptr, ptr {parts.places[0]}")
+    return with_alias(laid_out(pointer, DTYPE_NAMES[kind.dtype], size, parts.owners), "true")
+
+
+def place(low: Any, i: int, v: Value) -> Mem | None:
+    """The caller's memory for output number ``i``; None where it leaves in a slot or in a buffer."""
+    if one_element(v) or _grows(v):
+        return None
+    dtype, size = low.tensor(v)
+    pointer = low.code.do(f"load ptr, ptr {low.slot(len(low.graph.inputs) + i)}")
+    return Mem(pointer, dtype, size, strides(size))
+
+
+def variable(low: Any, v: Value) -> Mem:
+    """The memory of a variable that is written."""
+    dtype, size = low.tensor(v)
+    pointer = low.code.do(f"load ptr, ptr {low.slot(low.graph.inputs.index(v))}")
+    return Mem(pointer, dtype, size, strides(size))
+
+
+def deliver(low: Any, i: int, v: Value, x: Operand, dest: Mem | None) -> None:
+    """Give ``x`` to the caller as output number ``i``. ``dest``: what ``place`` said."""
+    place = low.slot(len(low.graph.inputs) + i)
+    if isinstance(x, Listed):
+        _hand_over(low, place, x)
+    elif isinstance(v.type, ScalarType):
+        low.code.store(x.dtype, x.text, place)
+    elif dest is None:
+        low.code.store(x.dtype, low.register(x).text, low.code.do(f"load ptr, ptr {place}"))
+    elif x != dest:
+        low.copy(x, dest)
+
+
+def require_contiguous(low: Any, results: list[Operand]) -> None:
+    """Raise where eager PyTorch's results have other strides than the contiguous tensors of the caller."""
+    found = {
+        v: x for v, x in zip(low.graph.outputs, results) if not x.settled and v not in low.private
+    }
+    if found:
+        orders = {v: order for v, x in found.items() if (order := x.order)}
+        raise Noncontiguous(orders if len(orders) == len(found) else {})
+
+
+def apart_from_each_other(low: Any, results: list[Operand]) -> list[Operand]:
+    """The results, those that leave in buffers each in buffers of their own."""
+    out, seen = [], set()
+    for v, x in zip(low.graph.outputs, results):
+        if _grows(v):
+            x = x if isinstance(x, Listed) else _rows(low, v, x)
+            if x.fixed or x.begin != "0" or not x.owners.isdisjoint(seen) or len(x.owners) != len(x.places):  # fmt: skip
+                x = list_memory.copied(low, x)
+            seen |= x.owners
+            low.arena.hold(x.owners)
+        out.append(x)
+    return out
+
+
+def _rows(low: Any, v: Value, x: Operand) -> Listed:
+    """A tensor one size of which only the run knows, as the list of its parts along that dimension."""
+    d = extents.unknown(v.type)
+    x = extents.in_buffer(low, d, x)
+    length = low.sizes.text(x.size[d])
+    return Listed(list_items.inside(v.type), (x.place,), "0", length, x.owners, x.alias)
+
+
+def _hand_over(low: Any, place: str, x: Listed) -> None:
+    """Tell the caller the length of a list, and which buffers leave."""
+    code = low.code
+    block = code.do(f"load ptr, ptr {place}")
+    for k, (kind, text) in enumerate([("i64", x.length), *(("ptr", p) for p in x.places)]):
+        code.line(f"store {kind} {text}, ptr {code.do(f'getelementptr i64, ptr {block}, i64 {k}')}")
+
+
+def _grows(v: Value) -> bool:
+    """Whether a result leaves in a buffer: a list, or a tensor whose length only the run knows."""
+    return list_items.paired(v.type)

@@ -1,0 +1,251 @@
+"""Lists in memory that grows: items are copied in and read in place.
+
+A list is a value: an op that changes one works on its buffers where the list is read no more afterwards (``groups.overwrites``) and
+nothing else stands there (``own``), else on a copy. A pushed item is copied to the end; a popped one stays where it is, so the
+next push would write over it: such items are copied out. Reading an item gives its place in the buffer, where pushes leave it: a
+block that is outgrown stays until the call ends.
+
+An item that is a list is a pair in the first buffer, (where its items begin, where they end); these follow each other in the buffers behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from ..ir import Value
+from ..kernels.loop_ir import LONGEST
+from ..types import DTYPE_NAMES, ListType, ScalarType, TensorType, Type
+from .extents import unknown, where_it_is
+from .list_items import depth, inside, item_bytes, paired
+from .values import NO_OWNERS, Decline, Listed, Mem, Operand, Reg, laid_out, numel, strides
+
+_SHIFT = """define internal void @shift(ptr %to, ptr %from, i64 %count, i64 %by) noinline #0 {
+  %any = icmp sgt i64 %count, 0
+  br i1 %any, label %loop, label %done
+loop:
+  %i = phi i64 [0, %0], [%next, %loop]
+  %a = getelementptr i64, ptr %from, i64 %i
+  %b = getelementptr i64, ptr %to, i64 %i
+  %x = load i64, ptr %a
+  %y = add i64 %x, %by
+  store i64 %y, ptr %b
+  %next = add i64 %i, 1
+  %more = icmp slt i64 %next, %count
+  br i1 %more, label %loop, label %done
+done:
+  ret void
+}
+"""
+
+
+def fresh(low: Any, item: Type) -> Listed:
+    """An empty list in buffers of its own, which the caller must hold."""
+    made = [low.buffers.new() for _ in range(depth(item))]
+    owners = frozenset(owner for _, owner in made)
+    return Listed(item, tuple(place for place, _ in made), "0", "0", owners)
+
+
+def nothing(low: Any, item: Type) -> Listed:
+    """An empty list without memory."""
+    low.globals["nothing"] = "@nothing = internal global [2 x i64] zeroinitializer\n"
+    return Listed(item, ("@nothing",) * depth(item), "0", "0", fixed=True)
+
+
+def over(low: Any, kind: ListType, pointers: tuple[str, ...], length: str, like: Operand) -> Listed:
+    """The list of the items at ``pointers``, memory that nothing here writes."""
+    places = []
+    for pointer in pointers:
+        cell = low.code.cell("[2 x i64]")
+        low.code.line(f"store ptr {pointer}, ptr {cell}")
+        low.code.line(f"store i64 0, ptr {low.code.do(f'getelementptr i64, ptr {cell}, i64 1')}")
+        places.append(cell)
+    return Listed(kind.element, tuple(places), "0", length, like.owners, like.alias, True)  # type: ignore[arg-type]
+
+
+def address(low: Any, x: Listed, index: str) -> str:
+    """Where an item is in the first buffer of its list; ``index`` counts in the buffer."""
+    data = low.code.do(f"load ptr, ptr {x.places[0]}")
+    return _offset(low.code, data, low.code.multiply(index, item_bytes(x.item)))
+
+
+def _pair(low: Any, x: Listed, index: str) -> tuple[str, str]:
+    """Where the items of an item begin and end."""
+    at, code = address(low, x, index), low.code
+    first = code.do(f"load i64, ptr {at}")
+    return first, code.do(f"load i64, ptr {code.do(f'getelementptr i64, ptr {at}, i64 1')}")
+
+
+def _if_any(low: Any, count: str, some: Callable[[], tuple[str, ...]]) -> list[str]:
+    """What ``some`` gives where ``count`` is not 0, else zeros."""
+    code = low.code
+    before, inside, after = code.block, code.fresh("some"), code.fresh("joined")
+    code.branch(code.do(f"icmp sgt i64 {count}, 0"), inside, after)
+    code.label(inside)
+    found = some()
+    end = code.block
+    code.line(f"br label %{after}")
+    code.label(after)
+    return [code.phi("i64", ("0", before), (x, end)) for x in found]
+
+
+def contents(low: Any, x: Listed) -> Listed:
+    """All that is in the items of a list of lists, as one list."""
+    code = low.code
+
+    def span() -> tuple[str, str]:
+        last = code.add(code.add(x.begin, x.length), "-1")
+        return _pair(low, x, x.begin)[0], _pair(low, x, last)[1]
+
+    first, end = _if_any(low, x.length, span)
+    length = code.do(f"sub i64 {end}, {first}")
+    return Listed(inside(x.item), x.places[1:], first, length, x.owners, x.alias)
+
+
+def append(low: Any, target: Listed, at: str, x: Listed) -> None:
+    """Write the items of ``x`` to the buffers of another list, from the item ``at`` on, which is their end."""
+    code, size = low.code, item_bytes(x.item)
+    end = code.add(at, x.length)
+    source = address(low, x, x.begin)
+    low.work += 100
+    if not paired(x.item):
+        place = reserve(low, target, at, end)
+        code.declare("llvm.memmove.p0.p0.i64", "void {}(ptr, ptr, i64, i1)")
+        nbytes = code.multiply(x.length, size)
+        code.line(f"call void @llvm.memmove.p0.p0.i64(ptr {place}, ptr {source}, i64 {nbytes}, i1 false)")  # fmt: skip
+        return
+    content = contents(low, x)
+    (used,) = _if_any(low, at, lambda: (_pair(low, target, code.add(at, "-1"))[1],))
+    append(low, _inner(target), used, content)
+    place = reserve(low, target, at, end)
+    by = code.do(f"sub i64 {used}, {content.begin}")
+    low.globals["shift"] = _SHIFT
+    code.line(f"call void @shift(ptr {place}, ptr {source}, i64 {code.multiply(x.length, 2)}, i64 {by})")  # fmt: skip
+
+
+def _inner(x: Listed) -> Listed:
+    """The buffers of what is in the items."""
+    return replace(x, item=inside(x.item), places=x.places[1:])
+
+
+def reserve(low: Any, x: Listed, at: str, end: str) -> str:
+    """The address of the item ``at`` in the first buffer of a list, with room for the items up to ``end``."""
+    code, size = low.code, item_bytes(x.item)
+    used = code.multiply(at, size)
+    data = low.buffers.room(x.places[0], used, code.multiply(end, size), x.owners)
+    return _offset(code, data, used)
+
+
+def _offset(code: Any, data: str, nbytes: str) -> str:
+    return code.do(f"getelementptr i8, ptr {data}, i64 {nbytes}")
+
+
+def copied(low: Any, x: Listed, target: Listed | None = None) -> Listed:
+    """``x`` in buffers of its own, or in those of ``target``."""
+    made = target or fresh(low, x.item)
+    append(low, made if target is None else replace(made, owners=NO_OWNERS), "0", x)
+    return replace(made, begin="0", length=x.length, alias=x.alias)
+
+
+def own(low: Any, x: Listed, result: Value) -> Listed:
+    """``x`` where ``result``, which is made from it, may change it."""
+    dest = low.dests.pop(result, None)
+    if dest is not None and dest.places == x.places:
+        return replace(x, owners=dest.owners)
+    alone = x.owners and all(low.arena.holders(o) == 1 for o in x.owners)
+    if result in low.updates and alone and not x.fixed and dest is None:
+        return x
+    return copied(low, x, dest)
+
+
+def _write(low: Any, x: Listed, index: str, v: Any) -> None:
+    """Write an item of a list of tensors or numbers; ``index`` counts in the buffer."""
+    place = reserve(low, x, index, low.code.add(index, "1"))
+    put(low, x.item, low.operand(v), place)
+
+
+def put(low: Any, item: Type, value: Operand, place: str) -> None:
+    """Write a tensor or number where an item is."""
+    dtype = DTYPE_NAMES[item.dtype]  # type: ignore[union-attr]
+    if value.dtype != dtype:
+        raise Decline(f"a {value.dtype} in a list of {dtype}")
+    if isinstance(value, Reg):
+        low.code.store(dtype, value.text, place)
+        return
+    shape = tuple(item.shape)  # type: ignore[union-attr]
+    if value.size != shape:
+        raise Decline("an item whose size is known only at run time")
+    low.copy(value, Mem(place, dtype, shape, strides(shape)))
+
+
+def pushed(low: Any, x: Listed, v: Any) -> Listed:
+    """``x``, whose memory may be changed, with ``v`` behind its last item."""
+    code, value = low.code, _as_item(low, x.item, low.operand(v))
+    end = code.add(x.begin, x.length)
+    if isinstance(value, Listed):
+        if not paired(x.item):
+            raise Decline("a list where a tensor belongs")
+        (used,) = _if_any(low, end, lambda: (_pair(low, x, code.add(end, "-1"))[1],))
+        append(low, _inner(x), used, value)
+        place = reserve(low, x, end, code.add(end, "1"))
+        code.line(f"store i64 {used}, ptr {place}")
+        code.line(f"store i64 {code.add(used, value.length)}, ptr {_offset(code, place, '8')}")
+    else:
+        _write(low, x, end, v)
+    low.work += 5
+    return replace(x, length=code.add(x.length, "1"), alias=either(code, x.alias, value.alias))
+
+
+def _as_item(low: Any, item: Type, x: Operand) -> Operand:
+    """``x`` as an item of a type: a tensor of a size that only the run knows as the list of its parts."""
+    if not isinstance(item, TensorType) or None not in item.shape or isinstance(x, Listed):
+        return x
+    if x.dtype != DTYPE_NAMES[item.dtype] or len(x.size or ()) != len(item.shape):
+        raise Decline(f"a {x.dtype} in a list of {item}")
+    d = unknown(item)
+    for i, (n, m) in enumerate(zip(x.size, item.shape)):  # type: ignore[arg-type]
+        if i != d:
+            low.sizes.require(n, m)
+    found = where_it_is(low, d, x)
+    kind = ListType(inside(item))
+    return over(low, kind, (found.pointer,), low.sizes.text(found.size[d]), found)
+
+
+def _as_tensor(low: Any, x: Listed, kind: TensorType) -> Mem:
+    """The tensor whose parts are the items of a list, where they are."""
+    d, part = unknown(kind), tuple(x.item.shape)  # type: ignore[union-attr]
+    size = (*part[:d], low.sizes.new(x.length, LONGEST), *part[d:])
+    pointer = address(low, x, x.begin)
+    return replace(laid_out(pointer, DTYPE_NAMES[kind.dtype], size, x.owners), alias=x.alias)
+
+
+def either(code: Any, a: str, b: str) -> str:
+    """Whether one of two conditions holds."""
+    if a == "false" or b == "true":
+        return b
+    return a if b == "false" or a == "true" else code.do(f"or i1 {a}, {b}")
+
+
+def item(low: Any, x: Listed, index: str, stays: bool) -> Operand:
+    """The item at a valid index. ``stays``: whether nothing is written to its place while it is read."""
+    at = low.code.add(x.begin, index)
+    if paired(x.item):
+        first, end = _pair(low, x, at)
+        length = low.code.do(f"sub i64 {end}, {first}")
+        found = Listed(inside(x.item), x.places[1:], first, length, x.owners, x.alias, x.fixed)
+        found = found if stays else copied(low, found)
+        return _as_tensor(low, found, x.item) if isinstance(x.item, TensorType) else found
+    place = address(low, x, at)
+    dtype = DTYPE_NAMES[x.item.dtype]  # type: ignore[union-attr]
+    if isinstance(x.item, ScalarType):
+        return Reg(low.code.load(dtype, place), dtype)
+    size = tuple(x.item.shape)  # type: ignore[union-attr]
+    if numel(size) == 1:
+        return Reg(low.code.load(dtype, place), dtype, size, x.alias)
+    found = Mem(place, dtype, size, strides(size), x.owners, alias=x.alias)
+    if stays:
+        return found
+    made = low.new(dtype, size)
+    low.copy(found, made)
+    return replace(made, alias=x.alias)

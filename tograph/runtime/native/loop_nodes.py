@@ -1,0 +1,164 @@
+"""Nodes that become loop nests: their loops, and the nest that is called; and small ones as straight-line code.
+
+Nodes that do not fit into one nest get one each; a node without loops is asked of torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from ..ir import Node, Value
+from ..kernels.build import Region, build
+from ..kernels.creators import CREATORS
+from ..kernels.gathers import GATHERS, settled
+from ..kernels.loop_ir import Kernel, Unsupported
+from ..kernels.pointwise import ROWS
+from ..kernels.products import PRODUCTS
+from ..kernels.reductions import REDUCERS
+from ..shapes import Meta
+from ..types import DTYPES, TensorType
+from . import calls, nests
+from .code import literal
+from .groups import CLONE, one_element
+from .loops import Place, emit
+from .values import Decline, Fill, Mem, Operand, Reg, in_a_row, numel, strides
+
+_FORMS = (ROWS, REDUCERS, CREATORS, GATHERS, PRODUCTS)
+_CPU = torch.device("cpu")
+
+
+def lower(low: Any, nodes: list[Node], needed: set[Value]) -> None:
+    """A loop nest; where its nodes do not fit into one, each gets its own."""
+    outputs = _unsettled(low, [v for n in nodes for v in n.outputs if v in needed])
+    if not outputs:
+        return
+    _settle_fills(low, nodes)
+    fills = _fills(low, nodes)
+    try:
+        kernel = _kernel(low, [*fills, *nodes], outputs)
+    except Decline:
+        if len(nodes) == 1:
+            calls.lower(low, nodes[0])
+            return
+        _apart(low, nodes)
+        return
+    region = Region([*fills, *nodes], outputs)
+    packed = all(n.op in PRODUCTS or n.op in GATHERS for n in nodes)
+    dense = packed or all(low.operand(v).ordered for v in region.inputs)
+    results: list[Operand] = []
+    for v in outputs:
+        dtype, size = low.tensor(v)
+        place = low.direct.place(v, kernel, region) or low.target(v)
+        results.append(place if numel(size) > 1 else _cell(low, dtype, size))
+    nests.call(low, kernel, region, results)
+    for v, x in zip(outputs, results):
+        if isinstance(x, Mem) and one_element(v):
+            x = Reg(low.code.load(x.dtype, x.pointer), x.dtype, x.size)
+        elif isinstance(x, Mem) and not dense and not in_a_row(x.size):
+            x = replace(x, dense=False)
+        low.bind(v, x)
+
+
+def inline(low: Any, node: Node) -> dict[Value, Reg]:
+    """A node of one-element values as straight-line code; what is bound already is left out."""
+    outputs = _unsettled(low, node.outputs)
+    kernel = _kernel(low, [node], outputs)
+    region = Region([node], outputs)
+    bind = {f"o{i}": Place("", True) for i in range(len(outputs))}
+    for i, v in enumerate(region.inputs):
+        x = low.register(low.operand(v))
+        bind[f"p{i}"] = bind[f"s{i}"] = Place(x.text, True)
+    found = emit(low.code, kernel, bind, low.fail)
+    return {v: Reg(found[f"o{i}"], *low.tensor(v)) for i, v in enumerate(outputs)}
+
+
+def _unsettled(low: Any, values: Sequence[Value]) -> list[Value]:
+    """The values that are to be computed; those that are known already are bound."""
+    rest = []
+    for v in values:
+        number = settled(v)
+        if number is None:
+            rest.append(v)
+            continue
+        dtype, size = low.tensor(v)
+        low.bind(v, Reg(literal(number, dtype), dtype, size))
+    return rest
+
+
+def _kernel(
+    low: Any, nodes: list[Node], outputs: Sequence[Value], placed: dict[Value, tuple] | None = None
+) -> Kernel:
+    """The loops of some nodes; Decline where there are none. ``placed``: strides of outputs that are not packed."""
+    for n in nodes:
+        if not any(n.op in table for table in _FORMS):
+            raise Decline(f"{n.op} has no native form")
+    region = Region(nodes, list(outputs))
+    metas = {v: _meta(low, v, low.operand(v)) for v in region.inputs if isinstance(v.type, TensorType)}  # fmt: skip
+    for n in nodes:
+        for v in n.outputs:
+            size = low.tensor(v)[1]
+            stride = (placed or {}).get(v, strides(size))
+            metas[v] = Meta(v.type.dtype, size, low.sizes.strides(stride), 0, _CPU)
+    name = f"k{len(low.kernels)}"
+    try:
+        kernel = build(region, metas, name)
+    except Unsupported as error:
+        raise Decline(f"{nodes[0].op}: {error}") from None
+    nests.check(low, kernel)
+    return kernel
+
+
+def _meta(low: Any, v: Value, x: Operand) -> Meta:
+    stride = x.stride if isinstance(x, Mem) else (0,) * len(x.size or ())
+    return Meta(v.type.dtype, tuple(x.size or ()), low.sizes.strides(stride), 0, _CPU)
+
+
+def _apart(low: Any, nodes: list[Node]) -> None:
+    """Each node in a nest of its own; what was to go to a place that others still read goes there last."""
+    kept = {v: low.dests.pop(v) for n in nodes for v in n.outputs if v in low.dests}
+    for n in nodes:
+        lower(low, [n], set(n.outputs))
+    for v, dest in kept.items():
+        x = low.env[v]
+        made = replace(low.moved(x, dest), dense=x.dense)
+        low.unbind(v)
+        low.bind(v, made)
+
+
+def _cell(low: Any, dtype: str, size: tuple[int, ...]) -> Mem:
+    return Mem(low.code.cell("i64"), dtype, size, strides(size))
+
+
+def _settle_fills(low: Any, nodes: list[Node]) -> None:
+    """A tensor of numbers that has another name here, as the argument of a region, is written out."""
+    for v in dict.fromkeys(v for n in nodes for v in n.inputs):
+        x = low.env.get(v)
+        if isinstance(x, Fill) and v not in x.node.outputs:
+            made = low.memory(x)
+            low.unbind(v)
+            low.bind(v, made)
+
+
+def _fills(low: Any, nodes: list[Node]) -> list[Node]:
+    used = dict.fromkeys(v for n in nodes for v in n.inputs)
+    found = [x.node for v in used if isinstance(x := low.env.get(v), Fill)]
+    return list(dict.fromkeys(found))
+
+
+def copy(low: Any, source: Mem | Fill, target: Mem) -> None:
+    """Write all elements of ``source`` to ``target`` by a loop nest."""
+    if isinstance(source, Fill):
+        node = source.node
+        low.sizes.note(node.outputs[0], source.size)
+    else:
+        value = Value(TensorType(DTYPES[source.dtype], source.size))
+        node = Node(CLONE, (value,), types=[value.type])
+        low.env[value] = source
+    kernel = _kernel(low, [node], node.outputs, {node.outputs[0]: target.stride})
+    nests.call(low, kernel, Region([node], list(node.outputs)), [target])
+    if isinstance(source, Mem):
+        del low.env[value]

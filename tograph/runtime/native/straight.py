@@ -1,0 +1,173 @@
+"""Nodes of straight-line code: numbers, one-element tensors, constants, views, and reads and writes of variables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ..ir import Node, Value
+from ..kernels.creators import CREATORS, creator_value
+from ..kernels.loop_ir import Unsupported
+from ..types import DTYPE_NAMES, TensorType
+from . import calls, extents, groups, loop_nodes, telling, views
+from .code import REGISTER, literal, memory
+from .groups import one_element
+from .values import Decline, Fill, Mem, Operand, Reg, strides, with_alias
+
+
+def lower(low: Any, node: Node) -> None:
+    """Write a node of numbers, one-element tensors, views or fills."""
+    low.work += 0.5
+    if rule := _RULES.get(node.op):
+        found = rule(low, node)
+        if found is not None:
+            low.bind(node.outputs[0], found)
+    elif telling.is_text(node):
+        telling.text(low, node)
+    elif node.op.startswith("py."):
+        low.bind(node.outputs[0], _number(low, node))
+    elif node.op in views.VIEWS or node.op == groups.CLONE:
+        views.lower(low, node)
+    elif low.sizes.inferred(node):
+        _computed(low, node)
+    else:
+        calls.lower(low, node)
+
+
+def _constant(low: Any, node: Node) -> Operand | None:
+    """A constant tensor: a register, or memory of the module."""
+    if not isinstance(node.args[0], (list, tuple)):
+        _computed(low, node)
+        return None
+    dtype, size = low.tensor(node.outputs[0])
+    items: list[Any] = [node.args[0]]
+    for _ in size:
+        items = [x for row in items for x in row]
+    if len(items) == 1:
+        return Reg(literal(items[0], dtype), dtype, size)
+    kind = memory(dtype)
+    if dtype in ("f16", "bf16"):
+        raise Decline(f"a constant of type {dtype}")
+    texts = [str(int(x)) if dtype == "bool" else literal(x, dtype) for x in items]
+    name = f"@constant{len(low.globals)}"
+    content = ", ".join(f"{kind} {text}" for text in texts)
+    low.globals[name] = f"{name} = private constant [{len(items)} x {kind}] [{content}], align 64\n"  # fmt: skip
+    return Mem(name, dtype, size, strides(size))
+
+
+def _assert(low: Any, node: Node) -> None:
+    """Where it does not hold the host raises."""
+    holds = low.numbers.truth(low.register(low.operand(node.args[0])))
+    low.fail(low.code.do(f"xor i1 {holds}, true"))
+
+
+def _number(low: Any, node: Node) -> Operand:
+    if node.op == "py.constant":
+        return low.operand(node.args[0])
+    if node.op == "py.size":
+        size = low.operand(node.args[0]).size
+        return Reg(low.sizes.text(size[node.args[1]]), "i64")
+    args = [low.register(low.operand(a)) for a in node.args]
+    return low.numbers.run(node.op, DTYPE_NAMES[node.outputs[0].type.dtype], args)
+
+
+def _choice(low: Any, node: Node) -> Operand:
+    """One of several values, by its number: of numbers and one-element tensors in registers, else of places in memory."""
+    number = low.numbers.number(low.register(low.operand(node.args[0])), "i64")
+    if not all(map(one_element, (*node.outputs, *node.inputs))):
+        return _chosen_place(low, number, node.args[1])
+    found, *rest = [low.register(low.operand(a)) for a in node.args[1]]
+    kind, text, alias = REGISTER[found.dtype], found.text, found.alias
+    for i, x in enumerate(rest, 1):
+        if x.dtype != found.dtype:
+            raise Decline("a choice among numbers of different kinds")
+        here = low.code.do(f"icmp eq i64 {number}, {i}")
+        text = low.code.do(f"select i1 {here}, {kind} {x.text}, {kind} {text}")
+        alias = low.code.do(f"select i1 {here}, i1 {x.alias}, i1 {alias}")
+    return Reg(text, found.dtype, found.size, alias)
+
+
+def _chosen_place(low: Any, number: str, values: Sequence[Value]) -> Mem:
+    if not all(isinstance(v, Value) and isinstance(v.type, TensorType) for v in values):
+        raise Decline("a choice among lists or constants")
+    found, *rest = [low.memory(low.operand(a)) for a in values]
+    pointer, alias, owners, dense = found.pointer, found.alias, found.owners, found.dense
+    for i, x in enumerate(rest, 1):
+        same = (x.dtype, x.size, x.stride) == (found.dtype, found.size, found.stride)
+        if not same or x.place or found.place:
+            raise Decline("a choice among tensors that are stored in different ways")
+        here = low.code.do(f"icmp eq i64 {number}, {i}")
+        pointer = low.code.do(f"select i1 {here}, ptr {x.pointer}, ptr {pointer}")
+        alias = low.code.do(f"select i1 {here}, i1 {x.alias}, i1 {alias}")
+        owners, dense = owners | x.owners, dense and x.dense
+    return replace(found, pointer=pointer, alias=alias, owners=owners, dense=dense)
+
+
+def _computed(low: Any, node: Node) -> None:
+    """A tensor of numbers, one element that torch's formulas give, or what torch is asked for."""
+    out = node.outputs[0]
+    if node.op in CREATORS and not one_element(out):
+        dtype, size = low.tensor(out)
+        if creator_value(node) is not None:
+            loop_nodes.lower(low, [node], {out})
+        else:
+            low.bind(out, Fill(_bare(node), dtype, size))
+    elif all(map(one_element, (*node.inputs, *node.outputs))) and groups.known(node):
+        try:
+            found = loop_nodes.inline(low, node)
+        except (Decline, Unsupported):
+            calls.lower(low, node)
+            return
+        for v, x in found.items():
+            low.bind(v, x)
+    else:
+        calls.lower(low, node)
+
+
+def _read(low: Any, node: Node) -> Operand:
+    (resource,) = node.args
+    if resource in low.written:
+        return low.written[resource]
+    return with_alias(low.env[resource], "false")
+
+
+def _assign(low: Any, node: Node) -> None:
+    resource, value = node.args
+    if resource not in low.graph.inputs or extents.opened(resource):
+        raise Decline("a variable that is written inside of a branch or loop")
+    x = low.operand(value)
+    dtype, size = low.tensor(resource)
+    if (x.dtype, x.size) != (dtype, size):
+        raise Decline("an assignment that converts")
+    if resource in low.written:
+        low.arena.release(low.written[resource].owners)
+    low.arena.hold(x.owners)
+    low.written[resource] = x
+
+
+def _bare(node: Node) -> Node:
+    """A node that makes a tensor of numbers, without what it is like and its sizes: they may be gone when it is used."""
+    made = Node(node.op, location=node.location)
+    made.outputs = node.outputs
+    return made
+
+
+def _first(low: Any, node: Node) -> Operand:
+    return low.operand(node.args[0])
+
+
+def _second(low: Any, node: Node) -> Operand:
+    """What was written; only gradients ask for what was there before."""
+    return low.operand(node.args[1])
+
+
+_RULES: dict[str, Callable[[Any, Node], Operand | None]] = {
+    "tg.read": _read,
+    "tg.assign": _assign,
+    "tg.assert": _assert,
+    "tg.constant": _constant,
+    "tg.identity": _first,
+    "tg.written": _second,
+    "tg.choose": _choice,
+}
