@@ -210,6 +210,22 @@ def test_what_a_library_function_raises_is_left_to_the_host(pretended, monkeypat
     assert runner.reason == "no conditional nodes: the probe failed; RuntimeError: no such product"
 
 
+def test_a_default_device_does_not_keep_calls_from_the_device(pretended, monkeypatch):
+    """It is a mode of torch; a trace is made for it. What a plan makes for the host is on the CPU all the same."""
+    _, made = planned(monkeypatch, halve, torch.ones(5))
+    with torch.device("meta"):
+        x = torch.ones(5, device="cpu")
+        assert torch.equal(made.run([x])[0], torch.ones(5, device="cpu") / 8 + 1)
+        _, again = planned(monkeypatch, halve, x)
+        assert torch.equal(again.run([x])[0], torch.ones(5, device="cpu") / 8 + 1)
+
+    class Seeing(torch.overrides.TorchFunctionMode): ...
+
+    x = torch.ones(5)
+    with Seeing():
+        assert made.run([x]) is None
+
+
 def test_calls_of_several_threads_take_turns(pretended, monkeypatch):
     graph, made = planned(monkeypatch, halve, torch.ones(5))
     given = [torch.full((5,), float(n)) for n in range(8)]

@@ -10,11 +10,14 @@ A graph without conditional nodes is tier 1 wherever CUDA graphs are. ``notes`` 
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch.overrides import _get_current_function_mode_stack
+from torch.utils._device import DeviceContext
 
 from ..ir import Graph
 from ..kernels import triton_jit
@@ -28,7 +31,7 @@ from .coalescing import coalesced
 from .execute import Chunked, Stepwise
 from .forms import Held
 from .loop_tuning import Loops
-from .plan import Call, Plan, Run, check
+from .plan import Call, Host, Plan, Run, check
 from .pointers import Pointers, places
 from .resume import resumed
 from .retarget import retarget
@@ -58,7 +61,8 @@ class Program:
         self._types = [v.type for v in graph.inputs]
         self._failures = 0
         self.loops: Loops | None = None
-        self._make(None)
+        with _own_devices():
+            self._make(None)
 
     def _make(self, capacity: int | None) -> None:
         """Plan the graph with room for so many items of its lists, and choose what runs the plan."""
@@ -66,6 +70,7 @@ class Program:
         choose = tuner(device) if device else estimate  # the plan says that several are too many
         self.loops = self.loops or Loops(device, launch)
         self.plan = planner.plan(self.graph, capacity=capacity, choose=choose, shapes=self.loops.shape)  # fmt: skip
+        self._yields = any(isinstance(s, Host) for s, _ in self.plan.walk())
         self.tier, self._runner = self._choose()
         self.pointers = Pointers(
             self.plan,
@@ -135,7 +140,8 @@ class Program:
                 return None
             self._running = True
             try:
-                return self._run(inputs)
+                with _own_devices():
+                    return self._run(inputs)
             finally:
                 self._running = False
 
@@ -196,7 +202,9 @@ class Program:
         return True
 
     def _fits(self, inputs: Sequence[Any]) -> bool:
-        if torch._C._len_torch_dispatch_stack() or torch._C._len_torch_function_stack():
+        if torch._C._len_torch_dispatch_stack() or not _only_devices():
+            return False
+        if self._yields and torch._C._len_torch_function_stack():  # a Python function is to see it
             return False
         if _captured():  # the caller's graph would keep this call's numbers
             return False
@@ -229,6 +237,19 @@ class Program:
             and not x.is_neg()
             and not x.is_conj()
         )
+
+
+def _only_devices() -> bool:
+    """Whether no other mode of torch sees functions than a default device, which the trace knows."""
+    if not torch._C._len_torch_function_stack():
+        return True
+    return all(type(m) is DeviceContext for m in _get_current_function_mode_stack())
+
+
+def _own_devices() -> Any:
+    """A scope in which what is made without a device is on the CPU."""
+    open_ = torch._C._len_torch_function_stack()
+    return torch._C.DisableTorchFunction() if open_ else contextlib.nullcontext()
 
 
 def _check_bodies(plan: Plan, why: str) -> None:
