@@ -21,7 +21,7 @@ from torch.utils._device import DeviceContext
 
 from ..ir import Graph
 from ..kernels import triton_jit
-from ..kernels.device import LoopKernel, gpu_of, gpus, launch, tuner
+from ..kernels.device import LoopKernel, gpus_in, launch, tuner
 from ..kernels.jit import warn_once
 from ..kernels.loop_ir import Unsupported
 from ..kernels.tuning import estimate
@@ -66,10 +66,12 @@ class Program:
 
     def _make(self, capacity: int | None) -> None:
         """Plan the graph with room for so many items of its lists, and choose what runs the plan."""
-        device = gpu_of(self.graph.inputs)
-        choose = tuner(device) if device else estimate  # the plan says that several are too many
-        self.loops = self.loops or Loops(device, launch)
-        self.plan = planner.plan(self.graph, capacity=capacity, choose=choose, shapes=self.loops.shape)  # fmt: skip
+        found = gpus_in(self.graph)
+        device = found[0] if len(found) == 1 else ""  # the plan says that several are too many
+        choose = tuner(device) if device else estimate
+        self.loops = self.loops or Loops(device or "cpu", launch)
+        shapes = self.loops.shape
+        self.plan = planner.plan(self.graph, capacity=capacity, choose=choose, shapes=shapes)
         self._yields = any(isinstance(s, Host) for s, _ in self.plan.walk())
         self.tier, self._runner = self._choose()
         self.pointers = Pointers(
@@ -277,5 +279,5 @@ def described(graph: Graph, device: str = "cuda:0") -> str:
 
 
 def on_gpu(graph: Graph) -> bool:
-    """Whether a graph has tensors of a GPU among its inputs."""
-    return bool(gpus(graph.inputs))
+    """Whether a graph has tensors of a GPU."""
+    return bool(gpus_in(graph))
