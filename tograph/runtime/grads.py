@@ -19,6 +19,7 @@ import torch
 
 from ..errors import GradientError
 from . import custom, flattening, freed, optional_grads, stale
+from .engine import run_backward
 from .funcgraph import FuncGraph, Root, Storage, current_graph, is_tracing, user_location
 from .infer import meta_of
 from .journal import Location
@@ -151,7 +152,7 @@ def engine(
     create: bool,
     unused: bool,
 ) -> Any:
-    """The engine itself: ``torch.autograd.grad`` imports torch's symbolic shapes, which takes 0.3 s."""
+    """The engine, on what is recorded. ``keep``: what the graph saved may be used again; ``unused``: as of ``allow_unused``."""
     if torch.is_anomaly_check_nan_enabled() and torch.is_anomaly_enabled():
         raise GradientError(
             "torch's anomaly detection looks at the values of gradients, which are known only when the graph runs. Use "
@@ -160,15 +161,7 @@ def engine(
         )
     nodes = freed.executed(outputs, inputs)
     stale.settle(nodes, False)
-    found = torch.autograd.Variable._execution_engine.run_backward(
-        tuple(outputs),
-        tuple(grads),
-        True,
-        create,
-        tuple(inputs),
-        allow_unreachable=unused,
-        accumulate_grad=False,
-    )
+    found = run_backward(outputs, grads, inputs, create, unused)
     if not keep:
         freed.free(nodes)
     return found
