@@ -352,8 +352,10 @@ def own(g: torch.Tensor) -> torch.Tensor:
 
 
 def slots_read(graph: FuncGraph) -> list[Slot]:
-    """The slots of a trace whose first content mattered."""
-    return [s for s in graph.root.slots.values() if s.was_read and s.outside]
+    """The slots of a trace whose first content mattered: code has read it, or it is a tensor that the graph takes."""
+    taken = {id(k.external) for k in graph.captures if isinstance(k, Storage)}
+    slots = [s for s in graph.root.slots.values() if s.outside]
+    return [s for s in slots if s.was_read or (s.start is not None and id(s.start) in taken)]
 
 
 def effects_of(entries: dict[Any, tuple[Location, Any]]) -> list[Slot]:
