@@ -30,7 +30,7 @@ from .types import ListType
 class StagedList(ListContent):
     """A list whose content may be a value of the graph."""
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
     def __init__(self, items: Any = ()):
         if isinstance(items, StagedList) and items.handle is not None:

@@ -18,7 +18,7 @@ import torch
 
 from . import journal, sources
 from .code_names import loaded_globals, loaded_variables, stored_names
-from .guards import ATOMS, CONTAINERS, MAPPINGS, SAME_ITEMS, Check, show
+from .guards import ATOMS, CONTAINERS, MAPPINGS, SAME_ITEMS, show
 from .journal import MISSING
 from .place_checks import PlaceChecks, pre_content
 from .sources import Source, holder
@@ -40,7 +40,6 @@ class Watch(PlaceChecks):
         super().__init__()
         self.functions: dict[Any, Any] = {}  # kept: their ids are keys
         self.cells: set[Any] = set()  # the variables of closures from outside
-        self.rebound: list[tuple[Any, Any, Check]] = []
 
     def root(self, x: Any, name: str) -> None:
         """An object that the trace begins with: an argument, or the object of a method."""
