@@ -72,6 +72,8 @@ def _of_torch(pass_, expression: gast.expr) -> bool:
 
 def with_stmt(manager: Any, body: Callable[[Any], None], names: tuple[str, ...]) -> None:
     kind = type(manager)
+    if not (hasattr(kind, "__enter__") and hasattr(kind, "__exit__")):
+        raise TypeError(_NO_MANAGER.format(kind.__name__))
     if not is_tracing() or (kind.__module__.startswith("torch") and not _user(kind)):
         with context(manager) as entered:
             body(entered)
@@ -88,6 +90,9 @@ def with_stmt(manager: Any, body: Callable[[Any], None], names: tuple[str, ...])
     else:
         with context(manager) as entered:
             body(entered)
+
+
+_NO_MANAGER = "{0!r} object does not support the context manager protocol"
 
 
 def _nothing(error: Any) -> None:

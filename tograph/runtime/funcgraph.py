@@ -36,6 +36,11 @@ USER_CODE: set[pytypes.CodeType] = set()  # code objects whose frames count as t
 _versions = itertools.count(1)
 
 
+def moment() -> int:
+    """A number that is larger than any given before."""
+    return next(_versions)
+
+
 @dataclass(frozen=True)
 class Ref:
     """A value and the graph that it belongs to."""
@@ -108,6 +113,9 @@ class Root:
     __tograph_opaque__ = True  # what it holds is no state of the user's
 
     captured: dict[int, Storage] = field(default_factory=dict)
+    outside: list[tuple[torch.Tensor, Any, int]] = field(
+        default_factory=list
+    )  # what was captured, with its history and version
     assigned: set[int] = field(default_factory=set)
     guards: list[tuple[Any, Any]] = field(default_factory=list)
     kept: set[Any] = field(default_factory=set)
@@ -165,6 +173,9 @@ class FuncGraph:
         )
         self.closed = False
         self.repeats = False  # the body of a loop
+        self.born = next(
+            _versions
+        )  # a tensor with a later number was made while it was recorded, or since
         self.looking: dict[Storage, Value] | None = None  # see ``control_flow.picking``
 
     def __repr__(self) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from ..errors import GradientError
-from . import custom, flattening, freed, optional_grads, stale
+from . import custom, flattening, freed, optional_grads, reads, stale
 from .engine import run_backward
 from .funcgraph import FuncGraph, Root, Storage, current_graph, is_tracing, user_location
 from .infer import meta_of
@@ -159,6 +159,7 @@ def engine(
             "torch.autograd.set_detect_anomaly(True, check_nan=False), or look for NaN with an assert.",
             user_location(),
         )
+    reads.history()
     nodes = freed.executed(outputs, inputs)
     stale.settle(nodes, False)
     found = run_backward(outputs, grads, inputs, create, unused)
@@ -179,6 +180,7 @@ def _start(output: torch.Tensor, grad: Any) -> Any:
                 f"Mismatch in shape: grad_output has a shape of {grad.shape} and output has a shape of {output.shape}."
             )
         return grad
+    reads.history()
     if not output.requires_grad:
         return None
     if output.dim() and any(type(n) is not int or n != 1 for n in output.shape):
@@ -209,6 +211,8 @@ def grad(
             is_grads_batched,
             materialize_grads,
         )
+    if not wrt:
+        raise RuntimeError("`inputs` argument to `grad()` cannot be empty.")
     starts = _several(grad_outputs) if grad_outputs is not None else (None,) * len(outs)
     cotangents = [_start(o, g) for o, g in zip(outs, starts, strict=True)]
     keep = create_graph if retain_graph is None else retain_graph
@@ -250,6 +254,7 @@ def backward(
     if inputs is not None and not wrt:
         raise RuntimeError("'inputs' argument to 'backward' cannot be empty.")
     keep = create_graph if retain_graph is None else retain_graph
+    reads.history()
     if not any(o.requires_grad for o in outs):
         raise RuntimeError(optional_grads.UNREACHED)
     found = engine(outs, cotangents, wrt, keep, create_graph, True) if wrt else ()
@@ -307,6 +312,7 @@ def leaves(outs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     for node in seen:
         leaf = getattr(node, "variable", None)
         if leaf is not None:
+            leaf = getattr(leaf, "shown_", leaf)
             found[id(leaf)] = leaf
     found.update((id(x), x) for x in current_graph().root.retained if x.grad_fn in seen)
     return list(found.values())
@@ -346,8 +352,10 @@ def own(g: torch.Tensor) -> torch.Tensor:
 
 
 def slots_read(graph: FuncGraph) -> list[Slot]:
-    """The slots of a trace whose first content mattered."""
-    return [s for s in graph.root.slots.values() if s.was_read and s.outside]
+    """The slots of a trace whose first content mattered: code has read it, or it is a tensor that the graph takes."""
+    taken = {id(k.external) for k in graph.captures if isinstance(k, Storage)}
+    slots = [s for s in graph.root.slots.values() if s.outside]
+    return [s for s in slots if s.was_read or (s.start is not None and id(s.start) in taken)]
 
 
 def effects_of(entries: dict[Any, tuple[Location, Any]]) -> list[Slot]:

@@ -142,6 +142,13 @@ def gpus(values: Iterable[Value]) -> list[str]:
     return [d for d in sorted(found) if is_gpu(d)]
 
 
+def gpus_in(graph: Graph) -> list[str]:
+    """The GPUs of the tensors that a graph is given or makes, inner ones too."""
+    values = [*graph.inputs, *(v for n in graph.nodes for v in n.outputs)]
+    inner = (d for n in graph.nodes for g in n.regions.values() for d in gpus_in(g))
+    return sorted({*gpus(values), *inner})
+
+
 def is_gpu(device: str) -> bool:
     return device.startswith("cuda")
 

@@ -38,7 +38,7 @@ def encode(function: Function, encoder: Encoder, add_text: Callable[[str], str])
         made = [t for slot in function._cache.values() for t in slot]
     for trace in made:
         traces.check_places(trace, label)
-    live = [t for t in made if t.checks.hold_outside()]
+    live = [t for t in made if t.checks.live()]
     for trace in [] if live else made:
         traces.encode(trace, encoder, label)  # what cannot be saved at all is said first
     rows = []
