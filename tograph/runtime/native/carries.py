@@ -32,7 +32,9 @@ class Carry:
         self.low, self.number, self.mode, self.graph = low, number, mode, graph
         self.value = graph.inputs[number]
         self.places: list[Mem] = []
-        self.order: tuple[int, ...] | None = None  # of the dims in memory, if it is not the usual one
+        self.order: tuple[int, ...] | None = (
+            None  # of the dims in memory, if it is not the usual one
+        )
         self.start = self._prepare(start)
 
     def _prepare(self, x: Operand) -> Operand:
