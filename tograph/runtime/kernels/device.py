@@ -252,7 +252,7 @@ class LoopOnDevice:
             arguments[f"p{k}"] = arguments[f"s{k}"] = x
         for name, v in zip(self.loop.outputs, self.node.outputs):
             shape = (source.programs,) if name in self.loop.counted else getattr(v.type, "shape", ())  # fmt: skip
-            arguments[name] = torch.empty(shape, dtype=v.type.dtype, device=device)  # type: ignore[union-attr]
+            arguments[name] = torch.empty(shape, dtype=v.type.dtype, device=device)
         if ERROR in source.signature:
             arguments[ERROR] = torch.zeros(1, dtype=torch.int32, device=device)
         if triton_loops.STEPS in source.signature:
