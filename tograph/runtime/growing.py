@@ -31,7 +31,7 @@ from .types import ListType
 class StagedList(ListContent):
     """A list whose content may be a value of the graph."""
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
     def __init__(self, items: Any = ()):
         if isinstance(items, StagedList) and items.handle is not None:
@@ -168,9 +168,22 @@ class StagedList(ListContent):
 
     def __iter__(self):
         return (
-            super().__iter__()
+            self._followed()
             if self.handle is None
             else self._refuse("be iterated outside of converted code")
+        )
+
+    def _followed(self):
+        """The items as Python's own iterator gives them, which ends where the storage is empty."""
+        for item in super().__iter__():
+            yield item
+            if self.handle is not None:
+                self.refuse_change()
+
+    def refuse_change(self) -> None:
+        """StagingError: the list changed while a built-in function was taking its items."""
+        self._refuse(
+            "change where zip(), map() or another built-in goes over it: loop over the list itself, or over a copy"
         )
 
     def __len__(self) -> int:

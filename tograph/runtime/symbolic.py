@@ -42,6 +42,7 @@ class SymTensor(torch.Tensor):
     version: int
     born: int
     given_ = False  # the argument itself
+    shown_: Any  # of the leaf of an argument that is none outside: what the code sees
 
     __torch_function__ = torch._C._disabled_torch_function_impl
 
@@ -94,12 +95,12 @@ class SymTensor(torch.Tensor):
         if memory_format is not torch.contiguous_format or not self.storage_.strided():
             return super().contiguous(memory_format=memory_format)
         made = self.clone(memory_format=memory_format)
-        self.storage_.unfollowed(made, "the result of contiguous()")  # type: ignore[attr-defined]
+        self.storage_.unfollowed(made, "the result of contiguous()")
         return made
 
     def is_contiguous(self, memory_format=torch.contiguous_format):
         if memory_format is torch.contiguous_format and not self.chain and self.storage_.strided():
-            return self.storage_.in_order()  # type: ignore[attr-defined]
+            return self.storage_.in_order()
         return super().is_contiguous(memory_format=memory_format)
 
     def __matmul__(self, other):
@@ -274,6 +275,7 @@ def capture(x: torch.Tensor) -> SymTensor:
         return _part(x, root)
     if id(x) not in root.captured:
         root.captured[id(x)] = Storage(meta_of(x), external=x)
+        root.outside.append((x, x.grad_fn, x._version))
     storage = root.captured[id(x)]
     return SymTensor(storage.meta, storage)
 

@@ -78,7 +78,7 @@ def _new(low: Any, node: Node) -> Listed:
 
 def _item(node: Node) -> Type:
     kind = node.outputs[0].type
-    item = kind.element  # type: ignore[union-attr]
+    item = kind.element
     if item is None:
         raise Decline("a list whose items have no known type")
     return item
@@ -258,27 +258,27 @@ def _concat(low: Any, node: Node) -> Mem:
     if not shape:
         raise Decline("a concatenation of numbers")
     if paired(x.item):
-        if unknown(x.item):  # type: ignore[arg-type]
+        if unknown(x.item):
             raise Decline(
                 "items that are joined along another dimension than that whose size only the run knows"
             )
         x = contents(low, x)
-        return _joined(low, node, x, (x.length,), tuple(x.item.shape))  # type: ignore[union-attr]
+        return _joined(low, node, x, (x.length,), tuple(x.item.shape))
     return _joined(low, node, x, (low.code.multiply(x.length, shape[0]),), shape[1:])
 
 
 def _joined(low: Any, node: Node, x: Listed, length: tuple[str], rest: tuple[int, ...]) -> Mem:
     """The items as they stand in memory, as one tensor."""
-    if paired(x.item) or x.item.dtype is not node.args[1]:  # type: ignore[union-attr]
+    if paired(x.item) or x.item.dtype is not node.args[1]:
         raise Decline("items of another type")
-    known = node.outputs[0].type.shape[0]  # type: ignore[union-attr]
+    known = node.outputs[0].type.shape[0]
     if length[0].isdigit() or known is not None:
         size: tuple[Any, ...] = (int(length[0]) if known is None else known, *rest)
     else:
         size = (low.sizes.new(length[0], LONGEST), *rest)
     if not numel(size):
         raise Decline("an empty tensor")
-    dtype = DTYPE_NAMES[x.item.dtype]  # type: ignore[union-attr]
+    dtype = DTYPE_NAMES[x.item.dtype]
     place = address(low, x, x.begin)
     low.sizes.note(node.outputs[0], size)
     found = Mem(place, dtype, size, strides(size), x.owners)
@@ -291,7 +291,7 @@ def _joined(low: Any, node: Node, x: Listed, length: tuple[str], rest: tuple[int
 
 def _of_rows(low: Any, node: Node) -> Listed:
     x = low.contiguous(low.operand(node.args[0]))
-    if one_element(node.args[0]) or len(x.size) < 1 or _item(node).shape != x.size[1:]:  # type: ignore[union-attr]
+    if one_element(node.args[0]) or len(x.size) < 1 or _item(node).shape != x.size[1:]:
         raise Decline("a list of parts whose size is known only at run time")
     return over(low, node.outputs[0].type, (x.pointer,), low.sizes.text(x.size[0]), x)
 
