@@ -336,7 +336,7 @@ def exact_dtype(items: Sequence[Any]) -> torch.dtype | None:
     kinds = {type(i) for i in items}
     kind = kinds.pop() if len(kinds) == 1 else None
     exact = kind is not int or all(-(2**63) <= i < 2**63 for i in items)
-    return _DTYPES.get(kind) if exact else None  # type: ignore[arg-type]
+    return _DTYPES.get(kind) if exact else None
 
 
 def beside(iterables: Sequence[Any]) -> list[StagedSequence] | None:

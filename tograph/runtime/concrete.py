@@ -51,7 +51,7 @@ def _graph_html(graph: Graph) -> str:
     return notebook.graph_html(graph)
 
 
-Graph._repr_html_ = _graph_html  # type: ignore[attr-defined]  # ir may not import the module
+Graph._repr_html_ = _graph_html  # ir may not import the module
 
 
 class ConcreteFunction:
@@ -294,7 +294,7 @@ class ConcreteFunction:
         if not changed:
             return self._differentiable.run(inputs)
         outputs = self._rewriting.run(inputs)
-        return rewrites.settle(outputs, inputs, changed)  # type: ignore[union-attr]
+        return rewrites.settle(outputs, inputs, changed)
 
     @cached_property
     def _rewrites(self) -> autodiff.Rewrites | None:

@@ -384,6 +384,6 @@ def _method(
 
 
 _RETAIN = torch.Tensor.retain_grad
-SymTensor.retain_grad = _retain  # type: ignore[method-assign,assignment]
-SymTensor.backward = _method  # type: ignore[method-assign,assignment]
-SymTensor.grad = property(read, write)  # type: ignore[assignment]
+SymTensor.retain_grad = _retain
+SymTensor.backward = _method
+SymTensor.grad = property(read, write)

@@ -19,7 +19,7 @@ import torch
 
 from . import journal, sources
 from .code_names import loaded_globals, loaded_variables, stored_names
-from .guards import ATOMS, CONTAINERS, MAPPINGS, SAME_ITEMS, Check, show
+from .guards import ATOMS, CONTAINERS, MAPPINGS, SAME_ITEMS, show
 from .journal import MISSING
 from .place_checks import PlaceChecks, pre_content
 from .sources import Source, holder
@@ -41,7 +41,6 @@ class Watch(PlaceChecks):
         super().__init__()
         self.functions: dict[Any, Any] = {}  # kept: their ids are keys
         self.cells: set[Any] = set()  # the variables of closures from outside
-        self.rebound: list[tuple[Any, Any, Check]] = []
         self.differentiated = False  # whether the trace depends on what requires a gradient
 
     def root(self, x: Any, name: str) -> None:

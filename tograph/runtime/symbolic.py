@@ -99,12 +99,12 @@ class SymTensor(torch.Tensor):
         if memory_format is not torch.contiguous_format or not self.storage_.strided():
             return super().contiguous(memory_format=memory_format)
         made = self.clone(memory_format=memory_format)
-        self.storage_.unfollowed(made, "the result of contiguous()")  # type: ignore[attr-defined]
+        self.storage_.unfollowed(made, "the result of contiguous()")
         return made
 
     def is_contiguous(self, memory_format=torch.contiguous_format):
         if memory_format is torch.contiguous_format and not self.chain and self.storage_.strided():
-            return self.storage_.in_order()  # type: ignore[attr-defined]
+            return self.storage_.in_order()
         return super().is_contiguous(memory_format=memory_format)
 
     def __matmul__(self, other):

@@ -155,7 +155,7 @@ def _wrap_views(func, args, kwargs, found, node, graph) -> Any:
             and base.storage_.strided()
             and not same_shape(meta, base.meta)
         ):
-            base.storage_.unfollowed(made, "the result of reshape()")  # type: ignore[attr-defined]
+            base.storage_.unfollowed(made, "the result of reshape()")
         outs.append(made)
     return outs if isinstance(found, list) else outs[0]
 

@@ -156,7 +156,7 @@ def emit_while(
     every = [v.type for v in node.outputs]
     node = graph.add("While", node.args, node.kwargs, every, regions=node.regions)
     forget_written(graph, loop.graph)
-    values, made = iter(node.outputs[: len(kinds)]), []  # type: ignore[var-annotated]
+    values, made = iter(node.outputs[: len(kinds)]), []
     _after(loop, node, state, specs, told, values, made)
     mind_iterations(state)
     carried.attach(graph, made, list(values))

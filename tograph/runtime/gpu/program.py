@@ -181,7 +181,7 @@ class Program:
         """A run behind which loops are measured that go block by block; the graph is planned again where that pays."""
         trials, self.plan.trials, better = self.plan.trials, {}, []
         runner, loops = self._runner, self.loops
-        runner.behind = lambda of: better.append(loops.measure(runner.plan.steps, trials, of))  # type: ignore[union-attr]
+        runner.behind = lambda of: better.append(loops.measure(runner.plan.steps, trials, of))
         outputs = runner.run(*inputs)
         runner.behind = None
         if any(better):

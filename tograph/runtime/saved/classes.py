@@ -90,7 +90,7 @@ def _stand_in(kind: str, module: str, qualname: str, fields: tuple[str, ...]) ->
     if not all(isinstance(w, str) and w.isidentifier() and not keyword.iskeyword(w) for w in words):
         raise CorruptFileError(f"not the name and fields of a class: {words}")
     if kind == "namedtuple":
-        made: type = collections.namedtuple(name, fields)  # type: ignore[misc]
+        made: type = collections.namedtuple(name, fields)
     elif kind == "dataclass":
         made = dataclasses.make_dataclass(name, fields)
     else:

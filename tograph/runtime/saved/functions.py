@@ -68,9 +68,7 @@ def decode(record: dict, decoder: Decoder, text_of: Callable[[str], str]) -> Loa
     parameters = []
     for name, kind, *default in record["parameters"]:
         value = decoder.value(default[0]) if default else _NONE
-        parameters.append(
-            inspect.Parameter(name, inspect._ParameterKind[kind], default=value)  # type: ignore[attr-defined]
-        )
+        parameters.append(inspect.Parameter(name, inspect._ParameterKind[kind], default=value))
     name = record["name"]
     found = [traces.decode(t, text_of(t["graph"]), decoder, name) for t in record["traces"]]
     given = record["input_signature"]
