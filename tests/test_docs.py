@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+import tograph as tg
 from tograph import cli
 
 ROOT = Path(__file__).parent.parent
@@ -105,6 +106,11 @@ def test_reference_names_exist():
                 importlib.import_module(".".join(parts[:i]))
             found = getattr(found, part)
         assert found.__doc__, name
+
+
+def test_public_functions_have_an_example():
+    names = [n for n in tg.__all__ if callable(getattr(tg, n))]
+    assert [n for n in names if not re.search("Example:(:| ``)", getattr(tg, n).__doc__)] == []
 
 
 def test_picture_is_an_image():
