@@ -113,6 +113,16 @@ def test_public_functions_have_an_example():
     assert [n for n in names if not re.search("Example:(:| ``)", getattr(tg, n).__doc__)] == []
 
 
+def test_folders_and_files_of_the_architecture_exist():
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    rows = [line.split("|")[1:3] for line in text.splitlines() if line.startswith("| `tograph/")]
+    for folders, what in rows:
+        (folder, *_) = found = [ROOT / name for name in re.findall(r"`([^`]+)`", folders)]
+        found += [folder / name for name in re.findall(r"`(\w+(?:\.py|/))`", what)]
+        assert [p for p in found if not p.exists()] == []
+    assert len(rows) > 10
+
+
 def test_picture_is_an_image():
     tree = xml.etree.ElementTree.parse(ROOT / "docs" / "architecture.svg")
     assert tree.getroot().tag.endswith("svg")
