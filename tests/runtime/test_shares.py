@@ -103,3 +103,35 @@ def test_a_backward_graph_takes_what_it_needs():
     pullback = vjp(graph, [0, 1])
     _, second, _ = shares(pullback)
     assert second.present == [1] and len(second.backward.inputs) == len(second.stored) + 1 == 2
+
+
+def moved(x, y):
+    return torch.cat([x + 1, y - x]).view(2, 3).t()
+
+
+def moved_by_turns(x, y):
+    for _ in range(torch.tensor(3)):
+        if x.sum() > 0:
+            x, y = y + 1, x
+        else:
+            x, y = torch.add(y, x, alpha=2), y.flip(0)
+    return x.mean()
+
+
+def scaled(x, y):
+    return x * 2 + y
+
+
+@pytest.mark.parametrize("f", [moved, moved_by_turns, scaled])
+def test_what_saves_no_tensor_is_differentiated_twice(f):
+    def twice(f):
+        x, y = (torch.ones(3, requires_grad=True) for _ in range(2))
+        result = f(x, y).sum()
+        try:
+            result.backward()
+            result.backward()
+        except RuntimeError as error:
+            return str(error)[:40]
+        return str(x.grad), str(y.grad)
+
+    assert twice(tg.function(f)) == twice(f)

@@ -11,6 +11,7 @@ import functools
 import types
 import weakref
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -92,59 +93,52 @@ class Calls(Converter):
         return self.expression("super(cls_, self_)", node, **holes)
 
 
-def call(f, /, *args, **kwargs):  # noqa: C901  a case for each kind
+def call(f, /, *args, **kwargs):
     """``f(*args, **kwargs)``, converted."""
     kind = type(f)
     if kind is types.FunctionType:
-        if f.__code__ in CONVERTED_CODE:
-            record_writes(f)
-            return f(*args, **kwargs)
-        form = BUILTINS.get(f)
-        if form is not None:
-            return form(*args, **kwargs)
-        if f.__code__ is standard.DISPATCHER:
-            return standard.dispatch(call, f, args, kwargs)
-        if is_user_function(f):
-            if is_generator_function(f) and is_tracing():
-                return Generator(converted(f), generator_form(f), args, kwargs)
-            return converted(f)(*args, **kwargs)
-        if f.__code__ is _NOT_COMPILED:
-            return call(f.__wrapped__, *args, **kwargs)
-        if f.__module__ == _FUNCTIONAL and any(map(is_open, (*args, *kwargs.values()))):
-            return converted(f)(*args, **kwargs)
-        return leave_alone(f, args, kwargs)
-    if kind is types.MethodType:
-        if isinstance(f.__self__, StagedList):
-            form = METHODS.get((StagedList, f.__name__))
-            if form is not None and f.__self__.handle is None:
-                return form(f.__self__, *args, **kwargs)
-            if journal.active() and f.__name__ in CHANGING:
-                journal.record(locations.contents(f.__self__))
-            form = GROWING.get(f.__name__) if f.__self__.handle is not None else None
-            return f(*args, **kwargs) if form is None else form(f.__self__, *args, **kwargs)
-        return _method(f, args, kwargs)
+        # no frame of ours between two functions of the user but this one: they may recurse deeply
+        direct = _direct(f)
+        return direct(*args, **kwargs) if direct is not None else _function(f, args, kwargs)
+    rule = _KINDS.get(kind, _object)
+    return rule(f, args, kwargs)
+
+
+union.set_call(call)
+
+
+def _direct(f: types.FunctionType) -> Callable[..., Any] | None:
+    """What is called in the place of a function, with the same arguments."""
+    if f.__code__ in CONVERTED_CODE:
+        record_writes(f)
+        return f
+    form = BUILTINS.get(f)
+    if form is not None:
+        return form
+    if f.__code__ is standard.DISPATCHER or not is_user_function(f):
+        return None
+    return None if is_generator_function(f) and is_tracing() else converted(f)
+
+
+def _function(f: types.FunctionType, args, kwargs):
+    """A generator of the user, or a function of a library."""
+    if f.__code__ is standard.DISPATCHER:
+        return standard.dispatch(call, f, args, kwargs)
+    if is_user_function(f):
+        return Generator(converted(f), generator_form(f), args, kwargs)
+    if f.__code__ is _NOT_COMPILED:
+        return call(f.__wrapped__, *args, **kwargs)
+    if f.__module__ == _FUNCTIONAL and any(map(is_open, (*args, *kwargs.values()))):
+        return converted(f)(*args, **kwargs)
+    return leave_alone(f, args, kwargs)
+
+
+def _object(f, args, kwargs):
+    """A class, a union, a module, or another object that can be called."""
     if is_union(f):
         return union.distribute(lambda g: call(g, *args, **kwargs), f)
-    if (
-        kind is types.MethodWrapperType
-        and f.__name__ == "__call__"
-        and isinstance(f.__self__, type)
-    ):
-        return instance(call, f.__self__, args, kwargs)  # super().__call__() of a metaclass
-    if (
-        kind is types.BuiltinFunctionType
-        or kind is types.BuiltinMethodType
-        or kind is types.MethodWrapperType
-    ):
-        return _builtin(f, args, kwargs)
     if isinstance(f, type):
         return construct(call, f, args, kwargs)
-    if kind is weakref.ref:
-        return _referent(f)
-    if kind is functools._lru_cache_wrapper:
-        return standard.cached(call, f, args, kwargs)
-    if kind is functools.partial:
-        return call(f.func, *f.args, *args, **{**f.keywords, **kwargs})
     if isinstance(f, torch.nn.Module):
         return _module(f, args, kwargs)
     if isinstance(f, SYMBOLS):
@@ -152,6 +146,7 @@ def call(f, /, *args, **kwargs):  # noqa: C901  a case for each kind
     form = form_of(f)
     if form is not None:
         return form(*args, **kwargs)
+    kind = type(f)
     if getattr(kind, "__tograph_callable__", False):
         return f(*args, **kwargs)
     method = getattr(kind, "__call__", None)
@@ -160,14 +155,43 @@ def call(f, /, *args, **kwargs):  # noqa: C901  a case for each kind
     return leave_alone(f, args, kwargs)
 
 
-union.set_call(call)
-
-
-def _referent(f: weakref.ref) -> Any:
-    found, watch = f(), reads.current()
+def _referent(f: weakref.ref, args, kwargs) -> Any:
+    found, watch = f(*args, **kwargs), reads.current()
     if watch is not None:
         watch.referent(f, found)
     return found
+
+
+def _partial(f: functools.partial, args, kwargs):
+    return call(f.func, *f.args, *args, **{**f.keywords, **kwargs})
+
+
+def _cached(f, args, kwargs):
+    return standard.cached(call, f, args, kwargs)
+
+
+def _bound(f: types.MethodType, args, kwargs):
+    if isinstance(f.__self__, StagedList):
+        return _list_method(f, args, kwargs)
+    return _method(f, args, kwargs)
+
+
+def _list_method(f: types.MethodType, args, kwargs):
+    """A method of a list of the graph; changes are recorded."""
+    items = f.__self__
+    form = METHODS.get((StagedList, f.__name__))
+    if form is not None and items.handle is None:
+        return form(items, *args, **kwargs)
+    if journal.active() and f.__name__ in CHANGING:
+        journal.record(locations.contents(items))
+    form = GROWING.get(f.__name__) if items.handle is not None else None
+    return f(*args, **kwargs) if form is None else form(items, *args, **kwargs)
+
+
+def _wrapper(f: types.MethodWrapperType, args, kwargs):
+    if f.__name__ == "__call__" and isinstance(f.__self__, type):
+        return instance(call, f.__self__, args, kwargs)  # super().__call__() of a metaclass
+    return _builtin(f, args, kwargs)
 
 
 _FUNCTIONAL = torch.nn.functional.__name__  # its Python compares sizes
@@ -277,3 +301,13 @@ def _module(m: torch.nn.Module, args, kwargs):
         reads.passed((m,))
         return union.apply(forward, *args, **kwargs)
     return call(forward, *args, **kwargs)
+
+
+_KINDS: dict[type, Callable[[Any, tuple, dict[str, Any]], Any]] = {
+    types.MethodType: _bound,
+    types.BuiltinFunctionType: _builtin,  # methods of C types are of this kind too
+    types.MethodWrapperType: _wrapper,
+    weakref.ref: _referent,
+    functools._lru_cache_wrapper: _cached,
+    functools.partial: _partial,
+}

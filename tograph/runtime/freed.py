@@ -63,7 +63,7 @@ def _refuse(nodes: Sequence[Any], outputs: Sequence[torch.Tensor], here: FuncGra
     """An error where one of the nodes on the ways from ``outputs`` may be freed."""
     branches: dict[Graph, list[Any]] = {}
     for node in nodes:
-        if not _saves(node):
+        if not saves(node):
             continue
         graph = _freed_in(node, here)
         if graph is here:
@@ -83,7 +83,7 @@ def free(nodes: Collection[Any]) -> None:
     while graph is not None:
         if graph.repeats:
             outside = {node for x in _captured(graph) for node, _ in _history(x)}
-            if any(node in outside and _saves(node) for node in nodes):
+            if any(node in outside and saves(node) for node in nodes):
                 raise RuntimeError(MESSAGE)
         graph = graph.outer
     here.root.freed.update(dict.fromkeys(nodes, here))
@@ -134,7 +134,7 @@ def _captured(graph: FuncGraph) -> list[torch.Tensor]:
 def _refuses(node: Any, output: int, here: FuncGraph) -> bool:
     """Whether eager PyTorch would refuse a gradient that comes to this output of a node."""
     graph = here.root.freed.get(node)
-    if graph is not None and here.within(graph) and _saves(node):
+    if graph is not None and here.within(graph) and saves(node):
         return True
     call = getattr(node, "call", None)
     return call is not None and all(map(is_freed, call.left(node.indices[output])))
@@ -152,10 +152,10 @@ def _freed_in(node: Any, here: FuncGraph) -> FuncGraph | None:
     return graph if done else None
 
 
-def _saves(node: Any) -> bool:
-    """Whether a node has saved tensors, as those of recorded constructs have."""
+def saves(node: Any) -> bool:
+    """Whether a node has saved tensors; what is saved in a recorded construct is known when a gradient has gone through it."""
     if isinstance(node, torch.autograd.function.BackwardCFunction):
-        return hasattr(node, "call") or _holds(node, "saved_tensors")
+        return node.call.saves if hasattr(node, "call") else _holds(node, "saved_tensors")  # type: ignore[attr-defined]
     return any(_holds(node, name) for name in fields(type(node)))
 
 

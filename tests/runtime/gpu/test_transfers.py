@@ -1,14 +1,20 @@
 """Graphs with tensors on a GPU and small ones on the CPU."""
 
+import contextlib
+import itertools
+
 import pytest
 import torch
 
 import tograph as tg
-from tograph.runtime.gpu import planner, pointers, storage
+from tograph.runtime.gpu import direct, planner, pointers, storage, uploads
 from tograph.runtime.gpu.execute import Stepwise
 from tograph.runtime.gpu.transfers import gathered
+from tograph.runtime.ir import Value
 from tograph.runtime.kernels.device import gpu_of
 from tograph.runtime.kernels.loop_ir import Unsupported
+from tograph.runtime.text import parse_graph
+from tograph.runtime.types import TensorType
 
 pytest.importorskip("triton")
 pytestmark = pytest.mark.usefixtures("interpreted")
@@ -112,6 +118,76 @@ def much(x, n):
 def test_what_stays_with_the_host(fn, why):
     with pytest.raises(Unsupported, match=why):
         planner.plan(graph_of(fn, spec(5), spec(device="cpu")))
+
+
+BATCH = """
+batch(%x: f32[512,512], %w: f32[512]@cuda:0) {
+  %0: f32[512,512]@cuda:0 = aten._to_copy.default(%x, device=device("cuda:0"))
+  %1: f32[512,512]@cuda:0 = aten.mul.Tensor(%0, %w)
+  %2: f32[512,512] = aten._to_copy.default(%1, device=device("cpu"))
+  return %1, %2
+}
+"""
+
+
+def test_large_tensors_go_to_the_device_and_come_back():
+    """1 MiB each; the CPU computes with none of them."""
+    plan = planner.plan(parse_graph(BATCH))
+    assert plan.form.from_host == {0} and plan.form.to_host == {1}
+    x, w = torch.rand(512, 512), torch.rand(512)
+    for runner in (Stepwise(plan, "cpu"), direct.Direct(plan, "cpu")):
+        for got in runner.run(x, w):
+            assert torch.equal(got, x * w)
+    with pytest.raises(Unsupported, match="much to copy"):
+        planner.plan(parse_graph(BATCH.replace("aten.mul.Tensor(%0", "aten.mul.Tensor(%x").replace("512]@cuda:0 = aten.mul", "512] = aten.mul").replace("512,", "1024,")))  # fmt: skip
+
+
+class Stream:
+    def __init__(self, *_):
+        self.log = []
+
+    def wait_event(self, event):
+        self.log.append(("waits", event.name))
+
+
+class Event:
+    def __init__(self):
+        self.name, self.at = f"e{next(NUMBERS)}", None
+
+    def record(self, stream):
+        self.at = len(stream.log)
+        stream.log.append(("records", self.name))
+
+    def synchronize(self):
+        WAITED.append(self.name)
+
+
+NUMBERS, WAITED = itertools.count(), []
+
+
+def test_uploads_take_turns_between_two_places(monkeypatch):
+    """The transfer of a call waits for the reads of the last but one; the call waits for its transfer; the host for memory in use."""
+    monkeypatch.setattr(torch.cuda, "Stream", Stream)
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "stream", lambda s: contextlib.nullcontext())
+    now = Stream()
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: now)
+    monkeypatch.setattr(torch.Tensor, "record_stream", lambda x, stream: None)
+    monkeypatch.setattr(uploads, "_locked", lambda shape, dtype: torch.zeros(shape, dtype=dtype))
+    place = Value(TensorType(torch.float32, (3,), "cpu"))
+    made = uploads.Uploads([place], torch.device("cpu"))
+    seen = []
+    for k in range(4):
+        there = made.send(place, torch.full((3,), float(k)))
+        assert torch.equal(there, torch.full((3,), float(k)))
+        seen.append(there.data_ptr())
+        made.done()
+    assert seen[0] == seen[2] != seen[1] == seen[3]
+    slots = [next(made._slots[place]) for _ in range(2)]
+    order = [s for k in range(2) for s in (slots[0], slots[1])]
+    assert [n for _, n in made.stream.log] == [x for s in order for x in (s.read.name, s.sent.name)]
+    assert [n for _, n in now.log] == [x for s in order for x in (s.sent.name, s.read.name)]
+    assert WAITED == [s.sent.name for s in order]
 
 
 def test_two_gpus_are_refused():

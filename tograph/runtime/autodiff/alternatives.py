@@ -62,6 +62,7 @@ def alternatives(call: Call, grads: list[Any], wanted: list[bool]) -> list[Any]:
     parts = {
         name: part(differentiate(g, need, given, writes=later)) for name, g in node.regions.items()
     }
+    call.saves |= any(p.saves for p in parts.values())
     told = [k for k in range(len(writers)) if any(k in p.told for p in parts.values())]
     present = sorted({need[k] for p in parts.values() for k in p.present})
     found: list[Any] = [None] * len(call.inputs)
@@ -114,6 +115,7 @@ def writes_since(call: Call, heads: int) -> tuple[Writes, list[Writers]]:
 def _by_user(call: Call, grads: list[Any]) -> list[Any]:
     """The gradient that the user wrote: a call of the region that says it."""
     node = call.node
+    call.saves = True
     region = copy_graph(node.regions["gradient"])
     region.name = "function"
     given = [zeros_like(call.outputs([i])[0]) if g is None else g for i, g in enumerate(grads)]

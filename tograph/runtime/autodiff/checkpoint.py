@@ -122,4 +122,14 @@ def recomputing(body: Graph, joint: Joint, carried: int) -> Parts:
     values = [forward.inputs[i] for i in saved]
     present = [k for k, g in enumerate(joint.grads) if g is not None]
     forward.outputs = forward.outputs + values
-    return Parts(forward, backward, forward.inputs, kept, values, joint.given, present, joint.told)
+    return Parts(
+        forward,
+        backward,
+        forward.inputs,
+        kept,
+        values,
+        joint.given,
+        present,
+        joint.told,
+        joint.saves,
+    )

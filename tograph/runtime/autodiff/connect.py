@@ -47,6 +47,7 @@ class Call:
         self.carried: int = node.kwargs.get("carried", 0)
         self.count: int | None = None  # of a While that counts its trips: the output's index
         self.ways: dict[int, Any] = {}  # by output, see ``inside``
+        self.saves = False  # whether eager PyTorch saves tensors in what a region runs, as far as gradients went through it
         self.versions = {i: x._version for i, x in self.tensors.items()}
 
     def input(self, index: int) -> Any:

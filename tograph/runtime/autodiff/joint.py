@@ -18,7 +18,7 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from ...errors import GradientError, GraphBoolError
-from .. import journal
+from .. import freed, journal
 from ..carrier import Carrier, differentiable
 from ..freed import executed
 from ..funcgraph import FuncGraph, Storage
@@ -37,7 +37,8 @@ from .replay import copy_node, replay
 class Joint:
     """``grads`` has a value or None for each index of ``need``; ``cotangents`` an input for each of ``given``, and of ``told``.
 
-    ``told``: what the backward part has to be told of writes, see ``writes``.
+    ``told``: what the backward part has to be told of writes, see ``writes``. ``saves``: those of ``given`` in whose history eager PyTorch
+    saves tensors, which a gradient frees.
     """
 
     func: FuncGraph
@@ -50,6 +51,7 @@ class Joint:
     cotangents: list[Value]
     grads: list[Value | None]
     told: list[Any]
+    saves: frozenset[int]
 
 
 def engine(
@@ -108,6 +110,7 @@ def differentiate(
         filled = [k for k, i in enumerate(need) if i in fill]
         ends, wrt = [outputs[i] for i in chosen], [inputs[i] for i in need]
         grads = _gradients(func, ends, cotangents, wrt, again, filled)
+        saves = frozenset(i for i, end in zip(chosen, ends) if _saves(end, wrt))
     _settle_constants(func)
     forward, backward = _parts_at(func, last)
     used = {v for n in func.graph.nodes for v in n.inputs}
@@ -124,6 +127,7 @@ def differentiate(
         cotangents,
         grads,
         list(told),
+        saves,
     )
 
 
@@ -159,6 +163,11 @@ def _gradients(
             if found[k] is None:
                 found[k] = _zeros(wrt[k])
         return [None if g is None else value_in(g, func) for g in found]
+
+
+def _saves(output: Any, inputs: Sequence[Any]) -> bool:
+    """Whether something is saved that a gradient of ``output`` goes through."""
+    return any(map(freed.saves, executed([output], inputs)))
 
 
 def _parts_at(func: FuncGraph, last: Node | None) -> tuple[list[Node], list[Node]]:
@@ -252,7 +261,8 @@ class Parts:
     saved: list[Value]
     given: list[int]
     present: list[int]
-    told: list[Any] = field(default_factory=list)
+    told: list[Any]
+    saves: frozenset[int]
 
 
 def part(joint: Joint, costly: Collection[int] = (), repeated: bool = False) -> Parts:
@@ -274,7 +284,17 @@ def part(joint: Joint, costly: Collection[int] = (), repeated: bool = False) -> 
     kept = [i for i, v in enumerate(joint.inputs) if v in backward[1]]
     prune(forward)
     present = [k for k, g in enumerate(joint.grads) if g is not None]
-    return Parts(forward, backward[0], joint.inputs, kept, saved, joint.given, present, joint.told)
+    return Parts(
+        forward,
+        backward[0],
+        joint.inputs,
+        kept,
+        saved,
+        joint.given,
+        present,
+        joint.told,
+        joint.saves,
+    )
 
 
 def _by_the_way(value: Value, func: FuncGraph) -> bool:

@@ -49,6 +49,7 @@ def loop(call: Call, grads: list[Any], wanted: list[bool]) -> list[Any]:
     fixed = sorted(p for p in inputs if p >= carried)
     later, told = _written_later(call)
     joint = differentiate(body, state + fixed, state, fill=state, writes=later)
+    call.saves |= bool(joint.saves)
     if any(told[k].untold(node) for k in joint.told):
         for k in joint.told:
             told[k].flag(call)  # of the loop as it was differentiated, but for more state

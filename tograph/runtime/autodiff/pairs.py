@@ -214,7 +214,9 @@ class _Pair(torch.autograd.Function):
         sources = [*(inputs[i] for i in pair.pullback.kept), *outs[count : count + saved]]
         stored, ctx.stored_spec = tree_flatten([sources[i] for i in own.stored])
         ctx.places = [i for i, x in enumerate(stored) if isinstance(x, torch.Tensor)]
-        ctx.save_for_backward(*(stored[i] for i in ctx.places))
+        ctx.kept = None if own.saves else tuple(stored[i] for i in ctx.places)
+        if own.saves:
+            ctx.save_for_backward(*(stored[i] for i in ctx.places))
         ctx.numbers = [None if isinstance(x, torch.Tensor) else x for x in stored]
         ctx.inputs = [(x, x._version if isinstance(x, torch.Tensor) else 0) for x in inputs]
         ctx.snapshots = outs[count + saved : count + saved + len(pair.snapshots)]
@@ -240,7 +242,7 @@ class _Pair(torch.autograd.Function):
         else:
             present = [pair.pullback.present[k] for k in pair.shares[ctx.share].present]
             wanted = tuple(ctx.needs_input_grad[3 + i] for i in present)
-            tensors = dict(zip(ctx.places, ctx.saved_tensors))
+            tensors = dict(zip(ctx.places, _saved(ctx)))
             flat = [tensors.get(i, x) for i, x in enumerate(ctx.numbers)]
             stored = tree_unflatten(flat, ctx.stored_spec)
             results = iter(
@@ -285,7 +287,7 @@ def _dense(x: Any) -> Any:
 
 def _again(ctx: Any, pair: Pair, cotangents: list[Any]) -> tuple[list[int], list[Any]]:
     """The gradients as a differentiable function of the inputs and the cotangents, and the inputs that they belong to."""
-    _ = ctx.saved_tensors  # torch's own errors: freed buffers, saved tensors that were written
+    _saved(ctx)
     written = set(graph_effects(pair.graph).writes)
     inputs = []
     for i, (x, version) in enumerate(ctx.inputs):
@@ -298,6 +300,11 @@ def _again(ctx: Any, pair: Pair, cotangents: list[Any]) -> tuple[list[int], list
     joint, present = pair.joint(ctx.share)
     with _Generators(ctx.state):
         return present, joint.run([*inputs, *ctx.snapshots, *cotangents])
+
+
+def _saved(ctx: Any) -> tuple[torch.Tensor, ...]:
+    """What a node has saved, or torch's own error: it is freed, or was written since. ``kept``: what no gradient frees."""
+    return ctx.saved_tensors if ctx.kept is None else ctx.kept
 
 
 def _generators(inputs: Sequence[Any]) -> list[tuple[Any, Any]]:

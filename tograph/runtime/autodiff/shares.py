@@ -24,13 +24,14 @@ _NONE: frozenset[int] = frozenset()
 class Share:
     """``given`` and ``present`` are positions among those of the pullback, ``stored`` among its kept inputs and saved values.
 
-    ``backward``: the stored values and the cotangents of the share -> its gradients.
+    ``backward``: the stored values and the cotangents of the share -> its gradients. ``saves``: a gradient frees what is stored.
     """
 
     given: list[int]
     stored: list[int]
     present: list[int]
     backward: Graph
+    saves: bool
 
 
 def shares(pullback: Pullback) -> list[Share]:
@@ -45,9 +46,18 @@ def shares(pullback: Pullback) -> list[Share]:
             parts.setdefault(_root(group, i), []).append(i)
     if not 1 < len(parts) <= MOST:
         return [
-            Share(list(range(count)), list(range(first)), list(range(len(pullback.present))), graph)
+            Share(
+                list(range(count)),
+                list(range(first)),
+                list(range(len(pullback.present))),
+                graph,
+                bool(pullback.saves),
+            )
         ]
-    return [_share(graph, first, part, depends) for part in parts.values()]
+    return [
+        _share(graph, first, part, depends, any(pullback.given[i] in pullback.saves for i in part))
+        for part in parts.values()
+    ]
 
 
 def _dependences(
@@ -81,7 +91,11 @@ def _root(group: list[int], i: int) -> int:
 
 
 def _share(
-    graph: Graph, first: int, part: list[int], depends: dict[Value, frozenset[int]]
+    graph: Graph,
+    first: int,
+    part: list[int],
+    depends: dict[Value, frozenset[int]],
+    saves: bool,
 ) -> Share:
     own = frozenset(part)
 
@@ -106,4 +120,4 @@ def _share(
     made.inputs = [env[graph.inputs[i]] for i in [*stored, *(first + i for i in part)]]
     made.input_names = [""] * len(made.inputs)
     set_control_inputs(made)
-    return Share(part, stored, present, made)
+    return Share(part, stored, present, made, saves)

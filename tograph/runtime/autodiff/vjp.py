@@ -16,7 +16,7 @@ class Pullback:
 
     ``forward``: inputs -> outputs + saved values. ``backward``: the inputs ``kept``, the saved values, a cotangent for each
     output of ``given`` -> a cotangent for each input of ``present``. An output that is not in ``given`` and an input that is not
-    in ``present`` have no gradient: nothing differentiable connects them.
+    in ``present`` have no gradient: nothing differentiable connects them. ``saves``: the outputs whose gradient frees something in eager PyTorch.
     """
 
     forward: Graph
@@ -24,6 +24,7 @@ class Pullback:
     kept: list[int]
     given: list[int]
     present: list[int]
+    saves: frozenset[int]
 
 
 def vjp(
@@ -41,4 +42,5 @@ def vjp(
     p = part(differentiate(graph, wrt, list(outputs), again=again))
     for made in (p.forward, p.backward):
         set_control_inputs(made)
-    return Pullback(p.forward, p.backward, p.kept, p.given, [wrt[k] for k in p.present])
+    present = [wrt[k] for k in p.present]
+    return Pullback(p.forward, p.backward, p.kept, p.given, present, p.saves)

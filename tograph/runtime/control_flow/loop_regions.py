@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from .. import flattening, histories, journal, listed, structure, types
 from ..flattening import flatten
 from ..funcgraph import FuncGraph, current_graph
-from ..ir import Node
+from ..ir import Node, Value
 from ..journal import Location as Place
 from ..listed import tensors_in
 from ..structure import UNSET, Spec, leaf_types
@@ -70,6 +70,7 @@ def trace_with_state(
     told: Told,
     known: LoopHistories | None = None,
 ) -> StateRegion:
+    """Trace a region whose inputs are the ``state``, of the types ``specs``. ``same``: places that stay what they are."""
     lead = 0
     entered: dict[Any, Any] = {}
 
@@ -129,41 +130,70 @@ def emit_while(
     checkpoint: Any,
     known: LoopHistories,
 ) -> None:
+    """Record the loop, and let every place of the state hold what it has after it."""
     graph = current_graph()
     initial = [v for c, s in zip(contents_of(state, told), specs) for v in flatten(c, s, graph)]
-    kinds = [t for s in specs for t in leaf_types(s)] + [types.INT] * carried.count
     initial += carried.initial(graph)
-    with recording(cond.graph):
-        pred = cond.result
-        if isinstance(pred, bool):
-            test_value = cond.graph.emit("py.constant", pred, type=types.BOOL)
-        else:
-            test_value = structure_argument(pred, cond.graph)
-    with recording(loop.graph), replayed(loop):
-        if loop.raised:
-            outs = [flattening.zero_value(t, loop.graph) for t in kinds]
-        else:
-            outs = []
-            for content, spec in zip(left_by(loop, state, told), specs):
-                outs += flatten(content, spec, loop.graph)
-            outs += carried.final(loop.graph)
+    kinds = [t for s in specs for t in leaf_types(s)] + [types.INT] * carried.count
+    test = _test_value(cond)
+    outs = _body_outputs(loop, state, specs, carried, told, kinds)
     keys = {**cond.graph.arguments, **loop.graph.arguments}
-    close(cond.graph, list(keys), [test_value], cond.lead)
+    close(cond.graph, list(keys), [test], cond.lead)
     close(loop.graph, list(keys), outs, loop.lead)
     graph.root.kept.update(p.key for p in state)
-    node = Node(
-        "While",
-        (*initial, *keys.values()),
-        {"carried": len(initial)} | ({"checkpoint": checkpoint} if checkpoint is not None else {}),
-        kinds,
-        regions={"cond": cond.graph.graph, "body": loop.graph.graph},
-    )
+    attributes = {"carried": len(initial)}
+    if checkpoint is not None:
+        attributes["checkpoint"] = checkpoint
+    regions = {"cond": cond.graph.graph, "body": loop.graph.graph}
+    node = Node("While", (*initial, *keys.values()), attributes, kinds, regions=regions)
     if loop.graph.differentiated:
         histories.EXPAND(node, graph, known.earlier, list(keys))
     every = [v.type for v in node.outputs]
     node = graph.add("While", node.args, node.kwargs, every, regions=node.regions)
     forget_written(graph, loop.graph)
     values, made = iter(node.outputs[: len(kinds)]), []  # type: ignore[var-annotated]
+    _after(loop, node, state, specs, told, values, made)
+    mind_iterations(state)
+    carried.attach(graph, made, list(values))
+    told.guard(state)
+
+
+def _test_value(cond: StateRegion) -> Value:
+    with recording(cond.graph):
+        if isinstance(cond.result, bool):
+            return cond.graph.emit("py.constant", cond.result, type=types.BOOL)
+        return structure_argument(cond.result, cond.graph)
+
+
+def _body_outputs(
+    loop: StateRegion,
+    state: Sequence[Place],
+    specs: Sequence[Spec],
+    carried: Carried,
+    told: Told,
+    kinds: list,
+) -> list[Value]:
+    """What the body gives the next iteration; anything where it always raises."""
+    with recording(loop.graph), replayed(loop):
+        if loop.raised:
+            return [flattening.zero_value(t, loop.graph) for t in kinds]
+        outs: list[Value] = []
+        for content, spec in zip(left_by(loop, state, told), specs):
+            outs += flatten(content, spec, loop.graph)
+        return outs + carried.final(loop.graph)
+
+
+def _after(
+    loop: StateRegion,
+    node: Node,
+    state: Sequence[Place],
+    specs: Sequence[Spec],
+    told: Told,
+    values: Iterator[Value],
+    made: list[Any],
+) -> None:
+    """Write the outputs of the loop to the places of the state; ``made`` gets the tensors that stand for them."""
+    graph = current_graph()
     for place, spec in zip(state, specs):
         x = flattening.unflatten(spec, values, noting(flattening.plain_maker(graph), made))
         if place.key[0] == "grad":
@@ -177,9 +207,6 @@ def emit_while(
             left = tensors_in(as_value(loop.content(place)))
             listed.carried(tensors_in(loop.entered.get(place.key)), left)
             listed.inherit(tensors_in(x), left)
-    mind_iterations(state)
-    carried.attach(graph, made, list(values))
-    told.guard(state)
 
 
 def _absent(x: Any) -> bool:

@@ -17,6 +17,7 @@ from ..ir import Value
 from ..types import TensorType
 from .execute import Stepwise
 from .plan import Conditional, Host, Place, Plan, View
+from .storage import from_host
 
 # Estimates, to be measured on a device.
 COPIED = 3e12  # bytes of a second that a copy reads and writes
@@ -52,7 +53,8 @@ class Direct(Stepwise):
     def __init__(self, plan: Plan, where: str | None = None):
         self.fresh = fresh(plan)
         # What is bound has no memory of the plan: the inputs, and the outputs that each call has for itself.
-        bound = {v: torch.empty(0) for v in (*_tensors(plan.inputs), *self.fresh)}
+        sent = {*from_host(plan)}
+        bound = {v: torch.empty(0) for v in (*_tensors(plan.inputs), *self.fresh) if v not in sent}
         super().__init__(plan, where, bound)
         self.memory.own = frozenset(self.fresh)
         self._release()

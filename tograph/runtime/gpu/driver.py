@@ -189,6 +189,8 @@ class Node:
             found = [int(self.params.srcDevice)]
         else:
             self._count(len(values))
+            if not int(self.params.kernelParams):
+                raise DriverError("a kernel whose parameters are packed")
             block = (ctypes.c_void_p * len(values)).from_address(int(self.params.kernelParams))
             found = [ctypes.c_uint64.from_address(a).value for a in block if a]
         if found != self.values:

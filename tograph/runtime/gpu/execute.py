@@ -48,6 +48,9 @@ class Stepwise:
         self.log: list[Any] = []  # what the steps of the host gave
         self.objects: dict[Value, Any] = {}
         self._last: torch.cuda.Stream | None = None
+        self.behind: Callable[[dict[Place, torch.Tensor]], Any] | None = (
+            None  # is given the memory of each run
+        )
 
     def run(self, *inputs: Any) -> list[Any]:
         """Failed where a kernel reports an error or a library function raises one; nothing outside has changed then."""
@@ -57,9 +60,14 @@ class Stepwise:
                 self._follow()
                 self.memory.fill(inputs)
                 self.play()
-                return self.memory.results(inputs)
+                outputs = self.memory.results(inputs)
+                if self.behind is not None:
+                    self.behind(self.memory.of)
+                return outputs
             except Failed as error:
                 error.log = self.log
+                raise
+            except torch.OutOfMemoryError:  # this call's error, as in eager PyTorch
                 raise
             except RuntimeError as error:  # in a branch that is not taken it means nothing
                 failed = Failed(f"{type(error).__name__}: {error}")

@@ -53,6 +53,7 @@ class Plan:
     error: Cell | None = None
     generator: tuple[Cell, Cell] | None = None  # seed and offset of the random numbers
     form: Any = None  # the ``Bounded`` graph that it is the plan of
+    trials: dict[str, Any] = field(default_factory=dict)  # of loops that may be measured, by kernel
     stored: dict[Place, int] = field(
         default_factory=dict
     )  # inputs that it writes, and their numbers among the graph's

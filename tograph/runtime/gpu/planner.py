@@ -29,6 +29,7 @@ from ..types import DTYPES, ScalarType, TensorType
 from . import library
 from .bounded import Bounded, bounded
 from .conditionals import Conditionals
+from .loop_tuning import Trial, key_of
 from .memory import Frame
 from .plan import (
     Call,
@@ -53,10 +54,12 @@ def plan(
     whole: bool = True,
     capacity: int | None = None,
     choose: Callable[[Kernel], Choice] = estimate,
+    shapes: Callable[[str], triton_loops.Shape | None] = lambda key: None,
 ) -> Plan:
     """The plan of a graph on one GPU, with small tensors on the CPU or not. ``whole``: loops and branches that fit become kernels.
 
-    ``capacity``: of lists in loops without a known bound. ``choose``: how a kernel is shared out among programs.
+    ``capacity``: of lists in loops without a known bound. ``choose``: how a kernel is shared out among programs;
+    ``shapes``: what is known of loops that run block by block (``loop_tuning``).
     """
     before = graph
     graph, device, back = gathered(graph)
@@ -66,7 +69,7 @@ def plan(
     if whole:
         form.graph = speculated(form.graph, device)
     starts = dict(zip(form.graph.inputs, _starts(form)))
-    return _Planner(form, device, whole, safe(form.graph, starts), choose).run()
+    return _Planner(form, device, whole, safe(form.graph, starts), choose, shapes).run()
 
 
 def _starts(form: Bounded) -> Iterator[Interval]:
@@ -86,9 +89,10 @@ class _Planner(Conditionals, SingleOps):
         whole: bool,
         safe: set[Node],
         choose: Callable[[Kernel], Choice],
+        shapes: Callable[[str], triton_loops.Shape | None],
     ):
         super().__init__(form, device, safe)
-        self.whole, self.choose = whole, choose
+        self.whole, self.choose, self.shapes = whole, choose, shapes
 
     def run(self) -> Plan:
         made = self.plan
@@ -237,7 +241,7 @@ class _Planner(Conditionals, SingleOps):
 
     def _loop_kernel(self, node: Node) -> list[Step]:
         try:
-            loop = triton_loops.render(node, self.name("loop"), pointers=True, safe=self.safe)  # fmt: skip
+            loop = self._shaped(node, self.name("loop"))
         except Unsupported:
             return []
         used = [a for a in node.args if isinstance(a, Value)]
@@ -259,6 +263,20 @@ class _Planner(Conditionals, SingleOps):
             if n in loop.counted:
                 out.append(Call("aten.take.default", (each[n], last), {}, [v], node.location))
         return out
+
+    def _shaped(self, node: Node, name: str) -> triton_loops.LoopSource:
+        """The kernel of a loop, in the shape that is known to be best; a trial where that can be measured."""
+
+        def render(shape: triton_loops.Shape | None) -> triton_loops.LoopSource:
+            return triton_loops.render(node, name, True, self.safe, shape)
+
+        loop = render(None)
+        if loop.form != "blocks":
+            return loop
+        key = key_of(loop, [a for a in node.args if isinstance(a, Value)])
+        self.plan.trials[name] = Trial(key, render)
+        known = self.shapes(key)
+        return loop if known is None else render(known)
 
     def _programs(self, v: Value, programs: int) -> Cell:
         return self._cell_of(v.type.dtype, (programs,))  # type: ignore[union-attr]

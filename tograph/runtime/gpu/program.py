@@ -18,7 +18,7 @@ import torch
 
 from ..ir import Graph
 from ..kernels import triton_jit
-from ..kernels.device import LoopKernel, gpu_of, gpus, tuner
+from ..kernels.device import LoopKernel, gpu_of, gpus, launch, tuner
 from ..kernels.jit import warn_once
 from ..kernels.loop_ir import Unsupported
 from ..kernels.tuning import estimate
@@ -27,6 +27,7 @@ from . import capture, direct, planner
 from .coalescing import coalesced
 from .execute import Chunked, Stepwise
 from .forms import Held
+from .loop_tuning import Loops
 from .plan import Run, check
 from .pointers import Pointers, places
 from .resume import resumed
@@ -56,13 +57,15 @@ class Program:
         self.notes: list[str] = []
         self._types = [v.type for v in graph.inputs]
         self._failures = 0
+        self.loops: Loops | None = None
         self._make(None)
 
     def _make(self, capacity: int | None) -> None:
         """Plan the graph with room for so many items of its lists, and choose what runs the plan."""
         device = gpu_of(self.graph.inputs)
         choose = tuner(device) if device else estimate  # the plan says that several are too many
-        self.plan = planner.plan(self.graph, capacity=capacity, choose=choose)
+        self.loops = self.loops or Loops(device, launch)
+        self.plan = planner.plan(self.graph, capacity=capacity, choose=choose, shapes=self.loops.shape)  # fmt: skip
         self.tier, self._runner = self._choose()
         self.pointers = Pointers(
             self.plan,
@@ -160,18 +163,31 @@ class Program:
         while True:
             try:
                 self._bind(inputs)
-                return self._runner.run(*inputs)
+                return self._tuning(inputs) if self.plan.trials else self._runner.run(*inputs)
             except Failed as error:
                 if not error.full or error.log or not self._more():
                     raise
 
+    def _tuning(self, inputs: Sequence[Any]) -> list[Any]:
+        """A run behind which loops are measured that go block by block; the graph is planned again where that pays."""
+        trials, self.plan.trials, better = self.plan.trials, {}, []
+        runner, loops = self._runner, self.loops
+        runner.behind = lambda of: better.append(loops.measure(runner.plan.steps, trials, of))  # type: ignore[union-attr]
+        outputs = runner.run(*inputs)
+        runner.behind = None
+        if any(better):
+            self._again(self.plan.form.capacity)
+        return outputs
+
     def _more(self) -> bool:
         """Plan with more room for lists, if there is more."""
         room = self.plan.form.capacity * GROWTH
-        if room > MOST_ROOM:
-            return False
+        return room <= MOST_ROOM and self._again(room)
+
+    def _again(self, capacity: int) -> bool:
+        """Plan once more; where that fails the graph is left to the host from now on."""
         try:
-            self._make(room)
+            self._make(capacity)
         except Unsupported as why:
             self._failures = PATIENCE
             self.notes.append(str(why))

@@ -1,7 +1,8 @@
 """The memory of a plan on a device, and what goes between it and the host.
 
 What the host sets before a run (numbers, tensors of the CPU), and what it reads after it (the error code, the generator's offset, numbers,
-lengths of lists and tensors of the CPU among the outputs), is one block: one copy sets it all, one brings all of it back (``block``). Where
+lengths of lists and tensors of the CPU among the outputs), is one block: one copy sets it all, one brings all of it back (``block``). Large
+tensors of the CPU come ahead, on another stream (``uploads``). Where
 there is nothing to read, a call does not wait for the device. Tensors of the device are copied together too.
 """
 
@@ -19,6 +20,8 @@ from . import draws
 from .block import SLOT, Block
 from .forms import Full, Plain
 from .plan import Cell, Place, Plan
+from .steps import size_of
+from .uploads import SMALL, Uploads
 
 _together = getattr(torch, "_foreach_copy_", None)
 
@@ -62,9 +65,12 @@ class Memory:
         self.generator = draws.Generator(self.device) if plan.generator is not None else None
         own = {*plan.buffers, *plan.constants} - self.bound.keys()
         cells = [p for p in (plan.error, *(plan.generator or ())) if p is not None]
-        given = {*(v for v in plan.inputs if is_number(v)), *from_host(plan)} & own
+        large = [v for v in from_host(plan) if size_of(v) > SMALL and v in own]
+        self.uploads = Uploads(large if self.device.type == "cuda" else (), self.device)
+        given = {*(v for v in plan.inputs if is_number(v)), *from_host(plan)} & own - {*large}
         sent = dict.fromkeys([*cells, *(v for v in plan.inputs if v in given)])
-        read = {*(v for v in plan.outputs if is_number(v)), *to_host(plan)} & own
+        results = (v for v in to_host(plan) if size_of(v) <= SMALL)
+        read = {*(v for v in plan.outputs if is_number(v)), *results} & own
         fetched = dict.fromkeys([*cells, *(v for v in plan.outputs if v in read and (v in sent or v not in plan.inputs))])  # fmt: skip
         self._block = Block(sent, fetched, self.device)
         self.of: dict[Any, torch.Tensor] = {}
@@ -108,10 +114,11 @@ class Memory:
                 numbers[v] = x
             elif isinstance(x, torch.Tensor):
                 targets.append(self.of[v])
-                sources.append(x.detach())
+                sources.append(self.uploads.send(v, x.detach()) if v in self.uploads else x.detach())  # fmt: skip
         self.of |= {v: self._apart(x.detach()) for v, x in elsewhere}
         self._send(numbers)
         copy_all(targets, sources)
+        self.uploads.done()
 
     def _send(self, numbers: dict[Any, Any]) -> None:
         """Set the part of the block that the host sets."""
@@ -170,12 +177,15 @@ class Memory:
         parts: list[Any] = []
         made, sources = [], []
         taken: set[Any] = set()
+        back = {*to_host(self.plan)}
         for v in places:
             if is_number(v):
                 number = self._block.got(found, v) if self._block.fetches(v) else self.of[v]
                 parts.append(v.type.kind(number.item()))
             elif self._block.fetches(v):
                 parts.append(self._block.got(found, v).clone())
+            elif v in back:
+                parts.append(self.of[v].cpu() if self.device.type == "cuda" else self.of[v].clone())
             elif v in self.own and v not in taken:
                 taken.add(v)
                 parts.append(self.of[v])

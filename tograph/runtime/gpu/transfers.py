@@ -1,8 +1,9 @@
 """Graphs with tensors on a GPU and on the CPU: what is on the CPU goes along.
 
 Such tensors are small as a rule: counters, limits, rates that somebody made without a device. They are copied to the device before
-a run, and what the caller gets on the CPU is brought back after it, so that no op in a loop waits for the other side. A
-graph with much data on the CPU, random numbers of the CPU's generator, or ops of the host that see where a tensor is, stays
+a run, and what the caller gets on the CPU is brought back after it, so that no op in a loop waits for the other side. Large ones
+may only go to the device (``x.to(device)``, ``uploads``) or come from it as results. A
+graph that computes with much data on the CPU, random numbers of the CPU's generator, or ops of the host that see where a tensor is, stays
 with the host program.
 """
 
@@ -18,7 +19,8 @@ from ..types import ListType, OptionalType, TensorType, Type
 from .resume import HOST_OPS
 from .retarget import retarget
 
-MOST = 1 << 20  # bytes of a tensor
+MOST = 1 << 20  # bytes of a tensor that the CPU is to compute with
+MOVES = frozenset(["aten._to_copy.default"])
 
 
 def gathered(graph: Graph) -> tuple[Graph, str, frozenset[int]]:
@@ -45,6 +47,8 @@ def _check(node: Node) -> None:
         raise Unsupported(f"{node.op} of a tensor on the CPU beside tensors on a GPU")
     if here and not node.regions and node_effects(node).random:
         raise Unsupported(f"{node.op} on the CPU beside tensors on a GPU")
+    if node.op in MOVES:  # what else takes the tensor is asked for itself
+        return
     for v in here:
         for kind in tensors(v.type):
             size = math.prod(n or MOST for n in kind.shape) if kind.shape is not None else MOST

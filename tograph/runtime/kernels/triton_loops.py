@@ -37,6 +37,14 @@ ACTIVE = "active"  # the parameter of a plan's kernels that tells whether they a
 
 
 @dataclass(frozen=True)
+class Shape:
+    """How the form ``blocks`` is shared out: elements and warps of a program."""
+
+    block: int
+    warps: int
+
+
+@dataclass(frozen=True)
 class LoopSource:
     """A loop as a kernel. ``source``: its text; ``form``: "whole" or "blocks"; ``outputs``: a name for each output of the node.
 
@@ -50,15 +58,19 @@ class LoopSource:
 
 
 def render(
-    node: Node, name: str, pointers: bool = False, safe: Set[Node] = frozenset()
+    node: Node,
+    name: str,
+    pointers: bool = False,
+    safe: Set[Node] = frozenset(),
+    shape: Shape | None = None,
 ) -> LoopSource:
     """The kernel of a ``While`` node; Unsupported says why it has none.
 
-    ``pointers``: numbers come from memory. ``safe``: nodes on numbers that surely do not fail.
+    ``pointers``: numbers come from memory. ``safe``: nodes on numbers that surely do not fail. ``shape``: of the form ``blocks``.
     """
-    first = _Loop(node, name, False, pointers, safe)
+    first = _Loop(node, name, False, pointers, safe, shape)
     source = first.source()
-    return _Loop(node, name, True, pointers, safe).source() if first.fails else source
+    return _Loop(node, name, True, pointers, safe, shape).source() if first.fails else source
 
 
 def segment(
@@ -75,13 +87,23 @@ def segment(
 class _Loop(Graphs):
     """The kernel of a ``While`` node."""
 
-    def __init__(self, node: Node, name: str, guarded: bool, pointers: bool, safe: Set[Node]):
+    def __init__(
+        self,
+        node: Node,
+        name: str,
+        guarded: bool,
+        pointers: bool,
+        safe: Set[Node],
+        shape: Shape | None = None,
+    ):
         super().__init__(guarded, pointers, safe)
         self.node, self.name = node, name
         self.carried = node.kwargs["carried"]
         self.n = self._space()
         self.form = "whole" if self.n <= MOST else "blocks"
-        self.block = power_of_two(self.n) if self.form == "whole" else BLOCK
+        self.shape = shape if self.form == "blocks" else None
+        blocks = self.shape.block if self.shape else BLOCK
+        self.block = power_of_two(self.n) if self.form == "whole" else blocks
         self.partial = self.n % self.block != 0
         if self.form == "blocks":
             check_independent(node)
@@ -143,7 +165,8 @@ class _Loop(Graphs):
         matrix = max((size_of(m) for m in self.matrices), default=0)
         # few elements in each thread: all live at once
         warps = min(max(self.block // 128, matrix // 512, 1), 16)
-        source = Source(self.name, text, signature, constants, programs, power_of_two(warps))  # fmt: skip
+        warps = self.shape.warps if self.shape else power_of_two(warps)
+        source = Source(self.name, text, signature, constants, programs, warps)
         return LoopSource(source, self.form, outputs, counted)
 
     def _switch(self, signature: dict[str, str]) -> None:
@@ -278,4 +301,14 @@ def _nodes(node: Node) -> Iterator[Node]:
             yield from _nodes(n)
 
 
-__all__ = ["ACTIVE", "OVERFLOW", "STEPS", "UNSETTLED", "LoopSource", "render", "segment", "size_of"]
+__all__ = [
+    "ACTIVE",
+    "OVERFLOW",
+    "STEPS",
+    "UNSETTLED",
+    "LoopSource",
+    "Shape",
+    "render",
+    "segment",
+    "size_of",
+]

@@ -25,6 +25,7 @@ from . import (
     calls,
     chosen,
     control,
+    draws,
     groups,
     list_items,
     lists,
@@ -247,13 +248,15 @@ def _known(node: Node) -> bool:
 
 
 def _sweep(node: Node) -> Callable[[Lowering, Node], None] | None:
-    """What writes a node whose positions only the data tell, or a call of torch."""
+    """What writes a node whose positions only the data tell, that draws, or a call of torch."""
     if node.op in groups.SCATTERS:
         return scatters.lower
     if node.op in groups.COUNTS:
         return scatters.count
     if chosen.fits(node):
         return chosen.lower
+    if node.op in draws.RULES:
+        return draws.lower
     return None if groups.known(node) else calls.lower
 
 

@@ -35,6 +35,7 @@ from . import results, rows
 from .buffers import Buffers
 from .calls import Call
 from .direct import Late
+from .draws import draws
 from .entry import MISS, MOST, make_entry
 from .form import Form, Layout, form_of
 from .groups import remembering
@@ -93,7 +94,7 @@ class Native:
         self._slots = (ctypes.c_int64 * (len(self._inputs) + len(self._outputs) + 1))()
         self._slots[-1] = (self._arena.data_ptr() + 63) // 64 * 64
         self._calls = low.asked
-        self._random = any(c.random for c in self._calls)
+        self._random = any(c.random for c in self._calls) or draws(low.text)
         self._tells = tells(self._calls)
         self._later = [c for c in self._calls if c.later]
         self._table = (ctypes.c_int64 * max(len(self._calls), 1))(*map(id, self._calls))

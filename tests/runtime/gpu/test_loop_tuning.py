@@ -1,0 +1,146 @@
+"""Block sizes of loops inside of kernels: each choice gives the same, the fastest one is taken and kept. Times are made up."""
+
+import pytest
+import torch
+
+import tograph as tg
+from tograph import settings
+from tograph.runtime.gpu import capture, direct, loop_tuning, planner, program
+from tograph.runtime.gpu.execute import Stepwise
+from tograph.runtime.gpu.loop_tuning import SHAPES, Loops
+from tograph.runtime.gpu.plan import Copy, Run
+from tograph.runtime.gpu.retarget import retarget
+from tograph.runtime.kernels import device, triton_loops
+
+pytest.importorskip("triton")
+pytestmark = pytest.mark.usefixtures("interpreted", "folder")
+BEST = triton_loops.Shape(64, 1)
+
+
+@pytest.fixture
+def folder(monkeypatch, tmp_path):
+    monkeypatch.setattr(settings, "CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(triton_loops, "MOST", 64)
+    return tmp_path
+
+
+class Clock:
+    """Kernels of the best shape are twice as fast. ``started``: what has run, with its arguments."""
+
+    def __init__(self, pause=0.0):
+        self.at, self.pause, self.started = 0.0, pause, []
+
+    def now(self):
+        return self.at
+
+    def launch(self, source, arguments):
+        self.started.append((source, arguments))
+        device.launch(source, arguments)
+
+    def seconds(self, start, times):
+        self.at += self.pause
+        start()
+        source = self.started[-1][0]
+        return 1e-4 if (source.constants["XBLOCK"], source.warps) == (BEST.block, BEST.warps) else 2e-4  # fmt: skip
+
+
+def halve(x):
+    steps, alive = 0, x > 1
+    while alive.any():
+        x = torch.where(alive, x * 0.5, x)
+        alive = x > 1
+        steps += 1
+    return x, steps
+
+
+def given():
+    x = torch.full((600,), 3.0)
+    x[400] = 1000.0
+    return x
+
+
+def planned(loops, fn=halve):
+    graph = tg.function(fn).get_concrete_function(given()).watched_graph
+    return planner.plan(retarget(graph, "cuda:0"), shapes=loops.shape)
+
+
+def loop_of(plan):
+    return next(s for s in plan.steps if isinstance(s, Run) and s.source.name in plan.trials)
+
+
+def test_each_shape_runs_on_the_memory_of_a_run_and_gives_the_same():
+    clock = Clock()
+    loops = Loops("cpu", clock.launch, clock)
+    plan = planned(loops)
+    runner = Stepwise(plan, "cpu")
+    assert torch.equal(runner.run(given())[0], halve(given())[0])
+    step = loop_of(plan)
+    assert loops.measure(plan.steps, plan.trials, runner.memory.of)
+    assert [(s.constants["XBLOCK"], s.warps) for s, _ in clock.started] == [(s.block, s.warps) for s in SHAPES]  # fmt: skip
+    for source, arguments in clock.started:
+        vectors = [n for n in source.signature if n[0] == "o" and arguments[n].shape == (600,)]
+        assert vectors
+        for name in vectors:
+            known = runner.memory.of[step.arguments[name]]
+            assert torch.equal(arguments[name], known) and arguments[name] is not known
+    assert not loops.measure(plan.steps, plan.trials, runner.memory.of)  # once
+
+
+def test_what_was_found_is_there_for_the_next_process():
+    clock = Clock()
+    loops = Loops("cpu", clock.launch, clock)
+    plan = planned(loops)
+    runner = Stepwise(plan, "cpu")
+    runner.run(given())
+    loops.measure(plan.steps, plan.trials, runner.memory.of)
+    later = planned(Loops("cpu", clock.launch, clock))
+    assert loop_of(later).source.constants == {"XBLOCK": BEST.block}
+    x, steps = Stepwise(later, "cpu").run(given())
+    assert torch.equal(x, halve(given())[0]) and steps == halve(given())[1]
+
+
+def test_a_measurement_without_time_keeps_nothing(folder):
+    clock = Clock(pause=loop_tuning.SECONDS)
+    loops = Loops("cpu", clock.launch, clock)
+    plan = planned(loops)
+    runner = Stepwise(plan, "cpu")
+    runner.run(given())
+    assert not loops.measure(plan.steps, plan.trials, runner.memory.of)
+    assert len(clock.started) == 2 and not list(folder.iterdir())
+
+
+def test_a_loop_whose_data_is_gone_is_not_measured():
+    clock = Clock()
+    loops = Loops("cpu", clock.launch, clock)
+    plan = planned(loops)
+    runner = Stepwise(plan, "cpu")
+    runner.run(given())
+    read = plan.inputs[0]
+    steps = [*plan.steps, Copy([(read, loop_of(plan).arguments["o0"])])]
+    assert not loops.measure(steps, plan.trials, runner.memory.of) and not clock.started
+
+
+@pytest.mark.parametrize("straight", [False, True])
+def test_a_program_plans_again_with_what_is_faster(monkeypatch, straight):
+    clock = Clock()
+    plan, chosen = planner.plan, []
+
+    def on_cpu(graph, capacity=None, **options):
+        made = plan(graph, capacity=capacity, shapes=options["shapes"])
+        made.device = "cpu"
+        chosen.append(loop_of(made).source.constants["XBLOCK"])
+        return made
+
+    monkeypatch.setattr(program.planner, "plan", on_cpu)
+    monkeypatch.setattr(program, "Loops", lambda device, launch: Loops("cpu", clock.launch, clock))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(direct, "worth", lambda plan: straight)
+    monkeypatch.setattr(capture, "lacking", lambda plan: "")
+    monkeypatch.setattr(capture, "captured", lambda plan, *_: Stepwise(plan, "cpu"))
+    graph = tg.function(halve).get_concrete_function(given()).watched_graph
+    made = program.Program(retarget(graph, "cuda:0"))
+    made._types = [v.type for v in graph.inputs]
+    for _ in range(3):
+        x, steps = made.run([given()])
+        assert torch.equal(x, halve(given())[0]) and steps == halve(given())[1]
+    assert chosen == [triton_loops.BLOCK, BEST.block] and len(clock.started) == len(SHAPES)
