@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from .runtime import decisions
 from .runtime.diagnosis.frames import is_users
 from .runtime.funcgraph import USER_CODE
-from .runtime.ir import Graph, Node
+from .runtime.ir import Node, all_nodes
 
 Place = tuple[str, int]
 _STAGES = {"If", "While", "Case", "Try", "Call"}
@@ -100,14 +100,6 @@ def explain(trace: Callable[[], Any]) -> tuple[Any, list[Explained]]:
     for decision in found:
         told.setdefault(tuple(decision.location), {})[decision.why] = decision
     return concrete, [_function(code, seen, nodes, told) for code in _outermost(seen.codes)]
-
-
-def all_nodes(graph: Graph) -> Iterator[Node]:
-    """The nodes of a graph and of the regions in it."""
-    for node in graph.nodes:
-        yield node
-        for region in node.regions.values():
-            yield from all_nodes(region)
 
 
 def _outermost(codes: dict[types.CodeType, None]) -> list[types.CodeType]:

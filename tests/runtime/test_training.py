@@ -268,7 +268,60 @@ def truncated(decorator):
     return [gradients(list(xs), torch.tensor(k)) for k in (1, 2, 4)]
 
 
+def residual(decorator):
+    """Second derivatives by tensors that each iteration makes, in a loop that trains."""
+    net = torch.nn.Sequential(torch.nn.Linear(1, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1)).to(D)
+    opt = torch.optim.Adam(net.parameters(), 1e-2)
+
+    @decorator
+    def fit(x, n):
+        last = torch.zeros((), dtype=D)
+        for _ in range(n):
+            at = x.detach().requires_grad_()
+            u = net(at)
+            (du,) = torch.autograd.grad(u.sum(), at, create_graph=True)
+            (ddu,) = torch.autograd.grad(du.sum(), at, create_graph=True)
+            loss = (ddu + u).square().mean()
+            opt.zero_grad()
+            loss.backward()
+            opt.step()
+            last = loss.detach()
+            if last < 1e-3:
+                break
+        return last
+
+    found = [fit(torch.rand(6, 1, dtype=D), torch.tensor(n)) for n in (3, 0, 2)]
+    return found + [p.detach() for p in net.parameters()]
+
+
+def paths_in_a_loop(decorator):
+    """A loop that trains; which parameters have a gradient changes from iteration to iteration and from call to call."""
+    net = torch.nn.ModuleList([torch.nn.Linear(3, 3) for _ in range(3)]).to(D)
+    opt = torch.optim.Adam(net.parameters(), 0.05, weight_decay=0.1)
+
+    @decorator
+    def fit(xs, least):
+        i, loss = 0, torch.tensor(9.0, dtype=D)
+        while i < xs.shape[0] and loss > least:
+            opt.zero_grad()
+            h = net[0](xs[i])
+            h = net[1](h) if h.sum() > 0 else net[2](h).tanh()
+            loss = (h - 1).square().mean()
+            loss.backward()
+            opt.step()
+            i += 1
+        return loss.detach()
+
+    found = []
+    for _ in range(4):
+        found.append(fit(torch.randn(3, 2, 3, dtype=D), torch.tensor(0.3)))
+        found += [torch.tensor(p.grad is None) for p in net.parameters()]
+    return found + [p.detach() for p in net.parameters()]
+
+
 PROGRAMS = [
+    residual,
+    paths_in_a_loop,
     accumulation,
     attack,
     scaled,

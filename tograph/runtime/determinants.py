@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from .carrier import Carrier
+from .engine import run_backward
 from .symbolic import as_symbolic, same
 
 op = torch.ops.aten._linalg_det.default
@@ -36,10 +37,7 @@ class _Determinant(torch.autograd.Function):
         x, det = ctx.saved_tensors
         if torch.is_grad_enabled():
             return _derivative(x, det, grad)
-        found = torch.autograd.Variable._execution_engine.run_backward(
-            (ctx.plain,), (grad,), True, False, (ctx.inner,), allow_unreachable=True, accumulate_grad=False,
-        )  # fmt: skip
-        return found[0]
+        return run_backward([ctx.plain], [grad], [ctx.inner], create=False)[0]
 
 
 def with_factors(x: Any) -> Any:

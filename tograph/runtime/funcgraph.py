@@ -36,6 +36,11 @@ USER_CODE: set[pytypes.CodeType] = set()  # code objects whose frames count as t
 _versions = itertools.count(1)
 
 
+def moment() -> int:
+    """A number that is larger than any given before."""
+    return next(_versions)
+
+
 @dataclass(frozen=True)
 class Ref:
     """A value and the graph that it belongs to."""
@@ -165,6 +170,9 @@ class FuncGraph:
         )
         self.closed = False
         self.repeats = False  # the body of a loop
+        self.born = next(
+            _versions
+        )  # a tensor with a later number was made while it was recorded, or since
         self.looking: dict[Storage, Value] | None = None  # see ``control_flow.picking``
 
     def __repr__(self) -> str:

@@ -19,6 +19,7 @@ import torch
 
 from ..errors import GradientError
 from . import custom, flattening, freed, optional_grads, stale
+from .engine import run_backward
 from .funcgraph import FuncGraph, Root, Storage, current_graph, is_tracing, user_location
 from .infer import meta_of
 from .journal import Location
@@ -151,7 +152,7 @@ def engine(
     create: bool,
     unused: bool,
 ) -> Any:
-    """The engine itself: ``torch.autograd.grad`` imports torch's symbolic shapes, which takes 0.3 s."""
+    """The engine, on what is recorded. ``keep``: what the graph saved may be used again; ``unused``: as of ``allow_unused``."""
     if torch.is_anomaly_check_nan_enabled() and torch.is_anomaly_enabled():
         raise GradientError(
             "torch's anomaly detection looks at the values of gradients, which are known only when the graph runs. Use "
@@ -160,15 +161,7 @@ def engine(
         )
     nodes = freed.executed(outputs, inputs)
     stale.settle(nodes, False)
-    found = torch.autograd.Variable._execution_engine.run_backward(
-        tuple(outputs),
-        tuple(grads),
-        True,
-        create,
-        tuple(inputs),
-        allow_unreachable=unused,
-        accumulate_grad=False,
-    )
+    found = run_backward(outputs, grads, inputs, create, unused)
     if not keep:
         freed.free(nodes)
     return found
@@ -353,8 +346,10 @@ def own(g: torch.Tensor) -> torch.Tensor:
 
 
 def slots_read(graph: FuncGraph) -> list[Slot]:
-    """The slots of a trace whose first content mattered."""
-    return [s for s in graph.root.slots.values() if s.was_read and s.outside]
+    """The slots of a trace whose first content mattered: code has read it, or it is a tensor that the graph takes."""
+    taken = {id(k.external) for k in graph.captures if isinstance(k, Storage)}
+    slots = [s for s in graph.root.slots.values() if s.outside]
+    return [s for s in slots if s.was_read or (s.start is not None and id(s.start) in taken)]
 
 
 def effects_of(entries: dict[Any, tuple[Location, Any]]) -> list[Slot]:

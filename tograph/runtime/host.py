@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from . import ops
-from .ir import Graph, Node, Value, values_in
+from .ir import Graph, Node, Value, all_nodes, values_in
 from .ops import OpaqueObject
 
 _PYTHON = {
@@ -324,4 +324,4 @@ def _identifier(name: str) -> str:
 
 
 def _switches_grad(graph: Graph) -> bool:
-    return any(not n.grad or any(map(_switches_grad, n.regions.values())) for n in graph.nodes)
+    return any(not n.grad for n in all_nodes(graph))

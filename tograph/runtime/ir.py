@@ -118,6 +118,14 @@ class Graph:
         return f"<graph {self.name}: {len(self.nodes)} nodes>"
 
 
+def all_nodes(graph: Graph) -> Iterator[Node]:
+    """The nodes of a graph and of the regions in it, each before those of its regions."""
+    for node in graph.nodes:
+        yield node
+        for region in node.regions.values():
+            yield from all_nodes(region)
+
+
 def _collect(items: Iterable[Any], found: list[Value]) -> None:
     """Append the values among arguments: a list is built faster than a generator runs, and passes ask often."""
     for x in items:

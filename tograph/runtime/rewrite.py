@@ -7,38 +7,45 @@ and program order, so passes leave them out: ``ir.set_control_inputs`` makes the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
-from .ir import Graph, Node, Value, map_values, node_effects
+from .ir import Graph, Node, Value, all_nodes, map_values, node_effects
 from .ops import OpaqueObject
 from .types import ObjectType, ScalarType, TensorType, Type
 
 
-def copied(graph: Graph) -> Graph:
-    """A graph with new nodes and values that means the same; without control inputs."""
+def copied(graph: Graph, ordered: bool = False) -> Graph:
+    """A graph with new nodes and values that means the same. ``ordered``: with its control inputs."""
     made = Graph(graph.name)
     made.input_names = list(graph.input_names)
-    env: dict[Value, Value] = {}
-    for value in graph.inputs:
-        env[value] = Value(value.type)
-    made.inputs = list(env.values())
+    env = {v: Value(v.type) for v in graph.inputs}
+    made.inputs = [env[v] for v in graph.inputs]
+    nodes: dict[Node, Node] = {}
     for node in graph.nodes:
-        new = Node(
-            node.op,
-            map_values(env.__getitem__, node.args),
-            map_values(env.__getitem__, node.kwargs),
-            [v.type for v in node.outputs],
-            regions={name: copied(region) for name, region in node.regions.items()},
-            location=node.location,
-            grad=node.grad,
-        )
-        new.over = tuple(env[v] for v in node.over if v in env)
-        env.update(zip(node.outputs, new.outputs))
-        made.nodes.append(new)
+        nodes[node] = copy_node(node, env, ordered)
+        if ordered:
+            nodes[node].control_inputs = [nodes[n] for n in node.control_inputs if n in nodes]
+    made.nodes = list(nodes.values())
     made.outputs = [env[v] for v in graph.outputs]
     made.over = tuple(env[v] for v in graph.over if v in env)
     return made
+
+
+def copy_node(node: Node, env: dict[Value, Value], ordered: bool = True) -> Node:
+    """A copy of a node on the values of ``env``, which takes its outputs; ``ordered`` as in ``copied``, for its regions."""
+    copy = Node(
+        node.op,
+        map_values(env.__getitem__, node.args),
+        map_values(env.__getitem__, node.kwargs),
+        [v.type for v in node.outputs],
+        regions={name: copied(region, ordered) for name, region in node.regions.items()},
+        location=node.location,
+        grad=node.grad,
+    )
+    copy.over = tuple(env[v] for v in node.over if v in env)
+    env.update(zip(node.outputs, copy.outputs))
+    return copy
 
 
 class Renaming(dict[Value, Any]):
@@ -152,7 +159,16 @@ def map_graphs(graph: Graph, change: Callable[[Graph], Any]) -> None:
 
 def count_nodes(graph: Graph) -> int:
     """The nodes of a graph and of its regions."""
-    return sum(1 + sum(map(count_nodes, node.regions.values())) for node in graph.nodes)
+    return sum(1 for _ in all_nodes(graph))
+
+
+def leave_out(graph: Graph, ops: Container[str]) -> None:
+    """Take away nodes that only have an effect."""
+
+    def drop(graph: Graph) -> None:
+        graph.nodes = [n for n in graph.nodes if n.op not in ops]
+
+    map_graphs(graph, drop)
 
 
 # ---- facts

@@ -24,7 +24,7 @@ from typing import Any
 from .. import collector, settings
 from ..lazy import lazy_module
 from . import artifacts, host, passes, prints
-from .ir import Graph
+from .ir import Graph, all_nodes
 from .kernels.device import gpus
 from .kernels.jit import warn_once
 from .kernels.loop_ir import Unsupported
@@ -187,7 +187,7 @@ def _calls_before(graph: Graph) -> int:
 
 
 def _loops(graph: Graph) -> bool:
-    return any(n.op == "While" or any(map(_loops, n.regions.values())) for n in graph.nodes)
+    return any(n.op == "While" for n in all_nodes(graph))
 
 
 def _large(graph: Graph) -> bool:

@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from ..errors import GraphBoolError, ScopeError, SymbolicValueError, UnsupportedOpError
 from . import ops, products, shapes
 from .asking import asked_by
-from .funcgraph import FuncGraph, Ref, Storage, current_graph, user_location
+from .funcgraph import FuncGraph, Ref, Storage, current_graph, moment, user_location
 from .infer import infer, meta_of, tensor_type
 from .ir import Value
 from .retrace import Retrace
@@ -40,6 +40,7 @@ class SymTensor(torch.Tensor):
     meta: Meta
     ref: Ref | None
     version: int
+    born: int
     given_ = False  # the argument itself
 
     __torch_function__ = torch._C._disabled_torch_function_impl
@@ -61,6 +62,7 @@ class SymTensor(torch.Tensor):
         )
         self.meta, self.storage_, self.chain, self.ref = meta, storage, chain, ref
         self.version = storage.version
+        self.born = moment()
         if not meta.static:
             self.numel()  # torch keeps it: asked in a branch first, it would be a value of that branch
         return self

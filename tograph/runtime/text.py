@@ -33,7 +33,7 @@ import torch
 
 from ..errors import GraphSyntaxError, NotAGraphError
 from . import ir
-from .ir import Graph, Node, Value
+from .ir import Graph, Node, Value, all_nodes
 from .ops import REGION_OPS, OpaqueObject, exists
 from .text_constants import TORCH, Tokens
 from .types import parse_type
@@ -296,11 +296,9 @@ def parse_graph(text: str) -> Graph:
 
 def python_objects(graph: Graph) -> Iterator[tuple[Node, OpaqueObject]]:
     """The Python objects among the arguments of all nodes, regions after their node. The text has no more than their labels."""
-    for node in graph.nodes:
+    for node in all_nodes(graph):
         for x in _opaque((node.args, node.kwargs)):
             yield node, x
-        for region in node.regions.values():
-            yield from python_objects(region)
 
 
 def _opaque(tree: Any) -> Iterator[OpaqueObject]:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from . import transforms
-from .ir import Graph, node_effects
+from .ir import Graph, all_nodes, node_effects
 from .ops import REGION_OPS
 from .variables import Variable
 
@@ -29,9 +29,7 @@ def is_watched(values: Iterable[Any]) -> bool:
 
 def calls_python(graph: Graph) -> bool:
     """Whether a graph gets values from Python code, which may be tensors that autograd watches."""
-    for node in graph.nodes:
-        if any(map(calls_python, node.regions.values())):
-            return True
+    for node in all_nodes(graph):
         if node.op not in REGION_OPS and node.outputs:
             effects = node_effects(node)
             if effects.io and effects.may_fail:
@@ -41,13 +39,9 @@ def calls_python(graph: Graph) -> bool:
 
 def keeps_histories(graph: Graph) -> bool:
     """Whether a graph writes what autograd does not see, so that a tensor keeps its history: the passes do away with that."""
-    return any(
-        n.op == "tg.written" or any(map(keeps_histories, n.regions.values())) for n in graph.nodes
-    )
+    return any(n.op == "tg.written" for n in all_nodes(graph))
 
 
 def own_gradients(graph: Graph) -> bool:
     """Whether a graph holds a ``Call`` with a gradient of its own."""
-    return any(
-        "gradient" in n.regions or any(map(own_gradients, n.regions.values())) for n in graph.nodes
-    )
+    return any("gradient" in n.regions for n in all_nodes(graph))

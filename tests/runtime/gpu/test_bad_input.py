@@ -218,3 +218,29 @@ def _refuse(error):
         raise error
 
     return refuse
+
+
+def look(table, n):
+    x = table[0] * 0
+    while n > 0:
+        x = x + torch.nn.functional.embedding(n - 1, table)
+        n = n - 1
+    return x
+
+
+TABLE = torch.arange(12.0).reshape(4, 3)
+
+
+def test_positions_are_not_tried_on_memory_without_content(cuda):
+    """There -1 is the first one: on a GPU the kernel of an embedding stops the whole context."""
+    runner, seen = compiled(look, TABLE, torch.tensor(2))
+    assert runner.native.tier == 1 and seen == []
+    assert torch.equal(runner.native.run([TABLE, torch.tensor(3)])[0], look(TABLE, torch.tensor(3)))
+
+
+def test_positions_of_a_body_that_may_not_run_stay_on_the_host(cuda):
+    cuda.version = 12020
+    runner, seen = compiled(look, TABLE, torch.tensor(2))
+    assert runner.level == "host" and len(seen) == 1
+    assert "aten.embedding.default in a branch or loop, and no conditional nodes" in runner.reason
+    assert "test_bad_input.py" in runner.reason

@@ -67,7 +67,10 @@ def test_the_numbers_and_the_generator(name):
         assert torch.equal(ours[1], plain[1]) and torch.equal(state, torch.get_rng_state())
     native = g.concrete_functions[-1].scheduled.native
     assert native is not None and draws.draws(native.llvm)
-    if generator.known("flipped") or name not in ("bernoulli_", "dropout"):  # some processors have another way
+    if generator.known("flipped") or name not in (
+        "bernoulli_",
+        "dropout",
+    ):  # some processors have another way
         assert native.low.asked == []
 
 

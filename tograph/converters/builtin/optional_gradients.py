@@ -61,9 +61,7 @@ def step(function: Any, optimizer: torch.optim.Optimizer, closure: Any = None) -
     groups: dict[Any, dict[torch.Tensor, TaggedUnion]] = {}
     for p, g in unions.items():
         groups.setdefault((g.tag_.node.ref.value, *_present(g)), {})[p] = g
-    others = [p for p in parameters if p not in unions]
-    if any(grads.read(p) is not None for p in others):
-        _step_for(function, optimizer, dict.fromkeys(unions))
+    _step_for(function, optimizer, dict.fromkeys(unions))
     for group in groups.values():
         first = next(iter(group.values()))
         test = facts.known(facts.is_one_of(first, _present(first)))

@@ -15,12 +15,12 @@ from typing import Any
 from .. import types
 from ..ir import Graph, Node, Value
 from ..overwritten import Writers, any_told
+from ..rewrite import copied, copy_node
 from ..types import BOOL, INT, OptionalType, TensorType, Type
 from .connect import REGION_RULES, Call
 from .graphs import append
 from .joint import Parts, Writes, differentiate, part
 from .objects import emit_many, plain_object, zeros_like
-from .replay import copy_graph, copy_node
 
 
 @dataclass
@@ -116,7 +116,7 @@ def _by_user(call: Call, grads: list[Any]) -> list[Any]:
     """The gradient that the user wrote: a call of the region that says it."""
     node = call.node
     call.saves = True
-    region = copy_graph(node.regions["gradient"])
+    region = copied(node.regions["gradient"], ordered=True)
     region.name = "function"
     given = [zeros_like(call.outputs([i])[0]) if g is None else g for i, g in enumerate(grads)]
     args = [call.input(i) for i in range(len(call.inputs))] + given

@@ -16,10 +16,10 @@ from typing import Any
 
 from ..funcgraph import FuncGraph
 from ..ir import Graph, Node, Value, graph_effects, prune, set_control_inputs
+from ..rewrite import copied, copy_node
 from ..types import BOOL, INT, TensorType
 from .graphs import append, before
 from .joint import Joint, Parts
-from .replay import copy_graph, copy_node
 
 _TRIANGLE = "triangle"  # segments of 1, 2, 3, ... trips
 
@@ -79,7 +79,7 @@ def _limit(graph: Graph, index: Value, schedule: Any) -> Value:
 
 def _inputs(graph: Graph, carried: int) -> tuple[Graph, Value, Value]:
     """A copy of a region with a trip counter behind its state and a bound at its end."""
-    made, trips, limit = copy_graph(graph), Value(INT), Value(INT)
+    made, trips, limit = copied(graph, ordered=True), Value(INT), Value(INT)
     made.inputs = [*made.inputs[:carried], trips, *made.inputs[carried:], limit]
     made.input_names = [""] * len(made.inputs)
     return made, trips, limit
@@ -102,7 +102,7 @@ def _counted(body: Graph, carried: int) -> Graph:
 
 def recomputing(body: Graph, joint: Joint, carried: int) -> Parts:
     """``joint`` parted such that only the state at the start is saved: the backward part runs ``body`` again."""
-    forward = copy_graph(body)
+    forward = copied(body, ordered=True)
     nodes = joint.forward + joint.backward
     ends = [g for g in joint.grads if g is not None]
     env = {v: Value(v.type) for v in (*joint.inputs, *joint.cotangents)}

@@ -20,13 +20,13 @@ from ...errors import GradientError
 from .. import histories
 from ..funcgraph import FuncGraph
 from ..ir import Graph, Node, Value, graph_effects
+from ..rewrite import copied
 from ..symbolic import as_symbolic, value_of
 from ..types import BOOL, INT, ListType, TensorType
 from . import loops
 from .alternatives import zeros
 from .graphs import append
 from .joint import Parts, differentiate, part
-from .replay import copy_graph
 
 
 def expand(node: Node, graph: FuncGraph, earlier: histories.Earlier, keys: Sequence[Any]) -> None:
@@ -94,7 +94,7 @@ def _route(
 
 def _without_reads(body: Graph) -> tuple[Graph, dict[int, int]]:
     """A copy that takes what it reads of resources that it does not write as further inputs; resource -> that input."""
-    made = copy_graph(body)
+    made = copied(body, ordered=True)
     written = set(graph_effects(made).writes)
     place = {v: i for i, v in enumerate(made.inputs) if i not in written}
     read: dict[int, Value] = {}
@@ -186,7 +186,7 @@ class _Expansion:
 
     def _loop(self, graph: Graph, node: Node, context: list[Value]) -> list[Value]:
         """The ``While`` through the iterations so far, and from it the cotangents of the tensors outside."""
-        trip = copy_graph(self.trip)
+        trip = copied(self.trip, ordered=True)
         carried = len(trip.outputs)
         saved = len(trip.inputs) - carried - len(self.kept)
         count, lists, inputs = context[0], context[1 : 1 + saved], context[1 + saved :]

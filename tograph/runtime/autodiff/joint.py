@@ -20,17 +20,19 @@ from torch.utils._python_dispatch import _disable_current_modes
 from ...errors import GradientError, GraphBoolError
 from .. import freed, journal
 from ..carrier import Carrier, differentiable
+from ..engine import run_backward
 from ..freed import executed
 from ..funcgraph import FuncGraph, Storage
 from ..ir import Graph, Node, Value, map_values, prune, values_in
 from ..ops import overload
+from ..rewrite import copy_node
 from ..stale import bump, settle
 from ..tracing import recording
 from ..types import BOOL
 from .cut import saved_values
 from .graphs import append
 from .objects import plain_object, value_in, zeros_like
-from .replay import copy_node, replay
+from .replay import replay
 
 
 @dataclass
@@ -57,7 +59,7 @@ class Joint:
 def engine(
     outputs: Sequence[Any], grads: Sequence[Any], inputs: Sequence[Any], create: bool
 ) -> list[Any]:
-    """``torch.autograd.grad`` without the checks that import torch's symbolic shapes (0.3 s at first use).
+    """The gradients of ``inputs``, on what is recorded.
 
     Anomaly detection is off: there are no values to look at. Around a call it looks at what the call's backward gives.
     """
@@ -66,16 +68,7 @@ def engine(
     if torch.is_anomaly_enabled():
         with torch.autograd.set_detect_anomaly(False):
             return engine(outputs, grads, inputs, create)
-    found = torch.autograd.Variable._execution_engine.run_backward(
-        tuple(outputs),
-        tuple(grads),
-        True,
-        create,
-        tuple(inputs),
-        allow_unreachable=True,
-        accumulate_grad=False,
-    )
-    return list(found)
+    return list(run_backward(outputs, grads, inputs, create))
 
 
 def differentiate(

@@ -20,6 +20,7 @@ import torch
 from ..carrier import differentiable
 from ..ir import Graph, Node, Value, prune
 from ..overwritten import Writers, again, any_told, targets
+from ..rewrite import copy_node
 from ..types import BOOL, INT, ListType, TensorType
 from . import checkpoint
 from .connect import REGION_RULES, Call
@@ -29,7 +30,6 @@ from .dependence import dependences
 from .graphs import append, before
 from .joint import Parts, Writes, differentiate, part
 from .objects import emit, emit_many, plain_object, zeros_like
-from .replay import copy_node
 
 
 def loop(call: Call, grads: list[Any], wanted: list[bool]) -> list[Any]:

@@ -9,7 +9,7 @@ import torch
 from ..carrier import carrier, differentiable
 from ..flattening import symbolic
 from ..funcgraph import FuncGraph, current_graph
-from ..ir import Graph, Value
+from ..ir import Graph, Value, all_nodes
 from ..structure import Handle
 from ..symbolic import argument
 from ..types import ListType, OptionalType, ScalarType, TensorType, Type
@@ -61,10 +61,8 @@ def emit_many(
 
 def _without_gradient(region: Graph) -> None:
     """What is computed in a region has no history: gradients are off, as they are for a gradient without ``create_graph``."""
-    for node in region.nodes:
+    for node in all_nodes(region):
         node.grad = False
-        for inner in node.regions.values():
-            _without_gradient(inner)
 
 
 def _constant(x: Any, graph: FuncGraph) -> Value:

@@ -20,7 +20,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from ..carrier import differentiable
 from ..freed import MESSAGE, is_freed
 from ..ir import Graph, Node, Value, graph_effects, map_values, prune, set_control_inputs
-from .replay import copy_graph, copy_node
+from ..rewrite import copied, copy_node, leave_out
 from .routes import Routes, is_there
 from .shares import shares
 from .vjp import Pullback, vjp
@@ -95,9 +95,9 @@ class Pair:
     def backward(self, share: int, needed: tuple[bool, ...]) -> Any:
         """The backward program of a share that computes the gradients that are needed."""
         if (share, needed) not in self._backwards:
-            graph = copy_graph(self.shares[share].backward)
+            graph = copied(self.shares[share].backward, ordered=True)
             graph.outputs = [v for v, n in zip(graph.outputs, needed) if n]
-            _without(graph, _COMMITS)
+            leave_out(graph, _COMMITS)
             prune(graph)
             set_control_inputs(graph)
             self._backwards[share, needed] = self.build(graph, 0)
@@ -135,7 +135,7 @@ class Pair:
         )
         made.nodes += [copy_node(n, env) for n in backward.nodes]
         made.outputs = [map_values(env.__getitem__, v) for v in backward.outputs]
-        _without(made, ("tg.print", *_COMMITS))
+        leave_out(made, ("tg.print", *_COMMITS))
         prune(made)
         set_control_inputs(made)
         return made
@@ -151,14 +151,6 @@ def _snapshot(read: Node, env: dict[Value, Value]) -> Node:
 
 # What a failure leaves of the changes of outer objects: the call that made them has returned when its gradient is taken.
 _COMMITS = ("tg.commit",)
-
-
-def _without(graph: Graph, ops: Sequence[str]) -> None:
-    """Leave out nodes that only have an effect."""
-    graph.nodes = [n for n in graph.nodes if n.op not in ops]
-    for node in graph.nodes:
-        for region in node.regions.values():
-            _without(region, ops)
 
 
 class Differentiable:

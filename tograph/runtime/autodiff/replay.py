@@ -17,42 +17,9 @@ from .. import determinants, hooks
 from ..funcgraph import current_graph
 from ..ir import Graph, Node, Value, map_values
 from ..ops import OpaqueObject, overload, plain
+from ..rewrite import copied
 from ..stale import bump, region_writes
 from .objects import emit_many, value_in
-
-
-def copy_graph(graph: Graph) -> Graph:
-    """A graph of new nodes and values that means the same."""
-    made = Graph(graph.name)
-    env: dict[Value, Value] = {}
-    for value in graph.inputs:
-        env[value] = Value(value.type)
-    made.inputs = [env[v] for v in graph.inputs]
-    made.input_names = list(graph.input_names)
-    nodes: dict[Node, Node] = {}
-    for node in graph.nodes:
-        copy = nodes[node] = copy_node(node, env)
-        copy.control_inputs = [nodes[n] for n in node.control_inputs if n in nodes]
-        made.nodes.append(copy)
-    made.outputs = [env[v] for v in graph.outputs]
-    made.over = tuple(env[v] for v in graph.over if v in env)
-    return made
-
-
-def copy_node(node: Node, env: dict[Value, Value]) -> Node:
-    """A copy of a node on the values of ``env``, which takes its outputs."""
-    copy = Node(
-        node.op,
-        map_values(env.__getitem__, node.args),
-        map_values(env.__getitem__, node.kwargs),
-        [v.type for v in node.outputs],
-        regions={name: copy_graph(g) for name, g in node.regions.items()},
-        location=node.location,
-        grad=node.grad,
-    )
-    copy.over = tuple(env[v] for v in node.over if v in env)
-    env.update(zip(node.outputs, copy.outputs))
-    return copy
 
 
 def replay(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
@@ -107,7 +74,7 @@ def _node(node: Node, env: dict[Value, Any]) -> Sequence[Any]:
         return found if isinstance(found, tuple) else [found]
     if node.op.startswith(("aten.", "op.")):
         return _torch(node, args, kwargs)
-    regions = {name: copy_graph(g) for name, g in node.regions.items()}
+    regions = {name: copied(g, ordered=True) for name, g in node.regions.items()}
     if node.kwargs.get("name") == hooks.NAME and "gradient" in node.regions:
         return [_hook(node, args, regions)]
     return emit_many(node.op, args, kwargs, [v.type for v in node.outputs], regions=regions)
@@ -120,7 +87,7 @@ def _hook(node: Node, args: tuple, regions: dict[str, Graph]) -> Any:
     made = graph.add("Call", values, node.kwargs, [v.type for v in node.outputs], regions=regions)
 
     def gradient(g: Any) -> Any:
-        region = copy_graph(node.regions["gradient"])
+        region = copied(node.regions["gradient"], ordered=True)
         region.name = "function"
         kinds = [v.type for v in region.outputs]
         return emit_many(

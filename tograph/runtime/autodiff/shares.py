@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..ir import Graph, Node, Value, prune, set_control_inputs
-from .replay import copy_node
+from ..rewrite import copy_node
 from .vjp import Pullback
 
 MOST = 8  # shares of a call; with more of them all outputs are one

@@ -11,6 +11,7 @@ from .. import facts, journal
 from ..funcgraph import current_graph
 from ..ir import Node
 from ..journal import Location as Place
+from ..rewrite import count_nodes
 from .regions import with_ambient
 
 
@@ -64,7 +65,7 @@ class Attempt:
 
 
 def _size(node: Node) -> int:
-    return 1 + sum(_size(n) for region in node.regions.values() for n in region.nodes)
+    return 1 + sum(map(count_nodes, node.regions.values()))
 
 
 class _Alternatives(threading.local):

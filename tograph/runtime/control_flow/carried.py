@@ -246,24 +246,18 @@ class Carried:
 
     def initial(self, graph: FuncGraph) -> list[Value]:
         """The indices before the first iteration."""
-        found = [
-            index_of(k, self.entry, self.options[k], graph) if k in self.entry else 0
-            for k in self.moving
-        ]
-        found += [n for k, o in self.holes for n in numbers_of(k, o, self.entry, graph)]
-        return self._values([*([0] if self.flagged else []), *found], graph)
+        return self._indices(self.entry, 0, graph)
 
     def final(self, graph: FuncGraph) -> list[Value]:
         """The indices after an iteration, in the graph of the body."""
-        found = [
-            index_of(k, self.found, self.options[k], graph) if k in self.found else 0
-            for k in self.moving
-        ]
-        found += [n for k, o in self.holes for n in numbers_of(k, o, self.found, graph)]
-        return self._values([*([1] if self.flagged else []), *found], graph)
+        return self._indices(self.found, 1, graph)
 
-    @staticmethod
-    def _values(indices: Sequence[Any], graph: FuncGraph) -> list[Value]:
+    def _indices(self, bound: dict[Key, Any], began: int, graph: FuncGraph) -> list[Value]:
+        """Which options the variables are bound to. ``began``: whether there was an iteration, where that is told."""
+        found: list[Any] = [began] if self.flagged else []
+        for k in self.moving:
+            found.append(index_of(k, bound, self.options[k], graph) if k in bound else 0)
+        found += [n for k, o in self.holes for n in numbers_of(k, o, bound, graph)]
         return [
-            i if isinstance(i, Value) else graph.emit("py.constant", i, type=INT) for i in indices
+            i if isinstance(i, Value) else graph.emit("py.constant", i, type=INT) for i in found
         ]

@@ -141,7 +141,8 @@ def _is_outside(place: Place, graph: FuncGraph, known: set[int]) -> bool:
 
 
 def _made_in(x: Any, graph: FuncGraph) -> bool:
-    return x.storage_.home is not None and x.storage_.home.within(graph)
+    """Whether a tensor was made in a region that is done just now: ``x.detach()`` is, whatever its memory."""
+    return x.born > graph.born or (x.storage_.home is not None and x.storage_.home.within(graph))
 
 
 def is_module_globals(place: Place) -> bool:

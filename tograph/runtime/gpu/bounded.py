@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from .. import passes
-from ..ir import Graph, Node, Value, node_effects, set_control_inputs
+from ..ir import Graph, Node, Value, all_nodes, node_effects, set_control_inputs
 from . import bounded_draws, bounded_lists, bounded_sizes, bounded_state, bounded_views
 from .bounding import Bounding
 from .forms import Form, form_of
@@ -101,7 +101,7 @@ def _bound(graph: Graph) -> int | None:
 
 def _has(graph: Graph, test: Callable[[Node], bool]) -> bool:
     """Whether a node of a graph, inner ones too, is so."""
-    return any(test(n) or any(_has(g, test) for g in n.regions.values()) for n in graph.nodes)
+    return any(map(test, all_nodes(graph)))
 
 
 def _grows(graph: Graph) -> bool:

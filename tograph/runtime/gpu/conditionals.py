@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from ..ir import Graph, Node, Value, node_effects
+from ..ir import Graph, Node, Value, all_nodes, node_effects
 from ..rewrite import copied, splice
 from ..types import BOOL, ScalarType, TensorType
 from .places import Places
@@ -23,18 +23,11 @@ def _merged(cond: Graph, body: Graph, safe: set[Node]) -> Graph | None:
         return None
     made, test = copied(body), copied(cond)
     for old, new in ((body, made), (cond, test)):
-        safe |= {b for a, b in zip(_nodes(old), _nodes(new), strict=True) if a in safe}
+        safe |= {b for a, b in zip(all_nodes(old), all_nodes(new), strict=True) if a in safe}
     carried = len(body.outputs)
     given = [*made.outputs, *made.inputs[carried:]]
     made.outputs = [*made.outputs, *splice(test, given, made.nodes, False)]
     return made
-
-
-def _nodes(graph: Graph) -> Iterator[Node]:
-    for node in graph.nodes:
-        yield node
-        for region in node.regions.values():
-            yield from _nodes(region)
 
 
 class Conditionals(Places):

@@ -31,6 +31,19 @@ def constant(node: Node) -> tuple | None:
     return None
 
 
+# Ops whose CUDA kernels assert that positions are in range, or values sane: one that fails makes the process's CUDA context
+# unusable, so that they only run on the data that the program gives them, where the program runs them.
+ASSERTS = frozenset(["index", "_unsafe_index", "index_put", "_unsafe_index_put", "_index_put_impl", "index_select", "index_add", "index_copy", "index_fill",
+    "index_reduce", "gather", "scatter", "scatter_add", "scatter_reduce", "take", "put", "embedding", "embedding_dense_backward",
+    "embedding_renorm", "_embedding_bag", "_embedding_bag_forward_only", "nll_loss_forward", "nll_loss_backward", "nll_loss2d_forward", "nll_loss2d_backward",
+    "multi_margin_loss", "max_unpool2d", "max_unpool3d", "_ctc_loss", "binary_cross_entropy", "multinomial", "bernoulli"])  # fmt: skip
+
+
+def asserts(op: str) -> bool:
+    """Whether a library function may stop the device on data that it was not meant for."""
+    return op.startswith("aten.") and op.split(".")[1].removesuffix("_") in ASSERTS
+
+
 @functools.cache
 def out_form(op: str) -> Any:
     """The overload of an ATen op that writes into given tensors; None where there is none."""

@@ -23,12 +23,12 @@ from ..kernels.jit import warn_once
 from ..kernels.loop_ir import Unsupported
 from ..kernels.tuning import estimate
 from ..types import ListType, OptionalType, ScalarType
-from . import capture, direct, planner
+from . import capture, direct, library, planner
 from .coalescing import coalesced
 from .execute import Chunked, Stepwise
 from .forms import Held
 from .loop_tuning import Loops
-from .plan import Run, check
+from .plan import Call, Plan, Run, check
 from .pointers import Pointers, places
 from .resume import resumed
 from .retarget import retarget
@@ -110,6 +110,7 @@ class Program:
                     raise
                 except RuntimeError as error:
                     why = str(error)
+            _check_bodies(self.plan, why)
             self.notes = [f"no conditional nodes: {why}"]
             warn_once(f"tograph: {self.plan.name} runs in chunks, not in one CUDA graph: {why}")
             return 2, Chunked(self.plan)
@@ -228,6 +229,16 @@ class Program:
             and not x.is_neg()
             and not x.is_conj()
         )
+
+
+def _check_bodies(plan: Plan, why: str) -> None:
+    """Unsupported for bodies that may stop the device where they are not meant to run: chunks run them all the same."""
+    for step, depth in plan.walk():
+        if depth and isinstance(step, Call) and library.asserts(step.op):
+            where = f"{step.location[0]}:{step.location[1]}: " if step.location else ""
+            raise Unsupported(
+                f"{where}{step.op} in a branch or loop, and no conditional nodes: {why}"
+            )
 
 
 def _captured() -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from ..ir import Graph, Node, Value, node_effects
+from ..ir import Graph, Node, Value, all_nodes, node_effects
 from ..kernels.device import gpu_of
 from ..kernels.loop_ir import Unsupported
 from ..types import ListType, OptionalType, TensorType, Type
@@ -32,7 +32,7 @@ def gathered(graph: Graph) -> tuple[Graph, str, frozenset[int]]:
         raise Unsupported(f"tensors on {' and '.join(found) or 'no device'}: a plan is for one GPU")
     if found == [gpu]:
         return graph, gpu, frozenset()
-    for node in _nodes(graph):
+    for node in all_nodes(graph):
         _check(node)
     back = frozenset(i for i, v in enumerate(graph.outputs) if on_cpu(v))
     if any(not isinstance(graph.outputs[i].type, TensorType) for i in back):
@@ -66,13 +66,6 @@ def tensors(kind: Type) -> Iterator[TensorType]:
         yield kind
     elif isinstance(kind, (ListType, OptionalType)) and kind.element is not None:
         yield from tensors(kind.element)
-
-
-def _nodes(graph: Graph) -> Iterator[Node]:
-    for node in graph.nodes:
-        yield node
-        for region in node.regions.values():
-            yield from _nodes(region)
 
 
 def _values(graph: Graph) -> Iterator[Value]:

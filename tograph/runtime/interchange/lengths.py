@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...errors import InterchangeError
-from ..ir import Graph, Node, Value, node_effects
+from ..ir import Graph, Node, Value, all_nodes, node_effects
 from ..ops import OpaqueObject
 from ..passes.prune import prune
 from ..rewrite import splice
@@ -91,14 +91,11 @@ def _strip(graph: Graph) -> None:
 
 def _left(graph: Graph) -> str:
     """What a run for the lengths alone cannot do, in words."""
-    for node in graph.nodes:
+    for node in all_nodes(graph):
         if node.args and node.args[0] is UNKNOWN:
             return "what is in the list"
         if node_effects(node).random and not node.regions:
             return "random numbers"
-        for region in node.regions.values():
-            if found := _left(region):
-                return found
     return ""
 
 

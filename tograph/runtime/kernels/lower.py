@@ -17,7 +17,7 @@ import torch
 
 from .. import ops
 from ..infer import infer, meta_of
-from ..ir import Graph, Node, Value, map_values
+from ..ir import Graph, Node, Value, all_nodes, map_values
 from ..ops import OpaqueObject
 from ..rewrite import copied
 from ..shapes import Meta, contiguous
@@ -224,10 +224,8 @@ def _lower(graph: Graph, name: str, build: Build, count: Any, found: list[Any]) 
 
 
 def _uses_gpu(graph: Graph) -> bool:
-    values = [*graph.inputs, *(v for n in graph.nodes for v in n.outputs)]
-    return any(isinstance(v.type, TensorType) and is_gpu(v.type.device) for v in values) or any(
-        _uses_gpu(g) for n in graph.nodes for g in n.regions.values()
-    )
+    values = [*graph.inputs, *(v for n in all_nodes(graph) for v in n.outputs)]
+    return any(isinstance(v.type, TensorType) and is_gpu(v.type.device) for v in values)
 
 
 def _loop_kernel(node: Node, name: str, build: Build, number: Any) -> LoopOnDevice | None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 
-from ..ir import Graph, Node, Value
+from ..ir import Graph, Node, Value, all_nodes
 from ..types import ScalarType
 from . import triton_ops, triton_source
 from .loop_blocks import check_independent
@@ -296,9 +296,7 @@ class _Segment(_Loop):
 def _nodes(node: Node) -> Iterator[Node]:
     """All nodes of a node's graphs, inner ones too."""
     for graph in node.regions.values():
-        for n in graph.nodes:
-            yield n
-            yield from _nodes(n)
+        yield from all_nodes(graph)
 
 
 __all__ = [

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from ..ir import Graph, Node, Value
+from ..ir import Graph, Node, Value, all_nodes
 from ..kernels.loop_ir import LONGEST
 from ..types import DTYPE_NAMES, TensorType, Type
 from .extents import unknown
@@ -34,10 +34,7 @@ from .values import Decline, Listed, Mem, Operand, Reg, numel, strides
 
 def changes(graph: Graph) -> bool:
     """Whether an op of a graph writes over an item, or takes one away."""
-    return any(
-        n.op in ("tg.list_pop", "tg.list_set") or any(map(changes, n.regions.values()))
-        for n in graph.nodes
-    )
+    return any(n.op in ("tg.list_pop", "tg.list_set") for n in all_nodes(graph))
 
 
 def pushes(graph: Graph) -> dict[Value, Node]:

@@ -27,6 +27,7 @@ from . import (
     control,
     draws,
     groups,
+    lapack,
     list_items,
     lists,
     loop_nodes,
@@ -257,6 +258,8 @@ def _sweep(node: Node) -> Callable[[Lowering, Node], None] | None:
         return chosen.lower
     if node.op in draws.RULES:
         return draws.lower
+    if node.op in lapack.RULES:
+        return lapack.lower
     return None if groups.known(node) else calls.lower
 
 

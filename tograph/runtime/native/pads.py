@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from ..ir import Graph, Node, Value
-from ..rewrite import copied
+from ..ir import Graph, Node, Value, all_nodes
+from ..rewrite import copied, map_graphs
 from ..types import TensorType
 from .groups import CAT
 
@@ -14,22 +14,16 @@ _PAD = "aten.constant_pad_nd.default"
 
 def joined(graph: Graph) -> Graph:
     """``graph``, or a copy of it in which paddings of one dimension are concatenations."""
-    if not _pads(graph):
+    if not any(n.op == _PAD for n in all_nodes(graph)):
         return graph
     made = copied(graph)
-    _rewrite(made)
+    map_graphs(made, _rewrite)
     return made
-
-
-def _pads(graph: Graph) -> bool:
-    return any(n.op == _PAD or any(map(_pads, n.regions.values())) for n in graph.nodes)
 
 
 def _rewrite(graph: Graph) -> None:
     nodes: list[Node] = []
     for node in graph.nodes:
-        for region in node.regions.values():
-            _rewrite(region)
         if node.op == _PAD:
             nodes += _join(node)
         nodes.append(node)

@@ -107,33 +107,21 @@ def _choose(code, dtype, args, fail):
     return select(code, dtype, *args)
 
 
-def _pick(name: str) -> Rule:
+def _pick(word: str, nan_wins: bool) -> Rule:
+    """The first of two numbers where the comparison holds, or a NaN decides."""
+
     def run(code: Code, dtype: str, args: list[str], fail: Fail) -> str:
         a, b = args
-        word = "ge" if name == "max" else "le"  # of two zeros the first
         first = compare(code, dtype, word, a, b)
         if dtype in FLOATS:
-            first = code.do(f"or i1 {first}, {isnan(code, dtype, a)}")
+            first = code.do(f"or i1 {first}, {isnan(code, dtype, a if nan_wins else b)}")
         return select(code, dtype, first, a, b)
 
     return run
 
 
-def _pick_number(name: str) -> Rule:
-    """fmax and fmin: a NaN loses."""
-
-    def run(code: Code, dtype: str, args: list[str], fail: Fail) -> str:
-        a, b = args
-        first = compare(code, dtype, "gt" if name == "fmax" else "lt", a, b)
-        if dtype in FLOATS:
-            first = code.do(f"or i1 {first}, {isnan(code, dtype, b)}")
-        return select(code, dtype, first, a, b)
-
-    return run
-
-
-RULES["max"], RULES["min"] = _pick("max"), _pick("min")
-RULES["fmax"], RULES["fmin"] = _pick_number("fmax"), _pick_number("fmin")
+RULES["max"], RULES["min"] = _pick("ge", True), _pick("le", True)  # of two zeros the first
+RULES["fmax"], RULES["fmin"] = _pick("gt", False), _pick("lt", False)
 
 
 def _rounding(intrinsic: str) -> Rule:

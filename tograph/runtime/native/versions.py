@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..ir import Graph, Value
+from ..ir import Graph, Value, all_nodes
 from ..types import DTYPE_NAMES, ScalarType, TensorType
 from .code import SIZE, UNROLL
 from .groups import one_element
@@ -97,7 +97,7 @@ def unrolled(lines: list[str], body: Graph, numbers: bool, branching: bool) -> s
         return ""
     if branching:
         return UNROLL[8]
-    return UNROLL[4] if numbers and sum(1 for _ in _nodes(body)) <= SMALL else ""
+    return UNROLL[4] if numbers and sum(1 for _ in all_nodes(body)) <= SMALL else ""
 
 
 def counted(cond: Graph, body: Graph, carried: int) -> tuple[int, Any, int] | None:
@@ -145,15 +145,8 @@ def _step(body: Graph, place: int) -> int | None:
 
 def branchy(body: Graph) -> bool:
     """Whether a body computes a few numbers and chooses among them by branches."""
-    found = list(_nodes(body))
+    found = list(all_nodes(body))
     if len(found) > LARGEST or not any(n.op == "If" for n in found):
         return False
     plain = all(n.op.startswith(("aten.", "py.")) or n.op in _OTHERS for n in found)
     return plain and all(one_element(v) for n in found for v in (*n.inputs, *n.outputs))
-
-
-def _nodes(graph: Graph):
-    for node in graph.nodes:
-        yield node
-        for region in node.regions.values():
-            yield from _nodes(region)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..ir import Graph, Node, Value, graph_effects, node_effects, prune
-from ..rewrite import Renaming, carried, copied, keep_inputs, lead, passed, splice
+from ..ir import Graph, Node, Value, all_nodes, graph_effects, node_effects, prune
+from ..rewrite import Renaming, carried, copied, keep_inputs, lead, leave_out, passed, splice
 
 COMMIT = "tg.commit"
 
@@ -27,26 +27,19 @@ def unwrapped(graph: Graph) -> Graph:
 def uncommitted(graph: Graph) -> Graph:
     """A copy of ``graph`` that changes Python objects at its end only: right for such a run too."""
     made = copied(graph)
-    _uncommit(made)
+    leave_out(made, [COMMIT])
     prune(made)
     return made
 
 
-def _uncommit(graph: Graph) -> None:
-    graph.nodes = [n for n in graph.nodes if n.op != COMMIT]
-    for node in graph.nodes:
-        for region in node.regions.values():
-            _uncommit(region)
-
-
 def commits(graph: Graph) -> bool:
     """Whether a graph changes Python objects before ops that may fail."""
-    return any(n.op == COMMIT or any(map(commits, n.regions.values())) for n in graph.nodes)
+    return any(n.op == COMMIT for n in all_nodes(graph))
 
 
 def has_try(graph: Graph) -> bool:
     """Whether there is a Try in a graph or its regions."""
-    return any(n.op == "Try" or any(map(has_try, n.regions.values())) for n in graph.nodes)
+    return any(n.op == "Try" for n in all_nodes(graph))
 
 
 def _replace(graph: Graph, wanted: Callable[[Node], bool]) -> Graph:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..ir import Graph, Node, Value
+from ..ir import Graph, Node, Value, all_nodes
 from ..rewrite import Renaming, same_value
 from .aliasing import Storages
 from .rules import ANY, RULES, STRIDED, Rule
@@ -29,10 +29,7 @@ def simplify(graph: Graph) -> Graph:
 
 
 def _sees_strides(graph: Graph) -> bool:
-    return any(
-        node.op.startswith(STRIDED) or any(map(_sees_strides, node.regions.values()))
-        for node in graph.nodes
-    )
+    return any(node.op.startswith(STRIDED) for node in all_nodes(graph))
 
 
 def _simplify(graph: Graph, storages: Storages, layout: bool) -> None:

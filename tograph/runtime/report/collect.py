@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from .. import artifacts, passes
-from ..ir import Graph, Node, Value, node_effects, values_in
+from ..ir import Graph, Node, Value, all_nodes, node_effects, values_in
 from ..text import lines_of, names_of, parse_graph
 
 _REGIONS = ("If", "While", "Case", "Try", "Call")
@@ -128,13 +128,7 @@ def _effects(node: Node) -> list[str]:
 
 
 def _files(graph: Graph) -> set[str]:
-    found = set()
-    for node in graph.nodes:
-        if node.location is not None:
-            found.add(node.location[0])
-        for region in node.regions.values():
-            found |= _files(region)
-    return found
+    return {file for file, _ in _places(graph)}
 
 
 # ---- sources
@@ -169,13 +163,7 @@ def _rewritten(file: str) -> list[tuple[int, int, str, str, dict[int, int]]]:
 
 
 def _places(graph: Graph) -> list[tuple[str, int]]:
-    found = []
-    for node in graph.nodes:
-        if node.location is not None:
-            found.append((node.location[0], node.location[1]))
-        for region in node.regions.values():
-            found += _places(region)
-    return found
+    return [(n.location[0], n.location[1]) for n in all_nodes(graph) if n.location is not None]
 
 
 def _function(file, first, last, name, text, line_map, extras: Extras) -> dict[str, Any]:
