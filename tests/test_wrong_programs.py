@@ -66,6 +66,41 @@ def shapes_that_do_not_broadcast(x, y):
     return total + y  # <-
 
 
+@wrong(RuntimeError, "stack expects each tensor to be equal size, but got [] at entry 0 and [2] at entry 1", args=(ONE, torch.ones(2)))  # fmt: skip
+def a_stack_of_unlike_tensors(x, y):
+    return torch.stack([x, y])  # <-
+
+
+@wrong(RuntimeError, "zero-dimensional tensor (at position 0) cannot be concatenated")
+def scalars_that_are_joined(x):
+    return torch.cat([x, x])  # <-
+
+
+@wrong(ValueError, "only one element tensors can be converted to Python scalars", args=(THREE,))
+def an_int_of_several(x):
+    return int(x)  # <-
+
+
+@wrong(TypeError, "only integer tensors of a single element can be converted to an index")
+def a_list_at_a_float_tensor(x):
+    return [1, 2, 3][x]  # <-
+
+
+@wrong(TypeError, "'Tensor' object does not support the context manager protocol")
+def a_tensor_as_a_context(x):
+    with x:  # <-
+        return x
+
+
+@wrong(TypeError, "'<' not supported between instances of 'int' and 'str'", args=(torch.tensor(3),))
+def a_loop_that_turns_its_bound_into_text(x):
+    i = 0
+    while i < x:  # <-
+        i = i + 1
+        x = str(i)
+    return x
+
+
 @wrong(RuntimeError, "weight is float32 tensor of shape [2, 3]", "transpose", args=(GRID, GRID))
 def matrices_that_do_not_fit(x, weight):
     return x @ weight  # <-

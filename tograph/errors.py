@@ -38,7 +38,7 @@ def show_caret(location: Location | None) -> str:
             positions = next(islice(frame.f_code.co_positions(), frame.f_lasti // 2, None))
             carets = carets_under(linecache.getline(*location).rstrip(), location[1], positions)
             return f"\n    {carets}" if carets else ""
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return ""
 
 

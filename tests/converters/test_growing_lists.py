@@ -9,7 +9,7 @@ import torch
 
 import tograph as tg
 from tests.converters.both import Cases, compare
-from tograph.errors import SharedMemoryError, StructureError
+from tograph.errors import SharedMemoryError, StagingError, StructureError
 
 cases = Cases()
 Point = namedtuple("Point", "where rank")
@@ -253,6 +253,73 @@ def extremes_of_a_tensor(x):
     return max(x), min(x)
 
 
+# ---- a list that the loop over it changes
+
+
+@cases.tensors((torch.tensor(5),), (torch.tensor(1),))
+def a_queue_that_a_loop_fills(x):
+    queue, out = [(0, x)], []
+    for depth, v in queue:
+        if depth < 3 and v > 1:
+            queue.append((depth + 1, v - 1))
+            queue.append((depth + 1, v - 2))
+        out.append(v)
+    return torch.stack(out), len(queue)
+
+
+@cases.tensors(([1, 2], torch.tensor(4)), ([1, 7], torch.tensor(20)), ([], torch.tensor(3)))
+def a_list_of_the_caller_with_an_else(items, x):
+    for v in items:
+        if len(items) > 6:
+            break
+        if v < x:
+            items.append(v + 1)
+    else:
+        items.append(-1)
+    return len(items)
+
+
+@cases.tensors((torch.tensor(1),), (torch.tensor(14),), (torch.tensor(40),))
+def numbered_items_that_go_and_come(x):
+    short, long, total = [1, 2, 3], [1, 2, 3], torch.tensor(0)
+    for v in short:
+        total = total + v
+        if x > 5:
+            short.pop()
+            x = x - 5
+    for i, v in enumerate(long, 5):
+        total = total + i * v
+        if x > 5:
+            long.append(v)
+            x = x - 5
+    return short, long, total, x
+
+
+@cases.tensors((torch.tensor(1), torch.tensor(3)), (torch.tensor(3), torch.tensor(4)))
+def items_that_a_staged_loop_changes_before_it_comes_to_them(x, n):
+    items, total = [], torch.tensor(0)
+    for k in range(n):
+        items.append(k * x)
+    for i, v in enumerate(items):
+        total = total + v * i
+        if i + 1 < len(items):
+            items[i + 1] = items[i + 1] + 100
+        if total < 500:
+            items.append(v)
+    return items, total
+
+
+@cases.tensors(([3, 2], torch.tensor(20)), ([3, 4], torch.tensor(15)), ([1, 2], torch.tensor(4)))
+def two_loops_over_one_list(items, x):
+    for a in items:
+        for b in items:
+            if a + b == x:
+                return a, b
+            if len(items) < 5 and b > 2:
+                items.append(a * b)
+    return -1, -1
+
+
 test_same = cases.test()
 
 
@@ -383,3 +450,15 @@ def test_lists_appended_to_a_list_grow():
         assert expected[0] == found[0] and all(
             map(torch.equal, sum(expected[1], []), sum(found[1], []))
         )
+
+
+def test_a_change_that_a_built_in_cannot_follow():
+    def program(x):
+        items = [1, 2, 3]
+        for a, b in zip(items, "abc"):
+            if x > 0:
+                items.append(a)
+        return items
+
+    with pytest.raises(StagingError, match="change where zip"):
+        tg.function(program)(torch.tensor(1))

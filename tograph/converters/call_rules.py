@@ -96,7 +96,7 @@ class _Ordered:
     def __eq__(self, other):
         return NotImplemented
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
 
 # Functions of modules that are left alone which decide on data: the comparisons of ``functools.total_ordering`` among them.

@@ -63,7 +63,7 @@ def _tensors(m: torch.nn.Module):
 def instance(call: Callable[..., Any], cls: type, args, kwargs):
     """What ``type.__call__`` does, with ``__new__`` and ``__init__`` of a user's class converted."""
     init = cls.__init__
-    plain = cls.__new__ is (base_container(cls) or object).__new__  # type: ignore[comparison-overlap]
+    plain = cls.__new__ is (base_container(cls) or object).__new__
     simple = plain or is_user_function(cls.__new__)
     if not (simple and is_tracing() and is_user_function(init)) or not module_rule(
         cls.__module__ or ""

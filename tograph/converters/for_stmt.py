@@ -23,6 +23,7 @@ import threading
 from ..errors import StagingError
 from ..runtime import control_flow, debug, decisions, locations, reads
 from ..runtime.funcgraph import is_tracing
+from ..runtime.growing import StagedList
 from ..runtime.structure import is_union
 from ..runtime.unconverted import check_keys
 from ..transpiler.anno import Fact
@@ -33,7 +34,7 @@ from .call_rules import is_user_function
 from .calls import call
 from .context import OPERATORS
 from .generators import Generator, consume
-from .iterables import Counting, StagedRange, staged_source
+from .iterables import Counting, StagedRange, Steps, staged_source
 from .logical import and_
 from .members import Listing, listing
 from .places import places_of
@@ -112,12 +113,28 @@ def _python_for(iterable, body, names, test) -> None:
     counting = iterable if isinstance(iterable, Counting) else None
     if counting is not None:
         iterable = counting.rest()
-    unrolled = debug.Unrolling() if is_tracing() else None
     reads.passed((iterable,))
     if isinstance(iterable, Listing):
         _for_listing(iterable, body, names, test)
         return
     check_keys(iterable)
+    if type(iterable) is StagedList and is_tracing():
+        iterable = Steps(iterable)
+    if isinstance(iterable, Steps):
+        iterable.loop = True
+    if _one_by_one(iterable, counting, body, names, test) and isinstance(iterable, Steps):
+        _rest(iterable.left, body, names, test)
+
+
+def _rest(left, body, names, test) -> None:
+    """The items of a list that became one of the graph in the last iteration."""
+    if left is not None:
+        _while(left, None, body, names, test, None)
+
+
+def _one_by_one(iterable, counting, body, names, test) -> bool:
+    """What Python does; whether no ``break`` was met for sure."""
+    unrolled = debug.Unrolling() if is_tracing() else None
     rolls = test is not None and unrolled is not None and isinstance(iterable, range)
     if not rolls:
         decisions.python("Python `for`, unrolled: it iterates over a Python {0}", iterable)
@@ -136,7 +153,8 @@ def _python_for(iterable, body, names, test) -> None:
         if not goes_on:
             if counting is not None and not is_staged(test()):
                 counting.give_back(iterable[iterable.index(item) + 1 :])
-            return
+            return False
+    return True
 
 
 def _for_listing(iterable, body, names, test):
@@ -211,6 +229,9 @@ def _staged_for(source, body, names, test, options) -> None:
     known = type(length) is int and options is None
     if known and length == 0 and not isinstance(source, StagedRange):
         return
+    if source.lists():
+        _over_lists(source, body, names, test, options)
+        return
     if not known or length > MANY or length * _unrolling.copies > MANY * FEW:
         _while(source, length, body, names, test, options)
         return
@@ -235,6 +256,28 @@ def _staged_for(source, body, names, test, options) -> None:
     _while(source, length, body, names, test, None)
 
 
+def _over_lists(source, body, names, test, options) -> None:
+    """Over lists as they are when the loop begins; where the body changes one, anew over the list itself.
+
+    A deque is taken as it was: Python goes over no item after a change of it.
+    """
+    lists = [x for x in source.lists() if type(x.list) is StagedList]
+    attempt = control_flow.Attempt(places_of(names, test, body))
+    try:
+        _while(source, source.length(), body, names, test, options)
+    except BaseException as error:
+        if not (isinstance(error, StagingError) and any(x.changed for x in lists)):
+            attempt.commit()
+            raise
+    if not any(x.changed for x in lists):
+        attempt.commit()
+        return
+    attempt.undo()
+    for x in lists:
+        x.follow()
+    _while(source, None, body, names, test, options)
+
+
 def _unrolled(source, length: int, body, names, test) -> None:
     decisions.python("Python `for`, unrolled: a loop in the graph cannot do what its body does")
     copies = _unrolling.copies
@@ -250,17 +293,20 @@ def _unrolled(source, length: int, body, names, test) -> None:
 
 
 def _while(source, length, body, names, test, options) -> None:
+    """``length`` None: ask for it before each iteration."""
     cell = [0]
     counter = locations.item(cell, "counter", "the loop counter")
 
     def while_test():
-        inside = cell[0] < length
+        inside = cell[0] < (source.length() if length is None else length)
         return inside if test is None else and_(test(), lambda: inside)
 
     def while_body():
         index = cell[0]
         item = source.item(index)
         body(item)
+        for x in source.lists():
+            x.notice()
         counter.set(index + 1)
 
     places = places_of(names, test, body)

@@ -24,6 +24,10 @@ class StagedSequence:
     def item(self, index: Any) -> Any:
         raise NotImplementedError
 
+    def lists(self) -> list[ListItems]:
+        """Where the items of lists of the graph are among them."""
+        return []
+
     def __iter__(self):
         n = self.length()
         if isinstance(n, SYMBOLS):
@@ -101,6 +105,9 @@ class Enumerated(StagedSequence):
     def __init__(self, source: StagedSequence, start: Any):
         self.source, self.start = source, start
 
+    def lists(self):
+        return self.source.lists()
+
     def length(self):
         return self.source.length()
 
@@ -111,6 +118,9 @@ class Enumerated(StagedSequence):
 class Zipped(StagedSequence):
     def __init__(self, sources: list[StagedSequence]):
         self.sources = sources
+
+    def lists(self):
+        return [x for s in self.sources for x in s.lists()]
 
     def length(self):
         lengths = [s.length() for s in self.sources]
@@ -137,6 +147,9 @@ def staged_min(a, b):
 class Mapped(StagedSequence):
     def __init__(self, call: Any, function: Any, sources: list[StagedSequence]):
         self.call, self.function, self.zipped = call, function, Zipped(sources)
+
+    def lists(self):
+        return self.zipped.lists()
 
     def length(self):
         return self.zipped.length()
@@ -173,16 +186,62 @@ class Items(StagedSequence):
 
 
 class ListItems(StagedSequence):
-    """The items of a list of the graph, as it is when the loop begins."""
+    """The items of a list of the graph, as it is when the loop begins; once it is followed, as it is when each is taken."""
 
     def __init__(self, x: StagedList):
-        self.x = StagedList(x)
+        self.list, self.x, self.begin = x, StagedList(x), 0
+        self.before, self.changed = x.columns, False
+
+    def lists(self):
+        return [self]
+
+    def follow(self, begin: int = 0) -> ListItems:
+        """Take the items from ``begin`` on of the list itself, which the loop changes."""
+        self.x, self.begin = self.list, begin
+        return self
 
     def length(self):
-        return self.x.length()
+        return self.x.length() - self.begin if self.begin else self.x.length()
 
     def item(self, index):
-        return self.x.item(index)
+        self.before = self.list.columns
+        return self.x.item(index + self.begin if self.begin else index)
+
+    def notice(self) -> None:
+        """After the code that got an item: whether it changed the list."""
+        self.changed |= self.list.columns is not self.before
+
+
+class Steps:
+    """The items of a plain list one by one, numbered as by ``enumerate`` where ``number`` is given.
+
+    A loop whose body makes the list one of the graph goes on over ``left``; any other consumer is refused.
+    """
+
+    def __init__(self, x: StagedList, number: Any = None, loop: bool = False):
+        self.x, self.number, self.loop, self.position = x, number, loop, 0
+
+    def __tograph_holds__(self) -> list[Any]:
+        return [self.number, *([] if self.x.handle is not None else self.x)]
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if self.x.handle is not None and not self.loop:
+            self.x.refuse_change()
+        if self.x.handle is not None or self.position >= len(self.x):
+            raise StopIteration
+        self.position += 1
+        item = self.x[self.position - 1]
+        return item if self.number is None else (self.number + self.position - 1, item)
+
+    @property
+    def left(self) -> StagedSequence | None:
+        if self.x.handle is None:
+            return None
+        rest = ListItems(self.x).follow(self.position)
+        return rest if self.number is None else Enumerated(rest, self.number + self.position)
 
 
 class SequenceIterator:
@@ -277,7 +336,7 @@ def exact_dtype(items: Sequence[Any]) -> torch.dtype | None:
     kinds = {type(i) for i in items}
     kind = kinds.pop() if len(kinds) == 1 else None
     exact = kind is not int or all(-(2**63) <= i < 2**63 for i in items)
-    return _DTYPES.get(kind) if exact else None  # type: ignore[arg-type]
+    return _DTYPES.get(kind) if exact else None
 
 
 def beside(iterables: Sequence[Any]) -> list[StagedSequence] | None:

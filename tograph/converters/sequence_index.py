@@ -45,7 +45,13 @@ def select(items, index):
     table = exact_dtype(items) if n > 2 else None
     if table is not None:
         return scalar_of(torch.select(torch.tensor(items, dtype=table), 0, index))
-    kind = "list" if isinstance(items, list) else type(items).__name__
+    kind = (
+        "list"
+        if isinstance(items, list)
+        else "string"
+        if isinstance(items, str)
+        else type(items).__name__
+    )
     at = index % n if n else index
 
     def tree(low: int, high: int):

@@ -68,4 +68,4 @@ class StagedClass:
     def __ne__(self, other: object) -> Any:
         return not_(self.exactly(other))
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None

@@ -59,7 +59,7 @@ def _dispatched(x):
     return x
 
 
-DISPATCHER: types.CodeType = _dispatched.__code__  # type: ignore[attr-defined]
+DISPATCHER: types.CodeType = _dispatched.__code__
 WRAPPERS.add(DISPATCHER)
 
 
@@ -101,7 +101,7 @@ def construct_dataclass(call: Callable[..., Any], cls: type, args: tuple, kwargs
     made = blank(cls)
     bound = inspect.signature(cls.__init__).bind(made, *args, **kwargs).arguments
     rest = []
-    for name, field in cls.__dataclass_fields__.items():  # type: ignore[attr-defined]
+    for name, field in cls.__dataclass_fields__.items():
         kind = field._field_type.name
         if kind == "_FIELD_CLASSVAR":
             continue

@@ -147,12 +147,21 @@ def getitem(x, key):
     if is_staged(key) and isinstance(x, range):
         return sequence_item(StagedRange(x.start, x.stop, x.step), key)
     if is_staged(key) and isinstance(x, (list, tuple, str)):
-        return select(x, as_int(key))
+        return select(x, _whole(as_int(key)))
     if isinstance(key, slice) and isinstance(x, (list, tuple)) and staged_parts(key):
         return as_staged(StagedList(x))[plain_bounds(key)]
     if is_staged_key(key) and isinstance(x, dict):
         return lookup(x, key)  # tensors are keys by identity, as in Python
     return _plain_item(x, key)
+
+
+def _whole(index):
+    """An index of a Python sequence; TypeError for a tensor that is no whole number."""
+    if isinstance(index, torch.Tensor) and (
+        index.dim() or index.dtype.is_floating_point or index.dtype.is_complex
+    ):
+        raise TypeError("only integer tensors of a single element can be converted to an index")
+    return index
 
 
 def _plain_item(x, key):

@@ -233,7 +233,7 @@ def _iter(self):
     return iter(items)
 
 
-TaggedUnion.__iter__ = _iter  # type: ignore[attr-defined]
-TaggedUnion.__getattr__ = _getattr  # type: ignore[attr-defined]
+TaggedUnion.__iter__ = _iter
+TaggedUnion.__getattr__ = _getattr
 
-TaggedUnion.__torch_function__ = classmethod(_torch_function)  # type: ignore[attr-defined]
+TaggedUnion.__torch_function__ = classmethod(_torch_function)

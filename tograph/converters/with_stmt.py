@@ -72,11 +72,13 @@ def _of_torch(pass_, expression: gast.expr) -> bool:
 
 def with_stmt(manager: Any, body: Callable[[Any], None], names: tuple[str, ...]) -> None:
     kind = type(manager)
+    if not (hasattr(kind, "__enter__") and hasattr(kind, "__exit__")):
+        raise TypeError(_NO_MANAGER.format(kind.__name__))
     if not is_tracing() or (kind.__module__.startswith("torch") and not _user(kind)):
         with context(manager) as entered:
             body(entered)
     elif isinstance(manager, contextlib.suppress):
-        kinds: Any = manager._exceptions  # type: ignore[attr-defined]
+        kinds: Any = manager._exceptions
         try_stmt(lambda: body(None), ((lambda: kinds, _nothing),), None, None, names, places_of(names, body))  # fmt: skip
     elif isinstance(getattr(manager, "generator__", None), Generator):
         _through_generator(manager.generator__, body, places_of(names, body))
@@ -88,6 +90,9 @@ def with_stmt(manager: Any, body: Callable[[Any], None], names: tuple[str, ...])
     else:
         with context(manager) as entered:
             body(entered)
+
+
+_NO_MANAGER = "{0!r} object does not support the context manager protocol"
 
 
 def _nothing(error: Any) -> None:

@@ -70,7 +70,7 @@ def bind(
         if all(map(kwargs.__contains__, rest)):
             values = dict(zip(names, args))
             values.update((n, kwargs[n]) for n in rest)
-            return inspect.BoundArguments(signature, values)  # type: ignore[arg-type]
+            return inspect.BoundArguments(signature, values)
     try:
         bound = signature.bind(*args, **kwargs)
     except TypeError as error:

@@ -196,5 +196,11 @@ def _value(x: Any) -> Any:
 
 def _same(a: Any, b: Any) -> bool:
     if isinstance(a, list) and isinstance(b, list):
+        a, b = _items(a), _items(b)
         return len(a) == len(b) and all(map(_same, a, b))
     return a is b
+
+
+def _items(x: list) -> tuple:
+    """The items of a plain list, the columns of one of the graph."""
+    return (*getattr(x, "columns", ()), *list.__iter__(x))

@@ -30,7 +30,8 @@ from . import (
 from .carrier import differentiable
 from .commits import Target
 from .diagnosis import at_run_time
-from .ir import Graph, set_control_inputs
+from .finishing import Given
+from .ir import Graph, graph_effects, set_control_inputs
 from .kernels.kernel import Kernel
 from .kernels.lower import Fused, lower
 from .native.program import Native
@@ -50,7 +51,7 @@ def _graph_html(graph: Graph) -> str:
     return notebook.graph_html(graph)
 
 
-Graph._repr_html_ = _graph_html  # type: ignore[attr-defined]  # ir may not import the module
+Graph._repr_html_ = _graph_html  # ir may not import the module
 
 
 class ConcreteFunction:
@@ -86,6 +87,7 @@ class ConcreteFunction:
             int, ...
         ] = ()  # tensors of a call on which the code calls requires_grad_()
         self.slots: dict[int, Callable[[], torch.Tensor]] = {}  # captured inputs that are looked up
+        self.given: Sequence[Given] = ()  # outputs that are written inputs
         self.retraces: Any = None  # a weak reference to the method that explains the traces
 
     def look_up(self, slots: dict[int, Callable[[], torch.Tensor]]) -> None:
@@ -286,6 +288,27 @@ class ConcreteFunction:
     def _differentiable(self) -> autodiff.Differentiable:
         return autodiff.Differentiable(self._settled_graph, _build)
 
+    def _run_differentiable(self, inputs: Sequence[Any]) -> list[Any]:
+        rewrites = self._rewrites
+        changed = rewrites.changed(inputs) if rewrites is not None else ()
+        if not changed:
+            return self._differentiable.run(inputs)
+        outputs = self._rewriting.run(inputs)
+        return rewrites.settle(outputs, inputs, changed)
+
+    @cached_property
+    def _rewrites(self) -> autodiff.Rewrites | None:
+        """What gets a history by being written; None where nothing does."""
+        if not graph_effects(self._settled_graph).writes:
+            return None
+        found = autodiff.Rewrites(self._settled_graph)
+        return found if found.places else None
+
+    @cached_property
+    def _rewriting(self) -> autodiff.Differentiable:
+        assert self._rewrites is not None
+        return autodiff.Differentiable(self._rewrites.graph, _build)
+
     @cached_property
     def _settled_graph(self) -> Graph:
         """The graph without a ``try`` that makes no difference, such as that around the step of an optimiser."""
@@ -312,12 +335,29 @@ class ConcreteFunction:
             or self.slots
             or self._brings_tensors
             or self.made_leaves
+            or self.given
         ):
             return None
         flat = isinstance(result, structure.Tree) and result.cls is tuple and result.aux is None
         if not self._single and not (flat and all(isinstance(p, Leaf) and not p.fixed for p in result.parts)):  # fmt: skip
             return None
         return native.entry(self.captured_inputs, self._single)
+
+    def _outputs(self, inputs: Sequence[Any]) -> list[Any]:
+        """What the graph gives, run in the way that this call needs."""
+        if torch.is_grad_enabled() and self._unreached(inputs):
+            return self._run_unreached(inputs)
+        if torch.is_grad_enabled() and self._differentiates(inputs):
+            return self._run_differentiable(inputs)
+        if self._own_gradients and is_watched(inputs):
+            return transforms.run(self.graph, inputs)
+        if transforms.mapping():
+            return transforms.run(self._with_histories, inputs)
+        if probes.profiled():
+            with torch.profiler.record_function(f"tograph {self.name}"):
+                return self._ranges.run(*inputs)
+        watched = self._brings_tensors or is_watched(inputs)
+        return (self.watched_program if watched else self.scheduled).run(*inputs)
 
     def run(self, tensors: list[Any], places: Sequence[Target] = ()) -> Any:
         """The result for the tensors of the arguments; ``places`` are where effects on arguments go."""
@@ -326,25 +366,16 @@ class ConcreteFunction:
         inputs = (*tensors, *self.captured_inputs) if not self.late else self._with_late(tensors)
         commits.calls.targets.append(places)
         try:
-            if torch.is_grad_enabled() and self._unreached(inputs):
-                outputs = self._run_unreached(inputs)
-            elif torch.is_grad_enabled() and self._differentiates(inputs):
-                outputs = self._differentiable.run(inputs)
-            elif self._own_gradients and is_watched(inputs):
-                outputs = transforms.run(self.graph, inputs)
-            elif transforms.mapping():
-                outputs = transforms.run(self._with_histories, inputs)
-            elif probes.profiled():
-                with torch.profiler.record_function(f"tograph {self.name}"):
-                    outputs = self._ranges.run(*inputs)
-            else:
-                watched = self._brings_tensors or is_watched(inputs)
-                outputs = (self.watched_program if watched else self.scheduled).run(*inputs)
+            outputs = self._outputs(inputs)
         except Exception as error:
             add_location(error, self.graph)
             raise
         finally:
             commits.calls.targets.pop()
+        if self.given and not transforms.active():
+            outputs = list(outputs)
+            for found in self.given:
+                outputs[found.output] = found.of(inputs)
         if self._single and not places:
             return outputs[0]
         values = iter(outputs)

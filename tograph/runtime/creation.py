@@ -175,7 +175,7 @@ class _Now:
     def _input(self, value: Value, graph: FuncGraph) -> Any:
         key = next(k for k, v in graph.captures.items() if v is value)
         if not isinstance(key, Storage):
-            return self.of(graph.arguments[key], graph.outer)  # type: ignore[arg-type]
+            return self.of(graph.arguments[key], graph.outer)
         if key.external is not None:
             return key.external
         found = self.root.given[key.argument] if key.argument is not None else None

@@ -28,8 +28,8 @@ class StagedDeque(StagedList):
         if type(items) is not type(self):
             self._drop(left=True)
 
-    @property  # type: ignore[misc]
-    def __class__(self) -> type:  # type: ignore[override]
+    @property
+    def __class__(self) -> type:
         return deque
 
     @classmethod
@@ -82,7 +82,7 @@ class StagedDeque(StagedList):
         for x in list.copy(self) if items is self and self.handle is None else items:
             self.appendleft(x)
 
-    def pop(self) -> Any:  # type: ignore[override]
+    def pop(self) -> Any:
         return self._taken(-1)
 
     def popleft(self) -> Any:
@@ -149,7 +149,7 @@ class StagedDeque(StagedList):
         return deque, (list(self), self.maxlen)
 
     @property
-    def sort(self) -> Any:  # type: ignore[override]
+    def sort(self) -> Any:
         raise AttributeError("'collections.deque' object has no attribute 'sort'")
 
 

@@ -117,7 +117,7 @@ def with_known_size(x: Any) -> Any:
     """A tensor of unknown size as one of the size that it is known to have here."""
     if not _state.sizes or not _state.known or not isinstance(x, torch.Tensor):
         return x
-    test, sizes = _state.sizes.get(_value(x), (None, ()))  # type: ignore[arg-type]
+    test, sizes = _state.sizes.get(_value(x), (None, ()))
     found = None if test is None else answer(test)
     if found is None or any(type(n) is not int for n in sizes[found]):
         return x
@@ -128,14 +128,14 @@ def undecided(x: Any) -> Any:
     """The condition that decides on the size of a tensor; None where the size is known, or nothing is known of it."""
     if not _state.sizes or not isinstance(x, torch.Tensor):
         return None
-    test, _ = _state.sizes.get(_value(x), (None, ()))  # type: ignore[arg-type]
+    test, _ = _state.sizes.get(_value(x), (None, ()))
     return None if test is None or answer(test) is not None else test
 
 
 def _value(x: torch.Tensor) -> Value | None:
     """The value of a symbolic tensor that is no view."""
     storage = getattr(x, "storage_", None)
-    return None if storage is None or x.chain or storage.ref is None else storage.ref.value  # type: ignore[attr-defined]
+    return None if storage is None or x.chain or storage.ref is None else storage.ref.value
 
 
 def negated(test: Any, result: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from . import freed, passes
 from .flattening import flatten
@@ -11,10 +11,25 @@ from .funcgraph import FuncGraph, Storage
 from .ir import set_control_inputs
 from .joins import opened
 from .passes.forward import forward_reads
-from .results import leaving
+from .results import Shown, leaving
 from .structure import spec_of
-from .symbolic import SymTensor
+from .symbolic import SymTensor, View
 from .tracing import recording
+
+
+class Given(NamedTuple):
+    """An output that is an input itself, or a view of it, in the caller's memory."""
+
+    output: int
+    input: int
+    chain: tuple[View, ...]
+
+    def of(self, inputs: Sequence[Any]) -> Any:
+        x = inputs[self.input]
+        for view in self.chain:
+            x = view.func(x, *view.args, **view.kwargs)
+            x = x if view.index is None else x[view.index]
+        return x
 
 
 def finish(
@@ -23,15 +38,18 @@ def finish(
     result: Any,
     effects: Sequence[tuple[Any, Any]],
 ):
-    """(graph, captured tensors, result spec, effects) of a root graph that was recorded."""
-    result = leaving(result)
-    effects = [(names, leaving(content)) for names, content in effects]
+    """(graph, captured tensors, result spec, effects, outputs that are inputs) of a root graph that was recorded."""
+    shown: Shown = {}
+    with recording(root):
+        result = leaving(result, root, shown)
+        effects = [(names, leaving(content, root, shown)) for names, content in effects]
     spec = opened(spec_of(result))
     specs = [(names, opened(spec_of(content))) for names, content in effects]
     with recording(root):
         outputs = flatten(result, spec, root)
         for (_, inner), (_, content) in zip(specs, effects):
             outputs += flatten(content, inner, root)
+        places = {i: shown[v] for i, v in enumerate(outputs) if v in shown}
         outputs = freed.leaving(root, outputs)
     graph = root.graph
     graph.outputs = outputs
@@ -43,13 +61,14 @@ def finish(
         v for k, v in root.captures.items() if isinstance(k, Storage) and k.external is not None
     ]
     names = dict(zip(graph.inputs, graph.input_names))
+    given = [Given(i, order.index(root.captures[k]), chain) for i, (k, chain) in places.items()]
     graph.inputs = order
     graph.input_names = [names.get(v, "") for v in order]
     forward_reads(graph)
     passes.prune(graph, writers=True)
     set_control_inputs(graph)
     root.closed = True
-    return graph, captured, spec, specs
+    return graph, captured, spec, specs, given
 
 
 def late_inputs(root: FuncGraph) -> list[tuple[int, Any]]:

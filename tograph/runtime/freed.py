@@ -155,7 +155,7 @@ def _freed_in(node: Any, here: FuncGraph) -> FuncGraph | None:
 def saves(node: Any) -> bool:
     """Whether a node has saved tensors; what is saved in a recorded construct is known when a gradient has gone through it."""
     if isinstance(node, torch.autograd.function.BackwardCFunction):
-        return node.call.saves if hasattr(node, "call") else _holds(node, "saved_tensors")  # type: ignore[attr-defined]
+        return node.call.saves if hasattr(node, "call") else _holds(node, "saved_tensors")
     return any(_holds(node, name) for name in fields(type(node)))
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from ..errors import GradientError
-from . import custom, flattening, freed, optional_grads, stale
+from . import custom, flattening, freed, optional_grads, reads, stale
 from .engine import run_backward
 from .funcgraph import FuncGraph, Root, Storage, current_graph, is_tracing, user_location
 from .infer import meta_of
@@ -159,6 +159,7 @@ def engine(
             "torch.autograd.set_detect_anomaly(True, check_nan=False), or look for NaN with an assert.",
             user_location(),
         )
+    reads.history()
     nodes = freed.executed(outputs, inputs)
     stale.settle(nodes, False)
     found = run_backward(outputs, grads, inputs, create, unused)
@@ -179,6 +180,7 @@ def _start(output: torch.Tensor, grad: Any) -> Any:
                 f"Mismatch in shape: grad_output has a shape of {grad.shape} and output has a shape of {output.shape}."
             )
         return grad
+    reads.history()
     if not output.requires_grad:
         return None
     if output.dim() and any(type(n) is not int or n != 1 for n in output.shape):
@@ -209,6 +211,8 @@ def grad(
             is_grads_batched,
             materialize_grads,
         )
+    if not wrt:
+        raise RuntimeError("`inputs` argument to `grad()` cannot be empty.")
     starts = _several(grad_outputs) if grad_outputs is not None else (None,) * len(outs)
     cotangents = [_start(o, g) for o, g in zip(outs, starts, strict=True)]
     keep = create_graph if retain_graph is None else retain_graph
@@ -250,6 +254,7 @@ def backward(
     if inputs is not None and not wrt:
         raise RuntimeError("'inputs' argument to 'backward' cannot be empty.")
     keep = create_graph if retain_graph is None else retain_graph
+    reads.history()
     if not any(o.requires_grad for o in outs):
         raise RuntimeError(optional_grads.UNREACHED)
     found = engine(outs, cotangents, wrt, keep, create_graph, True) if wrt else ()
@@ -307,6 +312,7 @@ def leaves(outs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     for node in seen:
         leaf = getattr(node, "variable", None)
         if leaf is not None:
+            leaf = getattr(leaf, "shown_", leaf)
             found[id(leaf)] = leaf
     found.update((id(x), x) for x in current_graph().root.retained if x.grad_fn in seen)
     return list(found.values())
@@ -378,6 +384,6 @@ def _method(
 
 
 _RETAIN = torch.Tensor.retain_grad
-SymTensor.retain_grad = _retain  # type: ignore[method-assign,assignment]
-SymTensor.backward = _method  # type: ignore[method-assign,assignment]
-SymTensor.grad = property(read, write)  # type: ignore[assignment]
+SymTensor.retain_grad = _retain
+SymTensor.backward = _method
+SymTensor.grad = property(read, write)

@@ -19,6 +19,7 @@ from ..errors import StructureError
 from . import funcgraph, listed, structure
 from .flattening import flatten
 from .funcgraph import FuncGraph, Ref, current_graph, is_tracing, user_location
+from .ir import Value
 from .joins import join
 from .list_content import ListContent, as_index, item_values
 from .list_specs import element_of
@@ -30,7 +31,7 @@ from .types import ListType
 class StagedList(ListContent):
     """A list whose content may be a value of the graph."""
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
     def __init__(self, items: Any = ()):
         if isinstance(items, StagedList) and items.handle is not None:
@@ -69,6 +70,7 @@ class StagedList(ListContent):
         self._update("list_push", items=self._item_values(x))
 
     def insert(self, index: Any, x: Any) -> None:
+        self._open_for(index)
         if self.handle is None:
             super().insert(index, x)
             return
@@ -99,7 +101,15 @@ class StagedList(ListContent):
         self._update("list_extend", items=items.values(current_graph()))
 
     def pop(self, index: Any = -1) -> Any:
+        if list.__len__(self):
+            self._open_for(index)
         return self.take(index)
+
+    def _open_for(self, index: Any) -> None:
+        """Become a list of the graph where the index of a change is known only when the graph runs."""
+        at = as_index(index)
+        if self.handle is None and isinstance(at, Value):
+            self.become(as_staged(self))
 
     def __getitem__(self, index: Any) -> Any:
         if self.handle is None:
@@ -158,9 +168,22 @@ class StagedList(ListContent):
 
     def __iter__(self):
         return (
-            super().__iter__()
+            self._followed()
             if self.handle is None
             else self._refuse("be iterated outside of converted code")
+        )
+
+    def _followed(self):
+        """The items as Python's own iterator gives them, which ends where the storage is empty."""
+        for item in super().__iter__():
+            yield item
+            if self.handle is not None:
+                self.refuse_change()
+
+    def refuse_change(self) -> None:
+        """StagingError: the list changed while a built-in function was taking its items."""
+        self._refuse(
+            "change where zip(), map() or another built-in goes over it: loop over the list itself, or over a copy"
         )
 
     def __len__(self) -> int:

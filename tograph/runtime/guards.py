@@ -106,6 +106,12 @@ class Guards:
         exec(compile(source, "<tograph guards>", "exec"), namespace)
         return namespace["hold"]
 
+    def live(self) -> bool:
+        """Whether what was read outside is what it was; what its own tensors require is for a call to tell."""
+        source, namespace = _write([c for c in self.checks if not c.of_call()])
+        exec(compile(source, "<tograph guards>", "exec"), namespace)
+        return namespace["hold"]()
+
     @property
     def empty(self) -> bool:
         """Whether the trace depends on its arguments only."""
@@ -206,6 +212,10 @@ class Check:
 
     def __init__(self, source: Source, test: str, old: Any = None, text: str = ""):
         self.source, self.test, self.old, self.text = source, test, old, text
+
+    def of_call(self) -> bool:
+        """Whether it is a gradient that a tensor of the arguments requires."""
+        return self.source.kind == "tensor" and self.test.endswith(".requires_grad")
 
     def words(self, namespace: dict[str, Any]) -> str:
         try:

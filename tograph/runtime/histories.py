@@ -133,6 +133,18 @@ def rebase(x: torch.Tensor, source: Any) -> None:
     increment_version(x)
 
 
+def released(outside: Sequence[tuple[torch.Tensor, Any, int]]) -> None:
+    """At the end of a trace: captured tensors that it wrote in place have no history of the trace any more.
+
+    A view keeps it, and so does what had a history before: torch has no way back there.
+    """
+    for x, function, version in outside:
+        if x.grad_fn is not function and function is None and x._base is None:
+            x.detach_()
+        if x._version != version:
+            set_versions((x,), (version,))
+
+
 class _Notes(threading.local):
     def __init__(self) -> None:
         self.regions: list[dict[int, tuple[torch.Tensor, Any, Any, int]]] = []

@@ -167,4 +167,4 @@ def again(node: Node, x: SymTensor, made: Value, gradient: Callable[[Any], Any])
 
 
 _REGISTER = torch.Tensor.register_hook
-SymTensor.register_hook = register  # type: ignore[method-assign]
+SymTensor.register_hook = register

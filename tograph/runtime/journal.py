@@ -85,7 +85,7 @@ class Journal:
         """Note the content before the first change of a location."""
         if location.key not in self.entries:
             self.entries[location.key] = (location, old)
-            if location.key[0] == "key":  # type: ignore[index]
+            if location.key[0] == "key":
                 self.keys.setdefault(id(location.keep), []).append((location, old))
 
     def locations(self) -> list[Location]:
@@ -191,7 +191,7 @@ def _note(location: Location, step: Step | None) -> None:
         log.noted.append((location, old))
         log.steps[location.key] = None if step is None else [step]
         return
-    copied = location.key[0] == "contents"  # type: ignore[index]
+    copied = location.key[0] == "contents"
     log.noted.append((location, None if copied else location.get()))
     steps = log.steps.get(location.key)
     if steps is not None:

@@ -33,7 +33,7 @@ class Directions:
             _first(optimizer),
             optimizer.param_groups[0]["history_size"],
             optimizer._numel(),
-        )  # type: ignore[no-untyped-call]
+        )
         like = torch.view_as_real(like) if like.is_complex() else like
         self.dirs, self.steps = (like.detach().new_zeros(rows, n) for _ in range(2))
         self.ro, self.d, self.grad, self.h_diag = (like.detach().new_zeros(s) for s in (rows, n, n, ()))  # fmt: skip
@@ -101,7 +101,7 @@ def directions(optimizer: torch.optim.LBFGS) -> Directions:
     with suspended(), torch.no_grad():
         kept = _known.get(optimizer)
         size = optimizer.param_groups[0]["history_size"]
-        if kept is None or len(kept.ro) != size or len(kept.d) != optimizer._numel():  # type: ignore[no-untyped-call]
+        if kept is None or len(kept.ro) != size or len(kept.d) != optimizer._numel():
             kept = _known[optimizer] = Directions(optimizer)
         if not kept.current():
             kept.take()

@@ -29,7 +29,7 @@ class _Rules(threading.local):
 
 rules = _Rules()
 
-_WRAPPER = torch._disable_dynamo(lambda: None).__code__  # type: ignore[attr-defined]
+_WRAPPER = torch._disable_dynamo(lambda: None).__code__
 _WRAPPED = _WRAPPER.co_freevars.index("fn")
 _FOUND = "__dynamo_disable"  # where the wrapper keeps what dynamo gave it
 
@@ -110,5 +110,5 @@ def _hidden() -> tuple[Any, ...]:
                 seen.add(inner)
                 left.append(inner)
         if step.__code__ is _WRAPPER:
-            found.append(step.__closure__[_WRAPPED].cell_contents)  # type: ignore[index]
+            found.append(step.__closure__[_WRAPPED].cell_contents)
     return tuple(found)

@@ -164,8 +164,8 @@ def _states_with_numpy() -> dict[type, _Contents]:
 
 def _is_global(x: Any) -> bool:
     """Whether an object is one that all of the program shares."""
-    shared = "numpy.random" in sys.modules and x is np.random.mtrand._rand  # type: ignore[attr-defined]
-    return shared or x is random._inst or x is os.environ  # type: ignore[attr-defined]
+    shared = "numpy.random" in sys.modules and x is np.random.mtrand._rand
+    return shared or x is random._inst or x is os.environ
 
 
 class Held:

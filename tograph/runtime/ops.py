@@ -583,6 +583,10 @@ def _read(x):
 
 
 def _assign(x, value):
+    """Where autograd watches the run, the tensor gets the history of the value, as in eager PyTorch; a leaf stays one."""
+    if torch.is_grad_enabled() and value.requires_grad and not (x.is_leaf and x.requires_grad):
+        x.copy_(value)
+        return
     with torch.no_grad():
         x.copy_(value)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from . import families
+from . import families, histories
 from .arguments import Flat
 from .funcgraph import FuncGraph, Ref, Storage
 from .infer import meta_of, tensor_type
@@ -58,6 +58,14 @@ def _placeholder(root: FuncGraph, flat: Flat, index: int, spec: TensorSpec) -> S
     if real and x.requires_grad:
         made.requires_grad_(True)
         made.real_ = x
+        made = made if x.is_leaf else _with_history(made)
+    return made
+
+
+def _with_history(leaf: SymTensor) -> SymTensor:
+    """An argument that has a history outside is no leaf."""
+    made = histories.alias(leaf)
+    made.given_, made.real_, leaf.shown_ = True, leaf.real_, made
     return made
 
 

@@ -102,7 +102,7 @@ def _holding(cls: type, aux: Held, parts: list[Any]) -> Any:
         list.extend(made, parts[:count])
     else:
         for k, v in _present(aux.keys, parts[:count]):
-            base.__setitem__(made, k, v)  # type: ignore[union-attr]
+            base.__setitem__(made, k, v)
     alone = iter(parts[count:])
     own = [next(alone) if i is None else parts[i] for _, i in aux.names]
     _set_attributes(made, _present([name for name, _ in aux.names], own))

@@ -11,6 +11,7 @@ import threading
 import types
 import weakref
 from collections import deque
+from collections.abc import Iterable
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,7 +19,7 @@ import torch
 
 from . import journal, sources
 from .code_names import loaded_globals, loaded_variables, stored_names
-from .guards import ATOMS, CONTAINERS, MAPPINGS, SAME_ITEMS, Check, show
+from .guards import ATOMS, CONTAINERS, MAPPINGS, SAME_ITEMS, show
 from .journal import MISSING
 from .place_checks import PlaceChecks, pre_content
 from .sources import Source, holder
@@ -40,7 +41,7 @@ class Watch(PlaceChecks):
         super().__init__()
         self.functions: dict[Any, Any] = {}  # kept: their ids are keys
         self.cells: set[Any] = set()  # the variables of closures from outside
-        self.rebound: list[tuple[Any, Any, Check]] = []
+        self.differentiated = False  # whether the trace depends on what requires a gradient
 
     def root(self, x: Any, name: str) -> None:
         """An object that the trace begins with: an argument, or the object of a method."""
@@ -207,11 +208,23 @@ class Watch(PlaceChecks):
         self.check(Source(None, "tensor", i, f"tensor {i}"), "same", "{0} is {1}()", holder(x))
 
     def history(self) -> None:
-        """Whether the tensors of the arguments require a gradient: another answer traces anew."""
+        """Whether tensors require a gradient matters, those of the arguments and what is captured: another answer traces anew."""
+        self.differentiated = True
         for i, x in enumerate(self.given):
-            if isinstance(x, torch.Tensor) and (x.is_floating_point() or x.is_complex()):
-                test = "{0}.requires_grad" if x.requires_grad else "not {0}.requires_grad"
-                self.check(Source(None, "tensor", i, f"tensor {i}"), "gradient", test)
+            if isinstance(x, torch.Tensor):
+                self._gradient(Source(None, "tensor", i, f"tensor {i}"), x)
+
+    def captured(self, tensors: Iterable[torch.Tensor]) -> None:
+        """What the trace captured, at its end."""
+        if self.differentiated:
+            for x in tensors:
+                kept = Source(None, "object", sources.Strong(x), "a captured tensor")
+                self._gradient(self.source_of(x) or kept, x)
+
+    def _gradient(self, source: Source, x: torch.Tensor) -> None:
+        if x.is_floating_point() or x.is_complex():
+            test = "{0}.requires_grad" if x.requires_grad else "not {0}.requires_grad"
+            self.check(source, "gradient", test)
 
     def apart(self, i: int) -> None:
         """The ``i``-th tensor of the arguments is written: no other one may share its memory."""

@@ -71,7 +71,7 @@ def _open_record(spec: Spec) -> Spec | None:
     if not isinstance(spec, Tree) or not _is_frozen(spec.cls):
         return None
     parts = [_open_record(p) for p in spec.parts]
-    return None if None in parts else Tree(spec.cls, spec.aux, tuple(parts))  # type: ignore[arg-type]
+    return None if None in parts else Tree(spec.cls, spec.aux, tuple(parts))
 
 
 def _is_frozen(cls: type) -> bool:

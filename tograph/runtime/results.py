@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_leaves
 
 from ..errors import ScopeError
 from . import conditional_items, structure
-from .funcgraph import user_location
+from .funcgraph import FuncGraph, Storage, user_location
+from .ir import Value
 from .journal import MISSING
 from .shapes import SYMBOLS
-from .symbolic import SymTensor
+from .symbolic import SymTensor, View, apply_view, wrap
 
 
 class _Rebuilt:
@@ -36,40 +38,84 @@ class _Rebuilt:
         return aux(parts)
 
 
-def leaving(x: Any) -> Any:
-    """``x`` in the form in which it leaves a trace; ScopeError for what would keep a symbolic tensor."""
-    return _leaving(x, {})
+class MadeLeaf:
+    """A tensor made in the function that requires a gradient and has no history: outside it is such a leaf again."""
+
+    def __init__(self, x: torch.Tensor):
+        self.x = x
+
+    def __tograph_flatten__(self):
+        return None, [self.x]
+
+    @staticmethod
+    def __tograph_unflatten__(aux, parts):
+        x = parts[0]
+        return x.detach().requires_grad_() if isinstance(x, torch.Tensor) else x
 
 
-def _leaving(x: Any, seen: dict[int, Any]) -> Any:
-    if isinstance(x, (torch.Tensor, *SYMBOLS, str, bytes)) or structure.is_union(x):
+Shown = dict[Value, tuple[Storage, tuple[View, ...]]]
+
+
+def leaving(x: Any, root: FuncGraph, shown: Shown) -> Any:
+    """``x`` in the form in which it leaves a trace; ScopeError for what would keep a symbolic tensor.
+
+    ``shown`` takes what the caller has to find again: a tensor of its own that the function wrote, or a view of one.
+    """
+
+    def tensor(x: torch.Tensor) -> Any:
+        if not isinstance(x, SymTensor):
+            return x
+        if x.requires_grad and x.is_leaf and not x.given_:
+            return MadeLeaf(x)
+        return _written(x, root, shown) if id(x.storage_) in root.root.assigned else x
+
+    return _leaving(x, {}, tensor)
+
+
+def _written(x: SymTensor, root: FuncGraph, shown: Shown) -> SymTensor:
+    if any(isinstance(a, (torch.Tensor, *SYMBOLS)) for v in x.chain for a in tree_leaves((v.args, v.kwargs))):  # fmt: skip
         return x
+    source = root.reference(x.storage_)
+    value = root.emit("tg.read", source, type=source.type)
+    for view in x.chain:
+        value = apply_view(root, view, value)
+    shown[value] = x.storage_, x.chain
+    return wrap(value, x.meta, root)
+
+
+def _leaving(x: Any, seen: dict[int, Any], tensor: Callable[[torch.Tensor], Any]) -> Any:
+    if isinstance(x, (*SYMBOLS, str, bytes)) or structure.is_union(x):
+        return x
+    if isinstance(x, torch.Tensor):
+        return tensor(x)
     if id(x) not in seen:
         seen[id(x)] = x
-        seen[id(x)] = _made(x, type(x), seen)
+        seen[id(x)] = _made(x, type(x), seen, tensor)
     return seen[id(x)]
 
 
-def _made(x: Any, kind: type, seen: dict[int, Any]) -> Any:
+def _made(x: Any, kind: type, seen: dict[int, Any], tensor: Callable[[torch.Tensor], Any]) -> Any:
     if kind is set and conditional_items.conditional(x):
         return _Rebuilt(_SetOf(tuple(x)), [conditional_items.member(x, item) for item in x])
     if kind in (set, frozenset) and any(map(_is_symbolic, x)):
-        return _Rebuilt(kind, [_leaving(v, seen) for v in x])
+        return _Rebuilt(kind, [_leaving(v, seen, tensor) for v in x])
     if isinstance(x, dict) and any(map(_is_symbolic, x)):
         return _Rebuilt(
             _DictOf(kind, getattr(x, "default_factory", None)),
-            [*x, *(_leaving(v, seen) for v in x.values())],
+            [*x, *(_leaving(v, seen, tensor) for v in x.values())],
         )
-    if kind in (list, tuple, dict):
-        return _container(x, kind, seen)
+    if kind in (list, tuple, dict) or (isinstance(x, structure.STAGED.lists) and x.handle is None):
+        return _container(x, kind, seen, tensor)
     _check(x)
     return x
 
 
-def _container(x: Any, kind: type, seen: dict[int, Any]) -> Any:
+def _container(
+    x: Any, kind: type, seen: dict[int, Any], tensor: Callable[[torch.Tensor], Any]
+) -> Any:
     """The container itself, unless something in it leaves in another form."""
     old = list(x.values()) if kind is dict else list(x)
-    new = [_leaving(v, seen) for v in old]
+    new = [_leaving(v, seen, tensor) for v in old]
     if all(a is b for a, b in zip(old, new)):
         return x
     return dict(zip(x, new)) if kind is dict else kind(new)

@@ -144,7 +144,7 @@ def _fill(form: Any, leaves: Any) -> Any:
     """The structure of ``form``, in which None stands for each leaf."""
     if form is None:
         return next(leaves)
-    aux, parts = pytrees.parts_of(form)  # type: ignore[misc]
+    aux, parts = pytrees.parts_of(form)
     return pytrees.rebuild(type(form), aux, [_fill(p, leaves) for p in parts])
 
 

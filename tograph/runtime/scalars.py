@@ -151,3 +151,7 @@ class StagedFloat(_Staged, torch.SymFloat):
 
 class StagedBool(_Staged, torch.SymBool):
     """A Python bool known when the graph runs."""
+
+
+for _kind, _name in ((StagedInt, "int"), (StagedFloat, "float"), (StagedBool, "bool")):
+    _kind.__name__ = _kind.__qualname__ = _name  # what Python's messages call it

@@ -25,7 +25,7 @@ from .. import collector, settings
 from ..lazy import lazy_module
 from . import artifacts, host, passes, prints
 from .ir import Graph, all_nodes
-from .kernels.device import gpus
+from .kernels.device import gpus_in
 from .kernels.jit import warn_once
 from .kernels.loop_ir import Unsupported
 from .kernels.regions import MIN_POINTS
@@ -144,7 +144,7 @@ class Program:
             self.reason = "TOGRAPH_NOOPT is set"
             return
         try:
-            if gpus(self._traced.inputs):
+            if gpus_in(self._traced):
                 self._native, self.level = gpu.Program(self.graph), "device"
                 self.reason = "; ".join(self._native.notes)
                 return
@@ -154,7 +154,7 @@ class Program:
         except (Decline, Unsupported) as why:
             self.reason = str(why)
         except RuntimeError as error:
-            code = "code of the GPU" if gpus(self._traced.inputs) else "native code"
+            code = "code of the GPU" if gpus_in(self._traced) else "native code"
             self.reason = f"{code}: {error}"
             warn_once(f"tograph: {code} for {self._traced.name} does not compile, it runs op by op: {error}")  # fmt: skip
 

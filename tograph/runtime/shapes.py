@@ -642,6 +642,9 @@ def _slice(x, dim=0, start=None, end=None, step=1):
 
 @rule("cat")
 def _cat(xs, dim=0):
+    for i, x in enumerate(xs):
+        if not x.rank:
+            raise RuntimeError(f"zero-dimensional tensor (at position {i}) cannot be concatenated")
     xs = [x for x in xs if not (x.rank == 1 and type(x.size[0]) is int and x.size[0] == 0)] or list(
         xs
     )
@@ -661,6 +664,11 @@ def _cat(xs, dim=0):
 @rule("stack")
 def _stack(xs, dim=0):
     first, rank = xs[0], xs[0].rank + 1
+    for i, x in enumerate(xs):
+        if first.static and x.static and tuple(x.size) != tuple(first.size):
+            raise RuntimeError(
+                f"stack expects each tensor to be equal size, but got {list(first.size)} at entry 0 and {list(x.size)} at entry {i}"
+            )
     if any(x.rank != first.rank for x in xs) or not -rank <= dim < rank:
         return None
     size = [_common(sizes) for sizes in zip(*(x.size for x in xs), strict=True)]

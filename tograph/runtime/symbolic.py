@@ -23,13 +23,17 @@ from .shapes import Meta
 
 @dataclass(frozen=True)
 class View:
-    """One step of a view chain: ``op(base, *args, **kwargs)``, its ``index``-th output."""
+    """One step of a view chain: ``op(base, *args, **kwargs)``, its ``index``-th output.
+
+    ``quiet``: autograd does not count the writes through it, which are those through ``x.data``.
+    """
 
     func: Any
     args: tuple
     kwargs: dict
     index: int | None
     base: Meta
+    quiet: bool = False
 
 
 class SymTensor(torch.Tensor):
@@ -42,6 +46,7 @@ class SymTensor(torch.Tensor):
     version: int
     born: int
     given_ = False  # the argument itself
+    shown_: Any  # of the leaf of an argument that is none outside: what the code sees
 
     __torch_function__ = torch._C._disabled_torch_function_impl
 
@@ -94,12 +99,12 @@ class SymTensor(torch.Tensor):
         if memory_format is not torch.contiguous_format or not self.storage_.strided():
             return super().contiguous(memory_format=memory_format)
         made = self.clone(memory_format=memory_format)
-        self.storage_.unfollowed(made, "the result of contiguous()")  # type: ignore[attr-defined]
+        self.storage_.unfollowed(made, "the result of contiguous()")
         return made
 
     def is_contiguous(self, memory_format=torch.contiguous_format):
         if memory_format is torch.contiguous_format and not self.chain and self.storage_.strided():
-            return self.storage_.in_order()  # type: ignore[attr-defined]
+            return self.storage_.in_order()
         return super().is_contiguous(memory_format=memory_format)
 
     def __matmul__(self, other):
@@ -186,13 +191,13 @@ class SymTensor(torch.Tensor):
             made.chain, made.ref, made.version = apart.chain, apart.ref, apart.version
         return made
 
-    def apart(self):
+    def apart(self, quiet=False):
         """The same memory without a history, and with a version of its own."""
         graph = current_graph()
         value = graph.emit(
             "aten.detach.default", value_of(self, graph), type=tensor_type(self.meta)
         )
-        step = View(torch.ops.aten.detach.default, (), {}, None, self.meta)
+        step = View(torch.ops.aten.detach.default, (), {}, None, self.meta, quiet)
         return SymTensor(self.meta, self.storage_, (*self.chain, step), Ref(value, graph))
 
     def detach_(self):
@@ -207,7 +212,7 @@ class SymTensor(torch.Tensor):
         torch.Tensor.data.__set__(self, value)
 
     data = property(
-        lambda self: self.apart(), _replace_data
+        lambda self: self.apart(quiet=True), _replace_data
     )  # torch's own shares the history of the graph's value
 
     def __deepcopy__(self, memo):
@@ -274,6 +279,7 @@ def capture(x: torch.Tensor) -> SymTensor:
         return _part(x, root)
     if id(x) not in root.captured:
         root.captured[id(x)] = Storage(meta_of(x), external=x)
+        root.outside.append((x, x.grad_fn, x._version))
     storage = root.captured[id(x)]
     return SymTensor(storage.meta, storage)
 

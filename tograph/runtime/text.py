@@ -158,7 +158,7 @@ def line_of(graph: Graph, node: Node) -> tuple[str, list[str]]:
     return line, [f"{word}: {kind}" for word, kind in zip(dict.fromkeys(words), kinds.values())]
 
 
-ir.Graph.__str__ = show  # type: ignore[method-assign]  # ir may not import this module
+ir.Graph.__str__ = show  # ir may not import this module
 
 _HEAD = re.compile(r"(\S+?)\((.*)\) \{$")
 _NAME = re.compile(r"%[\w.]+$")

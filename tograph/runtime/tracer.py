@@ -19,6 +19,7 @@ from . import (
     facts,
     families,
     grads,
+    histories,
     host,
     interrupts,
     journal,
@@ -96,7 +97,7 @@ class Tracer:
             all(isinstance(x, torch.Tensor) for x in self.flat.tensors)
             and self.root.graph.control_outputs
         ):
-            graph, captured, _, _ = finish(self.root, self.inputs, None, [])
+            graph, captured, *_ = finish(self.root, self.inputs, None, [])
             commits.calls.targets.append(self.done(self.bound))
             try:
                 host.build(graph).run(*families.inputs_of(self.flat, self.open_numbers), *captured)
@@ -114,7 +115,7 @@ class Tracer:
             changes.rollback()
             raise
         effects, finder = self.effects.of(changes)
-        graph, captured, spec, effect_specs = finish(self.root, self.inputs, result, effects)
+        graph, captured, spec, effect_specs, given = finish(self.root, self.inputs, result, effects)
         for location, old in reversed(self.effects.undo):
             location._set(old)
         concrete = ConcreteFunction(
@@ -127,7 +128,9 @@ class Tracer:
             binder(self.function._signature, self.function.label(), key[0], self.specs),
             self.watch.owns,
         )
+        concrete.given = given
         self._describe_inputs(concrete)
+        self.watch.captured(captured)
         return Trace(
             concrete,
             key,
@@ -142,6 +145,12 @@ class Tracer:
 
     def _recorded(self) -> tuple[Any, journal.Journal]:
         """(what the function returned, its changes), with its operations in the root graph."""
+        try:
+            return self._record()
+        finally:
+            histories.released(self.root.root.outside)
+
+    def _record(self) -> tuple[Any, journal.Journal]:
         with (
             recording(self.root),
             torch.enable_grad(),

@@ -155,7 +155,7 @@ def _wrap_views(func, args, kwargs, found, node, graph) -> Any:
             and base.storage_.strided()
             and not same_shape(meta, base.meta)
         ):
-            base.storage_.unfollowed(made, "the result of reshape()")  # type: ignore[attr-defined]
+            base.storage_.unfollowed(made, "the result of reshape()")
         outs.append(made)
     return outs if isinstance(found, list) else outs[0]
 
@@ -208,6 +208,10 @@ def _equal(a, b):
 
 def _conj(x):
     """A conjugate is computed: whether it is one is a bit that a symbolic tensor does not have."""
+    if isinstance(
+        x, complex
+    ):  # torch's formulas pass a number of the code as a tensor, which comes as the number
+        return record(aten.scalar_tensor.default, (x.conjugate(),), {"dtype": torch.complex128})
     return record(aten._conj_physical.default, (x,), {})
 
 

@@ -140,7 +140,7 @@ def _made_in_a_trace(cls: Any, value: Any, *rest: Any) -> Variable:
 class SymVariable(SymTensor, Variable):
     """A variable that came as an argument, while tracing."""
 
-    __repr__ = SymTensor.__repr__  # type: ignore[assignment]
+    __repr__ = SymTensor.__repr__
 
 
 VARIABLE[0] = SymVariable

@@ -71,7 +71,7 @@ def _def_node(code: types.CodeType, lines: list[str]) -> ast.AST:
     except SyntaxError:
         return _search(ast.parse("".join(lines)), code)
     ast.increment_lineno(module, start - indented)
-    body = module.body[0].body if indented else module.body  # type: ignore[attr-defined]
+    body = module.body[0].body if indented else module.body
     found = body[0] if body else None
     if isinstance(found, (ast.FunctionDef, ast.AsyncFunctionDef)) and found.name == code.co_name:
         return found

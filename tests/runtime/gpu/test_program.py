@@ -16,6 +16,7 @@ from tograph.runtime.gpu.execute import Stepwise
 from tograph.runtime.gpu.plan import check
 from tograph.runtime.gpu.retarget import retarget
 from tograph.runtime.kernels import triton_jit
+from tograph.runtime.text import parse_graph
 
 pytest.importorskip("triton")
 SPEC = tg.TensorSpec([5], torch.float32, device="cuda:0")
@@ -41,6 +42,15 @@ def test_a_trace_for_a_gpu_is_made_without_one():
     assert str(made.graph.outputs[0].type) == "f32[5]@cuda:0"
     made.scheduled.compile()
     assert (made.scheduled.level, made.scheduled.reason) == ("host", "there is no CUDA device")
+
+
+def test_a_function_that_only_makes_tensors_on_a_gpu_has_a_plan():
+    no_gpu()
+    made = parse_graph("f(%n: int) {\n  %0: f32[3]@cuda:0 = aten.full.default([3], %n, device=device(\"cuda:0\"))\n  %1: f32[3]@cuda:0 = aten.sin.default(%0)\n  return %1\n}")  # fmt: skip
+    runner = scheduler.build(made)
+    runner.compile()
+    assert runner.reason == "there is no CUDA device"  # and not one of native code
+    assert program.described(made).startswith("plan f on cuda:0: ")
 
 
 def test_the_cpu_is_as_before_where_a_function_has_a_gpu_trace_too():
@@ -208,6 +218,22 @@ def test_what_a_library_function_raises_is_left_to_the_host(pretended, monkeypat
     runner._native, runner._left = made, 0
     torch.testing.assert_close(runner.run(torch.ones(5))[0], nested(torch.ones(5))[0])
     assert runner.reason == "no conditional nodes: the probe failed; RuntimeError: no such product"
+
+
+def test_a_default_device_does_not_keep_calls_from_the_device(pretended, monkeypatch):
+    """It is a mode of torch; a trace is made for it. What a plan makes for the host is on the CPU all the same."""
+    _, made = planned(monkeypatch, halve, torch.ones(5))
+    with torch.device("meta"):
+        x = torch.ones(5, device="cpu")
+        assert torch.equal(made.run([x])[0], torch.ones(5, device="cpu") / 8 + 1)
+        _, again = planned(monkeypatch, halve, x)
+        assert torch.equal(again.run([x])[0], torch.ones(5, device="cpu") / 8 + 1)
+
+    class Seeing(torch.overrides.TorchFunctionMode): ...
+
+    x = torch.ones(5)
+    with Seeing():
+        assert made.run([x]) is None
 
 
 def test_calls_of_several_threads_take_turns(pretended, monkeypatch):

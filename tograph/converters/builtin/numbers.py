@@ -22,7 +22,7 @@ def _cast(kind: type):
                 "int() can't convert non-string with explicit base: a staged value has base 10"
             )
         if isinstance(x, torch.Tensor) and all(type(n) is int for n in x.shape) and x.numel() != 1:
-            return kind(torch.zeros(x.shape))  # the error of torch itself
+            raise ValueError("only one element tensors can be converted to Python scalars")
         x = as_number(x)
         return to_python(x, kind.__name__) if isinstance(x, SYMBOLS) else kind(x)
 

@@ -23,7 +23,7 @@ from ..conversion import converted
 from ..registry import handles
 from .recurrent import step_of
 
-_VF: Any = torch._VF  # type: ignore[attr-defined]
+_VF: Any = torch._VF
 _PACK, _PAD = _VF._pack_padded_sequence, _VF._pad_packed_sequence
 
 

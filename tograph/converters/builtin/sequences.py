@@ -33,6 +33,7 @@ from ..iterables import (
     SequenceIterator,
     StagedRange,
     StagedSequence,
+    Steps,
     Zipped,
     beside,
     staged_source,
@@ -96,7 +97,11 @@ def enumerate_(iterable, start=0):
     if isinstance(iterable, Generator) and iterable.fresh:
         return enumerated(iterable, start)
     source = staged_source(iterable)
-    return enumerate(iterable, start) if source is None else Enumerated(source, start)
+    if source is not None:
+        return Enumerated(source, start)
+    if type(iterable) is StagedList and is_tracing():
+        return Steps(iterable, start)
+    return enumerate(iterable, start)
 
 
 @handles(zip)

@@ -25,12 +25,6 @@ from .forms import unless_staged
 from .numbers import bool_
 
 
-def _leaf(x: Any) -> Any:
-    if isinstance(x, SYMBOLS):
-        return torch.scalar_tensor(x, dtype=_default_dtype(x))
-    return x
-
-
 def _default_dtype(x: Any) -> torch.dtype:
     kind = x.node.kind if isinstance(x, SYMBOLS) else type(x)
     return {bool: torch.bool, int: torch.int64}.get(kind, torch.get_default_dtype())

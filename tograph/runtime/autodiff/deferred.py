@@ -55,7 +55,7 @@ class Deferred:
     def zero(self) -> Any:
         """What a running sum begins with."""
         kind = self.node.outputs[0].type
-        return torch.zeros(kind.shape, dtype=kind.dtype, device=kind.device)  # type: ignore[union-attr]
+        return torch.zeros(kind.shape, dtype=kind.dtype, device=kind.device)
 
     def total(self, lists: list[Any]) -> Any:
         """The sum, from the collected operands."""

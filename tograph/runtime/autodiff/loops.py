@@ -298,7 +298,7 @@ def _cells(
     graph: Graph, lists: list[Value], index: Value | None
 ) -> tuple[list[Value], list[Value]]:
     """The cell at ``index`` of each list; without one the last cells, and the lists without them."""
-    kinds: list[Any] = [v.type.element for v in lists]  # type: ignore[union-attr]
+    kinds: list[Any] = [v.type.element for v in lists]
     if index is not None:
         return [append(graph, "tg.list_get", v, index, type=k) for v, k in zip(lists, kinds)], []
     pops = [Node("tg.list_pop", (v, -1), {}, [v.type, k]) for v, k in zip(lists, kinds)]

@@ -64,9 +64,7 @@ class Carried:
     def adopt(self, other: Carried, places: Mapping[Hashable, Hashable], graph: FuncGraph) -> None:
         """Begin with what another search found of the same loop; ``places``: the keys here of those there, by which slots are known."""
         adopted = {
-            (places[place], path): (place, path)
-            for place, path in other.options  # type: ignore[misc]
-            if place in places
+            (places[place], path): (place, path) for place, path in other.options if place in places
         }
         for key, old in adopted.items():
             found = [translated(o, places, graph) for o in other.options[old]]
@@ -98,7 +96,7 @@ class Carried:
         """
         graph, before = current_graph(), {b.settled.key: k for k, b in other.entry.items() if b.settled}  # fmt: skip
         for key, options in other.options.items():
-            place, path = key  # type: ignore[misc]
+            place, path = key
             if place not in places:
                 continue
             here, settled = (places[place], path), other.settled.get(key)
@@ -108,7 +106,7 @@ class Carried:
             found = [translated(o, places, graph) for o in options if o.tensor is None]
             self.options[here] = [o for o in found if o is not None]
             held = [before[o.key] for o in options if o.tensor is not None and o.key in before]
-            self.held[here] = [(places[p], q) for p, q in held if p in places]  # type: ignore[misc]
+            self.held[here] = [(places[p], q) for p, q in held if p in places]
             if settled is None and key in other.settled:
                 self.settled[here] = None
 

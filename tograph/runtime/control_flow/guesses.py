@@ -30,7 +30,7 @@ class Guess:
 
     def specs(self, state: Sequence[Place], specs: Sequence[Spec]) -> list[Spec]:
         """The specs with a placeholder for each guess."""
-        return [Leaf(s.type) if p.key in self.before else s for p, s in zip(state, specs)]  # type: ignore[union-attr]
+        return [Leaf(s.type) if p.key in self.before else s for p, s in zip(state, specs)]
 
     def expect(self, carried: Carried) -> None:
         """What the guesses say of the identity of the tensors."""

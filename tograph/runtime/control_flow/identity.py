@@ -219,13 +219,13 @@ def translated(
     option: Option, places: Mapping[Hashable, Hashable], graph: FuncGraph
 ) -> Option | None:
     """The option for a loop in which places have other keys; None where it names what is not there, or is a view."""
-    if option.chain or option.bases or option.numbers or option.key[0] == "lost":  # type: ignore[index]
+    if option.chain or option.bases or option.numbers or option.key[0] == "lost":
         return None
     if option.tensor is not None:
         home = option.tensor.storage_.home
         there = not option.tensor.chain and (home is None or graph.within(home))
         return option if there else None
-    place, path = option.slot  # type: ignore[misc]
+    place, path = option.slot
     return own_option((places[place], path)) if place in places else None
 
 

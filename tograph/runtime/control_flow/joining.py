@@ -66,7 +66,7 @@ def join_regions(op: str, heads: Sequence[Any], regions: dict[str, Region], **at
     kinds += [INT] * joint.count(op)
     node = _emit_regions(op, heads, regions, outputs, kinds, graph, attrs)
     _forget_written(graph, regions)
-    values, made = iter(node.outputs), []  # type: ignore[var-annotated]
+    values, made = iter(node.outputs), []
     _mind_order(places, live)
     result = MISSING
     for (place, contents), spec in zip(slots, specs):

@@ -49,7 +49,7 @@ def _kind(spec: Spec) -> str:
     kind, parts = getattr(spec, "type", None), getattr(spec, "parts", None)
     if parts is not None:
         items = "1 item" if len(parts) == 1 else f"{len(parts)} items"
-        return f"a {spec.cls.__name__} of {items}"  # type: ignore[union-attr]
+        return f"a {spec.cls.__name__} of {items}"
     return str(kind) if kind is not None else repr(getattr(spec, "value", spec))
 
 

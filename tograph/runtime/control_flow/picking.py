@@ -46,7 +46,7 @@ class Picked(Storage):
         super().__init__(meta, ref, home=home)
 
     @property
-    def version(self) -> Any:  # type: ignore[override]
+    def version(self) -> Any:
         return tuple(s.version for s in parts(self))
 
     @version.setter
@@ -122,7 +122,7 @@ class Lost(Storage):
         super().__init__(meta, ref, home=home)
 
     @property
-    def version(self) -> Any:  # type: ignore[override]
+    def version(self) -> Any:
         return tuple(b.version for b in self.bases)
 
     @version.setter
@@ -187,7 +187,7 @@ def flat(
             starts.append((len(out), None))
             out.append(x)
             continue
-        at, found = flat(x.storage_.which, _parts(x), inner)  # type: ignore[attr-defined]
+        at, found = flat(x.storage_.which, _parts(x), inner)
         starts.append((len(out), at))
         out += found
 

@@ -130,13 +130,13 @@ def slots_of(places: Sequence[Place]) -> dict[Key, Hashable]:
         for depth, memory in enumerate(_open.memories)
         for key, storage in memory.carried.storages.items()
     }
-    return {p.key: known[p.key] for p in places if p.key in known}  # type: ignore[index]
+    return {p.key: known[p.key] for p in places if p.key in known}
 
 
 def storages_at(slots: Mapping[Key, Hashable]) -> dict[Key, Place]:
     """The storages that stand for the same state in this round."""
     found = {}
-    for old, (depth, key) in slots.items():  # type: ignore[misc]
+    for old, (depth, key) in slots.items():
         storage = _open.memories[depth].carried.storages.get(key)
         if storage is not None:
             found[old] = storage.location()

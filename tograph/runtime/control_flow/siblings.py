@@ -30,11 +30,11 @@ def alike(before: Spec, found: Spec, now: Spec, graph: FuncGraph) -> Spec | None
     if joins.equal(plain(now), plain(found)):
         return _leafwise(found, now)
     if _same_tree(before, found) and _same_tree(found, now):
-        rows = zip(before.parts, found.parts, now.parts)  # type: ignore[union-attr]
+        rows = zip(before.parts, found.parts, now.parts)
         parts = [alike(*row, graph) for row in rows]
         if any(p is None for p in parts):
             return None
-        return Tree(found.cls, found.aux, tuple(p for p in parts if p is not None))  # type: ignore[union-attr]
+        return Tree(found.cls, found.aux, tuple(p for p in parts if p is not None))
     fits = joins.equal(plain(now), plain(before)) and not _has_fixed(found)
     return found if fits and all_seen(found, graph) else None
 
@@ -57,9 +57,9 @@ def _leafwise(found: Spec, now: Spec) -> Spec:
     if isinstance(found, Leaf):
         return now if found.fixed else Leaf(found.type)
     if isinstance(found, Tree):
-        return Tree(found.cls, found.aux, tuple(map(_leafwise, found.parts, now.parts)))  # type: ignore[union-attr]
+        return Tree(found.cls, found.aux, tuple(map(_leafwise, found.parts, now.parts)))
     if isinstance(found, Choice):
-        return Choice(tuple(map(_leafwise, found.options, now.options)))  # type: ignore[union-attr]
+        return Choice(tuple(map(_leafwise, found.options, now.options)))
     return now
 
 
@@ -67,12 +67,12 @@ def kept(entered: Any, left: Any, entry: Spec, spec: Spec) -> bool:
     """Whether a placeholder comes out where it went in, though before the loop a certain tensor was there: it would not be one."""
     if isinstance(entry, Leaf):
         return entry.fixed and not getattr(spec, "fixed", False) and entered is left
-    if not _same_tree(entry, spec) or entry.aux == "staged":  # type: ignore[union-attr]
+    if not _same_tree(entry, spec) or entry.aux == "staged":
         return False
     one, two = pytrees.parts_of(entered), pytrees.parts_of(left)
-    if one is None or two is None or not len(one[1]) == len(two[1]) == len(entry.parts):  # type: ignore[union-attr]
+    if one is None or two is None or not len(one[1]) == len(two[1]) == len(entry.parts):
         return False
-    return any(map(kept, one[1], two[1], entry.parts, spec.parts))  # type: ignore[union-attr]
+    return any(map(kept, one[1], two[1], entry.parts, spec.parts))
 
 
 def absent(spec: Spec) -> bool:

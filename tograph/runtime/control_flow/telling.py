@@ -153,7 +153,7 @@ class Told:
 
     def left(self, state: Sequence[Place], contents: Sequence[Any]) -> list[Any]:
         """The contents at the end of an iteration."""
-        pairs, memo = list(zip(state, contents, strict=True)), {}  # type: ignore[var-annotated]
+        pairs, memo = list(zip(state, contents, strict=True)), {}
         if self.apart:
             return [partly(c, self.seen, memo) for _, c in pairs]
         return [told(c) if self._follows(p) else c for p, c in pairs]
@@ -281,7 +281,7 @@ def _variables() -> list[Any]:
     while frame is not None:
         if frame.f_code in USER_CODE:
             found += frame.f_locals.values()
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return found
 
 

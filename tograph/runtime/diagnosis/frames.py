@@ -150,6 +150,6 @@ def _frame(frame: types.FrameType, instruction: int, line: int) -> Frame:
         line,
         code.co_name,
         code in USER_CODE,
-        (last, start, end) if known else None,  # type: ignore[arg-type]
+        (last, start, end) if known else None,
         frame,
     )

@@ -33,7 +33,7 @@ def _list(b: Bounding, x: Any) -> tuple[Items, list[Value], Any]:
 def _new(b: Bounding, node: Node, zero: bool = False) -> tuple[Items, list[Value]]:
     form = form_of(node.outputs[0].type, b.capacity, b.device)
     assert isinstance(form, Items)
-    return form, [(b.zeros if zero else b.undefined)(t) for t in form.types[:-1]]  # type: ignore[arg-type]
+    return form, [(b.zeros if zero else b.undefined)(t) for t in form.types[:-1]]
 
 
 def _write(b: Bounding, form: Items, memory: Sequence[Value], i: Any, rep: Rep) -> list[Value]:
@@ -58,7 +58,7 @@ def _item(b: Bounding, form: Items, memory: Sequence[Value], i: Any) -> Rep:
 
 
 def _tensor_type(b: Bounding, kind: Type) -> TensorType:
-    return b.tensor(kind.dtype) if isinstance(kind, ScalarType) else kind  # type: ignore[return-value]
+    return b.tensor(kind.dtype) if isinstance(kind, ScalarType) else kind
 
 
 # ---- making
@@ -93,7 +93,7 @@ def _from_tensor(b: Bounding, node: Node) -> list[Rep]:
     rep = b.of(node.args[0])
     if not isinstance(form, Items) or not isinstance(form.item, Plain):
         raise Unsupported("a list of parts of a tensor")
-    whole = b.padded(rep.value, rep.form.type, form.types[0])  # type: ignore[arg-type,union-attr]
+    whole = b.padded(rep.value, rep.form.type, form.types[0])
     return [Rep(form, [whole, rep.size(0)])]
 
 
@@ -181,19 +181,19 @@ def _stack(b: Bounding, node: Node) -> list[Rep]:
     if not isinstance(form.item, Plain):
         raise Unsupported("a stack of items of different sizes")
     whole, dtype = memory[0], node.args[1]
-    if dtype is not None and whole.type.dtype != dtype:  # type: ignore[union-attr]
+    if dtype is not None and whole.type.dtype != dtype:
         whole = b.emit(
             "aten._to_copy.default", (whole,), b.tensor(dtype, *whole.type.shape), dtype=dtype
-        )  # type: ignore[union-attr]
+        )
     return [b.sized(whole, {0: count})]
 
 
 @handler("tg.list_concat", "tg.array_concat")
 def _concat(b: Bounding, node: Node) -> list[Rep]:
     form, memory, count = _list(b, node.args[0])
-    if not isinstance(form.item, Plain) or not form.item.type.shape:  # type: ignore[union-attr]
+    if not isinstance(form.item, Plain) or not form.item.type.shape:
         raise Unsupported("items of different sizes in one tensor")
-    first, *rest = form.item.type.shape  # type: ignore[union-attr]
+    first, *rest = form.item.type.shape
     kind = b.tensor(form.item.type.dtype, form.capacity * first, *rest)
     whole = b.emit("aten.view.default", (memory[0], list(kind.shape)), kind)
     return [b.sized(whole, {0: b.number("py.mul", count, first)})]
@@ -212,7 +212,7 @@ def _some(b: Bounding, node: Node) -> list[Rep]:
 def _none(b: Bounding, node: Node) -> list[Rep]:
     form = form_of(node.outputs[0].type, b.capacity, b.device)
     assert isinstance(form, Maybe)
-    parts = [b.undefined(t) if isinstance(t, TensorType) else t.kind(0) for t in form.item.types]  # type: ignore[union-attr]
+    parts = [b.undefined(t) if isinstance(t, TensorType) else t.kind(0) for t in form.item.types]
     return [Rep(form, [*parts, False])]
 
 

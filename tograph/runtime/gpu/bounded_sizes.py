@@ -42,7 +42,7 @@ def emit(b: Bounding, node: Node, sizes: Sequence[Sequence[Any]], shapes: Sequen
     """The node on memory of the largest sizes. ``sizes``, ``shapes``: of each output, as they are and as they are at most."""
     given = map_values(lambda v: value_of(b, v), node.args if args is None else args)
     kwargs = map_values(lambda v: value_of(b, v), node.kwargs)
-    types = [replace(v.type, shape=tuple(s)) for v, s in zip(node.outputs, shapes, strict=True)]  # type: ignore[type-var]
+    types = [replace(v.type, shape=tuple(s)) for v, s in zip(node.outputs, shapes, strict=True)]
     made = b.emit(node.op, tuple(given), *types, **kwargs)
     made = made if isinstance(made, tuple) else (made,)
     return [b.sized(m, open_sizes(size)) for m, size in zip(made, sizes)]
@@ -54,7 +54,7 @@ def open_sizes(sizes: Sequence[Any]) -> dict[int, Any]:
 
 def masked(b: Bounding, rep: Rep, dims: Sequence[int], neutral: Any) -> Value:
     """The memory with ``neutral`` beyond the sizes of ``dims``."""
-    x, kind = rep.parts[0], rep.form.type  # type: ignore[union-attr]
+    x, kind = rep.parts[0], rep.form.type
     for d in dims:
         if not isinstance(n := rep.size(d), Value):
             continue
@@ -74,11 +74,11 @@ def masked(b: Bounding, rep: Rep, dims: Sequence[int], neutral: Any) -> Value:
 def _broadcast(b: Bounding, node: Node) -> tuple[list[Any], list[int]]:
     """(sizes, largest sizes) of what a node's tensors spread to."""
     reps = tensor_args(b, node)
-    rank = max(len(r.form.type.shape) for r in reps)  # type: ignore[union-attr]
+    rank = max(len(r.form.type.shape) for r in reps)
     sizes: list[Any] = [1] * rank
     most = [1] * rank
     for r in reps:
-        shape = r.form.type.shape  # type: ignore[union-attr]
+        shape = r.form.type.shape
         for i, n in enumerate(r.sizes):
             d = rank - len(shape) + i
             if n == 1 or n is sizes[d] or n == sizes[d]:
@@ -101,7 +101,7 @@ def _like(b: Bounding, node: Node) -> list[Rep]:
     if not is_open(b, node):
         return b.closed(node)
     rep = b.of(node.args[0])
-    return emit(b, node, [rep.sizes] * len(node.outputs), [rep.form.type.shape] * len(node.outputs))  # type: ignore[union-attr]
+    return emit(b, node, [rep.sizes] * len(node.outputs), [rep.form.type.shape] * len(node.outputs))
 
 
 # ---- folds
@@ -144,14 +144,14 @@ def _fold(b: Bounding, node: Node) -> list[Rep]:
     if any(isinstance(r.form, Padded) for r in others):
         raise Unsupported(f"{node.op} of sizes that are known only at run time")
     name = node.op.split(".")[1]
-    sizes, shape = rep.sizes, rep.form.type.shape  # type: ignore[union-attr]
+    sizes, shape = rep.sizes, rep.form.type.shape
     dims = [d for d in REDUCERS[node.op].dims(node, len(shape)) if isinstance(sizes[d], Value)]
     x = rep.parts[0]
     if dims:
         if name not in _NEUTRAL:
             raise Unsupported(f"{node.op} over a size that is known only at run time")
         neutral = _NEUTRAL[name]
-        x = masked(b, rep, dims, neutral(rep.form.type.dtype) if callable(neutral) else neutral)  # type: ignore[union-attr]
+        x = masked(b, rep, dims, neutral(rep.form.type.dtype) if callable(neutral) else neutral)
         if name in _FAIL_EMPTY:
             for d in dims:
                 b.position(0, sizes[d])
@@ -159,12 +159,12 @@ def _fold(b: Bounding, node: Node) -> list[Rep]:
     if name in _SAME_SIZE:
         made = [
             shape if i == 0 else _folded(v.type.shape, shape) for i, v in enumerate(node.outputs)
-        ]  # type: ignore[union-attr]
+        ]
         return emit(b, node, [[n if m == most else m for n, m, most in zip(sizes, s, shape)] for s in made], made, args)  # fmt: skip
     if name == "mean" and dims:
         return [_mean(b, node, rep, x, dims)]
-    out = [_reduced(node, v.type.shape, sizes) for v in node.outputs]  # type: ignore[union-attr]
-    most = [_reduced(node, v.type.shape, shape) for v in node.outputs]  # type: ignore[union-attr]
+    out = [_reduced(node, v.type.shape, sizes) for v in node.outputs]
+    most = [_reduced(node, v.type.shape, shape) for v in node.outputs]
     return emit(b, node, out, most, args)
 
 
@@ -183,9 +183,9 @@ def _folded(traced: Sequence[Any], shape: Sequence[int]) -> list[int]:
 def _mean(b: Bounding, node: Node, rep: Rep, x: Value, dims: Sequence[int]) -> Rep:
     row = REDUCERS[node.op].dims(node, len(rep.sizes))
     kept = bool(node.args[2]) if len(node.args) > 2 else bool(node.kwargs.get("keepdim", False))
-    sizes = _reduced(node, node.outputs[0].type.shape, rep.sizes)  # type: ignore[union-attr]
-    most = _reduced(node, node.outputs[0].type.shape, rep.form.type.shape)  # type: ignore[union-attr]
-    kind = b.tensor(node.outputs[0].type.dtype, *most)  # type: ignore[union-attr]
+    sizes = _reduced(node, node.outputs[0].type.shape, rep.sizes)
+    most = _reduced(node, node.outputs[0].type.shape, rep.form.type.shape)
+    kind = b.tensor(node.outputs[0].type.dtype, *most)
     total = b.emit("aten.sum.dim_IntList", (x, list(row), kept), kind)
     count: Any = 1
     for d in row:
@@ -213,7 +213,7 @@ def _product(
             raise Unsupported("sizes that are equal only at run time")
         factors = [masked(b, r, [contracted[i]], 0) for i, r in enumerate(pair)]
         args = (*node.args[:first], *factors, *node.args[first + 2 :])
-        shapes = [list(r.form.type.shape) for r in pair]  # type: ignore[union-attr]
+        shapes = [list(r.form.type.shape) for r in pair]
         return emit(b, node, [result(sizes)], [result(shapes)], args)
 
     return run

@@ -27,7 +27,7 @@ def _view_of(order: Callable[[Node, int], Sequence[int | None]]) -> Handler:
         if not is_open(b, node):
             return b.closed(node)
         rep = b.of(node.args[0])
-        shape = rep.form.type.shape  # type: ignore[union-attr]
+        shape = rep.form.type.shape
         places = order(node, len(shape))
         sizes = [1 if d is None else rep.sizes[d] for d in places]
         return emit(b, node, [sizes], [[1 if d is None else shape[d] for d in places]])
@@ -81,7 +81,7 @@ def _matched(b: Bounding, rep: Rep, wanted: Sequence[Any]) -> tuple[list[Any], l
     Dims are taken in groups of the same number of elements. In a group the first size of the source may be open: then its
     elements are a prefix of the group's memory, and the first size of the result is open too.
     """
-    source, most = rep.sizes, list(rep.form.type.shape)  # type: ignore[union-attr]
+    source, most = rep.sizes, list(rep.form.type.shape)
     opens = [d for d, n in enumerate(source) if isinstance(n, Value)]
     sizes, shape = list(wanted), list(wanted)
     if len(opens) != 1:
@@ -118,7 +118,7 @@ def _expand(b: Bounding, node: Node) -> list[Rep]:
     rep = b.of(node.args[0])
     lead = len(wanted) - len(rep.sizes)
     source = [1] * lead + rep.sizes
-    most = [1] * lead + list(rep.form.type.shape)  # type: ignore[union-attr]
+    most = [1] * lead + list(rep.form.type.shape)
     sizes, shape = [], []
     for n, have, top in zip(wanted, source, most):
         if n is not have and n not in (have, -1) and (have != 1 or isinstance(n, Value)):
@@ -141,7 +141,7 @@ def _slice(b: Bounding, node: Node) -> list[Rep]:
     if known and type(size) is int:
         if not is_open(b, node):
             return b.closed(node)
-        shape = list(rep.form.type.shape)  # type: ignore[union-attr]
+        shape = list(rep.form.type.shape)
         shape[d] = len(range(*slice(start, stop, step).indices(size)))
         return emit(
             b, node, [[shape[d] if i == d else n for i, n in enumerate(rep.sizes)]], [shape]
@@ -177,7 +177,7 @@ def _select_scatter(b: Bounding, node: Node) -> list[Rep]:
     if b.of(node.args[1]).sizes != left:
         raise Unsupported("sizes that are equal only at run time")
     place = b.position(i, rep.size(d)) if isinstance(rep.size(d), Value) else i
-    return emit(b, node, [rep.sizes], [rep.form.type.shape], (*node.args[:2], d, place))  # type: ignore[union-attr]
+    return emit(b, node, [rep.sizes], [rep.form.type.shape], (*node.args[:2], d, place))
 
 
 @handler("aten.cat.default")
@@ -192,6 +192,6 @@ def _cat(b: Bounding, node: Node) -> list[Rep]:
     if not same or any(isinstance(r.size(d), Value) for r in reps):
         raise Unsupported("tensors joined along a size that is known only at run time")
     total = sum(r.size(d) for r in reps)
-    shape = list(reps[0].form.type.shape)  # type: ignore[union-attr]
+    shape = list(reps[0].form.type.shape)
     shape[d] = total
     return emit(b, node, [[total if i == d else n for i, n in enumerate(first)]], [shape])

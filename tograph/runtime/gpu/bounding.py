@@ -37,11 +37,11 @@ class Rep:
         """The size of a tensor in a dim: an int, or a value that is one."""
         if isinstance(self.form, Padded) and d in self.form.dims:
             return self.parts[1 + self.form.dims.index(d)]
-        return self.form.type.shape[d]  # type: ignore[union-attr]
+        return self.form.type.shape[d]
 
     @property
     def sizes(self) -> list[Any]:
-        return [self.size(d) for d in range(len(self.form.type.shape))]  # type: ignore[union-attr]
+        return [self.size(d) for d in range(len(self.form.type.shape))]
 
 
 Handler = Callable[["Bounding", Node], list[Rep]]
@@ -128,10 +128,10 @@ class Bounding:
         """A tensor of which the dims in ``sizes`` have these sizes; ints there are not open."""
         dims = tuple(
             sorted(d for d, n in sizes.items() if isinstance(n, Value) or n != x.type.shape[d])
-        )  # type: ignore[union-attr]
+        )
         if not dims:
-            return Rep(Plain(x.type), [x])  # type: ignore[arg-type]
-        return Rep(Padded(x.type, dims), [x, *(sizes[d] for d in dims)])  # type: ignore[arg-type]
+            return Rep(Plain(x.type), [x])
+        return Rep(Padded(x.type, dims), [x, *(sizes[d] for d in dims)])
 
     def room(self, i: Any, n: int) -> Any:
         """The place of a new item in memory for ``n``; fails where there is no room."""
@@ -202,7 +202,7 @@ class Bounding:
             raise Unsupported(f"{node.op} gives a size that is known only at run time")
         made = self.emit(node.op, args, *(v.type for v in node.outputs), **kwargs)
         made = made if isinstance(made, tuple) else (made,)
-        return [Rep(Plain(v.type), [m]) for v, m in zip(node.outputs, made, strict=True)]  # type: ignore[arg-type]
+        return [Rep(Plain(v.type), [m]) for v, m in zip(node.outputs, made, strict=True)]
 
     # ---- regions
 
@@ -214,7 +214,7 @@ class Bounding:
             return [
                 self.padded(rep.value, rep.form.type, form.type),
                 *(rep.size(d) for d in form.dims),
-            ]  # type: ignore[arg-type]
+            ]
         if isinstance(form, Plain) and isinstance(rep.form, Plain):
             return rep.parts  # a number for a number of another type
         raise Unsupported("a value whose largest size changes in a loop or branch")
@@ -222,14 +222,14 @@ class Bounding:
     def padded(self, x: Value, kind: TensorType, to: TensorType) -> Value:
         """``x`` with memory of any content after it."""
         for d, (n, most) in enumerate(zip(kind.shape, to.shape, strict=True)):
-            if n > most:  # type: ignore[operator]
+            if n > most:
                 raise Unsupported("a size that grows from iteration to iteration")
-            if n < most:  # type: ignore[operator]
+            if n < most:
                 shape = [*to.shape[: d + 1], *kind.shape[d + 1 :]]
                 rest = self.undefined(
                     self.tensor(kind.dtype, *shape[:d], most - n, *shape[d + 1 :])
-                )  # type: ignore[operator]
-                x = self.emit("aten.cat.default", ([x, rest], d), self.tensor(kind.dtype, *shape))  # type: ignore[misc]
+                )
+                x = self.emit("aten.cat.default", ([x, rest], d), self.tensor(kind.dtype, *shape))
         return x
 
     def region(
@@ -359,7 +359,7 @@ def _lockstep(node: Node) -> dict[Value, Value]:
         made = after.node
         steps = made is not None and made.op == "py.add" and made.args[0] is before and type(made.args[1]) is int  # fmt: skip
         if isinstance(out.type, ScalarType) and steps:
-            key = (start if isinstance(start, Value) else repr(start), made.args[1])  # type: ignore[union-attr]
+            key = (start if isinstance(start, Value) else repr(start), made.args[1])
             same[out] = first.setdefault(key, out)
     return same
 

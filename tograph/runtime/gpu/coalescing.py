@@ -73,7 +73,7 @@ class _Coalescing:
         (k,) = writers
         if any(target in self._touched(s, both) for s in steps[k + 1 : j]):
             return steps
-        others = [p for p in steps[j].pairs if p != pair]  # type: ignore[union-attr]
+        others = [p for p in steps[j].pairs if p != pair]
         if target in {self.base(b) for _, b in others} or not self._may_write(steps[k], source, target):  # fmt: skip
             return steps
         made = [renamed(s, {source: target}) for s in steps]

@@ -62,7 +62,7 @@ class Direct(Stepwise):
     def run(self, *inputs: Any) -> list[Any]:
         memory = self.memory
         for v in self.fresh:
-            memory.of[v] = torch.empty(v.type.shape, dtype=v.type.dtype, device=memory.device)  # type: ignore[union-attr]
+            memory.of[v] = torch.empty(v.type.shape, dtype=v.type.dtype, device=memory.device)
         try:
             return super().run(*inputs)
         finally:

@@ -48,6 +48,8 @@ class Stepwise:
         self.log: list[Any] = []  # what the steps of the host gave
         self.objects: dict[Value, Any] = {}
         self._last: torch.cuda.Stream | None = None
+        kernels = {s.source.name: s for s, _ in plan.walk() if isinstance(s, Run)}
+        device.prepare((s.source, {n: self.at(p) for n, p in s.arguments.items()}) for s in kernels.values() if self.memory.of.keys() >= {*s.arguments.values()})  # fmt: skip
         self.behind: Callable[[dict[Place, torch.Tensor]], Any] | None = (
             None  # is given the memory of each run
         )

@@ -106,9 +106,9 @@ class Items:
         return [*(self._stacked(t) for t in self.item.types), INT]
 
     def _stacked(self, kind: Type) -> TensorType:
-        shape = () if isinstance(kind, ScalarType) else kind.shape  # type: ignore[union-attr]
-        made = TensorType(kind.dtype, (self.capacity, *shape), self.device)  # type: ignore[union-attr]
-        if math.prod(made.shape) * made.dtype.itemsize > BUDGET:  # type: ignore[arg-type]
+        shape = () if isinstance(kind, ScalarType) else kind.shape
+        made = TensorType(kind.dtype, (self.capacity, *shape), self.device)
+        if math.prod(made.shape) * made.dtype.itemsize > BUDGET:
             raise Unsupported(f"a list of {self.capacity} items takes too much memory")
         return made
 
@@ -117,7 +117,7 @@ class Items:
             raise Full(f"{len(xs)} items")
         if isinstance(xs, Held) and xs.form == self:
             return xs.parts
-        wholes = [torch.zeros(t.shape, dtype=t.dtype, device=self.device) for t in self.types[:-1]]  # type: ignore[union-attr]
+        wholes = [torch.zeros(t.shape, dtype=t.dtype, device=self.device) for t in self.types[:-1]]
         for i, x in enumerate(xs):
             for whole, part in zip(wholes, self.item.pack(x)):
                 whole[i] = part
@@ -166,7 +166,7 @@ def _item(x: torch.Tensor, kind: Type) -> Any:
 def _zero(kind: Type) -> Any:
     if isinstance(kind, ScalarType):
         return kind.kind(0)
-    return torch.zeros(kind.shape, dtype=kind.dtype, device=kind.device)  # type: ignore[union-attr]
+    return torch.zeros(kind.shape, dtype=kind.dtype, device=kind.device)
 
 
 def form_of(kind: Type, capacity: int, device: str) -> Form:
@@ -189,9 +189,9 @@ def joined(a: Form, b: Form) -> Form:
     if a == b:
         return a
     shapes = [getattr(getattr(f, "type", None), "shape", None) for f in (a, b)]
-    if None in shapes or len(shapes[0]) != len(shapes[1]) or a.type.dtype != b.type.dtype:  # type: ignore[union-attr,arg-type]
+    if None in shapes or len(shapes[0]) != len(shapes[1]) or a.type.dtype != b.type.dtype:
         raise Unsupported(f"branches that give {a} and {b}")
     dims = {d for f in (a, b) if isinstance(f, Padded) for d in f.dims}
     dims |= {d for d, (m, n) in enumerate(zip(*shapes)) if m != n}
     most = tuple(map(max, *shapes))
-    return Padded(replace(a.type, shape=most), tuple(sorted(dims)))  # type: ignore[union-attr]
+    return Padded(replace(a.type, shape=most), tuple(sorted(dims)))

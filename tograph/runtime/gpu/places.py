@@ -42,7 +42,7 @@ class Places:
             a = self.where[a]
         if isinstance(a, (Value, Cell)):
             return a
-        kind = like.dtype if like is not None else torch.as_tensor(a).dtype  # type: ignore[union-attr]
+        kind = like.dtype if like is not None else torch.as_tensor(a).dtype
         for known, content in self.plan.constants.items():
             if isinstance(known, Cell) and known.kind.dtype == kind and repr(content) == repr(a):
                 return known
@@ -67,8 +67,8 @@ class Places:
 
     def _cell(self, like: Place) -> Cell:
         kind = like.kind if isinstance(like, Cell) else like.type
-        shape = () if isinstance(kind, ScalarType) else kind.shape  # type: ignore[union-attr]
-        return self._cell_of(kind.dtype, shape)  # type: ignore[union-attr]
+        shape = () if isinstance(kind, ScalarType) else kind.shape
+        return self._cell_of(kind.dtype, shape)
 
     def _cell_of(self, dtype: torch.dtype, shape: tuple[int, ...]) -> Cell:
         cell = Cell(f"t{next(self.count)}", TensorType(dtype, shape, self.plan.device))

@@ -279,7 +279,7 @@ class _Planner(Conditionals, SingleOps):
         return loop if known is None else render(known)
 
     def _programs(self, v: Value, programs: int) -> Cell:
-        return self._cell_of(v.type.dtype, (programs,))  # type: ignore[union-attr]
+        return self._cell_of(v.type.dtype, (programs,))
 
 
 def in_place(loops: Kernel, tile: Tile) -> dict[str, frozenset[str]]:

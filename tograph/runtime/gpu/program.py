@@ -10,15 +10,18 @@ A graph without conditional nodes is tier 1 wherever CUDA graphs are. ``notes`` 
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch.overrides import _get_current_function_mode_stack
+from torch.utils._device import DeviceContext
 
 from ..ir import Graph
 from ..kernels import triton_jit
-from ..kernels.device import LoopKernel, gpu_of, gpus, launch, tuner
+from ..kernels.device import LoopKernel, gpus_in, launch, tuner
 from ..kernels.jit import warn_once
 from ..kernels.loop_ir import Unsupported
 from ..kernels.tuning import estimate
@@ -28,7 +31,7 @@ from .coalescing import coalesced
 from .execute import Chunked, Stepwise
 from .forms import Held
 from .loop_tuning import Loops
-from .plan import Call, Plan, Run, check
+from .plan import Call, Host, Plan, Run, check
 from .pointers import Pointers, places
 from .resume import resumed
 from .retarget import retarget
@@ -58,14 +61,18 @@ class Program:
         self._types = [v.type for v in graph.inputs]
         self._failures = 0
         self.loops: Loops | None = None
-        self._make(None)
+        with _own_devices():
+            self._make(None)
 
     def _make(self, capacity: int | None) -> None:
         """Plan the graph with room for so many items of its lists, and choose what runs the plan."""
-        device = gpu_of(self.graph.inputs)
-        choose = tuner(device) if device else estimate  # the plan says that several are too many
-        self.loops = self.loops or Loops(device, launch)
-        self.plan = planner.plan(self.graph, capacity=capacity, choose=choose, shapes=self.loops.shape)  # fmt: skip
+        found = gpus_in(self.graph)
+        device = found[0] if len(found) == 1 else ""  # the plan says that several are too many
+        choose = tuner(device) if device else estimate
+        self.loops = self.loops or Loops(device or "cpu", launch)
+        shapes = self.loops.shape
+        self.plan = planner.plan(self.graph, capacity=capacity, choose=choose, shapes=shapes)
+        self._yields = any(isinstance(s, Host) for s, _ in self.plan.walk())
         self.tier, self._runner = self._choose()
         self.pointers = Pointers(
             self.plan,
@@ -135,7 +142,8 @@ class Program:
                 return None
             self._running = True
             try:
-                return self._run(inputs)
+                with _own_devices():
+                    return self._run(inputs)
             finally:
                 self._running = False
 
@@ -173,7 +181,7 @@ class Program:
         """A run behind which loops are measured that go block by block; the graph is planned again where that pays."""
         trials, self.plan.trials, better = self.plan.trials, {}, []
         runner, loops = self._runner, self.loops
-        runner.behind = lambda of: better.append(loops.measure(runner.plan.steps, trials, of))  # type: ignore[union-attr]
+        runner.behind = lambda of: better.append(loops.measure(runner.plan.steps, trials, of))
         outputs = runner.run(*inputs)
         runner.behind = None
         if any(better):
@@ -196,7 +204,9 @@ class Program:
         return True
 
     def _fits(self, inputs: Sequence[Any]) -> bool:
-        if torch._C._len_torch_dispatch_stack() or torch._C._len_torch_function_stack():
+        if torch._C._len_torch_dispatch_stack() or not _only_devices():
+            return False
+        if self._yields and torch._C._len_torch_function_stack():  # a Python function is to see it
             return False
         if _captured():  # the caller's graph would keep this call's numbers
             return False
@@ -231,6 +241,19 @@ class Program:
         )
 
 
+def _only_devices() -> bool:
+    """Whether no other mode of torch sees functions than a default device, which the trace knows."""
+    if not torch._C._len_torch_function_stack():
+        return True
+    return all(type(m) is DeviceContext for m in _get_current_function_mode_stack())
+
+
+def _own_devices() -> Any:
+    """A scope in which what is made without a device is on the CPU."""
+    open_ = torch._C._len_torch_function_stack()
+    return torch._C.DisableTorchFunction() if open_ else contextlib.nullcontext()
+
+
 def _check_bodies(plan: Plan, why: str) -> None:
     """Unsupported for bodies that may stop the device where they are not meant to run: chunks run them all the same."""
     for step, depth in plan.walk():
@@ -256,5 +279,5 @@ def described(graph: Graph, device: str = "cuda:0") -> str:
 
 
 def on_gpu(graph: Graph) -> bool:
-    """Whether a graph has tensors of a GPU among its inputs."""
-    return bool(gpus(graph.inputs))
+    """Whether a graph has tensors of a GPU."""
+    return bool(gpus_in(graph))

@@ -144,7 +144,7 @@ class _Ranges:
         wanted: Any = True
         if node.op == "py.eq":  # of a number that a choice gave
             chosen, wanted = self.root(node.args[0]), node.args[1]
-            test, node = chosen, chosen.node if isinstance(chosen, Value) else None  # type: ignore[assignment]
+            test, node = chosen, chosen.node if isinstance(chosen, Value) else None
             if node is None or node.op != "If" or type(wanted) is not int:
                 return
         predicate, *sides = node.args
@@ -237,7 +237,7 @@ class _Ranges:
             return self._change(node.args[0], base)
         if node.op == "If":
             sides = [self._through(g, g.outputs[v.index], node.args[1:], base) for g in node.regions.values()]  # fmt: skip
-            return None if None in sides else join(*sides)  # type: ignore[arg-type]
+            return None if None in sides else join(*sides)
         if node.op == "While":
             return self._repeated(node, v.index, base)
         return None

@@ -86,7 +86,7 @@ class SingleOps(Places):
         parts: list[Step] = []
         start = 0
         for i, v in enumerate(node.outputs):
-            width = 1 if by_item else v.type.shape[dim]  # type: ignore[union-attr]
+            width = 1 if by_item else v.type.shape[dim]
             op, args = ("aten.select.int", (x, dim, i)) if by_item else ("aten.slice.Tensor", (x, dim, start, start + width))  # fmt: skip
             part = Node(op, args, {}, [v.type], location=node.location)
             self.where[v] = part.outputs[0]

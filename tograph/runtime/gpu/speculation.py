@@ -61,7 +61,7 @@ def _cheap(node: Node) -> bool:
 
 
 def _size(kind: Type) -> int:
-    return math.prod(kind.shape) if isinstance(kind, TensorType) else 1  # type: ignore[arg-type]
+    return math.prod(kind.shape) if isinstance(kind, TensorType) else 1
 
 
 def _small(kind: Type) -> bool:
@@ -102,7 +102,7 @@ def _tensor(predicate: Value, nodes: list[Node], device: str, node: Node) -> Val
             predicate = nodes[-1].outputs[0]
         given = {"dtype": torch.bool, "device": torch.device(device)}
         made = Node("aten.scalar_tensor.default", (predicate,), given, [kind], location=node.location)  # fmt: skip
-    elif predicate.type.dtype is torch.bool:  # type: ignore[union-attr]
+    elif predicate.type.dtype is torch.bool:
         return predicate
     else:
         made = Node("aten.ne.Scalar", (predicate, 0), {}, [kind], location=node.location)

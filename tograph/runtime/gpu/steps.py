@@ -149,15 +149,15 @@ def size_of(place: Place) -> int:
     kind = place.kind if isinstance(place, Cell) else place.type
     if isinstance(kind, ScalarType):
         return 8
-    n = kind.dtype.itemsize  # type: ignore[union-attr]
-    for d in kind.shape:  # type: ignore[union-attr]
+    n = kind.dtype.itemsize
+    for d in kind.shape:
         n *= d
     return n
 
 
 def dtype_name(place: Place) -> str:
     kind = place.kind if isinstance(place, Cell) else place.type
-    return DTYPE_NAMES[kind.dtype]  # type: ignore[union-attr]
+    return DTYPE_NAMES[kind.dtype]
 
 
 def places_in(tree: Any) -> Iterator[Place]:

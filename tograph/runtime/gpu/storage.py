@@ -75,7 +75,7 @@ class Memory:
         self._block = Block(sent, fetched, self.device)
         self.of: dict[Any, torch.Tensor] = {}
         for place in [*plan.buffers, *plan.constants]:
-            self.of[place] = bound[place] if place in self.bound else self._new(place)  # type: ignore[index]
+            self.of[place] = bound[place] if place in self.bound else self._new(place)
         for place, content in plan.constants.items():
             self.of[place].copy_(self._content(content))
 
@@ -83,8 +83,8 @@ class Memory:
         if place in self._block:
             return self._block.of(place)
         kind = place.kind if isinstance(place, Cell) else place.type
-        shape = () if isinstance(kind, ScalarType) else kind.shape  # type: ignore[union-attr]
-        return torch.zeros(shape, dtype=kind.dtype, device=self.device)  # type: ignore[union-attr,arg-type]
+        shape = () if isinstance(kind, ScalarType) else kind.shape
+        return torch.zeros(shape, dtype=kind.dtype, device=self.device)
 
     def _content(self, content: Any) -> torch.Tensor:
         if not isinstance(content, tuple):

@@ -92,7 +92,7 @@ def dtype_of(kind: Type) -> torch.dtype:
     """The dtype of a value, of its items for a list."""
     if isinstance(kind, ListType):
         return torch.float32 if kind.element is None else kind.element.dtype
-    return kind.dtype  # type: ignore[union-attr]
+    return kind.dtype
 
 
 class Writer:

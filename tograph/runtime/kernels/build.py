@@ -119,7 +119,7 @@ class Builder:
         return self.metas[value].size
 
     def dtype(self, value: Value) -> str:
-        return DTYPE_NAMES[value.type.dtype]  # type: ignore[union-attr]
+        return DTYPE_NAMES[value.type.dtype]
 
     def at(self, value: Value, index: Index) -> Term:
         """The element of a value at an index, in the value's dtype."""

@@ -10,6 +10,9 @@ tests put Triton's interpreter in its place. Not yet seen on a GPU: everything t
 
 from __future__ import annotations
 
+import concurrent.futures
+import contextlib
+import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +30,7 @@ from .jit import warn_once
 from .loop_ir import Unsupported
 from .triton_source import ERROR, Source, render
 
+COMPILERS = min(os.cpu_count() or 1, 8)
 PATIENCE = 3  # runs of a loop that may fail before it is left to the host
 
 
@@ -67,6 +71,29 @@ def launch(source: Source, arguments: dict[str, Any]) -> None:
         images.start(source, arguments)
     else:
         triton_jit.launch(source, [arguments[name] for name in source.signature])
+
+
+def prepare(kernels: Iterable[tuple[Source, dict[str, Any]]]) -> None:
+    """Compile kernels side by side, for the device of their arguments: their first starts find the code on disk.
+
+    What does not compile is left to its start, which says so.
+    """
+    wanted = {}
+    for source, arguments in kernels:
+        pointers = [n for n, kind in source.signature.items() if kind.startswith("*")]
+        where = arguments[pointers[0]].device
+        aligned = frozenset(n for n in pointers if arguments[n].data_ptr() % images.ALIGNMENT == 0)
+        if where.type == "cuda":
+            wanted[source.text, aligned] = (source, images.architecture(where.index or 0), aligned)
+    if len(wanted) < 2 or triton_jit.available():
+        return
+
+    def compiled(given: tuple[Source, str, frozenset[str]]) -> None:
+        with contextlib.suppress(Unsupported):
+            triton_jit.compiled(*given)
+
+    with concurrent.futures.ThreadPoolExecutor(min(len(wanted), COMPILERS)) as pool:
+        list(pool.map(compiled, wanted.values()))
 
 
 def tuner(device: str) -> tuning.Tuner:
@@ -140,6 +167,13 @@ def gpus(values: Iterable[Value]) -> list[str]:
     """The GPUs among the devices of tensors."""
     found = {v.type.device for v in values if isinstance(v.type, TensorType)}
     return [d for d in sorted(found) if is_gpu(d)]
+
+
+def gpus_in(graph: Graph) -> list[str]:
+    """The GPUs of the tensors that a graph is given or makes, inner ones too."""
+    values = [*graph.inputs, *(v for n in graph.nodes for v in n.outputs)]
+    inner = (d for n in graph.nodes for g in n.regions.values() for d in gpus_in(g))
+    return sorted({*gpus(values), *inner})
 
 
 def is_gpu(device: str) -> bool:
@@ -218,7 +252,7 @@ class LoopOnDevice:
             arguments[f"p{k}"] = arguments[f"s{k}"] = x
         for name, v in zip(self.loop.outputs, self.node.outputs):
             shape = (source.programs,) if name in self.loop.counted else getattr(v.type, "shape", ())  # fmt: skip
-            arguments[name] = torch.empty(shape, dtype=v.type.dtype, device=device)  # type: ignore[union-attr]
+            arguments[name] = torch.empty(shape, dtype=v.type.dtype, device=device)
         if ERROR in source.signature:
             arguments[ERROR] = torch.zeros(1, dtype=torch.int32, device=device)
         if triton_loops.STEPS in source.signature:

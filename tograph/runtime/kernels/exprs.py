@@ -55,7 +55,7 @@ class Term:
     """An expression with operators. Comparisons give bool terms."""
 
     __slots__ = ("expr", "maker")
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
     def __init__(self, maker: Maker, expr: Expr):
         self.maker, self.expr = maker, expr
@@ -140,10 +140,10 @@ class Term:
     def __ge__(self, other: Any) -> Term:
         return self.op("ge", other)
 
-    def __eq__(self, other: Any) -> Term:  # type: ignore[override]
+    def __eq__(self, other: Any) -> Term:
         return self.op("eq", other)
 
-    def __ne__(self, other: Any) -> Term:  # type: ignore[override]
+    def __ne__(self, other: Any) -> Term:
         return self.op("ne", other)
 
     def __and__(self, other: Any) -> Term:

@@ -23,10 +23,10 @@ class GpuForms:
 
     def __repr__(self) -> str:
         """The name, the sizes of the loops and the user's first line."""
-        loops = self.loops  # type: ignore[attr-defined]
+        loops = self.loops
         sizes = " x ".join(str(d.size) for d in (*loops.outer, *loops.row)) or "1"
         lines = getattr(self, "lines", ())
-        return f"<kernel {self.name}: {sizes}{f', {lines[0]}' if lines else ''}>"  # type: ignore[attr-defined]
+        return f"<kernel {self.name}: {sizes}{f', {lines[0]}' if lines else ''}>"
 
     def _repr_html_(self) -> str:
         return notebook.kernel_html(self, Unsupported)

@@ -182,13 +182,3 @@ def _link(image: bytes, functions: list[str], imports: Mapping[str, int]) -> dic
     tracker = library.link(_linker(), f"tograph{len(_linked)}")
     _linked.append(tracker)
     return {name: tracker[name] for name in functions}
-
-
-def assembly(text: str, level: int = 2) -> str:
-    """The machine's assembly for a module, for people to read."""
-    module = llvm.parse_assembly(text)
-    module.verify()
-    options = llvm.create_pipeline_tuning_options(speed_level=level)
-    builder = llvm.create_pass_builder(_machine(), options)
-    builder.getModulePassManager().run(module, builder)
-    return _machine().emit_assembly(module)

@@ -51,9 +51,9 @@ class Expressions:
         self._set(out, text)
 
     def _check_shapes(self, node: Node) -> None:
-        shape = node.outputs[0].type.shape  # type: ignore[union-attr]
+        shape = node.outputs[0].type.shape
         for v in node.inputs:
-            if self.is_vector(v) and v.type.shape != shape:  # type: ignore[union-attr]
+            if self.is_vector(v) and v.type.shape != shape:
                 raise Unsupported("vectors that broadcast")
 
     def _expression(self, e: Expr, texts: dict, values: Mapping[str, Value]) -> tuple[str, bool]:
@@ -62,7 +62,7 @@ class Expressions:
             value = values[e.name]
             return self.names[value], self.is_vector(value)
         if e.op == "const":
-            return typed(e.value, e.dtype), False  # type: ignore[arg-type]
+            return typed(e.value, e.dtype), False
         args = [texts[a][0] for a in e.args]
         block = any(texts[a][1] for a in e.args)
         if e.op == "reduce":

@@ -36,7 +36,7 @@ def size_of(value: Value) -> int:
 
 
 def dtype_of(value: Value) -> str:
-    return DTYPE_NAMES[value.type.dtype]  # type: ignore[union-attr]
+    return DTYPE_NAMES[value.type.dtype]
 
 
 class Formulas(Builder):
@@ -47,7 +47,7 @@ class Formulas(Builder):
         self.row = (2,)  # any row: what folds is the whole vector
 
     def size(self, value: Value) -> tuple[int, ...]:
-        return value.type.shape  # type: ignore[union-attr]
+        return value.type.shape
 
     def _example(self, a: Any) -> Any:
         if not isinstance(a, Value):
@@ -89,4 +89,4 @@ class Formulas(Builder):
 
 def meta(value: Value) -> Meta:
     kind = value.type
-    return contiguous(kind.dtype, kind.shape, device_of(kind))  # type: ignore[union-attr,arg-type]
+    return contiguous(kind.dtype, kind.shape, device_of(kind))

@@ -59,7 +59,7 @@ class Open:
     )
     __mod__ = __rmod__ = __truediv__ = __rtruediv__ = __neg__ = __lt__ = __le__ = __gt__ = (
         __ge__
-    ) = _unknown  # type: ignore[assignment]
+    ) = _unknown
 
 
 def bound(size: int | Open) -> int:
@@ -79,8 +79,6 @@ UNARY = frozenset(["neg", "abs", "not", "bitnot", "floor", "ceil", "trunc", "rou
 BINARY = frozenset(["add", "sub", "mul", "div", "floordiv", "mod", "truncdiv", "fmod", "pow", "atan2", "hypot", "copysign", "min", "max", "fmin", "fmax", "and", "or", "xor", "shl", "shr", "eq", "ne", "lt", "le", "gt", "ge", "check_index"])  # fmt: skip
 TERNARY = frozenset(["select", "fma"])
 LEAVES = frozenset(["const", "scalar", "index", "load"])
-REDUCTIONS = ("sum", "prod", "max", "min", "argmax", "argmin", "any", "all")
-SCANS = ("sum", "prod", "max", "min")
 TESTS = frozenset(["eq", "ne", "lt", "le", "gt", "ge", "isnan"])
 # Ops that a renderer computes with a polynomial or a call: worth keeping rather than computing again.
 COSTLY = frozenset(["exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "tanh", "sinh", "cosh", "sin", "cos", "tan", "asin", "acos", "atan", "asinh", "acosh", "atanh", "erf", "erfc", "lgamma", "pow", "atan2", "hypot", "sqrt", "div", "floordiv", "mod", "truncdiv", "fmod"])  # fmt: skip
@@ -100,7 +98,7 @@ class Affine:
             old = terms.get(name, 0)
             if old and not (type(old) is int and type(factor) is int):
                 raise Unsupported("a sum of strides that are known only at run time")
-            terms[name] = factor if not old else old + factor  # type: ignore[operator]
+            terms[name] = factor if not old else old + factor
         kept = tuple((n, f) for n, f in terms.items() if f != 0)
         return Affine(kept, self.offset + other.offset, self.gathers + other.gathers)
 

@@ -37,7 +37,7 @@ class Vectors:
         return any(n.op == "aten.mv.default" and n.args[0] is inside for n in self.node.regions["body"].nodes)  # fmt: skip
 
     def _matrix(self, name: str, k: int, a: Value) -> None:
-        if a.type.shape != (self.n, self.n) or size_of(a) > MATRIX:  # type: ignore[union-attr]
+        if a.type.shape != (self.n, self.n) or size_of(a) > MATRIX:
             raise Unsupported("a matrix that does not fit into a program")
         mask = ", mask[:, None] & mask[None, :], other=0" if self.partial else ""
         self.line(f"{name} = tl.load(p{k} + {self.n} * i[:, None] + i[None, :]{mask})")
@@ -71,7 +71,7 @@ class Vectors:
     def _stack(self, node: Node) -> str:
         items, out = node.args[0], node.outputs[0]
         dtype, same = dtype_of(out), all(dtype_of(v) == dtype_of(out) for v in items)
-        if self.form == "blocks" or out.type.shape != (len(items),) or not same:  # type: ignore[union-attr]
+        if self.form == "blocks" or out.type.shape != (len(items),) or not same:
             raise Unsupported("a stack of tensors in a kernel's loop")
         if len(items) == 1:
             return self.names[items[0]]

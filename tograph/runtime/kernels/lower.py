@@ -48,7 +48,7 @@ class Fused:
         self.reasons: list[str] = []
         self._unfused: Callable[..., Any] | None = None
         self._tensors = [i for i, v in enumerate(region.inputs) if isinstance(v.type, TensorType)]
-        self._open = [i for i in self._tensors if None in region.inputs[i].type.shape]  # type: ignore[union-attr]
+        self._open = [i for i in self._tensors if None in region.inputs[i].type.shape]
 
     def __call__(self, *inputs: Any) -> Any:
         if _modes_active() or any(inputs[i].is_neg() for i in self._tensors):
@@ -130,7 +130,7 @@ def metas_of(node: Node, args: tuple, kwargs: dict) -> list[Meta]:
         return [args[0]]
     if node.op == "tg.constant":
         kind = node.outputs[0].type
-        return [contiguous(kind.dtype, kind.shape, torch.device(kind.device))]  # type: ignore[union-attr]
+        return [contiguous(kind.dtype, kind.shape, torch.device(kind.device))]
     found = infer(ops.overload(node.op), args, kwargs)
     return found if isinstance(found, list) else [found]
 

@@ -21,7 +21,7 @@ from .elements import (
 )
 from .exprs import Term
 from .loop_ir import Unsupported
-from .views import ZERO, Index
+from .views import Index
 
 
 def _shifted(b: Elements, node: Node, index: Index) -> tuple[Callable[[Index], Term], Term, Term]:
@@ -95,32 +95,6 @@ def _layer_norm(b: Elements, node: Node, which: int, index: Index) -> Term:
     if weight is not None:
         out = out * b.at(weight, inner).cast(out.dtype)
     return out if bias is None else out + b.at(bias, inner).cast(out.dtype)
-
-
-def _layer_norm_backward_input(b: Elements, node: Node, which: int, index: Index) -> Term:
-    """The gradient of the input; those of weight and bias fold over the other dims and are not here."""
-    if which:
-        raise Unsupported("gradients of weight and bias")
-    grad, x, shape, mean, rstd, weight = node.args[:6]
-    rank = len(b.size(x))
-    dims = _normalized(node, rank)
-    n = count(b, node, dims)
-    inner = rank - len(shape)
-
-    def outer(v: Value, at: Index) -> Term:
-        kept = tuple(ZERO if d in dims else i for d, i in enumerate(at))
-        return b.compute_at(v, kept[: len(b.size(v))])
-
-    def scaled(at: Index) -> Term:
-        g = b.compute_at(grad, at)
-        return g if weight is None else g * b.at(weight, at[inner:]).cast(g.dtype)
-
-    def normal(at: Index) -> Term:
-        return (b.compute_at(x, at) - outer(mean, at)) * outer(rstd, at)
-
-    first = fold(b, node, index, "sum", dims, scaled) / n
-    second = fold(b, node, index, "sum", dims, lambda at: scaled(at) * normal(at)) / n
-    return (scaled(index) - first - normal(index) * second) * outer(rstd, index)
 
 
 def _mse_loss(b: Elements, node: Node, which: int, index: Index) -> Term:

@@ -258,10 +258,6 @@ def _isfinite(x: Term) -> Term:
     return x.abs() < math.inf if x.floating else x.maker.const(True, "bool")
 
 
-def _shift_left(x: Term, y: Term) -> Term:
-    return x.op("shl", y)
-
-
 def _xlogy(x: Term, y: Term) -> Term:
     product = (x == 0).where(0, x * y.log())
     return y.isnan().where(y, product)

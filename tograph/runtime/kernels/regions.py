@@ -113,7 +113,7 @@ def space_of(node: Node) -> tuple[Shape, tuple[int, ...] | None]:
     """(shape of the loops that compute a node, dims that it folds or None)."""
     row = REDUCERS.get(node.op)
     if row is None:
-        return node.outputs[0].type.shape, None  # type: ignore[union-attr]
+        return node.outputs[0].type.shape, None
     shape = node.args[row.space].type.shape
     return shape, row.dims(node, len(shape)) or None
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-ROUTES = ("torch_parallel_for", "GOMP_parallel", "serial")
-
 
 def route(has: Callable[[str], bool]) -> str:
     """How threads are started in this process."""

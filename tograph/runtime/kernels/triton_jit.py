@@ -81,8 +81,7 @@ def available() -> str:
     found = _triton()
     if isinstance(found, str):
         return f"triton is not installed ({found})"
-    version = tuple(int(re.sub(r"\D.*", "", p) or 0) for p in found.__version__.split(".")[:2])
-    if version < MINIMUM:
+    if _release() < MINIMUM:
         return f"triton {found.__version__} is older than {MINIMUM[0]}.{MINIMUM[1]}"
     return ""
 
@@ -91,6 +90,11 @@ def version() -> str:
     """Triton's."""
     found = _triton()
     return "" if isinstance(found, str) else found.__version__
+
+
+@functools.cache
+def _release() -> tuple[int, ...]:
+    return tuple(int(re.sub(r"\D.*", "", p) or 0) for p in version().split(".")[:2])
 
 
 def load(source: Source, hip: bool = False) -> Any:
@@ -144,8 +148,11 @@ def _compiled(name: str, text: str, signature: tuple, constants: tuple, warps: i
     source_ = Source(name, text, dict(signature), dict(constants), 1, warps)
     function = load(source_, hip=getattr(target, "backend", "") == "hip")
     triton, compiler = _triton(), importlib.import_module("triton.compiler")
-    kinds = dict(signature) | {c: "constexpr" for c, _ in constants}
-    attributes = {(i,): [["tt.divisibility", 16]] for i, n in enumerate(kinds) if n in aligned}
+    # All as Triton's launcher has it, which then finds this code on disk.
+    kinds = {n: "*u1" if k == "*i1" else k for n, k in signature} | {c: "constexpr" for c, _ in constants}  # fmt: skip
+    silent = ("fp", "u1") if _release() >= (3, 9) else ("fp", "u1", "constexpr")
+    told = (n for n in enumerate(kinds) if not kinds[n[1]].startswith(silent))
+    attributes = {(i,): [["tt.divisibility", 16]] if n in aligned else [] for i, n in told}
     source = compiler.ASTSource(fn=function, signature=kinds, constexprs=dict(constants), attrs=attributes)  # fmt: skip
     options = {"num_warps": max(warps * 32 // target.warp_size, 1), "enable_fp_fusion": False}
     try:

@@ -193,7 +193,7 @@ class _Loop(Graphs):
             self.line(f"{name} = s{k}" + (" != 0" if a.type.kind is bool else f".to({TYPES[dtype_of(a)]})"))  # fmt: skip
         else:
             signature[f"p{k}"] = f"*{triton_ops.SIGNATURE[dtype_of(a)]}"
-            if size_of(a) not in (1, self.n) or (len(a.type.shape) == 2 and self._only_matrix(k)):  # type: ignore[union-attr]
+            if size_of(a) not in (1, self.n) or (len(a.type.shape) == 2 and self._only_matrix(k)):
                 self.matrices[a] = name
                 self._matrix(name, k, a)
             else:
@@ -272,7 +272,7 @@ class _Segment(_Loop):
         node = Node("While", (), {"carried": 0}, [], regions={"cond": graph, "body": graph})
         super().__init__(node, name, guarded, True, safe)
 
-    def source(self) -> Source:  # type: ignore[override]
+    def source(self) -> Source:
         signature: dict[str, str] = {}
         if any(n.op == "While" for node in self.nodes for n in (node, *_nodes(node))):
             self._switch(signature)

@@ -110,12 +110,12 @@ class Writer(Folds):
         if self.pointers:
             for s in self.kernel.scalars:
                 self.line(f"{s.name} = tl.load({s.name})")
-        self._points("x", self.kernel.outer, self.x_total, "XBLOCK", self._first_point())
+        self._points("x", self.kernel.outer, self.x_total, self._first_point())
         if not self.kernel.row:
             self._pointwise()
         elif self.tile.whole:
             first = f"{self._program()} % {self._across()} * RBLOCK + " if self.tile.across else ""
-            self._points("r", self.kernel.row, self.r_total, "RBLOCK", f"{first}tl.arange(0, RBLOCK)")  # fmt: skip
+            self._points("r", self.kernel.row, self.r_total, f"{first}tl.arange(0, RBLOCK)")  # fmt: skip
             self._whole()
         else:
             self._walked()
@@ -127,13 +127,13 @@ class Writer(Folds):
             before, self.whole_blocks = dict(self.names), True
             self.indent += 1
             self._values(0)
-            self._stores(0, self.kernel.stores)
+            self._stores(self.kernel.stores)
             self.indent -= 1
             self.names, self.whole_blocks = before, False
             self.line("else:")
             self.indent += 1
         self._values(0)
-        self._stores(0, self.kernel.stores)
+        self._stores(self.kernel.stores)
 
     def _ragged(self) -> bool:
         """Whether there is much data whose size is no number of vectors."""
@@ -152,7 +152,7 @@ class Writer(Folds):
         """How many blocks the other axis has."""
         return -(-self.r_total // self.tile.row)
 
-    def _points(self, axis: str, dims: tuple[Dim, ...], total: int, block: str, text: str) -> None:
+    def _points(self, axis: str, dims: tuple[Dim, ...], total: int, text: str) -> None:
         """The linear position along an axis, its mask, and the variables of its loops."""
         if self.kernel.row:
             text = f"({text})[:, None]" if axis == "x" else f"({text})[None, :]"
@@ -195,7 +195,7 @@ class Writer(Folds):
             for e in self._reductions(level + 1):
                 self.names[e] = f"v{e.number}"
                 self.line(f"{self.names[e]} = {self._fold(e, self._folded(e))}")
-        self._stores(0, self.kernel.stores)
+        self._stores(self.kernel.stores)
 
     def _walked(self) -> None:
         """One loop over the row for each level at which something is folded or stored."""
@@ -207,10 +207,10 @@ class Writer(Folds):
             folds = self._reductions(level + 1)
             writes = [s for s in inner if kernel.level(s.value) == level]
             if folds or writes:
-                self._sweep(level, folds, writes)
-        self._stores(0, [s for s in kernel.stores if s not in inner])
+                self._sweep(folds, writes)
+        self._stores([s for s in kernel.stores if s not in inner])
 
-    def _sweep(self, level: int, folds: list[Expr], writes: list[Store]) -> None:
+    def _sweep(self, folds: list[Expr], writes: list[Store]) -> None:
         needed = self._needed([*(a for e in folds for a in e.args), *(s.value for s in writes)])
         scans = [e for e in needed if e.op == "scan"]
         for e in folds:
@@ -220,11 +220,11 @@ class Writer(Folds):
             self._start(self.carries[e], e.name, e.dtype, "[XBLOCK, 1]")
         self.line(f"for first in range(0, {self.r_total}, RBLOCK):")
         self.indent += 1
-        self._points("r", self.kernel.row, self.r_total, "RBLOCK", "first + tl.arange(0, RBLOCK)")
+        self._points("r", self.kernel.row, self.r_total, "first + tl.arange(0, RBLOCK)")
         for e in self.kernel.body:
             if e in needed and self.kernel.in_row(e):
                 self._define(e)
-        self._stores(1, writes)
+        self._stores(writes)
         for e in folds:
             cells = ", ".join(self.folds[e])
             values = [*self.folds[e], *self._folded(e)]
@@ -278,7 +278,7 @@ class Writer(Folds):
             self.line(f"{self.names[e]} = {text}")
 
     def value(self, e: Expr) -> str:
-        return typed(e.value, e.dtype) if e.op == "const" else self.names[e]  # type: ignore[arg-type]
+        return typed(e.value, e.dtype) if e.op == "const" else self.names[e]
 
     def _text(self, e: Expr) -> str:
         if e.op == "load":
@@ -353,14 +353,14 @@ class Writer(Folds):
         text = f"tl.load({place}" + (f", {' & '.join(masks)}, other=0)" if masks else ")")
         return f"{text} != 0" if e.dtype == "bool" else text
 
-    def _stores(self, level: int, stores: Iterable[Store]) -> None:
+    def _stores(self, stores: Iterable[Store]) -> None:
         for s in stores:
             axes, place = self._address_axes(s.address), f"{s.buffer} + {self.address(s.address)}"
             if not axes and self.axes(s.value):
                 axes, place = "x", f"{place} + tl.zeros([XBLOCK, 1], tl.int32)"
             mask = self._mask(axes)
             if s.value.op == "const":
-                value = typed(s.value.value, s.value.dtype)  # type: ignore[arg-type]
+                value = typed(s.value.value, s.value.dtype)
             else:
                 value = self.names[s.value]
             self.line(f"tl.store({place}, {value}" + (f", {mask})" if mask else ")"))
@@ -388,11 +388,11 @@ def operation(e: Expr, args: list[str]) -> tuple[str, tuple[str, ...]]:
     if e.op == "select":
         return f"tl.where({', '.join(args)})", ()
     if e.op in triton_ops.LITERALS and constant.count(True) == 1:
-        args = [literal(a.value, a.dtype) if c else x for a, x, c in zip(e.args, args, constant)]  # type: ignore[arg-type]
+        args = [literal(a.value, a.dtype) if c else x for a, x, c in zip(e.args, args, constant)]
     if e.op in ("max", "min") and e.dtype in FLOATS and constant == [False, True]:
         sign, bound = "<" if e.op == "max" else ">", e.args[1]
         if bound.value == bound.value:
-            return f"tl.where({args[0]} {sign} {literal(bound.value, bound.dtype)}, {args[1]}, {args[0]})", ()  # type: ignore[arg-type]  # fmt: skip
+            return f"tl.where({args[0]} {sign} {literal(bound.value, bound.dtype)}, {args[1]}, {args[0]})", ()  # fmt: skip
     return triton_ops.call(e.op, e.args[0].dtype, *args)
 
 

@@ -240,7 +240,7 @@ class Buffers:
         self._table[at] = self._table[at + 1] = 0
         self._empty.add(place)
         memory = (ctypes.c_char * capacity).from_address(data)
-        memory.block = _Block(self, place, data, capacity)  # type: ignore[attr-defined]
+        memory.block = _Block(self, place, data, capacity)
         return torch.frombuffer(memory, dtype=dtype, count=torch.Size(shape).numel()).view(shape)
 
     def back(self, place: int, data: int, capacity: int) -> None:

@@ -146,7 +146,7 @@ def install(cls: type, slots: tuple[str, str], miss: object) -> bool:
     _kept.append(method)
     new = ctypes.pythonapi.PyDescr_NewMethod
     new.restype, new.argtypes = ctypes.py_object, [ctypes.py_object, ctypes.c_void_p]
-    cls.__call__ = new(cls, ctypes.addressof(method))  # type: ignore[misc]
+    cls.__call__ = new(cls, ctypes.addressof(method))
     return True
 
 

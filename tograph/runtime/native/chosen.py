@@ -31,7 +31,7 @@ def fits(node: Node) -> bool:
 
 
 def is_mask(v: Value) -> bool:
-    return v.type.dtype is torch.bool  # type: ignore[union-attr]
+    return v.type.dtype is torch.bool
 
 
 def lower(low: Any, node: Node) -> None:

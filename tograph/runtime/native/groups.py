@@ -46,7 +46,7 @@ UPDATES = frozenset(["aten.select_scatter.default", "aten.slice_scatter.default"
 SCATTERS = frozenset(f"aten.{n}" for n in ["index_add.default", "index_copy.default", "index_fill.int_Scalar", "index_put.default",
                                            "scatter.src", "scatter.value", "scatter_add.default", "scatter_reduce.two"])  # fmt: skip
 COUNTS = frozenset(["aten.bincount.default"])
-LIST_UPDATES = frozenset(f"tg.list_{n}" for n in ["push", "pop", "set", "extend"])
+LIST_UPDATES = frozenset(f"tg.list_{n}" for n in ["push", "pop", "insert", "set", "extend"])
 
 
 @dataclass
@@ -95,7 +95,7 @@ def one_element(value: Value) -> bool:
         isinstance(value.type, TensorType)
         and None not in value.type.shape
         and numel(value.type.shape) == 1
-    )  # type: ignore[arg-type]
+    )
 
 
 def known(node: Node) -> bool:
@@ -139,7 +139,7 @@ def place(node: Node) -> Group:
         row = REDUCERS[node.op]
         shape = node.args[row.space].type.shape
         return Group("loop", shape, row.dims(node, len(shape)))
-    return Group("loop", node.outputs[0].type.shape)  # type: ignore[union-attr]
+    return Group("loop", node.outputs[0].type.shape)
 
 
 def unseen_copies(graph: Graph) -> set[Node]:
@@ -215,10 +215,10 @@ def overwrites(graph: Graph) -> dict[Value, tuple[Value, list[Node]]]:
 
 def appends(node: Node) -> bool:
     """Whether a node makes a tensor longer whose size only the run knows. What it appends may be read where the tensor was before."""
-    if node.op != CAT or None not in node.outputs[0].type.shape:  # type: ignore[union-attr]
+    if node.op != CAT or None not in node.outputs[0].type.shape:
         return False
     base = node.args[0][0]
-    return isinstance(base, Value) and None in base.type.shape  # type: ignore[union-attr]
+    return isinstance(base, Value) and None in base.type.shape
 
 
 def _bases(node: Node) -> Iterable[tuple[Value, Value]]:
@@ -352,5 +352,5 @@ class _Schedule:
             self.ready[v] = at + 1
             if wanted.kind == "scalar":
                 self.fused[v] = (at, ())
-            elif wanted.kind == "loop" and v.type.shape == wanted.shape:  # type: ignore[union-attr]
+            elif wanted.kind == "loop" and v.type.shape == wanted.shape:
                 self.fused[v] = (at, wanted.shape)

@@ -27,7 +27,7 @@ class _OpenCarry(Carry):
     def __init__(
         self, low: Any, number: int, graph: Graph, start: Operand, mode: str, result: Value
     ):
-        self.result_value, self.dim = result, unknown(graph.inputs[number].type)  # type: ignore[arg-type]
+        self.result_value, self.dim = result, unknown(graph.inputs[number].type)
         super().__init__(low, number, graph, start, mode)
 
     def head(self, before: str) -> Mem:

@@ -35,7 +35,7 @@ def lower(low: Any, node: Node) -> None:
 
 def _square(low: Any, v: Value) -> Mem:
     """A matrix with as many rows as columns."""
-    if one_element(v) or len(v.type.shape) != 2:  # type: ignore[union-attr]
+    if one_element(v) or len(v.type.shape) != 2:
         raise Decline("no single matrix")
     x = low.operand(v)
     if x.dtype not in _LETTER:

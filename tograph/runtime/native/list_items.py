@@ -29,7 +29,7 @@ def paired(kind: Type) -> bool:
 def inside(kind: Type) -> Type:
     """The type of what is in such an item."""
     if not isinstance(kind, TensorType):
-        return kind.element  # type: ignore[union-attr,return-value]
+        return kind.element
     d = unknown(kind)
     return TensorType(kind.dtype, kind.shape[:d] + kind.shape[d + 1 :], kind.device)
 
@@ -43,9 +43,9 @@ def item_bytes(kind: Type) -> int:
     if not isinstance(kind, TensorType) or None in kind.shape or kind.device != "cpu":
         raise Decline(f"a list of {kind}")
     dtype = DTYPE_NAMES[kind.dtype]
-    if dtype not in SIZE or not numel(kind.shape):  # type: ignore[arg-type]
+    if dtype not in SIZE or not numel(kind.shape):
         raise Decline(f"a list of {kind}")
-    return numel(kind.shape) * SIZE[dtype]  # type: ignore[arg-type]
+    return numel(kind.shape) * SIZE[dtype]
 
 
 def depth(kind: Type) -> int:

@@ -61,7 +61,7 @@ def over(low: Any, kind: ListType, pointers: tuple[str, ...], length: str, like:
         low.code.line(f"store ptr {pointer}, ptr {cell}")
         low.code.line(f"store i64 0, ptr {low.code.do(f'getelementptr i64, ptr {cell}, i64 1')}")
         places.append(cell)
-    return Listed(kind.element, tuple(places), "0", length, like.owners, like.alias, True)  # type: ignore[arg-type]
+    return Listed(kind.element, tuple(places), "0", length, like.owners, like.alias, True)
 
 
 def address(low: Any, x: Listed, index: str) -> str:
@@ -167,13 +167,13 @@ def _write(low: Any, x: Listed, index: str, v: Any) -> None:
 
 def put(low: Any, item: Type, value: Operand, place: str) -> None:
     """Write a tensor or number where an item is."""
-    dtype = DTYPE_NAMES[item.dtype]  # type: ignore[union-attr]
+    dtype = DTYPE_NAMES[item.dtype]
     if value.dtype != dtype:
         raise Decline(f"a {value.dtype} in a list of {dtype}")
     if isinstance(value, Reg):
         low.code.store(dtype, value.text, place)
         return
-    shape = tuple(item.shape)  # type: ignore[union-attr]
+    shape = tuple(item.shape)
     if value.size != shape:
         raise Decline("an item whose size is known only at run time")
     low.copy(value, Mem(place, dtype, shape, strides(shape)))
@@ -204,7 +204,7 @@ def _as_item(low: Any, item: Type, x: Operand) -> Operand:
     if x.dtype != DTYPE_NAMES[item.dtype] or len(x.size or ()) != len(item.shape):
         raise Decline(f"a {x.dtype} in a list of {item}")
     d = unknown(item)
-    for i, (n, m) in enumerate(zip(x.size, item.shape)):  # type: ignore[arg-type]
+    for i, (n, m) in enumerate(zip(x.size, item.shape)):
         if i != d:
             low.sizes.require(n, m)
     found = where_it_is(low, d, x)
@@ -214,7 +214,7 @@ def _as_item(low: Any, item: Type, x: Operand) -> Operand:
 
 def _as_tensor(low: Any, x: Listed, kind: TensorType) -> Mem:
     """The tensor whose parts are the items of a list, where they are."""
-    d, part = unknown(kind), tuple(x.item.shape)  # type: ignore[union-attr]
+    d, part = unknown(kind), tuple(x.item.shape)
     size = (*part[:d], low.sizes.new(x.length, LONGEST), *part[d:])
     pointer = address(low, x, x.begin)
     return replace(laid_out(pointer, DTYPE_NAMES[kind.dtype], size, x.owners), alias=x.alias)
@@ -237,10 +237,10 @@ def item(low: Any, x: Listed, index: str, stays: bool) -> Operand:
         found = found if stays else copied(low, found)
         return _as_tensor(low, found, x.item) if isinstance(x.item, TensorType) else found
     place = address(low, x, at)
-    dtype = DTYPE_NAMES[x.item.dtype]  # type: ignore[union-attr]
+    dtype = DTYPE_NAMES[x.item.dtype]
     if isinstance(x.item, ScalarType):
         return Reg(low.code.load(dtype, place), dtype)
-    size = tuple(x.item.shape)  # type: ignore[union-attr]
+    size = tuple(x.item.shape)
     if numel(size) == 1:
         return Reg(low.code.load(dtype, place), dtype, size, x.alias)
     found = Mem(place, dtype, size, strides(size), x.owners, alias=x.alias)

@@ -211,7 +211,7 @@ class _Emitter:
                 self.code.do(f"mul nsw i64 {here}, {self.bind[factor].text}")
                 if type(factor) is str
                 else self.code.multiply(here, factor)
-            )  # type: ignore[arg-type]
+            )
             total = self.code.add(total, step)
         for e, factor in a.gathers:
             total = self.code.add(total, self.code.multiply(self.value(e), factor))

@@ -43,7 +43,7 @@ def _items(item: Type, parts: tuple[torch.Tensor, ...], first: int, end: int) ->
         pairs = parts[0][first:end].tolist()
         if isinstance(item, TensorType):
             return tuple(_turned(parts[1][a:b], unknown(item)) for a, b in pairs)
-        return tuple(_items(item.element, parts[1:], a, b) for a, b in pairs)  # type: ignore[union-attr]
+        return tuple(_items(item.element, parts[1:], a, b) for a, b in pairs)
     found = parts[0][first:end]
     return tuple(found.tolist() if isinstance(item, ScalarType) else found.unbind(0))
 
@@ -72,8 +72,8 @@ def leave(block: Any, kind: Type, buffers: Buffers, private: bool) -> Any:
             parts.append(buffers.take(place, _WORD, (count, 2)))
             count, inner = int(parts[-1][-1, 1]) if count else 0, inside(inner)
         else:
-            shape = () if isinstance(inner, ScalarType) else tuple(inner.shape)  # type: ignore[union-attr]
-            parts.append(buffers.take(place, inner.dtype, (count, *shape)))  # type: ignore[union-attr]
+            shape = () if isinstance(inner, ScalarType) else tuple(inner.shape)
+            parts.append(buffers.take(place, inner.dtype, (count, *shape)))
     if isinstance(kind, TensorType):
         return _turned(parts[0], unknown(kind))
     made = Rows(item, tuple(parts))
@@ -112,7 +112,7 @@ def packed(x: Any, kind: Type) -> Rows | None:
 
 def _pack(items: list[Any], item: Type) -> list[torch.Tensor] | None:
     if paired(item):
-        found = _pack_tensors(items, item) if isinstance(item, TensorType) else _pack_lists(items, item)  # type: ignore[arg-type]  # fmt: skip
+        found = _pack_tensors(items, item) if isinstance(item, TensorType) else _pack_lists(items, item)  # fmt: skip
         if found is None:
             return None
         ends = itertools.accumulate(found[0], initial=0)
@@ -124,7 +124,7 @@ def _pack(items: list[Any], item: Type) -> list[torch.Tensor] | None:
     if not all(_fits(v, item) for v in items):
         return None
     if not items:
-        return [torch.empty((0, *item.shape), dtype=item.dtype)]  # type: ignore[union-attr]
+        return [torch.empty((0, *item.shape), dtype=item.dtype)]
     return [torch.stack(items)]
 
 
@@ -132,7 +132,7 @@ def _pack_lists(items: list[Any], item: ListType) -> tuple[list[int], list[torch
     """(the lengths of lists, what is in them as one list)."""
     if not all(isinstance(v, (tuple, list)) for v in items):
         return None
-    inner = _pack([w for v in items for w in v], item.element)  # type: ignore[arg-type]
+    inner = _pack([w for v in items for w in v], item.element)
     return None if inner is None else ([len(v) for v in items], inner)
 
 
@@ -144,7 +144,7 @@ def _pack_tensors(items: list[Any], item: TensorType) -> tuple[list[int], list[t
     parts, kind = [v.movedim(d, 0) for v in items], inside(item)
     if not all(_fits(v, kind, whole=True) for v in parts):
         return None
-    none = torch.empty((0, *kind.shape), dtype=item.dtype)  # type: ignore[union-attr]
+    none = torch.empty((0, *kind.shape), dtype=item.dtype)
     return [len(v) for v in parts], [torch.cat([none, *parts]).contiguous()]
 
 

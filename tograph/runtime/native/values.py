@@ -172,7 +172,7 @@ class Span(int):
     sizes: tuple[Open, ...]
 
     def __new__(cls, factor: int, sizes: tuple[Open, ...]) -> Span:
-        made = super().__new__(cls, factor * numel(sizes))  # type: ignore[arg-type]
+        made = super().__new__(cls, factor * numel(sizes))
         made.factor, made.sizes = factor, sizes
         return made
 
@@ -185,7 +185,7 @@ class Span(int):
 
     def __eq__(self, other: object) -> bool:
         same = isinstance(other, Span) and self.factor == other.factor
-        return same and sorted(n.name for n in self.sizes) == sorted(n.name for n in other.sizes)  # type: ignore[attr-defined]
+        return same and sorted(n.name for n in self.sizes) == sorted(n.name for n in other.sizes)
 
     def __ne__(self, other: object) -> bool:
         return not self == other
@@ -195,8 +195,8 @@ class Span(int):
     def _unknown(self, *_: object) -> Any:
         raise Decline("arithmetic with a stride that is known only at run time")
 
-    __add__ = __radd__ = __sub__ = __rsub__ = __floordiv__ = __mod__ = _unknown  # type: ignore[assignment]
-    __str__ = __format__ = __index__ = _unknown  # type: ignore[assignment]
+    __add__ = __radd__ = __sub__ = __rsub__ = __floordiv__ = __mod__ = _unknown
+    __str__ = __format__ = __index__ = _unknown
 
 
 Operand = Reg | Mem | Fill | Listed

@@ -20,6 +20,7 @@ from ... import errors
 from ...errors import CorruptFileError, UnsavableError
 from ..deques import StagedDeque, bounded
 from ..growing import StagedList
+from ..results import MadeLeaf
 from ..specs import TensorSpec
 from ..variables import Variable
 
@@ -33,7 +34,7 @@ _KNOWN |= {
 _KNOWN |= {f"collections.{c.__name__}": c for c in (collections.deque, collections.OrderedDict, collections.defaultdict)}  # fmt: skip
 _KNOWN |= {f"torch.{c.__name__}": c for c in (torch.Tensor, torch.Size, torch.dtype, torch.device)}
 _KNOWN |= {"torch.nn.Parameter": torch.nn.Parameter, "tograph.Variable": Variable, "tograph.TensorSpec": TensorSpec}  # fmt: skip
-_KNOWN |= {"tograph.StagedList": StagedList}
+_KNOWN |= {"tograph.StagedList": StagedList, "tograph.MadeLeaf": MadeLeaf}
 _KNOWN |= {
     f"tograph.errors.{n}": c
     for n, c in vars(errors).items()
@@ -89,7 +90,7 @@ def _stand_in(kind: str, module: str, qualname: str, fields: tuple[str, ...]) ->
     if not all(isinstance(w, str) and w.isidentifier() and not keyword.iskeyword(w) for w in words):
         raise CorruptFileError(f"not the name and fields of a class: {words}")
     if kind == "namedtuple":
-        made: type = collections.namedtuple(name, fields)  # type: ignore[misc]
+        made: type = collections.namedtuple(name, fields)
     elif kind == "dataclass":
         made = dataclasses.make_dataclass(name, fields)
     else:

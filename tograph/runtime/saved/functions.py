@@ -38,7 +38,7 @@ def encode(function: Function, encoder: Encoder, add_text: Callable[[str], str])
         made = [t for slot in function._cache.values() for t in slot]
     for trace in made:
         traces.check_places(trace, label)
-    live = [t for t in made if t.checks.hold_outside()]
+    live = [t for t in made if t.checks.live()]
     for trace in [] if live else made:
         traces.encode(trace, encoder, label)  # what cannot be saved at all is said first
     rows = []
@@ -68,9 +68,7 @@ def decode(record: dict, decoder: Decoder, text_of: Callable[[str], str]) -> Loa
     parameters = []
     for name, kind, *default in record["parameters"]:
         value = decoder.value(default[0]) if default else _NONE
-        parameters.append(
-            inspect.Parameter(name, inspect._ParameterKind[kind], default=value)  # type: ignore[attr-defined]
-        )
+        parameters.append(inspect.Parameter(name, inspect._ParameterKind[kind], default=value))
     name = record["name"]
     found = [traces.decode(t, text_of(t["graph"]), decoder, name) for t in record["traces"]]
     given = record["input_signature"]

@@ -34,8 +34,8 @@ class LoadedModule(torch.nn.Module):
 
     def __getitem__(self, key: Any) -> torch.nn.Module:
         if isinstance(key, int):
-            return list(self._modules.values())[key]  # type: ignore[return-value]
-        return self._modules[key]  # type: ignore[return-value]
+            return list(self._modules.values())[key]
+        return self._modules[key]
 
     def __len__(self) -> int:
         return len(self._modules)

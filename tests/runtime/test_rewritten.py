@@ -1,0 +1,230 @@
+"""Tensors of the caller that a function writes while gradients are on, and those that it gives back."""
+
+import pytest
+import torch
+from torch import nn
+
+import tograph as tg
+
+
+def both(program):
+    """What a program gives, natively and with its function converted."""
+    return [program(wrap) for wrap in (lambda f: f, tg.function)]
+
+
+def same(a, b):
+    if isinstance(a, (list, tuple)):
+        return len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, torch.Tensor):
+        return a.requires_grad == b.requires_grad and torch.allclose(a, b)
+    return a == b
+
+
+def layer():
+    made = nn.Linear(2, 2)
+    with torch.no_grad():
+        made.weight.fill_(1.0)
+        made.bias.fill_(0.0)
+    return made
+
+
+PROGRAMS = []
+
+
+@PROGRAMS.append
+def an_argument_with_a_history(wrap):
+    f = wrap(lambda x: x.mul_(3).sum())
+    w = torch.ones(2, requires_grad=True)
+    x = w * 2
+    y = f(x)
+    (first,) = torch.autograd.grad(y, w, retain_graph=True)
+    x.sum().backward()
+    return first, w.grad, x.is_leaf
+
+
+@PROGRAMS.append
+def an_argument_that_gets_one(wrap):
+    def program(x, w):
+        if w.sum() > 0:
+            x[0] = w[0] * 3
+        return x.sum()
+
+    f = wrap(program)
+    w, x = torch.ones(2, requires_grad=True), torch.zeros(3)
+    f(x, w)
+    x.sum().backward()
+    return w.grad, x
+
+
+@PROGRAMS.append
+def a_buffer_of_a_module(wrap):
+    class Memory(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("mem", torch.zeros(2))
+            self.inner = layer()
+
+        def forward(self, x):
+            self.mem.mul_(0.5).add_(self.inner(x))
+            return self.mem.sum()
+
+    m = Memory()
+    f, found = wrap(m), []
+    for _ in range(2):
+        f(torch.ones(2)).backward()
+        found += [m.inner.weight.grad.clone(), m.mem.requires_grad]
+        m.mem.detach_()
+    return found, m.mem
+
+
+@PROGRAMS.append
+def a_state_that_calls_hand_on(wrap):
+    def program(x, h):
+        h.copy_(torch.tanh(h + x))
+        return h.sum()
+
+    f = wrap(program)
+    w, h = torch.ones(2, requires_grad=True), torch.zeros(2)
+    for i in range(3):
+        y = f(w * i, h)
+    y.backward()
+    return w.grad, h
+
+
+@PROGRAMS.append
+def a_cache_without_gradients(wrap):
+    inner, cache = layer(), torch.zeros(3, 2)
+
+    def program(x, i):
+        cache[i] = inner(x)
+        return cache.sum()
+
+    f = wrap(program)
+    with torch.no_grad():
+        values = [f(torch.ones(2), torch.tensor(i)) for i in range(2)]
+    return values, cache, cache.grad_fn is None
+
+
+@PROGRAMS.append
+def a_loop_that_writes_what_is_given_back(wrap):
+    def program(x, n):
+        i = 0
+        while i < n:
+            x[i] = x[i] * 2
+            i += 1
+        return x, x[1:], [x]
+
+    f = wrap(program)
+    w = torch.ones(3, requires_grad=True)
+    x = w * 1
+    y, tail, items = f(x, torch.tensor(2))
+    (y * x).sum().backward()
+    plain = torch.zeros(2, 2)
+    view = wrap(lambda x: x.add_(1).t()[1:])(plain)
+    view.add_(1)
+    return w.grad, y is x, tail, items[0] is x, plain
+
+
+@PROGRAMS.append
+def leaves_made_inside(wrap):
+    def program(x):
+        w = x.detach().requires_grad_()
+        for _ in range(2):
+            (g,) = torch.autograd.grad((w * x).sum(), w)
+            if g.sum() > 0:
+                with torch.no_grad():
+                    w -= 0.1 * g
+        return w, [torch.zeros(1, requires_grad=True)], x * 2
+
+    w, (zero,), double = wrap(program)(torch.tensor([2.0, 3.0]))
+    (w * w + zero).sum().backward()
+    return w, zero, double, w.grad, zero.grad
+
+
+@PROGRAMS.append
+def what_requires_a_gradient_changes_between_calls(wrap):
+    inner = layer()
+
+    def train(x):
+        inner(x).sum().backward()
+
+    def slopes(x, y):
+        z = (x * y).sum()
+        return torch.autograd.grad(z, [t for t in (x, y) if t.requires_grad])
+
+    def tried(x):
+        try:
+            return torch.autograd.grad(x.sum(), x)
+        except RuntimeError:
+            return "no gradient"
+
+    f, g, h = wrap(train), wrap(slopes), wrap(tried)
+    for frozen in (False, True, False):
+        inner.bias.requires_grad_(not frozen)
+        f(torch.ones(2))
+    a, b = torch.ones(2), torch.full((2,), 3.0)
+    c, d = a.clone().requires_grad_(), b.clone().requires_grad_()
+    found = [g(a, d), g(c, b), g(c, d), h(a), h(c), h(a)]
+    return inner.weight.grad, inner.bias.grad, found
+
+
+@PROGRAMS.append
+def complex_factors(wrap):
+    f = wrap(lambda x: ((x * 1j).abs() + (x / 2j).abs() + (x - (1 + 1j)).abs()).sum())
+    x = torch.tensor([1.0, 3.0], requires_grad=True)
+    y = f(x)
+    return y, torch.autograd.grad(y, x)
+
+
+class Unchecked(torch.autograd.Function):
+    """A stage of a Runge-Kutta step, as torchdiffeq writes it: autograd's versions do not see it."""
+
+    @staticmethod
+    def forward(ctx, stages, value, index):
+        ctx.index = index
+        stages.data[index] = value
+        return stages
+
+    @staticmethod
+    def backward(ctx, g):
+        return g, g[ctx.index], None
+
+
+@PROGRAMS.append
+def stages_that_are_written_one_by_one(wrap):
+    def program(x, n):
+        t = 0
+        while t < n:
+            stages = torch.empty(2, 3)
+            stages = Unchecked.apply(stages, x, (..., 0))
+            for k in (1, 2):
+                so_far = stages[..., :k] @ torch.ones(k)
+                stages = Unchecked.apply(stages, (x + so_far) ** 2 / 10, (..., k))
+            x = x + stages @ torch.ones(3) / 10
+            t += 1
+        return x
+
+    x = torch.tensor([1.0, 0.5], requires_grad=True)
+    y = wrap(program)(x, torch.tensor(3))
+    return y, torch.autograd.grad(y.sum(), x)
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
+def test_same(program):
+    plain, converted = both(program)
+    assert same(plain, converted), (plain, converted)
+
+
+def test_a_leaf_is_not_written():
+    f = tg.function(lambda x: x.mul_(2).sum())
+    f(torch.ones(2))
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="a leaf Variable that requires grad"):
+            f(torch.ones(2, requires_grad=True))
+
+
+def test_a_leaf_comes_back_from_a_file(tmp_path):
+    f = tg.function(lambda x: x.detach().requires_grad_())
+    f(torch.ones(2))
+    tg.save(f, tmp_path / "f")
+    assert tg.load(tmp_path / "f")(torch.ones(2)).requires_grad
