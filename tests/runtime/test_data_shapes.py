@@ -408,3 +408,28 @@ def test_a_part_of_one_element_has_that_length():
             torch.testing.assert_close(g(words, torch.tensor(n)), f(words, n))
         with pytest.raises(UnexpectedSizeError):
             g(words, torch.tensor(12))
+
+
+@pytest.mark.parametrize("last", [lambda out, k: out[k : k + 1], lambda out, k: out[-1:]])
+def test_parts_of_one_element_that_branches_and_loops_give(last):
+    """What a draft and a check take turns to give has one element where torch's own code asks."""
+    embedding, cell = torch.nn.Embedding(10, 4), torch.nn.GRUCell(4, 4)
+
+    def decode(out, n):
+        h, token = torch.zeros(1, 4), out[-1:]
+        while out.shape[0] < n:
+            k = out.shape[0]
+            h = cell(embedding(token), h)
+            new = h.argmax(-1)
+            if h.sum() > 0:
+                out, token = torch.cat([out, new]), new
+            else:
+                out = torch.cat([out, new + 1, new])
+                token = last(out, k)
+        return out, token, h
+
+    f = tg.function(decode)
+    for start, n in (([1], 9), ([2, 3], 6), ([1, 2, 3], 2)):
+        with torch.no_grad():
+            args = torch.tensor(start), torch.tensor(n)
+            torch.testing.assert_close(f(*args), decode(*args))

@@ -19,6 +19,7 @@ from ..errors import StructureError
 from . import funcgraph, listed, structure
 from .flattening import flatten
 from .funcgraph import FuncGraph, Ref, current_graph, is_tracing, user_location
+from .ir import Value
 from .joins import join
 from .list_content import ListContent, as_index, item_values
 from .list_specs import element_of
@@ -69,6 +70,7 @@ class StagedList(ListContent):
         self._update("list_push", items=self._item_values(x))
 
     def insert(self, index: Any, x: Any) -> None:
+        self._open_for(index)
         if self.handle is None:
             super().insert(index, x)
             return
@@ -99,7 +101,15 @@ class StagedList(ListContent):
         self._update("list_extend", items=items.values(current_graph()))
 
     def pop(self, index: Any = -1) -> Any:
+        if list.__len__(self):
+            self._open_for(index)
         return self.take(index)
+
+    def _open_for(self, index: Any) -> None:
+        """Become a list of the graph where the index of a change is known only when the graph runs."""
+        at = as_index(index)
+        if self.handle is None and isinstance(at, Value):
+            self.become(as_staged(self))
 
     def __getitem__(self, index: Any) -> Any:
         if self.handle is None:

@@ -444,3 +444,84 @@ def test_slices_of_lists(f, n):
     if f is sliced:
         (cf,) = g.concrete_functions
         assert (cf.scheduled.level, cf.scheduled.reason) == ("native", "")
+
+
+def _queue(x, n):
+    """Served in turn."""
+    waiting, served, k = [], torch.zeros(3), 0
+    while k < n:
+        waiting.append(x * k)
+        if len(waiting) > 2:
+            served = served * 2 + waiting.pop(0)
+        k += 1
+    return waiting, served
+
+
+def _sorted(x, n):
+    found, k = [], 0
+    while k < n:
+        v, at = torch.sin(x.sum() * (k + 1)), 0
+        while at < len(found) and found[at] < v:
+            at += 1
+        found.insert(at, v)
+        k += 1
+    return found
+
+
+def _anywhere(x, n):
+    """Places from both ends, and beyond them; an older list stays as it is."""
+    xs, k = [x], 0
+    while k < n:
+        xs.insert(-1, x + k)
+        xs.insert(k * 3 - 4, x * k)
+        xs.insert(99, -x)
+        if k % 2 == 1:
+            old = xs[:]
+            y = xs.pop(k // 2)
+            z = xs.pop(-2)
+            xs.insert(1, y * 10 + z + old[0] + len(old))
+        k += 1
+    return xs
+
+
+def _numbers(x, n):
+    xs, total, k = [1], 0, 0
+    while k < n:
+        xs.insert(k // 2, k)
+        total = total * 3 + xs.pop(len(xs) // 2) + len(xs)
+        xs.insert(0, total)
+        k += 1
+    return xs, total
+
+
+def _itself(x, n):
+    """Items go from place to place."""
+    xs, k = [x, x + 1, x + 2], 0
+    while k < n:
+        xs.insert(0, xs[-1])
+        xs.append(xs.pop(1))
+        k += 1
+    return xs
+
+
+@pytest.mark.parametrize("f", [_queue, _sorted, _anywhere, _numbers, _itself])
+def test_items_in_the_middle(f):
+    g, x = tg.function(f), torch.tensor([0.3, -1.0, 2.0])
+    for n in (0, 1, 2, 3, 9, 40):
+        torch.testing.assert_close(g(x, torch.tensor(n)), f(x, torch.tensor(n)))
+    assert g.concrete_functions[-1].scheduled.level == "native"
+
+
+def test_an_item_that_is_not_there():
+    def f(x, n):
+        xs, k = [x, x + 1], 0
+        while k < n:
+            x = x + xs.pop(k)
+            k += 1
+        return x
+
+    g, x = tg.function(f), torch.ones(2)
+    torch.testing.assert_close(g(x, torch.tensor(1)), f(x, torch.tensor(1)))
+    for call in (f, g):
+        with pytest.raises(IndexError):
+            call(x, torch.tensor(2))

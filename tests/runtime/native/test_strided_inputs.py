@@ -102,3 +102,58 @@ def test_carried_tensors_that_become_strided_are_found_at_once(monkeypatch):
         assert torch.allclose(g(x, torch.tensor(n)), f(x, torch.tensor(n)))
     assert len(count) == 2
     assert g.concrete_functions[0].scheduled.level == "native"
+
+
+def _factors(a, n):
+    """Stored by columns before the loop and in it."""
+    l, k = torch.linalg.cholesky(a), 0
+    while k < n:
+        l = torch.linalg.cholesky(l @ l.t() * 1.01)
+        k += 1
+    return l
+
+
+def _becomes_rows(a, n):
+    l, k = torch.linalg.inv(a), 0
+    while k < n:
+        l = l @ a * 0.1
+        k += 1
+    return l
+
+
+def _becomes_columns(a, n):
+    l, k = a * 1.0, 0
+    while k < n:
+        l = torch.linalg.inv(l + torch.eye(len(a)))
+        k += 1
+    return l
+
+
+def _trades(a, n):
+    l, m, k = torch.linalg.inv(a), a * 2.0, 0
+    while k < n:
+        l, m = m, l * 0.5
+        k += 1
+    return l, m
+
+
+def _three(a, n):
+    x, k = a[:, :, None].expand(4, 4, 3).permute(2, 0, 1) * 1.0, 0
+    while k < n:
+        x = torch.tanh(x * 1.1 + k)
+        k += 1
+    return x, x.sum(0)
+
+
+@pytest.mark.parametrize("f", [_factors, _becomes_rows, _becomes_columns, _trades, _three])
+def test_what_a_loop_carries_lies_as_in_eager(f):
+    g = tg.function(f)
+    a = torch.randn(4, 4)
+    a = a @ a.t() + torch.eye(4)
+    for n in (0, 1, 2, 5):
+        ours, plain = g(a, torch.tensor(n)), f(a, torch.tensor(n))
+        torch.testing.assert_close(ours, plain, rtol=1e-4, atol=1e-4)
+        for x, y in zip(ours, plain) if isinstance(ours, tuple) else [(ours, plain)]:
+            assert x.stride() == y.stride()
+    if f in (_factors, _three):
+        assert g.concrete_functions[-1].scheduled.level == "native"

@@ -1,6 +1,7 @@
 """The values that a loop of native code carries: in registers, in two places that change roles, or in one place.
 
-``Carry`` writes the phis of one of them: at the head of the loop, and at the head of a loop around it where there is one.
+``Carry`` writes the phis of one of them: at the head of the loop, and at the head of a loop around it where there is one. A tensor that begins
+stored by columns, or with its dims in another order, is taken to stay so.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from ..ir import Graph, Value
 from ..types import DTYPE_NAMES, ScalarType
 from . import list_memory
 from .code import REGISTER
-from .values import Decline, Listed, Mem, Operand, Reg, strides, with_alias
+from .values import Decline, Listed, Mem, Operand, Reg, alike, strides, with_alias
 
 
 def typed(v: Value, x: Reg) -> Reg:
@@ -31,6 +32,9 @@ class Carry:
         self.low, self.number, self.mode, self.graph = low, number, mode, graph
         self.value = graph.inputs[number]
         self.places: list[Mem] = []
+        self.order: tuple[int, ...] | None = (
+            None  # of the dims in memory, if it is not the usual one
+        )
         self.start = self._prepare(start)
 
     def _prepare(self, x: Operand) -> Operand:
@@ -40,13 +44,30 @@ class Carry:
         if self.mode == "register":
             return typed(self.value, low.register(x))
         dtype, size = low.tensor(self.value)
-        self.places = [low.new(dtype, size) for _ in range(1 if self.mode == "in place" else 2)]
+        self.order = self._turned(x) if self.mode == "memory" else None
+        self.places = [self._place(dtype, size) for _ in range(1 if self.mode == "in place" else 2)]
         for p in self.places:
             low.arena.hold(p.owners)
-        if self.mode == "in place" or not (isinstance(x, Mem) and x.contiguous):
-            low.copy(x, self.places[0])
-            return Mem(self.places[0].pointer, dtype, size, strides(size), self.places[0].owners, x.plain, x.alias)  # fmt: skip
+        first = self.places[0]
+        if self.order and x.stride == first.stride:
+            return x
+        if self.order or self.mode == "in place" or not (isinstance(x, Mem) and x.contiguous):
+            low.copy(x, first)
+            dense = x.dense if self.order else x.plain
+            return Mem(first.pointer, dtype, size, first.stride, first.owners, dense, x.alias)
         return x
+
+    def _turned(self, x: Operand) -> tuple[int, ...] | None:
+        if not isinstance(x, Mem) or x.contiguous or self.value in self.low.strided:
+            return None
+        return x.order
+
+    def _place(self, dtype: str, size: tuple[int, ...]) -> Mem:
+        if self.order is None:
+            return self.low.new(dtype, size)
+        made = self.low.new(dtype, tuple(size[d] for d in self.order))
+        step = dict(zip(self.order, made.stride))
+        return replace(made, size=size, stride=tuple(step[d] for d in range(len(size))))
 
     def head(self, before: str) -> Operand:
         """The value at the head of the loop."""
@@ -67,10 +88,14 @@ class Carry:
         self.next_phi, self.next = code.later(), "%" + code.fresh("next")
         owners = x.owners | self.places[0].owners | self.places[1].owners
         dense = x.dense and self.value not in low.strided
-        return Mem(name, x.dtype, x.size, strides(x.size), owners, dense, self.alias)
+        stride = self.places[0].stride if self.order else strides(x.size)
+        return Mem(name, x.dtype, x.size, stride, owners, dense, self.alias)
 
     def dest(self) -> Mem | None:
-        """Where the body is to compute the next value."""
+        """Where the body is to compute the next value; where its dims have another order it is copied there."""
+        return None if self.order else self._next()
+
+    def _next(self) -> Mem | None:
         if self.mode == "in place":
             p = self.places[0]
             return Mem(p.pointer, p.dtype, p.size, p.stride, p.owners)
@@ -87,10 +112,14 @@ class Carry:
             self.result = typed(self.value, self.low.register(x))
             return
         self.result = x
-        self.expect(x.plain)
-        dest = self.dest()
+        self.expect(x.plain if self.order is None else self._stays(x))
+        dest = self._next()
         if getattr(x, "pointer", None) != dest.pointer:
             self.low.copy(x, dest)
+
+    def _stays(self, x: Operand) -> bool:
+        """Whether a result lies in memory as the tensor that the loop began with."""
+        return isinstance(x, Mem) and x.dense and alike(x.size, x.stride, self.places[0].stride)
 
     def expect(self, dense: bool) -> None:
         """Note where a tensor that began contiguous has other strides in eager PyTorch later: the graph is lowered again, which knows it."""

@@ -46,7 +46,7 @@ UPDATES = frozenset(["aten.select_scatter.default", "aten.slice_scatter.default"
 SCATTERS = frozenset(f"aten.{n}" for n in ["index_add.default", "index_copy.default", "index_fill.int_Scalar", "index_put.default",
                                            "scatter.src", "scatter.value", "scatter_add.default", "scatter_reduce.two"])  # fmt: skip
 COUNTS = frozenset(["aten.bincount.default"])
-LIST_UPDATES = frozenset(f"tg.list_{n}" for n in ["push", "pop", "set", "extend"])
+LIST_UPDATES = frozenset(f"tg.list_{n}" for n in ["push", "pop", "insert", "set", "extend"])
 
 
 @dataclass

@@ -13,7 +13,7 @@ from ..types import DTYPE_NAMES, TensorType, Type
 from .extents import unknown
 from .groups import LIST_UPDATES, one_element
 from .indices import index_of
-from .list_items import paired
+from .list_items import item_bytes, paired
 from .list_memory import (
     address,
     append,
@@ -34,7 +34,7 @@ from .values import Decline, Listed, Mem, Operand, Reg, numel, strides
 
 def changes(graph: Graph) -> bool:
     """Whether an op of a graph writes over an item, or takes one away."""
-    return any(n.op in ("tg.list_pop", "tg.list_set") for n in all_nodes(graph))
+    return any(n.op in ("tg.list_pop", "tg.list_insert", "tg.list_set") for n in all_nodes(graph))
 
 
 def pushes(graph: Graph) -> dict[Value, Node]:
@@ -148,7 +148,7 @@ def _pop(low: Any, node: Node) -> list[Operand]:
     base, at = node.args
     x, code = low.operand(base), low.code
     if at != -1 or isinstance(at, Value):
-        raise Decline("an item that is taken out of a list's middle")
+        return _take(low, node, x, at)
     low.fail(code.do(f"icmp eq i64 {x.length}, 0"))
     left = code.add(x.length, "-1")
     last = item(low, x, left, x.fixed)
@@ -157,6 +157,47 @@ def _pop(low: Any, node: Node) -> list[Operand]:
         low.dests.pop(node.outputs[0])
         return [copied(low, replace(x, length=left), dest), last]
     return [replace(x, length=left), last]
+
+
+def _take(low: Any, node: Node, x: Listed, at: Any) -> list[Operand]:
+    """The list without one of its items: those behind it move up."""
+    code = low.code
+    if paired(x.item):
+        raise Decline("an item of lists that is taken out of a list's middle")
+    index = _index(low, x, at)
+    taken = item(low, x, index, x.fixed)
+    x = own(low, x, node.outputs[0])
+    left = code.add(x.length, "-1")
+    _move(low, x, code.add(index, "1"), index, code.do(f"sub i64 {left}, {index}"))
+    return [replace(x, length=left), taken]
+
+
+def _insert(low: Any, node: Node) -> Listed:
+    """The list with one more item: those behind it move down."""
+    base, at, v = node.args
+    x, code = low.operand(base), low.code
+    _same_item(x, node)
+    if paired(x.item):
+        raise Decline("a list that is inserted in a list")
+    index = _end(low, at, "0", x.length)
+    value = low.operand(v)
+    x = own(low, x, node.outputs[0])
+    end = code.add(x.begin, x.length)
+    reserve(low, x, end, code.add(end, "1"))
+    _move(low, x, index, code.add(index, "1"), code.do(f"sub i64 {x.length}, {index}"))
+    put(low, x.item, value, address(low, x, code.add(x.begin, index)))
+    low.work += 20
+    return replace(x, length=code.add(x.length, "1"), alias=either(code, x.alias, value.alias))
+
+
+def _move(low: Any, x: Listed, start: str, to: str, count: str) -> None:
+    """Move so many items of a list from one place in it to another."""
+    code = low.code
+    source, target = (address(low, x, code.add(x.begin, at)) for at in (start, to))
+    nbytes = code.multiply(count, item_bytes(x.item))
+    code.declare("llvm.memmove.p0.p0.i64", "void {}(ptr, ptr, i64, i1)")
+    code.line(f"call void @llvm.memmove.p0.p0.i64(ptr {target}, ptr {source}, i64 {nbytes}, i1 false)")  # fmt: skip
+    low.work += 20
 
 
 def _get(low: Any, node: Node) -> Operand:
@@ -260,6 +301,7 @@ RULES: dict[str, Callable[[Any, Node], Any]] = {
     "tg.list_of": _some,
     "tg.list_push": _push,
     "tg.list_pop": _pop,
+    "tg.list_insert": _insert,
     "tg.list_get": _get,
     "tg.list_set": _set,
     "tg.list_size": _size,
