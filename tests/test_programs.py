@@ -258,7 +258,7 @@ def q_rows():
     return [(q, torch.optim.SGD(q.parameters(), lr=0.1), buffer)] * 3
 
 
-@program(q_rows, one=True)
+@program(q_rows)
 def q_learning(q, optimizer, buffer):
     s, total = torch.zeros(2), 0.0
     for _ in range(3):

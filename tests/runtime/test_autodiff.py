@@ -510,3 +510,18 @@ def test_orders_through_ops_that_save_constants(f):
             level = (d * d).sum()
         found.append(made)
     torch.testing.assert_close(*found)
+
+
+def test_a_derivative_that_torch_does_not_have_raises_where_its_branch_runs():
+    def second(f, sign):
+        x = (sign * torch.ones(3, 2, dtype=torch.float64)).requires_grad_()
+        (g,) = torch.autograd.grad(f(x), x, create_graph=True)
+        return torch.autograd.grad(g.sum(), x)[0]
+
+    def f(x):
+        return x.sin().sum() if x.sum() > 0 else torch.cdist(x, x * x).sum()
+
+    torch.testing.assert_close(second(tg.function(f), 1), second(f, 1))
+    for function in (tg.function(f), f):
+        with pytest.raises(NotImplementedError, match="_cdist_backward"):
+            second(function, -1)

@@ -1,5 +1,7 @@
 """Gradient hooks in a function: for gradients that are taken inside and outside of it."""
 
+import warnings
+
 import pytest
 import torch
 
@@ -177,8 +179,63 @@ def test_a_hook_with_an_effect():
     assert not seen
 
 
-def test_full_backward_hooks_of_modules_are_refused():
+def trained_with_hooks(decorator):
+    """What the hooks of modules see and what they make of it, in steps that train; or the error."""
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
+    net.append(torch.nn.Identity())
+    opt = torch.optim.SGD(net.parameters(), 0.1)
+    seen = []
+
+    def scaled(module, given, grads):
+        seen.append(grads[0].norm())
+        return (given[0] * 0.5,) if grads[0].norm() > 0.1 else None
+
+    net[2].register_full_backward_hook(scaled)
+    net[0].register_full_backward_hook(lambda m, given, grads: seen.append(grads[0].sum()))
+    net[1].register_full_backward_pre_hook(lambda m, grads: (grads[0].clamp(-0.05, 0.05),))
+    net[3].register_full_backward_hook(lambda m, given, grads: (given[0] * 2,))
+
+    @decorator
+    def step(x):
+        opt.zero_grad()
+        loss = net(x).square().mean()
+        loss.backward()
+        opt.step()
+        return loss.detach()
+
+    found = [step(torch.randn(4, 3)) for _ in range(3)]
+    return found, [x.detach() for x in seen], [p.detach() for p in net.parameters()]
+
+
+def test_backward_hooks_of_modules():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # no input of the first module requires a gradient
+        got, want = trained_with_hooks(tg.function), trained_with_hooks(lambda f: f)
+    torch.testing.assert_close(got, want)
+
+
+def test_backward_hooks_of_modules_are_refused_where_the_gradient_passes_them_by():
     net = torch.nn.Linear(2, 2)
     net.register_full_backward_hook(lambda module, grad_input, grad_output: None)
+    w = torch.ones(2, requires_grad=True)
+
+    @tg.function
+    def in_a_branch(x):
+        y = net(x * w) if x.sum() > 0 else x * w
+        return torch.autograd.grad(y.sum(), w)[0]
+
     with pytest.raises(GradientError, match="register_hook"):
+        tg.function(lambda x: net(x))(torch.ones(1, 2, requires_grad=True))
+    with pytest.raises(GradientError, match="register_hook"):
+        in_a_branch(torch.ones(2))
+    with torch.no_grad():
+        x = torch.ones(1, 2)
+        torch.testing.assert_close(tg.function(lambda x: net(x))(x), net(x))
+
+
+def test_old_backward_hooks_of_modules_are_refused():
+    net = torch.nn.Linear(2, 2)
+    net.register_backward_hook(lambda module, grad_input, grad_output: None)
+    with pytest.raises(GradientError, match="register_full_backward_hook"):
         tg.function(lambda x: net(x))(torch.ones(1, 2, requires_grad=True))

@@ -176,6 +176,39 @@ def complex_factors(wrap):
     return y, torch.autograd.grad(y, x)
 
 
+class Unchecked(torch.autograd.Function):
+    """A stage of a Runge-Kutta step, as torchdiffeq writes it: autograd's versions do not see it."""
+
+    @staticmethod
+    def forward(ctx, stages, value, index):
+        ctx.index = index
+        stages.data[index] = value
+        return stages
+
+    @staticmethod
+    def backward(ctx, g):
+        return g, g[ctx.index], None
+
+
+@PROGRAMS.append
+def stages_that_are_written_one_by_one(wrap):
+    def program(x, n):
+        t = 0
+        while t < n:
+            stages = torch.empty(2, 3)
+            stages = Unchecked.apply(stages, x, (..., 0))
+            for k in (1, 2):
+                so_far = stages[..., :k] @ torch.ones(k)
+                stages = Unchecked.apply(stages, (x + so_far) ** 2 / 10, (..., k))
+            x = x + stages @ torch.ones(3) / 10
+            t += 1
+        return x
+
+    x = torch.tensor([1.0, 0.5], requires_grad=True)
+    y = wrap(program)(x, torch.tensor(3))
+    return y, torch.autograd.grad(y.sum(), x)
+
+
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
 def test_same(program):
     plain, converted = both(program)

@@ -17,15 +17,14 @@ from typing import Any
 import torch
 from torch.nn.modules import module as torch_module
 
-from ..errors import GradientError
 from ..runtime import journal, locations, reads
-from ..runtime.funcgraph import is_tracing, user_location
+from ..runtime.funcgraph import is_tracing
 from ..runtime.growing import StagedList
 from ..runtime.products import is_open
 from ..runtime.shapes import SYMBOLS
 from ..runtime.structure import is_union
 from ..transpiler.syntax import gast
-from . import standard, union
+from . import module_hooks, standard, union
 from .call_rules import (
     CONVERTED_CODE,
     LEAF_MODULES,
@@ -281,16 +280,10 @@ def _module(m: torch.nn.Module, args, kwargs):
     watch = reads.current()
     if watch is not None:
         watch.hooks(m)
-    if is_tracing() and torch.is_grad_enabled() and (
-        m._backward_hooks or m._backward_pre_hooks
-        or torch_module._global_backward_hooks or torch_module._global_backward_pre_hooks
-    ):  # fmt: skip
-        raise GradientError(
-            f"{cls.__name__} has backward hooks of the whole module, which a graph does not have. Use register_hook on its inputs "
-            "and outputs, or call the module under torch.no_grad().",
-            user_location(),
-        )
-    hooked = (
+    with_backward = module_hooks.has_hooks(m)
+    if with_backward:
+        module_hooks.check(m)
+    hooked = with_backward or (
         m._forward_hooks or m._forward_pre_hooks
         or torch_module._global_forward_hooks or torch_module._global_forward_pre_hooks
     )  # fmt: skip

@@ -7,12 +7,15 @@ has that length, also where the code asks for the number itself.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
+import torch
+
 from .funcgraph import FuncGraph, Ref, current_graph
-from .ir import Value
+from .ir import Graph, Value
 from .ops import PYTHON
-from .types import ScalarType
+from .types import ScalarType, TensorType
 
 _USUAL_SIZE = 12  # neither 0 nor 1, nor smaller than a window or an order that is asked for
 
@@ -117,13 +120,58 @@ def _usual(value: Value) -> Any:
 
 
 def _part(tensor: Value, d: int) -> int | None:
-    """The length of a part whose ends are so far from each other (``x[i:i + 1]``), unless the tensor ends there; None for other sizes."""
-    node = _captured(tensor).node
-    if node is None or node.op != "aten.slice.Tensor" or len(node.args) != 4 or node.args[1] != d:
+    """The length of a part whose ends are so far from each other (``x[i:i + 1]``), unless the tensor ends there; None for other sizes.
+
+    Where a branch or a loop gives such a part or a tensor of that length, it is the length of the result too.
+    """
+    tensor = _captured(tensor)
+    node = tensor.node
+    if node is None:
+        return 1 if (tensor, d) in current_graph().root.singles else None
+    if node.op in ("If", "Case"):
+        return _common(node.regions.values(), tensor.index, d)
+    if node.op == "While":
+        began = _length(node.args[tensor.index], d)
+        return began if _length(node.regions["body"].outputs[tensor.index], d) == began else None
+    if node.op != "aten.slice.Tensor" or len(node.args) < 4 or node.args[1] != d:
         return None
-    (first, start), (last, stop) = map(_apart, node.args[2:])
+    (first, start), (last, stop) = map(_apart, node.args[2:4])
+    if first is last is None:
+        return -start if start < 0 and stop >= _END else None
     same = isinstance(first, Value) and first is last
     return stop - start if same and stop > start else None
+
+
+_END = 2**63 - 1  # where ``x[-1:]`` stops
+
+
+def _common(branches: Iterable[Graph], index: int, d: int) -> int | None:
+    found = {_length(b.outputs[index], d) for b in branches}
+    return found.pop() if len(found) == 1 else None
+
+
+def _length(tensor: Any, d: int) -> int | None:
+    """The length of a dimension that is static or that of a part."""
+    if not isinstance(tensor, Value) or not isinstance(tensor.type, TensorType):
+        return None
+    n = tensor.type.shape[d]
+    return n if n is not None else _part(tensor, d)
+
+
+def note_singles(entry: Any, value: Value, graph: FuncGraph) -> None:
+    """The state ``value`` of a loop begins as ``entry``: a length of one there is the usual one."""
+    kind = value.type
+    if not isinstance(entry, torch.Tensor) or not isinstance(kind, TensorType):
+        return
+    for d, (n, began) in enumerate(zip(kind.shape, entry.shape)):
+        if n is None and (began == 1 if type(began) is int else _one(began)):
+            graph.root.singles.add((value, d))
+
+
+def _one(size: Any) -> bool:
+    ref = getattr(size.node, "ref", None)
+    node = None if ref is None else ref.value.node
+    return node is not None and node.op == "py.size" and _part(*node.args) == 1
 
 
 def _apart(x: Any) -> tuple[Any, int]:

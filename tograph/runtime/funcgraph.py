@@ -113,6 +113,9 @@ class Root:
     __tograph_opaque__ = True  # what it holds is no state of the user's
 
     captured: dict[int, Storage] = field(default_factory=dict)
+    singles: set[tuple[Value, int]] = field(
+        default_factory=set
+    )  # dimensions of the state of a loop that begin with a length of one
     outside: list[tuple[torch.Tensor, Any, int]] = field(
         default_factory=list
     )  # what was captured, with its history and version

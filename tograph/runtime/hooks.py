@@ -72,6 +72,18 @@ def register(x: torch.Tensor, hook: Callable[[Any], Any]) -> Any:
     return Handle(plain, x, node, graph)
 
 
+def refuse(x: Any, why: str) -> None:
+    """Refuse gradients through a tensor that are taken of the graph, not while it is recorded."""
+    if not isinstance(x, SymTensor):
+        return
+    graph = current_graph()
+    value = value_of(x, graph)
+    region = custom.gradient_region([value], lambda g: g, [x], [0])
+    node = custom.call_of([value], [value], region.graph, NAME, refused=why)
+    _place(graph.graph, node, value)
+    _stand_for(x, value, node.outputs[0], graph)
+
+
 NAME = "gradient_hook"
 
 

@@ -93,6 +93,8 @@ def replaced(targets: Sequence[Any]) -> tuple[Value, ...]:
         if not isinstance(target, torch.Tensor):
             continue
         x = as_symbolic(target)
+        if any(view.quiet for view in x.chain[:-1]):
+            continue  # a part of ``x.data``: torch goes on, most often because what was saved are other parts
         storage = x.storage_
         if storage in graph.known:
             found.append(graph.known[storage])

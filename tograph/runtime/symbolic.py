@@ -23,13 +23,17 @@ from .shapes import Meta
 
 @dataclass(frozen=True)
 class View:
-    """One step of a view chain: ``op(base, *args, **kwargs)``, its ``index``-th output."""
+    """One step of a view chain: ``op(base, *args, **kwargs)``, its ``index``-th output.
+
+    ``quiet``: autograd does not count the writes through it, which are those through ``x.data``.
+    """
 
     func: Any
     args: tuple
     kwargs: dict
     index: int | None
     base: Meta
+    quiet: bool = False
 
 
 class SymTensor(torch.Tensor):
@@ -187,13 +191,13 @@ class SymTensor(torch.Tensor):
             made.chain, made.ref, made.version = apart.chain, apart.ref, apart.version
         return made
 
-    def apart(self):
+    def apart(self, quiet=False):
         """The same memory without a history, and with a version of its own."""
         graph = current_graph()
         value = graph.emit(
             "aten.detach.default", value_of(self, graph), type=tensor_type(self.meta)
         )
-        step = View(torch.ops.aten.detach.default, (), {}, None, self.meta)
+        step = View(torch.ops.aten.detach.default, (), {}, None, self.meta, quiet)
         return SymTensor(self.meta, self.storage_, (*self.chain, step), Ref(value, graph))
 
     def detach_(self):
@@ -208,7 +212,7 @@ class SymTensor(torch.Tensor):
         torch.Tensor.data.__set__(self, value)
 
     data = property(
-        lambda self: self.apart(), _replace_data
+        lambda self: self.apart(quiet=True), _replace_data
     )  # torch's own shares the history of the graph's value
 
     def __deepcopy__(self, memo):

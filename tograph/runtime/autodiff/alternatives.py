@@ -19,7 +19,7 @@ from ..rewrite import copied, copy_node
 from ..types import BOOL, INT, OptionalType, TensorType, Type
 from .connect import REGION_RULES, Call
 from .graphs import append
-from .joint import Parts, Writes, differentiate, part
+from .joint import Joint, Parts, Writes, differentiate, part
 from .objects import emit_many, plain_object, zeros_like
 
 
@@ -60,7 +60,7 @@ def alternatives(call: Call, grads: list[Any], wanted: list[bool]) -> list[Any]:
     given = [i for i, g in enumerate(grads) if g is not None]
     later, writers = writes_since(call, heads)
     parts = {
-        name: part(differentiate(g, need, given, writes=later)) for name, g in node.regions.items()
+        name: part(_differentiated(node, g, need, given, later)) for name, g in node.regions.items()
     }
     call.saves |= any(p.saves for p in parts.values())
     told = [k for k in range(len(writers)) if any(k in p.told for p in parts.values())]
@@ -93,6 +93,18 @@ def _emit(call: Call, heads: int, args: list[Any], regions: dict[str, Graph]) ->
     elif node.op == "Call":
         kwargs = {"name": f"{node.kwargs.get('name', 'call')}_backward"}
     return emit_many(op, (*head, *args), kwargs, kinds, regions=regions)
+
+
+def _differentiated(
+    node: Node, region: Graph, need: list[int], given: list[int], later: Writes
+) -> Joint:
+    """The gradient of a region; an error where that region runs, if torch has no formula for it and there are others."""
+    try:
+        return differentiate(region, need, given, writes=later)
+    except NotImplementedError as error:
+        if len(node.regions) == 1:
+            raise
+        return differentiate(region, need, given, writes=later, failing=str(error))
 
 
 def writes_since(call: Call, heads: int) -> tuple[Writes, list[Writers]]:

@@ -22,11 +22,12 @@ from .. import freed, journal
 from ..carrier import Carrier, differentiable
 from ..engine import run_backward
 from ..freed import executed
-from ..funcgraph import FuncGraph, Storage
+from ..funcgraph import FuncGraph, Storage, current_graph
 from ..ir import Graph, Node, Value, map_values, prune, values_in
 from ..ops import overload
 from ..rewrite import copy_node
 from ..stale import bump, settle
+from ..symbolic import same
 from ..tracing import recording
 from ..types import BOOL
 from .cut import saved_values
@@ -78,6 +79,7 @@ def differentiate(
     fill: Collection[int] = (),
     again: bool | None = None,
     writes: Writes | None = None,
+    failing: str = "",
 ) -> Joint:
     """Record ``graph`` and its gradient: of the outputs ``given`` with respect to the inputs ``need``.
 
@@ -86,7 +88,8 @@ def differentiate(
     of torch such as that of ``solve`` use what the forward op kept (a factorisation) only where it is not.
 
     What a gradient needs and was written in place since is an error when the backward part runs. ``writes`` says what was written after a
-    region, each with a key by which its backward part has to be told whether it was (True: it was).
+    region, each with a key by which its backward part has to be told whether it was (True: it was). ``failing``: the NotImplementedError that the
+    backward part is, in place of what torch has no formula for.
     """
     again = torch.is_grad_enabled() if again is None else again
     func = FuncGraph(graph.name)
@@ -98,6 +101,11 @@ def differentiate(
             output_values = [_as_value(o, v, func) for o, v in zip(outputs, graph.outputs)]
         last = func.graph.nodes[-1] if func.graph.nodes else None
         chosen = [i for i in given if _requires_grad(outputs[i])]
+        if failing:
+            for i in chosen:
+                outputs[i] = _Missing.apply(
+                    failing, outputs[i].detach(), *(inputs[j] for j in need)
+                )
         cotangents = [func.input(output_values[i].type) for i in chosen]
         told = _written_later(writes, inputs, outputs, func)
         filled = [k for k, i in enumerate(need) if i in fill]
@@ -122,6 +130,22 @@ def differentiate(
         list(told),
         saves,
     )
+
+
+class _Missing(torch.autograd.Function):
+    """A tensor whose derivative torch does not have: the graph raises where it is needed."""
+
+    @staticmethod
+    def forward(ctx: Any, error: str, x: Any, *inputs: Any) -> Any:
+        ctx.error, ctx.inputs = error, inputs
+        return same(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        graph = current_graph()
+        never = graph.emit("py.constant", False, type=BOOL)
+        graph.add("tg.assert", (never, "NotImplementedError", (ctx.error,)))
+        return None, None, *(_zeros(x) for x in ctx.inputs)
 
 
 def _inputs(graph: Graph, func: FuncGraph, need: Sequence[int]) -> tuple[list[Value], list[Any]]:

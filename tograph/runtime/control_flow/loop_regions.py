@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .. import flattening, histories, journal, listed, structure, types
+from ..assumptions import note_singles
 from ..flattening import flatten
 from ..funcgraph import FuncGraph, current_graph
 from ..ir import Node, Value
 from ..journal import Location as Place
 from ..listed import tensors_in
-from ..structure import UNSET, Spec, leaf_types
+from ..structure import UNSET, Leaf, Spec, leaf_types
 from ..tracing import recording
 from .carried import Carried
 from .joining import as_value, mind_iterations, put_back
@@ -74,6 +75,8 @@ def trace_with_state(
     lead = 0
     entered: dict[Any, Any] = {}
 
+    began = {p.key: p.get() for p in state}
+
     def before(graph: FuncGraph) -> None:
         nonlocal lead
         made: list[Any] = []
@@ -86,6 +89,8 @@ def trace_with_state(
         for place, spec in zip(state, specs):
             journal.record(place)
             values = [graph.input(t) for t in leaf_types(spec)]
+            if isinstance(spec, Leaf) and values:
+                note_singles(began[place.key], values[0], graph)
             lead += len(values)
             if values or _made_anew(place, spec, told):
                 make = noting(
