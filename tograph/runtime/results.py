@@ -80,7 +80,7 @@ def _is_own(x: SymTensor, root: FuncGraph) -> bool:
     """Whether the code made a leaf of ``x``: it asked for one, or ``x`` is what a maker of tensors gave (``requires_grad=True``)."""
     node = value_of(x, root).node
     made = node is not None and not x.chain and not node.regions
-    return x.asked_ or (made and (not node.inputs or _MAKERS.match(node.op) is not None))  # type: ignore[union-attr]
+    return x.asked_ or (made and (not node.inputs or _MAKERS.match(node.op) is not None))
 
 
 def _written(x: SymTensor, root: FuncGraph, shown: Shown) -> SymTensor:
