@@ -20,6 +20,7 @@ from ..runtime.funcgraph import current_graph, is_tracing
 from ..runtime.journal import MISSING
 from ..runtime.staged_string import made_string
 from ..runtime.structure import is_union
+from ..runtime.symbolic import SymTensor
 from ..runtime.types import OBJECT
 from ..transpiler.syntax import gast
 from ..transpiler.templates import constant
@@ -293,6 +294,8 @@ def setattr_(owner, name, value) -> None:
     if name == "data" and isinstance(owner, torch.Tensor) and is_tracing():
         union.apply(lambda v: mutation.replace_data(owner, v), value)
         return
+    if name == "requires_grad" and isinstance(owner, SymTensor):
+        owner.asked_ = bool(value)
     found = _descriptor(owner, name)
     if isinstance(found, property) and is_user_function(found.fset):
         call(found.fset, owner, value)
