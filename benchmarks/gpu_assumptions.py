@@ -23,6 +23,7 @@ from tograph.runtime.gpu.recording import Pool
 from tograph.runtime.kernels import triton_jit
 from tograph.runtime.kernels.triton_source import HEADER, Source
 
+PROBE = "the probe of conditional nodes"
 DOUBLE = Source("double", HEADER + """
 
 @triton.jit
@@ -39,7 +40,7 @@ def assumptions(bench: Any) -> Iterator[tuple[str, Callable[[], None]]]:
         return
     yield "kernels start by Triton", functools.partial(starts, bench, "kernels start by Triton", _by_triton)  # fmt: skip
     yield "kernels start from images", functools.partial(starts, bench, "kernels start from images", images.start)  # fmt: skip
-    yield "the probe", lambda: bench.row(name="the probe", **_said(capture.probed(str(bench.device))))  # fmt: skip
+    yield PROBE, lambda: bench.row(name=PROBE, **_said(capture.probed(str(bench.device))))  # fmt: skip
     for name, (fn, make) in NODES.items():
         for how, runner in (("", Captured), (", in chunks", Chunked)):
             yield name + how, functools.partial(runs, bench, name + how, fn, make, runner)

@@ -168,6 +168,70 @@ class Experts(nn.Module):
         return out
 
 
+def metropolis(n):
+    """A random number or two in each iteration."""
+    x, kept = torch.zeros(4), []
+    energy = (x**2).sum() / 2
+    while len(kept) < n:
+        new = x + 0.5 * torch.randn(4)
+        other = (new**2).sum() / 2
+        if torch.rand(()) < torch.exp(energy - other):
+            x, energy = new, other
+        kept.append(x)
+    return torch.stack(kept)
+
+
+def learn_walk(q, n):
+    """Random actions, and updates of a table."""
+    q, state, k = q.clone(), torch.tensor(0), 0
+    while k < n:
+        if torch.rand(()) < 0.2:
+            action = torch.randint(0, 2, ())
+        else:
+            action = q[state].argmax()
+        following = (state + action * 2 - 1).clamp(0, len(q) - 1)
+        reward = (following == len(q) - 1).float()
+        q[state, action] += 0.5 * (reward + 0.9 * q[following].max() - q[state, action])
+        state = torch.where(reward > 0, 0, following)
+        k += 1
+    return q
+
+
+def kalman(z):
+    """Inverses of small matrices."""
+    x, p = torch.zeros(4), torch.eye(4)
+    move, see = torch.eye(4) + 0.1 * torch.diag(torch.ones(2), 2), torch.eye(2, 4)
+    states = []
+    for seen in z:
+        x, p = move @ x, move @ p @ move.T + 0.01 * torch.eye(4)
+        gain = p @ see.T @ torch.linalg.inv(see @ p @ see.T + 0.1 * torch.eye(2))
+        x, p = x + gain @ (seen - see @ x), p - gain @ see @ p
+        states.append(x)
+    return torch.stack(states)
+
+
+def choose_points(kernel, n):
+    """Systems that grow."""
+    chosen = [torch.tensor(0)]
+    while len(chosen) < n:
+        at = torch.stack(chosen)
+        solved = torch.linalg.solve(kernel[at][:, at], kernel[at])
+        left = torch.diagonal(kernel) - (kernel[at] * solved).sum(0)
+        left[at] = -1.0
+        chosen.append(left.argmax())
+    return torch.stack(chosen)
+
+
+def serve(x):
+    """Items leave a list at its front, and get into its middle."""
+    waiting, total = [], torch.zeros(())
+    for v in x:
+        waiting.insert(len(waiting) // 2, v)
+        if len(waiting) > 3:
+            total = total * 0.9 + waiting.pop(0)
+    return total, len(waiting)
+
+
 def cases():
     """(program, arguments) for each."""
     torch.manual_seed(0)
@@ -186,6 +250,11 @@ def cases():
         (collapse, (torch.randn(60, 6),)),
         (forward_sums, (torch.randn(60, 6).log_softmax(1), torch.randint(0, 6, (9,)))),
         (Experts(), (torch.randn(12, 16),)),
+        (metropolis, (torch.tensor(100),)),
+        (learn_walk, (torch.zeros(8, 2), torch.tensor(60))),
+        (kalman, (torch.randn(50, 2),)),
+        (choose_points, (torch.eye(12) + 0.5 * torch.ones(12, 12), torch.tensor(8))),
+        (serve, (torch.rand(30),)),
     ]
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+import tograph as tg
 from tograph import cli
 
 ROOT = Path(__file__).parent.parent
@@ -105,6 +106,21 @@ def test_reference_names_exist():
                 importlib.import_module(".".join(parts[:i]))
             found = getattr(found, part)
         assert found.__doc__, name
+
+
+def test_public_functions_have_an_example():
+    names = [n for n in tg.__all__ if callable(getattr(tg, n))]
+    assert [n for n in names if not re.search("Example:(:| ``)", getattr(tg, n).__doc__)] == []
+
+
+def test_folders_and_files_of_the_architecture_exist():
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    rows = [line.split("|")[1:3] for line in text.splitlines() if line.startswith("| `tograph/")]
+    for folders, what in rows:
+        (folder, *_) = found = [ROOT / name for name in re.findall(r"`([^`]+)`", folders)]
+        found += [folder / name for name in re.findall(r"`(\w+(?:\.py|/))`", what)]
+        assert [p for p in found if not p.exists()] == []
+    assert len(rows) > 10
 
 
 def test_picture_is_an_image():

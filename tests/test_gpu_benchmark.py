@@ -57,6 +57,14 @@ def test_a_part_that_crashes_or_hangs_takes_no_other_with_it(gpu, tmp_path, monk
     assert "| hangs |  | no answer in 1 s |" in page and (tmp_path / "gpu.json").exists()
 
 
+def test_no_other_worker_waits_for_a_probe_that_hangs(gpu, tmp_path):
+    run = gpu.Run(argparse.Namespace(device="cuda:0", output=tmp_path, seconds=9.0))
+    run.add("assumptions", name=gpu.PROBE, holds="NO", found="a wrong answer")
+    assert "--chunks" not in run.command("loops", 0)
+    run.add("assumptions", name=gpu.PROBE, note="no answer in 60 s")
+    assert "--chunks" in run.command("loops", 0)
+
+
 def test_a_section_ends_with_its_time(gpu, tmp_path, monkeypatch):
     run = run_of(gpu, tmp_path, monkeypatch, seconds=0.0)
     run.section("loops", last=True)

@@ -6,6 +6,7 @@ Inside runtime ORDER holds, where a name that is not in it is only checked for c
 import ast
 import graphlib
 import importlib.util
+import re
 from pathlib import Path
 
 import pytest
@@ -106,6 +107,17 @@ def test_layers():
         parts = path.relative_to(ROOT).with_suffix("").parts
         paths[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = str(path)
     assert check({module: Path(path).read_text() for module, path in paths.items()}, paths) == []
+
+
+MAPPED = ("autodiff", "control_flow", "gpu", "interchange", "kernels", "native")
+
+
+@pytest.mark.parametrize("package", MAPPED)
+def test_the_docstring_of_a_package_is_a_map_of_it(package):
+    folder = ROOT / "tograph" / "runtime" / package
+    text = ast.get_docstring(ast.parse((folder / "__init__.py").read_text()))
+    named = set(re.findall(r"``(\w+)``", text))
+    assert {p.stem for p in folder.glob("*.py")} - {"__init__"} - named == set()
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,8 @@ def set_verbosity(level: int) -> None:
 
     0 warnings; 1 each trace, with its time and reason; 2 each conversion; 3 the graph of each trace; 4 the rewritten
     Python; 5 the host program. Where logging is not set up, level 1 and more print to stderr.
+
+    Example: ``tg.set_verbosity(1)`` shows why a function is traced anew.
     """
     if not isinstance(level, int):
         raise SignatureError(f"the verbosity is a whole number from 0 to 5, not {level!r}")

@@ -646,6 +646,21 @@ def left_by_an_op_that_fails(n):
     return x
 
 
+@cases.tensors((torch.eye(2),), (-torch.eye(2),), (torch.full((2, 2), -7.0),))
+def the_text_of_an_error(x):
+    try:
+        if x.sum() < -20:
+            raise ValueError("too small")
+        y, how = torch.linalg.cholesky(x), "fine"
+    except (RuntimeError, ValueError) as e:
+        y, how = x, "other"
+        if "positive-definite" in e.args[0]:
+            how = "not positive"
+        elif e.args[0].startswith("too"):
+            how = e.args[0] + "!"
+    return y, how
+
+
 test_same = cases.test()
 
 

@@ -4,6 +4,7 @@ import functools
 
 import torch
 
+import tograph as tg
 from tests.converters.both import Cases
 
 cases = Cases()
@@ -229,4 +230,26 @@ def list_methods(x):
     return a.index(1.0), a.count(1.0), b, c
 
 
+@cases.tensors((torch.tensor([1, 2]),), (torch.tensor([0, 0]),), (torch.tensor([-1, -2]),))
+def lists_repeated_a_staged_number_of_times(x):
+    n = int(x.sum())
+    return [0] * n, n * [x.sum(), x.sum() + 1], len([1.5] * n)
+
+
 test_same = cases.test()
+
+
+def test_gradients_of_powers_by_a_staged_number():
+    def powers(x, k):
+        n, a = 0, 0.0
+        while n < k:
+            n, a = n + 1, a + 0.5
+        (inner,) = torch.autograd.grad((x**n).sum(), x, create_graph=True)
+        return x**n + x.abs() ** a + x.pow(n + 1) + torch.pow(x.abs(), a), n**x, inner
+
+    found = []
+    for f in (powers, tg.function(powers)):
+        x = torch.tensor([2.0, 0.5, -1.0], requires_grad=True)
+        values = f(x, torch.tensor(2))
+        found.append([*values, *torch.autograd.grad(sum(values).sum(), x)])
+    torch.testing.assert_close(*found)

@@ -1,5 +1,7 @@
 """After a failure at run time, what the call had done before is visible, and nothing after it."""
 
+from collections import defaultdict
+
 import pytest
 import torch
 
@@ -82,3 +84,26 @@ def test_attribute_after_a_failure():
         outcome(staged, box, torch.tensor(x))
         seen.append(float(box.value))
     assert seen == [1.5, 4.0, 0.75]
+
+
+def test_a_defaultdict_is_a_container():
+    def program(d, x):
+        d["n"].append(x)
+        for k in list(d):
+            d[k].append(x + 1)
+        if x > 0:
+            d["n"].append(x * 2)
+        return type(d), len(d), {k: len(v) for k, v in d.items()}
+
+    converted, found = tg.function(program), []
+    for f in (program, converted):
+        d = defaultdict(list, a=[torch.tensor(5)])
+        results = [f(d, torch.tensor(1)), f(d, torch.tensor(-1))]
+        other = defaultdict(list)
+        results.append(f(other, torch.tensor(3)))
+        found.append((results, {k: [int(v) for v in x] for k, x in {**d, **other}.items()}))
+    assert found[0] == found[1]
+    f = tg.function(lambda d: d["a"] + d["b"])
+    for a in (1.0, 2.0):
+        f(defaultdict(int, a=torch.tensor(a), b=torch.tensor(1.0)))
+    assert f.trace_count == 1

@@ -433,3 +433,25 @@ def test_parts_of_one_element_that_branches_and_loops_give(last):
         with torch.no_grad():
             args = torch.tensor(start), torch.tensor(n)
             torch.testing.assert_close(f(*args), decode(*args))
+
+
+def test_functions_that_ask_for_sizes_in_c():
+    def program(x, k):
+        n = 0
+        while n < k:
+            n += 1
+        some, square = x[:n], x[:, :n]
+        spectrum = torch.fft.rfft(some.flatten()).abs().sum(), torch.fft.rfft(some, dim=0).abs()
+        spread = torch.cov(square), torch.cov(some[0], correction=0), torch.corrcoef(some)
+        return (*spectrum, *spread, torch.kron(some, x), torch.linalg.multi_dot([some, square, some]))  # fmt: skip
+
+    f = tg.function(program)
+    for k in (2, 3):
+        found = []
+        for g in (program, f):
+            x = torch.tensor([[2.0, 3.0, 1.0], [0.5, -1.0, 4.0], [7.0, 1.0, 1.0]], requires_grad=True)  # fmt: skip
+            values = g(x, torch.tensor(k))
+            found.append((values, torch.autograd.grad(sum(v.sum() for v in values), x)))
+        torch.testing.assert_close(*found)
+    with pytest.raises(UnexpectedSizeError):
+        f(x, torch.tensor(1))

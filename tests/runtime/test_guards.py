@@ -181,6 +181,20 @@ def test_explain_retraces_names_what_changed():
     ]
 
 
+def test_explain_retraces_tells_of_gradients():
+    w = torch.ones(2, requires_grad=True)
+
+    @tg.function
+    def f():
+        w.sum().backward()
+
+    for _ in range(3):
+        f()
+    _, last = f.explain_retraces().splitlines()
+    assert last == "trace 2: .grad of a tensor of shape [2] changed from None to a tensor"
+    assert w.grad.tolist() == [3, 3]
+
+
 def test_mutation_of_an_argument_that_is_no_tensor():
     f = tg.function(lambda x, box: x * box.k)
     box = Box(k=2)

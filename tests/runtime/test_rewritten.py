@@ -169,6 +169,46 @@ def what_requires_a_gradient_changes_between_calls(wrap):
 
 
 @PROGRAMS.append
+def what_a_search_without_gradients_gives(wrap):
+    """Leaves of its own that it takes gradients of leave no trace in what it returns."""
+
+    def program(x, n):
+        x = x.detach().clone()
+        with torch.no_grad():
+            for _ in range(2):
+                with torch.enable_grad():
+                    y = x.detach().requires_grad_(True)
+                    (g,) = torch.autograd.grad((y * y).sum(), y)
+                step = n * 1.0
+                while step > 0.5:
+                    trial = x - step * g
+                    step = step / 2
+                    with torch.enable_grad():
+                        z = trial.detach().requires_grad_(True)
+                        loss = (z * z).sum()
+                    if loss < 1:
+                        break
+                x = trial if loss < 3 else x
+                if x.sum() < 0.1:
+                    break
+        return x.view_as(x), loss.detach()
+
+    f = wrap(program)
+    return f(torch.tensor([1.0, 2.0]), torch.tensor(2)), f(torch.ones(2), torch.tensor(1))
+
+
+@PROGRAMS.append
+def leaves_by_every_way_to_make_one(wrap):
+    def program(x):
+        a, b = torch.zeros_like(x), torch.ones_like(x, requires_grad=True)
+        a.requires_grad = True
+        c, d = torch.tensor([1.0], requires_grad=True), x.new_ones(2).requires_grad_()
+        return a, b, c, d.requires_grad_(False)
+
+    return wrap(program)(torch.ones(2))
+
+
+@PROGRAMS.append
 def complex_factors(wrap):
     f = wrap(lambda x: ((x * 1j).abs() + (x / 2j).abs() + (x - (1 + 1j)).abs()).sum())
     x = torch.tensor([1.0, 3.0], requires_grad=True)

@@ -137,12 +137,18 @@ def _python_function(fn: Any) -> types.FunctionType:
 
 
 def to_code(fn: Any) -> str:
-    """The rewritten Python of a function, as it is run while tracing."""
+    """The rewritten Python of a function, as it is run while tracing.
+
+    Raises NotAFunctionError for what has no Python source. Example: ``print(tg.to_code(f))``
+    """
     return conversion(_python_function(fn)).source
 
 
 def to_graph(fn: Any) -> Callable[..., Any]:
-    """The converted function, not traced: on real tensors it runs at once and gives what ``fn`` gives."""
+    """The converted function, not traced: on real tensors it runs at once and gives what ``fn`` gives.
+
+    Raises NotAFunctionError for what has no Python source. Example: ``tg.to_graph(f)(torch.ones(3))``
+    """
     if isinstance(fn, types.MethodType):
         return types.MethodType(convert_function(fn.__func__), fn.__self__)
     return convert_function(_python_function(fn))
@@ -152,6 +158,8 @@ def convert(fn: Callable[..., Any] | None = None) -> Any:
     """Convert a function in place: the decorator form of ``to_graph``.
 
     Code that is left alone, such as a callback of a library, then works with tensor conditions.
+
+    Example: ``library.register(tg.convert(callback))``
     """
     if fn is None:
         return convert

@@ -14,10 +14,14 @@ from typing import Any
 
 import torch
 
-from ..runtime import grads, journal, locations, mutation, reads, unconverted
-from ..runtime.funcgraph import is_tracing
+from ..runtime import control_flow, grads, journal, locations, mutation, reads, unconverted
+from ..runtime.control_flow import StagedException
+from ..runtime.funcgraph import current_graph, is_tracing
 from ..runtime.journal import MISSING
+from ..runtime.staged_string import made_string
 from ..runtime.structure import is_union
+from ..runtime.symbolic import SymTensor
+from ..runtime.types import OBJECT
 from ..transpiler.syntax import gast
 from ..transpiler.templates import constant
 from . import union
@@ -142,8 +146,9 @@ def attr(owner, name):
     """``owner.name``; the code of properties and other descriptors of a user's class is converted."""
     if is_union(owner):
         return apply(lambda o: attr(o, name), owner)
-    if name == "grad" and isinstance(owner, torch.Tensor):
-        return grads.read(owner)
+    special = _SPECIAL.get(name)
+    if special is not None and isinstance(owner, special[0]):
+        return special[1](owner)
     if name in _HISTORY:
         reads.history()
     found = _descriptor(owner, name)
@@ -167,6 +172,19 @@ def attr(owner, name):
     if may_miss(value):
         return distribute_missing(value, lambda: _class_attribute(owner, name))
     return value
+
+
+def _arguments_of(error):
+    """``e.args`` of an exception that happens when the graph runs: one text, or the graph raises."""
+    graph = current_graph()
+    value = control_flow.outside_value(error, graph)
+    return (made_string(graph.emit("py.error_text", value, type=OBJECT), graph),)
+
+
+_SPECIAL: dict[str, tuple[type, Callable[[Any], Any]]] = {
+    "grad": (torch.Tensor, grads.read),
+    "args": (StagedException, _arguments_of),
+}
 
 
 def _property(found, owner, name):
@@ -276,6 +294,8 @@ def setattr_(owner, name, value) -> None:
     if name == "data" and isinstance(owner, torch.Tensor) and is_tracing():
         union.apply(lambda v: mutation.replace_data(owner, v), value)
         return
+    if name == "requires_grad" and isinstance(owner, SymTensor):
+        owner.asked_ = bool(value)
     found = _descriptor(owner, name)
     if isinstance(found, property) and is_user_function(found.fset):
         call(found.fset, owner, value)

@@ -18,7 +18,7 @@ import torch
 from ..runtime import unconverted
 from ..runtime.structure import is_union
 from ..transpiler.syntax import gast
-from . import members
+from . import members, powers
 from .call_rules import is_user_function
 from .calls import call
 from .context import OPERATORS, Converter
@@ -261,6 +261,7 @@ def _of_containers(name: str, plain: Callable[[Any, Any], Any]) -> Callable[[Any
 
 
 _PLAIN = {f: getattr(operator, f) for _, f, _, _ in _BINARY.values()}
+_PLAIN |= {"pow": powers.power, "mul": powers.times}
 _PLAIN |= {f: _of_containers(f.rstrip("_"), _PLAIN[f]) for f in ("or_", "and_", "sub", "xor")}
 
 

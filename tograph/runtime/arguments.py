@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 import inspect
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,7 +25,8 @@ from .specs import TensorSpec
 from .structure import Handle
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
-_CONTAINERS = (list, tuple, dict)
+_MAPPINGS = (dict, defaultdict)
+_CONTAINERS = (list, tuple, *_MAPPINGS)
 _NUMBERS = (int, float)
 
 
@@ -118,20 +120,18 @@ def key_of(x: Any, flat: Flat, name: str) -> Any:
 
 
 def _container_key(x: Any, kind: type, flat: Flat, name: str) -> Any:
-    if kind in (list, dict):  # one that is passed twice is one container
+    if kind is list or kind in _MAPPINGS:  # one that is passed twice is one container
         if id(x) in flat.containers:
             return ("same", flat.containers[id(x)])
         flat.containers[id(x)] = len(flat.containers)
-    if kind is dict:
+    if kind in _MAPPINGS:
         items = tuple(
             (k, key_of(v, flat, f"{name}_{k}"))
             for k, v in sorted(x.items(), key=lambda i: repr(i[0]))
         )
-        return (
-            kind,
-            tuple(x),
-            items,
-        )  # the values come in the order of sorted keys, a loop over it in its own
+        made = getattr(x, "default_factory", None)
+        # the values come in the order of sorted keys, a loop over it in its own
+        return (kind, tuple(x), items) if made is None else (kind, tuple(x), items, made)
     return (kind, tuple(key_of(v, flat, f"{name}_{i}") for i, v in enumerate(x)))
 
 
@@ -169,16 +169,18 @@ def replace_tensors(x: Any, take: Callable[[Any], Any], spares: list[tuple[Any, 
     kind = type(x)
     if isinstance(x, (torch.Tensor, TensorSpec, np.ndarray, np.generic)) or kind in _NUMBERS:
         return take(x)
-    if kind in (dict, list):
+    if kind is list or kind in _MAPPINGS:
         known = next((made for made, real in spares if real is x), None)
         if known is not None:
             return known
-    if kind is dict:
+    if kind in _MAPPINGS:
         done = {
             k: replace_tensors(v, take, spares)
             for k, v in sorted(x.items(), key=lambda i: repr(i[0]))
         }
         made: Any = {k: done[k] for k in x}
+        if kind is defaultdict:
+            made = defaultdict(x.default_factory, made)
     elif kind is list or kind is tuple:
         made = (StagedList if kind is list else tuple)(replace_tensors(v, take, spares) for v in x)
     elif isinstance(x, tuple) and hasattr(kind, "_fields"):
@@ -188,7 +190,7 @@ def replace_tensors(x: Any, take: Callable[[Any], Any], spares: list[tuple[Any, 
         made = rebuild(kind, aux, [replace_tensors(p, take, spares) for p in parts])
     else:
         return x
-    if kind in (dict, list):
+    if kind is list or kind in _MAPPINGS:
         spares.append((made, x))
     return made
 

@@ -131,13 +131,19 @@ def manual_seed(seed: Any, generator: torch.Generator | None = None) -> torch.Ge
 
 
 def stop_gradient(x: Any) -> Any:
-    """``x`` as a constant for differentiation."""
+    """``x`` as a constant for differentiation.
+
+    Example: ``loss = (prediction - tg.stop_gradient(target)).square().mean()``
+    """
     return x.detach() if isinstance(x, torch.Tensor) else x
 
 
 @contextmanager
 def init_scope():
-    """Run the code inside once, while tracing, outside of the graph and on real values."""
+    """Run the code inside once, while tracing, outside of the graph and on real values.
+
+    Example: ``with tg.init_scope(): table = torch.arange(10)``
+    """
     if not is_tracing():
         yield
         return

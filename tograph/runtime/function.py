@@ -44,7 +44,10 @@ CACHE_SIZE = 256
 
 
 def run_functions_eagerly(flag: bool) -> None:
-    """While True, every ``tg.function`` runs as plain Python: no conversion, no tracing."""
+    """While True, every ``tg.function`` runs as plain Python: no conversion, no tracing.
+
+    Example: ``tg.run_functions_eagerly(True)`` before a look at what a step does in a debugger.
+    """
     EAGER.value = bool(flag)
 
 
@@ -139,6 +142,7 @@ class Function(Generic[P, R]):
         return notebook.function_html(self)
 
     def label(self) -> str:
+        """The name in messages and graphs."""
         return self._name or getattr(
             self.python_function, "__name__", type(self.python_function).__name__
         )
@@ -232,6 +236,7 @@ class Function(Generic[P, R]):
 
     @property
     def concrete_functions(self) -> list[ConcreteFunction]:
+        """The traces so far, oldest first."""
         return [t.concrete for ts in self._cache.values() for t in ts]
 
     def clear_cache(self) -> None:
@@ -308,6 +313,7 @@ class Function(Generic[P, R]):
     # ---- tracing
 
     def converted(self) -> Callable[..., Any]:
+        """The function that tracing runs."""
         return self._convert(self.python_function) if self._convert else self.python_function
 
     def _trace(self, key: Any, bound: inspect.BoundArguments, flat: Flat) -> Trace:

@@ -119,10 +119,8 @@ class Guards:
 
     def hold(self, tensors: Any = ()) -> bool:
         """Whether everything that was read is what it was, for arguments with these tensors."""
-        for owner, missing in self.grads:
-            tensor = tensors[owner] if isinstance(owner, int) else owner
-            if (tensor.grad is None) is not missing:
-                return False
+        if self._grad_changed(tensors) is not None:
+            return False
         return self.hold_outside(tensors) and all(
             _evaluate(expr, tensors) == wanted for expr, wanted in self.sizes
         )
@@ -134,6 +132,14 @@ class Guards:
             exec(compile(program, "<tograph guard>", "exec"), namespace)
             if not namespace["hold"](tensors):
                 return f"{check.source.label} changed {check.words(namespace)}"
+        return self._grad_changed(tensors)
+
+    def _grad_changed(self, tensors: Any) -> str | None:
+        for owner, missing in self.grads:
+            tensor = tensors[owner] if isinstance(owner, int) else owner
+            if (tensor.grad is None) is not missing:
+                ways = "from None to a tensor" if missing else "from a tensor to None"
+                return f".grad of a tensor of shape {list(tensor.shape)} changed {ways}"
         return None
 
     def replaced(self, tensors: Any = ()) -> set[str]:

@@ -52,6 +52,8 @@ def switch_case(
 
     ``branch_fns``: a list of functions, or a dict or list of pairs from index to function. ``branch_index``: a whole number
     or a tensor of one.
+
+    Example: ``tg.switch_case(kind, [lambda: x, lambda: x * x], default=lambda: -x)``
     """
     check_whole(branch_index, "switch_case", "branch_index")
     pairs = _branches(branch_fns)

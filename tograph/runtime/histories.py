@@ -71,7 +71,7 @@ class Earlier:
     def state(self, x: torch.Tensor, index: int) -> Any:
         """The placeholder ``x`` of the body's input ``index`` as a tensor with the history of the iterations before."""
         with torch.enable_grad():
-            return _LoopState.apply(self, index, x.requires_grad_(True), self._end)
+            return _LoopState.apply(self, index, torch.Tensor.requires_grad_(x), self._end)
 
 
 class _LoopState(torch.autograd.Function):

@@ -40,6 +40,7 @@ from ..errors import (  # fmt: skip
     NoGradientError,
     NoIterationError,
     OutOfRangeError,
+    StagingError,
     StructureError,
     TographError,
     UnexpectedSizeError,
@@ -323,6 +324,15 @@ def _format(*parts) -> str:
     return "".join(out)
 
 
+def _error_text(error):
+    """The one text that an exception was made with."""
+    if len(error.args) != 1 or not isinstance(error.args[0], str):
+        raise StagingError(
+            f"e.args of an exception that happens when the graph runs is taken to be one text; here it is {error.args!r}"
+        )
+    return error.args[0]
+
+
 def _text(name, text, *args):
     """A method of ``str``, or ``text[a:b:c]`` by the name ``slice``."""
     return text[slice(*args)] if name == "slice" else getattr(str, name)(text, *args)
@@ -348,6 +358,7 @@ register(
     gradient=NONE,
     kernel=NONE,
 )
+register("py.error_text", run=_error_text, effects=MAY_FAIL, gradient=NONE, kernel=NONE)
 register("py.str_format", run=lambda text, args, names, values: text.format(*args, **dict(zip(names, values))),
          effects=MAY_FAIL, gradient=NONE, kernel=NONE)  # fmt: skip
 register(

@@ -8,6 +8,7 @@ would show symbolic tensors.
 from __future__ import annotations
 
 import functools
+import re
 import types
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -21,7 +22,7 @@ from .funcgraph import FuncGraph, Storage, user_location
 from .ir import Value
 from .journal import MISSING
 from .shapes import SYMBOLS
-from .symbolic import SymTensor, View, apply_view, wrap
+from .symbolic import SymTensor, View, apply_view, value_of, wrap
 
 
 class _Rebuilt:
@@ -65,11 +66,21 @@ def leaving(x: Any, root: FuncGraph, shown: Shown) -> Any:
     def tensor(x: torch.Tensor) -> Any:
         if not isinstance(x, SymTensor):
             return x
-        if x.requires_grad and x.is_leaf and not x.given_:
+        if x.requires_grad and x.is_leaf and not x.given_ and _is_own(x, root):
             return MadeLeaf(x)
         return _written(x, root, shown) if id(x.storage_) in root.root.assigned else x
 
     return _leaving(x, {}, tensor)
+
+
+_MAKERS = re.compile(r"aten\.(new_\w+|\w+_like)\.")  # what makes a tensor beside another one
+
+
+def _is_own(x: SymTensor, root: FuncGraph) -> bool:
+    """Whether the code made a leaf of ``x``: it asked for one, or ``x`` is what a maker of tensors gave (``requires_grad=True``)."""
+    node = value_of(x, root).node
+    made = node is not None and not x.chain and not node.regions
+    return x.asked_ or (made and (not node.inputs or _MAKERS.match(node.op) is not None))
 
 
 def _written(x: SymTensor, root: FuncGraph, shown: Shown) -> SymTensor:

@@ -274,7 +274,10 @@ def foldr(
     initializer: Any = None,
     parallel_iterations: int = 10,
 ) -> Any:
-    """The last value of ``acc = fn(acc, row)`` from the last row to the first."""
+    """The last value of ``acc = fn(acc, row)`` from the last row to the first.
+
+    Example: ``tg.foldr(lambda total, x: total * 0.9 + x, rewards)``
+    """
     return _fold("foldr", fn, elems, initializer, True, parallel_iterations)
 
 

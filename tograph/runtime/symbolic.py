@@ -46,6 +46,7 @@ class SymTensor(torch.Tensor):
     version: int
     born: int
     given_ = False  # the argument itself
+    asked_ = False  # the code made a leaf of it
     shown_: Any  # of the leaf of an argument that is none outside: what the code sees
 
     __torch_function__ = torch._C._disabled_torch_function_impl
@@ -93,6 +94,7 @@ class SymTensor(torch.Tensor):
                 "first, or use x.detach().requires_grad_()",
                 user_location(),
             )
+        self.asked_ = requires_grad
         return super().requires_grad_(requires_grad)
 
     def contiguous(self, memory_format=torch.contiguous_format):

@@ -281,7 +281,10 @@ def _split(text: str) -> list[str]:
 
 
 def parse_graph(text: str) -> Graph:
-    """The graph that ``str(graph)`` shows as ``text``; GraphSyntaxError names the line that is wrong."""
+    """The graph that ``str(graph)`` shows as ``text``; GraphSyntaxError names the line that is wrong.
+
+    Example: ``tg.parse_graph(str(f.get_concrete_function(x).graph))``
+    """
     if not isinstance(text, str):
         raise NotAGraphError(
             f"parse_graph takes the text of a graph, as str(graph) gives it, not {text!r}"

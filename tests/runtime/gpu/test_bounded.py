@@ -323,7 +323,7 @@ def test_an_assertion_fails_as_a_position_does(n):
 # ---- forms
 
 
-def test_packing():
+def test_packing(monkeypatch):
     items = form_of(parse_type("list<f32[2]>"), 4, "cpu")
     assert [str(t) for t in items.types] == ["f32[4,2]", "int"]
     given = (torch.ones(2), torch.zeros(2))
@@ -331,6 +331,13 @@ def test_packing():
     back = items.unpack(iter(parts))
     same(back, given)
     assert isinstance(back, Held) and items.pack(back) is back.parts
+    more = Items(items.item, items.capacity + 5, items.device)
+    with monkeypatch.context() as no_item:  # one copy of each part, however many items there are
+        no_item.setattr(Plain, "pack", None)
+        again = more.pack(back)
+    assert [p.shape[0] for p in again[:-1]] == [more.capacity] * (len(again) - 1)
+    for got, want in zip(more.unpack(iter(again)), back, strict=True):
+        torch.testing.assert_close(got, want)
     assert items.pack(())[-1] == 0
     with pytest.raises(Full):
         items.pack([torch.ones(2)] * 5)

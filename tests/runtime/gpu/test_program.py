@@ -2,7 +2,6 @@
 
 import concurrent.futures
 import re
-import types
 import warnings
 
 import pytest
@@ -256,9 +255,16 @@ def test_a_graph_that_is_called_while_it_runs_runs_on_the_host(pretended, monkey
 def test_a_run_on_another_stream_waits_for_the_one_before(monkeypatch, interpreted):
     made = Stepwise(capture.probe_plan("cuda:0"), "cpu")
     waits = []
-    streams = [type("Stream", (), {"wait_stream": staticmethod(waits.append)})() for _ in range(2)]
-    made.memory.device = types.SimpleNamespace(type="cuda")
+
+    class Stream:
+        def wait_stream(self, other):
+            waits.append((streams.index(self), streams.index(other)))
+
+    streams = [Stream(), Stream()]
+    made._home = made._last = streams[0]
     for now in (0, 0, 1, 1):
         monkeypatch.setattr(torch.cuda, "current_stream", lambda: streams[now])
         made._follow()
-    assert waits == [streams[0]]
+    assert waits == [(1, 0)]
+    made.leave()  # its memory belongs to the first one
+    assert waits == [(1, 0), (0, 1)]

@@ -14,7 +14,7 @@ from tograph import disk, settings
 from tograph.runtime.gpu import planner
 from tograph.runtime.gpu.execute import Stepwise
 from tograph.runtime.gpu.retarget import retarget
-from tograph.runtime.kernels import split_rows, tuning
+from tograph.runtime.kernels import split_rows, triton_jit, tuning
 from tograph.runtime.kernels.loop_ir import Unsupported
 
 pytest.importorskip("triton")
@@ -45,7 +45,7 @@ def tuner(clock, device="cpu"):
         assert set(arguments) == set(source.signature)
         seen.append((source, arguments))
 
-    made = tuning.Tuner(device, launch, clock)
+    made = tuning.Tuner(device, launch, clock=clock)
     made.seen = seen
     return made
 
@@ -191,13 +191,13 @@ def test_an_option_that_does_not_compile_is_left_out():
         if source.constants == first.constants:
             raise Unsupported("too much shared memory")
 
-    choice = tuning.Tuner("cpu", launch, Clock())(loops)
+    choice = tuning.Tuner("cpu", launch, clock=Clock())(loops)
     assert choice.how.startswith("measured") and choice.option != tuning.options(loops)[0]
 
     def never(source, arguments):
         raise Unsupported("no")
 
-    assert tuning.Tuner("cpu", never, Clock())(kernel("rows")[0]).how == "estimated"
+    assert tuning.Tuner("cpu", never, clock=Clock())(kernel("rows")[0]).how == "estimated"
 
 
 def test_too_little_memory_gives_the_estimate(monkeypatch, folder):
@@ -288,3 +288,14 @@ def _start(source, given):
     after = interpret(source, {n: flat(given[n]) for n in source.signature})
     for name, x in after.items():
         torch.as_strided(given[name], x.shape, (1,)).copy_(x)
+
+
+def test_all_options_are_compiled_before_the_first_is_measured(monkeypatch):
+    clock, compiled = Clock(), []
+    monkeypatch.setattr(triton_jit, "compiled", lambda s, *given: compiled.append((s.text, *given)))
+    made = tuner(clock)
+    made.architecture = lambda: "sm_90"
+    loops = kernel("rows")[0]
+    made(loops)
+    options = [s for o in tuning.options(loops) for s in o.sources(True)]
+    assert sorted(compiled) == sorted((s.text, "sm_90", None) for s in options)

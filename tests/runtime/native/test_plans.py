@@ -77,7 +77,19 @@ def failing(x, n):
     return found
 
 
-@pytest.mark.parametrize("f", [halve, turned, written])
+def asking(x, n):
+    """torch is asked for ops, with numbers and sizes of the run."""
+    i, total = 0, torch.zeros(())
+    while i < n:
+        best, where = torch.topk(x[: i % 3 + 1].flatten() * 1.5, 2)
+        kinds = torch.unique((x * 0.5).long() % 5)
+        total = total * 0.5 + best.sum() + where.float().mean() + kinds.sum() + len(kinds)
+        x = torch.sort(x * 0.9 + i, dim=1, descending=True)[0] + torch.digamma(x + 1 + i)
+        i = i + 1
+    return x, total
+
+
+@pytest.mark.parametrize("f", [halve, turned, written, asking])
 def test_found_without_passes_and_lowering(folder, no_lowering, f):
     first, made = fresh(f, X, N)
     assert made.level == "native"

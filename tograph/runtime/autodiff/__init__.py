@@ -1,7 +1,9 @@
 """Gradients of graphs. See ``connect`` for how ops with regions get theirs, ``joint`` for graphs, ``vjp`` for the transform.
 
-Modules, lowest first: objects, rules, dependence, cut, connect, replay, joint, graphs, paths, routes, alternatives, checkpoint,
-loops, earlier, vjp, pairs, inside, rewritten.
+* Graphs: ``joint`` records forward and backward (``replay``, ``objects``, ``graphs``, ``rules``), ``cut`` chooses what is saved, ``vjp`` is the transform.
+* Ops with regions: ``alternatives``, ``loops`` (``dependence``, ``deferred``, ``checkpoint``), ``earlier`` for gradients inside of a loop's body.
+* Calls: ``pairs`` and ``shares`` make the functions of autograd, ``routes``, ``paths`` and ``inside`` say which results and inputs have gradients,
+  ``rewritten`` what tensors have that a call writes.
 """
 
 from .alternatives import alternatives

@@ -1,8 +1,13 @@
 """``If``, ``While``, ``Case`` and ``Try`` from Python callables, at the level of values and locations.
 
 ``staged_if`` traces both callables, each in a graph of its own, rolls back what each changed, joins the two outcomes
-and applies the join. ``staged_while`` finds the fixed point of its state. Modules, lowest first: raising, regions,
-joining, branches, trying, loops, attempts.
+and applies the join. ``staged_while`` finds the fixed point of its state.
+
+* One region: ``regions``, ``leaves``, ``raising``, ``modes``.
+* Alternatives: ``joining``, ``branches``, ``trying``, ``learning``, and ``attempts``, which can be undone.
+* Loops: ``loops``, with ``loop_regions``, ``loop_specs``, ``loop_tests``, ``loop_histories``; what they begin from: ``guesses``, ``seeds``, ``siblings``.
+* Which object a name holds afterwards: ``identity`` and ``holes`` for tensors, ``joint``, ``carried`` and ``bound`` behind joins, in loops and in
+  ``try``, ``picking`` for choices among tensors, ``telling`` for containers.
 """
 
 from ...errors import ConditionError

@@ -47,7 +47,10 @@ class Stepwise:
         self.memory = Memory(plan, where or plan.device, bound)
         self.log: list[Any] = []  # what the steps of the host gave
         self.objects: dict[Value, Any] = {}
-        self._last: torch.cuda.Stream | None = None
+        # Memory goes back to the stream that it was taken on; the last run may have been on another one.
+        place = self.memory.device
+        self._home = torch.cuda.current_stream(place) if place.type == "cuda" else None
+        self._last = self._home
         kernels = {s.source.name: s for s, _ in plan.walk() if isinstance(s, Run)}
         device.prepare((s.source, {n: self.at(p) for n, p in s.arguments.items()}) for s in kernels.values() if self.memory.of.keys() >= {*s.arguments.values()})  # fmt: skip
         self.behind: Callable[[dict[Place, torch.Tensor]], Any] | None = (
@@ -78,12 +81,17 @@ class Stepwise:
 
     def _follow(self) -> None:
         """Wait for the run before, where that was on another stream: the memory is the same."""
-        if self.memory.device.type != "cuda":
+        if self._home is None:
             return
         now = torch.cuda.current_stream()
-        if self._last is not None and self._last != now:
+        if self._last != now:
             now.wait_stream(self._last)
         self._last = now
+
+    def leave(self) -> None:
+        """Before the memory is let go: what takes it next waits for the last run."""
+        if self._home is not None and self._last != self._home:
+            self._home.wait_stream(self._last)
 
     def play(self) -> None:
         """Everything between the inputs and the outputs."""

@@ -118,6 +118,10 @@ class Items:
         if isinstance(xs, Held) and xs.form == self:
             return xs.parts
         wholes = [torch.zeros(t.shape, dtype=t.dtype, device=self.device) for t in self.types[:-1]]
+        if isinstance(xs, Held) and xs.form.item == self.item:  # of a plan with other room
+            for whole, part in zip(wholes, xs.parts):
+                whole[: len(xs)] = part[: len(xs)]
+            return [*wholes, len(xs)]
         for i, x in enumerate(xs):
             for whole, part in zip(wholes, self.item.pack(x)):
                 whole[i] = part

@@ -86,6 +86,7 @@ class Program:
         """
         if not self._runner.captures or not self.pointers.moved(inputs):
             return
+        self._runner.leave()
         del self._runner  # with its memory
         try:
             self._runner = self._captured(inputs)
@@ -195,6 +196,7 @@ class Program:
 
     def _again(self, capacity: int) -> bool:
         """Plan once more; where that fails the graph is left to the host from now on."""
+        self._runner.leave()
         try:
             self._make(capacity)
         except Unsupported as why:

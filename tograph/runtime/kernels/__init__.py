@@ -1,1 +1,13 @@
-"""Kernels: machine code that runs parts of a graph."""
+"""Kernels: fused regions of a graph as loops of one small IR, and its renderers: LLVM IR for CPUs, Triton source for GPUs.
+
+* From nodes to loops: ``regions`` chooses what becomes one kernel, ``build`` makes its loops (``loop_ir``, ``exprs``) from the rows of
+  ``pointwise``, ``reductions`` (``elements``, ``normalisations``), ``creators``, ``gathers``, ``positions``, ``products`` and ``views``;
+  ``simplify`` orders them; ``lower`` puts the kernels into the graph.
+* For CPUs: ``planning`` says which loop becomes lanes, ``llvm`` writes the loops (``llvm_values``, ``folds``) of instructions (``llvm_text``,
+  ``vectors``, ``vector_ops``, ``llvm_math``, ``llvm_tables``); ``jit`` compiles, ``kernel`` calls, ``threads`` shares units out.
+* For GPUs: ``tiles`` shares points out, ``triton_source`` writes a kernel (``triton_ops``, ``triton_folds``), ``triton_rows`` and
+  ``triton_random`` kernels of their own; ``triton_jit`` compiles, ``tuning`` measures, ``split_rows`` cuts long rows; ``gpu_forms`` shows it all
+  without a GPU, ``device`` calls it on one.
+* A whole ``While`` as one GPU kernel: ``triton_loops``, with ``loop_graphs``, ``loop_expressions``, ``loop_formulas``, ``loop_numbers``,
+  ``loop_vectors``, and ``loop_blocks`` for large state.
+"""

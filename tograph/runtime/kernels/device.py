@@ -10,9 +10,6 @@ tests put Triton's interpreter in its place. Not yet seen on a GPU: everything t
 
 from __future__ import annotations
 
-import concurrent.futures
-import contextlib
-import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,7 +27,6 @@ from .jit import warn_once
 from .loop_ir import Unsupported
 from .triton_source import ERROR, Source, render
 
-COMPILERS = min(os.cpu_count() or 1, 8)
 PATIENCE = 3  # runs of a loop that may fail before it is left to the host
 
 
@@ -74,10 +70,7 @@ def launch(source: Source, arguments: dict[str, Any]) -> None:
 
 
 def prepare(kernels: Iterable[tuple[Source, dict[str, Any]]]) -> None:
-    """Compile kernels side by side, for the device of their arguments: their first starts find the code on disk.
-
-    What does not compile is left to its start, which says so.
-    """
+    """Compile kernels side by side, for the device of their arguments: their first starts find the code on disk."""
     wanted = {}
     for source, arguments in kernels:
         pointers = [n for n, kind in source.signature.items() if kind.startswith("*")]
@@ -85,20 +78,14 @@ def prepare(kernels: Iterable[tuple[Source, dict[str, Any]]]) -> None:
         aligned = frozenset(n for n in pointers if arguments[n].data_ptr() % images.ALIGNMENT == 0)
         if where.type == "cuda":
             wanted[source.text, aligned] = (source, images.architecture(where.index or 0), aligned)
-    if len(wanted) < 2 or triton_jit.available():
-        return
-
-    def compiled(given: tuple[Source, str, frozenset[str]]) -> None:
-        with contextlib.suppress(Unsupported):
-            triton_jit.compiled(*given)
-
-    with concurrent.futures.ThreadPoolExecutor(min(len(wanted), COMPILERS)) as pool:
-        list(pool.map(compiled, wanted.values()))
+    triton_jit.compile_all(list(wanted.values()))
 
 
 def tuner(device: str) -> tuning.Tuner:
     """What chooses block sizes for the kernels of one plan on a device."""
-    return tuning.Tuner(device, lambda source, arguments: launch(source, arguments))
+    place = torch.device(device)
+    here = (lambda: images.architecture(place.index or 0)) if place.type == "cuda" else None
+    return tuning.Tuner(device, lambda source, arguments: launch(source, arguments), here)
 
 
 @dataclass(repr=False)

@@ -10,6 +10,8 @@ and sums is switched off: arithmetic rounds once, and what may be fused is writt
 
 from __future__ import annotations
 
+import concurrent.futures
+import contextlib
 import functools
 import hashlib
 import importlib
@@ -30,6 +32,7 @@ from .loop_ir import Unsupported
 from .triton_source import Source
 
 MINIMUM = (3, 6)
+COMPILERS = min(os.cpu_count() or 1, 8)  # kernels that are compiled at a time
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100", "gfx942")  # what every kernel is compiled for in tests
 
 
@@ -162,6 +165,19 @@ def _compiled(name: str, text: str, signature: tuple, constants: tuple, warps: i
     asm = {k: v for k, v in made.asm.items() if k != "source"}
     scratch = tuple(getattr(made.metadata, k, 0) or 0 for k in ("global_scratch_size", "profile_scratch_size"))  # fmt: skip
     return Binary(name, architecture, asm, made.metadata.num_warps, made.metadata.shared, tuple(dict(signature)), scratch)  # fmt: skip
+
+
+def compile_all(jobs: Sequence[tuple[Source, str, Iterable[str] | None]]) -> None:
+    """``compiled`` for each, side by side. What does not compile is left to its start, which says so."""
+    if len(jobs) < 2 or available():
+        return
+
+    def one(job: tuple[Source, str, Iterable[str] | None]) -> None:
+        with contextlib.suppress(Unsupported):
+            compiled(*job)
+
+    with concurrent.futures.ThreadPoolExecutor(min(len(jobs), COMPILERS)) as pool:
+        list(pool.map(one, jobs))
 
 
 @functools.cache

@@ -174,8 +174,16 @@ class Clock:
 class Tuner:
     """``tuner(loops, pointers)`` is the choice for a kernel on a device; it spends the budget of one plan."""
 
-    def __init__(self, device: str, launch: Launch, clock: Any = None):
+    def __init__(
+        self,
+        device: str,
+        launch: Launch,
+        architecture: Callable[[], str] | None = None,
+        clock: Any = None,
+    ):
+        """``architecture``: what options are compiled for, side by side, before the first is measured."""
         self.device, self.launch, self.clock = torch.device(device), launch, clock or Clock()
+        self.architecture = architecture
         self._cuda = self.device.type == "cuda"
         self._launches = LAUNCHES
         self._end: float | None = None
@@ -201,6 +209,9 @@ class Tuner:
         self, loops: Kernel, pointers: bool, every: list[Option], name: str
     ) -> Choice | None:
         """The fastest option; None where there is no time, or no memory, for any."""
+        if self.architecture is not None:
+            sources, here = [s for o in every for s in o.sources(pointers)], self.architecture()
+            triton_jit.compile_all([(s, here, None) for s in sources])
         if self._end is None:
             self._end = self.clock.now() + SECONDS
         found: dict[str, float] = {}

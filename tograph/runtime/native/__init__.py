@@ -1,1 +1,15 @@
-"""Whole graphs as machine code: one call runs a graph with its loops and branches, with no Python in between."""
+"""Whole graphs as machine code: one call runs a graph with its loops and branches, with no Python in between.
+
+* The function of a graph: ``lower`` writes the nodes in the ``groups`` that run together, ``boundary`` what it takes and gives, ``storage`` holds
+  where values are (``values``, ``arena``, ``buffers``), ``code`` is the text, ``sizes`` has what only a run knows (``extents``).
+* Before that: ``list_types``, ``pads`` and ``packing`` change the graph, ``versions`` says which loops get two forms.
+* Nodes: ``straight`` (``numbers``, ``scalar``, ``scalar_parts``, ``scalar_math``), ``loop_nodes`` (``nests``, ``loops``), views (``views``,
+  ``reshapes``, ``indices``), moved elements (``moves``, ``transposes``, ``walks``, ``chosen``, ``scatters``, ``lanes``), products (``matmul``,
+  ``micro_kernels``, ``tall``), lists (``lists``, ``list_items``, ``list_memory``), random numbers (``draws``, ``generator``), matrices
+  (``lapack``), prints (``telling``); the others are ``calls`` of torch.
+* Branches and loops: ``control``, what loops carry (``carries``, ``grown``), variables in their own memory (``direct``), signals
+  (``polling``), torch's threads (``threading``).
+* Running it: ``program`` compiles and calls, ``form`` is what a call needs to know, ``results`` and ``rows`` make its values, ``plans`` keep
+  code for other processes.
+* The call path in machine code: ``caller``, ``entry`` (``entry_text``, ``entry_checks``, ``entry_results``), ``recycling``, ``layout``.
+"""

@@ -19,6 +19,7 @@ from ..kernels import jit
 from .values import Decline, Mem
 
 KEPT = 2  # blocks of dropped results that a buffer keeps
+COPIED = 1 << 14  # bytes of a result that are copied sooner than a block is handed over
 WASTE = 4  # times what a result needs that its block may have
 LEAST = 4096  # bytes of the first block of a buffer
 HEADER = 128  # bytes in front of a block: where it was allocated, and the next outgrown one
@@ -233,7 +234,9 @@ class Buffers:
         if 0 in shape or not data:
             return torch.empty(shape, dtype=dtype)
         nbytes = torch.Size(shape).numel() * dtype.itemsize
-        if capacity > WASTE * max(nbytes, LEAST):  # an earlier call needed much more
+        if nbytes <= COPIED or capacity > WASTE * max(
+            nbytes, LEAST
+        ):  # an earlier call needed much more
             made = torch.empty(shape, dtype=dtype)
             ctypes.memmove(made.data_ptr(), data, nbytes)
             return made

@@ -79,6 +79,14 @@ class Call:
         self._views: dict[Any, torch.Tensor] = {}
         self._known: dict[Any, Any] = {}  # what a block of slots means
 
+    def __reduce__(self) -> Any:
+        """The same call of a node that stands in no graph, for later processes."""
+        bare = {v: Value(v.type) for v in self._inputs}
+        args, kwargs = (map_values(bare.__getitem__, a) for a in (self.node.args, self.node.kwargs))
+        node = Node(self.node.op, args, kwargs, [v.type for v in self.node.outputs])
+        rest = (self._operands, self._results, self._exact, self._wanted)
+        return type(self), (node, list(bare.values()), *rest)
+
     def __call__(self, address: int) -> bool:
         """Whether the op ran, and gave what its types say."""
         block = ctypes.string_at(address, 8 * self.words)

@@ -3,7 +3,7 @@
 What is kept is the ``Form`` of the code and what lowering gave, as text; the machine code is a file of its own (``kernels.jit``).
 The name of a file is a digest of the text of the traced graph and of all that passes and lowering depend on besides it: the sources
 of this library, the CPU, the versions of Python, torch and LLVM. A graph with Python objects in it (a file to print to, a generator)
-has no name, since its text does not tell one object from another, and code that asks torch for ops holds their nodes: neither is kept.
+has no name, since its text does not tell one object from another, and code that prints or makes text holds objects: neither is kept.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from .. import passes, types
 from ..ir import Graph
 from ..kernels import jit
 from ..text import python_objects, show
+from .calls import Call
 from .form import Form
 from .program import Lowered
 
@@ -47,7 +48,7 @@ def load(name: str | None) -> tuple[Form, Lowered] | None:
 
 def store(name: str | None, form: Form, low: Lowered) -> None:
     """Keep code for later processes."""
-    if name is None or low.asked:
+    if name is None or any(type(call) is not Call for call in low.asked):
         return
     # The nests are what people read; whoever asks for them lowers the graph again.
     disk.store(name, pickle.dumps((form, replace(low, kernels=None, _address=0))))

@@ -101,6 +101,10 @@ class Native:
         arena = (ctypes.c_int64 * 2).from_address(self._slots[-1])
         arena[0], arena[1] = ctypes.addressof(self._table), self._buffers.address
         self._blocks = {i: rows.block(t) for i, t in enumerate(self._outputs) if rows.grows(t)}
+        self._leave = {
+            i: rows.leaver(block, self._outputs[i], self._buffers, i in self._private)
+            for i, block in self._blocks.items()
+        }
         # The slots and the arena belong to one call at a time. The entry, which holds the interpreter lock while it
         # runs, looks at the number; calls from Python, which do not, also hold the mutex.
         self._lock = ctypes.c_int64(0)
@@ -235,7 +239,7 @@ class Native:
         first = len(self._inputs)
         for i, kind in enumerate(self._outputs):
             if i in self._blocks:
-                made[i] = rows.leave(self._blocks[i], kind, self._buffers, i in self._private)
+                made[i] = self._leave[i]()
             elif isinstance(kind, ScalarType):
                 made[i] = _number(slots[first + i], kind.kind)
         return made

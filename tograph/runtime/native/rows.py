@@ -7,7 +7,9 @@ its buffers as tensors. Everybody else gets the tuple of items that the host mak
 from __future__ import annotations
 
 import ctypes
+import functools
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -61,6 +63,20 @@ def grows(kind: Type) -> bool:
 def block(kind: Type) -> Any:
     """Memory for the length of a result and the places of its buffers."""
     return (ctypes.c_int64 * (1 + depth(inside(kind))))()
+
+
+def leaver(block: Any, kind: Type, buffers: Buffers, private: bool) -> Callable[[], Any]:
+    """What gives the result that a call left in buffers."""
+    if not isinstance(kind, TensorType) or paired(inside(kind)):
+        return functools.partial(leave, block, kind, buffers, private)
+    d, dtype = unknown(kind), kind.dtype
+    rest = (*kind.shape[:d], *kind.shape[d + 1 :])
+
+    def tensor() -> torch.Tensor:
+        x = buffers.take(block[1], dtype, (block[0], *rest))
+        return _turned(x, d) if d else x
+
+    return tensor
 
 
 def leave(block: Any, kind: Type, buffers: Buffers, private: bool) -> Any:

@@ -1,0 +1,59 @@
+"""``x ** n`` and ``[x] * n`` for a number that is known only when the graph runs.
+
+torch's formula for the derivative of a power asks whether the number is 0, so beside a floating tensor it enters as a tensor.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+
+from ..runtime.shapes import SYMBOLS
+from .call_rules import DECIDING
+from .calls import call
+from .registry import TENSOR_METHODS, handles
+
+
+def _as_tensor(n: Any, x: Any) -> Any:
+    """A staged number beside a floating tensor as a tensor; anything else as it is."""
+    floating = isinstance(x, torch.Tensor) and (x.is_floating_point() or x.is_complex())
+    if not floating or not isinstance(n, SYMBOLS):
+        return n
+    return torch.scalar_tensor(n, dtype=x.dtype, device=x.device)
+
+
+def power(a: Any, b: Any) -> Any:
+    """``a ** b``"""
+    return operator.pow(_as_tensor(a, b), _as_tensor(b, a))
+
+
+@handles(torch.pow)
+def pow_(input, exponent, **kwargs):
+    return torch.pow(_as_tensor(input, exponent), _as_tensor(exponent, input), **kwargs)
+
+
+def _method(x, exponent):
+    return x.pow(_as_tensor(exponent, x))
+
+
+TENSOR_METHODS["pow"] = _method
+
+
+def times(a: Any, b: Any) -> Any:
+    """``a * b``"""
+    for items, n in ((a, b), (b, a)):
+        if isinstance(items, list) and isinstance(n, torch.SymInt):
+            return call(_repeated, items, n)
+    return operator.mul(a, b)
+
+
+def _repeated(items, n):
+    found = []
+    for _ in range(n):
+        found.extend(items)
+    return found
+
+
+DECIDING.add(_repeated)
