@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...errors import TographError
 from .. import types
 from ..ir import Graph, Node, Value
 from ..overwritten import Writers, any_told
@@ -102,7 +103,7 @@ def _differentiated(
     try:
         return differentiate(region, need, given, writes=later)
     except NotImplementedError as error:
-        if len(node.regions) == 1:
+        if len(node.regions) == 1 or isinstance(error, TographError):
             raise
         return differentiate(region, need, given, writes=later, failing=str(error))
 
