@@ -737,7 +737,7 @@ def debug_assertion(x):
     return x
 
 
-@wrong(tg.errors.StagingError, "'args'", "str(e)", args=(THREE,))
+@wrong(tg.errors.StagingError, "e.args", "('bad', 3)", "str(e)", args=(THREE,))
 def attribute_of_an_exception(x):
     try:
         if x.sum() > 0:

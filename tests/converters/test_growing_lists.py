@@ -4,6 +4,7 @@ import linecache
 from collections import namedtuple
 from dataclasses import dataclass, field
 
+import numpy as np
 import pytest
 import torch
 
@@ -462,3 +463,36 @@ def test_a_change_that_a_built_in_cannot_follow():
 
     with pytest.raises(StagingError, match="change where zip"):
         tg.function(program)(torch.tensor(1))
+
+
+def numbers(n):
+    found = []
+    while n > 0:
+        found.append(2)
+        n = n - 1
+    return found
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda found: torch.zeros(found),
+        lambda found: torch.full(size=found, fill_value=1.0),
+        lambda found: torch.zeros(4).view(found),
+        lambda found: torch.ones(2, 3, 4).sum(found),
+        lambda found: torch.nn.functional.pad(torch.ones(3), found),
+        lambda found: torch.meshgrid([torch.ones(2), found]),
+        lambda found: torch.zeros([1] * len(found)),
+        lambda found: np.array(found).sum(),
+    ],
+    ids=["size", "keyword", "method", "dims", "python", "inside", "repeated", "numpy"],
+)
+def test_code_that_reads_the_memory_of_lists_refuses_one_of_the_graph(use):
+    """It would take the list to be empty."""
+
+    @tg.function
+    def f(n):
+        return use(numbers(n))
+
+    with pytest.raises(StagingError, match="a list that grows .* cannot be given to '"):
+        f(torch.tensor(2))

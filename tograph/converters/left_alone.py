@@ -12,8 +12,11 @@ import types
 import typing
 from typing import Any
 
+import torch
+
 from ..runtime import decisions, reads, unconverted
 from ..runtime.funcgraph import is_tracing
+from ..runtime.growing import StagedList
 from .call_rules import MARK, WRAPPERS, is_user_function
 from .conversion import convert_if_needed, converted, generator_form
 from .generators import Generator
@@ -58,6 +61,8 @@ def _run_alone(f, args, kwargs):
     owner = getattr(f, "__self__", None)
     if _is_stream(owner) and f.__name__ in STREAM_METHODS and is_tracing():
         return STREAM_METHODS[f.__name__](owner, *args, **kwargs)
+    if _of_arrays(f, owner):
+        _refuse_growing(f, (*args, *kwargs.values()))
     reads.passed((*args, *kwargs.values(), owner))
     if getattr(f, MARK, False):
         decisions.python("{0!s} runs as written (tg.do_not_convert)", getattr(f, "__name__", f))
@@ -66,6 +71,27 @@ def _run_alone(f, args, kwargs):
         kwargs = {k: convert_if_needed(v) for k, v in kwargs.items()}
         return f(*args, **kwargs)
     return unconverted.run(f, args, kwargs)
+
+
+def _of_arrays(f: Any, owner: Any) -> bool:
+    """Whether torch or numpy have a function: their C code reads the memory of a list, where nothing of a list of the graph is."""
+    if isinstance(owner, torch.Tensor):
+        return True
+    module = getattr(f, "__module__", None) or getattr(owner, "__module__", None) or ""
+    return str(module).partition(".")[0] in ("torch", "numpy")
+
+
+def _refuse_growing(f: Any, args: tuple) -> None:
+    """StagingError for a list of the graph among arguments or in one of them."""
+    parts = [
+        p
+        for x in args
+        if type(x) in (list, tuple) or (type(x) is StagedList and x.handle is None)
+        for p in x
+    ]
+    for x in (*args, *parts):
+        if isinstance(x, StagedList):
+            x.given_to(getattr(f, "__name__", type(f).__name__))
 
 
 def _is_stream(x: Any) -> bool:

@@ -186,6 +186,11 @@ class StagedList(ListContent):
             "change where zip(), map() or another built-in goes over it: loop over the list itself, or over a copy"
         )
 
+    def given_to(self, name: str) -> None:
+        """StagingError for a list of the graph: the function reads the memory of lists, where this one has nothing."""
+        if self.handle is not None:
+            self._refuse(f"be given to {name!r}")
+
     def __len__(self) -> int:
         return (
             super().__len__()

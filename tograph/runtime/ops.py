@@ -328,7 +328,7 @@ def _error_text(error):
     """The one text that an exception was made with."""
     if len(error.args) != 1 or not isinstance(error.args[0], str):
         raise StagingError(
-            f"e.args of an exception that happens when the graph runs is taken to be one text; here it is {error.args!r}"
+            f"e.args of an exception that happens when the graph runs is taken to be one text; here it is {error.args!r}. Use str(e)"
         )
     return error.args[0]
 
