@@ -74,6 +74,7 @@ class Storage:
     )
     listed: Location | None = None
     written_in: FuncGraph | None = None
+    parts_: tuple[int, Sequence[Storage]] | None = None  # what ``listed.parts`` found, and when
 
     def computed(self, graph: FuncGraph) -> Value | None:
         """The base value of a storage that is made of others; None for all but ``control_flow.picking``'s."""
