@@ -5,6 +5,7 @@ A handler finds the variables as the body left them at the op that failed: the b
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,13 +16,14 @@ from .. import flattening, journal, listed, pytrees, structure, types
 from ..flattening import flatten
 from ..funcgraph import FuncGraph, Storage, current_graph
 from ..ir import Value
+from ..joins import join
 from ..journal import Location as Place
 from ..ops import OpaqueObject
 from ..reach import reachable
 from ..structure import Handle, Spec, leaf_types, spec_of
 from .bound import Bound
 from .identity import choose
-from .joining import all_seen, as_value, join_regions, put_back, visible
+from .joining import all_seen, as_value, join_regions, one_list, put_back, visible
 from .leaves import noting
 from .regions import Region, recording_places, trace_region, unmoved
 from .telling import all_known, partly, told
@@ -135,7 +137,9 @@ class _Progress:
         settings = [self._setting(t, cell, graph) for t in range(1, len(self.specs))]
         for k, place in enumerate(self.places):
             options = [self._told(as_value(place.get())), *(s[k] for s in settings)]
-            put_back(place, choose(tag, options, graph))
+            specs = [spec_of(o) for o in options]
+            spec = one_list(functools.reduce(join, specs), specs, place)
+            put_back(place, choose(tag, options, graph, spec))
 
     def _setting(self, t: int, cell: Value, graph: FuncGraph) -> list[Any]:
         """What the places held at the ``t``-th setting of the cell; it counts where that was the last one."""
