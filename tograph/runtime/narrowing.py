@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from .required import require
 from .products import is_open
+from .required import require
 
 
 def is_staged(input: Any, start: Any, length: Any) -> bool:
