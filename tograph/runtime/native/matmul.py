@@ -22,7 +22,6 @@ SHALLOW = 64  # a shared dimension that is short
 MODERATE = 512
 FEW = 4  # rows of the result that a copy of the matrix on the right does not pay for
 SHARED = 192  # rows of A that make up for a copy of B that is contiguous along its columns
-PARALLEL = 1 << 20  # multiply-adds from which on a product uses torch's threads
 
 
 def lower(low, node: Node) -> None:
@@ -172,7 +171,8 @@ def usable(low, a: Matrix, b: Matrix, source: Mem, batch: int) -> Matrix:
 
 def product(low, dtype: str, batch: int, a: Matrix, b: Matrix, c: Matrix, bias: Mem | None) -> None:  # fmt: skip
     panel = b.column_stride == 1
-    parallel = a.rows * _usual(a.columns) * b.columns >= PARALLEL and threading.available()
+    large = low.joint is not None or a.rows * _usual(a.columns) * b.columns >= threading.PRODUCT
+    parallel = large and threading.available()
     writer = Writer(low, dtype, a, b, c, bias, panel, parallel)
     name = low.function("product", writer.function())
     units = writer.units
@@ -221,4 +221,7 @@ def _call(low, name: str, pointers: list[str], units: int, parallel: bool) -> No
         f"(i64 %begin, i64 %end, ptr %block) #0 {{\n{loads}"
         f"  call void @{name}({given}, i64 %begin, i64 %end)\n  ret void\n}}\n",
     )
-    threading.call(low, f"{name}_{len(low.globals)}", task, block, units, 1)
+    if low.joint is None:
+        threading.call(low, f"{name}_{len(low.globals)}", task, block, units, 1)
+    else:
+        low.joint.append((task, block, units))
