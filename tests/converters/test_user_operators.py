@@ -263,6 +263,40 @@ def special_methods_of_a_class_defined_inside(x):
     return found
 
 
+@cases((3,), (-3,))
+def super_in_classes_defined_inside(x):
+    class Base:
+        def __init__(self, v):
+            self.v = v
+
+        def items(self):
+            yield self.v
+            if self.v > 0:
+                yield 1
+
+        def run(self, y):
+            return self.v + y if y > 0 else y
+
+    class Inner(Base):
+        def __init__(self, v):
+            super().__init__(v * 2)
+
+        def items(self):
+            yield from super().items()
+            yield 2
+
+        def run(self, y):
+            if self.v > 1:
+                y = super().run(y + 1)
+            return y
+
+    c = Inner(x)
+    total = 0
+    for v in c.items():
+        total += v
+    return c.run(x), total
+
+
 @cases.tensors((torch.tensor([1, 2]),), (torch.tensor([0, 0]),), (torch.tensor([-1, -2]),))
 def lists_repeated_a_staged_number_of_times(x):
     n = int(x.sum())
