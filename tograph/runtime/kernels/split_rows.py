@@ -32,10 +32,11 @@ class Split:
     between: dict[str, tuple[str, int]]
 
 
-def split(kernel: Kernel, parts: int = 0) -> Split | None:
+def split(kernel: Kernel, parts: int = 0, first: bool = False) -> Split | None:
     """The two kernels, or None where one is as good or the row is needed after a fold.
 
-    ``parts``: so many, whether or not they are estimated to be worth it.
+    ``parts``: so many, whether or not they are estimated to be worth it. ``first``: the parts are the outermost loop, not the
+    innermost of the outer ones.
     """
     if not kernel.row:
         return None
@@ -48,12 +49,12 @@ def split(kernel: Kernel, parts: int = 0) -> Split | None:
         return None
     if any(kernel.store_depends(s) & row for s in kernel.stores):
         return None
-    return _Splitter(kernel, folds, parts).run()
+    return _Splitter(kernel, folds, parts, first).run()
 
 
 class _Splitter:
-    def __init__(self, kernel: Kernel, folds: Sequence[Expr], parts: int):
-        self.kernel, self.folds = kernel, folds
+    def __init__(self, kernel: Kernel, folds: Sequence[Expr], parts: int, first: bool):
+        self.kernel, self.folds, self.first = kernel, folds, first
         (self.row,) = kernel.row
         self.length = number(self.row.size)
         self.parts = parts or min(MOST_PARTS, -(-self.length // PART))
@@ -68,8 +69,9 @@ class _Splitter:
 
     def _slot(self, part: str) -> Affine:
         """Where the part of an outer point is in a buffer between the kernels."""
-        address, step = variable(part), self.parts
-        for d in reversed(self.kernel.outer):
+        outer, between = self.kernel.outer, Dim(part, self.parts)
+        address, step = Affine(()), 1
+        for d in reversed((between, *outer) if self.first else (*outer, between)):
             address = address + variable(d.name).scaled(step)
             step *= number(d.size)
         return address
@@ -99,7 +101,8 @@ class _Splitter:
             if len(args) == 2:
                 stores.append(self._between(f"u{k}", maker.make("reduce", "i64", tuple(args), name=e.name)))  # fmt: skip
         body = ordered([s.value for s in stores])
-        return self._kernel(f"{kernel.name}_parts", (*kernel.outer, part), (inside,), body, stores, True)  # fmt: skip
+        outer = (part, *kernel.outer) if self.first else (*kernel.outer, part)
+        return self._kernel(f"{kernel.name}_parts", outer, (inside,), body, stores, True)
 
     def _moved(self, maker: Maker, e: Expr, mapped: dict, row: Affine, exists) -> Expr:
         """An expression with the row in parts; loads beyond its end read nothing."""

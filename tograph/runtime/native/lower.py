@@ -247,7 +247,9 @@ class Lowering(Storage):
         elif matmul.deep(self, node):
             self.sizes.infer(node)
             matmul.lower(self, node)
-        elif any(isinstance(x := self.operand(v), Mem) and x.open for v in node.inputs):
+        elif matmul.folds(node) or any(
+            isinstance(x := self.operand(v), Mem) and x.open for v in node.inputs
+        ):
             self.sizes.infer(node)
             with matmul.by_rows(self, node):
                 loop_nodes.lower(self, [node], set(node.outputs))

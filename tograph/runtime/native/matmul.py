@@ -18,6 +18,7 @@ from .groups import ALONE
 from .micro_kernels import Matrix, Writer
 from .values import Decline, Mem, Operand, numel, strides
 
+LONG = 1 << 15  # of a dot product: a fold for all threads
 SHALLOW = 64  # a shared dimension that is short
 MODERATE = 512
 FEW = 4  # rows of the result that a copy of the matrix on the right does not pay for
@@ -52,6 +53,11 @@ def lower(low, node: Node) -> None:
         low.bind(out, made)
     else:
         low.bind(out, target)
+
+
+def folds(node: Node) -> bool:
+    """Whether a product is one fold that is long enough for a loop nest, which uses all threads."""
+    return node.op == "aten.dot.default" and (node.args[0].type.shape[0] or 0) >= LONG
 
 
 def deep(low, node: Node) -> bool:
