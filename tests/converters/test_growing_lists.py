@@ -496,3 +496,50 @@ def test_code_that_reads_the_memory_of_lists_refuses_one_of_the_graph(use):
 
     with pytest.raises(StagingError, match="a list that grows .* cannot be given to '"):
         f(torch.tensor(2))
+
+
+def test_joining_a_list_that_turns_out_empty_raises_as_torch_does():
+    joins = (torch.stack, torch.cat, torch.hstack, lambda xs: torch.stack(xs, 1))
+    for join in joins:
+
+        @tg.function
+        def f(n, join=join):
+            found = []
+            for i in range(n):
+                found.append(torch.ones(2) * i)
+            return join(found)
+
+        assert f(torch.tensor(2)).numel() == 4
+        with pytest.raises(RuntimeError, match="non-empty"):
+            f(torch.tensor(0))
+
+    @tg.function
+    def begun(n):
+        found = [torch.ones(2)]
+        while n > 0:
+            found.append(torch.ones(2) * n)
+            n = n - 1
+        return torch.stack(found)
+
+    assert begun(torch.tensor(0)).shape == (1, 2)
+    assert "tg.assert" not in str(begun.concrete_functions[0].graph)
+
+
+def test_an_error_tells_of_a_list_that_grew():
+    @tg.function
+    def f(n):
+        found = numbers(n)
+        return found.missing
+
+    with pytest.raises(AttributeError) as caught:
+        f(torch.tensor(2))
+    assert "found is list whose length is decided when the graph runs" in caught.value.__notes__[0]
+
+
+def test_index_out_of_a_list_of_numbers_in_pythons_words():
+    for items, kind in (([1, 2, 3], "list"), ((1.5, 2.5, 0.5), "tuple")):
+        f = tg.function(lambda i, items=items: items[i])
+        assert f(torch.tensor(-1)) == items[-1]
+        for i in (3, -4):
+            with pytest.raises(IndexError, match=f"^{kind} index out of range"):
+                f(torch.tensor(i))

@@ -23,7 +23,7 @@ from typing import Any
 from ..runtime import control_flow, journal
 from ..runtime.funcgraph import is_tracing
 from ..transpiler.syntax import gast
-from .call_rules import MARK
+from .call_rules import CONVERTED_CODE, MARK
 from .context import OPERATORS, Converter, own_nodes
 from .logical import not_
 
@@ -98,6 +98,7 @@ def two_forms(native: Any, push: Any) -> Any:
     def generator(*args, **kwargs):
         return Generator(native, push, args, kwargs) if is_tracing() else native(*args, **kwargs)
 
+    CONVERTED_CODE.update([generator.__code__])
     return generator
 
 

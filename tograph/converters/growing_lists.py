@@ -12,8 +12,10 @@ from typing import Any
 import torch
 
 from ..errors import StagingError
-from ..runtime.funcgraph import user_location
+from ..runtime.funcgraph import current_graph, user_location
 from ..runtime.growing import StagedList, as_staged
+from ..runtime.list_lengths import least_length
+from ..runtime.required import require
 from ..runtime.structure import Leaf, Tree
 from ..runtime.types import ScalarType
 from .calls import call
@@ -122,14 +124,23 @@ def tensor_of(items: StagedList, dtype: torch.dtype | None = None) -> torch.Tens
     return stacked if dtype is None else stacked.to(dtype)
 
 
+def _check_items(tensors: StagedList, message: str) -> None:
+    """RuntimeError of torch when the graph runs, for a list that turns out empty."""
+    values = tensors.values(current_graph())
+    if tensors.item_spec is not None and not least_length(values[0]):
+        require(tensors.length() > 0, RuntimeError(message))
+
+
 def stack(tensors: StagedList, dim: int = 0) -> torch.Tensor:
     """``torch.stack``: along the first dimension, then moved."""
+    _check_items(tensors, "stack expects a non-empty TensorList")
     rank = tensors.rank + 1
     return _placed(tensors.stack(), _dimension(dim, rank))
 
 
 def cat(tensors: StagedList, dim: int = 0) -> torch.Tensor:
     """``torch.cat``: the items are turned so that their first dimension is the one that grows."""
+    _check_items(tensors, "torch.cat(): expected a non-empty list of Tensors")
     dim = _dimension(dim, tensors.rank)
     if dim == 0:
         return tensors.cat()
