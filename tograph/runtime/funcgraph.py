@@ -160,7 +160,16 @@ class Root:
         """
         for graph in self.graphs:
             graph.sources.clear()
-        for noted in (self.outside, self.retained, self.freed, self.writes):
+        for noted in (
+            self.outside,
+            self.retained,
+            self.freed,
+            self.writes,
+            self.before_failure,
+            self.keep,
+            self.created,
+            self.made,
+        ):
             noted.clear()
         self.loops = None
 
