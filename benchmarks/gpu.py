@@ -6,7 +6,8 @@ Sections (``gpu_sections``), in order:
 
 assumptions  what the code takes for granted of driver, torch and Triton, one by one (``gpu_assumptions``)
 correctness  every sample and workload with its tensors on the GPU, beside the same call on the CPU; level of each
-loops        µs per iteration of a While by number of library calls in its body: in one kernel, as a WHILE node, in chunks
+loops        µs per iteration of a While by number of library calls in its body: in one kernel, as a WHILE node whose handle is set by a
+             kernel of its own or by the kernel that computes the condition, in chunks
 bandwidth    fused kernels as a share of the rate of a device copy
 calls        host synchronisations and launches of one call of each workload; 0 synchronisations is the aim of tiers 0 and 1
 workloads    each beside eager PyTorch, torch.compile, its mode "reduce-overhead", torch.while_loop, and JAX where it is installed
@@ -23,6 +24,7 @@ Without a GPU one line says so, and the exit status is 0. ``--device cpu`` tries
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import math
 import os
@@ -31,7 +33,7 @@ import selectors
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +42,9 @@ sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]  # from a checkout, install
 
 import gpu_sections  # noqa: E402
 import torch  # noqa: E402
-from gpu_assumptions import PROBE  # noqa: E402
+from gpu_assumptions import FUSED, PROBE  # noqa: E402
 
-from tograph.runtime.gpu import driver  # noqa: E402
+from tograph.runtime.gpu import capture, driver  # noqa: E402
 
 MARK = "@row "  # begins a line of a worker that is for the parent
 PAUSE = 5.0  # seconds between two versions of the report
@@ -55,16 +57,18 @@ SHARES = {"assumptions": 0.3, "correctness": 0.4, "loops": 0.3, "bandwidth": 0.3
 # ---- the worker: one section, in this process
 
 
-def work(section: str, device: str, skip: int, chunks: bool = False) -> int:
-    """Run the parts of a section from number ``skip`` on. ``chunks``: without conditional nodes, since the probe gave no answer."""
-    if chunks:
+def work(section: str, device: str, skip: int, without: str = "") -> int:
+    """Run the parts of a section from number ``skip`` on. ``without``: what is not used, since its probe gave no answer."""
+    if PROBE in without:
         driver.available = lambda *_: "the probe gave no answer"
+    if FUSED in without:
+        capture.fuses = lambda *_: "the probe gave no answer"
 
     def say(**fields: Any) -> None:
         print(MARK + json.dumps(fields), flush=True)
 
     bench = gpu_sections.Bench(device, lambda **fields: say(row=fields))
-    for i, (name, run) in enumerate(gpu_sections.SECTIONS[section](bench)):
+    for i, (name, run) in enumerate(parts(section, bench)):
         if i < skip:
             continue
         say(begins=i, name=name)
@@ -76,6 +80,18 @@ def work(section: str, device: str, skip: int, chunks: bool = False) -> int:
             if spoilt(bench, error):
                 return SPOILT
     return 0
+
+
+def parts(section: str, bench: gpu_sections.Bench) -> Iterator[tuple[str, Callable[[], None]]]:
+    """The parts of a section; what goes wrong while they are named is one more of them, which raises it."""
+    try:
+        yield from gpu_sections.SECTIONS[section](bench)
+    except Exception as error:
+        yield "its parts", functools.partial(_raise, error)
+
+
+def _raise(error: Exception) -> None:
+    raise error
 
 
 def spoilt(bench: gpu_sections.Bench, error: Exception) -> bool:
@@ -124,13 +140,15 @@ class Run:
             str(skip),
             "--device",
             self.device,
-            *(["--chunks"] if self.chunks else []),
+            "--without",
+            self.without,
         ]
 
     @property
-    def chunks(self) -> bool:
-        """Whether the probe of conditional nodes has ended a worker: no other one is to wait for it."""
-        return any(r.get("name") == PROBE and "note" in r for r in self.sections.get("assumptions", ()))  # fmt: skip
+    def without(self) -> str:
+        """The probes that have ended a worker: no other one is to wait for them."""
+        rows = self.sections.get("assumptions", ())
+        return "; ".join(r["name"] for r in rows if r.get("name") in (PROBE, FUSED) and "note" in r)
 
     def section(self, name: str, last: bool) -> None:
         """All parts of a section, in as many processes as it takes."""
@@ -253,10 +271,10 @@ def main() -> None:
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     parser.add_argument("--skip", type=int, default=0, help=argparse.SUPPRESS)
-    parser.add_argument("--chunks", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--without", default="", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
-        sys.exit(work(options.worker, options.device, options.skip, options.chunks))
+        sys.exit(work(options.worker, options.device, options.skip, options.without))
     gpu = options.device.startswith("cuda")
     if gpu and not torch.cuda.is_available():
         print("benchmarks/gpu.py: there is no GPU on this machine; nothing was measured")

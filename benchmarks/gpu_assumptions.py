@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 
 import tograph as tg
-from tograph.runtime.gpu import capture, driver, images, planner
+from tograph.runtime.gpu import capture, driver, fused_code, images, planner
 from tograph.runtime.gpu.capture import Captured
 from tograph.runtime.gpu.execute import Chunked
 from tograph.runtime.gpu.recording import Pool
@@ -24,6 +24,7 @@ from tograph.runtime.kernels import triton_jit
 from tograph.runtime.kernels.triton_source import HEADER, Source
 
 PROBE = "the probe of conditional nodes"
+FUSED = "the probe of kernels that set handles"
 DOUBLE = Source("double", HEADER + """
 
 @triton.jit
@@ -41,15 +42,17 @@ def assumptions(bench: Any) -> Iterator[tuple[str, Callable[[], None]]]:
     yield "kernels start by Triton", functools.partial(starts, bench, "kernels start by Triton", _by_triton)  # fmt: skip
     yield "kernels start from images", functools.partial(starts, bench, "kernels start from images", images.start)  # fmt: skip
     yield PROBE, lambda: bench.row(name=PROBE, **_said(capture.probed(str(bench.device))))  # fmt: skip
+    yield FUSED, lambda: bench.row(name=FUSED, **_said(capture.fuses(str(bench.device))))
+    kinds = {"": Captured, ", setters fused": fused, ", in chunks": Chunked}
     for name, (fn, make) in NODES.items():
-        for how, runner in (("", Captured), (", in chunks", Chunked)):
+        for how, runner in kinds.items():
             yield name + how, functools.partial(runs, bench, name + how, fn, make, runner)
     yield "memory of bodies is the graph's", functools.partial(bodies_keep_memory, bench)
     yield "a failed capture leaves torch as it was", functools.partial(failed_capture, bench)
     for name, fn in CALLS.items():
         yield name, functools.partial(called, bench, name, fn)
     for name, draw in DRAWS.items():
-        for size in ((5,), (1000,), (300, 1000), (3001, 1001)):
+        for size in ((5,), (1002,), (300, 1000), (3001, 1002)):
             yield f"{name} {size}", functools.partial(drawn, bench, name, draw, size)
 
 
@@ -160,6 +163,10 @@ NODES: dict[str, tuple[Callable, Callable]] = {
         lambda b, n: _square(b, 64, n),
     ),
 }
+
+
+def fused(plan: Any) -> Captured:
+    return Captured(plan, fuse=fused_code.fused_for)
 
 
 def planned(fn: Callable, given: Sequence[Any]) -> Any:
@@ -299,6 +306,10 @@ DRAWS: dict[str, Callable[[torch.Tensor], Any]] = {
     "bernoulli": lambda x: torch.bernoulli(x, 0.3),
     "randint": lambda x: torch.randint_like(x, -5, 1000, dtype=torch.int64),
     "dropout": lambda x: F.dropout(x, 0.3),
+    "dropout f16": lambda x: F.dropout(x.half(), 0.3),
+    "dropout bf16": lambda x: F.dropout(x.bfloat16(), 0.3),
+    "bernoulli of a tensor": lambda x: torch.bernoulli(x * 0.3),
+    "bernoulli of halves": lambda x: torch.bernoulli(x.half() * 0.3),
     "multinomial": lambda x: torch.multinomial(x.abs() + 1, 1),
 }
 

@@ -22,9 +22,10 @@ from gpu_assumptions import assumptions
 import tograph as tg
 from tograph.bench import peers, programs, torch_forms
 from tograph.bench.workloads import WORKLOADS, Workload
-from tograph.runtime.gpu import planner
+from tograph.runtime.gpu import fused_code, planner
 from tograph.runtime.gpu.capture import Captured
 from tograph.runtime.gpu.execute import Chunked
+from tograph.runtime.gpu.plan import Setting
 from tograph.runtime.gpu.retarget import retarget
 from tograph.runtime.kernels.loop_ir import Unsupported
 
@@ -215,7 +216,8 @@ def loop_of(calls: int) -> Callable:
 def loops(bench: Bench) -> Iterator[Part]:
     kinds = {
         "one kernel or WHILE": _planned(True),
-        "WHILE node": _planned(False),
+        "WHILE node, setter apart": _planned(False),
+        "WHILE node, setter fused": _fused,
         "chunks": _chunked,
     }
     for calls in (0, 1, 3, 10):
@@ -255,6 +257,14 @@ def calls_alone(bench: Bench, calls: int) -> None:
 
 def _planned(whole: bool) -> Callable:
     return lambda graph, bench: Captured(planner.plan(graph, whole))
+
+
+def _fused(graph: Any, bench: Bench) -> Captured:
+    """Unsupported where no kernel sets the handle."""
+    made = Captured(planner.plan(graph, False), fuse=fused_code.fused_for)
+    if not any(isinstance(s, Setting) for s, _ in made.plan.walk()):
+        raise Unsupported("no kernel sets the handle")
+    return made
 
 
 def _chunked(graph: Any, bench: Bench) -> Chunked:
@@ -350,13 +360,13 @@ def one_rate(bench: Bench, name: str, fn: Callable, given: tuple, moves: float, 
 
 def workloads(bench: Bench) -> Iterator[Part]:
     """Ours and eager first, then the peers that compile: where time ends, the shortest comparison is whole."""
-    peers: dict[str, Callable] = {
+    forms: dict[str, Callable] = {
         "tograph": tg.function,
         "eager": lambda f: f,
         "compile": torch.compile,
         "reduce-overhead": lambda f: torch.compile(f, mode="reduce-overhead"),
     }
-    for peer, wrap in peers.items():
+    for peer, wrap in forms.items():
         for key, workload in WORKLOADS.items():
             yield f"{key} {peer}", functools.partial(one_workload, bench, key, workload, peer, wrap)
     for key, form in torch_forms.FORMS.items():

@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import json
 import sys
 import textwrap
 from pathlib import Path
@@ -60,9 +61,30 @@ def test_a_part_that_crashes_or_hangs_takes_no_other_with_it(gpu, tmp_path, monk
 def test_no_other_worker_waits_for_a_probe_that_hangs(gpu, tmp_path):
     run = gpu.Run(argparse.Namespace(device="cuda:0", output=tmp_path, seconds=9.0))
     run.add("assumptions", name=gpu.PROBE, holds="NO", found="a wrong answer")
-    assert "--chunks" not in run.command("loops", 0)
+    assert run.command("loops", 0)[-1] == ""
+    run.add("assumptions", name=gpu.FUSED, note="no answer in 60 s")
+    assert run.command("loops", 0)[-1] == gpu.FUSED
     run.add("assumptions", name=gpu.PROBE, note="no answer in 60 s")
-    assert "--chunks" in run.command("loops", 0)
+    assert gpu.FUSED in run.command("loops", 0)[-1] and gpu.PROBE in run.command("loops", 0)[-1]
+
+
+def test_every_section_names_its_parts(gpu):
+    """On the CPU, without running one."""
+    sections = set(gpu.gpu_sections.SECTIONS) - {"cases"}  # which imports them all
+    for section in sections:
+        names = [n for n, _ in gpu.parts(section, gpu.gpu_sections.Bench("cpu", print))]
+        assert names and "its parts" not in names
+
+
+def test_an_error_while_parts_are_named_is_a_row(gpu, monkeypatch, capsys):
+    def broken(bench):
+        yield "first", lambda: bench.row(name="first")
+        raise ImportError("no module")
+
+    monkeypatch.setitem(gpu.gpu_sections.SECTIONS, "loops", broken)
+    assert gpu.work("loops", "cpu", 0) == 0
+    rows = [json.loads(line.removeprefix(gpu.MARK)) for line in capsys.readouterr().out.splitlines()]  # fmt: skip
+    assert [r["row"] for r in rows if "row" in r] == [{"name": "first"}, {"name": "its parts", "note": "ImportError: no module"}]  # fmt: skip
 
 
 def test_a_section_ends_with_its_time(gpu, tmp_path, monkeypatch):

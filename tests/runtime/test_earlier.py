@@ -1,5 +1,7 @@
 """Gradients that are taken in the body of a staged loop and go back into earlier iterations."""
 
+from dataclasses import dataclass
+
 import pytest
 import torch
 
@@ -95,7 +97,94 @@ def written_in_place(x, w, n):
     return total
 
 
-PROGRAMS = [accumulated, truncated, initial_state, branches, nested, pair, early_exit, written_in_place]  # fmt: skip
+class Record:
+    pass
+
+
+def attributes_and_keys(x, w, n):
+    """State that is found while the body is traced, with a history from before the loop."""
+    w = w.requires_grad_()
+    state, memory, total = Record(), {"c": x * w[0]}, torch.zeros_like(w)
+    state.h = x * w[1]
+    for i in range(n):
+        state.h = torch.tanh(w @ state.h) + memory["c"]
+        memory["c"] = memory["c"] * w[2]
+        total = total + torch.autograd.grad((state.h * memory["c"]).sum(), w, retain_graph=True)[0]
+    return total, state.h.detach()
+
+
+def objects(x, w, n):
+    w = w.requires_grad_()
+    state, total = Pair(x, x * w[0]), torch.zeros_like(w)
+    for _ in range(n):
+        state = Pair(torch.tanh(w @ state.h) + state.c, state.c * w[1])
+        total = total + torch.autograd.grad((state.h * state.c).sum(), w, retain_graph=True)[0]
+    return total, state.h.detach()
+
+
+@dataclass
+class Pair:
+    h: torch.Tensor
+    c: torch.Tensor
+
+
+def leaves_made_anew(x, w, n):
+    """Each iteration leaves leaves for the next one, whose gradients stand in their fields there, or are asked for."""
+    y, z = x.detach().requires_grad_(), w[0].detach().requires_grad_()
+    for _ in range(n):
+        (y.square() * z.sin()).sum().backward()
+        y = (y - 0.1 * y.grad).detach().requires_grad_()
+        (g,) = torch.autograd.grad((y * z).cos().sum(), z)
+        z = (z - 0.1 * g).detach().requires_grad_()
+    return y.detach(), z.detach()
+
+
+PROGRAMS = [
+    accumulated, truncated, initial_state, branches, nested, pair, early_exit, written_in_place,
+    attributes_and_keys, objects, leaves_made_anew,
+]  # fmt: skip
+
+
+def by_other_state(y, s):
+    return torch.autograd.grad((s * y).sum(), y)[0]
+
+
+def by_other_state_alone(y, s):
+    return torch.autograd.grad((s * s).sum(), y)[0]
+
+
+def by_its_field(y, s):
+    (s * y).sum().backward()
+    return y.grad
+
+
+@pytest.mark.parametrize("slope", [by_other_state, by_other_state_alone, by_its_field])
+def test_what_an_earlier_iteration_computed_of_state_is_refused(slope):
+    @tg.function
+    def f(x):
+        y = x.detach().requires_grad_()
+        s = y * 2
+        while y.norm() > 1:
+            y = (y - 0.1 * slope(y, s)).detach().requires_grad_()
+            s = y * 2
+        return y.detach()
+
+    with pytest.raises(GradientError, match="a tensor that an earlier iteration made"):
+        f(torch.tensor([3.0, 2.0]))
+
+
+def test_a_field_that_an_earlier_iteration_filled_is_refused():
+    @tg.function
+    def f(x):
+        y = x.detach().requires_grad_()
+        while y.norm() > 1:
+            (y * y).sum().backward()
+            y = (y - 0.1 * y.grad).detach().requires_grad_()
+            y.sum().backward()
+        return y.detach()
+
+    with pytest.raises(GradientError, match="not followed"):
+        f(torch.tensor([3.0, 2.0]))
 
 
 def arguments():

@@ -74,6 +74,7 @@ class Storage:
     )
     listed: Location | None = None
     written_in: FuncGraph | None = None
+    parts_: tuple[int, Sequence[Storage]] | None = None  # what ``listed.parts`` found, and when
 
     def computed(self, graph: FuncGraph) -> Value | None:
         """The base value of a storage that is made of others; None for all but ``control_flow.picking``'s."""
@@ -232,12 +233,13 @@ class FuncGraph:
         node = Node(op, args, kwargs, types, regions=regions, location=user_location(), grad=grad)
         self.graph.nodes.append(node)
         if not self.differentiated and torch._C._current_autograd_node() is not None:
-            self._note_gradient()
+            self.note_gradient()
         if grad and self.sources and not op.startswith("aten."):
             CONNECT(node, self)
         return node
 
-    def _note_gradient(self) -> None:
+    def note_gradient(self) -> None:
+        """A gradient is taken while this graph is recorded."""
         graph: FuncGraph | None = self
         while graph is not None:
             graph.differentiated, graph = True, graph.outer

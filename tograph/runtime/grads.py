@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from ..errors import GradientError
-from . import custom, flattening, freed, optional_grads, reads, stale
+from . import custom, flattening, freed, histories, optional_grads, reads, stale
 from .engine import run_backward
 from .funcgraph import FuncGraph, Root, Storage, current_graph, is_tracing, user_location
 from .infer import meta_of
@@ -70,6 +70,7 @@ def read(owner: torch.Tensor) -> Any:
     """``owner.grad``"""
     if not is_tracing():
         return owner.grad
+    histories.check_graded(owner)
     found = slot(owner)
     found.was_read |= found.fresh
     return found.content
@@ -151,8 +152,11 @@ def engine(
     keep: bool,
     create: bool,
     unused: bool,
+    leaves: bool = False,
 ) -> Any:
-    """The engine, on what is recorded. ``keep``: what the graph saved may be used again; ``unused``: as of ``allow_unused``."""
+    """The engine, on what is recorded. ``keep``: what the graph saved may be used again; ``unused``: as of ``allow_unused``;
+    ``leaves``: ``inputs`` are all that the history leads to.
+    """
     if torch.is_anomaly_check_nan_enabled() and torch.is_anomaly_enabled():
         raise GradientError(
             "torch's anomaly detection looks at the values of gradients, which are known only when the graph runs. Use "
@@ -160,12 +164,22 @@ def engine(
             user_location(),
         )
     reads.history()
+    _check_iterations(outputs, inputs, leaves)
     nodes = freed.executed(outputs, inputs)
     stale.settle(nodes, False)
     found = run_backward(outputs, grads, inputs, create, unused)
     if not keep:
         freed.free(nodes)
     return found
+
+
+def _check_iterations(outputs: Sequence[Any], inputs: Sequence[Any], leaves: bool) -> None:
+    graph: FuncGraph | None = current_graph()
+    graph.note_gradient()
+    while graph is not None and not graph.repeats:
+        graph = graph.outer
+    if graph is not None:
+        histories.check(histories.behind(outputs), inputs, leaves)
 
 
 def _several(x: Any) -> tuple[Any, ...]:
@@ -257,7 +271,8 @@ def backward(
     reads.history()
     if not any(o.requires_grad for o in outs):
         raise RuntimeError(optional_grads.UNREACHED)
-    found = engine(outs, cotangents, wrt, keep, create_graph, True) if wrt else ()
+    every = inputs is None
+    found = engine(outs, cotangents, wrt, keep, create_graph, True, every) if wrt else ()
     some, ways = WAYS(outs, wrt)
     optional_grads.check(some, "RuntimeError", optional_grads.UNREACHED)
     for leaf, g, way in zip(wrt, found, ways):
@@ -288,27 +303,17 @@ def _retain(x: torch.Tensor) -> None:
         current_graph().root.retained.append(x)
 
 
-def history(outs: Sequence[torch.Tensor]) -> dict[Any, None]:
-    """The nodes of torch's autograd that ``outs`` lead to, in the order of a walk."""
-    seen: dict[Any, None] = {}
-    todo = [o.grad_fn for o in outs if o.grad_fn is not None]
-    while todo:
-        node = todo.pop()
-        if node not in seen:
-            seen[node] = None
-            todo += [n for n, _ in node.next_functions if n is not None]
-    return seen
-
-
 def staged(out: torch.Tensor) -> bool:
     """Whether a staged construct, or another op that is not torch's own, is in the history of a tensor."""
-    return any(isinstance(n, torch.autograd.function.BackwardCFunction) for n in history([out]))
+    return any(
+        isinstance(n, torch.autograd.function.BackwardCFunction) for n in histories.behind([out])
+    )
 
 
 def leaves(outs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """The leaves, and tensors with ``retain_grad``, that the history of ``outs`` leads to, in order."""
     found: dict[int, torch.Tensor] = {id(o): o for o in outs if o.requires_grad and o.is_leaf}
-    seen = history(outs)
+    seen = histories.behind(outs)
     for node in seen:
         leaf = getattr(node, "variable", None)
         if leaf is not None:
@@ -319,6 +324,7 @@ def leaves(outs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
 
 
 def _accumulate(leaf: torch.Tensor, g: Any, create: bool, way: Any) -> None:
+    histories.check_graded(leaf)
     old = read(leaf)
     if is_union(old):
         write(leaf, optional_grads.added(old, g, way))

@@ -7,23 +7,24 @@ recorded they become functions of its output (``rebase``).
 State of a loop: inside the body a tensor has the history of the iterations before it. ``Earlier`` makes a placeholder that requires grad
 where eager's tensor would. A gradient that goes on from it to tensors outside of the loop becomes a node ``tg.earlier``:
 cotangents of the state at the start of an iteration -> cotangents of those tensors, by way of all iterations
-before. When the loop is recorded, ``autodiff.earlier`` makes a loop of it that goes through them backwards.
+before. When the loop is recorded, ``autodiff.earlier`` makes a loop of it that goes through them backwards. A tensor that an earlier
+iteration made is not outside: a gradient that other state may lead to it by is refused (``check``).
 """
 
 from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.autograd.graph import increment_version
 from torch.utils._python_dispatch import _disable_current_modes
 
-from ..errors import Location
-from .funcgraph import FuncGraph, Storage, current_graph
+from ..errors import GradientError, Location
+from .funcgraph import FuncGraph, Storage, current_graph, user_location
 from .infer import tensor_type
 from .ir import Node
 from .stale import set_versions
@@ -59,19 +60,39 @@ EARLIER = "tg.earlier"
 _loops = itertools.count()
 
 
+class Told(NamedTuple):
+    """Of a placeholder: its name; whether each iteration begins with one that the code made a leaf; which may have a gradient already."""
+
+    name: Any
+    leaf: bool
+    graded: bool
+
+
 class Earlier:
     """The iterations before one, in the trace of a loop's body: what its state depends on are the tensors ``outside``."""
 
-    def __init__(self, outside: Sequence[torch.Tensor], location: Location | None):
+    def __init__(
+        self,
+        outside: Sequence[torch.Tensor],
+        location: Location | None,
+        depends: frozenset[tuple[Any, Any]] = frozenset(),
+    ):
         self.outside, self.location, self.loop = list(outside), location, next(_loops)
         self.pending: dict[int, Any] = {}
+        self.depends = depends  # names of state, and of the state that it was computed from
+        self.made: list[torch.Tensor] = []
         with torch.enable_grad():
             self._end = _Earlier.apply(self, *self.outside) if self.outside else None
 
-    def state(self, x: torch.Tensor, index: int) -> Any:
+    def state(self, x: Any, index: int, told: Told) -> Any:
         """The placeholder ``x`` of the body's input ``index`` as a tensor with the history of the iterations before."""
         with torch.enable_grad():
-            return _LoopState.apply(self, index, torch.Tensor.requires_grad_(x), self._end)
+            made = _LoopState.apply(self, index, torch.Tensor.requires_grad_(x), self._end)
+        made.grad_fn.told = told
+        self.made.append(made)
+        if told.leaf:
+            x.shown_ = made
+        return made
 
 
 class _LoopState(torch.autograd.Function):
@@ -85,7 +106,7 @@ class _LoopState(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:
         ctx.earlier.pending[ctx.index] = grad
-        return None, None, None, torch.zeros(())
+        return None, None, grad if ctx.told.leaf else None, torch.zeros(())
 
 
 class _Earlier(torch.autograd.Function):
@@ -109,6 +130,55 @@ class _Earlier(torch.autograd.Function):
         }
         node = graph.add(EARLIER, given, known, [tensor_type(m) for m in metas])
         return None, *(wrap(v, m, graph) for v, m in zip(node.outputs, metas))
+
+
+def behind(outs: Sequence[torch.Tensor]) -> dict[Any, None]:
+    """The nodes of torch's autograd that ``outs`` lead to, in the order of a walk."""
+    seen: dict[Any, None] = {}
+    todo = [o.grad_fn for o in outs if o.grad_fn is not None]
+    while todo:
+        node = todo.pop()
+        if node not in seen:
+            seen[node] = None
+            todo += [n for n, _ in node.next_functions if n is not None]
+    return seen
+
+
+def is_leaf(x: torch.Tensor) -> bool:
+    """Whether eager's tensor is a leaf."""
+    return x.is_leaf or (_is_state(x.grad_fn) and x.grad_fn.told.leaf)
+
+
+def check_graded(x: torch.Tensor) -> None:
+    """An error for the ``.grad`` of state that an earlier iteration may have given one."""
+    if _is_state(x.grad_fn) and x.grad_fn.told.graded:
+        raise GradientError(
+            "the gradient field of a tensor that each iteration of a staged loop makes anew, and that has a gradient when the next one "
+            "begins, is not followed. Take what is needed of it before the iteration ends, and set it to None.",
+            user_location(),
+        )
+
+
+def check(nodes: Iterable[Any], inputs: Sequence[torch.Tensor], leaves: bool) -> None:
+    """Refuse a gradient through ``nodes`` with respect to state of a loop from which an earlier iteration computed other state.
+
+    ``leaves``: it is one for all leaves.
+    """
+    wanted = {x.grad_fn for x in inputs if _is_state(x.grad_fn)}
+    for node in filter(_is_state, nodes):
+        earlier = node.earlier
+        every = {x.grad_fn for x in earlier.made if x.grad_fn.told.leaf} if leaves else set()
+        others = {n for n in wanted | every if n.earlier is earlier and n is not node}
+        if any((node.told.name, n.told.name) in earlier.depends for n in others):
+            raise GradientError(
+                "a gradient that is taken inside of a staged loop is one of a value that an earlier iteration computed, with respect to a "
+                "tensor that an earlier iteration made. Compute the value in the iteration that takes the gradient, at the start of the body.",
+                user_location(),
+            )
+
+
+def _is_state(node: Any) -> bool:
+    return isinstance(node, _LoopState._backward_cls)
 
 
 def EXPAND(node: Node, graph: FuncGraph, earlier: Earlier, keys: Sequence[Any]) -> None:

@@ -8,6 +8,7 @@ the special methods, which no code has to name; of libraries only their objects,
 
 from __future__ import annotations
 
+import copy
 import functools
 import sys
 import types
@@ -49,28 +50,57 @@ def reachable(roots: Iterable[Any], wanted: Sequence[Any] | None = None) -> set[
     return walk.seen
 
 
+class Reach:
+    """What can be reached from roots, and what from more of them, without going over the former again."""
+
+    def __init__(self, roots: Iterable[Any]):
+        self._walk = _Walk(None)
+        self._walk.run(roots)
+
+    def also(self, roots: Iterable[Any]) -> set[int]:
+        """The ids of what can be reached from these roots too."""
+        walk = self._walk.copy()
+        walk.run(roots)
+        return walk.seen
+
+
 class _Walk:
     def __init__(self, wanted: set[int] | None):
         self.wanted = wanted
         self.seen: set[int] = set()
+        self.atoms: dict[type, bool] = {}
+        self.held: list[Any] = []  # what only this walk holds, so that ids stay theirs
         self.names: set[str] = set()
         self.looked_for: set[str] = set()  # names that were looked for in all of ``spaces``
         self.spaces: list[tuple[Any, bool]] = []  # modules and classes; of a library
         self.fresh: list[tuple[Any, bool]] = []  # those that were found since
 
+    def copy(self) -> _Walk:
+        made = _Walk(None)
+        for name, x in vars(self).items():
+            setattr(made, name, copy.copy(x))
+        return made
+
     def run(self, roots: Iterable[Any]) -> None:
-        todo = deque(roots)
-        while todo and len(self.seen) < LIMIT:
-            x = todo.popleft()
-            if not isinstance(x, _ATOMS) and id(x) not in self.seen:
-                self.seen.add(id(x))
-                if self.wanted is not None:
-                    self.wanted.discard(id(x))
-                    if not self.wanted:
+        seen, atoms, wanted = self.seen, self.atoms, self.wanted
+        todo = list(roots)
+        while todo:
+            found: list[Any] = []
+            for x in todo:
+                atom = atoms.get(type(x))
+                if atom is None:
+                    atom = atoms[type(x)] = isinstance(x, _ATOMS)
+                if not atom and id(x) not in seen:
+                    if len(seen) >= LIMIT:
                         return
-                todo.extend(self._children(x))
-            if not todo:
-                todo.extend(self._named())
+                    seen.add(id(x))
+                    if wanted is not None and id(x) in wanted:
+                        wanted.discard(id(x))
+                        if not wanted:
+                            return
+                    found += self._children(x)
+            self.held.append(todo)
+            todo = found or self._named()
 
     def _named(self) -> list[Any]:
         """What code that was found names in the modules and classes that were found."""

@@ -18,8 +18,19 @@ from typing import Any
 
 import torch
 
-from tograph.runtime.gpu import capture, driver, planner, program, recording, setter
+from tograph.runtime.gpu import (
+    capture,
+    driver,
+    fused_code,
+    images,
+    planner,
+    program,
+    recording,
+    setter,
+)
 from tograph.runtime.gpu.plan import Copy, Run
+from tograph.runtime.kernels import device
+from tograph.runtime.kernels.triton_source import ERROR
 
 KERNEL, MEMCPY, CONDITIONAL = "KERNEL", "MEMCPY", "CONDITIONAL"
 
@@ -356,8 +367,29 @@ def plan_on_cpu(monkeypatch) -> None:
 
 def forget(*functions) -> None:
     """What was found out about the driver is found out again."""
-    for function in (driver.version, driver._setter, *functions):
+    for function in (driver.version, driver._setter, capture.fuses, *functions):
         function.cache_clear()
+
+
+def settings(cuda: Cuda) -> type:
+    """In the place of ``fused_code.Kernel``: the kernel runs as it is, then its handles are set as the PTX does."""
+
+    class Kernel:
+        def __init__(self, step, given):
+            assert not cuda.capturing, "a kernel is loaded ahead of a capture"
+            self.step = step
+
+        def start(self, given, handles, stream):
+            cuda.add(stream, KERNEL, lambda: self._run(given, handles))
+
+        def _run(self, given, handles):
+            device.launch(self.step.source, {n: given[n] for n in self.step.source.signature})
+            error = given[ERROR].data_ptr() if ERROR in given else 0
+            for i, t in enumerate(self.step.told):
+                third = t.last if t.how == setter.SET_INDEX else error
+                cuda._set(t.how, handles[f"handle{i}"], given[t.parameter].data_ptr(), third)
+
+    return Kernel
 
 
 def install(monkeypatch, cuda: Cuda) -> type[capture.Captured]:
@@ -393,9 +425,12 @@ def install(monkeypatch, cuda: Cuda) -> type[capture.Captured]:
         def _copy(self, step):
             self._leaf(step, super()._copy, MEMCPY)
 
+    monkeypatch.setattr(images, "architecture", lambda index: "sm_90")
+    monkeypatch.setattr(fused_code, "image", lambda *_: (b"", 0, 1))
+    monkeypatch.setattr(fused_code, "Kernel", settings(cuda))
     monkeypatch.setattr(driver, "_cu", lambda: cuda)
     monkeypatch.setattr(driver, "_edges", lambda: cuda.edges)
-    for function in (driver.version, driver._setter, capture.probed):
+    for function in (driver.version, driver._setter, capture.probed, capture.fuses):
         function.cache_clear()
     for name, value in {
         "is_available": lambda: True, "Stream": Stream, "CUDAGraph": type("CUDAGraph", (CUDAGraph,), {"cuda": cuda}),

@@ -70,6 +70,12 @@ def works(cuda):
     assert runner.native.tier == 1 and int(runner.native.run([X])[1]) == 3
 
 
+def probes_work(monkeypatch):
+    """Only what comes behind the probes breaks."""
+    for name in ("probed", "fuses"):
+        monkeypatch.setattr(capture, name, lambda place: "")
+
+
 def test_all_is_well(cuda):
     works(cuda)
 
@@ -106,7 +112,7 @@ def test_an_old_driver_means_chunks_for_loops_only(cuda, monkeypatch):
 def test_a_kernel_that_does_not_compile_is_one_notice(cuda, monkeypatch):
     with monkeypatch.context() as broken:
         broken.setattr(device, "launch", _refuse(Unsupported("Triton: no such instruction")))
-        broken.setattr(capture, "probed", lambda place: "")
+        probes_work(broken)
         runner, seen = compiled(halve, X)
         assert (runner.level, runner.reason) == ("host", "Triton: no such instruction")
         assert seen == ["tograph: halve runs op by op: Triton: no such instruction"]
@@ -122,18 +128,22 @@ def test_what_cannot_be_captured_is_one_notice(cuda, monkeypatch, where):
             x = x @ x * 0.3 - 0.01
         return x
 
-    name, words = ("_run", "kernel") if where == "a kernel" else ("_call", "library")
+    kernels = ["_run", "_setting"]  # those that set a handle too
+    names, words = (kernels, "kernel") if where == "a kernel" else (["_call"], "library function")
     kind = Unsupported if where == "a kernel" else RuntimeError
-    with monkeypatch.context() as broken:
-        before = getattr(capture.Captured, name)
 
+    def refusing(before):
         def refuse(self, step):
             if len(self.path) == 2 and torch.cuda.current_stream().cuda_stream in cuda.capturing:
                 raise kind(f"a {words} that is not permitted when stream is capturing")
             return before(self, step)
 
-        broken.setattr(capture.Captured, name, refuse)
-        broken.setattr(capture, "probed", lambda place: "")
+        return refuse
+
+    with monkeypatch.context() as broken:
+        for name in names:
+            broken.setattr(capture.Captured, name, refusing(getattr(capture.Captured, name)))
+        probes_work(broken)
         runner, seen = compiled(product, torch.eye(2))
     assert runner.native.tier == 2 and len(seen) == 1 and "not permitted" in runner.reason
     torch.testing.assert_close(runner.native.run([torch.eye(2)])[0], product(torch.eye(2)))
@@ -148,7 +158,7 @@ def test_too_little_memory_in_a_capture_is_one_notice(cuda, monkeypatch):
                 raise torch.OutOfMemoryError("CUDA out of memory")
 
         broken.setattr(capture.Captured, "_run", full)
-        broken.setattr(capture, "probed", lambda place: "")
+        probes_work(broken)
         runner, seen = compiled(halve, X)
     assert runner.level == "host" and runner.reason.startswith("out of device memory: the plan needs")  # fmt: skip
     assert len(seen) == 1 and "halve runs op by op: out of device memory" in seen[0]

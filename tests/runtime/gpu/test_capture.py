@@ -226,7 +226,7 @@ def test_too_little_memory_leaves_the_graph_to_the_host(monkeypatch, on_cpu):
     install(monkeypatch, Cuda())
     monkeypatch.setattr(capture, "probed", lambda place: "")
 
-    def full(*_):
+    def full(*_, **__):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     monkeypatch.setattr(capture, "Captured", full)

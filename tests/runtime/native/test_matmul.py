@@ -5,7 +5,7 @@ import torch
 
 import tograph as tg
 from tograph.runtime.kernels import jit
-from tograph.runtime.native import matmul, micro_kernels, threading
+from tograph.runtime.native import micro_kernels, threading
 
 pytestmark = pytest.mark.skipif(jit.llvm is None, reason="needs llvmlite")
 
@@ -84,7 +84,7 @@ def test_one_row_times_a_matrix_beyond_the_cache(k, n, dtype, monkeypatch):
 
 
 def test_products_on_all_threads(monkeypatch):
-    monkeypatch.setattr(matmul, "PARALLEL", 1)
+    monkeypatch.setattr(threading, "PRODUCT", 1)
     text = check(lambda a, b: a @ b @ b.t(), r(40, 70), r(70, 200))
     assert ("@spread(" in text) == threading.available()
     check(lambda a, b: a @ b, r(1, 3000), r(3000, 2000))

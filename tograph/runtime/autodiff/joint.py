@@ -81,6 +81,7 @@ def differentiate(
     again: bool | None = None,
     writes: Writes | None = None,
     failing: str = "",
+    lost: Collection[int] | None = None,
 ) -> Joint:
     """Record ``graph`` and its gradient: of the outputs ``given`` with respect to the inputs ``need``.
 
@@ -90,7 +91,7 @@ def differentiate(
 
     What a gradient needs and was written in place since is an error when the backward part runs. ``writes`` says what was written after a
     region, each with a key by which its backward part has to be told whether it was (True: it was). ``failing``: the NotImplementedError that the
-    backward part is, in place of what torch has no formula for.
+    backward part is, in place of what torch has no formula for. ``lost``: the outputs for which it is, if not all.
     """
     again = torch.is_grad_enabled() if again is None else again
     func = FuncGraph(graph.name)
@@ -101,12 +102,11 @@ def differentiate(
         with torch.no_grad():
             output_values = [_as_value(o, v, func) for o, v in zip(outputs, graph.outputs)]
         last = func.graph.nodes[-1] if func.graph.nodes else None
-        chosen = [i for i in given if _requires_grad(outputs[i])]
-        if failing:
-            for i in chosen:
-                outputs[i] = _Missing.apply(
-                    failing, outputs[i].detach(), *(inputs[j] for j in need)
-                )
+        chosen = [i for i in given if _requires_grad(outputs[i]) or (lost and i in lost)]
+        for i in chosen if failing else ():
+            if lost is None or i in lost:
+                x = outputs[i].detach()
+                outputs[i] = _Missing.apply(failing, x, *(inputs[j] for j in need))
         cotangents = [func.input(output_values[i].type) for i in chosen]
         told = _written_later(writes, inputs, outputs, func)
         filled = [k for k, i in enumerate(need) if i in fill]

@@ -2,43 +2,86 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
 
-from .. import flattening, histories, structure
-from ..funcgraph import FuncGraph, Storage, user_location
+from .. import flattening, histories, pytrees, structure
+from ..funcgraph import FuncGraph, Storage, current_graph, user_location
 from ..ir import Value
 from ..journal import Location as Place
-from ..listed import tensors_in
 from .regions import Region
+
+
+def _tensors(content: Any) -> list[torch.Tensor]:
+    """The tensors in a content, in the order of its graph values."""
+    if isinstance(content, torch.Tensor):
+        return [content]
+    if structure.is_union(content):
+        return [x for o in content.options_ for x in _tensors(o)]
+    found = None if isinstance(content, structure.Identity) else pytrees.parts_of(content)
+    if found is None or found[0] == "staged" or structure.OUTSIDE[0](content):
+        return []
+    return [x for part in found[1] for x in _tensors(part)]
 
 
 def _requires_grad(content: Any, graph: FuncGraph | None = None) -> bool:
     if isinstance(content, structure.Ref):
         return graph is not None and content.value in graph.sources
-    return any(x.requires_grad for x in tensors_in(content))
+    return any(x.requires_grad for x in _tensors(content))
+
+
+def _computed(content: Any, graph: FuncGraph) -> bool:
+    """Whether what an iteration leaves may be something else than a leaf that it made."""
+    if not _requires_grad(content, graph):
+        return False
+    found = [x for x in _tensors(content) if x.requires_grad]
+    return not found or any(not x.is_leaf or _outside(x, graph) for x in found)
+
+
+def _graded(content: Any) -> bool:
+    slots = current_graph().root.slots
+    return any(id(x) in slots and slots[id(x)].content is not None for x in _tensors(content))
+
+
+Name = tuple[Any, int]  # of a tensor in the state: its place, and its number among those there
 
 
 class LoopHistories:
     """Which state requires grad inside the body, and what outside of the loop it depends on.
 
     It matters where the body takes a gradient: then the body is traced until it is stable.
+
+    ``computed``: places of which some content that requires grad is no leaf. ``graded``: places of which some content has a
+    gradient when an iteration begins. ``depends``: (x, y) where x was computed from the tensor y itself.
     """
 
     def __init__(self, state: Sequence[Place], contents: Sequence[Any]):
         self.keys: set[Any] = set()
+        self.computed: set[Any] = set()
+        self.graded: set[Any] = set()
+        self.depends: set[tuple[Name, Name]] = set()
         self.outside: list[torch.Tensor] = []
         self.location = user_location()
+        self.entry: dict[Any, Any] = {}
+        self.entered = 0  # of how many places that is known
         for place, content in zip(state, contents):
             self.add(place.key, content)
 
     def add(self, key: Any, content: Any) -> None:
         """A place is state, with this content before the loop."""
+        self.entry[key] = content
         if _requires_grad(content):
             self.keys.add(key)
-        self.outside += [x for x in tensors_in(content) if x.requires_grad]
+        found = [x for x in _tensors(content) if x.requires_grad]
+        if not all(map(histories.is_leaf, found)):
+            self.computed.add(key)
+        if _graded(content):
+            self.graded.add(key)
+        known = set(map(_identity, self.outside))
+        self.outside += [x for x in found if _identity(x) not in known]
 
     def open(self, state: Sequence[Place]) -> None:
         """A trace of the body begins."""
@@ -46,17 +89,27 @@ class LoopHistories:
         self.owners = {
             k: histories.alias(x) for k, x in owners.items() if x is not None and x.requires_grad
         }
-        self.earlier = histories.Earlier([*self.outside, *self.owners.values()], self.location)
+        if len(self.entry) != self.entered:
+            self.depends |= _dependent(list(self.entry.items()), ())
+            self.entered = len(self.entry)
+        outside = [*self.outside, *self.owners.values()]
+        self.earlier = histories.Earlier(outside, self.location, frozenset(self.depends))
 
     def maker(self, place: Place, graph: FuncGraph) -> Callable[[Value], Any]:
         """How the placeholders of a place are made."""
         if not self.earlier.outside or place.key not in {*self.keys, *self.owners}:
             return flattening.plain_maker(graph)
 
+        numbers = itertools.count()
+
         def make(value: Value) -> Any:
             x = flattening.symbolic(value, graph)
+            name = (place.key, next(numbers)) if isinstance(x, torch.Tensor) else None
             if isinstance(x, torch.Tensor) and (x.is_floating_point() or x.is_complex()):
-                return self.earlier.state(x, graph.graph.inputs.index(value))
+                told = histories.Told(
+                    name, place.key not in self.computed, place.key in self.graded
+                )
+                return self.earlier.state(x, graph.graph.inputs.index(value), told)
             return x
 
         return make
@@ -66,14 +119,54 @@ class LoopHistories:
         if not loop.graph.differentiated or loop.raised:
             return False
         keys = self.keys | {p.key for p in state if _requires_grad(loop.content(p), loop.graph)}
+        contents = [(p.key, loop.content(p)) for p in state]
+        depends = self.depends | _dependent(contents, self.earlier.made)
+        computed = self.computed | {k for k, c in contents if _computed(c, loop.graph)}
+        graded = self.graded | {k for k, c in contents if _graded(c)}
         carried = [x if x._base is None else x._base for x in loop.graph.sources.values()]
         known = set(map(_identity, self.outside))
         found = {_identity(x): x for x in carried if x.requires_grad and _outside(x, loop.graph)}
         new = [x for key, x in found.items() if key not in known]
-        if keys == self.keys and not (keys and new):
+        told = (keys, computed, graded, depends)
+        same = told == (self.keys, self.computed, self.graded, self.depends)
+        if same and not (keys and new):
             return False
-        self.outside, self.keys = self.outside + new, keys
+        self.outside += new
+        self.keys, self.computed, self.graded, self.depends = told
         return True
+
+
+def _dependent(
+    contents: Sequence[tuple[Any, Any]], before: Sequence[Any]
+) -> set[tuple[Name, Name]]:
+    """Which of the tensors of a state were computed from which others. ``before``: what stood for the state of the iterations before."""
+    found = [((k, i), x) for k, c in contents for i, x in enumerate(_tensors(c)) if x.requires_grad]
+    computed = {x.grad_fn for x in before if not histories.is_leaf(x)}
+    of_before = {x.grad_fn for x in before}
+    made: set[tuple[Name, Name]] = set()
+    for name, x in found:
+        if x.grad_fn is None:
+            continue
+        nodes = histories.behind([x])
+        edges = _edges(nodes)
+        for other, y in found:
+            if y is x:
+                continue
+            direct = _edge(y) in edges
+            inside = hasattr(y.grad_fn, "call") and y.grad_fn in nodes
+            if direct or inside or (y.grad_fn in of_before and not computed.isdisjoint(nodes)):
+                made.add((name, other))
+    return made
+
+
+def _edges(nodes: Iterable[Any]) -> set[Any]:
+    """The values that nodes computed something from."""
+    found = {edge for node in nodes for edge in node.next_functions}
+    return found | {id(v) for n in nodes if (v := getattr(n, "variable", None)) is not None}
+
+
+def _edge(x: torch.Tensor) -> Any:
+    return id(x) if x.grad_fn is None else (x.grad_fn, x.output_nr)
 
 
 def _identity(x: torch.Tensor) -> Any:

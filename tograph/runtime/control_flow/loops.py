@@ -207,8 +207,7 @@ class _Rounds:
 
     def _add(self, place: Place, spec: Spec) -> None:
         """A place is state from here on."""
-        if place in self.same:
-            self.history.add(place.key, as_value(place.get()))
+        self.history.add(place.key, as_value(place.get()))
         self.state.append(place)
         self.specs.append(spec)
 
@@ -350,8 +349,7 @@ class _Rounds:
         entries = []
         for place in fresh:
             content = as_value(place.get())
-            if place in self.same:
-                self.history.add(place.key, content)
+            self.history.add(place.key, content)
             entries.append(generalize(spec_of(self.told.entry(place, content))))
             self.before[place.key] = entries[-1]
         return entries, self.told.left(fresh, contents_after(self.loop, fresh))

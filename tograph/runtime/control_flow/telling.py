@@ -9,6 +9,7 @@ itself, beside what the construct makes, also inside of that. A change that cann
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections import deque
 from collections.abc import Container, Iterator, Sequence
@@ -19,7 +20,7 @@ from .. import journal, pytrees, structure
 from ..funcgraph import USER_CODE, Storage, current_graph, user_location
 from ..growing import StagedList
 from ..journal import Location as Place
-from ..reach import reachable
+from ..reach import Reach, reachable
 from ..retrace import Retrace
 from ..structure import Identity, is_union
 from .leaves import Path
@@ -186,12 +187,15 @@ class Told:
         before = sum(map(len, self.shared.values()))
         for key, path in _twice(merged):
             self.shared.setdefault(key, set()).add(path)
-        for place, content in zip(state, contents, strict=True):
-            if place.key in self.merged:
-                for held in (place.get(), content):
-                    for path, x in _held_elsewhere(place, held):
-                        self.shared.setdefault(place.key, set()).add(path)
-                        _guard(x, place.name)
+        slots = [
+            (p, [p.get(), c]) for p, c in zip(state, contents, strict=True) if p.key in self.merged
+        ]
+        elsewhere = _Elsewhere(slots)
+        for place, both in slots:
+            for held in both:
+                for path, x in elsewhere.held(place, held):
+                    self.shared.setdefault(place.key, set()).add(path)
+                    _guard(x, place.name)
         return sum(map(len, self.shared.values())) != before
 
     def guard(self, state: Sequence[Place]) -> None:
@@ -214,19 +218,16 @@ class Merged:
         for i in range(len(live)):
             self.places.update(key for key, _ in _twice([(p, c[i]) for p, c in slots]))
         seen = reachable([r.function for r in live])
+        elsewhere = _Elsewhere(slots)
         for place, contents in slots:
             held = [x for c in contents for x in _made_anew(place, c)]
             if any(journal.guarded(x) for x in held):
                 self.places.add(_key(place))
             if any(id(x) in seen for x in held):
-                for c in contents:
-                    self._look(place, c, seen)
-
-    def _look(self, place: Place | None, content: Any, seen: set[int]) -> None:
-        for _, x in _held_elsewhere(place, content):
-            if id(x) in seen:
-                self.places.add(_key(place))
-                _guard(x, "another name" if place is None else place.name)
+                for _, x in [found for c in contents for found in elsewhere.held(place, c)]:
+                    if id(x) in seen:
+                        self.places.add(_key(place))
+                        _guard(x, "another name" if place is None else place.name)
 
     def guard(self, place: Place | None, x: Any) -> None:
         """``x`` was made anew: where Python has one object under two names, a change of it is an error."""
@@ -258,20 +259,50 @@ def _twice(contents: Sequence[tuple[Place | None, Any]]) -> list[tuple[Any, Path
     return [at for places in found.values() if len(places) > 1 for at in places]
 
 
-def _held_elsewhere(place: Place | None, content: Any) -> list[tuple[Path, Any]]:
-    """The containers of a content that other variables than its place, or the caller, hold too."""
-    held = list(containers(content))
-    if not held:
-        return []
-    old = None if place is None else place.get()
-    if place is not None:
+class _Elsewhere:
+    """Which containers other variables than a place, or the caller, hold too: asked for each of the places of one construct.
+
+    What there is beside all of these places is gone over once. ``slots``: the places, and what may come to each of them.
+    """
+
+    def __init__(self, slots: Sequence[Slot]):
+        self._slots = slots
+        self._reach: Reach | None = None
+        self._emptied: list[tuple[Place, Any]] = []
+
+    def held(self, place: Place | None, content: Any) -> list[tuple[Path, Any]]:
+        """The containers of a content that are held elsewhere."""
+        held = list(containers(content))
+        if not held:
+            return []
+        seen = self._seen(place)
+        return [(path, x) for path, x in held if id(x) in seen or structure.OUTSIDE[0](x)]
+
+    def _seen(self, place: Place | None) -> set[int]:
+        if self._reach is None:
+            told = [p for p, cs in self._slots if p is not None and any(map(_has_containers, cs))]
+            self._emptied = [(p, p.get()) for p in told]
+            with _empty(self._emptied):
+                self._reach = Reach(_variables())
+        others = [old for p, old in self._emptied if p is not place]
+        with _empty([(p, old) for p, old in self._emptied if p is place]):
+            return self._reach.also(others)
+
+
+def _has_containers(x: Any) -> bool:
+    return next(containers(x), None) is not None
+
+
+@contextlib.contextmanager
+def _empty(places: Sequence[tuple[Place, Any]]) -> Iterator[None]:
+    """The places hold nothing for a while."""
+    for place, old in places:
         place._set(type(old)() if place.key[0] == "contents" else None)
     try:
-        seen = reachable(_variables())
+        yield
     finally:
-        if place is not None:
+        for place, old in reversed(places):
             place._set(old)
-    return [(path, x) for path, x in held if id(x) in seen or structure.OUTSIDE[0](x)]
 
 
 def _variables() -> list[Any]:

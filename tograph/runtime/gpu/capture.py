@@ -17,20 +17,21 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from ..kernels.loop_ir import Unsupported
 from ..kernels.triton_loops import ACTIVE
-from ..text import parse_graph
-from . import driver, planner, setter
+from . import driver, fused_code, setter
 from .coalescing import coalesced
 from .execute import Stepwise
+from .fusing import guarded, loops, ways
 from .hazards import streams
 from .library import asserts
-from .plan import Call, Conditional, Host, Plan, Run, Set, Step, View
+from .plan import Call, Conditional, Host, Plan, Run, Set, Setting, Step, View
+from .probe import probe_plan
 from .recording import Pool
 from .refresh import Refresh, separate
 from .storage import Failed, aligned
@@ -51,19 +52,23 @@ class Captured(Stepwise):
         bound: Mapping[Any, torch.Tensor] | None = None,
         moving: Mapping[Any, torch.Tensor] | None = None,
         fork: bool = True,
+        fuse: Callable[[Plan, Collection[Any]], Plan] | None = None,
     ):
         """``bound``: inputs that are read where they are; each call has to be given them there. ``moving``: those that may be elsewhere
         in each call (``refresh``).
 
-        ``fork``: whether independent steps go on streams of their own.
+        ``fork``: whether independent steps go on streams of their own. ``fuse``: what has kernels set the handles of their conditions
+        (``fused_code.fused_for``); without it each handle is set by a kernel of its own.
         """
         if why := _unavailable(plan) or (driver.loadable() if moving else ""):
             raise driver.DriverError(why)
         there = {v: aligned(x) for v, x in (moving or {}).items()}
-        super().__init__(separate(coalesced(plan), there), bound={**(bound or {}), **there})
+        made = separate(coalesced(plan), there)
+        super().__init__(fuse(made, there) if fuse else made, bound={**(bound or {}), **there})
         self.refresh = Refresh(there)
         self.memory.moving = frozenset(there)
-        self.handles: dict[int, driver.Handle] = {}
+        self.handles: dict[tuple[int, str], driver.Handle] = {}
+        self.settings: dict[int, fused_code.Kernel] = {}
         self.streams: dict[Path, torch.cuda.Stream] = {}
         self.path: Path = (0,)
         self.fork, self.forks, self.told = fork, 0, 0
@@ -202,6 +207,9 @@ class Captured(Stepwise):
         self.memory.of |= {v: torch.zeros_like(x) for v, x in real.items()}
         self._warm()
         self.memory.of |= real
+        for step, _ in self.plan.walk():
+            if isinstance(step, Setting):  # without a handle it cannot run
+                self.settings[id(step)] = fused_code.Kernel(step, self._given(step))
 
     def _warm(self) -> None:
         """Everything once, on the stream that it will be captured on: nothing is compiled or allocated in a capture.
@@ -230,8 +238,8 @@ class Captured(Stepwise):
             for body in step.bodies:
                 with self._on((*path, 0)):
                     self._once(body)
-        elif isinstance(step, Call) and asserts(step.op):
-            return  # the memory has no content that it may be tried on
+        elif isinstance(step, Setting) or (isinstance(step, Call) and asserts(step.op)):
+            return  # there is no handle; the memory has no content that it may be tried on
         elif isinstance(step, (Run, Call, View)):
             before = torch.cuda.current_stream()
             with self._on(path) as stream:
@@ -240,8 +248,21 @@ class Captured(Stepwise):
             before.wait_stream(stream)
 
     def _set(self, step: Set) -> None:
-        if step.handle in self.handles:  # not that of a loop that the host runs
-            self._write(self.handles[step.handle], setter.SET, step.cell)
+        if (step.handle, setter.SET) in self.handles:  # not that of a loop that the host runs
+            self._write(self.handles[step.handle, setter.SET], setter.SET, step.cell)
+
+    def _setting(self, step: Setting) -> None:
+        handles = {f"handle{i}": self._handle(t.handle, t.how).number for i, t in enumerate(step.told)}  # fmt: skip
+        self.settings[id(step)].start(self._given(step), handles, self.stream.cuda_stream)
+
+    def _given(self, step: Setting) -> dict[str, torch.Tensor]:
+        return {n: self.at(p) for n, p in step.arguments.items()}
+
+    def _handle(self, number: int, how: str) -> driver.Handle:
+        """The handle that is set in some way for a conditional node; it belongs to the graph that is captured when it is first asked for."""
+        if (number, how) not in self.handles:
+            self.handles[number, how] = driver.Handle(self.stream)
+        return self.handles[number, how]
 
     def _write(self, handle: driver.Handle, name: str, cell: Any) -> None:
         error = self.plan.error
@@ -249,16 +270,16 @@ class Captured(Stepwise):
         handle.set(name, self.at(cell), extra, self.stream)
 
     def _conditional(self, step: Conditional) -> None:
+        names = ways(step)
+        handles = [self._handle(step.handle, name) for name in names]
         if step.kind == "switch":
-            handle = driver.Handle(self.stream)
-            handle.set(setter.SET_INDEX, self.at(step.cell), len(step.bodies) - 1, self.stream)
-            self._node(handle, "switch", step.bodies)
+            if not step.told:
+                handles[0].set(names[0], self.at(step.cell), len(step.bodies) - 1, self.stream)
+            self._node(handles[0], "switch", step.bodies)
             return
-        names = [setter.SET, setter.INVERTED][: len(step.bodies)]
-        handles = [driver.Handle(self.stream) for _ in names]
-        self.handles[step.handle] = handles[0]
         for handle, name in zip(handles, names):  # all before a body can change the condition
-            self._write(handle, name, step.cell)
+            if not step.told:
+                self._write(handle, name, step.cell)
         for handle, body in zip(handles, step.bodies):
             self._node(handle, step.kind, [body])
 
@@ -274,13 +295,16 @@ def captured(
     bound: Mapping[Any, torch.Tensor] | None = None,
     moving: Mapping[Any, torch.Tensor] | None = None,
 ) -> Captured:
-    """A plan captured with lanes; without them where a driver, or a library function, refuses those."""
+    """A plan captured with lanes, and with handles that are set by the kernels that compute conditions; without them where a driver, or
+    a library function, refuses those."""
+    conditions = not plan.nodes().keys().isdisjoint(NODES)
+    fuse = fused_code.fused_for if conditions and not unfused(plan) else None
     try:
-        return Captured(plan, bound, moving)
+        return Captured(plan, bound, moving, fuse=fuse)
     except torch.OutOfMemoryError:
         raise
     except RuntimeError:
-        if not _forks(plan, plan.steps):
+        if fuse is None and not _forks(plan, plan.steps):
             raise
         return Captured(plan, bound, moving, fork=False)
 
@@ -316,37 +340,41 @@ def lacking(plan: Plan) -> str:
     return _unavailable(plan) or (probed(plan.device) if loops else "")
 
 
-# ---- the probe
-
-_PROBE = """
-probe(%n: i64[]@DEVICE) {{
-  %0: i64[]@DEVICE, %1: i64[]@DEVICE = While(%n, 0, carried=2) {{
-    cond(%2: i64[]@DEVICE, %3: i64[]@DEVICE) {{
-      %4: bool[]@DEVICE = aten.gt.Scalar(%2, 0)
-      return %4
-    }}
-    body(%5: i64[]@DEVICE, %6: i64[]@DEVICE) {{
-      %7: i64[]@DEVICE = aten.sub.Tensor(%5, 1)
-      %8: i64[]@DEVICE = aten.add.Tensor(%6, %5)
-      return %7, %8
-    }}
-  }}
-  return %1
-}}
-"""
+def unfused(plan: Plan) -> str:
+    """Why kernels that compute the conditions of a plan do not set its handles; empty where they can, or there are none."""
+    return "" if plan.nodes().keys().isdisjoint(NODES) else fuses(plan.device)
 
 
-def probe_plan(device: str) -> Plan:
-    """A loop that adds the numbers from n down to 1, as a WHILE node."""
-    return planner.plan(parse_graph(_PROBE.format().replace("DEVICE", device)), whole=False)
+# ---- the probes
 
 
 @functools.cache
 def probed(device: str) -> str:
     """Why conditional nodes do not work on a device, from a tiny graph with a known answer; empty where they do."""
+    return _tried(lambda: Captured(probe_plan(device)))
+
+
+@functools.cache
+def fuses(device: str) -> str:
+    """Why handles are set by kernels of their own on a device; empty where the kernels that compute conditions can do it."""
+    return _tried(lambda: Captured(probe_plan(device), fork=False, fuse=_fused_to_try))
+
+
+def _fused_to_try(plan: Plan, kept: Collection[Any]) -> Plan:
+    """A fused plan whose loops end even where its kernels set nothing."""
+    made = fused_code.fused_for(plan, kept)
+    if not any(loops(made)):
+        raise Unsupported("there is no code of a kernel that sets a handle")
+    return guarded(made)
+
+
+def _tried(make: Callable[[], Captured]) -> str:
+    """What is wrong with the loop of ``probe_plan``; empty where nothing is."""
     try:
-        made = Captured(probe_plan(device))
+        made = make()
         found = [int(made.run(torch.tensor(n))[0]) for n in (5, 0, 3)]
+    except torch.OutOfMemoryError:  # says nothing about the device
+        raise
     except (Unsupported, Failed, RuntimeError) as error:
         return str(error)
     except (TypeError, AttributeError) as error:

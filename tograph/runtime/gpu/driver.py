@@ -129,9 +129,13 @@ class Handle:
         graph = _capture(stream)[0]
         self.value = _checked(cu.cuGraphConditionalHandleCreate(graph, context, 0, 0))
 
+    @property
+    def number(self) -> int:
+        return int(self.value)
+
     def set(self, name: str, cell: torch.Tensor, extra: int, stream: torch.cuda.Stream) -> None:
         """Record the kernel that sets it. ``extra``: the address of the error cell, or the last index."""
-        given = [ctypes.c_uint64(int(self.value)), ctypes.c_uint64(cell.data_ptr()), ctypes.c_uint64(extra)]  # fmt: skip
+        given = [ctypes.c_uint64(self.number), ctypes.c_uint64(cell.data_ptr()), ctypes.c_uint64(extra)]  # fmt: skip
         _setter(cell.device.index or 0, name).start(1, 1, given, stream.cuda_stream)
 
     def node(self, kind: str, bodies: int, stream: torch.cuda.Stream) -> list[Any]:

@@ -21,7 +21,21 @@ from ..kernels import device
 from ..kernels.triton_loops import ACTIVE
 from ..types import ObjectType, ScalarType
 from .library import out_form
-from .plan import Call, Cell, Conditional, Copy, Host, Place, Plan, Run, Set, Step, Update, View
+from .plan import (
+    Call,
+    Cell,
+    Conditional,
+    Copy,
+    Host,
+    Place,
+    Plan,
+    Run,
+    Set,
+    Setting,
+    Step,
+    Update,
+    View,
+)
 from .storage import Failed, Memory
 
 CHUNK = 8
@@ -51,7 +65,11 @@ class Stepwise:
         place = self.memory.device
         self._home = torch.cuda.current_stream(place) if place.type == "cuda" else None
         self._last = self._home
-        kernels = {s.source.name: s for s, _ in plan.walk() if isinstance(s, Run)}
+        kernels = {
+            s.source.name: s
+            for s, _ in plan.walk()
+            if isinstance(s, Run) and not isinstance(s, Setting)
+        }
         device.prepare((s.source, {n: self.at(p) for n, p in s.arguments.items()}) for s in kernels.values() if self.memory.of.keys() >= {*s.arguments.values()})  # fmt: skip
         self.behind: Callable[[dict[Place, torch.Tensor]], Any] | None = (
             None  # is given the memory of each run

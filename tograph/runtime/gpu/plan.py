@@ -28,7 +28,9 @@ from .steps import (
     Place,
     Run,
     Set,
+    Setting,
     Step,
+    Telling,
     Update,
     View,
     bases,
@@ -99,6 +101,7 @@ _KINDS = {
     Host: "host",
     Run: "kernel",
     Update: "kernel",
+    Setting: "kernel",
     Call: "library",
     View: "",
     Copy: "memcpy",
@@ -109,7 +112,9 @@ _KINDS = {
 def _kinds(step: Step) -> list[str]:
     """The kinds of nodes that a step is in a CUDA graph. What the host runs is none, and stands in no node's body."""
     if isinstance(step, Conditional):
-        return [f"host {step.kind}"] if step.yields else ["kernel", step.kind]
+        if step.yields:
+            return [f"host {step.kind}"]
+        return [step.kind] if step.told else ["kernel", step.kind]
     return [_KINDS[type(step)]]
 
 
@@ -173,7 +178,7 @@ def check(plan: Plan) -> list[str]:
             known.add(step.output)
         problems += [f"no memory for a value of {step}" for p in _places(step) if p not in known]
         if isinstance(step, Conditional) and step.kind == "while" and not _sets(step):
-            problems.append(f"the body of {step} does not set its handle at its end")
+            problems.append(f"the body of {step} does not set its handle")
     return problems
 
 
@@ -197,8 +202,10 @@ def _object(place: Place) -> bool:
 
 
 def _sets(step: Conditional) -> bool:
-    last = step.bodies[0][-1] if step.bodies[0] else None
-    return isinstance(last, Set) and last.handle == step.handle
+    """Whether the body of a loop sets its handle: a step at its end, or a kernel in it."""
+    (body,) = step.bodies
+    by_kernel = any(t.handle == step.handle for s in body if isinstance(s, Setting) for t in s.told)
+    return by_kernel or (isinstance(body[-1], Set) and body[-1].handle == step.handle)
 
 
-__all__ = ["ALLOWED", "Call", "Cell", "Conditional", "Copy", "Host", "Place", "Plan", "Run", "Set", "Step", "Update", "View", "check", "dtype_name", "places_in"]  # fmt: skip
+__all__ = ["ALLOWED", "Call", "Cell", "Conditional", "Copy", "Host", "Place", "Plan", "Run", "Set", "Setting", "Step", "Telling", "Update", "View", "check", "dtype_name", "places_in"]  # fmt: skip

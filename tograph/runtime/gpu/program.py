@@ -30,6 +30,7 @@ from . import capture, direct, library, planner
 from .coalescing import coalesced
 from .execute import Chunked, Stepwise
 from .forms import Held
+from .fusing import fused
 from .loop_tuning import Loops
 from .plan import Call, Host, Plan, Run, check
 from .pointers import Pointers, places
@@ -113,7 +114,10 @@ class Program:
             why = capture.lacking(self.plan)
             if not why:
                 try:
-                    return 1, capture.captured(self.plan)
+                    made = capture.captured(self.plan)
+                    if why := capture.unfused(self.plan):
+                        self.notes = [f"a kernel of its own sets each condition: {why}"]
+                    return 1, made
                 except torch.OutOfMemoryError:
                     raise
                 except RuntimeError as error:
@@ -274,7 +278,8 @@ def _captured() -> bool:
 def described(graph: Graph, device: str = "cuda:0") -> str:
     """The plan of a graph as text, of one on the CPU as it would be on ``device``; or why there is none."""
     try:
-        made = coalesced(planner.plan(graph if on_gpu(graph) else retarget(graph, device)))
+        made = planner.plan(graph if on_gpu(graph) else retarget(graph, device))
+        made = fused(coalesced(made))
     except Unsupported as why:
         return f"plan {graph.name}: the host runs it op by op: {why}"
     return "\n".join([str(made), *(f"  forbidden: {problem}" for problem in check(made))])

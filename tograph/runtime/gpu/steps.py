@@ -50,6 +50,33 @@ class Update(Run):
     """A kernel that writes into memory that has other content too: it does nothing where its cell ``active`` is false."""
 
 
+@dataclass(frozen=True)
+class Telling:
+    """A handle that a kernel sets from its buffer ``parameter``. ``how``: the name of the setter that does the same (``setter``).
+
+    ``last``: the highest number of a SWITCH.
+    """
+
+    handle: int
+    how: str
+    parameter: str
+    last: int = 0
+
+
+@dataclass
+class Setting(Run):
+    """A kernel of one program that also sets handles from what it computes (``fusing``): they need no kernels of their own.
+
+    ``error``: the plan's error cell, as an argument of the kernel, where the plan has one.
+    """
+
+    told: tuple[Telling, ...] = ()
+
+    def __str__(self) -> str:
+        handles = dict.fromkeys(t.handle for t in self.told)
+        return f"{super().__str__()} that sets {', '.join(f'handle {h}' for h in handles)}"
+
+
 @dataclass
 class Call:
     """A library function that writes into given memory: the ``out`` form of an ATen op."""
@@ -107,8 +134,8 @@ class Copy:
 class Conditional:
     """A conditional node. ``kind``: "while", "if" or "switch"; ``handle`` is set from ``cell`` before it.
 
-    A while has one body, which ends with setting its handle again. An if has one or two bodies, a switch one for
-    each value from 0 on; the last one is for all other values.
+    A while has one body, which sets its handle again. An if has one or two bodies, a switch one for
+    each value from 0 on; the last one is for all other values. ``told``: whether a kernel before it sets the handle.
     """
 
     kind: str
@@ -116,6 +143,7 @@ class Conditional:
     cell: Place
     bodies: list[list[Any]]
     location: Location = None
+    told: bool = False
 
     @functools.cached_property
     def yields(self) -> bool:
@@ -138,7 +166,7 @@ class Set:
         return f"set handle {self.handle}"
 
 
-Step = Run | Update | Call | Host | View | Copy | Conditional | Set
+Step = Run | Update | Setting | Call | Host | View | Copy | Conditional | Set
 
 
 # ---- memory

@@ -237,12 +237,17 @@ def _spilled(ptx: str, architecture: str) -> int:
 
 def assemble(ptx: str, architecture: str) -> tuple[bytes, str]:
     """(cubin, what the assembler reports) of PTX text. RuntimeError for text that it refuses."""
-    new = int(re.sub(r"\D", "", architecture)) >= 100 and tool("ptxas-blackwell").exists()
     with tempfile.TemporaryDirectory() as folder:
         image = Path(folder) / "kernel.cubin"
-        text = _run_tool("ptxas-blackwell" if new else "ptxas", ptx.encode(), "-v", "--fmad=false",
+        text = _run_tool(_assembler(architecture), ptx.encode(), "-v", "--fmad=false",
                          f"--gpu-name={architecture}", "{file}", "-o", str(image))  # fmt: skip
         return image.read_bytes(), text
+
+
+def _assembler(architecture: str) -> str:
+    """The path of the assembler that Triton itself takes: it comes with two, and not every one knows its version of PTX."""
+    backend = importlib.import_module("triton.backends.nvidia.compiler")
+    return backend.get_ptxas(int(re.sub(r"\D", "", architecture))).path
 
 
 def _run_tool(name: str, content: bytes, *options: str) -> str:

@@ -1,9 +1,10 @@
 """Which nodes of a graph run together, and in which order.
 
 A group is one of: straight-line code on numbers and one-element tensors (``scalar``), one loop nest (``loop``: pointwise
-ops of one shape, and reductions of that shape over the same dims), or a single node that is a thing of its own (``alone``:
-a branch, a loop, a matrix product). Groups run in order. A node goes into the first group of its kind that stands
-behind all that it needs; inside a loop nest it may use what the same nest computes at the same place.
+ops of one shape, and reductions of that shape over the same dims), matrix products that do not need each other (``products``),
+or a single node that is a thing of its own (``alone``: a branch, a loop, a small product). Groups run in order. A node goes into
+the first group of its kind that stands behind all that it needs; inside a loop nest it may use what the same nest computes at
+the same place.
 
 Nodes are reordered freely but for reads and writes of variables, which keep the order of their control edges: native code has
 no effects before its end.
@@ -24,7 +25,7 @@ from ..kernels.gathers import GATHERS, sources
 from ..kernels.pointwise import ROWS as POINTWISE
 from ..kernels.reductions import REDUCERS
 from ..types import ListType, OptionalType, ScalarType, TensorType
-from . import chosen
+from . import chosen, joined
 from .views import VIEWS
 
 R = TypeVar("R")
@@ -59,7 +60,8 @@ class Group:
     nodes: list[Node] = field(default_factory=list)
 
     def takes(self, other: Group) -> bool:
-        if self.kind != other.kind or self.kind == "alone" or len(self.nodes) >= MOST:
+        most = joined.MOST if self.kind == "products" else MOST
+        if self.kind != other.kind or self.kind == "alone" or len(self.nodes) >= most:
             return False
         if self.shape != other.shape:
             return False
@@ -124,6 +126,8 @@ def place(node: Node) -> Group:
         return Group("alone")
     if not known(node):
         return Group("alone")
+    if joined.fits(node):
+        return Group("products")
     if (
         node.regions
         or not node.outputs
@@ -303,7 +307,7 @@ def schedule(graph: Graph) -> list[Group]:
         before[result.node] = [*before.get(result.node, ()), *others]
     copies = unseen_copies(graph)
     made = _Schedule()
-    for node in graph.nodes:
+    for node in joined.order(graph, before):
         wanted = Group("scalar") if node in copies else place(node)
         made.add(node, wanted, (*node.control_inputs, *before.get(node, ())))
     return made.groups

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -25,6 +25,7 @@ from . import calls, nests
 from .code import literal
 from .groups import CLONE, one_element
 from .loops import Place, emit
+from .parts import Part
 from .values import Decline, Fill, Mem, Operand, Reg, in_a_row, numel, strides
 
 if TYPE_CHECKING:
@@ -41,29 +42,47 @@ def lower(low: Lowering, nodes: list[Node], needed: set[Value]) -> None:
         return
     _settle_fills(low, nodes)
     fills = _fills(low, nodes)
+    copies, placed = _copies(low, outputs), _strided(low, outputs)
+    written = [*outputs, *(n.outputs[0] for n in copies)]
+    placed |= {n.outputs[0]: place.stride for n, (_, place) in copies.items()}
     try:
-        kernel = _kernel(low, [*fills, *nodes], outputs)
+        kernel = _kernel(low, [*fills, *nodes, *copies], written, placed)
     except Decline:
         if len(nodes) == 1:
+            for v in placed:
+                low.dests.pop(v, None)
             calls.lower(low, nodes[0])
             return
         _apart(low, nodes)
         return
-    region = Region([*fills, *nodes], outputs)
+    region = Region([*fills, *nodes, *copies], written)
     packed = all(n.op in PRODUCTS or n.op in GATHERS for n in nodes)
     dense = packed or all(low.operand(v).ordered for v in region.inputs)
-    results: list[Operand] = []
+    results: list[Any] = []
     for v in outputs:
         dtype, size = low.tensor(v)
         place = low.direct.place(v, kernel, region) or low.target(v)
         results.append(place if numel(size) > 1 else _cell(low, dtype, size))
-    nests.call(low, kernel, region, results)
+    nests.call(low, kernel, region, [*results, *(place for _, place in copies.values())])
+    low.parts.stored.update(part for part, _ in copies.values())
     for v, x in zip(outputs, results):
         if isinstance(x, Mem) and one_element(v):
             x = Reg(low.code.load(x.dtype, x.pointer), x.dtype, x.size)
         elif isinstance(x, Mem) and not dense and not in_a_row(x.size):
             x = replace(x, dense=False)
         low.bind(v, x)
+
+
+def _strided(low: Lowering, outputs: Sequence[Value]) -> dict[Value, tuple]:
+    """The strides of the results that go to places with gaps."""
+    places = {v: low.dests.get(v) for v in outputs}
+    return {v: x.stride for v, x in places.items() if isinstance(x, Mem) and not x.packed}
+
+
+def _copies(low: Lowering, outputs: Sequence[Value]) -> dict[Node, tuple[Part, Mem]]:
+    """Nodes that give a result again, for each further place where it goes as a part."""
+    found = [(v, part, place) for v in outputs for part, place in low.parts.also.get(v, {}).items()]
+    return {Node(CLONE, (v,), types=[v.type]): (part, place) for v, part, place in found}
 
 
 def inline(low: Lowering, node: Node) -> dict[Value, Reg]:

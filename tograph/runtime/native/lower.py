@@ -27,6 +27,7 @@ from . import (
     control,
     draws,
     groups,
+    joined,
     lapack,
     list_items,
     lists,
@@ -43,6 +44,7 @@ from . import (
 from .code import UNROLLING
 from .form import Layout
 from .groups import Group
+from .parts import Parts
 from .storage import Storage
 from .values import Decline, Mem, Operand
 
@@ -74,6 +76,8 @@ class Lowering(Storage):
         self.native_ops = 0
         self.rewrites = lists.changes(graph)
         self.used = groups.used(graph)
+        self.joint: list[tuple[str, str, int]] | None = None  # the products that are being joined
+        self.parts = Parts(self)
         self.inside = 0  # loops around what is being written
         self.branching = False  # whether branches stay branches
 
@@ -160,11 +164,15 @@ class Lowering(Storage):
         last = _last_uses(graph, parts)
         needed = _needed(graph, parts)
         pushes = lists.pushes(graph)
+        planned = self.parts.planned(graph, parts, set(pushes))
+        shared = _shared(graph, parts, planned)
         for i, group in enumerate(parts):
             self.direct.enter(group, last.get(i, ()))
             for v in [v for n in group.nodes for v in n.outputs if v in pushes]:
                 lists.make_room(self, v, pushes[v])
+            self.parts.prepare(group, planned, shared)
             self.group(group, needed)
+            self.parts.settle()
             for v in last.get(i, ()):
                 self.unbind(v)
         self.found = outside
@@ -198,9 +206,15 @@ class Lowering(Storage):
                 return
             loop_nodes.lower(self, group.nodes, needed)
             return
+        if group.kind == "products" and len(group.nodes) > 1 and joined.worth(group.nodes):
+            self.native_ops += len(group.nodes)
+            with joined.together(self):
+                for node in group.nodes:
+                    self.alone(node, needed)
+            return
         for node in group.nodes:
             self.native_ops += node.op.startswith("aten.")
-            if group.kind == "alone":
+            if group.kind != "scalar":
                 self.alone(node, needed)
             else:
                 straight.lower(self, node)
@@ -233,7 +247,9 @@ class Lowering(Storage):
         elif matmul.deep(self, node):
             self.sizes.infer(node)
             matmul.lower(self, node)
-        elif any(isinstance(x := self.operand(v), Mem) and x.open for v in node.inputs):
+        elif matmul.folds(node) or any(
+            isinstance(x := self.operand(v), Mem) and x.open for v in node.inputs
+        ):
             self.sizes.infer(node)
             with matmul.by_rows(self, node):
                 loop_nodes.lower(self, [node], set(node.outputs))
@@ -261,6 +277,17 @@ def _sweep(node: Node) -> Callable[[Lowering, Node], None] | None:
     if node.op in lapack.RULES:
         return lapack.lower
     return None if groups.known(node) else calls.lower
+
+
+def _shared(graph: Graph, parts: list[Group], planned: Collection[Value]) -> set[Value]:
+    """The ``planned`` parts of concatenations that something else outside of their group needs, too."""
+    home = {v: i for i, group in enumerate(parts) for n in group.nodes for v in n.outputs}
+    found = set(graph.outputs)
+    for i, group in enumerate(parts):
+        for n in group.nodes:
+            if n.op != groups.CAT:
+                found.update(v for v in n.inputs if v in planned and home.get(v) != i)
+    return found
 
 
 def _needed(graph: Graph, parts: list[Group]) -> set[Value]:

@@ -18,11 +18,11 @@ from .groups import ALONE
 from .micro_kernels import Matrix, Writer
 from .values import Decline, Mem, Operand, numel, strides
 
+LONG = 1 << 15  # of a dot product: a fold for all threads
 SHALLOW = 64  # a shared dimension that is short
 MODERATE = 512
 FEW = 4  # rows of the result that a copy of the matrix on the right does not pay for
 SHARED = 192  # rows of A that make up for a copy of B that is contiguous along its columns
-PARALLEL = 1 << 20  # multiply-adds from which on a product uses torch's threads
 
 
 def lower(low, node: Node) -> None:
@@ -53,6 +53,11 @@ def lower(low, node: Node) -> None:
         low.bind(out, made)
     else:
         low.bind(out, target)
+
+
+def folds(node: Node) -> bool:
+    """Whether a product is one fold that is long enough for a loop nest, which uses all threads."""
+    return node.op == "aten.dot.default" and (node.args[0].type.shape[0] or 0) >= LONG
 
 
 def deep(low, node: Node) -> bool:
@@ -172,7 +177,8 @@ def usable(low, a: Matrix, b: Matrix, source: Mem, batch: int) -> Matrix:
 
 def product(low, dtype: str, batch: int, a: Matrix, b: Matrix, c: Matrix, bias: Mem | None) -> None:  # fmt: skip
     panel = b.column_stride == 1
-    parallel = a.rows * _usual(a.columns) * b.columns >= PARALLEL and threading.available()
+    large = low.joint is not None or a.rows * _usual(a.columns) * b.columns >= threading.PRODUCT
+    parallel = large and threading.available()
     writer = Writer(low, dtype, a, b, c, bias, panel, parallel)
     name = low.function("product", writer.function())
     units = writer.units
@@ -221,4 +227,7 @@ def _call(low, name: str, pointers: list[str], units: int, parallel: bool) -> No
         f"(i64 %begin, i64 %end, ptr %block) #0 {{\n{loads}"
         f"  call void @{name}({given}, i64 %begin, i64 %end)\n  ret void\n}}\n",
     )
-    threading.call(low, f"{name}_{len(low.globals)}", task, block, units, 1)
+    if low.joint is None:
+        threading.call(low, f"{name}_{len(low.globals)}", task, block, units, 1)
+    else:
+        low.joint.append((task, block, units))

@@ -15,6 +15,7 @@ from .code import SIZE
 from .extents import alone
 from .groups import CAT, UPDATES
 from .indices import index_of, slice_of
+from .parts import Part
 from .values import NO_OWNERS, Decline, Mem, Room, endless, laid_out, numel
 
 COPIED = 1 << 18  # bytes that an update of a part may copy: the host program writes in place
@@ -33,6 +34,7 @@ def lower(low, node: Node, needed: bool) -> None:
     elif node.op in UPDATES:
         low.sizes.note(out, low.operand(node.args[0]).size)
     low.bind(out, MOVES[node.op](low, node))
+    low.parts.finish(node)
 
 
 def place(low, node: Node) -> Mem:
@@ -119,18 +121,19 @@ def _longer(low, node: Node, d: int) -> Mem | None:
 def _cat(low, node: Node) -> Mem:
     d = (node.args[1] if len(node.args) > 1 else 0) % len(low.tensor(node.outputs[0])[1])
     out = _longer(low, node, d)
-    parts, at = node.args[0], "0"
+    first, at = 0, "0"
     if out is not None:
-        parts, at = parts[1:], low.sizes.text(low.operand(parts[0]).size[d])
-    out = out or low.target(node.outputs[0])
-    for a in parts:
+        first, at = 1, low.sizes.text(low.operand(node.args[0][0]).size[d])
+    out = out or low.parts.take(node) or low.target(node.outputs[0])
+    for number, a in enumerate(node.args[0][first:], first):
         x = low.operand(a)
         if x.dtype != out.dtype or len(x.size) != len(out.size):
             raise Decline("a concatenation that converts")
         for i, (n, m) in enumerate(zip(x.size, out.size)):
             if i != d:
                 low.sizes.require(n, m)
-        low.copy(x, _part(low, out, x.size, out.stride, low.code.multiply(at, out.stride[d])))
+        if Part(node, number) not in low.parts.stored:
+            low.copy(x, _part(low, out, x.size, out.stride, low.code.multiply(at, out.stride[d])))
         at = low.code.add(at, low.sizes.text(x.size[d]))
     return out
 

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..kernels.build import Region
 from ..kernels.gpu_forms import GpuForms
-from ..kernels.kernel import make
+from ..kernels.kernel import WORK_PER_THREAD, make, work_of
 from ..kernels.loop_ir import BINARY, LONGEST, TERNARY, UNARY, Expr, Kernel, Unsupported
+from ..kernels.split_rows import Split, split
 from . import threading
 from .code import REGISTER, Code
 from .loops import Place, emit
@@ -29,6 +30,7 @@ REPEATED = 8  # calls of one nest in a graph beyond which they stay calls
 MANY = 64  # calls of all nests beyond which all do
 VECTORS = 256  # points from which on a loop nest is written with explicit vectors
 USUAL = 1 << 8  # what a size without a bound is taken to be where work is estimated
+FEW, MOST_PARTS = 64, 16  # rows that are folded in parts, and parts of a row
 LIBRARY = 16  # ... and one that would call the C library for each point
 
 
@@ -82,6 +84,35 @@ def call(low: Lowering, kernel: Kernel, region: Region, results: list[Mem]) -> N
             places[f"p{i}"] = places[f"s{i}"] = (REGISTER[x.dtype], x.text)
     for name in kernel.sizes:
         places[name] = ("i64", low.sizes.registers[name])
+    parts = _in_parts(kernel)
+    if parts is None:
+        _call(low, kernel, places)
+        return
+    between = {name: low.new(dtype, (count,)) for name, (dtype, count) in parts.between.items()}
+    places |= {name: ("ptr", x.pointer) for name, x in between.items()}
+    for x in between.values():
+        low.arena.hold(x.owners)
+    _call(low, parts.partial, places)
+    _call(low, parts.finish, places)
+    low.release(list(between.values()))
+
+
+def _in_parts(kernel: Kernel) -> Split | None:
+    """A fold of a few long rows as one of many parts for all threads, and one of what those give."""
+    if kernel.sizes or not kernel.row or not threading.available():
+        return None
+    points = numel(tuple(d.size for d in (*kernel.outer, *kernel.row)))
+    most = min(MOST_PARTS, points * work_of(kernel) // (2 * WORK_PER_THREAD))
+    few = numel(tuple(d.size for d in kernel.outer)) <= FEW
+    if most < 2 or not few:
+        return None
+    length = kernel.row[0].size
+    whole = [n for n in range(most, most // 2, -1) if length % n == 0]
+    return split(kernel, whole[0] if whole else most, first=True)
+
+
+def _call(low: Lowering, kernel: Kernel, places: dict[str, tuple[str, str]]) -> None:
+    """The call of the function of a loop nest whose parameters are at ``places``."""
     used = [places[name] for name in kernel.slots]
     params = {text: (kind, f"%a{i}") for i, (kind, text) in enumerate(dict.fromkeys(used))}
     bind = {name: Place(params[places[name][1]][1], places[name][0] != "ptr") for name in kernel.slots}  # fmt: skip

@@ -43,7 +43,7 @@ def lower(low: Lowering, node: Node) -> None:
     right = matmul.usable(low, replace(left, rows=MANY), right, b, 1)
     count, first = low.sizes.text(size[0]), "0"
     for rows in BLOCKS:
-        if rows == BLOCKS[0] and (rows * left.columns * right.columns < matmul.PARALLEL or not threading.available()):  # fmt: skip
+        if rows == BLOCKS[0] and (rows * left.columns * right.columns < threading.PRODUCT or not threading.available()):  # fmt: skip
             continue
         number = code.do(f"sub i64 {count}, {first}")
         number = code.do(f"udiv i64 {number}, {rows}") if rows > 1 else number

@@ -16,6 +16,7 @@ import platform
 
 from ..kernels import jit
 
+PRODUCT = 1 << 20  # multiply-adds from which on matrix products use threads
 SHORTEST, LONGEST = 16, 1 << 14  # calls on one thread after a failure
 START, MOST = 4, 64  # the credit of a new attempt and the largest, in times on one thread
 WORST = 32  # what one call on all threads is taken to cost at most, in times on one thread

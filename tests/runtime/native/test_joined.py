@@ -1,0 +1,129 @@
+"""Products that do not need each other run as one, and give what they give apart."""
+
+import pytest
+import torch
+
+import tograph as tg
+from tograph.runtime.kernels import jit
+from tograph.runtime.native import joined, threading
+
+pytestmark = pytest.mark.skipif(jit.llvm is None, reason="needs llvmlite")
+
+
+@pytest.fixture(autouse=True)
+def small_products_are_joined(monkeypatch):
+    """As if sizes that a test can afford were large."""
+    monkeypatch.setattr(joined, "LEAST", 1 << 10)
+    monkeypatch.setattr(threading, "PRODUCT", 1 << 10)
+
+
+def r(*shape, seed=0):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed + sum(shape)))
+
+
+def compiled(f, *args):
+    """The native code of ``f``, which gives what plain Python gives in each of some calls, on one thread and on all."""
+    g = tg.function(f)
+    cf = g.get_concrete_function(*args)
+    cf.scheduled.compile()
+    assert cf.scheduled.level == "native", cf.scheduled.reason
+    for _ in range(8):
+        torch.testing.assert_close(g(*args), f(*args), atol=1e-4, rtol=1e-4)
+    return cf
+
+
+def calls(cf):
+    """How many products start at once, at each place of the code that starts some."""
+    texts = cf.scheduled.llvm.split("define ")
+    return [t.count("%q") // 2 for t in texts if t.startswith("internal void @joint")]
+
+
+@pytest.mark.skipif(not threading.available(), reason="needs threads that code can use")
+def test_what_waits_for_one_matrix_runs_together():
+    def gradients(g, w, x, h):
+        g = torch.tanh(g)
+        up = g @ w.t()
+        own = x.t() @ g
+        return (up + 1).sum(), own, torch.addmm(own * 0.5, h.t(), g)
+
+    def apart(g, w, x, h):
+        return gradients(g, w, x, h)[:2]
+
+    args = r(17, 40), r(23, 40), r(17, 31), r(17, 31, seed=1)
+    assert calls(compiled(apart, *args)) == [2]
+    compiled(gradients, *args)  # the last product needs the one before
+
+
+@pytest.mark.skipif(not threading.available(), reason="needs threads that code can use")
+def test_a_loop_that_adds_to_two_gradients():
+    def summed(xs, hs, w):
+        a, b, g = torch.zeros(19, 24), torch.zeros(21, 24), torch.ones(16, 24)
+        for i in tg.range(torch.tensor(xs.shape[0])):
+            a = a + xs[i].t() @ g
+            b = b + hs[i].t() @ g
+            g = torch.sin(g @ w)
+        return a, b, g
+
+    cf = compiled(summed, r(5, 16, 19), r(5, 16, 21), r(24, 24))
+    assert calls(cf) == [3]
+
+
+def test_a_result_that_is_added_in_place_is_read_before():
+    def step(x, w):
+        a = x @ w
+        b = torch.relu(a) @ w
+        return torch.cat([a + b, (x - 1) @ w]), x.t() @ b
+
+    compiled(step, r(32, 32), r(32, 32, seed=3))
+
+
+def test_writes_keep_their_order():
+    w, v = r(24, 24), r(24, 24, seed=2)
+
+    def f(x):
+        a = x @ w
+        w.mul_(2)
+        b = x @ w
+        v.copy_(a)
+        return a + b + v @ x
+
+    g, x = tg.function(f), r(24, 24, seed=5)
+    start = w.clone(), v.clone()
+    want, after = f(x), (w.clone(), v.clone())
+    for _ in range(3):
+        w.copy_(start[0]), v.copy_(start[1])
+        torch.testing.assert_close(g(x), want, atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close((w, v), after)
+
+
+def order(f, *args):
+    cf = tg.function(f).get_concrete_function(*args)
+    nodes = joined.order(cf.graph, {})
+    assert sorted(map(id, nodes)) == sorted(map(id, cf.graph.nodes))
+    seen = set(cf.graph.inputs)
+    for n in nodes:  # nothing stands before what it needs
+        assert set(n.inputs) <= seen
+        seen.update(n.outputs)
+    return [n.op.split(".")[1] for n in nodes]
+
+
+def test_order():
+    def chain(x, w):
+        a = x @ w
+        b = torch.relu(a)
+        c = torch.sin(x)
+        d = c @ w
+        return b @ w, d
+
+    assert order(chain, r(16, 16), r(16, 16)) == ["sin", "mm", "mm", "relu", "mm"]
+
+
+def test_what_waits_is_bounded(monkeypatch):
+    monkeypatch.setattr(joined, "FAR", 2)
+
+    def many(x, w):
+        a = x @ w
+        b = torch.sin(torch.cos(torch.relu(a)))
+        return b, x @ w.t()
+
+    assert order(many, r(16, 16), r(16, 16)) == ["mm", "relu", "cos", "sin", "t", "mm"]
