@@ -489,6 +489,34 @@ def test_lists_appended_to_a_list_grow():
         )
 
 
+@pytest.mark.filterwarnings("ignore:Converting a tensor with requires_grad")
+@pytest.mark.parametrize(
+    "form",
+    [
+        torch.tensor,
+        torch.as_tensor,
+        torch.FloatTensor,
+        lambda rows: torch.tensor(rows, dtype=torch.float64),
+        lambda rows: torch.tensor([(t, i, 2) for _, i, t in rows]),
+        lambda rows: torch.LongTensor([rows[0][1], 3]),
+    ],
+)
+def test_a_tensor_of_rows_is_a_tensor_without_a_gradient(form):
+    def f(x):
+        rows = []
+        for i in range(10):
+            x = x * 0.5
+            rows.append((x.item(), i, x + 1))
+            if x < 0.1:
+                break
+        return form(rows)
+
+    x = torch.tensor(1.0, requires_grad=True)
+    native, staged = f(x), tg.function(f)(x)
+    assert torch.equal(native, staged) and native.dtype == staged.dtype
+    assert not staged.requires_grad
+
+
 def test_a_change_that_a_built_in_cannot_follow():
     def program(x):
         items = [1, 2, 3]
