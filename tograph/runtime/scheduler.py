@@ -57,7 +57,7 @@ class Program:
     ):
         self._traced, self._optimized, self._visible = traced, optimized, visible
         self.level, self.reason = "host", "not called yet"
-        self._host_program = functools.cache(host_program or (lambda: host.build(self.graph)))
+        self._host_program = host_program or (lambda: host.build(self.graph))
         self._native: Any = None  # Native, or gpu.Program, which loads late
         self._left = _calls_before(traced)
         self._waiting: host.Program | None = None  # runs the graph op by op until it is compiled
@@ -77,7 +77,7 @@ class Program:
         made = None if self._optimized is None else passes.optimize_lifted(self._traced)
         return self.graph if made is None else made
 
-    @property
+    @functools.cached_property
     def host(self) -> host.Program:
         """The host program of the graph."""
         with collector.seldom():
@@ -87,6 +87,11 @@ class Program:
     def native(self) -> Any:
         """The native code, or what runs on the GPU, once a call has compiled it."""
         return self._native
+
+    @property
+    def settled(self) -> bool:
+        """Whether it is known how the graph runs: as native code, on a device, or by the host."""
+        return not self._left
 
     @property
     def kernels(self) -> list[Any]:
