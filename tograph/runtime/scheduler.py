@@ -34,6 +34,7 @@ from .native.groups import numel
 from .native.program import Native, compile_graph
 from .native.rows import plain
 from .native.values import Decline
+from .rewrite import copied
 from .types import TensorType
 
 gpu = lazy_module(".gpu.program", __package__)
@@ -75,7 +76,8 @@ class Program:
     def _for_native(self) -> Graph:
         """What native code is made from: the same, but that writes in regions are lifted before the passes instead of between two runs of them."""
         made = None if self._optimized is None else passes.optimize_lifted(self._traced)
-        return self.graph if made is None else made
+        graph = self.graph if made is None else made
+        return passes.skip_vectors(copied(graph)) if passes.has_vectors(graph) else graph
 
     @functools.cached_property
     def host(self) -> host.Program:
