@@ -34,6 +34,7 @@ from .native.groups import numel
 from .native.program import Native, compile_graph
 from .native.rows import plain
 from .native.values import Decline
+from .passes.skip_vectors import has_vectors, skip_vectors
 from .rewrite import copied
 from .types import TensorType
 
@@ -77,7 +78,7 @@ class Program:
         """What native code is made from: the same, but that writes in regions are lifted before the passes instead of between two runs of them."""
         made = None if self._optimized is None else passes.optimize_lifted(self._traced)
         graph = self.graph if made is None else made
-        return passes.skip_vectors(copied(graph)) if passes.has_vectors(graph) else graph
+        return skip_vectors(copied(graph)) if has_vectors(graph) else graph
 
     @functools.cached_property
     def host(self) -> host.Program:

@@ -32,7 +32,7 @@ from .reinplace import reinplace
 from .settle import has_try, settle, uncommitted, unwrapped
 from .simplify import simplify
 from .sink import sink
-from .skip_vectors import has_vectors, skip_vectors
+from .skip_vectors import skip_vectors
 from .write_through import write_through
 
 
