@@ -5,7 +5,7 @@ Nodes that do not fit into one nest get one each; a node without loops is asked 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -85,11 +85,15 @@ def _packed_there(low: Any, region: Region) -> set[Value]:
         rule = RULES.get(n.op.split(".")[1]) if n.op.startswith("aten.") else None
         if rule is None or any(isinstance(v.type, TensorType) and v not in metas for v in n.inputs):
             continue
-        given = map_values(lambda v: metas.get(v, v), n.args)
+        given = map_values(_known_to(metas), n.args)
         found = rule(*given, **n.kwargs)
         found = [found] if isinstance(found, Meta) else found or []
         metas |= {v: m for v, m in zip(n.outputs, found) if isinstance(m, Meta) and m.laid_out}
     return {v for v in region.outputs if v in metas and is_packed(metas[v])}
+
+
+def _known_to(metas: dict[Value, Any]) -> Callable[[Value], Any]:
+    return lambda v: metas.get(v, v)
 
 
 def _strided(low: Any, outputs: Sequence[Value]) -> dict[Value, tuple]:
