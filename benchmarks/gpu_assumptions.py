@@ -52,7 +52,7 @@ def assumptions(bench: Any) -> Iterator[tuple[str, Callable[[], None]]]:
     for name, fn in CALLS.items():
         yield name, functools.partial(called, bench, name, fn)
     for name, draw in DRAWS.items():
-        for size in ((5,), (1000,), (300, 1000), (3001, 1001)):
+        for size in ((5,), (1002,), (300, 1000), (3001, 1002)):
             yield f"{name} {size}", functools.partial(drawn, bench, name, draw, size)
 
 
@@ -306,6 +306,10 @@ DRAWS: dict[str, Callable[[torch.Tensor], Any]] = {
     "bernoulli": lambda x: torch.bernoulli(x, 0.3),
     "randint": lambda x: torch.randint_like(x, -5, 1000, dtype=torch.int64),
     "dropout": lambda x: F.dropout(x, 0.3),
+    "dropout f16": lambda x: F.dropout(x.half(), 0.3),
+    "dropout bf16": lambda x: F.dropout(x.bfloat16(), 0.3),
+    "bernoulli of a tensor": lambda x: torch.bernoulli(x * 0.3),
+    "bernoulli of halves": lambda x: torch.bernoulli(x.half() * 0.3),
     "multinomial": lambda x: torch.multinomial(x.abs() + 1, 1),
 }
 

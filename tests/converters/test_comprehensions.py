@@ -110,6 +110,37 @@ def short_circuit(x):
     return any(said(v) for v in (1, 2, 3))
 
 
+def leaving(items, n):
+    for i in items:
+        if i == 2:
+            break
+        if i == 7:
+            return 5
+        yield i * n
+    else:
+        yield 100
+    try:
+        for j in items:
+            if j == 4:
+                return 9
+            yield j
+    finally:
+        print("left")
+    yield -1
+
+
+@cases((3,), (-1,))
+def jumps_out_of_a_generator_that_zip_takes(x):
+    """No item is taken from the iterator that Python leaves in it."""
+
+    def inner(items):
+        found = yield from leaving(items, x)
+        yield found
+
+    items = iter(range(10))
+    return list(zip(inner(items))), list(items), dict(enumerate(leaving(iter([0, 1, 7, 8]), x)))
+
+
 @cases.tensors((torch.tensor([1.5, -2.0, 3.0]),), (torch.tensor([-1.5, -2.0, 3.0]),))
 def generator_expression_in_a_variable(x):
     g = (z * 2 for z in x if z > 0)

@@ -453,6 +453,34 @@ def test_lists_appended_to_a_list_grow():
         )
 
 
+@pytest.mark.filterwarnings("ignore:Converting a tensor with requires_grad")
+@pytest.mark.parametrize(
+    "form",
+    [
+        torch.tensor,
+        torch.as_tensor,
+        torch.FloatTensor,
+        lambda rows: torch.tensor(rows, dtype=torch.float64),
+        lambda rows: torch.tensor([(t, i, 2) for _, i, t in rows]),
+        lambda rows: torch.LongTensor([rows[0][1], 3]),
+    ],
+)
+def test_a_tensor_of_rows_is_a_tensor_without_a_gradient(form):
+    def f(x):
+        rows = []
+        for i in range(10):
+            x = x * 0.5
+            rows.append((x.item(), i, x + 1))
+            if x < 0.1:
+                break
+        return form(rows)
+
+    x = torch.tensor(1.0, requires_grad=True)
+    native, staged = f(x), tg.function(f)(x)
+    assert torch.equal(native, staged) and native.dtype == staged.dtype
+    assert not staged.requires_grad
+
+
 def test_a_change_that_a_built_in_cannot_follow():
     def program(x):
         items = [1, 2, 3]
@@ -496,3 +524,50 @@ def test_code_that_reads_the_memory_of_lists_refuses_one_of_the_graph(use):
 
     with pytest.raises(StagingError, match="a list that grows .* cannot be given to '"):
         f(torch.tensor(2))
+
+
+def test_joining_a_list_that_turns_out_empty_raises_as_torch_does():
+    joins = (torch.stack, torch.cat, torch.hstack, lambda xs: torch.stack(xs, 1))
+    for join in joins:
+
+        @tg.function
+        def f(n, join=join):
+            found = []
+            for i in range(n):
+                found.append(torch.ones(2) * i)
+            return join(found)
+
+        assert f(torch.tensor(2)).numel() == 4
+        with pytest.raises(RuntimeError, match="non-empty"):
+            f(torch.tensor(0))
+
+    @tg.function
+    def begun(n):
+        found = [torch.ones(2)]
+        while n > 0:
+            found.append(torch.ones(2) * n)
+            n = n - 1
+        return torch.stack(found)
+
+    assert begun(torch.tensor(0)).shape == (1, 2)
+    assert "tg.assert" not in str(begun.concrete_functions[0].graph)
+
+
+def test_an_error_tells_of_a_list_that_grew():
+    @tg.function
+    def f(n):
+        found = numbers(n)
+        return found.missing
+
+    with pytest.raises(AttributeError) as caught:
+        f(torch.tensor(2))
+    assert "found is list whose length is decided when the graph runs" in caught.value.__notes__[0]
+
+
+def test_index_out_of_a_list_of_numbers_in_pythons_words():
+    for items, kind in (([1, 2, 3], "list"), ((1.5, 2.5, 0.5), "tuple")):
+        f = tg.function(lambda i, items=items: items[i])
+        assert f(torch.tensor(-1)) == items[-1]
+        for i in (3, -4):
+            with pytest.raises(IndexError, match=f"^{kind} index out of range"):
+                f(torch.tensor(i))

@@ -1,5 +1,7 @@
 """f-strings, format, %, print: values of staged numbers and tensors."""
 
+import dataclasses
+
 import pytest
 import torch
 
@@ -132,7 +134,56 @@ def text_that_alternates(x):
     return s
 
 
+@dataclasses.dataclass
+class Shown:
+    a: object
+    b: object = 1
+
+
+class Told:
+    def __init__(self, v):
+        self.v = v
+
+    def __repr__(self):
+        return f"Told({self.v!r})" if self.v > 0 else "none"
+
+
+@cases.tensors((torch.tensor(3),), (torch.tensor(0),))
+def values_of_several_kinds_and_in_objects(x):
+    s, n = "abc", None
+    if x > 1:
+        s, n = "de", x
+    shown = Shown(x, [n])
+    print(shown, [Told(x)], (s, n), {"k": s})
+    texts = "%s %s" % (s, n), "%s" % [s], "%s" % n, "%(k)s" % {"k": n}, "{} {}".format(s, [n])
+    try:
+        raise ValueError(x, s)
+    except ValueError as error:
+        texts += (str(error),)
+    return *texts, str([n]), f"{shown} {[Told(x)]}", repr(shown), str({"k": Told(x + 1)})
+
+
+@cases.tensors((torch.tensor(3),), (torch.tensor(0),))
+def raised_on_every_path(x):
+    print("before", x)
+    x.add_(1)
+    n = x if x > 1 else None
+    raise ValueError(x, [n], f"{x}")
+
+
 test_same = cases.test()
+
+
+def test_the_arguments_of_an_exception_that_every_call_raises():
+    f = tg.function(lambda x: raising(x + 1))
+    for value in (1, 5):
+        with pytest.raises(ValueError) as caught:
+            f(torch.tensor(value))
+        assert caught.value.args == (value + 1, [str(value + 1)])
+
+
+def raising(x):
+    raise ValueError(x, [f"{x}"])
 
 
 def test_print_acts_at_every_execution():

@@ -55,6 +55,31 @@ def not_caught(x):
     return 2
 
 
+@cases((3,), (1,), (0,), (-1,))
+def lists_that_grow_in_a_body_that_fails(x):
+    log, found = ["in"], []
+    try:
+        try:
+            for i in range(x):
+                found.append(i)
+            log.append("a")
+            if x < 1:
+                raise ValueError("none")
+            if x > 2:
+                log.append("b")
+            found.append(10)
+        except ValueError:
+            log.append("c")
+            found.append(20)
+            if x < 0:
+                raise KeyError("less") from None
+        finally:
+            log.append("f")
+    except KeyError:
+        log.append("k")
+    return log, found
+
+
 @cases((1,), (-1,))
 def raise_from_a_helper(x):
     def check(v):

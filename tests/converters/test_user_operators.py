@@ -230,6 +230,73 @@ def list_methods(x):
     return a.index(1.0), a.count(1.0), b, c
 
 
+@cases((3,), (-3,))
+def special_methods_of_a_class_defined_inside(x):
+    class Inner:
+        def __init__(self, v):
+            self.v = v
+
+        def __contains__(self, y):
+            return self.v == y
+
+        def __bool__(self):
+            return True if self.v > 0 else False
+
+        def __len__(self):
+            return 2 if self.v > 0 else 0
+
+        def __format__(self, spec):
+            return spec + ("p" if self.v > 0 else "n")
+
+        def __eq__(self, other):
+            return self.v == other.v
+
+        def __iter__(self):
+            yield self.v
+            if self.v > 0:
+                yield self.v * 2
+
+    c, d = Inner(x), Inner(x + 1)
+    found = [x in c, x + 1 in c, c in [d, c], c != d]
+    found.append(7 if c else 8)
+    print(f"{c:>}", max(c), sum(c), len(c))
+    return found
+
+
+@cases((3,), (-3,))
+def super_in_classes_defined_inside(x):
+    class Base:
+        def __init__(self, v):
+            self.v = v
+
+        def items(self):
+            yield self.v
+            if self.v > 0:
+                yield 1
+
+        def run(self, y):
+            return self.v + y if y > 0 else y
+
+    class Inner(Base):
+        def __init__(self, v):
+            super().__init__(v * 2)
+
+        def items(self):
+            yield from super().items()
+            yield 2
+
+        def run(self, y):
+            if self.v > 1:
+                y = super().run(y + 1)
+            return y
+
+    c = Inner(x)
+    total = 0
+    for v in c.items():
+        total += v
+    return c.run(x), total
+
+
 @cases.tensors((torch.tensor([1, 2]),), (torch.tensor([0, 0]),), (torch.tensor([-1, -2]),))
 def lists_repeated_a_staged_number_of_times(x):
     n = int(x.sum())
@@ -237,6 +304,11 @@ def lists_repeated_a_staged_number_of_times(x):
 
 
 test_same = cases.test()
+
+
+def test_sum_of_no_rows_is_its_start():
+    f = tg.function(lambda x: (sum(x), sum(x, 3)))
+    assert f(torch.zeros(0)) == (0, 3)
 
 
 def test_gradients_of_powers_by_a_staged_number():

@@ -142,6 +142,19 @@ def locals_and_eval(n):
     return sorted(locals()), eval("y + n"), locals()["y"]
 
 
+@cases((3,), (0,))
+def locals_of_an_inner_function(n):
+    y = n + 1
+
+    def inner(z):
+        w = z
+        if z > 0:
+            w = z * 2
+        return {k: v for k, v in locals().items() if k != "z"}, y
+
+    return inner(n), sorted(locals())
+
+
 @cases((1,), (-1,))
 def eval_of_a_condition(x):
     k = 5

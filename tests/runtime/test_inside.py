@@ -380,3 +380,32 @@ def test_a_grad_that_no_iteration_sets_stays():
             yield w.grad
 
     assert str(list(run(tg.function(f), torch.tensor))) == str(list(run(f, int)))
+
+
+def test_through_a_try_that_fails():
+    def made_before_or_anew(x, again):
+        y, n = x * 4, 0
+        try:
+            n = n + 1
+            t = torch.ones(3, dtype=x.dtype) * 5
+            z = x * 7
+            if x[1] < 0:
+                raise ValueError
+            y = y * z
+        except ValueError:
+            y = (y * 3 + t + n) * x
+            if again:
+                y = y + z
+        finally:
+            y = y * 2
+        return y, torch.autograd.grad(y.sum(), x)[0]
+
+    f = tg.function(made_before_or_anew)
+    for sign in (1.0, -1.0):
+        x = torch.tensor([1.0, sign, 3.0], dtype=torch.float64, requires_grad=True)
+        torch.testing.assert_close(f(x, False), made_before_or_anew(x, False))
+    # What the body had computed has no gradient where the handler uses it: an error there, and only there.
+    x = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64, requires_grad=True)
+    torch.testing.assert_close(f(x, True), made_before_or_anew(x, True))
+    with pytest.raises(NotImplementedError, match="what a `try` had computed before it failed"):
+        f(-x.detach().requires_grad_(), True)

@@ -140,17 +140,22 @@ def module_rule(name: str) -> bool:
 
 
 def is_user_function(f: Any) -> bool:
-    """Whether ``f`` is a Python function that has to be converted before it is called in a trace."""
-    if type(f) is not types.FunctionType or f.__code__ in CONVERTED_CODE or getattr(f, MARK, False):
+    """Whether ``f`` is a Python function that runs converted in a trace: one to convert, or defined by converted code."""
+    if type(f) is not types.FunctionType or getattr(f, MARK, False):
         return False
-    if f in DECIDING:
+    if f.__code__ in CONVERTED_CODE or f in DECIDING:
         return True
     if not module_rule(f.__module__ or ""):
         return False
     if module_rule(f.__globals__.get("__name__") or ""):
         return True
     # What a library's decorator made of a user's function calls it: ``torch.no_grad()``, a ``ContextDecorator``.
-    return is_user_function(getattr(f, "__wrapped__", None)) and f.__code__ not in WRAPPERS
+    return is_unconverted(getattr(f, "__wrapped__", None)) and f.__code__ not in WRAPPERS
+
+
+def is_unconverted(f: Any) -> bool:
+    """Whether ``f`` is a user's function as it was written, not one that converted code defined."""
+    return is_user_function(f) and f.__code__ not in CONVERTED_CODE
 
 
 def is_straight(code: types.CodeType) -> bool:

@@ -35,7 +35,7 @@ from .construction import construct, instance
 from .container_changes import CHANGING, note_look, record_change
 from .context import OPERATORS, Converter
 from .conversion import converted, generator_form, record_writes
-from .generators import Generator, is_generator_function
+from .generators import CHANNEL, Generator, is_generator_function
 from .left_alone import leave_alone
 from .registry import (
     BUILTINS,
@@ -51,10 +51,24 @@ _FRAME = ("locals", "globals", "vars", "dir", "eval", "exec", "breakpoint")
 
 
 class Calls(Converter):
+    def __init__(self, context):
+        super().__init__(context)
+        self.owner = (
+            context.first_param
+        )  # what ``super()`` is of: the first parameter of the function around
+        self.inside = 0  # functions around
+
     def visit_FunctionDef(self, node):
         """Decorators are called by Python: what they return is what the name stands for."""
         node.args = self.visit(node.args)
+        outer = self.owner
+        if not getattr(node, "generated", False) and self.inside:
+            names = [a.id for a in (*node.args.posonlyargs, *node.args.args)]
+            self.owner = next((n for n in names if n != CHANNEL), None)
+        self.inside += 1
         node.body = self.block(node.body)
+        self.inside -= 1
+        self.owner = outer
         return node
 
     def visit_Call(self, node):
@@ -82,12 +96,11 @@ class Calls(Converter):
         return made
 
     def _super(self, node):
-        owner = self.context.first_param
-        if owner is None:
+        if self.owner is None:
             return node
         holes = {
             "cls_": gast.Name("__class__", gast.Load(), None, None),
-            "self_": gast.Name(owner, gast.Load(), None, None),
+            "self_": gast.Name(self.owner, gast.Load(), None, None),
         }
         return self.expression("super(cls_, self_)", node, **holes)
 
@@ -119,7 +132,7 @@ def _direct(f: types.FunctionType) -> Callable[..., Any] | None:
     return None if is_generator_function(f) and is_tracing() else converted(f)
 
 
-def _function(f: types.FunctionType, args, kwargs):
+def _function(f: Any, args, kwargs):
     """A generator of the user, or a function of a library."""
     if f.__code__ is standard.DISPATCHER:
         return standard.dispatch(call, f, args, kwargs)
@@ -177,7 +190,7 @@ def _bound(f: types.MethodType, args, kwargs):
 
 def _list_method(f: types.MethodType, args, kwargs):
     """A method of a list of the graph; changes are recorded."""
-    items = f.__self__
+    items: Any = f.__self__
     form = METHODS.get((StagedList, f.__name__))
     if form is not None and items.handle is None:
         return form(items, *args, **kwargs)

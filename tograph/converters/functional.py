@@ -93,10 +93,12 @@ class ControlFlow(Converter):
         self.scopes[-1].carried.append(get_fact(node, Fact.LIVE_IN_HEAD, _EMPTY))
         try:
             if get_fact(node, Fact.HAS_YIELD, False):
+                self.generic_visit(node)
                 extra = getattr(node, "extra_test", None)
                 if extra is not None:
-                    node.body = self.fill("if not test_:\n    break", node, test_=extra) + node.body
-                return self.generic_visit(node)
+                    # At the end, so that no item is taken that Python leaves in the iterator.
+                    node.body += self.fill("if not test_:\n    break", node, test_=extra)
+                return node
             return for_stmt.rewrite(self, node)
         finally:
             self.scopes[-1].carried.pop()

@@ -23,7 +23,7 @@ from typing import Any
 from ..runtime import control_flow, journal
 from ..runtime.funcgraph import is_tracing
 from ..transpiler.syntax import gast
-from .call_rules import MARK
+from .call_rules import CONVERTED_CODE, MARK
 from .context import OPERATORS, Converter, own_nodes
 from .logical import not_
 
@@ -94,11 +94,11 @@ class NestedGenerators(Converter):
 def two_forms(native: Any, push: Any) -> Any:
     """A generator function that gives Python's generator, or in a trace one that a ``for`` may run the other way round."""
 
-    @functools.wraps(native)
-    def generator(*args, **kwargs):
+    def generator(*args: Any, **kwargs: Any) -> Any:
         return Generator(native, push, args, kwargs) if is_tracing() else native(*args, **kwargs)
 
-    return generator
+    CONVERTED_CODE.update([generator.__code__])
+    return functools.wraps(native)(generator)
 
 
 class Generator:

@@ -6,14 +6,18 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from ..errors import StagingError
-from ..runtime.funcgraph import user_location
+from ..runtime.funcgraph import current_graph, user_location
 from ..runtime.growing import StagedList, as_staged
+from ..runtime.list_lengths import least_length
+from ..runtime.required import require
+from ..runtime.shapes import SYMBOLS
 from ..runtime.structure import Leaf, Tree
 from ..runtime.types import ScalarType
 from .calls import call
@@ -111,8 +115,12 @@ def count(items: StagedList, value: Any) -> Any:
 
 
 def tensor_of(items: StagedList, dtype: torch.dtype | None = None) -> torch.Tensor:
-    """A tensor of the items, which are numbers or tensors of one element."""
+    """A tensor of the items, which are numbers, tensors of one size, or tuples of these."""
     spec = items.item_spec
+    if isinstance(spec, Tree) and issubclass(spec.cls, tuple):
+        rows = empty()
+        add_each(rows, items, nested_tensor)
+        return rows.stack() if dtype is None else rows.stack().to(dtype)
     if isinstance(spec, Leaf) and isinstance(spec.type, ScalarType):
         kind = {bool: torch.bool, int: torch.int64}.get(spec.type.kind, torch.get_default_dtype())
         made = empty()
@@ -122,14 +130,43 @@ def tensor_of(items: StagedList, dtype: torch.dtype | None = None) -> torch.Tens
     return stacked if dtype is None else stacked.to(dtype)
 
 
+def nested_tensor(data: Any) -> torch.Tensor:
+    """What ``torch.tensor`` makes of lists and tuples with staged parts."""
+    if is_growing(data):
+        return tensor_of(data)
+    if isinstance(data, (list, tuple)):
+        rows = [nested_tensor(d) for d in data]
+        if not rows:
+            return torch.empty(0)
+        dtype = functools.reduce(torch.promote_types, [r.dtype for r in rows])
+        return torch.stack([r.to(dtype) for r in rows])
+    if isinstance(data, torch.Tensor):
+        return data
+    return torch.scalar_tensor(data, dtype=_default_dtype(data))
+
+
+def _default_dtype(x: Any) -> torch.dtype:
+    kind = x.node.kind if isinstance(x, SYMBOLS) else type(x)
+    return {bool: torch.bool, int: torch.int64}.get(kind, torch.get_default_dtype())
+
+
+def _check_items(tensors: StagedList, message: str) -> None:
+    """RuntimeError of torch when the graph runs, for a list that turns out empty."""
+    values = tensors.values(current_graph())
+    if tensors.item_spec is not None and not least_length(values[0]):
+        require(tensors.length() > 0, RuntimeError(message))
+
+
 def stack(tensors: StagedList, dim: int = 0) -> torch.Tensor:
     """``torch.stack``: along the first dimension, then moved."""
+    _check_items(tensors, "stack expects a non-empty TensorList")
     rank = tensors.rank + 1
     return _placed(tensors.stack(), _dimension(dim, rank))
 
 
 def cat(tensors: StagedList, dim: int = 0) -> torch.Tensor:
     """``torch.cat``: the items are turned so that their first dimension is the one that grows."""
+    _check_items(tensors, "torch.cat(): expected a non-empty list of Tensors")
     dim = _dimension(dim, tensors.rank)
     if dim == 0:
         return tensors.cat()

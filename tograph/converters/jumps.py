@@ -160,10 +160,8 @@ class Jumps(Converter):
         return node
 
     def _function_body(self, node) -> list[gast.stmt]:
-        generator = get_fact(node, Fact.SCOPE).has_yield
-        body = node.body if generator else tidy(node.body)
-        plain = all(isinstance(s, gast.Return) or not _holds_return(s) for s in body)
-        if plain or generator:
+        body = tidy(node.body)
+        if all(isinstance(s, gast.Return) or not _holds_return(s) for s in body):
             return self.lower(body, tail=True, last=False)
         if completes(body):
             origin = body[-1]

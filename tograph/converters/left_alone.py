@@ -17,7 +17,7 @@ import torch
 from ..runtime import decisions, reads, unconverted
 from ..runtime.funcgraph import is_tracing
 from ..runtime.growing import StagedList
-from .call_rules import MARK, WRAPPERS, is_user_function
+from .call_rules import MARK, WRAPPERS, is_unconverted
 from .conversion import convert_if_needed, converted, generator_form
 from .generators import Generator
 from .registry import HIGHER_ORDER, STREAM_METHODS, hashable
@@ -26,7 +26,7 @@ from .resolved import resolved
 
 def _is_contextmanager(f: Any) -> bool:
     """Whether ``f`` is what ``contextlib.contextmanager`` made of a user's generator function."""
-    return getattr(f, "__code__", None) is _HELPER and is_user_function(
+    return getattr(f, "__code__", None) is _HELPER and is_unconverted(
         getattr(f, "__wrapped__", None)
     )
 

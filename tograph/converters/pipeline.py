@@ -197,7 +197,7 @@ def convert_tree(
     analyze_all(tree)
     for make in PIPELINE:
         pass_ = make(context)
-        if make is Declarations:
+        if make in (Declarations, Frames):
             pass_.free = frozenset(parsed.freevars)
         tree = pass_.convert(tree)
     return tree

@@ -10,6 +10,7 @@ import torch
 from ..errors import StagingError
 from ..runtime import control_flow, journal, locations
 from ..runtime.funcgraph import user_location
+from ..runtime.required import require
 from ..runtime.symbolic import scalar_of
 from .iterables import Indexed, StagedRange, exact_dtype
 from .tensor_index import as_int
@@ -42,9 +43,6 @@ _PYTHON = {"Zipped": "zip", "Mapped": "map", "Enumerated": "enumerate", "Reverse
 def select(items, index):
     """An item of a Python sequence by a staged index: numbers from a table, others in a balanced tree of branches."""
     n = len(items)
-    table = exact_dtype(items) if n > 2 else None
-    if table is not None:
-        return scalar_of(torch.select(torch.tensor(items, dtype=table), 0, index))
     kind = (
         "list"
         if isinstance(items, list)
@@ -52,6 +50,11 @@ def select(items, index):
         if isinstance(items, str)
         else type(items).__name__
     )
+    table = exact_dtype(items) if n > 2 else None
+    if table is not None:
+        index = scalar_of(index) if isinstance(index, torch.Tensor) else index
+        require((index >= -n) & (index < n), IndexError(f"{kind} index out of range"))
+        return scalar_of(torch.select(torch.tensor(items, dtype=table), 0, index))
     at = index % n if n else index
 
     def tree(low: int, high: int):

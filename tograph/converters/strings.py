@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..runtime import conditional_items, control_flow, types
+from ..runtime import control_flow, types
 from ..runtime.funcgraph import current_graph
-from ..runtime.growing import StagedList
+from ..runtime.shown import shows_staged
 from ..runtime.staged_string import StagedString, made_string
 from ..runtime.structure import is_union
 from ..transpiler.syntax import gast
@@ -18,8 +18,7 @@ from ..transpiler.templates import constant
 from .call_rules import is_user_function
 from .calls import call
 from .context import OPERATORS, Converter
-from .staging import is_staged
-from .union import apply, may_miss
+from .union import apply
 
 
 class Strings(Converter):
@@ -78,12 +77,17 @@ def _shown(value: Any, conversion: str, spec: Any) -> Any:
     }
     for name in names.get(conversion, ()):
         method = getattr(type(value), name, None)
-        if not is_user_function(method):
+        if not is_user_function(method) or _is_generated(method):
             continue
         if name == "__format__":
             return call(method, value, spec if isinstance(spec, str) else fstring(*spec)), "", ""
         return call(method, value), "", spec
     return value, conversion, spec
+
+
+def _is_generated(method: Any) -> bool:
+    """Whether ``dataclasses`` wrote a method: it shows what the fields hold, and decides nothing."""
+    return getattr(method, "__wrapped__", method).__code__.co_filename == "<string>"
 
 
 def _with_values(parts, values):
@@ -95,22 +99,9 @@ def _symbolic(parts: Any) -> bool:
     for part in parts:
         if not isinstance(part, str):
             value, _, spec = part
-            if is_staged_part(value) or (isinstance(spec, tuple) and _symbolic(spec)):
+            if shows_staged(value) or (isinstance(spec, tuple) and _symbolic(spec)):
                 return True
     return False
-
-
-def is_staged_part(x: Any) -> bool:
-    """Whether a value, or something in a list or dict that is shown, is staged."""
-    if isinstance(x, (StagedString, control_flow.StagedException)) or is_staged(x):
-        return True
-    if isinstance(x, StagedList) and x.handle is not None:
-        return True
-    if isinstance(x, (list, tuple, set)):
-        return any(map(is_staged_part, x)) or (
-            type(x) is set and bool(conditional_items.conditional(x))
-        )
-    return isinstance(x, dict) and any(is_staged_part(v) or may_miss(v) for v in x.values())
 
 
 def _argument(part: Any, graph) -> Any:
@@ -133,14 +124,18 @@ def _formatted(value: Any, conversion: str, spec: Any) -> str:
 
 def percent(text: str, values: Any) -> Any:
     """``text % values``"""
-    parts = values if isinstance(values, tuple) else (values,)
-    if not isinstance(text, str) or not any(map(is_staged_part, parts)):
+    if is_union(text) or is_union(values):
+        return apply(percent, text, values)
+    if not isinstance(text, str) or not shows_staged(values):
         return text % values
     graph = current_graph()
-    made = graph.emit(
-        "py.percent", text, tuple(outside(p, graph) for p in parts), type=types.OBJECT
-    )
-    return made_string(made, graph)
+    # A dict may be what ``%(key)s`` looks into.
+    parts = (values,) if not isinstance(values, (tuple, dict)) else values
+    if isinstance(parts, tuple):
+        parts = tuple(outside(p, graph) for p in parts)
+    else:
+        parts = outside(parts, graph)
+    return made_string(graph.emit("py.percent", text, parts, type=types.OBJECT), graph)
 
 
 def str_join(separator: str, items: Any) -> Any:
@@ -158,7 +153,7 @@ def str_join(separator: str, items: Any) -> Any:
 
 def str_format(text: str, *args: Any, **kwargs: Any) -> Any:
     """``text.format(...)``"""
-    if not any(map(is_staged_part, (*args, *kwargs.values()))):
+    if not any(map(shows_staged, (*args, *kwargs.values()))):
         return text.format(*args, **kwargs)
     graph = current_graph()
     values = [outside(v, graph) for v in kwargs.values()]

@@ -233,7 +233,10 @@ def _iter(self):
     return iter(items)
 
 
-TaggedUnion.__iter__ = _iter
-TaggedUnion.__getattr__ = _getattr
-
-TaggedUnion.__torch_function__ = classmethod(_torch_function)
+_SPECIAL = {
+    "__iter__": _iter,
+    "__getattr__": _getattr,
+    "__torch_function__": classmethod(_torch_function),
+}
+for _name, _form in _SPECIAL.items():
+    setattr(TaggedUnion, _name, _form)

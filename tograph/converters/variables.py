@@ -12,7 +12,7 @@ from ..runtime import journal
 from ..runtime.structure import UNSET, is_union
 from ..transpiler.anno import Fact, get_fact
 from ..transpiler.syntax import gast
-from .context import OPERATORS, Converter
+from .context import OPERATORS, Converter, own_nodes
 from .union import distribute
 
 local = object  # the annotation of a variable that only nested bodies bind
@@ -50,15 +50,27 @@ class Reads(Converter):
 class Frames(Converter):
     """``locals()``, ``vars()``, ``dir()`` and ``eval(source)`` see the variables of the user's function."""
 
+    free: frozenset[str] = frozenset()  # of the function that is converted
+
     def __init__(self, context):
         super().__init__(context)
         self.names: list[list[str]] = []
+        self.around: list[frozenset[str]] = []  # variables of the functions around
 
     def visit_FunctionDef(self, node):
         scope = get_fact(node, Fact.SCOPE, None)
-        self.names.append(sorted(scope.locals) if scope is not None and scope.uses_frame else [])
+        own = frozenset() if scope is None else scope.locals
+        found = list[str]()
+        if scope is not None and scope.uses_frame:
+            outer = sorted(self.free.union(*self.around) & scope.outward)
+            found = [
+                n for n in [*_in_order(node, scope), *outer] if n not in self.context.namer.made
+            ]
+        self.names.append(found)
+        self.around.append(own)
         node = self.generic_visit(node)
         self.names.pop()
+        self.around.pop()
         return node
 
     def visit_Call(self, node):
@@ -85,6 +97,22 @@ class Frames(Converter):
         made = self.expression(f"{OPERATORS}.variables()", node)
         made.keywords = keywords
         return made
+
+
+def _in_order(node, scope) -> list[str]:
+    """The variables of a function: parameters, others by where they stand first, then those that inner functions share, as Python orders them.
+
+    Last the names that only an ``import``, ``def`` or ``except`` binds.
+    """
+    stored = [n for n in own_nodes(node) if isinstance(n, gast.Name) and hasattr(n, "lineno")]
+    stored.sort(key=lambda n: (n.lineno, n.col_offset))
+    first = [
+        n for n in dict.fromkeys((*scope.params, *(n.id for n in stored))) if n in scope.locals
+    ]
+    shared = scope.captured_by_inner - set(scope.params)
+    named = [n for n in first if n not in shared]
+    rest = scope.locals - set(named)
+    return [*named, *sorted(rest & shared), *sorted(rest - shared)]
 
 
 def ld(read, name):

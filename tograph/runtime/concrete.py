@@ -52,7 +52,7 @@ def _graph_html(graph: Graph) -> str:
     return notebook.graph_html(graph)
 
 
-Graph._repr_html_ = _graph_html  # ir may not import the module
+Graph._repr_html_ = _graph_html
 
 
 class ConcreteFunction:

@@ -8,6 +8,7 @@ Invariant: ``flatten`` gives values of the types ``leaf_types(spec)``.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -118,12 +119,18 @@ def _choose(rows, sources, count, tag, option, graph) -> list[Value]:
 
 
 def choose(
-    tag: Any, options: Sequence[Any], graph: FuncGraph, make: Callable[[Value], Any] | None = None
+    tag: Any,
+    options: Sequence[Any],
+    graph: FuncGraph,
+    make: Callable[[Value], Any] | None = None,
+    spec: Spec | None = None,
 ) -> Any:
-    """The option that the staged index ``tag`` picks: one value where the options join, else a union."""
-    spec = spec_of(options[0])
-    for other in options[1:]:
-        spec = join(spec, spec_of(other))
+    """The option that the staged index ``tag`` picks: one value where the options join, else a union.
+
+    ``spec``: what covers all options, if not their join.
+    """
+    if spec is None:
+        spec = functools.reduce(join, map(spec_of, options))
     rows = [flatten(o, spec, graph) for o in options]
     index = tag.node.value(graph)
     columns = [

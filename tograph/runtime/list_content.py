@@ -35,10 +35,11 @@ class ListContent(list):
     columns: tuple[Handle, ...] = ()
     record: Columns | None = None
     kind_ = "list"  # what messages call it
+    grew = False  # it was of the graph once, which stays so where a region's changes are undone
 
     def _hold(self, columns: Sequence[Handle], record: Columns | None) -> Any:
         """Become a list of the graph."""
-        self.columns, self.record = tuple(columns), record
+        self.columns, self.record, self.grew = tuple(columns), record, True
         self.handle = self.columns[0]
         return self
 

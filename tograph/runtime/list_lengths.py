@@ -1,6 +1,7 @@
 """How many items a list of the graph has, where the graph itself tells: what a loop over rows of a known number appends.
 
 ``known_length`` reads the nodes that made the list. A list that a branch changes, or a loop whose end the data decides, has no known length.
+``least_length`` is how many items it has at least.
 """
 
 from __future__ import annotations
@@ -19,6 +20,18 @@ def known_length(v: Value) -> int | None:
         before = known_length(node.args[0])
         return None if before is None else before + 1
     return _behind_a_loop(node, v.index) if node.op == "While" else None
+
+
+def least_length(v: Value) -> int:
+    """A number of items that a list has on every way."""
+    known = known_length(v)
+    if known is not None or v.node is None:
+        return known or 0
+    if v.node.op == "tg.list_push":
+        return least_length(v.node.args[0]) + 1
+    if v.node.op == "While" and _pushed(v.node.regions["body"], v.index) is not None:
+        return least_length(v.node.args[v.index])
+    return 0
 
 
 def _behind_a_loop(node: Node, place: int) -> int | None:

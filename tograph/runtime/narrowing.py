@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from .funcgraph import current_graph
 from .products import is_open
+from .required import require
 
 
 def is_staged(input: Any, start: Any, length: Any) -> bool:
@@ -28,12 +28,12 @@ def narrow(input: Any, dim: int, start: Any, length: Any) -> Any:
         raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
     start, length = (n.item() if isinstance(n, torch.Tensor) else n for n in (start, length))
     size = input.shape[dim]
-    _check(length >= 0, RuntimeError("narrow(): length must be non-negative."))
+    require(length >= 0, RuntimeError("narrow(): length must be non-negative."))
     error = IndexError("start out of range (expected to be from minus the dimension size to the dimension size)")  # fmt: skip
-    _check(start >= -size, error)
-    _check(start <= size, error)
+    require(start >= -size, error)
+    require(start <= size, error)
     first = _from_the_front(start, size)
-    _check(first + length <= size, RuntimeError("start + length exceeds dimension size"))
+    require(first + length <= size, RuntimeError("start + length exceeds dimension size"))
     return torch.ops.aten.slice.Tensor(input, dim, first, first + length)
 
 
@@ -43,13 +43,3 @@ def _from_the_front(start: Any, size: Any) -> Any:
     if isinstance(negative, bool):
         return start + size if negative else start
     return torch.SymInt(negative.node.sym_ite((start + size).node, start.node))
-
-
-def _check(holds: Any, error: Exception) -> None:
-    """Raise ``error`` where a condition does not hold, now or when the graph runs."""
-    if isinstance(holds, bool):
-        if not holds:
-            raise error
-        return
-    graph = current_graph()
-    graph.add("tg.assert", (holds.node.value(graph), type(error).__name__, error.args))

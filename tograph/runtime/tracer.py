@@ -38,6 +38,7 @@ from .outer_numbers import Opened
 from .placeholders import inputs_of
 from .retrace import Retrace
 from .shared_memory import SharedMemory
+from .shown import shows_staged
 from .sources import Source
 from .specs import TensorSpec
 from .symbolic import SymTensor
@@ -89,6 +90,7 @@ class Tracer:
                     raise
             raise
         finally:
+            self.root.root.release()
             conditional_items.forget()
 
     def _run_effects(self) -> None:
@@ -210,6 +212,11 @@ class Tracer:
             try:
                 result = function(*bound.args, **bound.kwargs)
             except control_flow.Unreachable:
+                result = None
+            except Exception as error:
+                if isinstance(error, TographError) or not shows_staged(error):
+                    raise
+                control_flow.emit_raise(error)  # with what its arguments are when the graph runs
                 result = None
             if inspect.iscoroutine(result) or inspect.isasyncgen(result):
                 raise ConversionError(

@@ -12,6 +12,7 @@ class Namer:
 
     def __init__(self, tree: gast.AST, reserved: tuple[str, ...] = ()):
         self.used = set(reserved)
+        self.made: set[str] = set()  # what was given
         for node in walk(tree):
             fields = node.__dict__
             for field in _NAMES & fields.keys():
@@ -27,4 +28,5 @@ class Namer:
         while name in self.used:
             name, number = f"{wish}_{number}", number + 1
         self.used.add(name)
+        self.made.add(name)
         return name

@@ -76,38 +76,52 @@ def test_the_reference_gives_the_published_words():
     assert [hex(w) for w in ones] == ["0x408f276d", "0x41c83b0e", "0xa20bc7c6", "0x6d5451fd"]
 
 
-def words_of(count, offset, most, run=1, wide=False):
-    """The word of each element, with a walk over the threads of torch's kernels; two words ``wide``, [count, 2]."""
+def words_of(count, offset, most, wide=False):
+    """The word of each element, with a walk over the threads of torch's kernel; two words ``wide``, [count, 2]."""
     threads, per = triton_random.threads(count, most), 2 if wide else 4
     out = np.zeros((count, 4 // per), np.uint32)
     for thread in range(threads):
-        taken, drawn, step = 0, None, offset // 4
-        start = thread * run
-        while start < count:
-            for k in range(run):
-                if taken % per == 0:
-                    drawn, step = philox([[step, 0, thread, 0]], SEED)[0].reshape(per, -1), step + 1
-                if start + k < count:
-                    out[start + k] = drawn[taken % per]
-                taken += 1
-            start += threads * run
+        drawn, step = None, offset // 4
+        for taken, i in enumerate(range(thread, count, threads)):
+            if taken % per == 0:
+                drawn, step = philox([[step, 0, thread, 0]], SEED)[0].reshape(per, -1), step + 1
+            out[i] = drawn[taken % per]
     return out if wide else out[:, 0]
+
+
+def words_of_runs(count, offset, threads, run):
+    """The word of each element where each thread takes ``run`` elements beside each other: a step for every four or fewer of them."""
+    out = np.zeros(count, np.uint32)
+    for thread in range(threads):
+        step = offset // 4
+        for start in range(thread * run, count, threads * run):
+            for first in range(start, start + run, 4):
+                drawn, step = philox([[step, 0, thread, 0]], SEED)[0], step + 1
+                part = out[first : min(first + 4, start + run)]
+                part[:] = drawn[: len(part)]
+    return out
 
 
 def uniform(words):
     return (words.astype(np.float32).astype(np.float64) * 2.0**-32 + 2.0**-33).astype(np.float32)
 
 
-KINDS = {"fp32": torch.float32, "fp64": torch.float64, "fp16": torch.float16, "bf16": torch.bfloat16, "i64": torch.int64, "i8": torch.int8}  # fmt: skip
+KINDS = {"i1": torch.bool, "fp32": torch.float32, "fp64": torch.float64, "fp16": torch.float16, "bf16": torch.bfloat16, "i64": torch.int64, "i8": torch.int8}  # fmt: skip
 
 
 def run(draw, count, most=2, kind="fp32", x=None):
-    source = triton_random.render("k", draw, count, most, kind)
-    out = torch.zeros(count, dtype=KINDS[kind])
-    given = {"out": out, "seed": torch.tensor([SEED]), "offset": torch.tensor([OFFSET])}
-    if draw.kind == "dropout":
-        given |= {"x": x, "kept": torch.zeros(count, dtype=torch.bool)}
-    return interpret(source, {n: given[n] for n in source.signature})
+    given = {v: k for k, v in KINDS.items()}[x.dtype] if x is not None else ""
+    source = triton_random.render("k", draw, count, most, kind, given)
+    out = torch.full((count,), 77, dtype=KINDS[kind])
+    known = {
+        "out": out,
+        "seed": torch.tensor([SEED]),
+        "offset": torch.tensor([OFFSET]),
+        "x": x,
+        "p": x,
+    }
+    known |= {"kept": torch.zeros(count, dtype=torch.bool), "error": torch.zeros(1, dtype=torch.int32)}  # fmt: skip
+    return interpret(source, {n: known[n] for n in source.signature})
 
 
 @pytest.mark.parametrize("count", [1, 5, 300, 513, 2500])
@@ -131,7 +145,8 @@ def test_wide_numbers_take_two_words():
     words = words_of(1300, OFFSET, 2, wide=True).astype(np.uint64)
     unit = (words[:, 0] ^ words[:, 1] << np.uint64(21)).astype(np.float64) * 2.0**-53 + 2.0**-54
     assert np.array_equal(run(Draw("uniform"), 1300, kind="fp64")["out"].numpy(), unit)
-    assert triton_random.words(1300, 2, 2) == 8 and triton_random.words(1300, 2) == 4
+    assert triton_random.words(Draw("uniform"), 1300, 2, "fp64") == 8
+    assert triton_random.words(Draw("uniform"), 1300, 2, "fp32") == 4
     got = run(Draw("exponential", 0.5), 1300, kind="fp64")["out"].numpy()
     np.testing.assert_allclose(got, -2 * np.log(unit), rtol=1e-14)
     got = run(Draw("normal"), 1300, kind="fp64")["out"].numpy()
@@ -167,15 +182,43 @@ def test_normal_numbers_are_pairs():
     np.testing.assert_allclose(got, want, atol=3e-5)
 
 
-@pytest.mark.parametrize(("count", "beside"), [(2400, 4), (1202, 2), (1301, 1)])
-def test_dropout_takes_elements_beside_each_other(count, beside):
-    assert triton_random.run_of(Draw("dropout", 0.25), count) == beside
-    x = torch.arange(1.0, count + 1)
-    got = run(Draw("dropout", 0.25), count, x=x)
-    kept = uniform(words_of(count, OFFSET, 2, beside)) < 0.75
-    assert np.array_equal(got["kept"].numpy(), kept)
-    want = x.numpy() * kept * np.float32(1 / 0.75)
-    np.testing.assert_allclose(got["out"].numpy(), want, rtol=1e-6)
+@pytest.mark.parametrize(("kind", "count", "beside"), [
+    ("fp32", 2400, 4), ("fp32", 1002, 2), ("fp32", 5002, 2), ("fp32", 1301, 1),
+    ("fp16", 12000, 8), ("bf16", 1204, 4), ("fp16", 4098, 2), ("bf16", 301, 1), ("fp64", 3000, 2), ("fp64", 77, 1),
+])  # fmt: skip
+def test_dropout_takes_elements_beside_each_other(kind, count, beside):
+    """Of all types; what is kept is scaled, and rounded once."""
+    draw = Draw("dropout", 0.3)
+    assert triton_random.run_of(draw, count, kind) == beside
+    x = torch.linspace(-9, 9, count, dtype=torch.float64).to(KINDS[kind])
+    got = run(draw, count, x=x, kind=kind)
+    threads = triton_random.threads(count, 2)
+    words = words_of_runs(count, OFFSET, threads, beside) if beside > 1 else words_of(count, OFFSET, 2)  # fmt: skip
+    real = torch.float64 if kind == "fp64" else torch.float32
+    keep = torch.tensor(0.7, dtype=real)
+    kept = torch.from_numpy(uniform(words)).to(real) < keep
+    assert torch.equal(got["kept"], kept)
+    want = (x.to(real) * kept * (1.0 / keep.double()).to(real)).to(x.dtype)
+    rtol = 2**-7 if kind == "bf16" else 0  # Triton's interpreter cuts bits off
+    torch.testing.assert_close(got["out"], want, rtol=rtol, atol=0)
+
+
+@pytest.mark.parametrize(("kind", "of"), [("fp32", "fp32"), ("fp64", "fp64"), ("fp16", "fp16"), ("i1", "fp32"), ("i64", "bf16"), ("fp32", "fp64")])  # fmt: skip
+def test_chances_are_a_run_of_four_for_each_thread(kind, of):
+    count = 1501
+    p = torch.linspace(0, 1, count, dtype=torch.float64).to(KINDS[of])
+    got = run(Draw("chances"), count, kind=kind, x=p)
+    real = torch.float64 if kind == "fp64" else torch.float32
+    unit = torch.from_numpy(uniform(words_of_runs(count, OFFSET, count, 4))).to(real)
+    assert torch.equal(got["out"], (unit <= p.to(real)).to(KINDS[kind])) and not got["error"].any()
+    assert triton_random.words(Draw("chances"), count, 2, kind) == 12
+
+
+@pytest.mark.parametrize("bad", [-0.1, 1.5, math.nan])
+def test_what_is_no_chance_is_an_error(bad):
+    p = torch.full((700,), 0.5)
+    p[699] = bad
+    assert run(Draw("chances"), 700, x=p)["error"].item() == 2
 
 
 def test_integers_and_truths():
@@ -187,10 +230,15 @@ def test_integers_and_truths():
     assert np.array_equal(got, (uniform(words) < 0.3).astype(np.float32))
 
 
-@pytest.mark.parametrize("kind", ["uniform", "normal", "exponential", "bernoulli", "dropout", "integers"])  # fmt: skip
+@pytest.mark.parametrize("kind", ["uniform", "normal", "exponential", "bernoulli", "dropout", "integers", "chances"])  # fmt: skip
 def test_the_kernels_compile_and_spill_nothing(kind):
     draw = Draw(kind, 0.3) if kind != "integers" else Draw(kind, 0, 7)
-    types = {"integers": ["i64"], "bernoulli": ["fp32"], "dropout": ["fp32"]}
+    types = {
+        "integers": ["i64"],
+        "bernoulli": ["fp32"],
+        "dropout": ["fp32", "fp16"],
+        "chances": ["bf16"],
+    }
     for of in types.get(kind, ["fp32", "bf16", "fp64"]):
         source = triton_random.render("k", draw, 1 << 16, 1056, of)
         for architecture in ("sm_90", "gfx942"):
@@ -242,10 +290,31 @@ def test_dropout_in_a_plan(generator):
     made = planner.plan(tg.function(drop).get_concrete_function(spec).watched_graph)
     generator.state = (SEED, OFFSET)
     out = Stepwise(made, "cpu").run(torch.ones(4, 6))[0]
-    first, second = (uniform(words_of(24, o, draws.BLOCKS, 4)) < 0.5 for o in (OFFSET, OFFSET + 4))
+    first, second = (uniform(words_of_runs(24, o, 256, 4)) < 0.5 for o in (OFFSET, OFFSET + 4))
     want = 2.0 * first.reshape(4, 6) + 2.0 * second.sum()
     np.testing.assert_allclose(out.numpy(), want, rtol=1e-6)
     assert generator.state == (SEED, OFFSET + 8)
+
+
+def test_chances_in_the_loop_of_a_plan(generator):
+    def flip(p):
+        heads = 0
+        while torch.bernoulli(p).sum() > 1:
+            p = p * 0.9
+            heads += 1
+        return p, heads
+
+    made = plan_of(flip, torch.full((5,), 0.8))
+    assert made.error is not None
+    generator.state = (SEED, OFFSET)
+    p, heads, offset = np.full(5, 0.8, np.float32), 0, OFFSET
+    while (uniform(words_of_runs(5, offset, 2, 4)) <= p).sum() > 1:
+        p, heads, offset = p * np.float32(0.9), heads + 1, offset + 12
+    got, count = Stepwise(made, "cpu").run(torch.full((5,), 0.8))
+    np.testing.assert_allclose(got.numpy(), p, rtol=1e-6)
+    assert count == heads and generator.state == (SEED, offset + 12)
+    with pytest.raises(Failed):
+        Stepwise(made, "cpu").run(torch.full((5,), 1.2))
 
 
 @pytest.mark.parametrize(("shape", "count"), [((9,), 1), ((4, 9), 1), ((3, 9), 4)])
@@ -277,10 +346,12 @@ def test_samples_in_a_plan(generator):
 
 @pytest.mark.parametrize(
     "fn",
-    [lambda x: torch.multinomial(x, 2, replacement=True), torch.bernoulli, torch.poisson],
+    [
+        lambda x: torch.multinomial(x, 2, replacement=True),
+        torch.poisson,
+        lambda x: torch.empty_like(x[:, None] * x).bernoulli_(x),
+    ],
 )
 def test_other_draws_stay_on_the_host(fn):
-    with pytest.raises(
-        Unsupported, match=r"test_draws.py:\d+: .*draws random numbers|bernoulli draws"
-    ):
+    with pytest.raises(Unsupported, match=r"test_draws.py:\d+: .*draws random numbers"):
         plan_of(lambda x: fn(x) + 0, torch.full((3,), 0.5))

@@ -324,7 +324,7 @@ def test_variables_are_written_when_all_has_run():
 
 def random(x):
     while x.sum() > 1:
-        x = x * torch.bernoulli(x / 2)
+        x = x * torch.poisson(x / 2)
     return x
 
 

@@ -73,7 +73,7 @@ def test_what_keeps_a_graph_on_the_host_is_said():
 
     def drawing(x):
         while x.sum() > 1:
-            x = x * torch.bernoulli(x / x.sum())
+            x = x * torch.poisson(x / x.sum())
         return x
 
     made = tg.function(drawing).get_concrete_function(SPEC)

@@ -83,7 +83,7 @@ def test_every_option_is_right(name, monkeypatch):
     loops, inputs, outputs = kernel(name)
     found = tuning.options(loops)
     assert len({str(o) for o in found}) == len(found) > 2
-    assert any(o.between for o in found) == (name in ("long", "columns"))
+    assert any(o.between for o in found) == (name in ("rows", "long", "columns"))
     results = []
     for option in found:
         given = {f"p{i}": flat(x) for i, x in enumerate(inputs)}

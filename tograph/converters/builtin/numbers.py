@@ -9,9 +9,10 @@ from ...runtime import control_flow
 from ...runtime.funcgraph import user_location
 from ...runtime.scalars import to_python
 from ...runtime.shapes import SYMBOLS
+from ...runtime.shown import shows_staged
 from .. import union
 from ..registry import METHODS, handles
-from ..strings import fstring, is_staged_part, str_format
+from ..strings import fstring, str_format
 from .forms import as_number, unless_staged
 
 
@@ -80,7 +81,7 @@ def _text(function, conversion: str) -> None:
     def text(*args):
         if union.holds_union(args, {}):
             return union.apply(text, *args)
-        return form(*args) if args and is_staged_part(args[0]) else run(*args)
+        return form(*args) if args and shows_staged(args[0]) else run(*args)
 
     handles(function)(text)
 

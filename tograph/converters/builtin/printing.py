@@ -6,13 +6,17 @@ from typing import Any
 
 import torch
 
-from ...runtime.control_flow import StagedException
+from ...runtime import control_flow
 from ...runtime.funcgraph import current_graph, is_tracing
 from ...runtime.shapes import SYMBOLS
+from ...runtime.shown import shows_staged
 from ...runtime.staged_string import StagedString
 from .. import union
 from ..registry import handles
-from ..strings import fstring, is_staged_part, outside
+from ..strings import fstring, outside
+
+# What no class of the user's gives a text.
+_OWN = (torch.Tensor, StagedString, control_flow.StagedException, list, tuple, dict, set, *SYMBOLS)
 
 
 @handles(print)
@@ -34,9 +38,7 @@ def print_(*values, sep=None, end=None, file=None, flush=False):
 
 
 def _printed(value: Any, graph) -> Any:
-    if isinstance(value, (torch.Tensor, StagedString, StagedException, *SYMBOLS)) or is_staged_part(
-        value
-    ):
+    if isinstance(value, _OWN) and shows_staged(value):
         return outside(value, graph)
     if value is None or type(value) in (bool, int, float, str, complex):
         return value

@@ -147,6 +147,8 @@ def sum_(items, start=0):
     if isinstance(items, torch.Tensor) and is_staged(items):
         if items.dim() == 0:
             raise TypeError("iteration over a 0-d tensor")
+        if type(items.shape[0]) is int and items.shape[0] == 0:
+            return start
         total = items.sum(0, dtype=None if items.dtype == torch.bool else items.dtype)
         return total if isinstance(start, int) and start == 0 else start + total
     source = staged_source(items)

@@ -19,6 +19,7 @@ from ..overwritten import Writers, any_told
 from ..rewrite import copied, copy_node
 from ..types import BOOL, INT, OptionalType, TensorType, Type
 from .connect import REGION_RULES, Call
+from .dependence import from_cells
 from .graphs import append
 from .joint import Joint, Parts, Writes, differentiate, part
 from .objects import emit_many, plain_object, zeros_like
@@ -96,10 +97,20 @@ def _emit(call: Call, heads: int, args: list[Any], regions: dict[str, Graph]) ->
     return emit_many(op, (*head, *args), kwargs, kinds, regions=regions)
 
 
+_IN_CELLS = (
+    "a gradient that is taken inside of the function goes through what a `try` had computed before it failed: take it outside of the "
+    "function, or compute what the handler needs before the `try`"
+)
+
+
 def _differentiated(
     node: Node, region: Graph, need: list[int], given: list[int], later: Writes
 ) -> Joint:
     """The gradient of a region; an error where that region runs, if torch has no formula for it and there are others."""
+    if node.op == "Try" and region is not node.regions["body"]:
+        lost = from_cells(region, node.regions["body"], need)
+        if lost:
+            return differentiate(region, need, given, writes=later, failing=_IN_CELLS, lost=lost)
     try:
         return differentiate(region, need, given, writes=later)
     except NotImplementedError as error:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from typing import Any
+
 from ... import collector
 from ..carrier import differentiable
 from ..freed import is_freed
@@ -9,10 +12,12 @@ from ..ir import Graph, Node, Value
 from ..ops import NONE, REGION_OPS, lookup
 from ..passes.lift_writes import lifted, writes_inside
 from ..passes.settle import has_try
+from ..rewrite import carried, lead
 from ..watching import calls_python
 
 Dependence = frozenset[int]
 NOTHING: Dependence = frozenset()
+CELL = "tg.cell_get"  # what the body of a ``try`` held when it failed: it may depend on all that the body takes
 
 
 def dependences(graph: Graph) -> list[Dependence]:
@@ -20,10 +25,54 @@ def dependences(graph: Graph) -> list[Dependence]:
     known: dict[Value, Dependence] = {
         v: frozenset([i]) if differentiable(v.type) else NOTHING for i, v in enumerate(graph.inputs)
     }
+    anything = NOTHING.union(*known.values())
     for node in graph.nodes:
         for value, depends in zip(node.outputs, output_dependences(node, known)):
-            known[value] = depends if differentiable(value.type) else NOTHING
+            found = anything if node.op == CELL else depends
+            known[value] = found if differentiable(value.type) else NOTHING
     return [known[v] for v in graph.outputs]
+
+
+def from_cells(handler: Graph, body: Graph, need: Sequence[int]) -> set[int]:
+    """The outputs of a handler that depend on the inputs ``need`` by what the body of its ``try`` held when it failed."""
+    kept = _kept(body)
+    known: dict[Value, Dependence] = dict.fromkeys(handler.inputs, NOTHING)
+    for node in handler.nodes:
+        for value, depends in zip(node.outputs, output_dependences(node, known)):
+            if node.op == CELL:
+                at = handler.inputs.index(node.args[0]), *node.args[1:3]
+                depends = kept.get(at, frozenset(need)) & frozenset(need)
+            known[value] = depends if differentiable(value.type) else NOTHING
+    return {i for i, v in enumerate(handler.outputs) if known[v]}
+
+
+def _kept(body: Graph) -> dict[tuple[int, int, int], Dependence]:
+    """What depends on which inputs of what a body keeps for its handlers, by cell, setting and place.
+
+    Not what a region of it has made itself.
+    """
+    made, at = Graph(body.name), list[tuple[int, int, int]]()
+    made.inputs, made.nodes = body.inputs, body.nodes
+    own = [*body.inputs, *(v for n in body.nodes for v in n.outputs)]
+    for cell, tag, values in _settings(body, dict(zip(own, own))):
+        if cell not in body.inputs:  # that of a ``try`` in the body
+            continue
+        places = [i for i, v in enumerate(values) if v is not None]
+        at += [(body.inputs.index(cell), tag, i) for i in places]
+        made.outputs += [values[i] for i in places]
+    return dict(zip(at, dependences(made)))
+
+
+def _settings(graph: Graph, outer: dict[Value, Value]) -> Iterator[tuple[Value, int, list[Any]]]:
+    """The settings of cells, with what they keep as values of the body: ``outer`` are those that a region of it is given."""
+    for node in graph.nodes:
+        if node.op == "tg.cell_set" and node.args[0] in outer:
+            cell, tag, values = node.args
+            yield outer[cell], tag, [outer.get(v) if isinstance(v, Value) else None for v in values]
+        for region in node.regions.values():
+            given = list(zip(region.inputs, node.args[lead(node) :]))[carried(node) :]
+            known = {v: outer[a] for v, a in given if isinstance(a, Value) and a in outer}
+            yield from _settings(region, known)
 
 
 def reached(graph: Graph) -> Dependence | None:

@@ -16,7 +16,7 @@ from ..carrier import differentiable
 from ..ir import Graph, Node, Value
 from ..rewrite import lead
 from ..types import BOOL
-from .dependence import dependences, output_dependences, stops
+from .dependence import CELL, dependences, output_dependences, stops
 from .graphs import append
 
 Way = bool | Value
@@ -32,7 +32,9 @@ def paths(graph: Graph, wanted: Sequence[int], inputs: Collection[int]) -> list[
     needed = _needed(graph, [graph.outputs[k] for k in wanted])
     for node in list(graph.nodes):
         places = [k for k, v in enumerate(node.outputs) if v in needed and differentiable(v.type)]
-        if places and not stops(node):
+        if places and node.op == CELL:
+            known[node.outputs[0]] = dict.fromkeys(inputs, True)
+        elif places and not stops(node):
             for k, ways in zip(places, through(node, places, known, terms), strict=True):
                 known[node.outputs[k]] = ways
     return [known.get(graph.outputs[k], {}) for k in wanted]

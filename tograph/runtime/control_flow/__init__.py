@@ -17,7 +17,14 @@ from .branches import predicate, staged_if, truth_number
 from .joining import join_regions
 from .loop_specs import LoopOptions
 from .loops import staged_while
-from .raising import StagedException, Unreachable, fail_assertion, may_fail, outside_value
+from .raising import (
+    StagedException,
+    Unreachable,
+    emit_raise,
+    fail_assertion,
+    may_fail,
+    outside_value,
+)
 from .regions import ambient, close, is_module_globals, trace_region, unmoved
 from .trying import staged_try
 
@@ -31,6 +38,7 @@ __all__ = [
     "alternative",
     "ambient",
     "close",
+    "emit_raise",
     "fail_assertion",
     "has_alternative",
     "is_module_globals",

@@ -349,11 +349,17 @@ def attach(
     return {id(storage): key for key, storage in slots.items()}
 
 
-def choose(tag: Any, options: Sequence[Any], graph: FuncGraph) -> Any:
-    """The option that the staged index ``tag`` picks; its tensors are those of that option."""
-    spec = functools.reduce(joins.join, map(structure.spec_of, options))
+def choose(
+    tag: Any, options: Sequence[Any], graph: FuncGraph, spec: structure.Spec | None = None
+) -> Any:
+    """The option that the staged index ``tag`` picks; its tensors are those of that option.
+
+    ``spec``: what covers all options, if not their join.
+    """
+    if spec is None:
+        spec = functools.reduce(joins.join, map(structure.spec_of, options))
     made: list[Any] = []
-    x = flattening.choose(tag, options, graph, noting(flattening.plain_maker(graph), made))
+    x = flattening.choose(tag, options, graph, noting(flattening.plain_maker(graph), made), spec)
     columns = zip(*(leaf_objects(o, spec) for o in options))
     for tensor, objects in zip(made, columns, strict=True):
         given = [o for o in objects if o is not None]

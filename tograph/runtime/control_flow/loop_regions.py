@@ -145,7 +145,7 @@ def emit_while(
     keys = {**cond.graph.arguments, **loop.graph.arguments}
     close(cond.graph, list(keys), [test], cond.lead)
     close(loop.graph, list(keys), outs, loop.lead)
-    graph.root.kept.update(p.key for p in state)
+    graph.root.kept.update(p.key for p in state if not journal.written(p.key))
     attributes = {"carried": len(initial)}
     if checkpoint is not None:
         attributes["checkpoint"] = checkpoint

@@ -121,7 +121,7 @@ def _cause(error: BaseException, graph: FuncGraph) -> dict[str, Any]:
     return {"cause": None} if error.__suppress_context__ and error.__cause__ is None else {}
 
 
-def outside_value(x: Any, graph: FuncGraph) -> Any:
+def outside_value(x: Any, graph: FuncGraph, seen: frozenset[int] = frozenset()) -> Any:
     """An argument of an effect: a value, a plain constant, or an opaque Python object."""
     if isinstance(x, torch.Tensor):
         return symbolic.value_of(x, graph)
@@ -140,9 +140,10 @@ def outside_value(x: Any, graph: FuncGraph) -> Any:
     if type(x) is set and conditional_items.conditional(x):
         parts = [outside_value(conditional_items.member(x, item), graph) for item in x]
         return graph.emit("py.apply_opaque", OpaqueObject(_Members(tuple(x)), "make set"), *parts, type=types.OBJECT)  # fmt: skip
-    found = pytrees.parts_of(x)
-    if found is not None and found[1]:
-        parts = [outside_value(p, graph) for p in found[1]]
+    found = (None, list(x.args)) if isinstance(x, BaseException) else pytrees.parts_of(x)
+    if found is not None and found[1] and id(x) not in seen:
+        seen |= {id(x)}
+        parts = [outside_value(p, graph, seen) for p in found[1]]
         maker = OpaqueObject(_Rebuild(type(x), found[0]), f"make {type(x).__name__}")
         return graph.emit("py.apply_opaque", maker, *parts, type=types.OBJECT)
     return OpaqueObject(x, type(x).__name__)
@@ -163,6 +164,8 @@ class _Rebuild:
     aux: Any
 
     def __call__(self, *parts):
+        if issubclass(self.cls, BaseException):
+            return self.cls.__new__(self.cls, *map(plain, parts))
         return pytrees.rebuild(self.cls, self.aux, [plain(p) for p in parts])
 
 

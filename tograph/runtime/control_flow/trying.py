@@ -5,6 +5,7 @@ A handler finds the variables as the body left them at the op that failed: the b
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,13 +16,14 @@ from .. import flattening, journal, listed, pytrees, structure, types
 from ..flattening import flatten
 from ..funcgraph import FuncGraph, Storage, current_graph
 from ..ir import Value
+from ..joins import join
 from ..journal import Location as Place
 from ..ops import OpaqueObject
 from ..reach import reachable
 from ..structure import Handle, Spec, leaf_types, spec_of
 from .bound import Bound
 from .identity import choose
-from .joining import all_seen, as_value, join_regions, put_back, visible
+from .joining import all_seen, as_value, join_regions, one_list, put_back, visible
 from .leaves import noting
 from .regions import Region, recording_places, trace_region, unmoved
 from .telling import all_known, partly, told
@@ -38,9 +40,12 @@ class _Progress:
         self.reach = reachable([body])
         self.places, self.outer = [p for p in places if not p.scratch], graph
         self.cell = structure.Ref(graph.emit("tg.cell_new", type=types.OBJECT), graph)
-        before = [as_value(p.get()) for p in self.places]
+        before = self.before = [as_value(p.get()) for p in self.places]
         # What the cell holds where a graph is: a setting in one branch is none in the other.
         self.last: dict[FuncGraph, list[Any]] = {graph: before}
+        self.moved = [False] * len(
+            before
+        )  # whether some setting holds something else than was there before
         self.stamps: dict[FuncGraph, list[Any] | None] = {}
         self.specs: list[list[Spec]] = [[spec_of(self._told(c)) for c in before]]
         self.bound: list[Bound | None] = [None]
@@ -57,6 +62,8 @@ class _Progress:
         if same and all(unmoved(a, b) for a, b in zip(now, self.last[at])):
             return
         self.last[graph], self.stamps[graph] = now, stamps
+        stay = [unmoved(a, b) for a, b in zip(now, self.before)]
+        self.moved = [m or not s for m, s in zip(self.moved, stay)]
         held = [self._told(c) for c in now]
         specs = [visible(spec_of(c), self.outer) for c in held]
         tag = len(self.specs)
@@ -111,6 +118,8 @@ class _Progress:
             if place.key not in known and self._existed(place, old):
                 known.add(place.key)
                 self.places.append(place)
+                self.moved.append(True)
+                self.before.append(as_value(old))
                 for contents in self.last.values():
                     contents.append(as_value(old))
                 for specs in self.specs:
@@ -128,14 +137,19 @@ class _Progress:
         """In a handler: put into the variables what they held when the body failed."""
         if len(self.specs) == 1:
             return
-        for place in self.places:
-            journal.record(place)
+        for k, place in enumerate(self.places):
+            if self.moved[k]:
+                journal.record(place)
         cell = graph.resolve(self.cell)
         tag = flattening.symbolic(graph.emit("tg.cell_tag", cell, type=types.INT), graph)
         settings = [self._setting(t, cell, graph) for t in range(1, len(self.specs))]
         for k, place in enumerate(self.places):
+            if not self.moved[k]:
+                continue
             options = [self._told(as_value(place.get())), *(s[k] for s in settings)]
-            put_back(place, choose(tag, options, graph))
+            specs = [spec_of(o) for o in options]
+            spec = one_list(functools.reduce(join, specs), specs, place)
+            put_back(place, choose(tag, options, graph, spec))
 
     def _setting(self, t: int, cell: Value, graph: FuncGraph) -> list[Any]:
         """What the places held at the ``t``-th setting of the cell; it counts where that was the last one."""

@@ -119,7 +119,7 @@ def describe_tensor(x: torch.Tensor) -> str:
 
 def _container(x: Any) -> str:
     kind = type(x).__name__.removeprefix("Staged").lower()
-    if getattr(x, "handle", None) is not None:
+    if getattr(x, "grew", False):
         return f"{kind} whose length is decided when the graph runs"
     if isinstance(x, dict):
         keys = ", ".join(repr(k) for k in list(x)[:8])

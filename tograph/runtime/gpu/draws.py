@@ -20,8 +20,8 @@ from ..types import TensorType
 _REAL = frozenset([torch.float16, torch.bfloat16, torch.float32, torch.float64])
 _WHOLE = frozenset([torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8])
 # The types of elements whose words torch takes as the kernels here do.
-TYPES = {"uniform": _REAL, "normal": _REAL, "exponential": _REAL, "integers": _WHOLE, "dropout": {torch.float32},
-         "bernoulli": {torch.float16, torch.bfloat16, torch.float32}}  # fmt: skip
+TYPES = {"uniform": _REAL, "normal": _REAL, "exponential": _REAL, "integers": _WHOLE, "dropout": _REAL,
+         "bernoulli": {torch.float16, torch.bfloat16, torch.float32}, "chances": _REAL | _WHOLE | {torch.bool}}  # fmt: skip
 BLOCKS = 132 * (2048 // THREADS)  # of an H200, for plans that are made without a GPU
 
 
@@ -95,10 +95,18 @@ _DRAWS: dict[str, Any] = {
 }
 
 
-def _bernoulli(p: float | None) -> Draw:
-    if p is None:
-        raise Unsupported("bernoulli draws random numbers for a tensor of chances")
-    return Draw("bernoulli", p)
+def _bernoulli(p: float | Value | None) -> Draw:
+    return Draw("chances") if p is None or isinstance(p, Value) else Draw("bernoulli", p)
+
+
+def read_by(node: Node, draw: Draw) -> Value | None:
+    """The tensor that a draw reads; ``Unsupported`` for chances that are broadcast."""
+    if draw.kind not in ("dropout", "chances"):
+        return None
+    x = node.args[1] if node.op == "aten.bernoulli.Tensor" else node.args[0]
+    if x.type.shape != node.outputs[0].type.shape:
+        raise Unsupported(f"{node.op} draws random numbers for chances of another size")
+    return x
 
 
 class Generator:

@@ -98,6 +98,7 @@ class SingleOps(Places):
         """A kernel that draws, and one that moves the offset on."""
         try:
             draw = draws.draw_of(node)
+            read = draws.read_by(node, draw)
         except Unsupported as why:
             raise Unsupported(located(node, str(why))) from why
         outputs = [self._buffer(v) for v in node.outputs]
@@ -108,12 +109,12 @@ class SingleOps(Places):
         outs = dict(zip(draw.arguments[-len(outputs) :], outputs))
         places: dict[str, Place] = {**outs, "seed": seed, "offset": offset}
         steps: list[Step] = []
-        if draw.kind == "dropout":
-            places["x"], steps = self._dense(node.args[0], node)
-        source = triton_random.render(name, draw, count, most, kind)
-        after = triton_random.advance(
-            f"{name}_next", triton_random.words(count, most, triton_random.turns(draw, kind))
-        )
+        given = ""
+        if read is not None:
+            places[draw.arguments[0]], steps = self._dense(read, node)
+            given = SIGNATURE[DTYPE_NAMES[self.meta(read).dtype]]
+        source = triton_random.render(name, draw, count, most, kind, given)
+        after = triton_random.advance(f"{name}_next", triton_random.words(draw, count, most, kind))
         moved = {"offset": offset, triton_rows.ACTIVE: self._always()}
         return [*steps, self._run(source, places, node, outs), Update(after, moved, node.location, frozenset(["offset"]))]  # fmt: skip
 

@@ -31,6 +31,10 @@ class Split:
     finish: Kernel
     between: dict[str, tuple[str, int]]
 
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        return self.partial, self.finish
+
 
 def split(kernel: Kernel, parts: int = 0, first: bool = False) -> Split | None:
     """The two kernels, or None where one is as good or the row is needed after a fold.
@@ -49,10 +53,12 @@ def split(kernel: Kernel, parts: int = 0, first: bool = False) -> Split | None:
         return None
     if any(kernel.store_depends(s) & row for s in kernel.stores):
         return None
-    return _Splitter(kernel, folds, parts, first).run()
+    return Splitter(kernel, folds, parts, first).run()
 
 
-class _Splitter:
+class Splitter:
+    """Makes the kernels; ``between``: what they hand on."""
+
     def __init__(self, kernel: Kernel, folds: Sequence[Expr], parts: int, first: bool):
         self.kernel, self.folds, self.first = kernel, folds, first
         (self.row,) = kernel.row
@@ -88,21 +94,24 @@ class _Splitter:
         for e in kernel.body:
             if kernel.level(e) == 0:
                 mapped[e] = self._moved(maker, e, mapped, row, exists)
-        stores = []
-        for k, e in enumerate(self.folds):
-            args = [mapped[a] for a in e.args]
-            if exists is not None:
-                start = maker.const(identity(e.name, args[0].dtype), args[0].dtype)
-                args[0] = exists.where(maker.term(args[0]), start).expr
-            kind = e.name.removeprefix("arg")
-            kind = {"max": "any", "min": "all"}.get(kind, kind) if args[0].dtype == "bool" else kind
-            value = maker.make("reduce", args[0].dtype, (args[0],), name=kind)
-            stores.append(self._between(f"t{k}", value))
-            if len(args) == 2:
-                stores.append(self._between(f"u{k}", maker.make("reduce", "i64", tuple(args), name=e.name)))  # fmt: skip
-        body = ordered([s.value for s in stores])
+        stores = [s for e in self.folds for s in self._found(maker, e, mapped, exists)]
         outer = (part, *kernel.outer) if self.first else (*kernel.outer, part)
-        return self._kernel(f"{kernel.name}_parts", outer, (inside,), body, stores, True)
+        return self._kernel(f"{kernel.name}_parts", outer, (inside,), stores)
+
+    def _found(self, maker: Maker, e: Expr, mapped: dict, exists) -> list[Store]:
+        """What a part writes for a fold: the fold of its points, and of an extreme the position too."""
+        k = self.folds.index(e)
+        args = [mapped[a] for a in e.args]
+        if exists is not None:
+            start = maker.const(identity(e.name, args[0].dtype), args[0].dtype)
+            args[0] = exists.where(maker.term(args[0]), start).expr
+        kind = e.name.removeprefix("arg")
+        kind = {"max": "any", "min": "all"}.get(kind, kind) if args[0].dtype == "bool" else kind
+        value = maker.make("reduce", args[0].dtype, (args[0],), name=kind)
+        stores = [self._between(f"t{k}", value)]
+        if len(args) == 2:
+            stores.append(self._between(f"u{k}", maker.make("reduce", "i64", tuple(args), name=e.name)))  # fmt: skip
+        return stores
 
     def _moved(self, maker: Maker, e: Expr, mapped: dict, row: Affine, exists) -> Expr:
         """An expression with the row in parts; loads beyond its end read nothing."""
@@ -125,34 +134,40 @@ class _Splitter:
 
     def _finish(self) -> Kernel:
         kernel, maker = self.kernel, Maker()
-        mapped: dict[Expr, Expr] = {}
-        for k, e in enumerate(self.folds):
-            args = tuple(
-                maker.make("load", self.between[n][0], name=n, address=self._slot("r0"))
-                for n in (f"t{k}", f"u{k}")
-                if n in self.between
-            )
-            mapped[e] = maker.make("reduce", e.dtype, args, name=e.name)
+        mapped = {e: self._whole(maker, e) for e in self.folds}
         stores = []
         for e in ordered([s.value for s in kernel.stores]):
             self._above(e, mapped)
         for s in kernel.stores:
             stores.append(Store(s.buffer, s.address, mapped[s.value]))
-        body = ordered([s.value for s in stores])
-        return self._kernel(kernel.name, kernel.outer, (Dim("r0", self.parts),), body, stores, False)  # fmt: skip
+        return self._kernel(kernel.name, kernel.outer, (Dim("r0", self.parts),), stores)
+
+    def _whole(self, maker: Maker, e: Expr) -> Expr:
+        """The fold of what the parts have found."""
+        k = self.folds.index(e)
+        args = tuple(
+            maker.make("load", self.between[n][0], name=n, address=self._slot("r0"))
+            for n in (f"t{k}", f"u{k}")
+            if n in self.between
+        )
+        return maker.make("reduce", e.dtype, args, name=e.name)
 
     def _above(self, e: Expr, mapped: dict[Expr, Expr]) -> None:
         """The same expression on folds of the parts; what is inside of a fold is not needed."""
-        if e in mapped or self.kernel.in_row(e):
-            return
+        if e not in mapped and not self.kernel.in_row(e):
+            mapped[e] = self._copied(e, mapped)
+
+    def _copied(self, e: Expr, mapped: dict[Expr, Expr]) -> Expr:
+        """The same expression on other ones."""
         address = e.address
         if address is not None and address.gathers:
             address = replace(address, gathers=tuple((mapped[g], f) for g, f in address.gathers))
         args = tuple(mapped[a] for a in e.args)
-        mapped[e] = replace(e, args=args, address=address, number=1_000_000 + e.number)
+        return replace(e, args=args, address=address, number=1_000_000 + e.number)
 
-    def _kernel(self, name, outer, row, body, stores, first: bool) -> Kernel:
+    def _kernel(self, name, outer, row, stores: Sequence[Store]) -> Kernel:
         """A kernel with the parameters that its body uses, numbered from 0."""
+        body = ordered([s.value for s in stores])
         renamed: dict[Expr, Expr] = {}
         for i, e in enumerate(body):
             address = e.address
@@ -161,10 +176,10 @@ class _Splitter:
                 address = replace(address, gathers=gathers)
             renamed[e] = replace(e, args=tuple(renamed[a] for a in e.args), address=address, number=i)  # fmt: skip
         used = {e.name for e in body if e.op in ("load", "scalar")}
-        old = self.kernel
-        between = tuple(Buffer(n, d, first) for n, (d, _) in self.between.items())
+        written, old = {s.buffer for s in stores}, self.kernel
+        between = tuple(Buffer(n, d, n in written) for n, (d, _) in self.between.items() if n in used | written)  # fmt: skip
         reads = tuple(b for b in old.buffers if not b.written and b.name in used)
-        writes = () if first else tuple(b for b in old.buffers if b.written)
+        writes = tuple(b for b in old.buffers if b.written and b.name in written)
         scalars = tuple(s for s in old.scalars if s.name in used)
         stores = tuple(Store(s.buffer, s.address, renamed[s.value]) for s in stores)
         return Kernel(name, outer, row, (*reads, *between, *writes), scalars, (), tuple(renamed.values()),

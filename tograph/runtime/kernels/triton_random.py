@@ -6,7 +6,9 @@ one step gives four 32-bit words. Which element gets which word, and how it roun
 that a seed gives what it gives in eager PyTorch there (*not yet seen on a GPU*):
 
 ``grid``  ``threads`` threads take the elements in turn, four turns for each step of the generator, two of 64-bit floats
-``runs``  each thread takes ``run`` (4 or 2) elements that lie beside each other: dropout of a multiple of that many elements
+``runs``  each thread takes ``run`` elements that lie beside each other, 16 bytes or as many as divide their number: dropout. A run of 8 takes
+          two steps, one of 2 takes the first two words of a step, and nobody the others. Chances that are a tensor: runs of 4, and as many
+          threads as there are runs
 
 A word ``w`` is the number ``w * 2**-32 + 2**-33`` of (0, 1]; two words are one of 53 bits for 64-bit floats; two numbers make two
 normal ones (G. Box, M. Muller, 1958), with the device's fast sine and cosine, as cuRAND's. Halves are computed as 32-bit floats. An
@@ -19,10 +21,11 @@ from dataclasses import dataclass
 
 import torch
 
+from .loop_ir import INDEX_OUT_OF_RANGE
 from .tiles import power_of_two
 from .triton_ops import typed
 from .triton_rows import ACTIVE
-from .triton_source import HEADER, Source, parameters
+from .triton_source import ERROR, HEADER, Source, parameters
 
 THREADS = 256  # of a block of torch's kernels
 BLOCK = 256
@@ -62,7 +65,7 @@ def _wide_normal(a, b):
 @dataclass(frozen=True)
 class Draw:
     """What is drawn. ``kind``: uniform (of [low, high)), normal (mean, deviation), exponential (rate), bernoulli (p), dropout (p),
-    integers (of [low, high)).
+    integers (of [low, high)), chances (a p for each element).
     """
 
     kind: str
@@ -72,7 +75,7 @@ class Draw:
     @property
     def arguments(self) -> tuple[str, ...]:
         """The buffers of the kernel."""
-        return ("x", "out", "kept") if self.kind == "dropout" else ("out",)
+        return {"dropout": ("x", "out", "kept"), "chances": ("p", "out")}.get(self.kind, ("out",))
 
 
 def threads(count: int, most: int) -> int:
@@ -86,39 +89,60 @@ def turns(draw: Draw, kind: str) -> int:
     return 2 if wide else 4
 
 
-def words(count: int, most: int, per_step: int = 4) -> int:
-    """By how much the offset grows."""
+def words(draw: Draw, count: int, most: int, kind: str) -> int:
+    """By how much the offset grows. For chances torch reserves 10 words, a multiple of 4."""
+    if draw.kind == "chances":
+        return 12 if count else 0
+    per_step = turns(draw, kind)
     return ((count - 1) // (threads(count, most) * per_step) + 1) * 4 if count else 0
 
 
-def run_of(draw: Draw, count: int) -> int:
+def run_of(draw: Draw, count: int, kind: str) -> int:
     """How many elements beside each other a thread of torch's kernel takes; 1 for those in turn."""
-    return 1 if draw.kind != "dropout" or count % 2 else 2 if count % 4 else 4
+    if draw.kind == "chances":
+        return 4
+    run = 16 // FLOATS[kind].itemsize if draw.kind == "dropout" else 1
+    while count % run:
+        run //= 2
+    return run
 
 
-def render(name: str, draw: Draw, count: int, most: int, kind: str, comment: str = "") -> Source:
-    """The kernel for ``count`` elements of type ``kind``, such as "fp32". Parameters: the draw's, seed, offset."""
-    total, run, per_step = threads(count, most), run_of(draw, count), turns(draw, kind)
-    steps = -(-count // 4) if run > 1 else -(-count // (total * per_step)) * total
+def render(name: str, draw: Draw, count: int, most: int, kind: str, given: str = "", comment: str = "") -> Source:  # fmt: skip
+    """The kernel for ``count`` elements of type ``kind``, such as "fp32". Parameters: the draw's, seed, offset, and for chances, that may be
+    none, an error cell. ``given``: the type of what it reads, if that is another one."""
+    total, run = threads(count, most), run_of(draw, count, kind)
+    if draw.kind == "chances":
+        total = max(-(-count // run), 1)
+    each = min(run, 4) if run > 1 else turns(draw, kind)  # elements of a step
+    steps = -(-count // each) if run > 1 else -(-count // (total * each)) * total
     block = min(power_of_two(max(steps, 1)), BLOCK)
-    signature = {n: "*i1" if n == "kept" else f"*{kind}" for n in draw.arguments}
+    signature = {n: "*i1" if n == "kept" else f"*{given or kind}" if n in ("x", "p") else f"*{kind}" for n in draw.arguments}  # fmt: skip
     signature |= {"seed": "*i64", "offset": "*i64"}
+    signature |= {ERROR: "*i32"} if draw.kind == "chances" else {}
     lines = [
         "q = tl.program_id(0).to(tl.int64) * XBLOCK + tl.arange(0, XBLOCK)",
-        f"thread = q % {total}",
-        f"turn = q // {total}",
+        *_thread(run, total),
         "at = turn + tl.load(offset) // 4",
         "low = (at & 0xFFFFFFFF).to(tl.uint32)",
         "high = ((at >> 32) & 0xFFFFFFFF).to(tl.uint32)",
         "w0, w1, w2, w3 = tl.philox(tl.load(seed), low, high, thread.to(tl.uint32), (thread >> 32).to(tl.uint32))",
-        *_numbers(draw, per_step),
+        *_numbers(draw, turns(draw, kind)),
     ]
-    for j in range(per_step):
-        lines += [f"i = {_element(j, run, total, per_step)}", f"mask = i < {count}", *_value(draw, j, kind)]  # fmt: skip
-    text = HEADER + _helpers(draw, per_step)
+    for j in range(each):
+        i = f"q * {each} + {j}" if run > 1 else f"(turn * {each} + {j}) * {total} + thread"
+        lines += [f"i = {i}", f"mask = i < {count}", *_value(draw, j, kind)]
+    text = HEADER + _helpers(draw, turns(draw, kind))
     text += f"\n\n{comment}@triton.jit\ndef {name}({parameters(signature, {'XBLOCK': block})}):\n"
     text += "".join(f"    {line}\n" for line in lines)
     return Source(name, text, signature, {"XBLOCK": block}, -(-steps // block), max(block // 64, 1))
+
+
+def _thread(run: int, total: int) -> list[str]:
+    """Lines that find the thread of torch's kernel that step ``q`` belongs to, and the how many-th of its steps it is."""
+    if run <= 4:
+        return [f"thread = q % {total}", f"turn = q // {total}"]
+    parts = run // 4
+    return [f"thread = q // {parts} % {total}", f"turn = q // {parts * total} * {parts} + q % {parts}"]  # fmt: skip
 
 
 def _helpers(draw: Draw, per_step: int) -> str:
@@ -144,15 +168,6 @@ def _numbers(draw: Draw, per_step: int) -> list[str]:
     return [f"n{j} = _uniform(w{j})" for j in range(4)]
 
 
-def _element(j: int, run: int, total: int, per_step: int) -> str:
-    """The element that number ``j`` of a step is for."""
-    if run == 4:
-        return f"q * 4 + {j}"
-    if run == 2:
-        return f"((turn * 2 + {j // 2}) * {total} + thread) * 2 + {j % 2}"
-    return f"(turn * {per_step} + {j}) * {total} + thread"
-
-
 def _value(draw: Draw, j: int, kind: str) -> list[str]:
     """Lines that store number ``j``, rounded where torch's kernels round."""
     a, b = draw.first, draw.second
@@ -160,11 +175,20 @@ def _value(draw: Draw, j: int, kind: str) -> list[str]:
         return [f"tl.store(out + i, ((w{j} % {int(b - a)}).to(tl.int64) + {int(a)}).to(out.dtype.element_ty), mask)"]  # fmt: skip
     if draw.kind == "bernoulli":
         return [f"tl.store(out + i, (n{j} < {_constant(a, 'fp32')}).to(out.dtype.element_ty), mask)"]  # fmt: skip
-    if draw.kind == "dropout":
-        keep = rounded(1.0 - a, "fp32")
+    wide = "fp64" if kind == "fp64" else "fp32"
+    if draw.kind == "chances":
         return [
-            f"k = n{j} < {_constant(keep, 'fp32')}",
-            f"tl.store(out + i, tl.load(x + i, mask, other=0) * k.to(tl.float32) * {_constant(1.0 / keep, 'fp32')}, mask)",
+            f"chance = tl.load(p + i, mask, other=0).to({_type(wide)})",
+            "bad = mask & ~((chance >= 0) & (chance <= 1))",
+            f"tl.store({ERROR} + 0 * bad.to(tl.int32), {INDEX_OUT_OF_RANGE}, bad)",
+            f"tl.store(out + i, (n{j}.to({_type(wide)}) <= chance).to(out.dtype.element_ty), mask)",
+        ]
+    if draw.kind == "dropout":
+        keep = rounded(1.0 - a, wide)
+        return [
+            f"k = n{j}.to({_type(wide)}) < {_constant(keep, wide)}",
+            f"v = tl.load(x + i, mask, other=0).to({_type(wide)}) * k.to({_type(wide)}) * {_constant(1.0 / keep, wide)}",
+            f"tl.store(out + i, v.to({_type(kind)}), mask)",
             "tl.store(kept + i, k, mask)",
         ]
     return _real(draw, j, kind)

@@ -32,6 +32,7 @@ from . import triton_jit
 from .loop_ir import ITEM_SIZES, Affine, Kernel, Unsupported
 from .planning import number
 from .split_rows import LONG, MOST_PARTS, PART, Split, split
+from .stages import Stages, staged
 from .tiles import MOST_WARPS, Tile, product, tiles
 from .triton_source import ERROR, VECTOR, Source, render
 
@@ -83,14 +84,13 @@ def _shown(kernel: Kernel, tile: Tile) -> str:
 
 def estimate(loops: Kernel) -> Choice:
     """The choice without a device."""
-    return Choice(_of(loops, split(loops)))
+    return Choice(_of(loops, split(loops) or staged(loops)))
 
 
-def _of(loops: Kernel, parts: Split | None) -> Option:
+def _of(loops: Kernel, parts: Split | Stages | None) -> Option:
     if parts is None:
         return Option(((loops, tiles(loops)[0]),))
-    both = ((k, tiles(k)[0]) for k in (parts.partial, parts.finish))
-    return Option(tuple(both), parts.between)
+    return Option(tuple((k, tiles(k)[0]) for k in parts.kernels), parts.between)
 
 
 def options(loops: Kernel) -> list[Option]:
@@ -100,7 +100,7 @@ def options(loops: Kernel) -> list[Option]:
 
 
 def _others(loops: Kernel) -> Iterator[Option]:
-    cut = [s for n in _counts(loops) if (s := split(loops, n)) is not None]
+    cut = [s for n in _counts(loops) if (s := split(loops, n) or staged(loops, n)) is not None]
     for parts in cut[:2]:
         yield _of(loops, parts)
     for tile in _around(tiles(loops)[0]):

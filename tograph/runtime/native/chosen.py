@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -16,6 +16,9 @@ from ..ir import Node, Value
 from ..kernels.loop_ir import Open, bound
 from . import walks
 from .values import Decline, Mem, Reg, numel
+
+if TYPE_CHECKING:
+    from .lower import Lowering
 
 USUAL = 1 << 12  # elements of a mask where work is estimated
 
@@ -34,13 +37,13 @@ def is_mask(v: Value) -> bool:
     return v.type.dtype is torch.bool
 
 
-def lower(low: Any, node: Node) -> None:
+def lower(low: Lowering, node: Node) -> None:
     v = node.outputs[0]
     low.dests.pop(v, None)
     low.bind(v, _nonzero(low, node) if node.op == NONZERO else _taken(low, node))
 
 
-def _taken(low: Any, node: Node) -> Mem:
+def _taken(low: Lowering, node: Node) -> Mem:
     x, mask, first = _operands(low, node)
     rank = len(mask.size)
     before, after = x.size[:first], x.size[first + rank :]
@@ -64,7 +67,7 @@ def _taken(low: Any, node: Node) -> Mem:
     return _closed(low, mask, place, first, cell)
 
 
-def _operands(low: Any, node: Node) -> tuple[Mem, Mem, int]:
+def _operands(low: Lowering, node: Node) -> tuple[Mem, Mem, int]:
     """(the tensor, the mask, the first dim that it is over)."""
     x = low.memory(low.operand(node.args[0]))
     if node.op == SELECT:
@@ -79,7 +82,7 @@ def _operands(low: Any, node: Node) -> tuple[Mem, Mem, int]:
     return x, low.memory(mask), first
 
 
-def _nonzero(low: Any, node: Node) -> Mem:
+def _nonzero(low: Lowering, node: Node) -> Mem:
     x = low.memory(low.operand(node.args[0]))
     rank = len(x.size)
     if not rank:
@@ -102,7 +105,7 @@ def _most(mask: Mem) -> int | Open:
 
 
 @contextmanager
-def each(low: Any, mask: Mem, cell: str, cheap: bool = False) -> Iterator[tuple[str, str]]:
+def each(low: Lowering, mask: Mem, cell: str, cheap: bool = False) -> Iterator[tuple[str, str]]:
     """Around what is done with each element that is true: (its position, its number). ``cell`` counts them.
 
     What is ``cheap`` is done with all, those that are not true in the place of the next one: no processor foresees a mask.
@@ -119,7 +122,7 @@ def each(low: Any, mask: Mem, cell: str, cheap: bool = False) -> Iterator[tuple[
             code.line(f"store i64 {code.do(f'add nuw nsw i64 {number}, {one}')}, ptr {cell}")
 
 
-def unraveled(low: Any, i: str, size: Sequence[int]) -> list[str]:
+def unraveled(low: Lowering, i: str, size: Sequence[int]) -> list[str]:
     """The index of element number ``i``."""
     code, out = low.code, []
     for n in reversed(size[1:]):
@@ -128,7 +131,7 @@ def unraveled(low: Any, i: str, size: Sequence[int]) -> list[str]:
     return [i, *reversed(out)]
 
 
-def _closed(low: Any, mask: Mem, place: Mem, d: int, cell: str) -> Mem:
+def _closed(low: Lowering, mask: Mem, place: Mem, d: int, cell: str) -> Mem:
     """The result, of as many as were counted in dim ``d``."""
     n = low.sizes.new(low.code.do(f"load i64, ptr {cell}"), bound(mask.size[0]))
     return replace(place, size=(*place.size[:d], n, *place.size[d + 1 :]))
