@@ -191,6 +191,7 @@ def _bound(f: types.MethodType, args, kwargs):
 def _list_method(f: types.MethodType, args, kwargs):
     """A method of a list of the graph; changes are recorded."""
     items: Any = f.__self__
+    args = tuple(map(union.settled, args))
     form = METHODS.get((StagedList, f.__name__))
     if form is not None and items.handle is None:
         return form(items, *args, **kwargs)

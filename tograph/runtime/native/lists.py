@@ -11,7 +11,7 @@ from ..ir import Graph, Node, Value, all_nodes
 from ..kernels.loop_ir import LONGEST
 from ..types import DTYPE_NAMES, TensorType, Type
 from .extents import unknown
-from .groups import LIST_UPDATES, one_element
+from .groups import LIST_UPDATES, one_element, overwrites
 from .indices import index_of
 from .list_items import item_bytes, paired
 from .list_memory import (
@@ -235,6 +235,37 @@ def _value(low: Lowering, node: Node) -> Operand:
     x = low.operand(node.args[0])
     low.fail(low.code.do(f"icmp eq i64 {x.length}, 0"))
     return item(low, x, "0", x.fixed or not low.rewrites)
+
+
+def may_take(graph: Graph, result: Value, room: Listed, given: dict[Value, Operand]) -> bool:
+    """Whether a list may be made in buffers where an input of its graph may stand: that is updated there, or read no more.
+
+    ``given``: what the inputs are.
+    """
+    found, first = overwrites(graph), result
+    while first in found:
+        first = found[first][0]
+    if first.node is None or first in graph.inputs:
+        return True
+    names = {v for v, x in given.items() if isinstance(x, Listed) and x.places == room.places}
+    before = _before(first.node) if names else set()
+    for node in graph.nodes if names else ():
+        if not names.isdisjoint(node.inputs):
+            if node not in before:
+                return False
+            names.update(node.outputs)  # an item is read where it is
+    return all(v is result or v not in names for v in graph.outputs)
+
+
+def _before(node: Node) -> set[Node]:
+    """A node and those that it needs, which run before it in whatever order."""
+    found, todo = {node}, [node]
+    while todo:
+        for v in todo.pop().inputs:
+            if v.node is not None and v.node not in found:
+                found.add(v.node)
+                todo.append(v.node)
+    return found
 
 
 def _extend(low: Lowering, node: Node) -> Listed:
