@@ -321,6 +321,42 @@ def two_loops_over_one_list(items, x):
     return -1, -1
 
 
+@cases((3,), (0,))
+def what_is_not_none_is_added(x):
+    n = None
+    if x > 1:
+        n = x
+    found = []
+    if n is not None:
+        found.append(n)
+    for i in range(x):
+        m = i if i > 1 else None
+        if m is not None:
+            found.append(m)
+    held = [n, 3]
+    return found, [v for v in held if v is not None], None in held, 5 in held, x in held
+
+
+@cases((3,), (0,))
+def displays_with_spread_parts(x):
+    log = [1]
+    if x > 0:
+        log.append(2)
+    a = [*log]
+    a.append(9)
+    table = {"a": 1} if x > 1 else {"b": 2}
+    short = [1] if x > 1 else (1, 2)
+    for i in range(x):
+        a = [i, *a, i]
+    return (
+        a,
+        log,
+        [0, *log, 5, *"ab"[:0], *range(2)],
+        {"z": 0, **table, "c": 1},
+        [*short, *short, 3],
+    )
+
+
 test_same = cases.test()
 
 
@@ -453,6 +489,34 @@ def test_lists_appended_to_a_list_grow():
         )
 
 
+@pytest.mark.filterwarnings("ignore:Converting a tensor with requires_grad")
+@pytest.mark.parametrize(
+    "form",
+    [
+        torch.tensor,
+        torch.as_tensor,
+        torch.FloatTensor,
+        lambda rows: torch.tensor(rows, dtype=torch.float64),
+        lambda rows: torch.tensor([(t, i, 2) for _, i, t in rows]),
+        lambda rows: torch.LongTensor([rows[0][1], 3]),
+    ],
+)
+def test_a_tensor_of_rows_is_a_tensor_without_a_gradient(form):
+    def f(x):
+        rows = []
+        for i in range(10):
+            x = x * 0.5
+            rows.append((x.item(), i, x + 1))
+            if x < 0.1:
+                break
+        return form(rows)
+
+    x = torch.tensor(1.0, requires_grad=True)
+    native, staged = f(x), tg.function(f)(x)
+    assert torch.equal(native, staged) and native.dtype == staged.dtype
+    assert not staged.requires_grad
+
+
 def test_a_change_that_a_built_in_cannot_follow():
     def program(x):
         items = [1, 2, 3]
@@ -543,3 +607,14 @@ def test_index_out_of_a_list_of_numbers_in_pythons_words():
         for i in (3, -4):
             with pytest.raises(IndexError, match=f"^{kind} index out of range"):
                 f(torch.tensor(i))
+
+
+def test_numbers_and_tensors_do_not_mix_in_a_list_of_the_graph():
+    @tg.function
+    def f(n):
+        found = numbers(n)
+        found.append(n)
+        return found
+
+    with pytest.raises(StructureError, match="a list of int .* cannot take a i64"):
+        f(torch.tensor(2))

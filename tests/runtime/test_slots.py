@@ -41,6 +41,19 @@ def beside_a_write(s):
     return s.d["k"].clone()
 
 
+def begun_anew(s):
+    """An episode: what was there before is not read, and no path keeps it."""
+    s.x, s.d["k"] = s.l[0] + 1, s.l[1] * 2
+    for _ in range(6):
+        s.x = s.x * 2
+        if s.x.sum() > 9:
+            break
+        s.d["k"] = s.d["k"] + s.x
+    if s.d["k"].sum() > 5:
+        s.x = -s.x
+    return s.x + s.d["k"]
+
+
 def rows(s):
     for o in s.many:
         o.x = o.x + o.y
@@ -64,6 +77,7 @@ PROGRAMS = [
     in_a_list,
     under_a_condition,
     beside_a_write,
+    begun_anew,
     rows,
 ]
 

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,7 @@ from ..runtime.funcgraph import current_graph, user_location
 from ..runtime.growing import StagedList, as_staged
 from ..runtime.list_lengths import least_length
 from ..runtime.required import require
+from ..runtime.shapes import SYMBOLS
 from ..runtime.structure import Leaf, Tree
 from ..runtime.types import ScalarType
 from .calls import call
@@ -113,8 +115,12 @@ def count(items: StagedList, value: Any) -> Any:
 
 
 def tensor_of(items: StagedList, dtype: torch.dtype | None = None) -> torch.Tensor:
-    """A tensor of the items, which are numbers or tensors of one element."""
+    """A tensor of the items, which are numbers, tensors of one size, or tuples of these."""
     spec = items.item_spec
+    if isinstance(spec, Tree) and issubclass(spec.cls, tuple):
+        rows = empty()
+        add_each(rows, items, nested_tensor)
+        return rows.stack() if dtype is None else rows.stack().to(dtype)
     if isinstance(spec, Leaf) and isinstance(spec.type, ScalarType):
         kind = {bool: torch.bool, int: torch.int64}.get(spec.type.kind, torch.get_default_dtype())
         made = empty()
@@ -122,6 +128,26 @@ def tensor_of(items: StagedList, dtype: torch.dtype | None = None) -> torch.Tens
         return made.stack()
     stacked = items.stack()
     return stacked if dtype is None else stacked.to(dtype)
+
+
+def nested_tensor(data: Any) -> torch.Tensor:
+    """What ``torch.tensor`` makes of lists and tuples with staged parts."""
+    if is_growing(data):
+        return tensor_of(data)
+    if isinstance(data, (list, tuple)):
+        rows = [nested_tensor(d) for d in data]
+        if not rows:
+            return torch.empty(0)
+        dtype = functools.reduce(torch.promote_types, [r.dtype for r in rows])
+        return torch.stack([r.to(dtype) for r in rows])
+    if isinstance(data, torch.Tensor):
+        return data
+    return torch.scalar_tensor(data, dtype=_default_dtype(data))
+
+
+def _default_dtype(x: Any) -> torch.dtype:
+    kind = x.node.kind if isinstance(x, SYMBOLS) else type(x)
+    return {bool: torch.bool, int: torch.int64}.get(kind, torch.get_default_dtype())
 
 
 def _check_items(tensors: StagedList, message: str) -> None:

@@ -41,6 +41,7 @@ from .context import OPERATORS, Context
 from .context_managers import ContextManagers
 from .conversion import set_converter
 from .directives import Directives
+from .displays import Displays
 from .escapes import Escapes
 from .finally_jumps import FinallyJumps
 from .functional import ControlFlow, Declarations
@@ -62,7 +63,7 @@ _report = lazy_module("..runtime.report.collect", __package__)
 # Before the analyses: constructs that become plainer Python.
 PLAINER = (Annotations, Directives, Comprehensions, MatchStatements, FinallyJumps, Reraises)
 # After them: reads are marked and variables located while the facts still fit; then statements; then expressions.
-PIPELINE = (Escapes, Reads, Frames, Lists, Jumps, ControlFlow, Asserts, Unpackings, Calls, ContextManagers, Attributes, Subscripts, Strings, UserOperators, Comparisons, Logical,
+PIPELINE = (Escapes, Reads, Frames, Displays, Lists, Jumps, ControlFlow, Asserts, Unpackings, Calls, ContextManagers, Attributes, Subscripts, Strings, UserOperators, Comparisons, Logical,
             ConditionalExpressions, Declarations)  # fmt: skip
 
 

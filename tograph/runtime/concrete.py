@@ -29,11 +29,12 @@ from . import (
 )
 from .carrier import differentiable
 from .commits import Target
-from .diagnosis import at_run_time
+from .diagnosis import at_run_time, shown
 from .finishing import Given
 from .ir import Graph, graph_effects, set_control_inputs
 from .kernels.kernel import Kernel
 from .kernels.lower import Fused, lower
+from .native.entry import make_host_entry
 from .native.program import Native
 from .passes.settle import has_try, settle
 from .rewrite import copied, count_nodes
@@ -51,7 +52,7 @@ def _graph_html(graph: Graph) -> str:
     return notebook.graph_html(graph)
 
 
-Graph._repr_html_ = _graph_html  # ir may not import the module
+Graph._repr_html_ = _graph_html
 
 
 class ConcreteFunction:
@@ -320,16 +321,16 @@ class ConcreteFunction:
 
     @property
     def settled(self) -> bool:
-        """Whether native code was compiled, so that it is known if there is an entry."""
+        """Whether it is known how the graph runs, and so if there is an entry."""
         scheduled = self.__dict__.get("scheduled")
-        return scheduled is not None and scheduled.native is not None
+        return scheduled is not None and scheduled.settled
 
     @cached_property
     def entry(self) -> Callable[..., Any] | None:
         """A built-in function for calls with plain tensors, or None: ``MISS`` is its answer to any other call."""
         native, result = self.scheduled.native, self._result
         if (
-            not isinstance(native, Native)
+            not (native is None or isinstance(native, Native))
             or self._effects
             or self.late
             or self.slots
@@ -341,7 +342,25 @@ class ConcreteFunction:
         flat = isinstance(result, structure.Tree) and result.cls is tuple and result.aux is None
         if not self._single and not (flat and all(isinstance(p, Leaf) and not p.fixed for p in result.parts)):  # fmt: skip
             return None
+        if native is None:
+            return self._host_entry()
         return native.entry(self.captured_inputs, self._single)
+
+    def _host_entry(self) -> Callable[..., Any] | None:
+        """The entry of a graph that the host runs."""
+        graph, captured = self.graph, self.captured_inputs
+        run, single = self.scheduled.host.run, self._single
+
+        def call(*tensors: Any) -> Any:
+            try:
+                outputs = run(*tensors, *captured)
+            except Exception as error:
+                __tracebackhide__ = True
+                add_location(error, graph)
+                raise shown(error)  # noqa: B904  the same object
+            return outputs[0] if single else tuple(outputs)
+
+        return make_host_entry(call, [v.type for v in graph.inputs], captured)
 
     def _outputs(self, inputs: Sequence[Any]) -> list[Any]:
         """What the graph gives, run in the way that this call needs."""

@@ -101,6 +101,10 @@ class Node:
 class Graph:
     """A function from inputs to outputs. ``name`` is shown; ``input_names`` label the inputs."""
 
+    _repr_html_: Callable[
+        [Graph], str
+    ]  # set by ``concrete``: nothing here may know how graphs are drawn
+
     def __init__(self, name: str = "main"):
         self.name = name
         self.inputs: list[Value] = []

@@ -222,6 +222,11 @@ def open_journals() -> list[Journal]:
     return _stack.journals
 
 
+def written(key: Hashable) -> bool:
+    """Whether a region being traced wrote a location."""
+    return any(key in log.entries for log in _stack.journals)
+
+
 def key_place(mapping: Any, key: Any) -> Hashable:
     """The identity of one key of a dict as a location."""
     where = key if isinstance(key, (str, int, float, bool, tuple)) else id(key)

@@ -115,8 +115,28 @@ def tensors_in(content: Any) -> list[torch.Tensor]:
     return [x for p in found[1] for x in tensors_in(p)] if found else []
 
 
-def parts(storage: Storage) -> list[Storage]:
+def parts(storage: Storage) -> Sequence[Storage]:
     """The storages that hold the content, each once: itself, or those that a staged condition picks from."""
+    known = (
+        storage.parts_
+    )  # picked ones are asked often, and are as deep as staged constructs follow each other
+    if known is not None and known[0] == _moves[0]:
+        return known[1]
+    made = _parts(storage)
+    if hasattr(storage, "options"):
+        storage.parts_ = _moves[0], made
+    return made
+
+
+def moved() -> None:
+    """A tensor that others may be picked from got another storage."""
+    _moves[0] += 1
+
+
+_moves = [0]
+
+
+def _parts(storage: Storage) -> list[Storage]:
     found: dict[int, Storage] = {}
     seen: set[int] = set()
     todo = [storage]
@@ -125,6 +145,10 @@ def parts(storage: Storage) -> list[Storage]:
         if id(one) in seen:
             continue
         seen.add(id(one))
+        known = one.parts_
+        if known is not None and known[0] == _moves[0]:
+            found.update((id(s), s) for s in known[1])
+            continue
         options = getattr(one, "options", ())
         todo.extend(x.storage_ for x in reversed(options))
         if not options:

@@ -52,10 +52,7 @@ class PlaceChecks:
             self.steps[at] = parent.step(kind, key)
         return self.steps[at]
 
-    @staticmethod
-    def written(key: Any) -> bool:
-        """Whether the traced code wrote a location."""
-        return any(key in log.entries for log in journal.open_journals())
+    written = staticmethod(journal.written)
 
     def check(self, source: Source, what: Any, test: str, old: Any = None, text: str = "") -> None:
         """A test of what is at a source, which holds now; ``what`` tells it from other tests there."""

@@ -90,6 +90,7 @@ class Tracer:
                     raise
             raise
         finally:
+            self.root.root.release()
             conditional_items.forget()
 
     def _run_effects(self) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from . import listed
 from .funcgraph import FuncGraph, Storage, current_graph
 from .ir import Value
 from .symbolic import SymTensor
@@ -45,6 +46,7 @@ def _part(target: Any) -> None:
     if not known or old.derived or any(v.func is not aten.detach.default for v in x.chain):
         return
     if current_graph().within(x.ref.graph):
+        listed.moved()
         x.storage_ = Storage(x.meta, x.ref, home=x.ref.graph, twin=old)
         x.chain, x.version, old.twin = (), x.storage_.version, x.storage_
         if target is not x:

@@ -12,22 +12,16 @@ from ...runtime.effects import manual_seed
 from ...runtime.funcgraph import is_tracing
 from ...runtime.growing import StagedList
 from ...runtime.scalars import to_python
-from ...runtime.shapes import SYMBOLS
 from ...runtime.structure import is_union
 from ...runtime.symbolic import scalar_of
 from .. import union
 from ..call_rules import WRAPPERS
 from ..calls import call
-from ..growing_lists import JOINS, is_growing, tensor_of
+from ..growing_lists import JOINS, is_growing, nested_tensor
 from ..registry import METHODS, TENSOR_METHODS, handles
 from ..staging import is_staged
 from .forms import unless_staged
 from .numbers import bool_
-
-
-def _default_dtype(x: Any) -> torch.dtype:
-    kind = x.node.kind if isinstance(x, SYMBOLS) else type(x)
-    return {bool: torch.bool, int: torch.int64}.get(kind, torch.get_default_dtype())
 
 
 def tensor(data, *, dtype=None, device=None, requires_grad=False, **kwargs):
@@ -38,9 +32,8 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False, **kwargs):
         )
     if not _nested_staged(data):
         return torch.tensor(data, dtype=dtype, device=device, requires_grad=requires_grad, **kwargs)
-    out = _nested_tensor(data)
-    if isinstance(data, torch.Tensor):
-        out = data.detach().clone()
+    out = data.clone() if isinstance(data, torch.Tensor) else nested_tensor(data)
+    out = out.detach()
     if dtype is not None or device is not None:
         out = out.to(dtype=dtype or out.dtype, device=device)
     return out.requires_grad_() if requires_grad else out
@@ -54,21 +47,24 @@ def _nested_staged(data: Any) -> bool:
     return is_staged(data)
 
 
-def _nested_tensor(data: Any) -> torch.Tensor:
-    if is_growing(data):
-        return tensor_of(data)
-    if isinstance(data, (list, tuple)):
-        rows = [_nested_tensor(d) for d in data]
-        if not rows:
-            return torch.empty(0)
-        dtype = functools.reduce(torch.promote_types, [r.dtype for r in rows])
-        return torch.stack([r.to(dtype) for r in rows])
-    if isinstance(data, torch.Tensor):
-        return data
-    return torch.scalar_tensor(data, dtype=_default_dtype(data))
-
-
 handles(torch.tensor)(tensor)
+
+
+def _of_type(function: Any, dtype: torch.dtype) -> None:
+    @handles(function)
+    def run(*args, **kwargs):
+        data = args[0] if len(args) == 1 and not kwargs else None
+        if isinstance(data, (list, tuple)) and _nested_staged(data):
+            return tensor(data, dtype=dtype)
+        return function(*args, **kwargs)
+
+
+for _function, _dtype in {
+    torch.FloatTensor: torch.float32, torch.DoubleTensor: torch.float64, torch.HalfTensor: torch.float16,
+    torch.BFloat16Tensor: torch.bfloat16, torch.LongTensor: torch.int64, torch.IntTensor: torch.int32,
+    torch.ShortTensor: torch.int16, torch.CharTensor: torch.int8, torch.ByteTensor: torch.uint8, torch.BoolTensor: torch.bool,
+}.items():  # fmt: skip
+    _of_type(_function, _dtype)
 
 
 @handles(torch.det, torch.linalg.det)
@@ -191,10 +187,12 @@ def zero_grad(optimizer, set_to_none=True):
             grads.write(p, None)
 
 
-_ZERO_GRAD = torch.optim.Optimizer.zero_grad.__wrapped__
+_zero_grad: Any = torch.optim.Optimizer.zero_grad
+_apply: Any = torch.autograd.Function.apply
+_ZERO_GRAD = _zero_grad.__wrapped__
 
 
-@handles(torch.autograd.Function.apply.__func__)
+@handles(_apply.__func__)
 def apply_function(cls, *args):
     """``F.apply(...)``: the gradient that the class says becomes a region of the graph."""
     return custom.apply_function(cls, args, call) if is_tracing() else cls.apply(*args)

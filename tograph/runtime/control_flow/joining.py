@@ -91,7 +91,8 @@ def _places(
         places.update({k: p for k, (p, _) in region.changed.items()})
         if region.raised:
             graph.root.lost.update(region.changed)
-    graph.root.kept.update(k for k in places if any(k not in r.changed for r in live))
+    untouched = (k for k in places if any(k not in r.changed for r in live))
+    graph.root.kept.update(k for k in untouched if not journal.written(k))
     return _joined(places, live, graph.root.lost)
 
 

@@ -19,7 +19,7 @@ from ...errors import AliasError
 from ..funcgraph import FuncGraph, Ref, Storage, current_graph, user_location
 from ..infer import tensor_type
 from ..ir import Value
-from ..listed import parts
+from ..listed import moved, parts
 from ..mutation import VARIABLE, write
 from ..scalars import new_scalar
 from ..shapes import Meta
@@ -43,7 +43,10 @@ class Picked(Storage):
         self, meta: Meta, ref: Ref, which: Which, options: Sequence[SymTensor], home: FuncGraph
     ):
         self.which, self.options = which, tuple(options)
+        for x in self.options:
+            x.picked_ = True
         super().__init__(meta, ref, home=home)
+        parts(self)  # those of the options are known
 
     @property
     def version(self) -> Any:
@@ -62,6 +65,7 @@ class Picked(Storage):
         """``x`` shares memory with the tensors that lie in memory as it does, and is a copy of the others: none of them may change."""
         bases = [s for s in parts(self) if not s.derived]
         assert x.ref is not None
+        moved()
         x.storage_, x.chain = Lost(x.meta, x.ref, bases, what, current_graph()), ()
         x.version = x.storage_.version
 
@@ -187,7 +191,8 @@ def flat(
             starts.append((len(out), None))
             out.append(x)
             continue
-        at, found = flat(x.storage_.which, _parts(x), inner)
+        picked: Any = x.storage_
+        at, found = flat(picked.which, _parts(x), inner)
         starts.append((len(out), at))
         out += found
 
@@ -231,6 +236,8 @@ def become(
 ) -> None:
     """Make ``x``, which has the value of the option that counts, share the memory of the options; one is a ``variable``."""
     assert x.ref is not None
+    if x.picked_:
+        moved()
     x.storage_ = Picked(x.meta, x.ref, which, options, home)
     x.version = x.storage_.version
     if variable:  # SymTensor says that it is a plain tensor

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..ir import Node, Value
 from ..kernels.loop_ir import Open
@@ -17,6 +17,9 @@ from . import calls, generator, walks
 from .code import REGISTER, literal
 from .groups import one_element
 from .values import Decline, Mem, Reg, numel
+
+if TYPE_CHECKING:
+    from .lower import Lowering
 
 _UNIFORM = {
     "f32": ("uniform32", 32, (1 << 24) - 1, 2.0**-24),
@@ -62,7 +65,7 @@ def draws(text: str) -> bool:
 class _Drawing:
     """Writes draws from ``generator``, which is locked."""
 
-    low: Any
+    low: Lowering
     generator: str
 
     def bits(self, n: int) -> str:
@@ -115,7 +118,7 @@ class _Drawing:
 
 
 @contextmanager
-def _locked(low: Any) -> Iterator[_Drawing]:
+def _locked(low: Lowering) -> Iterator[_Drawing]:
     """The default generator, locked; what is written inside does not fail."""
     code = low.code
     default = code.declare(generator.DEFAULT, "ptr {}() nounwind")
@@ -130,7 +133,7 @@ def _locked(low: Any) -> Iterator[_Drawing]:
 Draw = Callable[[_Drawing, str], str]  # (where from, the number of the element) -> the value
 
 
-def lower(low: Any, node: Node) -> None:
+def lower(low: Lowering, node: Node) -> None:
     """Write the node, or a call of torch where it has another form."""
     v = node.outputs[0]
     try:
@@ -167,12 +170,12 @@ def lower(low: Any, node: Node) -> None:
     low.release([place])
 
 
-def _in_order(low: Any, node: Node) -> bool:
+def _in_order(low: Lowering, node: Node) -> bool:
     """Whether all tensors that the node is given are contiguous: their elements are those of the result, by number."""
     return all(one_element(a) or low.operand(a).plain for a in node.inputs)
 
 
-def _permute(low: Any, out: Mem, n: int) -> None:
+def _permute(low: Lowering, out: Mem, n: int) -> None:
     """The numbers below ``n`` in a random order: each changes places with one from there on."""
     code = low.code
     with walks.counted(code, str(n)) as i:
@@ -193,12 +196,12 @@ def _real(dtype: str) -> None:
         raise Decline(f"draws of {dtype}")
 
 
-def _rand(low: Any, node: Node, dtype: str, size: tuple) -> Draw:
+def _rand(low: Lowering, node: Node, dtype: str, size: tuple) -> Draw:
     _real(dtype)
     return lambda drawing, i: drawing.uniform(dtype)
 
 
-def _uniform(low: Any, node: Node, dtype: str, size: tuple) -> Draw:
+def _uniform(low: Lowering, node: Node, dtype: str, size: tuple) -> Draw:
     _real(dtype)
     low_, high = (*node.args[1:], 0.0, 1.0)[:2] if len(node.args) != 2 else (node.args[1], 1.0)
     if isinstance(low_, Value) or isinstance(high, Value) or not low_ <= high:
@@ -213,7 +216,7 @@ def _uniform(low: Any, node: Node, dtype: str, size: tuple) -> Draw:
     return draw
 
 
-def _scaled(low: Any, number: str, mean: Any, deviation: Any, dtype: str) -> str:
+def _scaled(low: Lowering, number: str, mean: Any, deviation: Any, dtype: str) -> str:
     code = low.code
     if (mean, deviation) != (0.0, 1.0):
         scale, shift = literal(deviation, "f64"), literal(mean, "f64")
@@ -230,12 +233,12 @@ def _few(dtype: str, size: tuple) -> None:
         raise Decline("many normal numbers")
 
 
-def _randn(low: Any, node: Node, dtype: str, size: tuple) -> Draw:
+def _randn(low: Lowering, node: Node, dtype: str, size: tuple) -> Draw:
     _few(dtype, size)
     return lambda drawing, i: _scaled(low, drawing.normal(), 0.0, 1.0, dtype)
 
 
-def _normal(low: Any, node: Node, dtype: str, size: tuple) -> Draw:
+def _normal(low: Lowering, node: Node, dtype: str, size: tuple) -> Draw:
     """``normal_(mean, deviation)`` and ``normal(mean, deviation, size)`` of numbers."""
     _few(dtype, size)
     first = 1 if node.op == "aten.normal_functional.default" else 0
@@ -246,7 +249,7 @@ def _normal(low: Any, node: Node, dtype: str, size: tuple) -> Draw:
     return lambda drawing, i: _scaled(low, drawing.normal(), mean, deviation, dtype)
 
 
-def _around(low: Any, node: Node, dtype: str, size: tuple) -> Draw:
+def _around(low: Lowering, node: Node, dtype: str, size: tuple) -> Draw:
     """``normal(mean, deviation)`` of tensors of one size, or one of them a number: a standard draw that is scaled and moved, each rounded."""
     _few(dtype, size)
     given = [_parameter(low, a, dtype, size) for a in (*node.args, 1.0)[:2]]
@@ -270,7 +273,7 @@ def _around(low: Any, node: Node, dtype: str, size: tuple) -> Draw:
     return draw
 
 
-def _moved(low: Any, mean: Mem | Reg, deviation: float, dtype: str) -> Draw:
+def _moved(low: Lowering, mean: Mem | Reg, deviation: float, dtype: str) -> Draw:
     """By a number: scaled while it is drawn."""
     if not deviation >= 0:
         raise Decline("a negative deviation")
@@ -282,7 +285,7 @@ def _moved(low: Any, mean: Mem | Reg, deviation: float, dtype: str) -> Draw:
     return draw
 
 
-def _parameter(low: Any, a: Any, dtype: str, size: tuple) -> Mem | Reg:
+def _parameter(low: Lowering, a: Any, dtype: str, size: tuple) -> Mem | Reg:
     if not isinstance(a, Value):
         return Reg(literal(float(a), dtype), dtype)
     x = low.operand(a)
@@ -291,14 +294,14 @@ def _parameter(low: Any, a: Any, dtype: str, size: tuple) -> Mem | Reg:
     return low.register(x) if one_element(a) else low.memory(x)
 
 
-def _at(low: Any, x: Mem | Reg, dtype: str, i: str) -> str:
+def _at(low: Lowering, x: Mem | Reg, dtype: str, i: str) -> str:
     return low.code.load(dtype, x.pointer, i) if isinstance(x, Mem) else x.text
 
 
 _EXACT = {"i64": 1 << 62, "i32": 1 << 30, "f32": 1 << 24, "f64": 1 << 53}
 
 
-def _between(low: Any, first: Any, end: Any, dtype: str) -> Draw:
+def _between(low: Lowering, first: Any, end: Any, dtype: str) -> Draw:
     """Integers from ``first`` to below ``end``, of which a number has to be between."""
     known = not isinstance(first, Value) and not isinstance(end, Value)
     if dtype not in _EXACT or not (known or dtype == "i64"):
@@ -333,7 +336,7 @@ def _from(at: int) -> Callable[[Any, Node, str, tuple], Draw]:
     return lambda low, node, dtype, size: _between(low, node.args[at], node.args[at + 1], dtype)
 
 
-def _chosen(low: Any, node: Node, dtype: str, size: tuple) -> Draw:
+def _chosen(low: Lowering, node: Node, dtype: str, size: tuple) -> Draw:
     """1 with the chance that a tensor gives for each element."""
     _real(dtype)
     chance, code, kind = _parameter(low, node.args[0], dtype, size), low.code, REGISTER[dtype]
@@ -356,7 +359,7 @@ def _chosen(low: Any, node: Node, dtype: str, size: tuple) -> Draw:
     return draw
 
 
-def _flipped(low: Any, node: Node, dtype: str, size: tuple) -> Draw:
+def _flipped(low: Lowering, node: Node, dtype: str, size: tuple) -> Draw:
     """1 with one chance for all elements."""
     _real(dtype)
     chance = (*node.args[1:], 0.5)[0]
@@ -374,7 +377,7 @@ def _flipped(low: Any, node: Node, dtype: str, size: tuple) -> Draw:
     return draw
 
 
-def _order(low: Any, node: Node, dtype: str, size: tuple) -> Draw:
+def _order(low: Lowering, node: Node, dtype: str, size: tuple) -> Draw:
     if dtype != "i64" or not 2 <= numel(size) < generator.WIDE:
         raise Decline("a permutation in another form")
     return lambda drawing, i: i  # see ``_permute``
