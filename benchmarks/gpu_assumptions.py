@@ -41,7 +41,7 @@ def assumptions(bench: Any) -> Iterator[tuple[str, Callable[[], None]]]:
         return
     yield "kernels start by Triton", functools.partial(starts, bench, "kernels start by Triton", _by_triton)  # fmt: skip
     yield "kernels start from images", functools.partial(starts, bench, "kernels start from images", images.start)  # fmt: skip
-    yield PROBE, lambda: bench.row(name=PROBE, **_said(capture.probed(str(bench.device))))  # fmt: skip
+    yield PROBE, lambda: bench.row(name=PROBE, **_said(capture.plainly(str(bench.device))))  # fmt: skip
     yield FUSED, lambda: bench.row(name=FUSED, **_said(capture.fuses(str(bench.device))))
     kinds = {"": Captured, ", setters fused": fused, ", in chunks": Chunked}
     for name, (fn, make) in NODES.items():
