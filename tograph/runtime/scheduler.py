@@ -30,8 +30,9 @@ from .kernels.jit import warn_once
 from .kernels.loop_ir import Unsupported
 from .kernels.regions import MIN_POINTS
 from .native import plans
+from .native.compiling import compile_graph
 from .native.groups import numel
-from .native.program import Native, compile_graph
+from .native.program import Native
 from .native.rows import plain
 from .native.values import Decline
 from .passes.skip_vectors import has_vectors, skip_vectors
