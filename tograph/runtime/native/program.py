@@ -25,7 +25,7 @@ from ..variables import Variable
 from . import results, rows
 from .buffers import Buffers
 from .calls import Call
-from .draws import draws
+from .drawing import draws
 from .entry import MISS, MOST, make_entry
 from .form import Form, Layout
 from .lower import DONE, INTERRUPTED
