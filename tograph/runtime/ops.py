@@ -267,6 +267,7 @@ _UNARY = {"neg": operator.neg, "pos": operator.pos, "abs": abs, "invert": operat
 _BINARY = {n: getattr(operator, n) for n in (*ARITHMETIC, *COMPARISONS)}
 _BINARY |= {"min": min, "max": max}
 PYTHON = {**_UNARY, **_BINARY}
+TO_INTEGER = frozenset(["py.int", "py.trunc", "py.ceil", "py.floor"])
 _FAILING = frozenset(
     [
         "truediv",

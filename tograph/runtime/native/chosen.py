@@ -6,7 +6,7 @@ One sweep over the mask writes what is taken one after the other.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -55,7 +55,8 @@ def _taken(low: Lowering, node: Node) -> Mem:
     place = low.new(x.dtype, (*before, _most(mask), *after))
     code = low.code
     cell = code.cell("i64")
-    with each(low, mask, cell) as (i, k):
+    whole = numel((*before, *after)) == 1 and rank == 1
+    with each(low, mask, cell, whole) as (i, k):
         index = unraveled(low, i, x.size[first : first + rank])
         with walks.over(low, (*before, *after)) as inner:
             lead, rest = inner[:first], inner[first:]
@@ -89,7 +90,7 @@ def _nonzero(low: Lowering, node: Node) -> Mem:
     flat = walks.flat(low, x)
     place = low.new("i64", (_most(flat), rank))
     cell = low.code.cell("i64")
-    with each(low, flat, cell) as (i, k):
+    with each(low, flat, cell, rank == 1) as (i, k):
         for d, at in enumerate(unraveled(low, i, x.size)):
             target = low.code.add(low.code.multiply(k, rank), str(d))
             low.code.store("i64", at, place.pointer, target)
@@ -104,16 +105,21 @@ def _most(mask: Mem) -> int | Open:
 
 
 @contextmanager
-def each(low: Lowering, mask: Mem, cell: str) -> Iterator[tuple[str, str]]:
-    """Around what is done with each element that is true: (its position, its number). ``cell`` counts them."""
+def each(low: Lowering, mask: Mem, cell: str, cheap: bool = False) -> Iterator[tuple[str, str]]:
+    """Around what is done with each element that is true: (its position, its number). ``cell`` counts them.
+
+    What is ``cheap`` is done with all, those that are not true in the place of the next one: no processor foresees a mask.
+    """
     code = low.code
     code.line(f"store i64 0, ptr {cell}")
     with walks.counted(code, low.sizes.text(mask.size[0])) as i:
         got = code.load(mask.dtype, mask.pointer, code.multiply(i, mask.stride[0]))
-        with walks.where(code, walks.truth(code, Reg(got, mask.dtype))):
+        truth = walks.truth(code, Reg(got, mask.dtype))
+        with nullcontext() if cheap else walks.where(code, truth):
             number = code.do(f"load i64, ptr {cell}")
             yield i, number
-            code.line(f"store i64 {code.do(f'add nuw nsw i64 {number}, 1')}, ptr {cell}")
+            one = code.do(f"zext i1 {truth} to i64") if cheap else "1"
+            code.line(f"store i64 {code.do(f'add nuw nsw i64 {number}, {one}')}, ptr {cell}")
 
 
 def unraveled(low: Lowering, i: str, size: Sequence[int]) -> list[str]:

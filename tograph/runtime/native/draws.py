@@ -6,131 +6,19 @@ dtypes, 16 normal numbers and more, and tensors that are not contiguous are aske
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..ir import Node, Value
 from ..kernels.loop_ir import Open
 from . import calls, generator, walks
 from .code import REGISTER, literal
+from .drawing import UNIFORM, Draw, Drawing, locked
 from .groups import one_element
 from .values import Decline, Mem, Reg, numel
 
 if TYPE_CHECKING:
     from .lower import Lowering
-
-_UNIFORM = {
-    "f32": ("uniform32", 32, (1 << 24) - 1, 2.0**-24),
-    "f64": ("uniform64", 64, (1 << 53) - 1, 2.0**-53),
-}
-
-_NORMAL = f"""define internal double @normal(ptr %generator) noinline nounwind {{
-  %kept = call {{double, i8}} @{generator.KEPT}(ptr %generator)
-  %flag = extractvalue {{double, i8}} %kept, 1
-  %low = and i8 %flag, 1
-  %have = icmp ne i8 %low, 0
-  br i1 %have, label %take, label %make
-take:
-  %old = extractvalue {{double, i8}} %kept, 0
-  call void @{generator.KEEP}(ptr %generator, double 0.0, i64 0)
-  ret double %old
-make:
-  %u = call double @uniform64(ptr %generator)
-  %v = call double @uniform64(ptr %generator)
-  %minus = fneg double %v
-  %log = call double @log1p(double %minus)
-  %square = fmul double %log, -2.0
-  %radius = call double @llvm.sqrt.f64(double %square)
-  %angle = fmul double %u, 0x401921FB54442D18
-  %sine = call double @sin(double %angle)
-  %next = fmul double %radius, %sine
-  call void @{generator.KEEP}(ptr %generator, double %next, i64 1)
-  %cosine = call double @cos(double %angle)
-  %made = fmul double %radius, %cosine
-  ret double %made
-}}
-"""
-_PURE = "double {}(double) nounwind willreturn memory(none)"
-_OTHERS = {"llvm.sqrt.f64": "double {}(double)", "log1p": _PURE, "sin": _PURE, "cos": _PURE}
-
-
-def draws(text: str) -> bool:
-    """Whether the code of a module draws by itself."""
-    return generator.DEFAULT in text
-
-
-@dataclass
-class _Drawing:
-    """Writes draws from ``generator``, which is locked."""
-
-    low: Lowering
-    generator: str
-
-    def bits(self, n: int) -> str:
-        name = self.low.code.declare(generator.BITS[n], f"i{n} {{}}(ptr) nounwind")
-        return self.low.code.do(f"call i{n} {name}(ptr {self.generator})")
-
-    def uniform(self, dtype: str) -> str:
-        """A number in [0, 1)."""
-        self._need_uniform(dtype)
-        return self.low.code.do(
-            f"call {REGISTER[dtype]} @{_UNIFORM[dtype][0]}(ptr {self.generator})"
-        )
-
-    def _need_uniform(self, dtype: str) -> None:
-        name, bits, mask, step = _UNIFORM[dtype]
-        kind = REGISTER[dtype]
-        ask = self.low.code.declare(generator.BITS[bits], f"i{bits} {{}}(ptr) nounwind")
-        self.low.globals[name] = (
-            f"define internal {kind} @{name}(ptr %generator) nounwind {{\n"
-            f"  %bits = call i{bits} {ask}(ptr %generator)\n"
-            f"  %kept = and i{bits} %bits, {mask}\n"
-            f"  %number = uitofp i{bits} %kept to {kind}\n"
-            f"  %made = fmul {kind} %number, {literal(step, dtype)}\n"
-            f"  ret {kind} %made\n}}\n"
-        )
-
-    def normal(self) -> str:
-        """A number of the standard normal distribution, as f64."""
-        code = self.low.code
-        self._need_uniform("f64")
-        self.low.globals["normal"] = _NORMAL
-        code.declare(generator.KEPT, "{{double, i8}} {}(ptr) nounwind")
-        code.declare(generator.KEEP, "void {}(ptr, double, i64) nounwind")
-        for name, signature in _OTHERS.items():
-            code.declare(name, signature)
-        return code.do(f"call double @normal(ptr {self.generator})")
-
-    def below(self, count: str, wide: str) -> str:
-        """An i64 below ``count``: of 64 bits where ``wide``."""
-        code, name = self.low.code, "below"
-        asks = [code.declare(generator.BITS[n], f"i{n} {{}}(ptr) nounwind") for n in (32, 64)]
-        self.low.globals[name] = (
-            f"define internal i64 @{name}(ptr %generator, i64 %count, i1 %wide) nounwind {{\n"
-            "  br i1 %wide, label %long, label %short\n"
-            f"short:\n  %few = call i32 {asks[0]}(ptr %generator)\n  %most = trunc i64 %count to i32\n"
-            "  %rest = urem i32 %few, %most\n  %found = zext i32 %rest to i64\n  ret i64 %found\n"
-            f"long:\n  %many = call i64 {asks[1]}(ptr %generator)\n  %left = urem i64 %many, %count\n  ret i64 %left\n}}\n"
-        )
-        return code.do(f"call i64 @{name}(ptr {self.generator}, i64 {count}, i1 {wide})")
-
-
-@contextmanager
-def _locked(low: Lowering) -> Iterator[_Drawing]:
-    """The default generator, locked; what is written inside does not fail."""
-    code = low.code
-    default = code.declare(generator.DEFAULT, "ptr {}() nounwind")
-    names = [code.declare(f"pthread_mutex_{n}", "i32 {}(ptr) nounwind") for n in ("lock", "unlock")]
-    at = code.do(f"load ptr, ptr {code.do(f'call ptr {default}()')}")
-    mutex = code.do(f"getelementptr i8, ptr {at}, i64 {generator.lock()}")
-    code.do(f"call i32 {names[0]}(ptr {mutex})")
-    yield _Drawing(low, at)
-    code.do(f"call i32 {names[1]}(ptr {mutex})")
-
-
-Draw = Callable[[_Drawing, str], str]  # (where from, the number of the element) -> the value
 
 
 def lower(low: Lowering, node: Node) -> None:
@@ -152,7 +40,7 @@ def lower(low: Lowering, node: Node) -> None:
     low.native_ops += 1
     low.work += 20 * numel(size)
     if one_element(v):
-        with _locked(low) as drawing:
+        with locked(low) as drawing:
             text = draw(drawing, "0")
         low.bind(v, Reg(text, dtype, size))
         return
@@ -162,7 +50,7 @@ def lower(low: Lowering, node: Node) -> None:
     if kind == "order":
         _permute(low, out, numel(size))
     else:
-        with _locked(low) as drawing, walks.counted(low.code, str(numel(size))) as i:
+        with locked(low) as drawing, walks.counted(low.code, str(numel(size))) as i:
             low.code.store(dtype, draw(drawing, i), out.pointer, i)
     if out is not place:
         low.copy(out, place)
@@ -180,7 +68,7 @@ def _permute(low: Lowering, out: Mem, n: int) -> None:
     code = low.code
     with walks.counted(code, str(n)) as i:
         code.store("i64", i, out.pointer, i)
-    with _locked(low) as drawing, walks.counted(code, str(n - 1)) as i:
+    with locked(low) as drawing, walks.counted(code, str(n - 1)) as i:
         step = drawing.below(code.do(f"sub i64 {n}, {i}"), "false")
         k = code.do(f"add i64 {i}, {step}")
         here, there = code.load("i64", out.pointer, i), code.load("i64", out.pointer, k)
@@ -192,7 +80,7 @@ def _permute(low: Lowering, out: Mem, n: int) -> None:
 
 
 def _real(dtype: str) -> None:
-    if dtype not in _UNIFORM:
+    if dtype not in UNIFORM:
         raise Decline(f"draws of {dtype}")
 
 
@@ -208,7 +96,7 @@ def _uniform(low: Lowering, node: Node, dtype: str, size: tuple) -> Draw:
         raise Decline("bounds that only the run knows")
     kind, first = REGISTER[dtype], literal(low_, dtype)
 
-    def draw(drawing: _Drawing, i: str) -> str:
+    def draw(drawing: Drawing, i: str) -> str:
         code, number = low.code, drawing.uniform(dtype)
         span = code.do(f"fsub {kind} {literal(high, dtype)}, {first}")
         return code.do(f"fadd {kind} {code.do(f'fmul {kind} {number}, {span}')}, {first}")
@@ -264,7 +152,7 @@ def _around(low: Lowering, node: Node, dtype: str, size: tuple) -> Draw:
     else:
         low.fail(code.do(f"fcmp ult {kind} {deviation.text}, {literal(0.0, dtype)}"))
 
-    def draw(drawing: _Drawing, i: str) -> str:
+    def draw(drawing: Drawing, i: str) -> str:
         number = _scaled(low, drawing.normal(), 0.0, 1.0, dtype)
         mean, scale = (_at(low, x, dtype, i) for x in given)
         scaled = code.do(f"fmul {kind} {number}, {scale}")
@@ -278,7 +166,7 @@ def _moved(low: Lowering, mean: Mem | Reg, deviation: float, dtype: str) -> Draw
     if not deviation >= 0:
         raise Decline("a negative deviation")
 
-    def draw(drawing: _Drawing, i: str) -> str:
+    def draw(drawing: Drawing, i: str) -> str:
         number = _scaled(low, drawing.normal(), 0.0, deviation, dtype)
         return low.code.do(f"fadd {REGISTER[dtype]} {number}, {_at(low, mean, dtype, i)}")
 
@@ -316,7 +204,7 @@ def _between(low: Lowering, first: Any, end: Any, dtype: str) -> Draw:
     count = code.do(f"sub i64 {stop.text}, {start.text}")
     wide = code.do(f"icmp uge i64 {count}, {generator.WIDE}")
 
-    def draw(drawing: _Drawing, i: str) -> str:
+    def draw(drawing: Drawing, i: str) -> str:
         found = code.do(f"add i64 {drawing.below(count, wide)}, {start.text}")
         if dtype == "i64":
             return found
@@ -352,7 +240,7 @@ def _chosen(low: Lowering, node: Node, dtype: str, size: tuple) -> Draw:
     else:
         check(chance.text)
 
-    def draw(drawing: _Drawing, i: str) -> str:
+    def draw(drawing: Drawing, i: str) -> str:
         less = code.do(f"fcmp olt {kind} {drawing.uniform(dtype)}, {_at(low, chance, dtype, i)}")
         return code.do(f"select i1 {less}, {kind} {one}, {kind} {zero}")
 
@@ -367,7 +255,7 @@ def _flipped(low: Lowering, node: Node, dtype: str, size: tuple) -> Draw:
         raise Decline("a chance that only the run knows")
     code, kind = low.code, REGISTER[dtype]
 
-    def draw(drawing: _Drawing, i: str) -> str:
+    def draw(drawing: Drawing, i: str) -> str:
         number = drawing.uniform("f64")
         less = code.do(f"fcmp olt double {number}, {literal(float(chance), 'f64')}")
         return code.do(

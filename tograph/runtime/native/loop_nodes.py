@@ -5,13 +5,13 @@ Nodes that do not fit into one nest get one each; a node without loops is asked 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..ir import Node, Value
+from ..ir import Node, Value, map_values
 from ..kernels.build import Region, build
 from ..kernels.creators import CREATORS
 from ..kernels.gathers import GATHERS, settled
@@ -19,7 +19,7 @@ from ..kernels.loop_ir import Kernel, Unsupported
 from ..kernels.pointwise import ROWS
 from ..kernels.products import PRODUCTS
 from ..kernels.reductions import REDUCERS
-from ..shapes import Meta
+from ..shapes import RULES, Meta, is_packed
 from ..types import DTYPES, TensorType
 from . import calls, nests
 from .code import literal
@@ -57,7 +57,8 @@ def lower(low: Lowering, nodes: list[Node], needed: set[Value]) -> None:
         return
     region = Region([*fills, *nodes, *copies], written)
     packed = all(n.op in PRODUCTS or n.op in GATHERS for n in nodes)
-    dense = packed or all(low.operand(v).ordered for v in region.inputs)
+    ordered = packed or all(low.operand(v).ordered for v in region.inputs)
+    packed_there = None if ordered else _packed_there(low, region)
     results: list[Any] = []
     for v in outputs:
         dtype, size = low.tensor(v)
@@ -68,9 +69,41 @@ def lower(low: Lowering, nodes: list[Node], needed: set[Value]) -> None:
     for v, x in zip(outputs, results):
         if isinstance(x, Mem) and one_element(v):
             x = Reg(low.code.load(x.dtype, x.pointer), x.dtype, x.size)
-        elif isinstance(x, Mem) and not dense and not in_a_row(x.size):
-            x = replace(x, dense=False)
+        elif isinstance(x, Mem) and packed_there is not None and v not in packed_there:
+            x = replace(x, dense=in_a_row(x.size))
         low.bind(v, x)
+
+
+def _packed_there(low: Lowering, region: Region) -> set[Value]:
+    """The results that are contiguous in eager PyTorch, as its rules for strides tell from those of the inputs."""
+    metas: dict[Value, Any] = {}
+    for v in region.inputs:
+        x = low.operand(v)
+        if isinstance(v.type, TensorType):
+            if isinstance(x, Mem) and (not x.dense or x.open or x.gaps or x.lead is not None):
+                return set()
+            made = _new(x.dtype, tuple(x.size or ()))
+            metas[v] = made._replace(stride=x.stride) if isinstance(x, Mem) else made
+    for n in region.nodes:
+        if not any(isinstance(v.type, TensorType) for v in n.inputs):
+            metas |= {v: _new(*low.tensor(v)) for v in n.outputs}
+            continue
+        rule = RULES.get(n.op.split(".")[1]) if n.op.startswith("aten.") else None
+        if rule is None or any(isinstance(v.type, TensorType) and v not in metas for v in n.inputs):
+            continue
+        given = map_values(_known_to(metas), n.args)
+        found = rule(*given, **n.kwargs)
+        found = [found] if isinstance(found, Meta) else found or []
+        metas |= {v: m for v, m in zip(n.outputs, found) if isinstance(m, Meta) and m.laid_out}
+    return {v for v in region.outputs if v in metas and is_packed(metas[v])}
+
+
+def _new(dtype: str, size: tuple[int, ...]) -> Meta:
+    return Meta(DTYPES[dtype], size, strides(size), 0, _CPU)
+
+
+def _known_to(metas: dict[Value, Any]) -> Callable[[Value], Any]:
+    return lambda v: metas.get(v, v)
 
 
 def _strided(low: Lowering, outputs: Sequence[Value]) -> dict[Value, tuple]:
