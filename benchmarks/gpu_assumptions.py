@@ -41,7 +41,7 @@ def assumptions(bench: Any) -> Iterator[tuple[str, Callable[[], None]]]:
         return
     yield "kernels start by Triton", functools.partial(starts, bench, "kernels start by Triton", _by_triton)  # fmt: skip
     yield "kernels start from images", functools.partial(starts, bench, "kernels start from images", images.start)  # fmt: skip
-    yield PROBE, lambda: bench.row(name=PROBE, **_said(capture.probed(str(bench.device))))  # fmt: skip
+    yield PROBE, lambda: bench.row(name=PROBE, **_said(capture.plainly(str(bench.device))))  # fmt: skip
     yield FUSED, lambda: bench.row(name=FUSED, **_said(capture.fuses(str(bench.device))))
     kinds = {"": Captured, ", setters fused": fused, ", in chunks": Chunked}
     for name, (fn, make) in NODES.items():
@@ -279,11 +279,38 @@ def numbers(bench: Any) -> str:
 
 numbers_of = functools.cache(tg.function)
 
+
+def visits(bench: Any) -> str:
+    """The host does its part where a branch is taken; the device runs the iterations between."""
+
+    def told(x, n):
+        i = torch.zeros_like(n)
+        while i < n:
+            x = x * 0.5
+            if i % 50 == 49:
+                tg.py_function(lambda k: seen.append(int(k)), [i], None)
+            i = i + 1
+        return x, i
+
+    seen: list[int] = []
+    fn = tg.function(told)
+    for n in (120, 0, 51):
+        x, number = torch.ones(64, device=bench.device), torch.tensor(n, device=bench.device)
+        seen.clear()
+        if why := _close(fn(x, number), [x * 0.5**n, number]):
+            return f"{n}: {why}"
+        if seen != list(range(49, n, 50)):
+            return f"{n}: the host was at {seen}"
+    plan = fn.concrete_functions[-1].scheduled.native._runner.plan
+    return "" if plan.nodes().get("while") else "the host runs the loop"
+
+
 CALLS = {
     "inputs that move are told to nodes": moving,
     "variables are written by the graph": stored,
     "calls on several streams": streams,
     "numbers go there and back": numbers,
+    "the host visits a loop": visits,
 }
 
 

@@ -334,6 +334,7 @@ RATES: dict[str, tuple[Callable, int, float]] = {  # function, number of inputs,
     "row sums": (lambda x: (x * x).sum(-1), 1, 1),
     "column sums": (lambda x: (x * x).sum(0), 1, 1),
     "sum of all": (lambda x: (x * x).sum(), 1, 1),
+    "step and norm": (lambda x: (x * 0.5, (x * x).sum()), 1, 2),
 }  # fmt: skip
 
 

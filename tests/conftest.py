@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from tograph.runtime.native import plans, program
+from tograph.runtime.native import compiling, plans
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell lets jobs in the background ignore Ctrl-C: a loop that a test means to interrupt would never end.
@@ -14,5 +14,5 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 @pytest.fixture(autouse=True)
 def nothing_lowered(monkeypatch):
     """Tests change what lowering does: each lowers its own graphs."""
-    program._lowered.clear()
+    compiling._lowered.clear()
     monkeypatch.setattr(plans, "load", lambda name: None)

@@ -52,18 +52,18 @@ def compile_program(program, names=None):
 
 @contextlib.contextmanager
 def time_limit(seconds):
-    """TimeoutError after that many seconds, so that a loop without an end shows as a mismatch."""
+    """TimeoutError after that many seconds of processor time, so that a loop without an end shows as a mismatch."""
 
     def stop(*_):
         raise TimeoutError(f"still running after {seconds} s")
 
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 def run(function, program, seconds=20) -> Outcome:

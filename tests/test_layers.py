@@ -47,6 +47,12 @@ def is_lazy(node):
     return isinstance(node, ast.Call) and getattr(node.func, "id", "").endswith("lazy_module")
 
 
+def for_types_only(tree):
+    """The imports under ``if TYPE_CHECKING``: they name what a module is given, and do not run."""
+    blocks = [n for n in ast.walk(tree) if isinstance(n, ast.If) and getattr(n.test, "id", "") == "TYPE_CHECKING"]  # fmt: skip
+    return {inner for block in blocks for statement in block.body for inner in ast.walk(statement)}
+
+
 def imported(node, module, modules):
     """The modules that an import names; the name in `from package import name` may be one."""
     if is_lazy(node):
@@ -77,11 +83,12 @@ def check(sources, paths=None):
                     if isinstance(n, ast.Import | ast.ImportFrom) or is_lazy(n)
                 ]
                 problems += [f"{module}:{n.lineno}: import inside a function" for n in inside]
+        names_only = for_types_only(tree)
         for node in ast.walk(tree):
             if not isinstance(node, ast.Import | ast.ImportFrom) and not is_lazy(node):
                 continue
             for target in imported(node, module, modules):
-                if target != module and target in modules:
+                if target != module and target in modules and node not in names_only:
                     edges.setdefault(module, set()).add(target)
                 if layer(target) in FORBIDDEN.get(layer(module), ()):
                     problems.append(f"{module}:{node.lineno}: imports {target}")
@@ -145,6 +152,10 @@ def test_the_docstring_of_a_package_is_a_map_of_it(package):
         ("cuda imported", {"tograph.a": "import cuda.bindings", "tograph.b": "from cuda import x"}),
         ("cycle: ", {"tograph.a": "from tograph import b", "tograph.b": "import tograph.a"}),
         (
+            "imports tograph.transpiler",
+            {"tograph.runtime.ir": "if TYPE_CHECKING:\n    import tograph.transpiler"},
+        ),
+        (
             "cycle: ",
             {
                 "tograph.runtime.debug": "from . import x",
@@ -173,5 +184,7 @@ def test_checker_accepts():
         "tograph.converters.if_": "from ..runtime import ir\nimport torch",
         "tograph.transpiler.cfg": "import gast",
         "tograph.api": "from tograph.converters import if_",
+        "tograph.runtime.a": "from . import b",
+        "tograph.runtime.b": "if TYPE_CHECKING:\n    from .a import A",
     }
     assert check(sources) == []

@@ -321,6 +321,56 @@ def two_loops_over_one_list(items, x):
     return -1, -1
 
 
+@cases((3,), (0,))
+def what_is_not_none_is_added(x):
+    n = None
+    if x > 1:
+        n = x
+    found = []
+    if n is not None:
+        found.append(n)
+    for i in range(x):
+        m = i if i > 1 else None
+        if m is not None:
+            found.append(m)
+    held = [n, 3]
+    return found, [v for v in held if v is not None], None in held, 5 in held, x in held
+
+
+@cases((3,), (0,))
+def one_branch_binds_and_the_other_changes(x):
+    a, b, c, d = [1], [1], {"k": True}, [None]
+    held = b
+    if x > 1:
+        a, b, c, d = [i for i in range(x)], [2, 3, 4], {"z": False}, [x]
+    else:
+        a.append(5)
+        b.append(6)
+        c["k"] = False
+        d[0] = x + 1
+    return a, b, held, c, 5 if d[0] is None else d[0], 7 if c.get("k", True) else 8
+
+
+@cases((3,), (0,))
+def displays_with_spread_parts(x):
+    log = [1]
+    if x > 0:
+        log.append(2)
+    a = [*log]
+    a.append(9)
+    table = {"a": 1} if x > 1 else {"b": 2}
+    short = [1] if x > 1 else (1, 2)
+    for i in range(x):
+        a = [i, *a, i]
+    return (
+        a,
+        log,
+        [0, *log, 5, *"ab"[:0], *range(2)],
+        {"z": 0, **table, "c": 1},
+        [*short, *short, 3],
+    )
+
+
 test_same = cases.test()
 
 
@@ -571,3 +621,14 @@ def test_index_out_of_a_list_of_numbers_in_pythons_words():
         for i in (3, -4):
             with pytest.raises(IndexError, match=f"^{kind} index out of range"):
                 f(torch.tensor(i))
+
+
+def test_numbers_and_tensors_do_not_mix_in_a_list_of_the_graph():
+    @tg.function
+    def f(n):
+        found = numbers(n)
+        found.append(n)
+        return found
+
+    with pytest.raises(StructureError, match="a list of int .* cannot take a i64"):
+        f(torch.tensor(2))

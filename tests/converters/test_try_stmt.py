@@ -80,6 +80,43 @@ def lists_that_grow_in_a_body_that_fails(x):
     return log, found
 
 
+@cases((0,), (1,), (2,), (3,))
+def jumps_and_lists_in_nested_try(x):
+    found = []
+    while True:
+        try:
+            try:
+                if x > 2:
+                    break
+                x = x + 1
+                if x == 2:
+                    raise ValueError("two")
+            finally:
+                found.append(x)
+        except ValueError:
+            found.append(x * 100)
+            continue
+        if len(found) > 6:
+            return found
+    return found, x
+
+
+@cases((3,), (0,))
+def a_finally_that_raises(x):
+    n = 0
+    try:
+        try:
+            if x > 2:
+                raise ValueError("three")
+            n = 1
+        finally:
+            n = n + 10
+            raise KeyError("always")
+    except KeyError:
+        n = n + 100
+    return n
+
+
 @cases((1,), (-1,))
 def raise_from_a_helper(x):
     def check(v):

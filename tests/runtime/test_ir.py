@@ -71,6 +71,9 @@ return""")
     [
         ("%0: int = py.floordiv(%i, 2)", False),
         ("%0: int = py.floordiv(%i, %i)", True),
+        ("%0: int = py.int(%p)", False),
+        ("%0: int = py.trunc(%i)", False),
+        ("%0: int = py.int(%x)", True),
         ("%0: f32[] = aten.select.int(%x, 0, 1)", False),
         ("%0: f32[] = aten.select.int(%x, 0, %i)", True),
         ("!0 = tg.assert(%p, 'tg.AssertionFailed', [])", True),

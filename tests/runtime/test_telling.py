@@ -372,3 +372,21 @@ def test_a_list_that_every_iteration_makes_longer():
     v = torch.arange(4.0) + 1
     for n in (0, 1, 3):
         assert tg.function(f)(v, torch.tensor(n)).tolist() == f(v, torch.tensor(n)).tolist()
+
+
+def test_what_a_branch_of_an_iteration_made_of_one_with_another_name():
+    """The next iteration changes what `b` holds too."""
+
+    def rebound(n):
+        a, b, c, d = {"k": 1}, {"k": 2}, [1], [2]
+        for i in range(n):
+            a["k"] += 1
+            c[0] += 1
+            a, c = b, d
+            if i > 30:
+                a, c = {"k": 7}, [7]
+        return a, b, c, d
+
+    f = tg.function(rebound)
+    for n in (3, 0, 1):
+        assert f(torch.tensor(n)) == rebound(n)

@@ -132,7 +132,7 @@ def _direct(f: types.FunctionType) -> Callable[..., Any] | None:
     return None if is_generator_function(f) and is_tracing() else converted(f)
 
 
-def _function(f: types.FunctionType, args, kwargs):
+def _function(f: Any, args, kwargs):
     """A generator of the user, or a function of a library."""
     if f.__code__ is standard.DISPATCHER:
         return standard.dispatch(call, f, args, kwargs)
@@ -198,7 +198,8 @@ def _bound(f: types.MethodType, args, kwargs):
 
 def _list_method(f: types.MethodType, args, kwargs):
     """A method of a list of the graph; changes are recorded."""
-    items = f.__self__
+    items: Any = f.__self__
+    args = tuple(map(union.settled, args))
     form = METHODS.get((StagedList, f.__name__))
     if form is not None and items.handle is None:
         return form(items, *args, **kwargs)

@@ -123,7 +123,7 @@ def _among(x, items):
         type(x) is StagedClass
         or is_staged(x)
         or is_staged_key(x)
-        or any(is_staged(i) or is_staged_key(i) for i in items)
+        or any(is_staged(i) or is_staged_key(i) or is_union(i) for i in items)
         or (isinstance(items, (list, tuple)) and holds_staged((x, *items)))
     ):
         found = False
@@ -160,6 +160,8 @@ def _note(x, items) -> None:
 
 
 def _equal(a, b):
+    if is_union(a) or is_union(b):
+        return apply(_equal, a, b)
     if type(b) is StagedClass:
         return b.exactly(a)
     if type(a) is tuple and type(b) is tuple and (is_staged_key(a) or is_staged_key(b)):
@@ -176,7 +178,7 @@ def _equal(a, b):
         and isinstance(b, (torch.Tensor, int, float, *SYMBOLS))
     ):
         if not any(defines_operators(type(v)) or isinstance(v, (list, tuple, dict)) for v in (a, b)):  # fmt: skip
-            return False
+            return not (is_staged(a) or is_staged(b)) and (a is b or bool(a == b))
         same = truth(eq(a, b), "in")
         return control_flow.predicate(same, "in") if is_staged(same) else bool(same)
     same = a == b

@@ -94,12 +94,11 @@ class NestedGenerators(Converter):
 def two_forms(native: Any, push: Any) -> Any:
     """A generator function that gives Python's generator, or in a trace one that a ``for`` may run the other way round."""
 
-    @functools.wraps(native)
-    def generator(*args, **kwargs):
+    def generator(*args: Any, **kwargs: Any) -> Any:
         return Generator(native, push, args, kwargs) if is_tracing() else native(*args, **kwargs)
 
     CONVERTED_CODE.update([generator.__code__])
-    return generator
+    return functools.wraps(native)(generator)
 
 
 class Generator:

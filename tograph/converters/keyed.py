@@ -19,7 +19,7 @@ from .call_rules import is_user_function
 from .calls import call
 from .container_changes import record_key
 from .staging import is_staged
-from .union import distribute, distribute_missing, may_miss, test_options
+from .union import apply, distribute, distribute_missing, may_miss, test_options
 
 
 def is_staged_key(key) -> bool:
@@ -202,6 +202,14 @@ def merged(a, b):
 
 def new_dict(*parts: tuple) -> dict:
     """A dict display: pairs of key and value, and ``(mapping,)`` for ``**mapping``."""
+    spread = [i for i, part in enumerate(parts) if len(part) == 1]
+    if any(is_union(parts[i][0]) for i in spread):
+
+        def of(*options) -> dict:
+            given = {i: (x,) for i, x in zip(spread, options)}
+            return new_dict(*(given.get(i, part) for i, part in enumerate(parts)))
+
+        return apply(of, *(parts[i][0] for i in spread))
     made: dict = {}
     for part in parts:
         if len(part) == 1:

@@ -11,6 +11,7 @@ from .comparisons import chain, contains, is_, is_not, not_contains
 from .conditional_expression import if_exp
 from .context_managers import context
 from .directives import options
+from .displays import list_display
 from .escapes import whole
 from .for_stmt import for_stmt
 from .generators import hand_over, two_forms
@@ -98,6 +99,7 @@ __all__ = [
     "is_not",
     "ld",
     "le",
+    "list_display",
     "local",
     "lshift",
     "lt",

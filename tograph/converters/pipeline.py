@@ -41,6 +41,7 @@ from .context import OPERATORS, Context
 from .context_managers import ContextManagers
 from .conversion import set_converter
 from .directives import Directives
+from .displays import Displays
 from .escapes import Escapes
 from .finally_jumps import FinallyJumps
 from .functional import ControlFlow, Declarations
@@ -62,7 +63,7 @@ _report = lazy_module("..runtime.report.collect", __package__)
 # Before the analyses: constructs that become plainer Python.
 PLAINER = (Annotations, Directives, Comprehensions, MatchStatements, FinallyJumps, Reraises)
 # After them: reads are marked and variables located while the facts still fit; then statements; then expressions.
-PIPELINE = (Escapes, Reads, Frames, Lists, Jumps, ControlFlow, Asserts, Unpackings, Calls, ContextManagers, Attributes, Subscripts, Strings, UserOperators, Comparisons, Logical,
+PIPELINE = (Escapes, Reads, Frames, Displays, Lists, Jumps, ControlFlow, Asserts, Unpackings, Calls, ContextManagers, Attributes, Subscripts, Strings, UserOperators, Comparisons, Logical,
             ConditionalExpressions, Declarations)  # fmt: skip
 
 
@@ -70,12 +71,14 @@ class Conversion:
     """A converted function: its code, and what it looks like."""
 
     def __init__(self, code: types.CodeType, printed: Callable[[], Printed]):
-        self.code, self._printed = code, printed
+        self.code, self._print = code, printed
 
     @functools.cached_property
     def printed(self) -> Printed:
         """The rewritten Python with its line map."""
-        return self._printed()
+        made = self._print()
+        self._print = lambda: made  # the other one holds the tree
+        return made
 
     @property
     def source(self) -> str:

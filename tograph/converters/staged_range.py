@@ -44,7 +44,7 @@ def range_(*args: Any, dtype: torch.dtype = torch.int64) -> torch.Tensor:
         raise InvalidArgumentError("the step of tg.range must not be zero", user_location())
     if any(map(_is_float, (start, stop, step))):
         return torch.arange(start, stop, step)
-    made = _whole(start, stop, step).to(dtype)
+    made: Any = _whole(start, stop, step).to(dtype)
     if is_tracing():
         made.range_ = (start, stop, step)
     return made

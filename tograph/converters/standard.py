@@ -54,11 +54,7 @@ def cached(call: Callable[..., Any], f: Any, args: tuple, kwargs: dict) -> Any:
         return call(inner, *args, **kwargs)
 
 
-@functools.singledispatch
-def _dispatched(x):
-    return x
-
-
+_dispatched: Any = functools.singledispatch(lambda x: x)
 DISPATCHER: types.CodeType = _dispatched.__code__
 WRAPPERS.add(DISPATCHER)
 
@@ -96,7 +92,7 @@ def compared_fields(method: Any, x: Any) -> tuple[str, ...] | None:
     return None
 
 
-def construct_dataclass(call: Callable[..., Any], cls: type, args: tuple, kwargs: dict) -> Any:
+def construct_dataclass(call: Callable[..., Any], cls: Any, args: tuple, kwargs: dict) -> Any:
     """What the generated ``__init__`` does, with factories and ``__post_init__`` converted."""
     made = blank(cls)
     bound = inspect.signature(cls.__init__).bind(made, *args, **kwargs).arguments

@@ -269,6 +269,8 @@ def _is_idle(final, body: journal.Journal) -> bool:
             key not in body.entries and place.get() is old
             for key, (place, old) in log.entries.items()
         )
+    except Exception:
+        return False  # it is raised again where the statement is staged
     finally:
         journal.pop(log)
         journal.adopt(log)

@@ -53,6 +53,14 @@ def _checked(x: TaggedUnion, i: int) -> Any:
     return x.options_[i]
 
 
+def settled(x: Any) -> Any:
+    """What ``x`` is where the conditions around leave one option of it; else ``x``."""
+    if not is_union(x):
+        return x
+    left = facts.possible(x)
+    return _checked(x, left[0]) if len(left) == 1 else x
+
+
 def may_miss(x: Any) -> bool:
     """Whether ``x`` is nothing on some path: an attribute or key that is set on other paths only."""
     return is_union(x) and any(o is MISSING for o in x.options_)
@@ -233,7 +241,10 @@ def _iter(self):
     return iter(items)
 
 
-TaggedUnion.__iter__ = _iter
-TaggedUnion.__getattr__ = _getattr
-
-TaggedUnion.__torch_function__ = classmethod(_torch_function)
+_SPECIAL = {
+    "__iter__": _iter,
+    "__getattr__": _getattr,
+    "__torch_function__": classmethod(_torch_function),
+}
+for _name, _form in _SPECIAL.items():
+    setattr(TaggedUnion, _name, _form)

@@ -78,7 +78,7 @@ def with_stmt(manager: Any, body: Callable[[Any], None], names: tuple[str, ...])
         with context(manager) as entered:
             body(entered)
     elif isinstance(manager, contextlib.suppress):
-        kinds: Any = manager._exceptions
+        kinds: Any = vars(manager)["_exceptions"]
         try_stmt(lambda: body(None), ((lambda: kinds, _nothing),), None, None, names, places_of(names, body))  # fmt: skip
     elif isinstance(getattr(manager, "generator__", None), Generator):
         _through_generator(manager.generator__, body, places_of(names, body))

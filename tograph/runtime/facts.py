@@ -132,7 +132,7 @@ def undecided(x: Any) -> Any:
     return None if test is None or answer(test) is not None else test
 
 
-def _value(x: torch.Tensor) -> Value | None:
+def _value(x: Any) -> Value | None:
     """The value of a symbolic tensor that is no view."""
     storage = getattr(x, "storage_", None)
     return None if storage is None or x.chain or storage.ref is None else storage.ref.value

@@ -119,9 +119,10 @@ def _history(x: torch.Tensor, branch: Graph | None = None) -> Iterator[Edge]:
             continue
         seen.add(edge)
         yield edge
-        call, following = getattr(edge[0], "call", None), edge[0].next_functions
+        source: Any = edge[0]
+        call, following = getattr(source, "call", None), source.next_functions
         if branch is not None and call is not None and branch in call.node.regions.values():
-            behind = call.through(edge[0].indices[edge[1]], branch)
+            behind = call.through(source.indices[edge[1]], branch)
             following = [e for e, open_ in zip(following, behind, strict=True) if open_]
         todo += following
 

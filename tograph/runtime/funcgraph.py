@@ -88,6 +88,10 @@ class Storage:
         """Whether the tensors that this storage is made of lie in memory in more than one way; False for all but a ``Picked``."""
         return False
 
+    def unfollowed(self, x: Any, what: str) -> None:
+        """``x``, which ``what`` made of this storage, may share its memory or not; asked only where it is ``strided``."""
+        raise NotImplementedError
+
     def location(self) -> journal.Location:
         """The storage as a location: its content is the pair (base value, version)."""
 
@@ -148,6 +152,27 @@ class Root:
     memory: dict[Value, Any] = field(
         default_factory=dict
     )  # of what a node gives: what the same memory held before it
+    graphs: list[FuncGraph] = field(default_factory=list)
+
+    def release(self) -> None:
+        """The trace is over: forget what was noted for it, the tensors that stand for values above all.
+
+        torch holds their histories, and these hold them: what refers to such a tensor and is referred to by it is never collected.
+        """
+        for graph in self.graphs:
+            graph.sources.clear()
+        for noted in (
+            self.outside,
+            self.retained,
+            self.freed,
+            self.writes,
+            self.before_failure,
+            self.keep,
+            self.created,
+            self.made,
+        ):
+            noted.clear()
+        self.loops = None
 
 
 class FuncGraph:
@@ -164,6 +189,7 @@ class FuncGraph:
         self.graph = Graph(name)
         self.outer = outer
         self.root: Root = outer.root if outer else Root()
+        self.root.graphs.append(self)
         self.captures: dict[Any, Value] = {}
         self.arguments: dict[Any, Value] = {}
         self.known: dict[Storage, Value] = {}

@@ -101,6 +101,10 @@ class Node:
 class Graph:
     """A function from inputs to outputs. ``name`` is shown; ``input_names`` label the inputs."""
 
+    _repr_html_: Callable[
+        [Graph], str
+    ]  # set by ``concrete``: nothing here may know how graphs are drawn
+
     def __init__(self, name: str = "main"):
         self.name = name
         self.inputs: list[Value] = []
@@ -167,6 +171,8 @@ def op_effects(op: str, args: tuple) -> ops.Effects:
     effects = ops.lookup(op).effects
     if ops.divides(op):
         return effects | ops.MAY_FAIL if _divides_integers(args) else effects
+    if op in ops.TO_INTEGER:  # NaN and infinities are no integers
+        return replace(effects, may_fail=False) if _whole(args[0]) else effects
     place = ops.FAILS_BY_VALUE.get(op)
     if place is None or len(args) <= place:
         return effects
@@ -194,6 +200,15 @@ def _divides_integers(args: tuple) -> bool:
         return False
     kinds = [a.type.dtype if isinstance(a, Value) else SCALARS[type(a)] for a in args[:2]]
     return not any(kind.is_floating_point for kind in kinds)
+
+
+def _whole(a: Any) -> bool:
+    """Whether an argument is surely one integer or bool."""
+    if not isinstance(a, Value):
+        return isinstance(a, int)
+    dtype = getattr(a.type, "dtype", None)
+    one = isinstance(a.type, ScalarType) or getattr(a.type, "shape", None) == ()
+    return one and dtype is not None and not (dtype.is_floating_point or dtype.is_complex)
 
 
 Known = dict[Graph, ops.Effects]  # what is known of regions that stay as they are meanwhile

@@ -85,7 +85,7 @@ class ListContent(list):
             if new and isinstance(new[0].type, ListType):
                 element = new[0].type.element
             if value.type.element is not None and element is not None:
-                element = types.join(value.type.element, element)
+                element = self._of_both(value.type.element, element)
             made.append(
                 Handle(
                     Ref(
@@ -95,6 +95,16 @@ class ListContent(list):
                 )
             )
         self._hold(made, self.record)
+
+    def _of_both(self, have: Type, given: Type) -> Type:
+        """What covers the items of a column and a new one: numbers in a list of the graph do not become tensors."""
+        found = types.join(have, given)
+        if found is None:
+            raise StructureError(
+                f"a list of {have} in a staged loop or branch cannot take a {given}",
+                user_location(),
+            )
+        return found
 
     def _item_values(self, x: Any) -> list[Value]:
         """The parts of an item as values of the columns' types, with as many columns as it has parts."""

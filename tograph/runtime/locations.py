@@ -107,13 +107,7 @@ def attribute(owner, attr: str) -> Location:
     return Location(("attr", id(owner), attr), f"{type(owner).__name__}.{attr}", get, set, owner)
 
 
-class _Slotted:
-    __slots__ = ("x",)
-
-
-_SLOT = type(_Slotted.x)
-
-_GETSET = types.GetSetDescriptorType
+_IN_C = (types.MemberDescriptorType, types.GetSetDescriptorType)
 
 
 def _is_in_c(owner: Any, attr: str) -> bool:
@@ -122,7 +116,7 @@ def _is_in_c(owner: Any, attr: str) -> bool:
         return attr == "requires_grad"
     for kind in type(owner).__mro__:
         if attr in kind.__dict__:
-            return isinstance(kind.__dict__[attr], (_SLOT, _GETSET))
+            return isinstance(kind.__dict__[attr], _IN_C)
     return False
 
 

@@ -131,6 +131,9 @@ def _reshape(func, args: tuple, kwargs: dict, record: Callable[..., Any]) -> Any
     )
 
 
+_DATA: Any = torch._C.TensorBase.data  # the descriptor
+
+
 def _become_view(func, view, args: tuple, kwargs: dict, record: Callable[..., Any]) -> Any:
     """``x.transpose_(0, 1)``: the same object shows its storage in another way from here on."""
     x = args[0]
@@ -143,7 +146,7 @@ def _become_view(func, view, args: tuple, kwargs: dict, record: Callable[..., An
             user_location(),
         )
     made = record(view, args, kwargs, view=True)
-    torch._C.TensorBase.data.__set__(x, made)
+    _DATA.__set__(x, made)
     x.meta, x.chain, x.ref, x.version = made.meta, made.chain, made.ref, made.version
     return x
 

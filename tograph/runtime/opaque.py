@@ -172,6 +172,8 @@ class Held:
     """The content of an object that cannot be state, compared as text; one object for each text, so that branches agree."""
 
     known: weakref.WeakValueDictionary[str, Held] = weakref.WeakValueDictionary()
+    content: Any
+    text: str
 
     def __new__(cls, content: Any) -> Held:
         text = repr(content)

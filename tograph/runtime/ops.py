@@ -268,6 +268,7 @@ _UNARY = {"neg": operator.neg, "pos": operator.pos, "abs": abs, "invert": operat
 _BINARY = {n: getattr(operator, n) for n in (*ARITHMETIC, *COMPARISONS)}
 _BINARY |= {"min": min, "max": max}
 PYTHON = {**_UNARY, **_BINARY}
+TO_INTEGER = frozenset(["py.int", "py.trunc", "py.ceil", "py.floor"])
 _FAILING = frozenset(
     [
         "truediv",
@@ -872,7 +873,8 @@ DIRECT |= {
     "aten.native_batch_norm.default": _PRIVATE.native_batch_norm,
 }  # fmt: skip
 
-_BINDINGS = [("", torch._C._VariableFunctions), ("special_", torch._C._special), ("linalg_", torch._C._linalg), ("fft_", torch._C._fft), ("", torch._C._nn)]  # fmt: skip
+_C: Any = torch._C  # its stubs leave out some of these
+_BINDINGS = [("", _C._VariableFunctions), ("special_", _C._special), ("linalg_", _C._linalg), ("fft_", _C._fft), ("", _C._nn)]  # fmt: skip
 
 
 @functools.cache

@@ -175,7 +175,7 @@ _LIBRARIES = frozenset(
 )
 
 
-def rebuild(cls: type, aux: Any, parts: list[Any]) -> Any:
+def rebuild(cls: Any, aux: Any, parts: list[Any]) -> Any:
     """The container or object of ``cls`` with these parts."""
     if type(aux) is Held:
         return _holding(cls, aux, parts)

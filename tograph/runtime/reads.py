@@ -21,6 +21,7 @@ from . import journal, sources
 from .code_names import loaded_globals, loaded_variables, stored_names
 from .guards import ATOMS, CONTAINERS, MAPPINGS, SAME_ITEMS, show
 from .journal import MISSING
+from .lookups import is_dynamic, is_method, module_store
 from .place_checks import PlaceChecks, pre_content
 from .sources import Source, holder
 from .structure import OUTSIDE
@@ -106,14 +107,14 @@ class Watch(PlaceChecks):
         source = self.source_of(owner)
         if source is None or not name.isidentifier() or self.written(("attr", id(owner), name)):
             return
-        store = _module_store(owner, name)
+        store = module_store(owner, name)
         if store:
             source = self.step(source, "attr", store)
             self.value(value, self.step(source, "item", name))
             return
-        if _is_method(owner, name):
+        if is_method(owner, name):
             return
-        plain = not _is_dynamic(owner, name)
+        plain = not is_dynamic(owner, name)
         self.value(value, self.step(source, "attr" if plain else "getattr", name))
 
     def absent(self, owner: Any, name: str) -> None:
@@ -253,7 +254,7 @@ class Watch(PlaceChecks):
             name = location.key[2]
             if old is MISSING:
                 self.check(source, ("absent", name), f"not hasattr({{0}}, {name!r})")
-            elif not _module_store(owner, name):
+            elif not module_store(owner, name):
                 self.whole_value(old, self.step(source, "attr", name))
         elif old is MISSING:
             self.check(source, ("key", str, location.name_key), "{1} not in {0}", location.name_key)
@@ -282,7 +283,7 @@ class Watch(PlaceChecks):
     def _settled_attribute(self, source: Source, owner: Any, name: str) -> Source:
         """Where an attribute is found; what was checked of it before does not count any more."""
         self.drop(source, ("absent", name))
-        store = _module_store(owner, name)
+        store = module_store(owner, name)
         for step in ("attr", "getattr"):
             self.drop(self.step(source, step, name))
         source = self.step(source, "attr", store) if store else source
@@ -306,34 +307,6 @@ class Watch(PlaceChecks):
 
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-
-
-def _module_store(owner: Any, name: str) -> str:
-    """Which dict of a module holds an attribute."""
-    if not isinstance(owner, torch.nn.Module) or name in vars(owner):
-        return ""
-    stores = ("_parameters", "_buffers", "_modules")
-    return next((s for s in stores if name in vars(owner).get(s, ())), "")
-
-
-def _lookup(cls: type, name: str) -> Any:
-    return next((vars(c)[name] for c in cls.__mro__ if name in vars(c)), MISSING)
-
-
-def _is_method(owner: Any, name: str) -> bool:
-    """A function, property or other descriptor of the class: what it reads counts, not what it is."""
-    if name in getattr(owner, "__dict__", ()) and not isinstance(owner, type):
-        return False
-    found = _lookup(owner if isinstance(owner, type) else type(owner), name)
-    if isinstance(found, (types.MemberDescriptorType, type(None))) or found is MISSING:
-        return False
-    return hasattr(type(found), "__get__")
-
-
-def _is_dynamic(owner: Any, name: str) -> bool:
-    """Whether an attribute comes from ``__getattr__``."""
-    held = name in getattr(owner, "__dict__", ()) or _lookup(type(owner), name) is not MISSING
-    return not held and not isinstance(owner, type)
 
 
 # ---- what converted code calls

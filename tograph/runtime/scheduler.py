@@ -30,10 +30,13 @@ from .kernels.jit import warn_once
 from .kernels.loop_ir import Unsupported
 from .kernels.regions import MIN_POINTS
 from .native import plans
+from .native.compiling import compile_graph
 from .native.groups import numel
-from .native.program import Native, compile_graph
+from .native.program import Native
 from .native.rows import plain
 from .native.values import Decline
+from .passes.skip_vectors import has_vectors, skip_vectors
+from .rewrite import copied
 from .types import TensorType
 
 gpu = lazy_module(".gpu.program", __package__)
@@ -57,7 +60,7 @@ class Program:
     ):
         self._traced, self._optimized, self._visible = traced, optimized, visible
         self.level, self.reason = "host", "not called yet"
-        self._host_program = functools.cache(host_program or (lambda: host.build(self.graph)))
+        self._host_program = host_program or (lambda: host.build(self.graph))
         self._native: Any = None  # Native, or gpu.Program, which loads late
         self._left = _calls_before(traced)
         self._waiting: host.Program | None = None  # runs the graph op by op until it is compiled
@@ -75,9 +78,10 @@ class Program:
     def _for_native(self) -> Graph:
         """What native code is made from: the same, but that writes in regions are lifted before the passes instead of between two runs of them."""
         made = None if self._optimized is None else passes.optimize_lifted(self._traced)
-        return self.graph if made is None else made
+        graph = self.graph if made is None else made
+        return skip_vectors(copied(graph)) if has_vectors(graph) else graph
 
-    @property
+    @functools.cached_property
     def host(self) -> host.Program:
         """The host program of the graph."""
         with collector.seldom():
@@ -87,6 +91,11 @@ class Program:
     def native(self) -> Any:
         """The native code, or what runs on the GPU, once a call has compiled it."""
         return self._native
+
+    @property
+    def settled(self) -> bool:
+        """Whether it is known how the graph runs: as native code, on a device, or by the host."""
+        return not self._left
 
     @property
     def kernels(self) -> list[Any]:

@@ -110,7 +110,7 @@ def result_type(*xs: Any) -> torch.dtype:
 
 def _promote(dummies: list) -> torch.dtype:
     # torch.result_type takes two; cat-free fold by category: dimensioned, then 0-d, then numbers.
-    ranked = [
+    ranked: list[list[Any]] = [
         [d for d in dummies if isinstance(d, torch.Tensor) and d.dim()],
         [d for d in dummies if isinstance(d, torch.Tensor) and not d.dim()],
         [max((d for d in dummies if not isinstance(d, torch.Tensor)), key=_rank, default=None)],

@@ -135,6 +135,6 @@ def _operator(name: str, kind: type, *, reflected: bool = False) -> Any:
 
 for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
     setattr(StagedString, f"__{_name}__", _operator(f"__{_name}__", bool))
-StagedString.__add__ = _operator("__add__", str)
-StagedString.__radd__ = _operator("__add__", str, reflected=True)
-StagedString.__mul__ = StagedString.__rmul__ = _operator("__mul__", str)
+for _name, _form in [("add", _operator("__add__", str)), ("radd", _operator("__add__", str, reflected=True)),
+                     ("mul", _operator("__mul__", str)), ("rmul", _operator("__mul__", str))]:  # fmt: skip
+    setattr(StagedString, f"__{_name}__", _form)

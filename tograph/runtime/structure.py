@@ -109,6 +109,10 @@ class Identity:
 class TaggedUnion:
     """A value that is one of ``options``; ``tag`` is the staged index of the one that counts."""
 
+    tag_: Any
+    options_: list[Any]
+    name_: str  # of the variable that holds it, for messages
+
     def __init__(self, tag: Any, options: list[Any]):
         self.__dict__.update(tag_=tag, options_=options, name_="")
 

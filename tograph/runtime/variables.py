@@ -31,6 +31,8 @@ class Variable(torch.Tensor):
             return v.read_value()
     """
 
+    name_: str | None
+
     __torch_function__ = torch._C._disabled_torch_function_impl
 
     @staticmethod

@@ -15,6 +15,7 @@ import inspect
 import linecache
 import types
 from dataclasses import dataclass
+from typing import Any
 
 from ..errors import ConversionError, SourceError
 from .syntax import children, from_ast, gast, walk
@@ -71,7 +72,8 @@ def _def_node(code: types.CodeType, lines: list[str]) -> ast.AST:
     except SyntaxError:
         return _search(ast.parse("".join(lines)), code)
     ast.increment_lineno(module, start - indented)
-    body = module.body[0].body if indented else module.body
+    first: Any = module.body[0]
+    body = first.body if indented else module.body
     found = body[0] if body else None
     if isinstance(found, (ast.FunctionDef, ast.AsyncFunctionDef)) and found.name == code.co_name:
         return found

@@ -51,7 +51,7 @@ _PLAIN = frozenset(
 
 
 @functools.cache
-def fields_with_nodes(kind: type) -> tuple[str, ...]:
+def fields_with_nodes(kind: type[gast.AST]) -> tuple[str, ...]:
     """The fields of a class of nodes that may hold nodes other than contexts and operators, or lists of them."""
     return tuple(f for f in kind._fields if f not in _PLAIN)
 

@@ -206,6 +206,13 @@ def test_the_probe_runs_a_fused_loop(cuda, monkeypatch):
     assert capture.fuses("cuda:0") == ""
 
 
+@pytest.mark.parametrize(("answers", "want"), [([""], ""), (["no", ""], ""), (["no", "never"], "never")])  # fmt: skip
+def test_one_probe_answers_both_questions_where_it_can(cuda, monkeypatch, answers, want):
+    left = list(answers)
+    monkeypatch.setattr(capture, "_tried", lambda make: left.pop(0))
+    assert capture.probed("cuda:0") == want and not left
+
+
 def test_a_kernel_that_sets_nothing_is_found_without_a_loop_that_never_ends(cuda, monkeypatch):
     probe = capture.probe_plan("cuda:0")
     probe.device = "cpu"

@@ -40,6 +40,8 @@ def cases(op, x):  # noqa: C901
                 ((x, list(x.shape[1:]), None, None, 1e-5), {})]  # fmt: skip
     if base == "mse_loss":
         return [((x, y, r), {}) for r in (0, 1, 2)]
+    if base in ("smooth_l1_loss", "huber_loss"):
+        return [((x, y, r, n), {}) for r in (0, 1, 2) for n in (1.0, 0.3)]
     if base == "nll_loss_forward":
         rows = x if x.dim() == 2 else x[0]
         target = torch.arange(rows.shape[0]) % rows.shape[1]

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 import tograph as tg
 from tograph.runtime.kernels import jit
-from tograph.runtime.native import draws, generator
+from tograph.runtime.native import drawing, generator
 
 pytestmark = pytest.mark.skipif(jit.llvm is None, reason="needs llvmlite")
 T = torch.tensor
@@ -68,7 +68,7 @@ def test_the_numbers_and_the_generator(name):
         torch.testing.assert_close(ours, plain)
         assert torch.equal(ours[1], plain[1]) and torch.equal(state, torch.get_rng_state())
     native = g.concrete_functions[-1].scheduled.native
-    assert native is not None and draws.draws(native.llvm)
+    assert native is not None and drawing.draws(native.llvm)
     if all(
         map(generator.known, generator._KINDS)
     ):  # some processors, and versions of torch, have other ways

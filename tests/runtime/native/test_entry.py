@@ -315,3 +315,56 @@ def test_programs_without_results():
     x = torch.ones(2)
     for _ in range(6):
         assert g(x)["same"] is x
+
+
+def whole(x):
+    return x @ x  # integers: the host runs it
+
+
+def test_a_program_of_the_host_has_an_entry():
+    x = torch.arange(4).view(2, 2)
+    f = tg.function(whole)
+    fast = warm(f, x)
+    assert f.concrete_functions[0].scheduled.level == "host"
+    assert torch.equal(fast(x + 1), (x + 1) @ (x + 1))
+    for other in (x.float(), torch.ones(3, 3, dtype=torch.int64), x.t(), 3, x[:1]):
+        assert fast(other) is entry.MISS
+    assert torch.equal(f(x.t()), x.t() @ x.t())
+
+
+def test_a_program_of_the_host_is_called_with_what_it_captured_and_gives_tuples():
+    w = torch.arange(4).view(2, 2)
+    f = tg.function(lambda x, y: (x @ w, y @ w))
+    fast = warm(f, w, w + 1)
+    w.add_(1)
+    got = fast(w, w * 2)
+    assert type(got) is tuple
+    assert torch.equal(got[0], w @ w)
+    assert torch.equal(got[1], (w * 2) @ w)
+    assert fast(w, w) is entry.MISS  # one tensor twice is another trace
+
+
+def test_an_error_of_the_host_names_the_line():
+    def chosen(x, i):
+        return (x @ x)[i]
+
+    f = tg.function(chosen)
+    x = torch.arange(4).view(2, 2)
+    warm(f, x, torch.tensor([0, 1]))
+    with pytest.raises(IndexError) as failed:
+        f(x, torch.tensor([0, 5]))
+    assert "(x @ x)[i]" in "".join(failed.value.__notes__)
+
+
+def test_gradients_of_a_program_of_the_host():
+    def convolved(x, w):
+        return torch.nn.functional.conv1d(x, w)
+
+    x, w = torch.randn(1, 2, 9), torch.randn(3, 2, 3)
+    f = tg.function(convolved)
+    warm(f, x, w)
+    w.requires_grad_()
+    f(x, w).sum().backward()
+    got, w.grad = w.grad, None
+    convolved(x, w).sum().backward()
+    torch.testing.assert_close(got, w.grad)

@@ -8,8 +8,8 @@ from tests.runtime.kernels.test_pointwise import calls, check, inputs_of
 from tograph.runtime import interp
 from tograph.runtime.kernels import jit
 from tograph.runtime.kernels.loop_ir import Unsupported
+from tograph.runtime.native.compiling import compile_graph
 from tograph.runtime.native.lower import Lowering
-from tograph.runtime.native.program import compile_graph
 from tograph.runtime.native.values import Decline
 
 pytestmark = pytest.mark.skipif(jit.llvm is None, reason="needs llvmlite")

@@ -525,3 +525,29 @@ def test_an_item_that_is_not_there():
     for call in (f, g):
         with pytest.raises(IndexError):
             call(x, torch.tensor(2))
+
+
+def test_a_list_that_is_made_of_itself_in_a_loop():
+    """What is put before it is written where the old list is not read any more."""
+
+    def around(n, x):
+        a = [x, x * 2]
+        for i in range(n):
+            a = [x + i, *a, x - i]
+        return a
+
+    def chosen(n, x):
+        a = [1, 2]
+        for i in range(n):
+            if i % 2 == 0:
+                a = [i] + a + [a[0]]
+            else:
+                a = a + [a[-1]]
+        return a
+
+    x = torch.arange(3.0)
+    for f in (around, chosen):
+        g = tg.function(f)
+        for n in (3, 0, 5):
+            torch.testing.assert_close(g(torch.tensor(n), x), f(torch.tensor(n), x))
+        assert g.concrete_functions[0].scheduled.level == "native"

@@ -13,7 +13,7 @@ import tograph as tg
 from tograph import disk, settings
 from tograph.runtime import interp
 from tograph.runtime.kernels import jit
-from tograph.runtime.native import nests, program
+from tograph.runtime.native import compiling, nests, program
 
 pytestmark = pytest.mark.skipif(jit.llvm is None, reason="needs llvmlite")
 
@@ -496,7 +496,7 @@ class Grower(torch.nn.Module):
 def test_a_graph_like_an_earlier_one_takes_its_code_with_memory_of_its_own(monkeypatch):
     one, other, x = Grower(2.0), Grower(3.0), torch.ones(40) / 40
     lowered = []
-    monkeypatch.setattr(program, "_lower", lambda g, *rest, made=program._lower: lowered.append(g) or made(g, *rest))  # fmt: skip
+    monkeypatch.setattr(compiling, "_lower", lambda g, *rest, made=compiling._lower: lowered.append(g) or made(g, *rest))  # fmt: skip
     with torch.no_grad():
         assert one(x)[1] == 16 / 40 and other(x)[1] == 27 / 40 and one(x)[1] == 16 / 40
         found = [m.forward.get_concrete_function(x).scheduled.native for m in (one, other)]

@@ -11,7 +11,7 @@ import tograph as tg
 from tograph import disk
 from tograph.runtime import scheduler
 from tograph.runtime.kernels import jit
-from tograph.runtime.native import plans, program
+from tograph.runtime.native import compiling, plans
 
 LOAD = plans.load
 X, N = torch.arange(12.0).view(3, 4), torch.tensor(5)
@@ -35,7 +35,7 @@ def no_lowering(monkeypatch):
 
 def fresh(f, *args):
     """The results of ``f`` in what is like a new process, and its program."""
-    program._lowered.clear()
+    compiling._lowered.clear()
     made = tg.function(f)
     return made(*args), made.get_concrete_function(*args).scheduled
 
@@ -140,7 +140,7 @@ def test_gradients(no_lowering):
     for again in (False, True):
         if again:
             no_lowering()
-        program._lowered.clear()
+        compiling._lowered.clear()
         torch.testing.assert_close(gradient(tg.function(turned)), expected)
 
 

@@ -64,7 +64,30 @@ def gradients(x):
     )[0]
 
 
-CASES = [triangles, turned, diagonals, identities, filled_later, distances, shrunk, gradients]
+def padded(x):
+    y = F.pad(x, (1, 2)) + F.pad(x, (2, 1), value=-0.5)
+    z = F.pad(x, (-1, 3, 2, -1), value=2.0)
+    wider = F.pad((x > 0), (1, 1, 1, 1), value=True).sum() + F.pad(x.long(), (0, 1)).sum()
+    return (
+        x
+        + y[:, 1:-2] * F.pad(torch.stack([x, x * 2]), (0, 0, 1, 0, 1, 1)).sum(0)[1:]
+        + z.sum() * 0.1
+        + wider * 0.01
+    )
+
+
+def losses(x):
+    x = x.detach().requires_grad_()
+    y = x.detach() * 2 + 1
+    found = F.smooth_l1_loss(x, y) + F.huber_loss(x * 2, y, delta=0.7) * 3 + F.smooth_l1_loss(x, y, beta=0.2, reduction="sum")  # fmt: skip
+    each = F.huber_loss(x, y, reduction="none") * x.detach() + F.smooth_l1_loss(x, y, reduction="none", beta=2.0)  # fmt: skip
+    return (
+        torch.autograd.grad(found + each.sum() + F.smooth_l1_loss(x, y, beta=0.0), x)[0]
+        + each.detach()
+    )
+
+
+CASES = [triangles, turned, diagonals, identities, filled_later, distances, shrunk, gradients, padded, losses]  # fmt: skip
 
 
 @pytest.mark.parametrize("step", CASES)

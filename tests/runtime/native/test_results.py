@@ -94,3 +94,39 @@ def test_gradients_go_through_results_that_are_views():
         (a.sum() * b.sum() + c.sum()).backward()
         y = x.grad if y is None else y
         torch.testing.assert_close(x.grad, y)
+
+
+MIXED = {
+    "the first leads": lambda x, y: x + y.t(),
+    "the other way round": lambda x, y: y.t() * x,
+    "a number and a mask": lambda x, y: torch.where(y.t() > 0, x, 0.5) * 2,
+    "broadcast": lambda x, y: x.unsqueeze(0) + y.t(),
+    "a row": lambda x, y: x[:1] - y.t(),
+    "normed": lambda x, y: torch.nn.functional.layer_norm(x + y.t(), [4]),
+    "a chain": lambda x, y: torch.sigmoid((x + y.t()) * y.t()).abs() + 1,
+    "three dims": lambda x, y: x.view(3, 2, 2) + y.view(2, 2, 3).permute(2, 1, 0),
+}
+
+
+@pytest.mark.parametrize("name", sorted(MIXED))
+def test_operands_whose_dims_are_in_different_orders(name):
+    f = MIXED[name]
+    x, y = torch.randn(3, 4), torch.randn(4, 3)
+
+    def twice(x, y):
+        z = f(x, y)
+        return z, z.view(-1) if z.is_contiguous() else z.reshape(-1), z * 2
+
+    for g in (f, twice):
+        staged = tg.function(g)
+        want = g(x, y)
+        for _ in range(3):
+            got = staged(x, y)
+            torch.testing.assert_close(got, want)
+            assert [t.stride() for t in _several(got)] == [t.stride() for t in _several(want)]
+        if f(x, y).is_contiguous():
+            assert staged.concrete_functions[0].scheduled.level == "native"
+
+
+def _several(x):
+    return x if isinstance(x, tuple) else (x,)

@@ -7,6 +7,7 @@ error, and the resources afterwards.
 """
 
 import contextlib
+import functools
 import io
 import random
 
@@ -376,9 +377,21 @@ def observe(graph, seed, run=interp.run):
     return seen, shared([*inputs, *outputs])
 
 
+@functools.lru_cache(maxsize=256)
+def original(seed):
+    """A random graph, which nobody may change, and what a run of it shows: each pass is asked about the same ones."""
+    graph = random_graph(seed)
+    return graph, observe(graph, seed)
+
+
 def difference(before, after, seed, run=interp.run):
     """None, or how runs of two graphs differ."""
-    (one, pairs), (two, more) = observe(before, seed), observe(after, seed, run)
+    return compare(observe(before, seed), observe(after, seed, run))
+
+
+def compare(before, after):
+    """None, or how two observations differ."""
+    (one, pairs), (two, more) = before, after
     for key in one:
         if one[key] != two[key]:
             return f"{key}: {one[key]} before, {two[key]} after"

@@ -135,7 +135,8 @@ def instance_norm(x, running_mean=None, running_var=None, weight=None, bias=None
     return y
 
 
-DECIDING.update((F._verify_batch_size, F._verify_spatial_size))
+_PRIVATE: Any = F
+DECIDING.update((_PRIVATE._verify_batch_size, _PRIVATE._verify_spatial_size))
 
 
 def _follow(kept: torch.Tensor, new: torch.Tensor, momentum: Any) -> None:

@@ -187,10 +187,12 @@ def zero_grad(optimizer, set_to_none=True):
             grads.write(p, None)
 
 
-_ZERO_GRAD = torch.optim.Optimizer.zero_grad.__wrapped__
+_zero_grad: Any = torch.optim.Optimizer.zero_grad
+_apply: Any = torch.autograd.Function.apply
+_ZERO_GRAD = _zero_grad.__wrapped__
 
 
-@handles(torch.autograd.Function.apply.__func__)
+@handles(_apply.__func__)
 def apply_function(cls, *args):
     """``F.apply(...)``: the gradient that the class says becomes a region of the graph."""
     return custom.apply_function(cls, args, call) if is_tracing() else cls.apply(*args)

@@ -41,7 +41,7 @@ class Joint:
     """``grads`` has a value or None for each index of ``need``; ``cotangents`` an input for each of ``given``, and of ``told``.
 
     ``told``: what the backward part has to be told of writes, see ``writes``. ``saves``: those of ``given`` in whose history eager PyTorch
-    saves tensors, which a gradient frees.
+    saves tensors, which a gradient frees. ``connected``: the values that require grad.
     """
 
     func: FuncGraph
@@ -55,6 +55,7 @@ class Joint:
     grads: list[Value | None]
     told: list[Any]
     saves: frozenset[int]
+    connected: frozenset[Value]
 
 
 def engine(
@@ -95,7 +96,7 @@ def differentiate(
     again = torch.is_grad_enabled() if again is None else again
     func = FuncGraph(graph.name)
     func.replaying = True
-    with _own_changes(), recording(func), torch.enable_grad():
+    with _own(func), recording(func), torch.enable_grad():
         values, inputs = _inputs(graph, func, need)
         outputs = replay(graph, inputs)
         with torch.no_grad():
@@ -112,6 +113,7 @@ def differentiate(
         ends, wrt = [outputs[i] for i in chosen], [inputs[i] for i in need]
         grads = _gradients(func, ends, cotangents, wrt, again, filled)
         saves = frozenset(i for i, end in zip(chosen, ends) if _saves(end, wrt))
+        connected = frozenset(v for v, x in func.sources.items() if x.requires_grad)
     _settle_constants(func)
     forward, backward = _parts_at(func, last)
     used = {v for n in func.graph.nodes for v in n.inputs}
@@ -129,6 +131,7 @@ def differentiate(
         grads,
         list(told),
         saves,
+        connected,
     )
 
 
@@ -221,13 +224,14 @@ def _written_later(
 
 
 @contextmanager
-def _own_changes() -> Iterator[None]:
+def _own(func: FuncGraph) -> Iterator[None]:
     """Inside, what is written in place belongs to the joint graph: it is no state of a region that is traced around it."""
     changes = journal.push()
     try:
         yield
     finally:
         journal.unwind(changes)
+        func.root.release()
 
 
 def _backward_of(
@@ -296,7 +300,7 @@ def part(joint: Joint, costly: Collection[int] = (), repeated: bool = False) -> 
     forward.inputs, forward.nodes = list(joint.inputs), list(joint.forward)
     forward.input_names = [""] * len(joint.inputs)
     backward = _backward(joint, free, saved, again, ends)
-    saved = [_constant(v, forward) if _by_the_way(v, joint.func) else v for v in saved]
+    saved = [_constant(v, forward) if _by_the_way(v, joint) else v for v in saved]
     forward.outputs = joint.outputs + saved
     kept = [i for i, v in enumerate(joint.inputs) if v in backward[1]]
     prune(forward)
@@ -314,14 +318,13 @@ def part(joint: Joint, costly: Collection[int] = (), repeated: bool = False) -> 
     )
 
 
-def _by_the_way(value: Value, func: FuncGraph) -> bool:
+def _by_the_way(value: Value, joint: Joint) -> bool:
     """Whether torch takes a saved value for a constant: an output of an op beside its result, such as the mean of a layer norm."""
     node = value.node
     if node is None or len(node.outputs) < 2 or not node.op.startswith("aten."):
         return False
-    known = func.sources.get(value)
     views = any(r.alias_info is not None for r in overload(node.op)._schema.returns)
-    return not views and differentiable(value.type) and not (known is not None and known.requires_grad)  # fmt: skip
+    return not views and differentiable(value.type) and value not in joint.connected
 
 
 def _constant(value: Value, graph: Graph) -> Value:

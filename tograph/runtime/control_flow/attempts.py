@@ -48,8 +48,8 @@ class Attempt:
         journal.adopt(self.log)
 
     def undo(self) -> None:
-        """Put everything back."""
-        journal.pop(self.log)
+        """Put everything back, and what an exception left open in it."""
+        journal.unwind(self.log)
         self.log.rollback()
         nodes = self.graph.graph.nodes
         self.graph.undone.update(value for node in nodes[self.mark :] for value in node.outputs)

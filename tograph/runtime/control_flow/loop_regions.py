@@ -61,6 +61,59 @@ def left_by(loop: StateRegion, state: Sequence[Place], told: Told) -> list[Any]:
     return told.left(state, contents_after(loop, state))
 
 
+@dataclass
+class _Opening:
+    """How a region with state begins: placeholders of the types ``specs`` take the places of the ``state``.
+
+    ``same``: places that stay what they are. ``lead`` counts the inputs, ``entered`` is what each place held then.
+    """
+
+    state: Sequence[Place]
+    specs: Sequence[Spec]
+    same: Sequence[Place]
+    carried: Carried
+    told: Told
+    known: LoopHistories | None
+    lead: int = 0
+    entered: dict[Any, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._began = {p.key: p.get() for p in self.state}
+
+    def open(self, graph: FuncGraph) -> None:
+        if self.known is not None:
+            self.known.open(self.state)
+        for place in self.same:
+            journal.record(place)
+            self.entered[place.key] = place.get()
+        made: list[Any] = []
+        for place, spec in zip(self.state, self.specs):
+            journal.record(place)
+            self._put(place, spec, graph, made)
+            self.entered[place.key] = place.get()
+        self.lead += self.carried.count
+        self.carried.attach(graph, made, self.carried.inputs(graph))
+        mind_iterations(self.state)
+        self.told.guard(self.state)
+
+    def _put(self, place: Place, spec: Spec, graph: FuncGraph, made: list[Any]) -> None:
+        """New inputs, and what is made of them in the place; that is noted in ``made``."""
+        values = [graph.input(t) for t in leaf_types(spec)]
+        if isinstance(spec, Leaf) and values:
+            note_singles(self._began[place.key], values[0], graph)
+        self.lead += len(values)
+        if values or _made_anew(place, spec, self.told):
+            make = self.known.maker(place, graph) if self.known else flattening.plain_maker(graph)
+            put_back(place, flattening.unflatten(spec, iter(values), noting(make, made)))
+
+    def moved(self, changed: dict[Any, Any]) -> bool:
+        """Whether a region leaves another value than it found in a place; ``changed``: (place, value) by key."""
+        return any(
+            k not in self.entered or not unmoved(value, self.entered[k])
+            for k, (_, value) in changed.items()
+        )
+
+
 def trace_with_state(
     name: str,
     function,
@@ -72,43 +125,23 @@ def trace_with_state(
     known: LoopHistories | None = None,
 ) -> StateRegion:
     """Trace a region whose inputs are the ``state``, of the types ``specs``. ``same``: places that stay what they are."""
-    lead = 0
-    entered: dict[Any, Any] = {}
-
-    began = {p.key: p.get() for p in state}
+    opening = _Opening(state, specs, same, carried, told, known)
 
     def before(graph: FuncGraph) -> None:
-        nonlocal lead
-        made: list[Any] = []
         graph.repeats = name == "body"
-        if known is not None:
-            known.open(state)
-        for place in same:
-            journal.record(place)
-            entered[place.key] = place.get()
-        for place, spec in zip(state, specs):
-            journal.record(place)
-            values = [graph.input(t) for t in leaf_types(spec)]
-            if isinstance(spec, Leaf) and values:
-                note_singles(began[place.key], values[0], graph)
-            lead += len(values)
-            if values or _made_anew(place, spec, told):
-                make = noting(
-                    known.maker(place, graph) if known else flattening.plain_maker(graph), made
-                )
-                put_back(place, flattening.unflatten(spec, iter(values), make))
-            entered[place.key] = place.get()
-        lead += carried.count
-        carried.attach(graph, made, carried.inputs(graph))
-        mind_iterations(state)
-        told.guard(state)
+        opening.open(graph)
 
     region = trace_region(name, keeping(function), before)
-    moved = any(
-        k not in entered or not unmoved(region.changed[k][1], entered[k]) for k in region.changed
-    )
+    moved, entered = opening.moved(region.changed), opening.entered
     return StateRegion(
-        region.graph, region.result, region.changed, region.raised, function, lead, moved, entered
+        region.graph,
+        region.result,
+        region.changed,
+        region.raised,
+        function,
+        opening.lead,
+        moved,
+        entered,
     )
 
 

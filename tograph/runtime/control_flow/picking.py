@@ -191,7 +191,8 @@ def flat(
             starts.append((len(out), None))
             out.append(x)
             continue
-        at, found = flat(x.storage_.which, _parts(x), inner)
+        picked: Any = x.storage_
+        at, found = flat(picked.which, _parts(x), inner)
         starts.append((len(out), at))
         out += found
 

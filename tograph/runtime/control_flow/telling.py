@@ -196,6 +196,10 @@ class Told:
                 for path, x in elsewhere.held(place, held):
                     self.shared.setdefault(place.key, set()).add(path)
                     _guard(x, place.name)
+            # What a join in the iteration made of one that has another name is that here too.
+            for path, x in containers(both[1]):
+                if journal.guarded(x):
+                    self.shared.setdefault(place.key, set()).add(path)
         return sum(map(len, self.shared.values())) != before
 
     def guard(self, state: Sequence[Place]) -> None:

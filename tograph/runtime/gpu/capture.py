@@ -28,13 +28,14 @@ from . import driver, fused_code, setter
 from .coalescing import coalesced
 from .execute import Stepwise
 from .fusing import guarded, loops, ways
-from .hazards import streams
+from .hazards import forks, streams
 from .library import asserts
 from .plan import Call, Conditional, Host, Plan, Run, Set, Setting, Step, View
 from .probe import probe_plan
 from .recording import Pool
 from .refresh import Refresh, separate
 from .storage import Failed, aligned
+from .visits import visited
 
 Path = tuple[int, ...]
 POOL = 32  # streams that torch has of each device
@@ -295,8 +296,21 @@ def captured(
     bound: Mapping[Any, torch.Tensor] | None = None,
     moving: Mapping[Any, torch.Tensor] | None = None,
 ) -> Captured:
-    """A plan captured with lanes, and with handles that are set by the kernels that compute conditions; without them where a driver, or
-    a library function, refuses those."""
+    """A plan captured, in the form that looks to the host least (``visits``), where the device, the driver and library functions take it."""
+    plain = coalesced(plan)
+    form = visited(plain)
+    if form is not plain and not lacking(form):
+        try:
+            return _captured(form, bound, moving)
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError:  # what the host runs may be more than a body can hold
+            pass
+    return _captured(plan, bound, moving)
+
+
+def _captured(plan: Plan, bound: Any, moving: Any) -> Captured:
+    """With lanes, and with handles that are set by the kernels that compute conditions; without them where that is refused."""
     conditions = not plan.nodes().keys().isdisjoint(NODES)
     fuse = fused_code.fused_for if conditions and not unfused(plan) else None
     try:
@@ -304,15 +318,9 @@ def captured(
     except torch.OutOfMemoryError:
         raise
     except RuntimeError:
-        if fuse is None and not _forks(plan, plan.steps):
+        if fuse is None and not forks(plan.steps, plan.edges):
             raise
         return Captured(plan, bound, moving, fork=False)
-
-
-def _forks(plan: Plan, steps: Sequence[Step]) -> bool:
-    """Whether some steps of a list, or inside of them, go on streams of their own."""
-    inside = [b for s in steps if isinstance(s, Conditional) for b in s.bodies]
-    return any(streams(steps, plan.edges(steps))) or any(_forks(plan, b) for b in inside)
 
 
 def _parts(steps: Sequence[Step]) -> list[Any]:
@@ -350,7 +358,15 @@ def unfused(plan: Plan) -> str:
 
 @functools.cache
 def probed(device: str) -> str:
-    """Why conditional nodes do not work on a device, from a tiny graph with a known answer; empty where they do."""
+    """Why conditional nodes do not work on a device, from a tiny graph with a known answer; empty where they do.
+
+    A graph whose kernels set handles needs all that one with setters needs, so that mostly one graph answers both questions.
+    """
+    return fuses(device) and plainly(device)
+
+
+def plainly(device: str) -> str:
+    """Why conditional nodes whose handles are set by kernels of their own do not work; empty where they do."""
     return _tried(lambda: Captured(probe_plan(device)))
 
 

@@ -16,7 +16,7 @@ step beside it. All estimates are *not yet seen on a GPU*.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from .steps import Call, Conditional, Place, Run, Step, View, reads, size_of, walk, writes
 
@@ -107,6 +107,12 @@ def streams(steps: Sequence[Step], after: Sequence[Sequence[int]]) -> list[int]:
         before[j] |= _behind([t for t in [tails[lane]] if t is not None], before)
         tails[lane] = j
     return lanes
+
+
+def forks(steps: Sequence[Step], after: Callable[[Sequence[Step]], Sequence[Sequence[int]]]) -> bool:  # fmt: skip
+    """Whether some steps of a list, or inside of them, go on lanes of their own. ``after``: what the steps of a list wait for."""
+    inside = [b for s in steps if isinstance(s, Conditional) for b in s.bodies]
+    return any(streams(steps, after(steps))) or any(forks(b, after) for b in inside)
 
 
 def _behind(after: Sequence[int], before: Sequence[int]) -> int:

@@ -39,6 +39,7 @@ from .retarget import retarget
 from .storage import Failed
 from .stores import apart, storable, stored
 from .transfers import tensors
+from .visits import visited
 
 PATIENCE = 3  # failures in a row before a graph is left to the host
 GROWTH = 4  # how many times more items there is room for after a list was full
@@ -279,7 +280,7 @@ def described(graph: Graph, device: str = "cuda:0") -> str:
     """The plan of a graph as text, of one on the CPU as it would be on ``device``; or why there is none."""
     try:
         made = planner.plan(graph if on_gpu(graph) else retarget(graph, device))
-        made = fused(coalesced(made))
+        made = fused(visited(coalesced(made)))
     except Unsupported as why:
         return f"plan {graph.name}: the host runs it op by op: {why}"
     return "\n".join([str(made), *(f"  forbidden: {problem}" for problem in check(made))])

@@ -8,7 +8,7 @@ for its op, or refused; every other one is copied. Regions take and return the p
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from ...errors import InterchangeError
 from ..ir import Graph, Node, Value, map_values
@@ -55,7 +55,7 @@ class Expansion:
 
     # ---- the graph
 
-    def run(self) -> Expansion:
+    def run(self) -> Self:
         """Write all but the outputs."""
         names = [*self.source.input_names, *[""] * len(self.source.inputs)]
         for old, name in zip(self.source.inputs, names):

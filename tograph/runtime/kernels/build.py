@@ -18,7 +18,7 @@ from typing import Any
 from ..ir import Node, Value
 from ..shapes import Meta, result_type
 from ..types import DTYPE_NAMES, ScalarType, TensorType
-from . import positions
+from . import loss_gradients, positions
 from .creators import CREATORS
 from .exprs import Maker, Term
 from .gathers import GATHERS
@@ -45,7 +45,7 @@ from .views import VIEWS, Index, Split, broadcast
 
 HALVES = ("f16", "bf16")
 MAX_SPLITS = 12
-assert positions  # its rows are in the tables
+assert loss_gradients and positions  # their rows are in the tables
 
 
 @dataclass(eq=False)

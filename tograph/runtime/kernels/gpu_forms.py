@@ -21,6 +21,9 @@ DEFAULT = "sm_90"
 class GpuForms:
     """Views of ``loops`` for a GPU. Unsupported says why there is none."""
 
+    name: str
+    loops: loop_ir.Kernel
+
     def __repr__(self) -> str:
         """The name, the sizes of the loops and the user's first line."""
         loops = self.loops
@@ -30,8 +33,6 @@ class GpuForms:
 
     def _repr_html_(self) -> str:
         return notebook.kernel_html(self, Unsupported)
-
-    loops: loop_ir.Kernel
 
     @property
     def triton(self) -> str:

@@ -1,4 +1,4 @@
-"""Folds that every element of the row needs: softmax and its kind, layer norm, and losses. Softmax subtracts the maximum."""
+"""Folds that every element of the row needs: softmax and its kind, and layer norm. Softmax subtracts the maximum."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from .elements import (
     Elements,
     Reducer,
     accumulator,
-    all_dims,
-    argument,
     count,
     dims_at,
     fold,
@@ -97,27 +95,6 @@ def _layer_norm(b: Elements, node: Node, which: int, index: Index) -> Term:
     return out if bias is None else out + b.at(bias, inner).cast(out.dtype)
 
 
-def _mse_loss(b: Elements, node: Node, which: int, index: Index) -> Term:
-    x, y = node.args[:2]
-    reduction = argument(node, 2, "reduction", 1)
-    if b.size(x) != b.size(y):
-        raise Unsupported("a loss that broadcasts")
-
-    def body(at: Index) -> Term:
-        distance = b.compute_at(x, at) - b.compute_at(y, at)
-        return distance * distance
-
-    if reduction == 0:
-        return body(index)
-    dims = all_dims(node, len(b.size(x)))
-    total = fold(b, node, index, "sum", dims, body)
-    return total / count(b, node, dims) if reduction == 1 else total
-
-
-def _mse_dims(node: Node, rank: int) -> tuple[int, ...]:
-    return all_dims(node, rank) if argument(node, 2, "reduction", 1) else ()
-
-
 ROWS: dict[str, Reducer] = {
     "_softmax": Reducer(dims_at(1), _softmax),
     "_log_softmax": Reducer(dims_at(1), _log_softmax),
@@ -125,5 +102,4 @@ ROWS: dict[str, Reducer] = {
     "_softmax_backward_data": Reducer(dims_at(2), _softmax_backward),
     "_log_softmax_backward_data": Reducer(dims_at(2), _log_softmax_backward),
     "native_layer_norm": Reducer(_normalized, _layer_norm),
-    "mse_loss": Reducer(_mse_dims, _mse_loss),
 }

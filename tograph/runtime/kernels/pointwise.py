@@ -294,7 +294,7 @@ rows("promote", 1, {
     **{n: _whole(n) for n in ("floor", "ceil", "trunc", "round")},
     "neg": lambda x: -x,
     "abs": _abs,
-    "sign": _sign,
+    "sign sgn": _sign,
     "frac": lambda x: x - x.trunc(),
     "square": lambda x: x * x,
     "reciprocal": lambda x: 1 / x,

@@ -11,7 +11,7 @@ from .elements import Elements, argument
 from .exprs import Term
 from .gathers import located, row
 from .loop_ir import Open, Unsupported
-from .views import Index, broadcast
+from .views import Index
 
 LAST = (1 << 63) - 1  # the end of a slice that has none
 
@@ -70,6 +70,28 @@ def _diag_embed(b: Elements, node: Node, which: int, index: Index) -> Term:
     return on.where(b.at(x, (*index[:-2], located(on.where(place, 0)))), 0)
 
 
+@row("aten.constant_pad_nd.default", 0)
+def _pad(b: Elements, node: Node, which: int, index: Index) -> Term:
+    x, widths, value = node.args[0], node.args[1], argument(node, 2, "value", 0)
+    _known(*widths)
+    if not isinstance(value, (int, float)):
+        raise Unsupported("padding with a number of the run")
+    size, place, inside = b.size(x), list(index), None
+    for k, (before, after) in enumerate(zip(widths[::2], widths[1::2])):
+        d = len(size) - 1 - k
+        if isinstance(size[d], Open) or not size[d]:
+            raise Unsupported("padding of nothing, or of a size that only the run knows")
+        at = b.maker.index(index[d]) - before
+        here = (at >= 0) & (at < size[d])
+        if before > 0 or after > 0:
+            place[d] = located(here.where(at, 0))
+            inside = here if inside is None else inside & here
+        else:  # less of it, or as much
+            place[d] = index[d].shifted(-before)
+    element = b.at(x, tuple(place))
+    return element if inside is None else inside.where(element, b.maker.const(value, element.dtype))
+
+
 # ---- gradients of views: the part's gradient there, nothing elsewhere
 
 
@@ -102,18 +124,6 @@ def _select_backward(b: Elements, node: Node, which: int, index: Index) -> Term:
         chosen = b.at(chosen, ())
         chosen = (chosen < 0).where(chosen + size[d], chosen)
     return (b.maker.index(index[d]) == chosen).where(b.at(grad, (*index[:d], *index[d + 1 :])), 0)
-
-
-@row("aten.mse_loss_backward.default")
-def _mse_loss_backward(b: Elements, node: Node, which: int, index: Index) -> Term:
-    grad, x, target, reduction = node.args
-    count = 1
-    for n in b.size(x):
-        if isinstance(n, Open):
-            raise Unsupported("a mean over a size that only the run knows")
-        count *= n
-    g, y, z = (b.at(v, broadcast(index, b.size(v))) for v in (grad, x, target))
-    return (2 / count if reduction == 1 else 2) * (y - z) * g
 
 
 def _eye(b: Elements, node: Node, index: Index) -> Term:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from ..ir import Node, Value
 from ..shapes import Meta
-from . import normalisations
+from . import losses, normalisations
 from .elements import (
     Dims,
     Elements,
@@ -170,6 +170,7 @@ def _register(table: dict[str, Reducer]) -> None:
 
 _register({
     **normalisations.ROWS,
+    **losses.ROWS,
     "sum": _simple("sum", all_dims),
     "sum.dim_IntList": _simple("sum", dims_at(1)),
     "mean": _simple("sum", all_dims, mean=True),

@@ -5,11 +5,11 @@
 * Before that: ``list_types``, ``pads`` and ``packing`` change the graph, ``versions`` says which loops get two forms.
 * Nodes: ``straight`` (``numbers``, ``scalar``, ``scalar_parts``, ``scalar_math``), ``loop_nodes`` (``nests``, ``loops``), views (``views``,
   ``reshapes``, ``indices``), moved elements (``moves``, ``parts``, ``transposes``, ``walks``, ``chosen``, ``scatters``, ``lanes``), products (``matmul``,
-  ``micro_kernels``, ``tall``, ``joined``), lists (``lists``, ``list_items``, ``list_memory``), random numbers (``draws``, ``generator``), matrices
+  ``micro_kernels``, ``tall``, ``joined``), lists (``lists``, ``list_items``, ``list_memory``), random numbers (``draws``, ``drawing``, ``generator``), matrices
   (``lapack``), prints (``telling``); the others are ``calls`` of torch.
 * Branches and loops: ``control``, what loops carry (``carries``, ``grown``), variables in their own memory (``direct``), signals
   (``polling``), torch's threads (``threading``).
-* Running it: ``program`` compiles and calls, ``form`` is what a call needs to know, ``results`` and ``rows`` make its values, ``plans`` keep
+* Running it: ``compiling`` makes code of a graph, ``program`` calls it, ``form`` is what a call needs to know, ``results`` and ``rows`` make its values, ``plans`` keep
   code for other processes.
 * The call path in machine code: ``caller``, ``entry`` (``entry_text``, ``entry_checks``, ``entry_results``), ``recycling``, ``layout``.
 """

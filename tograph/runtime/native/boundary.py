@@ -7,7 +7,7 @@ list of its parts. Results of these kinds leave in buffers of their own; the oth
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..ir import Value
 from ..kernels.loop_ir import LONGEST
@@ -26,8 +26,11 @@ from .values import (
     with_alias,
 )
 
+if TYPE_CHECKING:
+    from .lower import Lowering
 
-def take(low: Any, i: int, v: Value) -> Operand:
+
+def take(low: Lowering, i: int, v: Value) -> Operand:
     """The input ``v`` of a graph, number ``i``."""
     kind = v.type
     if isinstance(kind, ScalarType):
@@ -45,7 +48,7 @@ def take(low: Any, i: int, v: Value) -> Operand:
     return Mem(pointer, dtype, size, stride, low.direct.owners(v), alias="true")
 
 
-def _list_input(low: Any, i: int, kind: Any) -> Listed:
+def _list_input(low: Lowering, i: int, kind: Any) -> Listed:
     """A list: the slot points to its length and the addresses of what is in it."""
     code = low.code
     block = code.do(f"load ptr, ptr {low.slot(i)}")
@@ -58,7 +61,7 @@ def _list_input(low: Any, i: int, kind: Any) -> Listed:
     return replace(list_memory.over(low, kind, tuple(pointers), length, held), owners=owners)
 
 
-def _long_input(low: Any, i: int, v: Value) -> Mem:
+def _long_input(low: Lowering, i: int, v: Value) -> Mem:
     """A tensor whose length only the run knows: the slot points to the length and the address."""
     kind = list_items.part(low, v.type)
     parts = _list_input(low, i, ListType(kind))
@@ -68,7 +71,7 @@ def _long_input(low: Any, i: int, v: Value) -> Mem:
     return with_alias(laid_out(pointer, DTYPE_NAMES[kind.dtype], size, parts.owners), "true")
 
 
-def place(low: Any, i: int, v: Value) -> Mem | None:
+def place(low: Lowering, i: int, v: Value) -> Mem | None:
     """The caller's memory for output number ``i``; None where it leaves in a slot or in a buffer."""
     if one_element(v) or _grows(v):
         return None
@@ -77,14 +80,14 @@ def place(low: Any, i: int, v: Value) -> Mem | None:
     return Mem(pointer, dtype, size, strides(size))
 
 
-def variable(low: Any, v: Value) -> Mem:
+def variable(low: Lowering, v: Value) -> Mem:
     """The memory of a variable that is written."""
     dtype, size = low.tensor(v)
     pointer = low.code.do(f"load ptr, ptr {low.slot(low.graph.inputs.index(v))}")
     return Mem(pointer, dtype, size, strides(size))
 
 
-def deliver(low: Any, i: int, v: Value, x: Operand, dest: Mem | None) -> None:
+def deliver(low: Lowering, i: int, v: Value, x: Operand, dest: Mem | None) -> None:
     """Give ``x`` to the caller as output number ``i``. ``dest``: what ``place`` said."""
     place = low.slot(len(low.graph.inputs) + i)
     if isinstance(x, Listed):
@@ -97,7 +100,7 @@ def deliver(low: Any, i: int, v: Value, x: Operand, dest: Mem | None) -> None:
         low.copy(x, dest)
 
 
-def require_contiguous(low: Any, results: list[Operand]) -> None:
+def require_contiguous(low: Lowering, results: list[Operand]) -> None:
     """Raise where eager PyTorch's results have other strides than the contiguous tensors of the caller."""
     found = {
         v: x for v, x in zip(low.graph.outputs, results) if not x.settled and v not in low.private
@@ -107,7 +110,7 @@ def require_contiguous(low: Any, results: list[Operand]) -> None:
         raise Noncontiguous(orders if len(orders) == len(found) else {})
 
 
-def apart_from_each_other(low: Any, results: list[Operand]) -> list[Operand]:
+def apart_from_each_other(low: Lowering, results: list[Operand]) -> list[Operand]:
     """The results, those that leave in buffers each in buffers of their own."""
     out, seen = [], set()
     for v, x in zip(low.graph.outputs, results):
@@ -121,7 +124,7 @@ def apart_from_each_other(low: Any, results: list[Operand]) -> list[Operand]:
     return out
 
 
-def _rows(low: Any, v: Value, x: Operand) -> Listed:
+def _rows(low: Lowering, v: Value, x: Operand) -> Listed:
     """A tensor one size of which only the run knows, as the list of its parts along that dimension."""
     d = extents.unknown(v.type)
     x = extents.in_buffer(low, d, x)
@@ -129,7 +132,7 @@ def _rows(low: Any, v: Value, x: Operand) -> Listed:
     return Listed(list_items.inside(v.type), (x.place,), "0", length, x.owners, x.alias)
 
 
-def _hand_over(low: Any, place: str, x: Listed) -> None:
+def _hand_over(low: Lowering, place: str, x: Listed) -> None:
     """Tell the caller the length of a list, and which buffers leave."""
     code = low.code
     block = code.do(f"load ptr, ptr {place}")

@@ -11,12 +11,15 @@ The text names no address: the arena's second word points to the table.
 from __future__ import annotations
 
 import ctypes
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ..kernels import jit
 from .values import Decline, Mem
+
+if TYPE_CHECKING:
+    from .lower import Lowering
 
 KEPT = 2  # blocks of dropped results that a buffer keeps
 COPIED = 1 << 14  # bytes of a result that are copied sooner than a block is handed over
@@ -127,7 +130,7 @@ def available() -> bool:
 class Plan:
     """The buffers of one function while it is written. Each has an owner, which stands for what is in it."""
 
-    def __init__(self, low: Any):
+    def __init__(self, low: Lowering):
         self.low, self.count = low, 0
         self._free: list[int] = []
         self._number: dict[int, int] = {}
@@ -181,7 +184,7 @@ class Plan:
         )
 
 
-def _use(low: Any) -> None:
+def _use(low: Lowering) -> None:
     if not available():
         raise Decline("malloc is not at hand")
     low.globals["buffers"] = TEXT
@@ -242,7 +245,7 @@ class Buffers:
             return made
         self._table[at] = self._table[at + 1] = 0
         self._empty.add(place)
-        memory = (ctypes.c_char * capacity).from_address(data)
+        memory: Any = (ctypes.c_char * capacity).from_address(data)
         memory.block = _Block(self, place, data, capacity)
         return torch.frombuffer(memory, dtype=dtype, count=torch.Size(shape).numel()).view(shape)
 

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from ..ir import Graph, Value
 from ..types import DTYPE_NAMES, ScalarType
 from . import list_memory
 from .code import REGISTER
 from .values import Decline, Listed, Mem, Operand, Reg, alike, strides, with_alias
+
+if TYPE_CHECKING:
+    from .lower import Lowering
 
 
 def typed(v: Value, x: Reg) -> Reg:
@@ -28,7 +32,7 @@ def typed(v: Value, x: Reg) -> Reg:
 class Carry:
     """One carried value: how it enters the loop, what the head holds, where the body puts the next one."""
 
-    def __init__(self, low, number: int, graph: Graph, start: Operand, mode: str):
+    def __init__(self, low: Lowering, number: int, graph: Graph, start: Operand, mode: str):
         self.low, self.number, self.mode, self.graph = low, number, mode, graph
         self.value = graph.inputs[number]
         self.places: list[Mem] = []
@@ -175,7 +179,12 @@ class ListCarry(Carry):
     read no more and nothing else stands there; else that list is copied.
     """
 
-    def __init__(self, low, number: int, graph: Graph, start: Listed, mode: str, result: Value):
+    start: Listed
+    result: Listed
+
+    def __init__(
+        self, low: Lowering, number: int, graph: Graph, start: Listed, mode: str, result: Value
+    ):
         self.result_value = result
         super().__init__(low, number, graph, start, mode)
 

@@ -6,9 +6,9 @@ One sweep over the mask writes what is taken one after the other.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -16,6 +16,9 @@ from ..ir import Node, Value
 from ..kernels.loop_ir import Open, bound
 from . import walks
 from .values import Decline, Mem, Reg, numel
+
+if TYPE_CHECKING:
+    from .lower import Lowering
 
 USUAL = 1 << 12  # elements of a mask where work is estimated
 
@@ -34,13 +37,13 @@ def is_mask(v: Value) -> bool:
     return v.type.dtype is torch.bool
 
 
-def lower(low: Any, node: Node) -> None:
+def lower(low: Lowering, node: Node) -> None:
     v = node.outputs[0]
     low.dests.pop(v, None)
     low.bind(v, _nonzero(low, node) if node.op == NONZERO else _taken(low, node))
 
 
-def _taken(low: Any, node: Node) -> Mem:
+def _taken(low: Lowering, node: Node) -> Mem:
     x, mask, first = _operands(low, node)
     rank = len(mask.size)
     before, after = x.size[:first], x.size[first + rank :]
@@ -52,7 +55,8 @@ def _taken(low: Any, node: Node) -> Mem:
     place = low.new(x.dtype, (*before, _most(mask), *after))
     code = low.code
     cell = code.cell("i64")
-    with each(low, mask, cell) as (i, k):
+    whole = numel((*before, *after)) == 1 and rank == 1
+    with each(low, mask, cell, whole) as (i, k):
         index = unraveled(low, i, x.size[first : first + rank])
         with walks.over(low, (*before, *after)) as inner:
             lead, rest = inner[:first], inner[first:]
@@ -63,7 +67,7 @@ def _taken(low: Any, node: Node) -> Mem:
     return _closed(low, mask, place, first, cell)
 
 
-def _operands(low: Any, node: Node) -> tuple[Mem, Mem, int]:
+def _operands(low: Lowering, node: Node) -> tuple[Mem, Mem, int]:
     """(the tensor, the mask, the first dim that it is over)."""
     x = low.memory(low.operand(node.args[0]))
     if node.op == SELECT:
@@ -78,7 +82,7 @@ def _operands(low: Any, node: Node) -> tuple[Mem, Mem, int]:
     return x, low.memory(mask), first
 
 
-def _nonzero(low: Any, node: Node) -> Mem:
+def _nonzero(low: Lowering, node: Node) -> Mem:
     x = low.memory(low.operand(node.args[0]))
     rank = len(x.size)
     if not rank:
@@ -86,7 +90,7 @@ def _nonzero(low: Any, node: Node) -> Mem:
     flat = walks.flat(low, x)
     place = low.new("i64", (_most(flat), rank))
     cell = low.code.cell("i64")
-    with each(low, flat, cell) as (i, k):
+    with each(low, flat, cell, rank == 1) as (i, k):
         for d, at in enumerate(unraveled(low, i, x.size)):
             target = low.code.add(low.code.multiply(k, rank), str(d))
             low.code.store("i64", at, place.pointer, target)
@@ -101,19 +105,24 @@ def _most(mask: Mem) -> int | Open:
 
 
 @contextmanager
-def each(low: Any, mask: Mem, cell: str) -> Iterator[tuple[str, str]]:
-    """Around what is done with each element that is true: (its position, its number). ``cell`` counts them."""
+def each(low: Lowering, mask: Mem, cell: str, cheap: bool = False) -> Iterator[tuple[str, str]]:
+    """Around what is done with each element that is true: (its position, its number). ``cell`` counts them.
+
+    What is ``cheap`` is done with all, those that are not true in the place of the next one: no processor foresees a mask.
+    """
     code = low.code
     code.line(f"store i64 0, ptr {cell}")
     with walks.counted(code, low.sizes.text(mask.size[0])) as i:
         got = code.load(mask.dtype, mask.pointer, code.multiply(i, mask.stride[0]))
-        with walks.where(code, walks.truth(code, Reg(got, mask.dtype))):
+        truth = walks.truth(code, Reg(got, mask.dtype))
+        with nullcontext() if cheap else walks.where(code, truth):
             number = code.do(f"load i64, ptr {cell}")
             yield i, number
-            code.line(f"store i64 {code.do(f'add nuw nsw i64 {number}, 1')}, ptr {cell}")
+            one = code.do(f"zext i1 {truth} to i64") if cheap else "1"
+            code.line(f"store i64 {code.do(f'add nuw nsw i64 {number}, {one}')}, ptr {cell}")
 
 
-def unraveled(low: Any, i: str, size: Sequence[int]) -> list[str]:
+def unraveled(low: Lowering, i: str, size: Sequence[int]) -> list[str]:
     """The index of element number ``i``."""
     code, out = low.code, []
     for n in reversed(size[1:]):
@@ -122,7 +131,7 @@ def unraveled(low: Any, i: str, size: Sequence[int]) -> list[str]:
     return [i, *reversed(out)]
 
 
-def _closed(low: Any, mask: Mem, place: Mem, d: int, cell: str) -> Mem:
+def _closed(low: Lowering, mask: Mem, place: Mem, d: int, cell: str) -> Mem:
     """The result, of as many as were counted in dim ``d``."""
     n = low.sizes.new(low.code.do(f"load i64, ptr {cell}"), bound(mask.size[0]))
     return replace(place, size=(*place.size[:d], n, *place.size[d + 1 :]))

@@ -6,131 +6,22 @@ dtypes, 16 normal numbers and more, and tensors that are not contiguous are aske
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from ..ir import Node, Value
 from ..kernels.loop_ir import Open
 from . import calls, generator, walks
 from .code import REGISTER, literal
+from .drawing import UNIFORM, Draw, Drawing, locked
 from .groups import one_element
 from .values import Decline, Mem, Reg, numel
 
-_UNIFORM = {
-    "f32": ("uniform32", 32, (1 << 24) - 1, 2.0**-24),
-    "f64": ("uniform64", 64, (1 << 53) - 1, 2.0**-53),
-}
-
-_NORMAL = f"""define internal double @normal(ptr %generator) noinline nounwind {{
-  %kept = call {{double, i8}} @{generator.KEPT}(ptr %generator)
-  %flag = extractvalue {{double, i8}} %kept, 1
-  %low = and i8 %flag, 1
-  %have = icmp ne i8 %low, 0
-  br i1 %have, label %take, label %make
-take:
-  %old = extractvalue {{double, i8}} %kept, 0
-  call void @{generator.KEEP}(ptr %generator, double 0.0, i64 0)
-  ret double %old
-make:
-  %u = call double @uniform64(ptr %generator)
-  %v = call double @uniform64(ptr %generator)
-  %minus = fneg double %v
-  %log = call double @log1p(double %minus)
-  %square = fmul double %log, -2.0
-  %radius = call double @llvm.sqrt.f64(double %square)
-  %angle = fmul double %u, 0x401921FB54442D18
-  %sine = call double @sin(double %angle)
-  %next = fmul double %radius, %sine
-  call void @{generator.KEEP}(ptr %generator, double %next, i64 1)
-  %cosine = call double @cos(double %angle)
-  %made = fmul double %radius, %cosine
-  ret double %made
-}}
-"""
-_PURE = "double {}(double) nounwind willreturn memory(none)"
-_OTHERS = {"llvm.sqrt.f64": "double {}(double)", "log1p": _PURE, "sin": _PURE, "cos": _PURE}
+if TYPE_CHECKING:
+    from .lower import Lowering
 
 
-def draws(text: str) -> bool:
-    """Whether the code of a module draws by itself."""
-    return generator.DEFAULT in text
-
-
-@dataclass
-class _Drawing:
-    """Writes draws from ``generator``, which is locked."""
-
-    low: Any
-    generator: str
-
-    def bits(self, n: int) -> str:
-        name = self.low.code.declare(generator.BITS[n], f"i{n} {{}}(ptr) nounwind")
-        return self.low.code.do(f"call i{n} {name}(ptr {self.generator})")
-
-    def uniform(self, dtype: str) -> str:
-        """A number in [0, 1)."""
-        self._need_uniform(dtype)
-        return self.low.code.do(
-            f"call {REGISTER[dtype]} @{_UNIFORM[dtype][0]}(ptr {self.generator})"
-        )
-
-    def _need_uniform(self, dtype: str) -> None:
-        name, bits, mask, step = _UNIFORM[dtype]
-        kind = REGISTER[dtype]
-        ask = self.low.code.declare(generator.BITS[bits], f"i{bits} {{}}(ptr) nounwind")
-        self.low.globals[name] = (
-            f"define internal {kind} @{name}(ptr %generator) nounwind {{\n"
-            f"  %bits = call i{bits} {ask}(ptr %generator)\n"
-            f"  %kept = and i{bits} %bits, {mask}\n"
-            f"  %number = uitofp i{bits} %kept to {kind}\n"
-            f"  %made = fmul {kind} %number, {literal(step, dtype)}\n"
-            f"  ret {kind} %made\n}}\n"
-        )
-
-    def normal(self) -> str:
-        """A number of the standard normal distribution, as f64."""
-        code = self.low.code
-        self._need_uniform("f64")
-        self.low.globals["normal"] = _NORMAL
-        code.declare(generator.KEPT, "{{double, i8}} {}(ptr) nounwind")
-        code.declare(generator.KEEP, "void {}(ptr, double, i64) nounwind")
-        for name, signature in _OTHERS.items():
-            code.declare(name, signature)
-        return code.do(f"call double @normal(ptr {self.generator})")
-
-    def below(self, count: str, wide: str) -> str:
-        """An i64 below ``count``: of 64 bits where ``wide``."""
-        code, name = self.low.code, "below"
-        asks = [code.declare(generator.BITS[n], f"i{n} {{}}(ptr) nounwind") for n in (32, 64)]
-        self.low.globals[name] = (
-            f"define internal i64 @{name}(ptr %generator, i64 %count, i1 %wide) nounwind {{\n"
-            "  br i1 %wide, label %long, label %short\n"
-            f"short:\n  %few = call i32 {asks[0]}(ptr %generator)\n  %most = trunc i64 %count to i32\n"
-            "  %rest = urem i32 %few, %most\n  %found = zext i32 %rest to i64\n  ret i64 %found\n"
-            f"long:\n  %many = call i64 {asks[1]}(ptr %generator)\n  %left = urem i64 %many, %count\n  ret i64 %left\n}}\n"
-        )
-        return code.do(f"call i64 @{name}(ptr {self.generator}, i64 {count}, i1 {wide})")
-
-
-@contextmanager
-def _locked(low: Any) -> Iterator[_Drawing]:
-    """The default generator, locked; what is written inside does not fail."""
-    code = low.code
-    default = code.declare(generator.DEFAULT, "ptr {}() nounwind")
-    names = [code.declare(f"pthread_mutex_{n}", "i32 {}(ptr) nounwind") for n in ("lock", "unlock")]
-    at = code.do(f"load ptr, ptr {code.do(f'call ptr {default}()')}")
-    mutex = code.do(f"getelementptr i8, ptr {at}, i64 {generator.lock()}")
-    code.do(f"call i32 {names[0]}(ptr {mutex})")
-    yield _Drawing(low, at)
-    code.do(f"call i32 {names[1]}(ptr {mutex})")
-
-
-Draw = Callable[[_Drawing, str], str]  # (where from, the number of the element) -> the value
-
-
-def lower(low: Any, node: Node) -> None:
+def lower(low: Lowering, node: Node) -> None:
     """Write the node, or a call of torch where it has another form."""
     v = node.outputs[0]
     try:
@@ -149,7 +40,7 @@ def lower(low: Any, node: Node) -> None:
     low.native_ops += 1
     low.work += 20 * numel(size)
     if one_element(v):
-        with _locked(low) as drawing:
+        with locked(low) as drawing:
             text = draw(drawing, "0")
         low.bind(v, Reg(text, dtype, size))
         return
@@ -159,7 +50,7 @@ def lower(low: Any, node: Node) -> None:
     if kind == "order":
         _permute(low, out, numel(size))
     else:
-        with _locked(low) as drawing, walks.counted(low.code, str(numel(size))) as i:
+        with locked(low) as drawing, walks.counted(low.code, str(numel(size))) as i:
             low.code.store(dtype, draw(drawing, i), out.pointer, i)
     if out is not place:
         low.copy(out, place)
@@ -167,17 +58,17 @@ def lower(low: Any, node: Node) -> None:
     low.release([place])
 
 
-def _in_order(low: Any, node: Node) -> bool:
+def _in_order(low: Lowering, node: Node) -> bool:
     """Whether all tensors that the node is given are contiguous: their elements are those of the result, by number."""
     return all(one_element(a) or low.operand(a).plain for a in node.inputs)
 
 
-def _permute(low: Any, out: Mem, n: int) -> None:
+def _permute(low: Lowering, out: Mem, n: int) -> None:
     """The numbers below ``n`` in a random order: each changes places with one from there on."""
     code = low.code
     with walks.counted(code, str(n)) as i:
         code.store("i64", i, out.pointer, i)
-    with _locked(low) as drawing, walks.counted(code, str(n - 1)) as i:
+    with locked(low) as drawing, walks.counted(code, str(n - 1)) as i:
         step = drawing.below(code.do(f"sub i64 {n}, {i}"), "false")
         k = code.do(f"add i64 {i}, {step}")
         here, there = code.load("i64", out.pointer, i), code.load("i64", out.pointer, k)
@@ -189,23 +80,23 @@ def _permute(low: Any, out: Mem, n: int) -> None:
 
 
 def _real(dtype: str) -> None:
-    if dtype not in _UNIFORM:
+    if dtype not in UNIFORM:
         raise Decline(f"draws of {dtype}")
 
 
-def _rand(low: Any, node: Node, dtype: str, size: tuple) -> Draw:
+def _rand(low: Lowering, node: Node, dtype: str, size: tuple) -> Draw:
     _real(dtype)
     return lambda drawing, i: drawing.uniform(dtype)
 
 
-def _uniform(low: Any, node: Node, dtype: str, size: tuple) -> Draw:
+def _uniform(low: Lowering, node: Node, dtype: str, size: tuple) -> Draw:
     _real(dtype)
     low_, high = (*node.args[1:], 0.0, 1.0)[:2] if len(node.args) != 2 else (node.args[1], 1.0)
     if isinstance(low_, Value) or isinstance(high, Value) or not low_ <= high:
         raise Decline("bounds that only the run knows")
     kind, first = REGISTER[dtype], literal(low_, dtype)
 
-    def draw(drawing: _Drawing, i: str) -> str:
+    def draw(drawing: Drawing, i: str) -> str:
         code, number = low.code, drawing.uniform(dtype)
         span = code.do(f"fsub {kind} {literal(high, dtype)}, {first}")
         return code.do(f"fadd {kind} {code.do(f'fmul {kind} {number}, {span}')}, {first}")
@@ -213,7 +104,7 @@ def _uniform(low: Any, node: Node, dtype: str, size: tuple) -> Draw:
     return draw
 
 
-def _scaled(low: Any, number: str, mean: Any, deviation: Any, dtype: str) -> str:
+def _scaled(low: Lowering, number: str, mean: Any, deviation: Any, dtype: str) -> str:
     code = low.code
     if (mean, deviation) != (0.0, 1.0):
         scale, shift = literal(deviation, "f64"), literal(mean, "f64")
@@ -230,12 +121,12 @@ def _few(dtype: str, size: tuple) -> None:
         raise Decline("many normal numbers")
 
 
-def _randn(low: Any, node: Node, dtype: str, size: tuple) -> Draw:
+def _randn(low: Lowering, node: Node, dtype: str, size: tuple) -> Draw:
     _few(dtype, size)
     return lambda drawing, i: _scaled(low, drawing.normal(), 0.0, 1.0, dtype)
 
 
-def _normal(low: Any, node: Node, dtype: str, size: tuple) -> Draw:
+def _normal(low: Lowering, node: Node, dtype: str, size: tuple) -> Draw:
     """``normal_(mean, deviation)`` and ``normal(mean, deviation, size)`` of numbers."""
     _few(dtype, size)
     first = 1 if node.op == "aten.normal_functional.default" else 0
@@ -246,7 +137,7 @@ def _normal(low: Any, node: Node, dtype: str, size: tuple) -> Draw:
     return lambda drawing, i: _scaled(low, drawing.normal(), mean, deviation, dtype)
 
 
-def _around(low: Any, node: Node, dtype: str, size: tuple) -> Draw:
+def _around(low: Lowering, node: Node, dtype: str, size: tuple) -> Draw:
     """``normal(mean, deviation)`` of tensors of one size, or one of them a number: a standard draw that is scaled and moved, each rounded."""
     _few(dtype, size)
     given = [_parameter(low, a, dtype, size) for a in (*node.args, 1.0)[:2]]
@@ -261,7 +152,7 @@ def _around(low: Any, node: Node, dtype: str, size: tuple) -> Draw:
     else:
         low.fail(code.do(f"fcmp ult {kind} {deviation.text}, {literal(0.0, dtype)}"))
 
-    def draw(drawing: _Drawing, i: str) -> str:
+    def draw(drawing: Drawing, i: str) -> str:
         number = _scaled(low, drawing.normal(), 0.0, 1.0, dtype)
         mean, scale = (_at(low, x, dtype, i) for x in given)
         scaled = code.do(f"fmul {kind} {number}, {scale}")
@@ -270,19 +161,19 @@ def _around(low: Any, node: Node, dtype: str, size: tuple) -> Draw:
     return draw
 
 
-def _moved(low: Any, mean: Mem | Reg, deviation: float, dtype: str) -> Draw:
+def _moved(low: Lowering, mean: Mem | Reg, deviation: float, dtype: str) -> Draw:
     """By a number: scaled while it is drawn."""
     if not deviation >= 0:
         raise Decline("a negative deviation")
 
-    def draw(drawing: _Drawing, i: str) -> str:
+    def draw(drawing: Drawing, i: str) -> str:
         number = _scaled(low, drawing.normal(), 0.0, deviation, dtype)
         return low.code.do(f"fadd {REGISTER[dtype]} {number}, {_at(low, mean, dtype, i)}")
 
     return draw
 
 
-def _parameter(low: Any, a: Any, dtype: str, size: tuple) -> Mem | Reg:
+def _parameter(low: Lowering, a: Any, dtype: str, size: tuple) -> Mem | Reg:
     if not isinstance(a, Value):
         return Reg(literal(float(a), dtype), dtype)
     x = low.operand(a)
@@ -291,14 +182,14 @@ def _parameter(low: Any, a: Any, dtype: str, size: tuple) -> Mem | Reg:
     return low.register(x) if one_element(a) else low.memory(x)
 
 
-def _at(low: Any, x: Mem | Reg, dtype: str, i: str) -> str:
+def _at(low: Lowering, x: Mem | Reg, dtype: str, i: str) -> str:
     return low.code.load(dtype, x.pointer, i) if isinstance(x, Mem) else x.text
 
 
 _EXACT = {"i64": 1 << 62, "i32": 1 << 30, "f32": 1 << 24, "f64": 1 << 53}
 
 
-def _between(low: Any, first: Any, end: Any, dtype: str) -> Draw:
+def _between(low: Lowering, first: Any, end: Any, dtype: str) -> Draw:
     """Integers from ``first`` to below ``end``, of which a number has to be between."""
     known = not isinstance(first, Value) and not isinstance(end, Value)
     if dtype not in _EXACT or not (known or dtype == "i64"):
@@ -313,7 +204,7 @@ def _between(low: Any, first: Any, end: Any, dtype: str) -> Draw:
     count = code.do(f"sub i64 {stop.text}, {start.text}")
     wide = code.do(f"icmp uge i64 {count}, {generator.WIDE}")
 
-    def draw(drawing: _Drawing, i: str) -> str:
+    def draw(drawing: Drawing, i: str) -> str:
         found = code.do(f"add i64 {drawing.below(count, wide)}, {start.text}")
         if dtype == "i64":
             return found
@@ -333,7 +224,7 @@ def _from(at: int) -> Callable[[Any, Node, str, tuple], Draw]:
     return lambda low, node, dtype, size: _between(low, node.args[at], node.args[at + 1], dtype)
 
 
-def _chosen(low: Any, node: Node, dtype: str, size: tuple) -> Draw:
+def _chosen(low: Lowering, node: Node, dtype: str, size: tuple) -> Draw:
     """1 with the chance that a tensor gives for each element."""
     _real(dtype)
     chance, code, kind = _parameter(low, node.args[0], dtype, size), low.code, REGISTER[dtype]
@@ -349,14 +240,14 @@ def _chosen(low: Any, node: Node, dtype: str, size: tuple) -> Draw:
     else:
         check(chance.text)
 
-    def draw(drawing: _Drawing, i: str) -> str:
+    def draw(drawing: Drawing, i: str) -> str:
         less = code.do(f"fcmp olt {kind} {drawing.uniform(dtype)}, {_at(low, chance, dtype, i)}")
         return code.do(f"select i1 {less}, {kind} {one}, {kind} {zero}")
 
     return draw
 
 
-def _flipped(low: Any, node: Node, dtype: str, size: tuple) -> Draw:
+def _flipped(low: Lowering, node: Node, dtype: str, size: tuple) -> Draw:
     """1 with one chance for all elements."""
     _real(dtype)
     chance = (*node.args[1:], 0.5)[0]
@@ -364,7 +255,7 @@ def _flipped(low: Any, node: Node, dtype: str, size: tuple) -> Draw:
         raise Decline("a chance that only the run knows")
     code, kind = low.code, REGISTER[dtype]
 
-    def draw(drawing: _Drawing, i: str) -> str:
+    def draw(drawing: Drawing, i: str) -> str:
         number = drawing.uniform("f64")
         less = code.do(f"fcmp olt double {number}, {literal(float(chance), 'f64')}")
         return code.do(
@@ -374,7 +265,7 @@ def _flipped(low: Any, node: Node, dtype: str, size: tuple) -> Draw:
     return draw
 
 
-def _order(low: Any, node: Node, dtype: str, size: tuple) -> Draw:
+def _order(low: Lowering, node: Node, dtype: str, size: tuple) -> Draw:
     if dtype != "i64" or not 2 <= numel(size) < generator.WIDE:
         raise Decline("a permutation in another form")
     return lambda drawing, i: i  # see ``_permute``

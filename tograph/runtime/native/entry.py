@@ -54,6 +54,7 @@ _SYMBOLS = {
     "PyBool_FromLong": "PyBool_FromLong",
     "PyObject_CallNoArgs": "PyObject_CallNoArgs",
     "PyObject_CallOneArg": "PyObject_CallOneArg",
+    "PyObject_Vectorcall": "PyObject_Vectorcall",
     "PyTuple_New": "PyTuple_New",
     "PyTuple_SetItem": "PyTuple_SetItem",
     "Py_IncRef": "Py_IncRef",
@@ -87,8 +88,7 @@ def make_entry(
     the program writes into. ``random``: whether it draws random numbers. ``given``: the strides of the inputs, of contiguous
     ones where it is left out.
     """
-    tensors = all(isinstance(t, TensorType) for t in inputs)
-    if not tensors or not all(map(_plain, [*inputs, *outputs])):
+    if not _checkable(inputs) or not all(map(_plain, outputs)):
         return None
     found = _method() if len(written) * len(inputs) <= MOST_PAIRS else None
     if found is None:
@@ -102,15 +102,44 @@ def make_entry(
         "given": taken, "inputs": len(inputs), "outputs": len(outputs), "single": single, "random": random, "program": address,
         "arena": arena, "busy": busy, "default": DTYPES[torch.get_default_dtype()], "written": len(written), "first_input": first,
         "first_output": first + RECORD * len(inputs), "items": _pointer(items, _LIST_ITEMS),
-        "snapshots": ctypes.addressof(ctypes.c_char.from_buffer(snapshots)),
+        "snapshots": ctypes.addressof(ctypes.c_char.from_buffer(snapshots)), "host": 0,
     }  # fmt: skip
     table = [int(words[name]) for name in WORDS] + list(written)
-    for i, kind in enumerate(inputs):
-        held = id(captured[i - taken]) if i >= taken else 0
-        table += _record(kind, held, _nbytes(kind), given[i] if given else None)
+    table += _inputs(inputs, captured, given)
     for kind in outputs:
         table += _record(kind, 0, kept is not None and _nbytes(kind) <= recycling.SMALL)
     return _built_in(method, table, (owner, *captured, items, snapshots))
+
+
+def make_host_entry(
+    call: Callable[..., Any], inputs: Sequence[Any], captured: Sequence[torch.Tensor]
+) -> Callable[..., Any] | None:
+    """The built-in function of a program that Python runs: ``call`` gets the tensors that fit ``inputs``; None where there is none."""
+    found = _method() if _checkable(inputs) else None
+    if found is None:
+        return None
+    words = dict.fromkeys(WORDS, 0) | {
+        "given": len(inputs) - len(captured), "inputs": len(inputs), "default": DTYPES[torch.get_default_dtype()],
+        "first_input": HEAD, "host": id(call),
+    }  # fmt: skip
+    table = [words[name] for name in WORDS] + _inputs(inputs, captured, ())
+    return _built_in(found[0], table, (call, *captured))
+
+
+def _checkable(inputs: Sequence[Any]) -> bool:
+    """Whether an entry can tell if arguments fit."""
+    return all(isinstance(t, TensorType) and None not in t.shape and _plain(t) for t in inputs)
+
+
+def _inputs(
+    inputs: Sequence[Any], captured: Sequence[torch.Tensor], given: Sequence[tuple[int, ...]]
+) -> list[int]:
+    """The records of the inputs, of which the last are ``captured``."""
+    table, taken = [], len(inputs) - len(captured)
+    for i, kind in enumerate(inputs):
+        held = id(captured[i - taken]) if i >= taken else 0
+        table += _record(kind, held, _nbytes(kind), given[i] if given else None)
+    return table
 
 
 def _built_in(method: Method, table: list[int], keeps: tuple) -> Callable[..., Any]:

@@ -1,5 +1,7 @@
 """The LLVM text of the call path: one function for all programs, which reads from a table what a program takes and gives.
 
+Where the word ``host`` is a Python function, it gets the arguments that fit, and what it returns is the result.
+
 So a new entry costs no compilation, and the text, which depends on torch's layout only, is compiled once on a machine. The table
 is the content of the ``bytes`` object that is the function's ``self``. It holds words of eight bytes, written by ``entry``:
 
@@ -21,7 +23,7 @@ from . import entry_checks, entry_results, recycling
 from .layout import MAX_RANK, Layout
 
 WORDS = ("given", "inputs", "outputs", "single", "random", "program", "arena", "busy", "default", "written", "first_input",
-         "first_output", "items", "snapshots")  # fmt: skip
+         "first_output", "items", "snapshots", "host")  # fmt: skip
 HEAD = len(WORDS)
 RECORD = 4 + 2 * MAX_RANK
 KINDS = {torch.Tensor: 0, int: 1, float: 2, bool: 3}
@@ -42,6 +44,7 @@ declare ptr @PyFloat_FromDouble(double)
 declare ptr @PyBool_FromLong(i64)
 declare ptr @PyObject_CallNoArgs(ptr)
 declare ptr @PyObject_CallOneArg(ptr, ptr)
+declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
 declare ptr @PyTuple_New(i64)
 declare i32 @PyTuple_SetItem(ptr, i64, ptr)
 declare void @Py_IncRef(ptr)
@@ -113,7 +116,14 @@ taken:
   br i1 %fits, label %take, label %miss
 pairs:
   %different = call i1 @distinct(ptr %args, i64 %given)
-  br i1 %different, label %memory, label %miss
+  br i1 %different, label %kind, label %miss
+kind:
+  %python = call ptr @pointer(ptr %table, i64 $host)
+  %compiled = icmp eq ptr %python, null
+  br i1 %compiled, label %memory, label %host
+host:
+  %answer = call ptr @PyObject_Vectorcall(ptr %python, ptr %args, i64 %count, ptr null)
+  ret ptr %answer
 memory:
   %separate = call i1 @apart(ptr %table, ptr %in_records, ptr %slots)
   br i1 %separate, label %lock, label %miss

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..ir import Value
 from ..kernels.loop_ir import LONGEST, Open
 from ..types import TensorType
 from .values import Decline, Mem, Operand, Room, endless, laid_out
+
+if TYPE_CHECKING:
+    from .lower import Lowering
 
 
 def opened(v: Value) -> bool:
@@ -24,7 +27,7 @@ def unknown(kind: TensorType) -> int:
     return kind.shape.index(None)
 
 
-def unbounded(low: Any, size: Sequence[Any], d: int) -> tuple:
+def unbounded(low: Lowering, size: Sequence[Any], d: int) -> tuple:
     """``size`` without a bound in dimension ``d``."""
     n = size[d]
     if not (isinstance(n, Open) and n.endless):
@@ -32,7 +35,7 @@ def unbounded(low: Any, size: Sequence[Any], d: int) -> tuple:
     return (*size[:d], n, *size[d + 1 :])
 
 
-def in_buffer(low: Any, d: int, x: Operand) -> Mem:
+def in_buffer(low: Lowering, d: int, x: Operand) -> Mem:
     """``x``, whose size ``d`` only the run knows, at the start of a buffer."""
     if isinstance(x, Mem) and x.place and endless(x.size) == d:
         return x
@@ -40,7 +43,7 @@ def in_buffer(low: Any, d: int, x: Operand) -> Mem:
     return replace(low.moved(x, Room(place, frozenset([owner]), d)), alias=x.alias)
 
 
-def where_it_is(low: Any, d: int, x: Operand) -> Mem:
+def where_it_is(low: Lowering, d: int, x: Operand) -> Mem:
     """``x`` in memory laid out for a dimension ``d`` without a bound."""
     if isinstance(x, Mem):
         size = unbounded(low, x.size, d)
@@ -50,6 +53,6 @@ def where_it_is(low: Any, d: int, x: Operand) -> Mem:
     return in_buffer(low, d, x)
 
 
-def alone(low: Any, x: Mem) -> bool:
+def alone(low: Lowering, x: Mem) -> bool:
     """Whether nothing but one name stands for what is in a buffer."""
     return bool(x.owners) and all(low.arena.holders(o) == 1 for o in x.owners)

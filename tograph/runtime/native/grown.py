@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..ir import Graph, Value
 from ..kernels.loop_ir import LONGEST
@@ -18,14 +18,19 @@ from .carries import Carry
 from .extents import alone, unknown, where_it_is
 from .values import Decline, Mem, Operand, Room, laid_out, with_alias
 
+if TYPE_CHECKING:
+    from .lower import Lowering
+
 
 class _OpenCarry(Carry):
     """What the three have in common: the address and the size at the head of the loop."""
 
     owners: frozenset[int]
+    start: Mem
+    result: Mem
 
     def __init__(
-        self, low: Any, number: int, graph: Graph, start: Operand, mode: str, result: Value
+        self, low: Lowering, number: int, graph: Graph, start: Operand, mode: str, result: Value
     ):
         self.result_value, self.dim = result, unknown(graph.inputs[number].type)
         super().__init__(low, number, graph, start, mode)
@@ -47,6 +52,10 @@ class _OpenCarry(Carry):
     def close(self, x: Operand, others: Sequence[Operand] = ()) -> None:
         self.expect(x.settled)
         self.result = self._arrived(x)
+
+    def _arrived(self, x: Operand) -> Mem:
+        """What an iteration gives, where the next one takes it."""
+        raise NotImplementedError
 
     def latch(self, end: str, again: str = "") -> None:
         result, d = self.result, self.dim

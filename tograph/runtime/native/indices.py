@@ -5,16 +5,19 @@ An index that is out of range declines, a slice is cut to what there is.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..ir import Value
 from ..kernels.loop_ir import LONGEST, Open, bound
 from .values import Decline
 
+if TYPE_CHECKING:
+    from .lower import Lowering
+
 LAST = (1 << 63) - 1  # the end of a slice that has none
 
 
-def index_of(low: Any, at, n: int | Open) -> str:
+def index_of(low: Lowering, at, n: int | Open) -> str:
     """An index into a dim of ``n``, counted from the end when negative; out of range fails."""
     if isinstance(at, int) and not isinstance(n, Open):
         if not -n <= at < n:
@@ -32,7 +35,9 @@ def index_of(low: Any, at, n: int | Open) -> str:
     return text
 
 
-def slice_of(low: Any, n: int | Open, start: Any, stop: Any, step: Any) -> tuple[str, int | Open]:
+def slice_of(
+    low: Lowering, n: int | Open, start: Any, stop: Any, step: Any
+) -> tuple[str, int | Open]:
     """(the first element, the number of elements) of a slice of a dim of ``n``."""
     if isinstance(step, Value):
         raise Decline("a step that is known only at run time")
@@ -50,7 +55,9 @@ def slice_of(low: Any, n: int | Open, start: Any, stop: Any, step: Any) -> tuple
     return low.found[key]
 
 
-def _slice_of(low: Any, n: int | Open, start: Any, stop: Any, step: int) -> tuple[str, int | Open]:
+def _slice_of(
+    low: Lowering, n: int | Open, start: Any, stop: Any, step: int
+) -> tuple[str, int | Open]:
     code = low.code
     first, last = _clamped(low, start, n), _clamped(low, stop, n)
     if first == "0" and step == 1 and isinstance(n, Open) and last == low.sizes.text(n):
@@ -84,7 +91,7 @@ def _most(n: int | Open, start: Any, stop: Any, step: int) -> int:
     return most if most >= LONGEST else -(-most // step)
 
 
-def _clamped(low: Any, at: Any, n: int | Open) -> str:
+def _clamped(low: Lowering, at: Any, n: int | Open) -> str:
     """A bound of a slice: counted from the end when negative, and then brought into 0..n."""
     if at == 0 and not isinstance(at, Value):
         return "0"

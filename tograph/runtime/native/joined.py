@@ -11,11 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..ir import Graph, Node
 from ..types import TensorType
 from . import threading
+
+if TYPE_CHECKING:
+    from .lower import Lowering
 
 LEAST = 1 << 17  # multiply-adds of a product that is worth a share of its own
 MOST, FAR = 8, 64  # products of a group, and nodes that wait for them
@@ -77,7 +80,7 @@ def order(graph: Graph, before: Mapping[Node, Sequence[Node]]) -> list[Node]:
 
 
 @contextmanager
-def together(low: Any) -> Iterator[None]:
+def together(low: Lowering) -> Iterator[None]:
     """Products that are written inside are called at the end, as one."""
     low.joint = parts = []
     yield
@@ -90,7 +93,7 @@ def together(low: Any) -> Iterator[None]:
         threading.call(low, f"{task}_{len(low.globals)}", task, block, units, 1)
 
 
-def _joint(low: Any, parts: Sequence[tuple[str, str, int]]) -> tuple[str, str, int]:
+def _joint(low: Lowering, parts: Sequence[tuple[str, str, int]]) -> tuple[str, str, int]:
     """(task, block, units) of a task that does a share of each part."""
     code, units = low.code, max(n for *_, n in parts)
     block = code.cell(f"[{len(parts)} x ptr]")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..ir import Node, Value
 from ..kernels import jit
@@ -19,10 +19,13 @@ from .code import REGISTER, literal
 from .groups import one_element
 from .values import Decline, Mem, Reg, Span, endless, row_major
 
+if TYPE_CHECKING:
+    from .lower import Lowering
+
 _LETTER = {"f32": "s", "f64": "d"}
 
 
-def lower(low: Any, node: Node) -> None:
+def lower(low: Lowering, node: Node) -> None:
     """Write the node, or a call of torch where it has another form."""
     try:
         write = RULES[node.op](low, node)
@@ -33,7 +36,7 @@ def lower(low: Any, node: Node) -> None:
     write()
 
 
-def _square(low: Any, v: Value) -> Mem:
+def _square(low: Lowering, v: Value) -> Mem:
     """A matrix with as many rows as columns."""
     if one_element(v) or len(v.type.shape) != 2:
         raise Decline("no single matrix")
@@ -48,7 +51,7 @@ def _square(low: Any, v: Value) -> Mem:
     return x
 
 
-def _used(low: Any, node: Node, *places: int) -> None:
+def _used(low: Lowering, node: Node, *places: int) -> None:
     """Decline where an output that is not at these places is used."""
     if any(v in low.used for i, v in enumerate(node.outputs) if i not in places):
         raise Decline("factors that are looked at")
@@ -61,7 +64,7 @@ def _routines(dtype: str, *names: str) -> list[str]:
     return found
 
 
-def _columns(low: Any, dtype: str, rows: Any, columns: Any) -> Mem:
+def _columns(low: Lowering, dtype: str, rows: Any, columns: Any) -> Mem:
     """A new matrix that is stored by columns."""
     if endless((columns, rows)) == 1:  # memory for one such size is laid out with it first
         made, stride = low.new(dtype, (rows, columns)), row_major((columns, rows))
@@ -76,7 +79,7 @@ def _columns(low: Any, dtype: str, rows: Any, columns: Any) -> Mem:
 class _Calls:
     """Calls of LAPACK, which takes all arguments by address."""
 
-    def __init__(self, low: Any):
+    def __init__(self, low: Lowering):
         self.low, self.code = low, low.code
 
     def integer(self, text: str) -> str:
@@ -101,7 +104,7 @@ class _Calls:
         self.code.line(f"call void @{name}({', '.join(f'ptr {a}' for a in arguments)})")
 
 
-def _solved(low: Any, a: Mem, x: Mem, columns: Any) -> str:
+def _solved(low: Lowering, a: Mem, x: Mem, columns: Any) -> str:
     """Solve ``a @ x = x`` in the place of ``x``; LAPACK's word on it."""
     factorise, solve = _routines(a.dtype, "getrf", "getrs")
     ask, n = _Calls(low), low.sizes.text(a.size[0])
@@ -121,7 +124,7 @@ def _solved(low: Any, a: Mem, x: Mem, columns: Any) -> str:
     return word
 
 
-def _bind(low: Any, node: Node, x: Mem, at: int, word: str) -> None:
+def _bind(low: Lowering, node: Node, x: Mem, at: int, word: str) -> None:
     """``x`` is the first output, LAPACK's word the one at ``at``."""
     low.dests.pop(node.outputs[0], None)
     low.bind(node.outputs[0], x)
@@ -130,13 +133,13 @@ def _bind(low: Any, node: Node, x: Mem, at: int, word: str) -> None:
     low.release([x])
 
 
-def _require(low: Any, a: Mem) -> None:
+def _require(low: Lowering, a: Mem) -> None:
     low.sizes.require(a.size[0], a.size[1])
     if not isinstance(a.size[0], int):
         low.fail(low.code.do(f"icmp eq i64 {low.sizes.text(a.size[0])}, 0"))
 
 
-def _solve(low: Any, node: Node) -> Callable[[], None]:
+def _solve(low: Lowering, node: Node) -> Callable[[], None]:
     a, given = _square(low, node.args[0]), node.args[1]
     _used(low, node, 0, 3)
     _routines(a.dtype, "getrf", "getrs")
@@ -160,7 +163,7 @@ def _solve(low: Any, node: Node) -> Callable[[], None]:
     return write
 
 
-def _inverse(low: Any, node: Node) -> Callable[[], None]:
+def _inverse(low: Lowering, node: Node) -> Callable[[], None]:
     a = _square(low, node.args[0])
     _routines(a.dtype, "getrf", "getrs")
 
@@ -178,7 +181,7 @@ def _inverse(low: Any, node: Node) -> Callable[[], None]:
     return write
 
 
-def _cholesky(low: Any, node: Node) -> Callable[[], None]:
+def _cholesky(low: Lowering, node: Node) -> Callable[[], None]:
     a = _square(low, node.args[0])
     (factorise,) = _routines(a.dtype, "potrf")
     if node.kwargs.get("upper") or len(node.args) > 1:
@@ -203,7 +206,7 @@ def _cholesky(low: Any, node: Node) -> Callable[[], None]:
     return write
 
 
-def _check(low: Any, node: Node) -> Callable[[], None]:
+def _check(low: Lowering, node: Node) -> Callable[[], None]:
     if not one_element(node.args[0]):
         raise Decline("several matrices")
     info = low.register(low.operand(node.args[0]))

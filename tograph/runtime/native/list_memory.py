@@ -12,14 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..ir import Value
 from ..kernels.loop_ir import LONGEST
 from ..types import DTYPE_NAMES, ListType, ScalarType, TensorType, Type
+from .code import Code
 from .extents import unknown, where_it_is
 from .list_items import depth, inside, item_bytes, paired
 from .values import NO_OWNERS, Decline, Listed, Mem, Operand, Reg, laid_out, numel, strides
+
+if TYPE_CHECKING:
+    from .lower import Lowering
 
 _SHIFT = """define internal void @shift(ptr %to, ptr %from, i64 %count, i64 %by) noinline #0 {
   %any = icmp sgt i64 %count, 0
@@ -40,20 +44,22 @@ done:
 """
 
 
-def fresh(low: Any, item: Type) -> Listed:
+def fresh(low: Lowering, item: Type) -> Listed:
     """An empty list in buffers of its own, which the caller must hold."""
     made = [low.buffers.new() for _ in range(depth(item))]
     owners = frozenset(owner for _, owner in made)
     return Listed(item, tuple(place for place, _ in made), "0", "0", owners)
 
 
-def nothing(low: Any, item: Type) -> Listed:
+def nothing(low: Lowering, item: Type) -> Listed:
     """An empty list without memory."""
     low.globals["nothing"] = "@nothing = internal global [2 x i64] zeroinitializer\n"
     return Listed(item, ("@nothing",) * depth(item), "0", "0", fixed=True)
 
 
-def over(low: Any, kind: ListType, pointers: tuple[str, ...], length: str, like: Operand) -> Listed:
+def over(
+    low: Lowering, kind: ListType, pointers: tuple[str, ...], length: str, like: Operand
+) -> Listed:
     """The list of the items at ``pointers``, memory that nothing here writes."""
     places = []
     for pointer in pointers:
@@ -64,20 +70,20 @@ def over(low: Any, kind: ListType, pointers: tuple[str, ...], length: str, like:
     return Listed(kind.element, tuple(places), "0", length, like.owners, like.alias, True)
 
 
-def address(low: Any, x: Listed, index: str) -> str:
+def address(low: Lowering, x: Listed, index: str) -> str:
     """Where an item is in the first buffer of its list; ``index`` counts in the buffer."""
     data = low.code.do(f"load ptr, ptr {x.places[0]}")
     return _offset(low.code, data, low.code.multiply(index, item_bytes(x.item)))
 
 
-def _pair(low: Any, x: Listed, index: str) -> tuple[str, str]:
+def _pair(low: Lowering, x: Listed, index: str) -> tuple[str, str]:
     """Where the items of an item begin and end."""
     at, code = address(low, x, index), low.code
     first = code.do(f"load i64, ptr {at}")
     return first, code.do(f"load i64, ptr {code.do(f'getelementptr i64, ptr {at}, i64 1')}")
 
 
-def _if_any(low: Any, count: str, some: Callable[[], tuple[str, ...]]) -> list[str]:
+def _if_any(low: Lowering, count: str, some: Callable[[], tuple[str, ...]]) -> list[str]:
     """What ``some`` gives where ``count`` is not 0, else zeros."""
     code = low.code
     before, inside, after = code.block, code.fresh("some"), code.fresh("joined")
@@ -90,7 +96,7 @@ def _if_any(low: Any, count: str, some: Callable[[], tuple[str, ...]]) -> list[s
     return [code.phi("i64", ("0", before), (x, end)) for x in found]
 
 
-def contents(low: Any, x: Listed) -> Listed:
+def contents(low: Lowering, x: Listed) -> Listed:
     """All that is in the items of a list of lists, as one list."""
     code = low.code
 
@@ -103,7 +109,7 @@ def contents(low: Any, x: Listed) -> Listed:
     return Listed(inside(x.item), x.places[1:], first, length, x.owners, x.alias)
 
 
-def append(low: Any, target: Listed, at: str, x: Listed) -> None:
+def append(low: Lowering, target: Listed, at: str, x: Listed) -> None:
     """Write the items of ``x`` to the buffers of another list, from the item ``at`` on, which is their end."""
     code, size = low.code, item_bytes(x.item)
     end = code.add(at, x.length)
@@ -129,7 +135,7 @@ def _inner(x: Listed) -> Listed:
     return replace(x, item=inside(x.item), places=x.places[1:])
 
 
-def reserve(low: Any, x: Listed, at: str, end: str) -> str:
+def reserve(low: Lowering, x: Listed, at: str, end: str) -> str:
     """The address of the item ``at`` in the first buffer of a list, with room for the items up to ``end``."""
     code, size = low.code, item_bytes(x.item)
     used = code.multiply(at, size)
@@ -137,18 +143,18 @@ def reserve(low: Any, x: Listed, at: str, end: str) -> str:
     return _offset(code, data, used)
 
 
-def _offset(code: Any, data: str, nbytes: str) -> str:
+def _offset(code: Code, data: str, nbytes: str) -> str:
     return code.do(f"getelementptr i8, ptr {data}, i64 {nbytes}")
 
 
-def copied(low: Any, x: Listed, target: Listed | None = None) -> Listed:
+def copied(low: Lowering, x: Listed, target: Listed | None = None) -> Listed:
     """``x`` in buffers of its own, or in those of ``target``."""
     made = target or fresh(low, x.item)
     append(low, made if target is None else replace(made, owners=NO_OWNERS), "0", x)
     return replace(made, begin="0", length=x.length, alias=x.alias)
 
 
-def own(low: Any, x: Listed, result: Value) -> Listed:
+def own(low: Lowering, x: Listed, result: Value) -> Listed:
     """``x`` where ``result``, which is made from it, may change it."""
     dest = low.dests.pop(result, None)
     if dest is not None and dest.places == x.places:
@@ -159,13 +165,13 @@ def own(low: Any, x: Listed, result: Value) -> Listed:
     return copied(low, x, dest)
 
 
-def _write(low: Any, x: Listed, index: str, v: Any) -> None:
+def _write(low: Lowering, x: Listed, index: str, v: Any) -> None:
     """Write an item of a list of tensors or numbers; ``index`` counts in the buffer."""
     place = reserve(low, x, index, low.code.add(index, "1"))
     put(low, x.item, low.operand(v), place)
 
 
-def put(low: Any, item: Type, value: Operand, place: str) -> None:
+def put(low: Lowering, item: Type, value: Operand, place: str) -> None:
     """Write a tensor or number where an item is."""
     dtype = DTYPE_NAMES[item.dtype]
     if value.dtype != dtype:
@@ -179,7 +185,7 @@ def put(low: Any, item: Type, value: Operand, place: str) -> None:
     low.copy(value, Mem(place, dtype, shape, strides(shape)))
 
 
-def pushed(low: Any, x: Listed, v: Any) -> Listed:
+def pushed(low: Lowering, x: Listed, v: Any) -> Listed:
     """``x``, whose memory may be changed, with ``v`` behind its last item."""
     code, value = low.code, _as_item(low, x.item, low.operand(v))
     end = code.add(x.begin, x.length)
@@ -197,7 +203,7 @@ def pushed(low: Any, x: Listed, v: Any) -> Listed:
     return replace(x, length=code.add(x.length, "1"), alias=either(code, x.alias, value.alias))
 
 
-def _as_item(low: Any, item: Type, x: Operand) -> Operand:
+def _as_item(low: Lowering, item: Type, x: Operand) -> Operand:
     """``x`` as an item of a type: a tensor of a size that only the run knows as the list of its parts."""
     if not isinstance(item, TensorType) or None not in item.shape or isinstance(x, Listed):
         return x
@@ -212,7 +218,7 @@ def _as_item(low: Any, item: Type, x: Operand) -> Operand:
     return over(low, kind, (found.pointer,), low.sizes.text(found.size[d]), found)
 
 
-def _as_tensor(low: Any, x: Listed, kind: TensorType) -> Mem:
+def _as_tensor(low: Lowering, x: Listed, kind: TensorType) -> Mem:
     """The tensor whose parts are the items of a list, where they are."""
     d, part = unknown(kind), tuple(x.item.shape)
     size = (*part[:d], low.sizes.new(x.length, LONGEST), *part[d:])
@@ -220,14 +226,14 @@ def _as_tensor(low: Any, x: Listed, kind: TensorType) -> Mem:
     return replace(laid_out(pointer, DTYPE_NAMES[kind.dtype], size, x.owners), alias=x.alias)
 
 
-def either(code: Any, a: str, b: str) -> str:
+def either(code: Code, a: str, b: str) -> str:
     """Whether one of two conditions holds."""
     if a == "false" or b == "true":
         return b
     return a if b == "false" or a == "true" else code.do(f"or i1 {a}, {b}")
 
 
-def item(low: Any, x: Listed, index: str, stays: bool) -> Operand:
+def item(low: Lowering, x: Listed, index: str, stays: bool) -> Operand:
     """The item at a valid index. ``stays``: whether nothing is written to its place while it is read."""
     at = low.code.add(x.begin, index)
     if paired(x.item):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..ir import Graph, Node, Value, all_nodes
 from ..kernels.loop_ir import LONGEST
 from ..types import DTYPE_NAMES, TensorType, Type
 from .extents import unknown
-from .groups import LIST_UPDATES, one_element
+from .groups import LIST_UPDATES, one_element, overwrites
 from .indices import index_of
 from .list_items import item_bytes, paired
 from .list_memory import (
@@ -30,6 +30,9 @@ from .list_memory import (
     reserve,
 )
 from .values import Decline, Listed, Mem, Operand, Reg, numel, strides
+
+if TYPE_CHECKING:
+    from .lower import Lowering
 
 
 def changes(graph: Graph) -> bool:
@@ -50,7 +53,7 @@ def pushes(graph: Graph) -> dict[Value, Node]:
     return found
 
 
-def make_room(low: Any, v: Value, node: Node) -> None:
+def make_room(low: Lowering, v: Value, node: Node) -> None:
     """Let ``v`` be computed at the end of the list that ``node`` pushes it on, where that list stays in its buffers."""
     x, dest = low.operand(node.args[0]), low.dests.get(node.outputs[0])
     if v in low.dests or x.fixed or not isinstance(dest, Listed) or dest.places != x.places:
@@ -61,7 +64,7 @@ def make_room(low: Any, v: Value, node: Node) -> None:
     low.dests[v] = low.reserved[node] = Mem(place, dtype, shape, strides(shape), x.owners)
 
 
-def lower(low: Any, node: Node) -> None:
+def lower(low: Lowering, node: Node) -> None:
     """Write a list op and bind its results."""
     rule = RULES.get(node.op)
     if rule is None:
@@ -72,7 +75,7 @@ def lower(low: Any, node: Node) -> None:
         low.bind(v, x)
 
 
-def _new(low: Any, node: Node) -> Listed:
+def _new(low: Lowering, node: Node) -> Listed:
     return fresh(low, _item(node))
 
 
@@ -84,7 +87,7 @@ def _item(node: Node) -> Type:
     return item
 
 
-def _slice(low: Any, node: Node) -> Listed:
+def _slice(low: Lowering, node: Node) -> Listed:
     """The items from one place to another: they stay where they are."""
     base, start, stop, step = node.args
     x, code = low.operand(base), low.code
@@ -95,7 +98,7 @@ def _slice(low: Any, node: Node) -> Listed:
     return replace(x, begin=code.add(x.begin, begin), length=length)
 
 
-def _end(low: Any, at: Any, default: str, length: str) -> str:
+def _end(low: Lowering, at: Any, default: str, length: str) -> str:
     """One end of a slice as Python takes it: from the end when negative, and never outside of the list."""
     if at is None:
         return default
@@ -107,23 +110,23 @@ def _end(low: Any, at: Any, default: str, length: str) -> str:
     return code.do(f"call i64 @llvm.smin.i64(i64 {_larger(low, place, '0')}, i64 {length})")
 
 
-def _larger(low: Any, a: str, b: str) -> str:
+def _larger(low: Lowering, a: str, b: str) -> str:
     low.code.declare("llvm.smax.i64", "i64 {}(i64, i64)")
     return low.code.do(f"call i64 @llvm.smax.i64(i64 {a}, i64 {b})")
 
 
-def _some(low: Any, node: Node) -> Listed:
+def _some(low: Lowering, node: Node) -> Listed:
     made = fresh(low, _item(node))
     for v in node.args:
         made = pushed(low, made, v)
     return made
 
 
-def _none(low: Any, node: Node) -> Listed:
+def _none(low: Lowering, node: Node) -> Listed:
     return nothing(low, _item(node))
 
 
-def _push(low: Any, node: Node) -> Listed:
+def _push(low: Lowering, node: Node) -> Listed:
     base, v = node.args
     x = low.operand(base)
     _same_item(x, node)
@@ -139,12 +142,12 @@ def _same_item(x: Listed, node: Node) -> None:
         raise Decline(f"items of several types: {x.item} and {_item(node)}")
 
 
-def _index(low: Any, x: Listed, at: Any) -> str:
+def _index(low: Lowering, x: Listed, at: Any) -> str:
     """A valid index from the start; another one fails."""
     return index_of(low, at, low.sizes.new(x.length, LONGEST))
 
 
-def _pop(low: Any, node: Node) -> list[Operand]:
+def _pop(low: Lowering, node: Node) -> list[Operand]:
     base, at = node.args
     x, code = low.operand(base), low.code
     if at != -1 or isinstance(at, Value):
@@ -159,7 +162,7 @@ def _pop(low: Any, node: Node) -> list[Operand]:
     return [replace(x, length=left), last]
 
 
-def _take(low: Any, node: Node, x: Listed, at: Any) -> list[Operand]:
+def _take(low: Lowering, node: Node, x: Listed, at: Any) -> list[Operand]:
     """The list without one of its items: those behind it move up."""
     code = low.code
     if paired(x.item):
@@ -172,7 +175,7 @@ def _take(low: Any, node: Node, x: Listed, at: Any) -> list[Operand]:
     return [replace(x, length=left), taken]
 
 
-def _insert(low: Any, node: Node) -> Listed:
+def _insert(low: Lowering, node: Node) -> Listed:
     """The list with one more item: those behind it move down."""
     base, at, v = node.args
     x, code = low.operand(base), low.code
@@ -190,7 +193,7 @@ def _insert(low: Any, node: Node) -> Listed:
     return replace(x, length=code.add(x.length, "1"), alias=either(code, x.alias, value.alias))
 
 
-def _move(low: Any, x: Listed, start: str, to: str, count: str) -> None:
+def _move(low: Lowering, x: Listed, start: str, to: str, count: str) -> None:
     """Move so many items of a list from one place in it to another."""
     code = low.code
     source, target = (address(low, x, code.add(x.begin, at)) for at in (start, to))
@@ -200,13 +203,13 @@ def _move(low: Any, x: Listed, start: str, to: str, count: str) -> None:
     low.work += 20
 
 
-def _get(low: Any, node: Node) -> Operand:
+def _get(low: Lowering, node: Node) -> Operand:
     base, at = node.args
     x = low.operand(base)
     return item(low, x, _index(low, x, at), x.fixed or not low.rewrites)
 
 
-def _set(low: Any, node: Node) -> Listed:
+def _set(low: Lowering, node: Node) -> Listed:
     base, at, v = node.args
     x = low.operand(base)
     _same_item(x, node)
@@ -220,21 +223,52 @@ def _set(low: Any, node: Node) -> Listed:
     return replace(x, alias=either(low.code, x.alias, value.alias))
 
 
-def _size(low: Any, node: Node) -> Reg:
+def _size(low: Lowering, node: Node) -> Reg:
     return Reg(low.operand(node.args[0]).length, "i64")
 
 
-def _has(low: Any, node: Node) -> Reg:
+def _has(low: Lowering, node: Node) -> Reg:
     return Reg(low.code.do(f"icmp ne i64 {low.operand(node.args[0]).length}, 0"), "bool")
 
 
-def _value(low: Any, node: Node) -> Operand:
+def _value(low: Lowering, node: Node) -> Operand:
     x = low.operand(node.args[0])
     low.fail(low.code.do(f"icmp eq i64 {x.length}, 0"))
     return item(low, x, "0", x.fixed or not low.rewrites)
 
 
-def _extend(low: Any, node: Node) -> Listed:
+def may_take(graph: Graph, result: Value, room: Listed, given: dict[Value, Operand]) -> bool:
+    """Whether a list may be made in buffers where an input of its graph may stand: that is updated there, or read no more.
+
+    ``given``: what the inputs are.
+    """
+    found, first = overwrites(graph), result
+    while first in found:
+        first = found[first][0]
+    if first.node is None or first in graph.inputs:
+        return True
+    names = {v for v, x in given.items() if isinstance(x, Listed) and x.places == room.places}
+    before = _before(first.node) if names else set()
+    for node in graph.nodes if names else ():
+        if not names.isdisjoint(node.inputs):
+            if node not in before:
+                return False
+            names.update(node.outputs)  # an item is read where it is
+    return all(v is result or v not in names for v in graph.outputs)
+
+
+def _before(node: Node) -> set[Node]:
+    """A node and those that it needs, which run before it in whatever order."""
+    found, todo = {node}, [node]
+    while todo:
+        for v in todo.pop().inputs:
+            if v.node is not None and v.node not in found:
+                found.add(v.node)
+                todo.append(v.node)
+    return found
+
+
+def _extend(low: Lowering, node: Node) -> Listed:
     base, other = map(low.operand, node.args)
     _same_item(base, node)
     if other.item != base.item:
@@ -245,14 +279,14 @@ def _extend(low: Any, node: Node) -> Listed:
     return replace(x, length=low.code.add(x.length, other.length), alias=alias)
 
 
-def _stack(low: Any, node: Node) -> Mem:
+def _stack(low: Lowering, node: Node) -> Mem:
     x = low.operand(node.args[0])
     if paired(x.item):
         raise Decline("a stack of items whose sizes only the run knows")
     return _joined(low, node, x, (x.length,), tuple(getattr(x.item, "shape", ())))
 
 
-def _concat(low: Any, node: Node) -> Mem:
+def _concat(low: Lowering, node: Node) -> Mem:
     x = low.operand(node.args[0])
     shape = tuple(getattr(x.item, "shape", ()))
     if not shape:
@@ -267,7 +301,7 @@ def _concat(low: Any, node: Node) -> Mem:
     return _joined(low, node, x, (low.code.multiply(x.length, shape[0]),), shape[1:])
 
 
-def _joined(low: Any, node: Node, x: Listed, length: tuple[str], rest: tuple[int, ...]) -> Mem:
+def _joined(low: Lowering, node: Node, x: Listed, length: tuple[str], rest: tuple[int, ...]) -> Mem:
     """The items as they stand in memory, as one tensor."""
     if paired(x.item) or x.item.dtype is not node.args[1]:
         raise Decline("items of another type")
@@ -289,7 +323,7 @@ def _joined(low: Any, node: Node, x: Listed, length: tuple[str], rest: tuple[int
     return made
 
 
-def _of_rows(low: Any, node: Node) -> Listed:
+def _of_rows(low: Lowering, node: Node) -> Listed:
     x = low.contiguous(low.operand(node.args[0]))
     if one_element(node.args[0]) or len(x.size) < 1 or _item(node).shape != x.size[1:]:
         raise Decline("a list of parts whose size is known only at run time")

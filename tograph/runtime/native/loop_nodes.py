@@ -5,13 +5,13 @@ Nodes that do not fit into one nest get one each; a node without loops is asked 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..ir import Node, Value
+from ..ir import Node, Value, map_values
 from ..kernels.build import Region, build
 from ..kernels.creators import CREATORS
 from ..kernels.gathers import GATHERS, settled
@@ -19,7 +19,7 @@ from ..kernels.loop_ir import Kernel, Unsupported
 from ..kernels.pointwise import ROWS
 from ..kernels.products import PRODUCTS
 from ..kernels.reductions import REDUCERS
-from ..shapes import Meta
+from ..shapes import RULES, Meta, is_packed
 from ..types import DTYPES, TensorType
 from . import calls, nests
 from .code import literal
@@ -28,11 +28,14 @@ from .loops import Place, emit
 from .parts import Part
 from .values import Decline, Fill, Mem, Operand, Reg, in_a_row, numel, strides
 
+if TYPE_CHECKING:
+    from .lower import Lowering
+
 _FORMS = (ROWS, REDUCERS, CREATORS, GATHERS, PRODUCTS)
 _CPU = torch.device("cpu")
 
 
-def lower(low: Any, nodes: list[Node], needed: set[Value]) -> None:
+def lower(low: Lowering, nodes: list[Node], needed: set[Value]) -> None:
     """A loop nest; where its nodes do not fit into one, each gets its own."""
     outputs = _unsettled(low, [v for n in nodes for v in n.outputs if v in needed])
     if not outputs:
@@ -54,7 +57,8 @@ def lower(low: Any, nodes: list[Node], needed: set[Value]) -> None:
         return
     region = Region([*fills, *nodes, *copies], written)
     packed = all(n.op in PRODUCTS or n.op in GATHERS for n in nodes)
-    dense = packed or all(low.operand(v).ordered for v in region.inputs)
+    ordered = packed or all(low.operand(v).ordered for v in region.inputs)
+    packed_there = None if ordered else _packed_there(low, region)
     results: list[Any] = []
     for v in outputs:
         dtype, size = low.tensor(v)
@@ -65,24 +69,56 @@ def lower(low: Any, nodes: list[Node], needed: set[Value]) -> None:
     for v, x in zip(outputs, results):
         if isinstance(x, Mem) and one_element(v):
             x = Reg(low.code.load(x.dtype, x.pointer), x.dtype, x.size)
-        elif isinstance(x, Mem) and not dense and not in_a_row(x.size):
-            x = replace(x, dense=False)
+        elif isinstance(x, Mem) and packed_there is not None and v not in packed_there:
+            x = replace(x, dense=in_a_row(x.size))
         low.bind(v, x)
 
 
-def _strided(low: Any, outputs: Sequence[Value]) -> dict[Value, tuple]:
+def _packed_there(low: Lowering, region: Region) -> set[Value]:
+    """The results that are contiguous in eager PyTorch, as its rules for strides tell from those of the inputs."""
+    metas: dict[Value, Any] = {}
+    for v in region.inputs:
+        x = low.operand(v)
+        if isinstance(v.type, TensorType):
+            if isinstance(x, Mem) and (not x.dense or x.open or x.gaps or x.lead is not None):
+                return set()
+            made = _new(x.dtype, tuple(x.size or ()))
+            metas[v] = made._replace(stride=x.stride) if isinstance(x, Mem) else made
+    for n in region.nodes:
+        if not any(isinstance(v.type, TensorType) for v in n.inputs):
+            metas |= {v: _new(*low.tensor(v)) for v in n.outputs}
+            continue
+        rule = RULES.get(n.op.split(".")[1]) if n.op.startswith("aten.") else None
+        if rule is None or any(isinstance(v.type, TensorType) and v not in metas for v in n.inputs):
+            continue
+        given = map_values(_known_to(metas), n.args)
+        found = rule(*given, **n.kwargs)
+        found = [found] if isinstance(found, Meta) else found or []
+        metas |= {v: m for v, m in zip(n.outputs, found) if isinstance(m, Meta) and m.laid_out}
+    return {v for v in region.outputs if v in metas and is_packed(metas[v])}
+
+
+def _new(dtype: str, size: tuple[int, ...]) -> Meta:
+    return Meta(DTYPES[dtype], size, strides(size), 0, _CPU)
+
+
+def _known_to(metas: dict[Value, Any]) -> Callable[[Value], Any]:
+    return lambda v: metas.get(v, v)
+
+
+def _strided(low: Lowering, outputs: Sequence[Value]) -> dict[Value, tuple]:
     """The strides of the results that go to places with gaps."""
     places = {v: low.dests.get(v) for v in outputs}
     return {v: x.stride for v, x in places.items() if isinstance(x, Mem) and not x.packed}
 
 
-def _copies(low: Any, outputs: Sequence[Value]) -> dict[Node, tuple[Part, Mem]]:
+def _copies(low: Lowering, outputs: Sequence[Value]) -> dict[Node, tuple[Part, Mem]]:
     """Nodes that give a result again, for each further place where it goes as a part."""
     found = [(v, part, place) for v in outputs for part, place in low.parts.also.get(v, {}).items()]
     return {Node(CLONE, (v,), types=[v.type]): (part, place) for v, part, place in found}
 
 
-def inline(low: Any, node: Node) -> dict[Value, Reg]:
+def inline(low: Lowering, node: Node) -> dict[Value, Reg]:
     """A node of one-element values as straight-line code; what is bound already is left out."""
     outputs = _unsettled(low, node.outputs)
     kernel = _kernel(low, [node], outputs)
@@ -95,7 +131,7 @@ def inline(low: Any, node: Node) -> dict[Value, Reg]:
     return {v: Reg(found[f"o{i}"], *low.tensor(v)) for i, v in enumerate(outputs)}
 
 
-def _unsettled(low: Any, values: Sequence[Value]) -> list[Value]:
+def _unsettled(low: Lowering, values: Sequence[Value]) -> list[Value]:
     """The values that are to be computed; those that are known already are bound."""
     rest = []
     for v in values:
@@ -109,7 +145,10 @@ def _unsettled(low: Any, values: Sequence[Value]) -> list[Value]:
 
 
 def _kernel(
-    low: Any, nodes: list[Node], outputs: Sequence[Value], placed: dict[Value, tuple] | None = None
+    low: Lowering,
+    nodes: list[Node],
+    outputs: Sequence[Value],
+    placed: dict[Value, tuple] | None = None,
 ) -> Kernel:
     """The loops of some nodes; Decline where there are none. ``placed``: strides of outputs that are not packed."""
     for n in nodes:
@@ -131,12 +170,12 @@ def _kernel(
     return kernel
 
 
-def _meta(low: Any, v: Value, x: Operand) -> Meta:
+def _meta(low: Lowering, v: Value, x: Operand) -> Meta:
     stride = x.stride if isinstance(x, Mem) else (0,) * len(x.size or ())
     return Meta(v.type.dtype, tuple(x.size or ()), low.sizes.strides(stride), 0, _CPU)
 
 
-def _apart(low: Any, nodes: list[Node]) -> None:
+def _apart(low: Lowering, nodes: list[Node]) -> None:
     """Each node in a nest of its own; what was to go to a place that others still read goes there last."""
     kept = {v: low.dests.pop(v) for n in nodes for v in n.outputs if v in low.dests}
     for n in nodes:
@@ -148,11 +187,11 @@ def _apart(low: Any, nodes: list[Node]) -> None:
         low.bind(v, made)
 
 
-def _cell(low: Any, dtype: str, size: tuple[int, ...]) -> Mem:
+def _cell(low: Lowering, dtype: str, size: tuple[int, ...]) -> Mem:
     return Mem(low.code.cell("i64"), dtype, size, strides(size))
 
 
-def _settle_fills(low: Any, nodes: list[Node]) -> None:
+def _settle_fills(low: Lowering, nodes: list[Node]) -> None:
     """A tensor of numbers that has another name here, as the argument of a region, is written out."""
     for v in dict.fromkeys(v for n in nodes for v in n.inputs):
         x = low.env.get(v)
@@ -162,13 +201,13 @@ def _settle_fills(low: Any, nodes: list[Node]) -> None:
             low.bind(v, made)
 
 
-def _fills(low: Any, nodes: list[Node]) -> list[Node]:
+def _fills(low: Lowering, nodes: list[Node]) -> list[Node]:
     used = dict.fromkeys(v for n in nodes for v in n.inputs)
     found = [x.node for v in used if isinstance(x := low.env.get(v), Fill)]
     return list(dict.fromkeys(found))
 
 
-def copy(low: Any, source: Mem | Fill, target: Mem) -> None:
+def copy(low: Lowering, source: Mem | Fill, target: Mem) -> None:
     """Write all elements of ``source`` to ``target`` by a loop nest."""
     if isinstance(source, Fill):
         node = source.node

@@ -46,7 +46,7 @@ from .form import Layout
 from .groups import Group
 from .parts import Parts
 from .storage import Storage
-from .values import Decline, Mem, Operand
+from .values import Decline, Listed, Mem, Operand
 
 DONE, DECLINED, INTERRUPTED = 0, 1, 2
 ATTRIBUTES = """attributes #0 = {{ nounwind "prefer-vector-width"="{}" }}
@@ -155,8 +155,12 @@ class Lowering(Storage):
         """Write the nodes of ``graph``; its outputs, whose memory the caller must release."""
         for v, x in zip(graph.inputs, args or ()):
             self.bind(v, x)
+        given = dict(zip(graph.inputs, args or ()))
         for i, v in enumerate(graph.outputs):
-            if i in dests and v not in self.dests and v.node is not None:
+            free = i in dests and v not in self.dests and v.node is not None
+            if free and (
+                not isinstance(dests[i], Listed) or lists.may_take(graph, v, dests[i], given)
+            ):
                 self.dests[v] = dests[i]
         self._spread(graph)
         outside, self.found = self.found, dict(self.found)

@@ -6,9 +6,9 @@ which takes its parameters through memory and may run on torch's threads.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..kernels.build import Region
 from ..kernels.gpu_forms import GpuForms
@@ -21,6 +21,9 @@ from .loops import Place, emit
 from .scalar import supports
 from .scalar_math import calls_library
 from .values import Decline, Mem, numel
+
+if TYPE_CHECKING:
+    from .lower import Lowering
 
 # LLVM would write the code of a nest at each of its calls, and its time grows with the square of a function's size.
 REPEATED = 8  # calls of one nest in a graph beyond which they stay calls
@@ -44,7 +47,7 @@ class Nest(GpuForms):
         return self.loops.comments
 
 
-def check(low: Any, kernel: Kernel) -> None:
+def check(low: Lowering, kernel: Kernel) -> None:
     """Decline where a small nest has an op that only the vector renderer knows."""
     if points(low, kernel) >= LIBRARY:
         return
@@ -59,18 +62,18 @@ def _beyond_scalars(e: Expr) -> bool:
     return pointwise and e.op != "check_index" and not supports(e)
 
 
-def points(low: Any, kernel: Kernel) -> int:
+def points(low: Lowering, kernel: Kernel) -> int:
     """The most points that the loops of a nest have."""
     return numel(tuple(low.sizes.bounds.get(d.size, d.size) for d in (*kernel.outer, *kernel.row)))
 
 
-def _usual(low: Any, kernel: Kernel) -> int:
+def _usual(low: Lowering, kernel: Kernel) -> int:
     """About how many points the loops of a nest have."""
     sizes = [low.sizes.bounds.get(d.size, d.size) for d in (*kernel.outer, *kernel.row)]
     return numel(tuple(USUAL if n >= LONGEST else n for n in sizes))
 
 
-def call(low: Any, kernel: Kernel, region: Region, results: list[Mem]) -> None:
+def call(low: Lowering, kernel: Kernel, region: Region, results: list[Mem]) -> None:
     """Write the loop nest as a function and call it."""
     places = {f"o{i}": ("ptr", x.pointer) for i, x in enumerate(results)}
     for i, v in enumerate(region.inputs):
@@ -108,7 +111,7 @@ def _in_parts(kernel: Kernel) -> Split | None:
     return split(kernel, whole[0] if whole else most, first=True)
 
 
-def _call(low: Any, kernel: Kernel, places: dict[str, tuple[str, str]]) -> None:
+def _call(low: Lowering, kernel: Kernel, places: dict[str, tuple[str, str]]) -> None:
     """The call of the function of a loop nest whose parameters are at ``places``."""
     used = [places[name] for name in kernel.slots]
     params = {text: (kind, f"%a{i}") for i, (kind, text) in enumerate(dict.fromkeys(used))}
@@ -197,7 +200,7 @@ def _shared(low, kernel: Kernel, text: str) -> str:
     return name
 
 
-def kept_apart(functions: list[str], calls: Mapping[str, int]) -> list[str]:
+def kept_apart(functions: list[str], calls: Counter[str]) -> list[str]:
     """The functions, where there are many calls marked as such that stay: LLVM would write each out at its call."""
     least = REPEATED if calls.total() <= MANY else 0
     out = []

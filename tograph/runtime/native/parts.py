@@ -11,13 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..ir import Graph, Node, Value
 from ..kernels.pointwise import ROWS as POINTWISE
 from ..types import TensorType
 from .groups import CAT, CLONE, Group, numel
 from .values import Mem
+
+if TYPE_CHECKING:
+    from .lower import Lowering
 
 SHORTEST = 32  # elements in a row of a part, where rows of other parts stand between them
 
@@ -35,7 +38,7 @@ class Parts:
     ``also``: further places of values, which the loop nest that computes them writes. ``stored``: the parts that are in place.
     """
 
-    def __init__(self, low: Any):
+    def __init__(self, low: Lowering):
         self.low = low
         self.also: dict[Value, dict[Part, Mem]] = {}
         self.stored: set[Part] = set()

@@ -1,11 +1,7 @@
-"""A graph compiled to machine code, and how it is called.
+"""A graph as machine code, and how it is called.
 
-``compile_graph(graph)`` gives a ``Native`` or raises ``Decline`` with the reason. ``Native.run(inputs)`` gives the outputs,
-or None when the host must run the graph: the inputs are not what the code was made for, the code declined, or it runs
-already (a signal handler or another thread calls the function while its own loop lets them).
-
-A graph with the text of an earlier one (another instance of a module, a function that is decorated again, a cleared cache)
-takes that one's code, with memory of its own.
+``Native.run(inputs)`` gives the outputs, or None when the host must run the graph: the inputs are not what the code was made for, the
+code declined, or it runs already (a signal handler or another thread calls the function while its own loop lets them).
 
 The code holds Python's lock and gives it up for a moment every few milliseconds. Temporaries are in one block of memory
 that belongs to the program; outputs are new tensors.
@@ -23,37 +19,24 @@ from typing import Any
 import torch
 
 from .. import prints
-from ..ir import Graph, Node, Value
 from ..kernels import jit
-from ..passes import optimize
-from ..passes.lift_writes import lifted, writes_inside
-from ..passes.settle import commits, has_try, uncommitted, unwrapped
-from ..text import python_objects, show
 from ..types import ScalarType, TensorType
 from ..variables import Variable
 from . import results, rows
 from .buffers import Buffers
 from .calls import Call
-from .direct import Late
-from .draws import draws
+from .drawing import draws
 from .entry import MISS, MOST, make_entry
-from .form import Form, Layout, form_of
-from .groups import remembering
-from .list_types import typed
-from .lower import DONE, INTERRUPTED, Lowering
+from .form import Form, Layout
+from .lower import DONE, INTERRUPTED
 from .nests import Nest
-from .packing import packed
-from .pads import joined
-from .results import View
 from .telling import printed, tells
-from .values import Decline, Noncontiguous, alike
+from .values import Decline, alike
 
 _ENTRY = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 _PLAIN = (torch.Tensor, torch.nn.Parameter, Variable)
 
 
-KEPT = 64  # lowered graphs, for those that have the same text
-_lowered: dict[tuple[Any, ...], Lowered] = {}
 SETTLED = 3  # the run at which a program gets an entry of its own
 LARGE = 1 << 20  # characters of a module that LLVM optimises fully: more would take it many seconds
 
@@ -306,99 +289,3 @@ def _imports(text: str) -> dict[str, int]:
         if line.startswith("declare ")
     ]
     return {n: a for n in names if not n.startswith("llvm.") and (a := jit.symbol(n)) is not None}
-
-
-def compile_graph(graph: Graph, visible: int | None = None, layout: Layout = ()) -> Native:
-    """The machine code of ``graph``; Decline says why there is none.
-
-    ``layout``: the strides of inputs that are not contiguous. ``visible``: the outputs behind so many go to other programs only, see ``rows``.
-    """
-    if jit.host() is None:
-        raise Decline("there is no LLVM in this process")
-    # Where something fails the host runs all of it.
-    if commits(graph):
-        graph = uncommitted(graph)
-    if has_try(graph) or writes_inside(graph):
-        graph = optimize(lifted(unwrapped(graph)), inference=False)
-    graph = joined(packed(typed(graph)))
-    try:
-        return _native(graph, visible, layout, results.taken(graph, visible))
-    except Noncontiguous:
-        views = results.taken(graph, visible, everywhere=True)
-    try:
-        return _native(graph, visible, layout, views)
-    except Noncontiguous as found:
-        if not found.turned:
-            raise
-        views, nodes = results.turned(graph.outputs, views, found.turned)
-        return _native(graph, visible, layout, views, nodes)
-
-
-def _native(
-    graph: Graph,
-    visible: int | None,
-    layout: Layout,
-    views: dict[Value, View],
-    last: Sequence[Node] = (),
-) -> Native:
-    """The native code of ``graph`` without ``views``, which are taken of what it gives; ``last`` come behind its nodes."""
-    distinct = _computed(graph, views, last)
-    private = set(distinct.outputs) - set(results.without(graph.outputs[:visible], views))
-    objects = tuple(
-        id(x.value) for _, x in python_objects(graph)
-    )  # two graphs may have the same text and print to two files
-    key = (
-        show(graph),
-        objects,
-        visible,
-        layout,
-        frozenset(map(graph.outputs.index, views)),
-        len(last),
-    )
-    low = _lowered.pop(key, None) or _lower(distinct, private, layout)
-    _lowered[key] = low  # the latest is last
-    while len(_lowered) > KEPT:
-        _lowered.pop(next(iter(_lowered)), None)
-    return Native(form_of(graph, distinct, visible, layout, views), low)
-
-
-def _lower(graph: Graph, private: set[Value], layout: Layout) -> Lowered:
-    """Lower ``graph``, once more where it turns out that something was assumed that does not hold."""
-    in_place, strided = True, set[Value]()
-    with remembering():
-        while True:
-            low = Lowering(graph, in_place, private, strided, layout)
-            try:
-                text = low.run()
-                if not low.surprises:
-                    return Lowered(text, low.kernels, low.arena.size, low.asked, low.buffers.count)
-            except Late:
-                in_place = False
-            except (Decline, Noncontiguous):
-                if not low.surprises:  # else it may be for the wrong strides
-                    raise
-            strided |= low.surprises
-
-
-def _seen(graph: Graph) -> list[bool]:
-    """For each node, whether it is no assignment that is followed by another one, without a look at the variable between."""
-    replaced: set[Value] = set()
-    out = []
-    for node in reversed(graph.nodes):
-        assigns = node.op == "tg.assign"
-        out.append(not assigns or node.args[0] not in replaced)
-        if assigns:
-            replaced.add(node.args[0])
-        else:
-            replaced.difference_update(node.inputs)
-    return out[::-1]
-
-
-def _computed(graph: Graph, views: dict[Value, View], last: Sequence[Node]) -> Graph:
-    """``graph`` and ``last`` with each output once, without those that are inputs or ``views``, and without assignments that nobody sees."""
-    made = Graph(graph.name)
-    made.inputs, made.input_names = graph.inputs, graph.input_names
-    made.nodes = [*(n for n, seen in zip(graph.nodes, _seen(graph)) if seen), *last]
-    given = set(graph.inputs)
-    made.outputs = [v for v in results.without(graph.outputs, views) if v not in given]
-    return made

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..ir import Node, Value
 from ..kernels.loop_ir import LONGEST, Open
 from .values import Decline, Mem, Operand, Reg, alike, numel, row_major, view_of
 
+if TYPE_CHECKING:
+    from .lower import Lowering
 
-def reshape(low: Any, node: Node, x: Operand) -> list[Operand]:
+
+def reshape(low: Lowering, node: Node, x: Operand) -> list[Operand]:
     """The operand of a view node that shows ``x`` with another size."""
     shape = tuple(node.outputs[0].type.shape)
     if isinstance(x, Reg) or (None not in shape and numel(shape) == 1):
@@ -42,12 +45,12 @@ def _merges(x: Mem, opened: Sequence[int], shape: tuple) -> bool:
     return numel(x.size[:d]) != numel(shape[:e]) or numel(x.size[d + 1 :]) != numel(shape[e + 1 :])
 
 
-def _across(low: Any, x: Mem, shape: tuple, given: Sequence[Any]) -> Mem:
+def _across(low: Lowering, x: Mem, shape: tuple, given: Sequence[Any]) -> Mem:
     """Such a view: of elements that follow each other in eager PyTorch's order, which takes a copy where they do not here."""
     code, row = low.code, row_major(x.size)
     rest = numel(tuple(n for n in x.size if not isinstance(n, Open)))
     known = numel(tuple(n for n in shape if n is not None))
-    opened = [n for n in x.size if isinstance(n, Open)]
+    opened: list[Any] = [n for n in x.size if isinstance(n, Open)]
     if not opened:
         size = tuple(rest // known if n is None else n for n in shape)
         if isinstance(given[shape.index(None)], Value):
@@ -66,7 +69,7 @@ def _across(low: Any, x: Mem, shape: tuple, given: Sequence[Any]) -> Mem:
     return replace(x, pointer=flat.pointer, size=size, stride=row_major(size), owners=flat.owners, lead=None, place="", gaps=False)  # fmt: skip
 
 
-def _new_size(low: Any, unknown: Sequence, shape: tuple, given: Sequence[Any]) -> tuple:
+def _new_size(low: Lowering, unknown: Sequence, shape: tuple, given: Sequence[Any]) -> tuple:
     """The size of a reshaped tensor: those that the graph does not know are those of the source, in order."""
     opened = iter(unknown)
     out: list[Any] = []

@@ -7,21 +7,24 @@ one counts, or they are added up in order. A position out of range fails, as eve
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..ir import Node, Value
 from ..kernels.loop_ir import LONGEST, bound
 from ..types import DTYPE_NAMES
 from . import calls, chosen, moves, walks
-from .code import FLOATS, REGISTER, SIZE, literal
+from .code import FLOATS, REGISTER, SIZE, Code, literal
 from .groups import SCATTERS, one_element
 from .values import Decline, Fill, Mem, Operand, Reg, numel
+
+if TYPE_CHECKING:
+    from .lower import Lowering
 
 PUT, BINCOUNT = "aten.index_put.default", "aten.bincount.default"
 FOLDS = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}
 
 
-def lower(low: Any, node: Node) -> None:
+def lower(low: Lowering, node: Node) -> None:
     """Write the node, or a call of torch where it has another form."""
     out = node.outputs[0]
     try:
@@ -37,7 +40,7 @@ def lower(low: Any, node: Node) -> None:
     low.bind(out, place)
 
 
-def _sweep(low: Any, node: Node) -> Callable[[Mem], None]:
+def _sweep(low: Lowering, node: Node) -> Callable[[Mem], None]:
     """What writes a node's updates into a place. Decline where it has no such form; nothing is written before that is known."""
     kind = DTYPE_NAMES[node.outputs[0].type.dtype]
     if kind in ("f16", "bf16"):
@@ -48,7 +51,7 @@ def _sweep(low: Any, node: Node) -> Callable[[Mem], None]:
 Put = Callable[[Mem, str, str], None]  # (place, offset, value)
 
 
-def _store(low: Any, place: Mem, at: str, value: str) -> None:
+def _store(low: Lowering, place: Mem, at: str, value: str) -> None:
     low.code.store(place.dtype, value, place.pointer, at)
 
 
@@ -58,7 +61,7 @@ def _folding(how: str, dtype: str) -> Callable[[Any, Mem, str, str], None]:
         raise Decline("a fold of bools")
     kind, prefix = REGISTER[dtype], "f" if dtype in FLOATS else ""
 
-    def fold(low: Any, place: Mem, at: str, value: str) -> None:
+    def fold(low: Lowering, place: Mem, at: str, value: str) -> None:
         code = low.code
         old = code.load(dtype, place.pointer, at)
         if how in ("add", "mul"):
@@ -70,13 +73,13 @@ def _folding(how: str, dtype: str) -> Callable[[Any, Mem, str, str], None]:
     return fold
 
 
-def _extreme(code: Any, value: str, old: str, dtype: str, most: bool) -> str:
+def _extreme(code: Code, value: str, old: str, dtype: str, most: bool) -> str:
     kind = REGISTER[dtype]
     taken = walks.beyond(code, value, old, dtype, most)
     return code.do(f"select i1 {taken}, {kind} {value}, {kind} {old}")
 
 
-def _operand(low: Any, v: Value) -> Operand:
+def _operand(low: Lowering, v: Value) -> Operand:
     """A value whose elements are looked at one by one: a tensor that is made of numbers where it is used is written out."""
     x = low.operand(v)
     return low.memory(x) if isinstance(x, Fill) and not one_element(v) else x
@@ -91,7 +94,7 @@ def _same(x: Operand, kind: str) -> Operand:
 # ---- along one dim
 
 
-def _along(low: Any, node: Node) -> tuple[int, Operand, Sequence[int]]:
+def _along(low: Lowering, node: Node) -> tuple[int, Operand, Sequence[int]]:
     """(the dim, the positions, the size of the base)."""
     size = low.operand(node.args[0]).size
     if not size:
@@ -99,7 +102,7 @@ def _along(low: Any, node: Node) -> tuple[int, Operand, Sequence[int]]:
     return node.args[1] % len(size), _operand(low, node.args[2]), size
 
 
-def _rows(low: Any, node: Node, kind: str) -> Callable[[Mem], None]:
+def _rows(low: Lowering, node: Node, kind: str) -> Callable[[Mem], None]:
     """``index_add``, ``index_copy``, ``index_fill``: whole rows at positions in one dim."""
     d, index, size = _along(low, node)
     given = node.args[3]
@@ -130,7 +133,7 @@ def _rows(low: Any, node: Node, kind: str) -> Callable[[Mem], None]:
     return sweep
 
 
-def _elements(low: Any, node: Node, kind: str) -> Callable[[Mem], None]:
+def _elements(low: Lowering, node: Node, kind: str) -> Callable[[Mem], None]:
     """``scatter``, ``scatter_add``, ``scatter_reduce``: single elements at positions in one dim."""
     d, index, size = _along(low, node)
     given = node.args[3]
@@ -169,7 +172,7 @@ def _elements(low: Any, node: Node, kind: str) -> Callable[[Mem], None]:
     return sweep
 
 
-def _wide(low: Any, source: Operand, at: Sequence[str]) -> str:
+def _wide(low: Lowering, source: Operand, at: Sequence[str]) -> str:
     """An element of a source that may be larger than the positions: a size of 1 is not repeated."""
     if not isinstance(source, Mem):
         return low.register(source).text
@@ -200,7 +203,7 @@ def _neutral(how: str | None, kind: str) -> float:
 # ---- by [] = ...
 
 
-def _put(low: Any, node: Node, kind: str) -> Callable[[Mem], None]:
+def _put(low: Lowering, node: Node, kind: str) -> Callable[[Mem], None]:
     base, orders, given = node.args[:3]
     adds = node.args[3] if len(node.args) > 3 else node.kwargs.get("accumulate", False)
     put = _folding("add", kind) if adds else _store
@@ -213,7 +216,7 @@ def _put(low: Any, node: Node, kind: str) -> Callable[[Mem], None]:
     return _placed(low, [_operand(low, orders[d]) for d in dims], dims[0], size, source, put)
 
 
-def _placed(low: Any, orders: list[Operand], first: int, size: Any, source: Operand, put: Any) -> Callable[[Mem], None]:  # fmt: skip
+def _placed(low: Lowering, orders: list[Operand], first: int, size: Any, source: Operand, put: Any) -> Callable[[Mem], None]:  # fmt: skip
     """At positions in some dims that follow each other."""
     shared = low.sizes._broadcast([o.size or () for o in orders])
     last = first + len(orders)
@@ -242,7 +245,7 @@ def _placed(low: Any, orders: list[Operand], first: int, size: Any, source: Oper
     return sweep
 
 
-def _masked(low: Any, orders: list[Value], first: int, size: Any, source: Operand, put: Any) -> Callable[[Mem], None]:  # fmt: skip
+def _masked(low: Lowering, orders: list[Value], first: int, size: Any, source: Operand, put: Any) -> Callable[[Mem], None]:  # fmt: skip
     """Where a mask is true: a value for each, or one for all."""
     mask = _operand(low, orders[0])
     if len(orders) > 1 or first or not isinstance(mask, Mem):
@@ -278,7 +281,7 @@ def _broadcasts(x: Operand, space: Sequence[int]) -> None:
         raise Decline("an update with more dims than its places")
 
 
-def _agree(low: Any, x: Operand, space: Sequence[int]) -> None:
+def _agree(low: Lowering, x: Operand, space: Sequence[int]) -> None:
     size = x.size or ()
     for n, m in zip(size, space[len(space) - len(size) :]):
         if n != 1:
@@ -288,7 +291,7 @@ def _agree(low: Any, x: Operand, space: Sequence[int]) -> None:
 # ---- counts
 
 
-def count(low: Any, node: Node) -> None:
+def count(low: Lowering, node: Node) -> None:
     """``bincount``: as many places as the greatest number asks for, and at least ``minlength``."""
     x = _operand(low, node.args[0])
     weights = node.args[1] if len(node.args) > 1 else node.kwargs.get("weights")
@@ -316,7 +319,7 @@ def count(low: Any, node: Node) -> None:
     low.bind(node.outputs[0], place)
 
 
-def _length(low: Any, x: Operand, least: int) -> str:
+def _length(low: Lowering, x: Operand, least: int) -> str:
     code, cell = low.code, low.code.cell("i64")
     code.line(f"store i64 {least}, ptr {cell}")
     code.declare("llvm.smax.i64", "i64 {}(i64, i64)")

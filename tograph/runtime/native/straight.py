@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..ir import Node, Value
 from ..kernels.creators import CREATORS, creator_value
@@ -15,8 +15,11 @@ from .code import REGISTER, literal, memory
 from .groups import one_element
 from .values import Decline, Fill, Mem, Operand, Reg, strides, with_alias
 
+if TYPE_CHECKING:
+    from .lower import Lowering
 
-def lower(low: Any, node: Node) -> None:
+
+def lower(low: Lowering, node: Node) -> None:
     """Write a node of numbers, one-element tensors, views or fills."""
     low.work += 0.5
     if rule := _RULES.get(node.op):
@@ -35,7 +38,7 @@ def lower(low: Any, node: Node) -> None:
         calls.lower(low, node)
 
 
-def _constant(low: Any, node: Node) -> Operand | None:
+def _constant(low: Lowering, node: Node) -> Operand | None:
     """A constant tensor: a register, or memory of the module."""
     if not isinstance(node.args[0], (list, tuple)):
         _computed(low, node)
@@ -56,13 +59,13 @@ def _constant(low: Any, node: Node) -> Operand | None:
     return Mem(name, dtype, size, strides(size))
 
 
-def _assert(low: Any, node: Node) -> None:
+def _assert(low: Lowering, node: Node) -> None:
     """Where it does not hold the host raises."""
     holds = low.numbers.truth(low.register(low.operand(node.args[0])))
     low.fail(low.code.do(f"xor i1 {holds}, true"))
 
 
-def _number(low: Any, node: Node) -> Operand:
+def _number(low: Lowering, node: Node) -> Operand:
     if node.op == "py.constant":
         return low.operand(node.args[0])
     if node.op == "py.size":
@@ -72,7 +75,7 @@ def _number(low: Any, node: Node) -> Operand:
     return low.numbers.run(node.op, DTYPE_NAMES[node.outputs[0].type.dtype], args)
 
 
-def _choice(low: Any, node: Node) -> Operand:
+def _choice(low: Lowering, node: Node) -> Operand:
     """One of several values, by its number: of numbers and one-element tensors in registers, else of places in memory."""
     number = low.numbers.number(low.register(low.operand(node.args[0])), "i64")
     if not all(map(one_element, (*node.outputs, *node.inputs))):
@@ -88,7 +91,7 @@ def _choice(low: Any, node: Node) -> Operand:
     return Reg(text, found.dtype, found.size, alias)
 
 
-def _chosen_place(low: Any, number: str, values: Sequence[Value]) -> Mem:
+def _chosen_place(low: Lowering, number: str, values: Sequence[Value]) -> Mem:
     if not all(isinstance(v, Value) and isinstance(v.type, TensorType) for v in values):
         raise Decline("a choice among lists or constants")
     found, *rest = [low.memory(low.operand(a)) for a in values]
@@ -104,7 +107,7 @@ def _chosen_place(low: Any, number: str, values: Sequence[Value]) -> Mem:
     return replace(found, pointer=pointer, alias=alias, owners=owners, dense=dense)
 
 
-def _computed(low: Any, node: Node) -> None:
+def _computed(low: Lowering, node: Node) -> None:
     """A tensor of numbers, one element that torch's formulas give, or what torch is asked for."""
     out = node.outputs[0]
     if node.op in CREATORS and not one_element(out):
@@ -125,14 +128,14 @@ def _computed(low: Any, node: Node) -> None:
         calls.lower(low, node)
 
 
-def _read(low: Any, node: Node) -> Operand:
+def _read(low: Lowering, node: Node) -> Operand:
     (resource,) = node.args
     if resource in low.written:
         return low.written[resource]
     return with_alias(low.env[resource], "false")
 
 
-def _assign(low: Any, node: Node) -> None:
+def _assign(low: Lowering, node: Node) -> None:
     resource, value = node.args
     if resource not in low.graph.inputs or extents.opened(resource):
         raise Decline("a variable that is written inside of a branch or loop")
@@ -153,11 +156,11 @@ def _bare(node: Node) -> Node:
     return made
 
 
-def _first(low: Any, node: Node) -> Operand:
+def _first(low: Lowering, node: Node) -> Operand:
     return low.operand(node.args[0])
 
 
-def _second(low: Any, node: Node) -> Operand:
+def _second(low: Lowering, node: Node) -> Operand:
     """What was written; only gradients ask for what was there before."""
     return low.operand(node.args[1])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..ir import Node
 from ..kernels.loop_ir import Open
@@ -12,12 +12,15 @@ from .code import SIZE
 from .micro_kernels import Matrix
 from .values import Mem
 
+if TYPE_CHECKING:
+    from .lower import Lowering
+
 SMALL = 256  # elements of the matrix on the right below which the product is a fold
 BLOCKS = (64, 8, 1)  # rows; the largest where they are work for all threads
 MANY = 64  # rows that are reckoned with
 
 
-def fits(low: Any, node: Node) -> bool:
+def fits(low: Lowering, node: Node) -> bool:
     """Whether a product's rows, and nothing else, have a length that only the run knows."""
     if node.op not in ("aten.mm.default", "aten.addmm.default") or node.kwargs:
         return False
@@ -29,7 +32,7 @@ def fits(low: Any, node: Node) -> bool:
     return isinstance(a.size[0], Open) and not isinstance(a.size[1], Open) and b.size[0] * b.size[1] >= SMALL  # fmt: skip
 
 
-def lower(low: Any, node: Node) -> None:
+def lower(low: Lowering, node: Node) -> None:
     """Write the product and bind its result."""
     *bias, a, b = map(low.operand, node.args)
     out, code = node.outputs[0], low.code
@@ -54,16 +57,16 @@ def lower(low: Any, node: Node) -> None:
     low.bind(out, target)
 
 
-def _block(low: Any, x: Matrix, rows: int, row: str, dtype: str) -> Matrix:
+def _block(low: Lowering, x: Matrix, rows: int, row: str, dtype: str) -> Matrix:
     """So many rows of a matrix, from one on."""
     return replace(x, pointer=_at(low, x.pointer, row, x.row_stride * SIZE[dtype]), rows=rows)
 
 
-def _bias_of(low: Any, x: Mem, rows: int, row: str) -> Mem:
+def _bias_of(low: Lowering, x: Mem, rows: int, row: str) -> Mem:
     """What is added to these rows."""
     return replace(x, pointer=_at(low, x.pointer, row, x.stride[0] * SIZE[x.dtype]), size=(rows, x.size[1]))  # fmt: skip
 
 
-def _at(low: Any, pointer: str, row: str, step: int) -> str:
+def _at(low: Lowering, pointer: str, row: str, step: int) -> str:
     offset = low.code.multiply(row, step)
     return low.code.do(f"getelementptr i8, ptr {pointer}, i64 {offset}")

@@ -184,8 +184,9 @@ class Span(int):
     __rmul__ = __mul__
 
     def __eq__(self, other: object) -> bool:
-        same = isinstance(other, Span) and self.factor == other.factor
-        return same and sorted(n.name for n in self.sizes) == sorted(n.name for n in other.sizes)
+        if not isinstance(other, Span) or self.factor != other.factor:
+            return False
+        return sorted(n.name for n in self.sizes) == sorted(n.name for n in other.sizes)
 
     def __ne__(self, other: object) -> bool:
         return not self == other

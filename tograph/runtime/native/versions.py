@@ -11,13 +11,16 @@ turn, then calls take the one whose iterations were shorter, and now and then th
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..ir import Graph, Value, all_nodes
 from ..types import DTYPE_NAMES, ScalarType, TensorType
 from .code import SIZE, UNROLL
 from .groups import one_element
 from .threading import COUNTER
+
+if TYPE_CHECKING:
+    from .lower import Lowering
 
 LARGEST = 40  # nodes of a loop that is compiled twice
 SMALL = 16  # nodes of a body that is worth some copies
@@ -71,13 +74,13 @@ done:
 """
 
 
-def barrier(low: Any) -> None:
+def barrier(low: Lowering) -> None:
     """What keeps LLVM from computing both branches, or a part of both: an empty instruction unlike any other."""
     number = low.code.fresh("")[1:]
     low.code.line(f'call void asm sideeffect "", "i"(i32 {number})')
 
 
-def prepare(low: Any) -> str:
+def prepare(low: Lowering) -> str:
     """The place of a loop's state; the functions go to the module."""
     low.globals["pick"] = TEXT
     low.code.declares[COUNTER] = f"declare i64 @llvm.{COUNTER}()"

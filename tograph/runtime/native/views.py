@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..ir import Node, Value
 from ..kernels.loop_ir import Open, bound
@@ -12,8 +12,11 @@ from .indices import index_of, slice_of
 from .reshapes import reshape
 from .values import Decline, Mem, Operand, Reg, laid_out, numel, view_of
 
+if TYPE_CHECKING:
+    from .lower import Lowering
 
-def lower(low: Any, node: Node) -> None:
+
+def lower(low: Lowering, node: Node) -> None:
     """Bind the outputs of a view node."""
     source = low.operand(node.args[0])
     for v, x in zip(node.outputs, VIEWS.get(node.op, _clone)(low, node, source)):
@@ -32,11 +35,11 @@ def lower(low: Any, node: Node) -> None:
         low.bind(v, x)
 
 
-def _moved(low: Any, x: Mem, offset: str) -> str:
+def _moved(low: Lowering, x: Mem, offset: str) -> str:
     return low.code.element(x.dtype, x.pointer, offset)
 
 
-def _permute(low: Any, node: Node, x: Operand) -> list[Operand]:
+def _permute(low: Lowering, node: Node, x: Operand) -> list[Operand]:
     rank = len(x.size)
     if node.op == "aten.permute.default":
         order = [d % rank for d in node.args[1]]
@@ -51,7 +54,7 @@ def _permute(low: Any, node: Node, x: Operand) -> list[Operand]:
     return [view_of(x, [x.size[d] for d in order], [x.stride[d] for d in order])]
 
 
-def _unsqueeze(low: Any, node: Node, x: Operand) -> list[Operand]:
+def _unsqueeze(low: Lowering, node: Node, x: Operand) -> list[Operand]:
     if isinstance(x, Reg):
         return [x]
     x = low.memory(x)
@@ -60,7 +63,7 @@ def _unsqueeze(low: Any, node: Node, x: Operand) -> list[Operand]:
     return [view_of(x, (*x.size[:d], 1, *x.size[d:]), (*x.stride[:d], step, *x.stride[d:]))]
 
 
-def _squeeze(low: Any, node: Node, x: Operand) -> list[Operand]:
+def _squeeze(low: Lowering, node: Node, x: Operand) -> list[Operand]:
     if isinstance(x, Reg):
         return [x]
     x = low.memory(x)
@@ -71,7 +74,7 @@ def _squeeze(low: Any, node: Node, x: Operand) -> list[Operand]:
     return [view_of(x, [x.size[d] for d in kept], [x.stride[d] for d in kept])]
 
 
-def _expand(low: Any, node: Node, x: Operand) -> list[Operand]:
+def _expand(low: Lowering, node: Node, x: Operand) -> list[Operand]:
     shape, given = tuple(node.outputs[0].type.shape), node.args[1]
     x = low.memory(x)
     lead = len(shape) - len(x.size)
@@ -90,7 +93,7 @@ def _expand(low: Any, node: Node, x: Operand) -> list[Operand]:
     return [view_of(x, size, stride)]
 
 
-def _select(low: Any, node: Node, x: Operand) -> list[Operand]:
+def _select(low: Lowering, node: Node, x: Operand) -> list[Operand]:
     x = low.memory(x)
     d = node.args[1] % len(x.size)
     at = low.code.multiply(index_of(low, node.args[2], x.size[d]), x.stride[d])
@@ -99,7 +102,7 @@ def _select(low: Any, node: Node, x: Operand) -> list[Operand]:
     return [replace(made, gaps=x.gaps or (first and _inside(x, d)))]
 
 
-def _slice(low: Any, node: Node, x: Operand) -> list[Operand]:
+def _slice(low: Lowering, node: Node, x: Operand) -> list[Operand]:
     x = low.memory(x)
     args = list(node.args[1:]) + [0, None, None, 1][len(node.args) - 1 :]
     d = args[0] % len(x.size)
@@ -116,7 +119,7 @@ def _inside(x: Mem, d: int) -> bool:
     return any(s > x.step(x.stride[d]) for s in steps)
 
 
-def _split(low: Any, node: Node, x: Operand) -> list[Operand]:
+def _split(low: Lowering, node: Node, x: Operand) -> list[Operand]:
     x = low.memory(x)
     d = (node.args[2] if len(node.args) > 2 else 0) % len(x.size)
     _counted(x, d)
@@ -138,7 +141,7 @@ def _counted(x: Mem, d: int) -> None:
         raise Decline("parts of a size that is known only at run time")
 
 
-def _unbind(low: Any, node: Node, x: Operand) -> list[Operand]:
+def _unbind(low: Lowering, node: Node, x: Operand) -> list[Operand]:
     x = low.memory(x)
     d = (node.args[1] if len(node.args) > 1 else 0) % len(x.size)
     _counted(x, d)
@@ -149,14 +152,14 @@ def _unbind(low: Any, node: Node, x: Operand) -> list[Operand]:
     ]
 
 
-def _clone(low: Any, node: Node, x: Operand) -> list[Operand]:
+def _clone(low: Lowering, node: Node, x: Operand) -> list[Operand]:
     """A copy that only reshapes look at: they copy themselves where it takes one."""
     if isinstance(x, Mem) and x.open and x.packed:
         return [laid_out(x.pointer, x.dtype, x.size, x.owners)]
     return [replace(x, alias="false", dense=x.contiguous) if isinstance(x, Mem) else x]
 
 
-def _diagonal(low: Any, node: Node, x: Operand) -> list[Operand]:
+def _diagonal(low: Lowering, node: Node, x: Operand) -> list[Operand]:
     x = low.memory(x)
     offset, a, b = (*node.args[1:], *(0, 0, 1)[len(node.args) - 1 :])
     rank = len(x.size)
@@ -173,7 +176,7 @@ def _diagonal(low: Any, node: Node, x: Operand) -> list[Operand]:
     return [view_of(x, size, stride, _moved(low, x, str(start)))]
 
 
-def _unfold(low: Any, node: Node, x: Operand) -> list[Operand]:
+def _unfold(low: Lowering, node: Node, x: Operand) -> list[Operand]:
     x = low.memory(x)
     d, length, step = node.args[1] % len(x.size), *node.args[2:]
     if isinstance(x.size[d], Open) or not isinstance(length, int) or not isinstance(step, int):
@@ -183,7 +186,7 @@ def _unfold(low: Any, node: Node, x: Operand) -> list[Operand]:
     return [view_of(x, size, stride)]
 
 
-def _same(low: Any, node: Node, x: Operand) -> list[Operand]:
+def _same(low: Lowering, node: Node, x: Operand) -> list[Operand]:
     return [x]
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..kernels.loop_ir import Open
 from .code import FLOATS, REGISTER, UNSIGNED, Code
 from .values import Decline, Mem, Operand, Reg, numel
+
+if TYPE_CHECKING:
+    from .lower import Lowering
 
 
 @contextmanager
@@ -28,7 +31,7 @@ def counted(code: Code, count: str) -> Iterator[str]:
 
 
 @contextmanager
-def over(low: Any, size: Sequence[int]) -> Iterator[list[str]]:
+def over(low: Lowering, size: Sequence[int]) -> Iterator[list[str]]:
     """Loops over an index space; the index."""
     with ExitStack() as stack:
         yield [stack.enter_context(counted(low.code, low.sizes.text(n))) for n in size]
@@ -52,7 +55,7 @@ def offset(code: Code, index: Sequence[str], stride: Sequence[int]) -> str:
     return at
 
 
-def element(low: Any, x: Operand, index: Sequence[str]) -> str:
+def element(low: Lowering, x: Operand, index: Sequence[str]) -> str:
     """An element of ``x``, at the last dims of an index; the only one where it has only one."""
     if not isinstance(x, Mem):
         return low.register(x).text
@@ -61,7 +64,7 @@ def element(low: Any, x: Operand, index: Sequence[str]) -> str:
     return low.code.load(x.dtype, x.pointer, offset(low.code, index[lead:], stride))
 
 
-def position(low: Any, x: Operand, index: Sequence[str], n: int | Open, wraps: bool) -> str:
+def position(low: Lowering, x: Operand, index: Sequence[str], n: int | Open, wraps: bool) -> str:
     """An element of a tensor of positions in a dim of ``n``; one that is out of range fails. ``wraps``: negative ones count from the end."""
     if x.dtype not in ("i64", "i32"):
         raise Decline("positions that are not integers")
@@ -76,7 +79,7 @@ def position(low: Any, x: Operand, index: Sequence[str], n: int | Open, wraps: b
     return at
 
 
-def flat(low: Any, x: Operand) -> Mem:
+def flat(low: Lowering, x: Operand) -> Mem:
     """``x`` as one dim of elements in order."""
     x = low.memory(x)
     if len(x.size) == 1:

@@ -32,6 +32,7 @@ from .reinplace import reinplace
 from .settle import has_try, settle, uncommitted, unwrapped
 from .simplify import simplify
 from .sink import sink
+from .skip_vectors import skip_vectors
 from .write_through import write_through
 
 
@@ -62,6 +63,7 @@ PASSES = [
     Pass(prune, "what nobody needs goes"),
     Pass(write_through, "updates of resources are written into them", inference=True),
     Pass(prune, "what nobody needs goes", inference=True),
+    Pass(skip_vectors, "decompositions compute what is used", inference=True),
     Pass(reinplace, "updates write into memory that nothing else needs", inference=True),
 ]
 
