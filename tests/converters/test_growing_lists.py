@@ -338,6 +338,20 @@ def what_is_not_none_is_added(x):
 
 
 @cases((3,), (0,))
+def one_branch_binds_and_the_other_changes(x):
+    a, b, c, d = [1], [1], {"k": True}, [None]
+    held = b
+    if x > 1:
+        a, b, c, d = [i for i in range(x)], [2, 3, 4], {"z": False}, [x]
+    else:
+        a.append(5)
+        b.append(6)
+        c["k"] = False
+        d[0] = x + 1
+    return a, b, held, c, 5 if d[0] is None else d[0], 7 if c.get("k", True) else 8
+
+
+@cases((3,), (0,))
 def displays_with_spread_parts(x):
     log = [1]
     if x > 0:

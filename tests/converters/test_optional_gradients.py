@@ -171,14 +171,33 @@ def test_backward_of_what_needs_no_gradient():
         f(-torch.ones(2))
 
 
-def test_lists_of_gradients_take_the_paths_to_be_taken():
+def test_lists_of_gradients_that_are_there():
+    w, v = (torch.ones(2, requires_grad=True) for _ in range(2))
+
+    def f(x):
+        w.grad = v.grad = None
+        ((w if x.sum() > 0 else v * 2) * x).sum().backward()
+        found = [p.grad for p in (w, v) if p.grad is not None]
+        return torch.stack(found), len(found)
+
+    converted = tg.function(f)
+    for sign in (1, -1):
+        x = sign * torch.ones(2)
+        torch.testing.assert_close(converted(x), f(x))
+
+
+def test_what_cannot_tell_none_from_tensors_takes_the_paths_to_be_taken():
     w, v = (torch.ones(2, requires_grad=True) for _ in range(2))
 
     @tg.function
     def f(x):
         w.grad = v.grad = None
         ((w if x.sum() > 0 else v * 2) * x).sum().backward()
-        return torch.stack([p.grad for p in (w, v) if p.grad is not None])
+        found = []
+        for p in (w, v):
+            if p.grad is not None:
+                found.append([p.grad])
+        return found[0][0]
 
     with pytest.raises(tg.errors.NoGradientError, match="if p.grad is not None"):
         f(torch.ones(2))

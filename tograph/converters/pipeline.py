@@ -71,12 +71,14 @@ class Conversion:
     """A converted function: its code, and what it looks like."""
 
     def __init__(self, code: types.CodeType, printed: Callable[[], Printed]):
-        self.code, self._printed = code, printed
+        self.code, self._print = code, printed
 
     @functools.cached_property
     def printed(self) -> Printed:
         """The rewritten Python with its line map."""
-        return self._printed()
+        made = self._print()
+        self._print = lambda: made  # the other one holds the tree
+        return made
 
     @property
     def source(self) -> str:

@@ -5,22 +5,39 @@ from __future__ import annotations
 import dis
 import functools
 import types
+import weakref
+from collections.abc import Callable
+from typing import Any
 
 
-@functools.cache
+def _per_code(answer: Callable[[types.CodeType], Any]) -> Callable[[types.CodeType], Any]:
+    """Remember the answers for as long as the code objects live."""
+    known: weakref.WeakKeyDictionary[types.CodeType, Any] = weakref.WeakKeyDictionary()
+
+    @functools.wraps(answer)
+    def remembered(code: types.CodeType) -> Any:
+        found = known.get(code)
+        if found is None:
+            found = known[code] = answer(code)
+        return found
+
+    return remembered
+
+
+@_per_code
 def stored_names(code: types.CodeType) -> frozenset[str]:
     """Globals and free variables that the code itself assigns."""
     words = ("STORE_GLOBAL", "DELETE_GLOBAL", "STORE_DEREF", "DELETE_DEREF")
     return frozenset(i.argval for i in _instructions(code) if i.opname in words)
 
 
-@functools.cache
+@_per_code
 def loaded_globals(code: types.CodeType) -> tuple[str, ...]:
     loads = ("LOAD_GLOBAL", "LOAD_NAME")
     return tuple(dict.fromkeys(i.argval for i in _instructions(code) if i.opname in loads))
 
 
-@functools.cache
+@_per_code
 def loaded_variables(code: types.CodeType) -> frozenset[str]:
     words = ("LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF")
     return frozenset(i.argval for i in _instructions(code) if i.opname in words)
@@ -33,7 +50,7 @@ def _instructions(code: types.CodeType):
             yield from _instructions(constant)
 
 
-@functools.lru_cache(4096)
+@_per_code
 def code_names(code: types.CodeType) -> tuple[str, ...]:
     """The global and attribute names of a code object and of those nested in it; converted code has some as strings."""
     found = list(code.co_names)
@@ -45,7 +62,7 @@ def code_names(code: types.CodeType) -> tuple[str, ...]:
     return tuple(found)
 
 
-@functools.cache
+@_per_code
 def writes(code: types.CodeType) -> tuple[frozenset[str], tuple[str, ...]]:
     """The free variables and the globals that code, with the functions nested in it, assigns."""
     cells: set[str] = set()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import sys
 import time
 import weakref
 from collections.abc import Callable, Sequence
@@ -18,6 +17,7 @@ from ..lazy import lazy_module
 from . import (
     autodiff,
     commits,
+    entries,
     flattening,
     freed,
     host,
@@ -29,12 +29,10 @@ from . import (
 )
 from .carrier import differentiable
 from .commits import Target
-from .diagnosis import at_run_time, shown
 from .finishing import Given
 from .ir import Graph, graph_effects, set_control_inputs
 from .kernels.kernel import Kernel
 from .kernels.lower import Fused, lower
-from .native.entry import make_host_entry
 from .native.program import Native
 from .passes.settle import has_try, settle
 from .rewrite import copied, count_nodes
@@ -328,39 +326,16 @@ class ConcreteFunction:
     @cached_property
     def entry(self) -> Callable[..., Any] | None:
         """A built-in function for calls with plain tensors, or None: ``MISS`` is its answer to any other call."""
-        native, result = self.scheduled.native, self._result
-        if (
-            not (native is None or isinstance(native, Native))
-            or self._effects
-            or self.late
-            or self.slots
-            or self._brings_tensors
-            or self.made_leaves
-            or self.given
-        ):
+        native = self.scheduled.native
+        if self._effects or self.late or self.slots or self._brings_tensors or self.made_leaves or self.given:  # fmt: skip
             return None
+        result = self._result
         flat = isinstance(result, structure.Tree) and result.cls is tuple and result.aux is None
         if not self._single and not (flat and all(isinstance(p, Leaf) and not p.fixed for p in result.parts)):  # fmt: skip
             return None
         if native is None:
-            return self._host_entry()
-        return native.entry(self.captured_inputs, self._single)
-
-    def _host_entry(self) -> Callable[..., Any] | None:
-        """The entry of a graph that the host runs."""
-        graph, captured = self.graph, self.captured_inputs
-        run, single = self.scheduled.host.run, self._single
-
-        def call(*tensors: Any) -> Any:
-            try:
-                outputs = run(*tensors, *captured)
-            except Exception as error:
-                __tracebackhide__ = True
-                add_location(error, graph)
-                raise shown(error)  # noqa: B904  the same object
-            return outputs[0] if single else tuple(outputs)
-
-        return make_host_entry(call, [v.type for v in graph.inputs], captured)
+            return entries.by_host(self.graph, self.captured_inputs, self.scheduled.host.run, self._single)  # fmt: skip
+        return native.entry(self.captured_inputs, self._single) if isinstance(native, Native) else None  # fmt: skip
 
     def _outputs(self, inputs: Sequence[Any]) -> list[Any]:
         """What the graph gives, run in the way that this call needs."""
@@ -387,7 +362,7 @@ class ConcreteFunction:
         try:
             outputs = self._outputs(inputs)
         except Exception as error:
-            add_location(error, self.graph)
+            entries.add_location(error, self.graph)
             raise
         finally:
             commits.calls.targets.pop()
@@ -416,14 +391,3 @@ def _build(graph: Graph, visible: int | None = None) -> scheduler.Program:
 
 def _same(x: Any) -> Any:
     return x
-
-
-def add_location(error: BaseException, graph: Graph) -> None:
-    """Note on an error which line of the user's code made the op that failed."""
-    trace, node, made = sys.exc_info()[2], None, None
-    while trace is not None:
-        code = trace.tb_frame.f_code
-        if code.co_filename == f"<tograph host program of {graph.name}>":
-            node, made = host.node_of(code, trace.tb_lineno)
-        trace = trace.tb_next
-    at_run_time(error, node, made or graph)

@@ -31,7 +31,8 @@ from .arguments import Flat
 from .binding import binder
 from .call_effects import CallEffects, no_places
 from .commits import Target
-from .concrete import ConcreteFunction, add_location
+from .concrete import ConcreteFunction
+from .entries import add_location
 from .finishing import finish, late_inputs
 from .funcgraph import FuncGraph
 from .outer_numbers import Opened

@@ -72,7 +72,7 @@ def join_regions(op: str, heads: Sequence[Any], regions: dict[str, Region], **at
     for (place, contents), spec in zip(slots, specs):
         x = flattening.unflatten(spec, values, noting(flattening.plain_maker(graph), made))
         listed.inherit(tensors_in(x), [t for c in contents for t in tensors_in(c)])
-        learn_outcome(op, heads, x, spec, [as_value(c) for c in contents])
+        learn_outcome(op, heads, x, spec, [as_value(c) for c in contents], live)
         if place is None:
             result = x
         else:

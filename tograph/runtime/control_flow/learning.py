@@ -6,7 +6,7 @@ None where ``a`` is, and a call that takes both is traced for two cases, not fou
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -14,25 +14,36 @@ import torch
 from .. import facts, joins, pytrees, structure
 from ..scalars import StagedBool
 from ..structure import Choice, Spec, Tree
+from .regions import Region, replayed
 
 
 def learn_outcome(
-    op: str, heads: Sequence[Any], x: Any, spec: Spec, contents: Sequence[Any]
+    op: str,
+    heads: Sequence[Any],
+    x: Any,
+    spec: Spec,
+    contents: Sequence[Any],
+    live: Sequence[Region],
 ) -> None:
-    """``x``, of ``spec``, is what a region op joined of what its regions leave."""
+    """``x``, of ``spec``, is what a region op joined of what its regions ``live`` leave."""
     if op == "If" and len(contents) == 2:
-        _learn(heads[0], x, spec, contents)
+        _learn(heads[0], x, spec, contents, live)
 
 
-def _learn(test: Any, x: Any, spec: Spec, contents: Sequence[Any]) -> None:
-    """``x`` is the first of ``contents`` where ``test`` is true, else the second."""
+def _learn(test: Any, x: Any, spec: Spec, contents: Sequence[Any], live: Sequence[Region]) -> None:
+    """``x`` is the first of ``contents`` where ``test`` is true, else the second.
+
+    What a container or object holds at the end of a region is seen while that is replayed.
+    """
     if any(isinstance(c, structure.Identity) for c in contents):
         return
     if isinstance(spec, Tree) and spec.aux != "staged":
-        _parts(test, x, spec, contents)
+        _parts(test, x, spec, contents, live)
     elif structure.is_union(x) and isinstance(spec, Choice):
         if not any(map(structure.is_union, contents)):
-            then, orelse = (joins.option_of(structure.spec_of(c), spec) for c in contents)
+            then, orelse = (
+                joins.option_of(s, spec) for s in _each(structure.spec_of, contents, live)
+            )
             facts.follows(x, test, then, orelse)
     elif isinstance(x, StagedBool) and {True, False} == {c for c in contents if type(c) is bool}:
         (facts.same if contents[0] else facts.negated)(test, x)
@@ -40,12 +51,23 @@ def _learn(test: Any, x: Any, spec: Spec, contents: Sequence[Any]) -> None:
         facts.sized(x, test, contents[0].shape, contents[1].shape)
 
 
-def _parts(test: Any, x: Any, spec: Tree, contents: Sequence[Any]) -> None:
-    found = [pytrees.parts_of(y) for y in (x, *contents)]
+def _each(
+    function: Callable[[Any], Any], contents: Sequence[Any], live: Sequence[Region]
+) -> list[Any]:
+    """``function`` of each content, as its region left it."""
+    found = []
+    for content, region in zip(contents, live, strict=True):
+        with replayed(region):
+            found.append(function(content))
+    return found
+
+
+def _parts(test: Any, x: Any, spec: Tree, contents: Sequence[Any], live: Sequence[Region]) -> None:
+    found = [pytrees.parts_of(x), *_each(pytrees.parts_of, contents, live)]
     rows = [f[1] for f in found if f is not None and len(f[1]) == len(spec.parts)]
     if len(rows) == 3:
         for part, one, then, orelse in zip(spec.parts, *rows):
-            _learn(test, one, part, (then, orelse))
+            _learn(test, one, part, (then, orelse), live)
 
 
 def _is_unsized(x: Any) -> bool:

@@ -82,9 +82,12 @@ def _packed_there(low: Lowering, region: Region) -> set[Value]:
         if isinstance(v.type, TensorType):
             if isinstance(x, Mem) and (not x.dense or x.open or x.gaps or x.lead is not None):
                 return set()
-            stride = x.stride if isinstance(x, Mem) else strides(x.size or ())
-            metas[v] = Meta(v.type.dtype, tuple(x.size or ()), tuple(stride), 0, _CPU)
+            made = _new(x.dtype, tuple(x.size or ()))
+            metas[v] = made._replace(stride=x.stride) if isinstance(x, Mem) else made
     for n in region.nodes:
+        if not any(isinstance(v.type, TensorType) for v in n.inputs):
+            metas |= {v: _new(*low.tensor(v)) for v in n.outputs}
+            continue
         rule = RULES.get(n.op.split(".")[1]) if n.op.startswith("aten.") else None
         if rule is None or any(isinstance(v.type, TensorType) and v not in metas for v in n.inputs):
             continue
@@ -93,6 +96,10 @@ def _packed_there(low: Lowering, region: Region) -> set[Value]:
         found = [found] if isinstance(found, Meta) else found or []
         metas |= {v: m for v, m in zip(n.outputs, found) if isinstance(m, Meta) and m.laid_out}
     return {v for v in region.outputs if v in metas and is_packed(metas[v])}
+
+
+def _new(dtype: str, size: tuple[int, ...]) -> Meta:
+    return Meta(DTYPES[dtype], size, strides(size), 0, _CPU)
 
 
 def _known_to(metas: dict[Value, Any]) -> Callable[[Value], Any]:
