@@ -29,7 +29,7 @@ def separate(outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) ->
             asked.setdefault(call.node, (call, set()))[1].add(x.grad_fn.indices[x.output_nr])
     if not asked:
         return
-    edges = [(x.grad_fn, x.output_nr) for x in outputs if x.grad_fn is not None]
+    edges: list[Any] = [(x.grad_fn, x.output_nr) for x in outputs if x.grad_fn is not None]
     edges += [e for n in histories.behind(outputs) for e in n.next_functions if e[0] is not None]
     for fn, place in dict.fromkeys(edges):
         call, wanted = asked.get(getattr(getattr(fn, "call", None), "node", None), (None, ()))
