@@ -114,7 +114,9 @@ def test_an_empty_list_has_no_items():
         out = []
         for _ in range(n):
             out.append(x)
-        return torch.stack(out), torch.stack(out).sum(0)
+        for item in out:
+            x = x + item
+        return len(out), x
 
     check(none, torch.ones(2), torch.tensor(0))
 
