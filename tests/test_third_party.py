@@ -643,3 +643,27 @@ def test_generators_in_loops():
         return s
 
     compare(run, torch.tensor([1.0, -2.0, -1.0, 5.0, 3.0]))
+
+
+@torch.jit.script
+def scripted_step(x: torch.Tensor, bound: float, n: int = 2) -> torch.Tensor:
+    if bool(x.sum() > bound):
+        x = x * 0.5
+    for i in range(n):
+        x = x + i
+    return x
+
+
+@torch.jit.script
+def scripted_search(x: torch.Tensor):
+    k = 0
+    while bool(x.norm() > 1.0):
+        x, k = scripted_step(x, 2.0) / 8, k + 1
+    return x, k
+
+
+def test_functions_of_torchscript_keep_their_branches():
+    f = tg.function(lambda x: scripted_search(x))
+    for x in ([3.0, 4.0], [-30.0, 40.0], [0.1, 0.1]):
+        close(scripted_search(torch.tensor(x)), f(torch.tensor(x)))
+    assert f.trace_count == 1

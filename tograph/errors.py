@@ -81,6 +81,8 @@ class TographError(Exception):
 class StagingError(TographError):
     """A construct that cannot become part of a graph."""
 
+    in_any_form = False  # whether a loop that is unrolled has the same error
+
 
 class ConversionError(StagingError, ValueError):
     """A function whose source cannot be rewritten."""

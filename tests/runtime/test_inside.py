@@ -409,3 +409,82 @@ def test_through_a_try_that_fails():
     torch.testing.assert_close(f(x, True), made_before_or_anew(x, True))
     with pytest.raises(NotImplementedError, match="what a `try` had computed before it failed"):
         f(-x.detach().requires_grad_(), True)
+
+
+def of_a_branch(w):
+    if w.sum() > 0:
+        y = w * 2
+        s = y * 3
+    else:
+        y = w * 1
+        s = w * 4
+    return torch.autograd.grad((s * y).sum(), y)[0]
+
+
+def of_a_loop(w):
+    y = w * 2
+    s = y * 3
+    while y.sum() < 10:
+        y = y * 2
+        s = s + y
+    return torch.autograd.grad((s * y).sum(), y)[0]
+
+
+def of_a_branch_that_leaves_it(w):
+    y = w * 2
+    s = y * 3
+    if w.sum() > 5:
+        y = w * 4
+        s = w * 1
+    return torch.autograd.grad((s * y).sum(), y)[0]
+
+
+@pytest.mark.parametrize("f", [of_a_branch, of_a_loop, of_a_branch_that_leaves_it])
+def test_what_a_construct_computed_from_what_it_gives_is_no_way_of_a_gradient(f):
+    with pytest.raises(tg.errors.GradientError, match="computed from this tensor"):
+        tg.function(f)(torch.tensor([1.0, 2.0], requires_grad=True))
+
+
+def test_what_a_construct_gives_side_by_side():
+    def f(w):
+        if w.sum() > 0:
+            y, s = w * 2, w * 3
+        else:
+            y, s = w * 1, w * 4
+        return torch.autograd.grad((s * y).sum(), y)[0]
+
+    for x in ([1.0, 2.0], [-1.0, -2.0]):
+        w = torch.tensor(x, requires_grad=True)
+        assert torch.equal(f(w), tg.function(f)(w))
+
+
+class Inverse(torch.autograd.Function):
+    """Its gradient uses it."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return torch.linalg.inv(x)
+
+    @staticmethod
+    def backward(ctx, g):
+        y = Inverse.apply(*ctx.saved_tensors)
+        return -y.T @ g @ y.T
+
+
+def test_a_function_whose_gradient_uses_it():
+    def f(x):
+        return Inverse.apply(x).sin().sum()
+
+    staged = tg.function(f)
+    x = (torch.eye(3, dtype=torch.float64) + 0.1).requires_grad_()
+    found = []
+    for g in (f, staged):
+        (a,) = torch.autograd.grad(g(x), x, create_graph=True)
+        found.append((a, torch.autograd.grad(a.square().sum(), x, create_graph=True)[0]))
+    for native, made in zip(*found):
+        torch.testing.assert_close(native, made)
+    with pytest.raises(tg.errors.GradientError, match="first and second order only"):
+        torch.autograd.grad(found[1][1].sum(), x)
+    with torch.no_grad():
+        torch.testing.assert_close(staged(x), f(x))

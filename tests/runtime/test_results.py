@@ -50,7 +50,8 @@ def generated(x):
 @pytest.mark.parametrize(
     "made",
     [lambda x: lambda: x, lambda x: functools.partial(torch.add, x), lambda x: (i for i in x), lambda x: x.numpy,
-     lambda x: generated(x * 2), lambda x: [iter([x, x])], lambda x: {"f": lambda y=x: y}],
+     lambda x: generated(x * 2), lambda x: [iter([x, x])], lambda x: {"f": lambda y=x: y}, lambda x: zip([x], [1]),
+     lambda x: map(torch.neg, iter((x, x)))],
 )  # fmt: skip
 def test_what_keeps_a_symbolic_tensor_is_refused(made):
     with pytest.raises(ScopeError, match="Return the tensors themselves"):

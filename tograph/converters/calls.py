@@ -167,6 +167,14 @@ def _object(f, args, kwargs):
     return leave_alone(f, args, kwargs)
 
 
+def _scripted(f: Any, args, kwargs) -> Any:
+    """A function of TorchScript: what it was compiled from, where its own branches would look at values."""
+    original = getattr(f, "_torchdynamo_inline", None)
+    if original is None or not is_tracing():
+        return leave_alone(f, args, kwargs)
+    return call(original, *args, **kwargs)
+
+
 def _referent(f: weakref.ref, args, kwargs) -> Any:
     found, watch = f(*args, **kwargs), reads.current()
     if watch is not None:
@@ -315,6 +323,7 @@ _KINDS: dict[type, Callable[[Any, tuple, dict[str, Any]], Any]] = {
     types.BuiltinFunctionType: _builtin,  # methods of C types are of this kind too
     types.MethodWrapperType: _wrapper,
     weakref.ref: _referent,
+    torch.jit.ScriptFunction: _scripted,
     functools._lru_cache_wrapper: _cached,
     functools.partial: _partial,
 }

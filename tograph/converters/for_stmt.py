@@ -202,8 +202,8 @@ def _iterated(left, body, names, test):
     try:
         with control_flow.alternative():
             _staged_for(StagedRange(left.start, left.stop, left.step), body, names, test, None)
-    except StagingError:
-        if len(left) > MANY:
+    except StagingError as error:
+        if len(left) > MANY or error.in_any_form:
             attempt.commit()
             raise
         attempt.undo()
@@ -245,11 +245,11 @@ def _staged_for(source, body, names, test, options) -> None:
         try:
             with control_flow.alternative():
                 form()
-        except StagingError:
+        except BaseException as error:
+            if not isinstance(error, StagingError) or error.in_any_form:
+                attempt.commit()
+                raise
             attempt.undo()
-        except BaseException:
-            attempt.commit()
-            raise
         else:
             attempt.commit()
             return

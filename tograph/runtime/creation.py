@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from ..errors import CreationError
-from . import interp, journal
+from . import interp, journal, structure
 from .funcgraph import FuncGraph, Storage, current_graph, is_tracing, user_location
 from .infer import meta_of
 from .ir import Node, Value, node_effects
@@ -67,13 +67,13 @@ def condition(places: Callable[[], Sequence[Location]] = tuple):
 
 
 def _holds_symbol(x: Any) -> bool:
+    if isinstance(x, structure.STAGED.lists) and x.handle is not None:
+        return True
     if isinstance(x, (list, tuple, set)):
         return any(map(_holds_symbol, x))
     if isinstance(x, dict):
         return any(map(_holds_symbol, x.values()))
-    return isinstance(x, (SymTensor, torch.SymInt, torch.SymFloat, torch.SymBool)) or (
-        hasattr(x, "handle") and x.handle is not None
-    )
+    return isinstance(x, (SymTensor, torch.SymInt, torch.SymFloat, torch.SymBool))
 
 
 def conditional() -> bool:

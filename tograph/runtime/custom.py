@@ -8,13 +8,14 @@ positions ``wrt``. It is a graph like any other, so it runs without the user's s
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from ..errors import GradientError
-from . import control_flow, flattening, reads
+from . import control_flow, flattening, optional_grads, reads
 from .carrier import differentiable
 from .funcgraph import FuncGraph, Storage, current_graph, is_tracing, user_location
 from .infer import meta_of, tensor_type
@@ -29,6 +30,8 @@ def with_gradient(
     """``values`` as functions of the tensors among ``args``, whose gradients ``gradient(*cotangents)`` gives, one for each argument."""
     graph = current_graph()
     plain = [value_of(v.detach(), graph) for v in values]
+    if not torch.is_grad_enabled():
+        return [flattening.symbolic(v, graph) for v in plain]
     wrt = [i for i, a in enumerate(args) if _differentiable(a)]
     inputs = [value_of(args[i], graph) for i in wrt]
     region = gradient_region(plain, gradient, args, wrt)
@@ -211,6 +214,18 @@ def _eager(
     return list(_Custom.apply(gradient, values, *args))
 
 
+class _Gradients(threading.local):
+    def __init__(self) -> None:
+        self.of: list[Any] = []
+
+
+_gradients = (
+    _Gradients()
+)  # the functions whose gradients are being traced, each inside of the one before
+ORDERS = 2  # how deep, where a function's gradient uses the function itself
+_TOO_HIGH = "'{}.backward' uses the function itself; of such a function a graph has gradients of the first and second order only"
+
+
 class Context:
     """What ``forward`` and ``backward`` of a ``torch.autograd.Function`` get as ``ctx`` while tracing."""
 
@@ -268,9 +283,16 @@ def apply_function(cls: Any, args: Sequence[Any], call: Callable[..., Any]) -> A
     ]
 
     def gradient(*cotangents: Any) -> Any:
+        if _gradients.of.count(cls) == ORDERS:
+            optional_grads.check(False, "tg.GradientError", _TOO_HIGH.format(cls.__name__))
+            return [None] * len(args)
         rows = dict(zip(chosen, cotangents))
         every = [rows[i] if i in rows else _zeros(v) for i, v in enumerate(values)]
-        return call(cls.backward, ctx, *every)
+        _gradients.of.append(cls)
+        try:
+            return call(cls.backward, ctx, *every)
+        finally:
+            _gradients.of.pop()
 
     _check_dirty(ctx.dirty, values)
     for i, made in zip(chosen, with_gradient([values[i] for i in chosen], before, gradient)):

@@ -165,6 +165,7 @@ def engine(
         )
     reads.history()
     _check_iterations(outputs, inputs, leaves)
+    SEPARATE(outputs, inputs)
     nodes = freed.executed(outputs, inputs)
     stale.settle(nodes, False)
     found = run_backward(outputs, grads, inputs, create, unused)
@@ -279,6 +280,10 @@ def backward(
         if g is not None:
             _accumulate(leaf, g, create_graph, way)
             _run_hooks(leaf, way)
+
+
+def SEPARATE(outputs: Sequence[Any], inputs: Sequence[Any]) -> None:
+    """An error where a staged construct computed what is differentiated from what it is differentiated by. Set by ``autodiff``."""
 
 
 def WAYS(outputs: Sequence[Any], inputs: Sequence[Any]) -> tuple[Any, list[Any]]:

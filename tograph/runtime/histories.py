@@ -170,11 +170,13 @@ def check(nodes: Iterable[Any], inputs: Sequence[torch.Tensor], leaves: bool) ->
         every = {x.grad_fn for x in earlier.made if x.grad_fn.told.leaf} if leaves else set()
         others = {n for n in wanted | every if n.earlier is earlier and n is not node}
         if any((node.told.name, n.told.name) in earlier.depends for n in others):
-            raise GradientError(
+            error = GradientError(
                 "a gradient that is taken inside of a staged loop is one of a value that an earlier iteration computed, with respect to a "
                 "tensor that an earlier iteration made. Compute the value in the iteration that takes the gradient, at the start of the body.",
                 user_location(),
             )
+            error.in_any_form = True  # of branches it is refused too, see ``autodiff.separate``
+            raise error
 
 
 def _is_state(node: Any) -> bool:

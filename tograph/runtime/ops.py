@@ -36,6 +36,7 @@ import torch
 
 from ..errors import (  # fmt: skip
     AssertionFailed,
+    GradientError,
     InvalidArgumentError,
     NoGradientError,
     NoIterationError,
@@ -506,7 +507,10 @@ def _caught():
     return sys.exc_info()[1]
 
 
-_CHECKS = {f"tg.{c.__name__}": c for c in (NoGradientError, NoIterationError, UnexpectedSizeError)}
+_CHECKS = {
+    f"tg.{c.__name__}": c
+    for c in (GradientError, NoGradientError, NoIterationError, UnexpectedSizeError)
+}
 
 
 def _assert(condition, kind, args, data=None):

@@ -8,9 +8,10 @@ would show symbolic tensors.
 from __future__ import annotations
 
 import functools
+import gc
 import re
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -211,4 +212,21 @@ def _kept(x: Any) -> list[Any]:
         return [x.__self__]
     if isinstance(x, types.GeneratorType):
         return list(x.gi_frame.f_locals.values()) if x.gi_frame is not None else []
-    return x.__tograph_holds__() if hasattr(type(x), "__tograph_holds__") else []
+    if hasattr(type(x), "__tograph_holds__"):
+        return x.__tograph_holds__()
+    return _behind(x) if isinstance(x, Iterator) else []
+
+
+def _behind(x: Any) -> list[Any]:
+    """What an iterator of C takes its items from, such as ``zip``, ``map`` or that of a list."""
+    found, todo, seen = list[Any](), [x], {id(x)}
+    while todo:
+        for y in gc.get_referents(todo.pop()):
+            if id(y) in seen or isinstance(y, (type, types.ModuleType)):
+                continue
+            seen.add(id(y))
+            if isinstance(y, (Iterator, tuple)):
+                todo.append(y)
+            else:
+                found.append(y)
+    return found

@@ -1,5 +1,7 @@
 """Random numbers that native code draws: bit by bit those of eager PyTorch, and the generator moves as it does there."""
 
+import ctypes
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -194,3 +196,16 @@ def test_the_formulas_are_compared_with_torch():
 
     assert generator.lock() is not None and not generator._agrees(shifted, 0)
     assert generator.known("uniform")
+
+
+def test_the_lock_is_found_while_another_thread_draws():
+    place = generator.lock()
+    found = jit.symbols(generator.DEFAULT)
+    default = ctypes.CFUNCTYPE(ctypes.c_void_p)(found[generator.DEFAULT])()
+    mutex = ctypes.c_void_p(ctypes.c_void_p.from_address(default).value + place)
+    threads = ctypes.CDLL(None)
+    threads.pthread_mutex_lock(mutex)
+    try:
+        assert generator.lock.__wrapped__() == place
+    finally:
+        threads.pthread_mutex_unlock(mutex)

@@ -3,7 +3,7 @@
 * Graphs: ``joint`` records forward and backward (``replay``, ``objects``, ``graphs``, ``rules``), ``cut`` chooses what is saved, ``vjp`` is the transform.
 * Ops with regions: ``alternatives``, ``loops`` (``dependence``, ``deferred``, ``checkpoint``), ``earlier`` for gradients inside of a loop's body.
 * Calls: ``pairs`` and ``shares`` make the functions of autograd, ``routes``, ``paths`` and ``inside`` say which results and inputs have gradients,
-  ``rewritten`` what tensors have that a call writes.
+  ``separate`` which cannot be asked for, ``rewritten`` what tensors have that a call writes.
 """
 
 from .alternatives import alternatives
@@ -13,6 +13,7 @@ from .inside import ways
 from .loops import loop
 from .pairs import Differentiable, refusing, supported
 from .rewritten import Rewrites, give_history
+from .separate import separate
 from .vjp import Pullback, vjp
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "loop",
     "reached",
     "refusing",
+    "separate",
     "supported",
     "vjp",
     "ways",

@@ -14,6 +14,8 @@ from ..ir import Value
 from ..journal import Location as Place
 from .regions import Region
 
+Name = tuple[Any, int]  # of a tensor in the state: its place, and its number among those there
+
 
 def _tensors(content: Any) -> list[torch.Tensor]:
     """The tensors in a content, in the order of its graph values."""
@@ -33,12 +35,13 @@ def _requires_grad(content: Any, graph: FuncGraph | None = None) -> bool:
     return any(x.requires_grad for x in _tensors(content))
 
 
-def _computed(content: Any, graph: FuncGraph) -> bool:
-    """Whether what an iteration leaves may be something else than a leaf that it made."""
+def _computed(key: Any, content: Any, graph: FuncGraph) -> set[Name]:
+    """What an iteration leaves in a place that may be something else than a leaf that it made."""
     if not _requires_grad(content, graph):
-        return False
-    found = [x for x in _tensors(content) if x.requires_grad]
-    return not found or any(not x.is_leaf or _outside(x, graph) for x in found)
+        return set()
+    found = [(i, x) for i, x in enumerate(_tensors(content)) if x.requires_grad]
+    numbers = [i for i, x in found if not x.is_leaf or _outside(x, graph)]
+    return {(key, i) for i in (numbers if found else range(1))}
 
 
 def _graded(content: Any) -> bool:
@@ -46,21 +49,18 @@ def _graded(content: Any) -> bool:
     return any(id(x) in slots and slots[id(x)].content is not None for x in _tensors(content))
 
 
-Name = tuple[Any, int]  # of a tensor in the state: its place, and its number among those there
-
-
 class LoopHistories:
     """Which state requires grad inside the body, and what outside of the loop it depends on.
 
     It matters where the body takes a gradient: then the body is traced until it is stable.
 
-    ``computed``: places of which some content that requires grad is no leaf. ``graded``: places of which some content has a
+    ``computed``: what requires grad and is no leaf. ``graded``: places of which some content has a
     gradient when an iteration begins. ``depends``: (x, y) where x was computed from the tensor y itself.
     """
 
     def __init__(self, state: Sequence[Place], contents: Sequence[Any]):
         self.keys: set[Any] = set()
-        self.computed: set[Any] = set()
+        self.computed: set[Name] = set()
         self.graded: set[Any] = set()
         self.depends: set[tuple[Name, Name]] = set()
         self.outside: list[torch.Tensor] = []
@@ -76,8 +76,8 @@ class LoopHistories:
         if _requires_grad(content):
             self.keys.add(key)
         found = [x for x in _tensors(content) if x.requires_grad]
-        if not all(map(histories.is_leaf, found)):
-            self.computed.add(key)
+        tensors = enumerate(_tensors(content))
+        self.computed |= {(key, i) for i, x in tensors if not histories.is_leaf(x)}
         if _graded(content):
             self.graded.add(key)
         known = set(map(_identity, self.outside))
@@ -106,9 +106,7 @@ class LoopHistories:
             x = flattening.symbolic(value, graph)
             name = (place.key, next(numbers)) if isinstance(x, torch.Tensor) else None
             if isinstance(x, torch.Tensor) and (x.is_floating_point() or x.is_complex()):
-                told = histories.Told(
-                    name, place.key not in self.computed, place.key in self.graded
-                )
+                told = histories.Told(name, name not in self.computed, place.key in self.graded)
                 return self.earlier.state(x, graph.graph.inputs.index(value), told)
             return x
 
@@ -121,7 +119,7 @@ class LoopHistories:
         keys = self.keys | {p.key for p in state if _requires_grad(loop.content(p), loop.graph)}
         contents = [(p.key, loop.content(p)) for p in state]
         depends = self.depends | _dependent(contents, self.earlier.made)
-        computed = self.computed | {k for k, c in contents if _computed(c, loop.graph)}
+        computed = self.computed.union(*(_computed(k, c, loop.graph) for k, c in contents))
         graded = self.graded | {k for k, c in contents if _graded(c)}
         carried = [x if x._base is None else x._base for x in loop.graph.sources.values()]
         known = set(map(_identity, self.outside))

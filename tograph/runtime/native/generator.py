@@ -34,13 +34,13 @@ _MUTEX = 40  # bytes, in glibc on x86-64
 def lock() -> int | None:
     """Where the generator's mutex is in it; None where generators do not look as expected.
 
-    It is found by what follows it: the device and the dispatch keys.
+    It is found by what follows it, the device and the dispatch keys, in a generator of our own: another thread may hold the default one's.
     """
     found = jit.symbols(DEFAULT, *BITS.values(), KEPT, KEEP)
     if found is None or platform.machine() != "x86_64" or platform.system() != "Linux":
         return None
-    reference = ctypes.CFUNCTYPE(ctypes.c_void_p)(found[DEFAULT])()
-    content = ctypes.string_at(_pointer(reference), 96)
+    own = torch.Generator()
+    content = ctypes.string_at(_impl(own), 96)
     keys = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU).raw_repr()
     for at in range(_MUTEX + 8, 80, 8):
         follows = content[at : at + 2] == b"\0\xff" and content[at + 8 : at + 16] == keys.to_bytes(8, "little")  # fmt: skip
@@ -49,8 +49,9 @@ def lock() -> int | None:
     return None
 
 
-def _pointer(address: int) -> int:
-    found = ctypes.c_void_p.from_address(address).value
+def _impl(generator: torch.Generator) -> int:
+    """The address of the generator in C++ that a Python object holds."""
+    found = ctypes.c_void_p.from_address(id(generator) + object.__basicsize__).value
     assert found is not None
     return found
 
@@ -60,7 +61,7 @@ class _Emulated:
 
     def __init__(self) -> None:
         self.generator = torch.Generator()
-        impl = _pointer(id(self.generator) + object.__basicsize__)
+        impl = _impl(self.generator)
         found = jit.symbols(*BITS.values()) or {}
         kinds = {32: ctypes.c_uint32, 64: ctypes.c_uint64}
         ask = {n: ctypes.CFUNCTYPE(k, ctypes.c_void_p)(found[BITS[n]]) for n, k in kinds.items()}

@@ -1,0 +1,82 @@
+"""Gradients with respect to what a staged construct gives, of other things that it gives.
+
+An output of an ``If`` or ``While`` is a value of its own: torch's engine does not see that a branch computed another output from it. A
+gradient that would have to go that way is refused, since what is found without it is another number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ...errors import GradientError
+from .. import grads, histories
+from ..funcgraph import user_location
+from ..ir import Graph, Node, Value
+from .dependence import NOTHING, Dependence, output_dependences
+
+_SEED: Dependence = frozenset([0])
+
+
+def separate(outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) -> None:
+    """GradientError where ``outputs`` depend on what a construct computed from one of ``inputs``, which it gives too."""
+    asked: dict[Node, tuple[Any, set[int]]] = {}
+    for x in inputs:
+        call = getattr(x.grad_fn, "call", None)
+        if call is not None:
+            asked.setdefault(call.node, (call, set()))[1].add(x.grad_fn.indices[x.output_nr])
+    if not asked:
+        return
+    edges: list[Any] = [(x.grad_fn, x.output_nr) for x in outputs if x.grad_fn is not None]
+    edges += [e for n in histories.behind(outputs) for e in n.next_functions if e[0] is not None]
+    for fn, place in dict.fromkeys(edges):
+        call, wanted = asked.get(getattr(getattr(fn, "call", None), "node", None), (None, ()))
+        for i in sorted(wanted):
+            j = fn.indices[place]
+            if i != j and _made_from(call.node, j, i, call.graph.graph):
+                raise GradientError(
+                    "a gradient is asked for with respect to a tensor that a staged branch or loop gives, of a value that it computed from "
+                    "this tensor. Compute the value behind the branch or loop, or take the gradient inside of it.",
+                    user_location(),
+                )
+
+
+def _made_from(node: Node, j: int, i: int, graph: Graph) -> bool:
+    """Whether a region of ``node``, or ``graph`` before it, computes output ``j`` from output ``i``."""
+    regions = [r for name, r in node.regions.items() if name not in ("cond", "gradient")]
+    for region in regions:
+        if max(i, j) >= len(region.outputs):
+            continue
+        seed, skip = region.outputs[i], len(node.args) - len(region.inputs)
+        known: dict[Value, Dependence] = dict.fromkeys(region.inputs, NOTHING)
+        if seed in known:
+            outer = node.args[skip + region.inputs.index(seed)]
+            around = _known(graph, outer, dict.fromkeys(graph.inputs, NOTHING), node)
+            known = {v: around.get(a, NOTHING) for v, a in zip(region.inputs, node.args[skip:])}
+        if _known(region, seed, known).get(region.outputs[j]):
+            return True
+    if "carried" not in node.kwargs:
+        return False
+    around = _known(graph, node.args[i], dict.fromkeys(graph.inputs, NOTHING), node)
+    return bool(around.get(node.args[j]))
+
+
+def _known(
+    graph: Graph, seed: Value, known: dict[Value, Dependence], end: Node | None = None
+) -> dict[Value, Dependence]:
+    """What is computed from ``seed``, itself included, up to a node."""
+    if seed in known:
+        known[seed] = _SEED
+    for node in graph.nodes:
+        if node is end:
+            break
+        known.update(zip(node.outputs, output_dependences(node, known)))
+        if seed in node.outputs:
+            i = node.outputs.index(seed)
+            known.update((v, _SEED) for j, v in enumerate(node.outputs) if i == j or _made_from(node, j, i, graph))  # fmt: skip
+    return known
+
+
+grads.SEPARATE = separate
