@@ -274,8 +274,9 @@ def measure(f, args, rounds):
         found = g(*args)
         torch.manual_seed(1)
         torch.testing.assert_close(found, f(*args), rtol=1e-3, atol=1e-3)
-    calls = max(1, int(0.05 / max(timed(f, args, 1), 1e-5)))
-    pairs = [(timed(f, args, calls), timed(g, args, calls)) for _ in range(rounds)]
+    # As many calls as take a while: one interruption would be most of a short round.
+    calls = [max(1, int(0.05 / max(timed(h, args, 5), 1e-6))) for h in (f, g)]
+    pairs = [(timed(f, args, calls[0]), timed(g, args, calls[1])) for _ in range(rounds)]
     eager, staged = map(min, zip(*pairs))
     return eager, staged, first, g.concrete_functions[-1].scheduled.level
 
