@@ -2,19 +2,28 @@
 
 A file is named by a digest of all that its content depends on, so one of another version is never found, and it carries
 a digest of itself, so a damaged one is none. A folder that cannot be read or written costs time, and one warning says so.
+
+The folder stays below ``MOST`` bytes: once in a while a process that has written something looks, as it ends, and removes the files that
+were not read for longest. The time of a file is that of its last use, to the day.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
 import hashlib
 import os
 import tempfile
+import time
 import warnings
 from pathlib import Path
 
 from . import settings
 
+MOST = 1 << 29  # bytes in the folder
+DAY = 86_400.0  # seconds between two looks, and the grain of the time of last use
+_LOOKED = "looked"  # the file whose time is that of the last look
 _MAGIC = b"tograph-object-1\n"
 _warned: set[str] = set()
 
@@ -46,8 +55,9 @@ def version_of(*modules: str) -> str | None:
 
 def load(name: str) -> bytes | None:
     """The content that was stored under a name."""
+    path = cache_dir() / name
     try:
-        data = (cache_dir() / name).read_bytes()
+        data = path.read_bytes()
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -55,6 +65,7 @@ def load(name: str) -> bytes | None:
         return None
     digest, content = data[len(_MAGIC) :][:32], data[len(_MAGIC) + 32 :]
     if data.startswith(_MAGIC) and hashlib.sha256(content).digest() == digest:
+        _used(path)
         return content
     warn_once("tograph: a file in the cache of compiled code is damaged: it is compiled again")
     return None
@@ -73,7 +84,52 @@ def store(name: str, content: bytes) -> None:
         with os.fdopen(handle, "wb") as file:
             file.write(_MAGIC + hashlib.sha256(content).digest() + content)
         os.replace(path, folder / name)
+        _look_at_exit(folder)
     except OSError as error:
         warn_once(f"tograph: compiled code cannot be kept in {folder} ({error.strerror}): every process compiles")  # fmt: skip
         with contextlib.suppress(OSError):
             os.unlink(path)
+
+
+def _used(path: Path) -> None:
+    """Note that a file was read."""
+    with contextlib.suppress(OSError):  # it belongs to somebody else, or is gone
+        if time.time() - path.stat().st_mtime > DAY:
+            os.utime(path)
+
+
+@functools.cache
+def _look_at_exit(folder: Path) -> None:
+    """Have this process look at the size of the folder as it ends, where none did for a day."""
+    mark = folder / _LOOKED
+    try:
+        due = time.time() - mark.stat().st_mtime > DAY
+    except OSError:
+        due = True
+    if due:
+        with contextlib.suppress(OSError):
+            mark.touch()
+            atexit.register(sweep, folder)
+
+
+def sweep(folder: Path, most: int = MOST) -> None:
+    """Remove the files of ``folder`` that were not used for longest, until half of ``most`` bytes are left, where there are more than that.
+
+    What other processes remove, or forbid to remove, is passed over.
+    """
+    found = []
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(folder):
+            with contextlib.suppress(OSError):
+                if entry.is_file(follow_symlinks=False) and entry.name != _LOOKED:
+                    state = entry.stat()
+                    found.append((state.st_mtime, entry.path, state.st_size))
+    total = sum(size for *_, size in found)
+    if total <= most:
+        return
+    for _, path, size in sorted(found):
+        if total <= most // 2:
+            return
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+            total -= size

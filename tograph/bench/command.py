@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from ..targets import CommandError
 from . import growth, peers, report
 from .workloads import WORKLOADS
 
@@ -47,5 +48,5 @@ def _chosen(text: str, known: Any, what: str) -> list[str]:
     chosen = [t for t in text.split(",") if t]
     for name in chosen:
         if name not in known:
-            raise ValueError(f"no {what} {name!r}: there are {', '.join(known)}")
+            raise CommandError(f"no {what} {name!r}: there are {', '.join(known)}")
     return chosen
