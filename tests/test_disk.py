@@ -53,23 +53,18 @@ def test_a_folder_that_is_not_there(folder):
 
 
 PROGRAM = """
-import os
 from tograph import disk
-disk.MOST = 10_000
 disk.sweep.__defaults__ = (10_000,)
-disk.store("new", bytes(100))
+for i in range(COUNT):
+    disk.store(f"new{i}", bytes([i, 255 - i]))
 """
 
 
-def test_one_process_a_day_looks(folder):
-    def run():
-        for name in "abc":
-            (folder / name).write_bytes(bytes(5000))
-            aged(folder / name, OLD)
-        subprocess.run([sys.executable, "-c", PROGRAM], env={**os.environ, "TOGRAPH_CACHE_DIR": str(folder)}, check=True)  # fmt: skip
-        return sorted(p.name for p in folder.iterdir() if p.name != "looked")
-
-    assert run() == ["new"]
-    assert run() == ["a", "b", "c", "new"]  # somebody has looked today
-    aged(folder / "looked", OLD)
-    assert run() == ["new"]
+@pytest.mark.parametrize("count", [1, 256])
+def test_a_process_that_has_stored_much_looks(folder, count):
+    for name in "abc":
+        (folder / name).write_bytes(bytes(5000))
+        aged(folder / name, OLD)
+    program = PROGRAM.replace("COUNT", str(count))
+    subprocess.run([sys.executable, "-c", program], env={**os.environ, "TOGRAPH_CACHE_DIR": str(folder)}, check=True)  # fmt: skip
+    assert [(folder / name).exists() for name in "abc"] == [count == 1] * 3

@@ -3,8 +3,8 @@
 A file is named by a digest of all that its content depends on, so one of another version is never found, and it carries
 a digest of itself, so a damaged one is none. A folder that cannot be read or written costs time, and one warning says so.
 
-The folder stays below ``MOST`` bytes: once in a while a process that has written something looks, as it ends, and removes the files that
-were not read for longest. The time of a file is that of its last use, to the day.
+The folder stays near ``MOST`` bytes: after one in ``SELDOM`` files that are stored, the process looks as it ends, and removes the files
+that were not read for longest. The time of a file is that of its last use, to the day.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from pathlib import Path
 from . import settings
 
 MOST = 1 << 29  # bytes in the folder
-DAY = 86_400.0  # seconds between two looks, and the grain of the time of last use
-_LOOKED = "looked"  # the file whose time is that of the last look
+SELDOM = 64  # files that are stored for one look
+DAY = 86_400.0  # seconds: the grain of the time of last use
 _MAGIC = b"tograph-object-1\n"
 _warned: set[str] = set()
 
@@ -82,9 +82,11 @@ def store(name: str, content: bytes) -> None:
         return
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(_MAGIC + hashlib.sha256(content).digest() + content)
+            digest = hashlib.sha256(content).digest()
+            file.write(_MAGIC + digest + content)
         os.replace(path, folder / name)
-        _look_at_exit(folder)
+        if digest[0] % SELDOM == 0:
+            _look_at_exit(folder)
     except OSError as error:
         warn_once(f"tograph: compiled code cannot be kept in {folder} ({error.strerror}): every process compiles")  # fmt: skip
         with contextlib.suppress(OSError):
@@ -100,16 +102,8 @@ def _used(path: Path) -> None:
 
 @functools.cache
 def _look_at_exit(folder: Path) -> None:
-    """Have this process look at the size of the folder as it ends, where none did for a day."""
-    mark = folder / _LOOKED
-    try:
-        due = time.time() - mark.stat().st_mtime > DAY
-    except OSError:
-        due = True
-    if due:
-        with contextlib.suppress(OSError):
-            mark.touch()
-            atexit.register(sweep, folder)
+    """Have this process look at the size of the folder as it ends."""
+    atexit.register(sweep, folder)
 
 
 def sweep(folder: Path, most: int = MOST) -> None:
@@ -121,7 +115,7 @@ def sweep(folder: Path, most: int = MOST) -> None:
     with contextlib.suppress(OSError):
         for entry in os.scandir(folder):
             with contextlib.suppress(OSError):
-                if entry.is_file(follow_symlinks=False) and entry.name != _LOOKED:
+                if entry.is_file(follow_symlinks=False):
                     state = entry.stat()
                     found.append((state.st_mtime, entry.path, state.st_size))
     total = sum(size for *_, size in found)

@@ -107,7 +107,7 @@ def attribute(owner, attr: str) -> Location:
     return Location(("attr", id(owner), attr), f"{type(owner).__name__}.{attr}", get, set, owner)
 
 
-_IN_C = (types.MemberDescriptorType, types.GetSetDescriptorType)
+_DESCRIPTORS = (types.MemberDescriptorType, types.GetSetDescriptorType)
 
 
 def _is_in_c(owner: Any, attr: str) -> bool:
@@ -116,7 +116,7 @@ def _is_in_c(owner: Any, attr: str) -> bool:
         return attr == "requires_grad"
     for kind in type(owner).__mro__:
         if attr in kind.__dict__:
-            return isinstance(kind.__dict__[attr], _IN_C)
+            return isinstance(kind.__dict__[attr], _DESCRIPTORS)
     return False
 
 
