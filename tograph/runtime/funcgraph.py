@@ -153,6 +153,7 @@ class Root:
         default_factory=dict
     )  # of what a node gives: what the same memory held before it
     graphs: list[FuncGraph] = field(default_factory=list)
+    earlier: list[Any] = field(default_factory=list)  # ``histories.Earlier``
 
     def release(self) -> None:
         """The trace is over: forget what was noted for it, the tensors that stand for values above all.
@@ -161,6 +162,8 @@ class Root:
         """
         for graph in self.graphs:
             graph.sources.clear()
+        for iterations in self.earlier:
+            iterations.release()
         for noted in (
             self.outside,
             self.retained,
@@ -170,6 +173,7 @@ class Root:
             self.keep,
             self.created,
             self.made,
+            self.earlier,
         ):
             noted.clear()
         self.loops = None

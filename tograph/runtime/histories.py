@@ -81,6 +81,8 @@ class Earlier:
         self.pending: dict[int, Any] = {}
         self.depends = depends  # names of state, and of the state that it was computed from
         self.made: list[torch.Tensor] = []
+        self._shown: list[Any] = []
+        current_graph().root.earlier.append(self)
         with torch.enable_grad():
             self._end = _Earlier.apply(self, *self.outside) if self.outside else None
 
@@ -92,7 +94,16 @@ class Earlier:
         self.made.append(made)
         if told.leaf:
             x.shown_ = made
+            self._shown.append(x)
         return made
+
+    def release(self) -> None:
+        """The trace is over: no tensor is kept, since its history keeps this object."""
+        for x in self._shown:
+            del x.shown_
+        for held in (self.outside, self.made, self._shown):
+            held.clear()
+        self._end = None
 
 
 class _LoopState(torch.autograd.Function):
