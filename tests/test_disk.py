@@ -37,15 +37,33 @@ def test_a_damaged_file_is_none(folder):
         assert disk.load("a.o") is None
 
 
+def name_of(i):
+    return f"{i:064x}.o"
+
+
 def test_the_longest_unused_go_first(folder):
-    for i, name in enumerate("abcd"):
+    names = [name_of(i) for i in range(4)]
+    for i, name in enumerate(names):
         disk.store(name, bytes(1000))
         aged(folder / name, OLD - i)
-    assert disk.load("a") is not None  # used today
+    assert disk.load(names[0]) is not None  # used today
     disk.sweep(folder, most=1 << 20)
-    assert all((folder / name).exists() for name in "abcd")
+    assert all((folder / name).exists() for name in names)
     disk.sweep(folder, most=4000)
-    assert [name for name in "abcd" if (folder / name).exists()] == ["a"]
+    assert [(folder / name).exists() for name in names] == [True, False, False, False]
+
+
+def test_what_is_not_ours_stays(folder):
+    others = ["thesis.bin", name_of(1), "0001.o", "notes"]
+    for name in others:
+        (folder / name).write_bytes(bytes(5000))
+    (folder / (name_of(2) + ".d")).mkdir()
+    disk.store(name_of(3), bytes(5000))
+    for path in folder.iterdir():
+        aged(path, OLD)
+    disk.sweep(folder, most=0)
+    assert all((folder / name).exists() for name in others)
+    assert not (folder / name_of(3)).exists()
 
 
 def test_a_folder_that_is_not_there(folder):
@@ -53,18 +71,28 @@ def test_a_folder_that_is_not_there(folder):
 
 
 PROGRAM = """
+import os
 from tograph import disk
 disk.sweep.__defaults__ = (10_000,)
 for i in range(COUNT):
-    disk.store(f"new{i}", bytes([i, 255 - i]))
+    disk.store(f"{i:064x}.o", bytes([i, 255 - i]))
+os.chdir("..")
 """
 
 
 @pytest.mark.parametrize("count", [1, 256])
 def test_a_process_that_has_stored_much_looks(folder, count):
-    for name in "abc":
-        (folder / name).write_bytes(bytes(5000))
-        aged(folder / name, OLD)
+    """In the folder that it has stored into, wherever it is at its end."""
+    cache, other = folder / "in" / "cache", folder / "cache"
+    names = [name_of(1000 + i) for i in range(3)]
+    for place in (cache, other):
+        place.mkdir(parents=True)
+        for name in names:
+            (place / name).write_bytes(disk._MAGIC + bytes(5000))
+            aged(place / name, OLD)
     program = PROGRAM.replace("COUNT", str(count))
-    subprocess.run([sys.executable, "-c", program], env={**os.environ, "TOGRAPH_CACHE_DIR": str(folder)}, check=True)  # fmt: skip
-    assert [(folder / name).exists() for name in "abc"] == [count == 1] * 3
+    path = os.pathsep.join(p for p in sys.path if p)
+    env = {**os.environ, "TOGRAPH_CACHE_DIR": "cache", "PYTHONPATH": path}
+    subprocess.run([sys.executable, "-c", program], env=env, cwd=folder / "in", check=True)
+    assert [(cache / name).exists() for name in names] == [count == 1] * 3
+    assert all((other / name).exists() for name in names)

@@ -3,8 +3,8 @@
 A file is named by a digest of all that its content depends on, so one of another version is never found, and it carries
 a digest of itself, so a damaged one is none. A folder that cannot be read or written costs time, and one warning says so.
 
-The folder stays near ``MOST`` bytes: after one in ``SELDOM`` files that are stored, the process looks as it ends, and removes the files
-that were not read for longest. The time of a file is that of its last use, to the day.
+The folder stays near ``MOST`` bytes: after one in ``SELDOM`` files that are stored, the process looks as it ends, and removes those of its
+own files that were not read for longest. The time of a file is that of its last use, to the day. What somebody else has put there stays.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import contextlib
 import functools
 import hashlib
 import os
+import re
 import tempfile
 import time
 import warnings
@@ -25,6 +26,7 @@ MOST = 1 << 29  # bytes in the folder
 SELDOM = 64  # files that are stored for one look
 DAY = 86_400.0  # seconds: the grain of the time of last use
 _MAGIC = b"tograph-object-1\n"
+_NAME = re.compile(r"[0-9a-f]{32,}\.\w+")  # of the files: a digest, and what is in them
 _warned: set[str] = set()
 
 
@@ -103,11 +105,11 @@ def _used(path: Path) -> None:
 @functools.cache
 def _look_at_exit(folder: Path) -> None:
     """Have this process look at the size of the folder as it ends."""
-    atexit.register(sweep, folder)
+    atexit.register(sweep, folder.absolute())
 
 
 def sweep(folder: Path, most: int = MOST) -> None:
-    """Remove the files of ``folder`` that were not used for longest, until half of ``most`` bytes are left, where there are more than that.
+    """Remove the files of ours in ``folder`` that were not used for longest, until half of ``most`` bytes are left, where there are more than that.
 
     What other processes remove, or forbid to remove, is passed over.
     """
@@ -115,7 +117,7 @@ def sweep(folder: Path, most: int = MOST) -> None:
     with contextlib.suppress(OSError):
         for entry in os.scandir(folder):
             with contextlib.suppress(OSError):
-                if entry.is_file(follow_symlinks=False):
+                if _NAME.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
                     state = entry.stat()
                     found.append((state.st_mtime, entry.path, state.st_size))
     total = sum(size for *_, size in found)
@@ -125,5 +127,11 @@ def sweep(folder: Path, most: int = MOST) -> None:
         if total <= most // 2:
             return
         with contextlib.suppress(OSError):
-            os.unlink(path)
+            if _ours(path):
+                os.unlink(path)
             total -= size
+
+
+def _ours(path: str) -> bool:
+    with open(path, "rb") as file:
+        return file.read(len(_MAGIC)) == _MAGIC

@@ -11,7 +11,8 @@ DEBUG = int(os.environ.get("TOGRAPH_DEBUG", "0") or 0)
 DUMP = os.environ.get("TOGRAPH_DUMP", "")
 VERIFY = os.environ.get("TOGRAPH_VERIFY", "") not in ("", "0")
 NOOPT = os.environ.get("TOGRAPH_NOOPT", "") not in ("", "0")
-CACHE_DIR = os.environ.get("TOGRAPH_CACHE_DIR", "")
+_FOLDER = os.environ.get("TOGRAPH_CACHE_DIR", "")
+CACHE_DIR = os.path.abspath(_FOLDER) if _FOLDER else ""  # the program may change its directory
 
 _LEVELS = {0: logging.WARNING, 1: logging.INFO}
 _verbosity = [0]

@@ -65,3 +65,20 @@ def test_containers_of_other_tensors_give_other_results():
         assert torch.equal(f((y, x), {"k": k}), (y - x) * k)
         assert torch.equal(f([x, x], {"k": k}), x * 0)
     assert f.trace_count == 3
+
+
+def product(x, y):
+    return x @ y
+
+
+def test_autocast_on_a_cpu_has_traces_of_its_own():
+    f, x = tg.function(product), torch.randn(4, 4)
+    for _ in range(3):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            assert f(x, x + 1).dtype == torch.bfloat16
+        assert f(x, x + 1).dtype == torch.float32
+        with torch.autocast("cpu", dtype=torch.float16):
+            assert f(x, x + 1).dtype == torch.float16
+        with torch.autocast("cpu", enabled=False):
+            torch.testing.assert_close(f(x, x + 1), x @ (x + 1))
+    assert f.trace_count == 3

@@ -28,7 +28,7 @@ from .call_effects import no_places
 from .concrete import ConcreteFunction
 from .diagnosis import shown
 from .funcgraph import is_tracing
-from .keys import context, quick_key, without_sizes
+from .keys import autocasts, context, quick_key, without_sizes
 from .methods import BoundFunction, WeakMethod
 from .native.caller import EAGER, install
 from .native.entry import MISS
@@ -214,6 +214,8 @@ class Function(Generic[P, R]):
     def _note(self, trace: Trace, args: tuple, tensors: list[Any]) -> None:
         """From the next call on go straight to the entry of a trace that takes the arguments as they are."""
         if not trace.concrete.settled or len(tensors) != len(args) or any(map(operator.is_not, tensors, args)):  # fmt: skip
+            return
+        if autocasts():  # an entry is for calls without
             return
         entry = trace.concrete.entry
         if entry is not None:

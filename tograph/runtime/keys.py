@@ -12,7 +12,20 @@ from .specs import TensorSpec
 def context() -> tuple:
     """The settings of torch that a trace depends on."""
     device = str(torch.get_default_device()) if _function_modes() else None
-    return torch.get_default_dtype(), device, torch.is_autocast_enabled()
+    return torch.get_default_dtype(), device, *_autocast()
+
+
+def _autocast() -> tuple:
+    """For CPU and GPU: the dtype that ops are cast to, or None."""
+    return tuple(
+        torch.get_autocast_dtype(d) if torch.is_autocast_enabled(d) else None
+        for d in ("cpu", "cuda")
+    )
+
+
+def autocasts() -> bool:
+    """Whether ops are cast to another dtype now."""
+    return any(_autocast())
 
 
 # A default device is a function mode; where torch does not tell how many are open, it is always asked.

@@ -63,6 +63,7 @@ class Program:
         self._host_program = host_program or (lambda: host.build(self.graph))
         self._native: Any = None  # Native, or gpu.Program, which loads late
         self._left = _calls_before(traced)
+        self._settled = False
         self._waiting: host.Program | None = None  # runs the graph op by op until it is compiled
         self._declined = 0
         self._strided: dict[
@@ -95,7 +96,7 @@ class Program:
     @property
     def settled(self) -> bool:
         """Whether it is known how the graph runs: as native code, on a device, or by the host."""
-        return not self._left
+        return self._settled
 
     @property
     def kernels(self) -> list[Any]:
@@ -149,6 +150,12 @@ class Program:
     def compile(self) -> None:
         """Try to reach the native level now."""
         self._left = 0
+        try:
+            self._compile()
+        finally:
+            self._settled = True  # last: another thread may ask while this one compiles
+
+    def _compile(self) -> None:
         if settings.NOOPT:
             self.reason = "TOGRAPH_NOOPT is set"
             return

@@ -19,11 +19,12 @@ from .symbolic import SymTensor
 _PLAIN = (str, int, float, complex, bytes, type(None))
 
 
-def shows_staged(x: Any, seen: frozenset[int] = frozenset()) -> bool:
+def shows_staged(x: Any, seen: set[int] | None = None) -> bool:
     """Whether a value, or something in it that its text shows, is staged.
 
     A real tensor counts while tracing: it is captured. Of an object that does not say what its text is, nothing is shown.
     """
+    seen = set() if seen is None else seen  # what is walked already, or is being walked
     if isinstance(x, _PLAIN) or id(x) in seen:
         return False
     if isinstance(x, torch.Tensor):
@@ -32,7 +33,7 @@ def shows_staged(x: Any, seen: frozenset[int] = frozenset()) -> bool:
         return True
     if isinstance(x, StagedList) and x.handle is not None:
         return True
-    seen |= {id(x)}
+    seen.add(id(x))
     return any(shows_staged(part, seen) for part in _parts(x))
 
 

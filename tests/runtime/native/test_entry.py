@@ -9,6 +9,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import tograph as tg
+from tograph.runtime import scheduler
 from tograph.runtime.native import entry, layout
 
 pytestmark = pytest.mark.skipif(
@@ -368,3 +369,18 @@ def test_gradients_of_a_program_of_the_host():
     got, w.grad = w.grad, None
     convolved(x, w).sum().backward()
     torch.testing.assert_close(got, w.grad)
+
+
+def test_a_thread_that_calls_while_another_compiles_settles_nothing(monkeypatch):
+    f, x = tg.function(affine), torch.arange(4.0)
+    seen = []
+    compiled = scheduler.Program._compiled
+
+    def slowly(self):
+        seen.append(f.concrete_functions[0].settled)
+        return compiled(self)
+
+    monkeypatch.setattr(scheduler.Program, "_compiled", slowly)
+    warm(f, x, x + 1)
+    assert seen == [False]
+    assert f.concrete_functions[0].settled

@@ -130,3 +130,24 @@ def test_operands_whose_dims_are_in_different_orders(name):
 
 def _several(x):
     return x if isinstance(x, tuple) else (x,)
+
+
+LIKE = {
+    "zeros": lambda a, b: torch.zeros_like(a) + b,
+    "a number": lambda a, b: torch.zeros_like(a) + 1,
+    "full": lambda a, b: torch.full_like(a, 2.0) - b,
+    "ones": lambda a, b: torch.ones_like(a) * b.exp(),
+    "in order": lambda a, b: torch.ones_like(a, memory_format=torch.contiguous_format) * b,
+    "new": lambda a, b: a.new_zeros(4, 6) + b,
+}
+
+
+@pytest.mark.parametrize("name", sorted(LIKE))
+def test_what_is_made_like_a_tensor_whose_dims_are_turned(name):
+    f, a, b = LIKE[name], torch.randn(6, 4).t(), torch.randn(4, 6)
+    g = tg.function(f)
+    want = f(a, b)
+    for _ in range(3):
+        got = g(a, b)
+        torch.testing.assert_close(got, want)
+        assert got.stride() == want.stride()

@@ -325,7 +325,9 @@ class _Schedule:
     def add(self, node: Node, wanted: Group, earlier: Iterable[Node]) -> None:
         """Put ``node`` into the first group like ``wanted`` behind ``earlier`` and what it needs, or into a new one."""
         groups = self.groups
-        first = max((self.number[n] for n in earlier if n in self.number), default=0)
+        known = [self.number[n] for n in earlier if n in self.number]
+        # products of a group run at once: what one has to follow is in a group before
+        first = max((at + (groups[at].kind == wanted.kind == "products") for at in known), default=0)  # fmt: skip
         first, own = self._behind(node, wanted, first)
         # Two sizes that only a run knows may differ: such nodes join what they are computed from, and nothing else.
         joins = range(first, len(groups)) if None not in wanted.shape else dict.fromkeys(own)

@@ -57,8 +57,9 @@ def lower(low: Lowering, nodes: list[Node], needed: set[Value]) -> None:
         return
     region = Region([*fills, *nodes, *copies], written)
     packed = all(n.op in PRODUCTS or n.op in GATHERS for n in nodes)
-    ordered = packed or all(low.operand(v).ordered for v in region.inputs)
-    packed_there = None if ordered else _packed_there(low, region)
+    made = [x for x in map(low.env.get, _used(nodes)) if isinstance(x, Fill)]
+    ordered = packed or all(x.ordered for x in (*map(low.operand, region.inputs), *made))
+    packed_there = None if ordered else _packed_there(low, region, made)
     results: list[Any] = []
     for v in outputs:
         dtype, size = low.tensor(v)
@@ -74,16 +75,21 @@ def lower(low: Lowering, nodes: list[Node], needed: set[Value]) -> None:
         low.bind(v, x)
 
 
-def _packed_there(low: Lowering, region: Region) -> set[Value]:
-    """The results that are contiguous in eager PyTorch, as its rules for strides tell from those of the inputs."""
+def _packed_there(low: Lowering, region: Region, made: Sequence[Fill]) -> set[Value]:
+    """The results that are contiguous in eager PyTorch, as its rules for strides tell from those of the inputs.
+
+    ``made``: the tensors of numbers among them.
+    """
     metas: dict[Value, Any] = {}
+    if not all(x.ordered for x in made):
+        return set()
     for v in region.inputs:
         x = low.operand(v)
         if isinstance(v.type, TensorType):
             if isinstance(x, Mem) and (not x.dense or x.open or x.gaps or x.lead is not None):
                 return set()
-            made = _new(x.dtype, tuple(x.size or ()))
-            metas[v] = made._replace(stride=x.stride) if isinstance(x, Mem) else made
+            new = _new(x.dtype, tuple(x.size or ()))
+            metas[v] = new._replace(stride=x.stride) if isinstance(x, Mem) else new
     for n in region.nodes:
         if not any(isinstance(v.type, TensorType) for v in n.inputs):
             metas |= {v: _new(*low.tensor(v)) for v in n.outputs}
@@ -201,9 +207,12 @@ def _settle_fills(low: Lowering, nodes: list[Node]) -> None:
             low.bind(v, made)
 
 
+def _used(nodes: list[Node]) -> dict[Value, None]:
+    return dict.fromkeys(v for n in nodes for v in n.inputs)
+
+
 def _fills(low: Lowering, nodes: list[Node]) -> list[Node]:
-    used = dict.fromkeys(v for n in nodes for v in n.inputs)
-    found = [x.node for v in used if isinstance(x := low.env.get(v), Fill)]
+    found = [x.node for v in _used(nodes) if isinstance(x := low.env.get(v), Fill)]
     return list(dict.fromkeys(found))
 
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from ..ir import Node, Value
 from ..kernels.creators import CREATORS, creator_value
 from ..kernels.loop_ir import Unsupported
@@ -115,7 +117,7 @@ def _computed(low: Lowering, node: Node) -> None:
         if creator_value(node) is not None:
             loop_nodes.lower(low, [node], {out})
         else:
-            low.bind(out, Fill(_bare(node), dtype, size))
+            low.bind(out, Fill(_bare(node), dtype, size, _in_order(low, node)))
     elif all(map(one_element, (*node.inputs, *node.outputs))) and groups.known(node):
         try:
             found = loop_nodes.inline(low, node)
@@ -126,6 +128,14 @@ def _computed(low: Lowering, node: Node) -> None:
             low.bind(v, x)
     else:
         calls.lower(low, node)
+
+
+def _in_order(low: Lowering, node: Node) -> bool:
+    """Whether eager PyTorch makes a contiguous tensor: ``zeros_like`` and its kind take the order of dims from their argument."""
+    kept = node.kwargs.get("memory_format") in (None, torch.preserve_format)
+    if not kept or not node.op.split(".")[1].endswith("_like"):
+        return True
+    return low.operand(node.args[0]).ordered
 
 
 def _read(low: Lowering, node: Node) -> Operand:

@@ -128,16 +128,20 @@ class Room:
 
 @dataclass(frozen=True)
 class Fill:
-    """A tensor that a node makes of numbers: it is made again wherever it is used."""
+    """A tensor that a node makes of numbers: it is made again wherever it is used.
+
+    ``ordered``: whether it is contiguous in eager PyTorch, as it is unless it was made like a tensor that is not.
+    """
 
     node: Node
     dtype: str
     size: tuple[int, ...]
+    ordered: bool = True
 
     owners = NO_OWNERS
     alias = "false"
     order = None
-    dense = plain = ordered = settled = True
+    dense = plain = settled = property(lambda self: self.ordered)
 
 
 @dataclass(frozen=True)
