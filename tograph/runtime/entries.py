@@ -22,7 +22,7 @@ def by_host(
     def call(*tensors: Any) -> Any:
         try:
             outputs = run(*tensors, *captured)
-        except Exception as error:
+        except Exception as error:  # ops and the user's functions raise anything: the same error goes on, with its line
             __tracebackhide__ = True
             add_location(error, graph)
             raise shown(error)  # noqa: B904  the same object

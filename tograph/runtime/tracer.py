@@ -214,7 +214,7 @@ class Tracer:
                 result = function(*bound.args, **bound.kwargs)
             except control_flow.Unreachable:
                 result = None
-            except Exception as error:
+            except Exception as error:  # of the user's code, of any class
                 if isinstance(error, TographError) or not shows_staged(error):
                     raise
                 control_flow.emit_raise(error)  # with what its arguments are when the graph runs

@@ -49,12 +49,13 @@ FOLDS = {
 @pytest.mark.parametrize("n", [1000, 1024, 4099])
 @pytest.mark.parametrize("name", sorted(FOLDS))
 def test_one_row(name, n):
-    assert in_parts(FOLDS[name], r(n))
+    """Parts of unequal length only where each element costs more than a sum of it."""
+    assert in_parts(FOLDS[name], r(n)) == (n != 4099 or name in ("mean", "several"))
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.int64, torch.int32, torch.bool], ids=str)  # fmt: skip
 def test_dtypes(dtype):
-    assert in_parts(lambda x: (x.sum(), x.any()), r(3001, dtype=dtype))
+    assert in_parts(lambda x: (x.sum(), x.any()), r(3000, dtype=dtype))
 
 
 def test_rows_and_columns():
@@ -76,7 +77,7 @@ def test_the_first_of_equals_and_not_a_number():
 
 def test_a_dot_product():
     assert in_parts(torch.dot, r(3000), r(3000, seed=1))
-    assert in_parts(torch.dot, r(3001, dtype=torch.float64), r(6002, dtype=torch.float64)[::2])
+    assert in_parts(torch.dot, r(3000, dtype=torch.float64), r(6000, dtype=torch.float64)[::2])
 
 
 def test_in_a_loop():

@@ -70,28 +70,6 @@ def _diag_embed(b: Elements, node: Node, which: int, index: Index) -> Term:
     return on.where(b.at(x, (*index[:-2], located(on.where(place, 0)))), 0)
 
 
-@row("aten.constant_pad_nd.default", 0)
-def _pad(b: Elements, node: Node, which: int, index: Index) -> Term:
-    x, widths, value = node.args[0], node.args[1], argument(node, 2, "value", 0)
-    _known(*widths)
-    if not isinstance(value, (int, float)):
-        raise Unsupported("padding with a number of the run")
-    size, place, inside = b.size(x), list(index), None
-    for k, (before, after) in enumerate(zip(widths[::2], widths[1::2])):
-        d = len(size) - 1 - k
-        if isinstance(size[d], Open) or not size[d]:
-            raise Unsupported("padding of nothing, or of a size that only the run knows")
-        at = b.maker.index(index[d]) - before
-        here = (at >= 0) & (at < size[d])
-        if before > 0 or after > 0:
-            place[d] = located(here.where(at, 0))
-            inside = here if inside is None else inside & here
-        else:  # less of it, or as much
-            place[d] = index[d].shifted(-before)
-    element = b.at(x, tuple(place))
-    return element if inside is None else inside.where(element, b.maker.const(value, element.dtype))
-
-
 # ---- gradients of views: the part's gradient there, nothing elsewhere
 
 

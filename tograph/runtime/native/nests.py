@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..kernels.build import Region
 from ..kernels.gpu_forms import GpuForms
-from ..kernels.kernel import WORK_PER_THREAD, make, work_of
+from ..kernels.kernel import COSTLY_WORK, WORK_PER_THREAD, make, work_of
 from ..kernels.loop_ir import BINARY, LONGEST, TERNARY, UNARY, Expr, Kernel, Unsupported
 from ..kernels.split_rows import Split, split
 from . import threading
@@ -108,6 +108,10 @@ def _in_parts(kernel: Kernel) -> Split | None:
         return None
     length = kernel.row[0].size
     whole = [n for n in range(most, most // 2, -1) if length % n == 0]
+    if not whole and work_of(kernel) < COSTLY_WORK:
+        return (
+            None  # parts of unequal length are masked, which costs a plain sum more than it gains
+        )
     return split(kernel, whole[0] if whole else most, first=True)
 
 

@@ -1,0 +1,80 @@
+"""Single ops and short chains: tograph beside eager PyTorch, values compared, in one table.
+
+Each row is what a user may write on one line. Time per call is the least of ``--rounds`` rounds, taken in turn, on two threads;
+``level`` says what runs it, and a row of the host shows what a call costs beyond its op.
+Usage: ``python benchmarks/ops.py [NAME...]``. Machines are shared: read the ratios.
+"""
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent))
+
+import tograph as tg  # noqa: E402
+
+torch.manual_seed(0)
+LAYER = torch.nn.TransformerEncoderLayer(128, 4, 256, batch_first=True, dropout=0.0).eval()
+
+
+def cases():
+    """(name, function, argument)."""
+    long, wide, square = torch.randn(4_000_000), torch.randn(1000, 1000), torch.randn(64, 64)
+    yield "sum of 4 M", lambda x: x.sum(), long
+    yield "sum of 4 M + 3", lambda x: x.sum(), torch.randn(4_000_003)
+    yield "sum of 4 M integers", lambda x: x.sum(), torch.randint(0, 9, (4_000_000,))
+    yield "argmax of 4 M", lambda x: x.argmax(), long
+    yield "dot of 4 M", lambda x: torch.dot(x, x), long
+    yield "column means", lambda x: x.mean(0), torch.randn(100_000, 32)
+    yield "column sums", lambda x: x.sum(0), torch.randn(4000, 1000)
+    yield "mask", lambda x: x[x > 0].sum(), torch.randn(1_000_000)
+    yield "singular values", lambda x: torch.linalg.svdvals(x), square
+    yield "eigenvalues", lambda x: torch.linalg.eigvalsh(x + x.t()), square
+    yield "encoder layer", lambda x: LAYER(x), torch.randn(2, 32, 128)
+    yield "padding", lambda x: F.pad(x, (1, 1, 1, 1)) * 2, torch.randn(8, 16, 64, 64)
+    yield "smooth l1", lambda x: F.smooth_l1_loss(x, x * 2), wide
+    yield "product of integers", lambda x: x @ x, torch.randint(0, 5, (4, 4))
+    yield "bincount", lambda x: torch.bincount((x.abs() * 20).long().clamp(max=99)), torch.randn(100_000)  # fmt: skip
+    yield "flip and roll", lambda x: x.flip(0).roll(3, 1), wide
+    yield "kron", lambda x: torch.kron(x, x), torch.randn(30, 30)
+
+
+def timed(f, x, calls):
+    start = time.perf_counter()
+    for _ in range(calls):
+        f(x)
+    return (time.perf_counter() - start) / calls
+
+
+def measure(f, x, rounds):
+    """(eager, tograph, level), in seconds."""
+    g = tg.function(f)
+    for _ in range(5):
+        torch.testing.assert_close(g(x), f(x), rtol=1e-3, atol=1e-3)
+    calls = [max(1, int(0.02 / max(timed(h, x, 3), 1e-7))) for h in (f, g)]
+    pairs = [(timed(f, x, calls[0]), timed(g, x, calls[1])) for _ in range(rounds)]
+    return *map(min, zip(*pairs)), g.concrete_functions[-1].scheduled.level
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--rounds", type=int, default=15)
+    options = parser.parse_args()
+    torch.set_num_threads(2)
+    print("| op | eager us | tograph us | ratio | level |\n|---|--:|--:|--:|---|")
+    for name, f, x in cases():
+        if options.names and name not in options.names:
+            continue
+        with torch.no_grad():
+            eager, staged, level = measure(f, x, options.rounds)
+        print(f"| {name} | {eager * 1e6:.1f} | {staged * 1e6:.1f} | {staged / eager:.2f} | {level} |")  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
