@@ -30,10 +30,11 @@ from . import (
 from .carrier import differentiable
 from .commits import Target
 from .finishing import Given
-from .ir import Graph, graph_effects, set_control_inputs
+from .ir import Graph
 from .kernels.kernel import Kernel
 from .kernels.lower import Fused, lower
 from .native.program import Native
+from .ordering import graph_effects, set_control_inputs
 from .passes.settle import has_try, settle
 from .rewrite import copied, count_nodes
 from .sources import Strong

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from . import freed, passes
 from .flattening import flatten
 from .funcgraph import FuncGraph, Storage
-from .ir import set_control_inputs
 from .joins import opened
+from .ordering import set_control_inputs
 from .passes.forward import forward_reads
 from .results import Shown, leaving
 from .structure import spec_of

@@ -27,8 +27,9 @@ import torch
 from ..errors import Location, ScopeError
 from . import journal
 from .infer import tensor_type
-from .ir import Graph, Node, Value, op_effects
+from .ir import Graph, Node, Value
 from .ops import MOVES
+from .ordering import op_effects
 from .shapes import Meta
 from .types import Type
 

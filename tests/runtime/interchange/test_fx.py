@@ -13,7 +13,7 @@ from tests.runtime.interchange.export_programs import PROGRAMS, checked, work_li
 from tograph.errors import InterchangeError
 from tograph.runtime import interp
 from tograph.runtime.interchange import fx
-from tograph.runtime.ir import set_control_inputs
+from tograph.runtime.ordering import set_control_inputs
 from tograph.runtime.verification import verify
 
 SAMPLES = sorted((Path(__file__).parents[3] / "samples").glob("*.py"))

@@ -15,8 +15,9 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from ..ir import Node, Value, node_effects
+from ..ir import Node, Value
 from ..ops import MAY_FAIL
+from ..ordering import node_effects
 from ..types import ScalarType, TensorType
 
 _CHEAP = frozenset(

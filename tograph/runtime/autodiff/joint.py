@@ -23,8 +23,9 @@ from ..carrier import Carrier, differentiable
 from ..engine import run_backward
 from ..freed import executed
 from ..funcgraph import FuncGraph, Storage, current_graph
-from ..ir import Graph, Node, Value, map_values, prune, values_in
+from ..ir import Graph, Node, Value, map_values, values_in
 from ..ops import overload
+from ..ordering import prune
 from ..rewrite import copy_node
 from ..stale import bump, settle
 from ..symbolic import same

@@ -20,9 +20,10 @@ from ...errors import (
 from .. import conditional_items, pytrees, structure, symbolic, types
 from ..diagnosis import explained
 from ..funcgraph import USER_CODE, FuncGraph, current_graph, user_location
-from ..ir import Node, node_effects
+from ..ir import Node
 from ..journal import MISSING
 from ..ops import OpaqueObject, plain
+from ..ordering import node_effects
 from ..shapes import SYMBOLS
 from ..structure import (
     Handle,

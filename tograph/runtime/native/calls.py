@@ -23,8 +23,9 @@ import torch
 
 from .. import ops
 from ..infer import meta_of
-from ..ir import Node, Value, map_values, node_effects
+from ..ir import Node, Value, map_values
 from ..kernels.loop_ir import LONGEST, Open
+from ..ordering import node_effects
 from ..shapes import RULES, Meta
 from ..types import DTYPE_NAMES, DTYPES, ScalarType, TensorType
 from . import list_items

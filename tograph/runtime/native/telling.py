@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .. import ops
-from ..ir import Node, Value, map_values, node_effects
+from ..ir import Node, Value, map_values
+from ..ordering import node_effects
 from ..types import ObjectType
 from . import calls
 from .values import NO_OWNERS, Decline, Listed, Mem

@@ -12,8 +12,8 @@ from .. import flattening
 from ..autodiff.replay import replay
 from ..concrete import ConcreteFunction
 from ..funcgraph import FuncGraph, Ref, _versions, current_graph, user_location
-from ..ir import graph_effects
 from ..journal import Location
+from ..ordering import graph_effects
 from ..structure import Handle
 from ..symbolic import as_symbolic
 
