@@ -19,7 +19,7 @@ from tograph.runtime.gpu.forms import Held
 from tograph.runtime.gpu.plan import Run, check
 from tograph.runtime.gpu.retarget import retarget
 from tograph.runtime.kernels import triton_jit
-from tograph.runtime.kernels.triton_source import ERROR
+from tograph.runtime.kernels.triton_text import ERROR
 
 pytest.importorskip("triton")
 pytestmark = pytest.mark.usefixtures("interpreted")

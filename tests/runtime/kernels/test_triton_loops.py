@@ -11,7 +11,7 @@ from tograph.bench import programs
 from tograph.runtime import interp
 from tograph.runtime.kernels import triton_jit, triton_loops
 from tograph.runtime.kernels.loop_ir import DIVISION_BY_ZERO, Unsupported
-from tograph.runtime.kernels.triton_source import ERROR
+from tograph.runtime.kernels.triton_text import ERROR
 from tograph.runtime.types import TensorType
 
 pytest.importorskip("triton")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..ir import Value, items_in
-from ..kernels.triton_source import Source
+from ..kernels.triton_text import Source
 from ..types import DTYPE_NAMES, ScalarType, TensorType
 
 Location = tuple[str, int] | None
