@@ -144,25 +144,22 @@ class ControlFlow(Converter):
             gast.copy_location(gast.Name(p, gast.Param(), None, None), origin) for p in params
         ]
         bound = bound_names(body) - set(params)
-        inside = occurrences(made)
-        carried = frozenset().union(*scope.carried)
-        kept = {
-            n
-            for n in bound
-            if not scope.keep_all
-            and n not in carried
-            and n not in shared
-            and n not in scope.shared
-            and n not in scope.globals
-            and inside[n] == scope.counts[n]
-        }
-        outer = sorted(bound - kept - scope.globals)
+        outer = sorted(bound - scope.globals - self._only_in(made, bound - shared))
         if outer:
             made.body.insert(0, gast.copy_location(gast.Nonlocal(outer), origin))
         inner = sorted(bound & scope.globals)
         if inner:
             made.body.insert(0, gast.copy_location(gast.Global(inner), origin))
         return made
+
+    def _only_in(self, made: gast.FunctionDef, names: set[str]) -> set[str]:
+        """The names that the function around uses nowhere else: they may be the body's own."""
+        scope = self.scopes[-1]
+        if scope.keep_all:
+            return set()
+        free = names.difference(scope.shared, scope.globals, *scope.carried)
+        inside = occurrences(made)
+        return {n for n in free if inside[n] == scope.counts[n]}
 
     def names_node(self, names: frozenset[str], origin: gast.AST) -> gast.expr:
         node = names_tuple(names)

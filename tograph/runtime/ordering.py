@@ -188,38 +188,47 @@ def set_control_inputs(graph: Graph, known: Known | None = None) -> None:
     io op also waits for every op before it that may fail, so a failed op leaves later writes undone.
     Memory of a value that an op overwrites is a resource too, which every use of the value reads.
     """
-    last_write: dict[Any, Node] = {}
-    reads: dict[Any, list[Node]] = {}
-    failing: list[Node] = []
     known = {} if known is None else known
     effects = [node_effects(n, known) for n in graph.nodes]
-    homes = Homes(graph, effects)
+    homes, seen = Homes(graph, effects), _Seen()
     for node, e in zip(graph.nodes, effects):
         for region in node.regions.values():
             set_control_inputs(region, known)
-        ins = list(map(homes.of, node.inputs))
+        edges = seen.edges(node, e, list(map(homes.of, node.inputs)), homes.tracked)
+        node.control_inputs = [n for n in edges if n is not node]
+
+
+class _Seen:
+    """What the nodes so far did: who wrote each resource last, who read it since, and which may fail."""
+
+    def __init__(self) -> None:
+        self.last_write: dict[Any, Node] = {}
+        self.reads: dict[Any, list[Node]] = {}
+        self.failing: list[Node] = []
+
+    def edges(
+        self, node: Node, e: ops.Effects, homes: list[Value], tracked: set[Value]
+    ) -> dict[Node, None]:
+        """The nodes that the next node waits for; ``homes``: the memory of each of its inputs."""
         edges: dict[Node, None] = {}
-        written: list[Any] = [ins[i] for i in (*e.writes, *e.overwrites)]
+        written: list[Any] = [homes[i] for i in (*e.writes, *e.overwrites)]
         written += ["io"] * e.io + ["random"] * e.random
-        seen = [ins[i] for i in e.reads] + [v for v in ins if v in homes.tracked]
-        for resource in dict.fromkeys(r for r in seen if r not in written):
-            if resource in last_write:
-                edges[last_write[resource]] = None
-            reads.setdefault(resource, []).append(node)
+        read = [homes[i] for i in e.reads] + [v for v in homes if v in tracked]
+        for resource in dict.fromkeys(r for r in read if r not in written):
+            if resource in self.last_write:
+                edges[self.last_write[resource]] = None
+            self.reads.setdefault(resource, []).append(node)
         for resource in written:
-            edges.update(dict.fromkeys(reads.pop(resource, [])))
-            if resource in last_write:
-                edges[last_write[resource]] = None
-            last_write[resource] = node
+            edges.update(dict.fromkeys(self.reads.pop(resource, [])))
+            if resource in self.last_write:
+                edges[self.last_write[resource]] = None
+            self.last_write[resource] = node
         if written or e.may_fail:
-            edges.update(dict.fromkeys(failing[-1:]))
+            edges.update(dict.fromkeys(self.failing[-1:]))
         if e.may_fail:
-            edges.update(
-                dict.fromkeys(last_write[r] for r in last_write if last_write[r] is not node)
-            )
-            failing.append(node)
-        order = {n: None for n in edges if n is not node}
-        node.control_inputs = list(order)
+            edges.update(dict.fromkeys(n for n in self.last_write.values() if n is not node))
+            self.failing.append(node)
+        return edges
 
 
 def keep_writes(before: list[Node], graph: Graph) -> None:
