@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import tograph as tg
-from tests.runtime.gpu.fake_driver import Cuda, forget, install, plan_on_cpu
+from tests.runtime.gpu.fake_driver import plan_on_cpu
 from tests.runtime.gpu.test_visits import graph_and_plan, looks
 from tograph.runtime.gpu import capture, message_kernels, program
 from tograph.runtime.gpu.coalescing import coalesced
@@ -20,14 +20,10 @@ pytestmark = pytest.mark.usefixtures("interpreted")
 
 
 @pytest.fixture
-def cuda(monkeypatch):
-    made = Cuda()
-    install(monkeypatch, made)
+def cuda(cuda, monkeypatch):
     for name in ("probed", "fuses"):
         monkeypatch.setattr(capture, name, lambda place: "")
-    yield made
-    monkeypatch.undo()
-    forget(capture.probed)
+    return cuda
 
 
 def every_iteration(x, n):

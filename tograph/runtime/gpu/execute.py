@@ -23,7 +23,6 @@ from ..types import ObjectType, ScalarType
 from .library import out_form
 from .plan import (
     Call,
-    Cell,
     Conditional,
     Copy,
     Drain,
@@ -39,6 +38,7 @@ from .plan import (
     View,
 )
 from .ring import Reader
+from .steps import map_places
 from .storage import Failed, Memory
 
 CHUNK = 8
@@ -155,13 +155,7 @@ class Stepwise:
             self.at(place).copy_(x)
 
     def _resolved(self, tree: Any) -> Any:
-        if isinstance(tree, (Value, Cell)):
-            return self.at(tree)
-        if isinstance(tree, (list, tuple)):
-            return type(tree)(self._resolved(x) for x in tree)
-        if isinstance(tree, dict):
-            return {k: self._resolved(x) for k, x in tree.items()}
-        return tree
+        return map_places(self.at, tree)
 
     def _message(self, step: Message) -> None:
         self._run(step)
@@ -185,7 +179,11 @@ class Stepwise:
 
     def _act(self, step: Host, found: Mapping[Place, Any]) -> None:
         """An op of the host. One that raises ends the run, and raises when it is resumed. ``found``: values of a message."""
-        args, kwargs = self._seen(step.args, found), self._seen(step.kwargs, found)
+
+        def seen(place: Place) -> Any:
+            return found[place] if place in found else self._seen(place)
+
+        args, kwargs = map_places(seen, step.args), map_places(seen, step.kwargs)
         row = ops.lookup(step.op)
         try:
             made = row.run(*args, **kwargs)
@@ -202,21 +200,13 @@ class Stepwise:
             else:
                 self.at(v).copy_(x) if isinstance(x, torch.Tensor) else self.at(v).fill_(x)
 
-    def _seen(self, tree: Any, found: Mapping[Place, Any]) -> Any:
-        """Arguments as Python sees them."""
-        if isinstance(tree, (Value, Cell)):
-            if tree in found:
-                return found[tree]
-            if tree in self.objects:
-                return self.objects[tree]
-            x = self.at(tree)
-            number = isinstance(tree, Value) and isinstance(tree.type, ScalarType)
-            return tree.type.kind(x.item()) if number else x.clone()
-        if isinstance(tree, (list, tuple)):
-            return type(tree)(self._seen(x, found) for x in tree)
-        if isinstance(tree, dict):
-            return {k: self._seen(x, found) for k, x in tree.items()}
-        return tree
+    def _seen(self, place: Place) -> Any:
+        """What a place holds, as Python sees it."""
+        if place in self.objects:
+            return self.objects[place]
+        x = self.at(place)
+        number = isinstance(place, Value) and isinstance(place.type, ScalarType)
+        return place.type.kind(x.item()) if number else x.clone()
 
     def _view(self, step: View) -> None:
         self.memory.of[step.output] = ops.overload(step.op)(*self._resolved(step.args), **step.kwargs)  # fmt: skip
