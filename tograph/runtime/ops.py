@@ -633,7 +633,7 @@ def _earlier(*cotangents, places, loop, again):
 
 # Only while a loop is recorded: see ``histories``.
 register("tg.earlier", run=_earlier, effects=PURE, gradient=NONE, kernel=NONE, outputs=2)
-# ``freed``: no gradient passes, see ``freed.py``.
+# No gradient passes what is ``freed``: see the module of that name.
 register("tg.identity", run=lambda x, freed=False: x, effects=PURE, gradient=REPLAY, kernel=NONE)
 register("tg.written", run=_written, effects=PURE, gradient=REPLAY, kernel=NONE)
 register(
