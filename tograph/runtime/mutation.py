@@ -260,9 +260,8 @@ def replace_data(x: torch.Tensor, value: torch.Tensor) -> None:
         x.detach().copy_(value.detach())
 
 
-VARIABLE: list[type[SymTensor]] = [
-    SymTensor
-]  # what stands for a ``tg.Variable``: set by ``variables``
+# What stands for a ``tg.Variable``: set by ``variables``.
+VARIABLE: list[type[SymTensor]] = [SymTensor]
 
 
 def _converted(graph: FuncGraph, x: SymTensor, y: SymTensor, value: Value) -> Value:

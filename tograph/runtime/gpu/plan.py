@@ -56,9 +56,8 @@ class Plan:
     generator: tuple[Cell, Cell] | None = None  # seed and offset of the random numbers
     form: Any = None  # the ``Bounded`` graph that it is the plan of
     trials: dict[str, Any] = field(default_factory=dict)  # of loops that may be measured, by kernel
-    stored: dict[Place, int] = field(
-        default_factory=dict
-    )  # inputs that it writes, and their numbers among the graph's
+    # Inputs that it writes, and their numbers among the graph's.
+    stored: dict[Place, int] = field(default_factory=dict)
 
     @property
     def memory(self) -> int:

@@ -25,7 +25,8 @@ from .build import build
 from .gpu_forms import GpuForms
 from .jit import warn_once
 from .loop_ir import Unsupported
-from .triton_source import ERROR, Source, render
+from .triton_source import render
+from .triton_text import ERROR, Source
 
 PATIENCE = 3  # runs of a loop that may fail before it is left to the host
 
@@ -58,9 +59,8 @@ class Start:
 def launch(source: Source, arguments: dict[str, Any]) -> None:
     """Start a kernel on the current stream of its device, by Triton's own launcher, or where that cannot be built by the driver."""
     at = next(arguments[n].device for n, kind in source.signature.items() if kind.startswith("*"))
-    if (
-        at.type == "cuda" and at.index != torch.cuda.current_device()
-    ):  # launchers take the current one
+    # Launchers take the current one.
+    if at.type == "cuda" and at.index != torch.cuda.current_device():
         with torch.cuda.device(at):
             launch(source, arguments)
     elif triton_jit.launcher() and not driver.loadable():
