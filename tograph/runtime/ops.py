@@ -631,9 +631,14 @@ def _earlier(*cotangents, places, loop, again):
     raise NotImplementedError("a gradient through earlier iterations outside of a loop")
 
 
-# Only while a loop is recorded: see ``histories``.
+def _wrote_earlier(x):
+    raise NotImplementedError("whether earlier iterations wrote, outside of a loop")
+
+
+# Only while a loop is recorded: see ``histories`` and ``loop_histories``.
+register("tg.wrote_earlier", run=_wrote_earlier, effects=PURE, gradient=NONE, kernel=NONE)
 register("tg.earlier", run=_earlier, effects=PURE, gradient=NONE, kernel=NONE, outputs=2)
-# ``freed``: no gradient passes, see ``freed.py``.
+# No gradient passes what is ``freed``: see the module of that name.
 register("tg.identity", run=lambda x, freed=False: x, effects=PURE, gradient=REPLAY, kernel=NONE)
 register("tg.written", run=_written, effects=PURE, gradient=REPLAY, kernel=NONE)
 register(
