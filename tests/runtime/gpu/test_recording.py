@@ -47,6 +47,7 @@ def test_a_capture_that_cannot_be_ended_says_so(cuda, pool):
     assert cuda.current[-1] is not stream and not cuda.underway and not cuda.stuck
 
 
+@pytest.mark.usefixtures("interpreted")
 def test_what_library_functions_keep_while_steps_are_tried_is_the_graphs(cuda, monkeypatch):
     """Such as workspaces: the first call on a stream takes one, and torch may let go of it later."""
     seen = []
