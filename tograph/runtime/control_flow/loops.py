@@ -176,7 +176,7 @@ class _Rounds:
     def holds(self) -> bool:
         """Whether the search ends soon, with what it would have found by itself."""
         try:
-            return any(self.settled() for _ in range(2)) and self._justified()
+            return any(self.settled() for _ in range(3)) and self._justified()
         except TographError:  # where it is not the guess, it comes again
             return False
 
