@@ -18,7 +18,7 @@ from ..transpiler.anno import Fact, get_fact
 from ..transpiler.syntax import children, gast, walk
 from ..transpiler.templates import names_tuple
 from . import for_stmt, if_stmt, try_stmt, while_stmt, with_stmt
-from .context import FUNCTIONS, OPERATORS, Context, Converter, own_nodes
+from .context import FUNCTIONS, OPERATORS, Context, Converter, is_docstring, own_nodes
 
 _EMPTY: frozenset[str] = frozenset()
 _LOOPS = frozenset({gast.For, gast.While})
@@ -267,7 +267,7 @@ class Declarations:
             wanted -= user.declared_nonlocal
         missing = sorted(wanted - own - self.free)
         if missing:
-            at = 1 if _docstring(node.body[0]) else 0
+            at = 1 if is_docstring(node.body[0]) else 0
             while at < len(node.body) and isinstance(node.body[at], (gast.Global, gast.Nonlocal)):
                 at += 1
             for n in reversed(missing):
@@ -281,11 +281,3 @@ class Declarations:
                 node.body.insert(at, made)
 
     free: frozenset[str] = frozenset()
-
-
-def _docstring(s: gast.stmt) -> bool:
-    return (
-        isinstance(s, gast.Expr)
-        and isinstance(s.value, gast.Constant)
-        and isinstance(s.value.value, str)
-    )

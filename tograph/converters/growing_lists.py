@@ -18,6 +18,7 @@ from ..runtime.growing import StagedList, as_staged
 from ..runtime.list_lengths import least_length
 from ..runtime.required import require
 from ..runtime.shapes import SYMBOLS
+from ..runtime.staged_tuples import StagedTuple
 from ..runtime.structure import Leaf, Tree
 from ..runtime.types import ScalarType
 from .calls import call
@@ -66,8 +67,8 @@ def contains(items: StagedList, value: Any) -> Any:
 
 
 def equal(a: Any, b: Any) -> Any:
-    """Whether two lists, one of them of the graph, hold equal items."""
-    if not isinstance(a, list) or not isinstance(b, list):
+    """Whether two lists or two tuples, one of them of the graph, hold equal items."""
+    if _is_tuple(a) is not _is_tuple(b) or isinstance(a, dict) or isinstance(b, dict):
         return False
     a, b = as_staged(StagedList(a)), as_staged(StagedList(b))
     same: Any = a.length() == b.length()
@@ -85,6 +86,10 @@ def equal(a: Any, b: Any) -> Any:
 
     if_stmt(same, compare, None, ("same", "i"))
     return same
+
+
+def _is_tuple(x: Any) -> bool:
+    return isinstance(x, StagedTuple) or not isinstance(x, list)
 
 
 def index(items: StagedList, value: Any) -> Any:

@@ -15,6 +15,7 @@ from ...runtime.growing import StagedList
 from ...runtime.scalars import StagedBool, StagedFloat, to_python
 from ...runtime.shapes import SYMBOLS
 from ...runtime.staged_string import StagedString
+from ...runtime.staged_tuples import as_tuple
 from ...runtime.structure import is_union
 from ...runtime.symbolic import scalar_of
 from ...runtime.unconverted import check_keys
@@ -274,7 +275,11 @@ def list_(items=()):
 def tuple_(items=()):
     items = gathered(items)
     source = staged_source(items)
-    return tuple(items) if source is None else tuple(source)
+    if source is None:
+        return tuple(items)
+    if isinstance(source.length(), SYMBOLS):
+        return as_tuple(list_(items))
+    return tuple(source)
 
 
 @handles(set)
