@@ -14,13 +14,14 @@ import torch
 from ..errors import StagingError
 from ..runtime import conditional_items, control_flow, journal, reads
 from ..runtime.funcgraph import user_location
+from ..runtime.growing import StagedList
 from ..runtime.journal import MISSING
 from ..runtime.symbolic import SymTensor
 from .logical import and_, not_, or_
 from .staging import is_staged
 from .union import _is_conditional, distribute_missing, may_miss, test_options
 
-_PLAIN = (set, frozenset, list, tuple, dict, range)
+_PLAIN = (set, frozenset, list, StagedList, tuple, dict, range)
 
 
 def is_conditional(x: Any) -> bool:
@@ -43,7 +44,7 @@ def present(x: Any, item: Any) -> Any:
 
 def _by_item(x: Any, others: tuple = ()) -> bool:
     """Whether a change of a set is recorded item by item."""
-    if type(x) is not set or not all(type(o) in _PLAIN for o in others):
+    if type(x) is not set or not all(map(_is_plain, others)):
         return False
     if any(is_staged(i) and not isinstance(i, torch.Tensor) for o in (x, *others) for i in o):
         return False
@@ -52,6 +53,10 @@ def _by_item(x: Any, others: tuple = ()) -> bool:
         or bool(conditional_items.conditional(x))
         or any(map(is_conditional, others))
     )
+
+
+def _is_plain(x: Any) -> bool:
+    return type(x) in _PLAIN and getattr(x, "handle", None) is None
 
 
 def _put(x: set, item: Any) -> None:

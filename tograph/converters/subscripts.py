@@ -23,6 +23,8 @@ from .calls import call
 from .context import OPERATORS, Converter
 from .iterables import StagedRange, StagedSequence
 from .keyed import dict_pop, dict_update, is_staged_key, lookup, no_key, set_staged, write_key
+from .list_slices import set_slice, takes_slice
+from .lists import new_list
 from .sequence_index import select, sequence_item, set_list
 from .staging import is_staged
 from .tensor_index import (
@@ -152,7 +154,8 @@ def getitem(x, key):
         return as_staged(StagedList(x))[plain_bounds(key)]
     if is_staged_key(key) and isinstance(x, dict):
         return lookup(x, key)  # tensors are keys by identity, as in Python
-    return _plain_item(x, key)
+    found = _plain_item(x, key)
+    return new_list(*found) if type(x) is list and type(key) is slice else found
 
 
 def _whole(index):
@@ -211,12 +214,20 @@ def setitem(x, key, value) -> None:
             return
         set_tensor(x, listed(x, key), value)
         return
+    if takes_slice(x, key, value):
+        set_slice(x, key, value)
+        return
     if is_staged(key) and isinstance(x, list) and getattr(x, "handle", None) is None:
         set_list(x, as_int(key), value)
         return
     if isinstance(x, dict):
         write_key(x, key, value)
         return
+    _set_plain(x, key, value)
+
+
+def _set_plain(x, key, value) -> None:
+    """``x[key] = value`` of a list at a known place, or of an object."""
     if isinstance(x, list) and journal.active():
         watch = reads.current()
         if watch is not None:
@@ -236,9 +247,12 @@ def delitem(x, key) -> None:
         return
     if isinstance(x, dict) and dict_pop(x, key) is not NotImplemented:
         return
+    if takes_slice(x, key):
+        set_slice(x, key, ())
+        return
     if isinstance(x, (dict, list, deque)) and journal.active():
         journal.record(locations.contents(x))
-    if isinstance(x, StagedList) and (x.handle is not None or is_staged(key)):
+    if isinstance(x, StagedList) and not x.frozen and (x.handle is not None or is_staged(key)):
         x.become(as_staged(x))
         x.take(as_int(key))
         return

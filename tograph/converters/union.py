@@ -95,10 +95,13 @@ def apply(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return function(*args, **kwargs)
 
 
+_SEQUENCES = (list, tuple, StagedList)
+
+
 def _apply_to_items(function: Callable[..., Any], args: Sequence[Any]) -> Any:
     """``function`` of arguments that hold unions as items of a list or tuple: ``torch.stack([x, y])``."""
     for i, a in enumerate(args):
-        if type(a) in (list, tuple) and any(map(is_union, a)):
+        if type(a) in _SEQUENCES and getattr(a, "handle", None) is None and any(map(is_union, a)):
 
             def given(*items: Any, i: int = i) -> Any:
                 return _apply_to_items(function, [*args[:i], items, *args[i + 1 :]])

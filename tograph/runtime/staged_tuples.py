@@ -31,6 +31,9 @@ class StagedTuple(StagedList):
     def _plain(cls, items: Any) -> Any:
         return tuple(items)
 
+    def __hash__(self) -> int:
+        return self._refuse("be hashed")
+
     def sliced(self, bounds: slice) -> Any:
         return as_tuple(super().sliced(bounds))
 
@@ -48,6 +51,9 @@ class StagedTuple(StagedList):
     def __radd__(self, other: Any) -> Any:
         return self._joined_to(other, self) if isinstance(other, tuple) else NotImplemented
 
+    def __delitem__(self, index: Any) -> None:
+        raise TypeError("'tuple' object doesn't support item deletion")
+
     def __mul__(self, count: Any) -> Any:
         return as_tuple(super().__mul__(count))
 
@@ -58,6 +64,9 @@ class StagedTuple(StagedList):
         made = StagedList(a)
         made.extend(StagedList(b))
         return as_tuple(made)
+
+    def __copy__(self) -> Any:
+        return self
 
     def __reduce_ex__(self, protocol: Any):
         return tuple, (list(self),)

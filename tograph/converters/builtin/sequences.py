@@ -197,9 +197,9 @@ def sorted_(x, *, key=None, reverse=False):
         if x.dim() != 1:
             raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
         if key is None:
-            return list(torch.sort(x, stable=True, descending=reverse).values.unbind(0))
+            return new_list(*torch.sort(x, stable=True, descending=reverse).values.unbind(0))
         keys = torch.stack([tensor0(call(key, row)) for row in x.unbind(0)])
-        return list(x[torch.sort(keys, stable=True, descending=reverse).indices].unbind(0))
+        return new_list(*x[torch.sort(keys, stable=True, descending=reverse).indices].unbind(0))
     x = gathered(x)
     if is_growing(x):
         return in_order(x, key, reverse)
@@ -207,8 +207,8 @@ def sorted_(x, *, key=None, reverse=False):
     keys = items if key is None else [call(key, i) for i in items]
     if not any(map(_undecided, keys)):
         order = sorted(range(len(items)), key=keys.__getitem__, reverse=reverse)
-        return [items[i] for i in order]
-    return _sort_staged(items, keys, reverse)
+        return new_list(*(items[i] for i in order))
+    return new_list(*_sort_staged(items, keys, reverse))
 
 
 def _undecided(key):
