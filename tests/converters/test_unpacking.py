@@ -88,6 +88,14 @@ def the_rest_of_a_list_of_the_graph(x):
     return a, b, c, d, x
 
 
+@cases((torch.tensor([1.0, -2.0, 3.0]),), (torch.tensor([-1.0, -2.0]),))
+def rows_and_ranges_of_the_graph(x):
+    n = len(positive(x))
+    a, b = x[x > 0]
+    c, *d = range(n)
+    return a, b, c, d, [*range(n)], [*map(abs, positive(x))], (lambda *r: r)(*x[x > 0])
+
+
 @cases(([1.0, -2.0, 3.0],), ([-1.0, -2.0, -3.0],))
 def a_rest_that_grows(x):
     a, *b = [1.0, 2.0, 3.0]

@@ -70,9 +70,20 @@ class Calls(Converter):
         self.inside -= 1
         self.owner = outer
         if node.args.vararg is not None:
-            rest = self.fill(f"name_ = {OPERATORS}.rest_of(name_)", node, name_=node.args.vararg.id)
+            text, rest = f"name_ = {OPERATORS}.rest_of(name_)", node.args.vararg.id
             at = int(is_docstring(node.body[0]))
-            node.body[at:at] = rest
+            node.body[at:at] = self.fill(text, node, name_=rest)
+        return node
+
+    def visit_Lambda(self, node):
+        """``lambda *rest: body``  ->  ``lambda *rest: (lambda rest: body)(ag__.rest_of(rest))``."""
+        node = self.generic_visit(node)
+        if node.args.vararg is not None:
+            rest = node.args.vararg.id
+            inner = self.expression("lambda: body_", node, body_=node.body)
+            inner.args.args = [gast.copy_location(gast.Name(rest, gast.Param(), None, None), node)]
+            text = f"inner_({OPERATORS}.rest_of(rest_))"
+            node.body = self.expression(text, node, inner_=inner, rest_=rest)
         return node
 
     def visit_Call(self, node):

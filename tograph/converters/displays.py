@@ -14,6 +14,7 @@ from ..transpiler.templates import constant
 from .calls import call
 from .consumers import gathered
 from .context import OPERATORS, Converter
+from .iterables import staged_source
 from .lists import new_list
 from .union import apply
 
@@ -54,6 +55,8 @@ def list_display(*parts: tuple[bool, Any]) -> list:
     for starred, x in parts:
         if starred:
             items = gathered(x)
+            if staged_source(items) is not None:
+                items = call(list, items)
             call(made.extend, items if isinstance(items, StagedList) else [*items])
         else:
             call(made.append, x)

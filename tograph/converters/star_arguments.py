@@ -108,8 +108,6 @@ def _parameters(f: Any, kwargs: dict[str, Any]) -> tuple[list[str], int, bool]:
         raise _refused(f)
     found = inspect.signature(f, follow_wrapped=False).parameters.values()
     more = any(p.kind is p.VAR_POSITIONAL for p in found)
-    if more and plain.__name__ == "<lambda>":
-        raise _refused(f)
     names, needed = [], 0
     for p in found:
         if p.kind not in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) or p.name in kwargs:

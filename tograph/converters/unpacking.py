@@ -9,15 +9,17 @@ from __future__ import annotations
 from typing import Any
 
 from ..runtime.funcgraph import is_tracing
+from ..runtime.shapes import SYMBOLS
 from ..runtime.staged_tuples import number_of
 from ..transpiler.syntax import gast
 from ..transpiler.templates import constant
-from .calls import is_user_function
+from .calls import call, is_user_function
 from .consumers import gathered
 from .context import OPERATORS
 from .generators import Generator
 from .growing_lists import is_growing
 from .if_stmt import if_stmt
+from .iterables import staged_source
 from .lists import new_list
 from .members import is_conditional
 from .strings import fstring
@@ -65,6 +67,9 @@ def unpacked(items: Any, count: int) -> Any:
         or is_user_function(getattr(type(items), "__iter__", None))
     ):
         items = gathered(items, count)
+    source = staged_source(items)
+    if source is not None and isinstance(source.length(), SYMBOLS):
+        items = call(list, items)
     if not is_growing(items):
         return items
     known = number_of(items)

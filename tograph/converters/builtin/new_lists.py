@@ -7,6 +7,8 @@ from typing import Any
 
 from ...runtime import reads
 from ...runtime.symbolic import SymTensor, scalar_of
+from ..calls import call
+from ..for_stmt import for_stmt
 from ..lists import new_list
 from ..registry import METHODS, TENSOR_METHODS, handles
 from ..staging import is_staged
@@ -29,9 +31,15 @@ _listed(list, "copy")
 
 def tolist(x: Any) -> Any:
     """``Tensor.tolist``"""
-    if is_staged(x):
-        return scalar_of(x) if x.dim() == 0 else new_list(*map(tolist, x.unbind(0)))
-    return _new(x.tolist())
+    if not is_staged(x):
+        return _new(x.tolist())
+    if x.dim() == 0:
+        return scalar_of(x)
+    if type(x.shape[0]) is int:
+        return new_list(*map(tolist, x.unbind(0)))
+    made = new_list()
+    for_stmt(x, lambda row: call(made.append, tolist(row)), ())
+    return made
 
 
 def _new(x: Any) -> Any:
