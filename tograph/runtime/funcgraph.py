@@ -27,8 +27,9 @@ import torch
 from ..errors import Location, ScopeError
 from . import journal
 from .infer import tensor_type
-from .ir import Graph, Node, Value, op_effects
+from .ir import Graph, Node, Value
 from .ops import MOVES
+from .ordering import op_effects
 from .shapes import Meta
 from .types import Type
 
@@ -149,6 +150,7 @@ class Root:
     freed: dict[Any, FuncGraph] = field(default_factory=dict)  # see ``freed``
     wrote: bool = False  # some op writes over something
     writes: list[Any] = field(default_factory=list)  # see ``stale``
+    let: dict[Any, Any] = field(default_factory=dict)  # see ``stale``
     memory: dict[Value, Any] = field(
         default_factory=dict
     )  # of what a node gives: what the same memory held before it
@@ -169,6 +171,7 @@ class Root:
             self.retained,
             self.freed,
             self.writes,
+            self.let,
             self.before_failure,
             self.keep,
             self.created,
@@ -205,8 +208,13 @@ class FuncGraph:
         self.replaying = (
             False  # a recorded graph runs again: a read of a resource is an op like any other
         )
+        self.rewritten: dict[
+            Storage, torch.Tensor
+        ] = {}  # tensors of the caller that a region wrote
         self.closed = False
         self.repeats = False  # the body of a loop
+        self.settled = True  # of a loop: its state is known
+        self.frees = False  # of a loop: a gradient frees what was computed before it
         self.born = next(
             _versions
         )  # a tensor with a later number was made while it was recorded, or since
@@ -307,7 +315,7 @@ class FuncGraph:
             graph.known.pop(storage, None)
             graph = graph.outer
         self.known[storage] = value
-        storage.version = next(_versions)
+        storage.version = moment()
 
 
 def WRITES(storage: Storage, graph: FuncGraph) -> None:
@@ -323,21 +331,21 @@ class _Stack(threading.local):
         self.graphs: list[FuncGraph] = []
 
 
-_stack = _Stack()
+stack = _Stack()
 
 
 def current_graph() -> FuncGraph:
     """The innermost graph being recorded; ScopeError outside of a trace."""
-    if not _stack.graphs:
+    if not stack.graphs:
         raise ScopeError(
             "a symbolic tensor is out of scope and cannot be used here: its function has been traced already. "
             "Return it from the function instead.",
         )
-    return _stack.graphs[-1]
+    return stack.graphs[-1]
 
 
 def is_tracing() -> bool:
-    return bool(_stack.graphs)
+    return bool(stack.graphs)
 
 
 def user_location() -> Location | None:

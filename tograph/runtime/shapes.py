@@ -260,9 +260,8 @@ def _floating(dtype: torch.dtype) -> torch.dtype:
       "bitwise_left_shift bitwise_right_shift heaviside")  # fmt: skip
 def _binary(a, b, *rest, alpha=None):
     if not isinstance(a, Meta):
-        return (
-            like(b, result_type(a, b)) if isinstance(b, Meta) else None
-        )  # pow.Scalar makes a contiguous output
+        # ``pow.Scalar`` makes a contiguous output.
+        return like(b, result_type(a, b)) if isinstance(b, Meta) else None
     return pointwise((a, b), result_type(a, b))
 
 

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import tograph as tg
+from tests.runtime.kernels.loop_programs import halve_each, one_slow
 from tograph.bench import programs
 from tograph.runtime import interp
 from tograph.runtime.gpu import planner
@@ -15,6 +16,7 @@ from tograph.runtime.gpu.storage import Failed
 from tograph.runtime.ir import Value
 from tograph.runtime.kernels import split_rows, triton_loops
 from tograph.runtime.kernels.loop_ir import Unsupported
+from tograph.runtime.kernels.loop_numbers import FULL
 from tograph.runtime.types import TensorType
 
 pytest.importorskip("triton")
@@ -170,18 +172,7 @@ def test_small_loops_are_one_kernel():
 
 def test_blocks_with_a_count(monkeypatch):
     monkeypatch.setattr(triton_loops, "MOST", 64)
-
-    def halve(x):
-        steps, alive = 0, x > 1
-        while alive.any():
-            x = torch.where(alive, x * 0.5, x)
-            alive = x > 1
-            steps += 1
-        return x, steps
-
-    x = torch.full((600,), 3.0)
-    x[400] = 1000.0
-    made, _ = check_runs(halve, x, whole=True)
+    made, _ = check_runs(halve_each, one_slow(), whole=True)
     assert "while" not in made.nodes()
 
 
@@ -230,7 +221,7 @@ def test_a_list_without_room_says_so():
     for run in (Stepwise(made, "cpu"), Chunked(made, "cpu")):
         with pytest.raises(Failed) as caught:
             run.run(torch.arange(3.0), torch.tensor(4))
-        assert caught.value.full
+        assert caught.value.code == FULL
 
 
 def test_an_old_list_that_is_read_again_stays_as_it_was():

@@ -21,8 +21,8 @@ from ..journal import Location as Place
 from ..ops import OpaqueObject
 from ..reach import reachable
 from ..structure import Handle, Spec, leaf_types, spec_of
+from .attaching import choose
 from .bound import Bound
-from .identity import choose
 from .joining import all_seen, as_value, join_regions, one_list, put_back, visible
 from .leaves import noting
 from .regions import Region, recording_places, trace_region, unmoved
@@ -43,9 +43,8 @@ class _Progress:
         before = self.before = [as_value(p.get()) for p in self.places]
         # What the cell holds where a graph is: a setting in one branch is none in the other.
         self.last: dict[FuncGraph, list[Any]] = {graph: before}
-        self.moved = [False] * len(
-            before
-        )  # whether some setting holds something else than was there before
+        # Whether some setting holds something else than was there before.
+        self.moved = [False] * len(before)
         self.stamps: dict[FuncGraph, list[Any] | None] = {}
         self.specs: list[list[Spec]] = [[spec_of(self._told(c)) for c in before]]
         self.bound: list[Bound | None] = [None]

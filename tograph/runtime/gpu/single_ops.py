@@ -8,11 +8,12 @@ from typing import Any
 
 import torch
 
-from ..ir import Node, map_values, node_effects
+from ..ir import Node, map_values
 from ..kernels import triton_random, triton_rows
 from ..kernels.loop_ir import Unsupported
 from ..kernels.lower import metas_of
 from ..kernels.triton_ops import SIGNATURE
+from ..ordering import node_effects
 from ..types import DTYPE_NAMES, ObjectType, ScalarType
 from . import draws
 from .places import Places
@@ -33,6 +34,7 @@ class SingleOps(Places):
         given = map_values(lambda v: self.meta(v), node.args)
         (self.metas[out],) = metas_of(node, given, node.kwargs)
         self.bases[out] = self.bases.get(source, source)
+        self.plan.layouts[out] = self.metas[out]
         args = (source, *node.args[1:])
         return View(node.op, args, node.kwargs, out, node.location)
 

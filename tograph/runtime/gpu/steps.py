@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..ir import Value
-from ..kernels.triton_source import Source
+from ..ir import Value, items_in
+from ..kernels.triton_text import Source
 from ..types import DTYPE_NAMES, ScalarType, TensorType
 
 Location = tuple[str, int] | None
@@ -78,6 +78,16 @@ class Setting(Run):
 
 
 @dataclass
+class Message(Update):
+    """A kernel that writes into the plan's ring what the host prints later (``messages``). ``site``: its number there."""
+
+    site: int = 0
+
+    def __str__(self) -> str:
+        return f"message {self.site} by {super().__str__()}"
+
+
+@dataclass
 class Call:
     """A library function that writes into given memory: the ``out`` form of an ATen op."""
 
@@ -103,6 +113,19 @@ class Host:
 
     def __str__(self) -> str:
         return f"host {self.op}"
+
+
+@dataclass
+class Drain(Host):
+    """The host does what the messages in the ring tell (``messages``)."""
+
+    op: str = "tg.print"
+    args: tuple = ()
+    kwargs: dict = field(default_factory=dict)
+    outputs: list[Value] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return "drain the ring"
 
 
 @dataclass
@@ -169,6 +192,17 @@ class Set:
 Step = Run | Update | Setting | Call | Host | View | Copy | Conditional | Set
 
 
+def parts(steps: Sequence[Step]) -> list[Any]:
+    """The steps of each CUDA graph, and what the host does between them."""
+    found: list[Any] = [[]]
+    for step in steps:
+        if isinstance(step, Host) or (isinstance(step, Conditional) and step.yields):
+            found += [step, []]
+        else:
+            found[-1].append(step)
+    return found
+
+
 # ---- memory
 
 
@@ -190,14 +224,18 @@ def dtype_name(place: Place) -> str:
 
 def places_in(tree: Any) -> Iterator[Place]:
     """The values and cells in nested arguments."""
+    return items_in(tree, (Value, Cell))
+
+
+def map_places(function: Callable[[Place], Any], tree: Any) -> Any:
+    """Nested arguments with ``function(place)`` for each value and cell."""
     if isinstance(tree, (Value, Cell)):
-        yield tree
-    elif isinstance(tree, (list, tuple)):
-        for x in tree:
-            yield from places_in(x)
-    elif isinstance(tree, dict):
-        for x in tree.values():
-            yield from places_in(x)
+        return function(tree)
+    if isinstance(tree, (list, tuple)):
+        return type(tree)(map_places(function, x) for x in tree)
+    if isinstance(tree, dict):
+        return {k: map_places(function, x) for k, x in tree.items()}
+    return tree
 
 
 # ---- what a step reads and writes

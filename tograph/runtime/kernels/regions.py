@@ -19,8 +19,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from ..ir import Graph, Node, Value, node_effects, values_in
+from ..ir import Graph, Node, Value, values_in
 from ..ops import REGION_OPS
+from ..ordering import node_effects
 from ..types import DTYPE_NAMES, ScalarType, TensorType, Type
 from .build import Region, expressible
 from .creators import CREATORS
@@ -248,9 +249,8 @@ def pays(group: Group) -> bool:
     """Whether a kernel is worth its compilation and call: large enough, and saving passes over memory."""
     points = numel(group.space)
     small = points is not None and points < MIN_POINTS
-    if small and devices(group.nodes[0].outputs) == {
-        "cpu"
-    }:  # elsewhere a kernel costs what an op costs
+    # Elsewhere a kernel costs what an op costs.
+    if small and devices(group.nodes[0].outputs) == {"cpu"}:
         return False
     return len(group.nodes) > 1 or group.costly
 

@@ -34,7 +34,8 @@ from .planning import number
 from .split_rows import LONG, MOST_PARTS, PART, Split, split
 from .stages import Stages, staged
 from .tiles import MOST_WARPS, Tile, product, tiles
-from .triton_source import ERROR, VECTOR, Source, render
+from .triton_source import VECTOR, render
+from .triton_text import ERROR, Source
 
 MOST = 7  # options of one kernel
 LAUNCHES = 256
@@ -225,9 +226,8 @@ class Tuner:
                     found[str(option)] = self._seconds(loops, option, pointers)
             except Unsupported:  # such as more shared memory than there is
                 continue
-            except (
-                RuntimeError
-            ):  # too little memory, or a driver that cannot do it: a plan does not need this
+            # Too little memory, or a driver that cannot do it: a plan does not need this.
+            except RuntimeError:
                 self._launches = 0
                 return None
         if not found:
