@@ -21,6 +21,7 @@ from ..runtime.shapes import SYMBOLS
 from ..runtime.staged_tuples import StagedTuple
 from ..runtime.structure import Leaf, Tree
 from ..runtime.types import ScalarType
+from .call_rules import DECIDING
 from .calls import call
 from .for_stmt import for_stmt
 from .if_stmt import if_stmt
@@ -234,10 +235,34 @@ def in_order(items: StagedList, key: Callable | None, reverse: bool) -> StagedLi
     if key is not None:
         keys = empty()
         add_each(keys, items, lambda item: call(key, item))
+    if not _by_numbers(keys.item_spec):
+        return call(_inserted, items, keys, bool(reverse))
     places = _order(_columns(keys), bool(reverse))
     made = empty()
     add_each(made, places, lambda i: items[i])
     return made
+
+
+def _by_numbers(spec: Any) -> bool:
+    """Whether keys are numbers, or tuples of them."""
+    if isinstance(spec, Leaf):
+        return True
+    return isinstance(spec, Tree) and issubclass(spec.cls, tuple) and all(map(_by_numbers, spec.parts))  # fmt: skip
+
+
+def _inserted(items, keys, reverse):
+    """The items in the order of keys that are compared, such as strings: each goes in front of the first one that is behind it."""
+    made, known = items[:0], keys[:0]
+    for key, item in zip(keys, items):
+        at = 0
+        while at < len(known) and not (known[at] < key if reverse else key < known[at]):
+            at += 1
+        known.insert(at, key)
+        made.insert(at, item)
+    return made
+
+
+DECIDING.add(_inserted)
 
 
 def _columns(keys: StagedList) -> list[torch.Tensor]:

@@ -55,8 +55,6 @@ class Lists(Converter):
 
     def _reads(self, function) -> bool:
         """Whether a function does not keep the lists that it is given."""
-        if isinstance(function, gast.Attribute) and isinstance(function.value, gast.Name) and function.value.id == OPERATORS:  # fmt: skip
-            return True
         found = self.context.resolve(function)
         if isinstance(found, types.FunctionType):
             return not is_user_function(found) and not module_rule(found.__module__ or "")
