@@ -280,7 +280,7 @@ class Listing:
     """What a conditional set or dict gives one by one: pairs of whether it is there and the item."""
 
     def __init__(self, x: Any, kind: str = "keys"):
-        self.x, self.kind = x, kind
+        self.x, self.kind, self.any_order = x, kind, False
 
     def __iter__(self) -> Any:
         raise StagingError(
@@ -290,7 +290,7 @@ class Listing:
         )
 
     def entries(self) -> Iterator[tuple[Any, Callable[[], Any]]]:
-        for test, key in _entries(self.x):
+        for test, key in _entries(self.x, self.any_order):
             yield test, lambda key=key: self._item(key)
 
     def _item(self, key: Any) -> Any:
@@ -306,9 +306,17 @@ def listing(x: Any, kind: str = "keys") -> Any:
     return Listing(x, kind) if is_conditional(x) else x
 
 
-def _entries(x: Any) -> list[tuple[Any, Any]]:
+def in_any_order(x: Any) -> Any:
+    """``x`` for who takes all of it and asks for no order."""
+    x = listing(x)
+    if isinstance(x, Listing):
+        x.any_order = True
+    return x
+
+
+def _entries(x: Any, any_order: bool = False) -> list[tuple[Any, Any]]:
     if is_conditional(x):
-        if isinstance(x, dict) and conditional_items.is_unordered(x):
+        if isinstance(x, dict) and not any_order and conditional_items.is_unordered(x):
             raise StagingError(
                 "the order of the keys of this dict depends on a staged condition, so they cannot be listed here: set the key on every path",
                 user_location(),

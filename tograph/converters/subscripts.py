@@ -13,6 +13,8 @@ import torch
 
 from ..runtime import guards, journal, locations, reads, unconverted
 from ..runtime.growing import StagedList, as_staged
+from ..runtime.staged_string import text_op
+from ..runtime.staged_tuples import as_tuple
 from ..runtime.structure import is_union
 from ..transpiler.syntax import gast
 from ..transpiler.templates import constant
@@ -150,12 +152,20 @@ def getitem(x, key):
         return sequence_item(StagedRange(x.start, x.stop, x.step), key)
     if is_staged(key) and isinstance(x, (list, tuple, str)):
         return select(x, _whole(as_int(key)))
-    if isinstance(key, slice) and isinstance(x, (list, tuple)) and staged_parts(key):
-        return as_staged(StagedList(x))[plain_bounds(key)]
+    if isinstance(key, slice) and isinstance(x, (list, tuple, str)) and staged_parts(key):
+        return _sliced(x, plain_bounds(key))
     if is_staged_key(key) and isinstance(x, dict):
         return lookup(x, key)  # tensors are keys by identity, as in Python
     found = _plain_item(x, key)
     return new_list(*found) if type(x) is list and type(key) is slice else found
+
+
+def _sliced(x, key):
+    """A list, tuple or string by bounds of the graph."""
+    if isinstance(x, str):
+        return text_op("slice", str, x, key.start, key.stop, key.step)
+    found = as_staged(StagedList(x))[key]
+    return as_tuple(found) if isinstance(x, tuple) else found
 
 
 def _whole(index):

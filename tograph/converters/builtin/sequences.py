@@ -194,12 +194,11 @@ def reversed_(x):
 @union.each
 def sorted_(x, *, key=None, reverse=False):
     if isinstance(x, torch.Tensor) and is_staged(x):
-        if x.dim() != 1:
-            raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
-        if key is None:
+        if key is None and x.dim() == 1 and type(x.shape[0]) is int:
             return new_list(*torch.sort(x, stable=True, descending=reverse).values.unbind(0))
-        keys = torch.stack([tensor0(call(key, row)) for row in x.unbind(0)])
-        return new_list(*x[torch.sort(keys, stable=True, descending=reverse).indices].unbind(0))
+        x = list_(x)
+    if key is None:
+        x = members.in_any_order(x)
     x = gathered(x)
     if is_growing(x):
         return in_order(x, key, reverse)
@@ -219,6 +218,8 @@ def _undecided(key):
 
 
 def _sort_staged(items, keys, reverse):
+    if len(keys) > 1 and any(isinstance(k, torch.Tensor) and k.dim() for k in keys):
+        raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
     if not all(isinstance(x, (torch.Tensor, int, float, *SYMBOLS)) for x in (*keys, *items)):
         return _sort_by_comparing(items, keys, reverse)
     order = torch.sort(
