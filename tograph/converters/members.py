@@ -316,10 +316,7 @@ def in_any_order(x: Any) -> Any:
 
 def _entries(x: Any, any_order: bool = False) -> list[tuple[Any, Any]]:
     if is_conditional(x):
-        if isinstance(x, dict) and not any_order and conditional_items.is_unordered(x):
-            raise StagingError(
-                "the order of the keys of this dict depends on a staged condition, so they cannot be listed here: set the key on every path",
-                user_location(),
-            )
+        if isinstance(x, dict) and not any_order:
+            conditional_items.need_order(x)
         return [(present(x, item), item) for item in list(x)]
     return [(True, item) for item in x]
