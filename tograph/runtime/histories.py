@@ -83,6 +83,7 @@ class Earlier:
         self.pending: dict[int, Any] = {}
         self.depends = depends  # names of state, and of the state that it was computed from
         self.made: list[torch.Tensor] = []
+        self.held: list[tuple[torch.Tensor, Any]] | None = None  # see ``outer_gradients``
         self._shown: list[Any] = []
         self.body = current_graph()
         self.body.root.earlier.append(self)
@@ -143,7 +144,12 @@ class _Earlier(torch.autograd.Function):
             "again": torch.is_grad_enabled(),
         }
         node = graph.add(EARLIER, given, known, [tensor_type(m) for m in metas])
-        return None, *(wrap(v, m, graph) for v, m in zip(node.outputs, metas))
+        made = [wrap(v, m, graph) for v, m in zip(node.outputs, metas)]
+        if earlier.held is None:
+            return None, *made
+        computed = [x.grad_fn is not None for x in earlier.outside]
+        earlier.held += [(x, g) for x, g, c in zip(earlier.outside, made, computed) if c]
+        return None, *(None if c else g for g, c in zip(made, computed))
 
 
 def behind(outs: Sequence[torch.Tensor]) -> dict[Any, None]:
@@ -156,6 +162,12 @@ def behind(outs: Sequence[torch.Tensor]) -> dict[Any, None]:
             seen[node] = None
             todo += [n for n, _ in node.next_functions if n is not None]
     return seen
+
+
+def passed(outs: Sequence[torch.Tensor]) -> list[Earlier]:
+    """The iterations that a gradient may pass to what was computed before their loop."""
+    nodes = [n for n in behind(outs) if isinstance(n, _Earlier._backward_cls)]
+    return [n.earlier for n in nodes if any(x.grad_fn is not None for x in n.earlier.outside)]
 
 
 def is_leaf(x: torch.Tensor) -> bool:

@@ -11,9 +11,10 @@ import torch
 from ...errors import Location
 from .. import flattening, histories, pytrees, stale, structure
 from ..funcgraph import FuncGraph, Storage, current_graph, user_location
-from ..ir import Node, Value
+from ..ir import Graph, Node, Value
 from ..journal import Location as Place
 from ..overwritten import last_trip
+from ..rewrite import lead
 from ..types import BOOL
 from .regions import Region
 
@@ -137,7 +138,10 @@ class LoopHistories:
         depends = self.depends | _dependent(contents, self.earlier.made)
         computed = self.computed.union(*(_computed(k, c, loop.graph) for k, c in contents))
         graded = self.graded | {k for k, c in contents if _graded(c)}
-        carried = [_whole(x) for x in loop.graph.sources.values()]
+        followed = _followed(loop.graph.graph)
+        left = {id(x) for _, c in contents for x in _tensors(c)}
+        sources = loop.graph.sources.items()
+        carried = [_whole(x) for v, x in sources if x.is_leaf or v in followed or id(x) in left]
         known = set(map(_identity, self.outside))
         found = {_identity(x): x for x in carried if x.requires_grad and _outside(x, loop.graph)}
         new = [x for key, x in found.items() if key not in known]
@@ -212,6 +216,18 @@ def _edge(x: torch.Tensor) -> Any:
 def _identity(x: torch.Tensor) -> Any:
     """Which tensor this is: objects that show the same storage in the same way are one."""
     return (id(x.storage_), len(x.chain)) if isinstance(x, structure.SymTensor) else id(x)
+
+
+def _followed(graph: Graph) -> set[Value]:
+    """What a graph uses where gradients can follow: not what it takes a gradient of."""
+    found = set(graph.outputs)
+    for node in graph.nodes:
+        if node.grad and not node.regions:
+            found.update(node.inputs)
+        for region in node.regions.values():
+            inner = _followed(region)
+            found.update(a for a, v in zip(node.args[lead(node) :], region.inputs) if v in inner)
+    return found
 
 
 def _whole(x: torch.Tensor) -> torch.Tensor:
