@@ -28,7 +28,7 @@ def run(
     for earlier in passed:
         held, earlier.held = earlier.held, None
         if held:
-            _add(found, *zip(*held), inputs)
+            _add(found, [x for x, _ in held], [g for _, g in held], inputs)
     if not unused and any(g is None for g in found):
         missing = next(i for i, g in enumerate(found) if g is None)
         raise RuntimeError(optional_grads.UNUSED.format(missing))

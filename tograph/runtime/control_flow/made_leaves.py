@@ -17,14 +17,11 @@ from ..symbolic import SymTensor
 
 
 def made_in(x: Any, graph: FuncGraph) -> bool:
-    """Whether a content is a leaf that was made while ``graph`` was recorded."""
-    return (
-        isinstance(x, SymTensor)
-        and x.requires_grad
-        and histories.is_leaf(x)
-        and not x.given_
-        and x.born > graph.born
-    )
+    """Whether a content is a leaf that the code made while ``graph`` was recorded."""
+    if not isinstance(x, SymTensor) or not x.requires_grad or x.given_ or x.born < graph.born:
+        return False
+    node = x.ref.value.node if x.ref is not None else None  # what stands for an input has none
+    return histories.is_leaf(x) and (x.asked_ or (node is not None and not node.regions))
 
 
 def join(x: Any, outcomes: Sequence[Any]) -> None:
