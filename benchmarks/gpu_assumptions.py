@@ -21,7 +21,7 @@ from tograph.runtime.gpu.capture import Captured
 from tograph.runtime.gpu.execute import Chunked
 from tograph.runtime.gpu.recording import Pool
 from tograph.runtime.kernels import triton_jit
-from tograph.runtime.kernels.triton_source import HEADER, Source
+from tograph.runtime.kernels.triton_text import HEADER, Source
 
 PROBE = "the probe of conditional nodes"
 FUSED = "the probe of kernels that set handles"

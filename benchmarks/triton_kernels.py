@@ -56,7 +56,7 @@ def _gradient(key: str, f: Any, given: list[torch.Tensor]) -> Iterator[tuple[str
     """As a call makes it: the weights, which follow the data, require grad."""
     given = given[:2] + [x.requires_grad_() for x in given[2:]]
     f(*given).sum().backward()
-    for pair in f.concrete_functions[0]._differentiable._pairs.values():
+    for pair in f.concrete_functions[0].gradients.differentiable._pairs.values():
         yield f"{key} forward", pair.program.graph
         for backward in pair._backwards.values():
             yield f"{key} backward", backward.graph

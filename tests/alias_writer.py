@@ -5,11 +5,7 @@ objects c1 and c2 of vectors, and an outer vector, list and object. All vectors 
 Invariants: loops end; numbers stay small; containers keep their length.
 """
 
-import random
-
-import torch
-
-from tests.program_writer import Stateful
+from tests.program_writer import Stateful, Writer, drawn_calls
 
 HEAD = """
 class Cell:
@@ -53,16 +49,8 @@ k = 0
 RETURN = "return [t1 * 1, t2 * 1, t3 * 1, t4 * 1, l1[0] * 1, l1[1] * 1, l2[0] * 1, d1['p'] * 1, d2['q'] * 1, c1.t * 1, c2.t * 1, c1.n, k]"  # fmt: skip
 
 
-class AliasWriter:
-    """Draws the body of `f(a, n)`: `a` is a small int tensor, `n` a count, staged or not."""
-
-    def __init__(self, seed, size):
-        self.rng = random.Random(seed)
-        self.budget = size
-        self.counter = 0
-
-    def pick(self, *options):
-        return self.rng.choice(options)
+class AliasWriter(Writer):
+    """Names of vectors that are bound anew, and changes of what they name."""
 
     def name(self):
         """A variable that holds a vector."""
@@ -102,12 +90,6 @@ class AliasWriter:
             "k = (k + 1) % 7", "c2.n = (c2.n + k) % 5",
         )  # fmt: skip
 
-    def block(self, depth, loop=False):
-        lines = []
-        for _ in range(self.rng.randrange(1, 4)):
-            lines += self.statement(depth, loop)
-        return ["    " + line for line in lines]
-
     def statement(self, depth, loop):
         self.budget -= 1
         r = self.rng.random()
@@ -146,11 +128,4 @@ class AliasWriter:
 
 
 def generate(seed, size=7) -> Stateful:
-    rng = random.Random(seed + 10**6)
-    calls = []
-    for _ in range(2):
-        n = rng.randrange(4)
-        calls.append(
-            (torch.tensor(rng.randrange(-1, 5)), torch.tensor(n) if rng.random() < 0.8 else n)
-        )
-    return Stateful(AliasWriter(seed, size).source(), calls)
+    return Stateful(AliasWriter(seed, size).source(), drawn_calls(seed, 0.8))

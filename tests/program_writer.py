@@ -101,8 +101,33 @@ class Writer:
         self.budget = size
         self.counter = 0
 
+    def statement(self, depth, loop):
+        """The lines of one statement; `loop`: it may end an iteration."""
+        raise NotImplementedError
+
     def pick(self, *options):
         return self.rng.choice(options)
+
+    def block(self, depth, loop=False):
+        lines = []
+        for _ in range(self.rng.randrange(1, 4)):
+            lines += self.statement(depth, loop)
+        return ["    " + line for line in lines]
+
+
+def drawn_calls(seed, tensors):
+    """The arguments of two calls; `tensors`: how often a count is one."""
+    rng = random.Random(seed + 10**6)
+    calls = []
+    for _ in range(2):
+        n = rng.randrange(4)
+        a = torch.tensor(rng.randrange(-1, 5))
+        calls.append((a, torch.tensor(n) if rng.random() < tensors else n))
+    return calls
+
+
+class StateWriter(Writer):
+    """Changes of outer objects, prints, assertions and exceptions."""
 
     def number(self):
         return self.pick(
@@ -148,12 +173,6 @@ class Writer:
         x = self.number()
         return [self.pick(f"xs.append({x})", "s.add(7)", f"q.append({x})", "xs.insert(0, 5)", "d['z'] = 1", "xs.extend([k, 1])", "s.discard(2)",
                           f"box.items.append({x})", "xs.pop() if len(xs) > 2 else 0", "d.pop('z', None)", "xs.sort(key=lambda e: 0)")]  # fmt: skip
-
-    def block(self, depth, loop=False):
-        lines = []
-        for _ in range(self.rng.randrange(1, 4)):
-            lines += self.statement(depth, loop)
-        return ["    " + line for line in lines]
 
     def statement(self, depth, loop):
         self.budget -= 1
@@ -218,11 +237,4 @@ class Writer:
 
 
 def generate(seed, size=5) -> Stateful:
-    rng = random.Random(seed + 10**6)
-    calls = []
-    for _ in range(2):
-        n = rng.randrange(4)
-        calls.append(
-            (torch.tensor(rng.randrange(-1, 5)), torch.tensor(n) if rng.random() < 0.7 else n)
-        )
-    return Stateful(Writer(seed, size).source(), calls)
+    return Stateful(StateWriter(seed, size).source(), drawn_calls(seed, 0.7))

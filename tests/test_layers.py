@@ -20,7 +20,16 @@ FORBIDDEN = {
     "": {"tests", "samples"},
     "leaf": {"tests", "samples", "converters", "transpiler", "runtime", ""},
 }
-ORDER = ["types", "ops", "ir", "text interp rewrite", "passes kernels", "host native", "scheduler"]
+ORDER = [
+    "types",
+    "ops",
+    "ir",
+    "ordering",
+    "text interp rewrite",
+    "passes kernels",
+    "host native",
+    "scheduler",
+]
 ORDER += ["tracing", "autodiff", "function"]  # gradients are traced
 LEVEL = {name: level for level, names in enumerate(ORDER) for name in names.split()}
 ONE_FILE_ONLY = {"gast", "astunparse", "triton", "llvmlite", "cuda", "safetensors"}

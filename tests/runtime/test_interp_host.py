@@ -249,7 +249,7 @@ def test_node_of_a_line():
     program = host.build(graph)
     lines = program.source.splitlines()
     found = {
-        node.op: lines[at - 1] for at in range(1, len(lines) + 1) if (node := program.node_at(at))
+        node.op: lines[at - 1] for at in range(1, len(lines) + 1) if (node := program.nodes.get(at))
     }
     assert "* 20" in found["py.mul"]
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from ..runtime import control_flow, grads, journal, locations, mutation, reads, unconverted
+from ..runtime import control_flow, grad_fields, journal, locations, mutation, reads, unconverted
 from ..runtime.control_flow import StagedException
 from ..runtime.funcgraph import current_graph, is_tracing
 from ..runtime.journal import MISSING
@@ -182,7 +182,7 @@ def _arguments_of(error):
 
 
 _SPECIAL: dict[str, tuple[type, Callable[[Any], Any]]] = {
-    "grad": (torch.Tensor, grads.read),
+    "grad": (torch.Tensor, grad_fields.read),
     "args": (StagedException, _arguments_of),
 }
 
@@ -289,7 +289,7 @@ def setattr_(owner, name, value) -> None:
         apply(lambda o: setattr_(o, name, value), owner)
         return
     if name == "grad" and isinstance(owner, torch.Tensor):
-        grads.write(owner, value)
+        grad_fields.write(owner, value)
         return
     if name == "data" and isinstance(owner, torch.Tensor) and is_tracing():
         union.apply(lambda v: mutation.replace_data(owner, v), value)

@@ -144,25 +144,22 @@ class ControlFlow(Converter):
             gast.copy_location(gast.Name(p, gast.Param(), None, None), origin) for p in params
         ]
         bound = bound_names(body) - set(params)
-        inside = occurrences(made)
-        carried = frozenset().union(*scope.carried)
-        kept = {
-            n
-            for n in bound
-            if not scope.keep_all
-            and n not in carried
-            and n not in shared
-            and n not in scope.shared
-            and n not in scope.globals
-            and inside[n] == scope.counts[n]
-        }
-        outer = sorted(bound - kept - scope.globals)
+        outer = sorted(bound - scope.globals - self._only_in(made, bound - shared))
         if outer:
             made.body.insert(0, gast.copy_location(gast.Nonlocal(outer), origin))
         inner = sorted(bound & scope.globals)
         if inner:
             made.body.insert(0, gast.copy_location(gast.Global(inner), origin))
         return made
+
+    def _only_in(self, made: gast.FunctionDef, names: set[str]) -> set[str]:
+        """The names that the function around uses nowhere else: they may be the body's own."""
+        scope = self.scopes[-1]
+        if scope.keep_all:
+            return set()
+        free = names.difference(scope.shared, scope.globals, *scope.carried)
+        inside = occurrences(made)
+        return {n for n in free if inside[n] == scope.counts[n]}
 
     def names_node(self, names: frozenset[str], origin: gast.AST) -> gast.expr:
         node = names_tuple(names)
@@ -241,46 +238,53 @@ class Declarations:
             self._declare(node)
         return tree
 
-    def _declare(self, node):  # noqa: C901  a case for each kind
-        wanted: set[str] = set()
-        own: set[str] = {
-            a.id
-            for a in walk(node.args)
-            if isinstance(a, gast.Name) and isinstance(a.ctx, gast.Param)
-        }
-        for inner in own_nodes(node):
-            if isinstance(inner, gast.Name) and isinstance(inner.ctx, (gast.Store, gast.Del)):
-                own.add(inner.id)
-            elif isinstance(inner, (gast.Global, gast.Nonlocal)):
-                own.update(inner.names)
-            elif isinstance(inner, (gast.FunctionDef, gast.ClassDef)):
-                own.add(inner.name)
-            elif isinstance(inner, gast.alias):
-                own.add((inner.asname or inner.name).partition(".")[0])
-            # What the user's own nested functions declare is bound where the user bound it.
-            if isinstance(inner, gast.FunctionDef) and getattr(inner, "generated", False):
-                for deeper in own_nodes(inner):
-                    if isinstance(deeper, gast.Nonlocal):
-                        wanted.update(deeper.names)
+    def _declare(self, node: gast.FunctionDef) -> None:
+        wanted = _declared_by_generated(node)
         user = get_fact(node, Fact.SCOPE, None)
         if user is not None:
             wanted -= user.declared_nonlocal
-        missing = sorted(wanted - own - self.free)
-        if missing:
-            at = 1 if _docstring(node.body[0]) else 0
-            while at < len(node.body) and isinstance(node.body[at], (gast.Global, gast.Nonlocal)):
-                at += 1
-            for n in reversed(missing):
-                target = gast.Name(n, gast.Store(), None, None)
-                annotation = gast.Attribute(
-                    gast.Name(OPERATORS, gast.Load(), None, None), "local", gast.Load()
-                )
-                made = gast.AnnAssign(target, annotation, None, 1)
-                for child in walk(made):
-                    gast.copy_location(child, node.body[at])
-                node.body.insert(at, made)
+        missing = sorted(wanted - _own_names(node) - self.free)
+        if not missing:
+            return
+        at = 1 if _docstring(node.body[0]) else 0
+        while at < len(node.body) and isinstance(node.body[at], (gast.Global, gast.Nonlocal)):
+            at += 1
+        node.body[at:at] = [_local(n, node.body[at]) for n in missing]
 
     free: frozenset[str] = frozenset()
+
+
+def _declared_by_generated(node: gast.FunctionDef) -> set[str]:
+    """The names that generated functions in it take from it. What the user's own declare is bound where the user bound it."""
+    made = [n for n in own_nodes(node) if isinstance(n, gast.FunctionDef) and getattr(n, "generated", False)]  # fmt: skip
+    inner = [n for f in made for n in own_nodes(f) if isinstance(n, gast.Nonlocal)]
+    return {name for n in inner for name in n.names}
+
+
+def _own_names(node: gast.FunctionDef) -> set[str]:
+    """The names that a function binds, or declares to be those of others."""
+    parameters = [a for a in walk(node.args) if isinstance(a, gast.Name)]
+    own = {a.id for a in parameters if isinstance(a.ctx, gast.Param)}
+    for inner in own_nodes(node):
+        if isinstance(inner, gast.Name) and isinstance(inner.ctx, (gast.Store, gast.Del)):
+            own.add(inner.id)
+        elif isinstance(inner, (gast.Global, gast.Nonlocal)):
+            own.update(inner.names)
+        elif isinstance(inner, (gast.FunctionDef, gast.ClassDef)):
+            own.add(inner.name)
+        elif isinstance(inner, gast.alias):
+            own.add((inner.asname or inner.name).partition(".")[0])
+    return own
+
+
+def _local(name: str, place: gast.stmt) -> gast.AnnAssign:
+    """A statement that makes a name one of its function, and does nothing else."""
+    operators = gast.Name(OPERATORS, gast.Load(), None, None)
+    annotation = gast.Attribute(operators, "local", gast.Load())
+    made = gast.AnnAssign(gast.Name(name, gast.Store(), None, None), annotation, None, 1)
+    for child in walk(made):
+        gast.copy_location(child, place)
+    return made
 
 
 def _docstring(s: gast.stmt) -> bool:

@@ -18,7 +18,7 @@ from ..runtime.journal import MISSING
 from ..runtime.symbolic import SymTensor
 from .logical import and_, not_, or_
 from .staging import is_staged
-from .union import _is_conditional, distribute_missing, may_miss, test_options
+from .union import distribute_missing, may_miss, set_is_conditional, test_options
 
 _PLAIN = (set, frozenset, list, tuple, dict, range)
 
@@ -32,7 +32,7 @@ def is_conditional(x: Any) -> bool:
     )
 
 
-_is_conditional[:] = [is_conditional]
+set_is_conditional(is_conditional)
 
 
 def present(x: Any, item: Any) -> Any:

@@ -146,14 +146,17 @@ def _checked_quiet(x: TaggedUnion, i: int) -> Any:
 
 
 _call: list[Callable[..., Any]] = []
-
-
-_is_conditional: list[Callable[[Any], bool]] = []  # set by ``members``, which imports this module
+_is_conditional: list[Callable[[Any], bool]] = []
 
 
 def set_call(call: Callable[..., Any]) -> None:
     """The operator that converts what it calls, which imports this module."""
     _call[:] = [call]
+
+
+def set_is_conditional(test: Callable[[Any], bool]) -> None:
+    """Whether items of a set or dict depend on a staged condition: ``members``, which imports this module, tells."""
+    _is_conditional[:] = [test]
 
 
 def _object_truth(x: Any, what: str) -> Any:

@@ -14,7 +14,7 @@ import torch
 from ..errors import SignatureError
 from . import arguments, families
 from .arguments import Flat
-from .ir import graph_effects
+from .ordering import graph_effects
 from .specs import TensorSpec
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from . import (
     conditional_items,
     control_flow,
     creation,
-    grads,
+    grad_fields,
     journal,
     locations,
     reads,
@@ -72,7 +72,7 @@ class CallEffects:
             if effect is not None:
                 order[location.key] = len(found)
                 found.append(effect)
-        for slot in grads.effects_of(changes.entries):
+        for slot in grad_fields.effects_of(changes.entries):
             order[slot.location().key] = len(found)
             found.append(((None, slot.content), (GradOf(slot.late), None)))
         for plan in self.commits.plans:
@@ -178,11 +178,11 @@ def _found(i: Any, at: Any, real: list[tuple[Any, Any]], bound: inspect.BoundArg
     if not isinstance(i, GradOf):
         return at.here() if i is None else _same_place(at, real[i][1])
     if isinstance(i.owner, torch.Tensor):
-        return grads.field_of(i.owner)
+        return grad_fields.field_of(i.owner)
     flat = Flat()
     for name, x in bound.arguments.items():
         arguments.key_of(x, flat, name)
-    return grads.field_of(flat.tensors[i.owner])
+    return grad_fields.field_of(flat.tensors[i.owner])
 
 
 def _same_place(location: Location, container: Any) -> Location:

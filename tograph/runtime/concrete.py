@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import time
 import weakref
 from collections.abc import Callable, Sequence
@@ -15,11 +14,9 @@ import torch
 from ..errors import DeadResourceError
 from ..lazy import lazy_module
 from . import (
-    autodiff,
     commits,
     entries,
     flattening,
-    freed,
     host,
     passes,
     probes,
@@ -27,18 +24,18 @@ from . import (
     structure,
     transforms,
 )
-from .carrier import differentiable
 from .commits import Target
 from .finishing import Given
-from .ir import Graph, graph_effects, set_control_inputs
+from .gradient_calls import GradientCalls
+from .ir import Graph
 from .kernels.kernel import Kernel
 from .kernels.lower import Fused, lower
 from .native.program import Native
-from .passes.settle import has_try, settle
+from .ordering import set_control_inputs
 from .rewrite import copied, count_nodes
 from .sources import Strong
 from .structure import Leaf, Spec
-from .watching import PLAIN, calls_python, is_watched, keeps_histories, own_gradients
+from .watching import calls_python, is_watched, keeps_histories, own_gradients
 
 fx = lazy_module(".interchange.fx", __package__)
 onnx = lazy_module(".interchange.onnx", __package__)
@@ -249,73 +246,9 @@ class ConcreteFunction:
         return (*tensors, *captured)
 
     @cached_property
-    def _floats(self) -> list[int]:
-        """The inputs that may require grad; none when the gradient has to be that of the host program."""
-        if not autodiff.supported(self._settled_graph):
-            return []
-        return self._leaves
-
-    @cached_property
-    def _reached(self) -> frozenset[int] | None:
-        """The inputs that a result, or what a variable becomes, may depend on as autograd sees it; None where that is not known."""
-        return autodiff.reached(self._settled_graph)
-
-    def _unreached(self, inputs: Sequence[Any]) -> bool:
-        """Whether inputs require grad, but nothing that leaves has a gradient: what ``no_grad`` and ``detach`` are for."""
-        asked = [i for i in self._leaves if inputs[i].requires_grad]
-        if not asked or self._reached is None or not self._reached.isdisjoint(asked):
-            return False
-        return all(type(x) in PLAIN for x in inputs if isinstance(x, torch.Tensor)) and not transforms.active()  # fmt: skip
-
-    def _run_unreached(self, inputs: Sequence[Any]) -> list[Any]:
-        with torch.no_grad():
-            outputs = self.scheduled.run(*inputs)
-        if not self._refuses:
-            return outputs
-        return autodiff.refusing(self.graph, outputs, [inputs[i] for i in self._leaves if inputs[i].requires_grad])  # fmt: skip
-
-    @cached_property
-    def _refuses(self) -> bool:
-        """Whether there are results whose gradient the function took itself."""
-        return any(map(freed.is_freed, self.graph.outputs))
-
-    @cached_property
-    def _leaves(self) -> list[int]:
-        return [i for i, v in enumerate(self.graph.inputs) if differentiable(v.type)]
-
-    @cached_property
-    def _differentiable(self) -> autodiff.Differentiable:
-        return autodiff.Differentiable(self._settled_graph, _build)
-
-    def _run_differentiable(self, inputs: Sequence[Any]) -> list[Any]:
-        rewrites = self._rewrites
-        changed = rewrites.changed(inputs) if rewrites is not None else ()
-        if not changed:
-            return self._differentiable.run(inputs)
-        outputs = self._rewriting.run(inputs)
-        return rewrites.settle(outputs, inputs, changed)
-
-    @cached_property
-    def _rewrites(self) -> autodiff.Rewrites | None:
-        """What gets a history by being written; None where nothing does."""
-        if not graph_effects(self._settled_graph).writes:
-            return None
-        found = autodiff.Rewrites(self._settled_graph)
-        return found if found.places else None
-
-    @cached_property
-    def _rewriting(self) -> autodiff.Differentiable:
-        assert self._rewrites is not None
-        return autodiff.Differentiable(self._rewrites.graph, _build)
-
-    @cached_property
-    def _settled_graph(self) -> Graph:
-        """The graph without a ``try`` that makes no difference, such as that around the step of an optimiser."""
-        return settle(copied(self.graph)) if has_try(self.graph) else self.graph
-
-    def _differentiates(self, inputs: Sequence[Any]) -> bool:
-        """Whether this call runs a forward graph that keeps what the gradient needs."""
-        return any(inputs[i].requires_grad for i in self._floats) and not transforms.active()
+    def gradients(self) -> GradientCalls:
+        """How a call runs whose tensors require gradients."""
+        return GradientCalls(self.graph)
 
     @property
     def settled(self) -> bool:
@@ -337,12 +270,15 @@ class ConcreteFunction:
             return entries.by_host(self.graph, self.captured_inputs, self.scheduled.host.run, self._single)  # fmt: skip
         return native.entry(self.captured_inputs, self._single) if isinstance(native, Native) else None  # fmt: skip
 
+    def _run_plain(self, *inputs: Any) -> list[Any]:
+        return self.scheduled.run(*inputs)
+
     def _outputs(self, inputs: Sequence[Any]) -> list[Any]:
         """What the graph gives, run in the way that this call needs."""
-        if torch.is_grad_enabled() and self._unreached(inputs):
-            return self._run_unreached(inputs)
-        if torch.is_grad_enabled() and self._differentiates(inputs):
-            return self._run_differentiable(inputs)
+        if torch.is_grad_enabled():
+            found = self.gradients.run(inputs, self._run_plain)
+            if found is not None:
+                return found
         if self._own_gradients and is_watched(inputs):
             return transforms.run(self.graph, inputs)
         if transforms.mapping():
@@ -377,16 +313,6 @@ class ConcreteFunction:
         for (names, spec), target in zip(self._effects, places):
             target.apply(names, flattening.unflatten(spec, values, _same))
         return result
-
-
-def _build(graph: Graph, visible: int | None = None) -> scheduler.Program:
-    """The program of a graph that autograd does not see; see ``scheduler.build``."""
-    values = functools.cache(lambda: passes.optimize(graph, inference=False))
-
-    def program() -> host.Program:
-        return host.build(lower(passes.write_in_place(values()), host.build)[0])
-
-    return scheduler.build(graph, values, program, visible)
 
 
 def _same(x: Any) -> Any:

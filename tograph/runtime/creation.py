@@ -22,8 +22,9 @@ from ..errors import CreationError
 from . import interp, journal, structure
 from .funcgraph import FuncGraph, Storage, current_graph, is_tracing, user_location
 from .infer import meta_of
-from .ir import Node, Value, node_effects
+from .ir import Node, Value
 from .journal import Location
+from .ordering import node_effects
 from .symbolic import SymTensor, value_of
 from .tracing import suspended
 

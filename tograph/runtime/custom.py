@@ -283,16 +283,9 @@ def apply_function(cls: Any, args: Sequence[Any], call: Callable[..., Any]) -> A
     ]
 
     def gradient(*cotangents: Any) -> Any:
-        if _gradients.of.count(cls) == ORDERS:
-            optional_grads.check(False, "tg.GradientError", _TOO_HIGH.format(cls.__name__))
-            return [None] * len(args)
         rows = dict(zip(chosen, cotangents))
         every = [rows[i] if i in rows else _zeros(v) for i, v in enumerate(values)]
-        _gradients.of.append(cls)
-        try:
-            return call(cls.backward, ctx, *every)
-        finally:
-            _gradients.of.pop()
+        return _backward(cls, ctx, every, call, len(args))
 
     _check_dirty(ctx.dirty, values)
     for i, made in zip(chosen, with_gradient([values[i] for i in chosen], before, gradient)):
@@ -301,6 +294,18 @@ def apply_function(cls: Any, args: Sequence[Any], call: Callable[..., Any]) -> A
         else:
             values[i] = made
     return tuple(values) if several else values[0]
+
+
+def _backward(cls: Any, ctx: Context, cotangents: list[Any], call: Callable[..., Any], count: int) -> Any:  # fmt: skip
+    """The cotangents of the arguments, by the user's ``backward``, which may use the function itself up to some order."""
+    if _gradients.of.count(cls) == ORDERS:
+        optional_grads.check(False, "tg.GradientError", _TOO_HIGH.format(cls.__name__))
+        return [None] * count
+    _gradients.of.append(cls)
+    try:
+        return call(cls.backward, ctx, *cotangents)
+    finally:
+        _gradients.of.pop()
 
 
 def _writes(cls: Any) -> bool:

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from . import freed, passes
 from .flattening import flatten
 from .funcgraph import FuncGraph, Storage
-from .ir import set_control_inputs
 from .joins import opened
+from .ordering import set_control_inputs
 from .passes.forward import forward_reads
 from .results import Shown, leaving
 from .structure import spec_of
@@ -53,22 +53,24 @@ def finish(
         outputs = freed.leaving(root, outputs)
     graph = root.graph
     graph.outputs = outputs
-    captured = [
-        k.external for k in root.captures if isinstance(k, Storage) and k.external is not None
-    ]
-    order = [root.captures[a.storage_] for a in arguments]
-    order += [
-        v for k, v in root.captures.items() if isinstance(k, Storage) and k.external is not None
-    ]
-    names = dict(zip(graph.inputs, graph.input_names))
-    given = [Given(i, order.index(root.captures[k]), chain) for i, (k, chain) in places.items()]
-    graph.inputs = order
-    graph.input_names = [names.get(v, "") for v in order]
+    captured = _ordered_inputs(root, arguments)
+    place_of = graph.inputs.index
+    given = [Given(i, place_of(root.captures[k]), chain) for i, (k, chain) in places.items()]
     forward_reads(graph)
     passes.prune(graph, writers=True)
     set_control_inputs(graph)
     root.closed = True
     return graph, captured, spec, specs, given
+
+
+def _ordered_inputs(root: FuncGraph, arguments: Sequence[SymTensor]) -> list[Any]:
+    """The captured tensors; their values follow those of the arguments among the graph's inputs."""
+    held = {k: v for k, v in root.captures.items() if isinstance(k, Storage) and k.external is not None}  # fmt: skip
+    graph = root.graph
+    names = dict(zip(graph.inputs, graph.input_names))
+    graph.inputs = [*(root.captures[a.storage_] for a in arguments), *held.values()]
+    graph.input_names = [names.get(v, "") for v in graph.inputs]
+    return [k.external for k in held]
 
 
 def late_inputs(root: FuncGraph) -> list[tuple[int, Any]]:

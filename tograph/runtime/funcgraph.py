@@ -27,8 +27,9 @@ import torch
 from ..errors import Location, ScopeError
 from . import journal
 from .infer import tensor_type
-from .ir import Graph, Node, Value, op_effects
+from .ir import Graph, Node, Value
 from .ops import MOVES
+from .ordering import op_effects
 from .shapes import Meta
 from .types import Type
 
@@ -307,7 +308,7 @@ class FuncGraph:
             graph.known.pop(storage, None)
             graph = graph.outer
         self.known[storage] = value
-        storage.version = next(_versions)
+        storage.version = moment()
 
 
 def WRITES(storage: Storage, graph: FuncGraph) -> None:
@@ -323,21 +324,21 @@ class _Stack(threading.local):
         self.graphs: list[FuncGraph] = []
 
 
-_stack = _Stack()
+stack = _Stack()
 
 
 def current_graph() -> FuncGraph:
     """The innermost graph being recorded; ScopeError outside of a trace."""
-    if not _stack.graphs:
+    if not stack.graphs:
         raise ScopeError(
             "a symbolic tensor is out of scope and cannot be used here: its function has been traced already. "
             "Return it from the function instead.",
         )
-    return _stack.graphs[-1]
+    return stack.graphs[-1]
 
 
 def is_tracing() -> bool:
-    return bool(_stack.graphs)
+    return bool(stack.graphs)
 
 
 def user_location() -> Location | None:

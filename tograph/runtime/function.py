@@ -12,23 +12,21 @@ from __future__ import annotations
 import functools
 import inspect
 import operator
-import threading
 import time
 import weakref
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from .. import collector
 from ..errors import NotAFunctionError, SignatureError
 from ..lazy import lazy_module
-from . import arguments, artifacts, control_flow
+from . import arguments, artifacts, control_flow, signatures
 from .arguments import Flat
 from .call_effects import no_places
 from .concrete import ConcreteFunction
 from .diagnosis import shown
 from .funcgraph import is_tracing
-from .keys import autocasts, context, quick_key, without_sizes
+from .keys import autocasts, context, quick_key
 from .methods import BoundFunction, WeakMethod
 from .native.caller import EAGER, install
 from .native.entry import MISS
@@ -36,11 +34,10 @@ from .openings import Openings
 from .probes import profiled
 from .rebinding import copy_function, reduce_function
 from .retraces import Retraces
+from .trace_cache import SIZE, TraceCache
 from .traces import Trace
 
 notebook = lazy_module(".notebook", __package__)
-
-CACHE_SIZE = 256
 
 
 def run_functions_eagerly(flag: bool) -> None:
@@ -61,7 +58,7 @@ class Function(Generic[P, R]):
     """A Python function that runs as a graph. Made by ``tg.function``.
 
     ``trace_count``: how often the Python code was traced. ``concrete_functions``: the traces, oldest first.
-    ``python_function``: the plain function.
+    ``python_function``: the plain function. ``traces``: with all that tells when they hold.
     """
 
     __slots__ = ("__dict__", "__weakref__", "_checks", "_entry")
@@ -81,14 +78,13 @@ class Function(Generic[P, R]):
             raise NotAFunctionError(f"tg.function takes a function, not {python_function!r}")
         self.python_function = python_function
         self.input_signature = (
-            None if input_signature is None else arguments.check_specs(input_signature)
+            None if input_signature is None else signatures.check_specs(input_signature)
         )
         if not isinstance(name, str | None):
             raise SignatureError(f"'name' of tg.function must be a str, not {name!r}")
         self.reduce_retracing = reduce_retracing
         self._convert, self._name = convert, name
-        self._lock = threading.RLock()
-        self._cache: OrderedDict[Any, list[Trace]] = OrderedDict()
+        self.traces = TraceCache()
         self._quick: dict[Any, Trace] = {}
         # The entry of the trace that ran last, and its guards, in slots where machine code finds them.
         self._entry: Callable[..., Any] | None = None
@@ -99,10 +95,11 @@ class Function(Generic[P, R]):
         self.trace_count = 0
         functools.update_wrapper(self, python_function, updated=())
         self.__wrapped__ = python_function
-        self._signature = _signature(python_function)
+        self._signature = signatures.signature_of(python_function)
         self._names = arguments.plain_names(self._signature)
         self._plain = all(_is_plain(p.default) for p in self._signature.parameters.values())
-        self._check_signature()
+        if self.input_signature is not None:
+            signatures.check_count(self._signature, self.input_signature)
 
     # ---- as a decorator on methods
 
@@ -172,7 +169,7 @@ class Function(Generic[P, R]):
                 and not trace.open_numbers
                 and len(flat.tensors) == len(tensors)
             ):
-                if len(self._quick) > CACHE_SIZE:
+                if len(self._quick) > SIZE:
                     self._quick.clear()
                 self._quick[quick] = trace
             return trace.concrete.run(trace.inputs(flat), trace.places(bound))
@@ -239,12 +236,12 @@ class Function(Generic[P, R]):
     @property
     def concrete_functions(self) -> list[ConcreteFunction]:
         """The traces so far, oldest first."""
-        return [t.concrete for ts in self._cache.values() for t in ts]
+        return [t.concrete for t in self.traces]
 
     def clear_cache(self) -> None:
         """Forget all traces."""
-        with self._lock:
-            self._cache.clear()
+        with self.traces.lock:
+            self.traces.clear()
             self._quick.clear()
             self._entry = None
             self._openings.families.clear()
@@ -266,19 +263,17 @@ class Function(Generic[P, R]):
     def _bound(self, args: tuple, kwargs: dict) -> inspect.BoundArguments:
         bound = arguments.bind(self._signature, args, kwargs, self.label(), self._names)
         if self.input_signature is not None:
-            arguments.check_signature(
-                self._spec_names(), bound, self.input_signature, self._signature
-            )
+            signatures.fit(bound, self.input_signature, self._signature)
         return bound
 
     def _find(self, args: tuple, kwargs: dict) -> tuple[Trace, Flat, inspect.BoundArguments]:
         bound = self._bound(args, kwargs)
         flat = Flat()
         key = self._key(bound, flat)
-        found = self._lookup(key, flat)
+        found = self.traces.find(key, flat)
         if found is None:
-            with self._lock:
-                found = self._lookup(key, flat) or self._trace(key, bound, flat)
+            with self.traces.lock:
+                found = self.traces.find(key, flat) or self._trace(key, bound, flat)
         else:
             self._retraces.recent.append(False)
         return found, flat, bound
@@ -288,30 +283,6 @@ class Function(Generic[P, R]):
             (n, arguments.key_of(x, flat, n)) for n, x in bound.arguments.items()
         ), context()
 
-    def _lookup(self, key: Any, flat: Flat) -> Trace | None:
-        """The trace for these very sizes and numbers, else one for which they are open."""
-        for find in (lambda: key, lambda: self._open_slot(key)):
-            slot = find()
-            traces = self._cache.get(slot, ())
-            for i, trace in enumerate(traces):
-                if trace.fits(key, flat):
-                    if i or len(self._cache) > 1:
-                        self._use(slot, traces, i)
-                    return trace
-        return None
-
-    def _use(self, slot: Any, traces: Any, i: int) -> None:
-        """A trace was used: it goes last."""
-        with self._lock:
-            if slot in self._cache:
-                self._cache.move_to_end(slot)
-            if i and i < len(traces):
-                traces.insert(0, traces.pop(i))
-
-    def _open_slot(self, key: Any) -> Any:
-        """Where the traces of a family are that have something open."""
-        return "open", without_sizes(key)
-
     # ---- tracing
 
     def converted(self) -> Callable[..., Any]:
@@ -319,7 +290,7 @@ class Function(Generic[P, R]):
         return self._convert(self.python_function) if self._convert else self.python_function
 
     def _trace(self, key: Any, bound: inspect.BoundArguments, flat: Flat) -> Trace:
-        fitting = self._cache.get(key, ())
+        fitting = self.traces.of(key)
         why = self._retraces.why(key, flat, fitting)
         for known in fitting[:1]:
             self.replaced |= known.checks.replaced(known.inputs(flat))
@@ -328,47 +299,12 @@ class Function(Generic[P, R]):
         with artifacts.progress(f"tracing {self.label()!r}"), collector.seldom():
             trace = self._openings.trace(self, key, bound, flat)
         self.trace_count += 1
-        slot = self._open_slot(key) if trace.open else key
-        self._cache.setdefault(slot, []).insert(0, trace)
-        self._cache.move_to_end(slot)
-        self._shrink()
+        self.traces.add(key, trace)
         self._retraces.made.append((key, why, trace))
         trace.concrete.retraces = weakref.WeakMethod(self.explain_retraces)
         artifacts.traced(trace.concrete, why, time.perf_counter() - start)
         self._retraces.warn(why, self.label(), self.reduce_retracing)
         return trace
-
-    def _shrink(self) -> None:
-        """Keep the cache within its bound: the traces used least recently go."""
-        count = sum(map(len, self._cache.values()))
-        while count > CACHE_SIZE:
-            slot, traces = next(iter(self._cache.items()))
-            traces.pop()
-            count -= 1
-            if not traces:
-                del self._cache[slot]
-
-    # ---- signatures
-
-    def _spec_names(self) -> list[str]:
-        return list(self._signature.parameters)[: len(self.input_signature or ())]
-
-    def _check_signature(self) -> None:
-        if self.input_signature is None:
-            return
-        params = list(self._signature.parameters.values())
-        if len(self.input_signature) > len(params) and not any(
-            p.kind is p.VAR_POSITIONAL for p in params
-        ):
-            raise SignatureError(
-                f"input_signature has {len(self.input_signature)} entries for {len(params)} parameters"
-            )
-        for p in params[len(self.input_signature) :]:
-            if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
-                self._signature_error = (
-                    f"input_signature missing type constraint for parameter {p.name!r}"
-                )
-                raise SignatureError(self._signature_error)
 
 
 @functools.cache
@@ -382,13 +318,3 @@ def _is_plain(default: Any) -> bool:
     return default is inspect.Parameter.empty or isinstance(
         default, (int, float, str, bool, type(None))
     )
-
-
-def _signature(f: Any) -> inspect.Signature:
-    try:
-        return inspect.signature(f)
-    except (TypeError, ValueError):  # a built-in that does not tell
-        return _ANY
-
-
-_ANY = inspect.signature(lambda *args, **kwargs: None)

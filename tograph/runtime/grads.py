@@ -1,11 +1,6 @@
-"""``.grad`` while a function is traced, and ``backward()``.
+"""``backward()`` and ``torch.autograd.grad`` while a function is traced: torch's engine runs on what is recorded.
 
-The gradient field of a leaf is a ``Slot``: what code reads and writes while tracing is the slot, never the field of the real
-tensor. A slot is a location like any other, so a write under a staged branch or loop becomes state, and at the end of the
-trace its content becomes an effect: every call leaves ``.grad`` as eager would.
-
-A tensor that a ``.grad`` field holds at the call is an input of the graph that is looked up at every call, through its
-owner, so that gradients that are replaced between calls do not trace anew. Whether a field that the trace read is None is a guard.
+The gradients of leaves are added to their ``.grad`` as the trace sees it (``grad_fields``).
 """
 
 from __future__ import annotations
@@ -20,108 +15,10 @@ import torch
 from ..errors import GradientError
 from . import custom, flattening, freed, histories, optional_grads, reads, stale
 from .engine import run_backward
-from .funcgraph import FuncGraph, Root, Storage, current_graph, is_tracing, user_location
-from .infer import meta_of
-from .journal import Location
+from .funcgraph import FuncGraph, current_graph, is_tracing, user_location
+from .grad_fields import read, slot, write
 from .structure import is_union
 from .symbolic import SymTensor, value_of
-
-
-class Slot:
-    """The gradient field of ``owner``; ``real`` is the tensor that the function was called with, or ``owner`` itself."""
-
-    def __init__(self, owner: torch.Tensor, root: Root):
-        self.owner = owner
-        self.real = owner.__dict__.get("real_", owner) if isinstance(owner, SymTensor) else owner
-        self.was_read = False
-        self.fresh = True  # the content may be the one from before the call
-        self.start = self.content = None if isinstance(self.real, SymTensor) else self.real.grad
-        if self.content is not None:
-            storage = Storage(meta_of(self.content), external=self.content, late=self.late)
-            root.captured[id(self.content)] = storage
-            root.keep.append(self.content)
-
-    @property
-    def late(self) -> Any:
-        """How a call finds the owner: the position of an argument, or the tensor."""
-        return self.owner.storage_.argument if isinstance(self.owner, SymTensor) else self.owner
-
-    def location(self) -> Location:
-        def set(content: Any) -> None:
-            self.content, self.fresh = content, content is self.start
-
-        return Location(("grad", id(self.owner)), "a gradient", lambda: self.content, set, self)
-
-    @property
-    def outside(self) -> bool:
-        """Whether the owner was there before the function ran."""
-        return not isinstance(self.real, SymTensor)
-
-
-def slot(owner: torch.Tensor) -> Slot:
-    root = current_graph().root
-    if id(owner) not in root.slots:
-        root.slots[id(owner)] = Slot(owner, root)
-        root.keep.append(owner)
-    return root.slots[id(owner)]
-
-
-def read(owner: torch.Tensor) -> Any:
-    """``owner.grad``"""
-    if not is_tracing():
-        return owner.grad
-    histories.check_graded(owner)
-    found = slot(owner)
-    found.was_read |= found.fresh
-    return found.content
-
-
-def _check_size(size: Sequence[Any], expected: Sequence[Any]) -> None:
-    """A gradient's size is that of its tensor; sizes that only the graph knows count as equal."""
-    pairs = zip(size, expected) if len(size) == len(expected) else [(0, 1)]
-    if any(type(n) is int and type(m) is int and n != m for n, m in pairs):
-        raise RuntimeError(
-            f"assigned grad has data of a different size: {tuple(size)} for {tuple(expected)}"
-        )
-
-
-def write(owner: torch.Tensor, value: Any) -> None:
-    """``owner.grad = value``"""
-    if not is_tracing():
-        owner.grad = value
-        return
-    if value is not None and not isinstance(value, torch.Tensor) and not is_union(value):
-        raise TypeError(
-            f"assigned grad expected to be a Tensor or None but got {type(value).__name__}"
-        )
-    if isinstance(value, torch.Tensor):
-        _check_size(value.shape, owner.shape)
-    found = slot(owner)
-    if _conditional(value):
-        found.was_read |= found.fresh  # where this region does not run, what was there stays
-    found.location().set(value)
-    found.fresh = False
-
-
-@contextmanager
-def standing(contents: dict[torch.Tensor, Any]) -> Iterator[None]:
-    """Inside, the gradients of these tensors are others: for code that is traced with what a part of the paths gives."""
-    before = {p: slot(p).content for p in contents}
-    for p, content in contents.items():
-        slot(p).content = content
-    try:
-        yield
-    finally:
-        for p, content in before.items():
-            slot(p).content = content
-
-
-def _conditional(value: Any) -> bool:
-    """Whether what a field holds before a write may stay. A loop that sets it to None is taken to have an iteration: one trace does."""
-    graph: FuncGraph | None = current_graph()
-    while graph is not None and graph.repeats and value is None:
-        graph = graph.outer
-    return graph is not None and graph.outer is not None
 
 
 class _Transforms(threading.local):
@@ -203,6 +100,11 @@ def _start(output: torch.Tensor, grad: Any) -> Any:
     return torch.ones_like(output)
 
 
+def _cotangents(outs: tuple[Any, ...], given: Any) -> list[Any]:
+    starts = _several(given) if given is not None else (None,) * len(outs)
+    return [_start(o, g) for o, g in zip(outs, starts, strict=True)]
+
+
 def grad(
     outputs: Any,
     inputs: Any,
@@ -217,30 +119,23 @@ def grad(
     outs, wrt = _several(outputs), _several(inputs)
     if is_grads_batched or not all(isinstance(x, torch.Tensor) for x in (*outs, *wrt)):
         return torch.autograd.grad(
-            outputs,
-            inputs,
-            grad_outputs,
-            retain_graph,
-            create_graph,
-            allow_unused,
-            is_grads_batched,
-            materialize_grads,
-        )
+            outputs, inputs, grad_outputs, retain_graph, create_graph, allow_unused, is_grads_batched, materialize_grads
+        )  # fmt: skip
     if not wrt:
         raise RuntimeError("`inputs` argument to `grad()` cannot be empty.")
-    starts = _several(grad_outputs) if grad_outputs is not None else (None,) * len(outs)
-    cotangents = [_start(o, g) for o, g in zip(outs, starts, strict=True)]
+    cotangents = _cotangents(outs, grad_outputs)
     keep = create_graph if retain_graph is None else retain_graph
-    found = engine(
-        outs, cotangents, wrt, keep, create_graph, bool(allow_unused) or materialize_grads
-    )
+    unused = bool(allow_unused) or materialize_grads
+    found = engine(outs, cotangents, wrt, keep, create_graph, unused)
     if materialize_grads:
-        return tuple(
-            torch.zeros_like(x, requires_grad=create_graph) if g is None else g
-            for g, x in zip(found, wrt)
-        )
-    _, ways = WAYS(outs, wrt)
-    if allow_unused:
+        pairs = zip(found, wrt)
+        return tuple(torch.zeros_like(x, requires_grad=create_graph) if g is None else g for g, x in pairs)  # fmt: skip
+    return _by_ways(found, WAYS(outs, wrt)[1], unused)
+
+
+def _by_ways(found: Sequence[Any], ways: Sequence[Any], unused: bool) -> tuple[Any, ...]:
+    """Gradients that a run may not have: None there, or eager's error where ``unused`` does not allow it."""
+    if unused:
         return tuple(None if g is None else optional_grads.optional(g, w) for g, w in zip(found, ways))  # fmt: skip
     first = {way: i for i, way in reversed(list(enumerate(ways)))}
     for way, i in reversed(first.items()):
@@ -263,8 +158,7 @@ def backward(
     if _transforms.depth:
         raise RuntimeError(_TRANSFORMED)
     outs = _several(tensors)
-    starts = _several(grad_tensors) if grad_tensors is not None else (None,) * len(outs)
-    cotangents = [_start(o, g) for o, g in zip(outs, starts, strict=True)]
+    cotangents = _cotangents(outs, grad_tensors)
     wrt = leaves(outs) if inputs is None else list(_several(inputs))
     if inputs is not None and not wrt:
         raise RuntimeError("'inputs' argument to 'backward' cannot be empty.")
@@ -362,28 +256,6 @@ def own(g: torch.Tensor) -> torch.Tensor:
     return flattening.symbolic(value_of(g, graph), graph, connected=False)
 
 
-def slots_read(graph: FuncGraph) -> list[Slot]:
-    """The slots of a trace whose first content mattered: code has read it, or it is a tensor that the graph takes."""
-    taken = {id(k.external) for k in graph.captures if isinstance(k, Storage)}
-    slots = [s for s in graph.root.slots.values() if s.outside]
-    return [s for s in slots if s.was_read or (s.start is not None and id(s.start) in taken)]
-
-
-def effects_of(entries: dict[Any, tuple[Location, Any]]) -> list[Slot]:
-    """The slots that a trace wrote and whose owners outlive it; a tensor that was only written in place stays."""
-    slots = [place.keep for key, (place, _) in entries.items() if key[0] == "grad"]
-    return [s for s in slots if s.outside and (s.content is None or s.content is not s.start)]
-
-
-def field_of(owner: torch.Tensor) -> Location:
-    """The real ``.grad`` field of a tensor."""
-
-    def set(value: Any) -> None:
-        owner.grad = value
-
-    return Location(("attr", id(owner), "grad"), "a gradient", lambda: owner.grad, set, owner)
-
-
 def _method(
     self: Any,
     gradient: Any = None,
@@ -397,4 +269,3 @@ def _method(
 _RETAIN = torch.Tensor.retain_grad
 SymTensor.retain_grad = _retain
 SymTensor.backward = _method
-SymTensor.grad = property(read, write)

@@ -36,12 +36,8 @@ class Program:
     run: Callable[..., list[Any]]
     nodes: dict[int, Node]
 
-    def node_at(self, line: int) -> Node | None:
-        """The node that a line of the program runs."""
-        return self.nodes.get(line)
 
-
-class _Writer:
+class Writer:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.nodes: dict[int, Node] = {}
@@ -270,9 +266,9 @@ def _last_uses(graph: Graph, keep: frozenset[Value]) -> dict[int, list[Value]]:
     return out
 
 
-def build(graph: Graph, writer: _Writer | None = None) -> Program:
+def build(graph: Graph, writer: Writer | None = None) -> Program:
     """The host program of a graph: ``run(*inputs) -> outputs``; ``writer`` may put more into it (``probes``)."""
-    writer = writer or _Writer()
+    writer = writer or Writer()
     writer.bound["set_grad"] = torch._C._set_grad_enabled
     writer.bound[_identifier(graph.name)] = None
     params = [writer.name(v) for v in graph.inputs]

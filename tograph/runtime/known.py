@@ -13,8 +13,9 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from .ir import Value, map_values, node_effects
+from .ir import Value, map_values
 from .ops import lookup
+from .ordering import node_effects
 
 LIMIT = 200  # ops: more are not run to know a number
 UNKNOWN = object()

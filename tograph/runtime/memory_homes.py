@@ -5,9 +5,8 @@ An op that overwrites memory, or looks at it without a copy, concerns all values
 
 from __future__ import annotations
 
-from typing import Any
-
 from . import ops
+from .ir import Graph, Value
 from .types import ScalarType, TensorType
 
 
@@ -17,9 +16,9 @@ class Homes:
     ``of`` is the value that stands for the memory; ``tracked`` has those of such memory. Without such ops: nothing.
     """
 
-    def __init__(self, graph: Any, effects: list[ops.Effects]):
-        self._home: dict[Any, Any] = {}
-        self.tracked: set[Any] = set()
+    def __init__(self, graph: Graph, effects: list[ops.Effects]):
+        self._home: dict[Value, Value] = {}
+        self.tracked: set[Value] = set()
         looks = [n for n in graph.nodes if n.op == "tg.borrow"]
         taken = [n.inputs[i] for n, e in zip(graph.nodes, effects) for i in e.overwrites]
         if not looks and not taken:
@@ -34,7 +33,7 @@ class Homes:
         self.tracked.update(map(self.of, taken))
         self.tracked.update(self.of(n.args[0]) for n in looks)
 
-    def of(self, value: Any) -> Any:
+    def of(self, value: Value) -> Value:
         home, root = self._home, value
         while (above := home.get(root)) is not None:
             root = above
@@ -42,7 +41,7 @@ class Homes:
             home[value], value = root, home[value]
         return root
 
-    def _join(self, out: Any, value: Any) -> None:
+    def _join(self, out: Value, value: Value) -> None:
         if not isinstance(out.type, ScalarType) and not isinstance(value.type, ScalarType):
             one, other = self.of(out), self.of(value)
             if one is not other:

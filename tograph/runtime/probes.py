@@ -96,7 +96,7 @@ class _Relay:
         self.target.after(index)
 
 
-class _Writer(host._Writer):
+class _Writer(host.Writer):
     def __init__(self) -> None:
         super().__init__()
         self.probed: list[Node] = []

@@ -2,7 +2,7 @@
 
 Passes change a graph in place and return it; who wants to keep the original copies it first. Values are
 never shared between graphs, and ``Value.node`` and ``Value.index`` stay true. Control inputs follow from effects
-and program order, so passes leave them out: ``ir.set_control_inputs`` makes them at the end.
+and program order, so passes leave them out: ``ordering.set_control_inputs`` makes them at the end.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Sequence
 from typing import Any
 
-from .ir import Graph, Node, Value, all_nodes, map_values, node_effects
+from .ir import Graph, Node, Value, all_nodes, map_values
 from .ops import OpaqueObject
+from .ordering import node_effects
 from .types import ObjectType, ScalarType, TensorType, Type
 
 

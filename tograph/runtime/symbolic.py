@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import math
-import sys
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from ..errors import GraphBoolError, ScopeError, SymbolicValueError, UnsupportedOpError
+from ..errors import ScopeError, UnsupportedOpError
 from . import ops, products, shapes
-from .asking import asked_by
 from .funcgraph import FuncGraph, Ref, Storage, current_graph, moment, user_location
 from .infer import infer, meta_of, tensor_type
 from .ir import Value
 from .retrace import Retrace
 from .scalars import new_scalar
 from .shapes import Meta
+from .valueless import Valueless
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,7 @@ class View:
     quiet: bool = False
 
 
-class SymTensor(torch.Tensor):
+class SymTensor(Valueless, torch.Tensor):
     """A tensor whose content is known only when the graph runs."""
 
     storage_: Storage
@@ -135,47 +134,12 @@ class SymTensor(torch.Tensor):
     def __repr__(self, **kwargs) -> str:
         return f"<symbolic tensor {tensor_type(self.meta)}>"
 
-    def _no_value(self, what: str):
-        raise GraphBoolError(
-            f"Using a symbolic `torch.Tensor` as a Python `{what}` is not allowed: its value is known only when the "
-            f"graph runs. {asked_by(sys._getframe(2))}",
-            user_location(),
-        )
-
-    def __bool__(self):
-        self._no_value("bool")
-
-    def __int__(self):
-        self._no_value("int")
-
-    def __float__(self):
-        self._no_value("float")
-
-    def __complex__(self):
-        self._no_value("complex")
-
-    def __index__(self):
-        self._no_value("int")
-
     def __iter__(self):
         if not self.meta.rank:
             raise TypeError("iteration over a 0-d tensor")
         if type(self.meta.size[0]) is not int:
             self._no_value("iterator")
         return iter(self.unbind(0))
-
-    def __contains__(self, item):
-        self._no_value("bool")
-
-    def __array__(self, *args, **kwargs):
-        return self.numpy()
-
-    def numpy(self, *args, **kwargs):
-        raise SymbolicValueError(
-            f"Cannot convert a symbolic torch.Tensor ({tensor_type(self.meta)}) to a numpy array: numpy() needs the "
-            "value, which is known only when the graph runs. Use torch functions, or tg.py_function.",
-            user_location(),
-        )
 
     def __format__(self, spec):
         return repr(self)
@@ -221,19 +185,6 @@ class SymTensor(torch.Tensor):
 
     def __deepcopy__(self, memo):
         return self.clone()
-
-    def __reduce_ex__(self, protocol):
-        raise SymbolicValueError(
-            "a symbolic torch.Tensor cannot be pickled or saved: its value is known only when the graph runs. Save what the "
-            "function returns, or use tg.py_function.",
-            user_location(),
-        )
-
-    def data_ptr(self):
-        raise SymbolicValueError(
-            "a symbolic torch.Tensor has no address (data_ptr) while tracing. Use tg.py_function for code that needs it.",
-            user_location(),
-        )
 
 
 # Messages of Python and torch, and type(x).__name__, say what they say of any tensor.

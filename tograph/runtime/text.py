@@ -33,7 +33,7 @@ import torch
 
 from ..errors import GraphSyntaxError, NotAGraphError
 from . import ir
-from .ir import Graph, Node, Value, all_nodes
+from .ir import Graph, Node, Value, all_nodes, items_in
 from .ops import REGION_OPS, OpaqueObject, exists
 from .text_constants import TORCH, Tokens
 from .types import parse_type
@@ -300,16 +300,5 @@ def parse_graph(text: str) -> Graph:
 def python_objects(graph: Graph) -> Iterator[tuple[Node, OpaqueObject]]:
     """The Python objects among the arguments of all nodes, regions after their node. The text has no more than their labels."""
     for node in all_nodes(graph):
-        for x in _opaque((node.args, node.kwargs)):
+        for x in items_in((node.args, node.kwargs), OpaqueObject):
             yield node, x
-
-
-def _opaque(tree: Any) -> Iterator[OpaqueObject]:
-    if isinstance(tree, OpaqueObject):
-        yield tree
-    elif isinstance(tree, (list, tuple)):
-        for item in tree:
-            yield from _opaque(item)
-    elif isinstance(tree, dict):
-        for item in tree.values():
-            yield from _opaque(item)

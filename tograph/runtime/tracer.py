@@ -18,7 +18,7 @@ from . import (
     control_flow,
     facts,
     families,
-    grads,
+    grad_fields,
     histories,
     host,
     interrupts,
@@ -35,6 +35,7 @@ from .concrete import ConcreteFunction
 from .entries import add_location
 from .finishing import finish, late_inputs
 from .funcgraph import FuncGraph
+from .ordering import control_outputs
 from .outer_numbers import Opened
 from .placeholders import inputs_of
 from .retrace import Retrace
@@ -96,9 +97,8 @@ class Tracer:
 
     def _run_effects(self) -> None:
         """The code raised while it was traced: what it did before is done, then the error goes on."""
-        if (
-            all(isinstance(x, torch.Tensor) for x in self.flat.tensors)
-            and self.root.graph.control_outputs
+        if all(isinstance(x, torch.Tensor) for x in self.flat.tensors) and control_outputs(
+            self.root.graph
         ):
             graph, captured, *_ = finish(self.root, self.inputs, None, [])
             commits.calls.targets.append(self.done(self.bound))
@@ -138,7 +138,7 @@ class Tracer:
             concrete,
             key,
             self.specs,
-            self.watch.guards(self.root, grads.slots_read(self.root)),
+            self.watch.guards(self.root, grad_fields.slots_read(self.root)),
             finder,
             self.flat.numbers,
             self.open_numbers,

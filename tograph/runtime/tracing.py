@@ -22,7 +22,7 @@ from ..errors import UnsupportedOpError
 from . import ops
 from .assumptions import settled
 from .carrier import Carrier, dispatch_carrier
-from .funcgraph import FuncGraph, Ref, Storage, _stack, current_graph, user_location
+from .funcgraph import FuncGraph, Ref, Storage, current_graph, stack, user_location
 from .infer import answer, facts_of, infer, meta_of, tensor_type
 from .ir import Value
 from .mutation import write_in_place
@@ -34,8 +34,8 @@ from .symbolic import SymTensor, View, argument, as_symbolic, metas, same, scala
 @contextmanager
 def recording(graph: FuncGraph):
     """Record ops into ``graph``; the outermost one enters the dispatch mode."""
-    outermost = not _stack.graphs
-    _stack.graphs.append(graph)
+    outermost = not stack.graphs
+    stack.graphs.append(graph)
     try:
         if outermost:
             # Gradients taken while tracing are recorded, so the engine has to run in this thread on any device.
@@ -44,18 +44,18 @@ def recording(graph: FuncGraph):
         else:
             yield graph
     finally:
-        _stack.graphs.pop()
+        stack.graphs.pop()
 
 
 @contextmanager
 def suspended():
     """Run code outside of any trace (``tg.init_scope``)."""
-    graphs, _stack.graphs = _stack.graphs, []
+    graphs, stack.graphs = stack.graphs, []
     try:
         with _disable_current_modes():
             yield
     finally:
-        _stack.graphs = graphs
+        stack.graphs = graphs
 
 
 class TraceMode(TorchDispatchMode):

@@ -19,8 +19,9 @@ from torch.autograd import forward_ad
 
 from ..errors import GradientError, UnsupportedOpError
 from .interp import attempt
-from .ir import Graph, Node, Value, graph_effects, map_values
+from .ir import Graph, Node, Value, map_values
 from .ops import lookup, overload_packet, plain
+from .ordering import graph_effects
 
 _functorch = torch._C._functorch
 

@@ -11,8 +11,9 @@ from typing import Any
 import torch
 
 from . import transforms
-from .ir import Graph, all_nodes, node_effects
+from .ir import Graph, all_nodes
 from .ops import REGION_OPS
+from .ordering import node_effects
 from .variables import Variable
 
 PLAIN = (torch.Tensor, torch.nn.Parameter, Variable)

@@ -14,8 +14,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
 from .anno import Fact, set_fact
+from .binders import parameters, type_params
 from .syntax import gast
-from .walker import Walker, parameters, type_params
+from .walker import Walker
 
 __all__ = ["FUNCTIONS", "FunctionScope", "Walker", "analyze", "names_bound", "names_read"]
 

@@ -17,9 +17,8 @@ import functools
 from collections.abc import Callable, Iterable
 
 from .anno import Fact, set_fact
+from .binders import parameters, target_names, type_params
 from .syntax import gast
-
-__all__ = ["Walker", "parameters", "type_params"]
 
 _FRAME_CALLS = frozenset({"dir", "eval", "exec", "globals", "locals", "vars"})
 _LOOP_JUMPS = frozenset({"break", "continue"})
@@ -174,7 +173,7 @@ class Walker:
         """Only the first iterable is evaluated outside; the result comes after the clauses."""
         self.visit(node.generators[0].iter)
         saved = self.hidden, self.nested, self.lazy, self.kills, self.has_yield
-        targets = [name for clause in node.generators for name in _target_names(clause.target)]
+        targets = [name for clause in node.generators for name in target_names(clause.target)]
         self.hidden, self.nested, self.kills = self.hidden.union(targets), True, self.kills.copy()
         self.lazy = self.lazy or node.__class__ is gast.GeneratorExp
         for index, clause in enumerate(node.generators):
@@ -375,24 +374,3 @@ def _fields(cls: type[gast.AST]) -> tuple[str, ...]:
     return tuple(
         f for f in cls._fields if f not in skipped and (f != "value" or cls not in literal)
     )
-
-
-def _target_names(target: gast.AST) -> list[str]:
-    """The names that a comprehension target binds."""
-    if isinstance(target, gast.Name):
-        return [target.id]
-    parts = getattr(target, "elts", None) or [getattr(target, "value", None)]
-    if isinstance(target, gast.Tuple | gast.List | gast.Starred):
-        return [name for part in parts if part is not None for name in _target_names(part)]
-    return []
-
-
-def type_params(node: gast.AST) -> list[str]:
-    """The names of the type parameters of a function, class or type alias (Python 3.12)."""
-    return [param.name for param in getattr(node, "type_params", None) or ()]
-
-
-def parameters(args: gast.arguments) -> list[gast.Name]:
-    """The parameters in the order of the signature."""
-    parts = [*args.posonlyargs, *args.args, args.vararg, *args.kwonlyargs, args.kwarg]
-    return [part for part in parts if part is not None]

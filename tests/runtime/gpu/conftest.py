@@ -1,7 +1,9 @@
 import pytest
 import torch
 
+from tests.runtime.gpu.fake_driver import Cuda, forget, install
 from tests.runtime.kernels.triton_samples import flat
+from tograph.runtime.gpu import capture
 from tograph.runtime.kernels import device
 
 
@@ -22,3 +24,19 @@ def interpreted(monkeypatch):
 
 def same_bits(a, b):
     return torch.equal(a.view(torch.uint8), b.view(torch.uint8))
+
+
+@pytest.fixture
+def bindings():
+    """The version of CUDA's Python bindings that the driver is seen through."""
+    return 13
+
+
+@pytest.fixture
+def cuda(monkeypatch, bindings):
+    """A driver that runs on the CPU."""
+    made = Cuda(edges=bindings >= 13)
+    install(monkeypatch, made)
+    yield made
+    monkeypatch.undo()
+    forget(capture.probed)

@@ -30,7 +30,7 @@ from tograph.runtime.gpu import (
 )
 from tograph.runtime.gpu.plan import Copy, Run
 from tograph.runtime.kernels import device
-from tograph.runtime.kernels.triton_source import ERROR
+from tograph.runtime.kernels.triton_text import ERROR
 
 KERNEL, MEMCPY, CONDITIONAL = "KERNEL", "MEMCPY", "CONDITIONAL"
 

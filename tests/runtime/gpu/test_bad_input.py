@@ -9,7 +9,8 @@ import pytest
 import torch
 
 import tograph as tg
-from tests.runtime.gpu.fake_driver import Cuda, forget, install, plan_on_cpu
+from tests.runtime.gpu.fake_driver import Cuda, plan_on_cpu
+from tests.runtime.kernels.loop_programs import halve
 from tograph import cli, disk
 from tograph.runtime import scheduler
 from tograph.runtime.gpu import capture, driver, program
@@ -23,29 +24,18 @@ X = torch.tensor([3.0, 4.0])
 
 
 @pytest.fixture
-def cuda(monkeypatch):
+def cuda(cuda, monkeypatch):
     """A device that works; plans for it run on the CPU, loops and branches as nodes."""
-    made = Cuda()
-    install(monkeypatch, made)
     monkeypatch.setattr(disk, "_warned", set())
     monkeypatch.setattr(program.Chunked, "__init__", _on_cpu(program.Chunked.__init__))
     plan_on_cpu(monkeypatch)
     probe = capture.probe_plan("cuda:0")
     monkeypatch.setattr(capture, "probe_plan", lambda place: probe)
-    yield made
-    forget(capture.probed)
+    return cuda
 
 
 def _on_cpu(init):
     return lambda self, plan, where=None, **kw: init(self, plan, "cpu", **kw)
-
-
-def halve(x):
-    steps = 0
-    while x.sum() > 1:
-        x = x * 0.5
-        steps += 1
-    return x, steps
 
 
 def straight(x):

@@ -12,8 +12,8 @@ from tograph.errors import OutOfRangeError
 from tograph.runtime import interp, ops
 from tograph.runtime.gpu.bounded import CAPACITY, bounded
 from tograph.runtime.gpu.forms import Full, Held, Items, Padded, Plain, form_of, joined
-from tograph.runtime.ir import set_control_inputs
 from tograph.runtime.kernels.loop_ir import Unsupported
+from tograph.runtime.ordering import set_control_inputs
 from tograph.runtime.text import show
 from tograph.runtime.types import INT, TensorType, parse_type
 from tograph.runtime.verification import verify

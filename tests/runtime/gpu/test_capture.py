@@ -4,7 +4,8 @@ import pytest
 import torch
 
 import tograph as tg
-from tests.runtime.gpu.fake_driver import Cuda, Graph, forget, install
+from tests.runtime.gpu.fake_driver import Cuda, Graph, install
+from tests.runtime.kernels.loop_programs import halve
 from tograph.runtime import interp, scheduler
 from tograph.runtime.gpu import capture, driver, planner, pointers, program
 from tograph.runtime.gpu.execute import Chunked
@@ -18,12 +19,8 @@ pytestmark = pytest.mark.usefixtures("interpreted")
 
 
 @pytest.fixture(params=[13, 12])
-def cuda(request, monkeypatch):
-    """A driver, seen through the bindings of CUDA 13 and of CUDA 12."""
-    made = Cuda(edges=request.param == 13)
-    install(monkeypatch, made)
-    yield made
-    forget(capture.probed)
+def bindings(request):
+    return request.param
 
 
 def captured(fn, *args):
@@ -45,14 +42,6 @@ def check(fn, *args):
 
 def kinds(graph: Graph) -> list[str]:
     return [kind for kind, *_ in graph.nodes]
-
-
-def halve(x):
-    steps = 0
-    while x.sum() > 1:
-        x = x * 0.5
-        steps += 1
-    return x, steps
 
 
 def test_a_loop_is_one_conditional_node(cuda):

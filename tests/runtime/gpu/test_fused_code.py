@@ -9,7 +9,7 @@ from tograph.runtime.gpu import driver, fused_code, images, setter
 from tograph.runtime.gpu.plan import Cell, Setting, Telling
 from tograph.runtime.kernels import triton_jit
 from tograph.runtime.kernels.loop_ir import Unsupported
-from tograph.runtime.kernels.triton_source import HEADER, Source
+from tograph.runtime.kernels.triton_text import HEADER, Source
 from tograph.runtime.types import TensorType
 
 pytest.importorskip("triton")

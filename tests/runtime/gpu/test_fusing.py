@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import tograph as tg
-from tests.runtime.gpu.fake_driver import Cuda, forget, install
+from tests.runtime.kernels.loop_programs import halve
 from tograph.runtime import interp
 from tograph.runtime.gpu import capture, fused_code, planner
 from tograph.runtime.gpu.coalescing import coalesced
@@ -16,14 +16,6 @@ from tograph.runtime.gpu.storage import Failed
 pytest.importorskip("triton")
 pytestmark = pytest.mark.usefixtures("interpreted")
 EYE = torch.eye(2)
-
-
-@pytest.fixture
-def cuda(monkeypatch):
-    made = Cuda()
-    install(monkeypatch, made)
-    yield made
-    forget(capture.probed)
 
 
 def graph_and_plan(fn, args):
@@ -45,14 +37,6 @@ def shape(plan):
 
 
 # ---- programs
-
-
-def halve(x):
-    steps = 0
-    while x.sum() > 1:
-        x = x * 0.5
-        steps += 1
-    return x, steps
 
 
 def flag(x):

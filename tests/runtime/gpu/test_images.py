@@ -13,7 +13,7 @@ import torch
 from tograph.runtime.gpu import driver, images
 from tograph.runtime.kernels import device, triton_jit
 from tograph.runtime.kernels.loop_ir import Unsupported
-from tograph.runtime.kernels.triton_source import Source
+from tograph.runtime.kernels.triton_text import Source
 
 pytest.importorskip("triton")
 TEXT = """import triton
@@ -127,7 +127,7 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 from tests.runtime.gpu.test_images import TEXT
 from tograph.runtime.kernels import triton_jit
-from tograph.runtime.kernels.triton_source import Source
+from tograph.runtime.kernels.triton_text import Source
 
 class Device:
     class launcher_cls:

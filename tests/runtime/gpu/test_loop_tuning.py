@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import tograph as tg
+from tests.runtime.kernels.loop_programs import halve_each, one_slow
 from tograph import settings
 from tograph.runtime.gpu import capture, direct, loop_tuning, planner, program
 from tograph.runtime.gpu.execute import Stepwise
@@ -44,23 +45,8 @@ class Clock:
         return 1e-4 if (source.constants["XBLOCK"], source.warps) == (BEST.block, BEST.warps) else 2e-4  # fmt: skip
 
 
-def halve(x):
-    steps, alive = 0, x > 1
-    while alive.any():
-        x = torch.where(alive, x * 0.5, x)
-        alive = x > 1
-        steps += 1
-    return x, steps
-
-
-def given():
-    x = torch.full((600,), 3.0)
-    x[400] = 1000.0
-    return x
-
-
-def planned(loops, fn=halve):
-    graph = tg.function(fn).get_concrete_function(given()).watched_graph
+def planned(loops, fn=halve_each):
+    graph = tg.function(fn).get_concrete_function(one_slow()).watched_graph
     return planner.plan(retarget(graph, "cuda:0"), shapes=loops.shape)
 
 
@@ -73,7 +59,7 @@ def test_each_shape_runs_on_the_memory_of_a_run_and_gives_the_same():
     loops = Loops("cpu", clock.launch, clock)
     plan = planned(loops)
     runner = Stepwise(plan, "cpu")
-    assert torch.equal(runner.run(given())[0], halve(given())[0])
+    assert torch.equal(runner.run(one_slow())[0], halve_each(one_slow())[0])
     step = loop_of(plan)
     assert loops.measure(plan.steps, plan.trials, runner.memory.of)
     assert [(s.constants["XBLOCK"], s.warps) for s, _ in clock.started] == [(s.block, s.warps) for s in SHAPES]  # fmt: skip
@@ -91,12 +77,12 @@ def test_what_was_found_is_there_for_the_next_process():
     loops = Loops("cpu", clock.launch, clock)
     plan = planned(loops)
     runner = Stepwise(plan, "cpu")
-    runner.run(given())
+    runner.run(one_slow())
     loops.measure(plan.steps, plan.trials, runner.memory.of)
     later = planned(Loops("cpu", clock.launch, clock))
     assert loop_of(later).source.constants == {"XBLOCK": BEST.block}
-    x, steps = Stepwise(later, "cpu").run(given())
-    assert torch.equal(x, halve(given())[0]) and steps == halve(given())[1]
+    x, steps = Stepwise(later, "cpu").run(one_slow())
+    assert torch.equal(x, halve_each(one_slow())[0]) and steps == halve_each(one_slow())[1]
 
 
 def test_a_measurement_without_time_keeps_nothing(folder):
@@ -104,7 +90,7 @@ def test_a_measurement_without_time_keeps_nothing(folder):
     loops = Loops("cpu", clock.launch, clock)
     plan = planned(loops)
     runner = Stepwise(plan, "cpu")
-    runner.run(given())
+    runner.run(one_slow())
     assert not loops.measure(plan.steps, plan.trials, runner.memory.of)
     assert len(clock.started) == 2 and not list(folder.glob("*.loop"))
 
@@ -114,7 +100,7 @@ def test_a_loop_whose_data_is_gone_is_not_measured():
     loops = Loops("cpu", clock.launch, clock)
     plan = planned(loops)
     runner = Stepwise(plan, "cpu")
-    runner.run(given())
+    runner.run(one_slow())
     read = plan.inputs[0]
     steps = [*plan.steps, Copy([(read, loop_of(plan).arguments["o0"])])]
     assert not loops.measure(steps, plan.trials, runner.memory.of) and not clock.started
@@ -137,10 +123,10 @@ def test_a_program_plans_again_with_what_is_faster(monkeypatch, straight):
     monkeypatch.setattr(direct, "worth", lambda plan: straight)
     monkeypatch.setattr(capture, "lacking", lambda plan: "")
     monkeypatch.setattr(capture, "captured", lambda plan, *_: Stepwise(plan, "cpu"))
-    graph = tg.function(halve).get_concrete_function(given()).watched_graph
+    graph = tg.function(halve_each).get_concrete_function(one_slow()).watched_graph
     made = program.Program(retarget(graph, "cuda:0"))
     made._types = [v.type for v in graph.inputs]
     for _ in range(3):
-        x, steps = made.run([given()])
-        assert torch.equal(x, halve(given())[0]) and steps == halve(given())[1]
+        x, steps = made.run([one_slow()])
+        assert torch.equal(x, halve_each(one_slow())[0]) and steps == halve_each(one_slow())[1]
     assert chosen == [triton_loops.BLOCK, BEST.block] and len(clock.started) == len(SHAPES)

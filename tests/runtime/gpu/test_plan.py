@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import tograph as tg
+from tests.runtime.kernels.loop_programs import halve_each, one_slow
 from tograph.bench import programs
 from tograph.runtime import interp
 from tograph.runtime.gpu import planner
@@ -170,18 +171,7 @@ def test_small_loops_are_one_kernel():
 
 def test_blocks_with_a_count(monkeypatch):
     monkeypatch.setattr(triton_loops, "MOST", 64)
-
-    def halve(x):
-        steps, alive = 0, x > 1
-        while alive.any():
-            x = torch.where(alive, x * 0.5, x)
-            alive = x > 1
-            steps += 1
-        return x, steps
-
-    x = torch.full((600,), 3.0)
-    x[400] = 1000.0
-    made, _ = check_runs(halve, x, whole=True)
+    made, _ = check_runs(halve_each, one_slow(), whole=True)
     assert "while" not in made.nodes()
 
 

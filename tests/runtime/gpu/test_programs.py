@@ -19,7 +19,7 @@ from tograph.runtime.gpu.forms import Held
 from tograph.runtime.gpu.plan import Run, check
 from tograph.runtime.gpu.retarget import retarget
 from tograph.runtime.kernels import triton_jit
-from tograph.runtime.kernels.triton_source import ERROR
+from tograph.runtime.kernels.triton_text import ERROR
 
 pytest.importorskip("triton")
 pytestmark = pytest.mark.usefixtures("interpreted")
@@ -166,7 +166,7 @@ def test_a_gradient_is_two_plans():
     x, lengths, *weights = gru_inputs()
     f = tg.function(programs.gru)
     f(x, lengths, *(w.requires_grad_() for w in weights)).sum().backward()
-    (pair,) = f.concrete_functions[0]._differentiable._pairs.values()
+    (pair,) = f.concrete_functions[0].gradients.differentiable._pairs.values()
     given = [x, lengths, *weights]
     outputs = compare(pair.program.graph, given)
     count = len(pair.graph.outputs)

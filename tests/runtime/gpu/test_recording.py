@@ -3,15 +3,7 @@ import types
 import pytest
 import torch
 
-from tests.runtime.gpu import fake_driver
 from tograph.runtime.gpu import recording
-
-
-@pytest.fixture
-def cuda(monkeypatch):
-    made = fake_driver.Cuda()
-    fake_driver.install(monkeypatch, made)
-    return made
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import tograph as tg
-from tests.runtime.gpu.fake_driver import Cuda, forget, install, plan_on_cpu
+from tests.runtime.gpu.fake_driver import Cuda, plan_on_cpu
 from tograph import disk
 from tograph.runtime.gpu import capture, driver, pointers, program, refresh
 from tograph.runtime.gpu.retarget import retarget
@@ -15,16 +15,18 @@ pytestmark = pytest.mark.usefixtures("interpreted")
 
 
 @pytest.fixture(params=[13, 12])
-def cuda(request, monkeypatch):
-    made = Cuda(edges=request.param == 13)
-    install(monkeypatch, made)
+def bindings(request):
+    return request.param
+
+
+@pytest.fixture
+def cuda(cuda, monkeypatch):
     monkeypatch.setattr(capture, "probed", lambda place: "")
     monkeypatch.setattr(pointers, "SMALLEST", 1)
     monkeypatch.setattr(refresh, "LARGE", 16)
     monkeypatch.setattr(disk, "_warned", set())
     plan_on_cpu(monkeypatch)
-    yield made
-    forget()
+    return cuda
 
 
 def started(fn, *args):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import tograph as tg
-from tests.runtime.gpu.fake_driver import Cuda, forget, install, plan_on_cpu
+from tests.runtime.gpu.fake_driver import plan_on_cpu
 from tograph.runtime.gpu import (
     capture,
     planner,
@@ -23,14 +23,11 @@ pytestmark = pytest.mark.usefixtures("interpreted")
 
 
 @pytest.fixture
-def cuda(monkeypatch):
-    made = Cuda()
-    install(monkeypatch, made)
+def cuda(cuda, monkeypatch):
     monkeypatch.setattr(capture, "probed", lambda place: "")
     monkeypatch.setattr(pointers, "SMALLEST", 1)
     plan_on_cpu(monkeypatch)
-    yield made
-    forget()
+    return cuda
 
 
 def planned(fn, *args):

@@ -4,7 +4,6 @@ import pytest
 import torch
 
 import tograph as tg
-from tests.runtime.gpu.fake_driver import Cuda, forget, install
 from tograph.runtime import interp
 from tograph.runtime.gpu import capture, planner
 from tograph.runtime.gpu.coalescing import coalesced
@@ -18,14 +17,10 @@ pytestmark = pytest.mark.usefixtures("interpreted")
 
 
 @pytest.fixture
-def cuda(monkeypatch):
-    made = Cuda()
-    install(monkeypatch, made)
+def cuda(cuda, monkeypatch):
     for name in ("probed", "fuses"):
         monkeypatch.setattr(capture, name, lambda place: "")
-    yield made
-    monkeypatch.undo()
-    forget(capture.probed)
+    return cuda
 
 
 def graph_and_plan(fn, args):

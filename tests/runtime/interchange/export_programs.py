@@ -152,6 +152,33 @@ def gradient_of_a_while(x):
     return g, y
 
 
+# ---- not of ``PROGRAMS``: a list that needs a bound, and what fails at run time
+
+
+def work_list(x):
+    stack = [x]
+    n = 0
+    while len(stack) > 0:
+        t = stack.pop()
+        n += 1
+        if t.sum() < 10:
+            stack.append(t * 2)
+            if n < 4:
+                stack.append(t * 3)
+    return n
+
+
+def checked(x):
+    out = []
+    while x < 3:
+        assert x > 0, "not positive"
+        x = x + 1
+        out.append(x)
+    if x > 5:
+        raise ValueError(f"{x} is too large")
+    return x, out
+
+
 ONES = torch.ones(3)
 ROWS = torch.tensor([[1.0, -2, 3], [-4, 5, -6], [-7, -8, -9], [2, 2, 2]])
 VECTORS = [(ONES,), (ONES * 0.7,)]

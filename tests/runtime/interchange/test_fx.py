@@ -9,11 +9,11 @@ import torch
 from torch.utils import _pytree as pytree
 
 import tograph as tg
-from tests.runtime.interchange.export_programs import PROGRAMS
+from tests.runtime.interchange.export_programs import PROGRAMS, checked, work_list
 from tograph.errors import InterchangeError
 from tograph.runtime import interp
 from tograph.runtime.interchange import fx
-from tograph.runtime.ir import set_control_inputs
+from tograph.runtime.ordering import set_control_inputs
 from tograph.runtime.verification import verify
 
 SAMPLES = sorted((Path(__file__).parents[3] / "samples").glob("*.py"))
@@ -129,23 +129,10 @@ def test_lists_optionals_and_unions(name):
                 torch.testing.assert_close(torch.as_tensor(a), e, check_dtype=False)
 
 
-def work_list(x):
-    stack = [x]
-    n = 0
-    while len(stack) > 0:
-        t = stack.pop()
-        n += 1
-        if t.sum() < 10:
-            stack.append(t * 2)
-            if n < 4:
-                stack.append(t * 3)
-    return n
-
-
 def test_a_list_whose_length_depends_on_its_items_needs_a_bound():
     concrete = tg.function(work_list).get_concrete_function(torch.ones(2))
     with pytest.raises(
-        InterchangeError, match=r"(?s)list_capacity.*test_fx.py.*while len\(stack\)"
+        InterchangeError, match=r"(?s)list_capacity.*export_programs.py.*while len\(stack\)"
     ):
         concrete.to_fx()
     module = concrete.to_fx(list_capacity=8)
@@ -167,17 +154,6 @@ def test_rows_that_differ_in_size_are_refused():
 
     with pytest.raises(InterchangeError, match="a list whose items have sizes that only the run knows"):  # fmt: skip
         f.get_concrete_function().to_fx()
-
-
-def checked(x):
-    out = []
-    while x < 3:
-        assert x > 0, "not positive"
-        x = x + 1
-        out.append(x)
-    if x > 5:
-        raise ValueError(f"{x} is too large")
-    return x, out
 
 
 def test_assertions_and_exceptions_are_runtime_errors():

@@ -8,7 +8,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 import tograph as tg
-from tests.runtime.interchange.export_programs import PROGRAMS
+from tests.runtime.interchange.export_programs import PROGRAMS, checked, work_list
 from tograph.errors import InterchangeError
 
 pytest.importorskip("onnx")
@@ -139,19 +139,6 @@ def test_a_list_is_a_sequence(tmp_path):
     assert [i.tolist() for i in items] == [[2, 2], [4, 4], [8, 8]] and last.tolist() == [-8, -8]
 
 
-def work_list(x):
-    stack = [x]
-    n = 0
-    while len(stack) > 0:
-        t = stack.pop()
-        n += 1
-        if t.sum() < 10:
-            stack.append(t * 2)
-            if n < 4:
-                stack.append(t * 3)
-    return n
-
-
 def test_a_list_whose_length_depends_on_its_items(tmp_path):
     check(tmp_path, tg.function(work_list), (torch.ones(2),), (torch.ones(2) * 9,))
 
@@ -173,17 +160,6 @@ def test_gradient(tmp_path, expression):
     check(tmp_path, tg.function(namespace["f"]), (x,), (x.flip(1) * 0.6,), tolerance=1e-5)
 
 
-def checked(x):
-    out = []
-    while x < 3:
-        assert x > 0, "not positive"
-        x = x + 1
-        out.append(x)
-    if x > 5:
-        raise ValueError(f"{x} is too large")
-    return x, out
-
-
 def test_a_failed_check_is_an_error_that_says_which(tmp_path):
     concrete = tg.function(checked).get_concrete_function(torch.tensor(1.0))
     path = str(tmp_path / "model.onnx")
@@ -191,9 +167,9 @@ def test_a_failed_check_is_an_error_that_says_which(tmp_path):
     session = runtime.InferenceSession(path)
     run = lambda x: session.run(None, {"x": torch.tensor(x).numpy()})  # noqa: E731
     assert run(1.0) == [3.0, [2.0, 3.0]] and run(4.0) == [4.0, []]
-    with pytest.raises(Exception, match=r"AssertionError: not positive \(test_onnx.py:"):
+    with pytest.raises(Exception, match=r"AssertionError: not positive \(export_programs.py:"):
         run(-1.0)
-    with pytest.raises(Exception, match=r"ValueError: ... is too large \(test_onnx.py:"):
+    with pytest.raises(Exception, match=r"ValueError: ... is too large \(export_programs.py:"):
         run(6.0)
     concrete.to_onnx(path, leave_out=["checks"])
     assert runtime.InferenceSession(path).run(None, {"x": torch.tensor(-1.0).numpy()})[0] == 3

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import tograph as tg
+from tests.runtime.kernels.loop_programs import halve_each, one_slow
 from tests.runtime.kernels.triton_samples import flat
 from tests.runtime.kernels.triton_worker import interpret
 from tograph.bench import programs
@@ -88,18 +89,8 @@ def test_numbers_come_back_as_pythons_own(launches):
 def test_a_loop_over_blocks_gives_numbers_of_its_longest_block(monkeypatch, launches):
     monkeypatch.setattr(triton_loops, "MOST", 64)
 
-    def halve(x):
-        steps, alive = 0, x > 1
-        while alive.any():
-            x = torch.where(alive, x * 0.5, x)
-            alive = x > 1
-            steps += 1
-        return x, steps
-
-    x = torch.full((600,), 3.0)
-    x[400] = 1000.0
-    check(halve, x)
-    assert "halve_loop0" in launches
+    check(halve_each, one_slow())
+    assert "halve_each_loop0" in launches
 
 
 def test_a_loop_that_fails_in_the_kernel_raises_as_the_host_does(launches):

@@ -13,7 +13,7 @@ from tests.runtime.kernels.triton_samples import loops_of
 from tograph.runtime.kernels import triton_jit
 from tograph.runtime.kernels.gpu_forms import best, sources
 from tograph.runtime.kernels.loop_ir import Unsupported
-from tograph.runtime.kernels.triton_source import Source
+from tograph.runtime.kernels.triton_text import Source
 
 pytest.importorskip("triton")
 

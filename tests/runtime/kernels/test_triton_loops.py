@@ -4,13 +4,14 @@ import pytest
 import torch
 
 import tograph as tg
+from tests.runtime.kernels.loop_programs import halve_each, one_slow
 from tests.runtime.kernels.triton_samples import flat
 from tests.runtime.kernels.triton_worker import interpret
 from tograph.bench import programs
 from tograph.runtime import interp
 from tograph.runtime.kernels import triton_jit, triton_loops
 from tograph.runtime.kernels.loop_ir import DIVISION_BY_ZERO, Unsupported
-from tograph.runtime.kernels.triton_source import ERROR
+from tograph.runtime.kernels.triton_text import ERROR
 from tograph.runtime.types import TensorType
 
 pytest.importorskip("triton")
@@ -150,18 +151,8 @@ def test_blocks_end_when_their_own_elements_do(monkeypatch):
 def test_the_number_of_steps_is_the_largest_of_all_blocks(monkeypatch):
     monkeypatch.setattr(triton_loops, "MOST", 64)
 
-    def halve(x):
-        steps, alive = 0, x > 1
-        while alive.any():
-            x = torch.where(alive, x * 0.5, x)
-            alive = x > 1
-            steps += 1
-        return x, steps
-
-    x = torch.full((600,), 3.0)
-    x[400] = 1000.0
-    check(halve, x)
-    check(halve, torch.zeros(600))
+    check(halve_each, one_slow())
+    check(halve_each, torch.zeros(600))
 
 
 def test_a_block_that_would_change_further_is_noticed(monkeypatch):

@@ -10,7 +10,8 @@ from tograph.runtime.ir import Graph
 from tograph.runtime.kernels.build import build
 from tograph.runtime.kernels.loop_ir import Kernel
 from tograph.runtime.kernels.tiles import Tile, tiles
-from tograph.runtime.kernels.triton_source import ERROR, render
+from tograph.runtime.kernels.triton_source import render
+from tograph.runtime.kernels.triton_text import ERROR
 
 
 def loops_of(graph: Graph, inputs) -> tuple[Kernel, list[torch.Tensor]]:

@@ -4,6 +4,8 @@ import pytest
 import torch
 
 import tograph as tg
+from tests.runtime.native import checks
+from tests.runtime.native.checks import r
 from tograph.runtime.kernels import jit
 from tograph.runtime.native import joined, threading
 
@@ -17,19 +19,9 @@ def small_products_are_joined(monkeypatch):
     monkeypatch.setattr(threading, "PRODUCT", 1 << 10)
 
 
-def r(*shape, seed=0):
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed + sum(shape)))
-
-
 def compiled(f, *args):
-    """The native code of ``f``, which gives what plain Python gives in each of some calls, on one thread and on all."""
-    g = tg.function(f)
-    cf = g.get_concrete_function(*args)
-    cf.scheduled.compile()
-    assert cf.scheduled.level == "native", cf.scheduled.reason
-    for _ in range(8):
-        torch.testing.assert_close(g(*args), f(*args), atol=1e-4, rtol=1e-4)
-    return cf
+    """On one thread and on all."""
+    return checks.compiled(f, *args, calls=8, atol=1e-4, rtol=1e-4)
 
 
 def calls(cf):

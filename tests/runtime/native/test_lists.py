@@ -232,7 +232,7 @@ def test_gradients(program, dtype):
 
 def _pairs(f, *args):
     """The programs of the gradients that a function has taken."""
-    found = f.get_concrete_function(*args)._differentiable._pairs.values()
+    found = f.get_concrete_function(*args).gradients.differentiable._pairs.values()
     return [(p.program, *p._backwards.values()) for p in found]
 
 

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import tograph as tg
+from tests.runtime.native.checks import compiled, r
 from tograph.runtime.kernels import jit
 from tograph.runtime.native import matmul, nests, threading
 
@@ -21,19 +22,9 @@ def short_rows_are_long(monkeypatch):
 
 
 def in_parts(f, *args):
-    """Whether ``f`` folds in parts; it gives what eager PyTorch gives."""
-    g = tg.function(f)
-    cf = g.get_concrete_function(*args)
-    cf.scheduled.compile()
-    assert cf.scheduled.level == "native", cf.scheduled.reason
-    for _ in range(4):
-        torch.testing.assert_close(g(*args), f(*args), equal_nan=True)
+    """Whether ``f`` folds in parts."""
+    cf = compiled(f, *args, calls=4, equal_nan=True)
     return any(k.name.endswith("_parts") for k in cf.kernels)
-
-
-def r(*shape, dtype=torch.float32, seed=0):
-    x = torch.randn(shape, generator=torch.Generator().manual_seed(seed + sum(shape)))
-    return x.to(dtype) if dtype.is_floating_point else (x * 4).to(dtype)
 
 
 FOLDS = {

@@ -4,31 +4,15 @@ import pytest
 import torch
 
 import tograph as tg
+from tests.runtime.native.checks import compiled, r
 from tograph.runtime.kernels import jit
 
 pytestmark = pytest.mark.skipif(jit.llvm is None, reason="needs llvmlite")
 
 
 def nests(f, *args):
-    """The loop nests of ``f``, which gives what plain Python gives, with the same strides."""
-    g = tg.function(f)
-    cf = g.get_concrete_function(*args)
-    cf.scheduled.compile()
-    assert cf.scheduled.level == "native", cf.scheduled.reason
-    for _ in range(3):
-        got, want = g(*args), f(*args)
-        torch.testing.assert_close(got, want)
-        for x, y in zip(tg_leaves(got), tg_leaves(want)):
-            assert x.stride() == y.stride()
-    return cf.kernels
-
-
-def tg_leaves(x):
-    return x if isinstance(x, (tuple, list)) else (x,)
-
-
-def r(*shape, seed=0):
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed + sum(shape)))
+    """The loop nests of ``f``, whose results have eager PyTorch's strides too."""
+    return compiled(f, *args, check_stride=True).kernels
 
 
 X = r(5, 64), r(5, 64, seed=1)

@@ -9,8 +9,8 @@ import torch.nn.functional as F
 import tograph as tg
 from tograph.runtime import interp
 from tograph.runtime.autodiff import reached
-from tograph.runtime.ir import set_control_inputs
 from tograph.runtime.kernels import jit
+from tograph.runtime.ordering import set_control_inputs
 from tograph.runtime.passes.lift_writes import lifted, writes_inside
 from tograph.runtime.verification import verify
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from ...runtime import facts, grads
+from ...runtime import facts, grad_fields
 from ...runtime.funcgraph import is_tracing
 from ...runtime.growing import StagedList
 from ...runtime.structure import TaggedUnion, is_union
@@ -25,7 +25,9 @@ from ..registry import STEPS, handles
 def _unions(parameters: Iterable[Any]) -> dict[torch.Tensor, TaggedUnion]:
     """The parameters whose gradient is None or one tensor."""
     found = {
-        p: grads.read(p) for p in parameters if isinstance(p, torch.Tensor) and p.requires_grad
+        p: grad_fields.read(p)
+        for p in parameters
+        if isinstance(p, torch.Tensor) and p.requires_grad
     }
     return {p: g for p, g in found.items() if is_union(g) and len(_present(g)) == 1}
 
@@ -71,7 +73,7 @@ def step(function: Any, optimizer: torch.optim.Optimizer, closure: Any = None) -
 
 
 def _step_for(function: Any, optimizer: torch.optim.Optimizer, shown: dict[torch.Tensor, Any]) -> None:  # fmt: skip
-    with grads.standing(shown):
+    with grad_fields.standing(shown):
         call(function, optimizer)
 
 
@@ -84,7 +86,7 @@ def _with_zeros(function: Any, parameters_of: Any) -> None:
         if not is_tracing():
             return function(first, *args, **kwargs)
         first, found = parameters_of(first, *args)
-        with grads.standing({p: _tensor(g) for p, g in _unions(found).items()}):
+        with grad_fields.standing({p: _tensor(g) for p, g in _unions(found).items()}):
             return converted(function)(first, *args, **kwargs)
 
 

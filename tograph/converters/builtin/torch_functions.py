@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ...runtime import custom, determinants, grads, hooks, journal, locations
+from ...runtime import custom, determinants, grad_fields, grads, hooks, journal, locations
 from ...runtime.effects import manual_seed
 from ...runtime.funcgraph import is_tracing
 from ...runtime.growing import StagedList
@@ -184,7 +184,7 @@ def zero_grad(optimizer, set_to_none=True):
         return
     for group in optimizer.param_groups:
         for p in group["params"]:
-            grads.write(p, None)
+            grad_fields.write(p, None)
 
 
 _zero_grad: Any = torch.optim.Optimizer.zero_grad

@@ -15,7 +15,8 @@ from __future__ import annotations
 from typing import Any
 
 from ..funcgraph import FuncGraph
-from ..ir import Graph, Node, Value, graph_effects, prune, set_control_inputs
+from ..ir import Graph, Node, Value
+from ..ordering import graph_effects, prune, set_control_inputs
 from ..rewrite import copied, copy_node
 from ..types import BOOL, INT, TensorType
 from .graphs import append, before

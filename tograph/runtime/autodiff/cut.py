@@ -15,8 +15,9 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from ..ir import Node, Value, node_effects
+from ..ir import Node, Value
 from ..ops import MAY_FAIL
+from ..ordering import node_effects
 from ..types import ScalarType, TensorType
 
 _CHEAP = frozenset(
@@ -123,14 +124,33 @@ def saved_values(
     repeated: bool = False,
 ) -> tuple[list[Value], list[Node]]:
     """(values to save, cheap nodes to run again) so that the backward part has ``wanted``; ``free`` values are there."""
-    have = set(free)
-    reached: dict[Value, Any] = {}
+    net, reached, again = _network(set(free), set(costly), wanted, repeated)
+    behind = net.sink_side()
+    order = {v: i for i, v in enumerate(costly)}
+    order.update({v: len(order) + i for i, v in enumerate(v for n in forward for v in n.outputs)})
+    saved = [v for v in reached if (v, 0) not in behind and (v, 1) in behind]
+    kept = set(saved)
+    rerun = {
+        n
+        for n in again
+        if any((v, 1) in behind and v not in kept for v in n.outputs if v in reached)
+    }
+    return sorted(saved, key=order.__getitem__), [n for n in forward if n in rerun]
+
+
+def _network(
+    have: set[Value], expensive: set[Value], wanted: Sequence[Value], repeated: bool
+) -> tuple[_Network, dict[Value, None], dict[Node, None]]:
+    """(network, values in it, nodes that may run again): from what cannot be computed again to what is wanted.
+
+    A value is two places, with its size between them.
+    """
+    net = _Network()
+    reached: dict[Value, None] = {}
     again: dict[Node, None] = {}
     todo = [v for v in wanted if v not in have]
-    net = _Network()
     for value in todo:
         net.add((value, 1), _SINK, _INFINITE)
-    expensive = set(costly)
     while todo:
         value = todo.pop()
         if value in reached or value in have:
@@ -144,17 +164,7 @@ def saved_values(
         for operand in value.node.inputs:
             net.add((operand, 1), (value, 0), _INFINITE)
             todo.append(operand)
-    behind = net.sink_side()
-    order = {v: i for i, v in enumerate(costly)}
-    order.update({v: len(order) + i for i, v in enumerate(v for n in forward for v in n.outputs)})
-    saved = [v for v in reached if (v, 0) not in behind and (v, 1) in behind]
-    kept = set(saved)
-    rerun = {
-        n
-        for n in again
-        if any((v, 1) in behind and v not in kept for v in n.outputs if v in reached)
-    }
-    return sorted(saved, key=order.__getitem__), [n for n in forward if n in rerun]
+    return net, reached, again
 
 
 _SOURCE, _SINK = "source", "sink"

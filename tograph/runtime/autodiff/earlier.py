@@ -19,7 +19,8 @@ import torch
 from ...errors import GradientError
 from .. import histories
 from ..funcgraph import FuncGraph
-from ..ir import Graph, Node, Value, graph_effects
+from ..ir import Graph, Node, Value
+from ..ordering import graph_effects
 from ..rewrite import copied
 from ..symbolic import as_symbolic, value_of
 from ..types import BOOL, INT, ListType, TensorType

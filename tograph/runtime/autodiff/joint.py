@@ -23,8 +23,9 @@ from ..carrier import Carrier, differentiable
 from ..engine import run_backward
 from ..freed import executed
 from ..funcgraph import FuncGraph, Storage, current_graph
-from ..ir import Graph, Node, Value, map_values, prune, values_in
+from ..ir import Graph, Node, Value, map_values, values_in
 from ..ops import overload
+from ..ordering import prune
 from ..rewrite import copy_node
 from ..stale import bump, settle
 from ..symbolic import same
@@ -100,39 +101,36 @@ def differentiate(
         values, inputs = _inputs(graph, func, need)
         outputs = replay(graph, inputs)
         with torch.no_grad():
-            output_values = [_as_value(o, v, func) for o, v in zip(outputs, graph.outputs)]
+            results = [_as_value(o, v, func) for o, v in zip(outputs, graph.outputs)]
         last = func.graph.nodes[-1] if func.graph.nodes else None
         chosen = [i for i in given if _requires_grad(outputs[i]) or (lost and i in lost)]
-        for i in chosen if failing else ():
-            if lost is None or i in lost:
-                x = outputs[i].detach()
-                outputs[i] = _Missing.apply(failing, x, *(inputs[j] for j in need))
-        cotangents = [func.input(output_values[i].type) for i in chosen]
+        wrt = [inputs[i] for i in need]
+        if failing:
+            _refuse(failing, outputs, [i for i in chosen if lost is None or i in lost], wrt)
+        cotangents = [func.input(results[i].type) for i in chosen]
         told = _written_later(writes, inputs, outputs, func)
         filled = [k for k, i in enumerate(need) if i in fill]
-        ends, wrt = [outputs[i] for i in chosen], [inputs[i] for i in need]
+        ends = [outputs[i] for i in chosen]
         grads = _gradients(func, ends, cotangents, wrt, again, filled)
         saves = frozenset(i for i, end in zip(chosen, ends) if _saves(end, wrt))
         connected = frozenset(v for v, x in func.sources.items() if x.requires_grad)
     _settle_constants(func)
-    forward, backward = _parts_at(func, last)
-    used = {v for n in func.graph.nodes for v in n.inputs}
-    told = {key: v for key, v in told.items() if v in used}
+    parts = _parts_at(func, last)
+    told = _used(told, func)
     cotangents += told.values()
-    return Joint(
-        func,
-        values,
-        output_values,
-        forward,
-        backward,
-        list(need),
-        chosen,
-        cotangents,
-        grads,
-        list(told),
-        saves,
-        connected,
-    )
+    return Joint(func, values, results, *parts, list(need), chosen, cotangents, grads, list(told), saves, connected)  # fmt: skip
+
+
+def _used(told: dict[Any, Value], func: FuncGraph) -> dict[Any, Value]:
+    """The inputs that a backward part looks at."""
+    used = {v for n in func.graph.nodes for v in n.inputs}
+    return {key: v for key, v in told.items() if v in used}
+
+
+def _refuse(error: str, outputs: list[Any], lost: Sequence[int], wrt: Sequence[Any]) -> None:
+    """Put tensors whose derivative is an error in the place of outputs."""
+    for i in lost:
+        outputs[i] = _Missing.apply(error, outputs[i].detach(), *wrt)
 
 
 class _Missing(torch.autograd.Function):

@@ -18,7 +18,8 @@ from typing import Any
 import torch
 
 from ..carrier import differentiable
-from ..ir import Graph, Node, Value, prune
+from ..ir import Graph, Node, Value
+from ..ordering import prune
 from ..overwritten import Writers, again, any_told, targets
 from ..rewrite import copy_node
 from ..types import BOOL, INT, ListType, TensorType

@@ -19,7 +19,8 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from ..carrier import differentiable
 from ..freed import MESSAGE, is_freed
-from ..ir import Graph, Node, Value, graph_effects, map_values, prune, set_control_inputs
+from ..ir import Graph, Node, Value, map_values
+from ..ordering import graph_effects, prune, set_control_inputs
 from ..rewrite import copied, copy_node, leave_out
 from .routes import Routes, is_there
 from .shares import shares

@@ -11,8 +11,9 @@ from typing import Any
 
 import torch
 
-from ..ir import Graph, Value, set_control_inputs
+from ..ir import Graph, Value
 from ..ops import REGION_OPS
+from ..ordering import set_control_inputs
 from ..passes.lift_writes import lifted
 from ..rewrite import copied
 from .dependence import Dependence, dependences

@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..ir import Graph, Node, Value, prune, set_control_inputs
+from ..ir import Graph, Node, Value
+from ..ordering import prune, set_control_inputs
 from ..rewrite import copy_node
 from .vjp import Pullback
 

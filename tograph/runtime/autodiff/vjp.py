@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..carrier import differentiable
-from ..ir import Graph, set_control_inputs
+from ..ir import Graph
+from ..ordering import set_control_inputs
 from .joint import differentiate, part
 
 

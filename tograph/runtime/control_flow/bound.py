@@ -11,17 +11,16 @@ from ..journal import Location as Place
 from ..structure import Spec
 from ..symbolic import SymTensor
 from ..types import INT
+from .attaching import attach, resolved
 from .identity import (
     Key,
     Option,
     add_options,
-    attach,
     bindings,
     filled,
     first,
     index_of,
     numbers_of,
-    resolved,
     settle,
     variables,
     with_holes,

@@ -16,13 +16,13 @@ from ..journal import Location as Place
 from ..structure import Spec
 from ..symbolic import SymTensor
 from ..types import INT
+from .attaching import attach, resolved
 from .identity import (
     Binding,
     Key,
     Option,
     add_options,
     as_if,
-    attach,
     bindings,
     filled,
     first,
@@ -30,7 +30,6 @@ from .identity import (
     numbers_of,
     own_option,
     position,
-    resolved,
     settle,
     settle_outside,
     translated,

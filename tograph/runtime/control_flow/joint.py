@@ -14,19 +14,18 @@ from ..funcgraph import FuncGraph, Ref, current_graph
 from ..ir import Node, Value
 from ..symbolic import SymTensor
 from ..types import INT
+from .attaching import attach, resolved
 from .identity import (
     Binding,
     Key,
     Option,
     add_options,
-    attach,
     bindings,
     filled,
     first,
     index_of,
     numbers_of,
     position,
-    resolved,
     settle,
     variables,
     with_holes,

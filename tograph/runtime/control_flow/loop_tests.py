@@ -11,8 +11,9 @@ from torch.utils._python_dispatch import _disable_current_modes
 from ...errors import GraphBoolError
 from .. import locations, structure
 from ..funcgraph import FuncGraph, user_location
-from ..ir import Node, Value, graph_effects
+from ..ir import Node, Value
 from ..known import UNKNOWN, known
+from ..ordering import graph_effects
 from ..shapes import SYMBOLS
 from .branches import predicate
 

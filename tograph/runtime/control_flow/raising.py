@@ -20,9 +20,10 @@ from ...errors import (
 from .. import conditional_items, pytrees, structure, symbolic, types
 from ..diagnosis import explained
 from ..funcgraph import USER_CODE, FuncGraph, current_graph, user_location
-from ..ir import Node, node_effects
+from ..ir import Node
 from ..journal import MISSING
 from ..ops import OpaqueObject, plain
+from ..ordering import node_effects
 from ..shapes import SYMBOLS
 from ..structure import (
     Handle,
@@ -144,7 +145,7 @@ def outside_value(x: Any, graph: FuncGraph, seen: frozenset[int] = frozenset()) 
     if found is not None and found[1] and id(x) not in seen:
         seen |= {id(x)}
         parts = [outside_value(p, graph, seen) for p in found[1]]
-        maker = OpaqueObject(_Rebuild(type(x), found[0]), f"make {type(x).__name__}")
+        maker = OpaqueObject(Rebuild(type(x), found[0]), f"make {type(x).__name__}")
         return graph.emit("py.apply_opaque", maker, *parts, type=types.OBJECT)
     return OpaqueObject(x, type(x).__name__)
 
@@ -159,7 +160,7 @@ class _Members:
 
 
 @dataclass
-class _Rebuild:
+class Rebuild:
     cls: type
     aux: Any
 

@@ -19,9 +19,10 @@ from ...errors import ConditionError, TographError
 from .. import facts, freed, histories, journal, reads, structure, symbolic
 from ..funcgraph import FuncGraph, Storage, current_graph
 from ..growing import StagedList
-from ..ir import Value, graph_effects, prune
+from ..ir import Value
 from ..journal import MISSING
 from ..journal import Location as Place
+from ..ordering import graph_effects, prune
 from ..reach import reachable
 from ..shapes import SYMBOLS
 from ..tracing import recording

@@ -21,8 +21,8 @@ from ..journal import Location as Place
 from ..ops import OpaqueObject
 from ..reach import reachable
 from ..structure import Handle, Spec, leaf_types, spec_of
+from .attaching import choose
 from .bound import Bound
-from .identity import choose
 from .joining import all_seen, as_value, join_regions, one_list, put_back, visible
 from .leaves import noting
 from .regions import Region, recording_places, trace_region, unmoved

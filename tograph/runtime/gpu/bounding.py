@@ -13,8 +13,9 @@ from typing import Any
 import torch
 
 from .. import ops
-from ..ir import Graph, Node, Value, graph_effects, map_values, node_effects
+from ..ir import Graph, Node, Value, map_values
 from ..kernels.loop_ir import Unsupported
+from ..ordering import graph_effects, node_effects
 from ..rewrite import lead
 from ..types import INT, ScalarType, TensorType, Type
 from .forms import Form, Padded, Plain, joined

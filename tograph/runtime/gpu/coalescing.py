@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import Any
 
 from .plan import Call, Conditional, Copy, Host, Place, Plan, Run, Set, Step, View
-from .steps import bases, both, walk, writes
+from .steps import bases, both, map_places, walk, writes
 
 
 def coalesced(plan: Plan) -> Plan:
@@ -112,14 +112,7 @@ def renamed(step: Step, names: dict[Place, Place]) -> Step:
     """A step with other memory."""
 
     def of(tree: Any) -> Any:
-        if isinstance(tree, (list, tuple)):
-            return type(tree)(map(of, tree))
-        if isinstance(tree, dict):
-            return {k: of(x) for k, x in tree.items()}
-        try:
-            return names.get(tree, tree)
-        except TypeError:  # an argument that has no hash is no place
-            return tree
+        return map_places(lambda place: names.get(place, place), tree)
 
     if isinstance(step, Run):
         return replace(step, arguments=of(step.arguments))

@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from ..ir import Graph, Node, Value, all_nodes, node_effects
+from ..ir import Graph, Node, Value, all_nodes
+from ..ordering import node_effects
 from ..rewrite import copied, splice
 from ..types import BOOL, ScalarType, TensorType
 from .places import Places

@@ -23,7 +23,6 @@ from ..types import ObjectType, ScalarType
 from .library import out_form
 from .plan import (
     Call,
-    Cell,
     Conditional,
     Copy,
     Host,
@@ -36,6 +35,7 @@ from .plan import (
     Update,
     View,
 )
+from .steps import map_places
 from .storage import Failed, Memory
 
 CHUNK = 8
@@ -147,19 +147,13 @@ class Stepwise:
             self.at(place).copy_(x)
 
     def _resolved(self, tree: Any) -> Any:
-        if isinstance(tree, (Value, Cell)):
-            return self.at(tree)
-        if isinstance(tree, (list, tuple)):
-            return type(tree)(self._resolved(x) for x in tree)
-        if isinstance(tree, dict):
-            return {k: self._resolved(x) for k, x in tree.items()}
-        return tree
+        return map_places(self.at, tree)
 
     def _host(self, step: Host) -> None:
         """Nothing is seen outside that comes after a failure; a call that raises ends the run, and raises when it is resumed."""
         if self._failed():
             raise Failed("an error before a step of the host")
-        args, kwargs = self._seen(step.args), self._seen(step.kwargs)
+        args, kwargs = map_places(self._seen, step.args), map_places(self._seen, step.kwargs)
         row = ops.lookup(step.op)
         try:
             made = row.run(*args, **kwargs)
@@ -175,19 +169,13 @@ class Stepwise:
             else:
                 self.at(v).copy_(x) if isinstance(x, torch.Tensor) else self.at(v).fill_(x)
 
-    def _seen(self, tree: Any) -> Any:
-        """Arguments as Python sees them."""
-        if isinstance(tree, (Value, Cell)):
-            if tree in self.objects:
-                return self.objects[tree]
-            x = self.at(tree)
-            number = isinstance(tree, Value) and isinstance(tree.type, ScalarType)
-            return tree.type.kind(x.item()) if number else x.clone()
-        if isinstance(tree, (list, tuple)):
-            return type(tree)(self._seen(x) for x in tree)
-        if isinstance(tree, dict):
-            return {k: self._seen(x) for k, x in tree.items()}
-        return tree
+    def _seen(self, place: Place) -> Any:
+        """What a place holds, as Python sees it."""
+        if place in self.objects:
+            return self.objects[place]
+        x = self.at(place)
+        number = isinstance(place, Value) and isinstance(place.type, ScalarType)
+        return place.type.kind(x.item()) if number else x.clone()
 
     def _view(self, step: View) -> None:
         self.memory.of[step.output] = ops.overload(step.op)(*self._resolved(step.args), **step.kwargs)  # fmt: skip

@@ -22,7 +22,7 @@ import torch
 
 from ..kernels import triton_jit
 from ..kernels.loop_ir import Unsupported
-from ..kernels.triton_source import ERROR, Source, parameters
+from ..kernels.triton_text import ERROR, Source, parameters
 from . import driver, images, setter
 from .fusing import fused
 from .plan import Plan, Setting

@@ -17,7 +17,7 @@ from dataclasses import fields, replace
 
 import torch
 
-from ..kernels.triton_source import ERROR
+from ..kernels.triton_text import ERROR
 from ..types import TensorType
 from . import setter
 from .plan import Cell, Conditional, Copy, Host, Place, Plan, Run, Set, Setting, Step, Telling

@@ -15,7 +15,7 @@ import torch
 
 from ..kernels import triton_jit
 from ..kernels.loop_ir import Unsupported
-from ..kernels.triton_source import Source
+from ..kernels.triton_text import Source
 from . import driver
 
 ALIGNMENT = 16  # bytes at which vector access may start

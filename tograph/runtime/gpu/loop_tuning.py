@@ -22,7 +22,7 @@ from ..ir import Value
 from ..kernels import triton_jit
 from ..kernels.loop_ir import Unsupported
 from ..kernels.triton_loops import STEPS, LoopSource, Shape
-from ..kernels.triton_source import ERROR, Source
+from ..kernels.triton_text import ERROR, Source
 from ..kernels.tuning import CLEARLY, Clock, device_name
 from .steps import Place, Run, Step, bases, dtype_name, reads, walk, writes
 from .steps import size_of as bytes_of

@@ -10,7 +10,7 @@ import torch
 
 from ..ir import Node, Value
 from ..kernels.loop_ir import Unsupported
-from ..kernels.triton_source import ERROR
+from ..kernels.triton_text import ERROR
 from ..shapes import Meta, contiguous
 from ..types import ScalarType, TensorType, Type
 from .bounded import Bounded

@@ -21,7 +21,8 @@ from ..kernels.loop_ir import Kernel, Unsupported
 from ..kernels.lower import metas_of, schedule
 from ..kernels.regions import fuse, plain_type, transparent
 from ..kernels.tiles import Tile, programs
-from ..kernels.triton_source import ERROR, Source, render
+from ..kernels.triton_source import render
+from ..kernels.triton_text import ERROR, Source
 from ..kernels.tuning import Choice, estimate
 from ..kernels.views import VIEWS
 from ..shapes import contiguous

@@ -13,7 +13,8 @@ from typing import Any
 import torch
 
 from .. import interp
-from ..ir import Graph, Node, node_effects
+from ..ir import Graph, Node
+from ..ordering import node_effects
 
 # Ops that a plan leaves to the host, and the text that they are given.
 HOST_OPS = frozenset(["tg.print", "tg.py_call", "tg.py_item", "py.format", "py.str", "py.str_format", "py.percent"])  # fmt: skip

@@ -8,11 +8,12 @@ from typing import Any
 
 import torch
 
-from ..ir import Node, map_values, node_effects
+from ..ir import Node, map_values
 from ..kernels import triton_random, triton_rows
 from ..kernels.loop_ir import Unsupported
 from ..kernels.lower import metas_of
 from ..kernels.triton_ops import SIGNATURE
+from ..ordering import node_effects
 from ..types import DTYPE_NAMES, ObjectType, ScalarType
 from . import draws
 from .places import Places

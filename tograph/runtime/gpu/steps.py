@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..ir import Value
-from ..kernels.triton_source import Source
+from ..ir import Value, items_in
+from ..kernels.triton_text import Source
 from ..types import DTYPE_NAMES, ScalarType, TensorType
 
 Location = tuple[str, int] | None
@@ -190,14 +190,18 @@ def dtype_name(place: Place) -> str:
 
 def places_in(tree: Any) -> Iterator[Place]:
     """The values and cells in nested arguments."""
+    return items_in(tree, (Value, Cell))
+
+
+def map_places(function: Callable[[Place], Any], tree: Any) -> Any:
+    """Nested arguments with ``function(place)`` for each value and cell."""
     if isinstance(tree, (Value, Cell)):
-        yield tree
-    elif isinstance(tree, (list, tuple)):
-        for x in tree:
-            yield from places_in(x)
-    elif isinstance(tree, dict):
-        for x in tree.values():
-            yield from places_in(x)
+        return function(tree)
+    if isinstance(tree, (list, tuple)):
+        return type(tree)(map_places(function, x) for x in tree)
+    if isinstance(tree, dict):
+        return {k: map_places(function, x) for k, x in tree.items()}
+    return tree
 
 
 # ---- what a step reads and writes

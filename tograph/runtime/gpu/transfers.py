@@ -12,9 +12,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from ..ir import Graph, Node, Value, all_nodes, node_effects
+from ..ir import Graph, Node, Value, all_nodes
 from ..kernels.device import gpu_of
 from ..kernels.loop_ir import Unsupported
+from ..ordering import node_effects
 from ..types import ListType, OptionalType, TensorType, Type
 from .resume import HOST_OPS
 from .retarget import retarget

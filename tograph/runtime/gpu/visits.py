@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from ..kernels.triton_source import HEADER, Source
+from ..kernels.triton_text import HEADER, Source
 from ..types import TensorType
 from .plan import Cell, Conditional, Copy, Host, Place, Plan, Run, Set, Step
 from .steps import walk

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...errors import InterchangeError
-from ..ir import Graph, Node, Value, all_nodes, node_effects
+from ..ir import Graph, Node, Value, all_nodes
 from ..ops import OpaqueObject
+from ..ordering import node_effects
 from ..passes.prune import prune
 from ..rewrite import splice
 from ..types import INT, ListType, TensorType, Type

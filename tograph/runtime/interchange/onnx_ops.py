@@ -26,17 +26,17 @@ def entry(*names: str) -> Callable[[Entry], Entry]:
     return add
 
 
-def _out(node: Node, i: int = 0) -> torch.dtype:
+def out_dtype(node: Node, i: int = 0) -> torch.dtype:
     return node.outputs[i].type.dtype
 
 
-def _rank(x: Value) -> int:
+def rank_of(x: Value) -> int:
     return len(x.type.shape) if isinstance(x.type, TensorType) else 0
 
 
-def _dim(d: int, x: Value, more: int = 0) -> int:
+def dim_of(d: int, x: Value, more: int = 0) -> int:
     """A dimension counted from the front."""
-    return d % max(_rank(x) + more, 1)
+    return d % max(rank_of(x) + more, 1)
 
 
 def _operands(w: Any, *xs: Any) -> list[str]:
@@ -63,7 +63,7 @@ def _common(*xs: Any) -> torch.dtype:
 
 def _binary(op: str) -> Entry:
     def lower(w: Any, node: Node, a: Any, b: Any, alpha: Any = 1, **_: Any) -> str:
-        dtype = _out(node)
+        dtype = out_dtype(node)
         right = w.value(b, dtype)
         if alpha != 1:
             right = w.emit("Mul", right, w.value(alpha, dtype))
@@ -104,7 +104,7 @@ def _logical(op: str) -> Entry:
 
 def _bits(op: str) -> Entry:
     def lower(w: Any, node: Node, a: Any, b: Any) -> str:
-        dtype = _out(node)
+        dtype = out_dtype(node)
         name = op if dtype == torch.bool else f"Bitwise{op}"
         return w.emit(name, w.value(a, dtype), w.value(b, dtype))
 
@@ -124,12 +124,12 @@ def _not(w, node, x):
 
 @entry("aten.bitwise_not.default py.invert")
 def _invert(w, node, x):
-    dtype = _out(node)
+    dtype = out_dtype(node)
     return w.emit("Not" if dtype == torch.bool else "BitwiseNot", w.value(x, dtype))
 
 
 def _unary(op: str, **attributes: Any) -> Entry:
-    return lambda w, node, x, *_, **__: w.emit(op, w.value(x, _out(node)), **attributes)
+    return lambda w, node, x, *_, **__: w.emit(op, w.value(x, out_dtype(node)), **attributes)
 
 
 for _name in ["sin", "cos", "tan", "exp", "log", "tanh", "sqrt", "sigmoid", "relu", "abs", "neg", "reciprocal", "erf", "floor", "ceil", "sign", "asin", "acos", "atan", "sinh", "cosh", "round"]:  # fmt: skip
@@ -150,7 +150,7 @@ TABLE |= {
 
 
 def _gelu(w: Any, node: Node, x: Value, approximate: str) -> str:
-    dtype = _out(node)
+    dtype = out_dtype(node)
     a = w.value(x, dtype)
     if approximate == "tanh":
         cube = w.emit("Mul", w.emit("Mul", a, a), a)
@@ -170,12 +170,12 @@ def _silu(w, node, x):
 
 @entry("aten.rsqrt.default")
 def _rsqrt(w, node, x):
-    return w.emit("Reciprocal", w.emit("Sqrt", w.value(x, _out(node))))
+    return w.emit("Reciprocal", w.emit("Sqrt", w.value(x, out_dtype(node))))
 
 
 @entry("aten.log1p.default")
 def _log1p(w, node, x):
-    dtype = _out(node)
+    dtype = out_dtype(node)
     return w.emit("Log", w.emit("Add", w.value(x, dtype), w.constant(1, dtype)))
 
 
@@ -186,7 +186,7 @@ def _rsub(w, node, a, b, alpha=1):
 
 @entry("aten.div.Tensor aten.div.Scalar py.truediv aten.true_divide.Tensor")
 def _div(w, node, a, b):
-    return w.emit("Div", w.value(a, _out(node)), w.value(b, _out(node)))
+    return w.emit("Div", w.value(a, out_dtype(node)), w.value(b, out_dtype(node)))
 
 
 @entry("aten.div.Tensor_mode aten.div.Scalar_mode")
@@ -194,7 +194,7 @@ def _div_mode(w, node, a, b, rounding_mode=None):
     if rounding_mode == "floor":
         return _floor_divide(w, node, a, b)
     made = _div(w, node, a, b)
-    if rounding_mode is None or not _out(node).is_floating_point:
+    if rounding_mode is None or not out_dtype(node).is_floating_point:
         return made
     return w.emit("Mul", w.emit("Sign", made), w.emit("Floor", w.emit("Abs", made)))
 
@@ -202,7 +202,7 @@ def _div_mode(w, node, a, b, rounding_mode=None):
 @entry("aten.remainder.Scalar aten.remainder.Tensor py.mod")
 def _remainder(w, node, a, b):
     """The sign of the divisor, as Python's ``%``."""
-    dtype = _out(node)
+    dtype = out_dtype(node)
     left, right = w.value(a, dtype), w.value(b, dtype)
     if not dtype.is_floating_point:
         return w.emit("Mod", left, right)
@@ -219,7 +219,7 @@ def _other_sign(w: Any, rest: str, right: str, dtype: torch.dtype) -> str:
 
 @entry("aten.floor_divide.default py.floordiv")
 def _floor_divide(w, node, a, b):
-    dtype = _out(node)
+    dtype = out_dtype(node)
     left, right = w.value(a, dtype), w.value(b, dtype)
     if dtype.is_floating_point:
         rest = w.emit("Mod", left, right, fmod=1)
@@ -232,7 +232,7 @@ def _floor_divide(w, node, a, b):
 
 @entry("aten.where.self aten.where.ScalarSelf aten.where.ScalarOther aten.where.Scalar py.select")
 def _where(w, node, c, a, b):
-    dtype = _out(node)
+    dtype = out_dtype(node)
     return w.emit("Where", w.value(c, torch.bool), w.value(a, dtype), w.value(b, dtype), dtype=dtype)  # fmt: skip
 
 
@@ -250,7 +250,7 @@ def _clamp(w, node, x, low=None, high=None, *, min=None, max=None):
     if node.op == "aten.hardtanh.default":
         low, high = -1.0 if low is None else low, 1.0 if high is None else high
     low, high = min if low is None else low, max if high is None else high
-    dtype = _out(node)
+    dtype = out_dtype(node)
     made = w.value(x, dtype)
     if low is not None:
         made = w.emit("Max", made, w.value(low, dtype))
@@ -267,7 +267,7 @@ def _written(w, node, old, new):
 def _same(w, node, x, *args, **kwargs):
     """The writer casts to the type of the output; a tensor as a number loses its dimensions."""
     name = w.value(x)
-    if node.op.startswith("py.") and isinstance(x, Value) and _rank(x):
+    if node.op.startswith("py.") and isinstance(x, Value) and rank_of(x):
         name = w.emit("Reshape", name, w.constant([], torch.int64))
     return name
 
@@ -285,12 +285,12 @@ def _sizes(w: Any, sizes: Any) -> str:
 
 
 def _filled(w: Any, node: Node, sizes: Any, value: Any) -> str:
-    return w.emit("Expand", w.value(value, _out(node)), _sizes(w, sizes))
+    return w.emit("Expand", w.value(value, out_dtype(node)), _sizes(w, sizes))
 
 
 @entry("py.constant aten.scalar_tensor.default")
 def _number(w, node, x, **kwargs):
-    return w.value(x, _out(node))
+    return w.value(x, out_dtype(node))
 
 
 @entry("tg.constant")
@@ -321,7 +321,7 @@ def _new_full(w, node, x, size, value, **kwargs):
 def _like(value: Any) -> Entry:
     def lower(w: Any, node: Node, x: Value, given: Any = value, **_: Any) -> str:
         number = given if value is None else value
-        return w.emit("Expand", w.value(number, _out(node)), w.emit("Shape", w.value(x), dtype=torch.int64))  # fmt: skip
+        return w.emit("Expand", w.value(number, out_dtype(node)), w.emit("Shape", w.value(x), dtype=torch.int64))  # fmt: skip
 
     return lower
 
@@ -332,13 +332,13 @@ TABLE |= {"aten.zeros_like.default": _like(0), "aten.ones_like.default": _like(1
 
 @entry("aten.copy.default")
 def _copy(w, node, target, source, non_blocking=False):
-    return w.emit("Expand", w.value(source, _out(node)), w.emit("Shape", w.value(target), dtype=torch.int64))  # fmt: skip
+    return w.emit("Expand", w.value(source, out_dtype(node)), w.emit("Shape", w.value(target), dtype=torch.int64))  # fmt: skip
 
 
 @entry("aten.arange.default aten.arange.start aten.arange.start_step")
 def _arange(w, node, *args, **kwargs):
     start, stop, step = (0, args[0], 1) if len(args) == 1 else (*args, 1)[:3]
-    dtype = _out(node)
+    dtype = out_dtype(node)
     return w.emit("Range", *(w.value(v, dtype) for v in (start, stop, step)))
 
 
@@ -357,13 +357,13 @@ def _expand(w, node, x, size, implicit=False):
 
 @entry("aten.t.default")
 def _t(w, node, x):
-    return w.emit("Transpose", w.value(x)) if _rank(x) == 2 else w.value(x)
+    return w.emit("Transpose", w.value(x)) if rank_of(x) == 2 else w.value(x)
 
 
 @entry("aten.transpose.int")
 def _transpose(w, node, x, a, b):
-    order = list(range(_rank(x)))
-    a, b = _dim(a, x), _dim(b, x)
+    order = list(range(rank_of(x)))
+    a, b = dim_of(a, x), dim_of(b, x)
     if order:
         order[a], order[b] = order[b], order[a]
     return w.emit("Transpose", w.value(x), perm=order)
@@ -371,24 +371,24 @@ def _transpose(w, node, x, a, b):
 
 @entry("aten.permute.default")
 def _permute(w, node, x, dims):
-    return w.emit("Transpose", w.value(x), perm=[_dim(d, x) for d in dims])
+    return w.emit("Transpose", w.value(x), perm=[dim_of(d, x) for d in dims])
 
 
 @entry("aten.unsqueeze.default")
 def _unsqueeze(w, node, x, dim):
-    return w.emit("Unsqueeze", w.value(x), w.constant([_dim(dim, x, 1)], torch.int64))
+    return w.emit("Unsqueeze", w.value(x), w.constant([dim_of(dim, x, 1)], torch.int64))
 
 
 @entry("aten.squeeze.dim aten.squeeze.dims aten.squeeze.default")
 def _squeeze(w, node, x, dim=None):
-    dims = range(_rank(x)) if dim is None else dim if isinstance(dim, (list, tuple)) else [dim]
-    gone = [_dim(d, x) for d in dims if _rank(x) and x.type.shape[_dim(d, x)] == 1]
+    dims = range(rank_of(x)) if dim is None else dim if isinstance(dim, (list, tuple)) else [dim]
+    gone = [dim_of(d, x) for d in dims if rank_of(x) and x.type.shape[dim_of(d, x)] == 1]
     return w.emit("Squeeze", w.value(x), w.constant(gone, torch.int64)) if gone else w.value(x)
 
 
 @entry("aten.select.int")
 def _select(w, node, x, dim, index):
-    return w.emit("Gather", w.value(x), w.value(index, torch.int64), axis=_dim(dim, x))
+    return w.emit("Gather", w.value(x), w.value(index, torch.int64), axis=dim_of(dim, x))
 
 
 @entry("aten.slice.Tensor")
@@ -396,30 +396,32 @@ def _slice(w, node, x, dim=0, start=None, end=None, step=1):
     one = w.constant([1], torch.int64)
     far = torch.iinfo(torch.int64).max
     bounds = [w.emit("Reshape", w.value(v, torch.int64), one) for v in (0 if start is None else start, far if end is None else end)]  # fmt: skip
-    return w.emit("Slice", w.value(x), *bounds, w.constant([_dim(dim, x)]), w.constant([step]))
+    return w.emit("Slice", w.value(x), *bounds, w.constant([dim_of(dim, x)]), w.constant([step]))
 
 
 @entry("aten.cat.default")
 def _cat(w, node, xs, dim=0):
-    return w.emit("Concat", *(w.value(x, _out(node)) for x in xs), axis=_dim(dim, node.outputs[0]))
+    return w.emit(
+        "Concat", *(w.value(x, out_dtype(node)) for x in xs), axis=dim_of(dim, node.outputs[0])
+    )
 
 
 @entry("aten.stack.default")
 def _stack(w, node, xs, dim=0):
-    dim = _dim(dim, node.outputs[0])
-    rows = [w.emit("Unsqueeze", w.value(x, _out(node)), w.constant([dim])) for x in xs]
+    dim = dim_of(dim, node.outputs[0])
+    rows = [w.emit("Unsqueeze", w.value(x, out_dtype(node)), w.constant([dim])) for x in xs]
     return w.emit("Concat", *rows, axis=dim)
 
 
 @entry("aten.unbind.int")
 def _unbind(w, node, x, dim=0):
-    return [w.emit("Gather", w.value(x), w.constant(i), axis=_dim(dim, x)) for i in range(len(node.outputs))]  # fmt: skip
+    return [w.emit("Gather", w.value(x), w.constant(i), axis=dim_of(dim, x)) for i in range(len(node.outputs))]  # fmt: skip
 
 
 @entry("aten.split.Tensor aten.unsafe_split.Tensor aten.split_with_sizes.default")
 def _split(w, node, x, size, dim=0):
-    sizes = [v.type.shape[_dim(dim, x)] for v in node.outputs]
-    made = w.emit("Split", w.value(x), w.constant(sizes), count=len(sizes), axis=_dim(dim, x))
+    sizes = [v.type.shape[dim_of(dim, x)] for v in node.outputs]
+    made = w.emit("Split", w.value(x), w.constant(sizes), count=len(sizes), axis=dim_of(dim, x))
     return made if isinstance(made, list) else [made]
 
 
@@ -430,31 +432,31 @@ def _embedding(w, node, weight, index, *args, **kwargs):
 
 @entry("aten.index_select.default")
 def _index_select(w, node, x, dim, index):
-    return w.emit("Gather", w.value(x), w.value(index), axis=_dim(dim, x))
+    return w.emit("Gather", w.value(x), w.value(index), axis=dim_of(dim, x))
 
 
 @entry("aten.gather.default")
 def _gather(w, node, x, dim, index, **kwargs):
-    return w.emit("GatherElements", w.value(x), w.value(index, torch.int64), axis=_dim(dim, x))
+    return w.emit("GatherElements", w.value(x), w.value(index, torch.int64), axis=dim_of(dim, x))
 
 
 @entry("aten.select_scatter.default")
 def _select_scatter(w, node, x, source, dim, index):
     """Where the position along the dimension is the index, the source; else the tensor."""
-    dim = _dim(dim, x)
+    dim = dim_of(dim, x)
     base = w.value(x)
     size = w.emit("Gather", w.emit("Shape", base, dtype=torch.int64), w.constant(dim), axis=0)
     at = w.value(index, torch.int64)
     at = w.emit("Where", w.emit("Less", at, w.constant(0), dtype=torch.bool), w.emit("Add", at, size), at, dtype=torch.int64)  # fmt: skip
     line = w.emit("Range", w.constant(0), size, w.constant(1))
-    column = w.emit("Reshape", w.emit("Equal", line, at, dtype=torch.bool), w.constant([-1] + [1] * (_rank(x) - dim - 1)))  # fmt: skip
-    row = w.emit("Unsqueeze", w.value(source, _out(node)), w.constant([dim]))
-    return w.emit("Where", column, row, base, dtype=_out(node))
+    column = w.emit("Reshape", w.emit("Equal", line, at, dtype=torch.bool), w.constant([-1] + [1] * (rank_of(x) - dim - 1)))  # fmt: skip
+    row = w.emit("Unsqueeze", w.value(source, out_dtype(node)), w.constant([dim]))
+    return w.emit("Where", column, row, base, dtype=out_dtype(node))
 
 
 @entry("py.size")
 def _size(w, node, x, dim):
-    return w.emit("Gather", w.emit("Shape", w.value(x), dtype=torch.int64), w.constant(_dim(dim, x)), axis=0)  # fmt: skip
+    return w.emit("Gather", w.emit("Shape", w.value(x), dtype=torch.int64), w.constant(dim_of(dim, x)), axis=0)  # fmt: skip
 
 
 @entry("py.range_length")
@@ -478,9 +480,9 @@ def _reduction(op: str) -> Entry:
         w: Any, node: Node, x: Value, dim: Any = None, keepdim: bool = False, **_: Any
     ) -> str:
         dims = [] if dim is None else list(dim) if isinstance(dim, (list, tuple)) else [dim]
-        dtype = _out(node) if _out(node) != torch.bool else torch.int32
-        axes = [w.constant([_dim(d, x) for d in dims])] if dims else []
-        made = w.value(x, torch.bool) if _out(node) == torch.bool else w.value(x)
+        dtype = out_dtype(node) if out_dtype(node) != torch.bool else torch.int32
+        axes = [w.constant([dim_of(d, x) for d in dims])] if dims else []
+        made = w.value(x, torch.bool) if out_dtype(node) == torch.bool else w.value(x)
         return w.emit(op, w.cast(made, dtype), *axes, keepdims=int(bool(keepdim)))
 
     return lower
@@ -495,7 +497,7 @@ for _name, _op in {"sum": "ReduceSum", "mean": "ReduceMean", "amax": "ReduceMax"
 
 @entry("aten.max.dim aten.min.dim")
 def _max_dim(w, node, x, dim, keepdim=False):
-    axis, largest = _dim(dim, x), node.op == "aten.max.dim"
+    axis, largest = dim_of(dim, x), node.op == "aten.max.dim"
     keep = int(bool(keepdim))
     values = w.emit("ReduceMax" if largest else "ReduceMin", w.value(x), w.constant([axis]), keepdims=keep)  # fmt: skip
     places = w.emit("ArgMax" if largest else "ArgMin", w.value(x), dtype=torch.int64, axis=axis, keepdims=keep)  # fmt: skip
@@ -508,7 +510,9 @@ def _argmax(w, node, x, dim=None, keepdim=False):
     if dim is None:
         flat = w.emit("Reshape", w.value(x), w.constant([-1]))
         return w.emit(op, flat, dtype=torch.int64, axis=0, keepdims=0)
-    return w.emit(op, w.value(x), dtype=torch.int64, axis=_dim(dim, x), keepdims=int(bool(keepdim)))
+    return w.emit(
+        op, w.value(x), dtype=torch.int64, axis=dim_of(dim, x), keepdims=int(bool(keepdim))
+    )
 
 
 @entry("aten.linalg_vector_norm.default")
@@ -521,19 +525,19 @@ def _norm(w, node, x, ord=2, dim=None, keepdim=False, *, dtype=None):
 @entry("aten.topk.default")
 def _topk(w, node, x, k, dim=-1, largest=True, sorted=True):
     count = w.emit("Reshape", w.value(k, torch.int64), w.constant([1]))
-    made = w.emit("TopK", w.value(x), count, count=2, axis=_dim(dim, x), largest=int(largest), sorted=1)  # fmt: skip
+    made = w.emit("TopK", w.value(x), count, count=2, axis=dim_of(dim, x), largest=int(largest), sorted=1)  # fmt: skip
     w.dtypes[made[1]] = torch.int64
     return made
 
 
 @entry("aten.cumsum.default")
 def _cumsum(w, node, x, dim, **kwargs):
-    return w.emit("CumSum", w.value(x, _out(node)), w.constant(_dim(dim, x)))
+    return w.emit("CumSum", w.value(x, out_dtype(node)), w.constant(dim_of(dim, x)))
 
 
 @entry("aten._softmax.default aten._log_softmax.default aten.softmax.int aten.log_softmax.int")
 def _softmax(w, node, x, dim, *args):
-    return w.emit("LogSoftmax" if "log" in node.op else "Softmax", w.value(x), axis=_dim(dim, x))
+    return w.emit("LogSoftmax" if "log" in node.op else "Softmax", w.value(x), axis=dim_of(dim, x))
 
 
 @entry("aten.mm.default aten.bmm.default aten.mv.default aten.dot.default aten.matmul.default")
@@ -543,7 +547,7 @@ def _matmul(w, node, a, b):
 
 @entry("aten.addmm.default aten.baddbmm.default aten.addmv.default")
 def _addmm(w, node, c, a, b, *, beta=1, alpha=1):
-    dtype = _out(node)
+    dtype = out_dtype(node)
     made = w.emit("MatMul", w.value(a), w.value(b))
     if alpha != 1:
         made = w.emit("Mul", made, w.value(alpha, dtype))
@@ -556,8 +560,8 @@ def _addmm(w, node, c, a, b, *, beta=1, alpha=1):
 
 @entry("aten.native_layer_norm.default")
 def _layer_norm(w, node, x, shape, weight, bias, eps):
-    axes = w.constant(list(range(_rank(x) - len(shape), _rank(x))))
-    dtype = _out(node)
+    axes = w.constant(list(range(rank_of(x) - len(shape), rank_of(x))))
+    dtype = out_dtype(node)
     a = w.value(x)
     mean = w.emit("ReduceMean", a, axes, keepdims=1)
     centred = w.emit("Sub", a, mean)
@@ -571,7 +575,7 @@ def _layer_norm(w, node, x, shape, weight, bias, eps):
 
 @entry("aten.convolution.default")
 def _convolution(w, node, x, weight, bias, stride, padding, dilation, transposed, output_padding, groups):  # fmt: skip
-    n = _rank(x) - 2
+    n = rank_of(x) - 2
     wide = lambda v: list(v) * n if len(v) == 1 else list(v)  # noqa: E731
     more = {"output_padding": wide(output_padding)} if transposed else {}
     given = [w.value(v) for v in (x, weight, bias) if v is not None]
@@ -583,10 +587,10 @@ def _convolution(w, node, x, weight, bias, stride, padding, dilation, transposed
 def _max_pool(w, node, x, kernel, stride=(), padding=0, dilation=1, ceil_mode=False):
     pair = lambda v: [v, v] if isinstance(v, int) else list(v) * (2 // len(v))  # noqa: E731
     first = w.constant([0])
-    batch = w.value(x) if _rank(x) == 4 else w.emit("Unsqueeze", w.value(x), first)
+    batch = w.value(x) if rank_of(x) == 4 else w.emit("Unsqueeze", w.value(x), first)
     made = w.emit("MaxPool", batch, kernel_shape=pair(kernel), strides=pair(stride or kernel), pads=pair(padding) * 2,
                   dilations=pair(dilation), ceil_mode=int(ceil_mode))  # fmt: skip
-    return [made if _rank(x) == 4 else w.emit("Squeeze", made, first)]
+    return [made if rank_of(x) == 4 else w.emit("Squeeze", made, first)]
 
 
 @entry("aten.native_batch_norm.default")

@@ -5,7 +5,7 @@
   ``simplify`` orders them; ``lower`` puts the kernels into the graph.
 * For CPUs: ``planning`` says which loop becomes lanes, ``llvm`` writes the loops (``llvm_values``, ``folds``) of instructions (``llvm_text``,
   ``vectors``, ``vector_ops``, ``llvm_math``, ``llvm_tables``); ``jit`` compiles, ``kernel`` calls, ``threads`` shares units out.
-* For GPUs: ``tiles`` shares points out, ``triton_source`` writes a kernel (``triton_ops``, ``triton_folds``), ``triton_rows`` and
+* For GPUs: ``tiles`` shares points out, ``triton_source`` writes a kernel (``triton_ops``, ``triton_folds``, ``triton_text``), ``triton_rows`` and
   ``triton_random`` kernels of their own; ``triton_jit`` compiles, ``tuning`` measures, ``split_rows`` and ``stages`` cut long rows; ``gpu_forms`` shows it all
   without a GPU, ``device`` calls it on one.
 * A whole ``While`` as one GPU kernel: ``triton_loops``, with ``loop_graphs``, ``loop_expressions``, ``loop_formulas``, ``loop_numbers``,

@@ -25,7 +25,8 @@ from .build import build
 from .gpu_forms import GpuForms
 from .jit import warn_once
 from .loop_ir import Unsupported
-from .triton_source import ERROR, Source, render
+from .triton_source import render
+from .triton_text import ERROR, Source
 
 PATIENCE = 3  # runs of a loop that may fail before it is left to the host
 

@@ -12,7 +12,8 @@ from ...lazy import lazy_module
 from . import loop_ir, triton_jit, tuning
 from .loop_ir import Unsupported
 from .tiles import tiles
-from .triton_source import Source, render
+from .triton_source import render
+from .triton_text import Source
 
 notebook = lazy_module("..notebook", __package__)
 DEFAULT = "sm_90"

@@ -21,7 +21,7 @@ from .llvm_text import REGISTER
 from .loop_ir import Unsupported
 from .vectors import Emitter
 
-LOG2_E, LN2 = 1.4426950408889634, 0.6931471805599453
+LOG2_E = 1.4426950408889634
 LN2_HIGH, LN2_LOW = 0.693145751953125, 1.42860682030941723212e-6  # high has 9 zero bits at its end
 
 

@@ -12,7 +12,7 @@ from .loop_ir import DIVISION_BY_ZERO, ITEM_SIZES, Expr, Unsupported, ordered
 from .pointwise import ROWS
 from .reductions import REDUCERS
 from .triton_ops import TYPES, start, typed
-from .triton_source import failing, operation
+from .triton_text import failing, operation
 
 
 class Expressions:

@@ -19,8 +19,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from ..ir import Graph, Node, Value, node_effects, values_in
+from ..ir import Graph, Node, Value, values_in
 from ..ops import REGION_OPS
+from ..ordering import node_effects
 from ..types import DTYPE_NAMES, ScalarType, TensorType, Type
 from .build import Region, expressible
 from .creators import CREATORS

@@ -29,7 +29,7 @@ from typing import Any
 import torch
 
 from .loop_ir import Unsupported
-from .triton_source import Source
+from .triton_text import Source
 
 MINIMUM = (3, 6)
 COMPILERS = min(os.cpu_count() or 1, 8)  # kernels that are compiled at a time

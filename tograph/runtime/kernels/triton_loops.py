@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from ..ir import Graph, Node, Value, all_nodes
 from ..types import ScalarType
-from . import triton_ops, triton_source
+from . import triton_ops, triton_text
 from .loop_blocks import check_independent
 from .loop_formulas import dtype_of, size_of
 from .loop_graphs import STEPS, Graphs
@@ -27,7 +27,7 @@ from .loop_ir import FLOATS, ITEM_SIZES, Unsupported
 from .loop_numbers import OVERFLOW
 from .tiles import power_of_two
 from .triton_ops import TYPES
-from .triton_source import ERROR, HEADER, Source
+from .triton_text import ERROR, HEADER, Source
 
 MOST = 4096  # elements of a vector that one program holds
 BLOCK = 256  # elements of a program in the form ``blocks``
@@ -176,7 +176,7 @@ class _Loop(Graphs):
             self.line(f"go = tl.load({ACTIVE}) != 0")
 
     def _module(self, signature: dict[str, str], constants: dict[str, int], comment: str) -> str:
-        parameters = triton_source.parameters(signature, constants)
+        parameters = triton_text.parameters(signature, constants)
         helpers = "".join(f"\n\n@triton.jit\n{triton_ops.HELPERS[h]}" for h in self.helpers)
         head = f"\n\n{comment}@triton.jit\ndef {self.name}({parameters}):\n"
         return HEADER + helpers + head + "\n".join(self.lines) + "\n"

@@ -25,7 +25,7 @@ from .loop_ir import INDEX_OUT_OF_RANGE
 from .tiles import power_of_two
 from .triton_ops import typed
 from .triton_rows import ACTIVE
-from .triton_source import ERROR, HEADER, Source, parameters
+from .triton_text import ERROR, HEADER, Source, parameters
 
 THREADS = 256  # of a block of torch's kernels
 BLOCK = 256

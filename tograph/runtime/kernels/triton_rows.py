@@ -15,7 +15,7 @@ from .loop_ir import INDEX_OUT_OF_RANGE
 from .tiles import power_of_two
 from .triton_loops import ACTIVE
 from .triton_ops import SIGNATURE
-from .triton_source import ERROR, HEADER, Source, parameters
+from .triton_text import ERROR, HEADER, Source, parameters
 
 BLOCK = 1024
 

@@ -14,14 +14,11 @@ What lies beyond the end is masked: loads give 0 there, folds take their start v
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from . import triton_ops
 from .loop_ir import (
     DIVISION_BY_ZERO,
-    FLOATS,
     INDEX_OUT_OF_RANGE,
-    INTEGERS,
     Affine,
     Dim,
     Expr,
@@ -31,30 +28,11 @@ from .loop_ir import (
 from .planning import number
 from .tiles import Tile, crossed, product, programs
 from .triton_folds import Folds
-from .triton_ops import TYPES, literal, typed
+from .triton_ops import TYPES, typed
+from .triton_text import ERROR, HEADER, Source, failing, operation, parameters
 
-HEADER = """import triton
-import triton.language as tl
-from triton.language.extra import libdevice
-"""
 RAGGED = 1 << 17  # points of a kernel that is worth a second form of its body
 VECTOR = 16  # elements: sizes that are multiples of it do not keep masks from being vectors
-ERROR = "error"  # the parameter that points to an int32: the largest error code of all programs
-
-
-@dataclass(frozen=True)
-class Source:
-    """``text``: a Python module; ``name``: the function in it. ``signature``: type of each run-time parameter.
-
-    ``programs``: the size of its one-dimensional grid. ``constants``: its block sizes.
-    """
-
-    name: str
-    text: str
-    signature: dict[str, str]
-    constants: dict[str, int]
-    programs: int
-    warps: int
 
 
 def render(kernel: Kernel, tile: Tile, pointers: bool = False) -> Source:
@@ -364,37 +342,3 @@ class Writer(Folds):
             else:
                 value = self.names[s.value]
             self.line(f"tl.store({place}, {value}" + (f", {mask})" if mask else ")"))
-
-
-def parameters(signature: dict[str, str], constants: dict[str, int]) -> str:
-    """A kernel's parameters: numbers have a type, so that Triton does not pass them as 32 bits."""
-    names = [
-        n if k.startswith("*") else f"{n}: {triton_ops.ANNOTATIONS[k]}"
-        for n, k in signature.items()
-    ]
-    return ", ".join([*names, *(f"{c}: tl.constexpr" for c in constants)])
-
-
-def failing(e: Expr) -> bool:
-    """Whether an integer division may have a divisor of 0."""
-    return e.op in triton_ops.DIVISIONS and e.dtype in INTEGERS and not _nonzero(e.args[1])
-
-
-def operation(e: Expr, args: list[str]) -> tuple[str, tuple[str, ...]]:
-    """(text, helpers that it calls) of a pointwise op for the texts of its arguments."""
-    constant = [a.op == "const" for a in e.args]
-    if e.op == "cast":
-        return triton_ops.cast(args[0], e.args[0].dtype, e.dtype), ()
-    if e.op == "select":
-        return f"tl.where({', '.join(args)})", ()
-    if e.op in triton_ops.LITERALS and constant.count(True) == 1:
-        args = [literal(a.value, a.dtype) if c else x for a, x, c in zip(e.args, args, constant)]
-    if e.op in ("max", "min") and e.dtype in FLOATS and constant == [False, True]:
-        sign, bound = "<" if e.op == "max" else ">", e.args[1]
-        if bound.value == bound.value:
-            return f"tl.where({args[0]} {sign} {literal(bound.value, bound.dtype)}, {args[1]}, {args[0]})", ()  # fmt: skip
-    return triton_ops.call(e.op, e.args[0].dtype, *args)
-
-
-def _nonzero(e: Expr) -> bool:
-    return e.op == "const" and bool(e.value)

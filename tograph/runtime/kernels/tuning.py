@@ -34,7 +34,8 @@ from .planning import number
 from .split_rows import LONG, MOST_PARTS, PART, Split, split
 from .stages import Stages, staged
 from .tiles import MOST_WARPS, Tile, product, tiles
-from .triton_source import ERROR, VECTOR, Source, render
+from .triton_source import VECTOR, render
+from .triton_text import ERROR, Source
 
 MOST = 7  # options of one kernel
 LAUNCHES = 256

@@ -13,28 +13,24 @@ in it and is the same in every process.
 
 from __future__ import annotations
 
-import ctypes
-import struct
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 import torch
 
 from .. import ops
 from ..infer import meta_of
-from ..ir import Node, Value, map_values, node_effects
-from ..kernels.loop_ir import LONGEST, Open
+from ..ir import Node, Value, map_values
+from ..kernels.loop_ir import LONGEST
+from ..ordering import node_effects
 from ..shapes import RULES, Meta
 from ..types import DTYPE_NAMES, DTYPES, ScalarType, TensorType
 from . import list_items
-from .code import SIZE
+from .callees import Call, Later, without_gaps
 from .extents import unknown
-from .values import NO_OWNERS, Decline, Mem, Reg, Span, alike, in_a_row, laid_out, numel, strides
+from .values import Decline, Mem, Reg, Span, alike, in_a_row, laid_out, numel, strides
 
-LARGE = 1 << 18  # bytes that torch copies by several threads
 TRIED = 1 << 16  # elements that an op may be tried on while code is written
-KEPT = 64  # views that a call keeps, by address
 
 _ASK = """define internal i32 @ask(ptr %callee, ptr %block) noinline {
   %address = call ptr @PyLong_FromVoidPtr(ptr %block)
@@ -56,170 +52,6 @@ declare ptr @PyObject_CallFunctionObjArgs(ptr, ptr, ...)
 declare void @Py_DecRef(ptr)
 declare i32 @PyObject_IsTrue(ptr)
 """
-
-
-class Call:
-    """One op on memory. ``self(address)`` of a block of 64-bit slots: operands, results, open sizes, and for each result of a size that only
-    the op tells (``Later``) where it is and its size.
-
-    ``wanted``: which of the op's results are used. ``exact``: for each whether it must have the strides of its place, which are those of eager PyTorch then.
-    """
-
-    native_ops = 3  # that a graph must have for each call to be worth it
-
-    def __init__(self, node: Node, inputs: list[Value], operands: list[Any], results: list[Mem | Later], exact: list[bool], wanted: list[int]):  # fmt: skip
-        self.node, self.run = node, ops.quick(node.op) or ops.lookup(node.op).run
-        self.random = node_effects(node).random
-        self._inputs, self._operands, self._results = inputs, operands, results
-        self._exact, self._wanted = exact, wanted
-        opened = [n for x in (*operands, *results) if isinstance(x, Mem) for n in x.size if isinstance(n, Open)]  # fmt: skip
-        self.opened = list(dict.fromkeys(opened))
-        self.words = len(operands) + len(results) + len(self.opened)
-        self.later = [x for x in results if isinstance(x, Later)]
-        self._views: dict[Any, torch.Tensor] = {}
-        self._known: dict[Any, Any] = {}  # what a block of slots means
-
-    def __reduce__(self) -> Any:
-        """The same call of a node that stands in no graph, for later processes."""
-        bare = {v: Value(v.type) for v in self._inputs}
-        args, kwargs = (map_values(bare.__getitem__, a) for a in (self.node.args, self.node.kwargs))
-        node = Node(self.node.op, args, kwargs, [v.type for v in self.node.outputs])
-        rest = (self._operands, self._results, self._exact, self._wanted)
-        return type(self), (node, list(bare.values()), *rest)
-
-    def __call__(self, address: int) -> bool:
-        """Whether the op ran, and gave what its types say."""
-        block = ctypes.string_at(address, 8 * self.words)
-        known = self._known.get(block)
-        if known is None:
-            known = self._read(block)
-        args, kwargs, places = known
-        try:
-            found = self.run(*args, **kwargs)
-        except TypeError:  # the quick function takes its arguments in another way
-            reference, self.run = self.run, ops.lookup(self.node.op).run
-            return self.run is not reference and self(address)
-        except Exception:  # ops raise anything, and an error would be lost in the C caller: the host runs the op again and raises it
-            return False
-        results = [found] if type(found) is torch.Tensor else [found[i] for i in self._wanted]
-        if not all(place.put(x) for x, place in zip(results, places)):
-            return False
-        if self.later:
-            words = [word for place in places if isinstance(place, _Kept) for word in place.words()]
-            ctypes.memmove(address + 8 * self.words, struct.pack(f"{len(words)}q", *words), 8 * len(words))  # fmt: skip
-        return True
-
-    def drop(self) -> None:
-        """Forget the results that the code has copied."""
-        if self.later:
-            self._known.clear()
-
-    def slots(self, block: bytes) -> tuple[int, ...]:
-        return struct.unpack(f"{self.words}q", block)
-
-    def _read(self, block: bytes) -> Any:
-        """(args, kwargs, places of the results) for a block of slots. A loop meets few different ones."""
-        slots = self.slots(block)
-        sizes = dict(zip(self.opened, slots[len(self._operands) + len(self._results) :]))
-        values = [self._value(x, bits, sizes) for x, bits in zip(self._operands, slots)]
-        env = dict(zip(self._inputs, values))
-        args = map_values(env.__getitem__, self.node.args)
-        kwargs = map_values(env.__getitem__, self.node.kwargs)
-        places = [
-            _Kept(x) if isinstance(x, Later) else _Place(self._view(x, bits, sizes), exact, x.open)
-            for x, bits, exact in zip(self._results, slots[len(self._operands) :], self._exact)
-        ]
-        if len(self._known) >= KEPT:
-            self._known.clear()
-        self._known[block] = args, kwargs, places
-        return args, kwargs, places
-
-    def _value(self, x: Any, bits: int, sizes: dict[Open, int]) -> Any:
-        if isinstance(x, Mem):
-            return self._view(x, bits, sizes)
-        if x.dtype == "f64":
-            return ctypes.c_double.from_buffer(ctypes.c_int64(bits)).value
-        return bool(bits & 1) if x.dtype == "bool" else bits
-
-    def _view(self, x: Mem, address: int, sizes: dict[Open, int]) -> torch.Tensor:
-        size = tuple(sizes.get(n, n) for n in x.size)  # type: ignore[call-overload]
-        key = (address, x.dtype, size, x.stride)
-        found = self._views.get(key)
-        if found is None:
-            if len(self._views) >= KEPT:
-                self._views.clear()
-            length = 1 + sum((n - 1) * s for n, s in zip(size, x.stride))
-            if 0 in size:
-                found = torch.empty(size, dtype=DTYPES[x.dtype])
-            else:
-                memory = (ctypes.c_char * (length * SIZE[x.dtype])).from_address(address)
-                flat = torch.frombuffer(memory, dtype=DTYPES[x.dtype])
-                found = flat.as_strided(size, x.stride)
-            self._views[key] = found
-        return found
-
-
-@dataclass(frozen=True)
-class Later:
-    """A result whose size in dimension ``dim`` only the op tells."""
-
-    dtype: str
-    shape: tuple[int | None, ...]
-    dim: int
-
-    owners = NO_OWNERS
-
-    def fits(self, x: torch.Tensor) -> bool:
-        """Whether a result is what the graph says, and contiguous."""
-        same = len(x.shape) == len(self.shape) and all(m in (None, n) for n, m in zip(x.shape, self.shape))  # fmt: skip
-        return same and x.dtype is DTYPES[self.dtype] and x.is_contiguous()
-
-
-class _Kept:
-    """Such a result, with the dimension that has no bound first, until the next one."""
-
-    __slots__ = ("tensor", "what")
-
-    def __init__(self, what: Later):
-        self.what = what
-
-    def put(self, x: torch.Tensor) -> bool:
-        if not self.what.fits(x):
-            return False
-        self.tensor = x.movedim(self.what.dim, 0).contiguous()
-        return True
-
-    def words(self) -> tuple[int, int]:
-        return self.tensor.data_ptr(), len(self.tensor)
-
-
-class _Place:
-    """Where a result goes, of whose type and strides it has to be; of any strides where they are not ``exact``."""
-
-    __slots__ = ("address", "dtype", "exact", "nbytes", "shape", "stride", "tensor")
-
-    def __init__(self, tensor: torch.Tensor, exact: bool, opened: bool):
-        self.tensor = tensor
-        # What is laid out for an open size has other strides than eager PyTorch's tensor, which is contiguous.
-        self.exact = strides(tensor.shape) if opened else tensor.stride()
-        self.exact = self.exact if exact else None
-        self.dtype, self.shape, self.stride = tensor.dtype, tensor.shape, tensor.stride()
-        self.address, self.nbytes = tensor.data_ptr(), tensor.numel() * tensor.element_size()
-        if self.nbytes > LARGE or not _without_gaps(self.shape, self.stride):
-            self.nbytes = -1
-
-    def put(self, x: torch.Tensor | None) -> bool:
-        """Copy a result there; whether it is what it has to be."""
-        if x is None or x.dtype is not self.dtype or x.shape != self.shape:
-            return False
-        same = x.stride() == self.stride
-        if same and self.nbytes >= 0:
-            ctypes.memmove(self.address, x.data_ptr(), self.nbytes)
-            return True
-        if self.exact is not None and not alike(self.shape, x.stride(), self.exact):
-            return False
-        self.tensor.copy_(x)
-        return True
 
 
 def may_call(node: Node) -> bool:
@@ -336,7 +168,7 @@ def _layouts(node: Node, inputs: list[Value], operands: list[Any]) -> list[Strid
 def _stride(m: Meta | None) -> Stride:
     if m is None or not m.laid_out:
         return None
-    return m.stride if _without_gaps(m.size, m.stride) else False
+    return m.stride if without_gaps(m.size, m.stride) else False
 
 
 def _on_ones(node: Node, known: dict[Value, Any]) -> list[Meta | None] | None:
@@ -351,16 +183,6 @@ def _on_ones(node: Node, known: dict[Value, Any]) -> list[Meta | None] | None:
         return None
     every = [found] if isinstance(found, torch.Tensor) else found
     return [meta_of(x) if isinstance(x, torch.Tensor) else None for x in every]
-
-
-def _without_gaps(size: Sequence[int], stride: Sequence[int]) -> bool:
-    """Whether the elements of a tensor fill its memory, in whatever order."""
-    step = 1
-    for s, n in sorted((s, n) for s, n in zip(stride, size) if n != 1):
-        if s != step:
-            return False
-        step *= n
-    return True
 
 
 def placed(low, v: Value) -> Mem | Reg:

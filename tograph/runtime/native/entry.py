@@ -95,9 +95,7 @@ def make_entry(
         return None
     method, kept = found
     taken, first = len(inputs) - len(captured), HEAD + len(written)
-    items = [None] * (recycling.KEPT * len(outputs))
-    noted = len(items) * kept.size + 8 * len(outputs) if kept is not None else 0
-    snapshots = bytearray(1 + noted)
+    items, snapshots = _room(outputs, kept)
     words = {
         "given": taken, "inputs": len(inputs), "outputs": len(outputs), "single": single, "random": random, "program": address,
         "arena": arena, "busy": busy, "default": DTYPES[torch.get_default_dtype()], "written": len(written), "first_input": first,
@@ -109,6 +107,13 @@ def make_entry(
     for kind in outputs:
         table += _record(kind, 0, kept is not None and _nbytes(kind) <= recycling.SMALL)
     return _built_in(method, table, (owner, *captured, items, snapshots))
+
+
+def _room(outputs: Sequence[Any], kept: recycling.Offsets | None) -> tuple[list[None], bytearray]:
+    """Places for results that are kept, and for what they are recognised by."""
+    items = [None] * (recycling.KEPT * len(outputs))
+    noted = len(items) * kept.size + 8 * len(outputs) if kept is not None else 0
+    return items, bytearray(1 + noted)
 
 
 def make_host_entry(

@@ -68,11 +68,16 @@ def lower(low: Lowering, nodes: list[Node], needed: set[Value]) -> None:
     nests.call(low, kernel, region, [*results, *(place for _, place in copies.values())])
     low.parts.stored.update(part for part, _ in copies.values())
     for v, x in zip(outputs, results):
-        if isinstance(x, Mem) and one_element(v):
-            x = Reg(low.code.load(x.dtype, x.pointer), x.dtype, x.size)
-        elif isinstance(x, Mem) and packed_there is not None and v not in packed_there:
-            x = replace(x, dense=in_a_row(x.size))
-        low.bind(v, x)
+        low.bind(v, _as_result(low, v, x, packed_there is None or v in packed_there))
+
+
+def _as_result(low: Lowering, v: Value, x: Any, packed: bool) -> Any:
+    """What a value is behind its nest; ``packed``: whether it is contiguous in eager PyTorch."""
+    if isinstance(x, Mem) and one_element(v):
+        return Reg(low.code.load(x.dtype, x.pointer), x.dtype, x.size)
+    if isinstance(x, Mem) and not packed:
+        return replace(x, dense=in_a_row(x.size))
+    return x
 
 
 def _packed_there(low: Lowering, region: Region, made: Sequence[Fill]) -> set[Value]:

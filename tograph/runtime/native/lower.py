@@ -41,6 +41,7 @@ from . import (
     telling,
     transposes,
 )
+from .callees import Call
 from .code import UNROLLING
 from .form import Layout
 from .groups import Group
@@ -72,7 +73,7 @@ class Lowering(Storage):
         self.kernels: list[nests.Nest] = []
         self.named: dict[str, str] = {}  # the functions of loop nests by their text
         self.calls: Counter[str] = Counter()  # and how often each is called
-        self.asked: list[calls.Call] = []  # what torch runs
+        self.asked: list[Call] = []  # what torch runs
         self.native_ops = 0
         self.rewrites = lists.changes(graph)
         self.used = groups.used(graph)

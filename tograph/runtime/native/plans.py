@@ -19,7 +19,7 @@ from .. import passes, types
 from ..ir import Graph
 from ..kernels import jit
 from ..text import python_objects, show
-from .calls import Call
+from .callees import Call
 from .form import Form
 from .program import Lowered
 

@@ -24,7 +24,7 @@ from ..types import ScalarType, TensorType
 from ..variables import Variable
 from . import results, rows
 from .buffers import Buffers
-from .calls import Call
+from .callees import Call
 from .drawing import draws
 from .entry import MISS, MOST, make_entry
 from .form import Form, Layout

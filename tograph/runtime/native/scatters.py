@@ -20,7 +20,7 @@ from .values import Decline, Fill, Mem, Operand, Reg, numel
 if TYPE_CHECKING:
     from .lower import Lowering
 
-PUT, BINCOUNT = "aten.index_put.default", "aten.bincount.default"
+PUT = "aten.index_put.default"
 FOLDS = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}
 
 
@@ -46,9 +46,6 @@ def _sweep(low: Lowering, node: Node) -> Callable[[Mem], None]:
     if kind in ("f16", "bf16"):
         raise Decline(f"a sweep over {kind}")
     return _FORMS[node.op](low, node, kind)
-
-
-Put = Callable[[Mem, str, str], None]  # (place, offset, value)
 
 
 def _store(low: Lowering, place: Mem, at: str, value: str) -> None:
@@ -143,16 +140,10 @@ def _elements(low: Lowering, node: Node, kind: str) -> Callable[[Mem], None]:
     if isinstance(source, Mem) and len(source.size) != len(size):
         raise Decline("elements in another form")
     for e, n in enumerate(source.size or ()):
-        if n != index.size[e] and not (
-            isinstance(n, int) and isinstance(index.size[e], int) and n >= index.size[e]
-        ):
+        if not _holds(n, index.size[e]):
             raise Decline("elements in another form")
     for e, n in enumerate(size):
-        if (
-            e != d
-            and n != index.size[e]
-            and not (isinstance(n, int) and isinstance(index.size[e], int) and n >= index.size[e])
-        ):
+        if e != d and not _holds(n, index.size[e]):
             raise Decline("elements in another form")
     how, fresh = _how(node)
     put = _store if how is None else _folding(how, kind)
@@ -170,6 +161,11 @@ def _elements(low: Lowering, node: Node, kind: str) -> Callable[[Mem], None]:
         low.work += numel(index.size)
 
     return sweep
+
+
+def _holds(size: Any, count: Any) -> bool:
+    """Whether a dim surely has so many elements."""
+    return size == count or (isinstance(size, int) and isinstance(count, int) and size >= count)
 
 
 def _wide(low: Lowering, source: Operand, at: Sequence[str]) -> str:

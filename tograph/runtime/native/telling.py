@@ -13,9 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .. import ops
-from ..ir import Node, Value, map_values, node_effects
+from ..ir import Node, Value, map_values
+from ..ordering import node_effects
 from ..types import ObjectType
 from . import calls
+from .callees import Call
 from .values import NO_OWNERS, Decline, Listed, Mem
 
 TEXTS = frozenset(["py.format", "py.percent", "py.str_format"])
@@ -33,7 +35,7 @@ class Text:
     dense = plain = ordered = settled = True
 
 
-class Told(calls.Call):
+class Told(Call):
     """A print, or the check that a text can be made. ``printed``: how many times it has printed since it was set to 0."""
 
     native_ops = 1

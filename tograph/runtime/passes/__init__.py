@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 from ... import collector, settings
 from ...errors import VerifyError
-from ..ir import Graph, set_control_inputs
+from ..ir import Graph
+from ..ordering import set_control_inputs
 from ..rewrite import copied, count_nodes
 from ..text import show
 from ..verification import verify

@@ -14,7 +14,8 @@ import torch
 
 from ...errors import TographError
 from .. import ops
-from ..ir import Graph, Node, Value, map_values, node_effects
+from ..ir import Graph, Node, Value, map_values
+from ..ordering import node_effects
 from ..rewrite import Renaming, carried, keep_inputs, lead, splice
 from ..types import BOOL, ScalarType, TensorType
 

@@ -9,8 +9,9 @@ effect on the outside. A Python callback that may fail may also write any resour
 
 from __future__ import annotations
 
-from ..ir import Graph, Node, Value, node_effects
+from ..ir import Graph, Node, Value
 from ..ops import Effects
+from ..ordering import node_effects
 from ..rewrite import Renaming, add_input, carried, lead
 from .aliasing import Storages
 

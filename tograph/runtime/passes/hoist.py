@@ -8,8 +8,9 @@ memory that is made to be written into. Inner loops come first, so an invariant 
 
 from __future__ import annotations
 
-from ..ir import Graph, Node, Value, node_effects
+from ..ir import Graph, Node, Value
 from ..ops import Effects
+from ..ordering import node_effects
 from ..rewrite import add_input, cannot_fail, carried
 from .aliasing import Storages
 from .forward import writes_anything

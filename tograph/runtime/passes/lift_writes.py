@@ -7,7 +7,8 @@ another type than its own, and what regions other than those of If, Case, While 
 
 from __future__ import annotations
 
-from ..ir import Graph, Node, Value, graph_effects
+from ..ir import Graph, Node, Value
+from ..ordering import graph_effects
 from ..rewrite import carried, copied, lead, passed
 from ..types import TensorType
 from .forward import forward_reads

@@ -12,8 +12,9 @@ import itertools
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from ..ir import Graph, Node, Value, node_effects
+from ..ir import Graph, Node, Value
 from ..ops import Effects
+from ..ordering import node_effects
 from ..rewrite import carried, constant_key, lead
 from .forward import writes_anything
 

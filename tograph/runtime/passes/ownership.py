@@ -21,8 +21,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..ir import Graph, Node, Value, node_effects
+from ..ir import Graph, Node, Value
 from ..ops import lookup
+from ..ordering import node_effects
 from ..rewrite import holds_tensors, is_torch_op, lead
 from ..types import ListType, TensorType
 from .forward import READ, writes_anything

@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from ..ir import Graph, Node, Value, keep_writes, node_effects
+from ..ir import Graph, Node, Value
+from ..ordering import keep_writes, node_effects
 from ..overwritten import targets, written
 from ..rewrite import carried, keep_inputs, keep_outputs, same_value
 

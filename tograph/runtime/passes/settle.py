@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..ir import Graph, Node, Value, all_nodes, graph_effects, node_effects, prune
+from ..ir import Graph, Node, Value, all_nodes
+from ..ordering import graph_effects, node_effects, prune
 from ..rewrite import Renaming, carried, copied, keep_inputs, lead, leave_out, passed, splice
 
 COMMIT = "tg.commit"

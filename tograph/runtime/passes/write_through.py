@@ -8,8 +8,9 @@ makes a look without a copy where nothing writes it before.
 
 from __future__ import annotations
 
-from ..ir import Graph, Node, Value, node_effects
+from ..ir import Graph, Node, Value
 from ..ops import exists
+from ..ordering import node_effects
 from ..rewrite import Renaming
 from .forward import ASSIGN, READ, writes_anything
 from .updates import UPDATE

@@ -11,7 +11,8 @@ from typing import Any
 import torch
 
 from .. import artifacts, passes
-from ..ir import Graph, Node, Value, all_nodes, node_effects, values_in
+from ..ir import Graph, Node, Value, all_nodes, values_in
+from ..ordering import node_effects
 from ..text import lines_of, names_of, parse_graph
 
 _REGIONS = ("If", "While", "Case", "Try", "Call")

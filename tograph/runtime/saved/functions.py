@@ -18,6 +18,7 @@ from ..funcgraph import is_tracing
 from ..function import Function
 from ..guards import Guards
 from ..keys import describe_key, without_sizes
+from ..trace_cache import TraceCache
 from ..traces import Trace
 from . import traces
 from .inline import stage
@@ -32,10 +33,10 @@ def encode(function: Function, encoder: Encoder, add_text: Callable[[str], str])
     Traces whose guards do not hold any more are left out: the function would not run them either.
     """
     label = function.label()
-    made = [t for slot in function._cache.values() for t in slot]
+    made = list(function.traces)
     if not made and function.input_signature is not None:
         function.get_concrete_function()
-        made = [t for slot in function._cache.values() for t in slot]
+        made = list(function.traces)
     for trace in made:
         traces.check_places(trace, label)
     live = [t for t in made if t.checks.live()]
@@ -106,6 +107,21 @@ class _Saved:
         return trace.concrete.run(trace.inputs(flat), trace.places(bound))
 
 
+class _SavedTraces(TraceCache):
+    """All are kept, by family alone; of those that fit the nearest one is used."""
+
+    def add(self, key: Any, trace: Trace) -> None:
+        self._slots.setdefault(_family(key), []).append(trace)
+
+    def find(self, key: Any, flat: Flat) -> Trace | None:
+        fitting = [t for t in self.of(_family(key)) if t.fits(key, flat)]
+        return min(fitting, key=lambda t: _distance(t, key), default=None)
+
+
+def _family(key: Any) -> Any:
+    return without_sizes(_any_class(key[0]))
+
+
 class LoadedFunction(Function):
     """A function that ``tg.load`` gave. It has the traces that were saved and makes no new ones.
 
@@ -124,11 +140,12 @@ class LoadedFunction(Function):
         saved = _Saved(name, doc, signature)
         super().__init__(saved, None, input_signature, name=name)
         saved.owner = self
+        self.traces = _SavedTraces()
         for trace in found:
             trace.concrete._bind = binder(
                 self._signature, name, _any_class(trace.key[0]), trace.specs, _any_class
             )
-            self._cache.setdefault(self._family(trace.key), []).append(trace)
+            self.traces.add(trace.key, trace)
 
     @property
     def variables(self) -> list[torch.Tensor]:
@@ -147,16 +164,8 @@ class LoadedFunction(Function):
         parts, settings = super()._key(bound, flat)
         return _any_class(parts), settings
 
-    def _family(self, key: Any) -> Any:
-        return without_sizes(_any_class(key[0]))
-
-    def _lookup(self, key: Any, flat: Flat) -> Trace | None:
-        fitting = [t for t in self._cache.get(self._family(key), ()) if t.fits(key, flat)]
-        return min(fitting, key=lambda t: _distance(t, key), default=None)
-
     def _trace(self, key: Any, bound: inspect.BoundArguments, flat: Flat) -> Trace:
-        saved = [t for slot in self._cache.values() for t in slot]
-        rows = [f"  {i}. {_described(t.key)}" for i, t in enumerate(saved, 1)]
+        rows = [f"  {i}. {_described(t.key)}" for i, t in enumerate(self.traces, 1)]
         raise UnsavedSignatureError(
             f"Could not find matching concrete function of {self.label()!r} for ({_described(key)}). The saved file has "
             + (f"{len(rows)}:\n" + "\n".join(rows) if rows else "none: it was never traced.")
@@ -166,7 +175,7 @@ class LoadedFunction(Function):
         raise UnsavableError(f"a loaded function cannot be pickled: save {self.label()!r} again with tg.save")  # fmt: skip
 
     def __deepcopy__(self, memo: dict) -> LoadedFunction:
-        found = [_copied(t, memo) for slot in self._cache.values() for t in slot]
+        found = [_copied(t, memo) for t in self.traces]
         made = LoadedFunction(
             self.label(), self.__doc__ or "", self._signature, self.input_signature, found
         )

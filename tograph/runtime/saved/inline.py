@@ -11,9 +11,9 @@ from ...errors import StagingError
 from .. import flattening
 from ..autodiff.replay import replay
 from ..concrete import ConcreteFunction
-from ..funcgraph import FuncGraph, Ref, _versions, current_graph, user_location
-from ..ir import graph_effects
+from ..funcgraph import FuncGraph, Ref, current_graph, moment, user_location
 from ..journal import Location
+from ..ordering import graph_effects
 from ..structure import Handle
 from ..symbolic import as_symbolic
 
@@ -62,4 +62,4 @@ def _forget(storage: Any, graph: FuncGraph) -> None:
     while at is not None:
         at.known.pop(storage, None)
         at = at.outer
-    storage.version = next(_versions)
+    storage.version = moment()

@@ -15,7 +15,7 @@ import torch
 
 from ...errors import CorruptFileError, UnsavableError
 from .. import pytrees
-from ..control_flow.raising import _Rebuild
+from ..control_flow.raising import Rebuild
 from ..journal import MISSING
 from ..specs import TensorSpec
 from ..structure import Choice, Const, Leaf, Spec, Tree
@@ -52,7 +52,7 @@ class Encoder:
         for name in _STREAMS:
             if x is getattr(sys, name) or x is getattr(sys, f"__{name}__"):
                 return ["stream", name]
-        if isinstance(x, _Rebuild):
+        if isinstance(x, Rebuild):
             return ["rebuild", name_of_class(x.cls), self.value(x.aux)]
         if isinstance(x, BaseException):
             return self._exception(x)
@@ -127,7 +127,7 @@ class Decoder:
         if tag == "class":
             return class_of(rest[0])
         if tag == "rebuild":
-            return _Rebuild(class_of(rest[0]), self.value(rest[1]))
+            return Rebuild(class_of(rest[0]), self.value(rest[1]))
         if tag == "object":
             return pytrees.rebuild(
                 class_of(rest[0]), self.value(rest[1]), [self.value(p) for p in rest[2:]]

@@ -1,0 +1,24 @@
+"""The names that pieces of syntax bind: parameters, type parameters, targets of comprehensions."""
+
+from .syntax import gast
+
+
+def target_names(target: gast.AST) -> list[str]:
+    """The names that a comprehension target binds."""
+    if isinstance(target, gast.Name):
+        return [target.id]
+    parts = getattr(target, "elts", None) or [getattr(target, "value", None)]
+    if isinstance(target, gast.Tuple | gast.List | gast.Starred):
+        return [name for part in parts if part is not None for name in target_names(part)]
+    return []
+
+
+def type_params(node: gast.AST) -> list[str]:
+    """The names of the type parameters of a function, class or type alias (Python 3.12)."""
+    return [param.name for param in getattr(node, "type_params", None) or ()]
+
+
+def parameters(args: gast.arguments) -> list[gast.Name]:
+    """The parameters in the order of the signature."""
+    parts = [*args.posonlyargs, *args.args, args.vararg, *args.kwonlyargs, args.kwarg]
+    return [part for part in parts if part is not None]
