@@ -84,6 +84,7 @@ class Pair:
         self.program = build(forward, len(graph.outputs))
         self.shares = [] if self.constant else shares(self.pullback)
         self.nodes = [ShareNode(self, k) for k in range(len(self.shares))]
+        self.freed = any(map(is_freed, graph.outputs))
         self._backwards: dict[tuple[int, tuple[bool, ...]], Any] = {}
         self._joints: dict[int, tuple[Differentiable, list[int]]] = {}
 
@@ -91,7 +92,9 @@ class Pair:
         """The outputs, those without a gradient of this pair as autograd has to see them."""
         for i, j in self.through.items():
             outputs[i] = inputs[j]
-        return refusing(self.graph, outputs, [inputs[j] for j in self.wrt])
+        return (
+            refusing(self.graph, outputs, [inputs[j] for j in self.wrt]) if self.freed else outputs
+        )
 
     def backward(self, share: int, needed: tuple[bool, ...]) -> Any:
         """The backward program of a share that computes the gradients that are needed."""
@@ -166,11 +169,12 @@ class Differentiable:
             self._pairs[wrt] = Pair(self.graph, wrt, self.build)
         return self._pairs[wrt]
 
-    def run(self, inputs: Sequence[Any]) -> list[Any]:
-        """The outputs of the graph, joined with autograd."""
-        wrt = tuple(
-            i for i, x in enumerate(inputs) if isinstance(x, torch.Tensor) and x.requires_grad
-        )
+    def run(self, inputs: Sequence[Any], wrt: tuple[int, ...] | None = None) -> list[Any]:
+        """The outputs of the graph, joined with autograd. ``wrt``: the inputs that require grad, where that is known."""
+        if wrt is None:
+            wrt = tuple(
+                i for i, x in enumerate(inputs) if isinstance(x, torch.Tensor) and x.requires_grad
+            )
         pair = self.pair(wrt)
         if pair.constant:
             with torch.no_grad():
