@@ -22,7 +22,6 @@ from ..errors import NotAFunctionError, SignatureError
 from ..lazy import lazy_module
 from . import arguments, artifacts, control_flow, signatures
 from .arguments import Flat
-from .call_effects import no_places
 from .concrete import ConcreteFunction
 from .diagnosis import shown
 from .forms import Forms
@@ -169,12 +168,7 @@ class Function(Generic[P, R]):
             if known is not None and known.checks.hold(tensors):
                 return self._run_known(known, tensors, quick, given)
             trace, flat, bound = self._find(args, kwargs)
-            if (
-                quick is not None
-                and trace.finder is no_places
-                and not trace.open_numbers
-                and len(flat.tensors) == len(tensors)
-            ):
+            if quick is not None and trace.plain and len(flat.tensors) == len(tensors):
                 if len(self._quick) > SIZE:
                     self._quick.clear()
                 self._quick[quick] = trace
@@ -225,7 +219,7 @@ class Function(Generic[P, R]):
             if result is not MISS:
                 self._note(trace, tensors, quick, *given)
                 return result
-        result = concrete.run(tensors)
+        result = concrete.run(tensors, trace.outer_places())
         self._note(trace, tensors, quick, *given)
         return result
 
