@@ -6,14 +6,16 @@ random numbers compare bits with eager PyTorch.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import importlib.metadata
+import io
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
-import torch.nn.functional as F
+from gpu_draws import DRAWS
 
 import tograph as tg
 from tograph.runtime.gpu import capture, driver, fused_code, images, planner
@@ -141,7 +143,7 @@ def side_by_side(x, w, n):
 def without_out_form(x, w, n):
     """A library function that allocates its results, in a body."""
     while n > 0:
-        x = x + F.conv1d(x[None], w[:, :, None])[0] * 0.1
+        x = x + torch.conv1d(x[None], w[:, :, None])[0] * 0.1
         n = n - 1
     return x
 
@@ -305,12 +307,53 @@ def visits(bench: Any) -> str:
     return "" if plan.nodes().get("while") else "the host runs the loop"
 
 
+def messages(bench: Any) -> str:
+    """Kernels write into memory of the host, in order; a loop comes back where the ring is half full, and where it is asked to."""
+
+    def told(x, n):
+        i = 0
+        while i < n:
+            x = x * 0.5 + i
+            print(i, f"{x.sum():.1f}")
+            i = i + 1
+        return x, i
+
+    def long(x, n):
+        while n > 0:
+            for _ in range(40):
+                x = x @ x * 1e-3
+            print("at", n)
+            n = n - 1
+        return x, n
+
+    fn, slow = tg.function(told), tg.function(long)
+    for n in (3, 9000, 0, 9000):
+        given = torch.ones(64, device=bench.device), torch.tensor(n, device=bench.device)
+        got, want = (_said_by(f, given) for f in (fn, told))
+        if n < 9000 and got != want:
+            return f"{n}: {got[:100]!r} for {want[:100]!r}"
+        if (lines := got.count("\n")) != n:
+            return f"{n}: {lines} lines"
+    given = torch.eye(1024, device=bench.device), torch.tensor(200, device=bench.device)
+    if (got := _said_by(slow, given)) != (want := _said_by(long, given)):
+        return f"{len(got)} characters for {len(want)}"
+    plan = fn.concrete_functions[-1].scheduled.native._runner.plan
+    return "" if plan.nodes().get("while") and plan.ring else "the host runs the loop"
+
+
+def _said_by(fn: Callable, given: Sequence[Any]) -> str:
+    with contextlib.redirect_stdout(io.StringIO()) as text:
+        fn(*given)
+    return text.getvalue()
+
+
 CALLS = {
     "inputs that move are told to nodes": moving,
     "variables are written by the graph": stored,
     "calls on several streams": streams,
     "numbers go there and back": numbers,
     "the host visits a loop": visits,
+    "prints in a loop of the device": messages,
 }
 
 
@@ -319,26 +362,6 @@ def called(bench: Any, name: str, fn: Callable) -> None:
 
 
 # ---- random numbers
-
-DRAWS: dict[str, Callable[[torch.Tensor], Any]] = {
-    "rand": torch.rand_like,
-    "randn": torch.randn_like,
-    "rand f16": lambda x: torch.rand_like(x, dtype=torch.float16),
-    "randn bf16": lambda x: torch.randn_like(x, dtype=torch.bfloat16),
-    "rand f64": lambda x: torch.rand_like(x, dtype=torch.float64),
-    "randn f64": lambda x: torch.randn_like(x, dtype=torch.float64),
-    "uniform": lambda x: torch.empty_like(x).uniform_(-0.3, 1.7),
-    "normal": lambda x: torch.empty_like(x).normal_(0.1, 2.3),
-    "exponential": lambda x: torch.empty_like(x).exponential_(1.5),
-    "bernoulli": lambda x: torch.bernoulli(x, 0.3),
-    "randint": lambda x: torch.randint_like(x, -5, 1000, dtype=torch.int64),
-    "dropout": lambda x: F.dropout(x, 0.3),
-    "dropout f16": lambda x: F.dropout(x.half(), 0.3),
-    "dropout bf16": lambda x: F.dropout(x.bfloat16(), 0.3),
-    "bernoulli of a tensor": lambda x: torch.bernoulli(x * 0.3),
-    "bernoulli of halves": lambda x: torch.bernoulli(x.half() * 0.3),
-    "multinomial": lambda x: torch.multinomial(x.abs() + 1, 1),
-}
 
 
 def drawn(bench: Any, name: str, draw: Callable, size: tuple[int, ...]) -> None:

@@ -68,6 +68,7 @@ def test_what_is_not_ours_stays(folder):
 
 def test_a_folder_that_is_not_there(folder):
     disk.sweep(folder / "nowhere", most=0)
+    assert not (folder / "nowhere").exists()
 
 
 PROGRAM = """

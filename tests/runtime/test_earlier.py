@@ -245,6 +245,117 @@ def test_iterations_behind_a_detach_cost_nothing():
     assert text.count("aten.ne.Scalar") == 2  # the cotangents of x and of loss
 
 
+def until_good(model, optimizer, loss_of, tol):
+    loss = loss_of(model)
+    while loss > tol:
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        loss = loss_of(model)
+    return loss
+
+
+def by_hand(model, optimizer, loss_of, tol):
+    loss, n = loss_of(model), 0
+    while loss > tol:
+        grads = torch.autograd.grad(loss, list(model.parameters()))
+        with torch.no_grad():
+            for p, g in zip(model.parameters(), grads):
+                p -= 0.05 * g
+        loss = loss_of(model)
+        n += 1
+    return loss, n
+
+
+def until_it_stays(model, optimizer, loss_of, tol):
+    state = {"loss": loss_of(model), "before": torch.tensor(torch.inf, dtype=D)}
+    while (state["before"] - state["loss"]).abs() > tol * 0.02:
+        state["before"] = state["loss"].detach()
+        optimizer.zero_grad(set_to_none=False)
+        state["loss"].backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        state["loss"] = loss_of(model)
+    return state["loss"]
+
+
+def a_few_steps(model, optimizer, loss_of, tol):
+    loss = loss_of(model)
+    for _ in range(torch.tensor(4)):
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        loss = loss_of(model)
+        if loss < tol:
+            break
+    return loss
+
+
+def trained(f, convert, rate, tol):
+    torch.manual_seed(1)
+    x, y = torch.randn(6, 3, dtype=D), torch.randn(6, 1, dtype=D)
+    layers = torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1)
+    model = torch.nn.Sequential(*layers).to(D)
+    optimizer = torch.optim.Adam(model.parameters(), rate)
+
+    def loss_of(model):
+        return torch.nn.functional.mse_loss(model(x), y)
+
+    g = tg.function(f) if convert else f
+    found = g(model, optimizer, loss_of, torch.tensor(tol, dtype=D))
+    model.zero_grad()
+    loss = found if isinstance(found, torch.Tensor) else found[0]
+    loss.backward()
+    return [found, *((p, p.grad) for p in model.parameters())]
+
+
+@pytest.mark.parametrize("tol", [0.5, 100.0])
+@pytest.mark.parametrize("f", [until_good, by_hand, until_it_stays, a_few_steps])
+def test_a_loss_that_the_iteration_before_computed(f, tol):
+    torch.testing.assert_close(trained(f, True, 0.02, tol), trained(f, False, 0.02, tol))
+
+
+def test_of_a_loss_only_the_last_iteration_is_kept():
+    @tg.function
+    def f(w, n):
+        w = w.requires_grad_()
+        loss = (w * w).exp().sum()
+        while n > 0:
+            (g,) = torch.autograd.grad(loss, w)
+            loss = (w * g.norm()).sin().sum()
+            n = n - 1
+        return loss.detach()
+
+    body = str(f.get_concrete_function(arguments()[0], torch.tensor(3)).graph)
+    assert "tg.list_new" in body.partition("body(")[2]
+
+
+def by_what_was_written(w, n):
+    """The gradient needs what was computed before the loop, of a tensor that an iteration has written."""
+    loss = (w * w).sum()
+    while n > 0:
+        (g,) = torch.autograd.grad(loss, w, retain_graph=True)
+        with torch.no_grad():
+            w -= 0.1 * g
+        loss = loss * 2
+        n = n - 1
+    return loss.detach()
+
+
+@pytest.mark.parametrize("n", [0, 1, 2])
+def test_what_an_earlier_iteration_wrote_is_told(n):
+    found = []
+    for convert in (False, True):
+        w = torch.tensor([1.0, 2.0], dtype=D, requires_grad=True)
+        g = tg.function(by_what_was_written) if convert else by_what_was_written
+        try:
+            found.append((g(w, torch.tensor(n)), w.detach()))
+        except RuntimeError as error:
+            assert "modified by an inplace operation" in str(error)
+            found.append((torch.tensor(n), w.detach()))
+    torch.testing.assert_close(*found)
+
+
 def test_create_graph_is_refused():
     @tg.function
     def f(x, w, n):

@@ -425,6 +425,10 @@ MAKERS = [
     lambda: torch.ones(2, 3).t().to(torch.int64),
     lambda: torch.full((2,), True, dtype=torch.int8),
     lambda: torch.normal(torch.zeros(2, 3), 1.0),
+    lambda: torch.normal(torch.zeros(2, 3).t(), 1.0),
+    lambda: torch.normal(torch.zeros(4, 1), torch.ones(3)),
+    lambda: torch.normal(torch.zeros(3, 4).t(), torch.ones(4, 3)),
+    lambda: torch.normal(0.5, torch.ones(4, 3).t()),
     lambda: torch.arange(1, 2, 0),
     lambda: torch.randn(2, dtype=torch.complex64),
 ]

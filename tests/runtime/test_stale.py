@@ -375,3 +375,52 @@ def test_state_that_only_a_dead_write_needs():
     g = tg.function(f)
     for p, n in CASES:
         same(outside(g, p, n), outside(f, p, n))
+
+
+W = torch.tensor([1.0, 2.0], requires_grad=True)
+
+
+def captured_in_a_branch(w, n):
+    loss = (W * W).sum()
+    if n > 0:
+        with torch.no_grad():
+            W.mul_(2)
+    loss.backward()
+    return loss.detach()
+
+
+def argument_in_a_branch(w, n):
+    loss = (w * w).sum()
+    if n > 0:
+        if n > 1:
+            with torch.no_grad():
+                w.mul_(2)
+        loss.backward()
+    return loss.detach()
+
+
+def captured_in_a_loop(w, n):
+    loss = (W * W).sum()
+    while n > 0:
+        with torch.no_grad():
+            W.mul_(2)
+        n = n - 1
+    loss.backward()
+    return loss.detach()
+
+
+@pytest.mark.parametrize("n", [0, 1, 2])
+@pytest.mark.parametrize("f", [captured_in_a_branch, argument_in_a_branch, captured_in_a_loop])
+def test_a_leaf_that_a_region_writes(f, n):
+    found = []
+    for g in (f, tg.function(f)):
+        w = torch.tensor([1.0, 2.0], requires_grad=True)
+        with torch.no_grad():
+            W.copy_(w)
+        W.grad = None
+        try:
+            found.append((g(w, torch.tensor(n)), w, W, w.grad, W.grad))
+        except RuntimeError as error:
+            assert MODIFIED in str(error)
+            found.append((w, W))
+    same(*found)

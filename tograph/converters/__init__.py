@@ -1,1 +1,13 @@
+"""One construct, one file: the rewrite of its syntax, and the operator that runs in its place.
 
+* Converting: ``api`` is ``tg.function``; ``conversion`` converts a function at its first call, ``pipeline`` has the passes in order (``context``), ``kept`` what
+  earlier processes made; ``operators`` is the namespace ``ag__``.
+* Statements: ``if_stmt``, ``while_stmt``, ``for_stmt``, ``try_stmt``, ``with_stmt`` and ``context_managers``, on local functions that ``functional`` makes
+  (``places``); before them ``match_stmt``, ``jumps``, ``finally_jumps``; ``asserts``, ``directives``, ``annotations``.
+* Expressions: ``logical``, ``comparisons``, ``conditional_expression`` (``thunks``), ``comprehensions``, ``lists``, ``displays``, ``strings``, ``powers``, ``user_operators``.
+* Names and places: ``variables``, ``attributes``, ``subscripts`` (``tensor_index``, ``sequence_index``, ``keyed``), ``targets``, ``unpacking``, ``escapes``.
+* Calls: ``calls``, by ``call_rules`` and the tables of ``registry``, which ``builtin`` fills; ``construction``, ``standard``, ``spread``, ``module_hooks``; code
+  that is not converted: ``left_alone``, ``resolved``, ``flags``.
+* Items: ``iterables``, ``staged_range``, ``generators``, ``consumers``, ``growing_lists``, ``members``, ``container_changes``.
+* Staged values: ``staging`` says which are, ``union`` has those of several kinds, ``staged_class`` the class of an exception.
+"""

@@ -53,9 +53,8 @@ _FRAME = ("locals", "globals", "vars", "dir", "eval", "exec", "breakpoint")
 class Calls(Converter):
     def __init__(self, context):
         super().__init__(context)
-        self.owner = (
-            context.first_param
-        )  # what ``super()`` is of: the first parameter of the function around
+        # What ``super()`` is of: the first parameter of the function around.
+        self.owner = context.first_param
         self.inside = 0  # functions around
 
     def visit_FunctionDef(self, node):

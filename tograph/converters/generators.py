@@ -107,9 +107,8 @@ class Generator:
     def __init__(self, native: Any, push: Any, args: tuple, kwargs: dict):
         self._native, self._push, self._args, self._kwargs = native, push, args, kwargs
         self._begun: Any = None
-        self.depth = (
-            journal.depth()
-        )  # of the regions that it is made in: in a deeper one it may not advance
+        # Of the regions that it is made in: in a deeper one it may not advance.
+        self.depth = journal.depth()
 
     def _begin(self):
         if self._begun is None:

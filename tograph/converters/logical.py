@@ -36,54 +36,40 @@ class Logical(Converter):
 
 def and_(first, *rest):
     """``first and rest[0]() and ...``"""
-    for i, operand in enumerate(rest):
-        if is_union(first):
-            return distribute(lambda v, i=i: and_(v, *rest[i:]), first)
-        first = facts.known(first)
-        if is_staged(first):
-            after = rest[i + 1 :]
-            value, test = first, control_flow.predicate(first, "and")
-            return control_flow.staged_if(
-                test,
-                lambda o=operand, after=after: and_(o(), *after),
-                lambda v=value: facts.known(v),
-                bound_by(*rest),
-            )
-        held = truth(first, "and")
-        if is_staged(held):
-            after = rest[i + 1 :]
-            return control_flow.staged_if(held, lambda o=operand, a=after: and_(o(), *a), lambda v=first: v, bound_by(*rest))  # fmt: skip
-        if not held:
-            return first
-        with creation.condition():
-            first = operand()
-    return first
+    return _chain("and", first, rest)
 
 
 def or_(first, *rest):
     """``first or rest[0]() or ...``"""
+    return _chain("or", first, rest)
+
+
+def _chain(word, first, rest):
+    """The first value that ends the chain, a false one for ``and``, a true one for ``or``; else the last."""
     for i, operand in enumerate(rest):
         if is_union(first):
-            return distribute(lambda v, i=i: or_(v, *rest[i:]), first)
+            return distribute(lambda v, i=i: _chain(word, v, rest[i:]), first)
         first = facts.known(first)
-        if is_staged(first):
-            after = rest[i + 1 :]
-            value, test = first, control_flow.predicate(first, "or")
-            return control_flow.staged_if(
-                test,
-                lambda v=value: facts.known(v),
-                lambda o=operand, after=after: or_(o(), *after),
-                bound_by(*rest),
-            )
-        held = truth(first, "or")
-        if is_staged(held):
-            after = rest[i + 1 :]
-            return control_flow.staged_if(held, lambda v=first: v, lambda o=operand, a=after: or_(o(), *a), bound_by(*rest))  # fmt: skip
-        if held:
+        test = control_flow.predicate(first, word) if is_staged(first) else truth(first, word)
+        if is_staged(test):
+            return _staged(word, test, first, rest[i:], bound_by(*rest))
+        if bool(test) is not (word == "and"):
             return first
         with creation.condition():
             first = operand()
     return first
+
+
+def _staged(word, test, value, rest, bound):
+    """The chain from a value on that only the run knows to be true or false."""
+
+    def on():
+        return _chain(word, rest[0](), rest[1:])
+
+    def end():
+        return facts.known(value)
+
+    return control_flow.staged_if(test, *((on, end) if word == "and" else (end, on)), bound)
 
 
 def not_(x):

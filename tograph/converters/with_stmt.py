@@ -37,9 +37,8 @@ from .registry import handles
 from .staged_class import StagedClass
 from .try_stmt import can_fail, handling, refused, try_stmt
 
-Exit = Callable[
-    ..., Any
-]  # takes the class, the exception and its traceback; a true result ends the exception
+# Takes the class, the exception and its traceback; a true result ends the exception.
+Exit = Callable[..., Any]
 
 
 def rewrite(pass_, node):

@@ -3,7 +3,8 @@
 ``loss.backward()`` without ``retain_graph`` frees what the history of ``loss`` saved, and PyTorch refuses a second gradient
 through it. While a function is traced nothing is freed, since a branch that is not taken frees nothing: ``Root.freed`` tells
 which node of torch's autograd was freed in which graph. A second gradient is refused where that graph is done, not in the other
-branches of the same ``If``. A loop body frees what it finds outside for its next iteration, so that is an error in the first.
+branches of the same ``If``. A loop body frees what it finds outside for its next iteration, so that is an error in the first, once it is known
+what the state is: not what a dict held before the loop where each iteration replaces it.
 
 Where a value whose history is freed on every path leaves a graph, it leaves as ``tg.identity(x, True)``, which no gradient
 passes: a call keeps nothing for one that eager PyTorch would refuse.
@@ -76,17 +77,37 @@ def _refuse(nodes: Sequence[Any], outputs: Sequence[torch.Tensor], here: FuncGra
             raise RuntimeError(MESSAGE)
 
 
-def free(nodes: Collection[Any]) -> None:
-    """Note that a gradient has gone through ``nodes`` and kept nothing."""
+def free(nodes: Collection[Any], outputs: Sequence[torch.Tensor]) -> None:
+    """Note that a gradient of ``outputs`` has gone through ``nodes`` and kept nothing."""
     here = current_graph()
     graph: FuncGraph | None = here
     while graph is not None:
         if graph.repeats:
             outside = {node for x in _captured(graph) for node, _ in _history(x)}
-            if any(node in outside and saves(node) for node in nodes):
-                raise RuntimeError(MESSAGE)
+            if any(node in outside and saves(node) for node in _direct(nodes, outputs, graph)):
+                if graph.settled:
+                    raise RuntimeError(MESSAGE)
+                graph.frees = True
         graph = graph.outer
     here.root.freed.update(dict.fromkeys(nodes, here))
+
+
+def _direct(
+    nodes: Collection[Any], outputs: Sequence[torch.Tensor], loop: FuncGraph
+) -> Iterator[Any]:
+    """Those of ``nodes`` that ``outputs`` lead to otherwise than by the state that an iteration of ``loop`` begins with.
+
+    By the state the first iteration only comes to them, unless what an iteration leaves leads back to the state.
+    """
+    among, seen = set(nodes), set()
+    todo = [x.grad_fn for x in outputs]
+    while todo:
+        node = todo.pop()
+        earlier = getattr(node, "earlier", None)
+        if node in among and node not in seen and (earlier is None or earlier.body is not loop):
+            seen.add(node)
+            yield node
+            todo += [n for n, _ in node.next_functions]
 
 
 def leaving(graph: FuncGraph, outputs: list[Value]) -> list[Value]:

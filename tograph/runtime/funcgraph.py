@@ -150,6 +150,7 @@ class Root:
     freed: dict[Any, FuncGraph] = field(default_factory=dict)  # see ``freed``
     wrote: bool = False  # some op writes over something
     writes: list[Any] = field(default_factory=list)  # see ``stale``
+    let: dict[Any, Any] = field(default_factory=dict)  # see ``stale``
     memory: dict[Value, Any] = field(
         default_factory=dict
     )  # of what a node gives: what the same memory held before it
@@ -170,6 +171,7 @@ class Root:
             self.retained,
             self.freed,
             self.writes,
+            self.let,
             self.before_failure,
             self.keep,
             self.created,
@@ -206,8 +208,13 @@ class FuncGraph:
         self.replaying = (
             False  # a recorded graph runs again: a read of a resource is an op like any other
         )
+        self.rewritten: dict[
+            Storage, torch.Tensor
+        ] = {}  # tensors of the caller that a region wrote
         self.closed = False
         self.repeats = False  # the body of a loop
+        self.settled = True  # of a loop: its state is known
+        self.frees = False  # of a loop: a gradient frees what was computed before it
         self.born = next(
             _versions
         )  # a tensor with a later number was made while it was recorded, or since

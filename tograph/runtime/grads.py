@@ -67,7 +67,7 @@ def engine(
     stale.settle(nodes, False)
     found = run_backward(outputs, grads, inputs, create, unused)
     if not keep:
-        freed.free(nodes)
+        freed.free(nodes, outputs)
     return found
 
 

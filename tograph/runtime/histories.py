@@ -17,6 +17,7 @@ import itertools
 import threading
 from collections.abc import Iterable, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -27,7 +28,8 @@ from ..errors import GradientError, Location
 from .funcgraph import FuncGraph, Storage, current_graph, user_location
 from .infer import tensor_type
 from .ir import Node
-from .stale import set_versions
+from .overwritten import place_of, told
+from .stale import bump, set_versions
 from .symbolic import SymTensor, as_symbolic, same, value_of, wrap
 
 
@@ -82,7 +84,8 @@ class Earlier:
         self.depends = depends  # names of state, and of the state that it was computed from
         self.made: list[torch.Tensor] = []
         self._shown: list[Any] = []
-        current_graph().root.earlier.append(self)
+        self.body = current_graph()
+        self.body.root.earlier.append(self)
         with torch.enable_grad():
             self._end = _Earlier.apply(self, *self.outside) if self.outside else None
 
@@ -231,6 +234,7 @@ def released(outside: Sequence[tuple[torch.Tensor, Any, int]]) -> None:
 class _Notes(threading.local):
     def __init__(self) -> None:
         self.regions: list[dict[int, tuple[torch.Tensor, Any, Any, int]]] = []
+        self.outside: list[dict[Storage, tuple[torch.Tensor, int]]] = []
 
 
 _notes = _Notes()
@@ -240,8 +244,11 @@ def note(storage: Storage, target: torch.Tensor) -> None:
     """``target`` is about to be written: remember the history of the tensor that it is a view of."""
     owner = target if target._base is None else target._base
     if not isinstance(owner, SymTensor):
+        note_outside(storage, owner)
         return
     storage.owner = owner
+    if storage.argument is not None:
+        note_outside(storage, owner)
     if not _notes.regions or id(storage) in _notes.regions[-1]:
         return
     old = alias(owner)
@@ -251,14 +258,37 @@ def note(storage: Storage, target: torch.Tensor) -> None:
         ref.graph.sources.setdefault(ref.value, old)
 
 
+def note_outside(storage: Storage, owner: torch.Tensor) -> None:
+    """A tensor of the caller is about to be written: remember its version. A captured one keeps the history of the trace, see ``released``."""
+    if _notes.outside and storage not in _notes.outside[-1]:
+        _notes.outside[-1][storage] = owner, owner._version
+
+
+def rewritten(node: Node, graph: FuncGraph, inner: FuncGraph) -> None:
+    """The regions of ``node``, which was recorded just now, may have written tensors of the caller."""
+    for storage, owner in inner.rewritten.items():
+        if storage not in inner.arguments:  # it could not come to the write
+            continue
+        note_outside(storage, owner)
+        place = node.args.index(inner.arguments[storage])
+        bump(owner, graph, partial(told, node, place, graph.graph), place_of(node, place))
+
+
 @contextmanager
-def kept():
-    """Around the trace of a region: tensors from outside of it get their history and version back."""
+def kept(graph: FuncGraph):
+    """Around the trace of a region: tensors from outside of it get their history and version back; the graph notes those of the caller."""
     _notes.regions.append({})
+    _notes.outside.append({})
     try:
         yield
     finally:
+        outside = _notes.outside.pop()
+        for storage, (owner, version) in outside.items():
+            if owner._version != version:
+                graph.rewritten[storage] = owner
         for owner, function, old, version in _notes.regions.pop().values():
             if owner.grad_fn is not function:
                 rebase(owner, old)
+            set_versions((owner,), (version,))
+        for owner, version in outside.values():
             set_versions((owner,), (version,))

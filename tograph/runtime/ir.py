@@ -97,9 +97,8 @@ class Node:
 class Graph:
     """A function from inputs to outputs. ``name`` is shown; ``input_names`` label the inputs."""
 
-    _repr_html_: Callable[
-        [Graph], str
-    ]  # set by ``concrete``: nothing here may know how graphs are drawn
+    # Set by ``concrete``: nothing here may know how graphs are drawn.
+    _repr_html_: Callable[[Graph], str]
 
     def __init__(self, name: str = "main"):
         self.name = name

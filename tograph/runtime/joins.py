@@ -134,9 +134,8 @@ def _join_number(a: Type, b: Type) -> Type | None:
 def _join_choice(a: Spec, b: Spec) -> Spec:
     options = list(a.options) if isinstance(a, Choice) else [a]
     for new in b.options if isinstance(b, Choice) else (b,):
-        if any(
-            _covers(old, new) for old in options
-        ):  # objects that are kept apart join each with itself
+        # Objects that are kept apart join each with itself.
+        if any(_covers(old, new) for old in options):
             continue
         for i, old in enumerate(options):
             merged = _merge(old, new)

@@ -117,9 +117,8 @@ def tensors_in(content: Any) -> list[torch.Tensor]:
 
 def parts(storage: Storage) -> Sequence[Storage]:
     """The storages that hold the content, each once: itself, or those that a staged condition picks from."""
-    known = (
-        storage.parts_
-    )  # picked ones are asked often, and are as deep as staged constructs follow each other
+    # Picked ones are asked often, and are as deep as staged constructs follow each other.
+    known = storage.parts_
     if known is not None and known[0] == _moves[0]:
         return known[1]
     made = _parts(storage)

@@ -94,7 +94,8 @@ def write_in_place(
     twins.part(targets, (*args, *kwargs.values()))
     mark = len(nodes)
     # those with another name write what belongs to them, without a word to autograd
-    over = () if overload_name(func) in _FUNCTIONAL else stale.replaced(targets)
+    seen = overload_name(func) not in _FUNCTIONAL
+    over = stale.replaced(targets) if seen else ()
     results = _recorded(func, form, _with_defaults(func, form, args, rest), rest, record)
     if over and len(nodes) > mark:
         nodes[mark].over, current_graph().root.wrote = over, True
@@ -103,6 +104,8 @@ def write_in_place(
     for target, result in zip(targets, written, strict=False):
         if target is not None:
             write(target, result)
+            if seen and nodes[-1].op == "tg.assign":
+                nodes[-1].over = nodes[-1].args[:1]
     returns = func._schema.returns
     if out_variant or (len(returns) == len(targets) and all(r.alias_info is not None for r in returns)):  # fmt: skip
         lone = len(targets) == 1 and not isinstance(places[0], (list, tuple))
@@ -257,9 +260,8 @@ def replace_data(x: torch.Tensor, value: torch.Tensor) -> None:
         x.detach().copy_(value.detach())
 
 
-VARIABLE: list[type[SymTensor]] = [
-    SymTensor
-]  # what stands for a ``tg.Variable``: set by ``variables``
+# What stands for a ``tg.Variable``: set by ``variables``.
+VARIABLE: list[type[SymTensor]] = [SymTensor]
 
 
 def _converted(graph: FuncGraph, x: SymTensor, y: SymTensor, value: Value) -> Value:

@@ -344,9 +344,8 @@ def _size(x, dim):
     return x.size(dim)
 
 
-register(
-    "py.truth", run=bool, effects=MAY_FAIL, gradient=NONE, kernel=NONE
-)  # of a tensor whose size a run knows
+# Of a tensor whose size a run knows.
+register("py.truth", run=bool, effects=MAY_FAIL, gradient=NONE, kernel=NONE)
 register("py.type_name", run=lambda x: type(x).__name__, effects=PURE, gradient=NONE, kernel=NONE)
 register("py.round", run=_number(_round), effects=MAY_FAIL, gradient=NONE, kernel=NONE)
 register("py.select", run=lambda c, a, b: a if c else b, effects=PURE, gradient=NONE, kernel=NONE)
@@ -632,9 +631,14 @@ def _earlier(*cotangents, places, loop, again):
     raise NotImplementedError("a gradient through earlier iterations outside of a loop")
 
 
-# Only while a loop is recorded: see ``histories``.
+def _wrote_earlier(x):
+    raise NotImplementedError("whether earlier iterations wrote, outside of a loop")
+
+
+# Only while a loop is recorded: see ``histories`` and ``loop_histories``.
+register("tg.wrote_earlier", run=_wrote_earlier, effects=PURE, gradient=NONE, kernel=NONE)
 register("tg.earlier", run=_earlier, effects=PURE, gradient=NONE, kernel=NONE, outputs=2)
-# ``freed``: no gradient passes, see ``freed.py``.
+# No gradient passes what is ``freed``: see the module of that name.
 register("tg.identity", run=lambda x, freed=False: x, effects=PURE, gradient=REPLAY, kernel=NONE)
 register("tg.written", run=_written, effects=PURE, gradient=REPLAY, kernel=NONE)
 register(

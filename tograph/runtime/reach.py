@@ -164,9 +164,8 @@ class _Walk:
         """A module or class: what it holds is taken by name; of a class the special methods too."""
         library = is_library(x.__name__ if isinstance(x, types.ModuleType) else x.__module__)
         if isinstance(x, types.ModuleType):
-            if not (x.__name__ + ".").startswith(
-                _OURS
-            ):  # what tograph keeps for itself is no state of the user's
+            # What tograph keeps for itself is no state of the user's.
+            if not (x.__name__ + ".").startswith(_OURS):
                 self.fresh.append((x, library))
             return []
         if library:

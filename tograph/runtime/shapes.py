@@ -260,9 +260,8 @@ def _floating(dtype: torch.dtype) -> torch.dtype:
       "bitwise_left_shift bitwise_right_shift heaviside")  # fmt: skip
 def _binary(a, b, *rest, alpha=None):
     if not isinstance(a, Meta):
-        return (
-            like(b, result_type(a, b)) if isinstance(b, Meta) else None
-        )  # pow.Scalar makes a contiguous output
+        # ``pow.Scalar`` makes a contiguous output.
+        return like(b, result_type(a, b)) if isinstance(b, Meta) else None
     return pointwise((a, b), result_type(a, b))
 
 
@@ -425,7 +424,17 @@ def _make_new(x, size, *args, dtype=None, device=None, **kwargs):
     return contiguous(dtype or x.dtype, size, torch.device(device or x.device))
 
 
-@rule("normal uniform normal_functional random exponential")
+@rule("normal")
+def _normal(mean, std=1.0, *args, **kwargs):
+    """Of the size that a tensor and a tensor have together, in contiguous memory."""
+    given = [x for x in (mean, std) if isinstance(x, Meta)]
+    if not given or args or kwargs:
+        return None
+    size = pointwise(given, given[0].dtype).size
+    return contiguous(given[0].dtype, size, given[0].device)
+
+
+@rule("uniform normal_functional random exponential")
 def _filled(x, *args, **kwargs):
     return like(x) if isinstance(x, Meta) else None
 

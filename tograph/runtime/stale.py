@@ -106,47 +106,81 @@ def replaced(targets: Sequence[Any]) -> tuple[Value, ...]:
     return tuple(dict.fromkeys(found))
 
 
+@dataclass
+class _Let:
+    """What a node has saved and torch takes as it is: ``x`` as it was at ``version``, where that is known.
+
+    ``flag``: whether ``x`` was written since, as the gradient that is taken now knows it.
+    """
+
+    error: str
+    x: torch.Tensor | None = None
+    version: int = 0
+    flag: Ref | bool = True
+    location: Location | None = None
+
+    def settle(self, writes: Sequence[Write]) -> None:
+        """Look for the writes since."""
+        if self.x is None:
+            return
+        self.flag, self.location = False, None
+        if self.x._version == self.version:
+            return
+        since = _covering(self.x, self.version, self.x._version, writes)
+        flag = _any_flag(since)
+        self.flag = Ref(flag, current_graph()) if isinstance(flag, Value) else flag
+        self.location = since[0].location if since else None
+
+    def refuse(self, grads: Sequence[Any]) -> None:
+        """Record that the graph raises where it was written and a gradient comes: torch's own words, and the line that wrote."""
+        graph, bad = current_graph(), None
+        with torch.no_grad():
+            for g in grads if self.flag is not False else ():
+                if g is not None:
+                    some = graph.emit(
+                        "py.bool", value_of(as_symbolic((g != 0).any()), graph), type=BOOL
+                    )
+                    bad = some if bad is None else graph.emit("py.or_", bad, some, type=BOOL)
+        if bad is None:
+            return
+        if isinstance(self.flag, Ref):
+            bad = graph.emit("py.and_", graph.resolve(self.flag), bad, type=BOOL)
+        said, place = self.error.partition(" Hint: ")[0], self.location
+        if place is not None:
+            said += f' It was written here:\n  File "{place[0]}", line {place[1]}'
+        right = graph.emit("py.not", bad, type=BOOL)
+        node = graph.add("tg.assert", (right, "RuntimeError", (said,)))
+        node.location = place or node.location
+
+
 def settle(nodes: Iterable[Any], surely: bool) -> None:
     """Let torch take what ``nodes`` of its autograd have saved and may have been written since; the graph raises where it was.
 
     torch raises for what was written for sure, unless ``surely``: where a node gets zeros, they stand for what no gradient comes to.
+    What torch was let take it takes ever after, so who asks again is told by what is known then.
     """
     here = current_graph()
     writes = [w for w in here.root.writes if here.within(w.graph)]
     for node in nodes if writes else ():
         for name in _names(node):
+            known = here.root.let.get((node, name))
+            if known is not None:
+                known.settle(writes)
+                if known.flag is True and not surely:
+                    raise RuntimeError(known.error)
+                continue
             try:
                 getattr(node, name)
             except RuntimeError as error:
                 if MODIFIED not in str(error):
                     continue
-                flag, location = _condition(node, name, writes)
-                if surely or flag is not True:
+                found = _saved(node, name, writes)
+                made = _Let(str(error), *found) if found else _Let(str(error))
+                made.settle(writes)
+                if surely or made.flag is not True:
                     _let(getattr(node, "_raw" + "_" * (name[0] != "_") + name))
-                    flag = flag if flag is True else Ref(flag, here)
-                    node.register_prehook(partial(_refuse, flag, str(error), location))
-
-
-def _refuse(flag: Ref | bool, error: str, location: Location | None, grads: Sequence[Any]) -> None:
-    """Record that the graph raises where a condition holds and a gradient comes: torch's own words, and the line that wrote."""
-    graph, bad = current_graph(), None
-    with torch.no_grad():
-        for g in grads:
-            if g is not None:
-                some = graph.emit(
-                    "py.bool", value_of(as_symbolic((g != 0).any()), graph), type=BOOL
-                )
-                bad = some if bad is None else graph.emit("py.or_", bad, some, type=BOOL)
-    if bad is None:
-        return
-    if isinstance(flag, Ref):
-        bad = graph.emit("py.and_", graph.resolve(flag), bad, type=BOOL)
-    said = error.partition(" Hint: ")[0]
-    if location is not None:
-        said += f' It was written here:\n  File "{location[0]}", line {location[1]}'
-    right = graph.emit("py.not", bad, type=BOOL)
-    node = graph.add("tg.assert", (right, "RuntimeError", (said,)))
-    node.location = location or node.location
+                    here.root.let[node, name] = made
+                    node.register_prehook(made.refuse)
 
 
 def _names(node: Any) -> Sequence[str]:
@@ -161,36 +195,35 @@ def _let(saved: Any) -> None:
         one.register_hooks(lambda x: (x,), lambda packed: packed[0])
 
 
-def _condition(node: Any, name: str, writes: Sequence[Write]) -> tuple[Flag, Location | None]:
-    """Whether one of the writes since happens, and where it stands."""
+def _any_flag(writes: Sequence[Write]) -> Flag:
+    """Whether one of the writes happens; True where nothing is known of them."""
     flags, here = list[Value](), current_graph()
-    since = _since(node, name, writes)
-    for w in since:
+    for w in writes:
         flag = w.flag()
         if flag is True:
-            return True, w.location
+            return True
         assert isinstance(flag, Value)
         flags.append(here.resolve(Ref(flag, w.graph)))
     if not flags:
-        return True, None
+        return True
     total = flags[0]
     for flag in flags[1:]:
         total = here.emit("py.or_", total, flag, type=BOOL)
-    return total, since[0].location
+    return total
 
 
-def _since(node: Any, name: str, writes: Sequence[Write]) -> list[Write]:
-    """The writes of what a node has saved, after it did; none where not all writes of it are among them."""
+def _saved(node: Any, name: str, writes: Sequence[Write]) -> tuple[torch.Tensor, int] | None:
+    """The tensor that a node has saved, and its version then, where that is one that was written."""
     for w in writes:
         now = w.x._version
         try:
             for version in sorted({x.before for x in writes if x.before < now}):
                 set_versions((w.x,), (version,))
                 if not _refused(node, name):
-                    return _covering(w.x, version, now, writes)
+                    return w.x, version
         finally:
             set_versions((w.x,), (now,))
-    return []
+    return None
 
 
 def _refused(node: Any, name: str) -> bool:
@@ -204,4 +237,5 @@ def _refused(node: Any, name: str) -> bool:
 def _covering(x: torch.Tensor, version: int, now: int, writes: Sequence[Write]) -> list[Write]:
     set_versions((x,), (_PROBE,))
     same = [w for w in writes if w.x._version == _PROBE and w.after > version]
+    set_versions((x,), (now,))
     return same if sum(w.after - w.before for w in same) == now - version else []

@@ -179,9 +179,8 @@ class SymTensor(Valueless, torch.Tensor):
     def _replace_data(self, value):
         torch.Tensor.data.__set__(self, value)
 
-    data = property(
-        lambda self: self.apart(quiet=True), _replace_data
-    )  # torch's own shares the history of the graph's value
+    # Torch's own shares the history of the graph's value.
+    data = property(lambda self: self.apart(quiet=True), _replace_data)
 
     def __deepcopy__(self, memo):
         return self.clone()

@@ -208,9 +208,8 @@ def _equal(a, b):
 
 def _conj(x):
     """A conjugate is computed: whether it is one is a bit that a symbolic tensor does not have."""
-    if isinstance(
-        x, complex
-    ):  # torch's formulas pass a number of the code as a tensor, which comes as the number
+    # Torch's formulas pass a number of the code as a tensor, which comes as the number.
+    if isinstance(x, complex):
         return record(aten.scalar_tensor.default, (x.conjugate(),), {"dtype": torch.complex128})
     return record(aten._conj_physical.default, (x,), {})
 

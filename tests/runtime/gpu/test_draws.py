@@ -331,6 +331,54 @@ def test_samples_are_those_of_torch(shape, count):
         assert torch.equal(interp.run(graph, [p])[0], want)
 
 
+NORMAL = {
+    "both": torch.normal,
+    "wider": lambda m, s: torch.normal(m[:, None], s),
+    "a mean": lambda m, s: torch.normal(m, 2.5),
+    "a deviation": lambda m, s: torch.normal(0.1, s),
+    "a distribution": lambda m, s: torch.distributions.Normal(m, s, validate_args=False).sample(
+        (2,)
+    ),
+    "none": lambda m, s: torch.normal(m[:0], s[:0]),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("name", NORMAL)
+def test_normal_numbers_with_means_and_deviations_are_those_of_torch(name, dtype):
+    m, s = (torch.rand(40, dtype=torch.float64).to(dtype) for _ in range(2))
+    graph = tg.function(NORMAL[name]).get_concrete_function(m, s).watched_graph
+    graph = bounded(graph, "cpu").graph
+    assert "aten.normal." not in str(graph)
+    for seed in range(3):
+        torch.manual_seed(seed)
+        want = NORMAL[name](m, s)
+        torch.manual_seed(seed)
+        assert torch.equal(interp.run(graph, [m, s])[0], want)
+
+
+def test_normal_numbers_in_a_plan(generator):
+    made = plan_of(lambda m, s: torch.normal(m, s), torch.ones(300), torch.ones(300))
+    generator.state = (SEED, OFFSET)
+    m, s = torch.rand(300), torch.rand(300)
+    got = Stepwise(made, "cpu").run(m, s)[0]
+    unit = plan_of(torch.randn_like, torch.ones(300))
+    generator.state = (SEED, OFFSET)
+    assert torch.equal(got, Stepwise(unit, "cpu").run(m)[0] * s + m)
+    s[7] = -1e-6
+    with pytest.raises(Failed):
+        Stepwise(made, "cpu").run(m, s)
+
+
+def test_chances_of_another_size(generator):
+    made = plan_of(lambda x, p: torch.empty_like(x).bernoulli_(p), torch.ones(6, 5), torch.ones(5))
+    generator.state = (SEED, OFFSET)
+    p = torch.linspace(0.1, 0.9, 5)
+    got = Stepwise(made, "cpu").run(torch.ones(6, 5), p)[0]
+    unit = torch.from_numpy(uniform(words_of_runs(30, OFFSET, 30, 4))).reshape(6, 5)
+    assert torch.equal(got, (unit <= p).float()) and generator.state == (SEED, OFFSET + 12)
+
+
 def test_samples_in_a_plan(generator):
     made = plan_of(lambda p: torch.multinomial(p, 1), torch.ones(3, 300))
     generator.state = (SEED, OFFSET)
@@ -349,7 +397,7 @@ def test_samples_in_a_plan(generator):
     [
         lambda x: torch.multinomial(x, 2, replacement=True),
         torch.poisson,
-        lambda x: torch.empty_like(x[:, None] * x).bernoulli_(x),
+        lambda x: torch.normal(x, x.double()),
     ],
 )
 def test_other_draws_stay_on_the_host(fn):

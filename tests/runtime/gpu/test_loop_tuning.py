@@ -122,7 +122,7 @@ def test_a_program_plans_again_with_what_is_faster(monkeypatch, straight):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(direct, "worth", lambda plan: straight)
     monkeypatch.setattr(capture, "lacking", lambda plan: "")
-    monkeypatch.setattr(capture, "captured", lambda plan, *_: Stepwise(plan, "cpu"))
+    monkeypatch.setattr(capture, "captured", lambda plan, *_, **__: Stepwise(plan, "cpu"))
     graph = tg.function(halve_each).get_concrete_function(one_slow()).watched_graph
     made = program.Program(retarget(graph, "cuda:0"))
     made._types = [v.type for v in graph.inputs]

@@ -7,7 +7,16 @@ from typing import Any
 
 import torch
 
-from ...runtime import custom, determinants, grad_fields, grads, hooks, journal, locations
+from ...runtime import (
+    autograd_functions,
+    custom,
+    determinants,
+    grad_fields,
+    grads,
+    hooks,
+    journal,
+    locations,
+)
 from ...runtime.effects import manual_seed
 from ...runtime.funcgraph import is_tracing
 from ...runtime.growing import StagedList
@@ -195,7 +204,7 @@ _ZERO_GRAD = _zero_grad.__wrapped__
 @handles(_apply.__func__)
 def apply_function(cls, *args):
     """``F.apply(...)``: the gradient that the class says becomes a region of the graph."""
-    return custom.apply_function(cls, args, call) if is_tracing() else cls.apply(*args)
+    return autograd_functions.apply_function(cls, args, call) if is_tracing() else cls.apply(*args)
 
 
 def as_called(f):

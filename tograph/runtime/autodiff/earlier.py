@@ -5,7 +5,8 @@ outside that the state depends on. Here the loop saves what its iterations need 
 gradient taken after it (``loops``), and the node becomes a ``While`` over the iterations so far. The lists are
 values: going through them in one iteration leaves them as they are for the next.
 
-That loop ends when no cotangent is left: state that was detached some iterations ago costs those iterations only.
+That loop ends when no cotangent is left: state that was detached some iterations ago costs those iterations only. Where an iteration
+computes the state from no state (the loss of a training loop), the one before is all that is kept.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from ..symbolic import as_symbolic, value_of
 from ..types import BOOL, INT, ListType, TensorType
 from . import loops
 from .alternatives import zeros
+from .dependence import dependences
 from .graphs import append
 from .joint import Parts, differentiate, part
 
@@ -40,6 +42,8 @@ def expand(node: Node, graph: FuncGraph, earlier: histories.Earlier, keys: Seque
     taken: set[int] = set()
     routes = [_route(x, node, graph, keys, earlier, taken) for x in earlier.outside]
     state = loops.state_of(node, {i for r in routes for i in r}, places)
+    depends = dependences(body)
+    once = not any(depends[i] & set(state) for i in state)
     body, reads = _without_reads(body)
     routes = [[*r, *(reads[i] for i in r if i in reads)] for r in routes]
     fixed = sorted({i for r in routes for i in r if i >= carried})
@@ -57,7 +61,7 @@ def expand(node: Node, graph: FuncGraph, earlier: histories.Earlier, keys: Seque
             earlier.location,
         )
     trip = loops.Trip(p, node, state, sums, indexed=True, defer=False).graph
-    context = _carry(node, graph, p)
+    context = _carry(node, graph, p, once)
     _Expansion(earlier, trip, routes, state, sums, p.kept, [v.type for v in context]).run(
         node.regions["body"], context
     )
@@ -126,13 +130,18 @@ def _with_reads(body: Graph, reads: dict[int, int]) -> None:
         body.nodes.insert(0, node)
 
 
-def _carry(node: Node, graph: FuncGraph, p: Parts) -> list[Value]:
-    """Push what the backward part needs and count the trips: both become state. Returns (count, lists, all inputs and reads) of the body."""
+def _carry(node: Node, graph: FuncGraph, p: Parts, once: bool) -> list[Value]:
+    """Push what the backward part needs and count the trips: both become state. Returns (count, lists, all inputs and reads) of the body.
+
+    ``once``: only the last trip is gone through, so that is all that is kept.
+    """
     carried, body, cond = node.kwargs["carried"], p.forward, node.regions["cond"]
     inputs = list(p.inputs)
     lists, count = [Value(ListType(v.type)) for v in p.saved], Value(INT)
-    pushed = [loops.push(body, items, v, p.saved) for items, v in zip(lists, p.saved)]
-    body.outputs = [*body.outputs[:carried], *pushed, append(body, "py.add", count, 1, type=INT)]
+    before = [append(body, "tg.list_new", type=v.type) for v in lists] if once else lists
+    pushed = [loops.push(body, items, v, p.saved) for items, v in zip(before, p.saved)]
+    kept = ("py.constant", 1) if once else ("py.add", count, 1)
+    body.outputs = [*body.outputs[:carried], *pushed, append(body, *kept, type=INT)]
     own = [*lists, count]
     starts = [graph.emit("tg.list_new", type=v.type) for v in lists]
     starts.append(graph.emit("py.constant", 0, type=INT))

@@ -99,9 +99,7 @@ def differentiate(
     func.replaying = True
     with _own(func), recording(func), torch.enable_grad():
         values, inputs = _inputs(graph, func, need)
-        outputs = replay(graph, inputs)
-        with torch.no_grad():
-            results = [_as_value(o, v, func) for o, v in zip(outputs, graph.outputs)]
+        outputs, results = _outputs(graph, func, inputs)
         last = func.graph.nodes[-1] if func.graph.nodes else None
         chosen = [i for i in given if _requires_grad(outputs[i]) or (lost and i in lost)]
         wrt = [inputs[i] for i in need]
@@ -109,14 +107,12 @@ def differentiate(
             _refuse(failing, outputs, [i for i in chosen if lost is None or i in lost], wrt)
         cotangents = [func.input(results[i].type) for i in chosen]
         told = _written_later(writes, inputs, outputs, func)
-        filled = [k for k, i in enumerate(need) if i in fill]
-        ends = [outputs[i] for i in chosen]
+        ends, filled = [outputs[i] for i in chosen], [k for k, i in enumerate(need) if i in fill]
         grads = _gradients(func, ends, cotangents, wrt, again, filled)
         saves = frozenset(i for i, end in zip(chosen, ends) if _saves(end, wrt))
         connected = frozenset(v for v, x in func.sources.items() if x.requires_grad)
     _settle_constants(func)
-    parts = _parts_at(func, last)
-    told = _used(told, func)
+    parts, told = _parts_at(func, last), _used(told, func)
     cotangents += told.values()
     return Joint(func, values, results, *parts, list(need), chosen, cotangents, grads, list(told), saves, connected)  # fmt: skip
 
@@ -157,6 +153,13 @@ def _inputs(graph: Graph, func: FuncGraph, need: Sequence[int]) -> tuple[list[Va
     for i in need:
         inputs[i].requires_grad_(True)
     return values, inputs
+
+
+def _outputs(graph: Graph, func: FuncGraph, inputs: list[Any]) -> tuple[list[Any], list[Value]]:
+    """What the graph gives for objects: objects that autograd knows, and values of ``func``."""
+    outputs = replay(graph, inputs)
+    with torch.no_grad():
+        return outputs, [_as_value(o, v, func) for o, v in zip(outputs, graph.outputs)]
 
 
 def _requires_grad(x: Any) -> bool:

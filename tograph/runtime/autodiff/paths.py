@@ -159,9 +159,8 @@ def _taken(
 
 # --- loops: whether the state depends on something is state itself, unless it is the same before and after any iteration
 
-_Column = dict[
-    int, bool | None
-]  # by place of the state: whether it depends on a source; None: the run knows
+# By place of the state: whether it depends on a source; None: the run knows.
+_Column = dict[int, bool | None]
 
 
 def _loop(node: Node, places: Sequence[int], known: dict[Value, Ways], terms: Terms) -> list[Ways]:

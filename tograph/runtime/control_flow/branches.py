@@ -34,9 +34,8 @@ def predicate(test: Any, what: str) -> Any:
             error.plain = plain
             raise error
     if any(type(n) is not int for n in test.shape):
-        return truth_number(
-            test
-        )  # more or fewer elements than one are an error when the graph runs
+        # More or fewer elements than one are an error when the graph runs.
+        return truth_number(test)
     if test.dim():
         test = test.reshape(())  # one kind of condition, whatever shape the one element had
     return test if test.dtype == torch.bool else test != 0

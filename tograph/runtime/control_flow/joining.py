@@ -65,7 +65,7 @@ def join_regions(op: str, heads: Sequence[Any], regions: dict[str, Region], **at
             outputs.append(outs + joint.outputs(region, op))
     kinds += [INT] * joint.count(op)
     node = _emit_regions(op, heads, regions, outputs, kinds, graph, attrs)
-    _forget_written(graph, regions)
+    _forget_written(graph, regions, node)
     values, made = iter(node.outputs), []
     _mind_order(places, live)
     result = MISSING
@@ -268,7 +268,7 @@ def _emit_regions(op, heads, regions, outputs, kinds, graph: FuncGraph, attrs) -
     return graph.add(op, args, attrs, kinds, regions={n: r.graph.graph for n, r in regions.items()})
 
 
-def _forget_written(graph: FuncGraph, regions: dict[str, Region]) -> None:
+def _forget_written(graph: FuncGraph, regions: dict[str, Region], node: Node) -> None:
     """External storages that a region wrote have to be read again."""
     for region in regions.values():
-        forget_written(graph, region.graph)
+        forget_written(graph, region.graph, node)

@@ -8,12 +8,16 @@ from typing import Any
 
 import torch
 
-from .. import flattening, histories, pytrees, structure
+from ...errors import Location
+from .. import flattening, histories, pytrees, stale, structure
 from ..funcgraph import FuncGraph, Storage, current_graph, user_location
-from ..ir import Value
+from ..ir import Node, Value
 from ..journal import Location as Place
+from ..overwritten import last_trip
+from ..types import BOOL
 from .regions import Region
 
+WROTE = "tg.wrote_earlier"
 Name = tuple[Any, int]  # of a tensor in the state: its place, and its number among those there
 
 
@@ -55,7 +59,8 @@ class LoopHistories:
     It matters where the body takes a gradient: then the body is traced until it is stable.
 
     ``computed``: what requires grad and is no leaf. ``graded``: places of which some content has a
-    gradient when an iteration begins. ``depends``: (x, y) where x was computed from the tensor y itself.
+    gradient when an iteration begins. ``depends``: (x, y) where x was computed from the tensor y itself. ``rewritten``: tensors of the
+    caller that iterations write, where a gradient may come to what was computed before the loop.
     """
 
     def __init__(self, state: Sequence[Place], contents: Sequence[Any]):
@@ -67,6 +72,8 @@ class LoopHistories:
         self.location = user_location()
         self.entry: dict[Any, Any] = {}
         self.entered = 0  # of how many places that is known
+        self.rewritten: dict[Storage, torch.Tensor] = {}
+        self.settled = False
         for place, content in zip(state, contents):
             self.add(place.key, content)
 
@@ -94,6 +101,15 @@ class LoopHistories:
             self.entered = len(self.entry)
         outside = [*self.outside, *self.owners.values()]
         self.earlier = histories.Earlier(outside, self.location, frozenset(self.depends))
+        current_graph().settled = self.settled
+        for storage, owner in self.rewritten.items():
+            _written_before(storage, owner, self.location)
+
+    def unsettled(self, loop: Region) -> bool:
+        """The state is known: whether what follows from that asks for another trace, for an error that it may be."""
+        again = loop.graph.frees and not self.settled
+        self.settled = self.settled or again
+        return again
 
     def maker(self, place: Place, graph: FuncGraph) -> Callable[[Value], Any]:
         """How the placeholders of a place are made."""
@@ -121,17 +137,43 @@ class LoopHistories:
         depends = self.depends | _dependent(contents, self.earlier.made)
         computed = self.computed.union(*(_computed(k, c, loop.graph) for k, c in contents))
         graded = self.graded | {k for k, c in contents if _graded(c)}
-        carried = [x if x._base is None else x._base for x in loop.graph.sources.values()]
+        carried = [_whole(x) for x in loop.graph.sources.values()]
         known = set(map(_identity, self.outside))
         found = {_identity(x): x for x in carried if x.requires_grad and _outside(x, loop.graph)}
         new = [x for key, x in found.items() if key not in known]
         told = (keys, computed, graded, depends)
+        rewritten = loop.graph.rewritten if any(x.grad_fn for x in (*self.outside, *new)) else {}
         same = told == (self.keys, self.computed, self.graded, self.depends)
-        if same and not (keys and new):
+        if same and not (keys and new) and rewritten.keys() == self.rewritten.keys():
             return False
         self.outside += new
+        self.rewritten = dict(rewritten)
         self.keys, self.computed, self.graded, self.depends = told
         return True
+
+
+def _written_before(storage: Storage, owner: torch.Tensor, location: Location | None) -> None:
+    """An iteration begins: earlier ones may have written a tensor of the caller."""
+    graph = current_graph()
+    made: list[Value] = []
+
+    def flag() -> Value:
+        if not made:
+            node = Node(WROTE, (graph.reference(storage),), {}, [BOOL], location=location)
+            graph.graph.nodes.insert(0, node)
+            made.append(node.outputs[0])
+        return made[0]
+
+    histories.note_outside(storage, owner)
+    stale.bump(owner, graph, flag, location)
+
+
+def tell_writes(node: Node, graph: FuncGraph) -> None:
+    """Give the body of a ``While`` that was recorded just now what it asks of the writes of earlier iterations."""
+    body = node.regions["body"]
+    for asked in [n for n in body.nodes if n.op == WROTE]:
+        last = last_trip(node, body.inputs.index(asked.args[0]), graph.graph)
+        asked.op, asked.args = "py.ge", (body.inputs[last.index], 0)
 
 
 def _dependent(
@@ -170,6 +212,16 @@ def _edge(x: torch.Tensor) -> Any:
 def _identity(x: torch.Tensor) -> Any:
     """Which tensor this is: objects that show the same storage in the same way are one."""
     return (id(x.storage_), len(x.chain)) if isinstance(x, structure.SymTensor) else id(x)
+
+
+def _whole(x: torch.Tensor) -> torch.Tensor:
+    """What a tensor is a view of, also where torch does not say it: of one that was saved."""
+    x = x if x._base is None else x._base
+    if not isinstance(x, structure.SymTensor) or not x.chain:
+        return x
+    storage = x.storage_
+    given = storage.owner if storage.argument is not None else storage.external
+    return x if given is None or not given.requires_grad else given
 
 
 def _outside(x: torch.Tensor, graph: FuncGraph) -> bool:

@@ -18,7 +18,7 @@ from ..tracing import recording
 from .carried import Carried
 from .joining import as_value, mind_iterations, put_back
 from .leaves import noting
-from .loop_histories import LoopHistories
+from .loop_histories import LoopHistories, tell_writes
 from .loop_tests import holds, surely_runs
 from .modes import keeping
 from .regions import (
@@ -188,7 +188,8 @@ def emit_while(
         histories.EXPAND(node, graph, known.earlier, list(keys))
     every = [v.type for v in node.outputs]
     node = graph.add("While", node.args, node.kwargs, every, regions=node.regions)
-    forget_written(graph, loop.graph)
+    tell_writes(node, graph)
+    forget_written(graph, loop.graph, node)
     values, made = iter(node.outputs[: len(kinds)]), []
     _after(loop, node, state, specs, told, values, made)
     mind_iterations(state)

@@ -235,7 +235,9 @@ class _Rounds:
                 return False
         elif not self._traced(self.specs) or self._idle():
             return False
-        return not (self.history.change(self.loop, self.state) or self._merged()) and self._stable()
+        if self.history.change(self.loop, self.state) or self._merged() or not self._stable():
+            return False
+        return not self.history.unsettled(self.loop)
 
     def _guessed(self) -> bool:
         """Trace with the guesses; whether all of them hold."""

@@ -171,8 +171,8 @@ def _write_if(graph: FuncGraph, which: Any, i: int, x: SymTensor, value: Value) 
         close(region.graph, list(arguments), [])
     here = graph.emit("py.eq", which, i, type=BOOL)
     inner = {name: r.graph.graph for name, r in regions.items()}
-    graph.add("If", (here, *arguments.values()), {}, [], regions=inner)
-    forget_written(graph, regions["then"].graph)
+    node = graph.add("If", (here, *arguments.values()), {}, [], regions=inner)
+    forget_written(graph, regions["then"].graph, node)
 
 
 def flat(

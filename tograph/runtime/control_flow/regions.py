@@ -19,7 +19,7 @@ from ...errors import ConditionError, TographError
 from .. import facts, freed, histories, journal, reads, structure, symbolic
 from ..funcgraph import FuncGraph, Storage, current_graph
 from ..growing import StagedList
-from ..ir import Value
+from ..ir import Node, Value
 from ..journal import MISSING
 from ..journal import Location as Place
 from ..ordering import graph_effects, prune
@@ -77,7 +77,7 @@ def trace_region(
     log = journal.push()
     result, raised = MISSING, False
     try:
-        with histories.kept(), recording(graph), facts.scope():
+        with histories.kept(graph), recording(graph), facts.scope():
             if before is not None:
                 before(graph)
             given = set(log.entries)
@@ -231,7 +231,9 @@ def close(graph: FuncGraph, keys: list[Any], outputs: list[Value], lead: int = 0
     graph.closed = True
 
 
-def forget_written(graph: FuncGraph, inner: FuncGraph) -> None:
+def forget_written(graph: FuncGraph, inner: FuncGraph, node: Node) -> None:
+    """A region of a node that was recorded just now may have written tensors from outside: they are read again, and autograd knows of it."""
+    histories.rewritten(node, graph, inner)
     written = set(graph_effects(inner.graph).writes)
     for key, value in inner.captures.items():
         if isinstance(key, Storage) and inner.graph.inputs.index(value) in written:

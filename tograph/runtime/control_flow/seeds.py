@@ -39,9 +39,8 @@ class Outcome:
     carried: Any
     grown: frozenset[Key]  # the places whose content requires grad in the body
     memory: Memory  # of the body
-    slots: Mapping[
-        Key, Hashable
-    ]  # the storages in the state that are slots of loops around, by place
+    # The storages in the state that are slots of loops around, by place.
+    slots: Mapping[Key, Hashable]
     failures: int = 0  # how many copies before this one in a row were not alike
 
 

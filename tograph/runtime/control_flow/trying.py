@@ -43,9 +43,8 @@ class _Progress:
         before = self.before = [as_value(p.get()) for p in self.places]
         # What the cell holds where a graph is: a setting in one branch is none in the other.
         self.last: dict[FuncGraph, list[Any]] = {graph: before}
-        self.moved = [False] * len(
-            before
-        )  # whether some setting holds something else than was there before
+        # Whether some setting holds something else than was there before.
+        self.moved = [False] * len(before)
         self.stamps: dict[FuncGraph, list[Any] | None] = {}
         self.specs: list[list[Spec]] = [[spec_of(self._told(c)) for c in before]]
         self.bound: list[Bound | None] = [None]

@@ -30,10 +30,12 @@ from .execute import Stepwise
 from .fusing import guarded, loops, ways
 from .hazards import forks, streams
 from .library import asserts
+from .messages import Room, told
 from .plan import Call, Conditional, Host, Plan, Run, Set, Setting, Step, View
 from .probe import probe_plan
 from .recording import Pool
 from .refresh import Refresh, separate
+from .steps import parts
 from .storage import Failed, aligned
 from .visits import visited
 
@@ -104,7 +106,7 @@ class Captured(Stepwise):
     def _recorded(self, steps: Sequence[Step]) -> list[Any]:
         """The steps as CUDA graphs, with what the host does between them."""
         items: list[Any] = []
-        for part in _parts(steps):
+        for part in parts(steps):
             if isinstance(part, list):
                 items += self._graph(part)
             elif isinstance(part, Conditional):
@@ -135,7 +137,7 @@ class Captured(Stepwise):
     def _play(self, items: Sequence[Any]) -> None:
         for item in items:
             if isinstance(item, Host):
-                self._host(item)
+                Stepwise.steps(self, [item])
             elif isinstance(item, tuple):
                 self.decide(item[0], lambda k, bodies=item[1]: self._play(bodies[k]))
             else:
@@ -226,7 +228,7 @@ class Captured(Stepwise):
         torch.cuda.synchronize()
 
     def _once(self, steps: Sequence[Step]) -> None:
-        for part in _parts(steps):
+        for part in parts(steps):
             if isinstance(part, list):
                 for lane, step in zip(self._lanes(part)[0], part):
                     self._start(step, (*self.path[:-1], lane))
@@ -295,10 +297,13 @@ def captured(
     plan: Plan,
     bound: Mapping[Any, torch.Tensor] | None = None,
     moving: Mapping[Any, torch.Tensor] | None = None,
+    room: Room | None = None,
 ) -> Captured:
-    """A plan captured, in the form that looks to the host least (``visits``), where the device, the driver and library functions take it."""
+    """A plan captured, in the form that looks to the host least (``messages``, ``visits``), where the device, the driver and library
+    functions take it.
+    """
     plain = coalesced(plan)
-    form = visited(plain)
+    form = visited(told(plain, room))
     if form is not plain and not lacking(form):
         try:
             return _captured(form, bound, moving)
@@ -321,17 +326,6 @@ def _captured(plan: Plan, bound: Any, moving: Any) -> Captured:
         if fuse is None and not forks(plan.steps, plan.edges):
             raise
         return Captured(plan, bound, moving, fork=False)
-
-
-def _parts(steps: Sequence[Step]) -> list[Any]:
-    """The steps of each CUDA graph, and what the host does between them."""
-    found: list[Any] = [[]]
-    for step in steps:
-        if isinstance(step, Host) or (isinstance(step, Conditional) and step.yields):
-            found += [step, []]
-        else:
-            found[-1].append(step)
-    return found
 
 
 def _unavailable(plan: Plan) -> str:

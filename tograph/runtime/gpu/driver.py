@@ -89,9 +89,8 @@ class Function:
 
     def finish(self) -> None:
         """Have the driver load it now: else it does so at the first start, which may be in a capture."""
-        load = getattr(
-            _cu(), "cuFuncLoad", None
-        )  # a kernel of a conditional node cannot be started to warm it up
+        # A kernel of a conditional node cannot be started to warm it up.
+        load = getattr(_cu(), "cuFuncLoad", None)
         if load is not None:
             _checked(load(self.handle))
 

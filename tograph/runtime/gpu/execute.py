@@ -25,7 +25,9 @@ from .plan import (
     Call,
     Conditional,
     Copy,
+    Drain,
     Host,
+    Message,
     Place,
     Plan,
     Run,
@@ -35,6 +37,7 @@ from .plan import (
     Update,
     View,
 )
+from .ring import Reader
 from .steps import map_places
 from .storage import Failed, Memory
 
@@ -60,6 +63,8 @@ class Stepwise:
         self.plan = plan
         self.memory = Memory(plan, where or plan.device, bound)
         self.log: list[Any] = []  # what the steps of the host gave
+        ring = plan.ring
+        self.reader = Reader(ring, self.memory.of, self.memory.device) if ring else None
         self.objects: dict[Value, Any] = {}
         # Memory goes back to the stream that it was taken on; the last run may have been on another one.
         place = self.memory.device
@@ -82,7 +87,10 @@ class Stepwise:
             try:
                 self._follow()
                 self.memory.fill(inputs)
+                if self.reader is not None:
+                    self.reader.reset()
                 self.play()
+                self._drained()
                 outputs = self.memory.results(inputs)
                 if self.behind is not None:
                     self.behind(self.memory.of)
@@ -149,21 +157,44 @@ class Stepwise:
     def _resolved(self, tree: Any) -> Any:
         return map_places(self.at, tree)
 
+    def _message(self, step: Message) -> None:
+        self._run(step)
+
+    def _drain(self, step: Drain) -> None:
+        self._drained()
+
+    def _drained(self) -> None:
+        """Do what the messages in the ring tell."""
+        if self.reader is not None:
+            for site, found in self.reader.messages():
+                for host in site.hosts:
+                    self._act(host, found)
+
     def _host(self, step: Host) -> None:
-        """Nothing is seen outside that comes after a failure; a call that raises ends the run, and raises when it is resumed."""
+        """Nothing is seen outside that comes after a failure, or before what a message tells."""
+        self._drained()
         if self._failed():
-            raise Failed("an error before a step of the host")
-        args, kwargs = map_places(self._seen, step.args), map_places(self._seen, step.kwargs)
+            raise Failed("an error before a step of the host", int(self.at(self.plan.error).item()))
+        self._act(step, {})
+
+    def _act(self, step: Host, found: Mapping[Place, Any]) -> None:
+        """An op of the host. One that raises ends the run, and raises when it is resumed. ``found``: values of a message."""
+
+        def seen(place: Place) -> Any:
+            return found[place] if place in found else self._seen(place)
+
+        args, kwargs = map_places(seen, step.args), map_places(seen, step.kwargs)
         row = ops.lookup(step.op)
         try:
             made = row.run(*args, **kwargs)
         except Exception as error:
-            self.log.append(error)
+            if row.effects.io:  # others fail again when the graph is run once more
+                self.log.append(error)
             raise Failed(str(error)) from error
-        found = (made,) if row.outputs == 1 else tuple(made or ())
+        given = (made,) if row.outputs == 1 else tuple(made or ())
         if row.effects.io:
-            self.log.append(found)
-        for v, x in zip(step.outputs, found, strict=True):
+            self.log.append(given)
+        for v, x in zip(step.outputs, given, strict=True):
             if isinstance(v.type, ObjectType):
                 self.objects[v] = x
             else:
@@ -283,6 +314,8 @@ class Chunked(Stepwise):
 
     def _look(self, sent: tuple[torch.Tensor, Any]) -> bool:
         self.looks += 1
+        if self.reader is not None:
+            self.reader.remind()
         if sent[1] is not None:
             sent[1].synchronize()
         return bool(sent[0])

@@ -6,8 +6,8 @@ of. A conditional node counts as one step that does what is inside of it. All co
 are memory of a plan; what the host does ends a CUDA graph. Every place has memory of its own, so that no hazard comes from
 memory that is used again.
 
-The error cell orders nothing: every write says that the results are thrown away, and a loop that a failure keeps going reads, by
-its data, what the failing kernel made.
+The error cell orders nothing but messages to the host, which come after all that may fail before them: every write says that the
+results are thrown away, and a loop that a failure keeps going reads, by its data, what the failing kernel made.
 
 ``streams(...)`` spreads the steps over *lanes*, each a stream while the graph is captured, where that is estimated to be worth it: a
 lane begins with a step that takes longer than an edge between streams costs, that leaves room on the device, and that has another such
@@ -18,7 +18,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from .steps import Call, Conditional, Place, Run, Step, View, reads, size_of, walk, writes
+from ..kernels.triton_source import ERROR
+from .steps import (
+    Call,
+    Conditional,
+    Message,
+    Place,
+    Run,
+    Step,
+    View,
+    reads,
+    size_of,
+    walk,
+    writes,
+)
 
 LANES = 4
 BYTES = 3e12  # that a kernel moves in a second
@@ -40,6 +53,7 @@ def edges(
     read: dict[Place, list[int]] = {}
     before: list[int] = []  # all that a step comes after, as bits
     found: list[list[int]] = []
+    failing: set[int] = set()  # steps that may fail
     for j, step in enumerate(steps):
         after: set[int] = set()
         seen, changed = _touched(step, bases, ignored)
@@ -50,6 +64,11 @@ def edges(
             wrote[p] = j
         for p in seen - changed:
             read.setdefault(p, []).append(j)
+        inside = list(walk([step]))
+        if any(isinstance(s, Message) for s in inside):
+            after |= failing
+        if any(isinstance(s, Run) and ERROR in s.source.signature for s in inside):
+            failing.add(j)
         found.append(_reduced(after, before))
         before.append(_behind(sorted(after), before))
     return found

@@ -17,14 +17,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..ir import Value
+from ..shapes import Meta
 from ..types import ObjectType
 from .hazards import edges
+from .ring import Ring
 from .steps import (
     Call,
     Cell,
     Conditional,
     Copy,
+    Drain,
     Host,
+    Message,
     Place,
     Run,
     Set,
@@ -54,11 +58,12 @@ class Plan:
     constants: dict[Place, Any] = field(default_factory=dict)
     error: Cell | None = None
     generator: tuple[Cell, Cell] | None = None  # seed and offset of the random numbers
+    ring: Ring | None = None  # what the device tells the host to print
+    layouts: dict[Place, Meta] = field(default_factory=dict)  # of views
     form: Any = None  # the ``Bounded`` graph that it is the plan of
     trials: dict[str, Any] = field(default_factory=dict)  # of loops that may be measured, by kernel
-    stored: dict[Place, int] = field(
-        default_factory=dict
-    )  # inputs that it writes, and their numbers among the graph's
+    # Inputs that it writes, and their numbers among the graph's.
+    stored: dict[Place, int] = field(default_factory=dict)
 
     @property
     def memory(self) -> int:
@@ -99,6 +104,8 @@ class Plan:
 
 _KINDS = {
     Host: "host",
+    Drain: "host",
+    Message: "kernel",
     Run: "kernel",
     Update: "kernel",
     Setting: "kernel",
@@ -148,6 +155,8 @@ def _lines(plan: Plan, steps: Sequence[Step], depth: int, names: _Names) -> list
 def _arguments(step: Step, names: _Names) -> str:
     if isinstance(step, Run):
         return "(" + ", ".join(f"{k}={names.of(p)}" for k, p in step.arguments.items()) + ")"
+    if isinstance(step, Drain):
+        return ""
     if isinstance(step, (Call, Host)):
         given = ", ".join(names.of(p) for p in places_in((step.args, step.kwargs)))
         return f"({given}) -> {', '.join(map(names.of, step.outputs))}"
@@ -208,4 +217,4 @@ def _sets(step: Conditional) -> bool:
     return by_kernel or (isinstance(body[-1], Set) and body[-1].handle == step.handle)
 
 
-__all__ = ["ALLOWED", "Call", "Cell", "Conditional", "Copy", "Host", "Place", "Plan", "Run", "Set", "Setting", "Step", "Telling", "Update", "View", "check", "dtype_name", "places_in"]  # fmt: skip
+__all__ = ["ALLOWED", "Call", "Cell", "Conditional", "Copy", "Drain", "Host", "Message", "Place", "Plan", "Run", "Set", "Setting", "Step", "Telling", "Update", "View", "check", "dtype_name", "places_in"]  # fmt: skip

@@ -24,14 +24,16 @@ from ..kernels import triton_jit
 from ..kernels.device import LoopKernel, gpus_in, launch, tuner
 from ..kernels.jit import warn_once
 from ..kernels.loop_ir import Unsupported
+from ..kernels.loop_numbers import FULL
 from ..kernels.tuning import estimate
 from ..types import ListType, OptionalType, ScalarType
-from . import capture, direct, library, planner
+from . import capture, direct, library, message_kernels, planner
 from .coalescing import coalesced
 from .execute import Chunked, Stepwise
 from .forms import Held
 from .fusing import fused
 from .loop_tuning import Loops
+from .messages import Room, told
 from .plan import Call, Host, Plan, Run, check
 from .pointers import Pointers, places
 from .resume import resumed
@@ -63,6 +65,7 @@ class Program:
         self._types = [v.type for v in graph.inputs]
         self._failures = 0
         self.loops: Loops | None = None
+        self._room = Room()
         with _own_devices():
             self._make(None)
 
@@ -105,7 +108,7 @@ class Program:
             for which in (self.pointers.bound, self.pointers.moving)
         )
         own = apart(inputs, sorted(storable(self.plan).keys() & self.pointers.bound))
-        return capture.captured(stored(self.plan, own), here, there)
+        return capture.captured(stored(self.plan, own), here, there, self._room)
 
     def _choose(self) -> tuple[int, Stepwise]:
         """The tier and what runs the plan. Unsupported, with one warning, where a kernel does not compile or memory is short."""
@@ -115,7 +118,7 @@ class Program:
             why = capture.lacking(self.plan)
             if not why:
                 try:
-                    made = capture.captured(self.plan)
+                    made = capture.captured(self.plan, room=self._room)
                     if why := capture.unfused(self.plan):
                         self.notes = [f"a kernel of its own sets each condition: {why}"]
                     return 1, made
@@ -126,7 +129,7 @@ class Program:
             _check_bodies(self.plan, why)
             self.notes = [f"no conditional nodes: {why}"]
             warn_once(f"tograph: {self.plan.name} runs in chunks, not in one CUDA graph: {why}")
-            return 2, Chunked(self.plan)
+            return 2, Chunked(told(self.plan, self._room, visits=False))
         except torch.OutOfMemoryError as error:
             short = f"out of device memory: the plan needs {self.plan.memory} bytes"
             warn_once(f"tograph: {self.plan.name} runs op by op: {short}")
@@ -162,8 +165,7 @@ class Program:
                 self.notes.append(str(error))
             if not error.log:
                 return None
-            if error.full:
-                self._more()
+            self._more(error.code)
             return resumed(self.graph, inputs, error.log)
         except Unsupported as why:  # a kernel that does not compile for this device: the plan has written nothing outside
             self._failures = PATIENCE
@@ -180,7 +182,7 @@ class Program:
                 self._bind(inputs)
                 return self._tuning(inputs) if self.plan.trials else self._runner.run(*inputs)
             except Failed as error:
-                if not error.full or error.log or not self._more():
+                if error.log or not self._more(error.code):
                     raise
 
     def _tuning(self, inputs: Sequence[Any]) -> list[Any]:
@@ -194,10 +196,14 @@ class Program:
             self._again(self.plan.form.capacity)
         return outputs
 
-    def _more(self) -> bool:
-        """Plan with more room for lists, if there is more."""
+    def _more(self, code: int) -> bool:
+        """Plan with more room for lists or messages, if a failure is one of room and there is more."""
+        if code == message_kernels.FULL:
+            more = self._room.more()
+            self._room = more or self._room
+            return more is not None and self._again(self.plan.form.capacity)
         room = self.plan.form.capacity * GROWTH
-        return room <= MOST_ROOM and self._again(room)
+        return code == FULL and room <= MOST_ROOM and self._again(room)
 
     def _again(self, capacity: int) -> bool:
         """Plan once more; where that fails the graph is left to the host from now on."""
@@ -280,7 +286,7 @@ def described(graph: Graph, device: str = "cuda:0") -> str:
     """The plan of a graph as text, of one on the CPU as it would be on ``device``; or why there is none."""
     try:
         made = planner.plan(graph if on_gpu(graph) else retarget(graph, device))
-        made = fused(visited(coalesced(made)))
+        made = fused(visited(told(coalesced(made))))
     except Unsupported as why:
         return f"plan {graph.name}: the host runs it op by op: {why}"
     return "\n".join([str(made), *(f"  forbidden: {problem}" for problem in check(made))])

@@ -34,6 +34,7 @@ class SingleOps(Places):
         given = map_values(lambda v: self.meta(v), node.args)
         (self.metas[out],) = metas_of(node, given, node.kwargs)
         self.bases[out] = self.bases.get(source, source)
+        self.plan.layouts[out] = self.metas[out]
         args = (source, *node.args[1:])
         return View(node.op, args, node.kwargs, out, node.location)
 

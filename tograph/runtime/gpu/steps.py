@@ -78,6 +78,16 @@ class Setting(Run):
 
 
 @dataclass
+class Message(Update):
+    """A kernel that writes into the plan's ring what the host prints later (``messages``). ``site``: its number there."""
+
+    site: int = 0
+
+    def __str__(self) -> str:
+        return f"message {self.site} by {super().__str__()}"
+
+
+@dataclass
 class Call:
     """A library function that writes into given memory: the ``out`` form of an ATen op."""
 
@@ -103,6 +113,19 @@ class Host:
 
     def __str__(self) -> str:
         return f"host {self.op}"
+
+
+@dataclass
+class Drain(Host):
+    """The host does what the messages in the ring tell (``messages``)."""
+
+    op: str = "tg.print"
+    args: tuple = ()
+    kwargs: dict = field(default_factory=dict)
+    outputs: list[Value] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return "drain the ring"
 
 
 @dataclass
@@ -167,6 +190,17 @@ class Set:
 
 
 Step = Run | Update | Setting | Call | Host | View | Copy | Conditional | Set
+
+
+def parts(steps: Sequence[Step]) -> list[Any]:
+    """The steps of each CUDA graph, and what the host does between them."""
+    found: list[Any] = [[]]
+    for step in steps:
+        if isinstance(step, Host) or (isinstance(step, Conditional) and step.yields):
+            found += [step, []]
+        else:
+            found[-1].append(step)
+    return found
 
 
 # ---- memory

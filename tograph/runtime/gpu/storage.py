@@ -27,14 +27,14 @@ _together = getattr(torch, "_foreach_copy_", None)
 
 
 class Failed(Exception):
-    """A kernel of the plan reported an error: the graph has to run another way. ``full``: with more room for lists.
+    """A kernel of the plan reported an error: the graph has to run another way.
 
-    ``log``: what the steps of the host gave before it (``resume``).
+    ``code``: what the kernel has set, where it is one. ``log``: what the steps of the host gave before it (``resume``).
     """
 
-    def __init__(self, text: str, full: bool = False):
+    def __init__(self, text: str, code: int = 0):
         super().__init__(text)
-        self.full = full
+        self.code = code
         self.log: list[Any] = []
 
 
@@ -84,6 +84,8 @@ class Memory:
             return self._block.of(place)
         kind = place.kind if isinstance(place, Cell) else place.type
         shape = () if isinstance(kind, ScalarType) else kind.shape
+        if self.plan.ring is not None and place in self.plan.ring.shared:
+            return torch.zeros(shape, dtype=kind.dtype, pin_memory=self.device.type == "cuda")
         return torch.zeros(shape, dtype=kind.dtype, device=self.device)
 
     def _content(self, content: Any) -> torch.Tensor:
@@ -102,7 +104,7 @@ class Memory:
         try:
             parts = self.plan.form.pack(inputs)
         except Full as error:
-            raise Failed(str(error), True) from error
+            raise Failed(str(error), FULL) from error
         targets, sources, elsewhere = [], [], []
         numbers: dict[Any, Any] = {}
         for v, x in zip(self.plan.inputs, parts, strict=True):
@@ -152,7 +154,7 @@ class Memory:
         """
         found = self._block.fetch()
         if self.plan.error is not None and (code := self._block.got(found, self.plan.error).item()):
-            raise Failed(f"error code {code}", code == FULL)
+            raise Failed(f"error code {code}", int(code))
         if self.generator is not None and self.plan.generator is not None:
             self.generator.move(int(self._block.got(found, self.plan.generator[1]).item()))
         count = len(self.plan.outputs) - len(self.plan.form.written)

@@ -25,7 +25,8 @@ import torch
 
 from ..kernels.triton_text import HEADER, Source
 from ..types import TensorType
-from .plan import Cell, Conditional, Copy, Host, Place, Plan, Run, Set, Step
+from .message_kernels import paused
+from .plan import Cell, Conditional, Copy, Drain, Host, Message, Place, Plan, Run, Set, Step
 from .steps import walk
 
 
@@ -40,7 +41,8 @@ def visited(plan: Plan) -> Plan:
 
 class _Visits:
     def __init__(self, plan: Plan):
-        self.device, self.name = plan.device, plan.name
+        self.device, self.ring = plan.device, plan.ring
+        self.word = "".join(c if c.isalnum() else "_" for c in plan.name)
         taken = [s.handle for s, _ in plan.walk() if isinstance(s, Conditional)]
         self.handles = itertools.count(max(taken, default=-1) + 1)
         self.cells: list[Place] = []
@@ -59,14 +61,12 @@ class _Visits:
         if loop.kind != "while" or not loop.yields:
             return None
         (body,) = loop.bodies
-        (j, *more) = [j for j, s in enumerate(body) if _yields([s])]
+        found = visitable(loop)
+        if found is None:
+            return None
+        (j, which), at = found, loop.location
         branch = body[j]
-        if more or not isinstance(branch, Conditional) or branch.kind != "if":
-            return None
-        theirs = [_yields(b) for b in branch.bodies]
-        if theirs.count(True) != 1:
-            return None
-        which, at = theirs.index(True), loop.location
+        assert isinstance(branch, Conditional)
         *rest, last = body[j + 1 :]
         visit, stay, go = (self._cell() for _ in range(3))
         given = {"p": branch.cell, "visit": visit, "stay": stay, "go": go}
@@ -74,10 +74,18 @@ class _Visits:
         inside = [*branch.bodies[1 - which], *rest, Copy([(go, loop.cell)], at)]
         here, there = next(self.handles), next(self.handles)
         alone = Conditional("if", there, stay, [inside], branch.location)
-        inner = Conditional("while", here, loop.cell, [[*body[:j], look, alone, Set(here, go, at)]], at)  # fmt: skip
+        due, drain = self._due(loop, go)
+        inner = Conditional("while", here, loop.cell, [[*body[:j], look, alone, *due, Set(here, go, at)]], at)  # fmt: skip
         host = [*branch.bodies[which], *self._again(rest, {})]
         outer = Conditional("if", branch.handle, visit, [host, []], branch.location)
-        return replace(loop, bodies=[[inner, outer, last]])
+        return replace(loop, bodies=[[inner, outer, *drain, last]])
+
+    def _due(self, loop: Conditional, go: Cell) -> tuple[list[Step], list[Step]]:
+        """Of a loop with messages, what ends it where they are due, and what the host does then."""
+        if self.ring is None or not any(isinstance(s, Message) for s in walk([loop])):
+            return [], []
+        name = f"{self.word}_due{len(self.cells)}"
+        return [paused(self.ring, name, go, go)], [Drain(location=loop.location)]
 
     def _cell(self) -> Cell:
         cell = Cell(f"v{len(self.cells)}", TensorType(torch.bool, (), self.device))
@@ -86,8 +94,7 @@ class _Visits:
 
     def _look(self, inverted: bool) -> Source:
         """The kernel that tells whether the host is wanted: where ``p`` is true, or where it is false."""
-        word = "".join(c if c.isalnum() else "_" for c in self.name)
-        name = f"{word}_visit{len(self.cells)}"
+        name = f"{self.word}_visit{len(self.cells)}"
         test = "==" if inverted else "!="
         text = f"{HEADER}\n\n@triton.jit\ndef {name}(p, visit, stay, go):\n"
         text += f"    wanted = tl.load(p) {test} 0\n"
@@ -107,6 +114,17 @@ class _Visits:
                 yield replace(step, handle=numbers[step.handle])
             else:
                 yield step
+
+
+def visitable(loop: Conditional) -> tuple[int, int] | None:
+    """(the number of the branch in a loop's body, which of its sides) that has all that the host has to do there; None without one."""
+    (body,) = loop.bodies
+    (j, *more) = [j for j, s in enumerate(body) if _yields([s])]
+    branch = body[j]
+    if more or not isinstance(branch, Conditional) or branch.kind != "if":
+        return None
+    theirs = [_yields(b) for b in branch.bodies]
+    return (j, theirs.index(True)) if theirs.count(True) == 1 else None
 
 
 def _yields(steps: Sequence[Step]) -> bool:

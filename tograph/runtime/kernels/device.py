@@ -1,7 +1,7 @@
 """Kernels on a CUDA device: regions and whole loops of a graph, called with the device's tensors.
 
-``OnDevice``      a fused region: its loop IR, rendered as Triton for the sizes and strides of a call.
-``LoopOnDevice``  a ``While`` whose loop runs inside one kernel (``triton_loops``).
+``region_caller``  a fused region: its loop IR, rendered as Triton for the sizes and strides of a call.
+``LoopOnDevice``   a ``While`` whose loop runs inside one kernel (``triton_loops``).
 
 Both run their graph op by op where there is no kernel, and where a kernel reports an error: it has then written fresh outputs
 only. Reading the error code waits for the device; only kernels that may fail have one. ``launch`` is how a kernel starts;
@@ -59,9 +59,8 @@ class Start:
 def launch(source: Source, arguments: dict[str, Any]) -> None:
     """Start a kernel on the current stream of its device, by Triton's own launcher, or where that cannot be built by the driver."""
     at = next(arguments[n].device for n, kind in source.signature.items() if kind.startswith("*"))
-    if (
-        at.type == "cuda" and at.index != torch.cuda.current_device()
-    ):  # launchers take the current one
+    # Launchers take the current one.
+    if at.type == "cuda" and at.index != torch.cuda.current_device():
         with torch.cuda.device(at):
             launch(source, arguments)
     elif triton_jit.launcher() and not driver.loadable():

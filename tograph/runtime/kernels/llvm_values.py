@@ -31,9 +31,8 @@ class Values:
         self.pointers: dict[str, str] = {}  # of buffers, and where scalars are
         self.sizes: dict[str, str] = {}  # registers of the sizes that only a call knows
         self.variables: dict[str, str] = {}  # of the loops
-        self.scopes: list[dict[Expr, tuple[str, int]]] = [
-            {}
-        ]  # (register, width), outermost loop first
+        # (register, width), outermost loop first.
+        self.scopes: list[dict[Expr, tuple[str, int]]] = [{}]
         self.spread: list[dict[str, str]] = [{}]  # scalars in all lanes, by scope
         self.kept: dict[Expr, tuple[str, Affine]] = {}  # rows that an earlier sweep stored
         self.scans: dict[Expr, Fold] = {}

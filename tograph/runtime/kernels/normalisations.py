@@ -75,9 +75,8 @@ def _normalized(node: Node, rank: int) -> tuple[int, ...]:
 def _layer_norm(b: Elements, node: Node, which: int, index: Index) -> Term:
     x, shape, weight, bias, eps = node.args
     if any(isinstance(n, Value) for n in shape):
-        raise Unsupported(
-            "a normalised shape that only the run knows"
-        )  # it may be another one than that of the input
+        # It may be another one than that of the input.
+        raise Unsupported("a normalised shape that only the run knows")
     rank = len(b.size(x))
     dims = _normalized(node, rank)
     n = count(b, node, dims)

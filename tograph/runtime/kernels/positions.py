@@ -1,6 +1,6 @@
 """Ops whose elements follow from where they are: turned and masked tensors, diagonals, and the gradients of views.
 
-They are rows of ``gathers.GATHERS`` and ``reductions.CREATORS``; a row reads its source at positions that it computes itself.
+They are rows of ``gathers.GATHERS`` and ``creators.CREATORS``; a row reads its source at positions that it computes itself.
 """
 
 from __future__ import annotations

@@ -249,9 +249,8 @@ def pays(group: Group) -> bool:
     """Whether a kernel is worth its compilation and call: large enough, and saving passes over memory."""
     points = numel(group.space)
     small = points is not None and points < MIN_POINTS
-    if small and devices(group.nodes[0].outputs) == {
-        "cpu"
-    }:  # elsewhere a kernel costs what an op costs
+    # Elsewhere a kernel costs what an op costs.
+    if small and devices(group.nodes[0].outputs) == {"cpu"}:
         return False
     return len(group.nodes) > 1 or group.costly
 

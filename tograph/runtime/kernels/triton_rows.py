@@ -45,7 +45,7 @@ def render(
     place = "n" if index is None else str(index % n)
     lines += [
         f"mask = (i < {count}) & go",
-        f"value = tl.load(row + {_offset(row.size, row.stride)}, mask, other=0)",
+        f"value = tl.load(row + {offset(row.size, row.stride)}, mask, other=0)",
         f"tl.store(x + (i // {after} * {n} + {place}) * {after} + i % {after}, value, mask)",
     ]
     return _source(name, signature, lines, count, block)
@@ -64,7 +64,7 @@ def item(name: str, x: Meta, dim: int, sure: bool = False) -> Source:
         f"n = tl.where(n < 0, n + {n}, n)",
         *([] if sure else _guard(n)),
         f"mask = i < {count}" if sure else f"mask = (i < {count}) & inside",
-        f"value = tl.load(x + n * {x.stride[dim]} + {_offset(size, stride)}, mask, other=0)",
+        f"value = tl.load(x + n * {x.stride[dim]} + {offset(size, stride)}, mask, other=0)",
         f"tl.store(row + i, value, i < {count})",
     ]
     return _source(name, signature, lines, count, block)
@@ -83,7 +83,7 @@ def _source(name: str, signature: dict[str, str], lines: Sequence[str], count: i
     return Source(name, text, signature, {"XBLOCK": block}, -(-count // block), warps)
 
 
-def _offset(size: Sequence[int], stride: Sequence[int]) -> str:
+def offset(size: Sequence[int], stride: Sequence[int]) -> str:
     """Where element number ``i`` of a tensor is."""
     terms, inner = [], 1
     for n, s in zip(reversed(size), reversed(stride)):

@@ -226,9 +226,8 @@ class Tuner:
                     found[str(option)] = self._seconds(loops, option, pointers)
             except Unsupported:  # such as more shared memory than there is
                 continue
-            except (
-                RuntimeError
-            ):  # too little memory, or a driver that cannot do it: a plan does not need this
+            # Too little memory, or a driver that cannot do it: a plan does not need this.
+            except RuntimeError:
                 self._launches = 0
                 return None
         if not found:

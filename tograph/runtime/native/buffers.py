@@ -237,9 +237,8 @@ class Buffers:
         if 0 in shape or not data:
             return torch.empty(shape, dtype=dtype)
         nbytes = torch.Size(shape).numel() * dtype.itemsize
-        if nbytes <= COPIED or capacity > WASTE * max(
-            nbytes, LEAST
-        ):  # an earlier call needed much more
+        # An earlier call needed much more.
+        if nbytes <= COPIED or capacity > WASTE * max(nbytes, LEAST):
             made = torch.empty(shape, dtype=dtype)
             ctypes.memmove(made.data_ptr(), data, nbytes)
             return made

@@ -131,7 +131,7 @@ class Carry:
             self.low.surprises.add(self.value)
 
     def enter(self, strip: str) -> None:
-        """Make room at the head of a loop around the loop; see ``_Strip``."""
+        """Make room at the head of a loop around the loop; see ``polling.Strip``."""
         self.strip, self.outer = strip, [self.low.code.later() for _ in range(3)]
 
     def latch(self, end: str, again: str = "") -> None:

@@ -69,9 +69,8 @@ def _native(
     """The native code of ``graph`` without ``views``, which are taken of what it gives; ``last`` come behind its nodes."""
     distinct = _computed(graph, views, last)
     private = set(distinct.outputs) - set(results.without(graph.outputs[:visible], views))
-    objects = tuple(
-        id(x.value) for _, x in python_objects(graph)
-    )  # two graphs may have the same text and print to two files
+    # Two graphs may have the same text and print to two files.
+    objects = tuple(id(x.value) for _, x in python_objects(graph))
     key = (
         show(graph),
         objects,

@@ -367,6 +367,5 @@ def _in_place(body: Graph, value: Value, result: Value) -> bool:
             if groups[number[id(n)]].kind == "scalar":
                 aliases += [o for o in n.outputs if o not in names]
                 names.update(n.outputs)
-    return names.isdisjoint(
-        body.outputs
-    )  # a view of the old value that goes on reads it at the end
+    # A view of the old value that goes on reads it at the end.
+    return names.isdisjoint(body.outputs)

@@ -14,9 +14,8 @@ from . import results
 from .results import Steps, View
 from .values import strides
 
-Layout = tuple[
-    tuple[int, tuple[int, ...]], ...
-]  # inputs that are not contiguous, by position, with their strides
+# Inputs that are not contiguous, by position, with their strides.
+Layout = tuple[tuple[int, tuple[int, ...]], ...]
 
 
 @dataclass(frozen=True)

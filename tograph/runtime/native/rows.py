@@ -101,9 +101,8 @@ def _turned(x: torch.Tensor, d: int) -> torch.Tensor:
     made = x.movedim(0, d)
     if not made.is_contiguous():
         return made.contiguous()
-    return x.view(-1).view(
-        made.shape
-    )  # with the strides of a new tensor, also where there is one element
+    # With the strides of a new tensor, also where there is one element.
+    return x.view(-1).view(made.shape)
 
 
 def _apart(items: Any) -> Any:

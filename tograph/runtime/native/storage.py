@@ -33,9 +33,8 @@ from .values import (
     wide,
 )
 
-_PLANNED = (
-    1 << 28
-)  # bytes that a tensor whose size only the run knows may take in the plan of memory
+# Bytes that a tensor whose size only the run knows may take in the plan of memory.
+_PLANNED = 1 << 28
 
 
 class Storage:

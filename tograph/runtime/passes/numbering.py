@@ -81,9 +81,8 @@ class Numbering:
     ) -> int | None:
         """Number the outputs of a region op whose regions are numbered; ``failing``: what may fail in them."""
         impure = effects.random or effects.io or effects.writes or effects.reads
-        if (
-            impure or not effects.mergeable or node.op == "Try"
-        ):  # the ops in a Try decide what it catches
+        # The ops in a Try decide what it catches.
+        if impure or not effects.mergeable or node.op == "Try":
             self.write(node, effects)
             self.fresh(node.outputs)
             return None
@@ -103,9 +102,8 @@ class Numbering:
                 self.of[value] = self.of[arg]
             else:
                 self.of[value] = self.number(self.argument(arg))
-        if (
-            node.op == "While"
-        ):  # what the loop writes has another state at the start of each iteration
+        # What the loop writes has another state at the start of each iteration.
+        if node.op == "While":
             self.write(node, effects)
 
 

@@ -5,7 +5,7 @@ A file is a zip archive (``archive``): ``tograph.json`` says what there is, ``gr
 did when they were saved.
 
 The format has a version. A reader takes its own version and older ones; a field that it does not know is a newer version.
-Modules, lowest first: archive, tensors, classes, values, traces, functions, modules.
+Modules, lowest first: ``archive``, ``tensors``, ``classes``, ``values``, ``inline``, ``traces``, ``functions``, ``modules``.
 """
 
 from __future__ import annotations
