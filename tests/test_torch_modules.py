@@ -110,6 +110,34 @@ def test_recurrent_batch_first(kind, bidirectional, train):
     same_module(net, X, train=train)
 
 
+def trained(net, x, limit):
+    """Losses of steps until one is small, with gradients that are taken inside."""
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    losses, loss = [], torch.tensor(torch.inf)
+    while loss > limit and len(losses) < 4:
+        loss = net(x)[0].square().sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.detach())
+    return torch.stack(losses)
+
+
+@pytest.mark.parametrize("train", [False, True])
+@pytest.mark.parametrize("kind", [nn.GRU, nn.LSTM])
+def test_gradients_of_recurrent_layers(kind, train):
+    results = []
+    for stage in (lambda f: f, tg.function):
+        torch.manual_seed(0)
+        net = kind(4, 5, num_layers=2, batch_first=True, bidirectional=True).train(train)
+        outside = stage(lambda x, net=net: net(x)[0].sin().sum())
+        for _ in range(3):
+            outside(X).backward()
+        gradients = [p.grad.clone() for p in net.parameters()]
+        results.append([gradients, stage(trained)(net, X, torch.tensor(0.01))])
+    third_party.close(*results)
+
+
 @pytest.mark.parametrize("train", [False, True])
 def test_normalisations(train):
     same_module(nn.BatchNorm1d(3, momentum=None), X, train=train)

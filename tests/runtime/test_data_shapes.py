@@ -264,9 +264,32 @@ def test_gradient_of_a_selection():
 # ---- what only the run can tell
 
 
-def test_rank_that_depends_on_a_size_is_refused():
-    with pytest.raises(GraphBoolError, match="squeeze of dimension 0, whose size is known only"):
-        tg.function(lambda x: x[x > 0].squeeze())(X)
+def test_squeeze_drops_no_dimension_of_open_size_and_checks_that():
+    for squeezed in (
+        lambda x: x[x > 0].squeeze() * 2,
+        lambda x: x[x > 0].reshape(1, -1).squeeze(),
+        lambda x: x[x > 0].squeeze(0).sum(),
+    ):
+        f = tg.function(squeezed)
+        assert same(f(X), squeezed(X))
+        with pytest.raises(UnexpectedSizeError, match="known only when the graph runs"):
+            f(torch.tensor([-1.0, 2.0, -3.0]))
+
+
+def test_what_a_mask_with_one_element_selects_is_squeezed():
+    def share(x, y):
+        out, mask = torch.full_like(x, -1.0), x > 0
+        if mask.any():
+            out[mask] = (
+                (x[mask] / (y[mask] * x.masked_select(mask)).sqrt()).squeeze().double().float()
+            )
+        return out.squeeze()
+
+    f = tg.function(share)
+    for x in (2.0, -2.0):
+        given = torch.tensor([x]), torch.tensor([3.0])
+        assert same(f(*given), share(*given))
+    assert f.trace_count == 1
 
 
 def test_number_of_tensors_that_depends_on_a_size_is_refused():

@@ -488,3 +488,19 @@ def test_a_function_whose_gradient_uses_it():
         torch.autograd.grad(found[1][1].sum(), x)
     with torch.no_grad():
         torch.testing.assert_close(staged(x), f(x))
+
+
+def cotangent_or_none(x, w, n):
+    w = w.requires_grad_()
+    y, z = (x @ w).sum(), w.sum()
+    given = None
+    if x.sum() > n:
+        given = torch.full_like(y, 2.0)
+    (g,) = torch.autograd.grad(outputs=[y], inputs=[w], grad_outputs=[given])
+    torch.autograd.backward([z], [given])
+    return g, w.grad, torch.stack(tensors=[y.detach() if given is None else given, z.detach()])
+
+
+@pytest.mark.parametrize("n", [-100.0, 100.0])
+def test_cotangents_that_are_none_on_a_path(n):
+    same(cotangent_or_none, *arguments(), torch.tensor(n))

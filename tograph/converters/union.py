@@ -95,16 +95,23 @@ def apply(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return function(*args, **kwargs)
 
 
-def _apply_to_items(function: Callable[..., Any], args: Sequence[Any]) -> Any:
+def apply_to_items(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """``function`` of arguments that hold unions as items of a list or tuple: ``torch.stack([x, y])``."""
-    for i, a in enumerate(args):
-        if type(a) in (list, tuple) and any(map(is_union, a)):
+    for place, a in (*enumerate(args), *kwargs.items()):
+        if _is_sequence(a) and any(map(is_union, a)):
 
-            def given(*items: Any, i: int = i) -> Any:
-                return _apply_to_items(function, [*args[:i], items, *args[i + 1 :]])
+            def given(*items: Any, place: Any = place) -> Any:
+                if isinstance(place, str):
+                    return apply_to_items(function, *args, **{**kwargs, place: items})
+                return apply_to_items(function, *args[:place], items, *args[place + 1 :], **kwargs)
 
             return _settled(given, a)
-    return function(*args)
+    return function(*args, **kwargs)
+
+
+def _is_sequence(x: Any) -> bool:
+    """A list or tuple whose items are known here; of a subclass, another would not be one."""
+    return type(x) in (list, tuple) or (type(x) is StagedList and x.handle is None)
 
 
 def _settled(function: Callable[..., Any], items: Sequence[Any]) -> Any:
@@ -229,7 +236,7 @@ def _torch_function(cls, func, types, args=(), kwargs=None):
     kwargs = kwargs or {}
     if holds_union(args, kwargs):
         return apply(func, *args, **kwargs)
-    return _apply_to_items(lambda *a: func(*a, **kwargs), args)
+    return apply_to_items(func, *args, **kwargs)
 
 
 def _iter(self):

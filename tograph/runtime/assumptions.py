@@ -14,7 +14,7 @@ import torch
 
 from .funcgraph import FuncGraph, Ref, current_graph
 from .ir import Graph, Value
-from .ops import PYTHON
+from .ops import PYTHON, overload
 from .types import ScalarType, TensorType
 
 _USUAL_SIZE = 12  # neither 0 nor 1, nor smaller than a window or an order that is asked for
@@ -104,7 +104,7 @@ def _usual(value: Value) -> Any:
     if node is None or not node.op.startswith("py."):
         return None
     if node.op == "py.size":
-        return _part(*node.args) or _USUAL_SIZE
+        return _part(*node.args) or (1 if _at_most_one(*node.args) else _USUAL_SIZE)
     if node.op == "py.constant":
         return node.args[0]
     function = PYTHON.get(node.op[3:])
@@ -140,6 +140,21 @@ def _part(tensor: Value, d: int) -> int | None:
         return -start if start < 0 and stop >= _END else None
     same = isinstance(first, Value) and first is last
     return stop - start if same and stop > start else None
+
+
+def _at_most_one(tensor: Value, d: int) -> bool:
+    """Whether a dimension is what a mask with a single element selects, also after elementwise ops."""
+    tensor = _captured(tensor)
+    node = tensor.node
+    if node is None or d != 0:
+        return False
+    if node.op in ("aten.index.Tensor", "aten.masked_select.default"):
+        mask = node.args[1] if node.op.startswith("aten.masked") else node.args[1][0]
+        return isinstance(mask, Value) and mask.type.dtype == torch.bool and mask.type.shape == (1,)
+    if not node.op.startswith("aten.") or torch.Tag.pointwise not in overload(node.op).tags:
+        return False
+    same = [v for v in node.inputs if isinstance(v.type, TensorType) and v.type.shape == (None,)]
+    return any(_at_most_one(v, 0) for v in same)
 
 
 _END = 2**63 - 1  # where ``x[-1:]`` stops

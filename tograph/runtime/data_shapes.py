@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from ..errors import UnknownSizeError
+from ..errors import GraphBoolError, UnknownSizeError
 from .shapes import Meta, like, rule
 
 
@@ -49,17 +49,23 @@ def _unique_outputs(x: Meta, size: Any, inverse: Any, with_inverse: bool, with_c
 def _squeeze(x, dim=None):
     """A dimension of unknown size may be 1 when the graph runs: then the rank would be another one."""
     dims = range(x.rank) if dim is None else dim if isinstance(dim, (list, tuple)) else (dim,)
-    places = {d % max(x.rank, 1) for d in dims}
-    for d in sorted(places):
-        n = x.size[d] if x.rank else 1
-        if type(n) is not int:
-            if n.node.has_hint():
-                return None
-            raise UnknownSizeError(
-                f"squeeze of dimension {d}, whose size is known only when the graph runs: the rank of the result is not "
-                "known. Name the dimensions to squeeze, or use reshape."
-            )
-    return _without(x, {d for d in places if x.rank and x.size[d] == 1})
+    places = {d % max(x.rank, 1) for d in dims} if x.rank else set()
+    if any(type(x.size[d]) is not int and x.size[d].node.has_hint() for d in places):
+        return None
+    return _without(x, {d for d in sorted(places) if _is_one(x.size[d], d)})
+
+
+def _is_one(n: Any, d: int) -> bool:
+    """Whether a size is 1; of one that is known only when the graph runs, as it usually is."""
+    if type(n) is int:
+        return n == 1
+    try:
+        return (n == 1).node.guard_bool(__file__, 0)  # as torch's own code asks
+    except GraphBoolError:
+        raise UnknownSizeError(
+            f"squeeze of dimension {d}, whose size is known only when the graph runs: the rank of the result is not "
+            "known. Name the dimensions to squeeze, or use reshape."
+        ) from None
 
 
 def _without(x: Meta, dropped: set[int]) -> Meta:

@@ -247,11 +247,25 @@ def _reference(name: str, func) -> Callable[..., Any]:
         return torch.reshape
     if name == "aten.copy.default":
         return _copy
+    if name == "aten.mkldnn_rnn_layer.default":
+        return _keeping_workspace(func)
     if any(a.name == "generator" for a in func._schema.arguments):
         return lambda *args, **kwargs: func(
             *map(plain, args), **{k: plain(v) for k, v in kwargs.items()}
         )
     return func
+
+
+def _keeping_workspace(func) -> Callable[..., Any]:
+    """``func`` with what its gradient needs, which torch's kernel gives only where gradients are on; a graph runs where they are off."""
+
+    def run(*args):
+        if torch.is_grad_enabled():
+            return func(*args)
+        with torch.enable_grad(), torch._C._AutoDispatchBelowAutograd():
+            return func(*args)
+
+    return run
 
 
 def _copy(target, source, non_blocking=False):

@@ -166,11 +166,15 @@ METHODS[(torch.Generator, "manual_seed")] = lambda generator, seed: manual_seed(
 
 
 def _while_tracing(function, form):
-    """``form`` in a trace; a Python list that the graph may grow counts as the list that it is."""
+    """``form`` in a trace, option by option of unions among the arguments and of the items of lists."""
+
+    @union.each
+    def resolved(*args, **kwargs):
+        return union.apply_to_items(form, *args, **kwargs)
 
     @handles(function)
     def run(*args, **kwargs):
-        return (form if is_tracing() else function)(*args, **kwargs)
+        return (resolved if is_tracing() else function)(*args, **kwargs)
 
 
 _while_tracing(torch.autograd.grad, grads.grad)

@@ -96,24 +96,23 @@ def differentiate(
     """
     again = torch.is_grad_enabled() if again is None else again
     func = FuncGraph(graph.name)
-    func.replaying = True
     with _own(func), recording(func), torch.enable_grad():
         values, inputs = _inputs(graph, func, need)
         outputs, results = _outputs(graph, func, inputs)
         last = func.graph.nodes[-1] if func.graph.nodes else None
         chosen = [i for i in given if _requires_grad(outputs[i]) or (lost and i in lost)]
-        wrt = [inputs[i] for i in need]
+        wrt, filled = [inputs[i] for i in need], [k for k, i in enumerate(need) if i in fill]
         if failing:
             _refuse(failing, outputs, [i for i in chosen if lost is None or i in lost], wrt)
         cotangents = [func.input(results[i].type) for i in chosen]
         told = _written_later(writes, inputs, outputs, func)
-        ends, filled = [outputs[i] for i in chosen], [k for k, i in enumerate(need) if i in fill]
+        ends = [outputs[i] for i in chosen]
         grads = _gradients(func, ends, cotangents, wrt, again, filled)
         saves = frozenset(i for i, end in zip(chosen, ends) if _saves(end, wrt))
         connected = frozenset(v for v, x in func.sources.items() if x.requires_grad)
     _settle_constants(func)
     parts, told = _parts_at(func, last), _used(told, func)
-    cotangents += told.values()
+    cotangents = [*cotangents, *told.values()]
     return Joint(func, values, results, *parts, list(need), chosen, cotangents, grads, list(told), saves, connected)  # fmt: skip
 
 
@@ -226,8 +225,8 @@ def _written_later(
 
 @contextmanager
 def _own(func: FuncGraph) -> Iterator[None]:
-    """Inside, what is written in place belongs to the joint graph: it is no state of a region that is traced around it."""
-    changes = journal.push()
+    """Inside, a graph is replayed, and what is written in place belongs to the joint graph: it is no state of a region around it."""
+    changes, func.replaying = journal.push(), True
     try:
         yield
     finally:
