@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import tograph as tg
-from tests.runtime.kernels.loop_programs import halve_each, one_slow
+from tests.runtime.kernels.loop_programs import divide, halve_each, one_slow
 from tograph.bench import programs
 from tograph.runtime import interp
 from tograph.runtime.gpu import planner
@@ -184,11 +184,6 @@ def test_a_long_row_is_folded_by_two_kernels(monkeypatch):
 
 
 def test_a_failure_ends_the_loops_and_is_reported():
-    def divide(x, y):
-        while x > 10:
-            x = x // y
-        return x
-
     _, made = plan_of(divide, torch.tensor(1000), torch.tensor(3))
     assert made.error is not None
     assert Stepwise(made, "cpu").run(torch.tensor(1000), torch.tensor(3))[0] == 4
