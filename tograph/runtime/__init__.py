@@ -15,7 +15,7 @@ Packages: ``control_flow`` (staged constructs), ``autodiff``, ``passes``, ``kern
 * What a trace depends on: ``reads`` of ``sources`` (``lookups``, ``code_names``) become ``guards`` and ``place_checks``; ``slots`` and ``outer_numbers`` become inputs.
 * A function: ``function``, ``methods``, ``rebinding``, ``signatures``, ``arguments``, ``keys``, ``trace_cache``; ``openings`` and ``families`` say what stays open, ``retraces`` why
   one was traced.
-* A trace: ``tracer`` makes one from ``placeholders`` (``retrace``, ``interrupts``, ``shown``), ``finishing`` ends it, ``traces`` and ``concrete`` keep it, ``binding`` and ``entries`` call it.
+* A trace: ``tracer`` makes one from ``placeholders`` (``retrace``, ``interrupts``, ``shown``), ``finishing`` ends it, ``traces`` and ``concrete`` keep it, ``binding``, ``entries`` and ``forms`` call it.
 * How it runs: ``scheduler``, ``host``, ``interp``; ``watching``, ``transforms``, ``probes``, ``prints``.
 * Gradients: inside ``grads``, ``grad_fields``, ``optional_grads``, ``hooks``, ``histories``, ``freed``, ``engine``, ``carrier``; around a call ``gradient_calls``; the user's own ``custom``,
   ``autograd_functions``.

@@ -28,7 +28,8 @@ class Downloads:
         for place, here in self._here.items():
             x = of[place]
             if here is None:  # for the first call
-                here = self._here[place] = locked(x.shape, x.dtype)
+                with torch.inference_mode(False):
+                    here = self._here[place] = locked(x.shape, x.dtype)
             here.copy_(x, non_blocking=True)
 
     def wait(self) -> None:

@@ -88,7 +88,9 @@ class Memory:
         kind = place.kind if isinstance(place, Cell) else place.type
         shape = () if isinstance(kind, ScalarType) else kind.shape
         if self.plan.ring is not None and place in self.plan.ring.shared:
-            return torch.zeros(shape, dtype=kind.dtype, pin_memory=self.device.type == "cuda")
+            return torch.zeros(
+                shape, dtype=kind.dtype, device="cpu", pin_memory=self.device.type == "cuda"
+            )
         return torch.zeros(shape, dtype=kind.dtype, device=self.device)
 
     def _content(self, content: Any) -> torch.Tensor:

@@ -68,4 +68,4 @@ class Uploads:
 
 
 def locked(shape: Any, dtype: torch.dtype) -> torch.Tensor:
-    return torch.empty(shape, dtype=dtype, pin_memory=True)
+    return torch.empty(shape, dtype=dtype, device="cpu", pin_memory=True)
