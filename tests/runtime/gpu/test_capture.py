@@ -120,9 +120,8 @@ def test_the_host_prints_between_graphs(cuda, capsys):
     want, count = telling(torch.tensor([3.0, 4.0]))
     assert got == capsys.readouterr().out and (steps, type(steps)) == (count, int)
     torch.testing.assert_close(x, want)
-    assert (
-        sum(kinds(g.root).count("CONDITIONAL") for g in made.graphs) == 1
-    )  # the loop that prints nothing
+    # The loop that prints nothing.
+    assert sum(kinds(g.root).count("CONDITIONAL") for g in made.graphs) == 1
     assert {g.held for g in made.graphs} == {made.pool.handle}
 
 

@@ -60,9 +60,8 @@ def newton_like(x, tolerance):
 
 def test_a_loop_becomes_a_while_node():
     made, chunked = check_runs(newton_like, torch.tensor([1.0, 2.0, 5.0]), torch.tensor(1e-4))
-    assert (
-        made.nodes()["while"] == 1 and chunked.looks == 2 * 3
-    )  # 6 steps in chunks of 3, and one that ran ahead
+    # 6 steps in chunks of 3, and one that ran ahead.
+    assert made.nodes()["while"] == 1 and chunked.looks == 2 * 3
     (loop,) = [s for s in made.steps if isinstance(s, Conditional)]
     assert isinstance(loop.bodies[0][-1], Set)
     assert "WHILE handle 0 <- " in str(made) and "set handle 0 <- " in str(made)
