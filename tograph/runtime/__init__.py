@@ -17,7 +17,7 @@ Packages: ``control_flow`` (staged constructs), ``autodiff``, ``passes``, ``kern
   one was traced.
 * A trace: ``tracer`` makes one from ``placeholders`` (``retrace``, ``interrupts``, ``shown``), ``finishing`` ends it, ``traces`` and ``concrete`` keep it, ``binding``, ``entries`` and ``forms`` call it.
 * How it runs: ``scheduler``, ``host``, ``interp``; ``watching``, ``transforms``, ``probes``, ``prints``.
-* Gradients: inside ``grads``, ``grad_fields``, ``optional_grads``, ``hooks``, ``histories``, ``freed``, ``engine``, ``carrier``; around a call ``gradient_calls``; the user's own ``custom``,
+* Gradients: inside ``grads``, ``grad_fields``, ``optional_grads``, ``hooks``, ``histories``, ``outer_gradients``, ``freed``, ``engine``, ``carrier``; around a call ``gradient_calls``; the user's own ``custom``,
   ``autograd_functions``.
 * Functions for users: ``higher_order``, ``row_loops``, ``effects``, ``debug`` (``misuse``); of torch, in other words: ``determinants``, ``narrowing``, ``open_forms``, ``products``.
 * What is shown: ``artifacts``, ``decisions``, ``notebook``.
