@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from ...errors import GradientError, GraphBoolError
-from .. import freed, journal
+from ...errors import GradientError, GraphBoolError, Location
+from .. import freed, histories, journal
 from ..carrier import Carrier, differentiable
 from ..engine import run_backward
 from ..freed import executed
@@ -241,8 +241,18 @@ def _backward_of(
         return engine(outputs, grads, inputs, again)
     except GraphBoolError as error:
         raise GradientError(
-            "torch's formula for a derivative needs a number, such as the size of a list, that is known only when the graph runs"
+            "torch's formula for a derivative needs a number, such as the size of a list, that is known only when the graph runs",
+            _place_of(error.formula, current_graph()) or error.location,
         ) from error
+
+
+def _place_of(formula: Any, func: FuncGraph) -> Location | None:
+    """The line of the first op whose history a node of torch's autograd is in."""
+    for node in func.graph.nodes if formula is not None else ():
+        found = [func.sources[v] for v in node.outputs if v in func.sources]
+        if node.location is not None and formula in histories.behind(found):
+            return node.location
+    return None
 
 
 def _zeros(x: Any) -> Any:

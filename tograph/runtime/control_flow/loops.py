@@ -19,6 +19,7 @@ from ..funcgraph import current_graph, user_location
 from ..joins import generalize
 from ..journal import Location as Place
 from ..structure import Choice, Spec, spec_of
+from . import stale_views
 from .beginnings import begin_like, begin_with, holds
 from .carried import Carried
 from .guesses import Guess
@@ -150,6 +151,8 @@ class Rounds:
         elif not self._traced(self.specs) or self._idle():
             return False
         if self.history.change(self.loop, self.state) or self._merged() or not self._stable():
+            return False
+        if stale_views.taken(self.loop.graph, [self.cond.graph]):
             return False
         return not self.history.unsettled(self.loop)
 

@@ -22,7 +22,6 @@ from .groups import one_element, schedule, updated
 from .grown import Grown, Shrunk, Swapped
 from .polling import Strip, poll
 from .telling import Text
-from .threading import COUNTER
 from .values import Decline, Listed, Mem, Operand, Reg, laid_out, numel
 
 if TYPE_CHECKING:
@@ -208,7 +207,7 @@ def _both_versions(low: Lowering, node: Node, args: list[Operand], modes: list[s
     code, found, place = low.code, [], versions.prepare(low)
     labels = [code.fresh(n) for n in ("selecting", "branching", "joined")]
     version = code.do(f"call i1 @pick(ptr {place})")
-    before = code.do(f"call i64 @llvm.{COUNTER}()")
+    start = code.do(f"call i64 @clock(ptr {place})")
     work = low.work
     code.branch(version, labels[1], labels[0])
     for branching, label in enumerate(labels[:2]):
@@ -221,14 +220,12 @@ def _both_versions(low: Lowering, node: Node, args: list[Operand], modes: list[s
     code.label(labels[2])
     ends = [end for _, end in found]
     state = [_merge(low, v, list(zip(xs, ends))) for v, xs in zip(node.outputs, zip(*(s for s, _ in found)))]  # fmt: skip
-    after = code.do(f"call i64 @llvm.{COUNTER}()")
-    ticks = code.do(f"sub i64 {after}, {before}")
     number, _, step = count_of
     kind = REGISTER[state[number].dtype]
     trips = code.do(f"sub {kind} {state[number].text}, {args[number].text}")
     trips = trips if kind == "i64" else code.do(f"sext {kind} {trips} to i64")
     trips = code.do(f"sdiv i64 {trips}, {step}")
-    code.line(f"call void @judge(ptr {place}, i1 {version}, i64 {ticks}, i64 {trips})")
+    code.line(f"call void @stop(ptr {place}, i1 {version}, i64 {start}, i64 {trips})")
     return state
 
 
