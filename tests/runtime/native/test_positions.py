@@ -109,3 +109,36 @@ def test_a_gradient_of_a_row_that_the_run_chooses():
     for i in (2, 1, -2):
         given = x, torch.tensor(i), torch.tensor(3)
         torch.testing.assert_close(g(*given), f(*given))
+
+
+DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.int64, torch.bool]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("shape", [(300,), (1025,), (5, 300), (3, 4, 130), (64, 64), (7, 1), (0, 5)], ids=str)  # fmt: skip
+def test_turned_and_rolled_in_runs(dtype, shape):
+    """Sizes that vectors do not divide, turns near the ends and beyond, in every dim; a source with gaps."""
+    x = (torch.randn(shape, generator=torch.Generator().manual_seed(0)) * 10).to(dtype)
+
+    def rolled(x):
+        once = torch.roll(x, [-3 * i - 1 for i in range(x.dim())], list(range(x.dim())))
+        ends = torch.roll(x, x.shape[-1] - 1, -1), torch.roll(x, 1, -1), torch.roll(x, 777, 0)
+        both = torch.roll(x.flip(-1), 17, -1).flip(0)
+        return once, *ends, both, x.flip(*range(x.dim())), torch.roll(x[..., ::2], 5, -1).flip(-1)
+
+    f = tg.function(rolled)
+    for _ in range(3):
+        for made, wanted in zip(f(x), rolled(x), strict=True):
+            assert made.dtype == wanted.dtype and torch.equal(made, wanted)
+
+
+def test_rolls_and_flips_read_runs_of_elements():
+    @tg.function
+    def turned(x):
+        return torch.roll(x, (3, -5), (0, 1)) + x.flip(1)
+
+    x = torch.randn(300, 301)
+    for _ in range(3):
+        assert torch.equal(turned(x), turned.python_function(x))
+    text = turned.get_concrete_function(x).scheduled.llvm
+    assert "masked.load" in text and "masked.gather" not in text

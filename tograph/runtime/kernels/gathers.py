@@ -14,6 +14,7 @@ from .elements import Elements, Reducer, argument
 from .exprs import Term
 from .loop_ir import Affine, Open, Unsupported
 from .reductions import REDUCERS
+from .turns import turned
 from .views import ZERO, Index, broadcast
 
 Gather = Callable[[Elements, Node, int, Index], Term]
@@ -113,9 +114,7 @@ def _roll(b: Elements, node: Node, which: int, index: Index) -> Term:
     place = list(index)
     for d, (turn, n) in enumerate(zip(turns, size)):
         if n and turn % n:
-            turn %= n
-            here = b.maker.index(index[d])
-            place[d] = located((here < turn).where(here + (n - turn), here - turn))
+            place[d] = located(turned(b.maker.index(index[d]), turn % n, n))
     return b.at(x, tuple(place))
 
 

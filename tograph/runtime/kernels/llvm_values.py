@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from . import llvm_math
+from . import llvm_math, turns
 from .folds import Fold
 from .llvm_text import MEMORY, REGISTER, Text
 from .loop_ir import ITEM_SIZES, Affine, Expr, Kernel, Size, Store
@@ -170,16 +170,22 @@ class Values:
         factor = address.factor(lane) if e.width > 1 else 0
         gathered = any(lane in self.kernel.depends(x) for x, _ in address.gathers)
         if factor in (0, 1) and not (gathered and e.width > 1):
-            at = self._base(Affine(address.terms, address.offset))
-            for index, stride in address.gathers:
-                one = self._emit_scalar(index)
-                moved = self.text.set(f"mul nsw i64 {one}, {number(stride)}")
-                at = self.text.set(f"add nsw i64 {at}, {moved}")
-            place = self.text.set(f"getelementptr {kind}, ptr {pointer}, i64 {at}")
-            return place, "one" if factor == 0 else "all"
+            return self._place(pointer, kind, self._first(address)), "one" if factor == 0 else "all"
         positions = self._position(address)
         place = self.text.set(f"getelementptr {kind}, ptr {pointer}, {e.type('i64')} {positions}")
         return place, "each"
+
+    def _first(self, address: Affine) -> str:
+        """The address of the first lane, as i64, with gathers that are the same in all lanes."""
+        at = self._base(Affine(address.terms, address.offset))
+        for index, stride in address.gathers:
+            one = self._emit_scalar(index)
+            moved = self.text.set(f"mul nsw i64 {one}, {number(stride)}")
+            at = self.text.set(f"add nsw i64 {at}, {moved}")
+        return at
+
+    def _place(self, pointer: str, kind: str, at: str) -> str:
+        return self.text.set(f"getelementptr {kind}, ptr {pointer}, i64 {at}")
 
     def _emit_scalar(self, e: Expr) -> str:
         before, self.emitter = self.emitter, self.emitter_of(1, None)
@@ -189,8 +195,44 @@ class Values:
             self.emitter = before
 
     def read(self, pointer: str, dtype: str, address: Affine) -> str:
+        if self.emitter.width > 1 and self.plan.lanes is not None:
+            found = self._read_back(pointer, dtype, address) or self._read_runs(
+                pointer, dtype, address
+            )
+            if found is not None:
+                return found
         place, lanes = self._pointer(pointer, dtype, address)
         return self.emitter.load(dtype, place, lanes)
+
+    def _lane_gathers(self, address: Affine) -> list[tuple[Expr, Size]]:
+        """The gathers that differ from lane to lane."""
+        lane = self.plan.lanes.name
+        return [(x, f) for x, f in address.gathers if lane in self.kernel.depends(x)]
+
+    def _read_back(self, pointer: str, dtype: str, address: Affine) -> str | None:
+        """Elements that lie one before the other."""
+        if address.factor(self.plan.lanes.name) != -1 or self._lane_gathers(address):
+            return None
+        last = self._first(address.shifted(1 - self.emitter.width))
+        return self.emitter.load(dtype, self._place(pointer, MEMORY[dtype], last), "back")
+
+    def _read_runs(self, pointer: str, dtype: str, address: Affine) -> str | None:
+        """Elements of a dim that is turned in a circle, which lie in two runs."""
+        lane, inner = self.plan.lanes.name, self._lane_gathers(address)
+        if address.factor(lane) != 0 or len(inner) != 1 or inner[0][1] != 1:
+            return None
+        found = turns.runs(inner[0][0])
+        if found is None or found[0].factor(lane) != 1 or found[0].gathers:
+            return None
+        here, turn, *raised = found
+        rest = tuple(g for g in address.gathers if g[0] is not inner[0][0])
+        at, start = self._first(Affine(address.terms, address.offset, rest)), self._base(here)
+        at = self.text.set(f"add nsw i64 {at}, {start}")
+        places = [
+            self._place(pointer, MEMORY[dtype], self.text.set(f"add nsw i64 {at}, {r}"))
+            for r in raised
+        ]
+        return self.emitter.load_runs(dtype, *places, self.text.set(f"sub nsw i64 {turn}, {start}"))
 
     def write(self, pointer: str, dtype: str, address: Affine, value: str) -> None:
         place, lanes = self._pointer(pointer, dtype, address)

@@ -87,7 +87,7 @@ def lane_loop(kernel: Kernel) -> tuple[Dim | None, bool]:
         name, total = candidate[0].name, 0
         for address, in_row in accesses:
             factor = address.factor(name)
-            gain = 0 if factor == 0 else 2 if factor == 1 else -3
+            gain = 0 if factor == 0 else 2 if factor == 1 else 1 if factor == -1 else -3
             total += gain * points if in_row else gain
         return total
 

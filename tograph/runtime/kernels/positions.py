@@ -44,7 +44,7 @@ def _flip(b: Elements, node: Node, which: int, index: Index) -> Term:
     for d in {d % len(size) for d in dims}:
         if isinstance(size[d], Open):
             raise Unsupported("a tensor turned round whose size only the run knows")
-        place[d] = located(size[d] - 1 - b.maker.index(index[d]))
+        place[d] = index[d].scaled(-1).shifted(size[d] - 1)
     return b.at(x, tuple(place))
 
 

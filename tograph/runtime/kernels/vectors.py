@@ -149,28 +149,67 @@ class Emitter:
     # ---- memory
 
     def load(self, dtype: str, pointer: str, lanes: str) -> str:
-        """Elements at ``pointer``; ``lanes``: "one", "all" (contiguous) or "each" (a vector of pointers)."""
+        """Elements at ``pointer``; ``lanes``: "one", "all" (contiguous), "back" (contiguous, the last lane first) or "each" (a vector of pointers)."""
         kind, align = MEMORY[dtype], ITEM_SIZES[dtype]
         if lanes == "one" or self.width == 1:
             raw = self.text.set(f"load {kind}, ptr {pointer}, align {align}")
             one = Emitter(self.text, self.target, 1, None, self.error)
             return self.splat(REGISTER[dtype], one.from_memory(dtype, raw))
-        full = self.type_of(kind)
-        if lanes == "all" and self.mask is None:
+        full, back = self.type_of(kind), lanes == "back"
+        if lanes != "each" and self.mask is None:
             raw = self.text.set(f"load {full}, ptr {pointer}, align {align}")
         else:
-            word, pointers = ("load", "ptr") if lanes == "all" else ("gather", self.type_of("ptr"))
-            raw = self._masked_load(word, pointers, kind, align, pointer)
+            word, pointers = ("gather", self.type_of("ptr")) if lanes == "each" else ("load", "ptr")
+            mask = self._reversed("i1", self.mask) if back and self.mask else self.mask
+            raw = self._masked_load(word, pointers, kind, align, pointer, mask)
+        return self.from_memory(dtype, self._reversed(kind, raw) if back else raw)
+
+    def load_runs(self, dtype: str, first: str, second: str, count: str) -> str:
+        """Contiguous elements: ``count`` lanes (i64, any number) of those at ``first``, the others of those at ``second``."""
+        kind, align = MEMORY[dtype], ITEM_SIZES[dtype]
+        # A processor takes hundreds of cycles to find that nothing is wanted of a page that is not there.
+        ends = []
+        for limit, comparison, other in (("0", "sle", second), (str(self.width), "sge", first)):
+            beyond = self.text.set(f"icmp {comparison} i64 {count}, {limit}")
+            ends.append((beyond, other))
+            count = self.text.set(f"select i1 {beyond}, i64 {limit}, i64 {count}")
+        first, second = (
+            self.text.set(f"select i1 {beyond}, ptr {other}, ptr {own}")
+            for own, (beyond, other) in zip((first, second), ends)
+        )
+        narrow = self.splat("i32", self.text.set(f"trunc i64 {count} to i32"))
+        numbers = "<" + ", ".join(f"i32 {i}" for i in range(self.width)) + ">"
+        own = self.text.set(f"icmp slt {self.type_of('i32')} {numbers}, {narrow}")
+        other = self.binary("xor", "bool", own, self.splat_literal("i1", "true"))
+        raw = "zeroinitializer"
+        for pointer, mask in ((first, own), (second, other)):
+            mask = mask if self.mask is None else self.binary("and", "bool", mask, self.mask)
+            raw = self._masked_load("load", "ptr", kind, align, pointer, mask, raw)
         return self.from_memory(dtype, raw)
 
-    def _masked_load(self, word: str, pointers: str, kind: str, align: int, pointer: str) -> str:
+    def _reversed(self, register: str, x: str) -> str:
+        kind = self.type_of(register)
+        lanes = ", ".join(f"i32 {i}" for i in reversed(range(self.width)))
+        return self.text.set(f"shufflevector {kind} {x}, {kind} poison, <{self.width} x i32> <{lanes}>")  # fmt: skip
+
+    def _masked_load(
+        self,
+        word: str,
+        pointers: str,
+        kind: str,
+        align: int,
+        pointer: str,
+        mask: str | None,
+        rest: str = "zeroinitializer",
+    ) -> str:
+        """The lanes of ``mask``; the others are those of ``rest``."""
         full, lanes = self.type_of(kind), self.type("bool")
-        mask = self.mask or self.splat_literal("i1", "true")
+        mask = mask or self.splat_literal("i1", "true")
         suffix = "p0" if word == "load" else f"v{self.width}p0"
         name = f"@llvm.masked.{word}.v{self.width}{SUFFIX[kind]}.{suffix}"
         self.text.declarations[name] = f"declare {full} {name}({pointers}, i32, {lanes}, {full})"
         return self.text.set(
-            f"call {full} {name}({pointers} {pointer}, i32 {align}, {lanes} {mask}, {full} zeroinitializer)"
+            f"call {full} {name}({pointers} {pointer}, i32 {align}, {lanes} {mask}, {full} {rest})"
         )
 
     def store(self, dtype: str, pointer: str, lanes: str, value: str) -> None:
