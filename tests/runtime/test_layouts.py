@@ -72,3 +72,14 @@ def test_other_tensors_are_refused(kind):
 def test_what_a_function_makes_is_refused(made):
     with pytest.raises(UnsupportedOpError, match="strided memory"):
         tg.function(made)(X)
+
+
+def test_sparse_gradients_of_a_call():
+    found, i = [], torch.tensor([1, 0, 1])
+    for stage in (lambda f: f, tg.function):
+        torch.manual_seed(0)
+        table = nn.Embedding(4, 2, sparse=True)
+        stage(lambda i, table=table: table(i).sin().sum())(i).backward()
+        assert table.weight.grad.layout is torch.sparse_coo
+        found.append(table.weight.grad.to_dense())
+    torch.testing.assert_close(*found)

@@ -1,7 +1,8 @@
 """Which tensors a graph can have: plain numbers in strided memory; sparse ones as operands of products only.
 
 A symbolic tensor says that it is strided, so what asks a sparse one for its layout, parts or dense form would get a wrong answer.
-A matrix product takes a sparse matrix from outside of the graph (a closure, a module) and gives a strided result.
+A matrix product takes a sparse matrix from outside of the graph (a closure, a module) and gives a strided result. The
+gradient that a call has outside of the function may be sparse (``nn.Embedding(sparse=True)``).
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def is_sparse_product(func: Any, args: tuple) -> bool:
 
 @contextlib.contextmanager
 def taking_sparse() -> Iterator[None]:
-    """In here a sparse matrix is an operand."""
+    """In here an op may take, or give, a sparse matrix."""
     before, _taken.sparse = _taken.sparse, True
     try:
         yield
