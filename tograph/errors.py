@@ -103,6 +103,8 @@ class ScopeError(StagingError, RuntimeError):
 class GraphBoolError(StagingError, TypeError):
     """A value that is only known when the graph runs, used as a Python bool or number."""
 
+    formula: object = None  # the node of torch's autograd whose formula used it
+
 
 class ConditionError(GraphBoolError, ValueError, RuntimeError):
     """A condition that is neither true nor false, such as a tensor of several elements. ``plain``: what torch says."""

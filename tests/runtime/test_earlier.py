@@ -326,8 +326,27 @@ def test_of_a_loss_only_the_last_iteration_is_kept():
             n = n - 1
         return loss.detach()
 
-    body = str(f.get_concrete_function(arguments()[0], torch.tensor(3)).graph)
-    assert "tg.list_new" in body.partition("body(")[2]
+    body = str(f.get_concrete_function(arguments()[0], torch.tensor(3)).graph).partition("body(")[2]
+    assert "tg.list_new" in body
+    assert " If(" in body  # what the first iteration comes to is before the loop
+
+
+def test_what_no_later_iteration_comes_to_is_not_computed_for_it():
+    """Of zeros the derivative of the root would be NaN."""
+
+    @tg.function
+    def f(w, n):
+        w = w.requires_grad_()
+        loss, total = (w * 0).sqrt().sum(), torch.zeros_like(w)
+        while n > 0:
+            if n < 2:
+                total = total + torch.autograd.grad(loss, w)[0]
+            loss = (w * w).sum()
+            n = n - 1
+        return total
+
+    w = arguments()[0]
+    torch.testing.assert_close(f(w, torch.tensor(3)), w * 2)
 
 
 def by_what_was_written(w, n):

@@ -308,3 +308,18 @@ def test_statistics_that_a_layer_updates_are_not_an_error():
     x, f = torch.randn(4, 3), lambda x: layers(x).sum() + layers(2 * x).square().sum()
     found = torch.autograd.grad(tg.function(f)(x), list(layers.parameters()))
     torch.testing.assert_close(found, torch.autograd.grad(f(x), list(layers.parameters())))
+
+
+def test_a_formula_that_needs_a_size_names_the_line():
+    @tg.function
+    def f(x):
+        y = x[x > 0]
+        if y.sum() > 0:
+            z = y.cumprod(0).sum() * 3
+        else:
+            z = y.sum()
+        return torch.autograd.grad(z, x, create_graph=True)[0]
+
+    with pytest.raises(GradientError, match="torch's formula for a derivative") as caught:
+        f(leaf())
+    assert "line" in str(caught.value)

@@ -15,10 +15,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from ..transpiler.anno import Fact, get_fact
+from ..transpiler.binders import binds
 from ..transpiler.syntax import children, gast, walk
 from ..transpiler.templates import names_tuple
 from . import for_stmt, if_stmt, try_stmt, while_stmt, with_stmt
-from .context import FUNCTIONS, OPERATORS, Context, Converter, own_nodes
+from .context import FUNCTIONS, OPERATORS, Context, Converter, is_docstring, own_nodes
 
 _EMPTY: frozenset[str] = frozenset()
 _LOOPS = frozenset({gast.For, gast.While})
@@ -199,31 +200,20 @@ def declared_inside(statement: gast.stmt) -> frozenset[str]:
     return frozenset(n for d in walk(statement) if isinstance(d, gast.Nonlocal) for n in d.names)
 
 
-def bound_names(body: list[gast.stmt]) -> set[str]:  # noqa: C901  a case for each kind
+def bound_names(body: list[gast.stmt]) -> set[str]:
     """The names that statements bind in their own function, through generated bodies as well."""
     bound: set[str] = set()
     todo: list[gast.AST] = list(body)
     while todo:
         node = todo.pop()
-        if isinstance(node, gast.Name) and isinstance(node.ctx, (gast.Store, gast.Del)):
-            bound.add(node.id)
-        elif isinstance(node, (gast.FunctionDef, gast.AsyncFunctionDef, gast.ClassDef)):
-            if not getattr(node, "generated", False):
-                bound.add(node.name)
-        elif isinstance(node, gast.alias):
-            bound.add((node.asname or node.name).partition(".")[0])
-        elif isinstance(node, gast.ExceptHandler) and isinstance(node.name, gast.Name):
-            bound.add(node.name.id)
-        elif isinstance(node, gast.ExceptHandler) and isinstance(node.name, str):
-            bound.add(node.name)
-        if isinstance(node, (*FUNCTIONS, gast.ClassDef)):
-            if isinstance(node, gast.FunctionDef):
-                for inner in own_nodes(node):
-                    if isinstance(inner, gast.Nonlocal):
-                        bound.update(inner.names)
-            todo += list(getattr(node, "decorator_list", []))
+        if not getattr(node, "generated", False):
+            bound.update(binds(node))
+        if not isinstance(node, (*FUNCTIONS, gast.ClassDef)):
+            todo += children(node)
             continue
-        todo += children(node)
+        if isinstance(node, gast.FunctionDef):
+            bound.update(n for d in own_nodes(node) if isinstance(d, gast.Nonlocal) for n in d.names)  # fmt: skip
+        todo += getattr(node, "decorator_list", [])
     return bound
 
 
@@ -246,7 +236,7 @@ class Declarations:
         missing = sorted(wanted - _own_names(node) - self.free)
         if not missing:
             return
-        at = 1 if _docstring(node.body[0]) else 0
+        at = 1 if is_docstring(node.body[0]) else 0
         while at < len(node.body) and isinstance(node.body[at], (gast.Global, gast.Nonlocal)):
             at += 1
         node.body[at:at] = [_local(n, node.body[at]) for n in missing]
@@ -263,17 +253,12 @@ def _declared_by_generated(node: gast.FunctionDef) -> set[str]:
 
 def _own_names(node: gast.FunctionDef) -> set[str]:
     """The names that a function binds, or declares to be those of others."""
-    parameters = [a for a in walk(node.args) if isinstance(a, gast.Name)]
-    own = {a.id for a in parameters if isinstance(a.ctx, gast.Param)}
+    own: set[str] = set()
     for inner in own_nodes(node):
-        if isinstance(inner, gast.Name) and isinstance(inner.ctx, (gast.Store, gast.Del)):
-            own.add(inner.id)
-        elif isinstance(inner, (gast.Global, gast.Nonlocal)):
+        if isinstance(inner, (gast.Global, gast.Nonlocal)):
             own.update(inner.names)
-        elif isinstance(inner, (gast.FunctionDef, gast.ClassDef)):
-            own.add(inner.name)
-        elif isinstance(inner, gast.alias):
-            own.add((inner.asname or inner.name).partition(".")[0])
+        else:
+            own.update(binds(inner))
     return own
 
 
@@ -285,11 +270,3 @@ def _local(name: str, place: gast.stmt) -> gast.AnnAssign:
     for child in walk(made):
         gast.copy_location(child, place)
     return made
-
-
-def _docstring(s: gast.stmt) -> bool:
-    return (
-        isinstance(s, gast.Expr)
-        and isinstance(s.value, gast.Constant)
-        and isinstance(s.value.value, str)
-    )

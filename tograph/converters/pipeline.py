@@ -24,6 +24,7 @@ from ..runtime.funcgraph import USER_CODE
 from ..runtime.reads import watched
 from ..transpiler import loader
 from ..transpiler.analysis import analyze_all
+from ..transpiler.binders import binds
 from ..transpiler.names import Namer
 from ..transpiler.parsing import Parsed, parse_function
 from ..transpiler.printing import Printed, print_tree
@@ -227,14 +228,7 @@ def resolver(
 
     ``facts`` gets what is found.
     """
-    scope_locals = set()
-    for n in walk(tree):
-        if isinstance(n, gast.Name) and not isinstance(n.ctx, gast.Load):
-            scope_locals.add(n.id)
-        elif isinstance(n, (gast.FunctionDef, gast.ClassDef)) and n is not tree:
-            scope_locals.add(n.name)
-        elif isinstance(n, gast.alias):
-            scope_locals.add((n.asname or n.name).partition(".")[0])
+    scope_locals = {name for n in walk(tree) if n is not tree for name in binds(n)}
 
     def resolve(node: gast.AST) -> Any:
         path = _path(node)

@@ -59,6 +59,13 @@ def plain_names(signature: inspect.Signature) -> tuple[str, ...] | None:
     return tuple(signature.parameters) if kinds <= {inspect.Parameter.POSITIONAL_OR_KEYWORD} else None  # fmt: skip
 
 
+def named_defaults(signature: inspect.Signature) -> dict[str, Any] | None:
+    """The defaults of parameters that all may be given by name, ``empty`` where there is none; None for other signatures."""
+    found = signature.parameters.values()
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return {p.name: p.default for p in found} if all(p.kind in named for p in found) else None
+
+
 def bind(
     signature: inspect.Signature,
     args: tuple,

@@ -165,8 +165,15 @@ class Finder:
 
     def __init__(self, where: list[tuple[Any, Any]]):
         self.where = where
+        self.outside = all(i is None for i, _ in where)
+
+    def targets(self) -> list[Target]:
+        """Where they go if all are ``outside`` of the arguments."""
+        return [Target(at.here()) for _, at in self.where]
 
     def __call__(self, bound: inspect.BoundArguments) -> list[Target]:
+        if self.outside:
+            return self.targets()
         real: list[tuple[Any, Any]] = []
         for x in bound.arguments.values():
             arguments.replace_tensors(x, lambda _: None, real)

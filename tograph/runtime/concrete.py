@@ -111,6 +111,11 @@ class ConcreteFunction:
         return found
 
     @property
+    def result_spec(self) -> Spec:
+        """The structure of the result."""
+        return self._result
+
+    @property
     def structured_outputs(self) -> Any:
         """The result's structure with a type for every value."""
         rest = iter(self.graph.outputs)
@@ -259,13 +264,21 @@ class ConcreteFunction:
     @cached_property
     def entry(self) -> Callable[..., Any] | None:
         """A built-in function for calls with plain tensors, or None: ``MISS`` is its answer to any other call."""
-        native = self.scheduled.native
-        if self._effects or self.late or self.slots or self._brings_tensors or self.made_leaves or self.given:  # fmt: skip
-            return None
         result = self._result
         flat = isinstance(result, structure.Tree) and result.cls is tuple and result.aux is None
         if not self._single and not (flat and all(isinstance(p, Leaf) and not p.fixed for p in result.parts)):  # fmt: skip
             return None
+        return self._entry()
+
+    @cached_property
+    def entry_of_parts(self) -> Callable[..., Any] | None:
+        """The entry of a result of any structure: it gives a tuple of the graph's outputs, or the one that is the result."""
+        return self.entry or self._entry()
+
+    def _entry(self) -> Callable[..., Any] | None:
+        if self._effects or self.late or self.slots or self._brings_tensors or self.made_leaves or self.given:  # fmt: skip
+            return None
+        native = self.scheduled.native
         if native is None:
             return entries.by_host(self.graph, self.captured_inputs, self.scheduled.host.run, self._single)  # fmt: skip
         return native.entry(self.captured_inputs, self._single) if isinstance(native, Native) else None  # fmt: skip

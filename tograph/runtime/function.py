@@ -22,9 +22,9 @@ from ..errors import NotAFunctionError, SignatureError
 from ..lazy import lazy_module
 from . import arguments, artifacts, control_flow, signatures
 from .arguments import Flat
-from .call_effects import no_places
 from .concrete import ConcreteFunction
 from .diagnosis import shown
+from .forms import Forms
 from .funcgraph import is_tracing
 from .keys import autocasts, context, quick_key
 from .methods import BoundFunction, WeakMethod
@@ -61,7 +61,7 @@ class Function(Generic[P, R]):
     ``python_function``: the plain function. ``traces``: with all that tells when they hold.
     """
 
-    __slots__ = ("__dict__", "__weakref__", "_checks", "_entry")
+    __slots__ = ("__dict__", "__weakref__", "_checks", "_entry", "_shape")
     __tograph_callable__ = True
 
     def __init__(
@@ -86,9 +86,11 @@ class Function(Generic[P, R]):
         self._convert, self._name = convert, name
         self.traces = TraceCache()
         self._quick: dict[Any, Trace] = {}
-        # The entry of the trace that ran last, and its guards, in slots where machine code finds them.
+        # The entry of the trace that ran last, its guards and its calls, in slots where machine code finds them.
         self._entry: Callable[..., Any] | None = None
         self._checks: Callable[..., bool] | None = None
+        self._shape: tuple[str | None, ...] | None = None
+        self._forms = Forms()
         self._openings, self._retraces = Openings(), Retraces()
         self.replaced: set[str] = set()  # places outside whose tensor was replaced between calls
         self._methods: dict[int, tuple[Any, Function]] = {}
@@ -97,6 +99,7 @@ class Function(Generic[P, R]):
         self.__wrapped__ = python_function
         self._signature = signatures.signature_of(python_function)
         self._names = arguments.plain_names(self._signature)
+        self._defaults = arguments.named_defaults(self._signature)
         self._plain = all(_is_plain(p.default) for p in self._signature.parameters.values())
         if self.input_signature is not None:
             signatures.check_count(self._signature, self.input_signature)
@@ -149,6 +152,7 @@ class Function(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if EAGER.value:
             return self.python_function(*args, **kwargs)
+        given = args, kwargs
         if kwargs:
             args, kwargs = self._positional(args, kwargs)
         if not kwargs and self._entry is not None:
@@ -158,17 +162,13 @@ class Function(Generic[P, R]):
         if is_tracing():
             return self._call_in_trace(args, kwargs)
         try:
-            quick, tensors = (None, []) if kwargs or not self._plain else quick_key(args)
+            values = self._values(args, kwargs) if kwargs else args
+            quick, tensors = (None, []) if values is None or not self._plain else quick_key(values)
             known = self._quick.get(quick)  # nothing is kept under None
             if known is not None and known.checks.hold(tensors):
-                return self._run_known(known, args, tensors)
+                return self._run_known(known, tensors, quick, given)
             trace, flat, bound = self._find(args, kwargs)
-            if (
-                quick is not None
-                and trace.finder is no_places
-                and not trace.open_numbers
-                and len(flat.tensors) == len(tensors)
-            ):
+            if quick is not None and trace.plain and len(flat.tensors) == len(tensors):
                 if len(self._quick) > SIZE:
                     self._quick.clear()
                 self._quick[quick] = trace
@@ -187,38 +187,61 @@ class Function(Generic[P, R]):
             return args, kwargs
         return (*args, *[kwargs[n] for n in rest]), {}
 
+    def _values(self, args: tuple, kwargs: dict) -> tuple | None:
+        """The values of all parameters in their order, where each has one and a name, else None."""
+        if self._defaults is None or len(args) > len(self._defaults):
+            return None
+        rest = dict(list(self._defaults.items())[len(args) :])
+        if not kwargs.keys() <= rest.keys():
+            return None
+        rest |= kwargs
+        missing = any(x is inspect.Parameter.empty for x in rest.values())
+        return None if missing else (*args, *rest.values())
+
     def _by_entry(self, args: tuple) -> Any:
         """The result of the entry, or ``MISS``."""
         entry, checks = self._entry, self._checks
-        if entry is None or entry is not self._entry:  # another thread has replaced both
+        # Another thread has replaced both.
+        if entry is None or entry is not self._entry or self._shape is not None:
             return MISS
         if profiled() or not (checks is None or checks(*args)):
             return MISS
         return entry(*args)
 
-    def _run_known(self, trace: Trace, args: tuple, tensors: list[Any]) -> Any:
-        """Run a trace that fits, by its entry, if it has one."""
+    def _run_known(
+        self, trace: Trace, tensors: list[Any], quick: Any, given: tuple[tuple, dict]
+    ) -> Any:
+        """Run a trace that fits, by its entry, if it has one. ``given``: the arguments as they were passed."""
         concrete = trace.concrete
         if concrete.settled and not profiled() and concrete.entry is not None:
             result = concrete.entry(*tensors)
             if result is not MISS:
-                self._note(trace, args, tensors)
+                self._note(trace, tensors, quick, *given)
                 return result
-        result = concrete.run(tensors)
-        self._note(trace, args, tensors)
+        result = concrete.run(tensors, trace.outer_places())
+        self._note(trace, tensors, quick, *given)
         return result
 
-    def _note(self, trace: Trace, args: tuple, tensors: list[Any]) -> None:
-        """From the next call on go straight to the entry of a trace that takes the arguments as they are."""
-        if not trace.concrete.settled or len(tensors) != len(args) or any(map(operator.is_not, tensors, args)):  # fmt: skip
+    def _note(
+        self, trace: Trace, tensors: list[Any], quick: Any, args: tuple, kwargs: dict
+    ) -> None:
+        """From the next call on go straight to the entry of a trace, where it takes the arguments as they are, or to a form."""
+        if not trace.concrete.settled:
             return
+        entry, checks, shape = None, None, None
+        if not kwargs and len(tensors) == len(args) and all(map(operator.is_, tensors, args)):
+            entry = trace.concrete.entry
+            checks = None if trace.checks.empty else trace.checks.called
+        if entry is None:
+            form = self._forms.of(quick, trace, args, kwargs, tensors)
+            if form is None:
+                return
+            (entry, shape), checks = form, None
         if autocasts():  # an entry is for calls without
             return
-        entry = trace.concrete.entry
-        if entry is not None:
-            _call_in_machine_code()
-        self._entry = None  # never with the checks of another one
-        self._checks = None if trace.checks.empty else trace.checks.called
+        _call_in_machine_code()
+        self._entry = None  # never with the checks or calls of another one
+        self._checks, self._shape = checks, shape
         self._entry = entry
 
     def get_concrete_function(self, *args: Any, **kwargs: Any) -> ConcreteFunction:
@@ -243,6 +266,7 @@ class Function(Generic[P, R]):
         with self.traces.lock:
             self.traces.clear()
             self._quick.clear()
+            self._forms.clear()
             self._entry = None
             self._openings.families.clear()
             self._retraces.recent.clear()
@@ -310,7 +334,7 @@ class Function(Generic[P, R]):
 @functools.cache
 def _call_in_machine_code() -> bool:
     """Whether calls begin in machine code, from the first one on that has an entry."""
-    return install(Function, ("_entry", "_checks"), MISS)
+    return install(Function, ("_entry", "_checks", "_shape"), MISS)
 
 
 def _is_plain(default: Any) -> bool:

@@ -40,7 +40,7 @@ class GradientCalls:
             return self._run_unreached(inputs, asked, plain)
         if transforms.active() or not self._supported:
             return None
-        return self._run_differentiable(inputs)
+        return self._run_differentiable(inputs, tuple(asked))
 
     @cached_property
     def _leaves(self) -> list[int]:
@@ -88,11 +88,11 @@ class GradientCalls:
     def differentiable(self) -> autodiff.Differentiable:
         return autodiff.Differentiable(self._settled_graph, _build)
 
-    def _run_differentiable(self, inputs: Sequence[Any]) -> list[Any]:
+    def _run_differentiable(self, inputs: Sequence[Any], asked: tuple[int, ...]) -> list[Any]:
         rewrites = self._rewrites
         changed = rewrites.changed(inputs) if rewrites is not None else ()
         if not changed:
-            return self.differentiable.run(inputs)
+            return self.differentiable.run(inputs, asked)
         outputs = self._rewriting.run(inputs)
         return rewrites.settle(outputs, inputs, changed)
 

@@ -13,8 +13,7 @@ from typing import Any
 import torch
 
 from ..errors import GradientError
-from . import custom, flattening, freed, histories, optional_grads, reads, stale
-from .engine import run_backward
+from . import custom, flattening, freed, histories, optional_grads, outer_gradients, reads, stale
 from .funcgraph import FuncGraph, current_graph, is_tracing, user_location
 from .grad_fields import read, slot, write
 from .structure import is_union
@@ -65,7 +64,7 @@ def engine(
     SEPARATE(outputs, inputs)
     nodes = freed.executed(outputs, inputs)
     stale.settle(nodes, False)
-    found = run_backward(outputs, grads, inputs, create, unused)
+    found = outer_gradients.run(outputs, grads, inputs, create, unused)
     if not keep:
         freed.free(nodes, outputs)
     return found

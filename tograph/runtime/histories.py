@@ -83,6 +83,7 @@ class Earlier:
         self.pending: dict[int, Any] = {}
         self.depends = depends  # names of state, and of the state that it was computed from
         self.made: list[torch.Tensor] = []
+        self.held: list[tuple[torch.Tensor, Any]] | None = None  # see ``outer_gradients``
         self._shown: list[Any] = []
         self.body = current_graph()
         self.body.root.earlier.append(self)
@@ -143,7 +144,12 @@ class _Earlier(torch.autograd.Function):
             "again": torch.is_grad_enabled(),
         }
         node = graph.add(EARLIER, given, known, [tensor_type(m) for m in metas])
-        return None, *(wrap(v, m, graph) for v, m in zip(node.outputs, metas))
+        made = [wrap(v, m, graph) for v, m in zip(node.outputs, metas)]
+        if earlier.held is None:
+            return None, *made
+        computed = [x.grad_fn is not None for x in earlier.outside]
+        earlier.held += [(x, g) for x, g, c in zip(earlier.outside, made, computed) if c]
+        return None, *(None if c else g for g, c in zip(made, computed))
 
 
 def behind(outs: Sequence[torch.Tensor]) -> dict[Any, None]:
@@ -158,17 +164,29 @@ def behind(outs: Sequence[torch.Tensor]) -> dict[Any, None]:
     return seen
 
 
+def passed(outs: Sequence[torch.Tensor]) -> list[Earlier]:
+    """The iterations that a gradient may pass to what was computed before their loop."""
+    nodes = [n for n in behind(outs) if isinstance(n, _Earlier._backward_cls)]
+    return [n.earlier for n in nodes if any(x.grad_fn is not None for x in n.earlier.outside)]
+
+
 def is_leaf(x: torch.Tensor) -> bool:
     """Whether eager's tensor is a leaf."""
     return x.is_leaf or (_is_state(x.grad_fn) and x.grad_fn.told.leaf)
 
 
 def check_graded(x: torch.Tensor) -> None:
-    """An error for the ``.grad`` of state that an earlier iteration may have given one."""
+    """An error for the ``.grad`` of state that an earlier iteration may have given one, and of a leaf that a region made and gave one."""
     if _is_state(x.grad_fn) and x.grad_fn.told.graded:
         raise GradientError(
             "the gradient field of a tensor that each iteration of a staged loop makes anew, and that has a gradient when the next one "
             "begins, is not followed. Take what is needed of it before the iteration ends, and set it to None.",
+            user_location(),
+        )
+    if isinstance(x, SymTensor) and x.graded_:
+        raise GradientError(
+            "the gradient field of a tensor that a staged branch or loop made, and that got a gradient there, is not followed. Take what "
+            "is needed of it there, and set it to None.",
             user_location(),
         )
 

@@ -60,7 +60,7 @@ def _quick(items: Any, parts: list[Any], tensors: list[torch.Tensor], seen: set[
             parts += (kind, x)
         elif kind is float:
             parts += (kind, repr(x))
-        elif kind in _CONTAINERS:
+        elif kind in _CONTAINERS or (isinstance(x, tuple) and hasattr(kind, "_fields")):
             if id(x) in seen or not _quick(_inside(x, kind, parts, seen), parts, tensors, seen):
                 return False
         else:

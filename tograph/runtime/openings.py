@@ -8,7 +8,7 @@ the call is traced as it is.
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import AliasError, StagingError
 from .arguments import Flat
@@ -20,6 +20,9 @@ from .specs import TensorSpec
 from .tracer import Tracer
 from .traces import Trace
 
+if TYPE_CHECKING:
+    from .function import Function
+
 
 class Openings:
     """What was seen of the calls of one function: ``families`` of its arguments, ``outer`` numbers."""
@@ -28,7 +31,9 @@ class Openings:
         self.families: dict[Any, Family] = {}
         self.outer = OuterNumbers()
 
-    def trace(self, function: Any, key: Any, bound: inspect.BoundArguments, flat: Flat) -> Trace:
+    def trace(
+        self, function: Function[..., Any], key: Any, bound: inspect.BoundArguments, flat: Flat
+    ) -> Trace:
         """A trace of ``function`` that serves this call."""
         may_open = function.reduce_retracing and function.input_signature is None
         trace = self._opened(function, key, bound, flat) if may_open else None
@@ -39,7 +44,7 @@ class Openings:
         return trace
 
     def _opened(
-        self, function: Any, key: Any, bound: inspect.BoundArguments, flat: Flat
+        self, function: Function[..., Any], key: Any, bound: inspect.BoundArguments, flat: Flat
     ) -> Trace | None:
         """A trace with open sizes and numbers, where the call differs from earlier ones of its family in nothing else."""
         exact = exact_specs(function, flat)
@@ -64,7 +69,7 @@ class Openings:
         return None
 
     def _with_outer(
-        self, function: Any, key: Any, bound: inspect.BoundArguments, flat: Flat
+        self, function: Function[..., Any], key: Any, bound: inspect.BoundArguments, flat: Flat
     ) -> Trace | None:
         """A trace that takes numbers of outer objects as inputs; None where the code needs the numbers."""
         try:
@@ -77,7 +82,7 @@ class Openings:
 
     def _traced(
         self,
-        function: Any,
+        function: Function[..., Any],
         key: Any,
         bound: inspect.BoundArguments,
         flat: Flat,
@@ -110,7 +115,7 @@ class Openings:
                 raise known.apart from None
 
 
-def exact_specs(function: Any, flat: Flat) -> list[TensorSpec]:
+def exact_specs(function: Function[..., Any], flat: Flat) -> list[TensorSpec]:
     """What each tensor argument is traced as when nothing is known of other calls."""
     given = [] if function.input_signature is None else flat_specs(function.input_signature)
     return given + [spec_from(x) for x in flat.tensors[len(given) :]]

@@ -76,6 +76,26 @@ def constant(nodes: list[Node], x: Any, old: Value) -> Value:
     return nodes[-1].outputs[0]
 
 
+def replaced(graph: Graph, make: Callable[[Node, list[Node]], Sequence[Any] | None]) -> Graph:
+    """``graph`` with other nodes in the place of some, inner regions first.
+
+    ``make`` appends the nodes that a node becomes to the list, and returns what stands for its outputs; None: the node stays.
+    """
+    names, nodes = Renaming(), list[Node]()
+    for node in graph.nodes:
+        names.apply(node)
+        for region in node.regions.values():
+            replaced(region, make)
+        made = make(node, nodes)
+        if made is None:
+            nodes.append(node)
+        else:
+            names.update(zip(node.outputs, made, strict=True))
+    graph.nodes = nodes
+    names.outputs(graph)
+    return graph
+
+
 # ---- regions
 
 ALTERNATIVES = ("If", "Case")  # at most one region runs, at most once

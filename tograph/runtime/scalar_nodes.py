@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from ..errors import GraphBoolError
 from .assumptions import assumed, exactly, settled
 from .funcgraph import FuncGraph, Ref, current_graph, user_location
@@ -108,11 +110,13 @@ class ScalarNode:
         if self.hint is None or self.expr is None:
             if (number := settled(self.ref.value)) is not None:
                 return number
-            raise GraphBoolError(
+            error = GraphBoolError(
                 f"Using a staged Python `{self.kind.__name__}` as a Python `{what}` is not allowed: its value is known "
                 "only when the graph runs. Here the code runs as plain Python: it was not converted.",
                 user_location(),
             )
+            error.formula = torch._C._current_autograd_node()
+            raise error
         current_graph().root.guards.append((self.expr, self.hint))
         return self.hint
 

@@ -46,6 +46,7 @@ class SymTensor(Valueless, torch.Tensor):
     born: int
     given_ = False  # the argument itself
     asked_ = False  # the code made a leaf of it
+    graded_ = False  # it stands for leaves of regions, which may have a gradient there
     real_: Any  # of an argument that requires a gradient: the tensor that it stands for
     picked_ = False  # a staged condition may pick it
     shown_: Any  # of the leaf of an argument that is none outside: what the code sees

@@ -6,7 +6,7 @@ import inspect
 import types
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -47,13 +47,16 @@ from .symbolic import SymTensor
 from .traces import Trace
 from .tracing import recording
 
+if TYPE_CHECKING:
+    from .function import Function
+
 
 class Tracer:
     """One run of the Python code on placeholders."""
 
     def __init__(
         self,
-        function: Any,
+        function: Function[..., Any],
         bound: inspect.BoundArguments,
         flat: Flat,
         specs: list[TensorSpec],

@@ -11,6 +11,7 @@ from typing import Any
 
 from . import families, guards
 from .arguments import Flat
+from .call_effects import no_places
 from .commits import Target
 from .concrete import ConcreteFunction
 from .joins import same_number
@@ -79,6 +80,15 @@ class Trace:
         text = f"; takes {', '.join(shown)}" if shown else ""
         checks = [guards.describe_size(e, w, names) for e, w in self.checks.sizes]
         return text + (f"; only if {', '.join(checks)}" if checks else "")
+
+    @property
+    def plain(self) -> bool:
+        """Whether the tensors of a call are all that it has to be asked for."""
+        return not self.open_numbers and (self.finder is no_places or self.finder.outside)
+
+    def outer_places(self) -> list[Target]:
+        """Where the effects of a plain trace go."""
+        return [] if self.finder is no_places else self.finder.targets()
 
     def places(self, bound: inspect.BoundArguments) -> list[Target]:
         return self.finder(bound)

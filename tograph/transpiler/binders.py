@@ -1,6 +1,19 @@
-"""The names that pieces of syntax bind: parameters, type parameters, targets of comprehensions."""
+"""The names that pieces of syntax bind: statements, parameters, type parameters, targets of comprehensions."""
 
 from .syntax import gast
+
+
+def binds(node: gast.AST) -> list[str]:
+    """The names that one node binds, or unbinds, in the function that it belongs to."""
+    if isinstance(node, gast.Name):
+        return [] if isinstance(node.ctx, gast.Load) else [node.id]
+    if isinstance(node, gast.FunctionDef | gast.AsyncFunctionDef | gast.ClassDef):
+        return [node.name]
+    if isinstance(node, gast.alias):
+        return [(node.asname or node.name).partition(".")[0]]
+    if isinstance(node, gast.ExceptHandler) and node.name is not None:
+        return [getattr(node.name, "id", node.name)]
+    return []
 
 
 def target_names(target: gast.AST) -> list[str]:

@@ -3,11 +3,14 @@
 import pytest
 import torch
 
-from tograph.runtime.gpu import message_kernels
-from tograph.runtime.gpu.ring import _decoded
+from tograph.runtime.gpu import fused_code, message_kernels
+from tograph.runtime.gpu.fusing import fused
+from tograph.runtime.gpu.plan import Cell, Conditional, Plan, Set
+from tograph.runtime.gpu.ring import Ring, _decoded
 from tograph.runtime.infer import meta_of
 from tograph.runtime.kernels import device, triton_jit
 from tograph.runtime.shapes import contiguous
+from tograph.runtime.types import TensorType
 
 pytest.importorskip("triton")
 VALUES = {
@@ -67,3 +70,17 @@ def test_code(architecture):
     for source in (message_kernels.message("told", 0, metas, 1 << 14), message_kernels.pause("pause", 8)):  # fmt: skip
         made = triton_jit.compiled(source, architecture)
         assert made.resources.spills == 0 and not any(made.scratch)
+
+
+def test_code_of_a_pause_that_sets_the_handle_of_its_loop():
+    flag, word = (TensorType(t, (), "cuda:0") for t in (torch.bool, torch.int64))
+    ring = Ring(*(Cell(n, word) for n in ("position", "memory", "asked")), 16)
+    error = Cell("error", TensorType(torch.int32, (1,), "cuda:0"), 0)
+    go, test = Cell("go", flag), Cell("test", flag)
+    body = [message_kernels.paused(ring, "pause", test, go), Set(0, go)]
+    loop = Conditional("while", 0, go, [body])
+    made = fused(Plan("f", "cuda:0", [], [], [loop], error=error))
+    (step,) = made.steps[0].bodies[0]
+    source = fused_code.source_of(step)
+    code, shared, warps = fused_code.image(source, "sm_90", frozenset(), 1)
+    assert code[:4] == b"\x7fELF" and warps == 1

@@ -3,7 +3,9 @@ import types
 import pytest
 import torch
 
-from tograph.runtime.gpu import recording
+import tograph as tg
+from tograph.runtime.gpu import capture, planner, recording
+from tograph.runtime.gpu.retarget import retarget
 
 
 @pytest.fixture
@@ -43,6 +45,25 @@ def test_a_capture_that_cannot_be_ended_says_so(cuda, pool):
         other.wait_event(event)
         cuda.add(other.cuda_stream, "KERNEL", lambda: None)
     assert cuda.current[-1] is not stream and not cuda.underway and not cuda.stuck
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_what_library_functions_keep_while_steps_are_tried_is_the_graphs(cuda, monkeypatch):
+    """Such as workspaces: the first call on a stream takes one, and torch may let go of it later."""
+    seen = []
+    call = capture.Captured._call
+
+    def noted(self, step):
+        seen.append((self._capturing, [*cuda.pools] == [self.pool.memory]))
+        return call(self, step)
+
+    monkeypatch.setattr(capture.Captured, "_call", noted)
+    fn = tg.function(lambda x: x @ x + x)
+    graph = fn.get_concrete_function(torch.eye(2)).watched_graph
+    plan = planner.plan(retarget(graph, "cuda:0"))
+    plan.device = "cpu"
+    capture.Captured(plan)
+    assert seen == [(False, True), (True, True)]
 
 
 class Generator:

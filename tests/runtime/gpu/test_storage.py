@@ -5,7 +5,8 @@ import torch
 
 import tograph as tg
 from tograph.runtime.gpu import planner, storage
-from tograph.runtime.gpu.execute import Stepwise
+from tograph.runtime.gpu.direct import Direct
+from tograph.runtime.gpu.execute import Chunked, Stepwise
 from tograph.runtime.gpu.retarget import retarget
 
 pytest.importorskip("triton")
@@ -74,3 +75,15 @@ def test_copies_without_the_function_of_torch_that_makes_them_together(monkeypat
     targets = [torch.zeros(2), torch.zeros(3)]
     storage.copy_all(targets, [torch.ones(2), torch.ones(3)])
     assert all(t.eq(1).all() for t in targets)
+
+
+@pytest.mark.parametrize("runner", [Stepwise, Chunked, Direct])
+def test_memory_of_a_first_call_in_inference_mode_is_written_by_later_ones(runner):
+    plan = planned(lambda x, n: (x @ x + n, n * 2), torch.ones(2, 2), torch.tensor(3))
+    with torch.inference_mode():
+        made = runner(plan, "cpu")
+        made.run(torch.ones(2, 2), torch.tensor(3))
+    for n in (3, 4):
+        x, twice = made.run(torch.ones(2, 2), torch.tensor(n))
+        assert torch.equal(x, torch.full((2, 2), 2.0 + n)) and twice == 2 * n
+        assert not x.is_inference()

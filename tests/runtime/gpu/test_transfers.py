@@ -7,8 +7,11 @@ import pytest
 import torch
 
 import tograph as tg
-from tograph.runtime.gpu import direct, planner, pointers, storage, uploads
+from tograph.runtime.gpu import direct, downloads, planner, pointers, storage, uploads
 from tograph.runtime.gpu.execute import Stepwise
+from tograph.runtime.gpu.messages import told
+from tograph.runtime.gpu.plan import Host
+from tograph.runtime.gpu.steps import places_in
 from tograph.runtime.gpu.transfers import gathered
 from tograph.runtime.ir import Value
 from tograph.runtime.kernels.device import gpu_of
@@ -102,8 +105,30 @@ def draws(x, n):
 
 
 def prints(x, n):
-    print(n)
-    return x * n
+    while n > 0:
+        x = x * n
+        print("n is", n, x.sum())
+        print(f"{n}")
+        if x.sum() < 3:
+            n = tg.py_function(lambda k, y: k - 1, [n, x], tg.TensorSpec([], torch.int64))
+        else:
+            n = n - 2
+    return x, n
+
+
+def test_the_host_sees_tensors_of_the_cpu_there(capsys):
+    """Numbers of the device that belong on the CPU are copied for it; others are not."""
+    plan = planner.plan(graph_of(prints, spec(5), spec(device="cpu", dtype=torch.int64)))
+    hosts = [s for s, _ in plan.walk() if isinstance(s, Host)]
+    moved = [next(places_in(s.args)).type for s in hosts if s.op == "tg.on_cpu"]
+    assert len(moved) == 3 and {t.dtype for t in moved} == {torch.int64}
+    for n in (0, 4):
+        given = torch.full((5,), 0.2), torch.tensor(n)
+        want = prints(*given)
+        said = capsys.readouterr().out
+        for a, b in zip(Stepwise(told(plan, visits=False), "cpu").run(*given), want, strict=True):
+            torch.testing.assert_close(a, b)
+        assert capsys.readouterr().out == said
 
 
 def much(x, n):
@@ -113,7 +138,7 @@ def much(x, n):
 
 @pytest.mark.parametrize(
     ("fn", "why"),
-    [(draws, "rand"), (prints, "on the CPU beside"), (much, "much to copy")],
+    [(draws, "rand"), (much, "much to copy")],
 )
 def test_what_stays_with_the_host(fn, why):
     with pytest.raises(Unsupported, match=why):
@@ -173,7 +198,7 @@ def test_uploads_take_turns_between_two_places(monkeypatch):
     now = Stream()
     monkeypatch.setattr(torch.cuda, "current_stream", lambda: now)
     monkeypatch.setattr(torch.Tensor, "record_stream", lambda x, stream: None)
-    monkeypatch.setattr(uploads, "_locked", lambda shape, dtype: torch.zeros(shape, dtype=dtype))
+    monkeypatch.setattr(uploads, "locked", lambda shape, dtype: torch.zeros(shape, dtype=dtype))
     place = Value(TensorType(torch.float32, (3,), "cpu"))
     made = uploads.Uploads([place], torch.device("cpu"))
     seen = []
@@ -188,6 +213,32 @@ def test_uploads_take_turns_between_two_places(monkeypatch):
     assert [n for _, n in made.stream.log] == [x for s in order for x in (s.read.name, s.sent.name)]
     assert [n for _, n in now.log] == [x for s in order for x in (s.sent.name, s.read.name)]
     assert WAITED == [s.sent.name for s in order]
+
+
+COUNTED = BATCH.replace("batch(%x", "batch(%n: int, %x").replace(
+    "  return %1", "  %3: int = py.add(%n, 1)\n  return %3, %1"
+)
+
+
+@pytest.mark.parametrize("text, waits", [(BATCH, "for results"), (COUNTED, "for the block")])
+def test_large_results_come_back_behind_one_wait(monkeypatch, text, waits):
+    """The caller's tensors are its own: the memory that they come through is the next call's."""
+    log = []
+    made = Stepwise(planner.plan(parse_graph(text)), "cpu")
+    memory = made.memory
+    memory.downloads = downloads.Downloads([*storage.to_host(made.plan)])
+    fetch, start = memory._block.fetch, memory.downloads.start
+    monkeypatch.setattr(downloads, "locked", lambda shape, dtype: torch.empty(shape, dtype=dtype))
+    monkeypatch.setattr(memory.downloads, "start", lambda of: (log.append("copies"), start(of)))
+    monkeypatch.setattr(memory.downloads, "wait", lambda: log.append("for results"))
+    monkeypatch.setattr(memory._block, "fetch", lambda: (found := fetch(), log.append("for the block") if found is not None else None)[0])  # fmt: skip
+    w, kept = torch.rand(512), []
+    for k in (1.0, 2.0):
+        kept.append(made.run(*[4] * (text is COUNTED), torch.full((512, 512), k), w))
+    for k, found in zip((1.0, 2.0), kept):
+        assert found[:-2] == [5] * (text is COUNTED)
+        assert all(torch.equal(x, k * w.expand(512, 512)) for x in found[-2:])
+    assert log == ["copies", waits] * 2
 
 
 def test_two_gpus_are_refused():

@@ -12,11 +12,11 @@ from tograph.runtime.native import caller
 class Answer:
     """Calls that reach Python are noted; ``entry`` is what machine code calls first."""
 
-    __slots__ = ("__dict__", "checks", "entry")
+    __slots__ = ("__dict__", "checks", "entry", "shape")
     MISS = object()
 
-    def __init__(self, entry=None, checks=None):
-        self.entry, self.checks, self.seen = entry, checks, []
+    def __init__(self, entry=None, checks=None, shape=None):
+        self.entry, self.checks, self.shape, self.seen = entry, checks, shape, []
 
     def __call__(self, *args, **kwargs):
         self.seen.append((args, kwargs))
@@ -27,7 +27,7 @@ class Answer:
 
 @pytest.fixture(scope="module", autouse=True)
 def installed():
-    if not caller.install(Answer, ("entry", "checks"), Answer.MISS):
+    if not caller.install(Answer, ("entry", "checks", "shape"), Answer.MISS):
         pytest.skip("no machine code for calls here")
 
 
@@ -70,6 +70,28 @@ def test_the_entry_is_used_while_its_check_holds():
     holds[0] = 1  # only True is
     assert x() == ("python", (), {})
     assert given == [(1, 2), (3,), ()]
+
+
+def test_an_entry_of_one_shape_of_call_gets_all_values_by_position():
+    x = Answer(lambda *args: ("entry", args), shape=(None, None, "a", "b"))
+    assert x(1, 2, a=3, b=4) == ("entry", (1, 2, 3, 4))
+    for args, kwargs in [
+        ((1, 2), {"b": 4, "a": 3}),
+        ((1, 2, 3, 4), {}),
+        ((1,), {"a": 2, "b": 3}),
+        ((1, 2, 3), {"b": 4}),
+        ((1, 2), {"a": 3, "c": 4}),
+        ((1, 2), {"a": 3}),
+        ((), {}),
+    ]:
+        assert x(*args, **kwargs) == ("python", args, kwargs)
+    x.shape = ("a",)
+    assert x(a=1) == ("entry", (1,))
+    assert x(1) == ("python", (1,), {})
+    x.shape = ()
+    assert x() == ("entry", ())
+    x.shape = None
+    assert x(1, 2, 3) == ("entry", (1, 2, 3))
 
 
 def test_a_check_may_fail_and_replace_the_entry():
@@ -125,6 +147,10 @@ def test_references_are_kept_in_balance():
     x.entry = None
     for _ in range(100):
         assert x(argument, k=argument)[1][0] is argument
+    x.seen.clear()
+    x.entry, x.shape = (lambda *args: args[1]), (None, "k")
+    for _ in range(100):
+        assert x(1, k=argument) is argument
     x.seen.clear()
     assert (sys.getrefcount(argument), sys.getrefcount(x)) == before
 

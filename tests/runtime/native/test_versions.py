@@ -9,7 +9,7 @@ import torch
 
 import tograph as tg
 from tograph.runtime.kernels import jit
-from tograph.runtime.native import versions
+from tograph.runtime.native import threading, versions
 
 pytestmark = pytest.mark.skipif(jit.llvm is None, reason="needs llvmlite")
 
@@ -190,12 +190,17 @@ def test_a_signal_stops_a_counted_loop():
     same(f(torch.tensor(10)), forever(torch.tensor(10)))
 
 
+def compiled_policy(*names):
+    """Addresses of the functions that choose a version."""
+    text = versions.TEXT.replace("define internal", "define")
+    text += f"declare i64 @llvm.umin.i64(i64, i64)\ndeclare i64 @llvm.{threading.COUNTER}()\n"
+    return jit.compile_module(text + "attributes #0 = { nounwind }\n", [*names])
+
+
 @pytest.fixture
 def policy():
     """(pick, judge) of a fresh state, as Python functions."""
-    text = versions.TEXT.replace("define internal", "define")
-    text += "declare i64 @llvm.umin.i64(i64, i64)\nattributes #0 = { nounwind }\n"
-    found = jit.compile_module(text, ["pick", "judge"])
+    found = compiled_policy("pick", "judge")
     state = (ctypes.c_int64 * 3)()
     pick = ctypes.CFUNCTYPE(ctypes.c_uint8, ctypes.c_void_p)(found["pick"])
     judge = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_bool, ctypes.c_int64, ctypes.c_int64)(found["judge"])  # fmt: skip
@@ -225,6 +230,26 @@ def test_the_choice_follows_the_data(policy):
         taken.append(version)
     assert sum(taken[100:1000]) < 50
     assert sum(taken[3000:]) > 950
+
+
+def test_the_clock_is_read_now_and_then_and_always_for_the_other_version():
+    found = compiled_policy("pick", "clock", "stop")
+    state = (ctypes.c_int64 * 3)(0, 500, 900)
+    pick = ctypes.CFUNCTYPE(ctypes.c_uint8, ctypes.c_void_p)(found["pick"])
+    clock = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(found["clock"])
+    stop = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_bool, ctypes.c_int64, ctypes.c_int64)(found["stop"])  # fmt: skip
+    at, calls = ctypes.addressof(state), 2 * versions.REPEAT
+    read = [(bool(pick(at) & 1), clock(at) != 0) for _ in range(calls)]
+    later = [timed for _, timed in read[versions.EARLY :]]
+    assert all(timed for _, timed in read[: versions.EARLY])
+    assert sum(later) == len(later) // versions.LATER
+    others = [timed for version, timed in read[versions.TRIALS :] if version]
+    assert others == [True, True]
+    before = list(state)
+    stop(at, False, 0, 10**6)
+    assert list(state) == before
+    stop(at, False, clock(at) or 1, 10**6)
+    assert state[1] != before[1]
 
 
 def test_short_runs_say_nothing(policy):

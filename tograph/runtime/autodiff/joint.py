@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from ...errors import GradientError, GraphBoolError
-from .. import freed, journal
+from ...errors import GradientError, GraphBoolError, Location
+from .. import freed, histories, journal
 from ..carrier import Carrier, differentiable
 from ..engine import run_backward
 from ..freed import executed
@@ -97,24 +97,23 @@ def differentiate(
     """
     again = torch.is_grad_enabled() if again is None else again
     func = FuncGraph(graph.name)
-    func.replaying = True
     with _own(func), recording(func), torch.enable_grad():
         values, inputs = _inputs(graph, func, need)
         outputs, results = _outputs(graph, func, inputs)
         last = func.graph.nodes[-1] if func.graph.nodes else None
         chosen = [i for i in given if _requires_grad(outputs[i]) or (lost and i in lost)]
-        wrt = [inputs[i] for i in need]
+        wrt, filled = [inputs[i] for i in need], [k for k, i in enumerate(need) if i in fill]
         if failing:
             _refuse(failing, outputs, [i for i in chosen if lost is None or i in lost], wrt)
         cotangents = [func.input(results[i].type) for i in chosen]
         told = _written_later(writes, inputs, outputs, func)
-        ends, filled = [outputs[i] for i in chosen], [k for k, i in enumerate(need) if i in fill]
+        ends = [outputs[i] for i in chosen]
         grads = _gradients(func, ends, cotangents, wrt, again, filled)
         saves = frozenset(i for i, end in zip(chosen, ends) if _saves(end, wrt))
         connected = frozenset(v for v, x in func.sources.items() if x.requires_grad)
     _settle_constants(func)
     parts, told = _parts_at(func, last), _used(told, func)
-    cotangents += told.values()
+    cotangents = [*cotangents, *told.values()]
     return Joint(func, values, results, *parts, list(need), chosen, cotangents, grads, list(told), saves, connected)  # fmt: skip
 
 
@@ -227,8 +226,8 @@ def _written_later(
 
 @contextmanager
 def _own(func: FuncGraph) -> Iterator[None]:
-    """Inside, what is written in place belongs to the joint graph: it is no state of a region that is traced around it."""
-    changes = journal.push()
+    """Inside, a graph is replayed, and what is written in place belongs to the joint graph: it is no state of a region around it."""
+    changes, func.replaying = journal.push(), True
     try:
         yield
     finally:
@@ -243,8 +242,18 @@ def _backward_of(
         return engine(outputs, grads, inputs, again)
     except GraphBoolError as error:
         raise GradientError(
-            "torch's formula for a derivative needs a number, such as the size of a list, that is known only when the graph runs"
+            "torch's formula for a derivative needs a number, such as the size of a list, that is known only when the graph runs",
+            _place_of(error.formula, current_graph()) or error.location,
         ) from error
+
+
+def _place_of(formula: Any, func: FuncGraph) -> Location | None:
+    """The line of the first op whose history a node of torch's autograd is in."""
+    for node in func.graph.nodes if formula is not None else ():
+        found = [func.sources[v] for v in node.outputs if v in func.sources]
+        if node.location is not None and formula in histories.behind(found):
+            return node.location
+    return None
 
 
 def _zeros(x: Any) -> Any:

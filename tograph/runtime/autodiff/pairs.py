@@ -15,19 +15,18 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from ..carrier import differentiable
 from ..freed import MESSAGE, is_freed
 from ..ir import Graph, Node, Value, map_values
 from ..ordering import graph_effects, prune, set_control_inputs
 from ..rewrite import copied, copy_node, leave_out
-from .routes import Routes, is_there
+from .nodes import ShareNode
+from .routes import Routes
 from .shares import shares
 from .vjp import Pullback, vjp
 
 Build = Callable[..., Any]  # of a graph, and of how many of its outputs leave the library
-_MODIFIED = "modified by an inplace operation"
 _HOST_ONLY = ("tg.py_call", "tg.cell_new", "tg.caught", "tg.reraise")
 
 
@@ -84,6 +83,8 @@ class Pair:
         self.random = graph_effects(graph).random
         self.program = build(forward, len(graph.outputs))
         self.shares = [] if self.constant else shares(self.pullback)
+        self.nodes = [ShareNode(self, k) for k in range(len(self.shares))]
+        self.freed = any(map(is_freed, graph.outputs))
         self._backwards: dict[tuple[int, tuple[bool, ...]], Any] = {}
         self._joints: dict[int, tuple[Differentiable, list[int]]] = {}
 
@@ -91,7 +92,9 @@ class Pair:
         """The outputs, those without a gradient of this pair as autograd has to see them."""
         for i, j in self.through.items():
             outputs[i] = inputs[j]
-        return refusing(self.graph, outputs, [inputs[j] for j in self.wrt])
+        return (
+            refusing(self.graph, outputs, [inputs[j] for j in self.wrt]) if self.freed else outputs
+        )
 
     def backward(self, share: int, needed: tuple[bool, ...]) -> Any:
         """The backward program of a share that computes the gradients that are needed."""
@@ -166,11 +169,12 @@ class Differentiable:
             self._pairs[wrt] = Pair(self.graph, wrt, self.build)
         return self._pairs[wrt]
 
-    def run(self, inputs: Sequence[Any]) -> list[Any]:
-        """The outputs of the graph, joined with autograd."""
-        wrt = tuple(
-            i for i, x in enumerate(inputs) if isinstance(x, torch.Tensor) and x.requires_grad
-        )
+    def run(self, inputs: Sequence[Any], wrt: tuple[int, ...] | None = None) -> list[Any]:
+        """The outputs of the graph, joined with autograd. ``wrt``: the inputs that require grad, where that is known."""
+        if wrt is None:
+            wrt = tuple(
+                i for i, x in enumerate(inputs) if isinstance(x, torch.Tensor) and x.requires_grad
+            )
         pair = self.pair(wrt)
         if pair.constant:
             with torch.no_grad():
@@ -178,72 +182,13 @@ class Differentiable:
             return pair.finished(outputs, inputs)
         box: list[Any] = []
         by_index: dict[int, Any] = {}
-        for k, share in enumerate(pair.shares):
-            made = _Pair.apply(pair, k, box, *inputs)
-            returned = tree_unflatten(list(made), box.pop()) if made is not None else []
-            by_index.update(zip((pair.pullback.given[i] for i in share.given), returned))
+        for share in pair.nodes:
+            returned = share.applied(box, inputs)
+            by_index.update(zip(share.given, returned))
         outputs = box[0][: len(pair.graph.outputs)]
         for i, twin in pair.twins.items():
             outputs[i] = by_index[twin]
         return pair.finished(outputs, inputs)
-
-
-class _Pair(torch.autograd.Function):
-    """The outputs of a share as functions of the inputs.
-
-    ``box``: all that the forward program gave, which the first share runs, the generators' states before, and last what the share's are.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, pair: Pair, share: int, box: list[Any], *inputs: Any) -> Any:
-        ctx.pair, ctx.share, own = pair, share, pair.shares[share]
-        if not box:
-            state = _generators(inputs) if pair.random else None
-            box += [pair.program.run(*inputs), state]
-        outs, ctx.state = box
-        count, saved = len(pair.graph.outputs), pair.saved
-        given = [outs[pair.pullback.given[i]] for i in own.given]
-        flat, ctx.given_spec = tree_flatten(given)
-        sources = [*(inputs[i] for i in pair.pullback.kept), *outs[count : count + saved]]
-        stored, ctx.stored_spec = tree_flatten([sources[i] for i in own.stored])
-        ctx.places = [i for i, x in enumerate(stored) if isinstance(x, torch.Tensor)]
-        ctx.kept = None if own.saves else tuple(stored[i] for i in ctx.places)
-        if own.saves:
-            ctx.save_for_backward(*(stored[i] for i in ctx.places))
-        ctx.numbers = [None if isinstance(x, torch.Tensor) else x for x in stored]
-        ctx.inputs = [(x, x._version if isinstance(x, torch.Tensor) else 0) for x in inputs]
-        ctx.snapshots = outs[count + saved : count + saved + len(pair.snapshots)]
-        ctx.told = tuple(outs[count + saved + len(pair.snapshots) :])
-        ctx.set_materialize_grads(False)
-        ctx.likes = [(x.shape, x.dtype, x.device) for x in flat]
-        if ctx.told:
-            without = [given[i] for i in pair.routes.without(own.given, ctx.told)]
-            if without:
-                ctx.mark_non_differentiable(*tree_flatten(without)[0])
-        box.append(ctx.given_spec)
-        return tuple(flat)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
-        pair: Pair = ctx.pair
-        there = [is_there(g) for g in tree_unflatten(list(grads), ctx.given_spec)]
-        open_to = pair.routes.open_to(pair.shares[ctx.share].given, there, ctx.told)
-        grads = tuple(_zeros(*x) if g is None else g for g, x in zip(grads, ctx.likes, strict=True))
-        cotangents = tree_unflatten(list(grads), ctx.given_spec)
-        if torch.is_grad_enabled():
-            present, found = _again(ctx, pair, cotangents)
-        else:
-            present = [pair.pullback.present[k] for k in pair.shares[ctx.share].present]
-            wanted = tuple(ctx.needs_input_grad[3 + i] for i in present)
-            tensors = dict(zip(ctx.places, _saved(ctx)))
-            flat = [tensors.get(i, x) for i, x in enumerate(ctx.numbers)]
-            stored = tree_unflatten(flat, ctx.stored_spec)
-            results = iter(
-                pair.backward(ctx.share, wanted).run(*map(_dense, [*stored, *cotangents]))
-            )
-            found = [next(results) if w else None for w in wanted]
-        by_input = {i: g for i, g in zip(present, found) if i in open_to}
-        return None, None, None, *(by_input.get(i) for i in range(len(ctx.inputs)))
 
 
 def refusing(graph: Graph, outputs: list[Any], wrt: Sequence[torch.Tensor]) -> list[Any]:
@@ -267,62 +212,3 @@ class _Freed(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         raise RuntimeError(MESSAGE)
-
-
-def _zeros(shape: torch.Size, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    return torch.zeros((), dtype=dtype, device=device).expand(shape)
-
-
-def _dense(x: Any) -> Any:
-    """A tensor in the layout that native code takes; the gradient of a sum, for one, comes as one number expanded."""
-    return x.contiguous() if isinstance(x, torch.Tensor) and x.layout is torch.strided else x
-
-
-def _again(ctx: Any, pair: Pair, cotangents: list[Any]) -> tuple[list[int], list[Any]]:
-    """The gradients as a differentiable function of the inputs and the cotangents, and the inputs that they belong to."""
-    _saved(ctx)
-    written = set(graph_effects(pair.graph).writes)
-    inputs = []
-    for i, (x, version) in enumerate(ctx.inputs):
-        if isinstance(x, torch.Tensor) and x._version != version and i not in written:
-            raise RuntimeError(
-                f"one of the variables needed for gradient computation has been {_MODIFIED}: "
-                f"input {i} of {pair.graph.name}, {tuple(x.shape)}, is at version {x._version}; expected version {version}"
-            )
-        inputs.append(x)
-    joint, present = pair.joint(ctx.share)
-    with _Generators(ctx.state):
-        return present, joint.run([*inputs, *ctx.snapshots, *cotangents])
-
-
-def _saved(ctx: Any) -> tuple[torch.Tensor, ...]:
-    """What a node has saved, or torch's own error: it is freed, or was written since. ``kept``: what no gradient frees."""
-    return ctx.saved_tensors if ctx.kept is None else ctx.kept
-
-
-def _generators(inputs: Sequence[Any]) -> list[tuple[Any, Any]]:
-    """The states of the generators that random ops of a call may draw from."""
-    found = [(torch.set_rng_state, torch.get_rng_state())]
-    devices = sorted(
-        {x.device.index or 0 for x in inputs if isinstance(x, torch.Tensor) and x.is_cuda}
-    )
-    for d in devices:
-        found.append((lambda s, d=d: torch.cuda.set_rng_state(s, d), torch.cuda.get_rng_state(d)))
-    return found
-
-
-class _Generators:
-    """Inside, the generators are as they were when the forward part ran."""
-
-    def __init__(self, states: list[tuple[Any, Any]] | None):
-        self.states = states
-
-    def __enter__(self) -> None:
-        if self.states:
-            self.now = torch.get_rng_state()
-            for put, state in self.states:
-                put(state)
-
-    def __exit__(self, *error: Any) -> None:
-        if self.states:
-            torch.set_rng_state(self.now)

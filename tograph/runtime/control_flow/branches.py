@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ...errors import ConditionError
-from .. import facts, listed
+from .. import facts, listed, outer_gradients
 from ..funcgraph import current_graph, user_location
 from ..journal import Location as Place
 from ..scalars import new_scalar
@@ -65,3 +65,10 @@ def staged_if(
     if first.raised or second.raised:
         facts.learn(pred, second.raised)
     return joined
+
+
+def _either(test: Any, body: Callable[[], Any], orelse: Callable[[], Any]) -> Any:
+    return staged_if(predicate(test, "if"), body, orelse)
+
+
+outer_gradients.EITHER = _either

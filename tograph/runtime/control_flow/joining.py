@@ -33,6 +33,7 @@ from ..shapes import SYMBOLS
 from ..structure import Choice, Handle, Leaf, Spec, is_union, leaf_types, spec_of
 from ..tracing import recording
 from ..types import INT
+from . import made_leaves
 from .joint import Joint
 from .learning import learn_outcome
 from .leaves import noting
@@ -73,6 +74,8 @@ def join_regions(op: str, heads: Sequence[Any], regions: dict[str, Region], **at
         x = flattening.unflatten(spec, values, noting(flattening.plain_maker(graph), made))
         listed.inherit(tensors_in(x), [t for c in contents for t in tensors_in(c)])
         learn_outcome(op, heads, x, spec, [as_value(c) for c in contents], live)
+        if all(made_leaves.made_in(c, r.graph) for c, r in zip(contents, live)):
+            made_leaves.join(x, contents)
         if place is None:
             result = x
         else:

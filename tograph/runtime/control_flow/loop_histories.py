@@ -11,9 +11,10 @@ import torch
 from ...errors import Location
 from .. import flattening, histories, pytrees, stale, structure
 from ..funcgraph import FuncGraph, Storage, current_graph, user_location
-from ..ir import Node, Value
+from ..ir import Graph, Node, Value
 from ..journal import Location as Place
 from ..overwritten import last_trip
+from ..rewrite import lead
 from ..types import BOOL
 from .regions import Region
 
@@ -137,7 +138,10 @@ class LoopHistories:
         depends = self.depends | _dependent(contents, self.earlier.made)
         computed = self.computed.union(*(_computed(k, c, loop.graph) for k, c in contents))
         graded = self.graded | {k for k, c in contents if _graded(c)}
-        carried = [_whole(x) for x in loop.graph.sources.values()]
+        passed = _uses(loop.graph.graph, False) - _uses(loop.graph.graph, True)
+        passed -= {v for _, c in contents for v in _values(c, loop.graph)}
+        wholes = [(v, _whole(x)) for v, x in loop.graph.sources.items()]
+        carried = [x for v, x in wholes if v not in passed or x.is_leaf]
         known = set(map(_identity, self.outside))
         found = {_identity(x): x for x in carried if x.requires_grad and _outside(x, loop.graph)}
         new = [x for key, x in found.items() if key not in known]
@@ -212,6 +216,26 @@ def _edge(x: torch.Tensor) -> Any:
 def _identity(x: torch.Tensor) -> Any:
     """Which tensor this is: objects that show the same storage in the same way are one."""
     return (id(x.storage_), len(x.chain)) if isinstance(x, structure.SymTensor) else id(x)
+
+
+def _values(content: Any, graph: FuncGraph) -> set[Value]:
+    """The values of a graph that are in a content."""
+    if isinstance(content, structure.Ref):
+        return {content.value}
+    found = _tensors(content)
+    return {v for v, x in graph.sources.items() if any(x is y for y in found)}
+
+
+def _uses(graph: Graph, grad: bool) -> set[Value]:
+    """What a graph uses where gradients can follow, and where they cannot: there it takes a gradient, most often."""
+    found = set(graph.outputs) if grad else set()
+    for node in graph.nodes:
+        if node.grad == grad and not node.regions:
+            found.update(node.inputs)
+        for region in node.regions.values():
+            inner = _uses(region, grad)
+            found.update(a for a, v in zip(node.args[lead(node) :], region.inputs) if v in inner)
+    return found
 
 
 def _whole(x: torch.Tensor) -> torch.Tensor:

@@ -15,6 +15,7 @@ from ..journal import Location as Place
 from ..listed import tensors_in
 from ..structure import UNSET, Leaf, Spec, leaf_types
 from ..tracing import recording
+from . import made_leaves
 from .carried import Carried
 from .joining import as_value, mind_iterations, put_back
 from .leaves import noting
@@ -235,6 +236,10 @@ def _after(
     graph = current_graph()
     for place, spec in zip(state, specs):
         x = flattening.unflatten(spec, values, noting(flattening.plain_maker(graph), made))
+        if not loop.raised and made_leaves.made_in(loop.content(place), loop.graph):
+            before = place.get()
+            if surely_runs(node) or made_leaves.made_in(before, graph.root.graphs[0]):
+                made_leaves.join(x, [before, loop.content(place)])
         if place.key[0] == "grad":
             x = _gathered(x, graph)
         elif not loop.raised and surely_runs(node):

@@ -19,6 +19,8 @@ from ..funcgraph import current_graph, user_location
 from ..joins import generalize
 from ..journal import Location as Place
 from ..structure import Choice, Spec, spec_of
+from . import stale_views
+from .beginnings import begin_like, begin_with, holds
 from .carried import Carried
 from .guesses import Guess
 from .joining import as_value, visible
@@ -38,14 +40,11 @@ from .seeds import (
     Memory,
     Outcome,
     Slot,
-    plain,
     remembering,
     slot_for,
     slots_of,
-    storages_at,
-    widened,
 )
-from .siblings import TRIES, absent, alike, kept, within_reach
+from .siblings import TRIES, absent
 from .telling import Told
 
 MAX_ROUNDS = 16
@@ -64,7 +63,7 @@ def staged_while(
     """
     places = with_ambient(places)
     slot = slot_for(user_location(), places)
-    start = functools.partial(_Rounds, test, body, places, options or LoopOptions())
+    start = functools.partial(Rounds, test, body, places, options or LoopOptions())
     rounds = _searched(start, [first], slot)
     if options is None and slot.outermost and rounds.makes_state() and rounds.begins():
         body()
@@ -73,13 +72,13 @@ def staged_while(
     rounds.emit()
 
 
-def _searched(start: Callable[[list[Any]], _Rounds], first: list[Any], slot: Slot) -> _Rounds:
+def _searched(start: Callable[[list[Any]], Rounds], first: list[Any], slot: Slot) -> Rounds:
     """The rounds of a loop, settled. ``first`` holds what the test gave before the loop, or None until it is asked."""
     beside, rounds, root = slot.beside, start(first), current_graph().root
     if slot.outcome is not None:
-        rounds.begin_with(slot.outcome, slot.changed)
+        begin_with(rounds, slot.outcome, slot.changed)
     elif beside is not None and beside.failures < TRIES and not root.alone:
-        if rounds.begin_like(beside) and rounds.holds():
+        if begin_like(rounds, beside) and holds(rounds):
             root.alike = True
             return rounds
         rounds = start(first)
@@ -90,7 +89,7 @@ def _searched(start: Callable[[list[Any]], _Rounds], first: list[Any], slot: Slo
     raise LoopTypeError(endless(rounds.unsettled()), user_location())
 
 
-class _Rounds:
+class Rounds:
     """The rounds of tracing a loop: ``state`` are the places that it carries, with ``specs``; ``same`` those that stay what they are."""
 
     cond: StateRegion
@@ -117,95 +116,11 @@ class _Rounds:
         self.moving: list[tuple[Place, Spec]] = []
         self.taken_over: list[Place] = []  # from an earlier search, not yet seen to be changed
 
-    def begin_with(self, found: Outcome, changed: frozenset[Any]) -> None:
-        """Begin with what an earlier search found. ``changed``: what the body around is known to change of what was there before it."""
-        if len(self.given) != len(found.given) - found.rotated:
-            return
-        if found.rotated:
-            self._rotate()
-        places = {old.key: new for old, new in zip(found.given, self.given)}
-        places |= {p.key: p for p in found.state if p.key in changed and p.key not in places}
-        places |= storages_at(found.slots)
-        keys = {old: new.key for old, new in places.items()}
-        merged = self.told.merged
-        self.told.merged = merged | {keys[k] for k in found.merged if k in keys}
-        state = [(places[p.key], found.before[p.key], s) for p, s in zip(found.state, found.specs) if p.key in places]  # fmt: skip
-        specs = {p.key: self._begun(p, before, spec) for p, before, spec in state}
-        if any(s is None for s in specs.values()):
-            self.told.merged = merged
-            return
-        have = {p.key for p in self.state}
-        self.taken_over = [p for p, _, _ in state if p.key not in have]
-        for place in self.taken_over:
-            self._add(place, self._entry(place))
-        self.specs = [specs.get(p.key) or s for p, s in zip(self.state, self.specs)]
-        self.carried.adopt(found.carried, keys, current_graph())
-        self.history.keys |= {keys[k] for k in found.grown if k in keys}
-        self.memory = found.memory
-        self.memory.changed &= changed
-        self.guess = Guess((), ())
-
-    def begin_like(self, found: Outcome) -> bool:
-        """Begin with what a copy of the loop found, as a guess; whether what goes in allows it (see ``siblings``)."""
-        if len(self.given) != len(found.given) - found.rotated:
-            return False
-        if found.rotated:
-            self._rotate()
-        places = {old.key: new for old, new in zip(found.given, self.given)}
-        others = [p for p in found.state if p.key not in places]
-        places |= {p.key: p for p in within_reach(others, [self.test, self.body])}
-        keys = {old: new.key for old, new in places.items()}
-        self.told.merged |= {keys[k] for k in found.merged if k in keys}
-        state = [(places[p.key], found.before[p.key], s) for p, s in zip(found.state, found.specs) if p.key in places]  # fmt: skip
-        entries = {p.key: self._entry(p) for p, _, _ in state}
-        specs = {p.key: alike(b, s, entries[p.key], current_graph()) for p, b, s in state}
-        if any(s is None for s in specs.values()):
-            return False
-        self.before |= entries
-        have = {p.key for p in self.state}
-        self.taken_over = [p for p, _, _ in state if p.key not in have]
-        for place in self.taken_over:
-            self._add(place, entries[place.key])
-        self.specs = [specs.get(p.key) or s for p, s in zip(self.state, self.specs)]
-        self.carried.expect_of(found.carried, keys)
-        self.history.keys |= {keys[k] for k in found.grown if k in keys}
-        self.memory = found.memory.beside(keys)
-        self.guess = Guess((), ())
-        return True
-
-    def holds(self) -> bool:
-        """Whether the search ends soon, with what it would have found by itself."""
-        try:
-            return any(self.settled() for _ in range(2)) and self._justified()
-        except TographError:  # where it is not the guess, it comes again
-            return False
-
-    def _justified(self) -> bool:
-        if self.loop.raised or not self.carried.confirmed:
-            return False
-        left = self.told.left(self.state, contents_after(self.loop, self.state))
-        with replayed(self.loop):
-            joined = [
-                visible(next_spec(self.before[p.key], p, c, self.options), current_graph())
-                for p, c in zip(self.state, left)
-            ]
-        pairs = zip(joined, self.specs)
-        return all(joins.equal(plain(a), plain(b)) for a, b in pairs) and not any(
-            kept(as_value(self.loop.entered[p.key]), c, self.before[p.key], s)
-            for p, c, s in zip(self.state, left, self.specs)
-        )
-
-    def _begun(self, place: Place, before: Spec, found: Spec) -> Spec | None:
-        """The spec of a place to begin with, where an earlier search found this one (see ``widened``)."""
-        now = self._entry(place)
-        self.before[place.key] = now
-        return widened(before, found, now, place, current_graph())
-
-    def _entry(self, place: Place) -> Spec:
+    def entry(self, place: Place) -> Spec:
         """The spec of what a place holds before the loop."""
         return initial_spec(self.told.entry(place, as_value(place.get())), place, self.options)
 
-    def _add(self, place: Place, spec: Spec) -> None:
+    def add(self, place: Place, spec: Spec) -> None:
         """A place is state from here on."""
         self.history.add(place.key, as_value(place.get()))
         self.state.append(place)
@@ -237,6 +152,8 @@ class _Rounds:
             return False
         if self.history.change(self.loop, self.state) or self._merged() or not self._stable():
             return False
+        if stale_views.taken(self.loop.graph, [self.cond.graph]):
+            return False
         return not self.history.unsettled(self.loop)
 
     def _guessed(self) -> bool:
@@ -266,13 +183,13 @@ class _Rounds:
         test = self.test
         self.cond = trace_with_state("cond", lambda: predicate_value(test()), *with_state)
         if self.cond.raised or self.cond.changed_outside or not removable(self.cond.graph):
-            self._rotate()
+            self.rotate()
             return False
         self.loop = trace_with_state("body", self.body, *with_state, self.history)
         self.memory.changed = frozenset(self.loop.changed)
         return True
 
-    def _rotate(self) -> None:
+    def rotate(self) -> None:
         """Move the test into the body: it does more than compute."""
         if self.first[0] is None:
             self.first[0] = self.test()
@@ -281,7 +198,7 @@ class _Rounds:
         self.given.append(flag)
         spec = generalize(opened(spec_of(flag.get())))
         self.before[flag.key] = spec
-        self._add(flag, spec)
+        self.add(flag, spec)
 
     def _idle(self) -> bool:
         """Give up the places that were taken over and that an iteration leaves as they are; whether there are any."""

@@ -77,8 +77,8 @@ class Captured(Stepwise):
         self.fork, self.forks, self.told = fork, 0, 0
         self._capturing = False
         with torch.cuda.device(self.memory.device), torch.no_grad():
-            self._warm_apart()
             self.pool = Pool(self.memory.device)
+            self._warm_apart()
             if not self.plan.nodes().keys().isdisjoint(NODES):
                 driver.prepare(self.memory.device)
             self.graphs: list[Any] = []
@@ -222,7 +222,8 @@ class Captured(Stepwise):
         switches = [self.at(s.arguments[ACTIVE]) for s, _ in self.plan.walk() if isinstance(s, Run) and ACTIVE in s.arguments]  # fmt: skip
         for cell in switches:
             cell.fill_(False)
-        self._once(self.plan.steps)
+        with self.pool.kept():
+            self._once(self.plan.steps)
         for cell in switches:
             cell.fill_(True)
         torch.cuda.synchronize()

@@ -61,7 +61,8 @@ class Stepwise:
         bound: Mapping[Place, torch.Tensor] | None = None,
     ):
         self.plan = plan
-        self.memory = Memory(plan, where or plan.device, bound)
+        with torch.inference_mode(False):  # it is written in later calls too
+            self.memory = Memory(plan, where or plan.device, bound)
         self.log: list[Any] = []  # what the steps of the host gave
         ring = plan.ring
         self.reader = Reader(ring, self.memory.of, self.memory.device) if ring else None
@@ -306,7 +307,7 @@ class Chunked(Stepwise):
         """A copy of the flag on its way to the host, and the event after which it is there."""
         if active.device.type == "cpu":
             return active.clone(), None
-        flag = torch.empty((), dtype=torch.bool, pin_memory=True)
+        flag = torch.empty((), dtype=torch.bool, device="cpu", pin_memory=True)
         flag.copy_(active, non_blocking=True)
         event = torch.cuda.Event()
         event.record()

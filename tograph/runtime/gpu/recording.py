@@ -4,7 +4,8 @@
 generator in the state of a capture (a later ``torch.rand`` then fails); it empties the caching allocator before each capture; and
 it routes only what the captured stream itself allocates into memory of the graph. The body of a conditional node is a capture of
 another graph, so what a library function takes there would be ordinary memory, which others get while the graph still writes it.
-So all that this thread allocates while it records goes into one pool (``Pool``), which lives as long as the graphs do.
+So all that this thread allocates while it records, and while it tries the steps before, goes into one pool (``Pool``), which lives as
+long as the graphs do.
 """
 
 from __future__ import annotations
@@ -24,11 +25,19 @@ class Pool:
         self.memory = torch.cuda.MemPool()
         self.handle = torch.cuda.graph_pool_handle()
 
+    def kept(self) -> Any:
+        """A scope in which what this thread allocates is memory of the graphs, as are workspaces of library functions that torch gives a stream.
+
+        In ordinary memory others might get those, once somebody has torch let go of them (as ``torch.compile`` does with "reduce-overhead"),
+        while the graphs still write there.
+        """
+        return torch.cuda.use_mem_pool(self.memory)
+
     @contextlib.contextmanager
     def recording(self, graph: Any, stream: torch.cuda.Stream) -> Iterator[None]:
         """What ``stream``, and streams that fork from it and join it, are given goes into ``graph``."""
         torch.cuda.synchronize()
-        with torch.cuda.stream(stream), torch.cuda.use_mem_pool(self.memory):
+        with torch.cuda.stream(stream), self.kept():
             graph.capture_begin(pool=self.handle, capture_error_mode="relaxed")
             try:
                 yield

@@ -17,7 +17,7 @@ import torch
 from ..ir import Graph, Node, Value
 from ..kernels.build import expressible
 from ..kernels.views import VIEWS
-from ..rewrite import Renaming, cannot_fail, splice
+from ..rewrite import cannot_fail, replaced, splice
 from ..types import BOOL, ScalarType, TensorType, Type
 
 MOST_NODES = 24  # of both sides
@@ -28,19 +28,11 @@ _SIMPLE = frozenset(["aten.scalar_tensor.default", "tg.constant", "tg.identity"]
 
 def speculated(graph: Graph, device: str) -> Graph:
     """Change the small branches of a graph, inner ones first, and return it."""
-    nodes: list[Node] = []
-    names = Renaming()
-    for node in graph.nodes:
-        names.apply(node)
-        for region in node.regions.values():
-            speculated(region, device)
-        if node.op == "If" and _worth(node):
-            names.update(zip(node.outputs, _both(node, nodes, device), strict=True))
-        else:
-            nodes.append(node)
-    graph.nodes = nodes
-    names.outputs(graph)
-    return graph
+
+    def sides(node: Node, nodes: list[Node]) -> list[Any] | None:
+        return _both(node, nodes, device) if node.op == "If" and _worth(node) else None
+
+    return replaced(graph, sides)
 
 
 def _worth(node: Node) -> bool:

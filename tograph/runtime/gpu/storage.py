@@ -2,7 +2,7 @@
 
 What the host sets before a run (numbers, tensors of the CPU), and what it reads after it (the error code, the generator's offset, numbers,
 lengths of lists and tensors of the CPU among the outputs), is one block: one copy sets it all, one brings all of it back (``block``). Large
-tensors of the CPU come ahead, on another stream (``uploads``). Where
+tensors of the CPU come ahead, on another stream (``uploads``), and go back together (``downloads``). Where
 there is nothing to read, a call does not wait for the device. Tensors of the device are copied together too.
 """
 
@@ -18,6 +18,7 @@ from ..kernels.loop_numbers import FULL
 from ..types import ScalarType
 from . import draws
 from .block import SLOT, Block
+from .downloads import Downloads
 from .forms import Full, Plain
 from .plan import Cell, Place, Plan
 from .steps import size_of
@@ -69,7 +70,9 @@ class Memory:
         self.uploads = Uploads(large if self.device.type == "cuda" else (), self.device)
         given = {*(v for v in plan.inputs if is_number(v)), *from_host(plan)} & own - {*large}
         sent = dict.fromkeys([*cells, *(v for v in plan.inputs if v in given)])
-        results = (v for v in to_host(plan) if size_of(v) <= SMALL)
+        results = [v for v in to_host(plan) if size_of(v) <= SMALL]
+        late = [v for v in to_host(plan) if size_of(v) > SMALL]
+        self.downloads = Downloads(late if self.device.type == "cuda" else ())
         read = {*(v for v in plan.outputs if is_number(v)), *results} & own
         fetched = dict.fromkeys([*cells, *(v for v in plan.outputs if v in read and (v in sent or v not in plan.inputs))])  # fmt: skip
         self._block = Block(sent, fetched, self.device)
@@ -85,7 +88,9 @@ class Memory:
         kind = place.kind if isinstance(place, Cell) else place.type
         shape = () if isinstance(kind, ScalarType) else kind.shape
         if self.plan.ring is not None and place in self.plan.ring.shared:
-            return torch.zeros(shape, dtype=kind.dtype, pin_memory=self.device.type == "cuda")
+            return torch.zeros(
+                shape, dtype=kind.dtype, device="cpu", pin_memory=self.device.type == "cuda"
+            )
         return torch.zeros(shape, dtype=kind.dtype, device=self.device)
 
     def _content(self, content: Any) -> torch.Tensor:
@@ -152,7 +157,10 @@ class Memory:
 
         Failed where a kernel has reported an error: then nothing is written.
         """
+        self.downloads.start(self.of)
         found = self._block.fetch()
+        if found is None:
+            self.downloads.wait()
         if self.plan.error is not None and (code := self._block.got(found, self.plan.error).item()):
             raise Failed(f"error code {code}", int(code))
         if self.generator is not None and self.plan.generator is not None:
@@ -186,8 +194,10 @@ class Memory:
                 parts.append(v.type.kind(number.item()))
             elif self._block.fetches(v):
                 parts.append(self._block.got(found, v).clone())
+            elif v in self.downloads:
+                parts.append(self.downloads.take(v))
             elif v in back:
-                parts.append(self.of[v].cpu() if self.device.type == "cuda" else self.of[v].clone())
+                parts.append(self.of[v].clone())
             elif v in self.own and v not in taken:
                 taken.add(v)
                 parts.append(self.of[v])

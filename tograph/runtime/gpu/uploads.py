@@ -46,7 +46,7 @@ class Uploads:
         shape, dtype = place.type.shape, place.type.dtype
         there = torch.empty(shape, dtype=dtype, device=self.device)
         there.record_stream(self.stream)
-        return Slot(_locked(shape, dtype), there, torch.cuda.Event(), torch.cuda.Event())
+        return Slot(locked(shape, dtype), there, torch.cuda.Event(), torch.cuda.Event())
 
     def send(self, place: Any, x: torch.Tensor) -> torch.Tensor:
         slot = next(self._slots[place])
@@ -67,5 +67,5 @@ class Uploads:
         self._read.clear()
 
 
-def _locked(shape: Any, dtype: torch.dtype) -> torch.Tensor:
-    return torch.empty(shape, dtype=dtype, pin_memory=True)
+def locked(shape: Any, dtype: torch.dtype) -> torch.Tensor:
+    return torch.empty(shape, dtype=dtype, device="cpu", pin_memory=True)

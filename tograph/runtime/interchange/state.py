@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from ...errors import InterchangeError
 from ..ir import Graph, Node, Value
-from ..rewrite import Renaming, passed
+from ..rewrite import Renaming, passed, replaced
 from ..types import BOOL, INT
 
 WRITE, READ = "tg.assign", "tg.read"
@@ -26,20 +26,18 @@ WRITE, READ = "tg.assign", "tg.read"
 
 def cases(graph: Graph) -> Graph:
     """``graph`` with each ``Case``, and each choice among values, as nested ``If``: the last branch takes every other index."""
-    nodes: list[Node] = []
-    names = Renaming()
-    for node in graph.nodes:
-        names.apply(node)
-        for region in node.regions.values():
-            cases(region)
-        node = _as_case(node) if node.op == "tg.choose" and node.inputs[1:] else node
-        if node.op == "Case" and len(node.regions) > 1:
-            names.update(zip(node.outputs, _nested(nodes, node)))  # fmt: skip
-        else:
-            nodes.append(node)
-    graph.nodes = nodes
-    names.outputs(graph)
-    return graph
+    return replaced(graph, _as_ifs)
+
+
+def _as_ifs(node: Node, nodes: list[Node]) -> list[Value] | None:
+    """A ``Case`` or a choice as nested ``If``."""
+    made = _as_case(node) if node.op == "tg.choose" and node.inputs[1:] else node
+    if made.op == "Case" and len(made.regions) > 1:
+        return _nested(nodes, made)
+    if made is node:
+        return None
+    nodes.append(made)
+    return made.outputs
 
 
 def _as_case(node: Node) -> Node:
@@ -55,10 +53,7 @@ def _as_case(node: Node) -> Node:
         else:
             region.nodes = [Node("py.constant", (option,), None, [kind], location=node.location)]
             region.outputs = list(region.nodes[0].outputs)
-    made = Node("Case", (tag, *given), None, [kind], regions=regions, location=node.location, grad=node.grad)  # fmt: skip
-    node.outputs, made.outputs = made.outputs, node.outputs
-    made.outputs[0].node = made
-    return made
+    return Node("Case", (tag, *given), None, [kind], regions=regions, location=node.location, grad=node.grad)  # fmt: skip
 
 
 def _nested(nodes: list[Node], node: Node) -> list[Value]:

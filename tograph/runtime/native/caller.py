@@ -1,10 +1,12 @@
 """``Function.__call__`` in machine code: it hands a call to the entry of the trace that ran last, else to Python.
 
-``install(cls, slots, miss)`` replaces ``cls.__call__``. Objects of the class have two slots: for an entry (see ``entry``) or None, and for a
-function of the same arguments that says whether the entry may be used (the guards of a trace), or None. A call
-without keywords goes to that entry; where there is none, where the function says False, where the entry answers ``miss``, while a torch profiler
+``install(cls, slots, miss)`` replaces ``cls.__call__``. Objects of the class have three slots: for an entry (see ``entry``) or None, for a
+function of the same arguments that says whether the entry may be used (the guards of a trace), or None, and for the
+calls that the entry takes. That is None for all calls without keywords; or a tuple for calls of one shape (see ``forms``), which has None for each
+positional argument, then the keywords in their order: the entry gets all values by position. Where there is no entry or the call is another
+one, where the function says False, where the entry answers ``miss``, while a torch profiler
 runs or while ``EAGER`` is set, the method that was there before gets the call unchanged. So the fast path of a call has no Python in it
-but the guards.
+but the guards and the forms.
 
 The method is an ordinary method descriptor (``PyDescr_NewMethod``). Where a slot is in an object is found by looking.
 Without the interpreter lock, or where something is missing, ``install`` changes nothing and returns False.
@@ -42,10 +44,53 @@ define ptr @call(ptr %self, ptr %args, i64 %count, ptr %names) {{
   %flag = load i8, ptr @eager
   %eagerly = icmp ne i8 %flag, 0
   %no1 = or i1 %unset, %empty
-  %no2 = or i1 %named, %eagerly
-  %no = or i1 %no1, %no2
-  br i1 %no, label %python, label %watched
+  %no = or i1 %no1, %eagerly
+  br i1 %no, label %python, label %which
+which:
+  %shape_place = getelementptr i8, ptr %self, i64 {shape}
+  %shape = load ptr, ptr %shape_place
+  %no_shape1 = icmp eq ptr %shape, null
+  %no_shape2 = icmp eq ptr %shape, @none
+  %no_shape = or i1 %no_shape1, %no_shape2
+  br i1 %no_shape, label %free, label %shaped
+free:
+  br i1 %named, label %python, label %watched
+shaped:
+  br i1 %named, label %keyed, label %counted
+keyed:
+  %keys = call i64 @PyTuple_Size(ptr %names)
+  br label %counted
+counted:
+  %keyed_count = phi i64 [0, %shaped], [%keys, %keyed]
+  %total = add i64 %count, %keyed_count
+  %expected = call i64 @PyTuple_Size(ptr %shape)
+  %complete = icmp eq i64 %total, %expected
+  br i1 %complete, label %positional, label %python
+positional:
+  %shape_items = getelementptr i8, ptr %shape, i64 {items}
+  %key_items = getelementptr ptr, ptr %shape_items, i64 %count
+  %any = icmp sgt i64 %count, 0
+  br i1 %any, label %last, label %next_key
+last:
+  %last_place = getelementptr ptr, ptr %key_items, i64 -1
+  %last_item = load ptr, ptr %last_place
+  %by_position = icmp eq ptr %last_item, @none
+  br i1 %by_position, label %next_key, label %python
+next_key:
+  %k = phi i64 [0, %positional], [0, %last], [%k1, %key]
+  %unseen = icmp slt i64 %k, %keyed_count
+  br i1 %unseen, label %key, label %watched
+key:
+  %k1 = add i64 %k, 1
+  %name_items = getelementptr i8, ptr %names, i64 {items}
+  %name_place = getelementptr ptr, ptr %name_items, i64 %k
+  %name = load ptr, ptr %name_place
+  %key_place = getelementptr ptr, ptr %key_items, i64 %k
+  %wanted = load ptr, ptr %key_place
+  %same_key = icmp eq ptr %name, %wanted
+  br i1 %same_key, label %next_key, label %python
 watched:
+  %passed = phi i64 [%count, %free], [%total, %next_key]
   %profile = call zeroext i1 @profiled()
   br i1 %profile, label %python, label %checked
 checked:
@@ -58,7 +103,7 @@ checked:
 check:
   call void @Py_IncRef(ptr %checks)
   call void @Py_IncRef(ptr %entry) ; the check may replace it
-  %held = call ptr @PyObject_Vectorcall(ptr %checks, ptr %args, i64 %count, ptr null)
+  %held = call ptr @PyObject_Vectorcall(ptr %checks, ptr %args, i64 %passed, ptr null)
   call void @Py_DecRef(ptr %checks)
   %raised = icmp eq ptr %held, null
   br i1 %raised, label %failed, label %answered
@@ -76,7 +121,7 @@ direct:
   call void @Py_IncRef(ptr %entry)
   br label %take
 take:
-  %result = call ptr @PyObject_Vectorcall(ptr %entry, ptr %args, i64 %count, ptr null)
+  %result = call ptr @PyObject_Vectorcall(ptr %entry, ptr %args, i64 %passed, ptr null)
   call void @Py_DecRef(ptr %entry)
   %miss = icmp eq ptr %result, @missed
   br i1 %miss, label %other, label %done
@@ -99,8 +144,8 @@ all:
   %rest = getelementptr ptr, ptr %block, i64 1
   %bytes = shl i64 %values, 3
   call void @llvm.memcpy.p0.p0.i64(ptr %rest, ptr %args, i64 %bytes, i1 false)
-  %positional = add i64 %count, 1
-  %answer = call ptr @PyObject_Vectorcall(ptr @python_call, ptr %block, i64 %positional, ptr %names)
+  %self_too = add i64 %count, 1
+  %answer = call ptr @PyObject_Vectorcall(ptr @python_call, ptr %block, i64 %self_too, ptr %names)
   ret ptr %answer
 }}
 """
@@ -118,12 +163,12 @@ class Method(ctypes.Structure):
     ]
 
 
-def install(cls: type, slots: tuple[str, str], miss: object) -> bool:
-    """Give ``cls`` a ``__call__`` in machine code; ``slots`` names those of the entry and of its check. Whether it was done."""
+def install(cls: type, slots: tuple[str, str, str], miss: object) -> bool:
+    """Give ``cls`` a ``__call__`` in machine code; ``slots`` names those of the entry, its check and its calls. Whether it was done."""
     if not getattr(sys, "_is_gil_enabled", lambda: True)() or jit.host() is None:
         return False
-    found, (entry, checks) = _symbols(), (slot_offset(cls, s) for s in slots)
-    if found is None or entry is None or checks is None:
+    found, (entry, checks, shape) = _symbols(), (slot_offset(cls, s) for s in slots)
+    if found is None or entry is None or checks is None or shape is None:
         return False
     python = cls.__call__
     _kept.extend((cls, python, miss))
@@ -137,7 +182,10 @@ def install(cls: type, slots: tuple[str, str], miss: object) -> bool:
     }
     try:
         code = jit.compile_module(
-            _TEXT.format(offset=entry, checks=checks), ["call"], imports, level=0
+            _TEXT.format(offset=entry, checks=checks, shape=shape, items=tuple.__basicsize__),
+            ["call"],
+            imports,
+            level=0,
         )["call"]
     except RuntimeError as error:
         jit.warn_once(f"tograph: the call path does not compile, calls take the slower one: {error}")  # fmt: skip

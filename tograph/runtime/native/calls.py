@@ -14,7 +14,7 @@ in it and is the same in every process.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
@@ -29,6 +29,9 @@ from . import list_items
 from .callees import Call, Later, without_gaps
 from .extents import unknown
 from .values import Decline, Mem, Reg, Span, alike, in_a_row, laid_out, numel, strides
+
+if TYPE_CHECKING:
+    from .lower import Lowering
 
 TRIED = 1 << 16  # elements that an op may be tried on while code is written
 
@@ -65,7 +68,7 @@ def may_call(node: Node) -> bool:
     return generator is None and all(isinstance(v.type, (TensorType, ScalarType)) for v in (*node.inputs, *node.outputs))  # fmt: skip
 
 
-def lower(low, node: Node) -> None:
+def lower(low: Lowering, node: Node) -> None:
     """Write the call of an op and bind its results."""
     if not may_call(node):
         raise Decline(f"{node.op} has no native form")
@@ -89,7 +92,7 @@ def lower(low, node: Node) -> None:
     low.release(targets)
 
 
-def _arrived(low, call: Call, slots: str, targets: list[Mem | Later]) -> list[Mem]:
+def _arrived(low: Lowering, call: Call, slots: str, targets: list[Mem | Later]) -> list[Mem]:
     """The results, those that the call kept in buffers."""
     code, first, made = low.code, call.words, []
     for x in targets:
@@ -111,7 +114,7 @@ def _arrived(low, call: Call, slots: str, targets: list[Mem | Later]) -> list[Me
     return made
 
 
-def _target(low, v: Value, stride: tuple[int, ...] | None) -> Mem | Later:
+def _target(low: Lowering, v: Value, stride: tuple[int, ...] | None) -> Mem | Later:
     """Memory for a result, of those strides; contiguous where they are not known."""
     if v not in low.sizes.of and None in v.type.shape:
         list_items.part(low, v.type)
@@ -127,7 +130,7 @@ def _target(low, v: Value, stride: tuple[int, ...] | None) -> Mem | Later:
     return replace(low.new(dtype, size), stride=stride)
 
 
-def block(low, call: Call, operands: list[Any]) -> str:
+def block(low: Lowering, call: Call, operands: list[Any]) -> str:
     """The slots of a call, filled."""
     code = low.code
     slots = [*operands, *(Reg(low.sizes.text(n), "i64") for n in call.opened)]
@@ -185,7 +188,7 @@ def _on_ones(node: Node, known: dict[Value, Any]) -> list[Meta | None] | None:
     return [meta_of(x) if isinstance(x, torch.Tensor) else None for x in every]
 
 
-def placed(low, v: Value) -> Mem | Reg:
+def placed(low: Lowering, v: Value) -> Mem | Reg:
     """An operand as the call takes it: numbers by value, tensors in memory."""
     x = low.operand(v)
     if isinstance(v.type, ScalarType):
@@ -200,7 +203,7 @@ def placed(low, v: Value) -> Mem | Reg:
     return low.memory(x)
 
 
-def ask(low, call: Call, block: str) -> None:
+def ask(low: Lowering, call: Call, block: str) -> None:
     low.asked.append(call)
     low.globals["ask"] = _ASK
     low.work += 3000
@@ -217,6 +220,6 @@ def ask(low, call: Call, block: str) -> None:
     low.fail(code.do(f"icmp ne i32 {got}, 0"))
 
 
-def worth(low) -> bool:
+def worth(low: Lowering) -> bool:
     """Whether enough of a graph is native for its calls."""
     return low.native_ops >= sum(call.native_ops for call in low.asked)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..ir import Graph, Node, Value
 from ..kernels.gathers import sources
@@ -22,11 +22,13 @@ from .groups import one_element, schedule, updated
 from .grown import Grown, Shrunk, Swapped
 from .polling import Strip, poll
 from .telling import Text
-from .threading import COUNTER
 from .values import Decline, Listed, Mem, Operand, Reg, laid_out, numel
 
+if TYPE_CHECKING:
+    from .lower import Lowering
 
-def lower(low, node: Node) -> None:
+
+def lower(low: Lowering, node: Node) -> None:
     """Write an If, While, Case or Call."""
     writer = {"If": _if, "While": _while, "Call": _call, "Case": _case}.get(node.op)
     if writer is None:
@@ -36,13 +38,13 @@ def lower(low, node: Node) -> None:
     writer(low, node)
 
 
-def _call(low, node: Node) -> None:
+def _call(low: Lowering, node: Node) -> None:
     graph = node.regions["function"]
     results = low.region(graph, [low.operand(a) for a in node.args], {})
     _bind(low, node, results)
 
 
-def _bind(low, node: Node, results: Sequence[Operand]) -> None:
+def _bind(low: Lowering, node: Node, results: Sequence[Operand]) -> None:
     for v, x in zip(node.outputs, results):
         low.bind(v, x)
     low.release(results)
@@ -51,14 +53,14 @@ def _bind(low, node: Node, results: Sequence[Operand]) -> None:
 # ---- branches
 
 
-def _if(low, node: Node) -> None:
+def _if(low: Lowering, node: Node) -> None:
     condition = low.numbers.truth(low.register(low.operand(node.args[0])))
     then, orelse = low.code.fresh("then"), low.code.fresh("orelse")
     low.code.branch(condition, then, orelse)
     _branches(low, node, [(then, node.regions["then"]), (orelse, node.regions["orelse"])])
 
 
-def _case(low, node: Node) -> None:
+def _case(low: Lowering, node: Node) -> None:
     index = low.register(low.operand(node.args[0]))
     index = low.numbers.number(index, "i64")
     graphs = list(node.regions.values())
@@ -68,7 +70,7 @@ def _case(low, node: Node) -> None:
     _branches(low, node, list(zip(labels, graphs)))
 
 
-def _branches(low, node: Node, branches: list[tuple[str, Graph]]) -> None:
+def _branches(low: Lowering, node: Node, branches: list[tuple[str, Graph]]) -> None:
     code, after = low.code, low.code.fresh("endif")
     args = [low.operand(a) for a in node.args[1:]]
     dests = {i: low.dests.pop(v) for i, v in enumerate(node.outputs) if v in low.dests}
@@ -94,7 +96,7 @@ def _branches(low, node: Node, branches: list[tuple[str, Graph]]) -> None:
         low.release(results)
 
 
-def _raises(low, graph: Graph) -> bool:
+def _raises(low: Lowering, graph: Graph) -> bool:
     """Write a branch that does nothing but raise: what it says is made by the host."""
     if graph.outputs or not any(n.op == "tg.raise" for n in graph.nodes):
         return False
@@ -102,7 +104,7 @@ def _raises(low, graph: Graph) -> bool:
     return True
 
 
-def _settled(low, v: Value, x: Operand, dest: Mem | None) -> Operand:
+def _settled(low: Lowering, v: Value, x: Operand, dest: Mem | None) -> Operand:
     """A branch's result in the form that both branches share; its memory is held."""
     if isinstance(x, Text):
         raise Decline("a text that depends on a branch")
@@ -124,7 +126,7 @@ def _settled(low, v: Value, x: Operand, dest: Mem | None) -> Operand:
     return made
 
 
-def _settled_list(low, x: Listed, dest: Listed | None) -> Listed:
+def _settled_list(low: Lowering, x: Listed, dest: Listed | None) -> Listed:
     if dest is None or x.places == dest.places:
         return x
     made = list_memory.copied(low, x, dest)
@@ -133,7 +135,7 @@ def _settled_list(low, x: Listed, dest: Listed | None) -> Listed:
     return made
 
 
-def _merge(low, v: Value, found: list[tuple[Operand, str]]) -> Operand:
+def _merge(low: Lowering, v: Value, found: list[tuple[Operand, str]]) -> Operand:
     alias = _phi(low, "i1", [(x.alias, end) for x, end in found])
     first = found[0][0]
     if isinstance(first, Listed):
@@ -150,7 +152,7 @@ def _merge(low, v: Value, found: list[tuple[Operand, str]]) -> Operand:
     return replace(made, dense=dense, alias=alias, gaps=any(x.gaps for x, _ in found))
 
 
-def _merged_size(low, v: Value, found: list[tuple[Mem, str]]) -> tuple:
+def _merged_size(low: Lowering, v: Value, found: list[tuple[Mem, str]]) -> tuple:
     """The size of a tensor that branches give in different sizes."""
     if not extents.opened(v):
         raise Decline("a tensor whose size depends on the branch")
@@ -159,7 +161,7 @@ def _merged_size(low, v: Value, found: list[tuple[Mem, str]]) -> tuple:
     return (*size[:d], low.sizes.new(text, LONGEST), *size[d + 1 :])
 
 
-def _merged_list(low, found: list[tuple[Listed, str]], alias: str) -> Listed:
+def _merged_list(low: Lowering, found: list[tuple[Listed, str]], alias: str) -> Listed:
     first = found[0][0]
     columns = zip(*(x.places for x, _ in found))
     ends = [end for _, end in found]
@@ -171,7 +173,7 @@ def _merged_list(low, found: list[tuple[Listed, str]], alias: str) -> Listed:
     return Listed(first.item, places, begin, length, owners, alias, any(x.fixed for x, _ in found))
 
 
-def _phi(low, kind: str, found: list[tuple[str, str]]) -> str:
+def _phi(low: Lowering, kind: str, found: list[tuple[str, str]]) -> str:
     if len({text for text, _ in found}) == 1:
         return found[0][0]
     return low.code.phi(kind, *found)
@@ -180,7 +182,7 @@ def _phi(low, kind: str, found: list[tuple[str, str]]) -> str:
 # ---- loops
 
 
-def _while(low, node: Node) -> None:
+def _while(low: Lowering, node: Node) -> None:
     count, body = node.kwargs["carried"], node.regions["body"]
     args = [low.register(x) if _single(x) else x for x in map(low.operand, node.args)]
     modes = [_mode(body, i) for i in range(count)]
@@ -200,12 +202,12 @@ def _while(low, node: Node) -> None:
         c.finish()
 
 
-def _both_versions(low, node: Node, args: list[Operand], modes: list[str], count_of: tuple) -> list[Operand]:  # fmt: skip
+def _both_versions(low: Lowering, node: Node, args: list[Operand], modes: list[str], count_of: tuple) -> list[Operand]:  # fmt: skip
     """The loop with selections and the loop with branches, and the choice between them."""
     code, found, place = low.code, [], versions.prepare(low)
     labels = [code.fresh(n) for n in ("selecting", "branching", "joined")]
     version = code.do(f"call i1 @pick(ptr {place})")
-    before = code.do(f"call i64 @llvm.{COUNTER}()")
+    start = code.do(f"call i64 @clock(ptr {place})")
     work = low.work
     code.branch(version, labels[1], labels[0])
     for branching, label in enumerate(labels[:2]):
@@ -218,19 +220,17 @@ def _both_versions(low, node: Node, args: list[Operand], modes: list[str], count
     code.label(labels[2])
     ends = [end for _, end in found]
     state = [_merge(low, v, list(zip(xs, ends))) for v, xs in zip(node.outputs, zip(*(s for s, _ in found)))]  # fmt: skip
-    after = code.do(f"call i64 @llvm.{COUNTER}()")
-    ticks = code.do(f"sub i64 {after}, {before}")
     number, _, step = count_of
     kind = REGISTER[state[number].dtype]
     trips = code.do(f"sub {kind} {state[number].text}, {args[number].text}")
     trips = trips if kind == "i64" else code.do(f"sext {kind} {trips} to i64")
     trips = code.do(f"sdiv i64 {trips}, {step}")
-    code.line(f"call void @judge(ptr {place}, i1 {version}, i64 {ticks}, i64 {trips})")
+    code.line(f"call void @stop(ptr {place}, i1 {version}, i64 {start}, i64 {trips})")
     return state
 
 
 def _loop(
-    low, node: Node, args: list[Operand], modes: list[str], count_of: tuple | None
+    low: Lowering, node: Node, args: list[Operand], modes: list[str], count_of: tuple | None
 ) -> tuple[list[Any], list[Operand]]:
     """Write the loop; (its carries, what they hold after it)."""
     count = node.kwargs["carried"]
@@ -269,7 +269,7 @@ def _loop(
 
 
 def _strip(
-    low, cond: Graph, carries: list[Any], args: list[Operand], count_of: tuple | None
+    low: Lowering, cond: Graph, carries: list[Any], args: list[Operand], count_of: tuple | None
 ) -> Strip | None:
     """The strips of a loop that counts a register up to a bound."""
     number, bound, step = count_of or (0, None, 0)
@@ -278,7 +278,7 @@ def _strip(
     return Strip(low, carries, carries[number], _bound(low, cond, bound, args), step)
 
 
-def _holds(low, cond: Graph, inputs: list[Operand]) -> str:
+def _holds(low: Lowering, cond: Graph, inputs: list[Operand]) -> str:
     """Whether the condition of a loop holds."""
     test = low.region(cond, inputs, {})
     condition = low.numbers.truth(low.register(test[0]))
@@ -286,7 +286,7 @@ def _holds(low, cond: Graph, inputs: list[Operand]) -> str:
     return condition
 
 
-def _iteration(low, body: Graph, carries: list[Any], inputs: list[Operand]) -> None:
+def _iteration(low: Lowering, body: Graph, carries: list[Any], inputs: list[Operand]) -> None:
     """The body once; then each carry holds what it left."""
     dests = {c.number: d for c in carries if (d := c.dest()) is not None}
     results = low.region(body, inputs, dests)
@@ -299,7 +299,7 @@ def _iteration(low, body: Graph, carries: list[Any], inputs: list[Operand]) -> N
 _OPEN = {"grown": Grown, "shrunk": Shrunk, "swapped": Swapped}
 
 
-def _carry(low, body: Graph, i: int, start: Operand, mode: str, result: Value) -> Any:
+def _carry(low: Lowering, body: Graph, i: int, start: Operand, mode: str, result: Value) -> Any:
     if isinstance(start, Listed):
         return ListCarry(low, i, body, start, mode, result)
     if mode in _OPEN:
@@ -307,7 +307,7 @@ def _carry(low, body: Graph, i: int, start: Operand, mode: str, result: Value) -
     return Carry(low, i, body, start, mode)
 
 
-def _bound(low, cond: Graph, bound: Value | int, args: list[Operand]) -> str:
+def _bound(low: Lowering, cond: Graph, bound: Value | int, args: list[Operand]) -> str:
     if isinstance(bound, Value):
         return low.register(args[cond.inputs.index(bound)]).text
     return str(bound)

@@ -9,12 +9,16 @@ written outside cannot leave the graph to the host any more. The last of these s
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import TYPE_CHECKING
 
 from ..ir import Node, Value
 from ..kernels.build import Region
 from ..kernels.loop_ir import Kernel
 from .groups import Group, numel, overwrites
 from .values import NO_OWNERS, Mem, Operand
+
+if TYPE_CHECKING:
+    from .lower import Lowering
 
 
 class Late(Exception):
@@ -24,7 +28,7 @@ class Late(Exception):
 class Writes:
     """The direct writes of one graph. ``begun``: whether there was one."""
 
-    def __init__(self, low, allowed: bool):
+    def __init__(self, low: Lowering, allowed: bool):
         self.low, self.begun = low, False
         self.places: dict[Value, Mem] = {}
         assigns = [n for n in low.graph.nodes if n.op == "tg.assign"]

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from ..kernels.jit import host
 from .code import REGISTER, SIZE, UNROLL, Code
+
+if TYPE_CHECKING:
+    from .lower import Lowering
 
 
 class Lanes:
     """What a function on vectors of one dtype is written with. ``width``: elements of a vector."""
 
-    def __init__(self, low, dtype: str):
+    def __init__(self, low: Lowering, dtype: str):
         self.dtype, self.kind = dtype, REGISTER[dtype]
         self.width = host().vector_bytes // SIZE[dtype]
         self.vector = f"<{self.width} x {self.kind}>"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from ..ir import Node
 from ..kernels.loop_ir import Open, bound
@@ -18,6 +19,9 @@ from .groups import ALONE
 from .micro_kernels import Matrix, Writer
 from .values import Decline, Mem, Operand, numel, strides
 
+if TYPE_CHECKING:
+    from .lower import Lowering
+
 LONG = 1 << 15  # of a dot product: a fold for all threads
 SHALLOW = 64  # a shared dimension that is short
 MODERATE = 512
@@ -25,7 +29,7 @@ FEW = 4  # rows of the result that a copy of the matrix on the right does not pa
 SHARED = 192  # rows of A that make up for a copy of B that is contiguous along its columns
 
 
-def lower(low, node: Node) -> None:
+def lower(low: Lowering, node: Node) -> None:
     """Write a matrix product and bind its result."""
     if node.op not in ALONE or node.kwargs or len(node.args) > 3:
         raise Decline(f"{node.op} with factors")
@@ -60,7 +64,7 @@ def folds(node: Node) -> bool:
     return node.op == "aten.dot.default" and (node.args[0].type.shape[0] or 0) >= LONG
 
 
-def deep(low, node: Node) -> bool:
+def deep(low: Lowering, node: Node) -> bool:
     """Whether a product's shared dimension, and nothing else, has a length that only the run knows."""
     if node.op not in ("aten.mm.default", "aten.addmm.default") or node.kwargs:
         return False
@@ -71,7 +75,7 @@ def deep(low, node: Node) -> bool:
     return opened == [False, True, True, False] and (b.stride[1] == 1 or b.size[1] == 1)
 
 
-def column_sums(low, node: Node) -> bool:
+def column_sums(low: Lowering, node: Node) -> bool:
     """Write the sum over a first dimension whose length only the run knows, as ones times a matrix; whether it is one."""
     x = low.env.get(node.args[0]) if node.op == "aten.sum.dim_IntList" and not node.kwargs else None
     if not isinstance(x, Mem) or x.dtype not in ("f32", "f64") or not x.packed or list(node.args[1]) != [0]:  # fmt: skip
@@ -92,7 +96,7 @@ def column_sums(low, node: Node) -> bool:
 
 
 @contextmanager
-def by_rows(low, node: Node) -> Iterator[None]:
+def by_rows(low: Lowering, node: Node) -> Iterator[None]:
     """Inside, the matrix on the right of a product with many rows is contiguous along its columns, whose number only the run knows.
 
     The lanes of the fold are columns then; a copy of all columns costs as much as one row of the result.
@@ -149,7 +153,7 @@ def _as_row(x: Mem) -> Mem:
     return Mem(x.pointer, x.dtype, (1, x.size[-2]), (0, x.stride[-2]), x.owners)
 
 
-def broadcast(low, x: Operand, size: tuple[int, ...]) -> Mem:
+def broadcast(low: Lowering, x: Operand, size: tuple[int, ...]) -> Mem:
     """What is added, as memory with the strides of a broadcast to the result."""
     x = low.memory(x)
     lead = len(size) - len(x.size)
@@ -157,7 +161,7 @@ def broadcast(low, x: Operand, size: tuple[int, ...]) -> Mem:
     return Mem(x.pointer, x.dtype, size, tuple(stride), x.owners)
 
 
-def usable(low, a: Matrix, b: Matrix, source: Mem, batch: int) -> Matrix:
+def usable(low: Lowering, a: Matrix, b: Matrix, source: Mem, batch: int) -> Matrix:
     """``b``, or a copy of it that one of the two forms can read."""
     # folding many short dot products costs more than a copy
     shallow = a.rows >= 8 and bound(b.rows) < SHALLOW
@@ -175,7 +179,7 @@ def usable(low, a: Matrix, b: Matrix, source: Mem, batch: int) -> Matrix:
     return Matrix(made.pointer, b.rows, b.columns, b.columns, 1, b.rows * b.columns)
 
 
-def product(low, dtype: str, batch: int, a: Matrix, b: Matrix, c: Matrix, bias: Mem | None) -> None:  # fmt: skip
+def product(low: Lowering, dtype: str, batch: int, a: Matrix, b: Matrix, c: Matrix, bias: Mem | None) -> None:  # fmt: skip
     panel = b.column_stride == 1
     large = low.joint is not None or a.rows * _usual(a.columns) * b.columns >= threading.PRODUCT
     parallel = large and threading.available()
@@ -208,7 +212,7 @@ def _steps(dtype: str, a: Matrix, b: Matrix, c: Matrix, bias: Mem | None) -> lis
     return out
 
 
-def _call(low, name: str, pointers: list[str], units: int, parallel: bool) -> None:
+def _call(low: Lowering, name: str, pointers: list[str], units: int, parallel: bool) -> None:
     code = low.code
     if not parallel or units < 2:
         given = ", ".join(f"ptr {p}" for p in pointers)

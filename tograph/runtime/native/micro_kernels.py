@@ -18,12 +18,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ..kernels.jit import host
 from ..kernels.loop_ir import Open
 from .code import SIZE
 from .lanes import Lanes, accumulate, cases, choice, loop, only, opaque
 from .values import Decline
+
+if TYPE_CHECKING:
+    from .lower import Lowering
 
 DEPTH = 256  # of a piece of the shared dimension
 CHUNK = 64  # rows of the result that one thread takes at a time, in pieces
@@ -48,7 +52,7 @@ class Matrix:
 class Writer(Lanes):
     """Writes the function of one product: it computes the panels ``begin`` to ``end`` of the result."""
 
-    def __init__(self, low, dtype: str, a: Matrix, b: Matrix, c: Matrix, bias, panel: bool, shared: bool):  # fmt: skip
+    def __init__(self, low: Lowering, dtype: str, a: Matrix, b: Matrix, c: Matrix, bias, panel: bool, shared: bool):  # fmt: skip
         super().__init__(low, dtype)
         self.a, self.b, self.c, self.bias = a, b, c, bias
         room = ACCUMULATORS if host().avx512 else 12

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from ..ir import Node
 from ..kernels.loop_ir import LONGEST, bound
@@ -18,10 +19,13 @@ from .indices import index_of, slice_of
 from .parts import Part
 from .values import NO_OWNERS, Decline, Mem, Room, endless, laid_out, numel
 
+if TYPE_CHECKING:
+    from .lower import Lowering
+
 COPIED = 1 << 18  # bytes that an update of a part may copy: the host program writes in place
 
 
-def lower(low, node: Node, needed: bool) -> None:
+def lower(low: Lowering, node: Node, needed: bool) -> None:
     """Write the node and bind its result; of an update that nothing needs only the checks."""
     out = node.outputs[0]
     if node.op in UPDATES and not needed:
@@ -37,7 +41,7 @@ def lower(low, node: Node, needed: bool) -> None:
     low.parts.finish(node)
 
 
-def place(low, node: Node) -> Mem:
+def place(low: Lowering, node: Node) -> Mem:
     """Where an update is made: where its base is if that may be, else in a copy of the base.
 
     What the update checks has to stand before.
@@ -53,7 +57,7 @@ def place(low, node: Node) -> Mem:
     return found
 
 
-def _base_place(low, node: Node) -> Mem | None:
+def _base_place(low: Lowering, node: Node) -> Mem | None:
     """The memory of an update's base, when the update may be made there."""
     if node not in low.overwrites or not isinstance(x := low.operand(node.args[0]), Mem):
         return None
@@ -65,11 +69,11 @@ def _base_place(low, node: Node) -> Mem | None:
     return x if (x.contiguous or x.place) and alone(low, x) else None
 
 
-def _part(low, x: Mem, size, stride, offset: str) -> Mem:
+def _part(low: Lowering, x: Mem, size, stride, offset: str) -> Mem:
     return Mem(low.code.element(x.dtype, x.pointer, offset), x.dtype, tuple(size), tuple(stride), x.owners)  # fmt: skip
 
 
-def _stack(low, node: Node) -> Mem:
+def _stack(low: Lowering, node: Node) -> Mem:
     out = low.target(node.outputs[0])
     d = (node.args[1] if len(node.args) > 1 else 0) % len(out.size)
     size, stride = out.size[:d] + out.size[d + 1 :], out.stride[:d] + out.stride[d + 1 :]
@@ -80,7 +84,7 @@ def _stack(low, node: Node) -> Mem:
     return out
 
 
-def _stacked_size(low, node: Node) -> tuple:
+def _stacked_size(low: Lowering, node: Node) -> tuple:
     """The size of a stack of tensors with sizes that are known only at run time."""
     first, *rest = [low.operand(a).size for a in node.args[0]]
     for size in rest:
@@ -90,7 +94,7 @@ def _stacked_size(low, node: Node) -> tuple:
     return (*first[:d], len(node.args[0]), *first[d:])
 
 
-def _joined_size(low, node: Node) -> tuple:
+def _joined_size(low: Lowering, node: Node) -> tuple:
     """The size of a concatenation with parts whose length is known only at run time."""
     sizes = [low.operand(a).size for a in node.args[0]]
     d = (node.args[1] if len(node.args) > 1 else 0) % len(sizes[0])
@@ -101,7 +105,7 @@ def _joined_size(low, node: Node) -> tuple:
     return (*sizes[0][:d], low.sizes.new(total, min(most, LONGEST)), *sizes[0][d + 1 :])
 
 
-def _longer(low, node: Node, d: int) -> Mem | None:
+def _longer(low: Lowering, node: Node, d: int) -> Mem | None:
     """The memory of the first part with room for all, when the others may be appended there."""
     base = low.operand(node.args[0][0])
     if node not in low.overwrites or not isinstance(base, Mem) or not base.place:
@@ -118,7 +122,7 @@ def _longer(low, node: Node, d: int) -> Mem | None:
     return laid_out(data, dtype, size, base.owners, base.place)
 
 
-def _cat(low, node: Node) -> Mem:
+def _cat(low: Lowering, node: Node) -> Mem:
     d = (node.args[1] if len(node.args) > 1 else 0) % len(low.tensor(node.outputs[0])[1])
     out = _longer(low, node, d)
     first, at = 0, "0"
@@ -138,14 +142,14 @@ def _cat(low, node: Node) -> Mem:
     return out
 
 
-def _selected(low, node: Node) -> tuple[int, str]:
+def _selected(low: Lowering, node: Node) -> tuple[int, str]:
     """(the dim, the index in it) of the part that is updated."""
     base, _, d, at = node.args
     size = low.operand(base).size
     return d % len(size), index_of(low, at, size[d])
 
 
-def _select_scatter(low, node: Node) -> Mem:
+def _select_scatter(low: Lowering, node: Node) -> Mem:
     source = node.args[1]
     d, index = _selected(low, node)
     out = place(low, node)
@@ -155,7 +159,7 @@ def _select_scatter(low, node: Node) -> Mem:
     return out
 
 
-def _sliced(low, node: Node) -> tuple[int, str, int]:
+def _sliced(low: Lowering, node: Node) -> tuple[int, str, int]:
     """(the dim, the first index, the step) of the part that is updated."""
     base, source = node.args[:2]
     d, start, stop, step = (*node.args[2:], *(0, None, None, 1)[len(node.args) - 2 :])
@@ -167,7 +171,7 @@ def _sliced(low, node: Node) -> tuple[int, str, int]:
     return d, first, step
 
 
-def _slice_scatter(low, node: Node) -> Mem:
+def _slice_scatter(low: Lowering, node: Node) -> Mem:
     x = low.operand(node.args[1])
     d, first, step = _sliced(low, node)
     out = place(low, node)

@@ -149,7 +149,7 @@ def _explicit(kernel: Kernel, points: int) -> Any:
         raise Decline(str(error)) from None
 
 
-def _vectors(low, kernel: Kernel, made: Any, places: dict[str, tuple[str, str]]) -> None:
+def _vectors(low: Lowering, kernel: Kernel, made: Any, places: dict[str, tuple[str, str]]) -> None:
     """The call of a nest that the vector renderer wrote; its parameters go through memory."""
     name = _shared(low, kernel, _merged(low, made.llvm))
     code, slots = low.code, kernel.slots
@@ -175,7 +175,7 @@ def _vectors(low, kernel: Kernel, made: Any, places: dict[str, tuple[str, str]])
         low.fail(code.do(f"icmp ne i32 {got}, 0"))
 
 
-def _merged(low, text: str) -> str:
+def _merged(low: Lowering, text: str) -> str:
     """The functions of a kernel's module, for this module only; its declarations go to those of this module."""
     kept = []
     for line in text.splitlines():
@@ -188,7 +188,7 @@ def _merged(low, text: str) -> str:
     return "\n".join(kept) + "\n"
 
 
-def _shared(low, kernel: Kernel, text: str) -> str:
+def _shared(low: Lowering, kernel: Kernel, text: str) -> str:
     """The name of the function with this text: an earlier one's, where only names and comments differ.
 
     Layers and iterations that repeat are compiled once: LLVM's time is most of what a long graph costs.
@@ -215,7 +215,7 @@ def kept_apart(functions: list[str], calls: Counter[str]) -> list[str]:
     return out
 
 
-def _function(low, kernel: Kernel, bind, params: list[tuple[str, str]]) -> str:
+def _function(low: Lowering, kernel: Kernel, bind, params: list[tuple[str, str]]) -> str:
     """The name of the nest's function."""
     code = Code("v")
     code.declares = low.code.declares

@@ -6,15 +6,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from .carries import Carry
 from .code import REGISTER
 from .nests import USUAL
 
+if TYPE_CHECKING:
+    from .lower import Lowering
+
 POLL_NANOSECONDS = 5e6  # about how long a loop runs before it looks for signals
 
 
-def poll(low, counter: str, start: int, cost: float, sizes: Sequence[str] = ()) -> None:
+def poll(low: Lowering, counter: str, start: int, cost: float, sizes: Sequence[str] = ()) -> None:
     """Every few milliseconds: let other threads run, and Python handle its signals.
 
     ``sizes``: those of the tensors that change their size in the loop; ``cost`` takes them as ``nests.USUAL``.
@@ -35,7 +39,7 @@ def poll(low, counter: str, start: int, cost: float, sizes: Sequence[str] = ()) 
     code.jump(on)
 
 
-def look(low) -> None:
+def look(low: Lowering) -> None:
     """Let other threads run, and Python handle its signals; return where one of these raised."""
     code = low.code
     stopped = code.do("call i32 @poll()")
@@ -53,7 +57,9 @@ class Strip:
     ``leave`` is where the counted loop goes at the limit.
     """
 
-    def __init__(self, low, carries: Sequence[Carry], number: Carry, bound: str, step: int):
+    def __init__(
+        self, low: Lowering, carries: Sequence[Carry], number: Carry, bound: str, step: int
+    ):
         self.low, self.number, self.bound, self.step = low, number, bound, step
         code = low.code
         self.kind = kind = REGISTER[number.start.dtype]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import ops
 from ..ir import Node, Value, map_values
@@ -19,6 +19,9 @@ from ..types import ObjectType
 from . import calls
 from .callees import Call
 from .values import NO_OWNERS, Decline, Listed, Mem
+
+if TYPE_CHECKING:
+    from .lower import Lowering
 
 TEXTS = frozenset(["py.format", "py.percent", "py.str_format"])
 
@@ -80,7 +83,7 @@ def is_text(node: Node) -> bool:
     return node.op in TEXTS and isinstance(node.outputs[0].type, ObjectType)
 
 
-def text(low, node: Node) -> None:
+def text(low: Lowering, node: Node) -> None:
     """Keep what a text says."""
     held = {v: _kept(low, _operand(low, v)) for v in dict.fromkeys(node.inputs)}
     owners = frozenset().union(*(x.owners for x in held.values()))
@@ -89,7 +92,7 @@ def text(low, node: Node) -> None:
     low.bind(node.outputs[0], Text(node, held, owners))
 
 
-def _kept(low, x: Any) -> Any:
+def _kept(low: Lowering, x: Any) -> Any:
     """An operand that stays what it is when memory is used again."""
     if not isinstance(x, Mem):
         return x
@@ -98,19 +101,19 @@ def _kept(low, x: Any) -> Any:
     return made
 
 
-def _operand(low, v: Value) -> Any:
+def _operand(low: Lowering, v: Value) -> Any:
     x = low.operand(v)
     if isinstance(x, Listed):
         raise Decline("a list that is printed")
     return x if isinstance(x, Text) else calls.placed(low, v)
 
 
-def show(low, node: Node) -> None:
+def show(low: Lowering, node: Node) -> None:
     """Write a print."""
     _tell(low, node, {v: _operand(low, v) for v in dict.fromkeys(node.inputs)})
 
 
-def _tell(low, node: Node, held: dict[Value, Any]) -> None:
+def _tell(low: Lowering, node: Node, held: dict[Value, Any]) -> None:
     told = Told(node, held)
     calls.ask(low, told, calls.block(low, told, told.leaves))
 

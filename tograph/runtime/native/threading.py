@@ -13,8 +13,12 @@ one thread, how many calls to stay there after the next failure, and the credit.
 from __future__ import annotations
 
 import platform
+from typing import TYPE_CHECKING
 
 from ..kernels import jit
+
+if TYPE_CHECKING:
+    from .lower import Lowering
 
 PRODUCT = 1 << 20  # multiply-adds from which on matrix products use threads
 SHORTEST, LONGEST = 16, 1 << 14  # calls on one thread after a failure
@@ -97,7 +101,7 @@ def available() -> bool:
     return jit.symbol("torch_parallel_for") is not None
 
 
-def call(low, name: str, task: str, block: str, units: int, grain: int) -> None:
+def call(low: Lowering, name: str, task: str, block: str, units: int, grain: int) -> None:
     """Run the units of ``task``; ``name`` names the place."""
     code = low.code
     code.declares["torch_parallel_for"] = "declare i32 @torch_parallel_for(i64, i64, i64, ptr, ptr)"

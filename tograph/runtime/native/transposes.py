@@ -8,6 +8,7 @@ blocks, from the largest to the smallest). At the edges rows are left out and ve
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -17,6 +18,9 @@ from .code import SIZE
 from .groups import CLONE
 from .lanes import Lanes, choice, loop
 from .values import Mem, numel, strides
+
+if TYPE_CHECKING:
+    from .lower import Lowering
 
 LARGE = 1 << 18  # elements from which on a copy uses torch's threads
 SMALLEST = 1 << 8  # elements below which a loop of single elements does as well
@@ -29,7 +33,7 @@ def fits(source: Mem, target: Mem) -> bool:
     return source.stride[0] == 1 and target.stride[1] == 1 and min(source.size) > 1 and numel(source.size) >= SMALLEST  # fmt: skip
 
 
-def copy(low, source: Mem, target: Mem) -> None:
+def copy(low: Lowering, source: Mem, target: Mem) -> None:
     """Write the copy of ``source`` to ``target``, for which ``fits`` holds."""
     (rows, columns), code = target.size, low.code
     writer = _Writer(low, source.dtype, rows, columns, source.stride[1], target.stride[0])
@@ -50,7 +54,7 @@ def copy(low, source: Mem, target: Mem) -> None:
     threading.call(low, f"{name}_{len(low.globals)}", task, block, writer.units, 1)
 
 
-def clone(low, node: Node) -> bool:
+def clone(low: Lowering, node: Node) -> bool:
     """Write a contiguous clone that is such a copy; whether it is one."""
     if node.op != CLONE or node.kwargs.get("memory_format") is not torch.contiguous_format:
         return False
@@ -66,7 +70,7 @@ def clone(low, node: Node) -> bool:
 class _Writer(Lanes):
     """Writes the function of one copy: it writes the strips ``begin`` to ``end``, each some columns of the target."""
 
-    def __init__(self, low, dtype: str, rows: int, columns: int, across: int, down: int):
+    def __init__(self, low: Lowering, dtype: str, rows: int, columns: int, across: int, down: int):
         super().__init__(low, dtype)
         # element (r, c) is at across * c + r in the source, at down * r + c in the target
         self.rows, self.columns, self.across, self.down = rows, columns, across, down

@@ -7,22 +7,19 @@ called while gradients are off runs without gradients.
 
 from __future__ import annotations
 
-from ..ir import Graph
-from ..rewrite import Renaming, splice
+from typing import Any
+
+from ..ir import Graph, Node
+from ..rewrite import replaced, splice
 
 
 def inline(graph: Graph) -> Graph:
     """``graph`` without Call."""
-    names, nodes = Renaming(), []
-    for node in graph.nodes:
-        names.apply(node)
-        for region in node.regions.values():
-            inline(region)
-        if node.op != "Call":
-            nodes.append(node)
-            continue
-        outs = splice(node.regions["function"], node.args, nodes, node.grad)
-        names.update(zip(node.outputs, outs))
-    graph.nodes = nodes
-    names.outputs(graph)
-    return graph
+    return replaced(graph, _called)
+
+
+def _called(node: Node, nodes: list[Node]) -> list[Any] | None:
+    """The nodes of the function that a Call calls."""
+    if node.op != "Call":
+        return None
+    return splice(node.regions["function"], node.args, nodes, node.grad)

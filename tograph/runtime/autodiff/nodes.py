@@ -1,0 +1,209 @@
+"""The node of torch's autograd that stands for a share of a call: what it keeps, and how its gradient runs.
+
+Most shares take, give and keep tensors and numbers only. Those with lists are flattened on the way through torch, which knows tensors
+only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
+from ..ordering import graph_effects
+from ..types import ScalarType, TensorType
+from .routes import is_there
+
+if TYPE_CHECKING:
+    from .pairs import Pair
+
+_MODIFIED = "modified by an inplace operation"
+
+
+class ShareNode:
+    """A share of a pair's outputs, ``given``, as a function of the inputs.
+
+    ``present``: the inputs that its backward graph gives gradients of. ``sources``: what it keeps, an input ``i`` as ``i`` and an output of
+    the forward graph as ``~i``. ``flat``: all of this is tensors and numbers.
+    """
+
+    def __init__(self, pair: Pair, number: int):
+        pullback, share = pair.pullback, pair.shares[number]
+        self.pair, self.number, self.saves = pair, number, share.saves
+        self.given = [pullback.given[i] for i in share.given]
+        self.positions, self.present = share.given, [pullback.present[k] for k in share.present]
+        count = len(pair.graph.outputs)
+        sources = [*pullback.kept, *(~i for i in range(count, count + pair.saved))]
+        self.sources = [sources[i] for i in share.stored]
+        graph = pullback.forward
+        values = [graph.outputs[i] for i in self.given]
+        values += [graph.inputs[i] if i >= 0 else graph.outputs[~i] for i in self.sources]
+        self.flat = all(isinstance(v.type, (TensorType, ScalarType)) for v in values)
+
+    def applied(self, box: list[Any], inputs: Sequence[Any]) -> Sequence[Any]:
+        """The outputs of the share, joined with autograd.
+
+        ``box``: all that the forward program gave, which the first share runs, and the generators' states before.
+        """
+        returned = _Apply.apply(self, box, *inputs)
+        if returned is None:
+            return ()
+        return returned if self.flat else tree_unflatten(list(returned), box.pop())
+
+
+class _Call(NamedTuple):
+    """What a node knows of its call. ``numbers``: what is kept and no tensor, ``places``: where the tensors are among it."""
+
+    node: ShareNode
+    inputs: Sequence[Any]
+    versions: list[int]
+    state: Any
+    snapshots: list[Any]
+    told: tuple[bool, ...]
+    places: list[int]
+    numbers: list[Any]
+    kept: tuple[torch.Tensor, ...] | None
+    likes: list[tuple[Any, ...]]
+    specs: tuple[Any, Any] | None
+
+
+class _Apply(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, node: ShareNode, box: list[Any], *inputs: Any) -> Any:
+        pair = node.pair
+        if not box:
+            state = _generators(inputs) if pair.random else None
+            box += [pair.program.run(*inputs), state]
+        outs, state = box
+        given: list[Any] = [outs[i] for i in node.given]
+        stored = [inputs[i] if i >= 0 else outs[~i] for i in node.sources]
+        specs, flat = None, given
+        if not node.flat:
+            flat, given_spec = tree_flatten(given)
+            stored, stored_spec = tree_flatten(stored)
+            specs = given_spec, stored_spec
+            box.append(given_spec)
+        places = [i for i, x in enumerate(stored) if isinstance(x, torch.Tensor)]
+        tensors = [stored[i] for i in places]
+        if node.saves:
+            ctx.save_for_backward(*tensors)
+        ctx.set_materialize_grads(False)
+        first = len(pair.graph.outputs) + pair.saved
+        told = tuple(outs[first + len(pair.snapshots) :])
+        ctx.call = _Call(
+            node,
+            inputs,
+            [x._version if isinstance(x, torch.Tensor) else 0 for x in inputs],
+            state,
+            outs[first : first + len(pair.snapshots)],
+            told,
+            places,
+            [None if isinstance(x, torch.Tensor) else x for x in stored],
+            None if node.saves else tuple(tensors),
+            [(x.shape, x.dtype, x.device) for x in flat] if len(flat) > 1 else [],
+            specs,
+        )
+        if told:
+            without = [given[i] for i in pair.routes.without(node.positions, told)]
+            if without:
+                ctx.mark_non_differentiable(*tree_flatten(without)[0])
+        return tuple(flat)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        call: _Call = ctx.call
+        node, specs, nothing = call.node, call.specs, [None] * len(call.inputs)
+        if not any(g is not None for g in grads):
+            return None, None, *nothing
+        there = [is_there(g) for g in (grads if specs is None else tree_unflatten(list(grads), specs[0]))]  # fmt: skip
+        open_to = node.pair.routes.open_to(node.positions, there, call.told)
+        cotangents: list[Any] = [_zeros(*call.likes[i]) if g is None else g for i, g in enumerate(grads)]  # fmt: skip
+        if specs is not None:
+            cotangents = tree_unflatten(cotangents, specs[0])
+        if torch.is_grad_enabled():
+            present, found = _again(ctx, call, cotangents)
+        else:
+            present, found = node.present, _gradients(ctx, call, cotangents)
+        for i, g in zip(present, found):
+            if i in open_to:
+                nothing[i] = g
+        return None, None, *nothing
+
+
+def _gradients(ctx: Any, call: _Call, cotangents: list[Any]) -> list[Any]:
+    """The gradients of the inputs ``present``, None for those that nobody needs."""
+    node, needs = call.node, ctx.needs_input_grad
+    wanted = tuple(needs[2 + i] for i in node.present)
+    stored = call.numbers
+    if call.places:
+        stored = list(stored)
+        for i, x in zip(call.places, _saved(ctx)):
+            stored[i] = x
+    else:
+        _saved(ctx)
+    if call.specs is not None:
+        stored = tree_unflatten(stored, call.specs[1])
+    program = node.pair.backward(node.number, wanted)
+    results = iter(program.run(*map(_dense, [*stored, *cotangents])))
+    return [next(results) if w else None for w in wanted]
+
+
+def _again(ctx: Any, call: _Call, cotangents: list[Any]) -> tuple[list[int], list[Any]]:
+    """The gradients as a differentiable function of the inputs and the cotangents, and the inputs that they belong to."""
+    _saved(ctx)
+    pair = call.node.pair
+    written = set(graph_effects(pair.graph).writes)
+    for i, (x, version) in enumerate(zip(call.inputs, call.versions)):
+        if isinstance(x, torch.Tensor) and x._version != version and i not in written:
+            raise RuntimeError(
+                f"one of the variables needed for gradient computation has been {_MODIFIED}: "
+                f"input {i} of {pair.graph.name}, {tuple(x.shape)}, is at version {x._version}; expected version {version}"
+            )
+    joint, present = pair.joint(call.node.number)
+    with _Generators(call.state):
+        return present, joint.run([*call.inputs, *call.snapshots, *cotangents])
+
+
+def _saved(ctx: Any) -> tuple[torch.Tensor, ...]:
+    """What a node has saved, or torch's own error: it is freed, or was written since. ``kept``: what no gradient frees."""
+    kept = ctx.call.kept
+    return ctx.saved_tensors if kept is None else kept
+
+
+def _zeros(shape: torch.Size, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    return torch.zeros((), dtype=dtype, device=device).expand(shape)
+
+
+def _dense(x: Any) -> Any:
+    """A tensor in the layout that native code takes; the gradient of a sum, for one, comes as one number expanded."""
+    return x.contiguous() if isinstance(x, torch.Tensor) and x.layout is torch.strided else x
+
+
+def _generators(inputs: Sequence[Any]) -> list[tuple[Any, Any]]:
+    """The states of the generators that random ops of a call may draw from."""
+    found = [(torch.set_rng_state, torch.get_rng_state())]
+    devices = sorted(
+        {x.device.index or 0 for x in inputs if isinstance(x, torch.Tensor) and x.is_cuda}
+    )
+    for d in devices:
+        found.append((lambda s, d=d: torch.cuda.set_rng_state(s, d), torch.cuda.get_rng_state(d)))
+    return found
+
+
+class _Generators:
+    """Inside, the generators are as they were when the forward part ran."""
+
+    def __init__(self, states: list[tuple[Any, Any]] | None):
+        self.states = states
+
+    def __enter__(self) -> None:
+        if self.states:
+            self.now = torch.get_rng_state()
+            for put, state in self.states:
+                put(state)
+
+    def __exit__(self, *error: Any) -> None:
+        if self.states:
+            torch.set_rng_state(self.now)
