@@ -84,9 +84,8 @@ def compare(bench: Bench, name: str, make: Callable[[torch.device], tuple[Callab
         same = len(got) == len(want) and all(map(close, got, want))
         different = different or (0 if same else k + 1)
     made = [c.scheduled for c in getattr(function, "concrete_functions", ())]
-    ran = next(
-        (s for s in reversed(made) if s.native), made[-1] if made else None
-    )  # a gradient has programs of its own
+    # A gradient has programs of its own.
+    ran = next((s for s in reversed(made) if s.native), made[-1] if made else None)
     bench.row(name=name, result=f"DIFFERENT in call {different}" if different else "same", first_call_s=times[0],
               last_call_s=times[-1], level=ran.level if ran else "?", tier=getattr(ran and ran.native, "tier", ""),
               reason=ran.reason[:160] if ran else "")  # fmt: skip

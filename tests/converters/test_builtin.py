@@ -310,6 +310,32 @@ def test_an_iterator_beside_a_tensor_of_unknown_length_is_refused():
         f(torch.tensor([1.0, -1.0]))
 
 
+@cases((torch.tensor([1.0, -2.0, 3.0]),), (torch.tensor([-1.0, 2.0, 0.5]),))
+def sorted_by_tuples_and_rows(x):
+    rows = torch.stack([x, x * 2, -x])
+    some = x[x > 0]
+    return (
+        sorted(x, key=lambda v: (v < 0, abs(v))),
+        sorted(some, key=lambda v: (-v, 1)),
+        sorted(rows, key=lambda r: r[0]),
+    )
+
+
+@cases(([1.0, -2.0, 3.0],), ([-1.0, 2.0, 0.5],), ([-1.0, -2.0],))
+def a_dict_in_any_order_sorted(x):
+    found = {}
+    for v in x:
+        key = "pos" if v > 0 else "neg"
+        found[key] = found.get(key, 0) + 1
+    return sorted(found), sorted(found.items()), sorted(found.values())
+
+
+@cases(([1.0, -2.0, 3.0],), ([-1.0, 2.0, 0.5],), ([-1.0, -2.0],))
+def slices_of_strings_and_tuples(x):
+    s, t, n = "hello", (1, 2, 3, 4), sum(1 for v in x if v > 0)
+    return s[:n], s[n:], s[:: n + 1], t[:n], t[n:] + t[:n], s[n:] + "!"
+
+
 test_same = cases.test()
 
 

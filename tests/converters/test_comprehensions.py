@@ -206,4 +206,18 @@ def next_without_any(x):
     return next(z for z in x if z > 9)
 
 
+@cases(([1.0, -2.0, 3.0],), ([-1.0, -2.0],))
+def first_or_another(x):
+    def other():
+        print("other")
+        return x[0] * 5
+
+    inner = [next((b for b in x if b > a), x[-1]) for a in x]
+    return (
+        next((i for i, v in enumerate(x) if v > 0), -1),
+        next((v for v in x if v > 0), other()),
+        inner,
+    )
+
+
 test_same = cases.test()

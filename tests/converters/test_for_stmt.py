@@ -426,6 +426,35 @@ def a_break_that_is_staged_late(x):
     return total, i
 
 
+class Kept:
+    def __init__(self, x):
+        self.items = []
+        for v in x:
+            if v > 0:
+                self.items.append(v)
+
+    def __iter__(self):
+        return iter(self.items)
+
+
+@cases(([1.0, -2.0, 3.0],), ([-1.0, -2.0],))
+def an_object_that_gives_the_iterator_of_a_list_of_the_graph(x):
+    first, others = x[0], []
+    for v in Kept(x):
+        if v > 2:
+            break
+        first = v
+    for i, v in enumerate(Kept(x)):
+        others.append(v * i)
+    return (
+        first,
+        others,
+        list(Kept(x)),
+        [(a, b) for a, b in zip(Kept(x), Kept(x))],
+        [*map(abs, Kept(x))],
+    )
+
+
 test_same = cases.test()
 
 

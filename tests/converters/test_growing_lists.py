@@ -371,6 +371,42 @@ def displays_with_spread_parts(x):
     )
 
 
+@cases(([1.0, -2.0, 3.0],), ([-1.0, -2.0],), ([4.0, 5.0],))
+def tuples_with_other_strings(x):
+    log, a, b = [], [(0, "s")], [(1, "t")]
+    for i, v in enumerate(x):
+        if v > 2:
+            log.append(("up", i))
+        elif v < 0:
+            log.append(("down", i))
+    if x[0] > 0:
+        log.append(("end", 7))
+        a.append((1, "s"))
+    if x[1] > 0:
+        b.append((1, "t"))
+    a.extend(b)
+    return log, a, b, sorted(log, key=lambda entry: entry[0])
+
+
+@cases(([1.0, -2.0, 3.0],), ([-1.0, -2.0],), ([4.0, 5.0],))
+def sorted_strings(x):
+    words = ["b" if v > 0 else "a" for v in x if v < 4]
+    names = {f"k{2 - i}": v for i, v in enumerate(x) if v > 0}
+    words.sort()
+    return (
+        words,
+        sorted(words, reverse=True),
+        sorted(names),
+        sorted(names.items(), key=lambda p: p[0]),
+    )
+
+
+@cases(([1.0, -2.0, 3.0],), ([-1.0, -2.0],))
+def repeated_and_shown(x):
+    n = sum(1 for v in x if v > 0)
+    return "ab" * n, n * "-", (1, 2) * n, bin(n), hex(n + 20), oct(n), chr(97 + n)
+
+
 test_same = cases.test()
 
 

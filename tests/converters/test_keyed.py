@@ -172,3 +172,16 @@ def test_hashing_what_is_one_thing_or_another_is_refused():
 
     with pytest.raises(StagingError, match="cannot be hashed"):
         tg.function(f)(torch.tensor(1.0))
+
+
+def test_the_text_of_a_dict_without_an_order_is_refused():
+    def f(x):
+        d = {}
+        if x > 0:
+            d["a"], d["b"] = 1, 1
+        else:
+            d["b"], d["a"] = 2, 2
+        return f"{[d]}"
+
+    with pytest.raises(StagingError, match="the order of the keys"):
+        tg.function(f)(torch.tensor(1.0))

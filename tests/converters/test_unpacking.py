@@ -69,4 +69,41 @@ def too_few(x):
     return a + b + c
 
 
+def positive(x):
+    return [v for v in x if v > 0]
+
+
+@cases(([1.0, -2.0, 3.0],), ([-1.0, -2.0, -3.0],), ([1.0, 2.0, 3.0],))
+def a_list_of_the_graph(x):
+    a, b = positive(x)
+    return a - b
+
+
+@cases(([1.0, -2.0, 3.0],), ([-1.0, -2.0, -3.0],), ([1.0, 2.0, 3.0],))
+def the_rest_of_a_list_of_the_graph(x):
+    a, *b = positive(x)
+    *c, d = positive(x)
+    c.append(a)
+    x[0], *x[1:2], e = positive(x)
+    return a, b, c, d, x
+
+
+@cases((torch.tensor([1.0, -2.0, 3.0]),), (torch.tensor([-1.0, -2.0]),))
+def rows_and_ranges_of_the_graph(x):
+    n = len(positive(x))
+    a, b = x[x > 0]
+    c, *d = range(n)
+    return a, b, c, d, [*range(n)], [*map(abs, positive(x))], (lambda *r: r)(*x[x > 0])
+
+
+@cases(([1.0, -2.0, 3.0],), ([-1.0, -2.0, -3.0],))
+def a_rest_that_grows(x):
+    a, *b = [1.0, 2.0, 3.0]
+    c, *d, e = x
+    if x[0] > 0:
+        b.append(9.0)
+        d.append(x[1])
+    return a, b, c, d, e
+
+
 test_same = cases.test()

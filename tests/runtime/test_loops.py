@@ -285,6 +285,28 @@ def test_copies_that_differ_in_python_values_are_what_they_are(bodies):
     same(f, (torch.ones(2), T(0)), (torch.ones(2), T(1)), (torch.ones(2), T(3)))
 
 
+def test_a_copy_that_adds_numbers_does_not_add_tensors_as_another_did(bodies):
+    def total(x, one):
+        count, last, parts = 0, None, {"sum": (0, 0)}
+        for v in x:
+            if v > 0:
+                count, last = count + one, one
+                parts["sum"] = (parts["sum"][0] + one, 1)
+        return count, last, parts
+
+    def f(x):
+        return (
+            total(x, x[0]),
+            total(x, 1),
+            total(x, 0.5),
+            total(x, 1),
+            sum(v for v in x if v > 0),
+            sum(1 for v in x if v > 0),
+        )
+
+    same(f, (T([1.0, -2.0, 3.0]),))
+
+
 def test_the_size_of_a_copy_does_not_come_from_another(bodies):
     def f(x, n):
         found = []

@@ -25,9 +25,8 @@ STRIDED = POINTWISE | set(
 TYPES = re.compile(
     "implement|support|type|bool|integ|sign|complex|floating|negative|expected m", re.I
 )
-pytestmark = pytest.mark.filterwarnings(
-    "ignore"
-)  # eager warns of empty reductions and of complex to real
+# Eager warns of empty reductions and of complex to real.
+pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 class Check(TorchDispatchMode):

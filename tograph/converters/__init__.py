@@ -5,8 +5,8 @@
 * Statements: ``if_stmt``, ``while_stmt``, ``for_stmt``, ``try_stmt``, ``with_stmt`` and ``context_managers``, on local functions that ``functional`` makes
   (``places``); before them ``match_stmt``, ``jumps``, ``finally_jumps``; ``asserts``, ``directives``, ``annotations``.
 * Expressions: ``logical``, ``comparisons``, ``conditional_expression`` (``thunks``), ``comprehensions``, ``lists``, ``displays``, ``strings``, ``powers``, ``user_operators``.
-* Names and places: ``variables``, ``attributes``, ``subscripts`` (``tensor_index``, ``sequence_index``, ``keyed``), ``targets``, ``unpacking``, ``escapes``.
-* Calls: ``calls``, by ``call_rules`` and the tables of ``registry``, which ``builtin`` fills; ``construction``, ``standard``, ``spread``, ``module_hooks``; code
+* Names and places: ``variables``, ``attributes``, ``subscripts`` (``tensor_index``, ``sequence_index``, ``list_slices``, ``keyed``), ``targets``, ``unpacking``, ``escapes``.
+* Calls: ``calls``, by ``call_rules`` and the tables of ``registry``, which ``builtin`` fills; ``construction``, ``standard``, ``spread``, ``star_arguments``, ``module_hooks``; code
   that is not converted: ``left_alone``, ``resolved``, ``flags``.
 * Items: ``iterables``, ``staged_range``, ``generators``, ``consumers``, ``growing_lists``, ``members``, ``container_changes``.
 * Staged values: ``staging`` says which are, ``union`` has those of several kinds, ``staged_class`` the class of an exception.

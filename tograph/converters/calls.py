@@ -33,7 +33,7 @@ from .call_rules import (
 )
 from .construction import construct, instance
 from .container_changes import CHANGING, note_look, record_change
-from .context import OPERATORS, Converter
+from .context import OPERATORS, Converter, is_docstring
 from .conversion import converted, generator_form, record_writes
 from .generators import CHANNEL, Generator, is_generator_function
 from .left_alone import leave_alone
@@ -68,6 +68,21 @@ class Calls(Converter):
         node.body = self.block(node.body)
         self.inside -= 1
         self.owner = outer
+        if node.args.vararg is not None:
+            text, rest = f"name_ = {OPERATORS}.rest_of(name_)", node.args.vararg.id
+            at = int(is_docstring(node.body[0]))
+            node.body[at:at] = self.fill(text, node, name_=rest)
+        return node
+
+    def visit_Lambda(self, node):
+        """``lambda *rest: body``  ->  ``lambda *rest: (lambda rest: body)(ag__.rest_of(rest))``."""
+        node = self.generic_visit(node)
+        if node.args.vararg is not None:
+            rest = node.args.vararg.id
+            inner = self.expression("lambda: body_", node, body_=node.body)
+            inner.args.args = [gast.copy_location(gast.Name(rest, gast.Param(), None, None), node)]
+            text = f"inner_({OPERATORS}.rest_of(rest_))"
+            node.body = self.expression(text, node, inner_=inner, rest_=rest)
         return node
 
     def visit_Call(self, node):
@@ -84,7 +99,10 @@ class Calls(Converter):
                 return self.generic_visit(node)
         node = self.generic_visit(node)
         spread = any(k.arg is None and not isinstance(k.value, gast.Dict) for k in node.keywords)
-        operator = "call_spread" if spread else "call"
+        starred = [a for a in node.args if isinstance(a, gast.Starred)]
+        for a in starred:
+            a.value = self.expression(f"{OPERATORS}.arguments(items_)", a.value, items_=a.value)
+        operator = "call_spread" if spread else "call_starred" if starred else "call"
         made = self.expression(f"{OPERATORS}.{operator}(f_)", node, f_=node.func)
         made.args += node.args
         for keyword in node.keywords:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import builtins
 import copy
+from collections.abc import Sequence
 from typing import Any
 
 from ..transpiler.syntax import gast, walk
@@ -25,6 +26,7 @@ from ..transpiler.templates import name
 from .context import OPERATORS, Converter, has_walrus, has_yield, walrus_names
 from .generators import HandOver, can_hand_over
 
+_DEFAULT = "default__"  # the parameter for what ``next`` gives where there is no item
 _CONSUMERS = ("sum", "list", "tuple", "set", "frozenset", "min", "max", "sorted", "dict")
 
 
@@ -60,9 +62,7 @@ class Comprehensions(Converter):
             if found in (any, all):
                 return self._early_exit(node, found)
             if found is next and not node.keywords and len(node.args) < 3:
-                made = self._first(node)
-                if made is not None:
-                    return made
+                return self._first(node)
             if found is tuple:
                 first = node.args[0].generators[0]
                 each = self.expression(f"{OPERATORS}.each(items_)", node, items_=first.iter)
@@ -97,15 +97,11 @@ class Comprehensions(Converter):
 
     def _first(self, node):
         """``next(generator expression, default)``: the loop ends at the first item."""
-        end = "raise StopIteration"
-        if len(node.args) == 2:
-            if not isinstance(node.args[1], (gast.Constant, gast.Name)):
-                return None  # it is evaluated before the items are
-            end = "return default_"
         holes = {"value_": node.args[0].elt}
-        default = {"default_": node.args[1]} if len(node.args) == 2 else {}
+        end = "raise StopIteration" if len(node.args) == 1 else f"return {_DEFAULT}"
+        default = [self.visit(d) for d in node.args[1:]]
         return self._function(
-            node.args[0], "next_comp", "return value_", holes, "pass", end, ends=default
+            node.args[0], "next_comp", "return value_", holes, "pass", end, default=default
         )
 
     def _rewrite(self, node, wish, start, step, holes):
@@ -129,9 +125,12 @@ class Comprehensions(Converter):
         first: str,
         last: str,
         result: str = "",
-        ends: dict[str, Any] | None = None,
+        default: Sequence[gast.expr] = (),
     ):
-        """The call of a function made of the comprehension: ``first``, the loops around ``step``, ``last``."""
+        """The call of a function made of the comprehension: ``first``, the loops around ``step``, ``last``.
+
+        ``default``: what ``last`` may return, if anything; it is evaluated before the items are.
+        """
         if any(g.is_async for g in node.generators):
             raise self.context.error(node, "asynchronous comprehensions are not supported")
         fresh = self.context.namer.fresh(wish)
@@ -139,15 +138,16 @@ class Comprehensions(Converter):
         outer = {"result_": result} if result else {}
         body = self.fill(first, node, **outer)
         body += self._loops(node, self.fill(step, node, **holes), items)
-        body += self.fill(last, node, **outer, **(ends or {}))
-        definition = self._definition(node, fresh, items, body)
+        body += self.fill(last, node, **outer)
+        definition = self._definition(node, fresh, [items, *[_DEFAULT for _ in default]], body)
         source = self.visit(node.generators[0].iter)
         if has_yield(definition) and wish != "generator":
             raise self.context.error(node, "yield inside a comprehension is not supported")
         definition = self.visit(definition)
         self.prelude.append(definition)
         if wish != "generator" or not can_hand_over(definition):
-            return self.expression("name_(source_)", node, name_=fresh, source_=source)
+            given = [source, *default]
+            return self.expression("name_(given_)", node, name_=fresh, given_=given)
         pushing = HandOver(self.context).convert(copy.deepcopy(definition))
         pushing.name = self.context.namer.fresh("generator")
         self.prelude.append(pushing)
@@ -164,11 +164,11 @@ class Comprehensions(Converter):
             body = [gast.copy_location(loop, node)]
         return body
 
-    def _definition(self, node, fresh: str, items: str, body):
-        """``def fresh(items): body``; what ``:=`` binds belongs to the function around."""
-        definition = self.fill("def name_(items_):\n    pass", node, name_=fresh, items_=[items])[0]
-        parameter = gast.Name(items, gast.Param(), None, None)
-        definition.args.args = [gast.copy_location(parameter, node)]
+    def _definition(self, node, fresh: str, names: list[str], body):
+        """``def fresh(names): body``; what ``:=`` binds belongs to the function around."""
+        definition = self.fill("def name_():\n    pass", node, name_=fresh)[0]
+        parameters = [gast.Name(n, gast.Param(), None, None) for n in names]
+        definition.args.args = [gast.copy_location(p, node) for p in parameters]
         definition.body = [s for s in body if not isinstance(s, gast.Pass)]
         definition.generated = True
         bound = walrus_names(node) if has_walrus(node) else []

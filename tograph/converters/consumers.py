@@ -16,6 +16,7 @@ from . import subscripts
 from .calls import call
 from .for_stmt import for_stmt, iterator_of
 from .generators import Generator
+from .iterables import ListItems
 from .lists import new_list
 from .logical import not_
 from .members import Listing
@@ -31,7 +32,7 @@ def gathered(items: Any, count: int = -1) -> Any:
     """
     items = iterator_of(items)
     fresh = isinstance(items, Listing) or (isinstance(items, Generator) and items.fresh)
-    if not fresh:
+    if not (fresh or isinstance(items, ListItems)):
         check_keys(items)
         return items
     out = new_list()

@@ -115,3 +115,12 @@ def walrus_names(node: gast.AST) -> list[str]:
 
 def has_yield(node: gast.AST) -> bool:
     return any(isinstance(n, (gast.Yield, gast.YieldFrom, gast.Await)) for n in own_nodes(node))
+
+
+def is_docstring(s: gast.stmt) -> bool:
+    """Whether a statement, if it is the first one of a function, says what that is for."""
+    return (
+        isinstance(s, gast.Expr)
+        and isinstance(s.value, gast.Constant)
+        and isinstance(s.value.value, str)
+    )

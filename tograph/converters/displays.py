@@ -1,6 +1,6 @@
 """List displays with parts that are spread: ``[*xs, y]``  ->  ``ag__.list_display((True, xs), (False, y))``.
 
-``xs`` may be a list of the graph; what is one thing or another by a staged condition is spread option by option.
+So is ``(*xs, y)``, by ``tuple_display``. ``xs`` may be a list of the graph; what is one thing or another by a staged condition is spread option by option.
 """
 
 from __future__ import annotations
@@ -14,18 +14,25 @@ from ..transpiler.templates import constant
 from .calls import call
 from .consumers import gathered
 from .context import OPERATORS, Converter
+from .iterables import staged_source
 from .lists import new_list
 from .union import apply
 
 
 class Displays(Converter):
     def visit_List(self, node):
+        return self._spread(node, "list_display")
+
+    def visit_Tuple(self, node):
+        return self._spread(node, "tuple_display")
+
+    def _spread(self, node, operator: str):
         node = self.generic_visit(node)
         spread = any(isinstance(e, gast.Starred) for e in node.elts)
         if not isinstance(node.ctx, gast.Load) or not spread:
             return node
         parts = [self._pair(e) for e in node.elts]
-        return self.expression(f"{OPERATORS}.list_display(parts_)", node, parts_=parts)
+        return self.expression(f"{OPERATORS}.{operator}(parts_)", node, parts_=parts)
 
     def _pair(self, element):
         starred = isinstance(element, gast.Starred)
@@ -48,7 +55,14 @@ def list_display(*parts: tuple[bool, Any]) -> list:
     for starred, x in parts:
         if starred:
             items = gathered(x)
+            if staged_source(items) is not None:
+                items = call(list, items)
             call(made.extend, items if isinstance(items, StagedList) else [*items])
         else:
             call(made.append, x)
     return made
+
+
+def tuple_display(*parts: tuple[bool, Any]) -> tuple:
+    """A tuple of values, and of the items of those that are marked True."""
+    return call(tuple, list_display(*parts))

@@ -34,7 +34,7 @@ from .call_rules import is_user_function
 from .calls import call
 from .context import OPERATORS
 from .generators import Generator, consume
-from .iterables import Counting, StagedRange, Steps, staged_source
+from .iterables import Counting, SequenceIterator, StagedRange, Steps, staged_source
 from .logical import and_
 from .members import Listing, listing
 from .places import places_of
@@ -92,11 +92,13 @@ def iterator_of(x):
     """What ``iter`` gives for an object of a user's class, by its converted ``__iter__``; anything else as it is."""
     x = listing(x)
     begin = getattr(type(x), "__iter__", None)
-    if not (is_tracing() and is_user_function(begin)):
-        return x
-    found = call(begin, x)
-    step = getattr(type(found), "__next__", None)
-    return _items(found, step) if is_user_function(step) else found
+    if is_tracing() and is_user_function(begin):
+        x = call(begin, x)
+        step = getattr(type(x), "__next__", None)
+        if is_user_function(step):
+            return _items(x, step)
+    rest = x.staged_rest() if isinstance(x, SequenceIterator) else None
+    return x if rest is None else rest
 
 
 def _items(iterator, step):

@@ -19,7 +19,7 @@ from ..transpiler.binders import binds
 from ..transpiler.syntax import children, gast, walk
 from ..transpiler.templates import names_tuple
 from . import for_stmt, if_stmt, try_stmt, while_stmt, with_stmt
-from .context import FUNCTIONS, OPERATORS, Context, Converter, own_nodes
+from .context import FUNCTIONS, OPERATORS, Context, Converter, is_docstring, own_nodes
 
 _EMPTY: frozenset[str] = frozenset()
 _LOOPS = frozenset({gast.For, gast.While})
@@ -236,7 +236,7 @@ class Declarations:
         missing = sorted(wanted - _own_names(node) - self.free)
         if not missing:
             return
-        at = 1 if _docstring(node.body[0]) else 0
+        at = 1 if is_docstring(node.body[0]) else 0
         while at < len(node.body) and isinstance(node.body[at], (gast.Global, gast.Nonlocal)):
             at += 1
         node.body[at:at] = [_local(n, node.body[at]) for n in missing]
@@ -270,11 +270,3 @@ def _local(name: str, place: gast.stmt) -> gast.AnnAssign:
     for child in walk(made):
         gast.copy_location(child, place)
     return made
-
-
-def _docstring(s: gast.stmt) -> bool:
-    return (
-        isinstance(s, gast.Expr)
-        and isinstance(s.value, gast.Constant)
-        and isinstance(s.value.value, str)
-    )

@@ -18,8 +18,10 @@ from ..runtime.growing import StagedList, as_staged
 from ..runtime.list_lengths import least_length
 from ..runtime.required import require
 from ..runtime.shapes import SYMBOLS
+from ..runtime.staged_tuples import StagedTuple
 from ..runtime.structure import Leaf, Tree
 from ..runtime.types import ScalarType
+from .call_rules import DECIDING
 from .calls import call
 from .for_stmt import for_stmt
 from .if_stmt import if_stmt
@@ -66,8 +68,8 @@ def contains(items: StagedList, value: Any) -> Any:
 
 
 def equal(a: Any, b: Any) -> Any:
-    """Whether two lists, one of them of the graph, hold equal items."""
-    if not isinstance(a, list) or not isinstance(b, list):
+    """Whether two lists or two tuples, one of them of the graph, hold equal items."""
+    if _is_tuple(a) is not _is_tuple(b) or isinstance(a, dict) or isinstance(b, dict):
         return False
     a, b = as_staged(StagedList(a)), as_staged(StagedList(b))
     same: Any = a.length() == b.length()
@@ -85,6 +87,10 @@ def equal(a: Any, b: Any) -> Any:
 
     if_stmt(same, compare, None, ("same", "i"))
     return same
+
+
+def _is_tuple(x: Any) -> bool:
+    return isinstance(x, StagedTuple) or not isinstance(x, list)
 
 
 def index(items: StagedList, value: Any) -> Any:
@@ -229,10 +235,34 @@ def in_order(items: StagedList, key: Callable | None, reverse: bool) -> StagedLi
     if key is not None:
         keys = empty()
         add_each(keys, items, lambda item: call(key, item))
+    if not _by_numbers(keys.item_spec):
+        return call(_inserted, items, keys, bool(reverse))
     places = _order(_columns(keys), bool(reverse))
     made = empty()
     add_each(made, places, lambda i: items[i])
     return made
+
+
+def _by_numbers(spec: Any) -> bool:
+    """Whether keys are numbers, or tuples of them."""
+    if isinstance(spec, Leaf):
+        return True
+    return isinstance(spec, Tree) and issubclass(spec.cls, tuple) and all(map(_by_numbers, spec.parts))  # fmt: skip
+
+
+def _inserted(items, keys, reverse):
+    """The items in the order of keys that are compared, such as strings: each goes in front of the first one that is behind it."""
+    made, known = items[:0], keys[:0]
+    for key, item in zip(keys, items):
+        at = 0
+        while at < len(known) and not (known[at] < key if reverse else key < known[at]):
+            at += 1
+        known.insert(at, key)
+        made.insert(at, item)
+    return made
+
+
+DECIDING.add(_inserted)
 
 
 def _columns(keys: StagedList) -> list[torch.Tensor]:

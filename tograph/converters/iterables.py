@@ -262,6 +262,14 @@ class SequenceIterator:
         self.position += 1
         return self.items[self.position - 1]
 
+    def staged_rest(self) -> ListItems | None:
+        """The items of a list of the graph that were not taken yet, for who takes them all or an unknown number of them."""
+        if getattr(self.items, "handle", None) is None:
+            return None
+        found = ListItems(self.items).follow(self.position)
+        self.items = _Lost("an iterator of a list of the graph")
+        return found
+
 
 class Counting(SequenceIterator):
     """``itertools.count`` of whole numbers in converted code."""
@@ -271,7 +279,7 @@ class Counting(SequenceIterator):
 
     def rest(self) -> range:
         """The numbers that were not taken yet, for who takes an unknown number of them."""
-        found, self.items = self.items[self.position :], _Lost()
+        found, self.items = self.items[self.position :], _Lost("an itertools.count")
         return found
 
     def give_back(self, left: range) -> None:
@@ -280,11 +288,14 @@ class Counting(SequenceIterator):
 
 
 class _Lost:
-    """Where a counter is that a staged loop has taken a number of items from."""
+    """Where an iterator is that a staged loop has taken a number of items from."""
+
+    def __init__(self, kind: str):
+        self.kind = kind
 
     def _refuse(self, *_: Any) -> Any:
         raise StagingError(
-            "an itertools.count whose items were taken by a staged loop is at a place that only the run knows: count in a variable "
+            f"{self.kind} whose items were taken by a staged loop is at a place that only the run knows: count in a variable "
             "of the loop",
             user_location(),
         )

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from ..transpiler.anno import Fact, copy_facts, get_fact, set_fact
 from ..transpiler.syntax import gast
 from ..transpiler.templates import constant, name
-from .context import FUNCTIONS, OPERATORS, Context, Converter, has_yield, own_nodes
+from .context import FUNCTIONS, OPERATORS, Context, Converter, has_yield, is_docstring, own_nodes
 
 _EMPTY: frozenset[str] = frozenset()
 _LOOPS = (gast.For, gast.While)
@@ -173,7 +173,7 @@ class Jumps(Converter):
         for s in unset:
             set_fact(s, Fact.BOUND, frozenset([self.value]))
         lowered = self.lower(body, tail=True, last=False)
-        first = [lowered.pop(0)] if _is_docstring(lowered[0]) else []
+        first = [lowered.pop(0)] if is_docstring(lowered[0]) else []
         if self.returned:
             unset += self.fill("returned_ = False", node, returned_=self.returned)
         end = self.fill("return value_", body[-1], value_=self.value)
@@ -364,14 +364,6 @@ def _acts_late(block: list[gast.stmt]) -> bool:
 
 def _bound(block: list[gast.stmt]) -> frozenset[str]:
     return frozenset().union(*(get_fact(s, Fact.BOUND, _EMPTY) for s in block))
-
-
-def _is_docstring(s: gast.stmt) -> bool:
-    return (
-        isinstance(s, gast.Expr)
-        and isinstance(s.value, gast.Constant)
-        and isinstance(s.value.value, str)
-    )
 
 
 def _holds_return(s: gast.stmt) -> bool:

@@ -14,13 +14,14 @@ import torch
 from ..errors import StagingError
 from ..runtime import conditional_items, control_flow, journal, reads
 from ..runtime.funcgraph import user_location
+from ..runtime.growing import StagedList
 from ..runtime.journal import MISSING
 from ..runtime.symbolic import SymTensor
 from .logical import and_, not_, or_
 from .staging import is_staged
 from .union import distribute_missing, may_miss, set_is_conditional, test_options
 
-_PLAIN = (set, frozenset, list, tuple, dict, range)
+_PLAIN = (set, frozenset, list, StagedList, tuple, dict, range)
 
 
 def is_conditional(x: Any) -> bool:
@@ -43,7 +44,7 @@ def present(x: Any, item: Any) -> Any:
 
 def _by_item(x: Any, others: tuple = ()) -> bool:
     """Whether a change of a set is recorded item by item."""
-    if type(x) is not set or not all(type(o) in _PLAIN for o in others):
+    if type(x) is not set or not all(map(_is_plain, others)):
         return False
     if any(is_staged(i) and not isinstance(i, torch.Tensor) for o in (x, *others) for i in o):
         return False
@@ -52,6 +53,10 @@ def _by_item(x: Any, others: tuple = ()) -> bool:
         or bool(conditional_items.conditional(x))
         or any(map(is_conditional, others))
     )
+
+
+def _is_plain(x: Any) -> bool:
+    return type(x) in _PLAIN and getattr(x, "handle", None) is None
 
 
 def _put(x: set, item: Any) -> None:
@@ -275,7 +280,7 @@ class Listing:
     """What a conditional set or dict gives one by one: pairs of whether it is there and the item."""
 
     def __init__(self, x: Any, kind: str = "keys"):
-        self.x, self.kind = x, kind
+        self.x, self.kind, self.any_order = x, kind, False
 
     def __iter__(self) -> Any:
         raise StagingError(
@@ -285,7 +290,7 @@ class Listing:
         )
 
     def entries(self) -> Iterator[tuple[Any, Callable[[], Any]]]:
-        for test, key in _entries(self.x):
+        for test, key in _entries(self.x, self.any_order):
             yield test, lambda key=key: self._item(key)
 
     def _item(self, key: Any) -> Any:
@@ -301,12 +306,17 @@ def listing(x: Any, kind: str = "keys") -> Any:
     return Listing(x, kind) if is_conditional(x) else x
 
 
-def _entries(x: Any) -> list[tuple[Any, Any]]:
+def in_any_order(x: Any) -> Any:
+    """``x`` for who takes all of it and asks for no order."""
+    x = listing(x)
+    if isinstance(x, Listing):
+        x.any_order = True
+    return x
+
+
+def _entries(x: Any, any_order: bool = False) -> list[tuple[Any, Any]]:
     if is_conditional(x):
-        if isinstance(x, dict) and conditional_items.is_unordered(x):
-            raise StagingError(
-                "the order of the keys of this dict depends on a staged condition, so they cannot be listed here: set the key on every path",
-                user_location(),
-            )
+        if isinstance(x, dict) and not any_order:
+            conditional_items.need_order(x)
         return [(present(x, item), item) for item in list(x)]
     return [(True, item) for item in x]

@@ -11,7 +11,7 @@ from .comparisons import chain, contains, is_, is_not, not_contains
 from .conditional_expression import if_exp
 from .context_managers import context
 from .directives import options
-from .displays import list_display
+from .displays import list_display, tuple_display
 from .escapes import whole
 from .for_stmt import for_stmt
 from .generators import hand_over, two_forms
@@ -33,10 +33,11 @@ from .match_stmt import (
     match_value,
 )
 from .spread import call_spread, spread
+from .star_arguments import arguments, call_starred, rest_of
 from .strings import fstring, percent
 from .subscripts import augment, delitem, getitem, setitem, slice_
 from .try_stmt import caught, raised, try_stmt
-from .unpacking import unpacked
+from .unpacking import unpacked, unpacked_rest
 from .user_operators import (
     add,
     bit_and,
@@ -69,6 +70,7 @@ __all__ = [
     "UNSET",
     "add",
     "and_",
+    "arguments",
     "assert_stmt",
     "attr",
     "augment",
@@ -77,6 +79,7 @@ __all__ = [
     "bit_xor",
     "call",
     "call_spread",
+    "call_starred",
     "caught",
     "chain",
     "contains",
@@ -128,6 +131,7 @@ __all__ = [
     "pos",
     "power",
     "raised",
+    "rest_of",
     "rshift",
     "setattr_",
     "setitem",
@@ -136,8 +140,10 @@ __all__ = [
     "sub",
     "truediv",
     "try_stmt",
+    "tuple_display",
     "two_forms",
     "unpacked",
+    "unpacked_rest",
     "variables",
     "while_stmt",
     "whole",

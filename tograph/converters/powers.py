@@ -1,4 +1,4 @@
-"""``x ** n`` and ``[x] * n`` for a number that is known only when the graph runs.
+"""``x ** n``, ``[x] * n`` and ``"x" * n`` for a number that is known only when the graph runs.
 
 torch's formula for the derivative of a power asks whether the number is 0, so beside a floating tensor it enters as a tensor.
 """
@@ -11,6 +11,8 @@ from typing import Any
 import torch
 
 from ..runtime.shapes import SYMBOLS
+from ..runtime.staged_string import text_op
+from ..runtime.staged_tuples import as_tuple
 from .call_rules import DECIDING
 from .calls import call
 from .registry import TENSOR_METHODS, handles
@@ -44,9 +46,16 @@ TENSOR_METHODS["pow"] = _method
 def times(a: Any, b: Any) -> Any:
     """``a * b``"""
     for items, n in ((a, b), (b, a)):
-        if isinstance(items, list) and isinstance(n, torch.SymInt):
-            return call(_repeated, items, n)
+        if isinstance(n, torch.SymInt) and isinstance(items, (list, tuple, str)):
+            return _many(items, n)
     return operator.mul(a, b)
+
+
+def _many(items: Any, n: Any) -> Any:
+    if isinstance(items, str):
+        return text_op("__mul__", str, items, n)
+    found = call(_repeated, items, n)
+    return as_tuple(found) if isinstance(items, tuple) else found
 
 
 def _repeated(items, n):

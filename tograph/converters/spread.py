@@ -7,7 +7,7 @@ from typing import Any
 from ..runtime import conditional_items, reads, unconverted
 from ..runtime.funcgraph import is_tracing
 from . import union
-from .calls import call
+from .star_arguments import call_starred
 
 
 class _Perhaps:
@@ -32,7 +32,7 @@ def call_spread(f, /, *args, **kwargs):
     """``f(*args, **kwargs)``, with keys that are there by a staged condition: with and without each of them."""
     name = next((k for k, x in kwargs.items() if type(x) is _Perhaps), None)
     if name is None:
-        return call(f, *args, **kwargs)
+        return call_starred(f, *args, **kwargs)
     rest = {k: v for k, v in kwargs.items() if k != name}
     return union.distribute_missing(
         kwargs[name].x,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..runtime import control_flow, types
+from ..runtime import conditional_items, control_flow, types
 from ..runtime.funcgraph import current_graph
 from ..runtime.shown import shows_staged
 from ..runtime.staged_string import StagedString, made_string
@@ -113,6 +113,8 @@ def _argument(part: Any, graph) -> Any:
 
 
 def outside(value: Any, graph) -> Any:
+    """What an op that makes a text takes for a value."""
+    conditional_items.need_order(value)
     return control_flow.outside_value(value, graph)
 
 

@@ -13,6 +13,8 @@ import torch
 
 from ..runtime import guards, journal, locations, reads, unconverted
 from ..runtime.growing import StagedList, as_staged
+from ..runtime.staged_string import text_op
+from ..runtime.staged_tuples import as_tuple
 from ..runtime.structure import is_union
 from ..transpiler.syntax import gast
 from ..transpiler.templates import constant
@@ -23,6 +25,8 @@ from .calls import call
 from .context import OPERATORS, Converter
 from .iterables import StagedRange, StagedSequence
 from .keyed import dict_pop, dict_update, is_staged_key, lookup, no_key, set_staged, write_key
+from .list_slices import set_slice, takes_slice
+from .lists import new_list
 from .sequence_index import select, sequence_item, set_list
 from .staging import is_staged
 from .tensor_index import (
@@ -148,11 +152,20 @@ def getitem(x, key):
         return sequence_item(StagedRange(x.start, x.stop, x.step), key)
     if is_staged(key) and isinstance(x, (list, tuple, str)):
         return select(x, _whole(as_int(key)))
-    if isinstance(key, slice) and isinstance(x, (list, tuple)) and staged_parts(key):
-        return as_staged(StagedList(x))[plain_bounds(key)]
+    if isinstance(key, slice) and isinstance(x, (list, tuple, str)) and staged_parts(key):
+        return _sliced(x, plain_bounds(key))
     if is_staged_key(key) and isinstance(x, dict):
         return lookup(x, key)  # tensors are keys by identity, as in Python
-    return _plain_item(x, key)
+    found = _plain_item(x, key)
+    return new_list(*found) if type(x) is list and type(key) is slice else found
+
+
+def _sliced(x, key):
+    """A list, tuple or string by bounds of the graph."""
+    if isinstance(x, str):
+        return text_op("slice", str, x, key.start, key.stop, key.step)
+    found = as_staged(StagedList(x))[key]
+    return as_tuple(found) if isinstance(x, tuple) else found
 
 
 def _whole(index):
@@ -211,12 +224,20 @@ def setitem(x, key, value) -> None:
             return
         set_tensor(x, listed(x, key), value)
         return
+    if takes_slice(x, key, value):
+        set_slice(x, key, value)
+        return
     if is_staged(key) and isinstance(x, list) and getattr(x, "handle", None) is None:
         set_list(x, as_int(key), value)
         return
     if isinstance(x, dict):
         write_key(x, key, value)
         return
+    _set_plain(x, key, value)
+
+
+def _set_plain(x, key, value) -> None:
+    """``x[key] = value`` of a list at a known place, or of an object."""
     if isinstance(x, list) and journal.active():
         watch = reads.current()
         if watch is not None:
@@ -236,9 +257,12 @@ def delitem(x, key) -> None:
         return
     if isinstance(x, dict) and dict_pop(x, key) is not NotImplemented:
         return
+    if takes_slice(x, key):
+        set_slice(x, key, ())
+        return
     if isinstance(x, (dict, list, deque)) and journal.active():
         journal.record(locations.contents(x))
-    if isinstance(x, StagedList) and (x.handle is not None or is_staged(key)):
+    if isinstance(x, StagedList) and not x.frozen and (x.handle is not None or is_staged(key)):
         x.become(as_staged(x))
         x.take(as_int(key))
         return

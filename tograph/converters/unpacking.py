@@ -1,7 +1,7 @@
-"""``a, b = items`` and ``[*items]`` take the items of a user's iterator, or of a generator, as a ``for`` would.
+"""``a, b = items`` and ``[*items]`` take the items of a user's iterator, of a generator, or of a list of the graph, as a ``for`` would.
 
 Python's own unpacking runs ``__iter__`` and ``__next__`` as plain Python, where a staged condition has no value:
-``a, b = items``  ->  ``a, b = ag__.unpacked(items, 2)``.
+``a, b = items``  ->  ``a, b = ag__.unpacked(items, 2)``; ``a, *b = items``  ->  ``a, b = ag__.unpacked_rest(items, 1, 0)``.
 """
 
 from __future__ import annotations
@@ -9,13 +9,20 @@ from __future__ import annotations
 from typing import Any
 
 from ..runtime.funcgraph import is_tracing
+from ..runtime.shapes import SYMBOLS
+from ..runtime.staged_tuples import number_of
 from ..transpiler.syntax import gast
 from ..transpiler.templates import constant
-from .calls import is_user_function
+from .calls import call, is_user_function
 from .consumers import gathered
 from .context import OPERATORS
 from .generators import Generator
+from .growing_lists import is_growing
+from .if_stmt import if_stmt
+from .iterables import staged_source
+from .lists import new_list
 from .members import is_conditional
+from .strings import fstring
 from .targets import Targets
 
 _DISPLAYS = (gast.Tuple, gast.List, gast.Constant, gast.Dict, gast.Set)
@@ -25,11 +32,21 @@ class Unpackings(Targets):
     def visit_Assign(self, node):
         node = self.generic_visit(node)
         for target in node.targets:
-            if isinstance(target, (gast.Tuple, gast.List)) and not isinstance(node.value, _DISPLAYS):  # fmt: skip
-                starred = any(isinstance(e, gast.Starred) for e in target.elts)
-                node.value = self._taken(node.value, -1 if starred else len(target.elts))
+            if isinstance(target, (gast.Tuple, gast.List)):
+                starred = [i for i, e in enumerate(target.elts) if isinstance(e, gast.Starred)]
+                if starred and len(node.targets) == 1:
+                    node.value = self._rest_taken(target, starred[0], node.value)
+                elif not isinstance(node.value, _DISPLAYS):
+                    node.value = self._taken(node.value, -1 if starred else len(target.elts))
                 break
         return self.in_order(node)
+
+    def _rest_taken(self, target, at: int, value):
+        """The value of a target with a star, which becomes one without it."""
+        before, after = constant(at), constant(len(target.elts) - at - 1)
+        target.elts[at] = target.elts[at].value
+        text = f"{OPERATORS}.unpacked_rest(items_, before_, after_)"
+        return self.expression(text, value, items_=value, before_=before, after_=after)
 
     def visit_Starred(self, node):
         node = self.generic_visit(node)
@@ -49,5 +66,45 @@ def unpacked(items: Any, count: int) -> Any:
         or is_conditional(items)
         or is_user_function(getattr(type(items), "__iter__", None))
     ):
-        return gathered(items, count)
-    return items
+        items = gathered(items, count)
+    source = staged_source(items)
+    if source is not None and isinstance(source.length(), SYMBOLS):
+        items = call(list, items)
+    if not is_growing(items):
+        return items
+    known = number_of(items)
+    if known is None and count >= 0:
+        n = items.length()
+        _check(n < count, f"not enough values to unpack (expected {count}, got ", (n, "", ""), ")")
+        _check(n > count, f"too many values to unpack (expected {count})")
+        known = count
+    return items if known is None else [items.item(i) for i in range(known)]
+
+
+def unpacked_rest(items: Any, before: int, after: int) -> list[Any]:
+    """What ``a, *b, c = items`` stores: ``before`` items, a list, and ``after`` items."""
+    items = unpacked(items, -1)
+    need = before + after
+    if is_growing(items):
+        n = items.length()
+        _check(n < need, _too_few(need), (n, "", ""), ")")
+        front, back = ([items.item(i) for i in r] for r in (range(before), range(-after, 0)))
+        return [*front, items[before : -after if after else None], *back]
+    items = [*items]
+    if len(items) < need:
+        raise ValueError(f"{_too_few(need)}{len(items)})")
+    end = len(items) - after
+    return [*items[:before], new_list(*items[before:end]), *items[end:]]
+
+
+def _too_few(need: int) -> str:
+    return f"not enough values to unpack (expected at least {need}, got "
+
+
+def _check(wrong: Any, *text: Any) -> None:
+    """ValueError where ``wrong`` holds."""
+
+    def fail():
+        raise ValueError(fstring(*text))
+
+    if_stmt(wrong, fail, None, ())

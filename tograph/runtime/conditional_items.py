@@ -9,6 +9,8 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+from ..errors import StagingError
+from .funcgraph import user_location
 from .journal import MISSING, Location, active, key_place
 
 
@@ -67,3 +69,17 @@ def unorder(x: dict) -> None:
 
 def is_unordered(x: dict) -> bool:
     return id(x) in _conditions.unordered
+
+
+def need_order(x: Any, around: tuple[int, ...] = ()) -> None:
+    """StagingError for a dict, or a container with one, the order of whose keys depends on a staged condition."""
+    if isinstance(x, dict) and is_unordered(x):
+        raise StagingError(
+            "the order of the keys of this dict depends on a staged condition, so they cannot be listed here: set the key on every path",
+            user_location(),
+        )
+    if id(x) in around:  # a container may hold itself
+        return
+    plain = isinstance(x, (list, tuple)) and getattr(x, "handle", None) is None
+    for part in dict.values(x) if isinstance(x, dict) else x if plain else ():
+        need_order(part, (*around, id(x)))

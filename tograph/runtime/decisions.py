@@ -61,5 +61,5 @@ def _add(is_staged: bool, why: str, state: tuple[str, ...] = ()) -> None:
 
 def _shown(x: Any) -> str:
     text = repr(x) if x is None or isinstance(x, (bool, int, float, str)) else type(x).__name__
-    text = {"StagedList": "list", "StagedDeque": "deque"}.get(text, text)
+    text = {"StagedList": "list", "StagedDeque": "deque", "StagedTuple": "tuple"}.get(text, text)
     return text if len(text) < 40 else text[:37] + "..."

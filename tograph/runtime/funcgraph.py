@@ -119,12 +119,10 @@ class Root:
     __tograph_opaque__ = True  # what it holds is no state of the user's
 
     captured: dict[int, Storage] = field(default_factory=dict)
-    singles: set[tuple[Value, int]] = field(
-        default_factory=set
-    )  # dimensions of the state of a loop that begin with a length of one
-    outside: list[tuple[torch.Tensor, Any, int]] = field(
-        default_factory=list
-    )  # what was captured, with its history and version
+    # Dimensions of the state of a loop that begin with a length of one.
+    singles: set[tuple[Value, int]] = field(default_factory=set)
+    # What was captured, with its history and version.
+    outside: list[tuple[torch.Tensor, Any, int]] = field(default_factory=list)
     assigned: set[int] = field(default_factory=set)
     guards: list[tuple[Any, Any]] = field(default_factory=list)
     kept: set[Any] = field(default_factory=set)
@@ -151,9 +149,8 @@ class Root:
     wrote: bool = False  # some op writes over something
     writes: list[Any] = field(default_factory=list)  # see ``stale``
     let: dict[Any, Any] = field(default_factory=dict)  # see ``stale``
-    memory: dict[Value, Any] = field(
-        default_factory=dict
-    )  # of what a node gives: what the same memory held before it
+    # Of what a node gives: what the same memory held before it.
+    memory: dict[Value, Any] = field(default_factory=dict)
     graphs: list[FuncGraph] = field(default_factory=list)
     earlier: list[Any] = field(default_factory=list)  # ``histories.Earlier``
 
@@ -215,9 +212,8 @@ class FuncGraph:
         self.repeats = False  # the body of a loop
         self.settled = True  # of a loop: its state is known
         self.frees = False  # of a loop: a gradient frees what was computed before it
-        self.born = next(
-            _versions
-        )  # a tensor with a later number was made while it was recorded, or since
+        # A tensor with a later number was made while it was recorded, or since.
+        self.born = next(_versions)
         self.looking: dict[Storage, Value] | None = None  # see ``control_flow.picking``
 
     def __repr__(self) -> str:

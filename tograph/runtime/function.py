@@ -201,9 +201,8 @@ class Function(Generic[P, R]):
     def _by_entry(self, args: tuple) -> Any:
         """The result of the entry, or ``MISS``."""
         entry, checks = self._entry, self._checks
-        if (
-            entry is None or entry is not self._entry or self._shape is not None
-        ):  # another thread has replaced both
+        # Another thread has replaced both.
+        if entry is None or entry is not self._entry or self._shape is not None:
             return MISS
         if profiled() or not (checks is None or checks(*args)):
             return MISS

@@ -13,6 +13,7 @@ Invariant: while ``handle`` is set the storage of the list itself is empty, and 
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 from ..errors import StructureError
@@ -133,6 +134,15 @@ class StagedList(ListContent):
 
     def copy(self) -> StagedList:
         return StagedList(self)
+
+    def __copy__(self) -> StagedList:
+        return self.copy()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> StagedList:
+        made = memo[id(self)] = type(self)(self if self.handle is not None else ())
+        for x in list.__iter__(self):
+            list.append(made, deepcopy(x, memo))
+        return made
 
     def clear(self) -> None:
         super().clear()

@@ -35,6 +35,7 @@ class ListContent(list):
     columns: tuple[Handle, ...] = ()
     record: Columns | None = None
     kind_ = "list"  # what messages call it
+    frozen = False  # it cannot change
     grew = False  # it was of the graph once, which stays so where a region's changes are undone
 
     def _hold(self, columns: Sequence[Handle], record: Columns | None) -> Any:

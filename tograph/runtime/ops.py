@@ -586,6 +586,8 @@ register(
     gradient=REPLAY,
     kernel=NONE,
 )
+# A tensor of the CPU whose content is on another device, as what the host does sees it.
+register("tg.on_cpu", run=lambda x: x.cpu(), effects=PURE, gradient=NONE, kernel=NONE)
 
 
 # ---- fused regions

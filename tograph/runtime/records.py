@@ -64,10 +64,11 @@ def item_of(spec: Spec) -> Spec | None:
 def _open_record(spec: Spec) -> Spec | None:
     if isinstance(spec, Leaf):
         return Leaf(spec.type) if spec.type == OBJECT else item_of(spec)
+    text = joins.text_of(spec)  # another item may hold another string
+    if text is not None or isinstance(spec, structure.Choice):
+        return text
     if isinstance(spec, structure.Const):
-        return spec if spec.value is None or isinstance(spec.value, (str, bytes)) else None
-    if isinstance(spec, structure.Choice):
-        return joins.text_of(spec)
+        return spec if spec.value is None or isinstance(spec.value, bytes) else None
     if not isinstance(spec, Tree) or not _is_frozen(spec.cls):
         return None
     parts = [_open_record(p) for p in spec.parts]

@@ -5,7 +5,7 @@ import torch
 
 import tograph as tg
 from tests.runtime.gpu.fake_driver import Cuda, Graph, install
-from tests.runtime.kernels.loop_programs import halve
+from tests.runtime.kernels.loop_programs import divide, halve, nested
 from tograph.runtime import interp, scheduler
 from tograph.runtime.gpu import capture, driver, planner, pointers, program
 from tograph.runtime.gpu.execute import Chunked
@@ -82,26 +82,11 @@ def test_a_switch_takes_the_last_body_for_other_numbers(cuda):
 
 
 def test_loops_in_loops(cuda):
-    def nested(a, x):
-        total = 0
-        while x.sum() > 1:
-            inner = a @ x
-            while inner.max() > 0.5:
-                inner = inner * 0.5
-                total += 1
-            x = x * 0.6 + inner * 0.1
-        return x, total
-
     made = check(nested, torch.eye(2) + 0.1, torch.tensor([[2.0, 1.0], [0.5, 3.0]]))
     assert len(made.streams) == 3
 
 
 def test_a_failure_ends_the_loop(cuda):
-    def divide(x, y):
-        while x > 10:
-            x = x // y
-        return x
-
     _, made = captured(divide, torch.tensor(1000), torch.tensor(3))
     assert int(made.run(torch.tensor(1000), torch.tensor(3))[0]) == 4
     with pytest.raises(Failed):
@@ -135,9 +120,8 @@ def test_the_host_prints_between_graphs(cuda, capsys):
     want, count = telling(torch.tensor([3.0, 4.0]))
     assert got == capsys.readouterr().out and (steps, type(steps)) == (count, int)
     torch.testing.assert_close(x, want)
-    assert (
-        sum(kinds(g.root).count("CONDITIONAL") for g in made.graphs) == 1
-    )  # the loop that prints nothing
+    # The loop that prints nothing.
+    assert sum(kinds(g.root).count("CONDITIONAL") for g in made.graphs) == 1
     assert {g.held for g in made.graphs} == {made.pool.handle}
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import tograph as tg
-from tests.runtime.kernels.loop_programs import halve
+from tests.runtime.kernels.loop_programs import divide, halve, nested
 from tograph.runtime import interp
 from tograph.runtime.gpu import capture, fused_code, planner
 from tograph.runtime.gpu.coalescing import coalesced
@@ -61,23 +61,6 @@ def switched(x, i):
     return tg.switch_case(i + 1, [lambda: x @ x, lambda: x @ x @ x, lambda: x * 0.5])
 
 
-def nested(a, x):
-    total = 0
-    while x.sum() > 1:
-        inner = a @ x
-        while inner.max() > 0.5:
-            inner = inner * 0.5
-            total += 1
-        x = x * 0.6 + inner * 0.1
-    return x, total
-
-
-def divided(x, y):
-    while x > 10:
-        x = x // y
-    return x
-
-
 def failing_behind(x, y):
     """What may fail does not depend on the condition."""
     n = torch.tensor(3)
@@ -101,7 +84,7 @@ PROGRAMS = {
     "branches": (branches, (EYE * 1.5 + 0.1,), ([0, 0, 1, 1], [], 0)),
     "a switch": (switched, (EYE + 0.5, torch.tensor(0)), ([0], [], 0)),
     "loops in loops": (nested, (EYE + 0.1, torch.tensor([[2.0, 1.0], [0.5, 3.0]])), ([0, 0, 1, 1], [], 0)),
-    "a failure before": (divided, (torch.tensor(1000), torch.tensor(3)), ([0, 0], [], 0)),
+    "a failure before": (divide, (torch.tensor(1000), torch.tensor(3)), ([0, 0], [], 0)),
 }  # fmt: skip
 
 
@@ -132,7 +115,7 @@ def test_both_setters_give_the_same(name, cuda):
 
 
 def test_a_failure_ends_the_loop(cuda):
-    _, plan = graph_and_plan(divided, (torch.tensor(1000), torch.tensor(3)))
+    _, plan = graph_and_plan(divide, (torch.tensor(1000), torch.tensor(3)))
     plan.device = "cpu"
     made = capture.Captured(plan, fuse=fused_code.fused_for)
     with pytest.raises(Failed):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import tograph as tg
-from tests.runtime.kernels.loop_programs import halve_each, one_slow
+from tests.runtime.kernels.loop_programs import divide, halve_each, one_slow
 from tograph.bench import programs
 from tograph.runtime import interp
 from tograph.runtime.gpu import planner
@@ -60,9 +60,8 @@ def newton_like(x, tolerance):
 
 def test_a_loop_becomes_a_while_node():
     made, chunked = check_runs(newton_like, torch.tensor([1.0, 2.0, 5.0]), torch.tensor(1e-4))
-    assert (
-        made.nodes()["while"] == 1 and chunked.looks == 2 * 3
-    )  # 6 steps in chunks of 3, and one that ran ahead
+    # 6 steps in chunks of 3, and one that ran ahead.
+    assert made.nodes()["while"] == 1 and chunked.looks == 2 * 3
     (loop,) = [s for s in made.steps if isinstance(s, Conditional)]
     assert isinstance(loop.bodies[0][-1], Set)
     assert "WHILE handle 0 <- " in str(made) and "set handle 0 <- " in str(made)
@@ -184,11 +183,6 @@ def test_a_long_row_is_folded_by_two_kernels(monkeypatch):
 
 
 def test_a_failure_ends_the_loops_and_is_reported():
-    def divide(x, y):
-        while x > 10:
-            x = x // y
-        return x
-
     _, made = plan_of(divide, torch.tensor(1000), torch.tensor(3))
     assert made.error is not None
     assert Stepwise(made, "cpu").run(torch.tensor(1000), torch.tensor(3))[0] == 4

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import tograph as tg
+from tests.runtime.kernels.loop_programs import divide
 from tograph import cli
 from tograph.runtime import scheduler
 from tograph.runtime.gpu import capture, driver, program, setter
@@ -172,11 +173,6 @@ _plan = program.planner.plan
 
 
 def test_a_graph_that_fails_on_the_device_raises_on_the_host(pretended, monkeypatch):
-    def divide(x, y):
-        while x > 10:
-            x = x // y
-        return x
-
     graph = tg.function(divide).get_concrete_function(torch.tensor(9), torch.tensor(3)).watched_graph  # fmt: skip
     monkeypatch.setattr(
         program.planner, "plan", lambda g, capacity=None, **_: _plan(g, False, capacity)

@@ -152,7 +152,7 @@ def gradient_of_a_while(x):
     return g, y
 
 
-# ---- not of ``PROGRAMS``: a list that needs a bound, and what fails at run time
+# ---- not of ``PROGRAMS``: a list that needs a bound, what fails at run time, writes of variables
 
 
 def work_list(x):
@@ -177,6 +177,18 @@ def checked(x):
     if x > 5:
         raise ValueError(f"{x} is too large")
     return x, out
+
+
+def writes(total, last):
+    def f(x):
+        while x < 3:
+            total.assign_add(x)
+            if total > 2:
+                last.assign(total)
+            x = x + 1
+        return x + total
+
+    return f
 
 
 ONES = torch.ones(3)

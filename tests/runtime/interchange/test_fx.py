@@ -9,7 +9,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 import tograph as tg
-from tests.runtime.interchange.export_programs import PROGRAMS, checked, work_list
+from tests.runtime.interchange.export_programs import PROGRAMS, checked, work_list, writes
 from tograph.errors import InterchangeError
 from tograph.runtime import interp
 from tograph.runtime.interchange import fx
@@ -200,18 +200,6 @@ def test_a_print_names_op_and_line_unless_it_is_left_out(tmp_path):
     ):
         concrete.to_fx()
     assert concrete.to_fx(leave_out=["prints"])(torch.tensor(1.0))[0].item() == 3
-
-
-def writes(total, last):
-    def f(x):
-        while x < 3:
-            total.assign_add(x)
-            if total > 2:
-                last.assign(total)
-            x = x + 1
-        return x + total
-
-    return f
 
 
 def test_writes_in_loops_and_branches():

@@ -8,7 +8,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 import tograph as tg
-from tests.runtime.interchange.export_programs import PROGRAMS, checked, work_list
+from tests.runtime.interchange.export_programs import PROGRAMS, checked, work_list, writes
 from tograph.errors import InterchangeError
 
 pytest.importorskip("onnx")
@@ -173,18 +173,6 @@ def test_a_failed_check_is_an_error_that_says_which(tmp_path):
         run(6.0)
     concrete.to_onnx(path, leave_out=["checks"])
     assert runtime.InferenceSession(path).run(None, {"x": torch.tensor(-1.0).numpy()})[0] == 3
-
-
-def writes(total, last):
-    def f(x):
-        while x < 3:
-            total.assign_add(x)
-            if total > 2:
-                last.assign(total)
-            x = x + 1
-        return x + total
-
-    return f
 
 
 def test_what_is_written_is_an_output(tmp_path):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import tograph as tg
-from tests.runtime.kernels.loop_programs import halve_each, one_slow
+from tests.runtime.kernels.loop_programs import all_move, divide, halve_each, one_slow
 from tests.runtime.kernels.triton_samples import flat
 from tests.runtime.kernels.triton_worker import interpret
 from tograph.bench import programs
@@ -88,17 +88,11 @@ def test_numbers_come_back_as_pythons_own(launches):
 
 def test_a_loop_over_blocks_gives_numbers_of_its_longest_block(monkeypatch, launches):
     monkeypatch.setattr(triton_loops, "MOST", 64)
-
     check(halve_each, one_slow())
     assert "halve_each_loop0" in launches
 
 
 def test_a_loop_that_fails_in_the_kernel_raises_as_the_host_does(launches):
-    def divide(x, y):
-        while x > 10:
-            x = x // y
-        return x
-
     _, program, found = lowered(divide, torch.tensor(1000), torch.tensor(3))
     assert program.run(torch.tensor(1000), torch.tensor(3))[0] == 4
     with pytest.raises(RuntimeError, match="ZeroDivisionError"):
@@ -108,14 +102,7 @@ def test_a_loop_that_fails_in_the_kernel_raises_as_the_host_does(launches):
 
 def test_a_loop_that_keeps_failing_is_left_to_the_host(monkeypatch, launches):
     monkeypatch.setattr(triton_loops, "MOST", 64)
-
-    def all_move(x):
-        while (x > 1).any():
-            x = x * 0.5
-        return x
-
-    x = torch.full((600,), 3.0)
-    x[400] = 1000.0
+    x = one_slow()
     _, program, _ = lowered(all_move, x)
     for _ in range(device.PATIENCE + 2):
         assert torch.equal(program.run(x)[0], x / 1024)

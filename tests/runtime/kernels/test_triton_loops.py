@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import tograph as tg
-from tests.runtime.kernels.loop_programs import halve_each, one_slow
+from tests.runtime.kernels.loop_programs import all_move, divide, halve_each, one_slow
 from tests.runtime.kernels.triton_samples import flat
 from tests.runtime.kernels.triton_worker import interpret
 from tograph.bench import programs
@@ -150,21 +150,13 @@ def test_blocks_end_when_their_own_elements_do(monkeypatch):
 
 def test_the_number_of_steps_is_the_largest_of_all_blocks(monkeypatch):
     monkeypatch.setattr(triton_loops, "MOST", 64)
-
     check(halve_each, one_slow())
     check(halve_each, torch.zeros(600))
 
 
 def test_a_block_that_would_change_further_is_noticed(monkeypatch):
     monkeypatch.setattr(triton_loops, "MOST", 64)
-
-    def all_move(x):
-        while (x > 1).any():
-            x = x * 0.5
-        return x
-
-    x = torch.full((600,), 3.0)
-    x[400] = 1000.0
+    x = one_slow()
     graph, node = loop_of(all_move, x)
     arguments, _ = inputs_of(graph, node, (x,))
     assert run(node, arguments)[1] == triton_loops.UNSETTLED
@@ -172,11 +164,6 @@ def test_a_block_that_would_change_further_is_noticed(monkeypatch):
 
 @pytest.mark.parametrize("value", [3, 0])
 def test_failures_in_a_loop_are_reported(value):
-    def divide(x, y):
-        while x > 10:
-            x = x // y
-        return x
-
     args = torch.tensor(1000), torch.tensor(value)
     graph, node = loop_of(divide, torch.tensor(1000), torch.tensor(3))
     _, code, _ = run(node, list(args)) if value == 0 else run(node, inputs_of(graph, node, args)[0])

@@ -101,9 +101,8 @@ def test_values(case, n):
         torch.testing.assert_close(f(x, n), case(x, int(n)))
     program = f.get_concrete_function(x, n).scheduled
     assert program.level == "native", program.reason
-    assert (
-        n == 0 or program.native.run([x, n]) is not None
-    )  # with no step the result is the argument
+    # With no step the result is the argument.
+    assert n == 0 or program.native.run([x, n]) is not None
 
 
 def test_random_ops_draw_what_eager_draws():

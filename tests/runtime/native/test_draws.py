@@ -69,9 +69,8 @@ def test_the_numbers_and_the_generator(name):
         assert torch.equal(ours[1], plain[1]) and torch.equal(state, torch.get_rng_state())
     native = g.concrete_functions[-1].scheduled.native
     assert native is not None and drawing.draws(native.llvm)
-    if all(
-        map(generator.known, generator._KINDS)
-    ):  # some processors, and versions of torch, have other ways
+    # Some processors, and versions of torch, have other ways.
+    if all(map(generator.known, generator._KINDS)):
         assert native.low.asked == []
 
 

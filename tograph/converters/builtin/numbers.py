@@ -54,6 +54,18 @@ def round_(x, ndigits=None):
     return torch.round(x) if ndigits is None else torch.round(x, decimals=ndigits)
 
 
+def _digits(function, spec: str) -> None:
+    @unless_staged(function)
+    def form(x):
+        if isinstance(x, torch.SymFloat):
+            raise TypeError("'float' object cannot be interpreted as an integer")
+        return fstring((as_number(x), "", spec))
+
+
+for _function, _spec in ((bin, "#b"), (oct, "#o"), (hex, "#x"), (chr, "c")):
+    _digits(_function, _spec)
+
+
 @unless_staged(divmod)
 def divmod_(a, b):
     return a // b, a % b

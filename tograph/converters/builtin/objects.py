@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import contextvars
 import dataclasses
-from collections import deque
 from typing import Any
 
 import torch
 
 from ...runtime import control_flow, journal, opaque, unconverted
 from ...runtime.control_flow import StagedException
-from ...runtime.deques import StagedDeque
 from ...runtime.funcgraph import is_tracing
 from ...runtime.growing import StagedList
 from ...runtime.shapes import SYMBOLS
@@ -32,6 +30,11 @@ def _kind_of(x: Any) -> type | None:
     return x.node.kind if isinstance(x, SYMBOLS) else str if isinstance(x, StagedString) else None
 
 
+def _list_class(x: StagedList) -> type:
+    """The class of Python that a list, deque or tuple of the graph stands for."""
+    return list if x.__class__ is StagedList else x.__class__
+
+
 @handles(isinstance)
 def isinstance_(x, classes):
     if is_union(x):
@@ -45,8 +48,8 @@ def isinstance_(x, classes):
         return issubclass(kind, classes) or isinstance(x, classes)
     if isinstance(x, StagedRange):
         return isinstance(range(0), classes)
-    if isinstance(x, StagedDeque):
-        return issubclass(deque, classes)
+    if isinstance(x, StagedList):
+        return issubclass(_list_class(x), classes)
     return isinstance(x, classes)
 
 
@@ -62,7 +65,7 @@ def type_(x, *rest, **kwargs):
     if rest or kwargs:
         return type(x, *rest, **kwargs)
     if isinstance(x, StagedList):
-        return deque if isinstance(x, StagedDeque) else list
+        return _list_class(x)
     if type(x) is SymTensor:
         return torch.Tensor
     if is_union(x):

@@ -15,6 +15,7 @@ from ...runtime.growing import StagedList
 from ...runtime.scalars import StagedBool, StagedFloat, to_python
 from ...runtime.shapes import SYMBOLS
 from ...runtime.staged_string import StagedString
+from ...runtime.staged_tuples import as_tuple
 from ...runtime.structure import is_union
 from ...runtime.symbolic import scalar_of
 from ...runtime.unconverted import check_keys
@@ -193,12 +194,11 @@ def reversed_(x):
 @union.each
 def sorted_(x, *, key=None, reverse=False):
     if isinstance(x, torch.Tensor) and is_staged(x):
-        if x.dim() != 1:
-            raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
-        if key is None:
-            return list(torch.sort(x, stable=True, descending=reverse).values.unbind(0))
-        keys = torch.stack([tensor0(call(key, row)) for row in x.unbind(0)])
-        return list(x[torch.sort(keys, stable=True, descending=reverse).indices].unbind(0))
+        if key is None and x.dim() == 1 and type(x.shape[0]) is int:
+            return new_list(*torch.sort(x, stable=True, descending=reverse).values.unbind(0))
+        x = list_(x)
+    if key is None:
+        x = members.in_any_order(x)
     x = gathered(x)
     if is_growing(x):
         return in_order(x, key, reverse)
@@ -206,8 +206,8 @@ def sorted_(x, *, key=None, reverse=False):
     keys = items if key is None else [call(key, i) for i in items]
     if not any(map(_undecided, keys)):
         order = sorted(range(len(items)), key=keys.__getitem__, reverse=reverse)
-        return [items[i] for i in order]
-    return _sort_staged(items, keys, reverse)
+        return new_list(*(items[i] for i in order))
+    return new_list(*_sort_staged(items, keys, reverse))
 
 
 def _undecided(key):
@@ -218,6 +218,8 @@ def _undecided(key):
 
 
 def _sort_staged(items, keys, reverse):
+    if len(keys) > 1 and any(isinstance(k, torch.Tensor) and k.dim() for k in keys):
+        raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
     if not all(isinstance(x, (torch.Tensor, int, float, *SYMBOLS)) for x in (*keys, *items)):
         return _sort_by_comparing(items, keys, reverse)
     order = torch.sort(
@@ -274,7 +276,11 @@ def list_(items=()):
 def tuple_(items=()):
     items = gathered(items)
     source = staged_source(items)
-    return tuple(items) if source is None else tuple(source)
+    if source is None:
+        return tuple(items)
+    if isinstance(source.length(), SYMBOLS):
+        return as_tuple(list_(items))
+    return tuple(source)
 
 
 @handles(set)

@@ -143,15 +143,6 @@ def is_nonzero(x):
     return bool_(x)
 
 
-def tolist(x):
-    if not is_staged(x):
-        return x.tolist()
-    return scalar_of(x) if x.dim() == 0 else [tolist(row) for row in x.unbind(0)]
-
-
-TENSOR_METHODS["tolist"] = tolist
-
-
 def _requires_grad_(x, requires_grad=True):
     if journal.active() and x.requires_grad is not requires_grad:
         journal.record(locations.attribute(x, "requires_grad"))

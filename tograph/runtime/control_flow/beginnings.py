@@ -108,7 +108,7 @@ def _take_over(
 def holds(rounds: Rounds) -> bool:
     """Whether the search ends soon, with what it would have found by itself."""
     try:
-        return any(rounds.settled() for _ in range(2)) and _justified(rounds)
+        return any(rounds.settled() for _ in range(3)) and _justified(rounds)
     except TographError:  # where it is not the guess, it comes again
         return False
 

@@ -62,7 +62,8 @@ def layout(x: SymTensor) -> Hashable:
 
 
 def _layout(x: SymTensor, chain: Sequence[View]) -> Hashable:
-    place = (*x.meta.size, "by", *x.meta.stride, "at", x.meta.offset, x.meta.dtype)
+    meta = x.meta  # a size of 1 may have a stride that only the run knows
+    place = tuple(map(_name, (*meta.size, "by", *meta.stride, "at", meta.offset, meta.dtype)))
     parts = list(_parts(chain))
     if not any(_staged(p) or isinstance(p, Hole) for p in parts):
         return place
@@ -73,6 +74,8 @@ def _layout(x: SymTensor, chain: Sequence[View]) -> Hashable:
 def _name(part: Any) -> Hashable:
     if _staged(part):
         return ("value", part.node.ref.value)
+    if isinstance(part, SYMBOLS):
+        return ("number", id(part.node))
     return part if isinstance(part, (int, float, str, Hole, torch.dtype)) else str(part)
 
 

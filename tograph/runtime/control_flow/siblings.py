@@ -16,6 +16,7 @@ from ..journal import MISSING
 from ..journal import Location as Place
 from ..reach import reachable
 from ..structure import Choice, Const, Leaf, Spec, Tree
+from ..types import ScalarType, TensorType
 from .joining import all_seen
 from .regions import is_module_globals
 from .seeds import plain
@@ -35,8 +36,19 @@ def alike(before: Spec, found: Spec, now: Spec, graph: FuncGraph) -> Spec | None
         if any(p is None for p in parts):
             return None
         return Tree(found.cls, found.aux, tuple(p for p in parts if p is not None))
-    fits = joins.equal(plain(now), plain(before)) and not _has_fixed(found)
-    return found if fits and all_seen(found, graph) else None
+    if not joins.equal(plain(now), plain(before)) or _has_fixed(found):
+        return None
+    if _absorbs(found):
+        return now
+    return found if all_seen(found, graph) else None
+
+
+def _absorbs(spec: Spec) -> bool:
+    """Whether a number that meets it becomes one of it: begun with it, a copy that has numbers only would come to it too."""
+    if isinstance(spec, Leaf):
+        kind = spec.type
+        return kind.shape == () if isinstance(kind, TensorType) else kind == ScalarType(float)
+    return any(map(_absorbs, getattr(spec, "parts", None) or getattr(spec, "options", ())))
 
 
 def _same_tree(a: Spec, b: Spec) -> bool:

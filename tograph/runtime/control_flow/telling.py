@@ -33,7 +33,7 @@ def mutable(x: Any) -> bool:
     """Whether ``x`` is a container or an object that can change."""
     return (
         type(x) in _CONTAINERS
-        or isinstance(x, StagedList)
+        or (isinstance(x, StagedList) and not x.frozen)
         or (pytrees.has_identity(x) and pytrees.parts_of(x) is not None)
     )
 

@@ -22,6 +22,7 @@ from ..deques import StagedDeque, bounded
 from ..growing import StagedList
 from ..results import MadeLeaf
 from ..specs import TensorSpec
+from ..staged_tuples import StagedTuple
 from ..variables import Variable
 
 _PLAIN = (bool, int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset, range, slice, object, type(None))  # fmt: skip
@@ -34,7 +35,11 @@ _KNOWN |= {
 _KNOWN |= {f"collections.{c.__name__}": c for c in (collections.deque, collections.OrderedDict, collections.defaultdict)}  # fmt: skip
 _KNOWN |= {f"torch.{c.__name__}": c for c in (torch.Tensor, torch.Size, torch.dtype, torch.device)}
 _KNOWN |= {"torch.nn.Parameter": torch.nn.Parameter, "tograph.Variable": Variable, "tograph.TensorSpec": TensorSpec}  # fmt: skip
-_KNOWN |= {"tograph.StagedList": StagedList, "tograph.MadeLeaf": MadeLeaf}
+_KNOWN |= {
+    "tograph.StagedList": StagedList,
+    "tograph.StagedTuple": StagedTuple,
+    "tograph.MadeLeaf": MadeLeaf,
+}
 _KNOWN |= {
     f"tograph.errors.{n}": c
     for n, c in vars(errors).items()

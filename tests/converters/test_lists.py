@@ -1,0 +1,99 @@
+"""Lists that functions, methods and operators make may grow by a staged condition, as those of a display that is assigned."""
+
+import copy
+import dataclasses
+
+import torch
+
+import tograph as tg
+from tests.converters.both import Cases
+
+cases = Cases()
+rows = [([1.0, -2.0, 3.0],), ([-1.0, -2.0, -3.0],)]
+
+
+def made():
+    return []
+
+
+def given(v, kept):
+    if v > 0:
+        kept.append(v)
+    return kept
+
+
+class Log:
+    def __init__(self, items=None):
+        self.items = items or []
+        self.others = [] if items is None else items
+
+
+@dataclasses.dataclass
+class Held:
+    items: list
+
+
+@cases(*rows)
+def of_a_function(x):
+    a, b = made(), (lambda: [x[0]])()
+    for v in x:
+        if v > 0:
+            a.append(v)
+            b.append(v)
+    return a, b, given(x[1], given(x[0], []))
+
+
+@cases(*rows)
+def of_an_object(x):
+    log, held = Log(), Held([])
+    for v in x:
+        if v > 0:
+            log.items.append(v)
+            log.others.append(v)
+            held.items.append(v)
+    return log.items, log.others, held.items
+
+
+@cases(*rows)
+def of_an_operator(x):
+    a, b, c = [0.0] * 2, [0.0] + [1.0], [0.0] if x[0] > 0 else [1.0, 2.0]
+    if x[0] > 0:
+        a.append(3.0)
+        b.append(3.0)
+    c.append(4.0)
+    return a, b, c
+
+
+@cases(*rows)
+def of_a_method(x):
+    words, letters, numbers = "a b".split(), sorted("ba"), x[:1]
+    copies = [copy.copy(numbers), copy.deepcopy(numbers), numbers.copy(), numbers[:]]
+    if x[0] > 0:
+        words.append("c")
+        letters.append("c")
+        for one in copies:
+            one.append(x[0])
+    return words, letters, numbers, copies
+
+
+@cases(*rows)
+def in_a_dict(x):
+    d = dict(a=[])
+    d.update(b=[1])
+    d.setdefault("c", [])
+    if x[0] > 0:
+        for k in d:
+            d[k].append(2)
+    return d
+
+
+test_same = cases.test()
+
+
+def test_what_is_given_to_torch_stays_a_list():
+    def f(x):
+        return torch.stack([x, x]), x.reshape([1, -1]).sum([0]), x[[0, 1]], x.tolist()
+
+    x = torch.tensor([1.0, 2.0])
+    torch.testing.assert_close(tg.function(f)(x), f(x))
+    assert "new_list" not in tg.to_code(lambda y: torch.stack([y, y])[[0, 1]])

@@ -1,0 +1,62 @@
+"""``xs[a:b] = ys`` and ``del xs[a:b]`` where the list, a bound or ``ys`` is of the graph: what is in front, ``ys``, and what is behind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import StagingError
+from ..runtime import control_flow, journal, locations
+from ..runtime.funcgraph import user_location
+from ..runtime.growing import StagedList, as_staged
+from ..runtime.shapes import SYMBOLS
+from .calls import call
+from .generators import Generator
+from .tensor_index import as_int, staged_parts
+
+
+def takes_slice(x: Any, key: Any, value: Any = ()) -> bool:
+    """Whether ``x[key] = value`` writes a slice that Python's own list cannot."""
+    if not isinstance(key, slice) or not isinstance(x, list) or getattr(x, "frozen", False):
+        return False
+    return _is_growing(x) or _is_growing(value) or isinstance(value, Generator) or staged_parts(key)
+
+
+def _is_growing(x: Any) -> bool:
+    return getattr(x, "handle", None) is not None
+
+
+def set_slice(x: Any, key: slice, value: Any) -> None:
+    """``x[key] = value``"""
+    if not isinstance(x, StagedList) or key.step not in (None, 1):
+        raise StagingError(
+            "a slice with a step, or of a list that was not made in the function, cannot be written where it depends on staged values: "
+            "write single items, or make a new list",
+            user_location(),
+        )
+    made = call(list, value)
+    start, stop = as_int(key.start), as_int(key.stop)
+    n = x.length()
+    low = 0 if start is None else _placed(start, n)
+    front = as_staged(StagedList(x)).sliced(slice(None, low))
+    front.extend(made)
+    if stop is not None:
+        end = _placed(stop, n)
+        front.extend(as_staged(StagedList(x)).sliced(slice(_largest(low, end), None)))
+    journal.record(locations.contents(x))
+    x.become(front)
+
+
+def _placed(i: Any, n: Any) -> Any:
+    """A bound of a slice as a number from 0 on; beyond the end means the end."""
+    if not isinstance(i, SYMBOLS) and i >= 0:
+        return i
+    if isinstance(i, SYMBOLS):
+        negative = control_flow.predicate(i < 0, "a slice")
+        i = control_flow.staged_if(negative, lambda: i + n, lambda: i)
+    else:
+        i = i + n
+    return _largest(i, 0)
+
+
+def _largest(a: Any, b: Any) -> Any:
+    return call(max, a, b)
