@@ -24,9 +24,7 @@ DRAWS: dict[str, Callable[[torch.Tensor], Any]] = {
     "dropout f16": lambda x: F.dropout(x.half(), 0.3),
     "dropout bf16": lambda x: F.dropout(x.bfloat16(), 0.3),
     "bernoulli of a tensor": lambda x: torch.bernoulli(x * 0.3),
-    "bernoulli of a row": lambda x: torch.empty_like(x).bernoulli_(
-        x.reshape(-1, x.shape[-1])[0] * 0.3
-    ),
+    "bernoulli of a row": lambda x: torch.empty_like(x).bernoulli_(x.select(0, 0) * 0.3),
     "normal of tensors": lambda x: torch.normal(x, x * 0.3),
     "bernoulli of halves": lambda x: torch.bernoulli(x.half() * 0.3),
     "multinomial": lambda x: torch.multinomial(x.abs() + 1, 1),
