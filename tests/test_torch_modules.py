@@ -138,6 +138,22 @@ def test_gradients_of_recurrent_layers(kind, train):
     third_party.close(*results)
 
 
+def test_gradient_of_leaks_that_are_drawn():
+    def f(x):
+        y = x.clone().requires_grad_()
+        return torch.autograd.grad(F.rrelu(y, training=True).sum(), y)[0] + F.rrelu(
+            x, training=True
+        )
+
+    found = []
+    for g in (f, tg.function(f)):
+        x = X.clone().requires_grad_()
+        torch.manual_seed(0)
+        g(x).sum().backward()
+        found.append(x.grad)
+    assert torch.equal(*found)
+
+
 @pytest.mark.parametrize("train", [False, True])
 def test_normalisations(train):
     same_module(nn.BatchNorm1d(3, momentum=None), X, train=train)
