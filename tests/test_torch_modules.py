@@ -4,6 +4,7 @@ import copy
 import importlib.util
 import pathlib
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -136,6 +137,34 @@ def test_gradients_of_recurrent_layers(kind, train):
         gradients = [p.grad.clone() for p in net.parameters()]
         results.append([gradients, stage(trained)(net, X, torch.tensor(0.01))])
     third_party.close(*results)
+
+
+def test_arrays_as_arguments_are_tensors():
+    def f(a, x):
+        while x.sum() < 50:
+            x = x + torch.from_numpy(a)
+        torch.from_numpy(a).add_(1)
+        return x
+
+    native, ours = np.ones(3), np.ones(3)
+    assert torch.equal(f(native, V.double()), tg.function(f)(ours, V.double()))
+    assert (native == ours).all()
+
+
+def test_gradient_of_leaks_that_are_drawn():
+    def f(x):
+        y = x.clone().requires_grad_()
+        return torch.autograd.grad(F.rrelu(y, training=True).sum(), y)[0] + F.rrelu(
+            x, training=True
+        )
+
+    found = []
+    for g in (f, tg.function(f)):
+        x = X.clone().requires_grad_()
+        torch.manual_seed(0)
+        g(x).sum().backward()
+        found.append(x.grad)
+    assert torch.equal(*found)
 
 
 @pytest.mark.parametrize("train", [False, True])

@@ -185,3 +185,21 @@ def test_the_text_of_a_dict_without_an_order_is_refused():
 
     with pytest.raises(StagingError, match="the order of the keys"):
         tg.function(f)(torch.tensor(1.0))
+
+
+def test_a_list_that_setdefault_may_put_is_refused():
+    def f(x):
+        d = {"p": [1]}
+        d.setdefault("p" if x > 0 else "n", []).append(2)
+        return d
+
+    def g(x):
+        d = {}
+        if x > 0:
+            d["p"] = [1]
+        d.setdefault("p", []).append(2)
+        return d
+
+    for h in (f, g):
+        with pytest.raises(StagingError, match=r"setdefault\(\) with a list"):
+            tg.function(h)(torch.tensor(1.0))

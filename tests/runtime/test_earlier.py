@@ -331,6 +331,25 @@ def test_of_a_loss_only_the_last_iteration_is_kept():
     assert " If(" in body  # what the first iteration comes to is before the loop
 
 
+def test_what_the_state_was_not_computed_from_gets_no_gradient():
+    def f(w, x, n):
+        loss = (w * x.detach()).square().sum()
+        while n > 0:
+            w.grad = None
+            loss.backward()
+            with torch.no_grad():
+                w -= 0.1 * w.grad
+            loss = (w * x.detach()).exp().sum()
+            n = n - 1
+        return loss.detach()
+
+    for n in (1, 3):
+        w, x = (torch.ones(3, dtype=D, requires_grad=True) for _ in range(2))
+        tg.function(f)(w, x, torch.tensor(n))
+        assert w.grad is not None
+        assert x.grad is None
+
+
 def test_what_no_later_iteration_comes_to_is_not_computed_for_it():
     """Of zeros the derivative of the root would be NaN."""
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..errors import StagingError
 from ..runtime import conditional_items, guards, journal, locations, reads
+from ..runtime.funcgraph import user_location
 from . import union
 from .registry import hashable
 
@@ -64,3 +66,12 @@ CHANGING = frozenset([
     "discard", "clear", "sort", "reverse", "rotate", "difference_update", "intersection_update", "symmetric_difference_update",
     "move_to_end", "__setitem__", "__delitem__", "__iadd__",
 ])  # fmt: skip
+
+
+def check_default(default: Any) -> None:
+    """StagingError for a ``setdefault`` that puts a container under a key by a staged condition: what it gives would be another one."""
+    if isinstance(default, (list, dict, set)):
+        raise StagingError(
+            "setdefault() with a list, dict or set, where a staged condition decides whether the key is there: set the keys before",
+            user_location(),
+        )

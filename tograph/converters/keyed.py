@@ -17,7 +17,7 @@ from ..runtime.staged_string import StagedString
 from ..runtime.structure import is_union
 from .call_rules import is_user_function
 from .calls import call
-from .container_changes import record_key
+from .container_changes import check_default, record_key
 from .staging import is_staged
 from .union import apply, distribute, distribute_missing, may_miss, test_options
 
@@ -175,7 +175,10 @@ def set_default(x, key, default=None):
         return default
 
     if is_staged_key(key):
+        check_default(default)
         return _where_key(x, key, lambda k: call(x.setdefault, k, default), absent)
+    if may_miss(dict.get(x, key)):
+        check_default(default)
     return _held(x, key, absent, lambda: None)
 
 

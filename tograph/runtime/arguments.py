@@ -100,7 +100,7 @@ def key_of(x: Any, flat: Flat, name: str) -> Any:
             x.dtype,
             tuple(x.shape),
             x.device,
-            kind if kind not in _PLAIN else None,
+            kind if kind not in _PLAIN else None if x.layout is torch.strided else x.layout,
             place,
         )
     if kind in (bool, str, bytes) or x is None:

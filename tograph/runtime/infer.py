@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ..errors import GraphBoolError, UnknownSizeError
-from . import data_shapes, linalg_shapes, nn_shapes, shapes, stand_in
+from . import data_shapes, layouts, linalg_shapes, nn_shapes, shapes, stand_in
 from .meta_kernel import on_meta
 from .shapes import Meta
 from .types import TensorType
@@ -20,6 +20,7 @@ def tensor_type(meta: Meta) -> TensorType:
 
 
 def meta_of(x: torch.Tensor) -> Meta:
+    layouts.check(x)
     return Meta(x.dtype, tuple(x.shape), tuple(x.stride()), x.storage_offset(), x.device)
 
 

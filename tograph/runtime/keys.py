@@ -51,7 +51,7 @@ def _quick(items: Any, parts: list[Any], tensors: list[torch.Tensor], seen: set[
     for x in items:
         kind = type(x)
         if kind is torch.Tensor or kind is torch.nn.Parameter:
-            if id(x) in seen:
+            if id(x) in seen or x.layout is not torch.strided:
                 return False
             seen.add(id(x))
             tensors.append(x)

@@ -249,6 +249,8 @@ def _reference(name: str, func) -> Callable[..., Any]:
         return _copy
     if name == "aten.mkldnn_rnn_layer.default":
         return _keeping_workspace(func)
+    if name == "aten.rrelu_with_noise_functional.default":
+        return _leaking
     if any(a.name == "generator" for a in func._schema.arguments):
         return lambda *args, **kwargs: func(
             *map(plain, args), **{k: plain(v) for k, v in kwargs.items()}
@@ -266,6 +268,12 @@ def _keeping_workspace(func) -> Callable[..., Any]:
             return func(*args)
 
     return run
+
+
+def _leaking(x, noise, *args, **kwargs):
+    """torch's formula for the gradient of the functional form takes the noise as it was before the draw."""
+    noise = noise.clone()
+    return torch.ops.aten.rrelu_with_noise(x, noise, *args, **kwargs), noise
 
 
 def _copy(target, source, non_blocking=False):

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ..errors import InvalidArgumentError, SignatureError
+from . import layouts
 from .types import DTYPE_NAMES
 
 
@@ -54,7 +55,9 @@ class TensorSpec:
 
     @classmethod
     def of(cls, x: torch.Tensor) -> TensorSpec:
-        """The exact spec of a tensor."""
+        """The exact spec of a tensor; UnsupportedOpError for one that a graph cannot have."""
+        if x.dtype not in DTYPE_NAMES:
+            layouts.check(x)
         return cls(tuple(x.shape), x.dtype, device=x.device)
 
     def accepts(self, x: torch.Tensor) -> bool:

@@ -25,6 +25,7 @@ from .carrier import Carrier, dispatch_carrier
 from .funcgraph import FuncGraph, Ref, Storage, current_graph, stack, user_location
 from .infer import answer, facts_of, infer, meta_of, tensor_type
 from .ir import Value
+from .layouts import is_sparse_product, taking_sparse
 from .mutation import write_in_place
 from .scalars import size_of
 from .shapes import Meta, contiguous, same_shape
@@ -92,6 +93,9 @@ def dispatch(func, args: tuple, kwargs: dict) -> Any:
         raise UnsupportedOpError(
             f"{func} has no functional form and cannot be part of a graph", user_location()
         )
+    if is_sparse_product(func, args):
+        with taking_sparse():
+            return record(func, args, kwargs)
     return record(func, args, kwargs, view=facts.view)
 
 

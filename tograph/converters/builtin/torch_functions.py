@@ -97,6 +97,14 @@ def as_tensor(data, dtype=None, device=None):
     return tensor(data, dtype=dtype, device=device)
 
 
+@handles(torch.from_numpy)
+def from_numpy(array):
+    """An array that is an argument is a tensor of its memory already."""
+    return (
+        array if isinstance(array, torch.Tensor) and is_staged(array) else torch.from_numpy(array)
+    )
+
+
 def _lists_of_tensors(function):
     @handles(function)
     def run(tensors, *args, **kwargs):

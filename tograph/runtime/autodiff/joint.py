@@ -24,6 +24,7 @@ from ..engine import run_backward
 from ..freed import executed
 from ..funcgraph import FuncGraph, Storage, current_graph
 from ..ir import Graph, Node, Value, map_values, values_in
+from ..layouts import taking_sparse
 from ..ops import overload
 from ..ordering import prune
 from ..rewrite import copy_node
@@ -177,7 +178,7 @@ def _gradients(
     if func.root.writes:
         settle(executed(outputs, wrt), True)
     given = [plain_object(v, func) for v in cotangents]
-    with torch.set_grad_enabled(again):
+    with torch.set_grad_enabled(again), taking_sparse():  # torch's gradient of an embedding
         found = _backward_of(outputs, given, wrt, again)
         for k in filled:
             if found[k] is None:

@@ -178,7 +178,7 @@ def _zeros(shape: torch.Size, dtype: torch.dtype, device: torch.device) -> torch
 
 def _dense(x: Any) -> Any:
     """A tensor in the layout that native code takes; the gradient of a sum, for one, comes as one number expanded."""
-    return x.contiguous() if isinstance(x, torch.Tensor) else x
+    return x.contiguous() if isinstance(x, torch.Tensor) and x.layout is torch.strided else x
 
 
 def _generators(inputs: Sequence[Any]) -> list[tuple[Any, Any]]:

@@ -16,7 +16,7 @@ from ...errors import Location
 from .. import determinants, hooks
 from ..funcgraph import current_graph
 from ..ir import Graph, Node, Value, map_values
-from ..ops import OpaqueObject, overload, plain
+from ..ops import OpaqueObject, lookup, overload, plain
 from ..rewrite import copied
 from ..stale import bump, region_writes
 from .objects import emit_many, value_in
@@ -131,7 +131,12 @@ def _view(x: torch.Tensor, size: Any) -> torch.Tensor:
     return x.reshape(size)
 
 
+def _leaking(*args: Any) -> Any:
+    return lookup("aten.rrelu_with_noise_functional.default").run(*_opened(args))
+
+
 _SPECIAL: dict[str, Callable[..., Any]] = {
+    "aten.rrelu_with_noise_functional.default": _leaking,
     "aten._linalg_det.default": determinants.with_factors,
     "aten.detach.default": _detach,
     "aten.copy.default": _copy,

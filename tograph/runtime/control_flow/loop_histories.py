@@ -129,6 +129,23 @@ class LoopHistories:
 
         return make
 
+    def _leaves_behind(self, contents: Sequence[Any]) -> set[int] | None:
+        """Which leaves an iteration computed its state from, by their memory; None where a content does not tell."""
+        if any(map(_staged, contents)):
+            return None
+        ends = [x for c in contents for x in _tensors(c)]
+        found, seen = {_memory(x) for x in ends if x.is_leaf}, set()
+        todo = [x.grad_fn for x in ends]
+        while todo:
+            node = todo.pop()
+            if node is None or node in seen or getattr(node, "earlier", None) is self.earlier:
+                continue
+            seen.add(node)
+            if (leaf := getattr(node, "variable", None)) is not None:
+                found.add(_memory(leaf))
+            todo += [n for n, _ in node.next_functions]
+        return found
+
     def change(self, loop: Region, state: Sequence[Place]) -> bool:
         """Take over what a trace of the body found; whether that asks for another one."""
         if not loop.graph.differentiated or loop.raised:
@@ -141,7 +158,12 @@ class LoopHistories:
         passed = _uses(loop.graph.graph, False) - _uses(loop.graph.graph, True)
         passed -= {v for _, c in contents for v in _values(c, loop.graph)}
         wholes = [(v, _whole(x)) for v, x in loop.graph.sources.items()]
-        carried = [x for v, x in wholes if v not in passed or x.is_leaf]
+        reached = self._leaves_behind([c for _, c in contents])
+        carried = [
+            x
+            for v, x in wholes
+            if (reached is None or _memory(x) in reached if x.is_leaf else v not in passed)
+        ]
         known = set(map(_identity, self.outside))
         found = {_identity(x): x for x in carried if x.requires_grad and _outside(x, loop.graph)}
         new = [x for key, x in found.items() if key not in known]
@@ -211,6 +233,20 @@ def _edges(nodes: Iterable[Any]) -> set[Any]:
 
 def _edge(x: torch.Tensor) -> Any:
     return id(x) if x.grad_fn is None else (x.grad_fn, x.output_nr)
+
+
+def _memory(x: torch.Tensor) -> int:
+    return id(x.storage_) if isinstance(x, structure.SymTensor) else id(x)
+
+
+def _staged(content: Any) -> bool:
+    """Whether ``_tensors`` does not find the tensors in a content with the history that they have: not what was written in place."""
+    if structure.is_union(content):
+        return any(map(_staged, content.options_))
+    if isinstance(content, (torch.Tensor, structure.Ref)):
+        return isinstance(content, structure.Ref)
+    found = pytrees.parts_of(content)
+    return found is not None and (found[0] == "staged" or any(map(_staged, found[1])))
 
 
 def _identity(x: torch.Tensor) -> Any:
