@@ -224,15 +224,12 @@ class Values:
         found = turns.runs(inner[0][0])
         if found is None or found[0].factor(lane) != 1 or found[0].gathers:
             return None
-        here, turn, *raised = found
+        here, turn, low, high = found
         rest = tuple(g for g in address.gathers if g[0] is not inner[0][0])
         at, start = self._first(Affine(address.terms, address.offset, rest)), self._base(here)
         at = self.text.set(f"add nsw i64 {at}, {start}")
-        places = [
-            self._place(pointer, MEMORY[dtype], self.text.set(f"add nsw i64 {at}, {r}"))
-            for r in raised
-        ]
-        return self.emitter.load_runs(dtype, *places, self.text.set(f"sub nsw i64 {turn}, {start}"))
+        first, second = (self._place(pointer, MEMORY[dtype], self.text.set(f"add nsw i64 {at}, {r}")) for r in (low, high))  # fmt: skip
+        return self.emitter.load_runs(dtype, first, second, self.text.set(f"sub nsw i64 {turn}, {start}"))  # fmt: skip
 
     def write(self, pointer: str, dtype: str, address: Affine, value: str) -> None:
         place, lanes = self._pointer(pointer, dtype, address)
