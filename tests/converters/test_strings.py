@@ -34,6 +34,21 @@ def percent_of_items(x):
     print("%d %5.1f %s" % (i, i, i))
 
 
+@cases((3,), (0,))
+def percent_of_texts_in_variables(x):
+    i, form = int(x), "%d of %s"
+    print(form % (i, 4), f"{i} and %03d" % i, ("a%s" if x > 1 else "b%s") % i)
+    form += "!"
+    form %= (i, "all")
+    print(form, i % 2, (form + "%s") % "x")
+
+
+@cases((3,), (0,))
+def percent_that_fails(x):
+    print("before")
+    return f"{x} %d" % "text"
+
+
 @cases((3,), (-3,))
 def f_string_with_a_condition(x):
     print(f"{'plus' if x > 0 else 'minus'} {abs(x)} {[x, 1]} { {'k': x} }")

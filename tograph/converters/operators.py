@@ -34,7 +34,7 @@ from .match_stmt import (
 )
 from .spread import call_spread, spread
 from .star_arguments import arguments, call_starred, rest_of
-from .strings import fstring, percent
+from .strings import fstring
 from .subscripts import augment, delitem, getitem, setitem, slice_
 from .try_stmt import caught, raised, try_stmt
 from .unpacking import unpacked, unpacked_rest
@@ -127,7 +127,6 @@ __all__ = [
     "not_contains",
     "options",
     "or_",
-    "percent",
     "pos",
     "power",
     "raised",

@@ -25,15 +25,6 @@ class Strings(Converter):
     def visit_JoinedStr(self, node):
         return self.expression(f"{OPERATORS}.fstring(parts_)", node, parts_=self._parts(node))
 
-    def visit_BinOp(self, node):
-        node = self.generic_visit(node)
-        text = isinstance(node.left, gast.Constant) and isinstance(node.left.value, str)
-        if not (text and isinstance(node.op, gast.Mod)):
-            return node
-        return self.expression(
-            f"{OPERATORS}.percent(text_, values_)", node, text_=node.left, values_=node.right
-        )
-
     def _parts(self, node) -> list[gast.expr]:
         parts = []
         for value in node.values:
@@ -125,12 +116,14 @@ def _formatted(value: Any, conversion: str, spec: Any) -> str:
 
 
 def percent(text: str, values: Any) -> Any:
-    """``text % values``"""
+    """``text % values``; of other things than a text, Python's ``%``."""
     if is_union(text) or is_union(values):
         return apply(percent, text, values)
-    if not isinstance(text, str) or not shows_staged(values):
+    staged = isinstance(text, StagedString)
+    if not (staged or (isinstance(text, str) and shows_staged(values))):
         return text % values
     graph = current_graph()
+    text = outside(text, graph) if staged else text
     # A dict may be what ``%(key)s`` looks into.
     parts = (values,) if not isinstance(values, (tuple, dict)) else values
     if isinstance(parts, tuple):

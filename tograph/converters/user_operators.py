@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from ..runtime import unconverted
+from ..runtime.staged_string import StagedString
 from ..runtime.structure import is_union
 from ..transpiler.syntax import gast
 from . import members, powers
@@ -27,6 +28,7 @@ from .logical import and_, not_, or_
 from .registry import handles
 from .staging import is_staged
 from .standard import compared_fields
+from .strings import percent
 from .union import apply
 
 # operator class: (name in ag__, function of ``operator``, method, sign)
@@ -261,7 +263,7 @@ def _of_containers(name: str, plain: Callable[[Any, Any], Any]) -> Callable[[Any
 
 
 _PLAIN = {f: getattr(operator, f) for _, f, _, _ in _BINARY.values()}
-_PLAIN |= {"pow": powers.power, "mul": powers.times}
+_PLAIN |= {"pow": powers.power, "mul": powers.times, "mod": percent}
 _PLAIN |= {f: _of_containers(f.rstrip("_"), _PLAIN[f]) for f in ("or_", "and_", "sub", "xor")}
 
 
@@ -285,6 +287,7 @@ def in_place(name: str, a: Any, b: Any) -> Any:
         result = call(found, a, b)
         if result is not NotImplemented:
             return result
-    if found is None and not (defines_operators(type(a)) or defines_operators(type(b))):
+    text = name == "imod" and isinstance(a, (str, StagedString))
+    if found is None and not (text or defines_operators(type(a)) or defines_operators(type(b))):
         return unconverted.run(getattr(operator, name), (a, b), {})
     return BY_NAME[{"or": "or_", "and": "and_"}.get(method, method)](a, b)

@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+from .exact import exact_keys
 from .journal import MISSING
 from .native.entry import MISS
 from .pytrees import rebuild
@@ -82,7 +84,14 @@ def made(trace: Trace, args: tuple, kwargs: dict, tensors: Sequence[Any]) -> For
     if result != "r":
         lines += ["if r is miss:", "    return miss"]
     body = "\n    ".join([*lines, f"return {result}"])
-    namespace = {**writer.names, "entry": entry, "miss": MISS, "rebuild": rebuild}
+    namespace = {
+        **writer.names,
+        "entry": entry,
+        "miss": MISS,
+        "rebuild": rebuild,
+        "is_": operator.is_,
+        "exact_keys": exact_keys,
+    }
     exec(
         compile(f"def form({', '.join(parameters)}):\n    {body}\n", "<tograph call form>", "exec"),
         namespace,
@@ -113,7 +122,10 @@ class _Writer:
             self.refuse(f"type({name}) is not {self._named(kind)} or len({name}) != {len(x)}")
             self._container(name, x, name)
         elif kind is dict:
-            self.refuse(f"type({name}) is not dict or tuple({name}) != {self._named(tuple(x))}")
+            keys = self._named(tuple(x))
+            self.refuse(f"type({name}) is not dict or len({name}) != {len(x)}")
+            # Most keys are the same objects; others count as long as they are nothing but strings.
+            self.refuse(f"not all(map(is_, {name}, {keys})) and exact_keys({name}) != {keys}")
             self._container(name, x.values(), f"{name}.values()")
         elif x is None or kind is bool:
             self.refuse(f"{name} is not {x}")

@@ -1,6 +1,7 @@
 """Lists and optionals in native code: values, gradients, and what crosses to other programs."""
 
 import gc
+import itertools
 
 import pytest
 import torch
@@ -444,6 +445,33 @@ def test_slices_of_lists(f, n):
     if f is sliced:
         (cf,) = g.concrete_functions
         assert (cf.scheduled.level, cf.scheduled.reason) == ("native", "")
+
+
+def stepped(x, n, start, stop):
+    xs, numbers, i = [x], [0], 0
+    while i < n:
+        x = torch.cos(x) * 0.5 + i
+        xs.append(x)
+        numbers.append(i * 3)
+        i += 1
+    back, every = xs[::-1], xs[start:stop:2]
+    back.append(x * 5)
+    total = torch.zeros(())
+    for k in numbers[start:stop:-2]:
+        total = total * 10 + k
+    path = torch.stack(xs[stop:start:-1]) if len(xs[stop:start:-1]) else x * 3
+    return torch.stack(back), torch.stack(xs), len(every), sum(every, x * 2), total, path
+
+
+@pytest.mark.parametrize("n", [0, 1, 6])
+def test_slices_of_lists_with_a_step(n):
+    g, x = tg.function(stepped), torch.randn(4)
+    for start, stop in itertools.product([-9, -3, -1, 0, 2, 9], repeat=2):
+        given = x, torch.tensor(n), torch.tensor(start), torch.tensor(stop)
+        for a, b in zip(g(*given), stepped(*given), strict=True):
+            torch.testing.assert_close(torch.as_tensor(a), torch.as_tensor(b))
+    (cf,) = g.concrete_functions
+    assert (cf.scheduled.level, cf.scheduled.reason) == ("native", "")
 
 
 def _queue(x, n):

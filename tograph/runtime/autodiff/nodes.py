@@ -6,11 +6,10 @@ only.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from ..ordering import graph_effects
 from ..types import ScalarType, TensorType
@@ -50,7 +49,7 @@ class ShareNode:
         returned = _Apply.apply(self, box, *inputs)
         if returned is None:
             return ()
-        return returned if self.flat else tree_unflatten(list(returned), box.pop())
+        return returned if self.flat else _nested(returned, box.pop())
 
 
 class _Call(NamedTuple):
@@ -81,8 +80,8 @@ class _Apply(torch.autograd.Function):
         stored = [inputs[i] if i >= 0 else outs[~i] for i in node.sources]
         specs, flat = None, given
         if not node.flat:
-            flat, given_spec = tree_flatten(given)
-            stored, stored_spec = tree_flatten(stored)
+            flat, given_spec = _flattened(given)
+            stored, stored_spec = _flattened(stored)
             specs = given_spec, stored_spec
             box.append(given_spec)
         places = [i for i, x in enumerate(stored) if isinstance(x, torch.Tensor)]
@@ -108,7 +107,7 @@ class _Apply(torch.autograd.Function):
         if told:
             without = [given[i] for i in pair.routes.without(node.positions, told)]
             if without:
-                ctx.mark_non_differentiable(*tree_flatten(without)[0])
+                ctx.mark_non_differentiable(*_flattened(without)[0])
         return tuple(flat)
 
     @staticmethod
@@ -117,11 +116,11 @@ class _Apply(torch.autograd.Function):
         node, specs, nothing = call.node, call.specs, [None] * len(call.inputs)
         if not any(g is not None for g in grads):
             return None, None, *nothing
-        there = [is_there(g) for g in (grads if specs is None else tree_unflatten(list(grads), specs[0]))]  # fmt: skip
+        there = [is_there(g) for g in (grads if specs is None else _nested(grads, specs[0]))]  # fmt: skip
         open_to = node.pair.routes.open_to(node.positions, there, call.told)
         cotangents: list[Any] = [_zeros(*call.likes[i]) if g is None else g for i, g in enumerate(grads)]  # fmt: skip
         if specs is not None:
-            cotangents = tree_unflatten(cotangents, specs[0])
+            cotangents = _nested(cotangents, specs[0])
         if torch.is_grad_enabled():
             present, found = _again(ctx, call, cotangents)
         else:
@@ -130,6 +129,32 @@ class _Apply(torch.autograd.Function):
             if i in open_to:
                 nothing[i] = g
         return None, None, *nothing
+
+
+def _flattened(items: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """(what is in some values and in lists among them, their shape: for each value None, or the shape of a list)"""
+    leaves: list[Any] = []
+    return leaves, _shape(items, leaves)
+
+
+def _shape(items: Sequence[Any], leaves: list[Any]) -> list[Any]:
+    shape: list[Any] = []
+    for x in items:
+        if isinstance(x, (list, tuple)):
+            shape.append((type(x), _shape(x, leaves)))
+        else:
+            shape.append(None)
+            leaves.append(x)
+    return shape
+
+
+def _nested(leaves: Sequence[Any], shape: list[Any]) -> list[Any]:
+    """The values again."""
+    return _taken(iter(leaves), shape)
+
+
+def _taken(leaves: Iterator[Any], shape: list[Any]) -> list[Any]:
+    return [next(leaves) if s is None else s[0](_taken(leaves, s[1])) for s in shape]
 
 
 def _gradients(ctx: Any, call: _Call, cotangents: list[Any]) -> list[Any]:
@@ -144,7 +169,7 @@ def _gradients(ctx: Any, call: _Call, cotangents: list[Any]) -> list[Any]:
     else:
         _saved(ctx)
     if call.specs is not None:
-        stored = tree_unflatten(stored, call.specs[1])
+        stored = _nested(stored, call.specs[1])
     program = node.pair.backward(node.number, wanted)
     results = iter(program.run(*map(_dense, [*stored, *cotangents])))
     return [next(results) if w else None for w in wanted]

@@ -29,6 +29,7 @@ from .list_memory import (
     put,
     reserve,
 )
+from .list_slices import clamped, sliced
 from .values import Decline, Listed, Mem, Operand, Reg, numel, strides
 
 if TYPE_CHECKING:
@@ -85,34 +86,6 @@ def _item(node: Node) -> Type:
     if item is None:
         raise Decline("a list whose items have no known type")
     return item
-
-
-def _slice(low: Lowering, node: Node) -> Listed:
-    """The items from one place to another: they stay where they are."""
-    base, start, stop, step = node.args
-    x, code = low.operand(base), low.code
-    if step is not None and (isinstance(step, bool) or step != 1):
-        raise Decline("a slice of a list with a step")
-    begin, end = _end(low, start, "0", x.length), _end(low, stop, x.length, x.length)
-    length = _larger(low, code.do(f"sub i64 {end}, {begin}"), "0")
-    return replace(x, begin=code.add(x.begin, begin), length=length)
-
-
-def _end(low: Lowering, at: Any, default: str, length: str) -> str:
-    """One end of a slice as Python takes it: from the end when negative, and never outside of the list."""
-    if at is None:
-        return default
-    code = low.code
-    given = low.numbers.number(low.register(low.operand(at)), "i64")
-    wrapped = code.do(f"add i64 {given}, {length}")
-    place = code.do(f"select i1 {code.do(f'icmp slt i64 {given}, 0')}, i64 {wrapped}, i64 {given}")
-    code.declare("llvm.smin.i64", "i64 {}(i64, i64)")
-    return code.do(f"call i64 @llvm.smin.i64(i64 {_larger(low, place, '0')}, i64 {length})")
-
-
-def _larger(low: Lowering, a: str, b: str) -> str:
-    low.code.declare("llvm.smax.i64", "i64 {}(i64, i64)")
-    return low.code.do(f"call i64 @llvm.smax.i64(i64 {a}, i64 {b})")
 
 
 def _some(low: Lowering, node: Node) -> Listed:
@@ -182,7 +155,7 @@ def _insert(low: Lowering, node: Node) -> Listed:
     _same_item(x, node)
     if paired(x.item):
         raise Decline("a list that is inserted in a list")
-    index = _end(low, at, "0", x.length)
+    index = clamped(low, at, "0", x.length)
     value = low.operand(v)
     x = own(low, x, node.outputs[0])
     end = code.add(x.begin, x.length)
@@ -339,7 +312,7 @@ RULES: dict[str, Callable[[Any, Node], Any]] = {
     "tg.list_get": _get,
     "tg.list_set": _set,
     "tg.list_size": _size,
-    "tg.list_slice": _slice,
+    "tg.list_slice": sliced,
     "tg.list_extend": _extend,
     "tg.list_stack": _stack,
     "tg.list_concat": _concat,
