@@ -117,8 +117,8 @@ class Recurrent:
     """State that calls replace, change in place, and count."""
 
     def __init__(self):
-        self.h, self.sums, self.table = torch.zeros(4), {"x": torch.zeros(())}, [torch.ones(4)]
-        self.weight = torch.full((4,), 0.5)
+        self.h, self.weight = torch.zeros(4).double(), torch.full((4,), 0.5)
+        self.sums, self.table = {"x": torch.zeros(()).double()}, [torch.ones(4)]
 
     def step(self, x, *, keep=True):
         self.h = self.h * self.weight + x
@@ -133,12 +133,12 @@ class Recurrent:
 
 
 def test_state_that_calls_replace():
-    one, other, x = Recurrent(), Recurrent(), X.clone()
+    one, other, x = Recurrent(), Recurrent(), X.clone()  # doubles hold these sums in any order
     for i in range(20):
         if i == 12:
-            one.h, other.h = torch.ones(4), torch.ones(4)
+            one.h, other.h = torch.ones(4).double(), torch.ones(4).double()
         if i == 15:
-            one.sums, other.sums = {"x": torch.ones(())}, {"x": torch.ones(())}
+            one.sums, other.sums = {"x": torch.ones(()).double()}, {"x": torch.ones(()).double()}
         if i == 17:
             one.h, other.h = torch.ones(1), torch.ones(1)
         held = one.h
