@@ -41,7 +41,7 @@ def plain(x):
     if isinstance(x, torch.Tensor):
         return x.detach().clone()
     if isinstance(x, (list, tuple, collections.deque)):
-        return [type(x).__name__.replace("StagedList", "list"), *map(plain, x)]
+        return [type(x).__name__, *map(plain, x)]
     if isinstance(x, dict):
         return {k: plain(v) for k, v in x.items()}
     if isinstance(x, (set, frozenset)):

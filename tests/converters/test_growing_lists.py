@@ -668,3 +668,8 @@ def test_numbers_and_tensors_do_not_mix_in_a_list_of_the_graph():
 
     with pytest.raises(StructureError, match="a list of int .* cannot take a i64"):
         f(torch.tensor(2))
+
+
+def test_chr_of_no_character():
+    with pytest.raises(ValueError, match=r"chr\(\) arg not in range\(0x110000\)"):
+        tg.function(lambda x: chr(int(x)))(torch.tensor(-1))

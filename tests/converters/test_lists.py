@@ -3,6 +3,8 @@
 import copy
 import dataclasses
 
+import numpy as np
+import pytest
 import torch
 
 import tograph as tg
@@ -87,7 +89,64 @@ def in_a_dict(x):
     return d
 
 
+@cases(*rows)
+def repeated_in_place(x):
+    a, b, n = [1.0], [2.0, x[0]], int(x[0]) + 2
+    c, d = a, b
+    a *= 2
+    if x[0] > 0:
+        c.append(3.0)
+        b *= 3
+    c *= n
+    return a, b, c, d, a is c, b is d
+
+
+@cases(*rows)
+def of_the_class_list(x):
+    a = [1, 2]
+    names = ("item", "length", "values", "handle", "append")
+    here = [hasattr(a, n) for n in names], [getattr(a, n, None) is None for n in names]
+    return (
+        here,
+        a.__class__ is list,
+        type(a) is list,
+        type([0] * 2).__name__,
+        [1, 2] * np.int64(2),
+        np.int64(2) * a,
+    )
+
+
+def _fails_as_in_python(change):
+    def f(x):
+        return change([x])
+
+    cases((1.0,))(f)
+
+
+for _change in (
+    lambda a: a + (1,),
+    lambda a: a + "b",
+    lambda a: a * 1.5,
+    lambda a: {a: 1},
+    lambda a: a.item(),
+    lambda a: setattr(a, "name", 1),
+    lambda a: a.foo,
+):
+    _fails_as_in_python(_change)
+
+
 test_same = cases.test()
+
+
+@pytest.mark.parametrize(
+    "wrong", [lambda a: a.foo, lambda a: {a: 1}, lambda a: 1 + a, lambda a: a + (1,), lambda a: a()]
+)
+def test_messages_of_python_say_list(wrong):
+    with pytest.raises((TypeError, AttributeError)) as native:
+        wrong([1])
+    with pytest.raises((TypeError, AttributeError)) as converted:
+        tg.function(lambda x: wrong([x, 1]))(torch.ones(()))
+    assert str(native.value) in str(converted.value)
 
 
 def test_what_is_given_to_torch_stays_a_list():

@@ -133,3 +133,14 @@ def test_functions_that_are_not_converted_are_refused():
 
     with pytest.raises(StagingError, match=r"how many arguments maximum\(\) gets"):
         f(torch.ones(2))
+
+
+def test_print_takes_items_of_several_types(capsys):
+    def f(x):
+        kept = [v for v in x if v > 0]
+        print("a", *kept, 5, *kept, None, sep="|")
+
+    for g in (f, tg.function(f)):
+        g(torch.tensor([1.0, -2.0, 3.0]))
+    native, converted = capsys.readouterr().out.splitlines()
+    assert native == converted

@@ -42,6 +42,10 @@ def results(x):
     return {"a": x + 1, "b": [x * 2, (x - 1, "text", None)], 3: Pair(x.sum(), State(-x, "s"))}
 
 
+def named(d):
+    return d["one"] * 2 + d["two"]
+
+
 def pair(p):
     return Pair(p.b + 1, p.a * FACTOR)
 
@@ -218,6 +222,18 @@ def test_keywords_in_another_order_and_wrong_ones():
     for args, kwargs in [((X, Y), {}), ((X,), {"scale": Y, "other": 1}), ((X,), {"shift": Y}), ((X,), {"x": X, "scale": Y}), ((), {"scale": Y})]:  # fmt: skip
         with pytest.raises(TypeError):
             f(*args, **kwargs)
+
+
+def test_keys_are_the_same_strings_in_other_objects_or_miss():
+    class Name(str):
+        pass
+
+    f = warmed(named, {"one": X, "two": Y})
+    again = {"".join(k): v for k, v in [("one", X), ("two", Y)]}
+    assert not misses(f, again)
+    assert misses(f, {Name("one"): X, "two": Y})
+    assert misses(f, {"two": Y, "one": X})
+    same(f({Name("one"): X, "two": Y}), named({"one": X, "two": Y}))
 
 
 def test_results_are_new_at_every_call():

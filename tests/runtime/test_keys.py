@@ -1,5 +1,6 @@
 """The quick key of a call against the full one, and calls that go by it."""
 
+import enum
 import itertools
 
 import pytest
@@ -82,3 +83,39 @@ def test_autocast_on_a_cpu_has_traces_of_its_own():
         with torch.autocast("cpu", enabled=False):
             torch.testing.assert_close(f(x, x + 1), x @ (x + 1))
     assert f.trace_count == 3
+
+
+class Kind(str, enum.Enum):
+    A = "a"
+
+
+@pytest.mark.parametrize(
+    "function, ways",
+    [
+        (lambda d: {str(k): v for k, v in d.items()}, [{1: A}, {True: A}, {1.0: A}, {"1": A}]),
+        (lambda d: ([str(k) for k in d], *d.values()), [{"a": A}, {Kind.A: A}, {0.0: A}, {-0.0: A}]),
+        (str, [frozenset([1]), frozenset([True]), frozenset([1.0])]),
+        (str, [(frozenset([0.0]),), (frozenset([-0.0]),)]),
+        (lambda r: (r.start, r.stop, r.step), [range(0, 3, 2), range(0, 4, 2), range(0), range(1, 1)]),
+        (repr, [complex(-1.0, 0.0), complex(-1.0, -0.0)]),
+    ],
+)  # fmt: skip
+def test_what_compares_equal_is_not_one_argument(function, ways):
+    def f(x, way):
+        return x + 1, function(way)
+
+    converted = tg.function(f)
+    for way in [w for w in ways for _ in range(5)]:
+        (_, wanted), (_, found) = f(A, way), converted(A, way)
+        assert repr(found) == repr(wanted)
+
+
+def test_keyword_only_arguments_are_not_given_by_position():
+    @tg.function
+    def f(x, *, n=1):
+        return x + n
+
+    for _ in range(5):
+        f(A, n=2)
+    with pytest.raises(TypeError, match="too many positional arguments"):
+        f(A, 2)

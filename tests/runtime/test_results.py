@@ -1,6 +1,7 @@
 """What leaves a trace: tensors as keys and members, ranges, texts; what would keep a symbolic tensor is refused."""
 
 import functools
+from collections import Counter
 
 import pytest
 import torch
@@ -41,6 +42,29 @@ def test_ranges_and_texts():
         )
 
     assert f(X) == (range(2), slice(2, 3), ["2.0", "3.0"], ["0", "1", "2"])
+
+
+SHARED = {7}
+
+
+def test_containers_that_can_change_are_made_at_every_call():
+    class Owner:
+        def step(self, x):
+            self.names = {"a"}
+            return x + 1, {1, (2, 3)}, [bytearray(b"a")], {"k": Counter("aab")}, SHARED
+
+    plain, converted = Owner(), Owner()
+    step = tg.function(converted.step)
+    for _ in range(6):
+        wanted, found = plain.step(X), step(X)
+        assert wanted[1:] == found[1:]
+        assert type(found[3]["k"]) is Counter
+        assert found[4] is SHARED
+        assert converted.names == plain.names
+        found[1].add(5)
+        found[2][0].append(5)
+        found[3]["k"].update("b")
+        converted.names.add("b")
 
 
 def generated(x):

@@ -17,6 +17,7 @@ import torch
 from ..runtime import control_flow, grad_fields, journal, locations, mutation, reads, unconverted
 from ..runtime.control_flow import StagedException
 from ..runtime.funcgraph import current_graph, is_tracing
+from ..runtime.growing import StagedList, check_attribute
 from ..runtime.journal import MISSING
 from ..runtime.staged_string import made_string
 from ..runtime.structure import is_union
@@ -146,6 +147,7 @@ def attr(owner, name):
     """``owner.name``; the code of properties and other descriptors of a user's class is converted."""
     if is_union(owner):
         return apply(lambda o: attr(o, name), owner)
+    check_attribute(owner, name)
     special = _SPECIAL.get(name)
     if special is not None and isinstance(owner, special[0]):
         return special[1](owner)
@@ -255,6 +257,8 @@ def has_attribute(owner, name):
     """``hasattr(owner, name)``"""
     if is_union(owner):
         return apply(lambda o: has_attribute(o, name), owner)
+    if isinstance(owner, StagedList):
+        return hasattr(owner.__class__, name)
     value = getattr(owner, name, None)
     if may_miss(value):
         return (
@@ -288,6 +292,7 @@ def setattr_(owner, name, value) -> None:
     if is_union(owner):
         apply(lambda o: setattr_(o, name, value), owner)
         return
+    check_attribute(owner, name, writes=True)
     if name == "grad" and isinstance(owner, torch.Tensor):
         grad_fields.write(owner, value)
         return

@@ -19,7 +19,7 @@ from torch.nn.modules import module as torch_module
 
 from ..runtime import journal, locations, reads
 from ..runtime.funcgraph import is_tracing
-from ..runtime.growing import StagedList
+from ..runtime.growing import StagedList, check_attribute
 from ..runtime.products import is_open
 from ..runtime.shapes import SYMBOLS
 from ..runtime.structure import is_union
@@ -216,6 +216,7 @@ def _bound(f: types.MethodType, args, kwargs):
 def _list_method(f: types.MethodType, args, kwargs):
     """A method of a list of the graph; changes are recorded."""
     items: Any = f.__self__
+    check_attribute(items, f.__name__)
     args = tuple(map(union.settled, args))
     form = METHODS.get((StagedList, f.__name__))
     if form is not None and items.handle is None:

@@ -64,7 +64,7 @@ _BLIND = frozenset([
 CHANGING = frozenset([
     "append", "insert", "extend", "add", "update", "setdefault", "appendleft", "extendleft", "pop", "popitem", "popleft", "remove",
     "discard", "clear", "sort", "reverse", "rotate", "difference_update", "intersection_update", "symmetric_difference_update",
-    "move_to_end", "__setitem__", "__delitem__", "__iadd__",
+    "move_to_end", "__setitem__", "__delitem__", "__iadd__", "__imul__",
 ])  # fmt: skip
 
 

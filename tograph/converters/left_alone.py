@@ -14,7 +14,12 @@ from typing import Any
 
 import torch
 
-from ..runtime import decisions, reads, unconverted
+from ..runtime import (
+    decisions,
+    reads,
+    torch_trees,  # noqa: F401  libraries take lists apart by torch's trees
+    unconverted,
+)
 from ..runtime.funcgraph import is_tracing
 from ..runtime.growing import StagedList
 from .call_rules import MARK, WRAPPERS, is_unconverted

@@ -6,10 +6,12 @@ torch's formula for the derivative of a power asks whether the number is 0, so b
 from __future__ import annotations
 
 import operator
+from numbers import Integral
 from typing import Any
 
 import torch
 
+from ..runtime.growing import StagedList
 from ..runtime.shapes import SYMBOLS
 from ..runtime.staged_string import text_op
 from ..runtime.staged_tuples import as_tuple
@@ -48,6 +50,8 @@ def times(a: Any, b: Any) -> Any:
     for items, n in ((a, b), (b, a)):
         if isinstance(n, torch.SymInt) and isinstance(items, (list, tuple, str)):
             return _many(items, n)
+    if isinstance(b, StagedList) and isinstance(a, Integral):
+        return b * a  # numpy's integers make an array of what it does not know for a list
     return operator.mul(a, b)
 
 

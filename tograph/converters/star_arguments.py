@@ -58,12 +58,12 @@ def call_starred(f, /, *args, **kwargs):
         return call(f, *args, **kwargs)
     if is_union(f):
         return union.distribute(lambda g: call_starred(g, *args, **kwargs), f)
+    form = _FORMS.get(f) if f.__hash__ is not None else None
+    if form is not None:
+        return form(args, kwargs)
     head, rest = args[:first], _tuple_of(args[first:])
     if not is_growing(rest):
         return call(f, *head, *rest, **kwargs)
-    form = _FORMS.get(f) if f.__hash__ is not None else None
-    if form is not None:
-        return form(head, rest, kwargs)
     return _call_user(f, head, rest, kwargs)
 
 
@@ -150,8 +150,10 @@ def _too_many(name: str, least: int, most: int) -> str:
 
 
 def _extreme(builtin: Callable) -> Callable:
-    def form(head: tuple, rest: Any, kwargs: dict[str, Any]) -> Any:
-        items = joined([head, rest])
+    def form(args: tuple, kwargs: dict[str, Any]) -> Any:
+        items = _tuple_of(args)
+        if not is_growing(items):
+            return call(builtin, *items, **kwargs)
         kind = getattr(items.item_spec, "type", None)
         name = builtin.__name__
         _raise_where(items.length() == 0, f"{name} expected at least 1 argument, got 0")
@@ -165,11 +167,13 @@ def _extreme(builtin: Callable) -> Callable:
     return form
 
 
-def _print(head: tuple, rest: Any, kwargs: dict[str, Any]) -> Any:
+def _print(args: tuple, kwargs: dict[str, Any]) -> Any:
     texts = empty()
-    for x in head:
-        call(texts.append, fstring((x, "s", "")))
-    add_each(texts, rest, lambda x: fstring((x, "s", "")))
+    for x in args:
+        if type(x) is Rest:
+            add_each(texts, x.items, lambda item: fstring((item, "s", "")))
+        else:
+            call(texts.append, fstring((x, "s", "")))
     separator = kwargs.pop("sep", None)
     return call(print, call((" " if separator is None else separator).join, texts), **kwargs)
 

@@ -27,6 +27,7 @@ from .iterables import StagedRange, StagedSequence
 from .keyed import dict_pop, dict_update, is_staged_key, lookup, no_key, set_staged, write_key
 from .list_slices import set_slice, takes_slice
 from .lists import new_list
+from .powers import times
 from .sequence_index import select, sequence_item, set_list
 from .staging import is_staged
 from .tensor_index import (
@@ -284,5 +285,8 @@ def augment(op: str, x, value):
         journal.record(locations.contents(x))
     if op == "iadd" and isinstance(x, list) and is_staged(value):
         x.extend(value)
+        return x
+    if op == "imul" and isinstance(x, StagedList) and not x.frozen:
+        x.become(times(x, value))
         return x
     return in_place(op, x, value)

@@ -90,7 +90,7 @@ def unpacked_rest(items: Any, before: int, after: int) -> list[Any]:
         _check(n < need, _too_few(need), (n, "", ""), ")")
         front, back = ([items.item(i) for i in r] for r in (range(before), range(-after, 0)))
         return [*front, items[before : -after if after else None], *back]
-    items = [*items]
+    (*items,) = items
     if len(items) < need:
         raise ValueError(f"{_too_few(need)}{len(items)})")
     end = len(items) - after

@@ -9,11 +9,11 @@ Packages: ``control_flow`` (staged constructs), ``autodiff``, ``passes``, ``kern
   ``known``, what torch takes for granted (``assumptions``), what is ``required``, and the ``facts`` of a branch.
 * Writes: ``mutation``, ``view_writes``, ``overlap``, ``shared_memory``, ``twins``, ``stale``, ``overwritten``.
 * Python values: ``structure`` has their specs (``joins``, ``specs``, ``list_specs``), ``pytrees`` and ``flattening`` their parts; lists that may become lists of the
-  graph: ``growing``, ``deques``, ``staged_tuples``, ``records``, ``list_content``, ``list_lengths``, ``listed``; sets and dicts: ``conditional_items``.
+  graph: ``growing``, ``deques``, ``staged_tuples`` (``torch_trees``), ``records``, ``list_content``, ``list_lengths``, ``listed``; sets and dicts: ``conditional_items``.
 * Python state: ``journal`` and ``locations`` note changes, ``reach`` and ``opaque`` what may change, ``unconverted`` what code did that is not converted; ``commits``,
   ``call_effects`` and ``results`` are what a call leaves outside; ``creation``, ``variables``, ``line_search_state``.
-* What a trace depends on: ``reads`` of ``sources`` (``lookups``, ``code_names``) become ``guards`` and ``place_checks``; ``slots`` and ``outer_numbers`` become inputs.
-* A function: ``function``, ``methods``, ``rebinding``, ``signatures``, ``arguments``, ``keys``, ``trace_cache``; ``openings`` and ``families`` say what stays open, ``retraces`` why
+* What a trace depends on: ``reads`` of ``sources`` (``lookups``, ``code_names``) become ``guards`` and ``place_checks``, what is asked of torch's modes too (``questions``); ``slots`` and ``outer_numbers`` become inputs.
+* A function: ``function``, ``methods``, ``rebinding``, ``signatures``, ``arguments``, ``keys``, ``exact``, ``trace_cache``; ``openings`` and ``families`` say what stays open, ``retraces`` why
   one was traced.
 * A trace: ``tracer`` makes one from ``placeholders`` (``retrace``, ``interrupts``, ``shown``), ``finishing`` ends it, ``traces`` and ``concrete`` keep it, ``binding``, ``entries`` and ``forms`` call it.
 * How it runs: ``scheduler``, ``host``, ``interp``; ``watching``, ``transforms``, ``probes``, ``prints``.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 import inspect
+import math
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ import numpy as np
 import torch
 
 from ..errors import SignatureError, UnhashableArgumentError
+from .exact import exact, exact_keys
 from .growing import StagedList
 from .pytrees import parts_of, rebuild
 from .shapes import SYMBOLS
@@ -57,6 +59,15 @@ def plain_names(signature: inspect.Signature) -> tuple[str, ...] | None:
     """The names of parameters that all may be given by position or by name; None for other signatures."""
     kinds = {p.kind for p in signature.parameters.values()}
     return tuple(signature.parameters) if kinds <= {inspect.Parameter.POSITIONAL_OR_KEYWORD} else None  # fmt: skip
+
+
+def most_by_position(signature: inspect.Signature) -> float:
+    """How many arguments may be given by position."""
+    kinds = [p.kind for p in signature.parameters.values()]
+    if inspect.Parameter.VAR_POSITIONAL in kinds:
+        return math.inf
+    named = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return sum(k not in named for k in kinds)
 
 
 def named_defaults(signature: inspect.Signature) -> dict[str, Any] | None:
@@ -136,9 +147,9 @@ def _container_key(x: Any, kind: type, flat: Flat, name: str) -> Any:
             (k, key_of(v, flat, f"{name}_{k}"))
             for k, v in sorted(x.items(), key=lambda i: repr(i[0]))
         )
-        made = getattr(x, "default_factory", None)
+        made, names = getattr(x, "default_factory", None), exact_keys(x)
         # the values come in the order of sorted keys, a loop over it in its own
-        return (kind, tuple(x), items) if made is None else (kind, tuple(x), items, made)
+        return (kind, names, items) if made is None else (kind, names, items, made)
     return (kind, tuple(key_of(v, flat, f"{name}_{i}") for i, v in enumerate(x)))
 
 
@@ -149,8 +160,10 @@ def _object_key(x: Any, flat: Flat, name: str) -> Any:
         return (kind, repr(aux), tuple(key_of(p, flat, f"{name}_{i}") for i, p in enumerate(parts)))
     if isinstance(x, Handle):
         return ("handle", x.type)
-    if isinstance(x, (enum.Enum, torch.dtype, torch.device, torch.Size, complex, range, type)):
+    if isinstance(x, (enum.Enum, torch.dtype, torch.device, torch.Size, type)):
         return (kind, x)
+    if isinstance(x, (complex, range)):
+        return exact(x)
     if isinstance(x, (set, slice, bytearray)) and kind.__module__ == "builtins":
         raise UnhashableArgumentError(
             f"Could not generate a generic TraceType for {x!r} (argument {name!r}): a {kind.__name__} cannot be part of a trace "
@@ -161,7 +174,7 @@ def _object_key(x: Any, flat: Flat, name: str) -> Any:
             f"Could not generate a generic TraceType for {x!r} (argument {name!r}): it cannot be hashed"
         )
     if isinstance(x, frozenset):
-        return (kind, x)
+        return exact(x)
     flat.objects.append(x)
     return ("object", kind, id(x))
 

@@ -60,6 +60,5 @@ def _add(is_staged: bool, why: str, state: tuple[str, ...] = ()) -> None:
 
 
 def _shown(x: Any) -> str:
-    text = repr(x) if x is None or isinstance(x, (bool, int, float, str)) else type(x).__name__
-    text = {"StagedList": "list", "StagedDeque": "deque", "StagedTuple": "tuple"}.get(text, text)
+    text = repr(x) if x is None or isinstance(x, (bool, int, float, str)) else x.__class__.__name__
     return text if len(text) < 40 else text[:37] + "..."

@@ -118,7 +118,7 @@ class StagedDeque(StagedList):
     def __add__(self, other: Any) -> Any:
         if not isinstance(other, deque):
             raise TypeError(
-                f'can only concatenate deque (not "{getattr(other, "kind_", type(other).__name__)}") to deque'
+                f'can only concatenate deque (not "{other.__class__.__name__}") to deque'
             )
         made = self.copy()
         made.extend(other)
@@ -153,6 +153,9 @@ class StagedDeque(StagedList):
         raise AttributeError("'collections.deque' object has no attribute 'sort'")
 
 
+StagedDeque.__name__ = "collections.deque"  # in messages of Python
+
+
 def _items(x: Any) -> Any:
     """A deque of Python as a list, to compare with."""
     return x if isinstance(x, StagedList) else list(x)
@@ -163,4 +166,4 @@ def bounded(maxlen: int | None) -> type[StagedDeque]:
     """The class of deques of at most ``maxlen`` items."""
     if maxlen is None:
         return StagedDeque
-    return type("StagedDeque", (StagedDeque,), {"maxlen": maxlen})
+    return type(StagedDeque.__name__, (StagedDeque,), {"maxlen": maxlen})

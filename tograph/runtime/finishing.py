@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from . import freed, passes
+from . import freed, passes, reads
 from .flattening import flatten
 from .funcgraph import FuncGraph, Storage
 from .joins import opened
@@ -37,10 +37,14 @@ def finish(
     arguments: Sequence[SymTensor],
     result: Any,
     effects: Sequence[tuple[Any, Any]],
+    watch: reads.Watch,
 ):
-    """(graph, captured tensors, result spec, effects, outputs that are inputs) of a root graph that was recorded."""
+    """(graph, captured tensors, result spec, effects, outputs that are inputs) of a root graph that was recorded.
+
+    ``watch`` tells what is no object of the call's own.
+    """
     shown: Shown = {}
-    with recording(root):
+    with recording(root), reads.watching(watch):
         result = leaving(result, root, shown)
         effects = [(names, leaving(content, root, shown)) for names, content in effects]
     spec = opened(spec_of(result))

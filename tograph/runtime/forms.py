@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
 from .commits import Target
+from .exact import exact_keys
 from .journal import MISSING
 from .native.entry import MISS
 from .pytrees import rebuild
@@ -77,7 +79,13 @@ def made(trace: Trace, args: tuple, kwargs: dict, tensors: Sequence[Any]) -> For
     if not (_stateful if trace.stateful else _plain)(writer, trace, given):
         return None
     body = "\n    ".join(writer.lines)
-    namespace = {**writer.names, "miss": MISS, "rebuild": rebuild}
+    namespace = {
+        **writer.names,
+        "miss": MISS,
+        "rebuild": rebuild,
+        "is_": operator.is_,
+        "exact_keys": exact_keys,
+    }
     text = f"def form({', '.join(parameters)}):\n    {body}\n"
     exec(compile(text, "<tograph call form>", "exec"), namespace)
     return Form(namespace["form"], (*(None for _ in args), *kwargs))
@@ -145,7 +153,10 @@ class _Writer:
             self.refuse(f"type({name}) is not {self.named(kind)} or len({name}) != {len(x)}")
             self._container(name, x, name)
         elif kind is dict:
-            self.refuse(f"type({name}) is not dict or tuple({name}) != {self.named(tuple(x))}")
+            keys = self.named(tuple(x))
+            self.refuse(f"type({name}) is not dict or len({name}) != {len(x)}")
+            # Most keys are the same objects; others count as long as they are nothing but strings.
+            self.refuse(f"not all(map(is_, {name}, {keys})) and exact_keys({name}) != {keys}")
             self._container(name, x.values(), f"{name}.values()")
         elif x is None or kind is bool:
             self.refuse(f"{name} is not {x}")

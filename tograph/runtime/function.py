@@ -100,6 +100,7 @@ class Function(Generic[P, R]):
         self._signature = signatures.signature_of(python_function)
         self._names = arguments.plain_names(self._signature)
         self._defaults = arguments.named_defaults(self._signature)
+        self._most = arguments.most_by_position(self._signature)
         self._plain = all(_is_plain(p.default) for p in self._signature.parameters.values())
         if self.input_signature is not None:
             signatures.check_count(self._signature, self.input_signature)
@@ -162,7 +163,7 @@ class Function(Generic[P, R]):
         if is_tracing():
             return self._call_in_trace(args, kwargs)
         try:
-            values = self._values(args, kwargs) if kwargs else args
+            values = self._values(args, kwargs)
             quick, tensors = (None, []) if values is None or not self._plain else quick_key(values)
             known = self._quick.get(quick)  # nothing is kept under None
             if known is not None and known.checks.hold(tensors):
@@ -188,8 +189,12 @@ class Function(Generic[P, R]):
         return (*args, *[kwargs[n] for n in rest]), {}
 
     def _values(self, args: tuple, kwargs: dict) -> tuple | None:
-        """The values of all parameters in their order, where each has one and a name, else None."""
-        if self._defaults is None or len(args) > len(self._defaults):
+        """The arguments, with keywords the values of all parameters in their order, where each has one and a name; None for other calls."""
+        if len(args) > self._most:
+            return None
+        if not kwargs:
+            return args
+        if self._defaults is None:
             return None
         rest = dict(list(self._defaults.items())[len(args) :])
         if not kwargs.keys() <= rest.keys():

@@ -8,7 +8,8 @@ change. What leaves the function is a plain list again.
 Items that are tuples, named tuples or frozen dataclasses of tensors and numbers are kept in columns, one list of the graph for
 each leaf (``Columns``). Tensors that are in such a list may not change in place any more (``listed``).
 
-Invariant: while ``handle`` is set the storage of the list itself is empty, and all columns have one length.
+Invariants: while ``handle`` is set the storage of the list itself is empty, and all columns have one length. Python's messages,
+``isinstance`` and ``x.__class__`` take it for a ``list``; only ``type(x)`` in code that is not converted tells it from one.
 """
 
 from __future__ import annotations
@@ -40,6 +41,10 @@ class StagedList(ListContent):
             self._hold(items.columns, items.record)
         else:
             super().__init__(items)
+
+    @property
+    def __class__(self) -> type:
+        return list
 
     # ---- as a part of structures
 
@@ -149,6 +154,8 @@ class StagedList(ListContent):
         self._let_go()
 
     def __add__(self, other: Any) -> Any:
+        if not issubclass(other.__class__, list):
+            return self._not_joined(other)
         made = StagedList(self)
         made.extend(other)
         return made
@@ -160,11 +167,25 @@ class StagedList(ListContent):
         made.extend(self)
         return made
 
+    @staticmethod
+    def _not_joined(other: Any) -> Any:
+        """What ``+`` gives with something that is no list: what that makes of it, or Python's TypeError."""
+        if hasattr(type(other), "__radd__"):
+            return NotImplemented
+        name = other.__class__.__name__
+        raise TypeError(f'can only concatenate list (not "{name}") to list')
+
     def __iadd__(self, other: Any) -> Any:
         self.extend(other)
         return self
 
+    def __imul__(self, count: Any) -> Any:
+        self.become(self * count)
+        return self
+
     def __mul__(self, count: Any) -> Any:
+        if self.handle is None and not hasattr(type(count), "__index__"):
+            return self._not_repeated(count)
         if self.handle is None:
             return StagedList(super().__mul__(count))
         if type(count) is not int:
@@ -175,6 +196,13 @@ class StagedList(ListContent):
         return made
 
     __rmul__ = __mul__
+
+    @staticmethod
+    def _not_repeated(count: Any) -> Any:
+        if hasattr(type(count), "__rmul__") and not isinstance(count, (float, complex)):
+            return NotImplemented
+        name = count.__class__.__name__
+        raise TypeError(f"can't multiply sequence by non-int of type {name!r}")
 
     def __iter__(self):
         return (
@@ -222,6 +250,7 @@ class StagedList(ListContent):
         return list, (list(self),)
 
 
+StagedList.__name__ = "list"  # in messages of Python
 _REFUSED = {
     "__contains__": "be searched", "__eq__": "be compared", "__ne__": "be compared", "__lt__": "be ordered", "__le__": "be ordered",
     "__gt__": "be ordered", "__ge__": "be ordered", "__reversed__": "be reversed",
@@ -235,6 +264,12 @@ for _name, _what in _REFUSED.items():
 
     _method.__name__ = _name
     setattr(StagedList, _name, _method)
+
+
+def check_attribute(x: Any, name: str, writes: bool = False) -> None:
+    """AttributeError for a name that Python's list, deque or tuple does not have; none can be written."""
+    if isinstance(x, StagedList) and (writes or not hasattr(x.__class__, name)):
+        raise AttributeError(f"{x.__class__.__name__!r} object has no attribute {name!r}")
 
 
 def staged_content(x: StagedList, item: Spec | None) -> StagedList:

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from .exact import exact
 from .specs import TensorSpec
 
 
@@ -140,8 +141,9 @@ def describe_key(key: Any) -> str:
     if key[0] == "object":
         return f"an object of {key[1].__name__}"
     if key[0] is dict:
-        held = dict(key[2])
-        return "{" + ", ".join(f"{k!r}: {describe_key(held[k])}" for k in key[1]) + "}"
+        held = {exact(k): (k, part) for k, part in key[2]}  # the names are in their exact form
+        found = [held[n] for n in key[1]]
+        return "{" + ", ".join(f"{k!r}: {describe_key(part)}" for k, part in found) + "}"
     if isinstance(key[0], type) and isinstance(key[-1], tuple) and key[0] is not tuple:
         return _describe_container(key[0], key[-1])
     if key[0] is tuple and len(key) == 2:

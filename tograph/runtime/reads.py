@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from . import journal, sources
+from . import journal, questions, sources
 from .code_names import loaded_globals, loaded_variables, stored_names
 from .guards import ATOMS, CONTAINERS, MAPPINGS, SAME_ITEMS, show
 from .journal import MISSING
@@ -43,6 +43,7 @@ class Watch(PlaceChecks):
         self.functions: dict[Any, Any] = {}  # kept: their ids are keys
         self.cells: set[Any] = set()  # the variables of closures from outside
         self.differentiated = False  # whether the trace depends on what requires a gradient
+        self.began = questions.answers()
 
     def root(self, x: Any, name: str) -> None:
         """An object that the trace begins with: an argument, or the object of a method."""

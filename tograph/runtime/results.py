@@ -11,6 +11,7 @@ import functools
 import gc
 import re
 import types
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -118,6 +119,8 @@ def _made(x: Any, kind: type, seen: dict[int, Any], tensor: Callable[[torch.Tens
         )
     if kind in (list, tuple, dict) or (isinstance(x, structure.STAGED.lists) and x.handle is None):
         return _container(x, kind, seen, tensor)
+    if kind in _ANEW and not structure.OUTSIDE[0](x):
+        return _ANEW[kind](x)
     _check(x)
     return x
 
@@ -131,6 +134,18 @@ def _container(
     if all(a is b for a, b in zip(old, new)):
         return x
     return dict(zip(x, new)) if kind is dict else kind(new)
+
+
+def _fixed(items: Iterable[Any]) -> list[Any]:
+    return list(map(structure.Identity, items))
+
+
+# Containers that can change and that a spec takes for one constant: each call makes its own.
+_ANEW: dict[type, Callable[[Any], _Rebuilt]] = {
+    set: lambda x: _Rebuilt(set, _fixed(x)),
+    bytearray: lambda x: _Rebuilt(bytearray, _fixed(x)),
+    Counter: lambda x: _Rebuilt(_DictOf(Counter, None), _fixed([*x, *x.values()])),
+}
 
 
 class _SetOf:
@@ -167,7 +182,7 @@ class _DictOf:
     def __call__(self, parts: list[Any]) -> Any:
         half = len(parts) // 2
         made = self.kind() if self.factory is None else self.kind(self.factory)
-        made.update(zip(parts[:half], parts[half:]))
+        dict.update(made, zip(parts[:half], parts[half:]))  # a Counter would add them up
         return made
 
 

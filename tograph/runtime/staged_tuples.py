@@ -42,8 +42,9 @@ class StagedTuple(StagedList):
 
     def __add__(self, other: Any) -> Any:
         if not isinstance(other, tuple):
-            kind = getattr(other, "kind_", type(other).__name__)
-            raise TypeError(f'can only concatenate tuple (not "{kind}") to tuple')
+            raise TypeError(
+                f'can only concatenate tuple (not "{other.__class__.__name__}") to tuple'
+            )
         return self._joined_to(self, other)
 
     __iadd__ = __add__
@@ -57,7 +58,7 @@ class StagedTuple(StagedList):
     def __mul__(self, count: Any) -> Any:
         return as_tuple(super().__mul__(count))
 
-    __rmul__ = __mul__
+    __rmul__ = __imul__ = __mul__
 
     @staticmethod
     def _joined_to(a: Any, b: Any) -> Any:
@@ -79,6 +80,7 @@ def _absent(name: str) -> property:
     return property(missing)
 
 
+StagedTuple.__name__ = "tuple"  # in messages of Python
 for _name in _CHANGES:
     setattr(StagedTuple, _name, _absent(_name))
 

@@ -103,7 +103,7 @@ class Tracer:
         if all(isinstance(x, torch.Tensor) for x in self.flat.tensors) and control_outputs(
             self.root.graph
         ):
-            graph, captured, *_ = finish(self.root, self.inputs, None, [])
+            graph, captured, *_ = finish(self.root, self.inputs, None, [], self.watch)
             commits.calls.targets.append(self.done(self.bound))
             try:
                 host.build(graph).run(*families.inputs_of(self.flat, self.open_numbers), *captured)
@@ -121,7 +121,9 @@ class Tracer:
             changes.rollback()
             raise
         effects, finder = self.effects.of(changes)
-        graph, captured, spec, effect_specs, given = finish(self.root, self.inputs, result, effects)
+        graph, captured, spec, effect_specs, given = finish(
+            self.root, self.inputs, result, effects, self.watch
+        )
         for location, old in reversed(self.effects.undo):
             location._set(old)
         concrete = ConcreteFunction(

@@ -40,12 +40,26 @@ def recording(graph: FuncGraph):
     try:
         if outermost:
             # Gradients taken while tracing are recorded, so the engine has to run in this thread on any device.
-            with _MODE, torch.autograd.set_multithreading_enabled(False):
+            with _MODE, saving_plainly(), torch.autograd.set_multithreading_enabled(False):
                 yield graph
         else:
             yield graph
     finally:
         stack.graphs.pop()
+
+
+@contextmanager
+def saving_plainly():
+    """Inside, no hooks around the call see what autograd saves: those of a checkpoint would count symbolic tensors and keep them."""
+    held, autograd = [], torch._C._autograd
+    while (hooks := autograd._top_saved_tensors_default_hooks(True)) is not None:
+        held.append(hooks)
+        autograd._pop_saved_tensors_default_hooks()
+    try:
+        yield
+    finally:
+        while held:
+            autograd._push_saved_tensors_default_hooks(*held.pop())
 
 
 @contextmanager

@@ -25,6 +25,20 @@ def test_parts_lie_where_torch_puts_them(name, size):
         assert torch.equal(f(x), f.python_function(x))
 
 
+@pytest.mark.parametrize(
+    "dtype", [torch.bool, torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float64]
+)
+def test_a_stack_of_numbers_of_several_types(dtype):
+    @tg.function
+    def f(x, y):
+        return torch.stack([y, x, torch.tensor(1.5)]), torch.stack([x + 1, y]), sorted([3, x, y])
+
+    x, y = torch.tensor(0.5), torch.tensor(2.25).to(dtype)
+    for _ in range(3):  # the first call runs before anything is compiled
+        torch.testing.assert_close(f(x, y)[:2], f.python_function(x, y)[:2])
+        assert list(map(float, f(x, y)[2])) == sorted([3.0, 0.5, float(y)])
+
+
 @pytest.mark.skipif(jit.llvm is None, reason="needs llvmlite")
 def test_a_part_of_a_tensor_whose_size_only_the_run_knows():
     def f(x, n):

@@ -7,6 +7,7 @@ import torch
 from ...errors import StagingError
 from ...runtime import control_flow
 from ...runtime.funcgraph import user_location
+from ...runtime.required import require
 from ...runtime.scalars import to_python
 from ...runtime.shapes import SYMBOLS
 from ...runtime.shown import shows_staged
@@ -62,8 +63,18 @@ def _digits(function, spec: str) -> None:
         return fstring((as_number(x), "", spec))
 
 
-for _function, _spec in ((bin, "#b"), (oct, "#o"), (hex, "#x"), (chr, "c")):
+for _function, _spec in ((bin, "#b"), (oct, "#o"), (hex, "#x")):
     _digits(_function, _spec)
+
+
+@unless_staged(chr)
+def chr_(x):
+    if isinstance(x, torch.SymFloat):
+        raise TypeError("'float' object cannot be interpreted as an integer")
+    n = as_number(x)
+    for holds in (n >= 0, n < 0x110000):
+        require(holds, ValueError("chr() arg not in range(0x110000)"))
+    return fstring((n, "", "c"))
 
 
 @unless_staged(divmod)

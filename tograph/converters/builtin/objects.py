@@ -30,11 +30,6 @@ def _kind_of(x: Any) -> type | None:
     return x.node.kind if isinstance(x, SYMBOLS) else str if isinstance(x, StagedString) else None
 
 
-def _list_class(x: StagedList) -> type:
-    """The class of Python that a list, deque or tuple of the graph stands for."""
-    return list if x.__class__ is StagedList else x.__class__
-
-
 @handles(isinstance)
 def isinstance_(x, classes):
     if is_union(x):
@@ -49,7 +44,7 @@ def isinstance_(x, classes):
     if isinstance(x, StagedRange):
         return isinstance(range(0), classes)
     if isinstance(x, StagedList):
-        return issubclass(_list_class(x), classes)
+        return issubclass(x.__class__, classes)
     return isinstance(x, classes)
 
 
@@ -65,7 +60,7 @@ def type_(x, *rest, **kwargs):
     if rest or kwargs:
         return type(x, *rest, **kwargs)
     if isinstance(x, StagedList):
-        return _list_class(x)
+        return x.__class__
     if type(x) is SymTensor:
         return torch.Tensor
     if is_union(x):

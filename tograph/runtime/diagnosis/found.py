@@ -118,7 +118,7 @@ def describe_tensor(x: torch.Tensor) -> str:
 
 
 def _container(x: Any) -> str:
-    kind = type(x).__name__.removeprefix("Staged").lower()
+    kind = x.__class__.__name__.lower()
     if getattr(x, "grew", False):
         return f"{kind} whose length is decided when the graph runs"
     if isinstance(x, dict):

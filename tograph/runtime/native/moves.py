@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..ir import Node
@@ -17,7 +18,8 @@ from .extents import alone
 from .groups import CAT, UPDATES
 from .indices import index_of, slice_of
 from .parts import Part
-from .values import NO_OWNERS, Decline, Mem, Room, endless, laid_out, numel
+from .scalar_parts import cast
+from .values import NO_OWNERS, Decline, Mem, Operand, Room, endless, laid_out, numel
 
 if TYPE_CHECKING:
     from .lower import Lowering
@@ -78,10 +80,17 @@ def _stack(low: Lowering, node: Node) -> Mem:
     d = (node.args[1] if len(node.args) > 1 else 0) % len(out.size)
     size, stride = out.size[:d] + out.size[d + 1 :], out.stride[:d] + out.stride[d + 1 :]
     for i, a in enumerate(node.args[0]):
-        low.copy(
-            low.operand(a), _part(low, out, size, stride, low.code.multiply(str(i), out.stride[d]))
-        )
+        at = low.code.multiply(str(i), out.stride[d])
+        low.copy(_as(low, low.operand(a), out.dtype), _part(low, out, size, stride, at))
     return out
+
+
+def _as(low: Lowering, x: Operand, dtype: str) -> Operand:
+    """A part of a stack with its element of the result's dtype; of more elements, only what has that dtype."""
+    if x.dtype == dtype or numel(x.size) != 1:
+        return x
+    one = low.register(x)
+    return replace(one, text=cast(low.code, one.text, one.dtype, dtype), dtype=dtype)
 
 
 def _stacked_size(low: Lowering, node: Node) -> tuple:

@@ -220,7 +220,9 @@ class Storage:
         return self.code.multiply(self.sizes.text(source.size[d]), rest * SIZE[source.dtype])
 
     def copy(self, source: Operand, target: Mem) -> None:
-        """Write all elements of ``source`` to ``target``, which does not overlap it."""
+        """Write all elements of ``source`` to ``target``, which has its dtype and does not overlap it."""
+        if source.dtype != target.dtype:
+            raise Decline("a copy that converts")
         if isinstance(source, Mem) and (nbytes := self._bytes(source, target)):
             self.code.declare("llvm.memmove.p0.p0.i64", "void {}(ptr, ptr, i64, i1)")
             self.code.line(f"call void @llvm.memmove.p0.p0.i64(ptr {target.pointer}, ptr {source.pointer}, i64 {nbytes}, i1 false)")  # fmt: skip
