@@ -113,12 +113,14 @@ def _stateful(writer: _Writer, trace: Trace, given: list[str]) -> bool:
     captured = [looked_up.get(i) or writer.named(x) for i, x in enumerate(held)]
     writer.run(entry, [*given, *captured], whole=False)
     writer.lines.append(f"result = {result}")
-    for place, content, (names, _) in zip(trace.outer_locations(), contents, concrete.effects, strict=True):  # fmt: skip
-        here = f"{writer.named(place.here)}()"
+    places = trace.outer_locations()
+    for i, place in enumerate(places):  # all are found before one of them changes
+        writer.lines.append(f"place{i} = {writer.named(place.here)}()")
+    for i, (content, (names, _)) in enumerate(zip(contents, concrete.effects, strict=True)):
         if names is None:
-            writer.lines.append(f"{here}._set({content})")
+            writer.lines.append(f"place{i}._set({content})")
         else:
-            writer.lines.append(f"{writer.named(Target)}({here}).apply({writer.named(names)}, {content})")  # fmt: skip
+            writer.lines.append(f"{writer.named(Target)}(place{i}).apply({writer.named(names)}, {content})")  # fmt: skip
     writer.lines.append("return result")
     return True
 
