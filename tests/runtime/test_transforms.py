@@ -72,6 +72,20 @@ def test_jvp():
         assert forward_ad.unpack_dual(y).tangent.item() == 27
 
 
+def test_dual_tensors_after_many_plain_calls():
+    plain, held = tg.function(lambda x: x * 2), tg.function(lambda d: {"y": d["x"] * 2})
+    x = torch.tensor([1.0, 2.0])
+    for _ in range(8):
+        plain(x)
+        held({"x": x})
+    for _ in range(2):
+        with forward_ad.dual_level():
+            dual = forward_ad.make_dual(x, torch.ones(2))
+            for y in (plain(dual), held({"x": dual})["y"]):
+                assert forward_ad.unpack_dual(y).tangent.tolist() == [2, 2]
+        assert torch.equal(plain(x), x * 2)
+
+
 def test_grad_of_vmap_and_vmap_of_grad():
     f = tg.function(nested)
     want = torch.stack([func.grad(lambda v: nested(v).sum())(x) for x in X])

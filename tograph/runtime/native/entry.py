@@ -1,7 +1,7 @@
 """The call path in machine code: a built-in function that takes the tensors and returns the result.
 
 ``make_entry(native, ...)`` gives a ``METH_FASTCALL`` function. It checks that nothing stands between Python and plain
-tensors (torch modes, transforms, autocast, gradients), that each argument has the type, dtype, sizes and strides that
+tensors (torch modes, transforms, dual levels, autocast, gradients), that each argument has the type, dtype, sizes and strides that
 the program was made for, makes room for the outputs and runs the program. Where a check fails, or the program declines, it
 returns ``MISS`` and has done nothing; the caller then takes the Python path. Tensors that the program writes must share no
 memory with another one, and get a new version as every in-place op gives them; a program that draws random numbers and declines
@@ -11,17 +11,19 @@ All entries are the same machine code (``entry_text``), which reads what is part
 names no address of this process, so that its object in the cache serves the next one.
 
 Private interfaces of torch: the layout of a tensor (``layout``), ``THPVariable_Wrap``, the thread's dispatch keys,
-``torch_function_mode_enabled`` and ``GradMode::is_enabled`` by their C++ names. Where one is missing there is no entry.
+``torch_function_mode_enabled`` and ``GradMode::is_enabled`` by their C++ names, ``forward_ad._current_level``. Where one is missing there is no entry.
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 
 from ..kernels import jit
 from ..types import ScalarType, TensorType
@@ -57,13 +59,17 @@ _SYMBOLS = {
     "PyObject_Vectorcall": "PyObject_Vectorcall",
     "PyTuple_New": "PyTuple_New",
     "PyTuple_SetItem": "PyTuple_SetItem",
+    "PyDict_GetItemWithError": "PyDict_GetItemWithError",
     "Py_IncRef": "Py_IncRef",
     "Py_DecRef": "Py_DecRef",
 }
+# Python keeps one object for a small number and one for a name.
+_LEVEL, _NO_LEVEL = sys.intern("_current_level"), -1
 # What the text names of this process's objects; they live as long as it does.
 _OBJECTS = {
     "miss_object": MISS, "tensor_class": torch.Tensor, "parameter_class": torch.nn.Parameter, "variable_class": Variable,
     "random_state": torch.get_rng_state, "set_random_state": torch.set_rng_state, "new_version": torch.autograd.graph.increment_version,
+    "forward_names": vars(forward_ad), "level_name": _LEVEL, "no_level": _NO_LEVEL,
 }  # fmt: skip
 
 

@@ -16,7 +16,10 @@ define internal i1 @nothing_between(i64 %wanted) alwaysinline {
   %dtype = call i8 @default_dtype()
   %wide = zext i8 %dtype to i64
   %usual = icmp eq i64 %wide, %wanted
-  %on = and i1 %none, %plain
+  %level = call ptr @PyDict_GetItemWithError(ptr @forward_names, ptr @level_name)
+  %undual = icmp eq ptr %level, @no_level ; no level of forward-mode AD is open
+  %on1 = and i1 %none, %plain
+  %on = and i1 %on1, %undual
   %all = and i1 %on, %usual
   ret i1 %all
 }

@@ -47,6 +47,7 @@ declare ptr @PyObject_CallOneArg(ptr, ptr)
 declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
 declare ptr @PyTuple_New(i64)
 declare i32 @PyTuple_SetItem(ptr, i64, ptr)
+declare ptr @PyDict_GetItemWithError(ptr, ptr)
 declare void @Py_IncRef(ptr)
 declare void @Py_DecRef(ptr)
 @miss_object = external global i8
@@ -56,6 +57,9 @@ declare void @Py_DecRef(ptr)
 @random_state = external global i8
 @set_random_state = external global i8
 @new_version = external global i8
+@forward_names = external global i8
+@level_name = external global i8
+@no_level = external global i8
 """
 
 _WORD = """
