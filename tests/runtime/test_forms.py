@@ -1,6 +1,8 @@
 """Call forms: calls with containers, constants and keywords, and results in containers, go to the entry and are as native ones."""
 
 import dataclasses
+import gc
+import weakref
 from collections import OrderedDict, namedtuple
 
 import pytest
@@ -113,6 +115,58 @@ def test_calls_are_as_native(function, args, kwargs):
     f = warmed(function, *args, **kwargs)
     assert f.trace_count == 1
     assert not misses(f, *args, **kwargs)
+
+
+class Recurrent:
+    """State that calls replace, change in place, and count."""
+
+    def __init__(self):
+        self.h, self.weight = torch.zeros(4).double(), torch.full((4,), 0.5)
+        self.sums, self.table = {"x": torch.zeros(()).double()}, [torch.ones(4)]
+
+    def step(self, x, *, keep=True):
+        self.h = self.h * self.weight + x
+        self.sums["x"] = self.sums["x"] + self.h.sum()
+        self.table[0] = self.table[0] * 0.5
+        return (self.h * 2, {"sum": self.sums["x"] + 1}) if keep else self.h + 1
+
+    converted = tg.function(step)
+
+    def state(self):
+        return self.h, self.sums, self.table
+
+
+def test_state_that_calls_replace():
+    one, other, x = Recurrent(), Recurrent(), X.clone()  # doubles hold these sums in any order
+    for i in range(20):
+        if i == 12:
+            one.h, other.h = torch.ones(4).double(), torch.ones(4).double()
+        if i == 15:
+            one.sums, other.sums = {"x": torch.ones(()).double()}, {"x": torch.ones(()).double()}
+        if i == 17:
+            one.h, other.h = torch.ones(1), torch.ones(1)
+        held = one.h
+        before = held.clone()
+        keep = not 6 <= i < 11
+        same(one.converted(x, keep=keep), other.step(x, keep=keep))
+        same(one.state(), other.state())
+        assert torch.equal(held, before)
+        x = x + 1
+        if i == 5 or i == 10:
+            assert one.converted._shape is not None
+    one.h.requires_grad_()
+    one.converted(x)[0].sum().backward()
+
+
+def test_an_object_that_calls_change_is_not_kept_alive():
+    one = Recurrent()
+    for _ in range(forms.USES + 5):
+        one.converted(X)
+    assert one.converted._shape is not None
+    gone = weakref.ref(one)
+    del one
+    gc.collect()
+    assert gone() is None
 
 
 def test_what_differs_from_the_traced_structure_misses():

@@ -22,6 +22,7 @@ from . import (
     control_flow,
     creation,
     grad_fields,
+    guards,
     journal,
     locations,
     reads,
@@ -92,7 +93,14 @@ class CallEffects:
             return None
         self.undo.append((location, old))
         self.replaced += slots.tensors_of(old)
-        return self._outside(changes, location, old), (None, Held(location))
+        return self._outside(changes, location, old), (None, self._place(location))
+
+    def _place(self, location: Location) -> Held | Moving:
+        """Where a change outside goes, as calls find it."""
+        source = self.watch.source_of(location.keep)
+        if location.key[0] not in ("contents", "key") or source is None or source.kind == "object":
+            return Held(location)
+        return Moving(location, guards.current_value(source))
 
     def _outside(self, changes: journal.Journal, location: Location, old: Any) -> Any:
         """(names of steps, their arguments) of a container that is changed blindly, else (None, what a location holds)."""
@@ -154,6 +162,21 @@ class GradOf:
     """The ``.grad`` field of a tensor: the one at a position among the arguments, or this one."""
 
     owner: Any
+
+
+class Moving:
+    """A place in a container that is found anew at each call: ``self.seen = []`` between two calls makes it another one.
+
+    ``now``: the container of a call.
+    """
+
+    def __init__(self, location: Location, now: Callable[[], Any]):
+        self.location, self.now = location, now
+
+    def here(self) -> Location:
+        """The location, for one call."""
+        container = self.now()
+        return self.location if container is self.location.keep else _same_place(self.location, container)  # fmt: skip
 
 
 class Finder:

@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -36,6 +36,9 @@ from .rewrite import copied, count_nodes
 from .sources import Strong
 from .structure import Leaf, Spec
 from .watching import calls_python, is_watched, keeps_histories, own_gradients
+
+if TYPE_CHECKING:
+    from .slots import Slot
 
 fx = lazy_module(".interchange.fx", __package__)
 onnx = lazy_module(".interchange.onnx", __package__)
@@ -82,11 +85,11 @@ class ConcreteFunction:
         self.made_leaves: tuple[
             int, ...
         ] = ()  # tensors of a call on which the code calls requires_grad_()
-        self.slots: dict[int, Callable[[], torch.Tensor]] = {}  # captured inputs that are looked up
+        self.slots: dict[int, Slot] = {}  # captured inputs that are looked up
         self.given: Sequence[Given] = ()  # outputs that are written inputs
         self.retraces: Any = None  # a weak reference to the method that explains the traces
 
-    def look_up(self, slots: dict[int, Callable[[], torch.Tensor]]) -> None:
+    def look_up(self, slots: dict[int, Slot]) -> None:
         """Have these captured inputs looked up at every call."""
         self.slots = slots
         for i, slot in slots.items():
@@ -274,6 +277,19 @@ class ConcreteFunction:
     def entry_of_parts(self) -> Callable[..., Any] | None:
         """The entry of a result of any structure: it gives a tuple of the graph's outputs, or the one that is the result."""
         return self.entry or self._entry()
+
+    @cached_property
+    def entry_of_all(self) -> Callable[..., Any] | None:
+        """An entry that takes the captured tensors as arguments too, and gives a tuple of all outputs, effects included."""
+        if self.late or self._brings_tensors or self.made_leaves or self.given:
+            return None
+        native = self.scheduled.native
+        return native.entry((), False) if isinstance(native, Native) else None
+
+    @property
+    def effects(self) -> list[tuple[Any, Spec]]:
+        """The changes of what existed before: None, or the names of steps, and the spec of the content."""
+        return self._effects
 
     def _entry(self) -> Callable[..., Any] | None:
         if self._effects or self.late or self.slots or self._brings_tensors or self.made_leaves or self.given:  # fmt: skip

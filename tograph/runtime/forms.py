@@ -2,7 +2,8 @@
 
 An entry (``native.entry``) takes tensors and gives a tensor or a tuple. A form is a Python function written for calls of one shape: as many
 positional arguments, the same keywords in the same order. It takes the arguments apart, answers ``MISS`` where one is not of the structure
-that the trace is for, hands the tensors to the entry, and puts the result together. ``shape`` tells machine code which calls it
+that the trace is for, hands the tensors to the entry, puts the result together, and
+does the changes of places outside that the trace has. ``shape`` tells machine code which calls it
 may get (see ``native.caller``).
 
 Invariant: a form goes on only for arguments that have the quick key (``keys.quick_key``) of those it was made for, but for dtypes and sizes, which the
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+from .commits import Target
 from .exact import exact_keys
 from .journal import MISSING
 from .native.entry import MISS
@@ -68,35 +70,59 @@ class Forms:
 
 def made(trace: Trace, args: tuple, kwargs: dict, tensors: Sequence[Any]) -> Form | None:
     """The form of a trace for calls like this one; None where its graph has no entry, or its result is not of one structure."""
-    concrete = trace.concrete
-    entry = concrete.entry_of_parts
     writer = _Writer()
-    result = writer.result(concrete.result_spec)
-    if entry is None or result is None:
-        return None
-    values = [*args, *kwargs.values()]
-    parameters = [writer.argument(x) for x in values]
-    taken = ", ".join(writer.tensors[id(x)] for x in tensors)
+    parameters = [writer.argument(x) for x in (*args, *kwargs.values())]
+    given = [writer.tensors[id(x)] for x in tensors]
     if not trace.checks.empty:
         writer.names["checks"] = trace.checks.called
-        writer.refuse(f"checks({taken}) is not True")
-    lines = [*writer.lines, f"r = entry({taken})"]
-    if result != "r":
-        lines += ["if r is miss:", "    return miss"]
-    body = "\n    ".join([*lines, f"return {result}"])
+        writer.refuse(f"checks({', '.join(given)}) is not True")
+    if not (_stateful if trace.stateful else _plain)(writer, trace, given):
+        return None
+    body = "\n    ".join(writer.lines)
     namespace = {
         **writer.names,
-        "entry": entry,
         "miss": MISS,
         "rebuild": rebuild,
         "is_": operator.is_,
         "exact_keys": exact_keys,
     }
-    exec(
-        compile(f"def form({', '.join(parameters)}):\n    {body}\n", "<tograph call form>", "exec"),
-        namespace,
-    )
+    text = f"def form({', '.join(parameters)}):\n    {body}\n"
+    exec(compile(text, "<tograph call form>", "exec"), namespace)
     return Form(namespace["form"], (*(None for _ in args), *kwargs))
+
+
+def _plain(writer: _Writer, trace: Trace, given: list[str]) -> bool:
+    """Run the entry, and put the result together. Whether that can be written."""
+    entry, result = trace.concrete.entry_of_parts, writer.result(trace.concrete.result_spec)
+    if entry is None or result is None:
+        return False
+    writer.run(entry, given, whole=result == "r")
+    writer.lines.append(f"return {result}")
+    return True
+
+
+def _stateful(writer: _Writer, trace: Trace, given: list[str]) -> bool:
+    """The same for a trace that looks tensors up outside, or changes places there."""
+    concrete = trace.concrete
+    entry, result = concrete.entry_of_all, writer.part(concrete.result_spec)
+    contents = [writer.part(spec) for _, spec in concrete.effects]
+    if entry is None or result is None or None in contents:
+        return False
+    held = concrete.captured_inputs
+    looked_up = {i: f"{writer.named(slot.now)}()" for i, slot in concrete.slots.items()}
+    captured = [looked_up.get(i) or writer.named(x) for i, x in enumerate(held)]
+    writer.run(entry, [*given, *captured], whole=False)
+    writer.lines.append(f"result = {result}")
+    places = trace.outer_locations()
+    for i, place in enumerate(places):  # all are found before one of them changes
+        writer.lines.append(f"place{i} = {writer.named(place.here)}()")
+    for i, (content, (names, _)) in enumerate(zip(contents, concrete.effects, strict=True)):
+        if names is None:
+            writer.lines.append(f"place{i}._set({content})")
+        else:
+            writer.lines.append(f"{writer.named(Target)}(place{i}).apply({writer.named(names)}, {content})")  # fmt: skip
+    writer.lines.append("return result")
+    return True
 
 
 class _Writer:
@@ -112,6 +138,13 @@ class _Writer:
     def refuse(self, condition: str) -> None:
         self.lines += [f"if {condition}:", "    return miss"]
 
+    def run(self, entry: Callable[..., Any], tensors: list[str], *, whole: bool) -> None:
+        """Call an entry; ``whole``: what it gives is the result, ``miss`` too."""
+        self.names["entry"] = entry
+        self.lines.append(f"r = entry({', '.join(tensors)})")
+        if not whole:
+            self.refuse("r is miss")
+
     def argument(self, x: Any) -> str:
         """The name of an argument, or of a part of one; what it has to be is looked at in the lines."""
         name = f"a{next(self._count)}"
@@ -119,10 +152,10 @@ class _Writer:
         if isinstance(x, torch.Tensor):
             self.tensors[id(x)] = name
         elif isinstance(x, (list, tuple)):
-            self.refuse(f"type({name}) is not {self._named(kind)} or len({name}) != {len(x)}")
+            self.refuse(f"type({name}) is not {self.named(kind)} or len({name}) != {len(x)}")
             self._container(name, x, name)
         elif kind is dict:
-            keys = self._named(tuple(x))
+            keys = self.named(tuple(x))
             self.refuse(f"type({name}) is not dict or len({name}) != {len(x)}")
             # Most keys are the same objects; others count as long as they are nothing but strings.
             self.refuse(f"not all(map(is_, {name}, {keys})) and exact_keys({name}) != {keys}")
@@ -132,7 +165,7 @@ class _Writer:
         elif kind is float and (x == 0 or math.isnan(x)):
             self.refuse(f"type({name}) is not float or repr({name}) != {repr(x)!r}")
         else:
-            self.refuse(f"type({name}) is not {kind.__name__} or {name} != {self._named(x)}")
+            self.refuse(f"type({name}) is not {kind.__name__} or {name} != {self.named(x)}")
         return name
 
     def _container(self, name: str, items: Any, text: str) -> None:
@@ -149,18 +182,19 @@ class _Writer:
     def result(self, spec: Spec) -> str | None:
         """The expression that makes the result of what the entry gives, ``r``; None where a run decides its structure."""
         if isinstance(spec, Leaf):
-            return "r" if not spec.fixed else self._named(spec.const)
-        text = self._part(spec)
+            return "r" if not spec.fixed else self.named(spec.const)
+        text = self.part(spec)
         return "r" if isinstance(spec, Tree) and _flat(spec) else text
 
-    def _part(self, spec: Spec) -> str | None:
+    def part(self, spec: Spec) -> str | None:
+        """The same of a part of the result, or of a change, from the next of the items of ``r`` on."""
         if isinstance(spec, Leaf):
-            return self._named(spec.const) if spec.fixed else f"r[{next(self._parts)}]"
+            return self.named(spec.const) if spec.fixed else f"r[{next(self._parts)}]"
         if isinstance(spec, Const):
-            return self._named(spec.value)
+            return self.named(spec.value)
         if isinstance(spec, Choice):
             return None
-        found = [self._part(p) for p in spec.parts]
+        found = [self.part(p) for p in spec.parts]
         parts = [p for p in found if p is not None]
         if len(parts) < len(found):
             return None
@@ -174,11 +208,11 @@ class _Writer:
         if spec.cls is dict and not any(
             isinstance(p, Const) and p.value is MISSING for p in spec.parts
         ):
-            keys = map(self._named, spec.aux[0])
+            keys = map(self.named, spec.aux[0])
             return "{" + ", ".join(f"{k}: {p}" for k, p in zip(keys, parts)) + "}"
-        return f"rebuild({self._named(spec.cls)}, {self._named(spec.aux)}, [{', '.join(parts)}])"
+        return f"rebuild({self.named(spec.cls)}, {self.named(spec.aux)}, [{', '.join(parts)}])"
 
-    def _named(self, x: Any) -> str:
+    def named(self, x: Any) -> str:
         """A name of an object in the text."""
         name = f"c{len(self.names)}"
         self.names[name] = x

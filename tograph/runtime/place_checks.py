@@ -74,8 +74,14 @@ class PlaceChecks:
             self.sources.setdefault(id(x), (x, source))
             self.check(source, "value", "{0} is {1}", x, text)
         elif type(x) in CONTAINERS:
-            self.sources.setdefault(id(x), (x, source))
+            first = self.sources.setdefault(id(x), (x, source))[1]
             self.check(source, "value", "type({0}) is {1}", type(x), text)
+            if first is not source and not isinstance(x, (tuple, frozenset)):
+                for at in (
+                    first,
+                    source,
+                ):  # one container in two places: a change at one is seen at the other
+                    self.check(at, "same", SAME, holder(x), text)
         elif isinstance(x, np.ndarray):
             self.check(source, "value", "same_array({0}, {1})", x.copy(), text)
         elif isinstance(x, types.MethodType):

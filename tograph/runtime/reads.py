@@ -43,6 +43,9 @@ class Watch(PlaceChecks):
         self.functions: dict[Any, Any] = {}  # kept: their ids are keys
         self.cells: set[Any] = set()  # the variables of closures from outside
         self.differentiated = False  # whether the trace depends on what requires a gradient
+        self.laid_out = (
+            False  # whether it depends on how the tensors of the arguments lie in memory
+        )
         self.began = questions.answers()
 
     def root(self, x: Any, name: str) -> None:
@@ -216,6 +219,17 @@ class Watch(PlaceChecks):
             if isinstance(x, torch.Tensor):
                 self._gradient(Source(None, "tensor", i, f"tensor {i}"), x)
 
+    def layout(self) -> None:
+        """How the tensors of the arguments lie in memory matters: others trace anew."""
+        if self.laid_out:
+            return
+        self.laid_out = True
+        for i, x in enumerate(self.given):
+            if isinstance(x, torch.Tensor) and x.layout is torch.strided:
+                source = Source(None, "tensor", i, f"tensor {i}")
+                test = "{0}.is_contiguous()" if x.is_contiguous() else "{0}.stride() == {1}"
+                self.check(source, "layout", test, x.stride())
+
     def captured(self, tensors: Iterable[torch.Tensor]) -> None:
         """What the trace captured, at its end."""
         if self.differentiated:
@@ -322,6 +336,12 @@ def history() -> None:
     """A program asks whether a tensor requires a gradient: that may follow from any argument."""
     for watch in _state.watches[-1:]:
         watch.history()
+
+
+def layout() -> None:
+    """A program asks how a tensor lies in memory: that may follow from any argument."""
+    for watch in _state.watches[-1:]:
+        watch.layout()
 
 
 def watched(function: types.FunctionType) -> None:

@@ -90,5 +90,14 @@ class Trace:
         """Where the effects of a plain trace go."""
         return [] if self.finder is no_places else self.finder.targets()
 
+    @property
+    def stateful(self) -> bool:
+        """Whether a plain trace looks tensors up outside of its arguments, or changes places there."""
+        return bool(self.concrete.slots) or self.finder is not no_places
+
+    def outer_locations(self) -> list[Any]:
+        """What tells the places of ``outer_places``: ``here()`` of each is that of a call."""
+        return [] if self.finder is no_places else [at for _, at in self.finder.where]
+
     def places(self, bound: inspect.BoundArguments) -> list[Target]:
         return self.finder(bound)

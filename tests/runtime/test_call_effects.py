@@ -1,0 +1,183 @@
+"""Changes of places outside: each call makes them where it finds the place, also when a container was replaced since the trace."""
+
+import pytest
+import torch
+
+import tograph as tg
+
+LOG, TABLE = [], {"x": torch.zeros(())}
+
+
+class Owner:
+    def __init__(self, content):
+        self.c = content
+
+
+def set_key(o, x):
+    o.c["x"] = o.c["x"] + x
+
+
+def count(o, x):
+    o.c["n"] += 1
+
+
+def new_key(o, x):
+    o.c["y"] = x + 1
+
+
+def item(o, x):
+    o.c[0] = o.c[0] + x
+
+
+def append(o, x):
+    o.c.append(x + 1)
+
+
+def append_number(o, x):
+    o.c.append(1)
+
+
+def nested(o, x):
+    o.c["a"]["x"] = o.c["a"]["x"] + x
+
+
+def attribute(o, x):
+    o.c.v = o.c.v + x
+
+
+def inner():
+    made = Owner(None)
+    made.v = torch.zeros(())
+    return made
+
+
+CASES = {
+    set_key: lambda: {"x": torch.zeros(())},
+    count: lambda: {"n": 0},
+    new_key: lambda: {"x": 1},
+    item: lambda: [torch.zeros(())],
+    append: list,
+    append_number: list,
+    nested: lambda: {"a": {"x": torch.zeros(())}},
+    attribute: inner,
+}
+
+
+@pytest.mark.parametrize("change", CASES, ids=lambda f: f.__name__)
+def test_a_container_that_is_replaced_between_calls(change):
+    def log_of(step):
+        o, seen = Owner(CASES[change]()), []
+        for i in range(9):
+            if i in (5, 7):
+                o.c = CASES[change]()
+            step(o, torch.ones(()))
+            seen.append(repr(vars(o.c) if isinstance(o.c, Owner) else o.c))
+        return seen
+
+    class Holder:
+        def step(self, x):
+            change(self.o, x)
+            return x * 2
+
+    def by_method(o, x):
+        holder.o = o
+        return converted(x)
+
+    holder = Holder()
+    converted = tg.function(holder.step)
+    assert log_of(by_method) == log_of(change)
+
+
+def logged(x):
+    LOG.append(x + 1)
+    TABLE["x"] = TABLE["x"] + x
+    return x * 2
+
+
+def test_globals_that_are_replaced_between_calls():
+    global LOG, TABLE
+    f, seen = tg.function(logged), []
+    for step in (logged, f):
+        found = []
+        for i in range(9):
+            if i in (0, 5, 7):
+                LOG, TABLE = [], {"x": torch.ones(())}
+            step(torch.ones(()))
+            found.append(repr((LOG, TABLE)))
+        seen.append(found)
+    assert seen[0] == seen[1]
+    assert f.trace_count == 1
+
+
+def test_a_variable_around_the_function_that_is_bound_anew():
+    def made(convert):
+        log = []
+
+        def f(x):
+            log.append(x + 1)
+            return x * 2
+
+        def reset():
+            nonlocal log
+            log = []
+
+        return convert(f), reset, lambda: repr(log)
+
+    seen = []
+    for convert in (lambda f: f, tg.function):
+        f, reset, shown = made(convert)
+        found = []
+        for i in range(9):
+            if i in (5, 7):
+                reset()
+            f(torch.ones(()))
+            found.append(shown())
+        seen.append(found)
+    assert seen[0] == seen[1]
+
+
+class Swapping:
+    """The change of a list and of the attributes that hold it, in one call."""
+
+    def __init__(self):
+        self.a, self.b, self.old = [], [], None
+
+    def step(self, x):
+        self.a.append(x + 1)
+        self.old = self.a
+        self.a = self.b
+        self.b = self.old
+        self.a.append(x * 3)
+        return x * 2
+
+
+class Shared:
+    """One list in two attributes, then two, then one."""
+
+    def __init__(self):
+        self.a = self.b = [torch.zeros(())]
+
+    def step(self, x):
+        self.a[0] = self.a[0] + x
+        return self.b[0] * 1
+
+
+def between(o, i):
+    if isinstance(o, Shared) and i == 5:
+        o.b = [torch.full((), 7.0)]
+    if isinstance(o, Shared) and i == 8:
+        o.a = [torch.full((), 70.0)]
+
+
+@pytest.mark.parametrize("cls", [Swapping, Shared])
+def test_containers_that_change_places(cls):
+    seen = []
+    for convert in (lambda f: f, tg.function):
+        o = cls()
+        step, found = convert(o.step), []
+        for i in range(11):
+            between(o, i)
+            result = step(torch.ones(()))
+            found.append(repr((result, vars(o))))
+        seen.append(found)
+    assert seen[0] == seen[1]

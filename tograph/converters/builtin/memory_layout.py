@@ -1,0 +1,25 @@
+"""What a program asks of how a tensor lies in memory: the answer is that of the trace, so the trace is for arguments that lie alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ...runtime import reads
+from ...runtime.symbolic import SymTensor
+from ..registry import TENSOR_METHODS, handles
+
+
+@handles(SymTensor.is_contiguous)
+def is_contiguous(x: torch.Tensor, **kwargs: Any) -> bool:
+    reads.layout()
+    return x.is_contiguous(**kwargs)
+
+
+def _stride(x: torch.Tensor, *dim: int, **kwargs: Any) -> Any:
+    reads.layout()
+    return x.stride(*dim, **kwargs)
+
+
+TENSOR_METHODS["stride"] = _stride
