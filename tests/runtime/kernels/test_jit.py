@@ -32,6 +32,16 @@ def cache(tmp_path, monkeypatch):
     return tmp_path / "cache"
 
 
+def test_a_module_that_cannot_be_linked_leaves_others_alone(cache, capfd):
+    lost = "declare i64 @nowhere_at_all(i64)\n" + ADD.replace(
+        "add i64 %a, NUMBER", "call i64 @nowhere_at_all(i64 %a)"
+    )
+    with pytest.raises(RuntimeError, match="nowhere_at_all|symbol"):
+        call(lost)
+    assert call(ADD.replace("NUMBER", "6")) == 7
+    assert call(ADD.replace("NUMBER", "7")) == 8
+
+
 def test_compiles_once(cache, monkeypatch):
     text = ADD.replace("NUMBER", "41")
     assert call(text) == 42

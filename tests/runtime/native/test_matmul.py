@@ -108,3 +108,18 @@ def test_not_a_number_and_infinities():
     assert torch.equal(got.isnan(), (a @ b).isnan())
     assert torch.equal(got.isinf(), (a @ b).isinf())
     assert torch.equal(got[2], torch.full((20,), 6.0))
+
+
+@pytest.mark.parametrize("product", [torch.mm, torch.mv, torch.dot, torch.bmm])
+def test_factors_of_several_dtypes_are_an_error_where_they_are_multiplied(product):
+    @tg.function
+    def f(x, y, wrong):
+        return product(x, y) if wrong else product(x, x if x.dim() != 2 or y.dim() == 2 else x[0])
+
+    rank = {"mm": (2, 2), "mv": (2, 1), "dot": (1, 1), "bmm": (3, 3)}[product.__name__]
+    x, y = torch.ones((3,) * rank[0]), torch.ones((3,) * rank[1], dtype=torch.int64)
+    for _ in range(2):  # the first call runs before anything is compiled
+        assert torch.equal(f(x, y, torch.tensor(False)), f.python_function(x, y, False))
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="dtype|same type|scalar type"):
+            f(x, y, torch.tensor(True))

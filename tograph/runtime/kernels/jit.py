@@ -16,6 +16,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
+import itertools
 import sys
 import threading
 from collections.abc import Mapping
@@ -35,6 +36,7 @@ GENERATOR = "2"  # part of every digest: raise it when the same text should give
 MINIMUM = (0, 46)
 _lock = threading.RLock()
 _linked: list[Any] = []  # resource trackers: dropping one frees its code
+_names = itertools.count()  # of libraries: one that could not be linked keeps its own
 
 
 @dataclass(frozen=True)
@@ -179,6 +181,6 @@ def _link(image: bytes, functions: list[str], imports: Mapping[str, int]) -> dic
     library.add_current_process()
     for name in functions:
         library.export_symbol(name)
-    tracker = library.link(_linker(), f"tograph{len(_linked)}")
+    tracker = library.link(_linker(), f"tograph{next(_names)}")
     _linked.append(tracker)
     return {name: tracker[name] for name in functions}

@@ -234,6 +234,7 @@ class Lowering(Storage):
 
     def alone(self, node: Node, needed: set[Value]) -> None:
         """A node that has a form of its own."""
+        matmul.check(node)
         if node.regions:
             control.lower(self, node)
         elif node.op == "tg.raise":

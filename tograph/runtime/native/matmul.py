@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ..ir import Node
 from ..kernels.loop_ir import Open, bound
+from ..types import TensorType
 from . import threading
 from .code import SIZE, literal
 from .groups import ALONE
@@ -57,6 +58,13 @@ def lower(low: Lowering, node: Node) -> None:
         low.bind(out, made)
     else:
         low.bind(out, target)
+
+
+def check(node: Node) -> None:
+    """Decline a product of factors of several dtypes, which torch refuses where it runs."""
+    given = {v.type.dtype for v in node.inputs if isinstance(v.type, TensorType)}
+    if node.op in ALONE and len(given) > 1:
+        raise Decline(f"{node.op} of several dtypes")
 
 
 def folds(node: Node) -> bool:

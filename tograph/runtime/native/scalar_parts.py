@@ -19,6 +19,8 @@ def cast(code: Code, x: str, source: str, target: str) -> str:
         return compare(code, source, "ne", x, zero(source))
     if "bf16" in (source, target):
         return _cast_bf16(code, x, source, target)
+    if (source, target) == ("f64", "f16"):  # by way of f32 as torch rounds, and as processors can
+        source, x = "f32", cast(code, x, source, "f32")
     if source in FLOATS and target in FLOATS:
         order = ("f16", "f32", "f64")
         word = "fpext" if order.index(source) < order.index(target) else "fptrunc"
