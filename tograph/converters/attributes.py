@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import functools
 import types
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from ..runtime import control_flow, grad_fields, journal, locations, mutation, reads, unconverted
+from ..runtime.callables import METHODS
 from ..runtime.control_flow import StagedException
 from ..runtime.funcgraph import current_graph, is_tracing
 from ..runtime.growing import StagedList, check_attribute
@@ -32,10 +32,7 @@ from .context import OPERATORS, Converter
 from .union import apply, distribute_missing, may_miss, test_options
 
 _NAMES = frozenset(["__name__", "__qualname__", "__doc__", "__class__", "__dict__"])
-_METHODS = frozenset(
-    n for c in (torch.Tensor, list, dict, str, set, tuple, deque, bytes) for n in dir(c)
-)
-# What a tensor has as data: read without a call, these are left alone.
+# What a tensor has as data.
 _HISTORY = frozenset(["requires_grad", "is_leaf", "grad_fn"])
 _DATA = (
     frozenset(n for n in dir(torch.Tensor) if not callable(getattr(torch.Tensor, n, None)))
@@ -69,9 +66,8 @@ class Attributes(Converter):
         )
 
     def _plain(self, node) -> bool:
-        if node.attr in (_METHODS if getattr(node, "is_method", False) else _DATA) or (
-            node.attr.startswith("__") and node.attr.endswith("__") and node.attr not in _NAMES
-        ):
+        special = node.attr.startswith("__") and node.attr.endswith("__")
+        if (getattr(node, "is_method", False) and node.attr in METHODS) or (special and node.attr not in _NAMES):  # fmt: skip
             return True
         return (
             isinstance(node.value, gast.Name)
@@ -145,8 +141,14 @@ def _is_library(x) -> bool:
 
 def attr(owner, name):
     """``owner.name``; the code of properties and other descriptors of a user's class is converted."""
+    if name in _DATA and isinstance(owner, torch.Tensor):
+        return getattr(owner, name)
     if is_union(owner):
         return apply(lambda o: attr(o, name), owner)
+    return _attribute(owner, name)
+
+
+def _attribute(owner: Any, name: str) -> Any:
     check_attribute(owner, name)
     special = _SPECIAL.get(name)
     if special is not None and isinstance(owner, special[0]):

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch.nn.modules import module as torch_module
 
-from ..runtime import journal, locations, reads
+from ..runtime import callables, journal, locations, reads
 from ..runtime.funcgraph import is_tracing
 from ..runtime.growing import StagedList, check_attribute
 from ..runtime.products import is_open
@@ -146,6 +146,7 @@ def _direct(f: types.FunctionType) -> Callable[..., Any] | None:
         return form
     if f.__code__ is standard.DISPATCHER or not is_user_function(f):
         return None
+    callables.read(f)
     return None if is_generator_function(f) and is_tracing() else converted(f)
 
 
@@ -168,6 +169,7 @@ def _object(f, args, kwargs):
         return union.distribute(lambda g: call(g, *args, **kwargs), f)
     if isinstance(f, type):
         return construct(call, f, args, kwargs)
+    callables.read(f)
     if isinstance(f, torch.nn.Module):
         return _module(f, args, kwargs)
     if isinstance(f, SYMBOLS):

@@ -98,7 +98,7 @@ class Escapes(Converter):
     def visit_Attribute(self, node):
         node = self.generic_visit(node)
         owner = self.context.resolve(node.value)
-        if not self._escapes(node) or isinstance(owner, types.ModuleType) or node.attr in _TENSOR:
+        if not self._escapes(node) or isinstance(owner, types.ModuleType):
             return node
         return self._whole(node)
 
@@ -113,9 +113,6 @@ class Escapes(Converter):
 
     def _whole(self, node):
         return self.expression(f"{OPERATORS}.whole(value_)", node, value_=node)
-
-
-_TENSOR = frozenset(n for n in dir(torch.Tensor) if not callable(getattr(torch.Tensor, n, None)))
 
 
 def _hashable(x: Any) -> bool:

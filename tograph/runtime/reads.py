@@ -42,6 +42,9 @@ class Watch(PlaceChecks):
         super().__init__()
         self.functions: dict[Any, Any] = {}  # kept: their ids are keys
         self.cells: set[Any] = set()  # the variables of closures from outside
+        self.called: dict[
+            int, Any
+        ] = {}  # what was called, and not found by a read: see ``callables``
         self.differentiated = False  # whether the trace depends on what requires a gradient
         self.laid_out = (
             False  # whether it depends on how the tensors of the arguments lie in memory
