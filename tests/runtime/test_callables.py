@@ -21,7 +21,7 @@ class Named(torch.nn.Module):
     def forward(self, x):
         y = self.norm(x) / self.T * self.H * len(self.names) + self.shape[1]
         y = self.blocks[0].exp(y) * self.data["k"] + self.index[0]
-        return y + self.max(x) + x.T.sum() * x.shape[0]
+        return y + self.max(x) + x.ndim * x.shape[0]
 
 
 CHANGES = {
