@@ -191,13 +191,14 @@ def _plain_item(x, key):
 def _read_item(x, key):
     """``x[key]``, noted when ``x`` is a container from outside."""
     watch = reads.current()
-    if watch is None or type(x) not in guards.CONTAINERS:
+    if watch is None or not guards.is_container(x):
         return x[key]
     if is_staged(key):
         watch.whole(x)
     # The state of an optimiser, by parameters, is made for good wherever the first step is.
     made_here = type(x) is defaultdict and x.default_factory is not None and key not in x
     if made_here and not isinstance(key, torch.Tensor):
+        watch.missing_key(x, key)
         write_key(x, key, call(x.default_factory))
     try:
         found = x[key]

@@ -10,7 +10,9 @@ decide while tracing.
 from __future__ import annotations
 
 import enum
+import functools
 import operator
+import types
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -42,6 +44,20 @@ ATOMS = (
     torch.device,
     torch.Size,
 )
+
+
+_LOOKS = ("__iter__", "__len__", "__getitem__", "__contains__", "keys", "values", "items")
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_container(kind: type) -> bool:
+    own = any(isinstance(getattr(kind, n, None), types.FunctionType) for n in _LOOKS)
+    return kind in CONTAINERS or (issubclass(kind, CONTAINERS) and not own)
+
+
+def is_container(x: Any) -> bool:
+    """Whether what an object holds can be looked at: a container, also of a class that extends one and says nothing else of its items."""
+    return _is_container(type(x))
 
 
 def same_atom(a: Any, b: Any) -> bool:

@@ -14,7 +14,18 @@ import numpy as np
 import torch
 
 from . import journal, sources
-from .guards import ATOMS, CONTAINERS, MAPPINGS, SAME, SAME_ITEMS, SAME_TENSOR, Check, Guards, show
+from .guards import (
+    ATOMS,
+    CONTAINERS,
+    MAPPINGS,
+    SAME,
+    SAME_ITEMS,
+    SAME_TENSOR,
+    Check,
+    Guards,
+    is_container,
+    show,
+)
 from .journal import MISSING
 from .retrace import Retrace
 from .shapes import SYMBOLS
@@ -40,6 +51,13 @@ class PlaceChecks:
     def source_of(self, x: Any) -> Source | None:
         found = self.sources.get(id(x))
         return None if found is None else found[1]
+
+    def class_source(self, owner: Any) -> Source | None:
+        """The source of a user's class that no read has found: methods get theirs as ``cls``."""
+        if not isinstance(owner, type) or owner.__module__.partition(".")[0] in ("builtins", "torch"):  # fmt: skip
+            return None
+        found = sources.object_(owner, owner.__name__)
+        return self.sources.setdefault(id(owner), (owner, found))[1]
 
     def owns(self, x: torch.Tensor) -> bool:
         """Whether a tensor was found in something that outlives the trace."""
@@ -105,7 +123,7 @@ class PlaceChecks:
     def whole(self, x: Any, seen: frozenset[int] = frozenset(), now: Any = None) -> None:
         """All of a container was read, and of the containers in it; ``now`` is what it held before the call."""
         source = self.source_of(x)
-        if source is None or id(x) in seen or type(x) not in CONTAINERS:
+        if source is None or id(x) in seen or not is_container(x):
             return
         seen = seen | {id(x)}
         now = pre_content(x) if now is None else now

@@ -19,7 +19,7 @@ import torch
 
 from . import journal, questions, sources
 from .code_names import loaded_globals, loaded_variables, stored_names
-from .guards import ATOMS, CONTAINERS, MAPPINGS, SAME_ITEMS, show
+from .guards import ATOMS, CONTAINERS, MAPPINGS, SAME_ITEMS, is_container, show
 from .journal import MISSING
 from .lookups import is_dynamic, is_method, module_store
 from .place_checks import PlaceChecks, pre_content
@@ -111,7 +111,7 @@ class Watch(PlaceChecks):
                 source = sources.global_(vars(owner), name)
                 self._variable(source, ("key", id(vars(owner)), str, name), value, False)
             return
-        source = self.source_of(owner)
+        source = self.source_of(owner) or self.class_source(owner)
         if source is None or not name.isidentifier() or self.written(("attr", id(owner), name)):
             return
         store = module_store(owner, name)
@@ -197,9 +197,9 @@ class Watch(PlaceChecks):
         """Whether a module has hooks was asked."""
         source = self.source_of(m)
         if source is not None:
-            some = " or ".join(f"{{0}}.{n}" for n in _HOOKS)
+            some = " or ".join([*(f"{{0}}.{n}" for n in _HOOKS), "'forward' in {0}.__dict__"])
             found = any(getattr(m, n) for n in _HOOKS)
-            self.check(source, "hooks", f"bool({some}) is {found}")
+            self.check(source, "hooks", f"bool({some}) is {found or 'forward' in vars(m)}")
             for name in _HOOKS if found else ():
                 self.whole_value(getattr(m, name), self.step(source, "attr", name))
 
@@ -355,7 +355,7 @@ def watched(function: types.FunctionType) -> None:
 
 def whole(x: Any) -> Any:
     """``x``, all of which is about to be read."""
-    if _state.watches and type(x) in CONTAINERS:
+    if _state.watches and is_container(x):
         _state.watches[-1].whole(x)
     return x
 
@@ -368,9 +368,11 @@ def passed(args: Any) -> None:
     for x in args:
         if isinstance(x, (torch.Tensor, *ATOMS)) or watch.source_of(x) is None:
             continue
-        if type(x) in CONTAINERS:
+        if is_container(x):
             watch.whole(x)
-        elif hasattr(type(x), "__next__"):
+        if type(x) in CONTAINERS:
+            continue
+        if hasattr(type(x), "__next__"):
             watch.advanced(x)
         elif isinstance(x, torch.nn.Module):
             watch.module(x)

@@ -62,7 +62,7 @@ def len_(x):
     if sized is not None:
         return sized(x)
     watch = reads.current()
-    if watch is not None and type(x) in guards.CONTAINERS:
+    if watch is not None and guards.is_container(x):
         watch.size(x)
     if isinstance(x, dict) and members.is_conditional(x):
         return keyed.dict_length(x)
