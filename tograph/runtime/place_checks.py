@@ -54,7 +54,7 @@ class PlaceChecks:
 
     def class_source(self, owner: Any) -> Source | None:
         """The source of a user's class that no read has found: methods get theirs as ``cls``."""
-        if not isinstance(owner, type) or owner.__module__.partition(".")[0] in ("builtins", "torch"):  # fmt: skip
+        if not issubclass(type(owner), type) or owner.__module__.partition(".")[0] in ("builtins", "torch"):  # fmt: skip
             return None
         found = sources.object_(owner, owner.__name__)
         return self.sources.setdefault(id(owner), (owner, found))[1]
