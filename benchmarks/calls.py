@@ -53,6 +53,21 @@ class Running(torch.nn.Module):
         return torch.relu(F.linear(x, self.weight, self.bias))
 
 
+def keyword_only(x, *, y):
+    return x * y
+
+
+class Recurrent:
+    """A call replaces the tensor of an attribute."""
+
+    def __init__(self):
+        self.h = torch.zeros(4)
+
+    def step(self, x):
+        self.h = self.h * 0.5 + x
+        return self.h.sum()
+
+
 def cases():
     """(name, function, arguments, keywords)"""
     x, y, total = torch.arange(4.0), torch.ones(4), torch.zeros(4)
@@ -64,6 +79,7 @@ def cases():
     return [
         ("two tensors", plain, (x, y), {}),
         ("keywords", plain, (x,), {"y": y}),
+        ("a keyword-only argument", keyword_only, (x,), {"y": y}),
         ("a global is read", with_global, (x,), {}),
         ("a Python number", with_number, (x, 3), {}),
         ("a list and a dict", with_containers, ([x, y], {"scale": torch.ones(4)}), {}),
@@ -71,6 +87,7 @@ def cases():
         ("a captured tensor is written", assigns, (x,), {}),
         ("random numbers", random, (x,), {}),
         ("a layer", Running(), (x,), {}),
+        ("an attribute gets another tensor", Recurrent().step, (x,), {}),
     ]
 
 
