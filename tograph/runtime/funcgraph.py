@@ -110,7 +110,8 @@ class Root:
     ``kept``: locations whose content before the call may stay on some path. ``created``: objects made while tracing, and where;
     ``settled``: the locations changed only by their creation. ``given``: the tensors of the call, ``real`` those that are captured.
     ``bases``: memory that several captured tensors share and that is written; ``flat``: the storage of all of it.
-    ``made``: objects that the traced code made, and the graph that was recorded then. ``apart``: containers from before a staged
+    ``made``: objects that the traced code made, and the graph that was recorded then; ``lent``: copies of the containers of the
+    arguments, of which the caller holds what they stand for. ``apart``: containers from before a staged
     construct count as themselves beside those that it makes. ``gathered``: a ``.grad`` field that was None before a staged loop is
     a tensor behind it; ``iterated``: such loops are taken to have an iteration. ``alike``: a loop was taken to be what another copy of
     it is; ``alone``: none is.
@@ -133,6 +134,7 @@ class Root:
     given: Sequence[Any] = ()
     real: frozenset[int] = frozenset()
     made: dict[int, tuple[Any, FuncGraph]] = field(default_factory=dict)
+    lent: list[Any] = field(default_factory=list)
     bases: frozenset[int] = frozenset()
     flat: dict[int, Storage] = field(default_factory=dict)
     apart: bool = False
@@ -173,6 +175,7 @@ class Root:
             self.keep,
             self.created,
             self.made,
+            self.lent,
             self.earlier,
         ):
             noted.clear()

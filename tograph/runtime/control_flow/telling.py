@@ -310,8 +310,8 @@ def _empty(places: Sequence[tuple[Place, Any]]) -> Iterator[None]:
 
 
 def _variables() -> list[Any]:
-    """What the local variables of the user's functions hold."""
-    found: list[Any] = []
+    """What the local variables of the user's functions hold, and the caller of the function that is traced."""
+    found: list[Any] = [*current_graph().root.lent]
     frame = sys._getframe(1)
     while frame is not None:
         if frame.f_code in USER_CODE:
