@@ -85,6 +85,9 @@ class Storage:
         """Write to the storages that this one is made of; False for all but ``control_flow.picking``'s."""
         return False
 
+    def refuse_leaf(self, graph: FuncGraph, view: bool) -> None:
+        """Let the graph raise where a write that autograd sees is one to a leaf, or to a ``view`` of it; only for a ``Picked``."""
+
     def strided(self) -> bool:
         """Whether the tensors that this storage is made of lie in memory in more than one way; False for all but a ``Picked``."""
         return False
