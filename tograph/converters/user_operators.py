@@ -249,10 +249,10 @@ def _ordered(name: str, a: Any, b: Any) -> Any:
 
 def _raise_where(alike: Any, error: Exception) -> None:
     """Raise when the graph runs where two sequences turn out equal up to items that cannot be compared."""
-    ambiguous = isinstance(error, ConditionError)
+    raised = RuntimeError(error.plain) if isinstance(error, ConditionError) else TypeError(str(error))  # fmt: skip
 
     def fail() -> None:
-        raise RuntimeError(error.plain) if ambiguous else TypeError(str(error))
+        raise raised
 
     control_flow.staged_if(control_flow.predicate(alike, "order"), fail, lambda: None)
 
