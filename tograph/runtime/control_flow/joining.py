@@ -12,6 +12,7 @@ from .. import (
     flattening,
     freed,
     histories,
+    inner_lists,
     joins,
     journal,
     listed,
@@ -58,7 +59,7 @@ def join_regions(op: str, heads: Sequence[Any], regions: dict[str, Region], **at
     slots = told_apart(slots, live)
     specs = [visible(s, graph) for s in _join_contents(slots, live)]
     kinds = [t for s in specs for t in leaf_types(s)]
-    joint, merged = Joint(slots, specs, live), Merged(slots, live)
+    joint, merged = Joint(slots, specs, live), Merged(slots, specs, live)
     outputs = []
     for region in regions.values():
         with recording(region.graph), replayed(region):
@@ -82,6 +83,7 @@ def join_regions(op: str, heads: Sequence[Any], regions: dict[str, Region], **at
             put_back(place, x)
         merged.guard(place, x)
     joint.attach(node, made, list(values), graph)
+    inner_lists.check_names()
     return result
 
 
