@@ -232,10 +232,28 @@ def beams(x):
     return finished[0]
 
 
+def hypotheses(x):
+    """Two lists that each round makes anew."""
+    table = torch.log_softmax(x.outer(x), -1)
+    found, scores, steps = [[0]], [0.0], 0
+    while found[0][-1] != 3 and steps < 5:
+        new = []
+        for tokens, score in zip(found, scores):
+            top, at = table[tokens[-1]].topk(2)
+            for k in range(2):
+                new.append((score + top[k].item(), tokens + [at[k].item()]))
+        new.sort(key=lambda t: -t[0])
+        new = new[:2]
+        found, scores = [h for _, h in new], [s for s, _ in new]
+        steps += 1
+    return found, scores, steps
+
+
 def test_programs():
     rows = [(torch.tensor(*r),) for r in ROWS]
     compare(objects, *rows)
     compare(beams, *rows)
+    compare(hypotheses, *rows)
     compare(masked, *((r[0].reshape(3, 2),) for r in rows))
 
 

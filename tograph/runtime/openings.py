@@ -111,7 +111,7 @@ class Openings:
                 if tracer.root.root.gathered and not known.iterated:
                     known = known | Retrace(iterated=True)
                     continue
-                if (unnested or tracer.root.root.unnested) and not known.nested:
+                if not known.nested:
                     known = known | Retrace(nested=known.apart or error)
                     known.apart = None
                     continue

@@ -239,7 +239,9 @@ def one_list(spec: Spec, specs: list[Spec], place: Place | None) -> Spec:
 def growing(spec: Spec) -> Spec:
     """A list that every iteration of a loop makes anew, and longer, is a list of the graph; so it stays, whatever other lists join it."""
     if isinstance(spec, Choice) and (
-        len(spec.options) > 2 or any(map(structure.is_staged_list, spec.options))
+        len(spec.options) > 2
+        or current_graph().root.nested
+        or any(map(structure.is_staged_list, spec.options))
     ):
         return join_lists(list(spec.options)) or spec
     return spec
