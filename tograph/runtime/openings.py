@@ -111,14 +111,14 @@ class Openings:
                 if tracer.root.root.gathered and not known.iterated:
                     known = known | Retrace(iterated=True)
                     continue
+                unnested = unnested or tracer.root.root.unnested
                 if not known.nested:
                     known = known | Retrace(nested=known.apart or error)
                     known.apart = None
                     continue
-                if isinstance(error, (AliasError, SharedMemoryError)):
-                    raise
+                about_names = (AliasError, SharedMemoryError) if unnested else AliasError
                 first = known.apart or known.nested
-                if first is None:
+                if isinstance(error, about_names) and (known.apart or unnested):
                     raise
                 raise first from None
 
