@@ -16,6 +16,7 @@ from ..runtime.funcgraph import current_graph, is_tracing
 from ..runtime.pytrees import base_container, blank, has_identity
 from . import standard
 from .call_rules import is_user_function, module_rule
+from .iterators import advancing
 from .registry import BUILTINS
 
 # Their objects hold parameters and state: made under a condition, they are made for good.
@@ -26,7 +27,7 @@ def construct(call: Callable[..., Any], cls: type, args, kwargs):
     """A class: its staged form, or an object whose ``__init__`` is converted."""
     form = BUILTINS.get(cls)
     if form is not None:
-        return form(*args, **kwargs)
+        return _held(form(*args, **kwargs))
     if (
         issubclass(cls, _MADE_ONCE)
         and is_tracing()
@@ -44,7 +45,12 @@ def construct(call: Callable[..., Any], cls: type, args, kwargs):
     meta = type(cls).__call__
     if is_tracing() and is_user_function(meta):
         return call(meta, cls, *args, **kwargs)
-    return instance(call, cls, args, kwargs)
+    return _held(instance(call, cls, args, kwargs))
+
+
+def _held(made: Any) -> Any:
+    """An iterator of ``itertools`` as converted code holds it."""
+    return advancing(made) if type(made).__module__ == "itertools" else made
 
 
 def _wrapping(cls: type, args, kwargs):
