@@ -24,6 +24,7 @@ from ..rewrite import copied, copy_node, leave_out
 from .nodes import ShareNode
 from .routes import Routes
 from .shares import shares
+from .unwrapped import unwrap
 from .vjp import Pullback, vjp
 
 Build = Callable[..., Any]  # of a graph, and of how many of its outputs leave the library
@@ -63,6 +64,7 @@ class Pair:
             first.setdefault(graph.outputs[i], i)
         self.graph, self.wrt, self.build = graph, wrt, build
         self.pullback = vjp(graph, wrt, list(first.values()))
+        unwrap(self.pullback, len(graph.outputs))
         self.twins = {
             i: first[graph.outputs[i]]
             for i in given
