@@ -167,15 +167,17 @@ def squeezed(x, m):
     y = x * 2
     y.unsqueeze_(0)
     y.t_()
-    return x @ m, m @ x, x @ x, y
+    d = torch.distributions.Normal(x, x.exp())
+    z = torch.fft.fft(torch.complex(x, d.rsample()))
+    return x @ m, m @ x, x @ x, y, d.log_prob(x), torch.distributions.Categorical(x).sample(), z.abs(), torch.fft.rfft(x)
 
 squeezed(torch.ones(3), torch.ones(3, 3))
 print("sympy" in sys.modules, "torch.distributed.tensor" in sys.modules)
 """
 
 
-def test_products_with_vectors_load_no_sympy(tmp_path):
-    """torch makes them by ops that change a tensor's shape in place."""
+def test_vectors_distributions_and_complex_numbers_load_no_sympy(tmp_path):
+    """torch makes products with vectors by ops that change a tensor's shape in place; its kernels of others are Python."""
     (tmp_path / "vectors.py").write_text(VECTORS)
     found = subprocess.run(
         [sys.executable, str(tmp_path / "vectors.py")],
