@@ -214,7 +214,7 @@ class Counted:
 
 def test_changing_numbers_go_by_the_entry():
     """Machine code runs the calls; numbers of other types and sizes are seen."""
-    plain, held, x = Scaled(), Scaled(), torch.arange(3.0)
+    plain, held, x = Scaled(), Scaled(), torch.arange(1.0, 4.0)
     f = tg.function(held.step)
     for k in range(12):
         plain.rate = held.rate = 0.5 + k
