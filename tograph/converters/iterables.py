@@ -11,6 +11,7 @@ from ..errors import GraphBoolError, StagingError
 from ..runtime import journal
 from ..runtime.funcgraph import current_graph, is_tracing, user_location
 from ..runtime.growing import StagedList, as_staged
+from ..runtime.inner_lists import NOWHERE
 from ..runtime.scalars import new_scalar
 from ..runtime.shapes import SYMBOLS
 from ..runtime.symbolic import SymTensor, scalar_of
@@ -207,7 +208,8 @@ class ListItems(StagedSequence):
 
     def item(self, index):
         self.before = self.list.columns
-        return self.x.item(index + self.begin if self._begun() else index)
+        owner = self.list if self.x.columns == self.list.columns else NOWHERE
+        return self.x.item(index + self.begin if self._begun() else index, owner)
 
     def _begun(self) -> bool:
         return isinstance(self.begin, SYMBOLS) or self.begin > 0
