@@ -184,3 +184,15 @@ def test_vectors_distributions_and_complex_numbers_load_no_sympy(tmp_path):
         capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     assert found.stdout.split() == ["False", "False"]
+
+
+def test_a_level_of_the_environment_that_is_no_number():
+    done = subprocess.run(
+        [sys.executable, "-c", "import tograph"],
+        env={**os.environ, "TOGRAPH_DEBUG": "loud"},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    last = done.stderr.strip().splitlines()[-1]
+    assert "TOGRAPH_DEBUG is a whole number from 0 to 5, not 'loud'" in last

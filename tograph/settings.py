@@ -7,7 +7,16 @@ import os
 
 from .errors import SignatureError
 
-DEBUG = int(os.environ.get("TOGRAPH_DEBUG", "0") or 0)
+
+def _level(text: str) -> int:
+    """The number that TOGRAPH_DEBUG gives."""
+    try:
+        return int(text or 0)
+    except ValueError:
+        raise SignatureError(f"TOGRAPH_DEBUG is a whole number from 0 to 5, not {text!r}") from None
+
+
+DEBUG = _level(os.environ.get("TOGRAPH_DEBUG", ""))
 DUMP = os.environ.get("TOGRAPH_DUMP", "")
 VERIFY = os.environ.get("TOGRAPH_VERIFY", "") not in ("", "0")
 NOOPT = os.environ.get("TOGRAPH_NOOPT", "") not in ("", "0")
