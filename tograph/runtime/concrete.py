@@ -33,6 +33,7 @@ from .kernels.lower import Fused, lower
 from .native.program import Native
 from .ordering import set_control_inputs
 from .rewrite import copied, count_nodes
+from .shared_objects import Outer
 from .sources import Strong
 from .structure import Leaf, Spec
 from .watching import calls_python, is_watched, keeps_histories, own_gradients
@@ -87,6 +88,7 @@ class ConcreteFunction:
         ] = ()  # tensors of a call on which the code calls requires_grad_()
         self.slots: dict[int, Slot] = {}  # captured inputs that are looked up
         self.given: Sequence[Given] = ()  # outputs that are written inputs
+        self.outers: Sequence[Outer] = ()  # containers from before a call that it gives
         self.retraces: Any = None  # a weak reference to the method that explains the traces
 
     def look_up(self, slots: dict[int, Slot]) -> None:
@@ -318,8 +320,10 @@ class ConcreteFunction:
         watched = self._brings_tensors or is_watched(inputs)
         return (self.watched_program if watched else self.scheduled).run(*inputs)
 
-    def run(self, tensors: list[Any], places: Sequence[Target] = ()) -> Any:
-        """The result for the tensors of the arguments; ``places`` are where effects on arguments go."""
+    def run(
+        self, tensors: list[Any], places: Sequence[Target] = (), objects: Sequence[Any] = ()
+    ) -> Any:
+        """The result for the tensors of the arguments; ``places`` are where effects on arguments go, ``objects`` those of ``outers``."""
         for i in self.made_leaves:
             tensors[i].requires_grad_()
         inputs = (*tensors, *self.captured_inputs) if not self.late else self._with_late(tensors)
@@ -338,9 +342,10 @@ class ConcreteFunction:
         if self._single and not places:
             return outputs[0]
         values = iter(outputs)
-        result = flattening.unflatten(self._result, values, _same)
+        known: dict[Any, Any] = {("outer", i): x for i, x in enumerate(objects)}
+        result = flattening.unflatten(self._result, values, _same, known)
         for (names, spec), target in zip(self._effects, places):
-            target.apply(names, flattening.unflatten(spec, values, _same))
+            target.apply(names, flattening.unflatten(spec, values, _same, known))
         return result
 
 

@@ -173,7 +173,7 @@ class Function(Generic[P, R]):
                 if len(self._quick) > SIZE:
                     self._quick.clear()
                 self._quick[quick] = trace
-            return trace.concrete.run(trace.inputs(flat), trace.places(bound))
+            return trace.concrete.run(trace.inputs(flat), trace.places(bound), trace.objects(bound))
         except Exception as error:
             __tracebackhide__ = True
             raise shown(error)  # noqa: B904  the same object
@@ -223,12 +223,19 @@ class Function(Generic[P, R]):
             if result is not MISS:
                 self._note(trace, tensors, quick, *given)
                 return result
-        result = concrete.run(tensors, trace.outer_places())
-        self._note(trace, tensors, quick, *given)
+        objects = trace.objects(self._bound(*given)) if concrete.outers else []
+        result = concrete.run(tensors, trace.outer_places(), objects)
+        self._note(trace, tensors, quick, *given, objects)
         return result
 
     def _note(
-        self, trace: Trace, tensors: list[Any], quick: Any, args: tuple, kwargs: dict
+        self,
+        trace: Trace,
+        tensors: list[Any],
+        quick: Any,
+        args: tuple,
+        kwargs: dict,
+        objects: list[Any] = [],  # noqa: B006  read only
     ) -> None:
         """From the next call on go straight to the entry of a trace, where it takes the arguments as they are, or to a form."""
         if not trace.concrete.settled:
@@ -238,7 +245,7 @@ class Function(Generic[P, R]):
             entry = trace.concrete.entry
             checks = None if trace.checks.empty else trace.checks.called
         if entry is None:
-            form = self._forms.of(quick, trace, args, kwargs, tensors)
+            form = self._forms.of(quick, trace, args, kwargs, tensors, objects)
             if form is None:
                 return
             (entry, shape), checks = form, None

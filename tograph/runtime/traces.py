@@ -99,5 +99,9 @@ class Trace:
         """What tells the places of ``outer_places``: ``here()`` of each is that of a call."""
         return [] if self.finder is no_places else [at for _, at in self.finder.where]
 
+    def objects(self, bound: inspect.BoundArguments) -> list[Any]:
+        """The containers from before the call that it gives."""
+        return [find(bound) for find in self.concrete.outers]
+
     def places(self, bound: inspect.BoundArguments) -> list[Target]:
         return self.finder(bound)
