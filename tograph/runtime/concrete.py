@@ -36,6 +36,7 @@ from .rewrite import copied, count_nodes
 from .shared_objects import Outer
 from .sources import Strong
 from .structure import Leaf, Spec
+from .types import TensorType
 from .watching import calls_python, is_watched, keeps_histories, own_gradients
 
 if TYPE_CHECKING:
@@ -114,6 +115,27 @@ class ConcreteFunction:
                     "Keep the object that owns it for as long as the function is called."
                 )
         return found
+
+    @cached_property
+    def _held(self) -> list[tuple[Callable[[], torch.Tensor | None], Any, torch.dtype]]:
+        """The captured tensors that are the same at every call, each with its traced size and dtype."""
+        first = len(self.graph.inputs) - len(self._captured)
+        looked_up = {*self.slots, *(i for i, _ in self.late)}
+        return [
+            (held, kind.shape, kind.dtype)
+            for i, held in enumerate(self._captured)
+            if isinstance(kind := self.graph.inputs[first + i].type, TensorType)
+            and i not in looked_up
+            and None not in kind.shape
+        ]
+
+    def fits_captured(self) -> bool:
+        """Whether the captured tensors are still what was traced: ``x.data = y`` and ``module.double()`` change that."""
+        for held, size, dtype in self._held:
+            x = held()
+            if x is not None and (x.shape != size or x.dtype is not dtype):
+                return False
+        return True
 
     @property
     def result_spec(self) -> Spec:

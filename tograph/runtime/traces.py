@@ -55,7 +55,7 @@ class Trace:
             return False
         if key != self.key and not self._covers(flat):
             return False
-        return self.checks.hold(self.inputs(flat))
+        return self.checks.hold(self.inputs(flat)) and self.concrete.fits_captured()
 
     def _covers(self, flat: Flat) -> bool:
         for i, (new, old) in enumerate(zip(flat.numbers, self.numbers)):
