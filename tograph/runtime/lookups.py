@@ -65,7 +65,7 @@ def _functions(member: Any) -> tuple[Any, ...]:
 
 
 def member_test(cls: type, name: str) -> tuple[str, Any] | None:
-    """(a test that a class still holds a member, the object that a weak reference in the test is to).
+    """(a test that a class still holds a member, the function or descriptor that the test compares).
 
     None for members of libraries, and those that the class gives anew each time it is asked.
     """
@@ -74,11 +74,11 @@ def member_test(cls: type, name: str) -> tuple[str, Any] | None:
         return None
     member = vars(holders[0])[name]
     if isinstance(member, classmethod) and isinstance(member.__func__, types.FunctionType):
-        return f"{{0}}.{name}.__func__ is {{1}}()", member.__func__
+        return f"{{0}}.{name}.__func__ is ", member.__func__
     if isinstance(member, staticmethod):
-        return f"{{0}}.{name} is {{1}}()", member.__func__
+        return f"{{0}}.{name} is ", member.__func__
     stays = isinstance(member, (types.FunctionType, property, functools.cached_property))
-    return (f"{{0}}.{name} is {{1}}()", member) if stays else None
+    return (f"{{0}}.{name} is ", member) if stays else None
 
 
 def is_dynamic(owner: Any, name: str) -> bool:

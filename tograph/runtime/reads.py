@@ -51,6 +51,7 @@ class Watch(PlaceChecks):
         self.laid_out = (
             False  # whether it depends on how the tensors of the arguments lie in memory
         )
+        self._shadowed: dict[int, list[str]] = {}  # members that an object could have itself
         self._names: dict[tuple[type, Any], str | None] = {}  # of functions in classes
         self.began = questions.answers()
         self._global_hooks = {n: sources.global_(vars(torch_module), n) for n in _GLOBAL_HOOKS}
@@ -160,13 +161,21 @@ class Watch(PlaceChecks):
         if source is None:
             return
         text, function = test
-        self.check(source, ("member", name), text, holder(function), f"{cls.__name__}.{name}")
+        # a function of no closure keeps nothing of the caller's alive
+        alone = getattr(function, "__closure__", ()) is None
+        text, old = (text + "{1}", function) if alone else (text + "{1}()", holder(function))
+        self.check(source, ("member", name), text, old, f"{cls.__name__}.{name}")
         at = self.source_of(owner)
         # the forward of a module is among its hooks
         if at is None or owner is cls or isinstance(owner, torch.nn.Module):
             return
         if name not in getattr(owner, "__dict__", (name,)) and not name.startswith("__"):
-            self.check(at, ("own", name), f"{name!r} not in {{0}}.__dict__")
+            names = self._shadowed.setdefault(id(at), [])
+            names += [name] if name not in names else []
+            first, *rest = names
+            test = f"{first!r} not in (held := {{0}}.__dict__)"
+            self.drop(at, "own")
+            self.check(at, "own", "".join([test, *(f" and {n!r} not in held" for n in rest)]))
 
     def absent(self, owner: Any, name: str) -> None:
         """``owner`` has no attribute of that name."""
