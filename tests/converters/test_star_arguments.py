@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import tograph as tg
-from tests.converters.both import Cases
+from tests.converters.both import Cases, compare
 from tograph.errors import StagingError
 
 cases = Cases()
@@ -144,3 +144,19 @@ def test_print_takes_items_of_several_types(capsys):
         g(torch.tensor([1.0, -2.0, 3.0]))
     native, converted = capsys.readouterr().out.splitlines()
     assert native == converted
+
+
+def columns(x):
+    pairs = []
+    for i, v in enumerate(x):
+        if v > 0:
+            pairs.append((i, v.item(), x * v))
+    places, values, rows = zip(*pairs)
+    return places, sum(values), torch.stack(rows), len(places), max(values)
+
+
+def test_zip_of_tuples_whose_number_depends_on_data():
+    rows = [(torch.tensor([3.0, -1.0, 2.0]),), (torch.tensor([-3.0, -1.0, 2.0]),)]
+    compare(columns, *rows)
+    with pytest.raises(ValueError, match="not enough values to unpack"):
+        tg.function(columns)(-torch.ones(3))

@@ -325,9 +325,9 @@ def _remove(items, value):
 
 @method("reverse")
 def _reverse(items):
-    items.become(items.sliced(slice(None, None, -1)))
+    items.replace(items.sliced(slice(None, None, -1)))
 
 
 @method("sort")
 def _sort(items, *, key=None, reverse=False):
-    items.become(in_order(items, key, reverse))
+    items.replace(in_order(items, key, reverse))

@@ -17,6 +17,7 @@ from ..runtime import control_flow, creation, decisions
 from ..transpiler.anno import Fact
 from ..transpiler.templates import constant
 from .context import OPERATORS
+from .logical import tested
 from .places import places_of
 from .staging import is_staged
 from .union import truth
@@ -24,6 +25,7 @@ from .union import truth
 
 def rewrite(pass_, node):
     names = pass_.state_of(node, Fact.LIVE_OUT)
+    tested(node.test)
     test = pass_.visit(node.test)
     body = pass_.body_function("if_body", pass_.block(node.body), node)
     functions = [body]

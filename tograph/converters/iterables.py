@@ -10,6 +10,7 @@ import torch
 from ..errors import GraphBoolError, StagingError
 from ..runtime.funcgraph import current_graph, is_tracing, user_location
 from ..runtime.growing import StagedList, as_staged
+from ..runtime.inner_lists import NOWHERE
 from ..runtime.scalars import new_scalar
 from ..runtime.shapes import SYMBOLS
 from ..runtime.symbolic import SymTensor, scalar_of
@@ -205,7 +206,8 @@ class ListItems(StagedSequence):
 
     def item(self, index):
         self.before = self.list.columns
-        return self.x.item(index + self.begin if self.begin else index)
+        owner = self.list if self.x.columns == self.list.columns else NOWHERE
+        return self.x.item(index + self.begin if self.begin else index, owner)
 
     def notice(self) -> None:
         """After the code that got an item: whether it changed the list."""

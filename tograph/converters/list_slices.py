@@ -43,7 +43,7 @@ def set_slice(x: Any, key: slice, value: Any) -> None:
         end = _placed(stop, n)
         front.extend(as_staged(StagedList(x)).sliced(slice(_largest(low, end), None)))
     journal.record(locations.contents(x))
-    x.become(front)
+    x.replace(front)
 
 
 def _placed(i: Any, n: Any) -> Any:

@@ -1,7 +1,8 @@
 """``and``, ``or``, ``not``: Python's own on Python values; staged, lazily, on staged ones.
 
 ``a and b``  ->  ``ag__.and_(a, lambda: b)``. The second operand is traced in a branch, so it runs only where the first
-one does not decide.
+one does not decide. Where only the truth counts, as in ``if a and b``, it is ``ag__.both``: a list of the graph counts as whether it
+has items, and is not one of several values.
 """
 
 from __future__ import annotations
@@ -24,14 +25,44 @@ from .union import distribute, truth
 class Logical(Converter):
     def visit_BoolOp(self, node):
         values = [self.visit(node.values[0]), *(thunk(self, v) for v in node.values[1:])]
-        op = "and_" if isinstance(node.op, gast.And) else "or_"
+        ops = ("both", "either") if getattr(node, "tested", False) else ("and_", "or_")
+        op = ops[not isinstance(node.op, gast.And)]
         return self.expression(f"{OPERATORS}.{op}(values_)", node, values_=values)
 
+    def visit_IfExp(self, node):
+        tested(node.test)
+        return self.generic_visit(node)
+
     def visit_UnaryOp(self, node):
+        tested(node)
         node = self.generic_visit(node)
         if not isinstance(node.op, gast.Not):
             return node
         return self.expression(f"{OPERATORS}.not_(value_)", node, value_=node.operand)
+
+
+def tested(node: gast.AST) -> None:
+    """Only the truth of an expression counts."""
+    if isinstance(node, gast.BoolOp):
+        node.tested = True
+        for value in node.values:
+            tested(value)
+    elif isinstance(node, gast.UnaryOp) and isinstance(node.op, gast.Not):
+        tested(node.operand)
+
+
+def both(first, *rest):
+    """The truth of ``first and rest[0]() and ...``"""
+    return _chain("and", first, rest, _asked)
+
+
+def either(first, *rest):
+    """The truth of ``first or rest[0]() or ...``"""
+    return _chain("or", first, rest, _asked)
+
+
+def _asked(x):
+    return truth(x, "a condition") if getattr(x, "handle", None) is not None else x
 
 
 def and_(first, *rest):
@@ -44,32 +75,38 @@ def or_(first, *rest):
     return _chain("or", first, rest)
 
 
-def _chain(word, first, rest):
-    """The first value that ends the chain, a false one for ``and``, a true one for ``or``; else the last."""
+def _itself(x):
+    return x
+
+
+def _chain(word, first, rest, taken=_itself):
+    """The first value that ends the chain, a false one for ``and``, a true one for ``or``; else the last. ``taken``: what of each counts."""
+    first = taken(first)
     for i, operand in enumerate(rest):
         if is_union(first):
-            return distribute(lambda v, i=i: _chain(word, v, rest[i:]), first)
+            return distribute(lambda v, i=i: _chain(word, v, rest[i:], taken), first)
         first = facts.known(first)
         test = control_flow.predicate(first, word) if is_staged(first) else truth(first, word)
         if is_staged(test):
-            return _staged(word, test, first, rest[i:], bound_by(*rest))
+            return _staged(word, test, first, rest[i:], taken)
         if bool(test) is not (word == "and"):
             return first
         with creation.condition():
-            first = operand()
+            first = taken(operand())
     return first
 
 
-def _staged(word, test, value, rest, bound):
+def _staged(word, test, value, rest, taken):
     """The chain from a value on that only the run knows to be true or false."""
 
     def on():
-        return _chain(word, rest[0](), rest[1:])
+        return _chain(word, rest[0](), rest[1:], taken)
 
     def end():
         return facts.known(value)
 
-    return control_flow.staged_if(test, *((on, end) if word == "and" else (end, on)), bound)
+    ways = (on, end) if word == "and" else (end, on)
+    return control_flow.staged_if(test, *ways, bound_by(*rest))
 
 
 def not_(x):

@@ -19,7 +19,7 @@ from .if_stmt import if_stmt
 from .iterables import each
 from .keyed import new_dict
 from .lists import new_list
-from .logical import and_, not_, or_
+from .logical import and_, both, either, not_, or_
 from .match_stmt import (
     match_as,
     match_capture,
@@ -77,6 +77,7 @@ __all__ = [
     "bit_and",
     "bit_or",
     "bit_xor",
+    "both",
     "call",
     "call_spread",
     "call_starred",
@@ -87,6 +88,7 @@ __all__ = [
     "delattr_",
     "delitem",
     "each",
+    "either",
     "eq",
     "floordiv",
     "for_stmt",

@@ -17,8 +17,8 @@ from ..errors import StagingError
 from ..runtime import control_flow
 from ..runtime.funcgraph import user_location
 from ..runtime.growing import StagedList
-from ..runtime.staged_tuples import joined
-from ..runtime.structure import Leaf, is_union
+from ..runtime.staged_tuples import as_tuple, joined
+from ..runtime.structure import Leaf, Tree, is_staged_list, is_union
 from ..runtime.types import ScalarType, TensorType
 from . import union
 from .call_rules import CONVERTED_CODE, is_user_function
@@ -178,4 +178,28 @@ def _print(args: tuple, kwargs: dict[str, Any]) -> Any:
     return call(print, call((" " if separator is None else separator).join, texts), **kwargs)
 
 
-_FORMS: dict[Any, Callable] = {max: _extreme(max), min: _extreme(min), print: _print}
+def _zip(args: tuple, kwargs: dict[str, Any]) -> Any:
+    """``zip(*pairs)``: for each part of the items, which are tuples, a tuple of that of all."""
+    items = _tuple_of(args)
+    if not is_growing(items):
+        return call(zip, *items, **kwargs)
+    spec = items.item_spec
+    if not isinstance(spec, Tree) or not issubclass(spec.cls, (tuple, StagedList)) or is_staged_list(spec):  # fmt: skip
+        raise _refused(zip)
+    count = len(spec.parts)
+    text = f"zip(*items) of an empty list: not enough values to unpack (expected {count}, got 0)"
+
+    def fail():
+        raise ValueError(text)
+
+    if_stmt(items.length() == 0, fail, None, ())
+    return iter([_part(items, i) for i in range(count)])
+
+
+def _part(items: StagedList, i: int) -> Any:
+    made = empty()
+    add_each(made, items, lambda item: item[i])
+    return as_tuple(made)
+
+
+_FORMS: dict[Any, Callable] = {max: _extreme(max), min: _extreme(min), print: _print, zip: _zip}

@@ -288,6 +288,6 @@ def augment(op: str, x, value):
         x.extend(value)
         return x
     if op == "imul" and isinstance(x, StagedList) and not x.frozen:
-        x.become(times(x, value))
+        x.replace(times(x, value))
         return x
     return in_place(op, x, value)

@@ -15,7 +15,8 @@ from typing import Any
 
 import torch
 
-from ..runtime import unconverted
+from ..errors import ConditionError
+from ..runtime import control_flow, unconverted
 from ..runtime.staged_string import StagedString
 from ..runtime.structure import is_union
 from ..transpiler.syntax import gast
@@ -217,19 +218,43 @@ def _ordered(name: str, a: Any, b: Any) -> Any:
     ):
         return None
     order = BY_NAME[name]
+    failed: list[
+        Any
+    ] = []  # (where they are equal so far, what is raised as no more can be compared)
 
-    def from_item(i: int) -> Any:
+    def from_item(i: int, alike: Any) -> Any:
         if i == len(a) or i == len(b):
             return order(len(a), len(b))
-        same = True if a[i] is b[i] else as_bool(eq(a[i], b[i]))
-        if not is_staged(same):
-            return from_item(i + 1) if same else order(a[i], b[i])
-        rest = from_item(i + 1)
-        return call(
-            bool, or_(and_(not_(same), lambda: order(a[i], b[i])), lambda: and_(same, lambda: rest))
-        )
+        try:
+            same = True if a[i] is b[i] else as_bool(eq(a[i], b[i]))
+            if not is_staged(same):
+                return from_item(i + 1, alike) if same else order(a[i], b[i])
+            found = order(a[i], b[i])
+        except (
+            TypeError,
+            ConditionError,
+        ) as error:  # Python asks only where those before are equal
+            if alike is True:
+                raise
+            failed.append((alike, error))
+            return False
+        rest = from_item(i + 1, and_(alike, lambda: same))
+        return call(bool, or_(and_(not_(same), lambda: found), lambda: and_(same, lambda: rest)))
 
-    return from_item(0)
+    result = from_item(0, True)
+    for alike, error in failed:
+        _raise_where(alike, error)
+    return result
+
+
+def _raise_where(alike: Any, error: Exception) -> None:
+    """Raise when the graph runs where two sequences turn out equal up to items that cannot be compared."""
+    raised = RuntimeError(error.plain) if isinstance(error, ConditionError) else TypeError(str(error))  # fmt: skip
+
+    def fail() -> None:
+        raise raised
+
+    control_flow.staged_if(control_flow.predicate(alike, "order"), fail, lambda: None)
 
 
 def holds_staged(x: Any) -> bool:

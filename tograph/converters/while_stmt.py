@@ -21,6 +21,7 @@ from ..transpiler.anno import Fact
 from ..transpiler.syntax import gast
 from . import directives
 from .context import OPERATORS
+from .logical import tested
 from .places import places_of
 from .staging import is_staged
 from .union import truth
@@ -29,6 +30,7 @@ from .union import truth
 def rewrite(pass_, node):
     names = pass_.state_of(node, Fact.LIVE_OUT, Fact.LIVE_IN_HEAD)
     options = directives.take(pass_, node)
+    tested(node.test)
     ret = gast.copy_location(gast.Return(pass_.visit(node.test)), node.test)
     test = pass_.body_function("while_test", [ret], node)
     body = pass_.body_function("while_body", pass_.block(node.body), node)

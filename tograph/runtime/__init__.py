@@ -9,7 +9,8 @@ Packages: ``control_flow`` (staged constructs), ``autodiff``, ``passes``, ``kern
   ``known``, what torch takes for granted (``assumptions``), what is ``required``, and the ``facts`` of a branch.
 * Writes: ``mutation``, ``view_writes``, ``overlap``, ``shared_memory``, ``twins``, ``stale``, ``overwritten``.
 * Python values: ``structure`` has their specs (``joins``, ``specs``, ``list_specs``), ``pytrees`` and ``flattening`` their parts; lists that may become lists of the
-  graph: ``growing``, ``deques``, ``staged_tuples`` (``torch_trees``), ``records``, ``list_content``, ``list_lengths``, ``listed``; sets and dicts: ``conditional_items``.
+  graph: ``growing``, ``deques``, ``staged_tuples`` (``torch_trees``), ``records``, ``list_content``, ``list_lengths``, ``listed``,
+  ``inner_lists``; sets and dicts: ``conditional_items``.
 * Python state: ``journal`` and ``locations`` note changes, ``reach`` and ``opaque`` what may change, ``unconverted`` what code did that is not converted; ``commits``,
   ``call_effects`` and ``results`` are what a call leaves outside, ``shared_objects`` what of it is one object; ``creation``, ``variables``, ``line_search_state``.
 * What a trace depends on: ``reads`` of ``sources`` (``lookups``, ``code_names``, ``callables``) become ``guards`` and ``place_checks``, what is asked of torch's modes too (``questions``); ``slots`` and ``outer_numbers`` become inputs.

@@ -113,7 +113,8 @@ class Root:
     ``made``: objects that the traced code made, and the graph that was recorded then. ``apart``: containers from before a staged
     construct count as themselves beside those that it makes. ``gathered``: a ``.grad`` field that was None before a staged loop is
     a tensor behind it; ``iterated``: such loops are taken to have an iteration. ``alike``: a loop was taken to be what another copy of
-    it is; ``alone``: none is.
+    it is; ``alone``: none is. ``unnested``: a list of the graph did not take items that can change; ``nested``: they are taken.
+    ``items_written``, ``items_copied``, ``placed``: see ``inner_lists``.
     """
 
     __tograph_opaque__ = True  # what it holds is no state of the user's
@@ -140,6 +141,11 @@ class Root:
     iterated: bool = False
     alone: bool = False
     alike: bool = False
+    unnested: bool = False
+    nested: bool = False
+    items_written: list[Any] = field(default_factory=list)  # the bodies of loops, and None
+    items_copied: bool = False
+    placed: list[Any] = field(default_factory=list)
     loops: Any = None  # the ``control_flow.seeds.Memory`` of loops that stand in no loop
     keep: list[Any] = field(default_factory=list)
     before_failure: list[Any] = field(default_factory=list)
@@ -172,6 +178,8 @@ class Root:
             self.before_failure,
             self.keep,
             self.created,
+            self.items_written,
+            self.placed,
             self.made,
             self.earlier,
         ):

@@ -18,14 +18,13 @@ from copy import deepcopy
 from typing import Any
 
 from ..errors import StructureError
-from . import funcgraph, listed, structure
+from . import funcgraph, inner_lists, listed, structure
 from .flattening import flatten
 from .funcgraph import FuncGraph, Ref, current_graph, is_tracing, user_location
 from .ir import Value
 from .joins import join
 from .list_content import ListContent, as_index, item_values
-from .list_specs import element_of
-from .records import Columns, item_of, named
+from .records import Columns, element_of, fitted, item_of, named
 from .structure import Handle, Leaf, Spec, Tree, leaf_types, spec_of
 from .types import ListType
 
@@ -36,6 +35,8 @@ class StagedList(ListContent):
     __hash__ = None
 
     def __init__(self, items: Any = ()):
+        if isinstance(items, StagedList):
+            self.token_ = items.token
         if isinstance(items, StagedList) and items.handle is not None:
             super().__init__()
             self._hold(items.columns, items.record)
@@ -73,14 +74,18 @@ class StagedList(ListContent):
         if self.handle is None:
             super().append(x)
             return
-        self._update("list_push", items=self._item_values(x))
+        values = self._item_values(x)
+        inner_lists.settle_pushed(x, self)
+        self._update("list_push", items=values)
 
     def insert(self, index: Any, x: Any) -> None:
         self._open_for(index)
         if self.handle is None:
             super().insert(index, x)
             return
-        self._update("list_insert", as_index(index), items=self._item_values(x))
+        values = self._item_values(x)
+        inner_lists.settle(x, self.item_spec, self, None)
+        self._update("list_insert", as_index(index), items=values)
 
     def extend(self, items: Any) -> None:
         if self.handle is None and not (isinstance(items, StagedList) and items.handle is not None):
@@ -104,7 +109,8 @@ class StagedList(ListContent):
                 user_location(),
             )
         self.become(staged_content(self, joined))
-        self._update("list_extend", items=items.values(current_graph()))
+        given = staged_content(items, joined)
+        self._update("list_extend", items=inner_lists.copies(given).values(current_graph()))
 
     def pop(self, index: Any = -1) -> Any:
         if list.__len__(self):
@@ -127,7 +133,7 @@ class StagedList(ListContent):
         """A list of some of the items of a list of the graph."""
         made = StagedList(self)
         made._update("list_slice", *[as_index(b) for b in (bounds.start, bounds.stop, bounds.step)])
-        return made
+        return inner_lists.copies(made)
 
     def __setitem__(self, index: Any, x: Any) -> None:
         if self.handle is None:
@@ -135,10 +141,18 @@ class StagedList(ListContent):
             return
         if isinstance(index, slice):
             raise self._cannot("be written by slices")
-        self._update("list_set", as_index(index), items=self._item_values(x))
+        if inner_lists.is_there(x, self, index):
+            return
+        values = self._item_values(x)
+        inner_lists.settle(x, self.item_spec, self, None)
+        self._update("list_set", as_index(index), items=values)
 
     def copy(self) -> StagedList:
-        return StagedList(self)
+        return inner_lists.copies(StagedList(self))
+
+    def replace(self, other: list) -> None:
+        """Take over the content of another list, as a change that all see who hold this one."""
+        self.become(other)
 
     def __copy__(self) -> StagedList:
         return self.copy()
@@ -156,7 +170,7 @@ class StagedList(ListContent):
     def __add__(self, other: Any) -> Any:
         if not issubclass(other.__class__, list):
             return self._not_joined(other)
-        made = StagedList(self)
+        made = inner_lists.copies(StagedList(self))
         made.extend(other)
         return made
 
@@ -180,7 +194,7 @@ class StagedList(ListContent):
         return self
 
     def __imul__(self, count: Any) -> Any:
-        self.become(self * count)
+        self.replace(self * count)
         return self
 
     def __mul__(self, count: Any) -> Any:
@@ -264,6 +278,8 @@ for _name, _what in _REFUSED.items():
 
     _method.__name__ = _name
     setattr(StagedList, _name, _method)
+for _name in ("append", "insert", "extend", "pop", "take", "replace", "clear", "remove", "reverse", "sort", "__setitem__", "__delitem__"):  # fmt: skip
+    setattr(StagedList, _name, inner_lists.following(getattr(StagedList, _name)))
 
 
 def check_attribute(x: Any, name: str, writes: bool = False) -> None:
@@ -275,11 +291,13 @@ def check_attribute(x: Any, name: str, writes: bool = False) -> None:
 def staged_content(x: StagedList, item: Spec | None) -> StagedList:
     """The list with its content as values of the current graph; ``item`` is what every item is."""
     if x.handle is not None:
-        if x.item_spec is None and item is not None and not isinstance(item, Leaf):
-            return StagedList()._hold(x.columns * len(leaf_types(item)), Columns(item))
-        return x
+        if item is None or isinstance(item, Leaf) or x.record == Columns(item):
+            return x
+        return StagedList()._hold(fitted(x.columns, x.item_spec, item), Columns(item))
     graph = current_graph()
     rows = [item_values(v, item, graph) for v in list.__iter__(x)] if item is not None else []
+    for v in list.__iter__(x) if rows else ():
+        inner_lists.settle(v, item, x, None)
     kinds = [None] if item is None else leaf_types(item)
     made = [
         graph.emit("tg.list_of", *(row[i] for row in rows), type=ListType(kind))

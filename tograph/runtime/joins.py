@@ -79,6 +79,8 @@ def _merge(a: Spec, b: Spec) -> Spec | None:
             if any(types.join(p.type, q.type) is None for p, q in zip(a.parts, b.parts)):
                 return None
             return Tree(a.cls, a.aux, tuple(map(join, a.parts, b.parts)))
+        if a.cls is b.cls and is_staged_list(a) and is_staged_list(b):
+            return STAGED.join_lists([a, b])
         if a.cls is not b.cls or a.aux != b.aux or len(a.parts) != len(b.parts):
             return None
         return Tree(a.cls, a.aux, tuple(map(join, a.parts, b.parts)))

@@ -14,16 +14,16 @@ from typing import Any
 import torch
 
 from ..errors import StagingError, StructureError
-from . import listed, pytrees, types
+from . import inner_lists, listed, pytrees, types
 from .flattening import flatten, symbolic, unflatten
 from .funcgraph import FuncGraph, Ref, current_graph, user_location
 from .ir import Value
 from .joins import join
 from .list_lengths import known_length
-from .records import Columns, item_of, named
+from .records import Columns, fitted, item_of, named
 from .scalars import scalar
 from .shapes import SYMBOLS
-from .structure import Handle, Leaf, Spec, leaf_types, spec_of
+from .structure import Handle, Leaf, Spec, spec_of
 from .symbolic import scalar_of
 from .types import INT, ListType, TensorType, Type
 
@@ -36,6 +36,10 @@ class ListContent(list):
     record: Columns | None = None
     kind_ = "list"  # what messages call it
     frozen = False  # it cannot change
+    home: Any = None  # the place that it has in another list of the graph (``inner_lists``)
+    token_: Any = None
+    live: Any = None  # the items that have their place here
+    moves = 0  # how often its items got other places
     grew = False  # it was of the graph once, which stays so where a region's changes are undone
 
     def _hold(self, columns: Sequence[Handle], record: Columns | None) -> Any:
@@ -44,11 +48,18 @@ class ListContent(list):
         self.handle = self.columns[0]
         return self
 
+    @property
+    def token(self) -> Any:
+        """What a list and the notes of its content have in common."""
+        self.token_ = self.token_ or object()
+        return self.token_
+
     def _let_go(self) -> None:
         self.handle, self.columns, self.record = None, (), None
 
     def become(self, other: list) -> None:
         """Take over the content of another list."""
+        self.moves += 1
         super().__setitem__(
             slice(None), list.copy(other) if isinstance(other, ListContent) else other
         )
@@ -79,11 +90,12 @@ class ListContent(list):
     def _update(self, op: str, *args: Any, items: Sequence[Value] = ()) -> None:
         """``op`` on every column, with the column's value of ``items`` as the last argument."""
         graph = current_graph()
+        self.moves += op not in _AT_THE_END
         made = []
         for i, value in enumerate(self.values(graph)):
             new = items[i : i + 1]
             element = new[0].type if new else value.type.element
-            if new and isinstance(new[0].type, ListType):
+            if new and op == "list_extend":
                 element = new[0].type.element
             if value.type.element is not None and element is not None:
                 element = self._of_both(value.type.element, element)
@@ -120,8 +132,8 @@ class ListContent(list):
                 f"a list of {named(known)} in a staged loop or branch cannot take a {named(given)}",
                 user_location(),
             )
-        if known is None and not isinstance(joined, Leaf):
-            self._hold(self.columns * len(leaf_types(joined)), Columns(joined))
+        if not isinstance(joined, Leaf) and self.record != Columns(joined):
+            self._hold(fitted(self.columns, known, joined), Columns(joined))
         return item_values(x, joined, graph)
 
     def _cannot(self, what: str) -> StagingError:
@@ -145,18 +157,34 @@ class ListContent(list):
         if self.handle is None:
             return list.pop(self, index)
         graph, spec = current_graph(), self._typed()
+        self.moves += 1
         nodes = [
             graph.add("tg.list_pop", (v, as_index(index)), None, (v.type, v.type.element))
             for v in self.values(graph)
         ]
         self._hold([Handle(Ref(n.outputs[0], graph)) for n in nodes], self.record)
-        return self._item(spec, [n.outputs[1] for n in nodes], graph)
+        return inner_lists.let_go(self._item(spec, [n.outputs[1] for n in nodes], graph), spec)
 
-    def item(self, index: Any) -> Any:
+    def item(self, index: Any, owner: Any = None, homes: bool = True) -> Any:
+        """An item, whose place is in ``owner`` if that is another list of the same items; ``homes``: whether lists in it are told their place."""
         graph, spec = current_graph(), self._typed()
         at = as_index(index)
         values = [graph.emit("tg.list_get", v, at, type=v.type.element) for v in self.values(graph)]
-        return self._item(spec, values, graph)
+        found = self._item(spec, values, graph)
+        return (
+            inner_lists.settle_read(found, spec, self if owner is None else owner, index)
+            if homes
+            else found
+        )
+
+    def put_part(self, index: Any, first: int, items: Sequence[Value]) -> None:
+        """Write some columns of an item, from the ``first`` on."""
+        graph, made = current_graph(), list(self.columns)
+        for i, new in enumerate(items, first):
+            value = graph.resolve(made[i].ref)
+            kind = ListType(self._of_both(value.type.element, new.type))
+            made[i] = Handle(Ref(graph.emit("tg.list_set", value, as_index(index), new, type=kind), graph))  # fmt: skip
+        self._hold(made, self.record)
 
     def _typed(self) -> Spec:
         if self.item_spec is None:
@@ -195,6 +223,9 @@ class ListContent(list):
 
     def _refuse(self, what: str) -> Any:
         raise self._cannot(what)
+
+
+_AT_THE_END = ("list_push", "list_extend", "list_reserve")
 
 
 def as_index(i: Any) -> Any:

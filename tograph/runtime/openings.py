@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from ..errors import AliasError, StagingError
+from ..errors import AliasError, SharedMemoryError, StagingError
 from .arguments import Flat
 from .families import Family, numbers_in
 from .keys import flat_specs, spec_from, without_sizes
@@ -94,7 +94,7 @@ class Openings:
 
         So does one that fails where gradients may be None, because a staged loop that gathers them may have no iteration.
         """
-        known = Retrace()
+        known, unnested = Retrace(), False
         while True:
             tracer = Tracer(
                 function, bound, flat, specs, numbers, tentative, known, self.outer.open.values()
@@ -102,6 +102,7 @@ class Openings:
             try:
                 return tracer.trace(key)
             except Retrace as again:
+                unnested = unnested or tracer.root.root.unnested
                 known = known | again
             except StagingError as error:
                 if tracer.root.root.alike:  # where it is not what was concluded, it comes again
@@ -110,9 +111,16 @@ class Openings:
                 if tracer.root.root.gathered and not known.iterated:
                     known = known | Retrace(iterated=True)
                     continue
-                if known.apart is None or isinstance(error, AliasError):
+                unnested = unnested or tracer.root.root.unnested
+                if not known.nested:
+                    known = known | Retrace(nested=known.apart or error)
+                    known.apart = None
+                    continue
+                about_names = (AliasError, SharedMemoryError) if unnested else AliasError
+                first = known.apart or known.nested
+                if isinstance(error, about_names) and (known.apart or unnested):
                     raise
-                raise known.apart from None
+                raise first from None
 
 
 def exact_specs(function: Function[..., Any], flat: Flat) -> list[TensorSpec]:

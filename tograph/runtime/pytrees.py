@@ -38,7 +38,7 @@ def parts_of(x: Any) -> tuple[Any, list[Any]] | None:
     base = base_container(cls)
     if base is not None:
         return _held(x, base)
-    if dataclasses.is_dataclass(cls) or _plain_class(cls):
+    if dataclasses.is_dataclass(cls) or is_plain_class(cls):
         held = _attributes(x)
         return tuple(held), list(held.values())
     return None
@@ -130,7 +130,7 @@ def has_identity(x: Any) -> bool:
         return False
     frozen = getattr(cls, "__dataclass_params__", None)
     return not (frozen is not None and frozen.frozen) and (
-        dataclasses.is_dataclass(cls) or _plain_class(cls)
+        dataclasses.is_dataclass(cls) or is_plain_class(cls)
     )
 
 
@@ -139,7 +139,7 @@ def _is_structseq(cls: type) -> bool:
     return issubclass(cls, tuple) and hasattr(cls, "n_sequence_fields")
 
 
-def _plain_class(cls: type) -> bool:
+def is_plain_class(cls: type) -> bool:
     """Whether objects of a class are their attributes and nothing more: a class that users write for data."""
     library = cls.__module__.partition(".")[0] in _LIBRARIES
     if (library and not cls.__module__.startswith(_DATA)) or issubclass(

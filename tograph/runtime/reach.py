@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from .code_names import code_names
-from .funcgraph import Ref
+from .funcgraph import USER_CODE, Ref
 
 LIMIT = 50_000
 _OURS = __name__.partition(".")[0] + "."
@@ -48,6 +48,17 @@ def reachable(roots: Iterable[Any], wanted: Sequence[Any] | None = None) -> set[
     walk = _Walk(None if wanted is None else {id(x) for x in wanted})
     walk.run(roots)
     return walk.seen
+
+
+def user_variables() -> list[Any]:
+    """What the local variables of the user's functions hold."""
+    found: list[Any] = []
+    frame = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code in USER_CODE:
+            found += frame.f_locals.values()
+        frame = frame.f_back
+    return found
 
 
 class Reach:

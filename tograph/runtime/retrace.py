@@ -7,7 +7,8 @@ class Retrace(BaseException):
     """Unwinds tracing, to begin again with other knowledge: ``real`` arguments are captured, ``bases`` share memory.
 
     ``apart``: the error for which containers have to be told apart that a staged construct merges else. ``iterated``: whether staged
-    loops that gather gradients are taken to have an iteration. ``alone``: whether nothing is concluded from one copy of a loop for another.
+    loops that gather gradients are taken to have an iteration. ``alone``: whether nothing is concluded from one copy of a loop for another. ``nested``: the error of a trace whose lists of the
+    graph took no lists, dicts and objects as items: now they do.
     """
 
     def __init__(
@@ -17,12 +18,14 @@ class Retrace(BaseException):
         apart: Exception | None = None,
         iterated: bool = False,
         alone: bool = False,
+        nested: Exception | None = None,
     ):
         super().__init__()
         self.real, self.bases, self.apart = real, bases, apart
-        self.iterated, self.alone = iterated, alone
+        self.iterated, self.alone, self.nested = iterated, alone, nested
 
     def __or__(self, other: Retrace) -> Retrace:
         real, bases = self.real | other.real, self.bases | other.bases
         iterated, alone = self.iterated or other.iterated, self.alone or other.alone
-        return Retrace(real, bases, self.apart or other.apart, iterated, alone)
+        nested = self.nested or other.nested
+        return Retrace(real, bases, self.apart or other.apart, iterated, alone, nested)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from . import inner_lists
 from .funcgraph import current_graph
 from .growing import StagedList, as_staged
 from .list_lengths import known_length
@@ -89,7 +90,7 @@ def as_tuple(items: Any) -> Any:
     """A tuple of the items of a list: Python's own where their number is known."""
     count = number_of(items)
     if count is None:
-        return StagedTuple(items)
+        return inner_lists.copies(StagedTuple(items))
     return tuple(items if items.handle is None else [items.item(i) for i in range(count)])
 
 

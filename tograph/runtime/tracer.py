@@ -80,7 +80,7 @@ class Tracer:
         root, known = self.root.root, known or Retrace()
         root.given, root.real, root.bases = flat.tensors, known.real, known.bases
         root.apart, root.iterated = known.apart is not None, known.iterated
-        root.alone = known.alone
+        root.alone, root.nested = known.alone, known.nested is not None
         self.watch.given, self.watch.real = flat.tensors, known.real
         root.before_failure.append(self.effects.commits)
 

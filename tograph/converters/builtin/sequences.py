@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from ...errors import StagingError
-from ...runtime import control_flow, guards, journal, locations, reads, unconverted
+from ...runtime import control_flow, guards, inner_lists, journal, locations, reads, unconverted
 from ...runtime.funcgraph import is_tracing, user_location
 from ...runtime.growing import StagedList
 from ...runtime.scalars import StagedBool, StagedFloat, to_python
@@ -262,7 +262,7 @@ def list_(items=()):
     if source is None:
         return new_list(*iter(items))
     if isinstance(items, StagedList):
-        return StagedList(items)
+        return inner_lists.copies(StagedList(items))
     n = source.length()
     if not isinstance(n, SYMBOLS):
         return new_list(*source)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ...errors import ConditionError
-from .. import facts, listed, outer_gradients
+from .. import facts, inner_lists, listed, outer_gradients
 from ..funcgraph import current_graph, user_location
 from ..journal import Location as Place
 from ..scalars import new_scalar
@@ -56,12 +56,14 @@ def staged_if(
 
     The contents of ``places``, and of every location that either changes through an operator, are merged.
     """
-    with facts.assuming(pred, True), listed.apart() as one:
+    with facts.assuming(pred, True), listed.apart() as one, inner_lists.apart() as marks:
         first = trace_region("then", keeping(then), recording_places(places))
-    with facts.assuming(pred, False), listed.apart() as other:
+    with facts.assuming(pred, False), listed.apart() as other, inner_lists.apart() as others:
         second = trace_region("orelse", keeping(orelse), recording_places(places))
     listed.together(one, other)
+    first.marks, second.marks = marks, others
     joined = join_regions("If", [pred], {"then": first, "orelse": second})
+    inner_lists.together(marks, others)
     if first.raised or second.raised:
         facts.learn(pred, second.raised)
     return joined

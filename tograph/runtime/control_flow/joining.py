@@ -12,6 +12,7 @@ from .. import (
     flattening,
     freed,
     histories,
+    inner_lists,
     joins,
     journal,
     listed,
@@ -58,7 +59,7 @@ def join_regions(op: str, heads: Sequence[Any], regions: dict[str, Region], **at
     slots = told_apart(slots, live)
     specs = [visible(s, graph) for s in _join_contents(slots, live)]
     kinds = [t for s in specs for t in leaf_types(s)]
-    joint, merged = Joint(slots, specs, live), Merged(slots, live)
+    joint, merged = Joint(slots, specs, live), Merged(slots, specs, live)
     outputs = []
     for region in regions.values():
         with recording(region.graph), replayed(region):
@@ -82,6 +83,7 @@ def join_regions(op: str, heads: Sequence[Any], regions: dict[str, Region], **at
             put_back(place, x)
         merged.guard(place, x)
     joint.attach(node, made, list(values), graph)
+    inner_lists.check_names()
     return result
 
 
@@ -237,7 +239,9 @@ def one_list(spec: Spec, specs: list[Spec], place: Place | None) -> Spec:
 def growing(spec: Spec) -> Spec:
     """A list that every iteration of a loop makes anew, and longer, is a list of the graph; so it stays, whatever other lists join it."""
     if isinstance(spec, Choice) and (
-        len(spec.options) > 2 or any(map(structure.is_staged_list, spec.options))
+        len(spec.options) > 2
+        or current_graph().root.nested
+        or any(map(structure.is_staged_list, spec.options))
     ):
         return join_lists(list(spec.options)) or spec
     return spec

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .. import flattening, histories, journal, listed, structure, types
+from .. import flattening, histories, inner_lists, journal, listed, structure, types
 from ..assumptions import note_singles
 from ..flattening import flatten
 from ..funcgraph import FuncGraph, current_graph
@@ -132,9 +132,10 @@ def trace_with_state(
         graph.repeats = name == "body"
         opening.open(graph)
 
-    region = trace_region(name, keeping(function), before)
+    with inner_lists.apart() as marks:
+        region = trace_region(name, keeping(function), before)
     moved, entered = opening.moved(region.changed), opening.entered
-    return StateRegion(
+    made = StateRegion(
         region.graph,
         region.result,
         region.changed,
@@ -144,6 +145,8 @@ def trace_with_state(
         moved,
         entered,
     )
+    made.marks = marks
+    return made
 
 
 def known_to_begin(
@@ -171,6 +174,7 @@ def emit_while(
 ) -> None:
     """Record the loop, and let every place of the state hold what it has after it."""
     graph = current_graph()
+    inner_lists.check_iterations([p.keep for p, _ in loop.changed.values()], loop.marks)
     initial = [v for c, s in zip(contents_of(state, told), specs) for v in flatten(c, s, graph)]
     initial += carried.initial(graph)
     kinds = [t for s in specs for t in leaf_types(s)] + [types.INT] * carried.count
@@ -196,6 +200,8 @@ def emit_while(
     mind_iterations(state)
     carried.attach(graph, made, list(values))
     told.guard(state)
+    inner_lists.together(cond.marks, loop.marks)
+    inner_lists.check_names()
 
 
 def _test_value(cond: StateRegion) -> Value:

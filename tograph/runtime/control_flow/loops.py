@@ -236,7 +236,7 @@ class Rounds:
             again = not loop.raised and self.carried.widen(
                 loop.graph, [*self.state, *fresh], [*joined, *added], [*left, *after]
             )
-        again = told.share(self.state, contents_after(loop, self.state)) or again
+        again = told.share(self.state, contents_after(loop, self.state), loop.marks) or again
         moving = [
             (p, new)
             for p, old, new in zip(self.state, self.specs, joined)

@@ -38,6 +38,7 @@ class Region:
     changed: dict[Any, tuple[Place, Any]]
     raised: bool
     function: Any = None
+    marks = ()  # of ``inner_lists``, which are undone at its end
 
     def content(self, place: Place) -> Any:
         """What the region leaves in a location."""

@@ -10,19 +10,18 @@ itself, beside what the construct makes, also inside of that. A change that cann
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections import deque
 from collections.abc import Container, Iterator, Sequence
 from typing import Any
 
 from ...errors import AliasError
-from .. import journal, pytrees, structure
-from ..funcgraph import USER_CODE, Storage, current_graph, user_location
+from .. import inner_lists, journal, pytrees, structure
+from ..funcgraph import Storage, current_graph, user_location
 from ..growing import StagedList
 from ..journal import Location as Place
-from ..reach import Reach, reachable
+from ..reach import Reach, reachable, user_variables
 from ..retrace import Retrace
-from ..structure import Identity, is_union
+from ..structure import Identity, Spec, is_union
 from .leaves import Path
 from .regions import Region
 
@@ -178,7 +177,7 @@ class Told:
         pairs = zip(state, contents, strict=True)
         return any(self._follows(p) and any(map(mutable, among(c))) for p, c in pairs)
 
-    def share(self, state: Sequence[Place], contents: Sequence[Any]) -> bool:
+    def share(self, state: Sequence[Place], contents: Sequence[Any], marks: Any = ()) -> bool:
         """Find what two places hold at the end of an iteration, and what the loop takes over while others hold it."""
         if self.apart:
             contents = self.left(state, contents)
@@ -186,6 +185,7 @@ class Told:
         merged = [(p, c) for p, c in pairs if self.apart or not self._follows(p)]
         before = sum(map(len, self.shared.values()))
         for key, path in _twice(merged):
+            inner_lists.held_twice()
             self.shared.setdefault(key, set()).add(path)
         slots = [
             (p, [p.get(), c]) for p, c in zip(state, contents, strict=True) if p.key in self.merged
@@ -198,7 +198,10 @@ class Told:
                     _guard(x, place.name)
             # What a join in the iteration made of one that has another name is that here too.
             for path, x in containers(both[1]):
-                if journal.guarded(x):
+                listed = inner_lists.is_listed(x, marks)
+                if listed:
+                    inner_lists.copied()
+                if listed or journal.guarded(x):
                     self.shared.setdefault(place.key, set()).add(path)
         return sum(map(len, self.shared.values())) != before
 
@@ -215,17 +218,27 @@ class Told:
 class Merged:
     """What a join makes anew of the containers that its regions leave, and which of them other names hold too."""
 
-    def __init__(self, slots: Sequence[tuple[Place | None, list[Any]]], live: Sequence[Region]):
+    def __init__(self, slots: Sequence[Slot], specs: Sequence[Spec], live: Sequence[Region]):
         self.places: set[Any] = set()
+        # What a list of the graph takes has its place there.
+        slots = [
+            s for s, spec in zip(slots, specs, strict=True) if not structure.is_staged_list(spec)
+        ]
         if not any(next(containers(c), None) for _, contents in slots for c in contents):
             return
         for i in range(len(live)):
             self.places.update(key for key, _ in _twice([(p, c[i]) for p, c in slots]))
+        if self.places:
+            inner_lists.held_twice()
         seen = reachable([r.function for r in live])
         elsewhere = _Elsewhere(slots)
         for place, contents in slots:
             held = [x for c in contents for x in _made_anew(place, c)]
-            if any(journal.guarded(x) for x in held):
+            pairs = zip(contents, live, strict=True)
+            kept = [x for c, r in pairs for x in _made_anew(place, c) if inner_lists.is_listed(x, r.marks)]  # fmt: skip
+            if kept:
+                inner_lists.copied()
+            if kept or any(journal.guarded(x) for x in held):
                 self.places.add(_key(place))
             if any(id(x) in seen for x in held):
                 for _, x in [found for c in contents for found in elsewhere.held(place, c)]:
@@ -287,7 +300,7 @@ class _Elsewhere:
             told = [p for p, cs in self._slots if p is not None and any(map(_has_containers, cs))]
             self._emptied = [(p, p.get()) for p in told]
             with _empty(self._emptied):
-                self._reach = Reach(_variables())
+                self._reach = Reach(user_variables())
         others = [old for p, old in self._emptied if p is not place]
         with _empty([(p, old) for p, old in self._emptied if p is place]):
             return self._reach.also(others)
@@ -307,17 +320,6 @@ def _empty(places: Sequence[tuple[Place, Any]]) -> Iterator[None]:
     finally:
         for place, old in reversed(places):
             place._set(old)
-
-
-def _variables() -> list[Any]:
-    """What the local variables of the user's functions hold."""
-    found: list[Any] = []
-    frame = sys._getframe(1)
-    while frame is not None:
-        if frame.f_code in USER_CODE:
-            found += frame.f_locals.values()
-        frame = frame.f_back
-    return found
 
 
 def _guard(x: Any, name: str) -> None:

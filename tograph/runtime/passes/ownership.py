@@ -52,6 +52,15 @@ _FOREIGN: Tokens = frozenset((OUTSIDE, OUTSIDE_CELLS))
 _NONE: Tokens = frozenset()
 
 
+_GETS = ("tg.list_get", "tg.list_pop", "tg.array_read")
+
+
+def _nested(node: Node) -> bool:
+    """Whether an op of lists takes or gives a list whose items are lists."""
+    kinds = (v.type for v in (*node.inputs, *node.outputs))
+    return any(isinstance(k, ListType) and isinstance(k.element, ListType) for k in kinds)
+
+
 @dataclass
 class Plan:
     """``writes``: updates that may write in place. ``copies``: states of loops whose initial value is copied first.
@@ -137,7 +146,8 @@ class Analysis:
         if is_update(node) and self._may_write(node, at, frame):
             self.plan.writes.add(node)
             self.written |= self._own(node.args[0])
-            rest = (t for v in node.inputs for t in self.of(v) if not t.cells)
+            nested = _nested(node)
+            rest = (t for v in node.inputs for t in self.of(v) if nested or not t.cells)
             cells = isinstance(node.outputs[0].type, ListType)
             self.tokens[node.outputs[0]] = self.of(node.args[0]) | frozenset(rest if cells else ())
             self.dense.add(node.outputs[0])
@@ -153,6 +163,9 @@ class Analysis:
 
     def _result(self, node: Node, value: Value, shared: Tokens, frame: _Frame) -> Tokens:
         if isinstance(value.type, ListType) and node.op.startswith(("tg.list_", "tg.array_")):
+            if _nested(node):  # a list in a list is itself there, not its items
+                is_item = node.op in _GETS and value is node.outputs[-1]
+                return shared | {OUTSIDE_CELLS if is_item else Token(frame.loop, cells=True)}
             items = frozenset(t for t in shared if not t.cells)
             return items | {Token(frame.loop, cells=True)}
         if lookup(node.op).aliases:

@@ -1,0 +1,79 @@
+"""``split``, ``chunk`` and ``unbind`` into as many parts as only the run knows."""
+
+import pytest
+import torch
+
+import tograph as tg
+from tests.converters.both import compare
+
+ROWS = [
+    (torch.arange(10.0), torch.tensor(2)),
+    (torch.arange(9.0), torch.tensor(4)),
+    (torch.arange(3.0), torch.tensor(7)),
+]
+
+
+def by_a_number(x, n):
+    return (
+        [p.sum() for p in x.split(int(n))],
+        [p.sum() for p in x.chunk(n.item())],
+        len(torch.chunk(x, int(n))),
+    )
+
+
+def of_what_a_mask_selects(x, n):
+    y = x[x > 1]
+    rows = [r + 1 for r in y.unbind()]
+    return (
+        [p * 2 for p in torch.split(y, 2)],
+        rows,
+        torch.cat(y.split(3)),
+        torch.stack(torch.unbind(y, 0)),
+    )
+
+
+def along_another_dimension(x, n):
+    parts = torch.stack([x, x]).split(n.item(), dim=1)
+    return parts[0], parts[-1], len(parts), max(p.shape[1] for p in parts)
+
+
+def of_nothing(x, n):
+    y = x[x > 100]
+    return y.split(2), y.unbind(0), y.chunk(2), y.split((n - n).item())
+
+
+def sections_and_known_sizes(x, n):
+    y = x[x > 1]
+    a, b = y.split([1, y.shape[0] - 1])
+    return a, b, x.split(2), x.chunk(3), x.unbind()
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        by_a_number,
+        of_what_a_mask_selects,
+        along_another_dimension,
+        of_nothing,
+        sections_and_known_sizes,
+    ],
+)
+def test_same(function):
+    compare(function, *ROWS)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, n: x.split((n - n).item()),
+        lambda x, n: x.split((-n).item()),
+        lambda x, n: x.chunk((-n).item()),
+    ],
+)
+def test_bad_numbers(function):
+    x, n = ROWS[0]
+    with pytest.raises(RuntimeError) as native:
+        function(x, n)
+    with pytest.raises(RuntimeError) as converted:
+        tg.function(function)(x, n)
+    assert str(native.value) in str(converted.value)

@@ -1,0 +1,94 @@
+"""``split``, ``chunk`` and ``unbind`` into a number of tensors that only the run knows: a tuple of the graph.
+
+Each has its meaning written in plain Python, which is converted like a user's function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ...runtime.shapes import SYMBOLS
+from ...runtime.symbolic import SymTensor
+from ..call_rules import DECIDING
+from ..calls import call
+from ..registry import TENSOR_METHODS, handles
+from .forms import as_number
+
+
+def _split(x, size, dim):
+    parts, count = [], x.shape[dim]
+    if size < 0:
+        raise RuntimeError(f"split expects split_size be non-negative, but got split_size={size}")
+    if size == 0 and count > 0:
+        raise RuntimeError(
+            f"split_size can only be 0 if dimension size is 0, but got dimension size of {count}"
+        )
+    step = max(size, 1)
+    for i in range((max(count, 1) + step - 1) // step):
+        parts.append(x.narrow(dim, i * step, min(step, count - i * step)))
+    return tuple(parts)
+
+
+def _chunk(x, chunks, dim):
+    if chunks <= 0:
+        raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
+    parts, count = [], x.shape[dim]
+    if count == 0:
+        for _ in range(chunks):
+            parts.append(x)
+    else:
+        size = (count + chunks - 1) // chunks
+        for i in range((count + size - 1) // size):
+            parts.append(x.narrow(dim, i * size, min(size, count - i * size)))
+    return tuple(parts)
+
+
+def _unbind(x, dim):
+    rows = []
+    for i in range(x.shape[dim]):
+        rows.append(x.select(dim, i))
+    return tuple(rows)
+
+
+DECIDING.update((_split, _chunk, _unbind))
+
+
+def _staged(x: Any, count: Any, dim: Any) -> bool:
+    """Whether only the run knows how many parts there are."""
+    if not isinstance(x, torch.Tensor) or type(dim) is not int or not -x.dim() <= dim < x.dim():
+        return False
+    if isinstance(count, (list, tuple)):
+        return False
+    return isinstance(count, (*SYMBOLS, SymTensor)) or isinstance(x.shape[dim], SYMBOLS)
+
+
+def _splits(*functions: Callable[..., Any]) -> None:
+    for function in functions:
+
+        @handles(function)
+        def split(tensor, split_size_or_sections=None, dim=0, *, split_size=None, _plain=function):
+            size = split_size if split_size_or_sections is None else split_size_or_sections
+            if not _staged(tensor, size, dim):
+                return _plain(tensor, size, dim=dim)
+            return call(_split, tensor, as_number(size), dim)
+
+
+def chunk(input, chunks, dim=0):
+    """``Tensor.chunk``"""
+    if not _staged(input, chunks, dim):
+        return torch.chunk(input, chunks, dim)
+    return call(_chunk, input, as_number(chunks), dim)
+
+
+def unbind(input, dim=0):
+    """``Tensor.unbind``"""
+    return call(_unbind, input, dim) if _staged(input, None, dim) else torch.unbind(input, dim)
+
+
+_splits(torch.split, torch.Tensor.split)
+handles(torch.chunk)(chunk)
+handles(torch.unbind)(unbind)
+TENSOR_METHODS["chunk"], TENSOR_METHODS["unbind"] = chunk, unbind
