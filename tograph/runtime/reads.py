@@ -173,9 +173,9 @@ class Watch(PlaceChecks):
             names = self._shadowed.setdefault(id(at), [])
             names += [name] if name not in names else []
             first, *rest = names
-            test = f"{first!r} not in (held := {{0}}.__dict__)"
+            text = f"{first!r} not in (held := {{0}}.__dict__)"
             self.drop(at, "own")
-            self.check(at, "own", "".join([test, *(f" and {n!r} not in held" for n in rest)]))
+            self.check(at, "own", "".join([text, *(f" and {n!r} not in held" for n in rest)]))
 
     def absent(self, owner: Any, name: str) -> None:
         """``owner`` has no attribute of that name."""
