@@ -4,7 +4,7 @@ Packages: ``control_flow`` (staged constructs), ``autodiff``, ``passes``, ``kern
 ``containers``.
 
 * What a graph is: ``types``, ``ops``, ``ir``, ``ordering`` (``memory_homes``), ``text`` (``text_constants``), ``verification``; ``rewrite`` for who changes one.
-* What ops give: ``shapes``, ``nn_shapes``, ``linalg_shapes``, ``data_shapes``; ``infer`` asks them, else torch's kernels (``meta_kernel``, ``stand_in``), and ``refusals`` asks torch which dtypes it takes; ``layouts`` tells which tensors a graph takes.
+* What ops give: ``shapes``, ``nn_shapes``, ``linalg_shapes``, ``data_shapes``, ``special_shapes``; ``infer`` asks them, else torch's kernels (``meta_kernel``, ``stand_in``), and ``refusals`` asks torch which dtypes it takes; ``layouts`` tells which tensors a graph takes.
 * Recording: ``tracing`` and ``funcgraph``; ``symbolic`` tensors (``valueless``, ``asking``), numbers (``scalars``, ``scalar_nodes``), ``staged_string``; what is
   ``known``, what torch takes for granted (``assumptions``), what is ``required``, and the ``facts`` of a branch.
 * Writes: ``mutation``, ``view_writes``, ``overlap``, ``shared_memory``, ``twins``, ``stale``, ``overwritten``.

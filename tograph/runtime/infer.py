@@ -8,7 +8,16 @@ from typing import Any
 import torch
 
 from ..errors import GraphBoolError, UnknownSizeError
-from . import data_shapes, layouts, linalg_shapes, nn_shapes, refusals, shapes, stand_in
+from . import (
+    data_shapes,
+    layouts,
+    linalg_shapes,
+    nn_shapes,
+    refusals,
+    shapes,
+    special_shapes,
+    stand_in,
+)
 from .meta_kernel import on_meta
 from .shapes import Meta
 from .types import TensorType
@@ -170,7 +179,9 @@ def _symbolic_view(func, args: tuple) -> bool:
 _SYMBOLIC_VIEWS = frozenset(
     ["slice", "view", "_unsafe_view", "expand", "squeeze", "unbind", "split", "split_with_sizes"]
 )
-assert data_shapes and linalg_shapes and nn_shapes  # their rules are in the table
+assert (
+    data_shapes and linalg_shapes and nn_shapes and special_shapes
+)  # their rules are in the table
 
 
 def _meta_kernel(func, args: tuple, kwargs: dict) -> Any:

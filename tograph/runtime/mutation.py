@@ -149,7 +149,10 @@ def _become_view(func, view, args: tuple, kwargs: dict, record: Callable[..., An
             user_location(),
         )
     made = record(view, args, kwargs, view=True)
-    _DATA.__set__(x, made)
+    # What torch asks before of the two types would be the first call of a `__torch_dispatch__` of a class, for
+    # which it loads its distributed tensors and sympy: 0.5 s.
+    with torch._C._DisableTorchDispatch():
+        _DATA.__set__(x, made)
     x.meta, x.chain, x.ref, x.version = made.meta, made.chain, made.ref, made.version
     return x
 

@@ -117,7 +117,9 @@ class Program:
         if self._left:
             self._left -= 1
             if self._left:
-                self._waiting = self._waiting or host.build(self.graph)
+                if self._waiting is None:
+                    with collector.seldom():
+                        self._waiting = host.build(self.graph)
                 return self._waiting.run(*map(plain, inputs))
             self._waiting = None
             self.compile()

@@ -292,12 +292,22 @@ def _float_unary(x, eps=None):
     return pointwise((x,), _floating(x.dtype))
 
 
-@rule("neg relu sign sgn abs floor ceil round trunc frac silu gelu hardtanh leaky_relu elu softplus bitwise_not square "
+@rule("relu sign sgn floor ceil round trunc frac silu gelu hardtanh leaky_relu elu softplus bitwise_not square "
       "positive mish hardswish hardsigmoid relu6 threshold celu selu nan_to_num hardshrink "
       "softshrink fill zero")  # fmt: skip
 def _unary(x, *args, **kwargs):
     if x.dtype.is_complex:
         return None
+    return pointwise((x,), x.dtype)
+
+
+@rule("abs")
+def _abs(x):
+    return pointwise((x,), x.dtype.to_real())
+
+
+@rule("neg")
+def _neg(x):
     return pointwise((x,), x.dtype)
 
 

@@ -10,6 +10,7 @@ long as nothing that it may share memory with is written; anything else is an er
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -27,6 +28,7 @@ from ..symbolic import SymTensor, value_of, wrap
 from ..types import BOOL, INT
 from .regions import close, forget_written, trace_region
 
+_version = operator.attrgetter("version")
 Which = Callable[[FuncGraph], Any]  # the index that counts, an int or a value, as seen from a graph
 
 
@@ -50,7 +52,9 @@ class Picked(Storage):
 
     @property
     def version(self) -> Any:
-        return tuple(s.version for s in parts(self))
+        return tuple(
+            map(_version, parts(self))
+        )  # asked often, of as many as constructs follow each other
 
     @version.setter
     def version(self, value: Any) -> None:
