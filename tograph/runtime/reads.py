@@ -282,6 +282,16 @@ class Watch(PlaceChecks):
             if isinstance(x, torch.Tensor):
                 self._gradient(Source(None, "tensor", i, f"tensor {i}"), x)
 
+    def leaf(self, x: torch.Tensor, i: int | None) -> bool:
+        """Whether a captured tensor, or the ``i``-th one of the arguments, is a leaf that requires a gradient was asked."""
+        source = Source(None, "object", sources.Strong(x), "a captured tensor")
+        if i is not None:
+            source = Source(None, "tensor", i, f"tensor {i}")
+        found = x.requires_grad and x.is_leaf
+        test = f"({{0}}.requires_grad and {{0}}.is_leaf) is {found}"
+        self.check(self.source_of(x) or source, "leaf", test)
+        return found
+
     def layout(self) -> None:
         """How the tensors of the arguments lie in memory matters: others trace anew."""
         if self.laid_out:

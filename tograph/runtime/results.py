@@ -229,7 +229,8 @@ def _kept(x: Any) -> list[Any]:
     if isinstance(x, types.GeneratorType):
         return list(x.gi_frame.f_locals.values()) if x.gi_frame is not None else []
     if hasattr(type(x), "__tograph_holds__"):
-        return x.__tograph_holds__()
+        held = x.__tograph_holds__()
+        return [k for y in held for k in (_kept(y) if isinstance(y, Iterator) else [y])]
     return _behind(x) if isinstance(x, Iterator) else []
 
 

@@ -181,6 +181,7 @@ class Tracer:
                 n: arguments.replace_tensors(x, take, self.effects.spares)
                 for n, x in self.bound.arguments.items()
             }
+            self.root.root.lent = [made for made, _ in self.effects.spares]
             return self._run(inspect.BoundArguments(self.bound.signature, OrderedDict(given)))
 
     def _structured(self) -> tuple[TensorSpec, ...]:
