@@ -155,3 +155,32 @@ def test_kernels_in_python_load_no_compiler(tmp_path):
         capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     assert found.stdout.split() == ["False", "0"]
+
+
+VECTORS = """
+import sys
+import torch
+import tograph as tg
+
+@tg.function
+def squeezed(x, m):
+    y = x * 2
+    y.unsqueeze_(0)
+    y.t_()
+    d = torch.distributions.Normal(x, x.exp())
+    z = torch.fft.fft(torch.complex(x, d.rsample()))
+    return x @ m, m @ x, x @ x, y, d.log_prob(x), torch.distributions.Categorical(x).sample(), z.abs(), torch.fft.rfft(x)
+
+squeezed(torch.ones(3), torch.ones(3, 3))
+print("sympy" in sys.modules, "torch.distributed.tensor" in sys.modules)
+"""
+
+
+def test_vectors_distributions_and_complex_numbers_load_no_sympy(tmp_path):
+    """torch makes products with vectors by ops that change a tensor's shape in place; its kernels of others are Python."""
+    (tmp_path / "vectors.py").write_text(VECTORS)
+    found = subprocess.run(
+        [sys.executable, str(tmp_path / "vectors.py")],
+        capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert found.stdout.split() == ["False", "False"]

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import tograph as tg
+from tograph.runtime.native.entry import MISS
 
 
 class Held:
@@ -194,3 +195,47 @@ def test_a_schedule_of_learning_rates(kind):
         losses.append(torch.stack(row))
     assert torch.allclose(*losses, rtol=1e-6)
     assert f.trace_count == 3
+
+
+class Scaled:
+    rate = 0.5
+
+    def step(self, x):
+        return x * self.rate + 1
+
+
+class Counted:
+    n = 0
+
+    def step(self, x):
+        self.n += 1
+        return x * self.n
+
+
+def test_changing_numbers_go_by_the_entry():
+    """Machine code runs the calls; numbers of other types and sizes are seen."""
+    plain, held, x = Scaled(), Scaled(), torch.arange(1.0, 4.0)
+    f = tg.function(held.step)
+    for k in range(12):
+        plain.rate = held.rate = 0.5 + k
+        assert torch.equal(f(x), plain.step(x))
+    assert f._entry is not None
+    assert f._entry(x) is not MISS
+    for rate in (3, 1e30, -0.0, True, 1 << 40, float("inf"), 0.25):
+        plain.rate = held.rate = rate
+        assert torch.equal(f(x), plain.step(x))
+
+
+def test_counters_go_by_the_entry():
+    plain, held, x = Counted(), Counted(), torch.arange(3.0)
+    f = tg.function(held.step)
+    for _ in range(12):
+        assert torch.equal(f(x), plain.step(x))
+        assert held.n == plain.n
+    assert f._entry is not None
+    assert torch.equal(f._entry(x), plain.step(x))
+    assert held.n == plain.n
+    plain.n = held.n = (1 << 63) - 2
+    for _ in range(3):
+        assert torch.equal(f(x), plain.step(x))
+        assert held.n == plain.n

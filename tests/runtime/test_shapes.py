@@ -20,7 +20,8 @@ POINTWISE = set(
 )
 STRIDED = POINTWISE | set(
     """linalg_inv_ex linalg_cholesky_ex _linalg_det _linalg_slogdet linalg_qr _linalg_eigh _linalg_svd _linalg_solve_ex
-    linalg_solve_triangular cholesky_solve linalg_matrix_exp""".split()
+    linalg_solve_triangular cholesky_solve linalg_matrix_exp complex polar angle _conj_physical _fft_r2c _fft_c2c _fft_c2r
+    special_erfcx special_i0e special_ndtri polygamma igamma special_zeta special_xlog1py histc take isin""".split()
 )
 TYPES = re.compile(
     "implement|support|type|bool|integ|sign|complex|floating|negative|expected m", re.I
@@ -835,3 +836,78 @@ def test_vectors():
     assert not check(lambda a, b: L.cross(a, b), torch.rand(4, 3), torch.rand(4, 3))
     assert not check(lambda x: x.trace(), torch.rand(3, 3))
     assert not set(check(L.solve, positive(4), torch.rand(4))) - {"_linalg_check_errors"}
+
+
+# ---- complex numbers, Fourier transforms, special functions, distributions
+
+SPECIAL = [
+    torch.abs,
+    torch.neg,
+    torch.angle,
+    torch.conj_physical,
+    torch.special.erfcx,
+    torch.special.log_ndtr,
+    torch.special.ndtri,
+    torch.special.i0e,
+    torch.special.i1,
+    torch.special.i1e,
+    torch.special.bessel_j0,
+    torch.special.bessel_j1,
+    lambda x: torch.polygamma(2, x),
+    lambda x: torch.histc(x, 5),
+    lambda x: torch.empty_like(x).geometric_(0.5),
+    lambda x: torch.empty_like(x).cauchy_(),
+    lambda x: torch.empty_like(x).log_normal_(),
+    lambda x: torch.ops.aten._is_all_true(x),
+    lambda x: torch.ops.aten._is_any_true(x),
+    lambda x: x.take(torch.zeros(2, 3, dtype=torch.int64).t()),
+    lambda x: torch.isin(x, torch.arange(3)),
+    torch.fft.fft,
+    torch.fft.ifft,
+    torch.fft.rfft,
+    torch.fft.irfft,
+    torch.fft.hfft,
+    torch.fft.ihfft,
+    torch.fft.fft2,
+    torch.fft.rfft2,
+    torch.fft.irfft2,
+    lambda x: torch.fft.fft(x, dim=0),
+    lambda x: torch.fft.irfft(x, n=7),
+    lambda x: torch.fft.rfft(x, n=0),
+]
+
+
+@pytest.mark.parametrize("op", SPECIAL, ids=name_of)
+def test_special(op):
+    for dtype in (*DTYPES, torch.complex128):
+        for x in layouts(dtype).values():
+            check(op, x)
+
+
+@pytest.mark.parametrize(
+    "op",
+    [torch.complex, torch.polar, torch.igamma, torch.special.zeta, torch.special.xlog1py],
+    ids=name_of,
+)
+def test_special_of_two(op):
+    for dtype in DTYPES:
+        values = layouts(dtype)
+        for a, b in itertools.product(values.values(), values.values()):
+            check(op, a, b)
+        check(op, tensor((3,), dtype), tensor((3,), torch.float64))
+        check(op, tensor((3,), dtype), 2)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: torch.complex(x, x).abs() + torch.complex(x, x).angle() + torch.polar(x, x).real,
+        lambda x: torch.fft.irfft(torch.fft.rfft(x)) + torch.fft.ifft(torch.fft.fft(x)).real,
+        lambda x: torch.distributions.Normal(x, x).log_prob(x),
+        lambda x: torch.distributions.Categorical(x).sample(),
+        lambda x: torch.distributions.Beta(x, x).rsample(),
+        lambda x: torch.special.i0e(x) + torch.polygamma(1, x) + torch.igamma(x, x),
+    ],
+)
+def test_common_uses_have_rules(function):
+    assert not check(function, torch.rand(4) + 0.5)

@@ -149,7 +149,10 @@ def _become_view(func, view, args: tuple, kwargs: dict, record: Callable[..., An
             user_location(),
         )
     made = record(view, args, kwargs, view=True)
-    _DATA.__set__(x, made)
+    # What torch asks before of the two types would be the first call of a `__torch_dispatch__` of a class, for
+    # which it loads its distributed tensors and sympy: 0.5 s.
+    with torch._C._DisableTorchDispatch():
+        _DATA.__set__(x, made)
     x.meta, x.chain, x.ref, x.version = made.meta, made.chain, made.ref, made.version
     return x
 
@@ -204,7 +207,9 @@ def write(target: torch.Tensor, result: torch.Tensor) -> None:
     for view, base in zip(reversed(x.chain), reversed(bases), strict=False):
         value = scatter(graph, view, base, value)
     histories.note(x.storage_, target)
-    if _unseen(x) and _may_have_history(x.storage_, graph):
+    if not _unseen(x):
+        x.storage_.refuse_leaf(graph, bool(x.chain))
+    elif _may_have_history(x.storage_, graph):
         old = graph.current(x.storage_)
         value = graph.emit("tg.written", old, value, type=old.type)
     graph.assign(x.storage_, value)

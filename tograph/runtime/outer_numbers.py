@@ -119,10 +119,14 @@ class Opened:
 
 class _Getter:
     def __init__(self, source: Source, real: torch.Tensor):
-        self.label, self.now, self.real = source.label, current_value(source), real
+        self.label, self.number, self.real = source.label, current_value(source), real
+
+    def now(self) -> torch.Tensor:
+        """The input, where a guard has asked what the place holds."""
+        return families.number_tensor(self.number())
 
     def __call__(self) -> torch.Tensor:
-        number = self.now()
+        number = self.number()
         if type(number) not in _TESTS or families.DTYPES[type(number)] != self.real.dtype:
             raise DeadResourceError(
                 f"{self.label} does not hold a number of the kind that it was traced with: call the function, which traces anew"

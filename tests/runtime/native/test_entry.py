@@ -384,3 +384,46 @@ def test_a_thread_that_calls_while_another_compiles_settles_nothing(monkeypatch)
     warm(f, x, x + 1)
     assert seen == [False]
     assert f.concrete_functions[0].settled
+
+
+def test_numbers_are_inputs_of_an_entry():
+    graph = tg.parse_graph("""main(%0: f32[4], %1: int, %2: float, %3: bool) {
+  %4: f32[4] = aten.mul.Tensor(%0, %2)
+  %5: f32[4] = aten.add.Tensor(%4, %1)
+  %8: f32[4] = If(%3, %5, %0) {
+    then(%6: f32[4], %7: f32[4]) {
+      return %6
+    }
+    orelse(%6: f32[4], %7: f32[4]) {
+      %9: f32[4] = aten.neg.default(%7)
+      return %9
+    }
+  }
+  %10: int = py.add(%1, 1)
+  return %8, %10
+}""")
+    program = scheduler.build(graph)
+    x = torch.arange(4.0)
+    for _ in range(5):
+        program.run(x, 3, 0.5, True)
+    call = program.native._whole
+    assert call is not None
+    for n, scale, sign in [(3, 0.5, True), (-7, -2.0, True), (1, 1e30, False), ((1 << 62) + 1, 0.0, False)]:  # fmt: skip
+        found, more = call(x, n, scale, sign)
+        assert torch.equal(found, x * scale + n if sign else -x)
+        assert more == n + 1
+        assert type(more) is int
+    wrong = [(1.0, 0.5, True), (1, 1, True), (1, 0.5, 1), (True, 0.5, True), (1 << 63, 0.5, True), (-(1 << 63) - 1, 0.5, True), (None, 0.5, True), (1, X, True)]  # fmt: skip
+    for numbers in wrong:
+        assert call(x, *numbers) is entry.MISS
+
+
+def test_a_run_takes_one_tensor_twice():
+    graph = tg.parse_graph("""main(%0: f32[4], %1: f32[4]) {
+  %2: f32[4] = aten.mul.Tensor(%0, %1)
+  return %2
+}""")
+    program = scheduler.build(graph)
+    for _ in range(5):
+        program.run(X, X)
+    assert torch.equal(program.native._whole(X, X)[0], X * X)

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from ... import collector
 from ..carrier import differentiable
 from ..freed import MESSAGE, is_freed
 from ..ir import Graph, Node, Value, map_values
@@ -24,6 +25,7 @@ from ..rewrite import copied, copy_node, leave_out
 from .nodes import ShareNode
 from .routes import Routes
 from .shares import shares
+from .unwrapped import unwrap
 from .vjp import Pullback, vjp
 
 Build = Callable[..., Any]  # of a graph, and of how many of its outputs leave the library
@@ -63,6 +65,7 @@ class Pair:
             first.setdefault(graph.outputs[i], i)
         self.graph, self.wrt, self.build = graph, wrt, build
         self.pullback = vjp(graph, wrt, list(first.values()))
+        unwrap(self.pullback, len(graph.outputs))
         self.twins = {
             i: first[graph.outputs[i]]
             for i in given
@@ -99,20 +102,25 @@ class Pair:
     def backward(self, share: int, needed: tuple[bool, ...]) -> Any:
         """The backward program of a share that computes the gradients that are needed."""
         if (share, needed) not in self._backwards:
-            graph = copied(self.shares[share].backward, ordered=True)
-            graph.outputs = [v for v, n in zip(graph.outputs, needed) if n]
-            leave_out(graph, _COMMITS)
-            prune(graph)
-            set_control_inputs(graph)
-            self._backwards[share, needed] = self.build(graph, 0)
+            with collector.seldom():
+                self._backwards[share, needed] = self._backward(share, needed)
         return self._backwards[share, needed]
+
+    def _backward(self, share: int, needed: tuple[bool, ...]) -> Any:
+        graph = copied(self.shares[share].backward, ordered=True)
+        graph.outputs = [v for v, n in zip(graph.outputs, needed) if n]
+        leave_out(graph, _COMMITS)
+        prune(graph)
+        set_control_inputs(graph)
+        return self.build(graph, 0)
 
     def joint(self, share: int) -> tuple[Differentiable, list[int]]:
         """(inputs, snapshots, cotangents of a share) -> gradients, as a graph; and the inputs that these belong to."""
         if share not in self._joints:
             given = [self.pullback.given[i] for i in self.shares[share].given]
-            p = vjp(self.graph, self.wrt, given, again=True)
-            self._joints[share] = Differentiable(self._joint_graph(p), self.build), p.present
+            with collector.seldom():
+                p = vjp(self.graph, self.wrt, given, again=True)
+                self._joints[share] = Differentiable(self._joint_graph(p), self.build), p.present
         return self._joints[share]
 
     def _joint_graph(self, p: Pullback) -> Graph:
@@ -166,7 +174,8 @@ class Differentiable:
 
     def pair(self, wrt: tuple[int, ...]) -> Pair:
         if wrt not in self._pairs:
-            self._pairs[wrt] = Pair(self.graph, wrt, self.build)
+            with collector.seldom():
+                self._pairs[wrt] = Pair(self.graph, wrt, self.build)
         return self._pairs[wrt]
 
     def run(self, inputs: Sequence[Any], wrt: tuple[int, ...] | None = None) -> list[Any]:

@@ -22,10 +22,13 @@ from .groups import one_element, schedule, updated
 from .grown import Grown, Shrunk, Swapped
 from .polling import Strip, poll
 from .telling import Text
-from .values import Decline, Listed, Mem, Operand, Reg, laid_out, numel
+from .values import Decline, Fill, Listed, Mem, Operand, Reg, laid_out, numel
 
 if TYPE_CHECKING:
     from .lower import Lowering
+
+
+EMPTY = "aten.empty.memory_format"
 
 
 def lower(low: Lowering, node: Node) -> None:
@@ -112,7 +115,9 @@ def _settled(low: Lowering, v: Value, x: Operand, dest: Mem | None) -> Operand:
         return _settled_list(low, x, dest)
     if one_element(v):
         return typed(v, low.register(x))
-    if dest is not None:
+    if isinstance(x, Fill) and x.node.op == EMPTY and isinstance(dest, Mem):
+        made = replace(dest, dense=True)  # whatever is there
+    elif dest is not None:
         made = low.moved(x, dest)
         made = replace(made, dense=x.settled, alias=x.alias if made is x else "false", owners=dest.owners)  # fmt: skip
     elif extents.opened(v):

@@ -1,7 +1,7 @@
 """The call path in machine code: a built-in function that takes the tensors and returns the result.
 
 ``make_entry(native, ...)`` gives a ``METH_FASTCALL`` function. It checks that nothing stands between Python and plain
-tensors (torch modes, transforms, dual levels, autocast, gradients), that each argument has the type, dtype, sizes and strides that
+tensors (torch modes, transforms, dual levels, autocast, gradients), that each argument is a number of the type, or has the dtype, sizes and strides, that
 the program was made for, makes room for the outputs and runs the program. Where a check fails, or the program declines, it
 returns ``MISS`` and has done nothing; the caller then takes the Python path. Tensors that the program writes must share no
 memory with another one, and get a new version as every in-place op gives them; a program that draws random numbers and declines
@@ -54,6 +54,8 @@ _SYMBOLS = {
     "PyLong_FromLongLong": "PyLong_FromLongLong",
     "PyFloat_FromDouble": "PyFloat_FromDouble",
     "PyBool_FromLong": "PyBool_FromLong",
+    "PyLong_AsLongLongAndOverflow": "PyLong_AsLongLongAndOverflow",
+    "PyFloat_AsDouble": "PyFloat_AsDouble",
     "PyObject_CallNoArgs": "PyObject_CallNoArgs",
     "PyObject_CallOneArg": "PyObject_CallOneArg",
     "PyObject_Vectorcall": "PyObject_Vectorcall",
@@ -68,6 +70,7 @@ _LEVEL, _NO_LEVEL = sys.intern("_current_level"), -1
 # What the text names of this process's objects; they live as long as it does.
 _OBJECTS = {
     "miss_object": MISS, "tensor_class": torch.Tensor, "parameter_class": torch.nn.Parameter, "variable_class": Variable,
+    "int_class": int, "float_class": float, "bool_class": bool, "true_object": True,
     "random_state": torch.get_rng_state, "set_random_state": torch.set_rng_state, "new_version": torch.autograd.graph.increment_version,
     "forward_names": vars(forward_ad), "level_name": _LEVEL, "no_level": _NO_LEVEL,
 }  # fmt: skip
@@ -85,6 +88,7 @@ def make_entry(
     written: Sequence[int] = (),
     random: bool = False,
     given: Sequence[tuple[int, ...]] = (),
+    repeats: bool = False,
 ) -> Callable[..., Any] | None:
     """The built-in function of a program, or None.
 
@@ -92,7 +96,7 @@ def make_entry(
     whether the one output is returned as it is, not in a tuple. ``busy``: the address of the program's lock, 8 bytes.
     ``owner`` is kept alive by the function: it must hold the program and its captured tensors. ``written``: the inputs that
     the program writes into. ``random``: whether it draws random numbers. ``given``: the strides of the inputs, of contiguous
-    ones where it is left out.
+    ones where it is left out. ``repeats``: whether it takes one tensor as two arguments, which is another trace of a function.
     """
     if not _checkable(inputs) or not all(map(_plain, outputs)):
         return None
@@ -107,6 +111,7 @@ def make_entry(
         "arena": arena, "busy": busy, "default": DTYPES[torch.get_default_dtype()], "written": len(written), "first_input": first,
         "first_output": first + RECORD * len(inputs), "items": _pointer(items, _LIST_ITEMS),
         "snapshots": ctypes.addressof(ctypes.c_char.from_buffer(snapshots)), "host": 0,
+        "repeats": repeats,
     }  # fmt: skip
     table = [int(words[name]) for name in WORDS] + list(written)
     table += _inputs(inputs, captured, given)
@@ -139,7 +144,10 @@ def make_host_entry(
 
 def _checkable(inputs: Sequence[Any]) -> bool:
     """Whether an entry can tell if arguments fit."""
-    return all(isinstance(t, TensorType) and None not in t.shape and _plain(t) for t in inputs)
+    return all(
+        isinstance(t, ScalarType) or (isinstance(t, TensorType) and None not in t.shape)
+        for t in inputs
+    ) and all(map(_plain, inputs))
 
 
 def _inputs(
@@ -149,7 +157,10 @@ def _inputs(
     table, taken = [], len(inputs) - len(captured)
     for i, kind in enumerate(inputs):
         held = id(captured[i - taken]) if i >= taken else 0
-        table += _record(kind, held, _nbytes(kind), given[i] if given else None)
+        if isinstance(kind, ScalarType):
+            table += [0, entry_text.number(kind.kind)] + [0] * (RECORD - 2)
+        else:
+            table += _record(kind, held, _nbytes(kind), given[i] if given else None)
     return table
 
 
@@ -196,11 +207,15 @@ def _method() -> tuple[Method, recycling.Offsets | None] | None:
         return None
     known = {**symbols, **{name: id(x) for name, x in _OBJECTS.items()}}
     kept = recycling.offsets()
-    if kept is not None:
-        code = jit.compile_module(entry_text.text(found, kept), ["call", "note", "untouched"], known, 0)  # fmt: skip
-        kept = kept if recycling.noticed(kept, code) else None
-    if kept is None:
-        code = jit.compile_module(entry_text.text(found, None), ["call"], known, 0)
+    try:
+        if kept is not None:
+            code = jit.compile_module(entry_text.text(found, kept), ["call", "note", "untouched"], known, 0)  # fmt: skip
+            kept = kept if recycling.noticed(kept, code) else None
+        if kept is None:
+            code = jit.compile_module(entry_text.text(found, None), ["call"], known, 0)
+    except RuntimeError as error:
+        jit.warn_once(f"tograph: entries do not compile, calls take the slower path: {error}")
+        return None
     _kept.append(Method(b"tograph_entry", code["call"], _FASTCALL, None))
     return _kept[-1], kept
 

@@ -26,11 +26,45 @@ define internal i1 @nothing_between(i64 %wanted) alwaysinline {
 """
 
 INPUT = """
-; Whether an object is the tensor that a record describes; its data pointer goes into the slot.
+; Whether an object is the tensor or number that a record describes; its data pointer, or the number, goes into the slot.
 define internal i1 @input(ptr %item, ptr %record, i1 %given, i1 %grad, ptr %slot) alwaysinline {
 entry:
   %d = alloca i64
-  br i1 %given, label %class, label %tensor
+  br i1 %given, label %number, label %tensor
+number:
+  %described = call i64 @word(ptr %record, i64 1)
+  switch i64 %described, label %class [i64 $int, label %int i64 $float, label %float i64 $bool, label %bool]
+int:
+  %int_at = getelementptr i8, ptr %item, i64 8
+  %int_class = load ptr, ptr %int_at
+  %is_int = icmp eq ptr %int_class, @int_class
+  br i1 %is_int, label %word, label %no
+word:
+  %beyond_at = alloca i32
+  %n = call i64 @PyLong_AsLongLongAndOverflow(ptr %item, ptr %beyond_at)
+  store i64 %n, ptr %slot
+  %beyond = load i32, ptr %beyond_at
+  %small = icmp eq i32 %beyond, 0
+  ret i1 %small
+float:
+  %float_at = getelementptr i8, ptr %item, i64 8
+  %float_class = load ptr, ptr %float_at
+  %is_float = icmp eq ptr %float_class, @float_class
+  br i1 %is_float, label %double, label %no
+double:
+  %f = call double @PyFloat_AsDouble(ptr %item)
+  store double %f, ptr %slot
+  ret i1 true
+bool:
+  %bool_at = getelementptr i8, ptr %item, i64 8
+  %bool_class = load ptr, ptr %bool_at
+  %is_bool = icmp eq ptr %bool_class, @bool_class
+  br i1 %is_bool, label %truth, label %no
+truth:
+  %is_true = icmp eq ptr %item, @true_object
+  %b = zext i1 %is_true to i64
+  store i64 %b, ptr %slot
+  ret i1 true
 class:
   %kinds = getelementptr i8, ptr %item, i64 8
   %kind = load ptr, ptr %kinds
@@ -97,8 +131,8 @@ no:
 """
 
 APART = """
-; One tensor given twice is another trace.
-define internal i1 @distinct(ptr %args, i64 %count) {
+; One tensor given twice is another trace. Python keeps one object for a number.
+define internal i1 @distinct(ptr %args, ptr %records, i64 %count) {
 entry:
   %i = alloca i64
   %j = alloca i64
@@ -108,7 +142,13 @@ outer:
   %a = load i64, ptr %i
   %more = icmp slt i64 %a, %count
   store i64 0, ptr %j
-  br i1 %more, label %inner, label %yes
+  br i1 %more, label %first, label %yes
+first:
+  %start = mul i64 %a, $RECORD
+  %rank_at = add i64 %start, 1
+  %rank = call i64 @word(ptr %records, i64 %rank_at)
+  %number = icmp slt i64 %rank, 0
+  br i1 %number, label %next, label %inner
 inner:
   %b = load i64, ptr %j
   %before = icmp slt i64 %b, %a

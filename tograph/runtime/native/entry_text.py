@@ -6,7 +6,7 @@ So a new entry costs no compilation, and the text, which depends on torch's layo
 is the content of the ``bytes`` object that is the function's ``self``. It holds words of eight bytes, written by ``entry``:
 
 ``HEAD`` words, by the names in ``WORDS``; then the numbers of the inputs that are written; then a record of ``RECORD`` words for each input:
-the captured tensor or 0, rank, dtype, bytes, sizes, strides; then one for each output: kind (``KINDS``), rank, dtype, whether it is kept,
+the captured tensor or 0, rank (of a number -1 less its kind), dtype, bytes, sizes, strides; then one for each output: kind (``KINDS``), rank, dtype, whether it is kept,
 sizes, strides.
 
 ``$name`` in the text is a number of this process's torch or Python. Loops count on the stack: the text is compiled without
@@ -23,7 +23,7 @@ from . import entry_checks, entry_results, recycling
 from .layout import MAX_RANK, Layout
 
 WORDS = ("given", "inputs", "outputs", "single", "random", "program", "arena", "busy", "default", "written", "first_input",
-         "first_output", "items", "snapshots", "host")  # fmt: skip
+         "first_output", "items", "snapshots", "host", "repeats")  # fmt: skip
 HEAD = len(WORDS)
 RECORD = 4 + 2 * MAX_RANK
 KINDS = {torch.Tensor: 0, int: 1, float: 2, bool: 3}
@@ -42,6 +42,8 @@ declare i32 @aoti_torch_delete_tensor_object(ptr)
 declare ptr @PyLong_FromLongLong(i64)
 declare ptr @PyFloat_FromDouble(double)
 declare ptr @PyBool_FromLong(i64)
+declare i64 @PyLong_AsLongLongAndOverflow(ptr, ptr)
+declare double @PyFloat_AsDouble(ptr)
 declare ptr @PyObject_CallNoArgs(ptr)
 declare ptr @PyObject_CallOneArg(ptr, ptr)
 declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
@@ -54,6 +56,10 @@ declare void @Py_DecRef(ptr)
 @tensor_class = external global i8
 @parameter_class = external global i8
 @variable_class = external global i8
+@int_class = external global i8
+@float_class = external global i8
+@bool_class = external global i8
+@true_object = external global i8
 @random_state = external global i8
 @set_random_state = external global i8
 @new_version = external global i8
@@ -119,7 +125,11 @@ taken:
   %fits = call i1 @input(ptr %item, ptr %in_record, i1 %argument, i1 %grad, ptr %slot)
   br i1 %fits, label %take, label %miss
 pairs:
-  %different = call i1 @distinct(ptr %args, i64 %given)
+  %repeats = call i64 @word(ptr %table, i64 $repeats)
+  %separately = icmp eq i64 %repeats, 0
+  br i1 %separately, label %twice, label %kind
+twice:
+  %different = call i1 @distinct(ptr %args, ptr %in_records, i64 %given)
   br i1 %different, label %kind, label %miss
 kind:
   %python = call ptr @pointer(ptr %table, i64 $host)
@@ -257,6 +267,7 @@ def text(at: Layout, kept: recycling.Offsets | None) -> str:
         "tensor": at.tensor, "keys": at.keys, "plain": at.plain, "dtype": at.dtype, "rank": at.sizes - 8, "sizes": at.sizes,
         "strides": at.strides, "first_stride": 4 + MAX_RANK, "HEAD": HEAD, "RECORD": RECORD, "TABLE": TABLE,
         **{name: i for i, name in enumerate(WORDS)},
+        **{kind.__name__: number(kind) for kind in KINDS if kind is not torch.Tensor},
     }  # fmt: skip
     more, look, keep = "", "  br label %new", "  br label %out\nout:"
     bump = entry_results.BUMP_BY_PYTHON
@@ -271,6 +282,11 @@ def text(at: Layout, kept: recycling.Offsets | None) -> str:
         Template(part).safe_substitute(chosen) for part in (_WORD, *checks, *results, _CALL)
     )
     return _DECLARES + more + Template(body).substitute({k: str(v) for k, v in numbers.items()})
+
+
+def number(kind: type) -> int:
+    """What stands for the rank of an input that is a number."""
+    return -1 - KINDS[kind]
 
 
 def _key(name: str) -> int:

@@ -176,7 +176,7 @@ class Native:
         ):
             return None
         lock = ctypes.addressof(self._lock)
-        return make_entry(self._address, self._inputs, self._outputs, captured, single, self._slots[-1], lock, owner, self._assigned, self._random, self._strides)  # fmt: skip
+        return make_entry(self._address, self._inputs, self._outputs, captured, single, self._slots[-1], lock, owner, self._assigned, self._random, self._strides, owner is None)  # fmt: skip
 
     def _fits(self, inputs: Sequence[Any]) -> bool:
         if torch._C._len_torch_dispatch_stack() or torch._C._len_torch_function_stack():

@@ -310,23 +310,31 @@ def count(low: Lowering, node: Node) -> None:
         code.store(kind, literal(0, kind), place.pointer, i)
     put = _folding("add", kind)
     with walks.counted(code, low.sizes.text(x.size[0])) as i:
-        put(low, place, walks.position(low, x, [i], length, False), walks.element(low, source, [i]))
+        put(low, place, _number(low, x, i), walks.element(low, source, [i]))
     low.work += bound(x.size[0]) * 3
     low.bind(node.outputs[0], place)
 
 
 def _length(low: Lowering, x: Operand, least: int) -> str:
-    code, cell = low.code, low.code.cell("i64")
-    code.line(f"store i64 {least}, ptr {cell}")
-    code.declare("llvm.smax.i64", "i64 {}(i64, i64)")
-    with walks.counted(code, low.sizes.text(x.size[0])) as i:
-        n = walks.position(low, x, [i], LONGEST, False)
-        more = code.do(f"add i64 {n}, 1")
-        most = code.do(
-            f"call i64 @llvm.smax.i64(i64 {code.do(f'load i64, ptr {cell}')}, i64 {more})"
-        )
-        code.line(f"store i64 {most}, ptr {cell}")
-    return code.do(f"load i64, ptr {cell}")
+    """One more than the greatest number, and at least ``least``; a negative one fails. One loop without a branch finds both: as unsigned
+    numbers the negative ones are the greatest.
+    """
+    code, cell, count = low.code, low.code.cell("i64"), low.sizes.text(x.size[0])
+    code.line(f"store i64 0, ptr {cell}")
+    for kind in ("smax", "umax"):
+        code.declare(f"llvm.{kind}.i64", "i64 {}(i64, i64)")
+    with walks.counted(code, count) as i:
+        n, most = _number(low, x, i), code.do(f"load i64, ptr {cell}")
+        code.line(f"store i64 {code.do(f'call i64 @llvm.umax.i64(i64 {most}, i64 {n})')}, ptr {cell}")  # fmt: skip
+    most = code.do(f"load i64, ptr {cell}")
+    low.fail(code.do(f"icmp uge i64 {most}, {LONGEST}"))
+    some = code.do(f"zext i1 {code.do(f'icmp sgt i64 {count}, 0')} to i64")
+    return code.do(f"call i64 @llvm.smax.i64(i64 {code.do(f'add i64 {most}, {some}')}, i64 {least})")  # fmt: skip
+
+
+def _number(low: Lowering, x: Operand, i: str) -> str:
+    at = walks.element(low, x, [i])
+    return low.code.do(f"sext i32 {at} to i64") if x.dtype == "i32" else at
 
 
 _FORMS: dict[str, Callable[[Any, Node, str], Callable[[Mem], None]]] = {

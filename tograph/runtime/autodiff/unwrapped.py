@@ -1,0 +1,160 @@
+"""What a call saves in some runs only, without Optionals.
+
+A slot of an ``If`` or ``Case`` that some branches leave empty (``alternatives``) is read where one of the others ran, and nowhere else. So
+between the forward and the backward graph of a call it can be a plain tensor, whose content in the other runs nobody
+looks at, wherever its type says how large it is. Programs then take and give tensors and numbers only, which machine
+code checks and hands over; an Optional is a list to native code, and Python takes those apart at every call.
+
+    %5: optional<f32[8]> = If(%p, %x) {                        %5: f32[8] = If(%p, %x) {
+      then(%1: f32[8]) {                                         then(%1: f32[8]) {
+        %2: f32[8] = aten.sin.default(%1)                          %2: f32[8] = aten.sin.default(%1)
+        %3: optional<f32[8]> = tg.optional_some(%2)                return %2
+        return %3                                   ->           }
+      }                                                          orelse(%1: f32[8]) {
+      orelse(%1: f32[8]) {                                         %4: f32[8] = aten.empty.memory_format([8], ...)
+        %4: optional<f32[8]> = tg.optional_none()                  return %4
+        return %4                                                }
+      }                                                        }
+    }
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import types
+from ..ir import Graph, Node, Value
+from ..ordering import set_control_inputs
+from ..rewrite import ALTERNATIVES, Renaming, lead
+from ..types import OptionalType, ScalarType, TensorType, Type
+from .graphs import append
+from .vjp import Pullback
+
+SOME, NONE, GET = "tg.optional_some", "tg.optional_none", "tg.optional_get"
+
+
+def unwrap(pullback: Pullback, count: int) -> None:
+    """Change what the forward graph saves, its outputs from ``count`` on, and what the backward graph takes of it.
+
+    Example: ``unwrap(vjp(graph, [0]), len(graph.outputs))``
+    """
+    forward, backward = pullback.forward, pullback.backward
+    first, made = len(pullback.kept), dict[Value, Value]()
+    names = Renaming()
+    for k in range(count, len(forward.outputs)):
+        value, taken = forward.outputs[k], backward.inputs[first + k - count]
+        if isinstance(value.type, OptionalType) and _plain(value) and _only_read(backward, taken):
+            forward.outputs[k] = _content(forward, value, made)
+            _take_plain(backward, taken, names)
+    if made:
+        for graph in (forward, backward):
+            set_control_inputs(graph)
+
+
+def _core(kind: Type) -> Type:
+    return _core(kind.element) if isinstance(kind, OptionalType) else kind
+
+
+# ---- the side that saves
+
+
+def _plain(value: Value) -> bool:
+    """Whether it is known where an Optional comes from, and how large its content is."""
+    kind, node = _core(value.type), value.node
+    if isinstance(kind, TensorType):
+        if None in kind.shape:
+            return False
+    elif not isinstance(kind, ScalarType) or kind.kind not in (int, float, bool):
+        return False
+    if node is None:
+        return False
+    if node.op == SOME:
+        return not isinstance(node.args[0].type, OptionalType) or _plain(node.args[0])
+    if node.op in ALTERNATIVES:
+        return all(_plain(r.outputs[value.index]) for r in node.regions.values())
+    return node.op == NONE
+
+
+def _content(graph: Graph, value: Value, made: dict[Value, Value]) -> Value:
+    """What stands for the Optional: its content, or anything of that type."""
+    if value not in made:
+        node = value.node
+        assert node is not None
+        if node.op == SOME:
+            [x] = node.args
+            made[value] = _content(graph, x, made) if isinstance(x.type, OptionalType) else x
+        elif node.op == NONE:
+            made[value] = _anything(graph, _core(value.type))
+        else:
+            made[value] = _chosen(node, value, made)
+    return made[value]
+
+
+def _chosen(node: Node, value: Value, made: dict[Value, Value]) -> Value:
+    """The content as a further output of the op, or as the output that has it anyway where there is one."""
+    kind, regions = _core(value.type), list(node.regions.values())
+    ends = [r.outputs[value.index] for r in regions]
+    filled = [k for k, end in enumerate(ends) if end.node is None or end.node.op != NONE]
+    contents = {k: _content(regions[k], ends[k], made) for k in filled}
+    for j, v in enumerate(node.outputs):
+        if v.type == kind and all(regions[k].outputs[j] is x for k, x in contents.items()):
+            return v
+    for k, region in enumerate(regions):
+        found = contents[k] if k in contents else _anything(region, kind)
+        region.outputs = [*region.outputs, found]
+    node.outputs.append(Value(kind, node, len(node.outputs)))
+    return node.outputs[-1]
+
+
+def _anything(graph: Graph, kind: Type) -> Value:
+    """A value that nobody looks at."""
+    if isinstance(kind, ScalarType):
+        return append(graph, "py.constant", kind.kind(0), type=kind)
+    assert isinstance(kind, TensorType)
+    given: dict[str, Any] = {"dtype": kind.dtype, "device": types.device_of(kind)}
+    return append(graph, "aten.empty.memory_format", list(kind.shape), type=kind, **given)
+
+
+# ---- the side that reads
+
+
+def _only_read(graph: Graph, value: Value) -> bool:
+    """Whether nothing but the content of an Optional is asked for."""
+    if value in graph.outputs:
+        return False
+    for node in graph.nodes:
+        if value not in node.inputs:
+            continue
+        if node.op == GET:
+            content = node.outputs[0]
+            if isinstance(content.type, OptionalType) and not _only_read(graph, content):
+                return False
+        elif node.op not in ALTERNATIVES or value in node.args[: lead(node)] or not _only_read_inside(node, value):  # fmt: skip
+            return False
+    return True
+
+
+def _only_read_inside(node: Node, value: Value) -> bool:
+    return all(_only_read(r, v) for r, v in _inside(node, value))
+
+
+def _inside(node: Node, value: Value) -> list[tuple[Graph, Value]]:
+    """The inputs of regions that are ``value``."""
+    places = [i for i, a in enumerate(node.args[lead(node) :]) if a is value]
+    return [(r, r.inputs[i]) for r in node.regions.values() for i in places]
+
+
+def _take_plain(graph: Graph, value: Value, names: Renaming) -> None:
+    """Let ``value`` be the content itself."""
+    value.type, nodes = _core(value.type), list[Node]()
+    for node in graph.nodes:
+        names.apply(node)
+        if node.op == GET and node.args[0] is value:
+            names[node.outputs[0]] = value
+            continue
+        if value in node.inputs and node.regions:
+            for region, v in _inside(node, value):
+                _take_plain(region, v, names)
+        nodes.append(node)
+    graph.nodes = nodes
+    names.outputs(graph)
