@@ -266,3 +266,23 @@ def test_a_branch_makes_parameters():
 
     with pytest.raises(tg.errors.CreationError, match="a Linear is made in a staged branch"):
         f(torch.ones(2), 1)
+
+
+def test_a_module_of_modules_that_exist_is_made_by_every_call():
+    torch.manual_seed(0)
+    layers = torch.nn.ModuleList(torch.nn.Linear(2, 2) for _ in range(3))
+
+    def f(x, n, backwards):
+        if backwards:
+            for layer in layers[::-1]:
+                x = layer(x)
+        for _ in range(n):
+            for layer in layers[:2]:
+                x = layer(x).tanh()
+        return x
+
+    g = tg.function(f)
+    for n in (2, 0, 3):
+        for backwards in (True, False):
+            got = g(torch.ones(2), torch.tensor(n), backwards)
+            torch.testing.assert_close(got, f(torch.ones(2), n, backwards))

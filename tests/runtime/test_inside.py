@@ -504,3 +504,51 @@ def cotangent_or_none(x, w, n):
 @pytest.mark.parametrize("n", [-100.0, 100.0])
 def test_cotangents_that_are_none_on_a_path(n):
     same(cotangent_or_none, *arguments(), torch.tensor(n))
+
+
+def jacobian_by_rows(x):
+    x = x.detach().requires_grad_()
+    y = x.sin() * x.sum() if x.sum() > 0 else x * 3
+    (rows,) = torch.autograd.grad(y, x, torch.eye(3), is_grads_batched=True, create_graph=True)
+    (second,) = torch.autograd.grad((rows * rows).sum() + (x * x).sum(), x)
+    return rows.detach(), second
+
+
+def batched_gradients_of_several(x):
+    x, unused = x.detach().requires_grad_(), torch.ones(2, requires_grad=True)
+    starts = torch.eye(3), torch.ones(3)
+    return torch.autograd.grad(
+        (x * 2, x.sum()), (x, unused), starts, is_grads_batched=True, allow_unused=True
+    )
+
+
+def batched_gradients_in_a_loop(x):
+    x = x.detach().requires_grad_()
+    y = x.detach()
+    while y.sum() > 0:
+        (rows,) = torch.autograd.grad(x.cos() * x, x, torch.eye(3), is_grads_batched=True)
+        y = y - rows.abs().sum() - 0.1
+    return (y,)
+
+
+@pytest.mark.parametrize(
+    "f", [jacobian_by_rows, batched_gradients_of_several, batched_gradients_in_a_loop]
+)
+def test_gradients_for_many_rows_at_once(f):
+    staged = tg.function(f)
+    for x in (torch.tensor([1.0, 2.0, 3.0]), torch.tensor([-1.0, 2.0, -3.0])):
+        for expected, got in zip(f(x), staged(x), strict=True):
+            if expected is None:
+                assert got is None
+            else:
+                torch.testing.assert_close(got.detach(), expected.detach())
+
+
+def test_gradients_for_a_number_of_rows_that_only_the_run_knows():
+    def f(x):
+        y = (x * 2).requires_grad_() if not x.requires_grad else x * 2
+        starts = torch.eye(3)[x > 0]
+        return torch.autograd.grad(y * 2, y, starts, is_grads_batched=True)
+
+    with pytest.raises(tg.errors.GradientError, match="known only when the graph runs"):
+        tg.function(f)(torch.tensor([1.0, -2.0, 3.0]))

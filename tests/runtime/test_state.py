@@ -255,3 +255,22 @@ def test_soak():
     gc.collect()
     assert alive == 0
     assert growth < 50
+
+
+def test_generator_none_is_the_default_generator():
+    def f(x):
+        return (
+            torch.rand(2, generator=None), torch.randn(x.shape, generator=None, device=x.device),
+            torch.randint(5, (2,), generator=None), torch.randint(2, 9, (2,), generator=None),
+            torch.randperm(4, generator=None), torch.normal(x, 1.0, generator=None),
+            torch.randn_like(x, generator=None), torch.randint_like(x, 2, 9, generator=None),
+        )  # fmt: skip
+
+    g, x = tg.function(f), torch.ones(2)
+    for seed in range(3):
+        torch.manual_seed(seed)
+        expected = f(x)
+        torch.manual_seed(seed)
+        for a, b in zip(expected, g(x), strict=True):
+            assert torch.equal(a, b)
+            assert a.dtype == b.dtype

@@ -16,6 +16,7 @@ from ..runtime.funcgraph import current_graph, is_tracing
 from ..runtime.pytrees import base_container, blank, has_identity
 from . import standard
 from .call_rules import is_user_function, module_rule
+from .iterators import advancing
 from .registry import BUILTINS
 
 # Their objects hold parameters and state: made under a condition, they are made for good.
@@ -26,7 +27,7 @@ def construct(call: Callable[..., Any], cls: type, args, kwargs):
     """A class: its staged form, or an object whose ``__init__`` is converted."""
     form = BUILTINS.get(cls)
     if form is not None:
-        return form(*args, **kwargs)
+        return _held(form(*args, **kwargs))
     if (
         issubclass(cls, _MADE_ONCE)
         and is_tracing()
@@ -36,23 +37,37 @@ def construct(call: Callable[..., Any], cls: type, args, kwargs):
         if creation.staged() and issubclass(cls, torch.nn.Module):
             return _wrapping(cls, args, kwargs)
         creation.check(f"a {cls.__name__}")
-        return creation.make(lambda: cls(*args, **kwargs))
+        return creation.make(
+            lambda: cls(*args, **kwargs), lambda made: not _wraps(made, args, kwargs)
+        )
     if is_tracing() and standard.is_made_by_parts(cls):
         return noted(standard.construct_dataclass(call, cls, args, kwargs))
     meta = type(cls).__call__
     if is_tracing() and is_user_function(meta):
         return call(meta, cls, *args, **kwargs)
-    return instance(call, cls, args, kwargs)
+    return _held(instance(call, cls, args, kwargs))
+
+
+def _held(made: Any) -> Any:
+    """An iterator of ``itertools`` as converted code holds it."""
+    return advancing(made) if type(made).__module__ == "itertools" else made
 
 
 def _wrapping(cls: type, args, kwargs):
     """A module that a staged branch or loop makes: one without tensors of its own, such as a wrapper of its arguments."""
-    parts = [p for x in (*args, *kwargs.values()) for p in (x if isinstance(x, (list, tuple)) else [x])]  # fmt: skip
-    given = {id(t) for m in parts if isinstance(m, torch.nn.Module) for t in _tensors(m)}
     made = noted(cls(*args, **kwargs))
-    if any(id(t) not in given for t in _tensors(made)):
+    if not _wraps(made, args, kwargs):
         creation.check(f"a {cls.__name__}")
     return made
+
+
+def _wraps(made: Any, args, kwargs) -> bool:
+    """Whether all tensors of a module are its arguments': a slice of a ``ModuleList``, which each call may make anew."""
+    if not isinstance(made, torch.nn.Module):
+        return False
+    parts = [p for x in (*args, *kwargs.values()) for p in (x if isinstance(x, (list, tuple)) else [x])]  # fmt: skip
+    given = {id(t) for m in parts if isinstance(m, torch.nn.Module) for t in _tensors(m)}
+    return all(id(t) in given for t in _tensors(made))
 
 
 def _tensors(m: torch.nn.Module):

@@ -34,7 +34,8 @@ from .call_rules import is_user_function
 from .calls import call
 from .context import OPERATORS
 from .generators import Generator, consume
-from .iterables import Counting, SequenceIterator, StagedRange, Steps, staged_source
+from .iterables import StagedRange, Steps, staged_rest, staged_source
+from .iterators import Advancing, Counting, SequenceIterator
 from .logical import and_
 from .members import Listing, listing
 from .places import places_of
@@ -97,7 +98,7 @@ def iterator_of(x):
         step = getattr(type(x), "__next__", None)
         if is_user_function(step):
             return _items(x, step)
-    rest = x.staged_rest() if isinstance(x, SequenceIterator) else None
+    rest = staged_rest(x) if isinstance(x, SequenceIterator) else None
     return x if rest is None else rest
 
 
@@ -138,6 +139,8 @@ def _one_by_one(iterable, counting, body, names, test) -> bool:
     """What Python does; whether no ``break`` was met for sure."""
     unrolled = debug.Unrolling() if is_tracing() else None
     rolls = test is not None and unrolled is not None and isinstance(iterable, range)
+    held = test is not None and isinstance(iterable, (Advancing, SequenceIterator, Steps))
+    lost = False
     if not rolls:
         decisions.python("Python `for`, unrolled: it iterates over a Python {0}", iterable)
     for item in iterable:
@@ -152,11 +155,16 @@ def _one_by_one(iterable, counting, body, names, test) -> bool:
             goes_on = _iterated(left, body, names, test)
         else:
             goes_on = _guarded(item, body, names, test)
+            lost = lost or (held and is_staged(test()))
         if not goes_on:
             if counting is not None and not is_staged(test()):
                 counting.give_back(iterable[iterable.index(item) + 1 :])
-            return False
-    return True
+            break
+    else:
+        goes_on = True
+    if lost and getattr(iterable, "left", None) is None:
+        iterable.lose()
+    return goes_on
 
 
 def _for_listing(iterable, body, names, test):

@@ -25,7 +25,9 @@ from ..runtime.funcgraph import is_tracing
 from ..transpiler.syntax import gast
 from .call_rules import CONVERTED_CODE, MARK
 from .context import OPERATORS, Converter, own_nodes
+from .iterators import DONE, LOST, lost, moved, place_now
 from .logical import not_
+from .staging import is_staged
 
 CHANNEL = "channel__"
 
@@ -107,22 +109,38 @@ class Generator:
     def __init__(self, native: Any, push: Any, args: tuple, kwargs: dict):
         self._native, self._push, self._args, self._kwargs = native, push, args, kwargs
         self._begun: Any = None
+        self._taken = self.position = 0
         # Of the regions that it is made in: in a deeper one it may not advance.
         self.depth = journal.depth()
 
     def _begin(self):
-        if self._begun is None:
-            self._begun = self._native(*self._args, **self._kwargs)
+        at = place_now(self)
+        if at == DONE:
+            return iter(())
+        if at == 0 and (self._begun is None or self._taken):
+            # Also where a branch took from it, and what that branch did was put back.
+            self._begun, self._taken = self._native(*self._args, **self._kwargs), 0
+        if at != self._taken:
+            raise lost("a generator")
         return self._begun
 
     def __iter__(self):
         return self
 
     def __next__(self):
-        return next(self._begin())
+        item = next(self._begin())
+        self._advance()
+        return item
+
+    def _advance(self) -> None:
+        self._taken += 1
+        moved(self, self._taken)
 
     def __getattr__(self, name):
-        return getattr(self._begin(), name)
+        begun = self._begin()
+        if name in ("send", "throw", "close"):
+            self._advance()
+        return getattr(begun, name)
 
     def __tograph_holds__(self) -> list[Any]:
         cells = [c.cell_contents for c in self._native.__closure__ or () if c != types.CellType()]
@@ -131,11 +149,15 @@ class Generator:
     @property
     def fresh(self) -> bool:
         """Whether nothing was taken from it yet, so that a ``for`` may run it the other way round."""
-        return self._begun is None and self._push is not None and is_tracing()
+        return place_now(self) == 0 and self._push is not None and is_tracing()
+
+    def lose(self) -> None:
+        """A staged ``break`` left it at a place that only the run knows."""
+        moved(self, LOST)
 
     def run(self, channel: Any) -> None:
         """Hand every value to ``channel`` until it says to stop."""
-        self._begun = iter(())
+        moved(self, DONE)
         self._push(channel, *self._args, **self._kwargs)
 
 
@@ -151,10 +173,10 @@ class Through(Generator):
 
     @property
     def fresh(self) -> bool:
-        return self._begun is None and self._source.fresh
+        return place_now(self) == 0 and self._source.fresh
 
     def run(self, channel: Any) -> None:
-        self._begun = iter(())
+        moved(self, DONE)
         with control_flow.ambient(self._places):
             self._source.run(lambda value: self._form(channel, value))
 
@@ -196,3 +218,5 @@ def consume(generator: Generator, body: Any, places: list, test: Any) -> None:
 
     with control_flow.ambient(places):
         generator.run(channel)
+    if test is not None and is_staged(test()):
+        generator.lose()

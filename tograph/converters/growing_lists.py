@@ -19,8 +19,8 @@ from ..runtime.list_lengths import least_length
 from ..runtime.required import require
 from ..runtime.shapes import SYMBOLS
 from ..runtime.staged_tuples import StagedTuple
-from ..runtime.structure import Leaf, Tree
-from ..runtime.types import ScalarType
+from ..runtime.structure import Const, Leaf, Tree
+from ..runtime.types import ScalarType, TensorType
 from .call_rules import DECIDING
 from .calls import call
 from .for_stmt import for_stmt
@@ -122,37 +122,50 @@ def count(items: StagedList, value: Any) -> Any:
 
 def tensor_of(items: StagedList, dtype: torch.dtype | None = None) -> torch.Tensor:
     """A tensor of the items, which are numbers, tensors of one size, or tuples of these."""
-    spec = items.item_spec
-    if isinstance(spec, Tree) and issubclass(spec.cls, tuple):
-        rows = empty()
-        add_each(rows, items, nested_tensor)
-        return rows.stack() if dtype is None else rows.stack().to(dtype)
-    if isinstance(spec, Leaf) and isinstance(spec.type, ScalarType):
-        kind = {bool: torch.bool, int: torch.int64}.get(spec.type.kind, torch.get_default_dtype())
+    spec, dtype = items.item_spec, dtype or _dtype_of(items)
+    if isinstance(spec, Leaf) and not isinstance(spec.type, ScalarType):
+        return items.stack().to(dtype)
+    if isinstance(spec, Leaf) or (isinstance(spec, Tree) and issubclass(spec.cls, tuple)):
         made = empty()
-        add_each(made, items, lambda item: torch.scalar_tensor(item, dtype=dtype or kind))
+        add_each(made, items, lambda item: nested_tensor(item, dtype))
         return made.stack()
-    stacked = items.stack()
-    return stacked if dtype is None else stacked.to(dtype)
+    return items.stack().to(dtype)
 
 
-def nested_tensor(data: Any) -> torch.Tensor:
-    """What ``torch.tensor`` makes of lists and tuples with staged parts."""
+def nested_tensor(data: Any, dtype: torch.dtype | None = None) -> torch.Tensor:
+    """What ``torch.tensor`` makes of lists and tuples with staged parts: numbers become what the whole is, without a stop at float32."""
+    dtype = dtype or _dtype_of(data)
     if is_growing(data):
-        return tensor_of(data)
+        return tensor_of(data, dtype)
     if isinstance(data, (list, tuple)):
-        rows = [nested_tensor(d) for d in data]
-        if not rows:
-            return torch.empty(0)
-        dtype = functools.reduce(torch.promote_types, [r.dtype for r in rows])
-        return torch.stack([r.to(dtype) for r in rows])
+        return torch.stack([nested_tensor(d, dtype) for d in data]) if data else torch.empty(0, dtype=dtype)  # fmt: skip
     if isinstance(data, torch.Tensor):
-        return data
-    return torch.scalar_tensor(data, dtype=_default_dtype(data))
+        return data.to(dtype)
+    return torch.scalar_tensor(data, dtype=dtype)
 
 
-def _default_dtype(x: Any) -> torch.dtype:
-    kind = x.node.kind if isinstance(x, SYMBOLS) else type(x)
+def _dtype_of(data: Any) -> torch.dtype:
+    if is_growing(data):
+        return _dtype_of(data.item_spec)
+    if isinstance(data, Tree):
+        data = data.parts
+    if isinstance(data, (list, tuple)):
+        kinds = [_dtype_of(d) for d in data]
+        return functools.reduce(torch.promote_types, kinds) if kinds else torch.get_default_dtype()
+    if isinstance(data, Leaf):
+        data = data.type
+    if isinstance(data, (torch.Tensor, TensorType)):
+        return data.dtype
+    if isinstance(data, ScalarType):
+        return _default_dtype(data.kind)
+    data = data.value if isinstance(data, Const) else data
+    return _default_dtype(data.node.kind if isinstance(data, SYMBOLS) else type(data))
+
+
+def _default_dtype(kind: type) -> torch.dtype:
+    """The dtype that ``torch.tensor`` gives a Python number."""
+    if kind is complex:
+        return torch.promote_types(torch.get_default_dtype(), torch.complex32)
     return {bool: torch.bool, int: torch.int64}.get(kind, torch.get_default_dtype())
 
 

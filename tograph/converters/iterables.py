@@ -8,12 +8,14 @@ from typing import Any
 import torch
 
 from ..errors import GraphBoolError, StagingError
+from ..runtime import journal
 from ..runtime.funcgraph import current_graph, is_tracing, user_location
 from ..runtime.growing import StagedList, as_staged
 from ..runtime.inner_lists import NOWHERE
 from ..runtime.scalars import new_scalar
 from ..runtime.shapes import SYMBOLS
 from ..runtime.symbolic import SymTensor, scalar_of
+from .iterators import LOST, Counting, Lost, SequenceIterator, moved, place_now
 
 
 class StagedSequence:
@@ -202,12 +204,15 @@ class ListItems(StagedSequence):
         return self
 
     def length(self):
-        return self.x.length() - self.begin if self.begin else self.x.length()
+        return self.x.length() - self.begin if self._begun() else self.x.length()
 
     def item(self, index):
         self.before = self.list.columns
         owner = self.list if self.x.columns == self.list.columns else NOWHERE
-        return self.x.item(index + self.begin if self.begin else index, owner)
+        return self.x.item(index + self.begin if self._begun() else index, owner)
+
+    def _begun(self) -> bool:
+        return isinstance(self.begin, SYMBOLS) or self.begin > 0
 
     def notice(self) -> None:
         """After the code that got an item: whether it changed the list."""
@@ -222,6 +227,7 @@ class Steps:
 
     def __init__(self, x: StagedList, number: Any = None, loop: bool = False):
         self.x, self.number, self.loop, self.position = x, number, loop, 0
+        self.depth = journal.depth()
 
     def __tograph_holds__(self) -> list[Any]:
         return [self.number, *([] if self.x.handle is not None else self.x)]
@@ -230,13 +236,18 @@ class Steps:
         return self
 
     def __next__(self):
+        at = place_now(self)
         if self.x.handle is not None and not self.loop:
             self.x.refuse_change()
-        if self.x.handle is not None or self.position >= len(self.x):
+        if self.x.handle is not None or at >= len(self.x):
             raise StopIteration
-        self.position += 1
-        item = self.x[self.position - 1]
-        return item if self.number is None else (self.number + self.position - 1, item)
+        moved(self, at + 1)
+        item = self.x[at]
+        return item if self.number is None else (self.number + at, item)
+
+    def lose(self) -> None:
+        """A staged ``break`` left it at a place that only the run knows."""
+        moved(self, LOST)
 
     @property
     def left(self) -> StagedSequence | None:
@@ -246,66 +257,21 @@ class Steps:
         return rest if self.number is None else Enumerated(rest, self.number + self.position)
 
 
-class SequenceIterator:
-    """``iter`` of a Python sequence in converted code: its position may become state of a staged construct."""
+def staged_rest(x: SequenceIterator) -> ListItems | None:
+    """The items of a list of the graph that were not taken yet, for who takes them all or an unknown number of them.
 
-    def __init__(self, items: Any):
-        self.items, self.position = items, 0
-
-    def __tograph_holds__(self) -> list[Any]:
-        return list(self.items)
-
-    def __iter__(self):
-        return self
-
-    def __next__(self):
-        if self.position >= len(self.items):
-            raise StopIteration
-        self.position += 1
-        return self.items[self.position - 1]
-
-    def staged_rest(self) -> ListItems | None:
-        """The items of a list of the graph that were not taken yet, for who takes them all or an unknown number of them."""
-        if getattr(self.items, "handle", None) is None:
+    The list may be Python's, where only the run knows how many were taken.
+    """
+    items, at = x.items, x.position
+    if isinstance(items, (list, tuple)) and getattr(items, "handle", None) is None:
+        if not isinstance(at, SYMBOLS):
             return None
-        found = ListItems(self.items).follow(self.position)
-        self.items = _Lost("an iterator of a list of the graph")
-        return found
-
-
-class Counting(SequenceIterator):
-    """``itertools.count`` of whole numbers in converted code."""
-
-    def __init__(self, start: int, step: int):
-        super().__init__(range(start, start + step * _MANY, step))
-
-    def rest(self) -> range:
-        """The numbers that were not taken yet, for who takes an unknown number of them."""
-        found, self.items = self.items[self.position :], _Lost("an itertools.count")
-        return found
-
-    def give_back(self, left: range) -> None:
-        """What was not taken of ``rest``."""
-        self.items, self.position = left, 0
-
-
-class _Lost:
-    """Where an iterator is that a staged loop has taken a number of items from."""
-
-    def __init__(self, kind: str):
-        self.kind = kind
-
-    def _refuse(self, *_: Any) -> Any:
-        raise StagingError(
-            f"{self.kind} whose items were taken by a staged loop is at a place that only the run knows: count in a variable "
-            "of the loop",
-            user_location(),
-        )
-
-    __len__ = __getitem__ = __iter__ = _refuse
-
-
-_MANY = 2**62
+        items = as_staged(StagedList(items))
+    elif getattr(items, "handle", None) is None:
+        return None
+    found = ListItems(items).follow(at)
+    x.items = Lost("an iterator of a list of the graph")
+    return found
 
 
 def staged_source(x: Any) -> StagedSequence | None:

@@ -108,11 +108,12 @@ def check(what: str) -> None:
         )
 
 
-def make(build: Callable[[], Any]) -> Any:
-    """Make an object for good."""
+def make(build: Callable[[], Any], lasting: Callable[[Any], bool] = lambda made: True) -> Any:
+    """Make an object for good, which something has to keep where it is ``lasting``."""
     with suspended():
         made = build()
-    current_graph().root.created.append((made, user_location()))
+    if lasting(made):
+        current_graph().root.created.append((made, user_location()))
     return made
 
 

@@ -116,7 +116,9 @@ def grad(
 ) -> tuple[Any, ...]:
     """``torch.autograd.grad`` while tracing."""
     outs, wrt = _several(outputs), _several(inputs)
-    if is_grads_batched or not all(isinstance(x, torch.Tensor) for x in (*outs, *wrt)):
+    if is_grads_batched and all(isinstance(x, torch.Tensor) for x in (*outs, *wrt)):
+        return _batched(outs, wrt, grad_outputs, retain_graph, create_graph, allow_unused, materialize_grads)  # fmt: skip
+    if not all(isinstance(x, torch.Tensor) for x in (*outs, *wrt)):
         return torch.autograd.grad(
             outputs, inputs, grad_outputs, retain_graph, create_graph, allow_unused, is_grads_batched, materialize_grads
         )  # fmt: skip
@@ -130,6 +132,28 @@ def grad(
         pairs = zip(found, wrt)
         return tuple(torch.zeros_like(x, requires_grad=create_graph) if g is None else g for g, x in pairs)  # fmt: skip
     return _by_ways(found, WAYS(outs, wrt)[1], unused)
+
+
+def _batched(outs, wrt, starts, retain_graph, create_graph, allow_unused, materialize_grads):
+    """The gradients for every row of ``starts``, one after the other, as rows: ``is_grads_batched``."""
+    starts = _several(starts)
+    given = [s for s in starts if s is not None]
+    sizes = [g.shape[0] if isinstance(g, torch.Tensor) and g.dim() else None for g in given]
+    if any(isinstance(n, torch.SymInt) for n in sizes):
+        raise GradientError(
+            "the number of gradients that is_grads_batched=True asks for is known only when the graph runs",
+            user_location(),
+        )
+    if len(set(sizes)) != 1 or None in sizes:
+        raise ValueError("is_grads_batched=True takes grad_outputs with one first dimension of the same size")  # fmt: skip
+    size = sizes[0]
+    keep = create_graph if retain_graph is None else retain_graph
+    rows = []
+    for i in range(size):
+        row = [None if s is None else s[i] for s in starts]
+        kept = keep or i + 1 < size
+        rows.append(grad(outs, wrt, row, kept, create_graph, allow_unused, False, materialize_grads))  # fmt: skip
+    return tuple(None if column[0] is None else torch.stack(column) for column in zip(*rows))
 
 
 def _by_ways(found: Sequence[Any], ways: Sequence[Any], unused: bool) -> tuple[Any, ...]:

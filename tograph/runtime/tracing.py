@@ -95,6 +95,9 @@ _ANSWERS = frozenset(["aten::promote_types", "aten::result_type", "aten::can_cas
 
 def dispatch(func, args: tuple, kwargs: dict) -> Any:
     """Record one ATen op and return symbolic outputs."""
+    if "generator" in kwargs and kwargs["generator"] is None:
+        func = _of_default_generator(func)
+        kwargs = {k: v for k, v in kwargs.items() if k != "generator"}
     special = SPECIAL.get(func)
     if special is not None:
         return special(*args, **kwargs)
@@ -111,6 +114,16 @@ def dispatch(func, args: tuple, kwargs: dict) -> Any:
         with taking_sparse():
             return record(func, args, kwargs)
     return record(func, args, kwargs, view=facts.view)
+
+
+@cache
+def _of_default_generator(func) -> Any:
+    """The overload of ``torch.randn(..., generator=None)`` and its kind that takes no generator."""
+    name = func._overloadname
+    if not any(a.name == "generator" and not a.has_default_value() for a in func._schema.arguments):
+        return func
+    plain = name.replace("_generator", "").replace("generator", "default")
+    return getattr(func._overloadpacket, plain)
 
 
 def record(func, args: tuple, kwargs: dict, view: bool = False) -> Any:

@@ -20,7 +20,8 @@ from ..consumers import gathered
 from ..conversion import convert_if_needed
 from ..for_stmt import iterator_of
 from ..generators import Generator
-from ..iterables import Counting, Indexed, staged_source
+from ..iterables import Indexed, staged_source
+from ..iterators import Counting
 from ..registry import METHODS, handles
 from ..staging import is_staged
 from ..strings import str_join

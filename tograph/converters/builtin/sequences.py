@@ -19,7 +19,7 @@ from ...runtime.staged_tuples import as_tuple
 from ...runtime.structure import is_union
 from ...runtime.symbolic import scalar_of
 from ...runtime.unconverted import check_keys
-from .. import keyed, members, subscripts, union
+from .. import keyed, members, union
 from ..calls import call
 from ..construction import noted
 from ..consumers import gathered
@@ -31,7 +31,6 @@ from ..iterables import (
     Enumerated,
     Mapped,
     Reversed,
-    SequenceIterator,
     StagedRange,
     StagedSequence,
     Steps,
@@ -39,11 +38,12 @@ from ..iterables import (
     beside,
     staged_source,
 )
+from ..iterators import advancing, over
 from ..lists import new_list
 from ..logical import not_
 from ..registry import METHODS, handles, takes_functions
 from ..staging import is_staged
-from ..user_operators import as_bool, defines_operators, holds_staged, lt, method_of
+from ..user_operators import as_bool, defines_operators, holds_staged, lt
 from .forms import as_number, unless_staged
 from .reductions import tensor0
 
@@ -102,7 +102,7 @@ def enumerate_(iterable, start=0):
         return Enumerated(source, start)
     if type(iterable) is StagedList and is_tracing():
         return Steps(iterable, start)
-    return enumerate(iterable, start)
+    return over((iterable,), lambda i, item: (start + i, item), lambda: enumerate(iterable, start))
 
 
 @handles(zip)
@@ -110,7 +110,10 @@ def zip_(*iterables, strict=False):
     iterables = tuple(map(iterator_of, iterables))
     sources = beside(iterables) if _sources_staged(iterables) else None
     if sources is None:
-        return zip(*map(_items_of, iterables), strict=strict)
+        iterables = tuple(map(_items_of, iterables))
+        if strict:
+            return advancing(zip(*iterables, strict=True))
+        return over(iterables, lambda i, *items: items, lambda: zip(*iterables))
     if strict:
         lengths = [s.length() for s in sources]
         for n in lengths[1:]:
@@ -140,7 +143,12 @@ def map_(function, *iterables):
         return Through(iterables[0], form, lambda items: (call(function, v) for v in items))
     sources = beside(iterables) if _sources_staged(iterables) else None
     if sources is None:
-        return map(lambda *items: call(function, *items), *map(_items_of, iterables))
+        iterables = tuple(map(_items_of, iterables))
+        return over(
+            iterables,
+            lambda i, *items: call(function, *items),
+            lambda: map(lambda *items: call(function, *items), *iterables),
+        )
     return Mapped(call, function, sources)
 
 
@@ -187,7 +195,9 @@ def reversed_(x):
     if isinstance(x, torch.Tensor) and is_staged(x):
         return x.flip(0)
     source = staged_source(x)
-    return reversed(x) if source is None else Reversed(source)
+    if source is not None:
+        return Reversed(source)
+    return over((x,), lambda i, item: item, lambda: reversed(x), backwards=True)
 
 
 @handles(sorted)
@@ -300,53 +310,6 @@ def frozenset_(items=()):
 def _set(kind, items):
     check_keys(items)
     return noted(unconverted.run(kind, (gathered(items),), {}))
-
-
-@handles(iter)
-def iter_(x, *rest):
-    x = x if rest else iterator_of(x)
-    if isinstance(x, torch.Tensor) and is_staged(x):
-        return SequenceIterator(list(x.unbind(0)))
-    if not rest and is_tracing() and isinstance(x, (list, tuple, range)):
-        return SequenceIterator(x)
-    return iter(x, *rest)
-
-
-@handles(next)
-def next_(iterator, *default):
-    step = method_of(iterator, "__next__")
-    if step is not None and is_tracing() and not default:
-        return call(step, iterator)
-    if not isinstance(iterator, SequenceIterator):
-        made = iterator.depth if isinstance(iterator, Generator) else 1
-        if journal.active() and journal.depth() > made:
-            raise StagingError(
-                "next() of this iterator inside a staged branch or loop is not supported: it would advance while tracing. Use "
-                "iter() of a list or tuple, an index, or loop over it with for.",
-                user_location(),
-            )
-        reads.passed((iterator,))
-        return next(iterator, *default)
-    journal.record(locations.attribute(iterator, "position"))
-    at, count = iterator.position, len_(iterator.items)
-    inside = at < count
-
-    def take():
-        return subscripts.getitem(iterator.items, at)
-
-    def end():
-        if default:
-            return default[0]
-        raise StopIteration
-
-    if is_staged(inside):
-        found = control_flow.staged_if(inside, take, end)
-        iterator.position = control_flow.staged_if(inside, lambda: at + 1, lambda: at)
-        return found
-    if not inside:
-        return end()
-    iterator.position = at + 1
-    return take()
 
 
 for _kind in (*guards.MAPPINGS, collections.Counter):

@@ -41,7 +41,7 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False, **kwargs):
         )
     if not _nested_staged(data):
         return torch.tensor(data, dtype=dtype, device=device, requires_grad=requires_grad, **kwargs)
-    out = data.clone() if isinstance(data, torch.Tensor) else nested_tensor(data)
+    out = data.clone() if isinstance(data, torch.Tensor) else nested_tensor(data, dtype)
     out = out.detach()
     if dtype is not None or device is not None:
         out = out.to(dtype=dtype or out.dtype, device=device)
@@ -59,12 +59,12 @@ def _nested_staged(data: Any) -> bool:
 handles(torch.tensor)(tensor)
 
 
-def _of_type(function: Any, dtype: torch.dtype) -> None:
+def _of_type(function: Any, dtype: torch.dtype | None) -> None:
     @handles(function)
     def run(*args, **kwargs):
         data = args[0] if len(args) == 1 and not kwargs else None
         if isinstance(data, (list, tuple)) and _nested_staged(data):
-            return tensor(data, dtype=dtype)
+            return tensor(data, dtype=dtype or torch.get_default_dtype())
         return function(*args, **kwargs)
 
 
@@ -72,6 +72,7 @@ for _function, _dtype in {
     torch.FloatTensor: torch.float32, torch.DoubleTensor: torch.float64, torch.HalfTensor: torch.float16,
     torch.BFloat16Tensor: torch.bfloat16, torch.LongTensor: torch.int64, torch.IntTensor: torch.int32,
     torch.ShortTensor: torch.int16, torch.CharTensor: torch.int8, torch.ByteTensor: torch.uint8, torch.BoolTensor: torch.bool,
+    torch.Tensor: None,
 }.items():  # fmt: skip
     _of_type(_function, _dtype)
 
@@ -95,6 +96,24 @@ def as_tensor(data, dtype=None, device=None):
             else data.to(dtype=dtype or data.dtype, device=device)
         )
     return tensor(data, dtype=dtype, device=device)
+
+
+@handles(torch.asarray)
+def asarray(obj, **kwargs):
+    if isinstance(obj, torch.Tensor) or not _nested_staged(obj):
+        return torch.asarray(obj, **kwargs)
+    kwargs.pop("copy", None)  # data of Python numbers is always copied
+    return tensor(obj, **kwargs)
+
+
+def _new_tensor(x, data, *, dtype=None, device=None, requires_grad=False, **kwargs):
+    if not _nested_staged(data):
+        return x.new_tensor(data, dtype=dtype, device=device, requires_grad=requires_grad, **kwargs)
+    dtype, device = dtype or x.dtype, device or x.device
+    return tensor(data, dtype=dtype, device=device, requires_grad=requires_grad)
+
+
+TENSOR_METHODS["new_tensor"] = _new_tensor
 
 
 @handles(torch.from_numpy)

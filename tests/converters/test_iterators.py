@@ -1,0 +1,181 @@
+"""Iterators that a staged branch or loop advances."""
+
+import itertools
+
+import pytest
+import torch
+
+import tograph as tg
+from tograph.errors import StagingError
+
+XS = [torch.tensor(1.0), torch.tensor(2.0), torch.tensor(3.0)]
+
+
+def added(xs, n):
+    it, s = iter(xs), torch.zeros(())
+    if n > 1:
+        for v in it:
+            s = s + v
+    return s, list(it)
+
+
+def summed(xs, n):
+    it, s = iter(xs), torch.zeros(())
+    if n > 1:
+        s = sum(it)
+    return s, next(it, torch.tensor(9.0))
+
+
+def unpacked(xs, n):
+    it, s = iter(xs), torch.zeros(())
+    if n > 1:
+        s, *_ = it
+    return s, next(it, torch.tensor(9.0))
+
+
+def of_a_list_made_inside(xs, n):
+    it = iter([x * 2 for x in xs])
+    if n > 1:
+        for _ in it:
+            pass
+    return list(it)
+
+
+def taken_in_pairs(xs, n):
+    it, s = iter(xs), torch.zeros(())
+    if n > 1:
+        for a, b in zip(it, it):
+            s = s + a * b
+    return s, list(it)
+
+
+def one_and_the_rest(xs, n):
+    it = iter(xs)
+    first = next(it) if n > 1 else torch.zeros(())
+    return first, list(it)
+
+
+def each_branch(xs, n):
+    pairs, doubled, numbered, back = zip(xs, xs), map(lambda v: v * 2, xs), enumerate(xs), reversed(xs)  # fmt: skip
+    if n > 1:
+        s = sum(a * b for a, b in pairs) + sum(doubled) + sum(i * v for i, v in numbered)
+        s = s + next(back)
+    else:
+        s = sum(a + b for a, b in pairs) - sum(doubled) - sum(i * v for i, v in numbered)
+        s = s - next(back)
+    return s, list(pairs), list(doubled), list(numbered), next(back)
+
+
+def generators_in_each_branch(xs, n):
+    squares = (v * v for v in xs)
+    if n > 1:
+        s = sum(squares)
+    else:
+        s = torch.stack(list(squares)).prod()
+    return s, list(squares)
+
+
+def made_in_a_loop(xs, n):
+    s = torch.zeros(())
+    for _ in range(n):
+        pairs, doubled = zip(xs, xs), map(lambda v: v * 2, xs)
+        s = s + next(pairs)[1] + next(doubled)
+        for i, v in enumerate(itertools.chain(xs, doubled)):
+            if s > 5:
+                s = s + i * v
+    return (s,)
+
+
+FOLLOWED = (
+    added, summed, unpacked, of_a_list_made_inside, taken_in_pairs, one_and_the_rest, each_branch,
+    generators_in_each_branch, made_in_a_loop,
+)  # fmt: skip
+
+
+def flat(x):
+    return [v for part in x for v in flat(part)] if isinstance(x, (list, tuple)) else [x]
+
+
+@pytest.mark.parametrize("f", FOLLOWED)
+def test_followed(f):
+    staged = tg.function(f)
+    for n in (0, 2, 0, 3):
+        expected, got = flat(f(XS, n)), flat(staged(XS, torch.tensor(n)))
+        assert len(expected) == len(got)
+        for a, b in zip(expected, got):
+            torch.testing.assert_close(torch.as_tensor(b), torch.as_tensor(a), check_dtype=False)
+
+
+def left_by_break(make):
+    def f(xs, n):
+        it = make(xs)
+        for v in it:
+            if torch.as_tensor(v).sum() > n:
+                break
+        return list(it)
+
+    return f
+
+
+def taken_in_a_branch(make):
+    def f(xs, n):
+        it = make(xs)
+        if n > 1:
+            for _ in it:
+                pass
+        return list(it)
+
+    return f
+
+
+def replaced_in_a_loop(make):
+    def f(xs, n):
+        it = make(xs)
+        for _ in range(n):
+            it = [v * 2 for v in it]
+        return list(it)
+
+    return f
+
+
+def generated(xs):
+    for x in xs:
+        yield x * 2
+
+
+MAKERS = {
+    "map": lambda xs: map(lambda v: v * 2, xs),
+    "reversed": lambda xs: reversed(xs),
+    "generator": generated,
+    "chain": lambda xs: itertools.chain(xs, xs),
+    "dict": lambda xs: iter(dict(enumerate(xs)).values()),
+}
+
+
+@pytest.mark.parametrize("form", [left_by_break, taken_in_a_branch, replaced_in_a_loop])
+@pytest.mark.parametrize("maker", MAKERS)
+def test_refused(form, maker):
+    with pytest.raises(StagingError, match="at a place that only the run knows"):
+        tg.function(form(MAKERS[maker]))(XS, torch.tensor(2))
+
+
+def test_left_by_a_staged_break():
+    with pytest.raises(StagingError, match="at a place that only the run knows"):
+        tg.function(left_by_break(iter))(XS, torch.tensor(2))
+
+
+def test_effects_of_map_come_when_its_items_are_taken(capsys):
+    def f(xs):
+        def shown(v):
+            print("item", v)
+            return v
+
+        items = map(shown, xs)
+        print("before")
+        total = sum(items)
+        print("after", list(items))
+        return total
+
+    for run in (f, tg.function(f)):
+        run([1, 2])
+        assert capsys.readouterr().out.splitlines() == ["before", "item 1", "item 2", "after []"]

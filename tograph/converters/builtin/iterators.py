@@ -1,0 +1,71 @@
+"""``iter`` and ``next``: the position of an iterator of a sequence may become state of a staged branch or loop."""
+
+from __future__ import annotations
+
+import torch
+
+from ...errors import StagingError
+from ...runtime import control_flow, journal, locations, reads
+from ...runtime.funcgraph import is_tracing, user_location
+from .. import subscripts
+from ..calls import call
+from ..for_stmt import iterator_of
+from ..generators import Generator
+from ..iterables import Steps
+from ..iterators import Advancing, SequenceIterator, View, advancing
+from ..registry import handles
+from ..staging import is_staged
+from ..user_operators import method_of
+from .sequences import len_
+
+
+@handles(iter)
+def iter_(x, *rest):
+    x = x if rest else iterator_of(x)
+    if isinstance(x, torch.Tensor) and is_staged(x):
+        return SequenceIterator(list(x.unbind(0)))
+    if not rest and is_tracing() and isinstance(x, (list, tuple, range)):
+        return SequenceIterator(x)
+    made = iter(x, *rest)
+    return made if made is x else advancing(made)
+
+
+@handles(next)
+def next_(iterator, *default):
+    step = method_of(iterator, "__next__")
+    if step is not None and is_tracing() and not default:
+        return call(step, iterator)
+    sequence = isinstance(iterator, SequenceIterator)
+    if isinstance(iterator, Advancing) or (sequence and isinstance(iterator.items, View)):
+        reads.passed((iterator,))
+        return next(iterator, *default)
+    if not sequence:
+        made = iterator.depth if isinstance(iterator, (Generator, Steps)) else 1
+        if journal.active() and journal.depth() > made:
+            raise StagingError(
+                "next() of this iterator inside a staged branch or loop is not supported: it would advance while tracing. Use "
+                "iter() of a list or tuple, an index, or loop over it with for.",
+                user_location(),
+            )
+        reads.passed((iterator,))
+        return next(iterator, *default)
+    journal.record(locations.attribute(iterator, "position"))
+    at, count = iterator.position, len_(iterator.items)
+    inside = at < count
+
+    def take():
+        return subscripts.getitem(iterator.items, at)
+
+    def end():
+        if default:
+            return default[0]
+        raise StopIteration
+
+    if is_staged(inside):
+        found = control_flow.staged_if(inside, take, end)
+        iterator.position = control_flow.staged_if(inside, lambda: at + 1, lambda: at)
+        return found
+    if not inside:
+        return end()
+    iterator.position = at + 1
+    return take()

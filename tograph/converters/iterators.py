@@ -1,0 +1,161 @@
+"""Iterators of converted code: where each of them is may become state of a staged construct.
+
+``iter``, ``zip``, ``map``, ``enumerate`` and ``reversed`` of sequences give a ``SequenceIterator``: its items are picked by a number,
+which a branch that is not taken, or that is traced again, finds as it was. What other iterators gave cannot be given back: an ``Advancing`` one
+counts what was taken, and is refused wherever that is not what the program has taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ..errors import StagingError
+from ..runtime import journal, locations
+from ..runtime.funcgraph import is_tracing, user_location
+from ..runtime.growing import StagedList
+from ..runtime.shapes import SYMBOLS
+
+LOST, DONE = (
+    -1,
+    -2,
+)  # the positions of an iterator that a staged ``break`` has left, and of a generator that was taken whole
+
+
+def place_now(iterator: Any) -> int:
+    """The position of an iterator that Python advances; StagingError where only the run knows it."""
+    at = iterator.position
+    if isinstance(at, SYMBOLS) or at == LOST:
+        raise lost("an iterator")
+    return at
+
+
+def moved(iterator: Any, position: Any) -> None:
+    """Set the position, as a change of the regions that the iterator was not made in."""
+    if journal.depth() > iterator.depth:
+        journal.record(locations.attribute(iterator, "position"))
+    iterator.position = position
+
+
+def lost(kind: str) -> StagingError:
+    return StagingError(
+        f"{kind} whose items were taken by a staged branch or loop is at a place that only the run knows: make it where it is used, or count in a variable of "
+        "the loop",
+        user_location(),
+    )
+
+
+class SequenceIterator:
+    """``iter`` of a Python sequence in converted code: its position may become state of a staged construct."""
+
+    def __init__(self, items: Any):
+        self.items, self.position, self.depth = items, 0, journal.depth()
+
+    def __tograph_holds__(self) -> list[Any]:
+        return list(self.items.sources if isinstance(self.items, View) else self.items)
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        at = place_now(self)
+        if at >= len(self.items):
+            raise StopIteration
+        moved(self, at + 1)
+        return self.items[at]
+
+    def lose(self) -> None:
+        """A staged ``break`` left it at a place that only the run knows."""
+        moved(self, LOST)
+
+
+class Counting(SequenceIterator):
+    """``itertools.count`` of whole numbers in converted code."""
+
+    def __init__(self, start: int, step: int):
+        super().__init__(range(start, start + step * _MANY, step))
+
+    def rest(self) -> range:
+        """The numbers that were not taken yet, for who takes an unknown number of them."""
+        found, self.items = self.items[self.position :], Lost("an itertools.count")
+        return found
+
+    def give_back(self, left: range) -> None:
+        """What was not taken of ``rest``."""
+        self.items, self.position = left, 0
+
+
+class Lost:
+    """Where an iterator is that a staged loop has taken a number of items from."""
+
+    def __init__(self, kind: str):
+        self.kind = kind
+
+    def _refuse(self, *_: Any) -> Any:
+        raise lost(self.kind)
+
+    __len__ = __getitem__ = __iter__ = _refuse
+
+
+_MANY = 2**62
+
+
+class Advancing:
+    """Any other iterator: ``taken`` items were taken from it while tracing, ``position`` of them by the program."""
+
+    def __init__(self, iterator: Iterator[Any]):
+        self.iterator, self.position, self.taken, self.depth = iterator, 0, 0, journal.depth()
+
+    def __tograph_holds__(self) -> list[Any]:
+        return [self.iterator]
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if place_now(self) != self.taken:
+            raise lost("an iterator")
+        item = next(self.iterator)
+        self.taken += 1
+        moved(self, self.taken)
+        return item
+
+    def lose(self) -> None:
+        """A staged ``break`` left it at a place that only the run knows."""
+        moved(self, LOST)
+
+
+class View:
+    """The items that ``zip``, ``map``, ``enumerate`` or ``reversed`` give for sequences, each made when it is asked for."""
+
+    def __init__(self, sources: tuple[Any, ...], form: Callable[..., Any], backwards: bool = False):
+        self.sources, self.form, self.backwards = sources, form, backwards
+        self.ends = len(self) if backwards else 0
+
+    def __len__(self):
+        return min(map(len, self.sources))
+
+    def __getitem__(self, at: int) -> Any:
+        source = self.ends - 1 - at if self.backwards else at
+        return self.form(at, *[s[source] for s in self.sources])
+
+
+def over(sources: tuple[Any, ...], form: Callable[..., Any], iterator: Callable[[], Iterator[Any]], backwards: bool = False) -> Any:  # fmt: skip
+    """The iterator in converted code of ``form(index, *items)`` for the items of ``sources``; ``iterator`` makes Python's own."""
+    if not is_tracing():
+        return iterator()
+    if sources and all(map(_is_sequence, sources)):
+        return SequenceIterator(View(sources, form, backwards))
+    return advancing(iterator())
+
+
+def _is_sequence(x: Any) -> bool:
+    if isinstance(x, StagedList):
+        return x.handle is None
+    return type(x) in (list, tuple, range)
+
+
+def advancing(x: Any) -> Any:
+    """An iterator as converted code holds it."""
+    held = isinstance(x, (SequenceIterator, Advancing)) or not is_tracing()
+    return x if held else Advancing(x)
