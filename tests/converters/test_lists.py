@@ -156,3 +156,35 @@ def test_what_is_given_to_torch_stays_a_list():
     x = torch.tensor([1.0, 2.0])
     torch.testing.assert_close(tg.function(f)(x), f(x))
     assert "new_list" not in tg.to_code(lambda y: torch.stack([y, y])[[0, 1]])
+
+
+def test_a_list_of_the_callers_is_extended_by_a_display_itself():
+    """Python asks the class of the display first, as it derives from that of the list."""
+    outer = [1]
+
+    def f(x):
+        other = outer
+        other += [7]
+        other *= 2
+        return x
+
+    g = tg.function(f)
+    for _ in range(3):
+        g(torch.tensor(1.0))
+    plain, outer = outer, [1]
+    for _ in range(3):
+        f(torch.tensor(1.0))
+    assert plain == outer and len(outer) == 22
+
+
+def test_a_list_of_the_callers_that_a_branch_extends_by_a_display():
+    outer = [1]
+
+    def f(x):
+        other = outer
+        if x > 0:
+            other += [7]
+
+    with pytest.raises(tg.errors.StructureError, match="different number of items"):
+        tg.function(f)(torch.tensor(1.0))
+    assert outer == [1]

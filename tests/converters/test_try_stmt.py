@@ -769,3 +769,26 @@ def test_handlers_of_what_no_op_raises():
 
     for sign in (1, -1):
         assert torch.equal(tg.function(raised)(x * sign), raised(x * sign))
+
+
+def test_a_tensor_that_only_the_body_of_a_try_in_a_loop_uses():
+    """The body is traced twice: a tensor of the first time is none of the graph."""
+
+    def f(x, n):
+        for v in x:
+            try:
+                count = 0 * n
+                while count < n:
+                    count += 1
+                    for _ in x:
+                        pass
+            except LookupError:
+                pass
+            if v > 0:
+                break
+        return x * v
+
+    g = tg.function(f)
+    for n in (2, 0, 1):
+        x = torch.tensor([-1.0, 2.0, -3.0], requires_grad=True)
+        assert g(x, torch.tensor(n)).tolist() == f(x, torch.tensor(n)).tolist()

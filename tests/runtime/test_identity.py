@@ -552,3 +552,51 @@ def test_names_that_swap_again_and_again_stay_small():
             for one, two in zip(f(a, b, torch.tensor(n)), g(a, b, torch.tensor(n)), strict=True):
                 assert torch.equal(one, two)
     assert counts[2] - counts[1] == counts[1] - counts[0] > 0
+
+
+def one_of_two(x, c):
+    v = x
+    if c:
+        v = x + 1
+    v[0] += 1
+    return v
+
+
+def one_of_two_given(x, c):
+    w = torch.ones(2) if c else x
+    w.mul_(2)
+    return w
+
+
+@pytest.mark.parametrize("f", [one_of_two, one_of_two_given])
+def test_a_write_to_a_name_that_may_be_a_leaf_is_refused_where_it_is(f):
+    """The same trace has calls where it is none, and calls in which nothing requires a gradient."""
+    g = tg.function(f)
+    for c in (True, False, True, False):
+        for make in (lambda x: x, lambda x: x.requires_grad_(), lambda x: x.requires_grad_() * 1):
+            outs = []
+            for run in (f, g):
+                x = make(torch.tensor([1.0, 2.0]))
+                try:
+                    outs.append((run(x, torch.tensor(c)).tolist(), x.tolist()))
+                except RuntimeError as error:
+                    outs.append((str(error).split("\n")[0], x.tolist()))
+            assert outs[0] == outs[1]
+
+
+def test_a_write_without_gradients_to_a_name_that_may_be_a_leaf():
+    def f(x, c):
+        v = x if c else x * 2
+        with torch.no_grad():
+            v.mul_(2)
+        v.data.add_(1)
+        return v * x
+
+    g = tg.function(f)
+    for c in (True, False):
+        outs = []
+        for run in (f, g):
+            x = torch.tensor([1.0, 2.0], requires_grad=True)
+            y = run(x, torch.tensor(c))
+            outs.append((y.tolist(), x.tolist()))
+        assert outs[0] == outs[1]

@@ -390,3 +390,57 @@ def test_what_a_branch_of_an_iteration_made_of_one_with_another_name():
     f = tg.function(rebound)
     for n in (3, 0, 1):
         assert f(torch.tensor(n)) == rebound(n)
+
+
+def replaced(x, xs):
+    if x > 0:
+        xs = [9]
+    else:
+        xs.append(7)
+    xs.append(8)
+    return xs
+
+
+def replaced_in_each_iteration(x, xs):
+    for i in range(2):
+        if x > 0:
+            xs = xs[1:]
+        else:
+            xs += [7]
+    xs[0] = 5
+    return xs
+
+
+def replaced_in_a_staged_loop(x, xs):
+    for i in range(x.abs().int()):
+        if x > 2:
+            xs = [i]
+        else:
+            xs[0] += 1
+    return xs
+
+
+@pytest.mark.parametrize("f", [replaced, replaced_in_each_iteration, replaced_in_a_staged_loop])
+def test_the_caller_holds_what_an_argument_was(f):
+    """A name that another list may have taken from an argument still changes the caller's list where it is that."""
+    g = tg.function(f)
+    for x in (1.0, -1.0, 3.0, -2.0, -1.0):
+        plain, native = [1, 2, 3], [1, 2, 3]
+        assert g(torch.tensor(x), plain) == f(torch.tensor(x), native)
+        assert plain == native
+
+
+def test_the_caller_holds_what_a_dict_argument_was():
+    def f(x, d):
+        for i in range(2):
+            if x > 0:
+                d = {"a": 5}
+            else:
+                d["a"] += 1
+        return d
+
+    g = tg.function(f)
+    for x in (1.0, -1.0, 3.0, -2.0):
+        plain, native = {"a": 1}, {"a": 1}
+        assert g(torch.tensor(x), plain) == f(torch.tensor(x), native)
+        assert plain == native

@@ -274,6 +274,11 @@ def delitem(x, key) -> None:
 _SETS = ("ior", "iand", "isub", "ixor")
 
 
+def _made_here(x: list, value) -> bool:
+    """Whether Python would ask the class of ``value``, a list that the function made, before that of a list of the caller's."""
+    return isinstance(value, StagedList) and type(x).__iadd__ is list.__iadd__
+
+
 def augment(op: str, x, value):
     """``x op= value``, as an expression."""
     if is_union(x) or is_union(value):
@@ -284,7 +289,7 @@ def augment(op: str, x, value):
         return x
     if isinstance(x, (list, dict, set, bytearray, deque)) and journal.active():
         journal.record(locations.contents(x))
-    if op == "iadd" and isinstance(x, list) and is_staged(value):
+    if op == "iadd" and isinstance(x, list) and (is_staged(value) or _made_here(x, value)):
         x.extend(value)
         return x
     if op == "imul" and isinstance(x, StagedList) and not x.frozen:

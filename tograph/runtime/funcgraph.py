@@ -85,6 +85,9 @@ class Storage:
         """Write to the storages that this one is made of; False for all but ``control_flow.picking``'s."""
         return False
 
+    def refuse_leaf(self, graph: FuncGraph, view: bool) -> None:
+        """Let the graph raise where a write that autograd sees is one to a leaf, or to a ``view`` of it; only for a ``Picked``."""
+
     def strided(self) -> bool:
         """Whether the tensors that this storage is made of lie in memory in more than one way; False for all but a ``Picked``."""
         return False
@@ -110,7 +113,8 @@ class Root:
     ``kept``: locations whose content before the call may stay on some path. ``created``: objects made while tracing, and where;
     ``settled``: the locations changed only by their creation. ``given``: the tensors of the call, ``real`` those that are captured.
     ``bases``: memory that several captured tensors share and that is written; ``flat``: the storage of all of it.
-    ``made``: objects that the traced code made, and the graph that was recorded then. ``apart``: containers from before a staged
+    ``made``: objects that the traced code made, and the graph that was recorded then; ``lent``: copies of the containers of the
+    arguments, of which the caller holds what they stand for. ``apart``: containers from before a staged
     construct count as themselves beside those that it makes. ``gathered``: a ``.grad`` field that was None before a staged loop is
     a tensor behind it; ``iterated``: such loops are taken to have an iteration. ``alike``: a loop was taken to be what another copy of
     it is; ``alone``: none is. ``unnested``: a list of the graph did not take items that can change; ``nested``: they are taken.
@@ -134,6 +138,7 @@ class Root:
     given: Sequence[Any] = ()
     real: frozenset[int] = frozenset()
     made: dict[int, tuple[Any, FuncGraph]] = field(default_factory=dict)
+    lent: list[Any] = field(default_factory=list)
     bases: frozenset[int] = frozenset()
     flat: dict[int, Storage] = field(default_factory=dict)
     apart: bool = False
@@ -181,6 +186,7 @@ class Root:
             self.items_written,
             self.placed,
             self.made,
+            self.lent,
             self.earlier,
         ):
             noted.clear()

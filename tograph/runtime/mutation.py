@@ -207,7 +207,9 @@ def write(target: torch.Tensor, result: torch.Tensor) -> None:
     for view, base in zip(reversed(x.chain), reversed(bases), strict=False):
         value = scatter(graph, view, base, value)
     histories.note(x.storage_, target)
-    if _unseen(x) and _may_have_history(x.storage_, graph):
+    if not _unseen(x):
+        x.storage_.refuse_leaf(graph, bool(x.chain))
+    elif _may_have_history(x.storage_, graph):
         old = graph.current(x.storage_)
         value = graph.emit("tg.written", old, value, type=old.type)
     graph.assign(x.storage_, value)

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from ...errors import AliasError
+from .. import reads
 from ..funcgraph import FuncGraph, Ref, Storage, current_graph, user_location
 from ..infer import tensor_type
 from ..ir import Value
@@ -101,6 +102,19 @@ class Picked(Storage):
             graph.root.before_failure = waiting
             graph.looking = outer
 
+    def refuse_leaf(self, graph: FuncGraph, view: bool) -> None:
+        index, options = flat(self.which, self.options)
+        for i, x in enumerate(options):
+            if not _is_leaf(x, graph):
+                continue
+            which = index(graph)
+            said = _LEAF if not (view or x.chain) else f"a view of {_LEAF}"
+            if not isinstance(which, int):
+                other = graph.emit("py.ne", which, i, type=BOOL)
+                graph.add("tg.assert", (other, "RuntimeError", (said,)))
+            elif which == i:
+                raise RuntimeError(said)
+
     def spread(self, graph: FuncGraph, value: Value) -> bool:
         index, options = flat(self.which, self.options)
         for x in options:
@@ -149,6 +163,23 @@ class Lost(Storage):
             f"known only when the graph runs; so it cannot be {what} here. Use clone() where it is assigned.",
             user_location(),
         )
+
+
+_LEAF = "a leaf Variable that requires grad is being used in an in-place operation."
+
+
+def _is_leaf(x: SymTensor, graph: FuncGraph) -> bool:
+    """Whether a tensor is a leaf of the caller's that requires a gradient, or a view of one that autograd knows as such."""
+    storage, given, watch = x.storage_, graph.root.given, reads.current()
+    outside, i = storage.external, storage.argument
+    if i is not None and i < len(given):
+        outside = given[i]
+    if not isinstance(outside, torch.Tensor) or any(v.func is _DETACH for v in x.chain):
+        return False
+    return watch is not None and watch.leaf(outside, i)
+
+
+_DETACH = torch.ops.aten.detach.default
 
 
 def chosen(graph: FuncGraph, which: Any, values: Sequence[Value], meta: Meta) -> Value:

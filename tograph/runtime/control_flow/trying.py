@@ -127,7 +127,10 @@ class _Progress:
     def _existed(self, place: Place, old: Any) -> bool:
         """Whether a changed location was there before the body."""
         if isinstance(place.keep, Storage):
-            return place.keep.home is not None and self.outer.within(place.keep.home)
+            home = place.keep.home
+            # One of a body that was traced apart and undone may still be in a variable that nobody reads.
+            undone = isinstance(old, structure.Ref) and old.value in old.graph.undone
+            return home is not None and self.outer.within(home) and not undone
         if place.key[0] not in ("cell", "attr", "key", "contents"):
             return False
         return id(place.keep) in self.reach and all_seen(spec_of(as_value(old)), self.outer)
