@@ -189,6 +189,29 @@ def pascal(n):
     return rows
 
 
+@cases.tensors(*ROWS)
+def a_plain_list_whose_items_a_loop_changes(x):
+    rows, i = [[0.0], [1.0]], torch.tensor(0)
+    a = rows[0]
+    while i < 3:
+        rows[0].append(float(len(rows[1])))
+        rows[-1] = list(a)
+        i = i + 1
+    return rows, a
+
+
+@cases.tensors(*ROWS)
+def popped_and_put_back_in_a_loop(x):
+    rows, i = [[0.0], [1.0]], torch.tensor(0)
+    a = rows[0]
+    while i < 3:
+        a.append(x[i].item())
+        b = rows.pop()
+        rows.append(b)
+        i = i + 1
+    return rows, a
+
+
 test_same = cases.test()
 
 
@@ -331,6 +354,17 @@ def the_best_one(x):
     return rows, best
 
 
+def an_item_that_a_loop_leaves(x):
+    rows, a, i = started(x), [0.0], torch.tensor(0)
+    while i < 2:
+        a = rows[0]
+        if len(a) > 2:
+            a = rows[-1]
+        i = i + 1
+    rows[0].append(2.0)
+    return rows, a
+
+
 def a_dict(x):
     rows = []
     for v in x:
@@ -372,6 +406,7 @@ def kept_and_filled(x):
         the_item_with_a_name_from_before,
         two_lists,
         the_best_one,
+        an_item_that_a_loop_leaves,
         a_dict,
         after_an_insert,
         kept_and_filled,

@@ -1,9 +1,11 @@
 """Reads of Python values: a change between calls of what the code looked at is seen."""
 
 import collections
+import os
 
 import pytest
 import torch
+from torch.nn.modules.module import register_module_forward_hook
 
 import tograph as tg
 
@@ -29,8 +31,60 @@ class Layer(torch.nn.Module):
         return x + 1
 
 
+OWN = ("__dict__", "__weakref__")
+
+
+class Members:
+    rate = 2.0
+    activation = staticmethod(torch.relu)
+
+    def scaled(self, x):
+        return x * 2
+
+    @staticmethod
+    def shifted(x):
+        return x + 1
+
+    @classmethod
+    def doubled(cls, x):
+        return x * 2
+
+    @property
+    def bias(self):
+        return 1.0
+
+    def __call__(self, x):
+        return x + 2
+
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, i):
+        return i + 5
+
+    def __add__(self, x):
+        return x * 3
+
+
+class Other:
+    def scaled(self, x):
+        return x * 11
+
+
+class Holder:
+    def __init__(self):
+        self.a = 1
+
+
 class State:
     def __init__(self):
+        global Made, MadeBase  # each case changes classes of its own
+        MadeBase = type("MadeBase", (), {n: m for n, m in vars(Members).items() if n not in OWN})
+        Made = type("Made", (MadeBase,), {})
+        self.made = Made()
+        self.plain, self.hidden = Holder(), torch.ones(2, requires_grad=True)
+        self.parameters = torch.nn.ParameterList([torch.ones(4), torch.ones(4)])
+        self.weight, self.linear = torch.ones(2), torch.nn.Linear(4, 4)
         self.config, self.items, self.base = Config(rate=1.0), Items([1.0, 2.0]), Base()
         self.counts, self.default = collections.Counter(a=1), collections.defaultdict(float)
         self.layer, self.named = Layer(), Config()
@@ -49,7 +103,44 @@ CASES = {
     "a default": (lambda s, x: x + s.default["k"], lambda s: s.default.update(k=4.0)),
     "an attribute of cls": (lambda s, x: s.base.scaled(x), lambda s: setattr(Base, "scale", Base.scale + 1)),
     "forward of one module": (lambda s, x: s.layer(x), lambda s: setattr(s.layer, "forward", lambda x: x * 50)),
+    "a method": (lambda s, x: s.made.scaled(x), lambda s: setattr(Made, "scaled", lambda self, x: x * 7)),
+    "a method of a base": (lambda s, x: s.made.scaled(x), lambda s: setattr(MadeBase, "scaled", lambda self, x: x * 7)),
+    "a method of one object": (lambda s, x: s.made.scaled(x), lambda s: setattr(s.made, "scaled", lambda x: x * 7)),
+    "a method by the class": (lambda s, x: Made.scaled(s.made, x), lambda s: setattr(Made, "scaled", lambda self, x: x * 7)),
+    "the bases of a class": (lambda s, x: s.made.scaled(x), lambda s: setattr(Made, "__bases__", (Other,))),
+    "a static method": (lambda s, x: s.made.shifted(x), lambda s: setattr(Made, "shifted", staticmethod(lambda x: x - 5))),
+    "a static method of C": (lambda s, x: Made.activation(x), lambda s: setattr(Made, "activation", staticmethod(torch.neg))),
+    "a class method": (lambda s, x: Made.doubled(x), lambda s: setattr(Made, "doubled", classmethod(lambda cls, x: x * 9))),
+    "a property": (lambda s, x: x + s.made.bias, lambda s: setattr(Made, "bias", property(lambda self: 8.0))),
+    "a call": (lambda s, x: s.made(x), lambda s: setattr(Made, "__call__", lambda self, x: x - 2)),
+    "a length": (lambda s, x: x + len(s.made), lambda s: setattr(Made, "__len__", lambda self: 9)),
+    "an index": (lambda s, x: x + s.made[1], lambda s: setattr(Made, "__getitem__", lambda self, i: i)),
+    "an operator": (lambda s, x: s.made + x, lambda s: setattr(Made, "__add__", lambda self, x: x * 9)),
+    "forward of a class": (lambda s, x: s.layer(x), lambda s: setattr(type(s.layer), "forward", lambda self, x: x * 50)),
+    "an attribute by vars": (lambda s, x: x + sum(vars(s.plain).values()), lambda s: setattr(s.plain, "a", 5)),
+    "one more by vars": (lambda s, x: x + sum(vars(s.plain).values()), lambda s: setattr(s.plain, "b", 5)),
+    "an attribute by __dict__": (lambda s, x: x + s.plain.__dict__["a"], lambda s: setattr(s.plain, "a", 5)),
+    "os.environ": (lambda s, x: x + len(os.environ["PATH"]), lambda s: os.environ.update(PATH=os.environ["PATH"] + ":")),
+    "os.getenv": (lambda s, x: x + float(os.getenv("TOGRAPH_READS", "1")), lambda s: os.environ.update(TOGRAPH_READS="2")),
+    "a member of os.environ": (lambda s, x: x + ("TOGRAPH_IN" in os.environ), lambda s: os.environ.update(TOGRAPH_IN="2")),
+    "a parameter by its number": (lambda s, x: sum(p * x for p in s.parameters), lambda s: s.parameters.__setitem__(1, torch.zeros(4))),
+    "requires_grad of a tensor": (lambda s, x: x + s.hidden.requires_grad, lambda s: s.hidden.requires_grad_(False)),
+    "the size of a tensor": (lambda s, x: x * s.weight.shape[0], lambda s: setattr(s.weight, "data", torch.ones(5))),
+    "the dtype of a tensor": (lambda s, x: x * (s.weight.dtype == torch.float32), lambda s: setattr(s.weight, "data", torch.ones(2).double())),
+    "the dtype of a module": (lambda s, x: s.linear(x.to(s.linear.weight.dtype)), lambda s: s.linear.double()),
+    "the rank of a tensor": (lambda s, x: x.sum() * s.weight, lambda s: s.weight.set_(torch.ones(3, 2).t())),
 }  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _restored(monkeypatch):
+    """What cases change of a class that is there for all, and of the system's variables."""
+    monkeypatch.setattr(Layer, "forward", Layer.forward)
+    monkeypatch.setattr(os, "environ", os.environ)
+    for name in ("PATH", "TOGRAPH_READS", "TOGRAPH_IN"):
+        monkeypatch.setenv(name, os.environ.get(name, ""))
+    for name in ("TOGRAPH_READS", "TOGRAPH_IN"):
+        monkeypatch.delenv(name)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -62,8 +153,35 @@ def test_a_change_between_calls(name):
 
     g = tg.function(f)
     for _ in range(4):
-        assert torch.equal(g(x), f(x))
+        torch.testing.assert_close(g(x), f(x))
     before = f(x)
     change(s)
-    assert torch.equal(g(x), f(x))
-    assert not torch.equal(g(x), before)
+    for _ in range(3):
+        torch.testing.assert_close(g(x), f(x))
+    after = g(x)
+    assert after.dtype != before.dtype or not torch.equal(after, before)
+
+
+def test_gradients_that_are_off_are_off_for_what_is_computed():
+    w = torch.ones(2, requires_grad=True)
+    f = tg.function(lambda x: (x * w, (x * w).requires_grad, (x * w).is_leaf, w.requires_grad))
+    for _ in range(3):
+        assert f(torch.ones(2))[1:] == (True, False, True)
+        with torch.no_grad():
+            assert f(torch.ones(2))[1:] == (False, True, True)
+
+
+def test_hooks_of_all_modules_that_come_and_go():
+    layer = Layer()
+    f = tg.function(lambda x: layer(x))
+    x = torch.ones(2)
+    for _ in range(3):
+        assert torch.equal(f(x), x + 1)
+    hook = register_module_forward_hook(lambda module, given, out: out * 5)
+    try:
+        for _ in range(3):
+            assert torch.equal(f(x), (x + 1) * 5)
+    finally:
+        hook.remove()
+    for _ in range(3):
+        assert torch.equal(f(x), x + 1)

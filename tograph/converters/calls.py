@@ -128,6 +128,7 @@ def call(f, /, *args, **kwargs):
     if kind is types.FunctionType:
         # no frame of ours between two functions of the user but this one: they may recurse deeply
         direct = _direct(f)
+        reads.method(f, args)
         return direct(*args, **kwargs) if direct is not None else _function(f, args, kwargs)
     rule = _KINDS.get(kind, _object)
     return rule(f, args, kwargs)
@@ -182,7 +183,7 @@ def _object(f, args, kwargs):
         return f(*args, **kwargs)
     method = getattr(kind, "__call__", None)
     if type(method) is types.FunctionType and is_user_function(method):
-        return converted(method)(f, *args, **kwargs)
+        return call(method, f, *args, **kwargs)
     return leave_alone(f, args, kwargs)
 
 

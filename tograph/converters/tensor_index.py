@@ -52,6 +52,8 @@ def listed(x, key):
         return key
     if isinstance(key, torch.SymBool):
         return torch.scalar_tensor(key, dtype=torch.bool)
+    if isinstance(key, SymTensor) and key.dtype == torch.uint8 and not key.dim():
+        return key != 0  # a mask to torch, like all tensors of this type
     if isinstance(key, tuple):
         return tuple(listed(x, k) for k in key)
     if not (isinstance(key, list) and any(isinstance(k, list) or is_staged(k) for k in key)):

@@ -33,8 +33,10 @@ from .kernels.lower import Fused, lower
 from .native.program import Native
 from .ordering import set_control_inputs
 from .rewrite import copied, count_nodes
+from .shared_objects import Outer
 from .sources import Strong
 from .structure import Leaf, Spec
+from .types import TensorType
 from .watching import calls_python, is_watched, keeps_histories, own_gradients
 
 if TYPE_CHECKING:
@@ -87,6 +89,7 @@ class ConcreteFunction:
         ] = ()  # tensors of a call on which the code calls requires_grad_()
         self.slots: dict[int, Slot] = {}  # captured inputs that are looked up
         self.given: Sequence[Given] = ()  # outputs that are written inputs
+        self.outers: Sequence[Outer] = ()  # containers from before a call that it gives
         self.retraces: Any = None  # a weak reference to the method that explains the traces
 
     def look_up(self, slots: dict[int, Slot]) -> None:
@@ -112,6 +115,27 @@ class ConcreteFunction:
                     "Keep the object that owns it for as long as the function is called."
                 )
         return found
+
+    @cached_property
+    def _held(self) -> list[tuple[Callable[[], torch.Tensor | None], Any, torch.dtype]]:
+        """The captured tensors that are the same at every call, each with its traced size and dtype."""
+        first = len(self.graph.inputs) - len(self._captured)
+        looked_up = {*self.slots, *(i for i, _ in self.late)}
+        return [
+            (held, kind.shape, kind.dtype)
+            for i, held in enumerate(self._captured)
+            if isinstance(kind := self.graph.inputs[first + i].type, TensorType)
+            and i not in looked_up
+            and None not in kind.shape
+        ]
+
+    def fits_captured(self) -> bool:
+        """Whether the captured tensors are still what was traced: ``x.data = y`` and ``module.double()`` change that."""
+        for held, size, dtype in self._held:
+            x = held()
+            if x is not None and (x.shape != size or x.dtype is not dtype):
+                return False
+        return True
 
     @property
     def result_spec(self) -> Spec:
@@ -318,8 +342,10 @@ class ConcreteFunction:
         watched = self._brings_tensors or is_watched(inputs)
         return (self.watched_program if watched else self.scheduled).run(*inputs)
 
-    def run(self, tensors: list[Any], places: Sequence[Target] = ()) -> Any:
-        """The result for the tensors of the arguments; ``places`` are where effects on arguments go."""
+    def run(
+        self, tensors: list[Any], places: Sequence[Target] = (), objects: Sequence[Any] = ()
+    ) -> Any:
+        """The result for the tensors of the arguments; ``places`` are where effects on arguments go, ``objects`` those of ``outers``."""
         for i in self.made_leaves:
             tensors[i].requires_grad_()
         inputs = (*tensors, *self.captured_inputs) if not self.late else self._with_late(tensors)
@@ -338,9 +364,10 @@ class ConcreteFunction:
         if self._single and not places:
             return outputs[0]
         values = iter(outputs)
-        result = flattening.unflatten(self._result, values, _same)
+        known: dict[Any, Any] = {("outer", i): x for i, x in enumerate(objects)}
+        result = flattening.unflatten(self._result, values, _same, known)
         for (names, spec), target in zip(self._effects, places):
-            target.apply(names, flattening.unflatten(spec, values, _same))
+            target.apply(names, flattening.unflatten(spec, values, _same, known))
         return result
 
 

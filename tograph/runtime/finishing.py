@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from . import freed, passes, reads
@@ -11,8 +11,9 @@ from .funcgraph import FuncGraph, Storage
 from .joins import opened
 from .ordering import set_control_inputs
 from .passes.forward import forward_reads
-from .results import Shown, leaving
-from .structure import spec_of
+from .results import Forms, Shown, leaving
+from .shared_objects import marked
+from .structure import Spec, spec_of
 from .symbolic import SymTensor, View
 from .tracing import recording
 
@@ -38,17 +39,18 @@ def finish(
     result: Any,
     effects: Sequence[tuple[Any, Any]],
     watch: reads.Watch,
+    outer: Callable[[Any], int | None] = lambda x: None,
 ):
     """(graph, captured tensors, result spec, effects, outputs that are inputs) of a root graph that was recorded.
 
-    ``watch`` tells what is no object of the call's own.
+    ``watch`` tells what is no object of the call's own; ``outer`` gives such a container a number.
     """
     shown: Shown = {}
+    seen: Forms = {}
     with recording(root), reads.watching(watch):
-        result = leaving(result, root, shown)
-        effects = [(names, leaving(content, root, shown)) for names, content in effects]
-    spec = opened(spec_of(result))
-    specs = [(names, opened(spec_of(content))) for names, content in effects]
+        result = leaving(result, root, shown, seen)
+        effects = [(names, leaving(content, root, shown, seen)) for names, content in effects]
+    spec, specs = _specs(result, effects, seen, outer)
     with recording(root):
         outputs = flatten(result, spec, root)
         for (_, inner), (_, content) in zip(specs, effects):
@@ -65,6 +67,20 @@ def finish(
     set_control_inputs(graph)
     root.closed = True
     return graph, captured, spec, specs, given
+
+
+def _specs(
+    result: Any, effects: Sequence[tuple[Any, Any]], seen: Forms, outer: Callable[[Any], int | None]
+) -> tuple[Spec, list[tuple[Any, Spec]]]:
+    """The specs of what leaves a trace, with marks on what is one object."""
+    before = {id(made): x for x, made in seen.values()}
+    values = [result, *(content for _, content in effects)]
+    spec, *specs = marked(
+        values,
+        [opened(spec_of(x)) for x in values],
+        lambda x: outer(before.get(id(x), x)),
+    )
+    return spec, [(names, found) for (names, _), found in zip(effects, specs)]
 
 
 def _ordered_inputs(root: FuncGraph, arguments: Sequence[SymTensor]) -> list[Any]:

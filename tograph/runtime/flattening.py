@@ -26,6 +26,7 @@ from .shapes import SYMBOLS, contiguous
 from .structure import (
     STAGED,
     UNSET,
+    Again,
     Choice,
     Const,
     Handle,
@@ -51,7 +52,7 @@ def flatten(x: Any, spec: Spec, graph: FuncGraph) -> list[Value]:
         return [zero_value(t, graph) for t in leaf_types(spec)]
     if isinstance(spec, Leaf):
         return [] if spec.fixed else [leaf_value(x, spec.type, graph)]
-    if isinstance(spec, Const):
+    if isinstance(spec, (Const, Again)):
         return []
     if isinstance(spec, Tree):
         return _flatten_tree(x, spec, graph)
@@ -196,14 +197,40 @@ def plain_maker(graph: FuncGraph) -> Callable[[Value], Any]:
     return lambda value: symbolic(value, graph)
 
 
-def unflatten(spec: Spec, values: Iterator[Any], make: Callable[[Any], Any]) -> Any:
-    """The Python value of ``spec`` from its graph values; ``make`` turns one of these into an object."""
+def unflatten(
+    spec: Spec,
+    values: Iterator[Any],
+    make: Callable[[Any], Any],
+    known: dict[Any, Any] | None = None,
+) -> Any:
+    """The Python value of ``spec`` from its graph values; ``make`` turns one of these into an object.
+
+    ``known``: the objects so far that further places show, by their numbers, and those from before the call, by ``("outer", number)``.
+    """
     if isinstance(spec, Leaf):
         return spec.const if spec.fixed else make(next(values))
     if isinstance(spec, Const):
         return spec.value
+    known = {} if known is None else known
     if isinstance(spec, Tree):
-        return rebuild(spec.cls, spec.aux, [unflatten(p, values, make) for p in spec.parts])
+        return _unflatten_tree(spec, values, make, known)
+    if isinstance(spec, Again):
+        return known[spec.number]
     tag = make(next(values))
-    options = [unflatten(o, values, make) for o in spec.options]
+    options = [unflatten(o, values, make, known) for o in spec.options]
     return options[tag] if type(tag) is int else TaggedUnion(tag, options)
+
+
+def _unflatten_tree(
+    spec: Tree, values: Iterator[Any], make: Callable[[Any], Any], known: dict[Any, Any]
+) -> Any:
+    if spec.outer is not None:
+        found = known.get(("outer", spec.outer))
+        if found is not None:
+            for _ in leaf_types(spec):
+                next(values)
+            return found
+    made = rebuild(spec.cls, spec.aux, [unflatten(p, values, make, known) for p in spec.parts])
+    if spec.number is not None:
+        known[spec.number] = made
+    return made

@@ -25,7 +25,8 @@ from .exact import exact_keys
 from .journal import MISSING
 from .native.entry import MISS
 from .pytrees import rebuild
-from .structure import Choice, Const, Leaf, Spec, Tree
+from .shared_objects import Outer, Passed
+from .structure import Again, Choice, Const, Leaf, Spec, Tree, leaf_types
 
 if TYPE_CHECKING:
     from .traces import Trace
@@ -52,9 +53,15 @@ class Forms:
         self._last = None
 
     def of(
-        self, quick: Any, trace: Trace, args: tuple, kwargs: dict, tensors: Sequence[Any]
+        self,
+        quick: Any,
+        trace: Trace,
+        args: tuple,
+        kwargs: dict,
+        tensors: Sequence[Any],
+        objects: Sequence[Any] = (),
     ) -> Form | None:
-        """The form for a call like this one, or None. ``tensors``: those of the arguments, in the order of the trace."""
+        """The form for a call like this one, or None. ``tensors``: those of the arguments, in the order of the trace; ``objects``: its ``outers``."""
         key = (trace, quick, len(args), *kwargs)
         if key != self._last:
             self._last, self._count = key, 0
@@ -64,11 +71,13 @@ class Forms:
         if key not in self._found:
             if len(self._found) >= MOST:
                 self._found.clear()
-            self._found[key] = made(trace, args, kwargs, tensors)
+            self._found[key] = made(trace, args, kwargs, tensors, objects)
         return self._found[key]
 
 
-def made(trace: Trace, args: tuple, kwargs: dict, tensors: Sequence[Any]) -> Form | None:
+def made(
+    trace: Trace, args: tuple, kwargs: dict, tensors: Sequence[Any], objects: Sequence[Any] = ()
+) -> Form | None:
     """The form of a trace for calls like this one; None where its graph has no entry, or its result is not of one structure."""
     writer = _Writer()
     parameters = [writer.argument(x) for x in (*args, *kwargs.values())]
@@ -76,6 +85,8 @@ def made(trace: Trace, args: tuple, kwargs: dict, tensors: Sequence[Any]) -> For
     if not trace.checks.empty:
         writer.names["checks"] = trace.checks.called
         writer.refuse(f"checks({', '.join(given)}) is not True")
+    if not writer.find(trace.concrete.outers, objects):
+        return None
     if not (_stateful if trace.stateful else _plain)(writer, trace, given):
         return None
     body = "\n    ".join(writer.lines)
@@ -131,6 +142,8 @@ class _Writer:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.tensors: dict[int, str] = {}
+        self.containers: dict[int, str] = {}
+        self.objects: list[str] = []
         self.names: dict[str, Any] = {}
         self._mutable: list[str] = []
         self._count, self._parts = itertools.count(), itertools.count()
@@ -145,10 +158,24 @@ class _Writer:
         if not whole:
             self.refuse("r is miss")
 
+    def find(self, outers: Sequence[Outer], objects: Sequence[Any]) -> bool:
+        """Name the containers from before the call that it gives, before anything changes. Whether all are found."""
+        for i, (outer, x) in enumerate(zip(outers, objects, strict=True)):
+            if isinstance(outer, Passed):
+                if id(x) not in self.containers:
+                    return False
+                self.objects.append(self.containers[id(x)])
+            else:
+                self.objects.append(f"o{i}")
+                self.lines.append(f"o{i} = {self.named(outer)}()")
+                self.refuse(f"o{i} is None")
+        return True
+
     def argument(self, x: Any) -> str:
         """The name of an argument, or of a part of one; what it has to be is looked at in the lines."""
         name = f"a{next(self._count)}"
         kind = type(x)
+        self.containers[id(x)] = name
         if isinstance(x, torch.Tensor):
             self.tensors[id(x)] = name
         elif isinstance(x, (list, tuple)):
@@ -192,13 +219,20 @@ class _Writer:
             return self.named(spec.const) if spec.fixed else f"r[{next(self._parts)}]"
         if isinstance(spec, Const):
             return self.named(spec.value)
+        if isinstance(spec, Again):
+            return f"t{spec.number}"
         if isinstance(spec, Choice):
             return None
+        if spec.outer is not None:
+            for _ in leaf_types(spec):
+                next(self._parts)
+            return self.objects[spec.outer]
         found = [self.part(p) for p in spec.parts]
         parts = [p for p in found if p is not None]
         if len(parts) < len(found):
             return None
-        return self._built(spec, parts)
+        text = self._built(spec, parts)
+        return text if spec.number is None else f"(t{spec.number} := {text})"
 
     def _built(self, spec: Tree, parts: list[str]) -> str:
         if spec.cls is list:
@@ -221,4 +255,7 @@ class _Writer:
 
 def _flat(spec: Tree) -> bool:
     """Whether a result is a tuple of what the graph gives, as the entry makes it."""
-    return spec.cls is tuple and all(isinstance(p, Leaf) and not p.fixed for p in spec.parts)
+    alone = spec.number is None and spec.outer is None
+    return (
+        alone and spec.cls is tuple and all(isinstance(p, Leaf) and not p.fixed for p in spec.parts)
+    )

@@ -165,15 +165,15 @@ class Function(Generic[P, R]):
         try:
             values = self._values(args, kwargs)
             quick, tensors = (None, []) if values is None or not self._plain else quick_key(values)
-            known = self._quick.get(quick)  # nothing is kept under None
-            if known is not None and known.checks.hold(tensors):
-                return self._run_known(known, tensors, quick, given)
+            result = self._run_known(self._quick.get(quick), tensors, quick, given)
+            if result is not MISS:
+                return result
             trace, flat, bound = self._find(args, kwargs)
             if quick is not None and trace.plain and len(flat.tensors) == len(tensors):
                 if len(self._quick) > SIZE:
                     self._quick.clear()
                 self._quick[quick] = trace
-            return trace.concrete.run(trace.inputs(flat), trace.places(bound))
+            return trace.concrete.run(trace.inputs(flat), trace.places(bound), trace.objects(bound))
         except Exception as error:
             __tracebackhide__ = True
             raise shown(error)  # noqa: B904  the same object
@@ -214,21 +214,35 @@ class Function(Generic[P, R]):
         return entry(*args)
 
     def _run_known(
-        self, trace: Trace, tensors: list[Any], quick: Any, given: tuple[tuple, dict]
+        self, trace: Trace | None, tensors: list[Any], quick: Any, given: tuple[tuple, dict]
     ) -> Any:
-        """Run a trace that fits, by its entry, if it has one. ``given``: the arguments as they were passed."""
+        """Run a trace of the ``quick`` key, by its entry, if it has one; ``MISS`` where it does not fit.
+
+        ``given``: the arguments as they were passed.
+        """
+        if trace is None or not trace.checks.hold(tensors):  # nothing is kept under None
+            return MISS
         concrete = trace.concrete
         if concrete.settled and not profiled() and concrete.entry is not None:
             result = concrete.entry(*tensors)
             if result is not MISS:
                 self._note(trace, tensors, quick, *given)
                 return result
-        result = concrete.run(tensors, trace.outer_places())
-        self._note(trace, tensors, quick, *given)
+        if not concrete.fits_captured():
+            return MISS
+        objects = trace.objects(self._bound(*given)) if concrete.outers else []
+        result = concrete.run(tensors, trace.outer_places(), objects)
+        self._note(trace, tensors, quick, *given, objects)
         return result
 
     def _note(
-        self, trace: Trace, tensors: list[Any], quick: Any, args: tuple, kwargs: dict
+        self,
+        trace: Trace,
+        tensors: list[Any],
+        quick: Any,
+        args: tuple,
+        kwargs: dict,
+        objects: list[Any] = [],  # noqa: B006  read only
     ) -> None:
         """From the next call on go straight to the entry of a trace, where it takes the arguments as they are, or to a form."""
         if not trace.concrete.settled:
@@ -238,7 +252,7 @@ class Function(Generic[P, R]):
             entry = trace.concrete.entry
             checks = None if trace.checks.empty else trace.checks.called
         if entry is None:
-            form = self._forms.of(quick, trace, args, kwargs, tensors)
+            form = self._forms.of(quick, trace, args, kwargs, tensors, objects)
             if form is None:
                 return
             (entry, shape), checks = form, None

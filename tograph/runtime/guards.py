@@ -165,7 +165,7 @@ class Guards:
             if check.test == SAME_TENSOR:
                 try:
                     now = current_value(check.source)(tensors)
-                except _LOST:
+                except LOST:
                     continue
                 if now is not check.old() and isinstance(now, torch.Tensor):
                     found.add(check.source.label)
@@ -242,7 +242,7 @@ class Check:
     def words(self, namespace: dict[str, Any]) -> str:
         try:
             now = show(namespace["now"]())
-        except _LOST:
+        except LOST:
             now = "nothing"
         return f"from {self.text} to {now}" if self.text and self.text != now else "its content"
 
@@ -270,12 +270,12 @@ def current_value(source: Source) -> Callable[..., Any]:
     return namespace["now"]
 
 
-_LOST = (AttributeError, LookupError, ValueError, TypeError, RuntimeError, ReferenceError)
+LOST = (AttributeError, LookupError, ValueError, TypeError, RuntimeError, ReferenceError)
 
 
 def _write(checks: list[Check], parameters: str = "tensors=()") -> tuple[str, dict[str, Any]]:
     """The text of ``hold``, which runs the checks, and of ``now``, the value at the last source."""
-    namespace: dict[str, Any] = {"lost": _LOST, "same_atom": same_atom, "same_items": same_items, "nth": nth,
+    namespace: dict[str, Any] = {"lost": LOST, "same_atom": same_atom, "same_items": same_items, "nth": nth,
                                  "same_array": same_array, "apart": apart, "is_": operator.is_}  # fmt: skip
     names: dict[int, str] = {}
     lines: list[str] = []

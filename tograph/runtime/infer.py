@@ -8,7 +8,16 @@ from typing import Any
 import torch
 
 from ..errors import GraphBoolError, UnknownSizeError
-from . import data_shapes, layouts, linalg_shapes, nn_shapes, shapes, special_shapes, stand_in
+from . import (
+    data_shapes,
+    layouts,
+    linalg_shapes,
+    nn_shapes,
+    refusals,
+    shapes,
+    special_shapes,
+    stand_in,
+)
 from .meta_kernel import on_meta
 from .shapes import Meta
 from .types import TensorType
@@ -63,10 +72,36 @@ def infer(func, args: tuple, kwargs: dict) -> Any:
         key = (func, key, torch.get_default_dtype())
         if key in _MEMO:
             return _MEMO[key]
-    out = _infer_fresh(func, args, kwargs)
+    dtypes = refusals.dtypes(func, args, kwargs)
+    try:
+        out = _infer_fresh(func, args, kwargs)
+    except RuntimeError:
+        _refused(func, args, kwargs)
+        raise
+    if dtypes is not None:
+        out = _with_dtypes(out, dtypes)
     if key is not None:
         _MEMO[key] = out
     return out
+
+
+def _with_dtypes(out: Any, dtypes: tuple[torch.dtype, ...]) -> Any:
+    """Metas with these dtypes: rules do not know all of torch's mixtures."""
+    if isinstance(out, list):
+        return [m if m.dtype is d else m._replace(dtype=d) for m, d in zip(out, dtypes)]
+    return out if out.dtype is dtypes[0] else out._replace(dtype=dtypes[0])
+
+
+def _refused(func: Any, args: tuple, kwargs: dict) -> None:
+    """Raise torch's own error for dtypes that an op has no kernel for: meta kernels give up in other words and by other classes."""
+    if torch.Tag.nondeterministic_seeded in func.tags or func._schema.is_mutable:
+        return
+    try:
+        stand_in.on_ones(func, args, kwargs)
+    except NotImplementedError:
+        raise
+    except (RuntimeError, IndexError, TypeError, ValueError):
+        pass
 
 
 _ATOMS = frozenset([int, float, bool, str, torch.dtype, torch.device])

@@ -7,6 +7,7 @@ containers. What the traced code wrote itself is no read from outside: ``pre_con
 
 from __future__ import annotations
 
+import os
 import types
 from typing import Any
 
@@ -34,6 +35,7 @@ from .symbolic import SymTensor
 
 _FIXED = (type, types.ModuleType, types.BuiltinFunctionType)  # compared by identity and kept
 NUMBER = "{0} is {1} or same_atom({0}, {1})"  # the test of a number or string
+_ENVIRONMENT = sources.global_(vars(os), "environ")
 _UNROLLED = 64  # items of a container that are checked one by one
 
 
@@ -82,7 +84,7 @@ class PlaceChecks:
         """What is at a source is ``x``, as far as that can be told without looking into it."""
         if isinstance(x, (SymTensor, *SYMBOLS)) or source.label in self.opened:
             return
-        self._not_given(x)
+        self._found(x)
         text = show(x)
         if x is None or x is True or x is False:
             self.check(source, "value", f"{{0}} is {x}", None, text)
@@ -109,8 +111,16 @@ class PlaceChecks:
             same = SAME_TENSOR if isinstance(x, torch.Tensor) else SAME
             self.check(source, "value", same, holder(x), text)
 
-    def _not_given(self, x: Any) -> None:
-        """A tensor that was found outside and is an argument as well has to be captured."""
+    def environment(self) -> None:
+        """``os.environ`` or ``os.getenv`` was found: all variables of the system count."""
+        kept: Any = os.environ  # of a class that keeps what it has in a dict
+        at = self.step(_ENVIRONMENT, "attr", "_data")
+        self.check(at, "value", "{0} == {1}", dict(kept._data), "the environment")
+
+    def _found(self, x: Any) -> None:
+        """A tensor that was found outside and is an argument as well has to be captured; of the system's variables all count."""
+        if x is os.environ or x is os.getenv:
+            self.environment()
         if isinstance(x, torch.Tensor) and self.given:
             found = frozenset(i for i, given in enumerate(self.given) if given is x) - self.real
             if found:

@@ -7,21 +7,23 @@ check of ``guards``. What the traced code wrote itself before is not read from o
 
 from __future__ import annotations
 
+import os
 import threading
 import types
 import weakref
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch.nn.modules import module as torch_module
 
 from . import journal, questions, sources
-from .code_names import loaded_globals, loaded_variables, stored_names
+from .code_names import code_names, loaded_globals, loaded_variables, stored_names
 from .guards import ATOMS, CONTAINERS, MAPPINGS, SAME_ITEMS, is_container, show
 from .journal import MISSING
-from .lookups import is_dynamic, is_method, module_store
+from .lookups import is_dynamic, is_method, member_name, member_test, module_store, of_a_user
 from .place_checks import PlaceChecks, pre_content
 from .sources import Source, holder
 from .structure import OUTSIDE
@@ -49,7 +51,10 @@ class Watch(PlaceChecks):
         self.laid_out = (
             False  # whether it depends on how the tensors of the arguments lie in memory
         )
+        self._shadowed: dict[int, list[str]] = {}  # members that an object could have itself
+        self._names: dict[tuple[type, Any], str | None] = {}  # of functions in classes
         self.began = questions.answers()
+        self._global_hooks = {n: sources.global_(vars(torch_module), n) for n in _GLOBAL_HOOKS}
 
     def root(self, x: Any, name: str) -> None:
         """An object that the trace begins with: an argument, or the object of a method."""
@@ -76,6 +81,8 @@ class Watch(PlaceChecks):
                 )
         namespace = function.__globals__
         for name in loaded_globals(function.__code__):
+            if namespace.get(name) is os and _asks_environment(function.__code__):
+                self.environment()
             if name in namespace:
                 source = sources.global_(namespace, name)
                 at = ("key", id(namespace), str, name)
@@ -112,17 +119,63 @@ class Watch(PlaceChecks):
                 self._variable(source, ("key", id(vars(owner)), str, name), value, False)
             return
         source = self.source_of(owner) or self.class_source(owner)
-        if source is None or not name.isidentifier() or self.written(("attr", id(owner), name)):
+        if source is None or self.written(("attr", id(owner), name)):
             return
         store = module_store(owner, name)
-        if store:
+        if store:  # by any name: those of a ParameterList are numbers
             source = self.step(source, "attr", store)
             self.value(value, self.step(source, "item", name))
+        elif isinstance(owner, torch.Tensor) and name == "requires_grad":
+            self._gradient(source, owner)
+        elif name == "__dict__":
+            self.fields(owner)
+        elif not name.isidentifier():
             return
-        if is_method(owner, name):
-            return
+        elif is_method(owner, name):
+            self._member(owner, name)
+        else:
+            self._field(source, owner, name, value)
+
+    def _field(self, source: Source, owner: Any, name: str, value: Any) -> None:
         plain = not is_dynamic(owner, name)
         self.value(value, self.step(source, "attr" if plain else "getattr", name))
+
+    def method(self, function: types.FunctionType, owner: Any) -> None:
+        """A user's function is about to run with ``owner`` as its first argument: it may be a method, property or operator of it."""
+        cls = owner if isinstance(owner, type) else type(owner)
+        if not of_a_user(cls):
+            return
+        if (cls, function) not in self._names:
+            self._names[cls, function] = member_name(cls, function)
+        name = self._names[cls, function]
+        if name is not None:
+            self._member(owner, name)
+
+    def _member(self, owner: Any, name: str) -> None:
+        """What a user's class holds under a name was used: another function there, or in the object itself, traces anew."""
+        cls = owner if isinstance(owner, type) else type(owner)
+        test = member_test(cls, name)
+        if test is None or self.written(("attr", id(cls), name)):
+            return
+        source = self.class_source(cls)
+        if source is None:
+            return
+        text, function = test
+        # a function of no closure keeps nothing of the caller's alive
+        alone = getattr(function, "__closure__", ()) is None
+        text, old = (text + "{1}", function) if alone else (text + "{1}()", holder(function))
+        self.check(source, ("member", name), text, old, f"{cls.__name__}.{name}")
+        at = self.source_of(owner)
+        # the forward of a module is among its hooks
+        if at is None or owner is cls or isinstance(owner, torch.nn.Module):
+            return
+        if name not in getattr(owner, "__dict__", (name,)) and not name.startswith("__"):
+            names = self._shadowed.setdefault(id(at), [])
+            names += [name] if name not in names else []
+            first, *rest = names
+            text = f"{first!r} not in (held := {{0}}.__dict__)"
+            self.drop(at, "own")
+            self.check(at, "own", "".join([text, *(f" and {n!r} not in held" for n in rest)]))
 
     def absent(self, owner: Any, name: str) -> None:
         """``owner`` has no attribute of that name."""
@@ -202,11 +255,18 @@ class Watch(PlaceChecks):
             self.check(source, "hooks", f"bool({some}) is {found or 'forward' in vars(m)}")
             for name in _HOOKS if found else ():
                 self.whole_value(getattr(m, name), self.step(source, "attr", name))
+        for name in _GLOBAL_HOOKS:
+            hooks, at = vars(torch_module)[name], self._global_hooks[name]
+            self.check(at, "some", f"bool({{0}}) is {bool(hooks)}", None, name)
+            if hooks:
+                self.whole_value(hooks, at)
 
     def fields(self, x: Any) -> None:
-        """Code that is not converted looked at an object: all its attributes count."""
+        """Code that is not converted, or ``vars``, looked at an object: all its attributes count."""
         source = self.source_of(x)
-        if source is not None:
+        if source is not None and type(vars(x)) is dict:
+            at = self.step(source, "attr", "__dict__")
+            self.check(at, "keys", SAME_ITEMS, list(pre_content(vars(x))), show(x))
             for name, value in list(vars(x).items()):
                 if name.isidentifier() and not self.written(("attr", id(x), name)):
                     self.whole_value(value, self.step(source, "attr", name))
@@ -243,12 +303,19 @@ class Watch(PlaceChecks):
                 test = "{0}.is_contiguous()" if x.is_contiguous() else "{0}.stride() == {1}"
                 self.check(source, "layout", test, x.stride())
 
-    def captured(self, tensors: Iterable[torch.Tensor]) -> None:
+    def captured(self, tensors: Sequence[torch.Tensor]) -> None:
         """What the trace captured, at its end."""
         if self.differentiated:
             for x in tensors:
                 kept = Source(None, "object", sources.Strong(x), "a captured tensor")
                 self._gradient(self.source_of(x) or kept, x)
+        used = set(map(id, tensors))
+        for x, source in list(self.sources.values()):
+            if (
+                isinstance(x, torch.Tensor) and id(x) not in used
+            ):  # calls look at those that are used
+                type_ = tuple(x.shape), x.dtype
+                self.check(source, "type", "({0}.shape, {0}.dtype) == {1}", type_)
 
     def _gradient(self, source: Source, x: torch.Tensor) -> None:
         if x.is_floating_point() or x.is_complex():
@@ -334,6 +401,7 @@ class Watch(PlaceChecks):
         return source is not None
 
 
+_GLOBAL_HOOKS = ("_global_forward_hooks", "_global_forward_pre_hooks")
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
@@ -361,6 +429,18 @@ def watched(function: types.FunctionType) -> None:
     """A user's function is about to run in a trace."""
     for watch in _state.watches[-1:]:
         watch.add(function)
+
+
+def method(function: types.FunctionType, args: tuple) -> None:
+    """A user's function is about to be called with these arguments."""
+    if args and _state.watches:
+        _state.watches[-1].method(function, args[0])
+
+
+def grad_mode() -> bool:
+    """Whether the call that is traced began with gradients on; another answer traces anew."""
+    watch = current()
+    return watch is None or questions.answer(torch.is_grad_enabled, watch.began, watch)
 
 
 def whole(x: Any) -> Any:
@@ -400,6 +480,11 @@ def watching(watch: Watch):
         yield watch
     finally:
         _state.watches.pop()
+
+
+def _asks_environment(code: types.CodeType) -> bool:
+    """Attributes of a library are not told of as they are read."""
+    return not {"environ", "getenv"}.isdisjoint(code_names(code))
 
 
 def _outside(x: Any) -> bool:

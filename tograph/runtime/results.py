@@ -59,10 +59,14 @@ class MadeLeaf:
 Shown = dict[Value, tuple[Storage, tuple[View, ...]]]
 
 
-def leaving(x: Any, root: FuncGraph, shown: Shown) -> Any:
+Forms = dict[int, tuple[Any, Any]]
+
+
+def leaving(x: Any, root: FuncGraph, shown: Shown, seen: Forms) -> Any:
     """``x`` in the form in which it leaves a trace; ScopeError for what would keep a symbolic tensor.
 
-    ``shown`` takes what the caller has to find again: a tensor of its own that the function wrote, or a view of one.
+    ``shown`` takes what the caller has to find again: a tensor of its own that the function wrote, or a view of one. ``seen`` takes
+    objects with their forms, by identity: it is one for all that leaves a trace, and each object has one form.
     """
 
     def tensor(x: torch.Tensor) -> Any:
@@ -72,7 +76,7 @@ def leaving(x: Any, root: FuncGraph, shown: Shown) -> Any:
             return MadeLeaf(x)
         return _written(x, root, shown) if id(x.storage_) in root.root.assigned else x
 
-    return _leaving(x, {}, tensor)
+    return _leaving(x, seen, tensor)
 
 
 _MAKERS = re.compile(r"aten\.(new_\w+|\w+_like)\.")  # what makes a tensor beside another one
@@ -96,18 +100,17 @@ def _written(x: SymTensor, root: FuncGraph, shown: Shown) -> SymTensor:
     return wrap(value, x.meta, root)
 
 
-def _leaving(x: Any, seen: dict[int, Any], tensor: Callable[[torch.Tensor], Any]) -> Any:
+def _leaving(x: Any, seen: Forms, tensor: Callable[[torch.Tensor], Any]) -> Any:
     if isinstance(x, (*SYMBOLS, str, bytes)) or structure.is_union(x):
         return x
-    if isinstance(x, torch.Tensor):
-        return tensor(x)
     if id(x) not in seen:
-        seen[id(x)] = x
-        seen[id(x)] = _made(x, type(x), seen, tensor)
-    return seen[id(x)]
+        seen[id(x)] = x, x
+        made = tensor(x) if isinstance(x, torch.Tensor) else _made(x, type(x), seen, tensor)
+        seen[id(x)] = x, made
+    return seen[id(x)][1]
 
 
-def _made(x: Any, kind: type, seen: dict[int, Any], tensor: Callable[[torch.Tensor], Any]) -> Any:
+def _made(x: Any, kind: type, seen: Forms, tensor: Callable[[torch.Tensor], Any]) -> Any:
     if kind is set and conditional_items.conditional(x):
         return _Rebuilt(_SetOf(tuple(x)), [conditional_items.member(x, item) for item in x])
     if kind in (set, frozenset) and any(map(_is_symbolic, x)):
@@ -125,9 +128,7 @@ def _made(x: Any, kind: type, seen: dict[int, Any], tensor: Callable[[torch.Tens
     return x
 
 
-def _container(
-    x: Any, kind: type, seen: dict[int, Any], tensor: Callable[[torch.Tensor], Any]
-) -> Any:
+def _container(x: Any, kind: type, seen: Forms, tensor: Callable[[torch.Tensor], Any]) -> Any:
     """The container itself, unless something in it leaves in another form."""
     old = list(x.values()) if kind is dict else list(x)
     new = [_leaving(v, seen, tensor) for v in old]

@@ -146,6 +146,9 @@ class Program:
                 self._strided[layout] = compile_graph(self._for_native, self._visible, layout)
             except (Decline, Unsupported) as why:
                 self._strided[layout], self.reason = None, str(why)
+            except RuntimeError as error:
+                self._strided[layout] = None
+                self._does_not_compile(error)
         code = self._strided[layout]
         return code and code.run(inputs)
 
@@ -172,9 +175,12 @@ class Program:
         except (Decline, Unsupported) as why:
             self.reason = str(why)
         except RuntimeError as error:
-            code = "code of the GPU" if gpus_in(self._traced) else "native code"
-            self.reason = f"{code}: {error}"
-            warn_once(f"tograph: {code} for {self._traced.name} does not compile, it runs op by op: {error}")  # fmt: skip
+            self._does_not_compile(error)
+
+    def _does_not_compile(self, error: RuntimeError) -> None:
+        code = "code of the GPU" if gpus_in(self._traced) else "native code"
+        self.reason = f"{code}: {error}"
+        warn_once(f"tograph: {code} for {self._traced.name} does not compile, it runs op by op: {error}")  # fmt: skip
 
     def _compiled(self) -> Native:
         """The native code, that of an earlier process where one made it."""

@@ -256,7 +256,7 @@ def _floating(dtype: torch.dtype) -> torch.dtype:
 
 
 @rule("add sub mul maximum minimum fmax fmin bitwise_and bitwise_or bitwise_xor remainder fmod floor_divide "
-      "pow clamp_min clamp_max hypot nextafter __lshift__ __rshift__ lerp __and__ __or__ __xor__ gcd lcm "
+      "pow clamp_min clamp_max hypot nextafter __lshift__ __rshift__ __and__ __or__ __xor__ gcd lcm "
       "bitwise_left_shift bitwise_right_shift heaviside")  # fmt: skip
 def _binary(a, b, *rest, alpha=None):
     if not isinstance(a, Meta):
@@ -324,7 +324,7 @@ def _where(c, a=None, b=None):
     return pointwise((c, a, b), result_type(a, b))
 
 
-@rule("addcmul addcdiv")
+@rule("addcmul addcdiv lerp")
 def _ternary(x, a, b, value=1):
     return pointwise((x, a, b), result_type(x, a, b))
 
@@ -876,6 +876,8 @@ def _nll(x, target, weight, reduction, ignore):
 @rule("view")
 def _symbolic_view(x, size):
     """Only for sizes that are known at run time; -1 is what the value itself tells."""
+    if isinstance(size, torch.dtype):
+        return None
     if x.static and not any(isinstance(n, SYMBOLS) for n in size):
         return None
     return like(x, size=[None if type(n) is int and n == -1 else n for n in size])

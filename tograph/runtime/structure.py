@@ -8,6 +8,7 @@ spec says which parts are staged (each becomes a graph value) and which are cons
 ``Tree``    a container or object of a class with parts in order.
 ``Choice``  one of several specs, told by a tag that is known when the graph runs: None on one path and a tensor
             on the other, an int and a float, two different strings. ``TaggedUnion`` is its Python value.
+``Again``   an object that stands in another place of the same result too (see ``shared_objects``).
 
 ``pytrees`` takes containers and objects apart, ``joins`` orders specs, ``flattening`` turns values into graph values and back.
 """
@@ -71,9 +72,20 @@ class Const:
 
 @dataclass(frozen=True, eq=False)
 class Tree:
+    """``number`` and ``outer``: see ``shared_objects``."""
+
     cls: type
     aux: Any
     parts: tuple[Spec, ...]
+    number: int | None = None
+    outer: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Again:
+    """The object that the tree of this number made."""
+
+    number: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +93,7 @@ class Choice:
     options: tuple[Spec, ...]
 
 
-Spec = Leaf | Const | Tree | Choice
+Spec = Leaf | Const | Tree | Choice | Again
 
 
 class GraphClasses:
@@ -166,7 +178,7 @@ def leaf_types(spec: Spec) -> list[Type]:
     """The types of the graph values of a spec, in order."""
     if isinstance(spec, Leaf):
         return [] if spec.fixed else [spec.type]
-    if isinstance(spec, Const):
+    if isinstance(spec, (Const, Again)):
         return []
     if isinstance(spec, Tree):
         return [t for p in spec.parts for t in leaf_types(p)]

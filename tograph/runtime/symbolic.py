@@ -197,6 +197,12 @@ def scalar_of(x: torch.Tensor) -> Any:
     for n in x.meta.size:
         if type(n) is int and n != 1:
             raise RuntimeError(f"a Tensor with {x.numel()} elements cannot be converted to Scalar")
+    if x.dtype.is_complex:
+        raise UnsupportedOpError(
+            "a complex number of Python whose value only the run knows cannot be part of a graph: keep it a tensor, or take "
+            "its real and imaginary parts",
+            user_location(),
+        )
     kind = bool if x.dtype == torch.bool else float if x.dtype.is_floating_point else int
     graph = current_graph()
     return new_scalar(f"py.{kind.__name__}", (value_of(x, graph),), kind, graph)

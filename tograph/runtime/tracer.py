@@ -19,6 +19,7 @@ from . import (
     facts,
     families,
     grad_fields,
+    guards,
     histories,
     host,
     interrupts,
@@ -40,6 +41,7 @@ from .outer_numbers import Opened
 from .placeholders import inputs_of
 from .retrace import Retrace
 from .shared_memory import SharedMemory
+from .shared_objects import Found, Outer, Outside, passed
 from .shown import shows_staged
 from .sources import Source
 from .specs import TensorSpec
@@ -122,7 +124,7 @@ class Tracer:
             raise
         effects, finder = self.effects.of(changes)
         graph, captured, spec, effect_specs, given = finish(
-            self.root, self.inputs, result, effects, self.watch
+            self.root, self.inputs, result, effects, self.watch, outer := Found(self._place)
         )
         for location, old in reversed(self.effects.undo):
             location._set(old)
@@ -136,7 +138,7 @@ class Tracer:
             binder(self.function._signature, self.function.label(), key[0], self.specs),
             self.watch.owns,
         )
-        concrete.given = given
+        concrete.given, concrete.outers = given, outer.outers
         self._describe_inputs(concrete)
         self.watch.captured(captured)
         return Trace(
@@ -150,6 +152,14 @@ class Tracer:
             [*self.flat.names, *(self.flat.number_names[i] for i in self.open_numbers)],
             frozenset(changes.entries),
         )
+
+    def _place(self, x: Any) -> Outer | None:
+        """How a call finds a container that existed before it; None for one that the code made."""
+        for made, real in self.effects.spares:
+            if made is x:
+                return passed(real, self.bound.arguments)
+        source = self.watch.source_of(x)
+        return None if source is None else Outside(guards.current_value(source))
 
     def _recorded(self) -> tuple[Any, journal.Journal]:
         """(what the function returned, its changes), with its operations in the root graph."""

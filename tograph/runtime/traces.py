@@ -55,7 +55,7 @@ class Trace:
             return False
         if key != self.key and not self._covers(flat):
             return False
-        return self.checks.hold(self.inputs(flat))
+        return self.checks.hold(self.inputs(flat)) and self.concrete.fits_captured()
 
     def _covers(self, flat: Flat) -> bool:
         for i, (new, old) in enumerate(zip(flat.numbers, self.numbers)):
@@ -98,6 +98,10 @@ class Trace:
     def outer_locations(self) -> list[Any]:
         """What tells the places of ``outer_places``: ``here()`` of each is that of a call."""
         return [] if self.finder is no_places else [at for _, at in self.finder.where]
+
+    def objects(self, bound: inspect.BoundArguments) -> list[Any]:
+        """The containers from before the call that it gives."""
+        return [find(bound) for find in self.concrete.outers]
 
     def places(self, bound: inspect.BoundArguments) -> list[Target]:
         return self.finder(bound)

@@ -13,7 +13,7 @@ import tograph as tg
 from tograph import disk, settings
 from tograph.runtime import interp
 from tograph.runtime.kernels import jit
-from tograph.runtime.native import compiling, nests, program
+from tograph.runtime.native import compiling, entry, nests, program
 
 pytestmark = pytest.mark.skipif(jit.llvm is None, reason="needs llvmlite")
 
@@ -538,3 +538,44 @@ def test_a_view_of_the_old_value_that_goes_on_is_not_written_over():
     f(a, b, torch.tensor(3)).backward()
     traded(c, d, 3).backward()
     torch.testing.assert_close((a.grad, b.grad), (c.grad, d.grad))
+
+
+@pytest.mark.parametrize("part", ["run", "call"])
+def test_code_that_does_not_link_leaves_calls_to_the_host(part, monkeypatch):
+    """``run``: the code of graphs, ``call``: that of calls."""
+    link = jit._link
+
+    def some(image, functions, imports):
+        if part in functions:
+            raise RuntimeError("symbols not found")
+        return link(image, functions, imports)
+
+    monkeypatch.setattr(jit, "_link", some)
+    monkeypatch.setattr(disk, "_warned", set())
+    entry._method.cache_clear()
+    f = tg.function(lambda x: (x * 3 - 1).relu())
+    x = torch.randn(4, 6)
+    try:
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            for a in (x, x, x, x.t(), x.t(), x):
+                assert torch.equal(f(a), (a * 3 - 1).relu())
+    finally:
+        entry._method.cache_clear()
+    assert {"compile" in str(w.message) for w in seen} == {True}
+
+
+def test_code_for_other_strides_that_does_not_link_leaves_them_to_the_host(monkeypatch):
+    f = tg.function(lambda x: (x * 5 - 1).softmax(-1))
+    x = torch.randn(4, 6)
+    for _ in range(3):
+        f(x.t().contiguous())
+
+    def none(*args):
+        raise RuntimeError("symbols not found")
+
+    monkeypatch.setattr(jit, "_link", none)
+    monkeypatch.setattr(disk, "_warned", set())
+    with pytest.warns(RuntimeWarning, match="does not compile"):
+        for _ in range(3):
+            torch.testing.assert_close(f(x.t()), (x.t() * 5 - 1).softmax(-1))

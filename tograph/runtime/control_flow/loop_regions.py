@@ -251,6 +251,8 @@ def _after(
         elif not loop.raised and surely_runs(node):
             x = _bound(x, as_value(loop.content(place)))
         anew = bool(leaf_types(spec)) or _made_anew(place, spec, told)
+        if anew:
+            told.check_items(place, spec)
         if anew or not unmoved(as_value(place.get()), x):
             put_back(place, x)
         if not loop.raised:

@@ -198,12 +198,18 @@ class Told:
                     _guard(x, place.name)
             # What a join in the iteration made of one that has another name is that here too.
             for path, x in containers(both[1]):
-                listed = inner_lists.is_listed(x, marks)
-                if listed:
-                    inner_lists.copied()
-                if listed or journal.guarded(x):
+                if journal.guarded(x):
                     self.shared.setdefault(place.key, set()).add(path)
+        self._share_items(state, contents, marks)
         return sum(map(len, self.shared.values())) != before
+
+    def _share_items(self, state: Sequence[Place], contents: Sequence[Any], marks: Any) -> None:
+        """Find what the places hold that is an item of a list of the graph too."""
+        for place, content in zip(state, contents, strict=True):
+            for path, x in _made_anew_at(place, content):
+                if inner_lists.is_listed(x, marks):
+                    inner_lists.copied()
+                    self.shared.setdefault(place.key, set()).add(path)
 
     def guard(self, state: Sequence[Place]) -> None:
         """What the places hold now was made anew: where Python has one object under two names, a change is an error."""
@@ -214,6 +220,15 @@ class Told:
                 for x in [found[p] for p in paths if p in found] or found.values():
                     _guard(x, place.name)
 
+    def check_items(self, place: Place, spec: Spec) -> None:
+        """Begin anew, apart, where a loop makes the items of a container anew and a name holds one of them: it would not change with it."""
+        if self.apart or not _is_whole(place) or structure.is_staged_list(spec):
+            return
+        old = place.get()
+        inner = {id(x): x for x in _made_anew(place, old)}
+        if inner and any(id(x) in inner for _, x in _Elsewhere([(place, [old])]).held(place, old)):
+            raise Retrace(apart=_may_be_held(next(iter(inner.values())), place.name))
+
 
 class Merged:
     """What a join makes anew of the containers that its regions leave, and which of them other names hold too."""
@@ -221,9 +236,8 @@ class Merged:
     def __init__(self, slots: Sequence[Slot], specs: Sequence[Spec], live: Sequence[Region]):
         self.places: set[Any] = set()
         # What a list of the graph takes has its place there.
-        slots = [
-            s for s, spec in zip(slots, specs, strict=True) if not structure.is_staged_list(spec)
-        ]
+        pairs = zip(slots, specs, strict=True)
+        slots = [s for s, spec in pairs if not (_is_whole(s[0]) and structure.is_staged_list(spec))]
         if not any(next(containers(c), None) for _, contents in slots for c in contents):
             return
         for i in range(len(live)):
@@ -259,8 +273,16 @@ def _key(place: Place | None) -> Any:
 
 def _made_anew(place: Place | None, content: Any) -> list[Any]:
     """The containers of a content that a construct makes anew; the one that a location is all of stays."""
-    whole = place is not None and place.key[0] == "contents"
-    return [x for path, x in containers(content) if not (whole and path == ())]
+    return [x for _, x in _made_anew_at(place, content)]
+
+
+def _made_anew_at(place: Place | None, content: Any) -> list[tuple[Path, Any]]:
+    whole = _is_whole(place)
+    return [(path, x) for path, x in containers(content) if not (whole and path == ())]
+
+
+def _is_whole(place: Place | None) -> bool:
+    return place is not None and place.key[0] == "contents"
 
 
 def _twice(contents: Sequence[tuple[Place | None, Any]]) -> list[tuple[Any, Path]]:
@@ -324,14 +346,18 @@ def _empty(places: Sequence[tuple[Place, Any]]) -> Iterator[None]:
 
 def _guard(x: Any, name: str) -> None:
     def refuse() -> None:
-        kind = getattr(x, "kind_", type(x).__name__)
-        error = AliasError(
-            f"this {kind} may be held by '{name}' and by another name, by a staged condition or loop, and which one is known only when "
-            f"the graph runs; so it cannot be changed here. Give '{name}' a copy of its own, or use one name.",
-            user_location(),
-        )
+        error = _may_be_held(x, name)
         if current_graph().root.apart:
             raise error
         raise Retrace(apart=error)
 
     journal.guard(x, refuse)
+
+
+def _may_be_held(x: Any, name: str) -> AliasError:
+    kind = getattr(x, "kind_", type(x).__name__)
+    return AliasError(
+        f"this {kind} may be held by '{name}' and by another name, by a staged condition or loop, and which one is known only when "
+        f"the graph runs; so it cannot be changed here. Give '{name}' a copy of its own, or use one name.",
+        user_location(),
+    )

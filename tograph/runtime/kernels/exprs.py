@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .loop_ir import FLOATS, TESTS, Affine, Expr
+from .loop_ir import FLOATS, TESTS, Affine, Expr, Unsupported
 
 
 class Maker:
@@ -32,6 +32,8 @@ class Maker:
 
     def const(self, value: Any, dtype: str) -> Term:
         """A constant: rounded to ``dtype`` by the renderer; integers wrap."""
+        if isinstance(value, complex):
+            raise Unsupported("a complex number")
         if dtype == "bool":
             value = bool(value)
         elif dtype in FLOATS:

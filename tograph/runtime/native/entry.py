@@ -207,11 +207,15 @@ def _method() -> tuple[Method, recycling.Offsets | None] | None:
         return None
     known = {**symbols, **{name: id(x) for name, x in _OBJECTS.items()}}
     kept = recycling.offsets()
-    if kept is not None:
-        code = jit.compile_module(entry_text.text(found, kept), ["call", "note", "untouched"], known, 0)  # fmt: skip
-        kept = kept if recycling.noticed(kept, code) else None
-    if kept is None:
-        code = jit.compile_module(entry_text.text(found, None), ["call"], known, 0)
+    try:
+        if kept is not None:
+            code = jit.compile_module(entry_text.text(found, kept), ["call", "note", "untouched"], known, 0)  # fmt: skip
+            kept = kept if recycling.noticed(kept, code) else None
+        if kept is None:
+            code = jit.compile_module(entry_text.text(found, None), ["call"], known, 0)
+    except RuntimeError as error:
+        jit.warn_once(f"tograph: entries do not compile, calls take the slower path: {error}")
+        return None
     _kept.append(Method(b"tograph_entry", code["call"], _FASTCALL, None))
     return _kept[-1], kept
 

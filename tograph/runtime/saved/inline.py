@@ -32,9 +32,10 @@ def stage(concrete: ConcreteFunction, tensors: list[Any], places: Sequence[Locat
     outputs = iter(replay(concrete.graph, inputs))
     for i in effects.writes:
         _forget(as_symbolic(given[i]).storage_, graph)
-    result = flattening.unflatten(concrete._result, outputs, _same)
+    known: dict[Any, Any] = {}
+    result = flattening.unflatten(concrete._result, outputs, _same, known)
     for (_, spec), place in zip(concrete._effects, places):
-        place.set(flattening.unflatten(spec, outputs, _same))
+        place.set(flattening.unflatten(spec, outputs, _same, known))
     return result
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ from .. import pytrees
 from ..control_flow.raising import Rebuild
 from ..journal import MISSING
 from ..specs import TensorSpec
-from ..structure import Choice, Const, Leaf, Spec, Tree
+from ..structure import Again, Choice, Const, Leaf, Spec, Tree
 from ..types import parse_type
 from .classes import class_of, name_of_class
 from .tensors import TensorTable
@@ -76,7 +77,10 @@ class Encoder:
             return ["const", self.value(spec.value)]
         if isinstance(spec, Tree):
             parts = [self.spec(p) for p in spec.parts]
-            return ["tree", name_of_class(spec.cls), self.value(spec.aux), *parts]
+            tree = ["tree", name_of_class(spec.cls), self.value(spec.aux), *parts]
+            return tree if spec.number is None else ["shared", spec.number, tree]
+        if isinstance(spec, Again):
+            return ["again", spec.number]
         return ["choice", *map(self.spec, spec.options)]
 
 
@@ -156,6 +160,10 @@ class Decoder:
             return Const(self.value(rest[0]))
         if tag == "tree":
             return Tree(class_of(rest[0]), self.value(rest[1]), tuple(map(self.spec, rest[2:])))
+        if tag == "shared":
+            return replace(self.spec(rest[1]), number=rest[0])
+        if tag == "again":
+            return Again(rest[0])
         if tag == "choice":
             return Choice(tuple(map(self.spec, rest)))
         raise CorruptFileError(f"an unknown kind of spec: {tag!r}")

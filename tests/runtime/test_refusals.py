@@ -1,0 +1,110 @@
+"""Dtypes that torch refuses are refused at every call, native ones included, and dtypes of results are torch's."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import tograph as tg
+
+INTS, FLOATS = torch.tensor([1, 2, 3]), torch.tensor([1.0, 2.0, 3.0])
+BOOLS = torch.tensor([True, False, True])
+ROWS = torch.ones(2, 3)
+
+REFUSED = {
+    "hypot of integers": (torch.hypot, (INTS, INTS)),
+    "lerp of two dtypes": (lambda x, y: torch.lerp(x, y, 0.5), (FLOATS, FLOATS.double())),
+    "abs of bools": (torch.abs, (BOOLS,)),
+    "minus bools": (lambda x: -x, (BOOLS,)),
+    "1 - bools": (lambda x: 1 - x, (BOOLS,)),
+    "argmax of bools": (torch.argmax, (BOOLS,)),
+    "softmax of integers": (lambda x: x.softmax(0), (INTS,)),
+    "gelu of integers": (F.gelu, (INTS,)),
+    "gelu of integers by tanh": (lambda x: F.gelu(x, approximate="tanh"), (INTS,)),
+    "~ of floats": (lambda x: ~x, (FLOATS,)),
+    "& of floats": (lambda x, y: x & y, (FLOATS, FLOATS)),
+    "a negative power of integers": (lambda x: x**-1, (INTS,)),
+    "std of integers": (lambda x: x.std(), (INTS,)),
+    "mean of two dtypes' distance": (F.mse_loss, (BOOLS, INTS)),
+    "complex clamp": (lambda x: x.clamp(max=2.0), (FLOATS + 1j,)),
+    "arange of bools": (lambda x: torch.arange(2, dtype=torch.bool), (FLOATS,)),
+    "a complex number in integers": (lambda x: x.clone().fill_(2j), (INTS,)),
+    "layer_norm with another dtype": (lambda x, w: F.layer_norm(x, (3,), w), (ROWS, INTS)),
+    "targets of 32 bits": (lambda x, t: F.cross_entropy(x, t), (ROWS, INTS[:2].int() - 1)),
+    "weights of another dtype": (
+        lambda x, w: F.cross_entropy(x, INTS[:2] - 1, weight=w),
+        (ROWS, FLOATS.double()),
+    ),
+    "index_copy by 32 bits": (
+        lambda x, i: x.index_copy(0, i, x),
+        (ROWS, torch.tensor([0, 1], dtype=torch.int32)),
+    ),
+    "index_fill by 32 bits": (
+        lambda x, i: x.index_fill(0, i, 1.0),
+        (ROWS, torch.tensor([0, 1], dtype=torch.int32)),
+    ),
+    "bmm of bools and bytes": (lambda x, y: torch.bmm(x, y), (BOOLS.view(1, 1, 3), BOOLS.byte().view(1, 3, 1))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_as_in_eager_pytorch_at_every_call(name):
+    function, args = REFUSED[name]
+    with pytest.raises(Exception) as expected:
+        function(*args)
+    f = tg.function(function)
+    for _ in range(3):
+        with pytest.raises(Exception) as found:
+            f(*args)
+        assert found.type is expected.type
+
+
+GIVEN = {
+    "sum of bools": (lambda x: x.sum(), (BOOLS,)),
+    "square of bools": (torch.square, (BOOLS,)),
+    "weights of lerp": (torch.lerp, (BOOLS, BOOLS, torch.tensor(0.5))),
+    "wide weights of lerp": (torch.lerp, (FLOATS, FLOATS + 1, ROWS)),
+    "huber of two dtypes": (F.huber_loss, (FLOATS.bfloat16(), FLOATS)),
+    "integers and a complex number": (lambda x: x == 1j, (INTS,)),
+    "bytes of numbers": (lambda x: x.view(torch.uint8), (INTS,)),
+    "a byte as an index": (lambda x, i: x[i], (FLOATS, torch.tensor(1, dtype=torch.uint8))),
+    "an arange of floats": (lambda x: x + torch.arange(0.5, 3.5), (INTS,)),
+    "no elements": (lambda x: x.abs(), (FLOATS[:0],)),
+}
+
+
+@pytest.mark.parametrize("name", GIVEN)
+def test_what_torch_takes_has_its_dtype_at_every_call(name):
+    function, args = GIVEN[name]
+    f, expected = tg.function(function), function(*args)
+    for _ in range(3):
+        torch.testing.assert_close(f(*args), expected)
+
+
+def test_a_branch_that_is_not_taken_does_not_refuse():
+    @tg.function
+    def f(x):
+        if x.sum() > 10:
+            x = torch.hypot(x, x)
+        return x + 1
+
+    for _ in range(3):
+        assert torch.equal(f(INTS), INTS + 1)
+        with pytest.raises(NotImplementedError, match="hypot_cpu"):
+            f(INTS * 10)
+
+
+def test_what_nobody_reads_is_refused_too():
+    @tg.function
+    def f(x):
+        torch.hypot(x, x)
+        return x + 1
+
+    for _ in range(3):
+        with pytest.raises(NotImplementedError, match="hypot_cpu"):
+            f(INTS)
+
+
+def test_a_complex_number_of_python_is_refused_by_name():
+    f = tg.function(lambda x: x.sum().item())
+    with pytest.raises(tg.errors.UnsupportedOpError, match="a complex number of Python"):
+        f(FLOATS + 1j)
