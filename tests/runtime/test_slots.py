@@ -199,3 +199,36 @@ def test_parameters_and_submodules_that_are_replaced():
     same()
     model[1].l.bias = None
     same()
+
+
+def test_what_a_replaced_place_held_is_given_away():
+    """The tensor that an attribute held before is returned, kept or appended as it is: that of each call, not of the first."""
+
+    def returned(s, kept):
+        before = s.x
+        s.x = s.x + 1
+        return before
+
+    def appended(s, kept):
+        kept.append(s.x)
+        s.x = s.x + 1
+
+    def kept_elsewhere(s, kept):
+        s.before = s.x
+        if s.x.sum() > 3:
+            s.x = s.x * 2
+        s.x = s.x + 1
+
+    for f in (returned, appended, kept_elsewhere):
+        seen = []
+        for run in (f, tg.function(f)):
+            s, told = SimpleNamespace(x=torch.ones(2), before=torch.zeros(2)), []
+            for _ in range(5):
+                held, kept = s.x, []
+                out = run(s, kept)
+                told.append(
+                    [None if t is None else t.tolist() for t in (out, s.x, s.before, *kept)]
+                )
+                assert f is not returned or out is held
+            seen.append(told)
+        assert seen[0] == seen[1]

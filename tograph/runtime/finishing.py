@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import torch
+
 from . import freed, passes, reads
 from .flattening import flatten
 from .funcgraph import FuncGraph, Storage
@@ -39,17 +41,21 @@ def finish(
     result: Any,
     effects: Sequence[tuple[Any, Any]],
     watch: reads.Watch,
+    moves: Callable[[torch.Tensor], bool],
     outer: Callable[[Any], int | None] = lambda x: None,
 ):
     """(graph, captured tensors, result spec, effects, outputs that are inputs) of a root graph that was recorded.
 
-    ``watch`` tells what is no object of the call's own; ``outer`` gives such a container a number.
+    ``watch`` tells what is no object of the call's own; ``outer`` gives such a container a number;
+    ``moves``: which tensors of the caller's are looked up at every call.
     """
     shown: Shown = {}
     seen: Forms = {}
     with recording(root), reads.watching(watch):
-        result = leaving(result, root, shown, seen)
-        effects = [(names, leaving(content, root, shown, seen)) for names, content in effects]
+        result = leaving(result, root, shown, seen, moves)
+        effects = [
+            (names, leaving(content, root, shown, seen, moves)) for names, content in effects
+        ]
     spec, specs = _specs(result, effects, seen, outer)
     with recording(root):
         outputs = flatten(result, spec, root)

@@ -24,7 +24,7 @@ from .funcgraph import FuncGraph, Storage, user_location
 from .ir import Value
 from .journal import MISSING
 from .shapes import SYMBOLS
-from .symbolic import SymTensor, View, apply_view, value_of, wrap
+from .symbolic import SymTensor, View, apply_view, as_symbolic, value_of, wrap
 
 
 class _Rebuilt:
@@ -62,16 +62,18 @@ Shown = dict[Value, tuple[Storage, tuple[View, ...]]]
 Forms = dict[int, tuple[Any, Any]]
 
 
-def leaving(x: Any, root: FuncGraph, shown: Shown, seen: Forms) -> Any:
+def leaving(
+    x: Any, root: FuncGraph, shown: Shown, seen: Forms, moves: Callable[[torch.Tensor], bool]
+) -> Any:
     """``x`` in the form in which it leaves a trace; ScopeError for what would keep a symbolic tensor.
 
-    ``shown`` takes what the caller has to find again: a tensor of its own that the function wrote, or a view of one. ``seen`` takes
-    objects with their forms, by identity: it is one for all that leaves a trace, and each object has one form.
+    ``shown`` takes what the caller has to find again: a tensor of its own that the function wrote, or a view of one, and one that
+    is looked up at every call (``moves``). ``seen`` takes objects with their forms, by identity: it is one for all that leaves a trace, and each object has one form.
     """
 
     def tensor(x: torch.Tensor) -> Any:
         if not isinstance(x, SymTensor):
-            return x
+            return _written(as_symbolic(x), root, shown) if moves(x) else x
         if x.requires_grad and x.is_leaf and not x.given_ and _is_own(x, root):
             return MadeLeaf(x)
         return _written(x, root, shown) if id(x.storage_) in root.root.assigned else x

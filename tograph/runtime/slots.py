@@ -10,7 +10,7 @@ not make, the tensor in a slot shares memory with no other input. What does not 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -79,11 +79,8 @@ def found(
     replaced, slots = set(replaced), {}
     for i, storage in enumerate(captured):
         x = storage.external
-        if storage.late is not None or not movable(x) or any(x is g for g in root.root.given):
-            continue
-        checks = watch.identities(x)
-        if len(checks) == 1 and (id(x) in replaced or checks[0].source.label in hints):
-            slots[i] = _slot(checks[0], x, name)
+        if storage.late is None and moves(x, root, watch, replaced, hints):
+            slots[i] = _slot(watch.identities(x)[0], x, name)
     if root.root.assigned and slots:
         getters = [
             slots[i].now if i in slots else holder(k.external) for i, k in enumerate(captured)
@@ -91,6 +88,16 @@ def found(
         for i, slot in slots.items():
             slot.kind.others = getters[:i] + getters[i + 1 :]
     return slots
+
+
+def moves(
+    x: torch.Tensor, root: FuncGraph, watch: Watch, replaced: Container[int], hints: Container[str]
+) -> bool:
+    """Whether a captured tensor is looked up at every call (``found``)."""
+    if not movable(x) or any(x is g for g in root.root.given):
+        return False
+    checks = watch.identities(x)
+    return len(checks) == 1 and (id(x) in replaced or checks[0].source.label in hints)
 
 
 def _slot(check: Check, x: torch.Tensor, name: str) -> Slot:

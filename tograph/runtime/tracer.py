@@ -105,7 +105,7 @@ class Tracer:
         if all(isinstance(x, torch.Tensor) for x in self.flat.tensors) and control_outputs(
             self.root.graph
         ):
-            graph, captured, *_ = finish(self.root, self.inputs, None, [], self.watch)
+            graph, captured, *_ = finish(self.root, self.inputs, None, [], self.watch, self._moves)
             commits.calls.targets.append(self.done(self.bound))
             try:
                 host.build(graph).run(*families.inputs_of(self.flat, self.open_numbers), *captured)
@@ -124,7 +124,13 @@ class Tracer:
             raise
         effects, finder = self.effects.of(changes)
         graph, captured, spec, effect_specs, given = finish(
-            self.root, self.inputs, result, effects, self.watch, outer := Found(self._place)
+            self.root,
+            self.inputs,
+            result,
+            effects,
+            self.watch,
+            self._moves,
+            outer := Found(self._place),
         )
         for location, old in reversed(self.effects.undo):
             location._set(old)
@@ -205,6 +211,11 @@ class Tracer:
             and made.requires_grad
             and not real.requires_grad
         )
+
+    def _moves(self, x: torch.Tensor) -> bool:
+        """Whether a tensor of the caller's is looked up at every call."""
+        hints = self.function.replaced
+        return slots.moves(x, self.root, self.watch, self.effects.replaced, hints)
 
     def _roots(self) -> None:
         """The objects that the trace begins with."""
