@@ -1,5 +1,8 @@
 """Functions of torch that take Python numbers which are known only when the graph runs."""
 
+import enum
+
+import numpy as np
 import pytest
 import torch
 
@@ -56,3 +59,29 @@ def test_tensor_of_a_list_of_tuples():
     for expected, got in zip(rows(X), tg.function(rows)(X), strict=True):
         assert torch.equal(expected, got)
         assert expected.dtype == got.dtype
+
+
+class Level(enum.IntEnum):
+    HIGH = 3
+
+
+def with_numbers_of_numpy(x):
+    s, n = float(x), int(x)
+    y = s * np.float64(2.0) + np.float64(2.0) * s + np.sqrt(2.0) * s - s / np.float64(3)
+    y = y + np.int64(2) * n + n * np.int64(2) + Level.HIGH * n + n * Level.HIGH
+    k = 0
+    while np.float64(1.0) < y and k < Level.HIGH:
+        y, k = y * np.float64(0.5), k + 1
+    return y, k, s > np.float64(1), max(s, np.float64(1.0)), min(np.float64(9), s), -abs(s)
+
+
+def test_staged_numbers_beside_numbers_of_numpy_and_of_enums():
+    staged = tg.function(with_numbers_of_numpy)
+    for x in (1.5, 20.0, 0.01, 1.5):
+        assert staged(torch.tensor(x)) == pytest.approx(with_numbers_of_numpy(torch.tensor(x)))
+
+
+@pytest.mark.parametrize("f", [np.log, lambda s: s / np.float32(3), lambda s: np.array([s, 1.0]), lambda s: np.ones(2) * s, lambda s: np.linspace(0, s, 3)])  # fmt: skip
+def test_numpy_on_a_staged_number_is_refused(f):
+    with pytest.raises(tg.errors.SymbolicValueError, match="known only when the graph runs"):
+        tg.function(lambda x: f(float(x)))(torch.tensor(1.5))

@@ -9,11 +9,13 @@ symbolic shape) are plain ``SymInt`` over the same node.
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
+import numpy as np
 import torch
 
-from ..errors import StagingError
+from ..errors import StagingError, SymbolicValueError
 from .funcgraph import FuncGraph, Ref, current_graph, user_location
 from .ir import Value
 from .ops import ARITHMETIC, COMPARISONS
@@ -25,7 +27,10 @@ def _as_node(x: Any) -> ScalarNode | None:
     if isinstance(x, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         return x.node
     if isinstance(x, (bool, int, float)):
-        return ScalarNode(type(x), constant=x, hint=x, expr=x)
+        # Of subclasses the number: numpy's float64 and the items of an IntEnum have a text that is no number of Python.
+        kind = next(k for k in (bool, int, float) if isinstance(x, k))
+        x = x if type(x) is kind else kind(x)
+        return ScalarNode(kind, constant=x, hint=x, expr=x)
     return None
 
 
@@ -121,6 +126,23 @@ class _Staged:
     def item(self):
         return self
 
+    def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):
+        """Arithmetic with a number of numpy is that with a Python number."""
+        op, others = _UFUNCS.get(ufunc.__name__), [x for x in inputs if not isinstance(x, _Staged)]
+        if op is None or method != "__call__" or kwargs or not all(map(_counts_as_python, others)):
+            self._no_array(f"numpy.{ufunc.__name__}")
+        return op(*[x.item() if isinstance(x, (np.generic, np.ndarray)) else x for x in inputs])
+
+    def __array__(self, *args, **kwargs):
+        self._no_array("a numpy array")
+
+    def _no_array(self, what: str):
+        raise SymbolicValueError(
+            f"{what} needs the value of a staged Python `{self.node.kind.__name__}`, which is known only when the graph runs. Use functions of "
+            "torch or math, or tg.py_function.",
+            user_location(),
+        )
+
     def is_integer(self):
         return self == self // 1
 
@@ -129,6 +151,19 @@ class _Staged:
 
     def __copy__(self):
         return self
+
+
+_UFUNCS = {
+    "add": operator.add, "subtract": operator.sub, "multiply": operator.mul, "divide": operator.truediv, "true_divide": operator.truediv,
+    "floor_divide": operator.floordiv, "remainder": operator.mod, "power": operator.pow, "equal": operator.eq, "not_equal": operator.ne,
+    "less": operator.lt, "less_equal": operator.le, "greater": operator.gt, "greater_equal": operator.ge, "absolute": abs,
+}  # fmt: skip
+
+
+def _counts_as_python(x: Any) -> bool:
+    """Whether arithmetic with it is Python's: numpy's float32 and small integers round and wrap."""
+    kind = getattr(x, "dtype", None)
+    return np.ndim(x) == 0 and (kind is None or kind in (np.float64, np.int64, np.bool_))
 
 
 for _op in ARITHMETIC:

@@ -26,7 +26,7 @@ def between(made):
 def folded(made, arguments, start):
     """The buffers after both kernels; ``start`` runs one."""
     everything = arguments | between(made)
-    for kernel in (made.partial, made.finish):
+    for kernel in made.kernels:
         names = [*(b.name for b in kernel.buffers), *(s.name for s in kernel.scalars)]
         everything |= start(kernel, {n: everything[n] for n in names})
     return everything
@@ -41,11 +41,12 @@ def compiled(kernel, arguments):
     return arguments
 
 
-def check(calls, x, start):
+def check(calls, x, start, *options):
     graph = op_graph(calls, [x])
     loops, outputs = loops_of(graph, [x])
-    made = split(loops)
-    assert made is not None and made.partial.outer[-1].size > 1
+    made = split(loops, *options)
+    assert made is not None and made.partial.outer[0 if options else -1].size > 1
+    assert (made.rest is not None) == bool(options)
     arguments = {"p0": flat(x)} | {f"o{i}": flat(o) for i, o in enumerate(outputs)}
     after = folded(made, arguments, start)
     for i, want in enumerate(interp.run(graph, [x])):
@@ -71,6 +72,25 @@ def test_parts_give_the_whole(name, length, start):
     x[1, 50] = x[1, 90] = 9.0
     x[2] = 0
     check([(f"aten.{op}", (x, *args), {}) for op, args in FOLDS[name]], x, start)
+
+
+@pytest.mark.parametrize("start", [interpreted, compiled])
+@pytest.mark.parametrize("name", FOLDS)
+def test_equal_parts_and_the_rest_give_the_whole(name, start):
+    if start is interpreted:
+        pytest.importorskip("triton")
+    x = torch.randn(3, 97, generator=torch.Generator().manual_seed(1))
+    x[1, 50] = x[1, 95] = 9.0
+    x[0, 96] = -9.0
+    x[2] = 0
+    calls = [(f"aten.{op}", (x, *args), {}) for op, args in FOLDS[name]]
+    check(calls, x, start, 5, True, True)
+
+
+def test_equal_parts_that_leave_nothing_are_all():
+    x = torch.randn(2, 100)
+    loops, _ = loops_of(op_graph([("aten.sum.dim_IntList", (x, [1]), {})], [x]), [x])
+    assert split(loops, 5, True, True).rest is None
 
 
 def test_a_full_sum_of_integers(monkeypatch):

@@ -25,22 +25,25 @@ MOST_PARTS = 1024
 
 @dataclass(frozen=True)
 class Split:
-    """``partial`` writes the buffers ``between`` (name: dtype, elements), which ``finish`` reads."""
+    """``partial`` writes the buffers ``between`` (name: dtype, elements), which ``finish`` reads; ``rest`` writes there what it found of
+    the end of the row, where that is a part of its own.
+    """
 
     partial: Kernel
     finish: Kernel
     between: dict[str, tuple[str, int]]
+    rest: Kernel | None = None
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
-        return self.partial, self.finish
+        return (self.partial, *([] if self.rest is None else [self.rest]), self.finish)
 
 
-def split(kernel: Kernel, parts: int = 0, first: bool = False) -> Split | None:
+def split(kernel: Kernel, parts: int = 0, first: bool = False, equal: bool = False) -> Split | None:
     """The two kernels, or None where one is as good or the row is needed after a fold.
 
     ``parts``: so many, whether or not they are estimated to be worth it. ``first``: the parts are the outermost loop, not the
-    innermost of the outer ones.
+    innermost of the outer ones. ``equal``: these are of one length, and what they leave of the row is a part more.
     """
     if not kernel.row:
         return None
@@ -53,29 +56,35 @@ def split(kernel: Kernel, parts: int = 0, first: bool = False) -> Split | None:
         return None
     if any(kernel.store_depends(s) & row for s in kernel.stores):
         return None
-    return Splitter(kernel, folds, parts, first).run()
+    return Splitter(kernel, folds, parts, first, equal).run()
 
 
 class Splitter:
     """Makes the kernels; ``between``: what they hand on."""
 
-    def __init__(self, kernel: Kernel, folds: Sequence[Expr], parts: int, first: bool):
+    def __init__(
+        self, kernel: Kernel, folds: Sequence[Expr], parts: int, first: bool, equal: bool = False
+    ):
         self.kernel, self.folds, self.first = kernel, folds, first
         (self.row,) = kernel.row
         self.length = number(self.row.size)
         self.parts = parts or min(MOST_PARTS, -(-self.length // PART))
-        self.size = -(-self.length // self.parts)
+        self.size = self.length // self.parts if equal else -(-self.length // self.parts)
+        self.left = max(self.length - self.parts * self.size, 0)
+        self.slots = self.parts + (self.left > 0)
         self.between: dict[str, tuple[str, int]] = {}
 
     def run(self) -> Split:
-        partial, finish = self._partial(), self._finish()
-        verify(partial)
-        verify(finish)
-        return Split(partial, finish, self.between)
+        partial = self._partial("parts", self.parts, self.size, 0)
+        rest = self._partial("rest", 1, self.left, self.parts) if self.left else None
+        made = Split(partial, self._finish(), self.between, rest)
+        for kernel in made.kernels:
+            verify(kernel)
+        return made
 
     def _slot(self, part: str) -> Affine:
         """Where the part of an outer point is in a buffer between the kernels."""
-        outer, between = self.kernel.outer, Dim(part, self.parts)
+        outer, between = self.kernel.outer, Dim(part, self.slots)
         address, step = Affine(()), 1
         for d in reversed((between, *outer) if self.first else (*outer, between)):
             address = address + variable(d.name).scaled(step)
@@ -84,19 +93,23 @@ class Splitter:
 
     # ---- the first kernel
 
-    def _partial(self) -> Kernel:
+    def _partial(self, name: str, parts: int, size: int, before: int) -> Kernel:
+        """A kernel of so many parts; there are ``before`` of the usual size in front of them."""
         kernel, maker = self.kernel, Maker()
-        part, inside = Dim("part", self.parts), Dim("r0", self.size)
-        row = Affine((("part", self.size), ("r0", 1)))
+        part, inside = Dim("part", parts), Dim("r0", size)
+        row = Affine((("part", size), ("r0", 1)), before * self.size)
         at = maker.index(row)
-        exists = at < self.length if self.parts * self.size != self.length else None
+        exists = at < self.length if before * self.size + parts * size > self.length else None
         mapped: dict[Expr, Expr] = {}
         for e in kernel.body:
             if kernel.level(e) == 0:
                 mapped[e] = self._moved(maker, e, mapped, row, exists)
         stores = [s for e in self.folds for s in self._found(maker, e, mapped, exists)]
+        if before:
+            shift = Affine((), before * product(kernel.outer))
+            stores = [replace(s, address=s.address + shift) for s in stores]
         outer = (part, *kernel.outer) if self.first else (*kernel.outer, part)
-        return self._kernel(f"{kernel.name}_parts", outer, (inside,), stores)
+        return self._kernel(f"{kernel.name}_{name}", outer, (inside,), stores)
 
     def _found(self, maker: Maker, e: Expr, mapped: dict, exists) -> list[Store]:
         """What a part writes for a fold: the fold of its points, and of an extreme the position too."""
@@ -127,7 +140,7 @@ class Splitter:
         return replace(e, args=args, address=address, number=1_000_000 + e.number)
 
     def _between(self, name: str, value: Expr) -> Store:
-        self.between[name] = (value.dtype, product(self.kernel.outer) * self.parts)
+        self.between[name] = (value.dtype, product(self.kernel.outer) * self.slots)
         return Store(name, self._slot("part"), value)
 
     # ---- the second kernel
@@ -140,7 +153,7 @@ class Splitter:
             self._above(e, mapped)
         for s in kernel.stores:
             stores.append(Store(s.buffer, s.address, mapped[s.value]))
-        return self._kernel(kernel.name, kernel.outer, (Dim("r0", self.parts),), stores)
+        return self._kernel(kernel.name, kernel.outer, (Dim("r0", self.slots),), stores)
 
     def _whole(self, maker: Maker, e: Expr) -> Expr:
         """The fold of what the parts have found."""

@@ -92,8 +92,8 @@ def call(low: Lowering, kernel: Kernel, region: Region, results: list[Mem]) -> N
     places |= {name: ("ptr", x.pointer) for name, x in between.items()}
     for x in between.values():
         low.arena.hold(x.owners)
-    _call(low, parts.partial, places)
-    _call(low, parts.finish, places)
+    for part in parts.kernels:
+        _call(low, part, places)
     low.release(list(between.values()))
 
 
@@ -108,11 +108,9 @@ def _in_parts(kernel: Kernel) -> Split | None:
         return None
     length = kernel.row[0].size
     whole = [n for n in range(most, most // 2, -1) if length % n == 0]
-    if not whole and work_of(kernel) < COSTLY_WORK:
-        return (
-            None  # parts of unequal length are masked, which costs a plain sum more than it gains
-        )
-    return split(kernel, whole[0] if whole else most, first=True)
+    # Parts of unequal length are masked, which costs a plain sum more than it gains.
+    equal = not whole and work_of(kernel) < COSTLY_WORK
+    return split(kernel, whole[0] if whole else most, first=True, equal=equal)
 
 
 def _call(low: Lowering, kernel: Kernel, places: dict[str, tuple[str, str]]) -> None:
