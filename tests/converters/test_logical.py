@@ -109,3 +109,22 @@ def test_not_gives_a_bool():
 
 
 test_same = cases.test()
+
+
+def bound_on_one_path(x, n):
+    k = 0
+    while (k < n + 1) and n % 2:
+        k += 1
+        i = torch.tensor(0)
+        while True:
+            i += 1
+            if i > n:
+                break
+            if 1 <= k < 5:
+                return x * 0.5
+    return x
+
+
+def test_a_test_of_what_is_one_thing_or_another():
+    x = torch.tensor(1.25)
+    assert tg.function(bound_on_one_path)(x, 3) == bound_on_one_path(x, 3)

@@ -106,9 +106,14 @@ def test_sizes_of_two_arguments_are_guarded():
 
 
 def test_what_cannot_be_open_is_traced_as_it_is():
-    f = lambda x: torch.stack(x.split(1)).sum()
+    f = lambda x: torch.nn.functional.interpolate(x[None, None], scale_factor=2.0).sum()
     g = check(f, [(torch.ones(n),) for n in (2, 3, 4)])
     assert g.trace_count >= 3
+
+
+def test_parts_of_an_open_dimension_make_two_traces():
+    g = check(lambda x: torch.stack(x.split(1)).sum(), [(torch.ones(n),) for n in (2, 3, 4)])
+    assert g.trace_count == 2
 
 
 def test_a_failed_attempt_leaves_nothing_behind():

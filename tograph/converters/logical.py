@@ -10,6 +10,7 @@ from __future__ import annotations
 import torch
 
 from ..runtime import control_flow, creation, facts
+from ..runtime.growing import StagedList
 from ..runtime.scalar_nodes import combine
 from ..runtime.scalars import StagedBool
 from ..runtime.structure import is_union
@@ -62,7 +63,8 @@ def either(first, *rest):
 
 
 def _asked(x):
-    return truth(x, "a condition") if getattr(x, "handle", None) is not None else x
+    growing = not is_union(x) and isinstance(x, StagedList) and x.handle is not None
+    return truth(x, "a condition") if growing else x
 
 
 def and_(first, *rest):
