@@ -201,7 +201,9 @@ def float_into_int(x):
     return n
 
 
-@wrong(RuntimeError, "%labels: f32[2]", ".long()", args=(GRID, torch.zeros(2)))
+@wrong(
+    RuntimeError, "labels is float32 tensor of shape [2]", ".long()", args=(GRID, torch.zeros(2))
+)
 def float_labels(logits, labels):
     return F.cross_entropy(logits, labels)  # <-
 

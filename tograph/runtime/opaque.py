@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..errors import StagingError
+from ..errors import LastingChangeError
 from .funcgraph import user_location
 from .journal import MISSING, Location
 
@@ -263,8 +263,8 @@ def blind(x: Any) -> bool:
     return not (isinstance(x, (list, dict, set)) or iterator or _shows(x))
 
 
-def refusal(x: Any, why: str) -> StagingError:
-    return StagingError(
+def refusal(x: Any, why: str) -> LastingChangeError:
+    return LastingChangeError(
         f"a {type(x).__name__} is changed in a staged branch or loop by code that runs while tracing, {why}. Use tensors or lists, change it "
         "outside, or call the code by tg.py_function.",
         user_location(),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from ..errors import AliasError, SharedMemoryError, StagingError
+from ..errors import AliasError, LastingChangeError, SharedMemoryError, StagingError
 from .arguments import Flat
 from .families import Family, numbers_in
 from .keys import flat_specs, spec_from, without_sizes
@@ -112,13 +112,13 @@ class Openings:
                     known = known | Retrace(iterated=True)
                     continue
                 unnested = unnested or tracer.root.root.unnested
-                if not known.nested:
+                if not known.nested and not isinstance(error, LastingChangeError):
                     known = known | Retrace(nested=known.apart or error)
                     known.apart = None
                     continue
                 about_names = (AliasError, SharedMemoryError) if unnested else AliasError
                 first = known.apart or known.nested
-                if isinstance(error, about_names) and (known.apart or unnested):
+                if first is None or (isinstance(error, about_names) and (known.apart or unnested)):
                     raise
                 raise first from None
 
