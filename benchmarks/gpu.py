@@ -44,7 +44,8 @@ import gpu_sections  # noqa: E402
 import torch  # noqa: E402
 from gpu_assumptions import FUSED, PROBE  # noqa: E402
 
-from tograph.runtime.gpu import capture, driver  # noqa: E402
+from tograph.runtime.gpu import capture  # noqa: E402
+from tograph.runtime.kernels import driver  # noqa: E402
 
 MARK = "@row "  # begins a line of a worker that is for the parent
 PAUSE = 5.0  # seconds between two versions of the report

@@ -18,11 +18,11 @@ import torch
 from gpu_draws import DRAWS
 
 import tograph as tg
-from tograph.runtime.gpu import capture, driver, fused_code, images, planner
+from tograph.runtime.gpu import capture, fused_code, planner
 from tograph.runtime.gpu.capture import Captured
 from tograph.runtime.gpu.execute import Chunked
 from tograph.runtime.gpu.recording import Pool
-from tograph.runtime.kernels import triton_jit
+from tograph.runtime.kernels import driver, images, triton_jit
 from tograph.runtime.kernels.triton_text import HEADER, Source
 
 PROBE = "the probe of conditional nodes"

@@ -22,7 +22,8 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
 import tograph as tg  # noqa: E402
-from tograph.runtime import host, passes  # noqa: E402
+from tograph.runtime import passes  # noqa: E402
+from tograph.runtime.execution import host  # noqa: E402
 
 
 def argument(cache, x, n):

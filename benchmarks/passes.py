@@ -15,9 +15,9 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
 from tograph.runtime import passes  # noqa: E402
-from tograph.runtime.ir import set_control_inputs  # noqa: E402
-from tograph.runtime.rewrite import copied, count_nodes  # noqa: E402
-from tograph.runtime.text import parse_graph  # noqa: E402
+from tograph.runtime.graph.ir import set_control_inputs  # noqa: E402
+from tograph.runtime.graph.rewrite import copied, count_nodes  # noqa: E402
+from tograph.runtime.graph.text import parse_graph  # noqa: E402
 
 HEAD = "main(%x: f32[8], %m: f32[9,8], %r: f32[8], %p: bool, %n: int) {\n  %s0: f32[8] = aten.neg.default(%x)\n"
 BLOCK = """

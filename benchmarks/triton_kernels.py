@@ -28,7 +28,7 @@ from tograph.runtime.gpu import planner
 from tograph.runtime.gpu.coalescing import coalesced
 from tograph.runtime.gpu.plan import Plan, Run, check
 from tograph.runtime.gpu.retarget import retarget
-from tograph.runtime.ir import Graph
+from tograph.runtime.graph.ir import Graph
 from tograph.runtime.kernels import triton_jit
 from tograph.runtime.kernels.loop_ir import Unsupported
 

@@ -23,17 +23,17 @@ with _seldom():
     from .converters.call_rules import do_not_convert
     from .converters.directives import set_loop_options
     from .converters.staged_range import range_ as range
-    from .runtime import debug
     from .runtime.containers import Optional, TensorArray, TensorList
-    from .runtime.custom import custom_gradient
-    from .runtime.effects import init_scope, py_function, stop_gradient
-    from .runtime.effects import print_ as print
-    from .runtime.function import run_functions_eagerly
-    from .runtime.higher_order import cond, switch_case, while_loop
-    from .runtime.row_loops import foldl, foldr, map_fn, scan
-    from .runtime.specs import TensorSpec
-    from .runtime.text import parse_graph
-    from .runtime.variables import Variable
+    from .runtime.functions.function import run_functions_eagerly
+    from .runtime.functions.row_loops import foldl, foldr, map_fn, scan
+    from .runtime.graph.text import parse_graph
+    from .runtime.library import debug
+    from .runtime.library.custom import custom_gradient
+    from .runtime.library.effects import init_scope, py_function, stop_gradient
+    from .runtime.library.effects import print_ as print
+    from .runtime.library.higher_order import cond, switch_case, while_loop
+    from .runtime.recording.variables import Variable
+    from .runtime.values.specs import TensorSpec
     from .settings import set_verbosity
 _settle()
 

@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from .runtime import decisions
 from .runtime.diagnosis.frames import is_users
-from .runtime.funcgraph import USER_CODE
-from .runtime.ir import Node, all_nodes
+from .runtime.graph.ir import Node, all_nodes
+from .runtime.symbols import decisions
+from .runtime.symbols.funcgraph import USER_CODE
 
 Place = tuple[str, int]
 _STAGES = {"If", "While", "Case", "Try", "Call"}

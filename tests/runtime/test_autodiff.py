@@ -5,8 +5,9 @@ import torch
 
 import tograph as tg
 from tograph.errors import UnsupportedOpError
-from tograph.runtime import host, ops
 from tograph.runtime.autodiff import vjp
+from tograph.runtime.execution import host
+from tograph.runtime.graph import ops
 
 
 def inputs(*shapes, seed=0):

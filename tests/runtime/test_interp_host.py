@@ -8,8 +8,9 @@ from tests.program_generator import generate
 from tests.program_runner import compare, run_converted
 from tests.runtime.programs import SAMPLE_NAMES, sample, sample_concrete
 from tests.test_samples import assert_same
-from tograph.runtime import host, interp, scheduler
-from tograph.runtime.text import parse_graph
+from tograph.runtime.execution import host, scheduler
+from tograph.runtime.graph import interp
+from tograph.runtime.graph.text import parse_graph
 
 CHUNK = 20
 

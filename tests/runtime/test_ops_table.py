@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from tograph.errors import AssertionFailed, OutOfRangeError, TographError
-from tograph.runtime import ops
-from tograph.runtime.types import BOOL, FLOAT, INT, OBJECT, ListType, OptionalType, TensorType
+from tograph.runtime.graph import ops
+from tograph.runtime.graph.types import BOOL, FLOAT, INT, OBJECT, ListType, OptionalType, TensorType
 
 A, B, C = (torch.full((2,), float(i)) for i in range(3))
 ROWS = sorted(name for name in ops._TABLE if not name.startswith(("aten.", "op.")))

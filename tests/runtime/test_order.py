@@ -14,7 +14,7 @@ import torch
 import tograph as tg
 from tests.program_generator import Program
 from tests.program_runner import compile_program, same_number
-from tograph.runtime import interp
+from tograph.runtime.graph import interp
 
 GRAPHS, ORDERS = 50, 20
 

@@ -7,9 +7,9 @@ import tograph as tg
 from tograph.runtime.autodiff import vjp
 from tograph.runtime.autodiff.pairs import Differentiable
 from tograph.runtime.autodiff.unwrapped import unwrap
-from tograph.runtime.gradient_calls import _build
-from tograph.runtime.interp import run as interpret
-from tograph.runtime.types import OptionalType
+from tograph.runtime.execution.gradient_calls import _build
+from tograph.runtime.graph.interp import run as interpret
+from tograph.runtime.graph.types import OptionalType
 
 WEIGHTS = [torch.randn(4, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(k)) for k in range(3)]  # fmt: skip
 

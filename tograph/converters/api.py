@@ -11,8 +11,8 @@ from typing import Any, ParamSpec, TypeVar, overload
 import torch
 
 from ..errors import ConversionError, NotAFunctionError
-from ..runtime.function import Function
-from ..runtime.methods import BoundFunction, WeakMethod
+from ..runtime.functions.function import Function
+from ..runtime.functions.methods import BoundFunction, WeakMethod
 from .call_rules import MARK
 from .calls import call
 from .conversion import record_writes

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 
 from ..runtime import control_flow
-from ..runtime.structure import is_union
+from ..runtime.values.structure import is_union
 from ..transpiler.syntax import gast
 from ..transpiler.templates import name, names_tuple
 from .context import OPERATORS, Converter, own_nodes

@@ -13,16 +13,21 @@ from typing import Any
 
 import torch
 
-from ..runtime import control_flow, grad_fields, journal, locations, mutation, reads, unconverted
-from ..runtime.callables import METHODS
+from ..runtime import control_flow
 from ..runtime.control_flow import StagedException
-from ..runtime.funcgraph import current_graph, is_tracing
-from ..runtime.growing import StagedList, check_attribute
-from ..runtime.journal import MISSING
-from ..runtime.staged_string import made_string
-from ..runtime.structure import is_union
-from ..runtime.symbolic import SymTensor
-from ..runtime.types import OBJECT
+from ..runtime.gradients import grad_fields
+from ..runtime.graph.types import OBJECT
+from ..runtime.guarding import reads, unconverted
+from ..runtime.guarding.callables import METHODS
+from ..runtime.library.staged_string import made_string
+from ..runtime.symbols import journal
+from ..runtime.symbols.funcgraph import current_graph, is_tracing
+from ..runtime.symbols.journal import MISSING
+from ..runtime.symbols.symbolic import SymTensor
+from ..runtime.values import locations
+from ..runtime.values.growing import StagedList, check_attribute
+from ..runtime.values.structure import is_union
+from ..runtime.writes import mutation
 from ..transpiler.syntax import gast
 from ..transpiler.templates import constant
 from . import union

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from ..runtime.misuse import check_callable
+from ..runtime.symbols.misuse import check_callable
 
 # Packages and modules whose functions run as they are. A longer name wins over a shorter one.
 LEFT_ALONE = frozenset((

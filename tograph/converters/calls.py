@@ -17,12 +17,14 @@ from typing import Any
 import torch
 from torch.nn.modules import module as torch_module
 
-from ..runtime import callables, journal, locations, reads
-from ..runtime.funcgraph import is_tracing
-from ..runtime.growing import StagedList, check_attribute
-from ..runtime.products import is_open
-from ..runtime.shapes import SYMBOLS
-from ..runtime.structure import is_union
+from ..runtime.guarding import callables, reads
+from ..runtime.inference.shapes import SYMBOLS
+from ..runtime.symbols import journal
+from ..runtime.symbols.funcgraph import is_tracing
+from ..runtime.symbols.products import is_open
+from ..runtime.values import locations
+from ..runtime.values.growing import StagedList, check_attribute
+from ..runtime.values.structure import is_union
 from ..transpiler.syntax import gast
 from . import module_hooks, standard, union
 from .call_rules import (

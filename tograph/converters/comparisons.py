@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import torch
 
-from ..runtime import conditional_items, control_flow, reads
-from ..runtime.journal import MISSING
-from ..runtime.shapes import SYMBOLS
-from ..runtime.staged_string import StagedString, text_op
-from ..runtime.structure import is_union
-from ..runtime.symbolic import scalar_of
+from ..runtime import control_flow
+from ..runtime.guarding import reads
+from ..runtime.inference.shapes import SYMBOLS
+from ..runtime.library.staged_string import StagedString, text_op
+from ..runtime.symbols.journal import MISSING
+from ..runtime.symbols.symbolic import scalar_of
+from ..runtime.values import conditional_items
+from ..runtime.values.structure import is_union
 from ..transpiler.syntax import gast
 from ..transpiler.templates import constant
 from . import growing_lists, members

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from ..runtime import control_flow, creation, decisions
-from ..runtime.structure import is_union
+from ..runtime import control_flow
+from ..runtime.recording import creation
+from ..runtime.symbols import decisions
+from ..runtime.values.structure import is_union
 from .context import OPERATORS, Converter
 from .places import bound_by
 from .staging import is_staged

@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 
-from ..runtime import creation
-from ..runtime.funcgraph import current_graph, is_tracing
-from ..runtime.pytrees import base_container, blank, has_identity
+from ..runtime.recording import creation
+from ..runtime.symbols.funcgraph import current_graph, is_tracing
+from ..runtime.values.pytrees import base_container, blank, has_identity
 from . import standard
 from .call_rules import is_user_function, module_rule
 from .iterators import advancing

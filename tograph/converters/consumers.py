@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..runtime import control_flow, journal, locations
-from ..runtime.funcgraph import is_tracing
-from ..runtime.growing import StagedList
-from ..runtime.unconverted import check_keys
+from ..runtime import control_flow
+from ..runtime.guarding.unconverted import check_keys
+from ..runtime.symbols import journal
+from ..runtime.symbols.funcgraph import is_tracing
+from ..runtime.values import locations
+from ..runtime.values.growing import StagedList
 from . import subscripts
 from .calls import call
 from .for_stmt import for_stmt, iterator_of

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import StagingError
-from ..runtime import conditional_items, guards, journal, locations, reads
-from ..runtime.funcgraph import user_location
+from ..runtime.guarding import guards, reads
+from ..runtime.symbols import journal
+from ..runtime.symbols.funcgraph import user_location
+from ..runtime.values import conditional_items, locations
 from . import union
 from .registry import hashable
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..errors import StagingError
 from ..runtime import control_flow
-from ..runtime.funcgraph import current_graph, is_tracing, user_location
+from ..runtime.symbols.funcgraph import current_graph, is_tracing, user_location
 from .call_rules import is_user_function
 from .calls import call
 from .context import OPERATORS, Converter

@@ -10,9 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import SourceError
-from ..runtime import journal, locations, unconverted
-from ..runtime.code_names import writes
-from ..runtime.funcgraph import user_location
+from ..runtime.guarding import unconverted
+from ..runtime.symbols import journal
+from ..runtime.symbols.funcgraph import user_location
+from ..runtime.values import locations
+from ..runtime.values.code_names import writes
 from .call_rules import is_straight, is_user_function
 
 _convert: Callable[[types.FunctionType], types.FunctionType]

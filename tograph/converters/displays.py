@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..runtime.growing import StagedList
-from ..runtime.structure import is_union
+from ..runtime.values.growing import StagedList
+from ..runtime.values.structure import is_union
 from ..transpiler.syntax import gast
 from ..transpiler.templates import constant
 from .calls import call

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from ..runtime.reads import whole
+from ..runtime.guarding.reads import whole
 from ..transpiler.syntax import gast, walk
 from .context import FUNCTIONS, OPERATORS, Converter
 

@@ -12,8 +12,9 @@ from typing import Any
 
 import torch
 
-from ..runtime import control_flow, facts
-from ..runtime.scalars import StagedBool
+from ..runtime import control_flow
+from ..runtime.symbols.scalars import StagedBool
+from ..runtime.values import facts
 
 
 def flag_of(f: Any, args: tuple, kwargs: dict[str, Any]) -> int | str | None:

@@ -21,11 +21,15 @@ from __future__ import annotations
 import threading
 
 from ..errors import StagingError
-from ..runtime import control_flow, debug, decisions, locations, reads
-from ..runtime.funcgraph import is_tracing
-from ..runtime.growing import StagedList
-from ..runtime.structure import is_union
-from ..runtime.unconverted import check_keys
+from ..runtime import control_flow
+from ..runtime.guarding import reads
+from ..runtime.guarding.unconverted import check_keys
+from ..runtime.library import debug
+from ..runtime.symbols import decisions
+from ..runtime.symbols.funcgraph import is_tracing
+from ..runtime.values import locations
+from ..runtime.values.growing import StagedList
+from ..runtime.values.structure import is_union
 from ..transpiler.anno import Fact
 from ..transpiler.syntax import gast
 from ..transpiler.templates import name

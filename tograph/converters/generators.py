@@ -20,8 +20,9 @@ import inspect
 import types
 from typing import Any
 
-from ..runtime import control_flow, journal
-from ..runtime.funcgraph import is_tracing
+from ..runtime import control_flow
+from ..runtime.symbols import journal
+from ..runtime.symbols.funcgraph import is_tracing
 from ..transpiler.syntax import gast
 from .call_rules import CONVERTED_CODE, MARK
 from .context import OPERATORS, Converter, own_nodes

@@ -13,14 +13,14 @@ from typing import Any
 import torch
 
 from ..errors import StagingError
-from ..runtime.funcgraph import current_graph, user_location
-from ..runtime.growing import StagedList, as_staged
-from ..runtime.list_lengths import least_length
-from ..runtime.required import require
-from ..runtime.shapes import SYMBOLS
-from ..runtime.staged_tuples import StagedTuple
-from ..runtime.structure import Const, Leaf, Tree
-from ..runtime.types import ScalarType, TensorType
+from ..runtime.graph.types import ScalarType, TensorType
+from ..runtime.inference.shapes import SYMBOLS
+from ..runtime.symbols.funcgraph import current_graph, user_location
+from ..runtime.symbols.required import require
+from ..runtime.values.growing import StagedList, as_staged
+from ..runtime.values.list_lengths import least_length
+from ..runtime.values.staged_tuples import StagedTuple
+from ..runtime.values.structure import Const, Leaf, Tree
 from .call_rules import DECIDING
 from .calls import call
 from .for_stmt import for_stmt

@@ -13,7 +13,9 @@
 
 from __future__ import annotations
 
-from ..runtime import control_flow, creation, decisions
+from ..runtime import control_flow
+from ..runtime.recording import creation
+from ..runtime.symbols import decisions
 from ..transpiler.anno import Fact
 from ..transpiler.templates import constant
 from .context import OPERATORS

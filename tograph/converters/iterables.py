@@ -8,13 +8,13 @@ from typing import Any
 import torch
 
 from ..errors import GraphBoolError, StagingError
-from ..runtime import journal
-from ..runtime.funcgraph import current_graph, is_tracing, user_location
-from ..runtime.growing import StagedList, as_staged
-from ..runtime.inner_lists import NOWHERE
-from ..runtime.scalars import new_scalar
-from ..runtime.shapes import SYMBOLS
-from ..runtime.symbolic import SymTensor, scalar_of
+from ..runtime.inference.shapes import SYMBOLS
+from ..runtime.symbols import journal
+from ..runtime.symbols.funcgraph import current_graph, is_tracing, user_location
+from ..runtime.symbols.scalars import new_scalar
+from ..runtime.symbols.symbolic import SymTensor, scalar_of
+from ..runtime.values.growing import StagedList, as_staged
+from ..runtime.values.inner_lists import NOWHERE
 from .iterators import LOST, Counting, Lost, SequenceIterator, moved, place_now
 
 

@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..errors import StagingError
-from ..runtime import journal, locations
-from ..runtime.funcgraph import is_tracing, user_location
-from ..runtime.growing import StagedList
-from ..runtime.shapes import SYMBOLS
+from ..runtime.inference.shapes import SYMBOLS
+from ..runtime.symbols import journal
+from ..runtime.symbols.funcgraph import is_tracing, user_location
+from ..runtime.values import locations
+from ..runtime.values.growing import StagedList
 
 LOST, DONE = (
     -1,

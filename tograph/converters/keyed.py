@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 
 from ..errors import StagingError
-from ..runtime import control_flow, journal, locations, reads
-from ..runtime.funcgraph import user_location
-from ..runtime.journal import MISSING
-from ..runtime.shapes import SYMBOLS
-from ..runtime.staged_string import StagedString
-from ..runtime.structure import is_union
+from ..runtime import control_flow
+from ..runtime.guarding import reads
+from ..runtime.inference.shapes import SYMBOLS
+from ..runtime.library.staged_string import StagedString
+from ..runtime.symbols import journal
+from ..runtime.symbols.funcgraph import user_location
+from ..runtime.symbols.journal import MISSING
+from ..runtime.values import locations
+from ..runtime.values.structure import is_union
 from .call_rules import is_user_function
 from .calls import call
 from .container_changes import check_default, record_key

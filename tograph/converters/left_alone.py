@@ -14,14 +14,11 @@ from typing import Any
 
 import torch
 
-from ..runtime import (
-    decisions,
-    reads,
-    torch_trees,  # noqa: F401  libraries take lists apart by torch's trees
-    unconverted,
-)
-from ..runtime.funcgraph import is_tracing
-from ..runtime.growing import StagedList
+from ..runtime.guarding import reads, unconverted
+from ..runtime.symbols import decisions
+from ..runtime.symbols.funcgraph import is_tracing
+from ..runtime.values import torch_trees  # noqa: F401  libraries take lists apart by torch's trees
+from ..runtime.values.growing import StagedList
 from .call_rules import MARK, WRAPPERS, is_unconverted
 from .conversion import convert_if_needed, converted, generator_form
 from .generators import Generator

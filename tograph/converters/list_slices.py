@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import StagingError
-from ..runtime import control_flow, journal, locations
-from ..runtime.funcgraph import user_location
-from ..runtime.growing import StagedList, as_staged
-from ..runtime.shapes import SYMBOLS
+from ..runtime import control_flow
+from ..runtime.inference.shapes import SYMBOLS
+from ..runtime.symbols import journal
+from ..runtime.symbols.funcgraph import user_location
+from ..runtime.values import locations
+from ..runtime.values.growing import StagedList, as_staged
 from .calls import call
 from .generators import Generator
 from .tensor_index import as_int, staged_parts

@@ -9,8 +9,8 @@ from __future__ import annotations
 import types
 from typing import Any
 
-from ..runtime.funcgraph import is_tracing
-from ..runtime.growing import StagedList
+from ..runtime.symbols.funcgraph import is_tracing
+from ..runtime.values.growing import StagedList
 from ..transpiler.syntax import gast
 from .call_rules import is_user_function, module_rule
 from .context import OPERATORS, Converter

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import torch
 
-from ..runtime import control_flow, creation, facts
-from ..runtime.growing import StagedList
-from ..runtime.scalar_nodes import combine
-from ..runtime.scalars import StagedBool
-from ..runtime.structure import is_union
-from ..runtime.symbolic import scalar_of
+from ..runtime import control_flow
+from ..runtime.recording import creation
+from ..runtime.symbols.scalar_nodes import combine
+from ..runtime.symbols.scalars import StagedBool
+from ..runtime.symbols.symbolic import scalar_of
+from ..runtime.values import facts
+from ..runtime.values.growing import StagedList
+from ..runtime.values.structure import is_union
 from ..transpiler.syntax import gast
 from .context import OPERATORS, Converter
 from .places import bound_by

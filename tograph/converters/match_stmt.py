@@ -17,12 +17,12 @@ from typing import Any
 
 import torch
 
-from ..runtime import facts
-from ..runtime.flattening import choose
-from ..runtime.funcgraph import current_graph
-from ..runtime.shapes import SYMBOLS
-from ..runtime.staged_string import StagedString
-from ..runtime.structure import UNSET, is_union
+from ..runtime.inference.shapes import SYMBOLS
+from ..runtime.library.staged_string import StagedString
+from ..runtime.symbols.funcgraph import current_graph
+from ..runtime.values import facts
+from ..runtime.values.flattening import choose
+from ..runtime.values.structure import UNSET, is_union
 from ..transpiler.syntax import gast, walk
 from ..transpiler.templates import constant, name
 from .calls import call

@@ -12,11 +12,14 @@ from typing import Any
 import torch
 
 from ..errors import StagingError
-from ..runtime import conditional_items, control_flow, journal, reads
-from ..runtime.funcgraph import user_location
-from ..runtime.growing import StagedList
-from ..runtime.journal import MISSING
-from ..runtime.symbolic import SymTensor
+from ..runtime import control_flow
+from ..runtime.guarding import reads
+from ..runtime.symbols import journal
+from ..runtime.symbols.funcgraph import user_location
+from ..runtime.symbols.journal import MISSING
+from ..runtime.symbols.symbolic import SymTensor
+from ..runtime.values import conditional_items
+from ..runtime.values.growing import StagedList
 from .logical import and_, not_, or_
 from .staging import is_staged
 from .union import distribute_missing, may_miss, set_is_conditional, test_options

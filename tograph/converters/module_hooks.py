@@ -13,10 +13,11 @@ from torch.nn.modules import module as torch_module
 from torch.utils.hooks import BackwardHook
 
 from ..errors import GradientError
-from ..runtime import custom, flattening, hooks
-from ..runtime.funcgraph import current_graph, is_tracing, user_location
-from ..runtime.structure import is_union
-from ..runtime.symbolic import as_symbolic, same
+from ..runtime.library import custom, hooks
+from ..runtime.symbols.funcgraph import current_graph, is_tracing, user_location
+from ..runtime.symbols.symbolic import as_symbolic, same
+from ..runtime.values import flattening
+from ..runtime.values.structure import is_union
 from .registry import handles
 
 _REFUSED = (

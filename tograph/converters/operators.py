@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..runtime.structure import UNSET
+from ..runtime.values.structure import UNSET
 from . import builtin  # noqa: F401  registers the staged forms of built-ins
 from .asserts import assert_stmt
 from .attributes import attr, delattr_, setattr_

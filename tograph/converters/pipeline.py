@@ -19,9 +19,9 @@ from typing import Any
 from .. import collector
 from ..errors import ConversionError
 from ..lazy import lazy_module
-from ..runtime import artifacts
-from ..runtime.funcgraph import USER_CODE
-from ..runtime.reads import watched
+from ..runtime.display import artifacts
+from ..runtime.guarding.reads import watched
+from ..runtime.symbols.funcgraph import USER_CODE
 from ..transpiler import loader
 from ..transpiler.analysis import analyze_all
 from ..transpiler.binders import binds

@@ -5,8 +5,9 @@ from __future__ import annotations
 import types
 from typing import Any
 
-from ..runtime import journal, locations
-from ..runtime.code_names import writes
+from ..runtime.symbols import journal
+from ..runtime.values import locations
+from ..runtime.values.code_names import writes
 
 
 def places_of(names: tuple[str, ...], *functions: Any) -> list[journal.Location]:

@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 
-from ..runtime.growing import StagedList
-from ..runtime.shapes import SYMBOLS
-from ..runtime.staged_string import text_op
-from ..runtime.staged_tuples import as_tuple
+from ..runtime.inference.shapes import SYMBOLS
+from ..runtime.library.staged_string import text_op
+from ..runtime.values.growing import StagedList
+from ..runtime.values.staged_tuples import as_tuple
 from .call_rules import DECIDING
 from .calls import call
 from .registry import TENSOR_METHODS, handles

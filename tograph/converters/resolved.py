@@ -10,8 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import StagingError
-from ..runtime import control_flow, facts
-from ..runtime.funcgraph import current_graph
+from ..runtime import control_flow
+from ..runtime.symbols.funcgraph import current_graph
+from ..runtime.values import facts
 from . import union
 from .flags import each_way, flag_of
 

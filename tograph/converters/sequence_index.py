@@ -8,10 +8,12 @@ from __future__ import annotations
 import torch
 
 from ..errors import StagingError
-from ..runtime import control_flow, journal, locations
-from ..runtime.funcgraph import user_location
-from ..runtime.required import require
-from ..runtime.symbolic import scalar_of
+from ..runtime import control_flow
+from ..runtime.symbols import journal
+from ..runtime.symbols.funcgraph import user_location
+from ..runtime.symbols.required import require
+from ..runtime.symbols.symbolic import scalar_of
+from ..runtime.values import locations
 from .iterables import Indexed, StagedRange, exact_dtype
 from .tensor_index import as_int
 

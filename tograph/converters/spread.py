@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..runtime import conditional_items, reads, unconverted
-from ..runtime.funcgraph import is_tracing
+from ..runtime.guarding import reads, unconverted
+from ..runtime.symbols.funcgraph import is_tracing
+from ..runtime.values import conditional_items
 from . import union
 from .star_arguments import call_starred
 

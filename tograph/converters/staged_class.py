@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..runtime.control_flow import StagedException
-from ..runtime.funcgraph import Ref, current_graph
-from ..runtime.ops import OpaqueObject
-from ..runtime.scalars import new_scalar
-from ..runtime.structure import Handle
-from ..runtime.types import OBJECT
+from ..runtime.graph.ops import OpaqueObject
+from ..runtime.graph.types import OBJECT
+from ..runtime.symbols.funcgraph import Ref, current_graph
+from ..runtime.symbols.scalars import new_scalar
+from ..runtime.values.structure import Handle
 from .logical import not_
 from .strings import StagedString
 

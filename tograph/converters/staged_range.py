@@ -7,9 +7,9 @@ from typing import Any
 import torch
 
 from ..errors import InvalidArgumentError, SignatureError
-from ..runtime.funcgraph import is_tracing, user_location
-from ..runtime.shapes import SYMBOLS
-from ..runtime.symbolic import scalar_of
+from ..runtime.inference.shapes import SYMBOLS
+from ..runtime.symbols.funcgraph import is_tracing, user_location
+from ..runtime.symbols.symbolic import scalar_of
 from .iterables import StagedRange
 
 

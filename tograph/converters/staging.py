@@ -6,10 +6,10 @@ from typing import Any
 
 import torch
 
-from ..runtime.funcgraph import is_tracing
-from ..runtime.shapes import SYMBOLS
-from ..runtime.structure import TaggedUnion
-from ..runtime.symbolic import SymTensor
+from ..runtime.inference.shapes import SYMBOLS
+from ..runtime.symbols.funcgraph import is_tracing
+from ..runtime.symbols.symbolic import SymTensor
+from ..runtime.values.structure import TaggedUnion
 
 
 def is_staged(x: Any) -> bool:

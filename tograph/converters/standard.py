@@ -18,10 +18,10 @@ from typing import Any
 import torch
 
 from ..errors import ScopeError
-from ..runtime.funcgraph import is_tracing
-from ..runtime.pytrees import blank, parts_of
-from ..runtime.structure import is_union
-from ..runtime.tracing import suspended
+from ..runtime.recording.tracing import suspended
+from ..runtime.symbols.funcgraph import is_tracing
+from ..runtime.values.pytrees import blank, parts_of
+from ..runtime.values.structure import is_union
 from .call_rules import WRAPPERS, is_user_function
 from .staging import is_staged
 

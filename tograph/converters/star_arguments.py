@@ -15,11 +15,11 @@ import torch
 
 from ..errors import StagingError
 from ..runtime import control_flow
-from ..runtime.funcgraph import user_location
-from ..runtime.growing import StagedList
-from ..runtime.staged_tuples import as_tuple, joined
-from ..runtime.structure import Leaf, Tree, is_staged_list, is_union
-from ..runtime.types import ScalarType, TensorType
+from ..runtime.graph.types import ScalarType, TensorType
+from ..runtime.symbols.funcgraph import user_location
+from ..runtime.values.growing import StagedList
+from ..runtime.values.staged_tuples import as_tuple, joined
+from ..runtime.values.structure import Leaf, Tree, is_staged_list, is_union
 from . import union
 from .call_rules import CONVERTED_CODE, is_user_function
 from .calls import call

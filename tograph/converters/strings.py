@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..runtime import conditional_items, control_flow, types
-from ..runtime.funcgraph import current_graph
-from ..runtime.shown import shows_staged
-from ..runtime.staged_string import StagedString, made_string
-from ..runtime.structure import is_union
+from ..runtime import control_flow
+from ..runtime.graph import types
+from ..runtime.library.staged_string import StagedString, made_string
+from ..runtime.symbols.funcgraph import current_graph
+from ..runtime.traces.shown import shows_staged
+from ..runtime.values import conditional_items
+from ..runtime.values.structure import is_union
 from ..transpiler.syntax import gast
 from ..transpiler.templates import constant
 from .call_rules import is_user_function

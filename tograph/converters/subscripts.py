@@ -11,11 +11,13 @@ from collections import defaultdict, deque
 
 import torch
 
-from ..runtime import guards, journal, locations, reads, unconverted
-from ..runtime.growing import StagedList, as_staged
-from ..runtime.staged_string import text_op
-from ..runtime.staged_tuples import as_tuple
-from ..runtime.structure import is_union
+from ..runtime.guarding import guards, reads, unconverted
+from ..runtime.library.staged_string import text_op
+from ..runtime.symbols import journal
+from ..runtime.values import locations
+from ..runtime.values.growing import StagedList, as_staged
+from ..runtime.values.staged_tuples import as_tuple
+from ..runtime.values.structure import is_union
 from ..transpiler.syntax import gast
 from ..transpiler.templates import constant
 from . import members

@@ -12,9 +12,9 @@ import torch
 
 from ..errors import StagingError
 from ..runtime import control_flow
-from ..runtime.funcgraph import user_location
-from ..runtime.shapes import SYMBOLS
-from ..runtime.symbolic import SymTensor, scalar_of
+from ..runtime.inference.shapes import SYMBOLS
+from ..runtime.symbols.funcgraph import user_location
+from ..runtime.symbols.symbolic import SymTensor, scalar_of
 from .staging import is_staged
 
 

@@ -20,10 +20,13 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..errors import ConditionError, StagingError, TographError
-from ..runtime import control_flow, creation, journal, locations
+from ..runtime import control_flow
 from ..runtime.control_flow import StagedException
-from ..runtime.funcgraph import current_graph, is_tracing
-from ..runtime.structure import Handle, is_union
+from ..runtime.recording import creation
+from ..runtime.symbols import journal
+from ..runtime.symbols.funcgraph import current_graph, is_tracing
+from ..runtime.values import locations
+from ..runtime.values.structure import Handle, is_union
 from ..transpiler.anno import Fact, get_fact
 from ..transpiler.syntax import gast, walk
 from ..transpiler.templates import constant

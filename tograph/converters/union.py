@@ -16,13 +16,14 @@ from typing import Any
 import torch
 
 from ..errors import StagingError
-from ..runtime import control_flow, facts
-from ..runtime.funcgraph import user_location
-from ..runtime.growing import StagedList
-from ..runtime.journal import MISSING, Location
-from ..runtime.ops import ARITHMETIC, COMPARISONS
-from ..runtime.staged_string import StagedString
-from ..runtime.structure import TaggedUnion, is_union
+from ..runtime import control_flow
+from ..runtime.graph.ops import ARITHMETIC, COMPARISONS
+from ..runtime.library.staged_string import StagedString
+from ..runtime.symbols.funcgraph import user_location
+from ..runtime.symbols.journal import MISSING, Location
+from ..runtime.values import facts
+from ..runtime.values.growing import StagedList
+from ..runtime.values.structure import TaggedUnion, is_union
 from .call_rules import is_user_function
 from .staging import is_staged
 

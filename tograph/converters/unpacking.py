@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..runtime.funcgraph import is_tracing
-from ..runtime.shapes import SYMBOLS
-from ..runtime.staged_tuples import number_of
+from ..runtime.inference.shapes import SYMBOLS
+from ..runtime.symbols.funcgraph import is_tracing
+from ..runtime.values.staged_tuples import number_of
 from ..transpiler.syntax import gast
 from ..transpiler.templates import constant
 from .calls import call, is_user_function

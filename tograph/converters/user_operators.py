@@ -16,9 +16,10 @@ from typing import Any
 import torch
 
 from ..errors import ConditionError
-from ..runtime import control_flow, unconverted
-from ..runtime.staged_string import StagedString
-from ..runtime.structure import is_union
+from ..runtime import control_flow
+from ..runtime.guarding import unconverted
+from ..runtime.library.staged_string import StagedString
+from ..runtime.values.structure import is_union
 from ..transpiler.syntax import gast
 from . import members, powers
 from .call_rules import is_user_function

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import builtins
 
-from ..runtime import journal
-from ..runtime.structure import UNSET, is_union
+from ..runtime.symbols import journal
+from ..runtime.values.structure import UNSET, is_union
 from ..transpiler.anno import Fact, get_fact
 from ..transpiler.syntax import gast
 from .context import OPERATORS, Converter, own_nodes

@@ -15,8 +15,10 @@ undone and the loop is staged from before it; iterations before it stay unrolled
 
 from __future__ import annotations
 
-from ..runtime import control_flow, debug, decisions
-from ..runtime.funcgraph import is_tracing
+from ..runtime import control_flow
+from ..runtime.library import debug
+from ..runtime.symbols import decisions
+from ..runtime.symbols.funcgraph import is_tracing
 from ..transpiler.anno import Fact
 from ..transpiler.syntax import gast
 from . import directives

@@ -20,10 +20,11 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import StagingError
-from ..runtime import control_flow, locations
+from ..runtime import control_flow
 from ..runtime.control_flow import StagedException
-from ..runtime.funcgraph import is_tracing, user_location
-from ..runtime.journal import Location
+from ..runtime.symbols.funcgraph import is_tracing, user_location
+from ..runtime.symbols.journal import Location
+from ..runtime.values import locations
 from ..transpiler.anno import Fact
 from ..transpiler.syntax import gast
 from .call_rules import is_user_function

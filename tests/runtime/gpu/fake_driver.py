@@ -18,18 +18,9 @@ from typing import Any
 
 import torch
 
-from tograph.runtime.gpu import (
-    capture,
-    driver,
-    fused_code,
-    images,
-    planner,
-    program,
-    recording,
-    setter,
-)
+from tograph.runtime.gpu import capture, fused_code, planner, program, recording
 from tograph.runtime.gpu.plan import Copy, Run
-from tograph.runtime.kernels import device
+from tograph.runtime.kernels import device, driver, images, setter
 from tograph.runtime.kernels.triton_text import ERROR
 
 KERNEL, MEMCPY, CONDITIONAL = "KERNEL", "MEMCPY", "CONDITIONAL"

@@ -12,10 +12,10 @@ import tograph as tg
 from tests.runtime.gpu.fake_driver import Cuda, plan_on_cpu
 from tests.runtime.kernels.loop_programs import halve
 from tograph import cli, disk
-from tograph.runtime import scheduler
-from tograph.runtime.gpu import capture, driver, program
+from tograph.runtime.execution import scheduler
+from tograph.runtime.gpu import capture, program
 from tograph.runtime.gpu.retarget import retarget
-from tograph.runtime.kernels import device
+from tograph.runtime.kernels import device, driver
 from tograph.runtime.kernels.loop_ir import Unsupported
 
 pytest.importorskip("triton")

@@ -9,14 +9,14 @@ import torch
 import tograph as tg
 from tograph.bench import programs
 from tograph.errors import OutOfRangeError
-from tograph.runtime import interp, ops
 from tograph.runtime.gpu.bounded import CAPACITY, bounded
 from tograph.runtime.gpu.forms import Full, Held, Items, Padded, Plain, form_of, joined
+from tograph.runtime.graph import interp, ops
+from tograph.runtime.graph.ordering import set_control_inputs
+from tograph.runtime.graph.text import show
+from tograph.runtime.graph.types import INT, TensorType, parse_type
+from tograph.runtime.graph.verification import verify
 from tograph.runtime.kernels.loop_ir import Unsupported
-from tograph.runtime.ordering import set_control_inputs
-from tograph.runtime.text import show
-from tograph.runtime.types import INT, TensorType, parse_type
-from tograph.runtime.verification import verify
 
 
 @pytest.fixture(autouse=True)

@@ -10,8 +10,8 @@ import tograph as tg
 from tests.program_generator import generate
 from tests.program_runner import compile_program
 from tests.runtime.gpu.test_bounded import undefined  # noqa: F401  memory that nobody wrote to is the worst there is
-from tograph.runtime import interp
 from tograph.runtime.gpu.bounded import bounded
+from tograph.runtime.graph import interp
 from tograph.runtime.kernels.loop_ir import Unsupported
 
 CHUNK = 20

@@ -6,12 +6,13 @@ import torch
 import tograph as tg
 from tests.runtime.gpu.fake_driver import Cuda, Graph, install
 from tests.runtime.kernels.loop_programs import divide, halve, nested
-from tograph.runtime import interp, scheduler
-from tograph.runtime.gpu import capture, driver, planner, pointers, program
+from tograph.runtime.execution import scheduler
+from tograph.runtime.gpu import capture, planner, pointers, program
 from tograph.runtime.gpu.execute import Chunked
 from tograph.runtime.gpu.retarget import retarget
 from tograph.runtime.gpu.storage import Failed
-from tograph.runtime.kernels import device
+from tograph.runtime.graph import interp
+from tograph.runtime.kernels import device, driver
 from tograph.runtime.kernels.loop_ir import Unsupported
 
 pytest.importorskip("triton")

@@ -4,12 +4,12 @@ import pytest
 import torch
 
 import tograph as tg
-from tograph.runtime import interp
 from tograph.runtime.gpu import planner
 from tograph.runtime.gpu.coalescing import coalesced
 from tograph.runtime.gpu.execute import Stepwise
 from tograph.runtime.gpu.plan import Conditional, Copy, check
 from tograph.runtime.gpu.retarget import retarget
+from tograph.runtime.graph import interp
 
 pytest.importorskip("triton")
 pytestmark = pytest.mark.usefixtures("interpreted")

@@ -10,13 +10,13 @@ import torch.nn.functional as F
 import tograph as tg
 from tests.runtime.kernels.triton_samples import flat
 from tests.runtime.kernels.triton_worker import interpret
-from tograph.runtime import interp
 from tograph.runtime.gpu import draws, planner
 from tograph.runtime.gpu.bounded import bounded
 from tograph.runtime.gpu.execute import Chunked, Stepwise
 from tograph.runtime.gpu.plan import check
 from tograph.runtime.gpu.retarget import retarget
 from tograph.runtime.gpu.storage import Failed
+from tograph.runtime.graph import interp
 from tograph.runtime.kernels import device, triton_jit, triton_random
 from tograph.runtime.kernels.loop_ir import Unsupported
 from tograph.runtime.kernels.triton_random import Draw

@@ -5,12 +5,12 @@ import re
 import pytest
 import torch
 
-from tograph.runtime.gpu import driver, fused_code, images, setter
+from tograph.runtime.gpu import fused_code
 from tograph.runtime.gpu.plan import Cell, Setting, Telling
-from tograph.runtime.kernels import triton_jit
+from tograph.runtime.graph.types import TensorType
+from tograph.runtime.kernels import driver, images, setter, triton_jit
 from tograph.runtime.kernels.loop_ir import Unsupported
 from tograph.runtime.kernels.triton_text import HEADER, Source
-from tograph.runtime.types import TensorType
 
 pytest.importorskip("triton")
 PLAIN = Source("step", HEADER + """

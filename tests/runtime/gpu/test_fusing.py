@@ -5,13 +5,13 @@ import torch
 
 import tograph as tg
 from tests.runtime.kernels.loop_programs import divide, halve, nested
-from tograph.runtime import interp
 from tograph.runtime.gpu import capture, fused_code, planner
 from tograph.runtime.gpu.coalescing import coalesced
 from tograph.runtime.gpu.fusing import fused, guarded, loops
 from tograph.runtime.gpu.plan import Copy, Set, Setting, check
 from tograph.runtime.gpu.retarget import retarget
 from tograph.runtime.gpu.storage import Failed
+from tograph.runtime.graph import interp
 
 pytest.importorskip("triton")
 pytestmark = pytest.mark.usefixtures("interpreted")

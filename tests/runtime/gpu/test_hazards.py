@@ -15,8 +15,8 @@ from tograph.runtime.gpu.execute import Stepwise
 from tograph.runtime.gpu.plan import Call, Cell, Conditional, Copy, Plan, View
 from tograph.runtime.gpu.retarget import retarget
 from tograph.runtime.gpu.steps import bases, reads, walk, writes
-from tograph.runtime.ir import Graph, Value
-from tograph.runtime.types import TensorType
+from tograph.runtime.graph.ir import Graph, Value
+from tograph.runtime.graph.types import TensorType
 
 VECTOR = TensorType(torch.float32, (4,), "cpu")
 TRUTH = TensorType(torch.bool, (), "cpu")

@@ -7,10 +7,10 @@ from tograph.runtime.gpu import fused_code, message_kernels
 from tograph.runtime.gpu.fusing import fused
 from tograph.runtime.gpu.plan import Cell, Conditional, Plan, Set
 from tograph.runtime.gpu.ring import Ring, _decoded
-from tograph.runtime.infer import meta_of
+from tograph.runtime.graph.types import TensorType
+from tograph.runtime.inference.infer import meta_of
+from tograph.runtime.inference.shapes import contiguous
 from tograph.runtime.kernels import device, triton_jit
-from tograph.runtime.shapes import contiguous
-from tograph.runtime.types import TensorType
 
 pytest.importorskip("triton")
 VALUES = {

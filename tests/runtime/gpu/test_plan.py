@@ -6,18 +6,18 @@ import torch
 import tograph as tg
 from tests.runtime.kernels.loop_programs import divide, halve_each, one_slow
 from tograph.bench import programs
-from tograph.runtime import interp
 from tograph.runtime.gpu import planner
 from tograph.runtime.gpu.coalescing import coalesced
 from tograph.runtime.gpu.execute import Chunked, Stepwise
 from tograph.runtime.gpu.plan import Call, Cell, Conditional, Copy, Plan, Set, Update, check
 from tograph.runtime.gpu.retarget import retarget
 from tograph.runtime.gpu.storage import Failed
-from tograph.runtime.ir import Value
+from tograph.runtime.graph import interp
+from tograph.runtime.graph.ir import Value
+from tograph.runtime.graph.types import TensorType
 from tograph.runtime.kernels import split_rows, triton_loops
 from tograph.runtime.kernels.loop_ir import Unsupported
 from tograph.runtime.kernels.loop_numbers import FULL
-from tograph.runtime.types import TensorType
 
 pytest.importorskip("triton")
 pytestmark = pytest.mark.usefixtures("interpreted")

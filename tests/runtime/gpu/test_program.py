@@ -10,13 +10,13 @@ import torch
 import tograph as tg
 from tests.runtime.kernels.loop_programs import divide
 from tograph import cli
-from tograph.runtime import scheduler
-from tograph.runtime.gpu import capture, driver, program, setter
+from tograph.runtime.execution import scheduler
+from tograph.runtime.gpu import capture, program
 from tograph.runtime.gpu.execute import Stepwise
 from tograph.runtime.gpu.plan import check
 from tograph.runtime.gpu.retarget import retarget
-from tograph.runtime.kernels import triton_jit
-from tograph.runtime.text import parse_graph
+from tograph.runtime.graph.text import parse_graph
+from tograph.runtime.kernels import driver, setter, triton_jit
 
 pytest.importorskip("triton")
 SPEC = tg.TensorSpec([5], torch.float32, device="cuda:0")

@@ -10,7 +10,6 @@ import torch
 import tograph as tg
 from tests.runtime.gpu.fake_driver import Cuda, install
 from tograph.bench import programs
-from tograph.runtime import interp
 from tograph.runtime.gpu import capture, hazards, planner
 from tograph.runtime.gpu.bounded import bounded
 from tograph.runtime.gpu.coalescing import coalesced
@@ -18,6 +17,7 @@ from tograph.runtime.gpu.execute import Stepwise
 from tograph.runtime.gpu.forms import Held
 from tograph.runtime.gpu.plan import Run, check
 from tograph.runtime.gpu.retarget import retarget
+from tograph.runtime.graph import interp
 from tograph.runtime.kernels import triton_jit
 from tograph.runtime.kernels.triton_text import ERROR
 

@@ -7,7 +7,7 @@ import tograph as tg
 from tograph.runtime.gpu import planner
 from tograph.runtime.gpu.ranges import ANY, join, meet, safe
 from tograph.runtime.gpu.retarget import retarget
-from tograph.runtime.text import parse_graph
+from tograph.runtime.graph.text import parse_graph
 
 
 def fails(fn, *args, capacity=None):

@@ -6,8 +6,9 @@ import torch
 import tograph as tg
 from tests.runtime.gpu.fake_driver import Cuda, plan_on_cpu
 from tograph import disk
-from tograph.runtime.gpu import capture, driver, pointers, program, refresh
+from tograph.runtime.gpu import capture, pointers, program, refresh
 from tograph.runtime.gpu.retarget import retarget
+from tograph.runtime.kernels import driver
 from tograph.runtime.kernels.loop_ir import Unsupported
 
 pytest.importorskip("triton")

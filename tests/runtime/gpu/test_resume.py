@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import tograph as tg
-from tograph.runtime import scheduler
+from tograph.runtime.execution import scheduler
 from tograph.runtime.gpu import capture, planner, program
 from tograph.runtime.gpu.execute import Chunked, Stepwise
 from tograph.runtime.gpu.plan import check

@@ -6,7 +6,7 @@ import torch
 from tograph.runtime.gpu import ring
 from tograph.runtime.gpu.plan import Cell
 from tograph.runtime.gpu.ring import Reader, Ring, Site
-from tograph.runtime.types import TensorType
+from tograph.runtime.graph.types import TensorType
 
 CPU = torch.device("cpu")
 

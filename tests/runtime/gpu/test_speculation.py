@@ -4,11 +4,11 @@ import pytest
 import torch
 
 import tograph as tg
-from tograph.runtime import interp
 from tograph.runtime.gpu.bounded import bounded
 from tograph.runtime.gpu.retarget import retarget
 from tograph.runtime.gpu.speculation import speculated
-from tograph.runtime.verification import verify
+from tograph.runtime.graph import interp
+from tograph.runtime.graph.verification import verify
 
 
 def ops_of(graph):

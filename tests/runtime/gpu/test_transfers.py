@@ -13,11 +13,11 @@ from tograph.runtime.gpu.messages import told
 from tograph.runtime.gpu.plan import Host
 from tograph.runtime.gpu.steps import places_in
 from tograph.runtime.gpu.transfers import gathered
-from tograph.runtime.ir import Value
+from tograph.runtime.graph.ir import Value
+from tograph.runtime.graph.text import parse_graph
+from tograph.runtime.graph.types import TensorType
 from tograph.runtime.kernels.device import gpu_of
 from tograph.runtime.kernels.loop_ir import Unsupported
-from tograph.runtime.text import parse_graph
-from tograph.runtime.types import TensorType
 
 pytest.importorskip("triton")
 pytestmark = pytest.mark.usefixtures("interpreted")

@@ -4,13 +4,13 @@ import pytest
 import torch
 
 import tograph as tg
-from tograph.runtime import interp
 from tograph.runtime.gpu import capture, planner
 from tograph.runtime.gpu.coalescing import coalesced
 from tograph.runtime.gpu.plan import Conditional, check
 from tograph.runtime.gpu.retarget import retarget
 from tograph.runtime.gpu.storage import Failed
 from tograph.runtime.gpu.visits import visited
+from tograph.runtime.graph import interp
 
 pytest.importorskip("triton")
 pytestmark = pytest.mark.usefixtures("interpreted")

@@ -11,10 +11,10 @@ from torch.utils import _pytree as pytree
 import tograph as tg
 from tests.runtime.interchange.export_programs import PROGRAMS, checked, work_list, writes
 from tograph.errors import InterchangeError
-from tograph.runtime import interp
+from tograph.runtime.graph import interp
+from tograph.runtime.graph.ordering import set_control_inputs
+from tograph.runtime.graph.verification import verify
 from tograph.runtime.interchange import fx
-from tograph.runtime.ordering import set_control_inputs
-from tograph.runtime.verification import verify
 
 SAMPLES = sorted((Path(__file__).parents[3] / "samples").glob("*.py"))
 

@@ -7,9 +7,10 @@ import math
 import torch
 
 import tograph  # noqa: F401  imports the layers in their order
-from tograph.runtime import host, interp, ops
-from tograph.runtime.infer import infer, meta_of, tensor_type
-from tograph.runtime.ir import Graph, Node, Value, map_values
+from tograph.runtime.execution import host
+from tograph.runtime.graph import interp, ops
+from tograph.runtime.graph.ir import Graph, Node, Value, map_values
+from tograph.runtime.inference.infer import infer, meta_of, tensor_type
 from tograph.runtime.kernels.build import Region
 from tograph.runtime.kernels.lower import Fused
 

@@ -8,7 +8,8 @@ from tests.runtime.kernels.loop_programs import all_move, divide, halve_each, on
 from tests.runtime.kernels.triton_samples import flat
 from tests.runtime.kernels.triton_worker import interpret
 from tograph.bench import programs
-from tograph.runtime import host, interp
+from tograph.runtime.execution import host
+from tograph.runtime.graph import interp
 from tograph.runtime.kernels import device, lower, split_rows, triton_jit, triton_loops
 from tograph.runtime.kernels.loop_ir import Unsupported
 from tograph.runtime.kernels.regions import fuse

@@ -5,7 +5,8 @@ import torch
 
 import tograph as tg
 from tests.runtime.kernels.kernel_samples import ulps
-from tograph.runtime import host, interp
+from tograph.runtime.execution import host
+from tograph.runtime.graph import interp
 from tograph.runtime.kernels import lower, regions
 
 samples = pytest.importorskip(

@@ -14,10 +14,10 @@ from tests.runtime.kernels.kernel_samples import (
     sample,
     ulps,
 )
-from tograph.runtime import interp, ops
-from tograph.runtime.ir import Graph, Node, Value
+from tograph.runtime.graph import interp, ops
+from tograph.runtime.graph.ir import Graph, Node, Value
+from tograph.runtime.graph.types import FLOAT, INT, TensorType
 from tograph.runtime.kernels.pointwise import ROWS
-from tograph.runtime.types import FLOAT, INT, TensorType
 
 # Where eager differs by more than its own rounding: formulas that cancel, and cases that eager's own vector functions
 # get wrong (fmod of far apart numbers, gelu of infinity, flushed denormals).

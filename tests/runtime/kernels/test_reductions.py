@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.runtime.kernels.kernel_samples import fused, op_graph, run_both
-from tograph.runtime import ops
+from tograph.runtime.graph import ops
 from tograph.runtime.kernels.reductions import REDUCERS
 
 KEEP = (False, True)

@@ -9,12 +9,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import tograph as tg
 from tograph import disk
-from tograph.runtime import host, interp, ops
+from tograph.runtime.execution import host
+from tograph.runtime.graph import interp, ops
+from tograph.runtime.graph.ordering import set_control_inputs
+from tograph.runtime.graph.text import parse_graph
+from tograph.runtime.graph.verification import verify
 from tograph.runtime.kernels import jit, kernel, lower
 from tograph.runtime.kernels.regions import fuse
-from tograph.runtime.ordering import set_control_inputs
-from tograph.runtime.text import parse_graph
-from tograph.runtime.verification import verify
 
 
 def regions(text):

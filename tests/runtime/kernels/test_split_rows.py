@@ -5,12 +5,12 @@ import torch
 
 from tests.runtime.kernels.kernel_samples import op_graph
 from tests.runtime.kernels.triton_samples import flat, loops_of, run
-from tograph.runtime import interp
+from tograph.runtime.graph import interp
+from tograph.runtime.graph.types import DTYPES
 from tograph.runtime.kernels import split_rows
 from tograph.runtime.kernels.kernel import make
 from tograph.runtime.kernels.split_rows import split
 from tograph.runtime.kernels.tiles import Tile
-from tograph.runtime.types import DTYPES
 
 
 @pytest.fixture(autouse=True)

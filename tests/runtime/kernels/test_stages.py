@@ -5,13 +5,13 @@ import torch
 
 from tests.runtime.kernels.kernel_samples import op_graph
 from tests.runtime.kernels.triton_samples import flat, loops_of, run
-from tograph.runtime import interp
+from tograph.runtime.graph import interp
+from tograph.runtime.graph.types import DTYPES
 from tograph.runtime.kernels import stages
 from tograph.runtime.kernels.kernel import make
 from tograph.runtime.kernels.stages import staged
 from tograph.runtime.kernels.tiles import programs, tiles
 from tograph.runtime.kernels.tuning import estimate
-from tograph.runtime.types import DTYPES
 
 
 @pytest.fixture(autouse=True)

@@ -8,11 +8,11 @@ from tests.runtime.kernels.loop_programs import all_move, divide, halve_each, on
 from tests.runtime.kernels.triton_samples import flat
 from tests.runtime.kernels.triton_worker import interpret
 from tograph.bench import programs
-from tograph.runtime import interp
+from tograph.runtime.graph import interp
+from tograph.runtime.graph.types import TensorType
 from tograph.runtime.kernels import triton_jit, triton_loops
 from tograph.runtime.kernels.loop_ir import DIVISION_BY_ZERO, Unsupported
 from tograph.runtime.kernels.triton_text import ERROR
-from tograph.runtime.types import TensorType
 
 pytest.importorskip("triton")
 

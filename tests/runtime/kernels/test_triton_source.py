@@ -9,8 +9,9 @@ from tests.runtime.kernels import test_pointwise as pointwise
 from tests.runtime.kernels import test_reductions as reductions
 from tests.runtime.kernels.kernel_samples import FLOATS, INTEGERS, op_graph, sample
 from tests.runtime.kernels.triton_samples import loops_of, run, run_triton
-from tograph.runtime import interp, ops
-from tograph.runtime.ir import Graph, Node, Value
+from tograph.runtime.graph import interp, ops
+from tograph.runtime.graph.ir import Graph, Node, Value
+from tograph.runtime.graph.types import FLOAT, INT, TensorType
 from tograph.runtime.kernels import loop_ir
 from tograph.runtime.kernels.exprs import Maker
 from tograph.runtime.kernels.loop_ir import (
@@ -26,7 +27,6 @@ from tograph.runtime.kernels.loop_ir import (
 from tograph.runtime.kernels.reductions import REDUCERS
 from tograph.runtime.kernels.tiles import Tile, programs, tiles
 from tograph.runtime.kernels.triton_source import render
-from tograph.runtime.types import FLOAT, INT, TensorType
 
 pytest.importorskip("triton")
 

@@ -6,7 +6,7 @@ import torch
 
 from tests.runtime.kernels.kernel_samples import fused
 from tests.runtime.kernels.triton_worker import interpret
-from tograph.runtime.ir import Graph
+from tograph.runtime.graph.ir import Graph
 from tograph.runtime.kernels.build import build
 from tograph.runtime.kernels.loop_ir import Kernel
 from tograph.runtime.kernels.tiles import Tile, tiles

@@ -9,7 +9,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import tograph as tg
-from tograph.runtime import scheduler
+from tograph.runtime.execution import scheduler
 from tograph.runtime.native import entry, layout
 
 pytestmark = pytest.mark.skipif(

@@ -5,7 +5,7 @@ import torch
 
 from tests.runtime.kernels.kernel_samples import FLOATS, INTEGERS, op_graph, sample
 from tests.runtime.kernels.test_pointwise import calls, check, inputs_of
-from tograph.runtime import interp
+from tograph.runtime.graph import interp
 from tograph.runtime.kernels import jit
 from tograph.runtime.kernels.loop_ir import Unsupported
 from tograph.runtime.native.compiling import compile_graph

@@ -11,7 +11,7 @@ import torch
 
 import tograph as tg
 from tograph import disk, settings
-from tograph.runtime import interp
+from tograph.runtime.graph import interp
 from tograph.runtime.kernels import jit
 from tograph.runtime.native import compiling, entry, nests, program
 

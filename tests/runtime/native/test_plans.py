@@ -9,7 +9,7 @@ import torch
 
 import tograph as tg
 from tograph import disk
-from tograph.runtime import scheduler
+from tograph.runtime.execution import scheduler
 from tograph.runtime.kernels import jit
 from tograph.runtime.native import compiling, plans
 
@@ -110,7 +110,7 @@ def test_found_in_another_process(folder, tmp_path):
     path = tmp_path / "program.py"
     path.write_text(
         "import torch, tograph as tg\n"
-        "from tograph.runtime import scheduler\n"
+        "from tograph.runtime.execution import scheduler\n"
         "made = []\n"
         "compile_graph = scheduler.compile_graph\n"
         "scheduler.compile_graph = lambda *a: made.append(1) or compile_graph(*a)\n"

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import tograph as tg
-from tograph.runtime import scheduler
+from tograph.runtime.execution import scheduler
 from tograph.runtime.kernels import jit
 from tograph.runtime.native import lower
 

@@ -13,10 +13,10 @@ import random
 
 import torch
 
-from tograph.runtime import interp
-from tograph.runtime.ir import Graph, Node, Value
-from tograph.runtime.ops import OpaqueObject
-from tograph.runtime.types import BOOL, INT, ListType, TensorType
+from tograph.runtime.graph import interp
+from tograph.runtime.graph.ir import Graph, Node, Value
+from tograph.runtime.graph.ops import OpaqueObject
+from tograph.runtime.graph.types import BOOL, INT, ListType, TensorType
 
 F = TensorType(torch.float32, (3,))
 M = TensorType(torch.float32, (3, 3))

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.runtime.passes.text_case import same
+from tograph.runtime.graph.text import parse_graph
 from tograph.runtime.passes.forward import forward
-from tograph.runtime.text import parse_graph
 
 
 def body(*lines, result="%9"):

@@ -7,12 +7,12 @@ import torch
 import torch.nn.functional as F
 
 import tograph as tg
-from tograph.runtime import interp
 from tograph.runtime.autodiff import reached
+from tograph.runtime.graph import interp
+from tograph.runtime.graph.ordering import set_control_inputs
+from tograph.runtime.graph.verification import verify
 from tograph.runtime.kernels import jit
-from tograph.runtime.ordering import set_control_inputs
 from tograph.runtime.passes.lift_writes import lifted, writes_inside
-from tograph.runtime.verification import verify
 
 
 class Counting(torch.nn.Module):

@@ -7,8 +7,8 @@ import tograph as tg
 from tograph import settings
 from tograph.errors import VerifyError
 from tograph.runtime import passes
-from tograph.runtime.ir import Value
-from tograph.runtime.text import parse_graph, show
+from tograph.runtime.graph.ir import Value
+from tograph.runtime.graph.text import parse_graph, show
 
 TEXT = """main(%x: f32[2], %r: f32[2]) {
   %0: f32[2] = tg.read(%r)  # a.py:1

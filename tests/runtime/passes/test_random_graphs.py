@@ -5,11 +5,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.runtime.passes.random_graphs import compare, observe, original, random_graph
-from tograph.runtime import host
+from tograph.runtime.execution import host
+from tograph.runtime.graph.rewrite import copied
+from tograph.runtime.graph.text import parse_graph, show
+from tograph.runtime.graph.verification import verify
 from tograph.runtime.passes import PASSES, checked, optimize, passes
-from tograph.runtime.rewrite import copied
-from tograph.runtime.text import parse_graph, show
-from tograph.runtime.verification import verify
 
 SEEDS = st.integers(0, 2**32 - 1)
 EXAMPLES = settings(max_examples=150, deadline=None, derandomize=True)

@@ -7,11 +7,11 @@ import torch
 
 from tests.runtime.passes.random_graphs import difference, inputs_of, observe, random_graph
 from tests.runtime.passes.text_case import same
-from tograph.runtime import interp
-from tograph.runtime.ordering import graph_effects, set_control_inputs
+from tograph.runtime.graph import interp
+from tograph.runtime.graph.ordering import graph_effects, set_control_inputs
+from tograph.runtime.graph.text import parse_graph
 from tograph.runtime.passes import optimize
 from tograph.runtime.passes.reinplace import reinplace
-from tograph.runtime.text import parse_graph
 
 WRITE = "aten.select_scatter.default"
 

@@ -3,9 +3,9 @@
 import torch
 
 import tograph as tg
+from tograph.runtime.graph.text import parse_graph, show
+from tograph.runtime.graph.verification import verify
 from tograph.runtime.passes.settle import settle, unwrapped
-from tograph.runtime.text import parse_graph, show
-from tograph.runtime.verification import verify
 
 
 def graph_of(f, *args):

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from tests.runtime.passes.text_case import after, same
-from tograph.runtime import ops
+from tograph.runtime.graph import ops
+from tograph.runtime.graph.types import BOOL, FLOAT, INT, TensorType
 from tograph.runtime.passes.rules import ANY, RULES
 from tograph.runtime.passes.simplify import simplify
-from tograph.runtime.types import BOOL, FLOAT, INT, TensorType
 
 DTYPES = [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16,
           torch.float32, torch.float64, torch.complex64]  # fmt: skip

@@ -1,8 +1,8 @@
 """Text in, text out: what one pass makes of a graph, with names in order of appearance."""
 
+from tograph.runtime.graph.text import parse_graph, show
+from tograph.runtime.graph.verification import verify
 from tograph.runtime.passes import checked
-from tograph.runtime.text import parse_graph, show
-from tograph.runtime.verification import verify
 
 
 def after(run, text):

@@ -12,9 +12,9 @@ import torch.nn.functional as F
 import torch.utils.checkpoint
 from torch.nn.modules.lazy import LazyModuleMixin
 
-from ...runtime.funcgraph import is_tracing
-from ...runtime.shapes import SYMBOLS
-from ...runtime.tracing import suspended
+from ...runtime.inference.shapes import SYMBOLS
+from ...runtime.recording.tracing import suspended
+from ...runtime.symbols.funcgraph import is_tracing
 from ..call_rules import DECIDING
 from ..calls import call
 from ..conversion import converted

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from ...runtime.deques import StagedDeque, bounded
-from ...runtime.funcgraph import is_tracing
+from ...runtime.symbols.funcgraph import is_tracing
+from ...runtime.values.deques import StagedDeque, bounded
 from ..calls import call
 from ..for_stmt import for_stmt
 from ..if_stmt import if_stmt

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from ...runtime.control_flow import StagedException
-from ...runtime.structure import is_union
-from ...runtime.symbolic import scalar_of
+from ...runtime.symbols.symbolic import scalar_of
+from ...runtime.values.structure import is_union
 from .. import union
 from ..call_rules import is_user_function
 from ..calls import call

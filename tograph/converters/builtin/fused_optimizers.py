@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from ...runtime.funcgraph import is_tracing
+from ...runtime.symbols.funcgraph import is_tracing
 from ..calls import call
 from ..registry import handles
 

@@ -12,7 +12,7 @@ import heapq
 from collections.abc import Callable
 from typing import Any
 
-from ...runtime.funcgraph import is_tracing
+from ...runtime.symbols.funcgraph import is_tracing
 from ..call_rules import DECIDING
 from ..calls import call
 from ..registry import handles

@@ -12,8 +12,8 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from ...runtime.funcgraph import is_tracing
-from ...runtime.growing import StagedList
+from ...runtime.symbols.funcgraph import is_tracing
+from ...runtime.values.growing import StagedList
 from ..call_rules import DECIDING
 from ..calls import call
 from ..consumers import gathered

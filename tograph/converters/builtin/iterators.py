@@ -5,8 +5,11 @@ from __future__ import annotations
 import torch
 
 from ...errors import StagingError
-from ...runtime import control_flow, journal, locations, reads
-from ...runtime.funcgraph import is_tracing, user_location
+from ...runtime import control_flow
+from ...runtime.guarding import reads
+from ...runtime.symbols import journal
+from ...runtime.symbols.funcgraph import is_tracing, user_location
+from ...runtime.values import locations
 from .. import subscripts
 from ..calls import call
 from ..for_stmt import iterator_of

@@ -12,8 +12,8 @@ import torch
 from torch.optim.lbfgs import _strong_wolfe
 
 from ...errors import StagingError
-from ...runtime.funcgraph import is_tracing, user_location
-from ...runtime.line_search_state import directions, note
+from ...runtime.symbols.funcgraph import is_tracing, user_location
+from ...runtime.traces.line_search_state import directions, note
 from ..call_rules import DECIDING
 from ..conversion import converted
 from ..registry import handles

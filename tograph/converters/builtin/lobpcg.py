@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import _linalg_utils, _lobpcg
 
-from ...runtime.funcgraph import is_tracing
+from ...runtime.symbols.funcgraph import is_tracing
 from ..call_rules import DECIDING
 from ..conversion import converted
 from ..registry import handles

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from ...runtime.funcgraph import current_graph
-from ...runtime.scalars import new_scalar
-from ...runtime.shapes import SYMBOLS
+from ...runtime.inference.shapes import SYMBOLS
+from ...runtime.symbols.funcgraph import current_graph
+from ...runtime.symbols.scalars import new_scalar
 from .forms import as_number, unless_staged
 
 

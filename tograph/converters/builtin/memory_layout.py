@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from ...runtime import reads
-from ...runtime.symbolic import SymTensor
+from ...runtime.guarding import reads
+from ...runtime.symbols.symbolic import SymTensor
 from ..registry import TENSOR_METHODS, handles
 
 

@@ -12,9 +12,9 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ...runtime import journal
-from ...runtime.funcgraph import is_tracing, user_location
-from ...runtime.staged_string import StagedString
+from ...runtime.library.staged_string import StagedString
+from ...runtime.symbols import journal
+from ...runtime.symbols.funcgraph import is_tracing, user_location
 from .. import union
 from ..registry import STREAM_METHODS, handles
 from ..strings import fstring, percent

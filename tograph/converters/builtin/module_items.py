@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from ...runtime import reads
+from ...runtime.guarding import reads
 from ..calls import call
 from ..registry import handles
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...runtime import reads
-from ...runtime.symbolic import SymTensor, scalar_of
+from ...runtime.guarding import reads
+from ...runtime.symbols.symbolic import SymTensor, scalar_of
 from ..calls import call
 from ..for_stmt import for_stmt
 from ..lists import new_list

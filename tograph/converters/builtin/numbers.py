@@ -6,11 +6,11 @@ import torch
 
 from ...errors import StagingError
 from ...runtime import control_flow
-from ...runtime.funcgraph import user_location
-from ...runtime.required import require
-from ...runtime.scalars import to_python
-from ...runtime.shapes import SYMBOLS
-from ...runtime.shown import shows_staged
+from ...runtime.inference.shapes import SYMBOLS
+from ...runtime.symbols.funcgraph import user_location
+from ...runtime.symbols.required import require
+from ...runtime.symbols.scalars import to_python
+from ...runtime.traces.shown import shows_staged
 from .. import union
 from ..registry import METHODS, handles
 from ..strings import fstring, str_format

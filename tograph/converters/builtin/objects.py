@@ -8,13 +8,16 @@ from typing import Any
 
 import torch
 
-from ...runtime import control_flow, journal, opaque, unconverted
+from ...runtime import control_flow
 from ...runtime.control_flow import StagedException
-from ...runtime.funcgraph import is_tracing
-from ...runtime.growing import StagedList
-from ...runtime.shapes import SYMBOLS
-from ...runtime.structure import is_union
-from ...runtime.symbolic import SymTensor
+from ...runtime.guarding import unconverted
+from ...runtime.inference.shapes import SYMBOLS
+from ...runtime.recording import opaque
+from ...runtime.symbols import journal
+from ...runtime.symbols.funcgraph import is_tracing
+from ...runtime.symbols.symbolic import SymTensor
+from ...runtime.values.growing import StagedList
+from ...runtime.values.structure import is_union
 from .. import attributes, standard, union
 from ..calls import call
 from ..iterables import (

@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from ...runtime import open_forms
-from ...runtime.products import is_open
+from ...runtime.library import open_forms
+from ...runtime.symbols.products import is_open
 from ..left_alone import leave_alone
 from ..registry import TENSOR_METHODS, handles
 from ..resolved import resolved

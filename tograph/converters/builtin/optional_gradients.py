@@ -12,10 +12,11 @@ from typing import Any
 
 import torch
 
-from ...runtime import facts, grad_fields
-from ...runtime.funcgraph import is_tracing
-from ...runtime.growing import StagedList
-from ...runtime.structure import TaggedUnion, is_union
+from ...runtime.gradients import grad_fields
+from ...runtime.symbols.funcgraph import is_tracing
+from ...runtime.values import facts
+from ...runtime.values.growing import StagedList
+from ...runtime.values.structure import TaggedUnion, is_union
 from ..calls import call
 from ..conversion import converted
 from ..if_stmt import if_stmt

@@ -13,9 +13,9 @@ from typing import Any
 
 from ...errors import StagingError
 from ...runtime.control_flow import outside_value
-from ...runtime.funcgraph import current_graph, is_tracing, user_location
-from ...runtime.ops import OpaqueObject
-from ...runtime.scalars import new_scalar
+from ...runtime.graph.ops import OpaqueObject
+from ...runtime.symbols.funcgraph import current_graph, is_tracing, user_location
+from ...runtime.symbols.scalars import new_scalar
 from .. import subscripts
 from ..registry import METHODS, handles
 

@@ -14,10 +14,10 @@ import torch
 from torch.nn import functional as F
 from torch.utils._python_dispatch import _disable_current_modes
 
-from ...runtime.funcgraph import current_graph, is_tracing
-from ...runtime.infer import meta_of, tensor_type
-from ...runtime.known import UNKNOWN, known
-from ...runtime.symbolic import SymTensor, value_of, wrap
+from ...runtime.inference.infer import meta_of, tensor_type
+from ...runtime.symbols.funcgraph import current_graph, is_tracing
+from ...runtime.symbols.known import UNKNOWN, known
+from ...runtime.symbols.symbolic import SymTensor, value_of, wrap
 from ..call_rules import DECIDING
 from ..conversion import converted
 from ..registry import handles

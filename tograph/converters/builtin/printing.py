@@ -7,10 +7,10 @@ from typing import Any
 import torch
 
 from ...runtime import control_flow
-from ...runtime.funcgraph import current_graph, is_tracing
-from ...runtime.shapes import SYMBOLS
-from ...runtime.shown import shows_staged
-from ...runtime.staged_string import StagedString
+from ...runtime.inference.shapes import SYMBOLS
+from ...runtime.library.staged_string import StagedString
+from ...runtime.symbols.funcgraph import current_graph, is_tracing
+from ...runtime.traces.shown import shows_staged
 from .. import union
 from ..registry import handles
 from ..strings import fstring, outside

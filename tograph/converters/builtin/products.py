@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from ...runtime import products
+from ...runtime.symbols import products
 from ..left_alone import leave_alone
 from ..registry import TENSOR_METHODS, handles
 from ..resolved import resolved

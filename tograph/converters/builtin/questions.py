@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...runtime import questions, reads
-from ...runtime.funcgraph import is_tracing
+from ...runtime.guarding import questions, reads
+from ...runtime.symbols.funcgraph import is_tracing
 from ..registry import handles
 
 

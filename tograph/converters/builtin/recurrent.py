@@ -13,9 +13,9 @@ from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
-from ...runtime.funcgraph import is_tracing
-from ...runtime.shapes import SYMBOLS
-from ...runtime.structure import is_union
+from ...runtime.inference.shapes import SYMBOLS
+from ...runtime.symbols.funcgraph import is_tracing
+from ...runtime.values.structure import is_union
 from .. import union
 from ..call_rules import DECIDING
 from ..conversion import converted

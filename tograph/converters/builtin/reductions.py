@@ -6,10 +6,11 @@ from typing import Any
 
 import torch
 
-from ...runtime import control_flow, locations
-from ...runtime.funcgraph import user_location
-from ...runtime.growing import StagedList
-from ...runtime.shapes import SYMBOLS
+from ...runtime import control_flow
+from ...runtime.inference.shapes import SYMBOLS
+from ...runtime.symbols.funcgraph import user_location
+from ...runtime.values import locations
+from ...runtime.values.growing import StagedList
 from .. import union
 from ..calls import call
 from ..consumers import found_in, gathered

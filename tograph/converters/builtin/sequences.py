@@ -9,16 +9,19 @@ from typing import Any
 import torch
 
 from ...errors import StagingError
-from ...runtime import control_flow, guards, inner_lists, journal, locations, reads, unconverted
-from ...runtime.funcgraph import is_tracing, user_location
-from ...runtime.growing import StagedList
-from ...runtime.scalars import StagedBool, StagedFloat, to_python
-from ...runtime.shapes import SYMBOLS
-from ...runtime.staged_string import StagedString
-from ...runtime.staged_tuples import as_tuple
-from ...runtime.structure import is_union
-from ...runtime.symbolic import scalar_of
-from ...runtime.unconverted import check_keys
+from ...runtime import control_flow
+from ...runtime.guarding import guards, reads, unconverted
+from ...runtime.guarding.unconverted import check_keys
+from ...runtime.inference.shapes import SYMBOLS
+from ...runtime.library.staged_string import StagedString
+from ...runtime.symbols import journal
+from ...runtime.symbols.funcgraph import is_tracing, user_location
+from ...runtime.symbols.scalars import StagedBool, StagedFloat, to_python
+from ...runtime.symbols.symbolic import scalar_of
+from ...runtime.values import inner_lists, locations
+from ...runtime.values.growing import StagedList
+from ...runtime.values.staged_tuples import as_tuple
+from ...runtime.values.structure import is_union
 from .. import keyed, members, union
 from ..calls import call
 from ..construction import noted

@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from ...runtime.shapes import SYMBOLS
-from ...runtime.symbolic import SymTensor
+from ...runtime.inference.shapes import SYMBOLS
+from ...runtime.symbols.symbolic import SymTensor
 from ..call_rules import DECIDING
 from ..calls import call
 from ..registry import TENSOR_METHODS, handles

@@ -12,7 +12,8 @@ from typing import Any
 import torch
 from torch import _higher_order_ops as torch_forms
 
-from ...runtime import custom, higher_order, row_loops
+from ...runtime.functions import row_loops
+from ...runtime.library import custom, higher_order
 from ..registry import handles
 
 

@@ -15,9 +15,11 @@ import torch
 from torch.utils import _pytree as pytree
 
 from ...errors import GradientError
-from ...runtime import grads, histories, transforms
-from ...runtime.funcgraph import is_tracing, user_location
-from ...runtime.symbolic import as_symbolic
+from ...runtime.gradients import transforms
+from ...runtime.library import grads
+from ...runtime.symbols.funcgraph import is_tracing, user_location
+from ...runtime.symbols.symbolic import as_symbolic
+from ...runtime.writes import histories
 from ..calls import call
 from ..conversion import convert_if_needed
 from ..registry import handles, takes_functions

@@ -7,22 +7,16 @@ from typing import Any
 
 import torch
 
-from ...runtime import (
-    autograd_functions,
-    custom,
-    determinants,
-    grad_fields,
-    grads,
-    hooks,
-    journal,
-    locations,
-)
-from ...runtime.effects import manual_seed
-from ...runtime.funcgraph import is_tracing
-from ...runtime.growing import StagedList
-from ...runtime.scalars import to_python
-from ...runtime.structure import is_union
-from ...runtime.symbolic import scalar_of
+from ...runtime.gradients import determinants, grad_fields
+from ...runtime.library import autograd_functions, custom, grads, hooks
+from ...runtime.library.effects import manual_seed
+from ...runtime.symbols import journal
+from ...runtime.symbols.funcgraph import is_tracing
+from ...runtime.symbols.scalars import to_python
+from ...runtime.symbols.symbolic import scalar_of
+from ...runtime.values import locations
+from ...runtime.values.growing import StagedList
+from ...runtime.values.structure import is_union
 from .. import union
 from ..call_rules import WRAPPERS
 from ..calls import call

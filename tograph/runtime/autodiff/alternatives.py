@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...errors import TographError
-from .. import types
-from ..ir import Graph, Node, Value
-from ..overwritten import Writers, any_told
-from ..rewrite import copied, copy_node
-from ..types import BOOL, INT, OptionalType, TensorType, Type
+from ..graph import types
+from ..graph.ir import Graph, Node, Value
+from ..graph.overwritten import Writers, any_told
+from ..graph.rewrite import copied, copy_node
+from ..graph.types import BOOL, INT, OptionalType, TensorType, Type
 from .connect import REGION_RULES, Call
 from .dependence import from_cells
 from .graphs import append

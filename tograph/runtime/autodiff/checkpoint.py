@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..funcgraph import FuncGraph
-from ..ir import Graph, Node, Value
-from ..ordering import graph_effects, prune, set_control_inputs
-from ..rewrite import copied, copy_node
-from ..types import BOOL, INT, TensorType
+from ..graph.ir import Graph, Node, Value
+from ..graph.ordering import graph_effects, prune, set_control_inputs
+from ..graph.rewrite import copied, copy_node
+from ..graph.types import BOOL, INT, TensorType
+from ..symbols.funcgraph import FuncGraph
 from .graphs import append, before
 from .joint import Joint, Parts
 

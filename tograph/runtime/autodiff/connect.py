@@ -20,11 +20,11 @@ from typing import Any
 import torch
 
 from ...errors import GradientError
-from .. import funcgraph
-from ..carrier import differentiable
-from ..funcgraph import FuncGraph
-from ..ir import Graph, Node, Value, map_values
-from ..overwritten import Writers, since
+from ..graph.ir import Graph, Node, Value, map_values
+from ..graph.overwritten import Writers, since
+from ..symbols import funcgraph
+from ..symbols.carrier import differentiable
+from ..symbols.funcgraph import FuncGraph
 from .dependence import NOTHING, Dependence, dependences, output_dependences
 from .objects import plain_object
 from .rules import RULES, UNKNOWN

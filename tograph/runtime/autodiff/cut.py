@@ -15,10 +15,10 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from ..ir import Node, Value
-from ..ops import MAY_FAIL
-from ..ordering import node_effects
-from ..types import ScalarType, TensorType
+from ..graph.ir import Node, Value
+from ..graph.ops import MAY_FAIL
+from ..graph.ordering import node_effects
+from ..graph.types import ScalarType, TensorType
 
 _CHEAP = frozenset(
     f"aten.{n}"

@@ -17,9 +17,9 @@ from typing import Any
 
 import torch
 
-from ..ir import Graph, Node, Value
-from ..ops import overload
-from ..types import TensorType
+from ..graph.ir import Graph, Node, Value
+from ..graph.ops import overload
+from ..graph.types import TensorType
 from .cut import size
 from .graphs import append
 from .objects import emit

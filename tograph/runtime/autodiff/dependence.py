@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ... import collector
-from ..carrier import differentiable
-from ..freed import is_freed
-from ..ir import Graph, Node, Value
-from ..ops import NONE, REGION_OPS, lookup
+from ..gradients.watching import calls_python
+from ..graph.ir import Graph, Node, Value
+from ..graph.ops import NONE, REGION_OPS, lookup
+from ..graph.rewrite import carried, lead
 from ..passes.lift_writes import lifted, writes_inside
 from ..passes.settle import has_try
-from ..rewrite import carried, lead
-from ..watching import calls_python
+from ..symbols.carrier import differentiable
+from ..writes.freed import is_freed
 
 Dependence = frozenset[int]
 NOTHING: Dependence = frozenset()

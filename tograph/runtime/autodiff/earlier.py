@@ -18,13 +18,13 @@ from typing import Any
 import torch
 
 from ...errors import GradientError
-from .. import histories
-from ..funcgraph import FuncGraph
-from ..ir import Graph, Node, Value
-from ..ordering import graph_effects
-from ..rewrite import copied
-from ..symbolic import as_symbolic, value_of
-from ..types import BOOL, INT, ListType, TensorType
+from ..graph.ir import Graph, Node, Value
+from ..graph.ordering import graph_effects
+from ..graph.rewrite import copied
+from ..graph.types import BOOL, INT, ListType, TensorType
+from ..symbols.funcgraph import FuncGraph
+from ..symbols.symbolic import as_symbolic, value_of
+from ..writes import histories
 from . import loops
 from .alternatives import zeros
 from .dependence import dependences

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..funcgraph import FuncGraph
-from ..ir import Graph, Node, Value
-from ..types import Type
+from ..graph.ir import Graph, Node, Value
+from ..graph.types import Type
+from ..symbols.funcgraph import FuncGraph
 
 
 def append(graph: Graph, op: str, *args: Any, type: Type, **kwargs: Any) -> Value:

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from .. import grads
-from ..funcgraph import FuncGraph, Ref, current_graph
+from ..library import grads
+from ..symbols.funcgraph import FuncGraph, Ref, current_graph
 from .connect import Call
 from .paths import Terms, Way, Ways, through
 

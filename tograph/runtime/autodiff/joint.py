@@ -18,20 +18,21 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from ...errors import GradientError, GraphBoolError, Location
-from .. import freed, histories, journal
-from ..carrier import Carrier, differentiable
-from ..engine import run_backward
-from ..freed import executed
-from ..funcgraph import FuncGraph, Storage, current_graph
-from ..ir import Graph, Node, Value, map_values, values_in
-from ..layouts import taking_sparse
-from ..ops import overload
-from ..ordering import prune
-from ..rewrite import copy_node
-from ..stale import bump, settle
-from ..symbolic import same
-from ..tracing import recording
-from ..types import BOOL
+from ..gradients.engine import run_backward
+from ..graph.ir import Graph, Node, Value, map_values, values_in
+from ..graph.ops import overload
+from ..graph.ordering import prune
+from ..graph.rewrite import copy_node
+from ..graph.types import BOOL
+from ..inference.layouts import taking_sparse
+from ..recording.tracing import recording
+from ..symbols import journal
+from ..symbols.carrier import Carrier, differentiable
+from ..symbols.funcgraph import FuncGraph, Storage, current_graph
+from ..symbols.symbolic import same
+from ..writes import freed, histories
+from ..writes.freed import executed
+from ..writes.stale import bump, settle
 from .cut import saved_values
 from .graphs import append
 from .objects import plain_object, value_in, zeros_like

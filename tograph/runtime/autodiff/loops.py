@@ -17,12 +17,12 @@ from typing import Any
 
 import torch
 
-from ..carrier import differentiable
-from ..ir import Graph, Node, Value
-from ..ordering import prune
-from ..overwritten import Writers, again, any_told, targets
-from ..rewrite import copy_node
-from ..types import BOOL, INT, ListType, TensorType
+from ..graph.ir import Graph, Node, Value
+from ..graph.ordering import prune
+from ..graph.overwritten import Writers, again, any_told, targets
+from ..graph.rewrite import copy_node
+from ..graph.types import BOOL, INT, ListType, TensorType
+from ..symbols.carrier import differentiable
 from . import checkpoint
 from .connect import REGION_RULES, Call
 from .cut import size

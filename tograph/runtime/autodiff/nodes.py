@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from ..ordering import graph_effects
-from ..types import ScalarType, TensorType
+from ..graph.ordering import graph_effects
+from ..graph.types import ScalarType, TensorType
 from .routes import is_there
 
 if TYPE_CHECKING:

@@ -6,13 +6,13 @@ from typing import Any
 
 import torch
 
-from ..carrier import carrier, differentiable
-from ..flattening import symbolic
-from ..funcgraph import FuncGraph, current_graph
-from ..ir import Graph, Value, all_nodes
-from ..structure import Handle
-from ..symbolic import argument
-from ..types import ListType, OptionalType, ScalarType, TensorType, Type
+from ..graph.ir import Graph, Value, all_nodes
+from ..graph.types import ListType, OptionalType, ScalarType, TensorType, Type
+from ..symbols.carrier import carrier, differentiable
+from ..symbols.funcgraph import FuncGraph, current_graph
+from ..symbols.symbolic import argument
+from ..values.flattening import symbolic
+from ..values.structure import Handle
 
 
 def object_of(value: Value, graph: FuncGraph) -> Any:

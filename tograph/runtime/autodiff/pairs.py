@@ -17,11 +17,11 @@ from typing import Any
 import torch
 
 from ... import collector
-from ..carrier import differentiable
-from ..freed import MESSAGE, is_freed
-from ..ir import Graph, Node, Value, map_values
-from ..ordering import graph_effects, prune, set_control_inputs
-from ..rewrite import copied, copy_node, leave_out
+from ..graph.ir import Graph, Node, Value, map_values
+from ..graph.ordering import graph_effects, prune, set_control_inputs
+from ..graph.rewrite import copied, copy_node, leave_out
+from ..symbols.carrier import differentiable
+from ..writes.freed import MESSAGE, is_freed
 from .nodes import ShareNode
 from .routes import Routes
 from .shares import shares

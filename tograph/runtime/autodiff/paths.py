@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from ..carrier import differentiable
-from ..ir import Graph, Node, Value
-from ..rewrite import lead
-from ..types import BOOL
+from ..graph.ir import Graph, Node, Value
+from ..graph.rewrite import lead
+from ..graph.types import BOOL
+from ..symbols.carrier import differentiable
 from .dependence import CELL, dependences, output_dependences, stops
 from .graphs import append
 

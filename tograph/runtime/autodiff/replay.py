@@ -13,12 +13,13 @@ from typing import Any
 import torch
 
 from ...errors import Location
-from .. import determinants, hooks
-from ..funcgraph import current_graph
-from ..ir import Graph, Node, Value, map_values
-from ..ops import OpaqueObject, lookup, overload, plain
-from ..rewrite import copied
-from ..stale import bump, region_writes
+from ..gradients import determinants
+from ..graph.ir import Graph, Node, Value, map_values
+from ..graph.ops import OpaqueObject, lookup, overload, plain
+from ..graph.rewrite import copied
+from ..library import hooks
+from ..symbols.funcgraph import current_graph
+from ..writes.stale import bump, region_writes
 from .objects import emit_many, value_in
 
 

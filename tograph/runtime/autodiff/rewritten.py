@@ -11,11 +11,11 @@ from typing import Any
 
 import torch
 
-from ..ir import Graph, Value
-from ..ops import REGION_OPS
-from ..ordering import set_control_inputs
+from ..graph.ir import Graph, Value
+from ..graph.ops import REGION_OPS
+from ..graph.ordering import set_control_inputs
+from ..graph.rewrite import copied
 from ..passes.lift_writes import lifted
-from ..rewrite import copied
 from .dependence import Dependence, dependences
 
 LEAF = "a leaf Variable that requires grad is being used in an in-place operation."

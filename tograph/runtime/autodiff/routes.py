@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..ir import Graph, Value
+from ..graph.ir import Graph, Value
 from .paths import paths
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from ..types import BOOL, INT, ListType, TensorType
+from ..graph.types import BOOL, INT, ListType, TensorType
 from .objects import emit, emit_many, type_of, zeros_like
 
 Rule = Callable[[tuple, Callable[[int], Any], list[Any]], tuple]

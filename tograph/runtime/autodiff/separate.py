@@ -12,9 +12,10 @@ from typing import Any
 import torch
 
 from ...errors import GradientError
-from .. import grads, histories
-from ..funcgraph import user_location
-from ..ir import Graph, Node, Value
+from ..graph.ir import Graph, Node, Value
+from ..library import grads
+from ..symbols.funcgraph import user_location
+from ..writes import histories
 from .dependence import NOTHING, Dependence, output_dependences
 
 _SEED: Dependence = frozenset([0])

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..ir import Graph, Node, Value
-from ..ordering import prune, set_control_inputs
-from ..rewrite import copy_node
+from ..graph.ir import Graph, Node, Value
+from ..graph.ordering import prune, set_control_inputs
+from ..graph.rewrite import copy_node
 from .vjp import Pullback
 
 MOST = 8  # shares of a call; with more of them all outputs are one

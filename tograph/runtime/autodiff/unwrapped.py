@@ -22,11 +22,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import types
-from ..ir import Graph, Node, Value
-from ..ordering import set_control_inputs
-from ..rewrite import ALTERNATIVES, Renaming, lead
-from ..types import OptionalType, ScalarType, TensorType, Type
+from ..graph import types
+from ..graph.ir import Graph, Node, Value
+from ..graph.ordering import set_control_inputs
+from ..graph.rewrite import ALTERNATIVES, Renaming, lead
+from ..graph.types import OptionalType, ScalarType, TensorType, Type
 from .graphs import append
 from .vjp import Pullback
 

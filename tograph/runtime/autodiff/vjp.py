@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..carrier import differentiable
-from ..ir import Graph
-from ..ordering import set_control_inputs
+from ..graph.ir import Graph
+from ..graph.ordering import set_control_inputs
+from ..symbols.carrier import differentiable
 from .joint import differentiate, part
 
 

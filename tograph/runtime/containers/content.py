@@ -7,16 +7,16 @@ from typing import Any
 import torch
 
 from ...errors import SignatureError, StructureError
-from .. import ops
-from ..flattening import symbolic
-from ..funcgraph import Ref, current_graph, is_tracing, user_location
-from ..infer import meta_of, tensor_type
-from ..misuse import check_whole
-from ..scalars import scalar
-from ..shapes import SYMBOLS
-from ..structure import Handle
-from ..symbolic import SymTensor, as_symbolic, scalar_of, value_of
-from ..types import INT, ListType, TensorType, Type
+from ..graph import ops
+from ..graph.types import INT, ListType, TensorType, Type
+from ..inference.infer import meta_of, tensor_type
+from ..inference.shapes import SYMBOLS
+from ..symbols.funcgraph import Ref, current_graph, is_tracing, user_location
+from ..symbols.misuse import check_whole
+from ..symbols.scalars import scalar
+from ..symbols.symbolic import SymTensor, as_symbolic, scalar_of, value_of
+from ..values.flattening import symbolic
+from ..values.structure import Handle
 
 
 def type_of(x: torch.Tensor) -> TensorType:

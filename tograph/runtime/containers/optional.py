@@ -7,15 +7,15 @@ from typing import Any
 import torch
 
 from ...errors import SignatureError, StructureError
-from .. import ops
-from ..flattening import symbolic
-from ..funcgraph import Ref, current_graph, is_tracing, user_location
-from ..scalar_nodes import ScalarNode
-from ..scalars import staged
-from ..specs import TensorSpec
-from ..structure import Handle
-from ..symbolic import value_of
-from ..types import BOOL, OptionalType, TensorType
+from ..graph import ops
+from ..graph.types import BOOL, OptionalType, TensorType
+from ..symbols.funcgraph import Ref, current_graph, is_tracing, user_location
+from ..symbols.scalar_nodes import ScalarNode
+from ..symbols.scalars import staged
+from ..symbols.symbolic import value_of
+from ..values.flattening import symbolic
+from ..values.specs import TensorSpec
+from ..values.structure import Handle
 from .content import as_tensor, type_of
 
 

@@ -8,13 +8,13 @@ from typing import Any
 import torch
 
 from ...errors import InvalidArgumentError, StructureError
-from .. import ops
-from ..funcgraph import Ref, current_graph, is_tracing, user_location
-from ..misuse import check_whole
-from ..specs import dimensions
-from ..structure import Handle
-from ..symbolic import value_of
-from ..types import INT, ListType, TensorType, join
+from ..graph import ops
+from ..graph.types import INT, ListType, TensorType, join
+from ..symbols.funcgraph import Ref, current_graph, is_tracing, user_location
+from ..symbols.misuse import check_whole
+from ..symbols.symbolic import value_of
+from ..values.specs import dimensions
+from ..values.structure import Handle
 from .content import Content, as_index, as_tensor, check_dtype, type_of
 from .tensor_list import TensorList
 

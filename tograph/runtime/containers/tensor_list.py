@@ -8,13 +8,13 @@ from typing import Any
 import torch
 
 from ...errors import GraphBoolError, StructureError
-from .. import ops
-from ..flattening import symbolic
-from ..funcgraph import Ref, current_graph, is_tracing, user_location
-from ..specs import dimensions
-from ..structure import Handle
-from ..symbolic import value_of
-from ..types import ListType, TensorType, join
+from ..graph import ops
+from ..graph.types import ListType, TensorType, join
+from ..symbols.funcgraph import Ref, current_graph, is_tracing, user_location
+from ..symbols.symbolic import value_of
+from ..values.flattening import symbolic
+from ..values.specs import dimensions
+from ..values.structure import Handle
 from .content import Content, as_index, as_tensor, check_dtype, type_of
 
 

@@ -12,7 +12,7 @@ and applies the join. ``staged_while`` finds the fixed point of its state.
 """
 
 from ...errors import ConditionError
-from ..journal import Location as Place
+from ..symbols.journal import Location as Place
 from .attempts import Attempt, alternative, has_alternative
 from .branches import predicate, staged_if, truth_number
 from .joining import join_regions

@@ -7,10 +7,10 @@ from collections.abc import Callable, Container, Hashable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from .. import flattening, joins, structure
-from ..funcgraph import FuncGraph, Ref, Storage
-from ..symbolic import SymTensor, as_symbolic
-from ..types import INT
+from ..graph.types import INT
+from ..symbols.funcgraph import FuncGraph, Ref, Storage
+from ..symbols.symbolic import SymTensor, as_symbolic
+from ..values import flattening, joins, structure
 from .holes import fill
 from .identity import Key, Option, own_option
 from .leaves import NEW, Among, leaf_objects, noting

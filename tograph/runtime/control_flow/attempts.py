@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from .. import facts, journal
-from ..funcgraph import current_graph
-from ..ir import Node
-from ..journal import Location as Place
-from ..rewrite import count_nodes
+from ..graph.ir import Node
+from ..graph.rewrite import count_nodes
+from ..symbols import journal
+from ..symbols.funcgraph import current_graph
+from ..symbols.journal import Location as Place
+from ..values import facts
 from .regions import with_ambient
 
 

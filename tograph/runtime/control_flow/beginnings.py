@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...errors import TographError
-from .. import joins
-from ..funcgraph import current_graph
-from ..journal import Location as Place
-from ..structure import Spec
+from ..symbols.funcgraph import current_graph
+from ..symbols.journal import Location as Place
+from ..values import joins
+from ..values.structure import Spec
 from .guesses import Guess
 from .joining import as_value, visible
 from .loop_regions import contents_after

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..funcgraph import FuncGraph, Ref
-from ..ir import Value
-from ..journal import Location as Place
-from ..structure import Spec
-from ..symbolic import SymTensor
-from ..types import INT
+from ..graph.ir import Value
+from ..graph.types import INT
+from ..symbols.funcgraph import FuncGraph, Ref
+from ..symbols.journal import Location as Place
+from ..symbols.symbolic import SymTensor
+from ..values.structure import Spec
 from .attaching import attach, resolved
 from .identity import (
     Key,

@@ -8,12 +8,13 @@ from typing import Any
 import torch
 
 from ...errors import ConditionError
-from .. import facts, inner_lists, listed, outer_gradients
-from ..funcgraph import current_graph, user_location
-from ..journal import Location as Place
-from ..scalars import new_scalar
-from ..shapes import SYMBOLS
-from ..symbolic import value_of
+from ..gradients import outer_gradients
+from ..inference.shapes import SYMBOLS
+from ..symbols.funcgraph import current_graph, user_location
+from ..symbols.journal import Location as Place
+from ..symbols.scalars import new_scalar
+from ..symbols.symbolic import value_of
+from ..values import facts, inner_lists, listed
 from .joining import join_regions
 from .modes import keeping
 from .regions import recording_places, trace_region

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
-from ..funcgraph import FuncGraph, Ref, Storage, current_graph
-from ..ir import Value
-from ..journal import Location as Place
-from ..structure import Spec
-from ..symbolic import SymTensor
-from ..types import INT
+from ..graph.ir import Value
+from ..graph.types import INT
+from ..symbols.funcgraph import FuncGraph, Ref, Storage, current_graph
+from ..symbols.journal import Location as Place
+from ..symbols.symbolic import SymTensor
+from ..values.structure import Spec
 from .attaching import attach, resolved
 from .identity import (
     Binding,

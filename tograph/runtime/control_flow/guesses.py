@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..joins import generalize, join
-from ..journal import Location as Place
-from ..structure import Leaf, Spec, spec_of
-from ..symbolic import SymTensor
-from ..types import TensorType
+from ..graph.types import TensorType
+from ..symbols.journal import Location as Place
+from ..symbols.symbolic import SymTensor
+from ..values.joins import generalize, join
+from ..values.structure import Leaf, Spec, spec_of
 from .carried import Carried
 from .loop_regions import StateRegion
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import torch
 
-from .. import flattening
-from ..funcgraph import FuncGraph
-from ..shapes import SYMBOLS
-from ..symbolic import SymTensor, View
+from ..inference.shapes import SYMBOLS
+from ..symbols.funcgraph import FuncGraph
+from ..symbols.symbolic import SymTensor, View
+from ..values import flattening
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,12 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..funcgraph import FuncGraph, Storage
-from ..journal import Location as Place
-from ..structure import Spec
-from ..symbolic import SymTensor, View, as_symbolic
-from ..tracing import recording
-from ..types import INT, TensorType
+from ..graph.types import INT, TensorType
+from ..recording.tracing import recording
+from ..symbols.funcgraph import FuncGraph, Storage
+from ..symbols.journal import Location as Place
+from ..symbols.symbolic import SymTensor, View, as_symbolic
+from ..values.structure import Spec
 from .holes import Dug, dig, layout, number
 from .leaves import NEW, Among, leaf_objects, leaf_paths
 from .picking import Lost, Which, flat, fresh_view

@@ -7,33 +7,22 @@ from functools import reduce
 from typing import Any
 
 from ...errors import StagingError, StructureError
-from .. import (
-    conditional_items,
-    flattening,
-    freed,
-    histories,
-    inner_lists,
-    joins,
-    journal,
-    listed,
-    pytrees,
-    stale,
-    structure,
-    symbolic,
-)
-from ..flattening import flatten
-from ..funcgraph import FuncGraph, Storage, current_graph, user_location
-from ..ir import Node, Value
-from ..joins import join
-from ..journal import MISSING
-from ..journal import Location as Place
-from ..list_specs import join_lists
-from ..listed import tensors_in
-from ..opaque import Held
-from ..shapes import SYMBOLS
-from ..structure import Choice, Handle, Leaf, Spec, is_union, leaf_types, spec_of
-from ..tracing import recording
-from ..types import INT
+from ..graph.ir import Node, Value
+from ..graph.types import INT
+from ..inference.shapes import SYMBOLS
+from ..recording.opaque import Held
+from ..recording.tracing import recording
+from ..symbols import journal, symbolic
+from ..symbols.funcgraph import FuncGraph, Storage, current_graph, user_location
+from ..symbols.journal import MISSING
+from ..symbols.journal import Location as Place
+from ..values import conditional_items, flattening, inner_lists, joins, listed, pytrees, structure
+from ..values.flattening import flatten
+from ..values.joins import join
+from ..values.list_specs import join_lists
+from ..values.listed import tensors_in
+from ..values.structure import Choice, Handle, Leaf, Spec, is_union, leaf_types, spec_of
+from ..writes import freed, histories, stale
 from . import made_leaves
 from .joint import Joint
 from .learning import learn_outcome

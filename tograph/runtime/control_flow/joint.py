@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .. import structure
-from ..funcgraph import FuncGraph, Ref, current_graph
-from ..ir import Node, Value
-from ..symbolic import SymTensor
-from ..types import INT
+from ..graph.ir import Node, Value
+from ..graph.types import INT
+from ..symbols.funcgraph import FuncGraph, Ref, current_graph
+from ..symbols.symbolic import SymTensor
+from ..values import structure
 from .attaching import attach, resolved
 from .identity import (
     Binding,

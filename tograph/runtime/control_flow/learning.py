@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 
-from .. import facts, joins, pytrees, structure
-from ..scalars import StagedBool
-from ..structure import Choice, Spec, Tree
+from ..symbols.scalars import StagedBool
+from ..values import facts, joins, pytrees, structure
+from ..values.structure import Choice, Spec, Tree
 from .regions import Region, replayed
 
 

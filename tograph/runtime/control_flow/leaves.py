@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 
-from .. import joins, pytrees, structure
-from ..ir import Value
-from ..journal import MISSING
-from ..structure import UNSET, Choice, Const, Leaf, Spec, Tree, leaf_types
-from ..types import TensorType, Type
+from ..graph.ir import Value
+from ..graph.types import TensorType, Type
+from ..symbols.journal import MISSING
+from ..values import joins, pytrees, structure
+from ..values.structure import UNSET, Choice, Const, Leaf, Spec, Tree, leaf_types
 
 Path = tuple[Any, ...]
 

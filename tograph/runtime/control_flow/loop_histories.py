@@ -9,13 +9,14 @@ from typing import Any
 import torch
 
 from ...errors import Location
-from .. import flattening, histories, pytrees, stale, structure
-from ..funcgraph import FuncGraph, Storage, current_graph, user_location
-from ..ir import Graph, Node, Value
-from ..journal import Location as Place
-from ..overwritten import last_trip
-from ..rewrite import lead
-from ..types import BOOL
+from ..graph.ir import Graph, Node, Value
+from ..graph.overwritten import last_trip
+from ..graph.rewrite import lead
+from ..graph.types import BOOL
+from ..symbols.funcgraph import FuncGraph, Storage, current_graph, user_location
+from ..symbols.journal import Location as Place
+from ..values import flattening, pytrees, structure
+from ..writes import histories, stale
 from .regions import Region
 
 WROTE = "tg.wrote_earlier"

@@ -6,15 +6,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .. import flattening, histories, inner_lists, journal, listed, structure, types
-from ..assumptions import note_singles
-from ..flattening import flatten
-from ..funcgraph import FuncGraph, current_graph
-from ..ir import Node, Value
-from ..journal import Location as Place
-from ..listed import tensors_in
-from ..structure import UNSET, Leaf, Spec, leaf_types
-from ..tracing import recording
+from ..graph import types
+from ..graph.ir import Node, Value
+from ..recording.tracing import recording
+from ..symbols import journal
+from ..symbols.assumptions import note_singles
+from ..symbols.funcgraph import FuncGraph, current_graph
+from ..symbols.journal import Location as Place
+from ..values import flattening, inner_lists, listed, structure
+from ..values.flattening import flatten
+from ..values.listed import tensors_in
+from ..values.structure import UNSET, Leaf, Spec, leaf_types
+from ..writes import histories
 from . import made_leaves
 from .carried import Carried
 from .joining import as_value, mind_iterations, put_back

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import ShapeInvariantError
-from .. import joins, types
-from ..funcgraph import user_location
-from ..joins import generalize, join
-from ..journal import Location as Place
-from ..misuse import check_loop_limits
-from ..structure import Leaf, Spec, spec_of
-from ..types import TensorType
+from ..graph import types
+from ..graph.types import TensorType
+from ..symbols.funcgraph import user_location
+from ..symbols.journal import Location as Place
+from ..symbols.misuse import check_loop_limits
+from ..values import joins
+from ..values.joins import generalize, join
+from ..values.structure import Leaf, Spec, spec_of
 from .joining import growing, one_list
 
 

@@ -9,12 +9,12 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from ...errors import GraphBoolError
-from .. import locations, structure
-from ..funcgraph import FuncGraph, user_location
-from ..ir import Node, Value
-from ..known import UNKNOWN, known
-from ..ordering import graph_effects
-from ..shapes import SYMBOLS
+from ..graph.ir import Node, Value
+from ..graph.ordering import graph_effects
+from ..inference.shapes import SYMBOLS
+from ..symbols.funcgraph import FuncGraph, user_location
+from ..symbols.known import UNKNOWN, known
+from ..values import locations, structure
 from .branches import predicate
 
 

@@ -14,11 +14,11 @@ from typing import Any
 import torch
 
 from ...errors import LoopTypeError, TographError
-from .. import joins
-from ..funcgraph import current_graph, user_location
-from ..joins import generalize
-from ..journal import Location as Place
-from ..structure import Choice, Spec, spec_of
+from ..symbols.funcgraph import current_graph, user_location
+from ..symbols.journal import Location as Place
+from ..values import joins
+from ..values.joins import generalize
+from ..values.structure import Choice, Spec, spec_of
 from . import stale_views
 from .beginnings import begin_like, begin_with, holds
 from .carried import Carried

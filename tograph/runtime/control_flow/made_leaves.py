@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 
-from .. import histories
-from ..funcgraph import FuncGraph, current_graph
-from ..symbolic import SymTensor
+from ..symbols.funcgraph import FuncGraph, current_graph
+from ..symbols.symbolic import SymTensor
+from ..writes import histories
 
 
 def made_in(x: Any, graph: FuncGraph) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ...errors import StagingError
-from ..funcgraph import user_location
+from ..symbols.funcgraph import user_location
 
 
 def keeping(function: Callable[[], Any]) -> Callable[[], Any]:

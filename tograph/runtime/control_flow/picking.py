@@ -17,16 +17,16 @@ from typing import Any
 import torch
 
 from ...errors import AliasError
-from .. import reads
-from ..funcgraph import FuncGraph, Ref, Storage, current_graph, user_location
-from ..infer import tensor_type
-from ..ir import Value
-from ..listed import moved, parts
-from ..mutation import VARIABLE, write
-from ..scalars import new_scalar
-from ..shapes import Meta
-from ..symbolic import SymTensor, value_of, wrap
-from ..types import BOOL, INT
+from ..graph.ir import Value
+from ..graph.types import BOOL, INT
+from ..guarding import reads
+from ..inference.infer import tensor_type
+from ..inference.shapes import Meta
+from ..symbols.funcgraph import FuncGraph, Ref, Storage, current_graph, user_location
+from ..symbols.scalars import new_scalar
+from ..symbols.symbolic import SymTensor, value_of, wrap
+from ..values.listed import moved, parts
+from ..writes.mutation import VARIABLE, write
 from .regions import close, forget_written, trace_region
 
 _version = operator.attrgetter("version")

@@ -17,15 +17,17 @@ from ...errors import (
     Location,
     StagingError,
 )
-from .. import conditional_items, pytrees, structure, symbolic, types
 from ..diagnosis import explained
-from ..funcgraph import USER_CODE, FuncGraph, current_graph, user_location
-from ..ir import Node
-from ..journal import MISSING
-from ..ops import OpaqueObject, plain
-from ..ordering import node_effects
-from ..shapes import SYMBOLS
-from ..structure import (
+from ..graph import types
+from ..graph.ir import Node
+from ..graph.ops import OpaqueObject, plain
+from ..graph.ordering import node_effects
+from ..inference.shapes import SYMBOLS
+from ..symbols import symbolic
+from ..symbols.funcgraph import USER_CODE, FuncGraph, current_graph, user_location
+from ..symbols.journal import MISSING
+from ..values import conditional_items, pytrees, structure
+from ..values.structure import (
     Handle,
 )
 

@@ -16,16 +16,19 @@ from typing import Any
 import torch
 
 from ...errors import ConditionError, TographError
-from .. import facts, freed, histories, journal, reads, structure, symbolic
-from ..funcgraph import FuncGraph, Storage, current_graph
-from ..growing import StagedList
-from ..ir import Node, Value
-from ..journal import MISSING
-from ..journal import Location as Place
-from ..ordering import graph_effects, prune
-from ..reach import reachable
-from ..shapes import SYMBOLS
-from ..tracing import recording
+from ..graph.ir import Node, Value
+from ..graph.ordering import graph_effects, prune
+from ..guarding import reads
+from ..inference.shapes import SYMBOLS
+from ..recording.tracing import recording
+from ..symbols import journal, symbolic
+from ..symbols.funcgraph import FuncGraph, Storage, current_graph
+from ..symbols.journal import MISSING
+from ..symbols.journal import Location as Place
+from ..values import facts, structure
+from ..values.growing import StagedList
+from ..values.reach import reachable
+from ..writes import freed, histories
 from .raising import Unreachable, emit_raise, may_stage
 
 

@@ -14,12 +14,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .. import joins, structure
-from ..funcgraph import FuncGraph, current_graph
-from ..joins import join, opened
-from ..journal import Location as Place
-from ..journal import Missing
-from ..structure import Choice, Const, Leaf, Spec, Tree
+from ..symbols.funcgraph import FuncGraph, current_graph
+from ..symbols.journal import Location as Place
+from ..symbols.journal import Missing
+from ..values import joins, structure
+from ..values.joins import join, opened
+from ..values.structure import Choice, Const, Leaf, Spec, Tree
 from .joining import all_seen
 from .loop_specs import together
 

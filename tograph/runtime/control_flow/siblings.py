@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .. import joins, pytrees
-from ..funcgraph import FuncGraph, Storage, current_graph
-from ..journal import MISSING
-from ..journal import Location as Place
-from ..reach import reachable
-from ..structure import Choice, Const, Leaf, Spec, Tree
-from ..types import ScalarType, TensorType
+from ..graph.types import ScalarType, TensorType
+from ..symbols.funcgraph import FuncGraph, Storage, current_graph
+from ..symbols.journal import MISSING
+from ..symbols.journal import Location as Place
+from ..values import joins, pytrees
+from ..values.reach import reachable
+from ..values.structure import Choice, Const, Leaf, Spec, Tree
 from .joining import all_seen
 from .regions import is_module_globals
 from .seeds import plain

@@ -6,11 +6,11 @@ the first trace of the body takes. The write makes that value old, so the next t
 
 from __future__ import annotations
 
-from ..funcgraph import FuncGraph, Storage
-from ..infer import facts_of
-from ..ir import Value
-from ..ops import overload
-from ..ordering import graph_effects
+from ..graph.ir import Value
+from ..graph.ops import overload
+from ..graph.ordering import graph_effects
+from ..inference.infer import facts_of
+from ..symbols.funcgraph import FuncGraph, Storage
 
 
 def taken(body: FuncGraph, others: list[FuncGraph]) -> bool:

@@ -15,13 +15,14 @@ from collections.abc import Container, Iterator, Sequence
 from typing import Any
 
 from ...errors import AliasError
-from .. import inner_lists, journal, pytrees, structure
-from ..funcgraph import Storage, current_graph, user_location
-from ..growing import StagedList
-from ..journal import Location as Place
-from ..reach import Reach, reachable, user_variables
-from ..retrace import Retrace
-from ..structure import Identity, Spec, is_union
+from ..symbols import journal
+from ..symbols.funcgraph import Storage, current_graph, user_location
+from ..symbols.journal import Location as Place
+from ..symbols.retrace import Retrace
+from ..values import inner_lists, pytrees, structure
+from ..values.growing import StagedList
+from ..values.reach import Reach, reachable, user_variables
+from ..values.structure import Identity, Spec, is_union
 from .leaves import Path
 from .regions import Region
 

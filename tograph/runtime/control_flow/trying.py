@@ -12,15 +12,17 @@ from typing import Any
 
 import torch
 
-from .. import flattening, journal, listed, pytrees, structure, types
-from ..flattening import flatten
-from ..funcgraph import FuncGraph, Storage, current_graph
-from ..ir import Value
-from ..joins import join
-from ..journal import Location as Place
-from ..ops import OpaqueObject
-from ..reach import reachable
-from ..structure import Handle, Spec, leaf_types, spec_of
+from ..graph import types
+from ..graph.ir import Value
+from ..graph.ops import OpaqueObject
+from ..symbols import journal
+from ..symbols.funcgraph import FuncGraph, Storage, current_graph
+from ..symbols.journal import Location as Place
+from ..values import flattening, listed, pytrees, structure
+from ..values.flattening import flatten
+from ..values.joins import join
+from ..values.reach import reachable
+from ..values.structure import Handle, Spec, leaf_types, spec_of
 from .attaching import choose
 from .bound import Bound
 from .joining import all_seen, as_value, join_regions, one_list, put_back, visible

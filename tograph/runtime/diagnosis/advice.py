@@ -60,7 +60,7 @@ _CALLERS = (
     "tograph.converters.calls",
     "tograph.converters.left_alone",
     "tograph.converters.construction",
-    "tograph.runtime.unconverted",
+    "tograph.runtime.guarding.unconverted",
 )
 _COMPILING = (
     "torch._dynamo.eval_frame",

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from ..shapes import SYMBOLS
-from ..structure import is_union
+from ..inference.shapes import SYMBOLS
+from ..values.structure import is_union
 from .frames import Frame
 
 MISSING = object()

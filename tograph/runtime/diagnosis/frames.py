@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 
 from ...errors import carets_under
-from ..funcgraph import USER_CODE
+from ..symbols.funcgraph import USER_CODE
 
 _HERE = str(Path(__file__).parents[2]) + os.sep
 _TORCH = str(Path(torch.__file__).parent) + os.sep

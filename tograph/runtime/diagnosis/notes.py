@@ -7,8 +7,8 @@ from typing import Any
 
 from ... import settings
 from ...errors import TographError, show_location
-from ..ir import Graph, Node
-from ..text import line_of
+from ..graph.ir import Graph, Node
+from ..graph.text import line_of
 from .advice import advice_on
 from .found import MISSING, describe, lookup, operands
 from .frames import Frame, frames_of, inside_tograph, joined, stack_frames, trimmed

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from ..types import ScalarType
+from ..graph.types import ScalarType
 from .steps import Cell, Place, size_of
 
 SLOT = 16  # bytes: where Triton's vector access may start

@@ -18,8 +18,8 @@ from typing import Any
 import torch
 
 from .. import passes
-from ..ir import Graph, Node, Value, all_nodes
-from ..ordering import node_effects, set_control_inputs
+from ..graph.ir import Graph, Node, Value, all_nodes
+from ..graph.ordering import node_effects, set_control_inputs
 from . import bounded_draws, bounded_lists, bounded_sizes, bounded_state, bounded_views
 from .bounding import Bounding
 from .forms import Form, form_of

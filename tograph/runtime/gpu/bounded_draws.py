@@ -14,10 +14,10 @@ import math
 
 import torch
 
-from ..ir import Node, Value
+from ..graph.ir import Node, Value
+from ..graph.types import BOOL, INT, TensorType
 from ..kernels.loop_ir import Unsupported
 from ..kernels.views import VIEWS
-from ..types import BOOL, INT, TensorType
 from .bounding import Bounding, Handler, Rep, adder
 from .forms import Plain
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
-from ..ir import Node, Value
+from ..graph.ir import Node, Value
+from ..graph.types import BOOL, INT, ScalarType, TensorType, Type
 from ..kernels.loop_ir import Unsupported
-from ..types import BOOL, INT, ScalarType, TensorType, Type
 from .bounding import Bounding, Handler, Rep, adder
 from .forms import Items, Maybe, Plain, form_of
 

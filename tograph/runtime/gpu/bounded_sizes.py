@@ -13,11 +13,11 @@ from typing import Any
 
 import torch
 
-from ..ir import Node, Value, map_values
+from ..graph.ir import Node, Value, map_values
+from ..graph.types import TensorType
 from ..kernels.loop_ir import Unsupported
 from ..kernels.pointwise import ROWS
 from ..kernels.reductions import REDUCERS
-from ..types import TensorType
 from .bounding import Bounding, Handler, Rep
 from .forms import Padded
 

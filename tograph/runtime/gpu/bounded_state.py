@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from ..ir import Node, Value
+from ..graph.ir import Node, Value
+from ..graph.types import BOOL, INT, TensorType
 from ..kernels.loop_ir import Unsupported
-from ..types import BOOL, INT, TensorType
 from .bounding import Bounding, Handler, Rep, adder
 from .forms import Items, Plain
 

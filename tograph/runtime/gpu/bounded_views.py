@@ -9,9 +9,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..ir import Node, Value
+from ..graph.ir import Node, Value
+from ..graph.types import INT
 from ..kernels.loop_ir import Unsupported
-from ..types import INT
 from .bounded_sizes import emit, is_open, open_sizes
 from .bounding import Bounding, Handler, Rep, adder
 from .forms import Padded

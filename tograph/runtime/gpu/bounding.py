@@ -12,12 +12,12 @@ from typing import Any
 
 import torch
 
-from .. import ops
-from ..ir import Graph, Node, Value, map_values
+from ..graph import ops
+from ..graph.ir import Graph, Node, Value, map_values
+from ..graph.ordering import graph_effects, node_effects
+from ..graph.rewrite import lead
+from ..graph.types import INT, ScalarType, TensorType, Type
 from ..kernels.loop_ir import Unsupported
-from ..ordering import graph_effects, node_effects
-from ..rewrite import lead
-from ..types import INT, ScalarType, TensorType, Type
 from .forms import Form, Padded, Plain, joined
 from .resume import HOST_OPS
 

@@ -22,9 +22,10 @@ from typing import Any
 
 import torch
 
+from ..kernels import driver, setter
 from ..kernels.loop_ir import Unsupported
 from ..kernels.triton_loops import ACTIVE
-from . import driver, fused_code, setter
+from . import fused_code
 from .coalescing import coalesced
 from .execute import Stepwise
 from .fusing import guarded, loops, ways

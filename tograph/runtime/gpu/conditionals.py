@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from ..ir import Graph, Node, Value, all_nodes
-from ..ordering import node_effects
-from ..rewrite import copied, splice
-from ..types import BOOL, ScalarType, TensorType
+from ..graph.ir import Graph, Node, Value, all_nodes
+from ..graph.ordering import node_effects
+from ..graph.rewrite import copied, splice
+from ..graph.types import BOOL, ScalarType, TensorType
 from .places import Places
 from .plan import Conditional, Place, Set, Step, dtype_name
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from ..ir import Value
-from ..types import TensorType
+from ..graph.ir import Value
+from ..graph.types import TensorType
 from .execute import Stepwise
 from .plan import Conditional, Host, Place, Plan, View
 from .storage import from_host

@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 
-from ..ir import Node, Value
+from ..graph.ir import Node, Value
+from ..graph.types import TensorType
 from ..kernels.loop_ir import Unsupported
 from ..kernels.triton_random import THREADS, Draw
-from ..types import TensorType
 
 _REAL = frozenset([torch.float16, torch.bfloat16, torch.float32, torch.float64])
 _WHOLE = frozenset([torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8])

@@ -15,11 +15,11 @@ from typing import Any
 
 import torch
 
-from .. import ops
-from ..ir import Value
+from ..graph import ops
+from ..graph.ir import Value
+from ..graph.types import ObjectType, ScalarType
 from ..kernels import device
 from ..kernels.triton_loops import ACTIVE
-from ..types import ObjectType, ScalarType
 from .library import out_form
 from .plan import (
     Call,

@@ -21,8 +21,8 @@ from typing import Any
 
 import torch
 
+from ..graph.types import BOOL, INT, ListType, OptionalType, ScalarType, TensorType, Type
 from ..kernels.loop_ir import Unsupported
-from ..types import BOOL, INT, ListType, OptionalType, ScalarType, TensorType, Type
 
 BUDGET = 1 << 33  # bytes of one part of a list
 

@@ -20,10 +20,9 @@ from typing import Any
 
 import torch
 
-from ..kernels import triton_jit
+from ..kernels import driver, images, setter, triton_jit
 from ..kernels.loop_ir import Unsupported
 from ..kernels.triton_text import ERROR, Source, parameters
-from . import driver, images, setter
 from .fusing import fused
 from .plan import Plan, Setting
 

@@ -17,9 +17,9 @@ from dataclasses import fields, replace
 
 import torch
 
+from ..graph.types import TensorType
+from ..kernels import setter
 from ..kernels.triton_text import ERROR
-from ..types import TensorType
-from . import setter
 from .plan import Cell, Conditional, Copy, Host, Place, Plan, Run, Set, Setting, Step, Telling
 from .steps import bases, reads, walk, writes
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from .. import ops
-from ..ir import Node, Value
+from ..graph import ops
+from ..graph.ir import Node, Value
+from ..graph.types import TensorType
 from ..kernels.creators import CREATORS
-from ..types import TensorType
 
 _FILLS = {"zeros": 0, "ones": 1, "full": None}
 

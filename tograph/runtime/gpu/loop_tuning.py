@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from ... import disk
-from ..ir import Value
+from ..graph.ir import Value
 from ..kernels import triton_jit
 from ..kernels.loop_ir import Unsupported
 from ..kernels.triton_loops import STEPS, LoopSource, Shape

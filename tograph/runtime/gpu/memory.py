@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ..ir import Graph, Node, Value
+from ..graph.ir import Graph, Node, Value
 from ..kernels.build import Region
 from ..kernels.views import VIEWS
 

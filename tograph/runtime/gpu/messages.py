@@ -28,11 +28,11 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from ..graph.types import DTYPE_NAMES, ObjectType, ScalarType, TensorType
+from ..inference.shapes import Meta, contiguous
 from ..kernels.triton_loops import ACTIVE
 from ..kernels.triton_ops import SIGNATURE
 from ..kernels.triton_source import ERROR
-from ..shapes import Meta, contiguous
-from ..types import DTYPE_NAMES, ObjectType, ScalarType, TensorType
 from . import message_kernels
 from .plan import Cell, Conditional, Copy, Drain, Host, Message, Place, Plan, Run, Set, Step
 from .resume import HOST_OPS

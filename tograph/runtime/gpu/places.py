@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 
-from ..ir import Node, Value
+from ..graph.ir import Node, Value
+from ..graph.types import ScalarType, TensorType, Type
+from ..inference.shapes import Meta, contiguous
 from ..kernels.loop_ir import Unsupported
 from ..kernels.triton_text import ERROR
-from ..shapes import Meta, contiguous
-from ..types import ScalarType, TensorType, Type
 from .bounded import Bounded
 from .memory import Frame
 from .plan import Cell, Copy, Place, Plan, Step

@@ -16,9 +16,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..ir import Value
-from ..shapes import Meta
-from ..types import ObjectType
+from ..graph.ir import Value
+from ..graph.types import ObjectType
+from ..inference.shapes import Meta
 from .hazards import edges
 from .ring import Ring
 from .steps import (

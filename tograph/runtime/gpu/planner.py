@@ -14,7 +14,9 @@ from typing import Any
 
 import torch
 
-from ..ir import Graph, Node, Value, map_values
+from ..graph.ir import Graph, Node, Value, map_values
+from ..graph.types import DTYPES, ScalarType, TensorType
+from ..inference.shapes import contiguous
 from ..kernels import triton_loops
 from ..kernels.build import Region, build, expressible
 from ..kernels.loop_ir import Kernel, Unsupported
@@ -25,8 +27,6 @@ from ..kernels.triton_source import render
 from ..kernels.triton_text import ERROR, Source
 from ..kernels.tuning import Choice, estimate
 from ..kernels.views import VIEWS
-from ..shapes import contiguous
-from ..types import DTYPES, ScalarType, TensorType
 from . import library
 from .bounded import Bounded, bounded
 from .conditionals import Conditionals

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..text import parse_graph
+from ..graph.text import parse_graph
 from . import planner
 from .plan import Plan
 

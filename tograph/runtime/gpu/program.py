@@ -19,14 +19,14 @@ import torch
 from torch.overrides import _get_current_function_mode_stack
 from torch.utils._device import DeviceContext
 
-from ..ir import Graph
+from ..graph.ir import Graph
+from ..graph.types import ListType, OptionalType, ScalarType
 from ..kernels import triton_jit
 from ..kernels.device import LoopKernel, gpus_in, launch, tuner
 from ..kernels.jit import warn_once
 from ..kernels.loop_ir import Unsupported
 from ..kernels.loop_numbers import FULL
 from ..kernels.tuning import estimate
-from ..types import ListType, OptionalType, ScalarType
 from . import capture, direct, library, message_kernels, planner
 from .coalescing import coalesced
 from .execute import Chunked, Stepwise

@@ -17,8 +17,8 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from ..ir import Graph, Node, Value
-from ..types import BOOL, INT, TensorType
+from ..graph.ir import Graph, Node, Value
+from ..graph.types import BOOL, INT, TensorType
 
 Interval = tuple[int, int]
 LEAST, MOST = -(1 << 63), (1 << 63) - 1

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from . import driver, images
+from ..kernels import driver, images
 from .plan import Copy, Plan, Run, Step, View
 from .steps import bases, reads, size_of, walk, writes
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
-from .. import interp
-from ..ir import Graph, Node
-from ..ordering import node_effects
+from ..graph import interp
+from ..graph.ir import Graph, Node
+from ..graph.ordering import node_effects
 
 # Ops that a plan leaves to the host, and the text that they are given.
 HOST_OPS = frozenset(["tg.print", "tg.py_call", "tg.py_item", "tg.on_cpu", "py.format", "py.str", "py.str_format", "py.percent"])  # fmt: skip

@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 
-from ..ir import Graph
-from ..rewrite import copied
-from ..types import ListType, OptionalType, TensorType, Type
+from ..graph.ir import Graph
+from ..graph.rewrite import copied
+from ..graph.types import ListType, OptionalType, TensorType, Type
 
 
 def retarget(graph: Graph, device: str, source: str = "cpu") -> Graph:

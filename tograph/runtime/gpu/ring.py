@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from ..types import ScalarType
+from ..graph.types import ScalarType
 from .steps import Cell, Host, Place
 
 SOON = 0.1  # seconds until a loop that has printed is asked to come back

@@ -8,13 +8,13 @@ from typing import Any
 
 import torch
 
-from ..ir import Node, map_values
+from ..graph.ir import Node, map_values
+from ..graph.ordering import node_effects
+from ..graph.types import DTYPE_NAMES, ObjectType, ScalarType
 from ..kernels import triton_random, triton_rows
 from ..kernels.loop_ir import Unsupported
 from ..kernels.lower import metas_of
 from ..kernels.triton_ops import SIGNATURE
-from ..ordering import node_effects
-from ..types import DTYPE_NAMES, ObjectType, ScalarType
 from . import draws
 from .places import Places
 from .plan import Call, Cell, Copy, Host, Place, Run, Step, Update, View

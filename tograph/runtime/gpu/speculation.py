@@ -14,11 +14,11 @@ from typing import Any
 
 import torch
 
-from ..ir import Graph, Node, Value
+from ..graph.ir import Graph, Node, Value
+from ..graph.rewrite import cannot_fail, replaced, splice
+from ..graph.types import BOOL, ScalarType, TensorType, Type
 from ..kernels.build import expressible
 from ..kernels.views import VIEWS
-from ..rewrite import cannot_fail, replaced, splice
-from ..types import BOOL, ScalarType, TensorType, Type
 
 MOST_NODES = 24  # of both sides
 MOST_ELEMENTS = 1 << 15  # of a value

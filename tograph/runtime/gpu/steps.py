@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..ir import Value, items_in
+from ..graph.ir import Value, items_in
+from ..graph.types import DTYPE_NAMES, ScalarType, TensorType
 from ..kernels.triton_text import Source
-from ..types import DTYPE_NAMES, ScalarType, TensorType
 
 Location = tuple[str, int] | None
 

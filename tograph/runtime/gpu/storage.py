@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 
-from .. import ops
+from ..graph import ops
+from ..graph.types import ScalarType
 from ..kernels.loop_numbers import FULL
-from ..types import ScalarType
 from . import draws
 from .block import SLOT, Block
 from .downloads import Downloads

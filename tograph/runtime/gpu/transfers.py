@@ -12,11 +12,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from ..ir import Graph, Node, Value, all_nodes, map_values
+from ..graph.ir import Graph, Node, Value, all_nodes, map_values
+from ..graph.ordering import node_effects
+from ..graph.types import OBJECT, ListType, OptionalType, TensorType, Type
 from ..kernels.device import gpu_of
 from ..kernels.loop_ir import Unsupported
-from ..ordering import node_effects
-from ..types import OBJECT, ListType, OptionalType, TensorType, Type
 from .resume import HOST_OPS
 from .retarget import retarget
 

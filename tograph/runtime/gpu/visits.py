@@ -23,8 +23,8 @@ from typing import Any
 
 import torch
 
+from ..graph.types import TensorType
 from ..kernels.triton_text import HEADER, Source
-from ..types import TensorType
 from .message_kernels import paused
 from .plan import Cell, Conditional, Copy, Drain, Host, Message, Place, Plan, Run, Set, Step
 from .steps import walk

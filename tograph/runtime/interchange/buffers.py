@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..ir import Graph, Node, Value
-from ..types import BOOL, INT, ListType, ScalarType, TensorType, Type, device_of
+from ..graph.ir import Graph, Node, Value
+from ..graph.types import BOOL, INT, ListType, ScalarType, TensorType, Type, device_of
 from .expansion import Expansion, Parts
 from .lengths import count_rows
 from .trips import trips

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..ir import Graph, Value
-from ..rewrite import map_graphs, passed
-from ..types import ListType, join
+from ..graph.ir import Graph, Value
+from ..graph.rewrite import map_graphs, passed
+from ..graph.types import ListType, join
 
 _SAME = frozenset(f"tg.{n}" for n in ("list_push", "list_set", "list_insert", "list_slice", "list_extend", "array_write",
                                       "list_pop", "list_spread", "identity", "handle_add"))  # fmt: skip

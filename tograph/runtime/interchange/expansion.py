@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Self
 
 from ...errors import InterchangeError
-from ..ir import Graph, Node, Value, map_values
-from ..types import Type
+from ..graph.ir import Graph, Node, Value, map_values
+from ..graph.types import Type
 
 Parts = tuple[Any, ...]  # values, or Python numbers that are known
 

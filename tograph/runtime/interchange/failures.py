@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import torch
 
 from ...errors import Location
-from ..ir import Graph, Node, Value
-from ..rewrite import add_input
-from ..types import BOOL, INT, ScalarType, TensorType
+from ..graph.ir import Graph, Node, Value
+from ..graph.rewrite import add_input
+from ..graph.types import BOOL, INT, ScalarType, TensorType
 from .messages import exception_name, message
 
 CODE = TensorType(torch.int64, ())

@@ -23,12 +23,12 @@ from typing import Any
 import torch
 
 from ...errors import InterchangeError
-from ..ir import Graph, Node, Value, map_values
-from ..ops import OpaqueObject, overload
+from ..graph.ir import Graph, Node, Value, map_values
+from ..graph.ops import OpaqueObject, overload
+from ..graph.rewrite import copied
+from ..graph.types import ScalarType, TensorType
 from ..passes import optimize
 from ..passes.inline import inline
-from ..rewrite import copied
-from ..types import ScalarType, TensorType
 from .elements import close_elements
 from .failures import has_checks
 from .list_rules import buffers

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...errors import InterchangeError
-from ..ir import Graph, Node, Value, all_nodes
-from ..ops import OpaqueObject
-from ..ordering import node_effects
+from ..graph.ir import Graph, Node, Value, all_nodes
+from ..graph.ops import OpaqueObject
+from ..graph.ordering import node_effects
+from ..graph.rewrite import splice
+from ..graph.types import INT, ListType, TensorType, Type
 from ..passes.prune import prune
-from ..rewrite import splice
-from ..types import INT, ListType, TensorType, Type
 from .expansion import Expansion, Parts
 
 BOUND = "State the most items that it has: to_fx(list_capacity=N)."

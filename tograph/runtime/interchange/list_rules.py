@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from ..ir import Graph, Node, Value
-from ..types import INT, ListType, TensorType
+from ..graph.ir import Graph, Node, Value
+from ..graph.types import INT, ListType, TensorType
 from .buffers import Buffers, Capacity
 from .expansion import Parts
 from .lengths import slice_bounds

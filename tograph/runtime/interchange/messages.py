@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..ir import Value
-from ..ops import OpaqueObject
+from ..graph.ir import Value
+from ..graph.ops import OpaqueObject
 
 RUN_TIME = "..."  # what only the run knows
 

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from ...errors import InterchangeError
-from ..ir import Node
-from ..types import SCALARS, ScalarType
+from ..graph.ir import Node
+from ..graph.types import SCALARS, ScalarType
 
 aten = torch.ops.aten
 

@@ -20,12 +20,12 @@ from typing import Any
 import torch
 
 from ...errors import InterchangeError
-from ..ir import Graph, Node, Value
+from ..graph.ir import Graph, Node, Value
+from ..graph.rewrite import copied
+from ..graph.types import ListType, ScalarType, TensorType, Type
 from ..passes import optimize
 from ..passes.inline import inline
 from ..passes.prune import prune
-from ..rewrite import copied
-from ..types import ListType, ScalarType, TensorType, Type
 from . import onnx_gradients, onnx_lists, onnx_ops, onnx_places
 from .elements import close_elements
 from .failures import Failure, failures

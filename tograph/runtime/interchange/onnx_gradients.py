@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from ..ir import Node
+from ..graph.ir import Node
 from .onnx_ops import dim_of, entry, out_dtype, rank_of
 from .onnx_places import from_front
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from ..ir import Node, Value
-from ..types import ListType, TensorType
+from ..graph.ir import Node, Value
+from ..graph.types import ListType, TensorType
 from .onnx_ops import Entry
 
 TABLE: dict[str, Entry] = {}

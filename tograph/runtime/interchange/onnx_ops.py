@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from ..ir import Node, Value
-from ..types import TensorType
+from ..graph.ir import Node, Value
+from ..graph.types import TensorType
 
 Entry = Callable[..., Any]
 TABLE: dict[str, Entry] = {}

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from ..ir import Node, Value
+from ..graph.ir import Node, Value
 from .onnx_ops import dim_of, entry, out_dtype, rank_of
 
 

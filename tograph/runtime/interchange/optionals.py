@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..ir import Graph, Node, Value
-from ..types import BOOL, ListType, OptionalType, ScalarType, TensorType, Type, device_of
+from ..graph.ir import Graph, Node, Value
+from ..graph.types import BOOL, ListType, OptionalType, ScalarType, TensorType, Type, device_of
 from .expansion import Expansion, Parts
 
 EMPTY = "Optional has no value: test has_value() before get_value()"

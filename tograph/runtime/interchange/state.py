@@ -17,9 +17,9 @@ condition of a loop, and any write in a region that runs more than these three (
 from __future__ import annotations
 
 from ...errors import InterchangeError
-from ..ir import Graph, Node, Value
-from ..rewrite import Renaming, passed, replaced
-from ..types import BOOL, INT
+from ..graph.ir import Graph, Node, Value
+from ..graph.rewrite import Renaming, passed, replaced
+from ..graph.types import BOOL, INT
 
 WRITE, READ = "tg.assign", "tg.read"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..ir import Node, Value
-from ..types import INT
+from ..graph.ir import Node, Value
+from ..graph.types import INT
 from .expansion import Expansion
 
 _BOTH = ("py.and_", "aten.logical_and.default", "aten.bitwise_and.Tensor")

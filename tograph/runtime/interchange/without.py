@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...errors import InvalidArgumentError
-from ..ir import Graph
-from ..rewrite import map_graphs
+from ..graph.ir import Graph
+from ..graph.rewrite import map_graphs
 
 KINDS = {
     "prints": frozenset({"tg.print"}),

@@ -15,9 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..ir import Node, Value
-from ..shapes import Meta, result_type
-from ..types import DTYPE_NAMES, ScalarType, TensorType
+from ..graph.ir import Node, Value
+from ..graph.types import DTYPE_NAMES, ScalarType, TensorType
+from ..inference.shapes import Meta, result_type
 from . import loss_gradients, positions
 from .creators import CREATORS
 from .exprs import Maker, Term

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..ir import Node, Value
-from ..types import ScalarType
+from ..graph.ir import Node, Value
+from ..graph.types import ScalarType
 from .elements import Elements
 from .exprs import Term
 from .loop_ir import Unsupported

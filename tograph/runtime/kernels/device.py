@@ -16,11 +16,10 @@ from typing import Any
 
 import torch
 
-from ..gpu import driver, images
-from ..ir import Graph, Node, Value
-from ..shapes import Meta
-from ..types import DTYPES, ScalarType, TensorType
-from . import loop_ir, triton_jit, triton_loops, tuning
+from ..graph.ir import Graph, Node, Value
+from ..graph.types import DTYPES, ScalarType, TensorType
+from ..inference.shapes import Meta
+from . import driver, images, loop_ir, triton_jit, triton_loops, tuning
 from .build import build
 from .gpu_forms import GpuForms
 from .jit import warn_once

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ..ir import Node, Value
+from ..graph.ir import Node, Value
 from .exprs import Maker, Term
 from .loop_ir import Open
 from .views import ZERO, Index

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..ir import Node, Value
+from ..graph.ir import Node, Value
 from .elements import Elements, Reducer, argument
 from .exprs import Term
 from .loop_ir import Affine, Open, Unsupported

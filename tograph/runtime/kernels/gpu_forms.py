@@ -15,7 +15,7 @@ from .tiles import tiles
 from .triton_source import render
 from .triton_text import Source
 
-notebook = lazy_module("..notebook", __package__)
+notebook = lazy_module("..display.notebook", __package__)
 DEFAULT = "sm_90"
 
 

@@ -15,7 +15,7 @@ from functools import cache, cached_property
 
 import torch
 
-from ..types import DTYPES
+from ..graph.types import DTYPES
 from . import jit, llvm, loop_ir, threads
 from .gpu_forms import GpuForms
 from .loop_ir import COSTLY, DIVISION_BY_ZERO, INDEX_OUT_OF_RANGE

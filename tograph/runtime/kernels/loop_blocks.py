@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..ir import Graph, Node, Value
+from ..graph.ir import Graph, Node, Value
 from .loop_formulas import size_of
 from .loop_ir import Unsupported
 from .reductions import REDUCERS

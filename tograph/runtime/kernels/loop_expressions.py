@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from ..ir import Node, Value
+from ..graph.ir import Node, Value
 from . import triton_ops
 from .creators import CREATORS
 from .loop_formulas import Formulas, dtype_of, size_of

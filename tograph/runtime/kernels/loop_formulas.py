@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..ir import Node, Value
-from ..shapes import Meta, contiguous
-from ..types import DTYPE_NAMES, ScalarType, TensorType, device_of
+from ..graph.ir import Node, Value
+from ..graph.types import DTYPE_NAMES, ScalarType, TensorType, device_of
+from ..inference.shapes import Meta, contiguous
 from .build import Builder, Region, compute_dtype
 from .creators import CREATORS
 from .exprs import Term

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from typing import Any
 
-from ..ir import Graph, Node, Value
+from ..graph.ir import Graph, Node, Value
 from . import triton_ops
 from .loop_expressions import Expressions
 from .loop_formulas import Formulas, dtype_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..ir import Node, Value
+from ..graph.ir import Node, Value
 from . import triton_ops
 from .loop_formulas import dtype_of
 from .loop_ir import DIVISION_BY_ZERO, INDEX_OUT_OF_RANGE, Unsupported

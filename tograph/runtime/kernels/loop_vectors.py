@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..ir import Node, Value
+from ..graph.ir import Node, Value
 from .loop_formulas import dtype_of, size_of
 from .loop_ir import FLOATS, ITEM_SIZES, Unsupported
 from .triton_ops import TYPES

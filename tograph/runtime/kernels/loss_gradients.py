@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..ir import Node
+from ..graph.ir import Node
 from .elements import Elements
 from .exprs import Term
 from .gathers import row

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from ..ir import Node
+from ..graph.ir import Node
 from .elements import Elements, Reducer, all_dims, argument, count, fold
 from .exprs import Term
 from .loop_ir import Unsupported

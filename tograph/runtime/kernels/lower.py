@@ -15,13 +15,13 @@ from typing import Any
 
 import torch
 
-from .. import ops
-from ..infer import infer, meta_of
-from ..ir import Graph, Node, Value, all_nodes, map_values
-from ..ops import OpaqueObject
-from ..rewrite import copied
-from ..shapes import Meta, contiguous
-from ..types import ScalarType, TensorType
+from ..graph import ops
+from ..graph.ir import Graph, Node, Value, all_nodes, map_values
+from ..graph.ops import OpaqueObject
+from ..graph.rewrite import copied
+from ..graph.types import ScalarType, TensorType
+from ..inference.infer import infer, meta_of
+from ..inference.shapes import Meta, contiguous
 from . import jit
 from .build import Region, build
 from .device import LoopOnDevice, device_of, is_gpu, region_caller

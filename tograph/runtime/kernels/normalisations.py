@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from ..ir import Node, Value
+from ..graph.ir import Node, Value
 from .elements import (
     Elements,
     Reducer,

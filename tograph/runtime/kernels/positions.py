@@ -5,7 +5,7 @@ They are rows of ``gathers.GATHERS`` and ``creators.CREATORS``; a row reads its 
 
 from __future__ import annotations
 
-from ..ir import Node
+from ..graph.ir import Node
 from .creators import CREATORS
 from .elements import Elements, argument
 from .exprs import Term

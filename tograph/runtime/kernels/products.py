@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..ir import Node
+from ..graph.ir import Node
 from .elements import Elements
 from .exprs import Term
 from .loop_ir import Unsupported

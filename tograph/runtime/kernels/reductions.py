@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from ..ir import Node, Value
-from ..shapes import Meta
+from ..graph.ir import Node, Value
+from ..inference.shapes import Meta
 from . import losses, normalisations
 from .elements import (
     Dims,

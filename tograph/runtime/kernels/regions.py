@@ -19,10 +19,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from ..ir import Graph, Node, Value, values_in
-from ..ops import REGION_OPS
-from ..ordering import node_effects
-from ..types import DTYPE_NAMES, ScalarType, TensorType, Type
+from ..graph.ir import Graph, Node, Value, values_in
+from ..graph.ops import REGION_OPS
+from ..graph.ordering import node_effects
+from ..graph.types import DTYPE_NAMES, ScalarType, TensorType, Type
 from .build import Region, expressible
 from .creators import CREATORS
 from .loop_ir import ITEM_SIZES

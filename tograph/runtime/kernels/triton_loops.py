@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 
-from ..ir import Graph, Node, Value, all_nodes
-from ..types import ScalarType
+from ..graph.ir import Graph, Node, Value, all_nodes
+from ..graph.types import ScalarType
 from . import triton_ops, triton_text
 from .loop_blocks import check_independent
 from .loop_formulas import dtype_of, size_of

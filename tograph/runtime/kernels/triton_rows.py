@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ..shapes import Meta
-from ..types import DTYPE_NAMES
+from ..graph.types import DTYPE_NAMES
+from ..inference.shapes import Meta
 from .loop_ir import INDEX_OUT_OF_RANGE
 from .tiles import power_of_two
 from .triton_loops import ACTIVE

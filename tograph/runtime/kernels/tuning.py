@@ -27,7 +27,7 @@ from typing import Any
 import torch
 
 from ... import disk
-from ..types import DTYPES
+from ..graph.types import DTYPES
 from . import triton_jit
 from .loop_ir import ITEM_SIZES, Affine, Kernel, Unsupported
 from .planning import number

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..ir import Value
+from ..graph.ir import Value
+from ..graph.types import DTYPE_NAMES, ListType, ScalarType
 from ..kernels.loop_ir import LONGEST
-from ..types import DTYPE_NAMES, ListType, ScalarType
 from . import extents, list_items, list_memory
 from .groups import one_element
 from .values import (

@@ -13,11 +13,11 @@ from typing import Any
 
 import torch
 
-from .. import ops
-from ..ir import Node, Value, map_values
+from ..graph import ops
+from ..graph.ir import Node, Value, map_values
+from ..graph.ordering import node_effects
+from ..graph.types import DTYPES
 from ..kernels.loop_ir import Open
-from ..ordering import node_effects
-from ..types import DTYPES
 from .code import SIZE
 from .values import NO_OWNERS, Mem, alike, strides
 

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from .. import ops
-from ..infer import meta_of
-from ..ir import Node, Value, map_values
+from ..graph import ops
+from ..graph.ir import Node, Value, map_values
+from ..graph.ordering import node_effects
+from ..graph.types import DTYPE_NAMES, DTYPES, ScalarType, TensorType
+from ..inference.infer import meta_of
+from ..inference.shapes import RULES, Meta
 from ..kernels.loop_ir import LONGEST
-from ..ordering import node_effects
-from ..shapes import RULES, Meta
-from ..types import DTYPE_NAMES, DTYPES, ScalarType, TensorType
 from . import list_items
 from .callees import Call, Later, without_gaps
 from .extents import unknown

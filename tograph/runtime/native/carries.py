@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..ir import Graph, Value
-from ..types import DTYPE_NAMES, ScalarType
+from ..graph.ir import Graph, Value
+from ..graph.types import DTYPE_NAMES, ScalarType
 from . import list_memory
 from .code import REGISTER
 from .values import Decline, Listed, Mem, Operand, Reg, alike, strides, with_alias

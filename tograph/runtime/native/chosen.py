@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from ..ir import Node, Value
+from ..graph.ir import Node, Value
 from ..kernels.loop_ir import Open, bound
 from . import walks
 from .values import Decline, Mem, Reg, numel

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..ir import Graph, Node, Value
+from ..graph.ir import Graph, Node, Value
+from ..graph.text import python_objects, show
 from ..kernels import jit
 from ..passes import optimize
 from ..passes.lift_writes import lifted, writes_inside
 from ..passes.settle import commits, has_try, uncommitted, unwrapped
-from ..text import python_objects, show
 from . import results
 from .direct import Late
 from .form import Layout, form_of

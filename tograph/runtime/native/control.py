@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..ir import Graph, Node, Value
+from ..graph.ir import Graph, Node, Value
 from ..kernels.gathers import sources
 from ..kernels.loop_ir import LONGEST
 from . import extents, list_items, list_memory, versions

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from ..ir import Node, Value
+from ..graph.ir import Node, Value
 from ..kernels.build import Region
 from ..kernels.loop_ir import Kernel
 from .groups import Group, numel, overwrites

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..ir import Node, Value
+from ..graph.ir import Node, Value
 from ..kernels.loop_ir import Open
 from . import calls, generator, walks
 from .code import REGISTER, literal

@@ -25,9 +25,9 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
+from ..graph.types import ScalarType, TensorType
 from ..kernels import jit
-from ..types import ScalarType, TensorType
-from ..variables import Variable
+from ..recording.variables import Variable
 from . import entry_text, recycling
 from .caller import Method
 from .entry_text import HEAD, KINDS, RECORD, WORDS

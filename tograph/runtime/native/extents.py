@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..ir import Value
+from ..graph.ir import Value
+from ..graph.types import TensorType
 from ..kernels.loop_ir import LONGEST, Open
-from ..types import TensorType
 from .values import Decline, Mem, Operand, Room, endless, laid_out
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..ir import Graph, Value
-from ..types import TensorType, Type
+from ..graph.ir import Graph, Value
+from ..graph.types import TensorType, Type
 from . import results
 from .results import Steps, View
 from .values import strides

@@ -19,13 +19,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from ..ir import Graph, Node, Value
+from ..graph.ir import Graph, Node, Value
+from ..graph.ordering import node_effects
+from ..graph.types import ListType, OptionalType, ScalarType, TensorType
 from ..kernels.creators import CREATORS
 from ..kernels.gathers import GATHERS, sources
 from ..kernels.pointwise import ROWS as POINTWISE
 from ..kernels.reductions import REDUCERS
-from ..ordering import node_effects
-from ..types import ListType, OptionalType, ScalarType, TensorType
 from . import chosen, joined
 from .views import VIEWS
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..ir import Graph, Value
+from ..graph.ir import Graph, Value
 from ..kernels.loop_ir import LONGEST
 from .carries import Carry
 from .extents import alone, unknown, where_it_is

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..ir import Value
+from ..graph.ir import Value
 from ..kernels.loop_ir import LONGEST, Open, bound
 from .values import Decline
 

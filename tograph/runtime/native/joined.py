@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ..ir import Graph, Node
-from ..types import TensorType
+from ..graph.ir import Graph, Node
+from ..graph.types import TensorType
 from . import threading
 
 if TYPE_CHECKING:

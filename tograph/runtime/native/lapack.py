@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..ir import Node, Value
+from ..graph.ir import Node, Value
 from ..kernels import jit
 from ..kernels.loop_ir import bound
 from . import calls, walks

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..types import DTYPE_NAMES, ListType, OptionalType, ScalarType, TensorType, Type
+from ..graph.types import DTYPE_NAMES, ListType, OptionalType, ScalarType, TensorType, Type
 from .code import SIZE
 from .extents import unknown
 from .values import Decline, numel

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..ir import Value
+from ..graph.ir import Value
+from ..graph.types import DTYPE_NAMES, ListType, ScalarType, TensorType, Type
 from ..kernels.loop_ir import LONGEST
-from ..types import DTYPE_NAMES, ListType, ScalarType, TensorType, Type
 from .code import Code
 from .extents import unknown, where_it_is
 from .list_items import depth, inside, item_bytes, paired

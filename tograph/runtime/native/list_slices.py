@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..ir import Node
+from ..graph.ir import Node
 from .list_items import item_bytes, paired
 from .list_memory import address, fresh, reserve
 from .values import Decline, Listed

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..ir import Graph, Node, Value, all_nodes
-from ..rewrite import copied, passed
-from ..types import ListType
+from ..graph.ir import Graph, Node, Value, all_nodes
+from ..graph.rewrite import copied, passed
+from ..graph.types import ListType
 
 
 def typed(graph: Graph) -> Graph:

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..ir import Graph, Node, Value, all_nodes
+from ..graph.ir import Graph, Node, Value, all_nodes
+from ..graph.types import DTYPE_NAMES, TensorType, Type
 from ..kernels.loop_ir import LONGEST
-from ..types import DTYPE_NAMES, TensorType, Type
 from .extents import unknown
 from .groups import LIST_UPDATES, one_element, overwrites
 from .indices import index_of

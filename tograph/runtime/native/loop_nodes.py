@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..ir import Node, Value, map_values
+from ..graph.ir import Node, Value, map_values
+from ..graph.types import DTYPES, TensorType
+from ..inference.shapes import RULES, Meta, is_packed
 from ..kernels.build import Region, build
 from ..kernels.creators import CREATORS
 from ..kernels.gathers import GATHERS, settled
@@ -19,8 +21,6 @@ from ..kernels.loop_ir import Kernel, Unsupported
 from ..kernels.pointwise import ROWS
 from ..kernels.products import PRODUCTS
 from ..kernels.reductions import REDUCERS
-from ..shapes import RULES, Meta, is_packed
-from ..types import DTYPES, TensorType
 from . import calls, nests
 from .code import literal
 from .groups import CLONE, one_element

@@ -17,9 +17,9 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
-from ..ir import Graph, Node, Value
+from ..graph.ir import Graph, Node, Value
+from ..graph.types import ObjectType, ScalarType
 from ..kernels.jit import host
-from ..types import ObjectType, ScalarType
 from . import (
     boundary,
     calls,

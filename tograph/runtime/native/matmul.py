@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ..ir import Node
+from ..graph.ir import Node
+from ..graph.types import TensorType
 from ..kernels.loop_ir import Open, bound
-from ..types import TensorType
 from . import threading
 from .code import SIZE, literal
 from .groups import ALONE

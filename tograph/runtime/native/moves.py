@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..ir import Node
+from ..graph.ir import Node
 from ..kernels.loop_ir import LONGEST, bound
 from ..kernels.planning import usual
 from .code import SIZE

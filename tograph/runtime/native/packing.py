@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import torch
 
-from ..ir import Graph, Node, Value
-from ..rewrite import carried, copied, lead, passed
-from ..types import TensorType
+from ..graph.ir import Graph, Node, Value
+from ..graph.rewrite import carried, copied, lead, passed
+from ..graph.types import TensorType
 
 ROWS = 4  # of the matrix on the left, below which a copy does not pay
 _TURNED = frozenset(["aten.t.default", "aten.transpose.int", "aten.permute.default"])

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from ..ir import Graph, Node, Value, all_nodes
-from ..rewrite import copied, map_graphs
-from ..types import TensorType
+from ..graph.ir import Graph, Node, Value, all_nodes
+from ..graph.rewrite import copied, map_graphs
+from ..graph.types import TensorType
 from .groups import CAT
 
 _PAD = "aten.constant_pad_nd.default"

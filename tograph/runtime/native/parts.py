@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..ir import Graph, Node, Value
+from ..graph.ir import Graph, Node, Value
+from ..graph.types import TensorType
 from ..kernels.pointwise import ROWS as POINTWISE
-from ..types import TensorType
 from .groups import CAT, CLONE, Group, numel
 from .values import Mem
 

@@ -15,10 +15,11 @@ import sys
 from dataclasses import replace
 
 from ... import disk, settings
-from .. import passes, types
-from ..ir import Graph
+from .. import passes
+from ..graph import types
+from ..graph.ir import Graph
+from ..graph.text import python_objects, show
 from ..kernels import jit
-from ..text import python_objects, show
 from .callees import Call
 from .form import Form
 from .program import Lowered

@@ -18,10 +18,10 @@ from typing import Any
 
 import torch
 
-from .. import prints
+from ..graph import prints
+from ..graph.types import ScalarType, TensorType
 from ..kernels import jit
-from ..types import ScalarType, TensorType
-from ..variables import Variable
+from ..recording.variables import Variable
 from . import results, rows
 from .buffers import Buffers
 from .callees import Call

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..ir import Node, Value
+from ..graph.ir import Node, Value
 from ..kernels.loop_ir import LONGEST, Open
 from .values import Decline, Mem, Operand, Reg, alike, numel, row_major, view_of
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from .. import ops
-from ..ir import Graph, Node, Value
+from ..graph import ops
+from ..graph.ir import Graph, Node, Value
 from .groups import CLONE
 from .views import VIEWS
 

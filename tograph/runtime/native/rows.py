@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import register_pytree_node
 
-from ..types import ListType, ScalarType, TensorType, Type
+from ..graph.types import ListType, ScalarType, TensorType, Type
 from .buffers import Buffers
 from .extents import unknown
 from .list_items import depth, inside, paired

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..ir import Node, Value
+from ..graph.ir import Node, Value
+from ..graph.types import DTYPE_NAMES
 from ..kernels.loop_ir import LONGEST, bound
-from ..types import DTYPE_NAMES
 from . import calls, chosen, moves, walks
 from .code import FLOATS, REGISTER, SIZE, Code, literal
 from .groups import SCATTERS, one_element

@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..ir import Node, Value
+from ..graph.ir import Node, Value
+from ..graph.types import TensorType
 from ..kernels.creators import CREATORS
 from ..kernels.gathers import GATHERS
 from ..kernels.loop_ir import LONGEST, Open
 from ..kernels.pointwise import ROWS
 from ..kernels.products import SHARED
 from ..kernels.reductions import REDUCERS
-from ..types import TensorType
 from .values import Decline, Reg, Span, numel
 
 Size = tuple[Any, ...]

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..ir import Graph, Node, Value
+from ..graph.ir import Graph, Node, Value
+from ..graph.types import DTYPE_NAMES, TensorType
 from ..kernels.loop_ir import Open
-from ..types import DTYPE_NAMES, TensorType
 from . import buffers, direct, extents, loop_nodes, transposes
 from .arena import Arena
 from .code import SIZE, Code, literal

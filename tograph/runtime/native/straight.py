@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..ir import Node, Value
+from ..graph.ir import Node, Value
+from ..graph.types import DTYPE_NAMES, TensorType
 from ..kernels.creators import CREATORS, creator_value
 from ..kernels.loop_ir import Unsupported
-from ..types import DTYPE_NAMES, TensorType
 from . import calls, extents, groups, loop_nodes, telling, views
 from .code import REGISTER, literal, memory
 from .groups import one_element

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..ir import Node
+from ..graph.ir import Node
 from ..kernels.loop_ir import Open
 from . import matmul, threading, walks
 from .code import SIZE

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from .. import ops
-from ..ir import Node, Value, map_values
-from ..ordering import node_effects
-from ..types import ObjectType
+from ..graph import ops
+from ..graph.ir import Node, Value, map_values
+from ..graph.ordering import node_effects
+from ..graph.types import ObjectType
 from . import calls
 from .callees import Call
 from .values import NO_OWNERS, Decline, Listed, Mem

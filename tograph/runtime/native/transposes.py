@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from ..ir import Node
+from ..graph.ir import Node
 from . import threading
 from .code import SIZE
 from .groups import CLONE

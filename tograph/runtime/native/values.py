@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..ir import Node, Value
+from ..graph.ir import Node, Value
+from ..graph.types import Type
 from ..kernels.loop_ir import Open, bound
-from ..types import Type
 
 NO_OWNERS: frozenset[int] = frozenset()
 

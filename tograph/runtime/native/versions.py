@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..ir import Graph, Value, all_nodes
-from ..types import DTYPE_NAMES, ScalarType, TensorType
+from ..graph.ir import Graph, Value, all_nodes
+from ..graph.types import DTYPE_NAMES, ScalarType, TensorType
 from .code import SIZE, UNROLL
 from .groups import one_element
 from .threading import COUNTER

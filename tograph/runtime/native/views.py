@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..ir import Node, Value
+from ..graph.ir import Node, Value
 from ..kernels.loop_ir import Open, bound
 from .indices import index_of, slice_of
 from .reshapes import reshape

@@ -16,11 +16,11 @@ from typing import NamedTuple
 
 from ... import collector, settings
 from ...errors import VerifyError
-from ..ir import Graph
-from ..ordering import set_control_inputs
-from ..rewrite import copied, count_nodes
-from ..text import show
-from ..verification import verify
+from ..graph.ir import Graph
+from ..graph.ordering import set_control_inputs
+from ..graph.rewrite import copied, count_nodes
+from ..graph.text import show
+from ..graph.verification import verify
 from .cse import cse
 from .fold import fold
 from .forward import forward

@@ -11,9 +11,9 @@ storage, as the plain program has it, so that ``return x + 1, x + 1`` gives two 
 
 from __future__ import annotations
 
-from ..ir import Graph, Node, Value
-from ..ops import lookup
-from ..rewrite import holds_tensors, is_torch_op, lead
+from ..graph.ir import Graph, Node, Value
+from ..graph.ops import lookup
+from ..graph.rewrite import holds_tensors, is_torch_op, lead
 
 
 class _Classes:

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any
 
-from ..ir import Graph, Node, Value
-from ..ops import Effects
-from ..rewrite import ALTERNATIVES, Renaming, add_input
+from ..graph.ir import Graph, Node, Value
+from ..graph.ops import Effects
+from ..graph.rewrite import ALTERNATIVES, Renaming, add_input
 from .aliasing import Storages
 from .numbering import Numbering, effects_of
 

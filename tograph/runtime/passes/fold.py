@@ -13,11 +13,11 @@ from typing import Any
 import torch
 
 from ...errors import TographError
-from .. import ops
-from ..ir import Graph, Node, Value, map_values
-from ..ordering import node_effects
-from ..rewrite import Renaming, carried, keep_inputs, lead, splice
-from ..types import BOOL, ScalarType, TensorType
+from ..graph import ops
+from ..graph.ir import Graph, Node, Value, map_values
+from ..graph.ordering import node_effects
+from ..graph.rewrite import Renaming, carried, keep_inputs, lead, splice
+from ..graph.types import BOOL, ScalarType, TensorType
 
 MAX_ELEMENTS = 64  # of a tensor that is computed now
 MAX_POWER = 64  # of numbers that an op could make very long

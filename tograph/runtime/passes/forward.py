@@ -9,10 +9,10 @@ effect on the outside. A Python callback that may fail may also write any resour
 
 from __future__ import annotations
 
-from ..ir import Graph, Node, Value
-from ..ops import Effects
-from ..ordering import node_effects
-from ..rewrite import Renaming, add_input, carried, lead
+from ..graph.ir import Graph, Node, Value
+from ..graph.ops import Effects
+from ..graph.ordering import node_effects
+from ..graph.rewrite import Renaming, add_input, carried, lead
 from .aliasing import Storages
 
 READ, ASSIGN = "tg.read", "tg.assign"

@@ -8,10 +8,10 @@ memory that is made to be written into. Inner loops come first, so an invariant 
 
 from __future__ import annotations
 
-from ..ir import Graph, Node, Value
-from ..ops import Effects
-from ..ordering import node_effects
-from ..rewrite import add_input, cannot_fail, carried
+from ..graph.ir import Graph, Node, Value
+from ..graph.ops import Effects
+from ..graph.ordering import node_effects
+from ..graph.rewrite import add_input, cannot_fail, carried
 from .aliasing import Storages
 from .forward import writes_anything
 from .updates import is_update

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..ir import Graph, Node
-from ..rewrite import replaced, splice
+from ..graph.ir import Graph, Node
+from ..graph.rewrite import replaced, splice
 
 
 def inline(graph: Graph) -> Graph:

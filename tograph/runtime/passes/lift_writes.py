@@ -7,10 +7,10 @@ another type than its own, and what regions other than those of If, Case, While 
 
 from __future__ import annotations
 
-from ..ir import Graph, Node, Value
-from ..ordering import graph_effects
-from ..rewrite import carried, copied, lead, passed
-from ..types import TensorType
+from ..graph.ir import Graph, Node, Value
+from ..graph.ordering import graph_effects
+from ..graph.rewrite import carried, copied, lead, passed
+from ..graph.types import TensorType
 from .forward import forward_reads
 
 _LIFTED = ("If", "Case", "While", "Call")

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from ..ir import Graph, Node, Value
-from ..ops import Effects
-from ..rewrite import Renaming, constant_key, keep_outputs
+from ..graph.ir import Graph, Node, Value
+from ..graph.ops import Effects
+from ..graph.rewrite import Renaming, constant_key, keep_outputs
 from .aliasing import Storages
 from .numbering import Numbering, number_graph
 

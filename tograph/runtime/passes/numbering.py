@@ -12,10 +12,10 @@ import itertools
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from ..ir import Graph, Node, Value
-from ..ops import Effects
-from ..ordering import node_effects
-from ..rewrite import carried, constant_key, lead
+from ..graph.ir import Graph, Node, Value
+from ..graph.ops import Effects
+from ..graph.ordering import node_effects
+from ..graph.rewrite import carried, constant_key, lead
 from .forward import writes_anything
 
 

@@ -21,11 +21,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..ir import Graph, Node, Value
-from ..ops import lookup
-from ..ordering import node_effects
-from ..rewrite import holds_tensors, is_torch_op, lead
-from ..types import ListType, TensorType
+from ..graph.ir import Graph, Node, Value
+from ..graph.ops import lookup
+from ..graph.ordering import node_effects
+from ..graph.rewrite import holds_tensors, is_torch_op, lead
+from ..graph.types import ListType, TensorType
 from .forward import READ, writes_anything
 from .updates import is_update
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from ..ir import Graph, Node, Value
-from ..ordering import keep_writes, node_effects
-from ..overwritten import targets, written
-from ..rewrite import carried, keep_inputs, keep_outputs, same_value
+from ..graph.ir import Graph, Node, Value
+from ..graph.ordering import keep_writes, node_effects
+from ..graph.overwritten import targets, written
+from ..graph.rewrite import carried, keep_inputs, keep_outputs, same_value
 
 CHECKS = {"aten.select_scatter.default": "aten.select.int"}
 

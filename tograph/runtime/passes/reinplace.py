@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..ir import Graph, Node, Value
-from ..rewrite import map_graphs
-from ..types import ListType
+from ..graph.ir import Graph, Node, Value
+from ..graph.rewrite import map_graphs
+from ..graph.types import ListType
 from .ownership import Analysis, Plan
 from .updates import BORROW, FREEZE, INPLACE
 

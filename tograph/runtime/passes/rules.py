@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ..types import BOOL, ScalarType, TensorType, Type
+from ..graph.types import BOOL, ScalarType, TensorType, Type
 
 ANY: Any = object()
 # Ops whose result depends on the strides of what they are given.

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..ir import Graph, Node, Value, all_nodes
-from ..ordering import graph_effects, node_effects, prune
-from ..rewrite import Renaming, carried, copied, keep_inputs, lead, leave_out, passed, splice
+from ..graph.ir import Graph, Node, Value, all_nodes
+from ..graph.ordering import graph_effects, node_effects, prune
+from ..graph.rewrite import Renaming, carried, copied, keep_inputs, lead, leave_out, passed, splice
 
 COMMIT = "tg.commit"
 

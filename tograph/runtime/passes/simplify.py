@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..ir import Graph, Node, Value, all_nodes
-from ..rewrite import Renaming, same_value
+from ..graph.ir import Graph, Node, Value, all_nodes
+from ..graph.rewrite import Renaming, same_value
 from .aliasing import Storages
 from .rules import ANY, RULES, STRIDED, Rule
 

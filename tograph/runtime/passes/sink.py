@@ -8,9 +8,9 @@ then further into branches within the branch.
 
 from __future__ import annotations
 
-from ..ir import Graph, Node, Value
-from ..ops import Effects
-from ..rewrite import ALTERNATIVES, add_input, cannot_fail, keep_inputs, lead
+from ..graph.ir import Graph, Node, Value
+from ..graph.ops import Effects
+from ..graph.rewrite import ALTERNATIVES, add_input, cannot_fail, keep_inputs, lead
 from .forward import writes_anything
 from .numbering import effects_of
 

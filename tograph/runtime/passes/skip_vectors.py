@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..ir import Graph, Node, all_nodes
+from ..graph.ir import Graph, Node, all_nodes
 
 # op: (its first arguments where they are left out, the outputs that are vectors)
 VECTORS = {"aten._linalg_svd.default": ((False,), (0, 2)), "aten._linalg_eigh.default": (("L",), (1,))}  # fmt: skip

@@ -16,9 +16,9 @@ from typing import Any
 
 import torch
 
-from .. import ops
-from ..ir import Node
-from ..ops import Effects
+from ..graph import ops
+from ..graph.ir import Node
+from ..graph.ops import Effects
 
 INPLACE, UPDATE, BORROW, FREEZE = "inplace.", "update.", "tg.borrow", "tg.list_freeze"
 

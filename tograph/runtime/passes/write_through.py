@@ -8,10 +8,10 @@ makes a look without a copy where nothing writes it before.
 
 from __future__ import annotations
 
-from ..ir import Graph, Node, Value
-from ..ops import exists
-from ..ordering import node_effects
-from ..rewrite import Renaming
+from ..graph.ir import Graph, Node, Value
+from ..graph.ops import exists
+from ..graph.ordering import node_effects
+from ..graph.rewrite import Renaming
 from .forward import ASSIGN, READ, writes_anything
 from .updates import UPDATE
 

@@ -10,10 +10,11 @@ from typing import Any
 
 import torch
 
-from .. import artifacts, passes
-from ..ir import Graph, Node, Value, all_nodes, values_in
-from ..ordering import node_effects
-from ..text import lines_of, names_of, parse_graph
+from .. import passes
+from ..display import artifacts
+from ..graph.ir import Graph, Node, Value, all_nodes, values_in
+from ..graph.ordering import node_effects
+from ..graph.text import lines_of, names_of, parse_graph
 
 _REGIONS = ("If", "While", "Case", "Try", "Call")
 

@@ -17,8 +17,8 @@ from typing import Any
 import torch
 
 from ...errors import CorruptFileError, NewerFileError, SavedFileError, UnsavableError
-from ..function import Function
-from ..methods import BoundFunction
+from ..functions.function import Function
+from ..functions.methods import BoundFunction
 from . import archive, functions, modules, tensors
 from .functions import LoadedFunction
 from .modules import LoadedModule

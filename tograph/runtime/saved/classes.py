@@ -18,12 +18,12 @@ import torch
 
 from ... import errors
 from ...errors import CorruptFileError, UnsavableError
-from ..deques import StagedDeque, bounded
-from ..growing import StagedList
-from ..results import MadeLeaf
-from ..specs import TensorSpec
-from ..staged_tuples import StagedTuple
-from ..variables import Variable
+from ..recording.variables import Variable
+from ..traces.results import MadeLeaf
+from ..values.deques import StagedDeque, bounded
+from ..values.growing import StagedList
+from ..values.specs import TensorSpec
+from ..values.staged_tuples import StagedTuple
 
 _PLAIN = (bool, int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset, range, slice, object, type(None))  # fmt: skip
 _KNOWN: dict[str, type] = {c.__name__: c for c in _PLAIN}

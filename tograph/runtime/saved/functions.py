@@ -10,16 +10,16 @@ from typing import Any
 import torch
 
 from ...errors import UnsavableError, UnsavedSignatureError
-from ..arguments import Flat
-from ..binding import binder
-from ..call_effects import Finder, GradOf
-from ..concrete import ConcreteFunction
-from ..funcgraph import is_tracing
-from ..function import Function
-from ..guards import Guards
-from ..keys import describe_key, without_sizes
-from ..trace_cache import TraceCache
-from ..traces import Trace
+from ..functions.function import Function
+from ..functions.trace_cache import TraceCache
+from ..guarding.guards import Guards
+from ..symbols.funcgraph import is_tracing
+from ..traces.binding import binder
+from ..traces.call_effects import Finder, GradOf
+from ..traces.concrete import ConcreteFunction
+from ..traces.traces import Trace
+from ..values.arguments import Flat
+from ..values.keys import describe_key, without_sizes
 from . import traces
 from .inline import stage
 from .values import Decoder, Encoder

@@ -8,14 +8,14 @@ from typing import Any
 import torch
 
 from ...errors import StagingError
-from .. import flattening
 from ..autodiff.replay import replay
-from ..concrete import ConcreteFunction
-from ..funcgraph import FuncGraph, Ref, current_graph, moment, user_location
-from ..journal import Location
-from ..ordering import graph_effects
-from ..structure import Handle
-from ..symbolic import as_symbolic
+from ..graph.ordering import graph_effects
+from ..symbols.funcgraph import FuncGraph, Ref, current_graph, moment, user_location
+from ..symbols.journal import Location
+from ..symbols.symbolic import as_symbolic
+from ..traces.concrete import ConcreteFunction
+from ..values import flattening
+from ..values.structure import Handle
 
 
 def stage(concrete: ConcreteFunction, tensors: list[Any], places: Sequence[Location]) -> Any:

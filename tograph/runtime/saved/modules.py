@@ -8,9 +8,9 @@ from typing import Any
 import torch
 
 from ...errors import UnsavableError
-from ..function import Function
-from ..methods import BoundFunction
-from ..variables import Variable
+from ..functions.function import Function
+from ..functions.methods import BoundFunction
+from ..recording.variables import Variable
 
 
 class LoadedModule(torch.nn.Module):

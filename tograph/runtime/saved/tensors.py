@@ -13,8 +13,8 @@ import safetensors.torch
 import torch
 
 from ...errors import CorruptFileError, UnsavableError
-from ..types import DTYPE_NAMES, DTYPES
-from ..variables import Variable
+from ..graph.types import DTYPE_NAMES, DTYPES
+from ..recording.variables import Variable
 
 _CLASSES = {torch.Tensor: "tensor", torch.nn.Parameter: "parameter", Variable: "variable"}
 _PAIRS = (torch.complex32, torch.complex128)

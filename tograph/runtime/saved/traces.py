@@ -9,19 +9,19 @@ from __future__ import annotations
 from typing import Any
 
 from ...errors import CorruptFileError, GraphSyntaxError, UnsavableError, VerifyError
-from .. import ops, text
-from ..call_effects import Finder, GradOf, no_places
-from ..commits import Plan
-from ..concrete import ConcreteFunction
-from ..guards import Guards
-from ..ir import Graph, Node, Value, all_nodes
-from ..journal import Location
-from ..keys import describe_key
-from ..ops import OpaqueObject
-from ..specs import TensorSpec
-from ..text import python_objects
-from ..traces import Trace
-from ..verification import verify
+from ..graph import ops, text
+from ..graph.ir import Graph, Node, Value, all_nodes
+from ..graph.ops import OpaqueObject
+from ..graph.text import python_objects
+from ..graph.verification import verify
+from ..guarding.guards import Guards
+from ..symbols.journal import Location
+from ..traces.call_effects import Finder, GradOf, no_places
+from ..traces.commits import Plan
+from ..traces.concrete import ConcreteFunction
+from ..traces.traces import Trace
+from ..values.keys import describe_key
+from ..values.specs import TensorSpec
 from .values import Decoder, Encoder
 
 # Ops that reach files or memory outside of their arguments: no trace has them, and no file may.

@@ -15,12 +15,12 @@ from typing import Any
 import torch
 
 from ...errors import CorruptFileError, UnsavableError
-from .. import pytrees
 from ..control_flow.raising import Rebuild
-from ..journal import MISSING
-from ..specs import TensorSpec
-from ..structure import Again, Choice, Const, Leaf, Spec, Tree
-from ..types import parse_type
+from ..graph.types import parse_type
+from ..symbols.journal import MISSING
+from ..values import pytrees
+from ..values.specs import TensorSpec
+from ..values.structure import Again, Choice, Const, Leaf, Spec, Tree
 from .classes import class_of, name_of_class
 from .tensors import TensorTable
 

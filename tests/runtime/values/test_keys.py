@@ -1,0 +1,121 @@
+"""The quick key of a call against the full one, and calls that go by it."""
+
+import enum
+import itertools
+
+import pytest
+import torch
+
+import tograph as tg
+from tograph.runtime.values import arguments, keys
+
+A, B, C = torch.ones(3), torch.zeros(3), torch.ones(2, dtype=torch.int64)
+ARGUMENTS = [
+    (), (A,), (B,), (C,), (A, B), ([A, B],), ((A, B),), ([A], B), ([A], [B]), ([[A], B],), ([A, [B]],), ({"a": A, "b": B},), ({"b": A, "a": B},),
+    ({"b": B, "a": A},), ({"a": [A], "b": B},), (A, 1), (A, True), (A, 1.0), (A, "1"), (A, None), (A, 0.0), (A, -0.0), ([A, 1],), ([A, True],),
+    ([A], 1), ([], A), ((), A), ({}, A), ([[]], A), (A, float("nan")), (torch.nn.Parameter(A), B), ({"a": 1, "b": A},), ({"a": True, "b": A},),
+]  # fmt: skip
+
+
+def full(args):
+    flat = arguments.Flat()
+    return tuple(arguments.key_of(x, flat, "x") for x in args), flat.tensors
+
+
+def test_two_calls_have_one_quick_key_where_they_have_one_key():
+    for a, b in itertools.combinations_with_replacement(ARGUMENTS, 2):
+        assert (keys.quick_key(a)[0] == keys.quick_key(b)[0]) is (full(a)[0] == full(b)[0]), (a, b)
+
+
+@pytest.mark.parametrize("args", ARGUMENTS, ids=str)
+def test_the_tensors_come_in_the_same_order(args):
+    quick, tensors = keys.quick_key(args)
+    assert quick is not None
+    assert list(map(id, tensors)) == list(map(id, full(args)[1]))
+
+
+LIST, DICT = [A], {"a": A}
+
+
+@pytest.mark.parametrize("args", [(A, A), (A, [A]), (LIST, LIST), (DICT, DICT), ({1: A},), ({A},), (range(3),), (object(),), ({"a": A}, A)])  # fmt: skip
+def test_what_has_no_quick_key(args):
+    assert keys.quick_key(args)[0] is None
+
+
+def test_calls_by_name_and_by_position_are_one():
+    @tg.function
+    def f(x, y, n=2):
+        return x * n - y
+
+    for _ in range(5):
+        assert torch.equal(f(A, B, 3), f(n=3, y=B, x=A))
+        assert torch.equal(f(A, y=B, n=3), A * 3)
+        assert torch.equal(f(x=B, y=A), B * 2 - A)
+    assert f.trace_count == 2
+    with pytest.raises(TypeError, match="missing"):
+        f(A, n=3)
+    with pytest.raises(TypeError, match="unexpected"):
+        f(A, B, m=3)
+
+
+def test_containers_of_other_tensors_give_other_results():
+    f = tg.function(lambda xs, d: (xs[0] - xs[1]) * d["k"])
+    for i in range(6):
+        x, y, k = torch.full((3,), float(i)), torch.arange(3.0), torch.tensor([1.0, i, 2.0])
+        assert torch.equal(f([x, y], {"k": k}), (x - y) * k)
+        assert torch.equal(f((y, x), {"k": k}), (y - x) * k)
+        assert torch.equal(f([x, x], {"k": k}), x * 0)
+    assert f.trace_count == 3
+
+
+def product(x, y):
+    return x @ y
+
+
+def test_autocast_on_a_cpu_has_traces_of_its_own():
+    f, x = tg.function(product), torch.randn(4, 4)
+    for _ in range(3):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            assert f(x, x + 1).dtype == torch.bfloat16
+        assert f(x, x + 1).dtype == torch.float32
+        with torch.autocast("cpu", dtype=torch.float16):
+            assert f(x, x + 1).dtype == torch.float16
+        with torch.autocast("cpu", enabled=False):
+            torch.testing.assert_close(f(x, x + 1), x @ (x + 1))
+    assert f.trace_count == 3
+
+
+class Kind(str, enum.Enum):
+    A = "a"
+
+
+@pytest.mark.parametrize(
+    "function, ways",
+    [
+        (lambda d: {str(k): v for k, v in d.items()}, [{1: A}, {True: A}, {1.0: A}, {"1": A}]),
+        (lambda d: ([str(k) for k in d], *d.values()), [{"a": A}, {Kind.A: A}, {0.0: A}, {-0.0: A}]),
+        (str, [frozenset([1]), frozenset([True]), frozenset([1.0])]),
+        (str, [(frozenset([0.0]),), (frozenset([-0.0]),)]),
+        (lambda r: (r.start, r.stop, r.step), [range(0, 3, 2), range(0, 4, 2), range(0), range(1, 1)]),
+        (repr, [complex(-1.0, 0.0), complex(-1.0, -0.0)]),
+    ],
+)  # fmt: skip
+def test_what_compares_equal_is_not_one_argument(function, ways):
+    def f(x, way):
+        return x + 1, function(way)
+
+    converted = tg.function(f)
+    for way in [w for w in ways for _ in range(5)]:
+        (_, wanted), (_, found) = f(A, way), converted(A, way)
+        assert repr(found) == repr(wanted)
+
+
+def test_keyword_only_arguments_are_not_given_by_position():
+    @tg.function
+    def f(x, *, n=1):
+        return x + n
+
+    for _ in range(5):
+        f(A, n=2)
+    with pytest.raises(TypeError, match="too many positional arguments"):
+        f(A, 2)

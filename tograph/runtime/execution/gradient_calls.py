@@ -1,0 +1,123 @@
+"""How calls of a graph run whose tensors require gradients, as one function of torch's autograd.
+
+Where nothing that leaves depends on such a tensor (what ``no_grad`` and ``detach`` are for) a call runs as if none required any.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any
+
+import torch
+
+from .. import autodiff, passes
+from ..gradients import transforms
+from ..gradients.watching import PLAIN
+from ..graph.ir import Graph
+from ..graph.ordering import graph_effects
+from ..graph.rewrite import copied
+from ..kernels.lower import lower
+from ..passes.settle import has_try, settle
+from ..symbols.carrier import differentiable
+from ..writes import freed
+from . import host, scheduler
+
+
+class GradientCalls:
+    """What is known of a graph by the first call that asks."""
+
+    def __init__(self, graph: Graph):
+        self.graph = graph
+
+    def run(self, inputs: Sequence[Any], plain: Callable[..., list[Any]]) -> list[Any] | None:
+        """The outputs; None where no input requires a gradient, or the gradient has to be that of the host program.
+
+        ``plain`` runs the graph for tensors that require none.
+        """
+        asked = [i for i in self._leaves if inputs[i].requires_grad]
+        if not asked:
+            return None
+        if self._unreached(inputs, asked):
+            return self._run_unreached(inputs, asked, plain)
+        if transforms.active() or not self._supported:
+            return None
+        return self._run_differentiable(inputs, tuple(asked))
+
+    @cached_property
+    def _leaves(self) -> list[int]:
+        return [i for i, v in enumerate(self.graph.inputs) if differentiable(v.type)]
+
+    @cached_property
+    def _settled_graph(self) -> Graph:
+        """The graph without a ``try`` that makes no difference, such as that around the step of an optimiser."""
+        return settle(copied(self.graph)) if has_try(self.graph) else self.graph
+
+    # ---- nothing to differentiate
+
+    @cached_property
+    def _reached(self) -> frozenset[int] | None:
+        """The inputs that a result, or what a variable becomes, may depend on as autograd sees it; None where that is not known."""
+        return autodiff.reached(self._settled_graph)
+
+    def _unreached(self, inputs: Sequence[Any], asked: list[int]) -> bool:
+        """Whether nothing that leaves has a gradient."""
+        if self._reached is None or not self._reached.isdisjoint(asked):
+            return False
+        return all(type(x) in PLAIN for x in inputs if isinstance(x, torch.Tensor)) and not transforms.active()  # fmt: skip
+
+    def _run_unreached(
+        self, inputs: Sequence[Any], asked: list[int], plain: Callable[..., list[Any]]
+    ) -> list[Any]:
+        with torch.no_grad():
+            outputs = plain(*inputs)
+        if not self._refuses:
+            return outputs
+        return autodiff.refusing(self.graph, outputs, [inputs[i] for i in asked])
+
+    @cached_property
+    def _refuses(self) -> bool:
+        """Whether there are results whose gradient the function took itself."""
+        return any(map(freed.is_freed, self.graph.outputs))
+
+    # ---- a forward graph that keeps what the gradient needs
+
+    @cached_property
+    def _supported(self) -> bool:
+        return autodiff.supported(self._settled_graph)
+
+    @cached_property
+    def differentiable(self) -> autodiff.Differentiable:
+        return autodiff.Differentiable(self._settled_graph, _build)
+
+    def _run_differentiable(self, inputs: Sequence[Any], asked: tuple[int, ...]) -> list[Any]:
+        rewrites = self._rewrites
+        changed = rewrites.changed(inputs) if rewrites is not None else ()
+        if not changed:
+            return self.differentiable.run(inputs, asked)
+        outputs = self._rewriting.run(inputs)
+        return rewrites.settle(outputs, inputs, changed)
+
+    @cached_property
+    def _rewrites(self) -> autodiff.Rewrites | None:
+        """What gets a history by being written; None where nothing does."""
+        if not graph_effects(self._settled_graph).writes:
+            return None
+        found = autodiff.Rewrites(self._settled_graph)
+        return found if found.places else None
+
+    @cached_property
+    def _rewriting(self) -> autodiff.Differentiable:
+        assert self._rewrites is not None
+        return autodiff.Differentiable(self._rewrites.graph, _build)
+
+
+def _build(graph: Graph, visible: int | None = None) -> scheduler.Program:
+    """The program of a graph that autograd does not see; see ``scheduler.build``."""
+    values = functools.cache(lambda: passes.optimize(graph, inference=False))
+
+    def program() -> host.Program:
+        return host.build(lower(passes.write_in_place(values()), host.build)[0])
+
+    return scheduler.build(graph, values, program, visible)

@@ -1,0 +1,241 @@
+"""How a graph runs: the levels of execution, and which one a call takes.
+
+``build(graph)`` gives a ``Program``. From the top:
+
+native  the whole graph is one machine-code function (``native``). Needs: llvmlite; tensors on the CPU with static sizes,
+        contiguous and without autograd; every op with a native form.
+device  tensors on one GPU, and small ones on the CPU beside them: kernels and conditional nodes of one CUDA graph, or chunks of predicated loop bodies (``gpu``).
+        Needs: triton; static sizes; nothing in the graph that only the host can do. Not yet seen on a GPU.
+host    straight-line Python that calls torch, op by op (``host``). Runs everything.
+
+The level is chosen per graph and checked per call, so a call that native code was not made for (another memory layout,
+gradients, a torch mode) runs on the host. So does one that native code declines while it runs, because something
+failed: the host then raises the exact error. A graph with loops or large tensors is compiled at its first call, another at
+its second, a long one later: code that runs once is not compiled, and LLVM is not even loaded for it. ``level`` and ``reason`` tell what was
+taken and why not more.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from ... import collector, settings
+from ...lazy import lazy_module
+from .. import passes
+from ..display import artifacts
+from ..graph import prints
+from ..graph.ir import Graph, all_nodes
+from ..graph.rewrite import copied
+from ..graph.types import TensorType
+from ..kernels.device import gpus_in
+from ..kernels.jit import warn_once
+from ..kernels.loop_ir import Unsupported
+from ..kernels.regions import MIN_POINTS
+from ..native import plans
+from ..native.compiling import compile_graph
+from ..native.groups import numel
+from ..native.program import Native
+from ..native.rows import plain
+from ..native.values import Decline
+from ..passes.skip_vectors import has_vectors, skip_vectors
+from . import host
+
+gpu = lazy_module("..gpu.program", __package__)
+
+WARM = 2  # the call at which a graph without loops is compiled
+LAYOUTS = 4  # combinations of strides of the inputs that are compiled
+LONG = 1000  # nodes of a graph without loops, such as a loop of Python that was unrolled, from which on it waits for more calls:
+STRETCH = 250  # one for each so many nodes, since LLVM takes a hundred times as long for a node as the host takes to run it
+PATIENCE = 8  # calls that may decline in a row before native code is given up
+
+
+class Program:
+    """Runs a graph. ``level``: "native", "device" or "host"; ``reason``: why not more, or an empty string."""
+
+    def __init__(
+        self,
+        traced: Graph,
+        optimized: Callable[[], Graph] | None = None,
+        host_program: Callable[[], host.Program] | None = None,
+        visible: int | None = None,
+    ):
+        self._traced, self._optimized, self._visible = traced, optimized, visible
+        self.level, self.reason = "host", "not called yet"
+        self._host_program = host_program or (lambda: host.build(self.graph))
+        self._native: Any = None  # Native, or gpu.Program, which loads late
+        self._left = _calls_before(traced)
+        self._settled = False
+        self._waiting: host.Program | None = None  # runs the graph op by op until it is compiled
+        self._declined = 0
+        self._strided: dict[
+            Any, Native | None
+        ] = {}  # native code for inputs that are not contiguous, by their strides
+
+    @functools.cached_property
+    def graph(self) -> Graph:
+        """What the passes make of the graph."""
+        return self._traced if self._optimized is None else self._optimized()
+
+    @functools.cached_property
+    def _for_native(self) -> Graph:
+        """What native code is made from: the same, but that writes in regions are lifted before the passes instead of between two runs of them."""
+        made = None if self._optimized is None else passes.optimize_lifted(self._traced)
+        graph = self.graph if made is None else made
+        return skip_vectors(copied(graph)) if has_vectors(graph) else graph
+
+    @functools.cached_property
+    def host(self) -> host.Program:
+        """The host program of the graph."""
+        with collector.seldom():
+            return self._host_program()
+
+    @property
+    def native(self) -> Any:
+        """The native code, or what runs on the GPU, once a call has compiled it."""
+        return self._native
+
+    @property
+    def settled(self) -> bool:
+        """Whether it is known how the graph runs: as native code, on a device, or by the host."""
+        return self._settled
+
+    @property
+    def kernels(self) -> list[Any]:
+        """The loop nests of the native code."""
+        if not isinstance(self._native, Native):
+            return [] if self._native is None else self._native.kernels
+        if self._native.low.kernels is None:  # code that an earlier process made
+            self._native.low.kernels = compile_graph(self._for_native, self._visible).low.kernels
+        return self._native.low.kernels
+
+    @property
+    def llvm(self) -> str:
+        """The text of the native code; empty at other levels."""
+        return self._native.llvm if isinstance(self._native, Native) else ""
+
+    def run(self, *inputs: Any) -> list[Any]:
+        """The outputs for run-time values of the inputs."""
+        if self._left:
+            self._left -= 1
+            if self._left:
+                if self._waiting is None:
+                    with collector.seldom():
+                        self._waiting = host.build(self.graph)
+                return self._waiting.run(*map(plain, inputs))
+            self._waiting = None
+            self.compile()
+        if self._native is not None:
+            outputs = self._native.run(inputs)
+            if outputs is None and isinstance(self._native, Native):
+                outputs = self._run_strided(inputs)
+            if outputs is not None:
+                self._declined = 0
+                return outputs
+            self._note_declined()
+            if count := prints.left_over():
+                with prints.passed_over(count):
+                    return self.host.run(*map(plain, inputs))
+        return self.host.run(*map(plain, inputs))
+
+    def _run_strided(self, inputs: tuple) -> list[Any] | None:
+        """The outputs by code for the strides of these inputs, where they are what kept the native code from running."""
+        layout = self._native.layout(inputs)
+        if not layout or (layout not in self._strided and len(self._strided) >= LAYOUTS):
+            return None
+        if layout not in self._strided:
+            try:
+                self._strided[layout] = compile_graph(self._for_native, self._visible, layout)
+            except (Decline, Unsupported) as why:
+                self._strided[layout], self.reason = None, str(why)
+            except RuntimeError as error:
+                self._strided[layout] = None
+                self._does_not_compile(error)
+        code = self._strided[layout]
+        return code and code.run(inputs)
+
+    def compile(self) -> None:
+        """Try to reach the native level now."""
+        self._left = 0
+        try:
+            self._compile()
+        finally:
+            self._settled = True  # last: another thread may ask while this one compiles
+
+    def _compile(self) -> None:
+        if settings.NOOPT:
+            self.reason = "TOGRAPH_NOOPT is set"
+            return
+        try:
+            if gpus_in(self._traced):
+                self._native, self.level = gpu.Program(self.graph), "device"
+                self.reason = "; ".join(self._native.notes)
+                return
+            with artifacts.progress(f"compiling {self._traced.name!r}"), collector.seldom():
+                self._native = self._compiled()
+            self.level, self.reason = "native", ""
+        except (Decline, Unsupported) as why:
+            self.reason = str(why)
+        except RuntimeError as error:
+            self._does_not_compile(error)
+
+    def _does_not_compile(self, error: RuntimeError) -> None:
+        code = "code of the GPU" if gpus_in(self._traced) else "native code"
+        self.reason = f"{code}: {error}"
+        warn_once(f"tograph: {code} for {self._traced.name} does not compile, it runs op by op: {error}")  # fmt: skip
+
+    def _compiled(self) -> Native:
+        """The native code, that of an earlier process where one made it."""
+        name = None if self._optimized is None else plans.name_of(self._traced, self._visible)
+        found = plans.load(name)
+        if found is not None:
+            return Native(*found)
+        made = compile_graph(self._for_native, self._visible)
+        plans.store(name, made.form, made.low)
+        return made
+
+    def _note_declined(self) -> None:
+        self._declined += 1
+        if notes := getattr(self._native, "notes", ()):
+            self.reason = "; ".join(notes)
+        if self._declined >= PATIENCE:
+            self._native = None
+            self.level, self.reason = "host", f"native code declined {PATIENCE} calls in a row"
+
+
+def _calls_before(graph: Graph) -> int:
+    """The call at which a graph is compiled."""
+    if _loops(graph):
+        return 1
+    if len(graph.nodes) > LONG:
+        return len(graph.nodes) // STRETCH
+    return 1 if _large(graph) else WARM
+
+
+def _loops(graph: Graph) -> bool:
+    return any(n.op == "While" for n in all_nodes(graph))
+
+
+def _large(graph: Graph) -> bool:
+    """Whether the host program would compile kernels at its first call: then native code is compiled instead."""
+    return any(
+        isinstance(v.type, TensorType) and None not in v.type.shape and numel(v.type.shape) >= MIN_POINTS
+        for n in graph.nodes
+        for v in n.outputs
+    )  # fmt: skip
+
+
+def build(
+    traced: Graph,
+    optimized: Callable[[], Graph] | None = None,
+    host_program: Callable[[], host.Program] | None = None,
+    visible: int | None = None,
+) -> Program:
+    """How to run ``traced``, which does not change any more.
+
+    ``optimized`` gives what the passes make of it, and is asked where no code of an earlier process is found; without it the graph runs as
+    it is. ``host_program`` makes its host program, where the caller has one. ``visible``: how many of the outputs leave the library;
+    lists among the others only other programs read (``native.rows``).
+    """
+    return Program(traced, optimized, host_program, visible)

@@ -1,0 +1,64 @@
+"""``tg.function`` on methods: one function for each object, which does not keep the object alive."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+import weakref
+from collections.abc import Callable
+from typing import Any, Generic, ParamSpec, TypeVar
+
+from ...errors import ScopeError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class WeakMethod:
+    """A method of an object that it does not keep alive."""
+
+    def __init__(self, function: Callable[..., Any], instance: Any):
+        self.function, self.instance = function, weakref.ref(instance)
+        functools.update_wrapper(self, function, updated=())
+        parameters = list(inspect.signature(function).parameters.values())[1:]
+        self.__signature__ = inspect.Signature(parameters)
+
+    def __call__(self, *args, **kwargs):
+        return self.function(self.bound_to(), *args, **kwargs)
+
+    def bound_to(self) -> Any:
+        instance = self.instance()
+        if instance is None:
+            raise ScopeError(
+                f"the object whose method {self.function.__name__!r} is called does not exist any more"
+            )
+        return instance
+
+
+class BoundFunction(Generic[P, R]):
+    """A ``Function`` of a method together with the object, which it keeps alive for the time of the call."""
+
+    __tograph_callable__ = True
+
+    def __init__(self, function: Any, instance: Any, unbound: Any):
+        self._function, self.__self__, self._unbound = function, instance, unbound
+        functools.update_wrapper(self, function.python_function, updated=())
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self._function(*args, **kwargs)
+
+    def __get__(self, instance, owner=None):
+        return self
+
+    def __getattr__(self, name):
+        return getattr(self._function, name)
+
+    def __reduce__(self):
+        return getattr, (self.__self__, self._unbound.python_function.__name__)
+
+    def __deepcopy__(self, memo):
+        return self._unbound.__get__(copy.deepcopy(self.__self__, memo))
+
+    def __repr__(self):
+        return f"<bound {self._function!r} of {self.__self__!r}>"

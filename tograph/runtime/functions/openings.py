@@ -1,0 +1,129 @@
+"""What a call is traced as: its very sizes and numbers, or with some of them open.
+
+With ``reduce_retracing`` those are open that differ between the calls of a family. Numbers of outer objects are inputs of the
+graph where they were seen to change from call to call. An open trace is tentative: where the code needs the size or number itself,
+the call is traced as it is.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from ...errors import AliasError, LastingChangeError, SharedMemoryError, StagingError
+from ..guarding.outer_numbers import OuterNumbers
+from ..symbols.retrace import Retrace
+from ..traces.tracer import Tracer
+from ..traces.traces import Trace
+from ..values.arguments import Flat
+from ..values.families import Family, numbers_in
+from ..values.keys import flat_specs, spec_from, without_sizes
+from ..values.specs import TensorSpec
+
+if TYPE_CHECKING:
+    from .function import Function
+
+
+class Openings:
+    """What was seen of the calls of one function: ``families`` of its arguments, ``outer`` numbers."""
+
+    def __init__(self) -> None:
+        self.families: dict[Any, Family] = {}
+        self.outer = OuterNumbers()
+
+    def trace(
+        self, function: Function[..., Any], key: Any, bound: inspect.BoundArguments, flat: Flat
+    ) -> Trace:
+        """A trace of ``function`` that serves this call."""
+        may_open = function.reduce_retracing and function.input_signature is None
+        trace = self._opened(function, key, bound, flat) if may_open else None
+        if trace is None and self.outer.open:
+            trace = self._with_outer(function, key, bound, flat)
+        if trace is None:
+            trace = self._traced(function, key, bound, flat, exact_specs(function, flat))
+        return trace
+
+    def _opened(
+        self, function: Function[..., Any], key: Any, bound: inspect.BoundArguments, flat: Flat
+    ) -> Trace | None:
+        """A trace with open sizes and numbers, where the call differs from earlier ones of its family in nothing else."""
+        exact = exact_specs(function, flat)
+        family = self.families.get(without_sizes(key))
+        if family is None:
+            self.families[without_sizes(key)] = Family(exact, list(flat.numbers))
+            return None
+        family.widen(exact, flat.numbers)
+        while not family.closed:
+            specs, numbers = family.open_specs(exact), family.open_numbers(flat.numbers)
+            if specs == exact and not numbers:
+                return None
+            try:
+                trace = self._traced(function, key, bound, flat, specs, numbers, tentative=True)
+            except Exception:  # whatever the code makes of something open: it is traced as it is, and raises again then
+                family.closed = True
+                return None
+            needed = numbers_in(trace.checks.sizes, len(flat.tensors))
+            if not needed:
+                return trace
+            family.needed.update(numbers[i] for i in needed)
+        return None
+
+    def _with_outer(
+        self, function: Function[..., Any], key: Any, bound: inspect.BoundArguments, flat: Flat
+    ) -> Trace | None:
+        """A trace that takes numbers of outer objects as inputs; None where the code needs the numbers."""
+        try:
+            return self._traced(
+                function, key, bound, flat, exact_specs(function, flat), tentative=True
+            )
+        except Exception:  # whatever the code makes of a staged number: it is traced as it is, and raises again then
+            self.outer.close()
+            return None
+
+    def _traced(
+        self,
+        function: Function[..., Any],
+        key: Any,
+        bound: inspect.BoundArguments,
+        flat: Flat,
+        specs: list[TensorSpec],
+        numbers: tuple[int, ...] = (),
+        tentative: bool = False,
+    ) -> Trace:
+        """A trace; it begins again when tracing found out that tensors are one, or which containers have to be told apart.
+
+        So does one that fails where gradients may be None, because a staged loop that gathers them may have no iteration.
+        """
+        known, unnested = Retrace(), False
+        while True:
+            tracer = Tracer(
+                function, bound, flat, specs, numbers, tentative, known, self.outer.open.values()
+            )
+            try:
+                return tracer.trace(key)
+            except Retrace as again:
+                unnested = unnested or tracer.root.root.unnested
+                known = known | again
+            except StagingError as error:
+                if tracer.root.root.alike:  # where it is not what was concluded, it comes again
+                    known = known | Retrace(alone=True)
+                    continue
+                if tracer.root.root.gathered and not known.iterated:
+                    known = known | Retrace(iterated=True)
+                    continue
+                unnested = unnested or tracer.root.root.unnested
+                if not known.nested and not isinstance(error, LastingChangeError):
+                    known = known | Retrace(nested=known.apart or error)
+                    known.apart = None
+                    continue
+                about_names = (AliasError, SharedMemoryError) if unnested else AliasError
+                first = known.apart or known.nested
+                if first is None or (isinstance(error, about_names) and (known.apart or unnested)):
+                    raise
+                raise first from None
+
+
+def exact_specs(function: Function[..., Any], flat: Flat) -> list[TensorSpec]:
+    """What each tensor argument is traced as when nothing is known of other calls."""
+    given = [] if function.input_signature is None else flat_specs(function.input_signature)
+    return given + [spec_from(x) for x in flat.tensors[len(given) :]]

@@ -1,0 +1,146 @@
+"""``.grad`` while a function is traced.
+
+The gradient field of a leaf is a ``Slot``: what code reads and writes while tracing is the slot, never the field of the real
+tensor. A slot is a location like any other, so a write under a staged branch or loop becomes state, and at the end of the
+trace its content becomes an effect: every call leaves ``.grad`` as eager would.
+
+A tensor that a ``.grad`` field holds at the call is an input of the graph that is looked up at every call, through its
+owner, so that gradients that are replaced between calls do not trace anew. Whether a field that the trace read is None is a guard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from ..inference.infer import meta_of
+from ..symbols.funcgraph import FuncGraph, Root, Storage, current_graph, is_tracing
+from ..symbols.journal import Location
+from ..symbols.symbolic import SymTensor
+from ..values.structure import is_union
+from ..writes import histories
+
+
+class Slot:
+    """The gradient field of ``owner``; ``real`` is the tensor that the function was called with, or ``owner`` itself."""
+
+    def __init__(self, owner: torch.Tensor, root: Root):
+        self.owner = owner
+        self.real = owner.__dict__.get("real_", owner) if isinstance(owner, SymTensor) else owner
+        self.was_read = False
+        self.fresh = True  # the content may be the one from before the call
+        self.start = self.content = None if isinstance(self.real, SymTensor) else self.real.grad
+        if self.content is not None:
+            storage = Storage(meta_of(self.content), external=self.content, late=self.late)
+            root.captured[id(self.content)] = storage
+            root.keep.append(self.content)
+
+    @property
+    def late(self) -> Any:
+        """How a call finds the owner: the position of an argument, or the tensor."""
+        return self.owner.storage_.argument if isinstance(self.owner, SymTensor) else self.owner
+
+    def location(self) -> Location:
+        def set(content: Any) -> None:
+            self.content, self.fresh = content, content is self.start
+
+        return Location(("grad", id(self.owner)), "a gradient", lambda: self.content, set, self)
+
+    @property
+    def outside(self) -> bool:
+        """Whether the owner was there before the function ran."""
+        return not isinstance(self.real, SymTensor)
+
+
+def slot(owner: torch.Tensor) -> Slot:
+    root = current_graph().root
+    if id(owner) not in root.slots:
+        root.slots[id(owner)] = Slot(owner, root)
+        root.keep.append(owner)
+    return root.slots[id(owner)]
+
+
+def read(owner: torch.Tensor) -> Any:
+    """``owner.grad``"""
+    if not is_tracing():
+        return owner.grad
+    histories.check_graded(owner)
+    found = slot(owner)
+    found.was_read |= found.fresh
+    return found.content
+
+
+def _check_size(size: Sequence[Any], expected: Sequence[Any]) -> None:
+    """A gradient's size is that of its tensor; sizes that only the graph knows count as equal."""
+    pairs = zip(size, expected) if len(size) == len(expected) else [(0, 1)]
+    if any(type(n) is int and type(m) is int and n != m for n, m in pairs):
+        raise RuntimeError(
+            f"assigned grad has data of a different size: {tuple(size)} for {tuple(expected)}"
+        )
+
+
+def write(owner: torch.Tensor, value: Any) -> None:
+    """``owner.grad = value``"""
+    if not is_tracing():
+        owner.grad = value
+        return
+    if value is not None and not isinstance(value, torch.Tensor) and not is_union(value):
+        raise TypeError(
+            f"assigned grad expected to be a Tensor or None but got {type(value).__name__}"
+        )
+    if isinstance(value, torch.Tensor):
+        _check_size(value.shape, owner.shape)
+    found = slot(owner)
+    if _conditional(value):
+        found.was_read |= found.fresh  # where this region does not run, what was there stays
+    found.location().set(value)
+    found.fresh = False
+
+
+@contextmanager
+def standing(contents: dict[torch.Tensor, Any]) -> Iterator[None]:
+    """Inside, the gradients of these tensors are others: for code that is traced with what a part of the paths gives."""
+    before = {p: slot(p).content for p in contents}
+    for p, content in contents.items():
+        slot(p).content = content
+    try:
+        yield
+    finally:
+        for p, content in before.items():
+            slot(p).content = content
+
+
+def _conditional(value: Any) -> bool:
+    """Whether what a field holds before a write may stay. A loop that sets it to None is taken to have an iteration: one trace does."""
+    graph: FuncGraph | None = current_graph()
+    while graph is not None and graph.repeats and value is None:
+        graph = graph.outer
+    return graph is not None and graph.outer is not None
+
+
+def slots_read(graph: FuncGraph) -> list[Slot]:
+    """The slots of a trace whose first content mattered: code has read it, or it is a tensor that the graph takes."""
+    taken = {id(k.external) for k in graph.captures if isinstance(k, Storage)}
+    slots = [s for s in graph.root.slots.values() if s.outside]
+    return [s for s in slots if s.was_read or (s.start is not None and id(s.start) in taken)]
+
+
+def effects_of(entries: dict[Any, tuple[Location, Any]]) -> list[Slot]:
+    """The slots that a trace wrote and whose owners outlive it; a tensor that was only written in place stays."""
+    slots = [place.keep for key, (place, _) in entries.items() if key[0] == "grad"]
+    return [s for s in slots if s.outside and (s.content is None or s.content is not s.start)]
+
+
+def field_of(owner: torch.Tensor) -> Location:
+    """The real ``.grad`` field of a tensor."""
+
+    def set(value: Any) -> None:
+        owner.grad = value
+
+    return Location(("attr", id(owner), "grad"), "a gradient", lambda: owner.grad, set, owner)
+
+
+SymTensor.grad = property(read, write)

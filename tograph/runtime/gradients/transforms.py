@@ -1,0 +1,262 @@
+"""torch's own transforms around a call: ``torch.func`` (grad, jvp, vmap, ...) and forward-mode AD.
+
+They wrap the tensors of a call and see its ops one by one, so the call runs the graph op by op. Under ``vmap`` a condition may
+differ from example to example: then both branches run and each example takes its own result, and a loop runs until no example
+goes on, those that have ended keeping their state. So branches and bodies must not have effects there.
+
+Numbers that differ between examples are 0-d tensors from then on.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.autograd import forward_ad
+
+from ...errors import GradientError, UnsupportedOpError
+from ..graph.interp import attempt
+from ..graph.ir import Graph, Node, Value, map_values
+from ..graph.ops import lookup, overload_packet, plain
+from ..graph.ordering import graph_effects
+
+_functorch = torch._C._functorch
+
+
+def active() -> bool:
+    """Whether a transform of ``torch.func``, or a forward-mode level, is open."""
+    return _functorch.peek_interpreter_stack() is not None or forward_ad._current_level >= 0
+
+
+def mapping() -> bool:
+    """Whether one of the open transforms is ``vmap``."""
+    stack = _functorch.get_interpreter_stack()
+    return bool(stack) and any(level.key() == _functorch.TransformType.Vmap for level in stack)
+
+
+@contextmanager
+def suspended():
+    """Inside, no transform of ``torch.func`` is open: a function is traced as if it were called plainly."""
+    levels = []
+    while _functorch.peek_interpreter_stack() is not None:
+        levels.append(_functorch.pop_dynamic_layer_stack())
+    try:
+        yield
+    finally:
+        while levels:
+            _functorch.push_dynamic_layer_stack(levels.pop())
+
+
+def _opened(x: torch.Tensor) -> tuple[torch.Tensor, bool]:
+    """(the tensor inside the wrappers of all transforms, whether one of them is a batch)"""
+    batched = False
+    while _functorch.is_functorch_wrapped_tensor(x):
+        batched |= _functorch.is_batchedtensor(x)
+        x = _functorch.get_unwrapped(x)
+    return x, batched
+
+
+def _differs(x: Any) -> bool:
+    return isinstance(x, torch.Tensor) and _opened(x)[1]
+
+
+def run(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
+    """The outputs of a graph, example by example where ``vmap`` is open."""
+    env: dict[Value, Any] = dict(zip(graph.inputs, inputs, strict=False))
+    for node in graph.nodes:
+        with torch.set_grad_enabled(torch.is_grad_enabled() and node.grad):
+            env.update(zip(node.outputs, _node(node, env), strict=False))
+    return [env[v] for v in graph.outputs]
+
+
+def _node(node: Node, env: dict[Value, Any]) -> Sequence[Any]:
+    args = map_values(env.__getitem__, node.args)
+    if node.op in _REGIONS:
+        return _REGIONS[node.op](node, args)
+    kwargs = map_values(env.__getitem__, node.kwargs)
+    if node.op.startswith("py.") and any(map(_differs, args)):
+        return (_number(node, args),)
+    row = lookup(node.op)
+    if node.op.startswith(("aten.", "op.")):
+        result = _torch(node, row, args, kwargs)
+        return result if isinstance(result, (tuple, list)) else (result,)
+    result = row.run(*args, **kwargs)
+    return result if row.outputs != 1 and isinstance(result, tuple) else (result,)
+
+
+def _torch(node: Node, row: Any, args: tuple, kwargs: dict) -> Any:
+    if node.op == "aten.select.int" and _differs(args[2]):
+        at = torch.remainder(args[2], args[0].size(args[1])).reshape(1)
+        return torch.index_select(args[0], args[1], at).squeeze(args[1])
+    if node.op == "aten.scalar_tensor.default" and isinstance(args[0], torch.Tensor):
+        return args[0].to(kwargs.get("dtype"))
+    try:
+        return row.run(*args, **kwargs)
+    except (TypeError, RuntimeError):
+        numbers = [
+            v
+            for v, a in zip(node.args, args)
+            if isinstance(v, Value) and not hasattr(v.type, "shape")
+        ]
+        if not any(_differs(a) for a in args) or not numbers:
+            raise
+        return overload_packet(node.op.rpartition(".")[0])(*args, **kwargs)
+
+
+_NUMBERS = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "truediv": operator.truediv, "floordiv": operator.floordiv,
+    "mod": operator.mod, "pow": operator.pow, "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
+    "eq": operator.eq, "ne": operator.ne, "neg": operator.neg, "pos": operator.pos, "abs": operator.abs,
+    "and_": operator.and_, "or_": operator.or_, "xor": operator.xor, "not": torch.logical_not, "min": torch.minimum,
+    "max": torch.maximum, "constant": lambda x: x, "int": lambda x: x.to(torch.int64), "float": lambda x: x.to(torch.float64),
+    "bool": lambda x: x.to(torch.bool), "select": torch.where,
+    "range_length": lambda a, b, c: torch.clamp(-((a - b) // c), min=0),
+}  # fmt: skip
+
+
+def _number(node: Node, args: tuple) -> Any:
+    """A Python number that differs from example to example."""
+    name = node.op.removeprefix("py.")
+    form = _NUMBERS.get(name) or getattr(torch, name.removeprefix("math."), None)
+    if form is None:
+        raise UnsupportedOpError(
+            f"{node.op} of a number that differs between examples of vmap", node.location
+        )
+    if name in ("min", "max", "select"):
+        args = tuple(a if isinstance(a, torch.Tensor) else torch.tensor(a) for a in args)
+    return form(*(plain(a) for a in args))
+
+
+# ---- regions
+
+
+def _choice(
+    node: Node, names: Sequence[str], conditions: Sequence[Any], args: tuple
+) -> Sequence[Any]:
+    """The results of the first region whose condition holds, example by example; the last region is for the rest."""
+    for name in names:
+        _require_pure(node, name)
+    results = [run(node.regions[n], args) for n in names]
+    out = results[-1]
+    for condition, result in zip(reversed(conditions), reversed(results[:-1])):
+        out = [_merge(condition, a, b, node) for a, b in zip(result, out)]
+    return out
+
+
+def _require_pure(node: Node, name: str) -> None:
+    effects = graph_effects(node.regions[name])
+    if effects.io or effects.writes:
+        raise UnsupportedOpError(
+            f"under vmap the condition of this `{node.op}` differs between examples, and its {name} has effects",
+            node.location,
+        )
+
+
+def _merge(condition: Any, a: Any, b: Any, node: Node) -> Any:
+    if isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b):
+        return tuple(_merge(condition, x, y, node) for x, y in zip(a, b))
+    if a is b or (type(a) is type(b) and not isinstance(a, (torch.Tensor, tuple)) and a == b):
+        return a
+    if all(isinstance(x, (torch.Tensor, bool, int, float)) for x in (a, b)):
+        a, b = (
+            x if isinstance(x, torch.Tensor) else torch.tensor(x, dtype=_DTYPES[type(x)])
+            for x in (a, b)
+        )
+        if a.shape == b.shape:
+            return torch.where(condition, a, b)
+    raise UnsupportedOpError(
+        f"under vmap the condition of this `{node.op}` differs between examples, and so does the size or kind of a result",
+        node.location,
+    )
+
+
+_DTYPES = {bool: torch.bool, int: torch.int64, float: torch.float64}
+
+
+def _truth(x: Any) -> Any:
+    """A condition: a bool, or a tensor where it differs between examples."""
+    if not isinstance(x, torch.Tensor):
+        return bool(x)
+    inside, batched = _opened(x)
+    return x.to(torch.bool).reshape(()) if batched else bool(inside)
+
+
+def _if(node: Node, args: tuple) -> Sequence[Any]:
+    test = _truth(args[0])
+    if isinstance(test, bool):
+        return run(node.regions["then" if test else "orelse"], args[1:])
+    return _choice(node, ["then", "orelse"], [test], args[1:])
+
+
+def _case(node: Node, args: tuple) -> Sequence[Any]:
+    names, index = list(node.regions), args[0]
+    if not _differs(index):
+        i = int(index)
+        return run(node.regions[names[i] if 0 <= i < len(names) else names[-1]], args[1:])
+    return _choice(node, names, [index == i for i in range(len(names) - 1)], args[1:])
+
+
+def _while(node: Node, args: tuple) -> Sequence[Any]:
+    carried = node.kwargs["carried"]
+    state, rest = list(args[:carried]), args[carried:]
+    going: Any = True
+    while True:
+        test = _truth(run(node.regions["cond"], [*state, *rest])[0])
+        going = test if going is True else going & test
+        if going is False or (
+            isinstance(going, torch.Tensor) and not bool(_opened(going)[0].any())
+        ):
+            return state
+        new = run(node.regions["body"], [*state, *rest])
+        if going is not True:
+            _require_pure(node, "body")
+            new = [_merge(going, a, b, node) for a, b in zip(new, state)]
+        state = list(new)
+
+
+class _Custom(torch.autograd.Function):
+    """A ``Call`` with a gradient of its own. Forward mode has none: torch says so."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(node: Node, *args: Any) -> Any:
+        outs = run(node.regions["function"], args)
+        return tuple(x.view_as(x) if isinstance(x, torch.Tensor) else x for x in outs)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple, output: Any) -> None:
+        node, *args = inputs
+        ctx.node = node
+        ctx.places = [i for i, a in enumerate(args) if isinstance(a, torch.Tensor)]
+        ctx.rest = [None if isinstance(a, torch.Tensor) else a for a in args]
+        ctx.save_for_backward(*(args[i] for i in ctx.places))
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        node: Node = ctx.node
+        if "refused" in node.kwargs:
+            raise GradientError(node.kwargs["refused"], node.location)
+        args = list(ctx.rest)
+        for i, x in zip(ctx.places, ctx.saved_tensors):
+            args[i] = x
+        found: list[Any] = [None] * len(args)
+        for i, g in zip(node.kwargs["wrt"], run(node.regions["gradient"], [*args, *grads])):
+            found[i] = g
+        return None, *found
+
+
+def _call(node: Node, args: tuple) -> Sequence[Any]:
+    if "gradient" in node.regions:
+        return _Custom.apply(node, *args)
+    return run(node.regions["function"], args)
+
+
+def _try(node: Node, args: tuple) -> Sequence[Any]:
+    return attempt(node, args, run)
+
+
+_REGIONS = {"If": _if, "Case": _case, "While": _while, "Call": _call, "Try": _try}

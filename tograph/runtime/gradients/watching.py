@@ -1,0 +1,48 @@
+"""Whether somebody watches what a program does to tensors while it runs: autograd, forward-mode AD, ``torch.func``.
+
+A program that is watched must not write into values that it has computed; one that is not may.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from ..graph.ir import Graph, all_nodes
+from ..graph.ops import REGION_OPS
+from ..graph.ordering import node_effects
+from ..recording.variables import Variable
+from . import transforms
+
+PLAIN = (torch.Tensor, torch.nn.Parameter, Variable)
+
+
+def is_watched(values: Iterable[Any]) -> bool:
+    """Whether a program on these values is watched."""
+    grad = torch.is_grad_enabled()
+    for x in values:
+        if isinstance(x, torch.Tensor) and ((grad and x.requires_grad) or type(x) not in PLAIN):
+            return True
+    return transforms.active()
+
+
+def calls_python(graph: Graph) -> bool:
+    """Whether a graph gets values from Python code, which may be tensors that autograd watches."""
+    for node in all_nodes(graph):
+        if node.op not in REGION_OPS and node.outputs:
+            effects = node_effects(node)
+            if effects.io and effects.may_fail:
+                return True
+    return False
+
+
+def keeps_histories(graph: Graph) -> bool:
+    """Whether a graph writes what autograd does not see, so that a tensor keeps its history: the passes do away with that."""
+    return any(n.op == "tg.written" for n in all_nodes(graph))
+
+
+def own_gradients(graph: Graph) -> bool:
+    """Whether a graph holds a ``Call`` with a gradient of its own."""
+    return any("gradient" in n.regions for n in all_nodes(graph))

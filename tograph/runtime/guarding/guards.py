@@ -1,0 +1,304 @@
+"""Guards: what a trace depends on besides its arguments, checked before it is used again.
+
+A container is compared by what was read of it, never by identity; a user's object by identity, weakly; a number or
+string by type and value; a tensor by identity, since it is captured by reference (``reads`` says what is read).
+
+All checks of a trace compile to one function without loops. Size guards are relations of dynamic sizes that torch had to
+decide while tracing.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import operator
+import types
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any
+
+import torch
+
+from ..values.joins import same_number
+from .sources import Source
+
+_OPS = {n: getattr(operator, n) for n in
+        ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lt", "le", "gt", "ge", "eq", "ne", "and_", "or_", "xor", "neg", "pos", "abs", "lshift", "rshift"]}  # fmt: skip
+_OPS |= {"min": min, "max": max, "not": operator.not_, "int": int, "float": float, "bool": bool}
+
+SEQUENCES = (list, tuple, deque)
+MAPPINGS = (dict, OrderedDict, defaultdict)
+CONTAINERS = (*SEQUENCES, *MAPPINGS, set, frozenset)
+ATOMS = (
+    int,
+    float,
+    bool,
+    str,
+    bytes,
+    complex,
+    range,
+    slice,
+    enum.Enum,
+    torch.dtype,
+    torch.device,
+    torch.Size,
+)
+
+
+_LOOKS = ("__iter__", "__len__", "__getitem__", "__contains__", "keys", "values", "items")
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_container(kind: type) -> bool:
+    own = any(isinstance(getattr(kind, n, None), types.FunctionType) for n in _LOOKS)
+    return kind in CONTAINERS or (issubclass(kind, CONTAINERS) and not own)
+
+
+def is_container(x: Any) -> bool:
+    """Whether what an object holds can be looked at: a container, also of a class that extends one and says nothing else of its items."""
+    return _is_container(type(x))
+
+
+def same_atom(a: Any, b: Any) -> bool:
+    """Whether two plain values cannot be told apart."""
+    if isinstance(a, (int, float)):
+        return same_number(a, b)
+    return type(a) is type(b) and bool(a == b)
+
+
+def same_items(items: Any, old: list[Any]) -> bool:
+    """Whether a long sequence or the keys of a mapping are what they were."""
+    if len(items) != len(old):
+        return False
+    if all(map(operator.is_, items, old)):
+        return True
+    return all(
+        a is b or (not isinstance(a, torch.Tensor) and same_atom(a, b)) for a, b in zip(items, old)
+    )
+
+
+def nth(items: Any, i: int) -> Any:
+    """The value of the ``i``-th entry of a mapping."""
+    return list(items.values())[i]
+
+
+def apart(x: torch.Tensor, tensors: Any) -> bool:
+    """Whether no other tensor lies in the memory of ``x``."""
+    at = x.untyped_storage().data_ptr()
+    return all(
+        y is x or not isinstance(y, torch.Tensor) or y.untyped_storage().data_ptr() != at
+        for y in tensors
+    )
+
+
+def same_array(a: Any, b: Any) -> bool:
+    return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+
+
+class Guards:
+    """The checks of a trace: ``hold(tensors)`` is True while the trace may be used."""
+
+    def __init__(
+        self,
+        checks: list[Check],
+        sizes: list[tuple[Any, Any]],
+        grads: Sequence[tuple[Any, bool]] = (),
+    ):
+        """``grads``: tensors, or positions of arguments, with whether their ``.grad`` is missing."""
+        self.checks, self.sizes, self.grads = checks, sizes, list(grads)
+        self.source, namespace = _write(checks)
+        exec(compile(self.source, "<tograph guards>", "exec"), namespace)
+        self.hold_outside: Callable[..., bool] = namespace["hold"]
+        if not sizes and not self.grads:
+            self.hold = namespace["hold"]
+
+    @cached_property
+    def called(self) -> Callable[..., bool]:
+        """``hold`` of the arguments themselves, not of a sequence of them."""
+        if self.sizes or self.grads:
+            return lambda *tensors: self.hold(tensors)
+        source, namespace = _write(self.checks, "*tensors")
+        exec(compile(source, "<tograph guards>", "exec"), namespace)
+        return namespace["hold"]
+
+    def live(self) -> bool:
+        """Whether what was read outside is what it was; what its own tensors require is for a call to tell."""
+        source, namespace = _write([c for c in self.checks if not c.of_call()])
+        exec(compile(source, "<tograph guards>", "exec"), namespace)
+        return namespace["hold"]()
+
+    @property
+    def empty(self) -> bool:
+        """Whether the trace depends on its arguments only."""
+        return not (self.checks or self.sizes or self.grads)
+
+    def hold(self, tensors: Any = ()) -> bool:
+        """Whether everything that was read is what it was, for arguments with these tensors."""
+        if self._grad_changed(tensors) is not None:
+            return False
+        return self.hold_outside(tensors) and all(
+            _evaluate(expr, tensors) == wanted for expr, wanted in self.sizes
+        )
+
+    def change(self, tensors: Any = ()) -> str | None:
+        """What has changed, in words; None when nothing has."""
+        for check in self.checks:
+            program, namespace = _write([check])
+            exec(compile(program, "<tograph guard>", "exec"), namespace)
+            if not namespace["hold"](tensors):
+                return f"{check.source.label} changed {check.words(namespace)}"
+        return self._grad_changed(tensors)
+
+    def _grad_changed(self, tensors: Any) -> str | None:
+        for owner, missing in self.grads:
+            tensor = tensors[owner] if isinstance(owner, int) else owner
+            if (tensor.grad is None) is not missing:
+                ways = "from None to a tensor" if missing else "from a tensor to None"
+                return f".grad of a tensor of shape {list(tensor.shape)} changed {ways}"
+        return None
+
+    def replaced(self, tensors: Any = ()) -> set[str]:
+        """The labels of the places that hold another tensor than the one that was captured."""
+        found = set()
+        for check in self.checks:
+            if check.test == SAME_TENSOR:
+                try:
+                    now = current_value(check.source)(tensors)
+                except LOST:
+                    continue
+                if now is not check.old() and isinstance(now, torch.Tensor):
+                    found.add(check.source.label)
+        return found
+
+
+_SIGNS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "lt": "<", "le": "<=",
+          "gt": ">", "ge": ">=", "eq": "==", "ne": "!=", "and_": "and", "or_": "or", "lshift": "<<", "rshift": ">>"}  # fmt: skip
+
+
+def describe_size(expr: Any, wanted: Any, names: list[str]) -> str:
+    """A guard on sizes and numbers in the user's names: ``x.shape[0] > 4``."""
+    if wanted is False and isinstance(expr, tuple) and expr[0] in _OPPOSITES:
+        expr, wanted = (_OPPOSITES[expr[0]], *expr[1:]), True
+    text = _describe(_without_ones(expr), names)
+    if wanted is True:
+        return text
+    return f"not ({text})" if wanted is False else f"{text} == {wanted!r}"
+
+
+_OPPOSITES = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
+
+
+def _without_ones(expr: Any) -> Any:
+    """An expression without factors of 1."""
+    if not isinstance(expr, tuple):
+        return expr
+    parts = [_without_ones(e) for e in expr[1:]]
+    if expr[0] == "mul" and 1 in parts:
+        return parts[1 - parts.index(1)]
+    return (expr[0], *parts)
+
+
+def _describe(expr: Any, names: list[str]) -> str:
+    if not isinstance(expr, tuple):
+        return repr(expr)
+    if expr[0] == "size":
+        return f"{names[expr[1]]}.shape[{expr[2]}]"
+    if expr[0] == "number":
+        return names[expr[1]] if expr[1] < len(names) else "a number"
+    parts = [_describe(e, names) for e in expr[1:]]
+    if expr[0] in _SIGNS:
+        parts = [f"({p})" if isinstance(e, tuple) and e[0] in _SIGNS else p for p, e in zip(parts, expr[1:])]  # fmt: skip
+        return f" {_SIGNS[expr[0]]} ".join(parts)
+    return f"{expr[0]}({', '.join(parts)})"
+
+
+def _evaluate(expr: Any, tensors: list[Any]) -> Any:
+    if not isinstance(expr, tuple):
+        return expr
+    if expr[0] == "number":
+        return tensors[expr[1]].item() if isinstance(tensors[expr[1]], torch.Tensor) else None
+    if expr[0] == "size":
+        shape = tensors[expr[1]].shape
+        return shape[expr[2]] if shape is not None and shape[expr[2]] is not None else None
+    return _OPS[expr[0]](*(_evaluate(e, tensors) for e in expr[1:]))
+
+
+# ---- checks and their code
+
+
+class Check:
+    """One test of the value at a source: ``test`` is its expression, with ``{0}`` for the value and ``{1}`` for ``old``."""
+
+    __slots__ = ("old", "source", "test", "text")
+
+    def __init__(self, source: Source, test: str, old: Any = None, text: str = ""):
+        self.source, self.test, self.old, self.text = source, test, old, text
+
+    def of_call(self) -> bool:
+        """Whether it is a gradient that a tensor of the arguments requires."""
+        return self.source.kind == "tensor" and self.test.endswith(".requires_grad")
+
+    def words(self, namespace: dict[str, Any]) -> str:
+        try:
+            now = show(namespace["now"]())
+        except LOST:
+            now = "nothing"
+        return f"from {self.text} to {now}" if self.text and self.text != now else "its content"
+
+
+def show(x: Any) -> str:
+    if isinstance(x, torch.Tensor):
+        return f"a tensor of shape {tuple(x.shape)}"
+    if isinstance(x, CONTAINERS):
+        return f"a {type(x).__name__} of {len(x)}"
+    text = repr(x) if isinstance(x, ATOMS) or x is None else f"a {type(x).__name__}"
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+SAME = "{0} is not None and {0} is {1}()"  # an object, which ``old`` holds
+# The items of a sequence or the keys of a mapping: most are the same objects, and most mappings of modules are empty.
+SAME_ITEMS = "len({0}) == len({1}) and all(map(is_, {0}, {1})) or same_items({0}, {1})"
+NO_ITEMS = "len({0}) == 0"
+SAME_TENSOR = "{1}() is {0} is not None"  # a tensor that was captured
+
+
+def current_value(source: Source) -> Callable[..., Any]:
+    """A function that gives what is at a source now; it raises what following the source raises."""
+    program, namespace = _write([Check(source, "True")])
+    exec(compile(program, "<tograph slot>", "exec"), namespace)
+    return namespace["now"]
+
+
+LOST = (AttributeError, LookupError, ValueError, TypeError, RuntimeError, ReferenceError)
+
+
+def _write(checks: list[Check], parameters: str = "tensors=()") -> tuple[str, dict[str, Any]]:
+    """The text of ``hold``, which runs the checks, and of ``now``, the value at the last source."""
+    namespace: dict[str, Any] = {"lost": LOST, "same_atom": same_atom, "same_items": same_items, "nth": nth,
+                                 "same_array": same_array, "apart": apart, "is_": operator.is_}  # fmt: skip
+    names: dict[int, str] = {}
+    lines: list[str] = []
+
+    def bind(x: Any) -> str:
+        label = f"k{id(x)}"
+        namespace[label] = x
+        return label
+
+    def follow(source: Source) -> str:
+        if id(source) not in names:
+            parent = "" if source.parent is None else follow(source.parent)
+            text = source.write(parent, bind)
+            names[id(source)] = f"v{len(names)}"
+            lines.append(f"{names[id(source)]} = {text}")
+        return names[id(source)]
+
+    last = "None"
+    for check in checks:
+        last = follow(check.source)
+        test = NO_ITEMS if check.test == SAME_ITEMS and not check.old else check.test
+        lines.append(f"if not ({test.format(last, bind(check.old))}): return False")
+    body = "".join(f"        {line}\n" for line in lines)
+    steps = "".join(f"    {line}\n" for line in lines if not line.startswith("if "))
+    text = f"def hold({parameters}):\n    try:\n{body}        return True\n    except lost:\n        return False\n"
+    return text + f"def now(tensors=()):\n{steps}    return {last}\n", namespace

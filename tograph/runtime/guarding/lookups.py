@@ -1,0 +1,87 @@
+"""How Python finds an attribute: in a module's dicts, in the object, in its class, or by ``__getattr__``."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import types
+from typing import Any
+
+import torch
+
+from ..symbols.journal import MISSING
+
+
+def module_store(owner: Any, name: str) -> str:
+    """Which dict of a module holds an attribute."""
+    if not isinstance(owner, torch.nn.Module) or name in vars(owner):
+        return ""
+    stores = ("_parameters", "_buffers", "_modules")
+    return next((s for s in stores if name in vars(owner).get(s, ())), "")
+
+
+def _lookup(cls: type, name: str) -> Any:
+    return next((vars(c)[name] for c in cls.__mro__ if name in vars(c)), MISSING)
+
+
+def is_method(owner: Any, name: str) -> bool:
+    """A function, property or other descriptor of the class: what it reads counts, not what it is."""
+    if name in getattr(owner, "__dict__", ()) and not isinstance(owner, type):
+        return False
+    found = _lookup(owner if isinstance(owner, type) else type(owner), name)
+    if isinstance(found, (types.MemberDescriptorType, type(None))) or found is MISSING:
+        return False
+    return hasattr(type(found), "__get__")
+
+
+def member_name(cls: type, function: types.FunctionType) -> str | None:
+    """The name of a function in a class; None where it is no member."""
+    for c in cls.__mro__:
+        at = function.__name__
+        if at in vars(c):
+            return at if function in _functions(vars(c)[at]) else None
+    found = (n for c in cls.__mro__ for n, x in vars(c).items() if function in _functions(x))
+    return next(found, None)
+
+
+def of_a_user(cls: type) -> bool:
+    """Whether a class is the user's own."""
+    root = cls.__module__.partition(".")[0]
+    return root not in _LIBRARIES and (root == "__main__" or root not in sys.stdlib_module_names)
+
+
+_LIBRARIES = ("builtins", "torch", "numpy", "tograph")
+
+
+def _functions(member: Any) -> tuple[Any, ...]:
+    """The functions that a member of a class runs."""
+    if isinstance(member, types.FunctionType):
+        return (member,)
+    if isinstance(member, (staticmethod, classmethod)):
+        return (member.__func__,)
+    if isinstance(member, property):
+        return (member.fget, member.fset, member.fdel)
+    return (member.func,) if isinstance(member, functools.cached_property) else ()
+
+
+def member_test(cls: type, name: str) -> tuple[str, Any] | None:
+    """(a test that a class still holds a member, the function or descriptor that the test compares).
+
+    None for members of libraries, and those that the class gives anew each time it is asked.
+    """
+    holders = [c for c in cls.__mro__ if name in vars(c)]
+    if not holders or not of_a_user(holders[0]):
+        return None
+    member = vars(holders[0])[name]
+    if isinstance(member, classmethod) and isinstance(member.__func__, types.FunctionType):
+        return f"{{0}}.{name}.__func__ is ", member.__func__
+    if isinstance(member, staticmethod):
+        return f"{{0}}.{name} is ", member.__func__
+    stays = isinstance(member, (types.FunctionType, property, functools.cached_property))
+    return (f"{{0}}.{name} is ", member) if stays else None
+
+
+def is_dynamic(owner: Any, name: str) -> bool:
+    """Whether an attribute comes from ``__getattr__``."""
+    held = name in getattr(owner, "__dict__", ()) or _lookup(type(owner), name) is not MISSING
+    return not held and not isinstance(owner, type)

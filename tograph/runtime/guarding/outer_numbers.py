@@ -1,0 +1,134 @@
+"""Python numbers of outer objects that change from call to call: counters, rates, positions.
+
+An int or float that traced code reads of an attribute, a variable or a dict is a guard. Once it has changed, and the code itself changes
+it (``self.steps += 1``), or it has changed twice, it is an input instead: it is read at every call, and traced as a staged number
+that is written back like any other change. Where Python needs the number itself, or tracing fails, it stays a guard: a trace for each value.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+
+from ...errors import DeadResourceError
+from ..graph.types import ScalarType
+from ..symbols.funcgraph import FuncGraph, Ref, Storage
+from ..symbols.journal import Location
+from ..symbols.scalar_nodes import ScalarNode
+from ..symbols.scalars import staged
+from ..symbols.symbolic import as_symbolic, value_of
+from ..values import families, locations
+from .guards import Check, Guards, current_value
+from .place_checks import NUMBER
+from .reads import Watch
+from .sources import Source
+
+_TESTS = {int: "type({0}) is int and -0x8000000000000000 <= {0} < 0x8000000000000000", float: "type({0}) is float"}  # fmt: skip
+
+
+class OuterNumbers:
+    """What a function knows of the numbers that its traces read."""
+
+    def __init__(self) -> None:
+        self.changes: Counter[str] = Counter()
+        self.open: dict[str, Source] = {}
+        self.closed: set[str] = set()
+
+    def learn(self, checks: Guards, written: frozenset[Any], tensors: Any) -> None:
+        """A trace does not fit: the numbers that have changed since."""
+        for check in checks.checks:
+            label = check.source.label
+            if check.test != NUMBER or label in self.closed or label in self.open:
+                continue
+            if _changed(check, tensors):
+                self.changes[label] += 1
+                place = location_of(check.source)
+                if place is not None and (self.changes[label] > 1 or place.key in written):
+                    self.open[label] = check.source
+
+    def close(self) -> None:
+        """Tracing with them failed: they are guards from here on."""
+        self.closed.update(self.open)
+        self.open.clear()
+
+
+def _changed(check: Check, tensors: Any) -> bool:
+    try:
+        now = current_value(check.source)(tensors)
+    except (AttributeError, LookupError, ValueError, TypeError, ReferenceError):
+        return False
+    return type(now) is type(check.old) and type(now) in _TESTS and now != check.old and families.storable(now)  # fmt: skip
+
+
+def location_of(source: Source) -> Location | None:
+    """Where the number at a source is kept, as far as it can be replaced while tracing."""
+    if source.kind == "cell":
+        return locations.cell(source.key, source.label)
+    if source.kind == "global":
+        namespace, name = source.key
+        return locations.key_of(namespace, name, name)
+    if source.parent is None:
+        return None
+    owner = current_value(source.parent)()
+    if source.kind == "attr":
+        return locations.attribute(owner, source.key)
+    return locations.key_of(owner, source.key, source.label) if source.kind == "item" and isinstance(owner, dict) else None  # fmt: skip
+
+
+class Opened:
+    """The numbers that one trace takes as inputs."""
+
+    def __init__(self, sources: Iterable[Source]):
+        self.places: list[tuple[Source, Location, torch.Tensor]] = []
+        for source in sources:
+            place = location_of(source)
+            if place is not None and type(place.get()) in _TESTS:
+                self.places.append((source, place, families.number_tensor(place.get())))
+        self.entries: dict[Any, Any] = {}  # what each location holds when the trace begins
+        self.getters: dict[int, Callable[[], Any]] = {}
+
+    def enter(self, root: FuncGraph, watch: Watch) -> None:
+        """Put a staged number in each place."""
+        for source, place, real in self.places:
+            kind = type(place.get())
+            watch.check(source, "number", _TESTS[kind])
+            watch.opened.add(source.label)
+            self.getters[id(real)] = _Getter(source, real)
+            value = value_of(as_symbolic(real), root)
+            inner = root.emit(f"py.{kind.__name__}", value, type=ScalarType(kind))
+            held = staged(ScalarNode(kind, Ref(inner, root)))
+            place.set(held)
+            self.entries[place.key] = held
+
+    def same(self, place: Location) -> bool:
+        """Whether a place holds at the end what it held in the beginning."""
+        return place.key in self.entries and place.get() is self.entries[place.key]
+
+    def slots(self, root: FuncGraph) -> dict[int, Callable[[], Any]]:
+        """The captured inputs that are read at every call, by position."""
+        captured = [k for k in root.captures if isinstance(k, Storage) and k.external is not None]
+        return {
+            i: self.getters[id(k.external)]
+            for i, k in enumerate(captured)
+            if id(k.external) in self.getters
+        }
+
+
+class _Getter:
+    def __init__(self, source: Source, real: torch.Tensor):
+        self.label, self.number, self.real = source.label, current_value(source), real
+
+    def now(self) -> torch.Tensor:
+        """The input, where a guard has asked what the place holds."""
+        return families.number_tensor(self.number())
+
+    def __call__(self) -> torch.Tensor:
+        number = self.number()
+        if type(number) not in _TESTS or families.DTYPES[type(number)] != self.real.dtype:
+            raise DeadResourceError(
+                f"{self.label} does not hold a number of the kind that it was traced with: call the function, which traces anew"
+            )
+        return families.number_tensor(number)

@@ -1,0 +1,66 @@
+"""Tensors that share memory, one of which a trace writes, are views of one storage in the graph.
+
+Captured tensors become such views when the function is traced again, with the memory known; an argument cannot be that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ...errors import SharedMemoryError
+from ..symbols.funcgraph import user_location
+from ..symbols.retrace import Retrace
+from ..symbols.symbolic import SymTensor, memory
+from . import reads
+
+
+class SharedMemory:
+    """The memory of the tensors of one trace: those of the arguments (``given``), and those captured."""
+
+    def __init__(
+        self, root: Any, watch: reads.Watch, inputs: Sequence[SymTensor], given: Sequence[Any]
+    ):
+        self.root, self.watch, self.inputs, self.given = root, watch, inputs, given
+
+    def check(self) -> None:
+        """Trace anew where two tensors share memory and one is written; SharedMemoryError where that is not possible."""
+        root = self.root
+        for i in root.real:
+            self.watch.argument(i, root.given[i])
+        if not root.assigned:
+            return
+        known = [*root.captured.values(), *(x.storage_ for x in self.inputs)]
+        written = [s for s in known if id(s) in root.assigned]
+        real = {id(s): self._real(s) for s in known if isinstance(self._real(s), torch.Tensor)}
+        for s in written:
+            if id(s) not in real:
+                continue
+            others = [
+                o
+                for o in known
+                if o is not s and id(o) in real and _shares(real[id(s)], real[id(o)])
+            ]
+            if s.argument is not None:
+                self.watch.apart(s.argument)
+            if not others:
+                continue
+            both = [real[id(s)], *(real[id(o)] for o in others)]
+            if any(x.requires_grad or x.dtype != both[0].dtype for x in both) or any(
+                o.argument is not None for o in [s, *others]
+            ):
+                raise SharedMemoryError(
+                    "a tensor that is written shares memory with another one that the function uses, and one of them is an argument or "
+                    "requires grad. Pass one of them, and make the view inside of the function.",
+                    user_location(),
+                )
+            raise Retrace(bases=frozenset([memory(both[0])]))
+
+    def _real(self, storage: Any) -> Any:
+        return storage.external if storage.argument is None else self.given[storage.argument]
+
+
+def _shares(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return a is not b and memory(a) == memory(b) != 0

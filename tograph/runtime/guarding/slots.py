@@ -1,0 +1,113 @@
+"""Slots: places outside of a trace whose tensor is looked up at every call.
+
+``state.h = step(state.h)`` leaves another tensor in the attribute. A tensor that was found outside is captured by reference
+and its identity is a guard, so such code would trace anew at every call. Where the traced code replaces what a place holds, or
+somebody did so between calls, the place is the input instead, and the guard asks for a tensor of the same kind.
+
+Invariants: the tensor is plain, needs no gradient, and was found in one place only; where the trace writes memory that it did
+not make, the tensor in a slot shares memory with no other input. What does not hold at a call traces anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Sequence
+from typing import Any
+
+import torch
+
+from ...errors import DeadResourceError
+from ..symbols.funcgraph import FuncGraph, Storage
+from ..symbols.symbolic import memory
+from .guards import MAPPINGS, Check, current_value
+from .reads import Watch
+from .sources import holder
+
+Getter = Callable[[], Any]
+
+
+class Kind:
+    """What the tensor in a slot has to be: all that the graph knows of it."""
+
+    def __init__(self, x: torch.Tensor):
+        self.known = _known(x)
+        self.others: list[Getter] | None = None  # the inputs that it may not share memory with
+
+    def __call__(self, x: Any, tensors: Sequence[Any] = ()) -> bool:
+        if not movable(x) or _known(x) != self.known:
+            return False
+        at = memory(x) if self.others is not None else 0
+        if not at:
+            return True
+        found = [*tensors, *(other() for other in self.others or ())]
+        return not any(isinstance(y, torch.Tensor) and memory(y) == at for y in found)
+
+
+def _known(x: torch.Tensor) -> tuple:
+    return x.dtype, x.shape, x.stride(), x.storage_offset(), x.device
+
+
+def movable(x: Any) -> bool:
+    """Whether a tensor is a plain one: no parameter, no leaf that collects a gradient, no view of another kind."""
+    plain = type(x) is torch.Tensor and x.layout is torch.strided
+    return plain and not x.requires_grad and not x.is_complex() and not x.is_neg()
+
+
+class Slot:
+    """A captured input that is looked up: ``slot()`` is the tensor that its place holds now."""
+
+    def __init__(self, check: Check, kind: Kind, name: str):
+        self.place, self.now = check.source.label, current_value(check.source)
+        self.kind, self.name = kind, name
+
+    def __call__(self) -> torch.Tensor:
+        x = self.now()
+        if self.kind.known != (_known(x) if movable(x) else None):
+            raise DeadResourceError(
+                f"{self.place} does not hold a tensor of the kind that {self.name!r} was traced with: call the function, which traces anew"
+            )
+        return x
+
+
+def found(
+    root: FuncGraph, watch: Watch, replaced: Iterable[int], hints: set[str], name: str
+) -> dict[int, Slot]:
+    """The slots among the captured inputs, by position; their guards change.
+
+    ``replaced``: the ids of tensors that the trace put another one in the place of; ``hints``: labels of places where others did.
+    """
+    captured = [k for k in root.captures if isinstance(k, Storage) and k.external is not None]
+    replaced, slots = set(replaced), {}
+    for i, storage in enumerate(captured):
+        x = storage.external
+        if storage.late is None and moves(x, root, watch, replaced, hints):
+            slots[i] = _slot(watch.identities(x)[0], x, name)
+    if root.root.assigned and slots:
+        getters = [
+            slots[i].now if i in slots else holder(k.external) for i, k in enumerate(captured)
+        ]
+        for i, slot in slots.items():
+            slot.kind.others = getters[:i] + getters[i + 1 :]
+    return slots
+
+
+def moves(
+    x: torch.Tensor, root: FuncGraph, watch: Watch, replaced: Container[int], hints: Container[str]
+) -> bool:
+    """Whether a captured tensor is looked up at every call (``found``)."""
+    if not movable(x) or any(x is g for g in root.root.given):
+        return False
+    checks = watch.identities(x)
+    return len(checks) == 1 and (id(x) in replaced or checks[0].source.label in hints)
+
+
+def _slot(check: Check, x: torch.Tensor, name: str) -> Slot:
+    kind = Kind(x)
+    check.test, check.old = "{1}({0}, tensors)", kind
+    return Slot(check, kind, name)
+
+
+def tensors_of(content: Any) -> list[int]:
+    """The ids of the tensors in what a place held: itself, or the items of a container."""
+    items = content.values() if isinstance(content, MAPPINGS) else content
+    items = items if isinstance(content, (list, tuple, *MAPPINGS)) else (content,)
+    return [id(x) for x in items if isinstance(x, torch.Tensor)]

@@ -1,0 +1,224 @@
+"""What code that is not converted changes while a staged branch or loop is traced.
+
+Functions of the standard library and of C write into the containers and objects that they are given, and tell nobody. So the contents of
+these are looked at before and after the call; a change is recorded in the journal like one that converted code makes: it is
+undone where the branch ends, and becomes state. What holds no Python objects cannot be state (``opaque``): it is put back,
+and where branches leave it different that is an error.
+"""
+
+from __future__ import annotations
+
+import collections
+import enum
+import queue
+import types
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from ...errors import StagingError
+from ..recording import opaque
+from ..recording.opaque import Held
+from ..symbols import journal
+from ..symbols.funcgraph import user_location
+from ..symbols.journal import MISSING, Location
+from ..values import conditional_items, locations
+from ..values.code_names import writes
+from ..values.reach import is_library, named
+from ..values.structure import is_union
+
+LIMIT = 200  # containers that are looked at in one call
+_CONTAINERS = (list, dict, set, collections.deque, bytearray)
+_HOLDERS = (collections.UserList, collections.UserDict, collections.ChainMap, queue.Queue)
+_ATOMS = frozenset(
+    [
+        int,
+        float,
+        bool,
+        complex,
+        str,
+        bytes,
+        type(None),
+        torch.dtype,
+        torch.device,
+        torch.Size,
+        slice,
+    ]
+)
+# Methods and functions that only look, also at what shows nothing of itself.
+_LOOKS = frozenset(
+    [
+        "__len__",
+        "__repr__",
+        "__str__",
+        "empty",
+        "fileno",
+        "full",
+        "is_alive",
+        "isatty",
+        "len",
+        "locked",
+        "qsize",
+        "repr",
+    ]
+)
+
+
+def check_keys(x: Any) -> None:
+    """StagingError for a dict, or what holds one, whose keys depend on a staged condition, where all of them are needed."""
+    if isinstance(x, _HOLDERS) or (_has_fields(x) and not isinstance(x, dict)):
+        held = vars(x)
+        for items in held.get("maps", held.values()):
+            if isinstance(items, (dict, *_HOLDERS)):
+                check_keys(items)
+    elif type(x) is set and conditional_items.conditional(x):
+        raise StagingError(
+            "the items of this set depend on a staged condition, so they cannot be listed here: ask for single items with `in`, or go over them "
+            "with `for`",
+            user_location(),
+        )
+    elif isinstance(x, dict) and (
+        conditional_items.is_unordered(x) or any(map(_may_miss, dict.values(x)))
+    ):
+        raise StagingError(
+            "the keys of this dict depend on a staged condition, so they cannot be listed here: set the key on every path, or ask for "
+            "single keys with `in`, get() or []",
+            user_location(),
+        )
+
+
+def _may_miss(x: Any) -> bool:
+    return is_union(x) and any(o is MISSING for o in x.options_)
+
+
+def _fields(x: Any) -> Location:
+    """All attributes of an object of a Python class."""
+    held = vars(x)
+
+    def put(content: Any) -> None:
+        held.clear()
+        held.update(content)
+
+    return Location(("fields", id(x)), f"a {type(x).__name__}", lambda: dict(held), put, x)
+
+
+def _locations(roots: Sequence[Any]) -> Iterator[Location]:
+    """Where the arguments of a call can be changed: containers, those in them, and objects that only hold something."""
+    todo, seen = list(roots), set[int]()
+    while todo and len(seen) < LIMIT:
+        x = todo.pop()
+        if type(x) in _ATOMS or isinstance(x, torch.Tensor) or id(x) in seen:
+            continue
+        if isinstance(x, torch.nn.Module):
+            seen.add(id(x))
+            yield _fields(x)
+            todo += [v for n, v in vars(x).items() if not n.startswith("_")]
+            continue
+        if type(x) is tuple:
+            todo += x
+            continue
+        if isinstance(x, (types.FunctionType, types.MethodType)):
+            seen.add(id(x))
+            yield from _variables(x)
+            todo += named(x)
+            continue
+        if isinstance(x, _CONTAINERS):
+            if getattr(x, "handle", None) is None:
+                seen.add(id(x))
+                yield locations.contents(x)
+                todo += x.values() if isinstance(x, dict) else x if len(x) < LIMIT and not isinstance(x, bytearray) else ()  # fmt: skip
+        elif (place := opaque.place(x)) is not None:
+            seen.add(id(x))
+            yield place
+        if _has_fields(x):
+            seen.add(id(x))
+            yield _fields(x)
+            todo += vars(x).values()
+
+
+def _variables(f: Any) -> Iterator[Location]:
+    """The variables outside of a function that it assigns."""
+    if isinstance(f, types.MethodType) or is_library(f.__globals__.get("__name__")):
+        return
+    cells, names = writes(f.__code__)
+    for name, cell in zip(f.__code__.co_freevars, f.__closure__ or ()):
+        if name in cells:
+            yield locations.cell(cell, name)
+    for name in names:
+        yield locations.key_of(f.__globals__, name, name)
+
+
+def _has_fields(x: Any) -> bool:
+    """Whether the attributes of an object are looked at: one of a Python class, which is not the graph's own."""
+    if not hasattr(x, "__dict__") or isinstance(x, (*opaque.FIXED, enum.Enum)):
+        return False
+    return type(x).__module__.partition(".")[0] not in ("torch", "tograph")
+
+
+def _same(a: Any, b: Any) -> bool:
+    if a is b:
+        return True
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, (Held, bytearray)):
+        return bool(a == b)
+    if isinstance(a, dict):
+        a, b = [y for pair in a.items() for y in pair], [y for pair in b.items() for y in pair]
+    if isinstance(a, set):
+        return a == b
+    if not isinstance(a, (list, collections.deque)):
+        return False
+    return len(a) == len(b) and all(map(lambda x, y: x is y, a, b))
+
+
+def run(function: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """``function(*args, **kwargs)`` of code that is not converted, its changes recorded inside of a staged region."""
+    if not journal.active():
+        return function(*args, **kwargs)
+    roots = (*args, *kwargs.values(), getattr(function, "__self__", None))
+    if type(function) is types.FunctionType and not is_library(function.__module__):
+        roots = (*roots, function)
+    if all(type(x) in _ATOMS or isinstance(x, torch.Tensor) for x in roots):
+        return function(*args, **kwargs)
+    for x in roots:
+        check_keys(x)
+    if journal.depth() < 2:
+        return function(*args, **kwargs)
+    if getattr(function, "__name__", "") not in _LOOKS:
+        _check_blind(roots)
+    return _watched(function, args, kwargs, roots)
+
+
+def _check_blind(roots: tuple) -> None:
+    for x in roots:
+        if opaque.blind(x):
+            raise opaque.refusal(x, "and it does not show what it holds")
+
+
+def _watched(function: Any, args: tuple, kwargs: dict[str, Any], roots: tuple) -> Any:
+    before = [(place, place.get()) for place in _locations(roots)]
+    try:
+        return function(*args, **kwargs)
+    finally:
+        for place, old in before:
+            new = place.get()
+            if not _same(old, new):
+                place._set(old)
+                _make(place, old, new)
+
+
+def _make(place: Location, old: Any, new: Any) -> None:
+    """Make a change again, as converted code would."""
+    if place.key[0] == "fields":
+        for name in [*new, *(n for n in old if n not in new)]:
+            if name not in old or name not in new or old[name] is not new[name]:
+                locations.attribute(place.keep, name).set(new.get(name, MISSING))
+        return
+    if isinstance(old, dict) and list(new)[: len(old)] == list(old):
+        for key, x in new.items():
+            if key not in old or old[key] is not x:
+                locations.key_of(place.keep, key, f"item {key!r}").set(x)
+        return
+    journal.record_from(place, old)
+    place._set(new)

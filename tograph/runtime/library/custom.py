@@ -1,0 +1,213 @@
+"""Gradients that users write: ``tg.custom_gradient``, and what ``autograd_functions`` has in common with it.
+
+In the graph such a value is a ``Call`` with two regions: ``function`` gives the value, which was computed before, as it is;
+``gradient`` takes the arguments and the cotangents of the values and gives the cotangents of the arguments at the
+positions ``wrt``. It is a graph like any other, so it runs without the user's source and is differentiated again.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from ...errors import GradientError
+from .. import control_flow
+from ..graph.ir import Graph, Node, Value
+from ..inference.infer import meta_of, tensor_type
+from ..symbols.carrier import differentiable
+from ..symbols.funcgraph import FuncGraph, current_graph, is_tracing, user_location
+from ..symbols.misuse import check_callable
+from ..symbols.symbolic import SymTensor, as_symbolic, value_of
+from ..values import flattening
+
+
+def with_gradient(
+    values: Sequence[torch.Tensor], args: Sequence[Any], gradient: Callable[..., Any]
+) -> list[torch.Tensor]:
+    """``values`` as functions of the tensors among ``args``, whose gradients ``gradient(*cotangents)`` gives, one for each argument."""
+    graph = current_graph()
+    plain = [value_of(v.detach(), graph) for v in values]
+    if not torch.is_grad_enabled():
+        return [flattening.symbolic(v, graph) for v in plain]
+    wrt = [i for i, a in enumerate(args) if is_differentiable(a)]
+    inputs = [value_of(args[i], graph) for i in wrt]
+    region = gradient_region(plain, gradient, args, wrt)
+    node = call_of(plain, inputs, region.graph, "custom_gradient")
+    return [flattening.symbolic(v, graph) for v in node.outputs]
+
+
+def call_of(
+    values: list[Value], inputs: list[Value], gradient: FuncGraph, name: str, **kwargs: Any
+) -> Node:
+    """Record a ``Call`` that gives ``values``, as functions of ``inputs`` whose gradients a traced graph tells."""
+    captured = list(gradient.arguments.values())
+    function = Graph("function")
+    function.inputs = [Value(v.type) for v in (*values, *inputs, *captured)]
+    function.input_names = [""] * len(function.inputs)
+    function.outputs = function.inputs[: len(values)]
+    backward = gradient.graph
+    own = backward.inputs[: len(values)]
+    given = [Value(v.type) for v in (*values, *inputs)]
+    backward.inputs = [*given, *backward.inputs[len(values) :], *own]
+    backward.input_names = [""] * len(backward.inputs)
+    wrt = tuple(range(len(values), len(given)))
+    return current_graph().add(
+        "Call",
+        (*values, *inputs, *captured),
+        {"name": name, "wrt": wrt, **kwargs},
+        [v.type for v in values],
+        regions={"function": function, "gradient": backward},
+    )
+
+
+def gradient_region(
+    values: list[Value], gradient: Callable[..., Any], args: Sequence[Any], wrt: list[int]
+) -> Any:
+    """The traced gradient: cotangents, then captures -> a cotangent for each argument of ``wrt``."""
+    cotangents: list[Any] = []
+
+    def before(graph: FuncGraph) -> None:
+        cotangents.extend(flattening.symbolic(graph.input(v.type), graph) for v in values)
+
+    def run() -> list[Any]:
+        found = gradient(*cotangents)
+        found = list(found) if isinstance(found, (tuple, list)) else [found]
+        found = _for_arguments(found, len(args), wrt)
+        return [_checked(found[i], args[i]) for i in wrt]
+
+    region = control_flow.trace_region("gradient", run, before, stage_errors=False)
+    if region.changed:
+        names = ", ".join(f"'{p.name}'" for p, _ in region.changed.values())
+        raise GradientError(
+            f"a gradient function or hook changes {names}, which is known outside of it: in a graph it only computes. Return what "
+            "is needed, or use tg.py_function for the effect.",
+            user_location(),
+        )
+    outputs = [value_of(x, region.graph) for x in region.result]
+    control_flow.close(region.graph, list(region.graph.arguments), outputs, len(values))
+    return region
+
+
+def _for_arguments(found: list[Any], count: int, wrt: Sequence[int]) -> list[Any]:
+    """A gradient for each of ``count`` arguments, from one for each of them or for each at ``wrt``."""
+    if len(found) == count:
+        return found
+    if len(found) != len(wrt):
+        raise GradientError(
+            f"the gradient function returned {len(found)} gradients for {count} arguments",
+            user_location(),
+        )
+    rows = dict(zip(wrt, found))
+    return [rows.get(i) for i in range(count)]
+
+
+def is_differentiable(x: Any) -> bool:
+    """Whether it is a tensor that may have a gradient."""
+    if not isinstance(x, torch.Tensor):
+        return False
+    return differentiable(tensor_type(x.meta if isinstance(x, SymTensor) else meta_of(x)))
+
+
+def _checked(g: Any, x: torch.Tensor) -> torch.Tensor:
+    """A cotangent of the shape and dtype of its argument, summed where it was expanded, as torch does; None is zeros."""
+    if g is None:
+        return torch.zeros_like(x.detach())
+    if not isinstance(g, torch.Tensor):
+        g = torch.as_tensor(g, dtype=x.dtype)
+    if tuple(g.shape) != tuple(x.shape) and _expands(x.shape, g.shape):
+        g = g.sum_to_size(x.shape)
+    if tuple(g.shape) != tuple(x.shape):
+        raise GradientError(
+            f"the gradient function returned a gradient of shape {tuple(g.shape)} for an argument of shape {tuple(x.shape)}",
+            user_location(),
+        )
+    return as_symbolic(g.to(x.dtype))
+
+
+def _expands(shape: Sequence[int], to: Sequence[int]) -> bool:
+    """Whether a tensor of known shape can be expanded to another known one."""
+    if any(type(n) is not int for n in (*shape, *to)) or len(shape) > len(to):
+        return False
+    return all(n in (1, m) for n, m in zip(reversed(shape), reversed(to)))
+
+
+class _Custom(torch.autograd.Function):
+    """The same outside of a function."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, gradient: Callable[..., Any], values: Sequence[torch.Tensor], *args: Any
+    ) -> Any:
+        ctx.gradient, ctx.count = gradient, len(args)
+        ctx.wrt = [i for i, a in enumerate(args) if is_differentiable(a)]
+        return tuple(v.detach() for v in values)
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: Any) -> Any:
+        found = ctx.gradient(*cotangents)
+        found = list(found) if isinstance(found, (tuple, list)) else [found]
+        return None, None, *_for_arguments(found, ctx.count, ctx.wrt)
+
+
+def custom_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function with a gradient of its own: ``function(*args)`` returns ``(value, gradient)``.
+
+    ``gradient`` takes a cotangent for each tensor of ``value`` and returns one for each argument (None for those that have
+    none). Where it uses intermediates of ``function`` it can be differentiated again.
+
+    Example::
+
+        @tg.custom_gradient
+        def log1pexp(x):
+            e = torch.exp(x)
+            return torch.log1p(e), lambda d: d * (1 - 1 / (1 + e))
+    """
+
+    check_callable(function, "custom_gradient", "function")
+
+    @functools.wraps(function)
+    def run(*args: Any) -> Any:
+        return apply(function, args)
+
+    return run
+
+
+def CONVERT(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function as traced code calls it. Set by the layer above, which rewrites functions."""
+    return function
+
+
+def called(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, rewritten wherever its calls are traced."""
+
+    def run(*args: Any) -> Any:
+        return (CONVERT(function) if is_tracing() else function)(*args)
+
+    return run
+
+
+def apply(function: Callable[..., Any], args: Sequence[Any]) -> Any:
+    """``function(*args)`` with the gradient that it returns."""
+    with torch.enable_grad():
+        made = called(function)(*args)
+    if not (isinstance(made, tuple) and len(made) == 2 and callable(made[1])):
+        raise GradientError(
+            "a function with tg.custom_gradient returns (value, gradient function), not "
+            f"a {type(made).__name__}: write `return value, grad`",
+            user_location(),
+        )
+    value, gradient = made
+    several = isinstance(value, (tuple, list))
+    values = list(value) if several else [value]
+    attach = with_gradient if is_tracing() else _eager
+    outs = attach(values, args, gradient)
+    return type(value)(outs) if several else outs[0]
+
+
+def _eager(
+    values: Sequence[torch.Tensor], args: Sequence[Any], gradient: Callable[..., Any]
+) -> list[torch.Tensor]:
+    return list(_Custom.apply(gradient, values, *args))

@@ -1,0 +1,298 @@
+"""``backward()`` and ``torch.autograd.grad`` while a function is traced: torch's engine runs on what is recorded.
+
+The gradients of leaves are added to their ``.grad`` as the trace sees it (``grad_fields``).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from ...errors import GradientError
+from ..gradients import optional_grads, outer_gradients
+from ..gradients.grad_fields import read, slot, write
+from ..guarding import reads
+from ..symbols.funcgraph import FuncGraph, current_graph, is_tracing, user_location
+from ..symbols.symbolic import SymTensor, value_of
+from ..values import flattening
+from ..values.structure import is_union
+from ..writes import freed, histories, stale
+from . import custom
+
+
+class _Transforms(threading.local):
+    depth = 0
+
+
+_transforms = _Transforms()
+_TRANSFORMED = (
+    "backward() called inside a functorch transform. This is not supported, please use functorch.grad or functorch.vjp instead or call "
+    "backward() outside of functorch transforms."
+)
+
+
+@contextmanager
+def transforming() -> Iterator[None]:
+    """Inside, a function is differentiated by ``torch.func``."""
+    _transforms.depth += 1
+    try:
+        yield
+    finally:
+        _transforms.depth -= 1
+
+
+def engine(
+    outputs: Sequence[Any],
+    grads: Sequence[Any],
+    inputs: Sequence[Any],
+    keep: bool,
+    create: bool,
+    unused: bool,
+    leaves: bool = False,
+) -> Any:
+    """The engine, on what is recorded. ``keep``: what the graph saved may be used again; ``unused``: as of ``allow_unused``;
+    ``leaves``: ``inputs`` are all that the history leads to.
+    """
+    if torch.is_anomaly_check_nan_enabled() and torch.is_anomaly_enabled():
+        raise GradientError(
+            "torch's anomaly detection looks at the values of gradients, which are known only when the graph runs. Use "
+            "torch.autograd.set_detect_anomaly(True, check_nan=False), or look for NaN with an assert.",
+            user_location(),
+        )
+    reads.history()
+    _check_iterations(outputs, inputs, leaves)
+    SEPARATE(outputs, inputs)
+    nodes = freed.executed(outputs, inputs)
+    stale.settle(nodes, False)
+    found = outer_gradients.run(outputs, grads, inputs, create, unused)
+    if not keep:
+        freed.free(nodes, outputs)
+    return found
+
+
+def _check_iterations(outputs: Sequence[Any], inputs: Sequence[Any], leaves: bool) -> None:
+    graph: FuncGraph | None = current_graph()
+    graph.note_gradient()
+    while graph is not None and not graph.repeats:
+        graph = graph.outer
+    if graph is not None:
+        histories.check(histories.behind(outputs), inputs, leaves)
+
+
+def _several(x: Any) -> tuple[Any, ...]:
+    return tuple(x) if isinstance(x, (list, tuple)) else (x,)
+
+
+def _start(output: torch.Tensor, grad: Any) -> Any:
+    """The cotangent that a gradient starts from."""
+    if grad is not None:
+        if tuple(grad.shape) != tuple(output.shape):
+            raise RuntimeError(
+                f"Mismatch in shape: grad_output has a shape of {grad.shape} and output has a shape of {output.shape}."
+            )
+        return grad
+    reads.history()
+    if not output.requires_grad:
+        return None
+    if output.dim() and any(type(n) is not int or n != 1 for n in output.shape):
+        raise RuntimeError("grad can be implicitly created only for scalar outputs")
+    return torch.ones_like(output)
+
+
+def _cotangents(outs: tuple[Any, ...], given: Any) -> list[Any]:
+    starts = _several(given) if given is not None else (None,) * len(outs)
+    return [_start(o, g) for o, g in zip(outs, starts, strict=True)]
+
+
+def grad(
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[Any, ...]:
+    """``torch.autograd.grad`` while tracing."""
+    outs, wrt = _several(outputs), _several(inputs)
+    if is_grads_batched and all(isinstance(x, torch.Tensor) for x in (*outs, *wrt)):
+        return _batched(outs, wrt, grad_outputs, retain_graph, create_graph, allow_unused, materialize_grads)  # fmt: skip
+    if not all(isinstance(x, torch.Tensor) for x in (*outs, *wrt)):
+        return torch.autograd.grad(
+            outputs, inputs, grad_outputs, retain_graph, create_graph, allow_unused, is_grads_batched, materialize_grads
+        )  # fmt: skip
+    if not wrt:
+        raise RuntimeError("`inputs` argument to `grad()` cannot be empty.")
+    cotangents = _cotangents(outs, grad_outputs)
+    keep = create_graph if retain_graph is None else retain_graph
+    unused = bool(allow_unused) or materialize_grads
+    found = engine(outs, cotangents, wrt, keep, create_graph, unused)
+    if materialize_grads:
+        pairs = zip(found, wrt)
+        return tuple(torch.zeros_like(x, requires_grad=create_graph) if g is None else g for g, x in pairs)  # fmt: skip
+    return _by_ways(found, WAYS(outs, wrt)[1], unused)
+
+
+def _batched(outs, wrt, starts, retain_graph, create_graph, allow_unused, materialize_grads):
+    """The gradients for every row of ``starts``, one after the other, as rows: ``is_grads_batched``."""
+    starts = _several(starts)
+    given = [s for s in starts if s is not None]
+    sizes = [g.shape[0] if isinstance(g, torch.Tensor) and g.dim() else None for g in given]
+    if any(isinstance(n, torch.SymInt) for n in sizes):
+        raise GradientError(
+            "the number of gradients that is_grads_batched=True asks for is known only when the graph runs",
+            user_location(),
+        )
+    if len(set(sizes)) != 1 or None in sizes:
+        raise ValueError("is_grads_batched=True takes grad_outputs with one first dimension of the same size")  # fmt: skip
+    size = sizes[0]
+    keep = create_graph if retain_graph is None else retain_graph
+    rows = []
+    for i in range(size):
+        row = [None if s is None else s[i] for s in starts]
+        kept = keep or i + 1 < size
+        rows.append(grad(outs, wrt, row, kept, create_graph, allow_unused, False, materialize_grads))  # fmt: skip
+    return tuple(None if column[0] is None else torch.stack(column) for column in zip(*rows))
+
+
+def _by_ways(found: Sequence[Any], ways: Sequence[Any], unused: bool) -> tuple[Any, ...]:
+    """Gradients that a run may not have: None there, or eager's error where ``unused`` does not allow it."""
+    if unused:
+        return tuple(None if g is None else optional_grads.optional(g, w) for g, w in zip(found, ways))  # fmt: skip
+    first = {way: i for i, way in reversed(list(enumerate(ways)))}
+    for way, i in reversed(first.items()):
+        optional_grads.check(way, "RuntimeError", optional_grads.UNUSED.format(i))
+    return tuple(found)
+
+
+def backward(
+    tensors: Any,
+    grad_tensors: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    grad_variables: Any = None,
+    inputs: Any = None,
+) -> None:
+    """``torch.autograd.backward`` while tracing: the gradients of the leaves are added to their slots.
+
+    Hooks that wait for them (``register_post_accumulate_grad_hook``) run then.
+    """
+    if _transforms.depth:
+        raise RuntimeError(_TRANSFORMED)
+    outs = _several(tensors)
+    cotangents = _cotangents(outs, grad_tensors)
+    wrt = leaves(outs) if inputs is None else list(_several(inputs))
+    if inputs is not None and not wrt:
+        raise RuntimeError("'inputs' argument to 'backward' cannot be empty.")
+    keep = create_graph if retain_graph is None else retain_graph
+    reads.history()
+    if not any(o.requires_grad for o in outs):
+        raise RuntimeError(optional_grads.UNREACHED)
+    every = inputs is None
+    found = engine(outs, cotangents, wrt, keep, create_graph, True, every) if wrt else ()
+    some, ways = WAYS(outs, wrt)
+    optional_grads.check(some, "RuntimeError", optional_grads.UNREACHED)
+    for leaf, g, way in zip(wrt, found, ways):
+        if g is not None:
+            _accumulate(leaf, g, create_graph, way)
+            _run_hooks(leaf, way)
+
+
+def SEPARATE(outputs: Sequence[Any], inputs: Sequence[Any]) -> None:
+    """An error where a staged construct computed what is differentiated from what it is differentiated by. Set by ``autodiff``."""
+
+
+def WAYS(outputs: Sequence[Any], inputs: Sequence[Any]) -> tuple[Any, list[Any]]:
+    """Whether a gradient leads anywhere in a run, and to which inputs. Set by ``autodiff``."""
+    return True, [True] * len(inputs)
+
+
+def _run_hooks(leaf: torch.Tensor, way: Any) -> None:
+    for hook in list((leaf._post_accumulate_grad_hooks or {}).values()):
+        if way is not True:
+            raise GradientError(
+                "whether a tensor with a post-accumulate-grad hook has a gradient depends on a staged condition",
+                user_location(),
+            )
+        if custom.CONVERT(hook)(leaf) is not None:
+            raise RuntimeError("Tensor post accumulate grad hooks should return None.")
+
+
+def _retain(x: torch.Tensor) -> None:
+    _RETAIN(x)
+    if is_tracing() and not x.is_leaf:
+        current_graph().root.retained.append(x)
+
+
+def staged(out: torch.Tensor) -> bool:
+    """Whether a staged construct, or another op that is not torch's own, is in the history of a tensor."""
+    return any(
+        isinstance(n, torch.autograd.function.BackwardCFunction) for n in histories.behind([out])
+    )
+
+
+def leaves(outs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The leaves, and tensors with ``retain_grad``, that the history of ``outs`` leads to, in order."""
+    found: dict[int, torch.Tensor] = {id(o): o for o in outs if o.requires_grad and o.is_leaf}
+    seen = histories.behind(outs)
+    for node in seen:
+        leaf = getattr(node, "variable", None)
+        if leaf is not None:
+            leaf = getattr(leaf, "shown_", leaf)
+            found[id(leaf)] = leaf
+    found.update((id(x), x) for x in current_graph().root.retained if x.grad_fn in seen)
+    return list(found.values())
+
+
+def _accumulate(leaf: torch.Tensor, g: Any, create: bool, way: Any) -> None:
+    histories.check_graded(leaf)
+    old = read(leaf)
+    if is_union(old):
+        write(leaf, optional_grads.added(old, g, way))
+    elif old is None:
+        g = _laid_out(g, leaf)
+        write(leaf, optional_grads.optional(g if create else own(g), way))
+    elif create:
+        write(leaf, old + g)
+    else:
+        with torch.no_grad():
+            old.add_(g)
+        slot(leaf).location().set(old)
+
+
+def _laid_out(g: torch.Tensor, leaf: torch.Tensor) -> torch.Tensor:
+    """A gradient in the layout of its leaf, which torch gives it: that of a sum, for one, comes as one number expanded."""
+    if not all(type(n) is int for x in (g, leaf) for n in (*x.shape, *x.stride())):
+        return g
+    wanted = torch.empty_like(leaf, device="meta").stride()
+    if all(a == b for n, a, b in zip(g.shape, g.stride(), wanted) if n > 1):
+        return g
+    if leaf.is_contiguous():
+        return g.clone(memory_format=torch.contiguous_format)
+    return torch.empty_like(leaf, requires_grad=False).copy_(g)
+
+
+def own(g: torch.Tensor) -> torch.Tensor:
+    """A gradient as a tensor of its own: what is written to it in place is seen nowhere else."""
+    graph = current_graph()
+    return flattening.symbolic(value_of(g, graph), graph, connected=False)
+
+
+def _method(
+    self: Any,
+    gradient: Any = None,
+    retain_graph: Any = None,
+    create_graph: bool = False,
+    inputs: Any = None,
+) -> None:
+    backward([self], [gradient], retain_graph, create_graph, inputs=inputs)
+
+
+_RETAIN = torch.Tensor.retain_grad
+SymTensor.retain_grad = _retain
+SymTensor.backward = _method

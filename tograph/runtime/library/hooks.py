@@ -1,0 +1,183 @@
+"""Gradient hooks of tensors in a graph: ``register_hook`` and ``retain_grad`` while tracing.
+
+torch's own hook of a symbolic tensor acts on gradients that are taken while its graph is recorded. For gradients that
+are taken of the graph, later or from outside, the hook is a node too: an identity whose gradient is what the hook makes
+of the cotangent. Every use of the tensor's value, before and after the registration, becomes a use of that node's output.
+
+Invariant: ``sources`` of the output is the tensor itself, so torch's history does not go through the node, and
+each gradient passes the hook once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ...errors import GradientError
+from ..graph.ir import Graph, Node, Value
+from ..symbols.funcgraph import FuncGraph, Ref, current_graph, is_tracing, user_location
+from ..symbols.symbolic import SymTensor, value_of
+from ..values import flattening
+from ..values.structure import is_union
+from . import custom
+
+
+class Handle:
+    """What ``register_hook`` returns: ``remove()`` takes the hook away again."""
+
+    def __init__(self, plain: Any, x: SymTensor, node: Node | None, graph: FuncGraph):
+        self._plain, self._x, self._node, self._graph = plain, x, node, graph
+
+    def remove(self) -> None:
+        """Remove the hook; GradientError in another branch or loop body than that of ``register_hook``."""
+        self._plain.remove()
+        if self._node is None:
+            return
+        if current_graph() is not self._graph:
+            raise GradientError(
+                "a gradient hook is removed in another branch, loop body or function than the one that registered it",
+                user_location(),
+            )
+        node, self._node = self._node, None
+        source, made = node.args[1], node.outputs[0]
+        graph = self._graph.graph
+        graph.nodes.remove(node)
+        _replace(graph, made, source)
+        _stand_for(self._x, made, source, self._graph)
+
+
+def register(x: torch.Tensor, hook: Callable[[Any], Any]) -> Any:
+    """``x.register_hook(hook)``."""
+    if not is_tracing():
+        return _REGISTER(x, hook)
+    graph = current_graph()
+    if not isinstance(x, SymTensor):
+        raise GradientError(
+            "a hook is registered on a tensor that was made outside of the function, which would happen once, while the function "
+            "is traced. Call register_hook outside of the function.",
+            user_location(),
+        )
+    plain = _REGISTER(x, lambda g: _applied(hook, g))
+    value = value_of(x, graph)
+    if not _own(x, graph):
+        raise GradientError(
+            "register_hook inside of a staged branch or loop, on a tensor that was made outside of it: whether the hook is there "
+            "would depend on a value. Register it where the tensor is made, with a hook that tests the condition.",
+            user_location(),
+        )
+    node = _node(x, value, hook)
+    _place(graph.graph, node, value)
+    _stand_for(x, value, node.outputs[0], graph)
+    return Handle(plain, x, node, graph)
+
+
+def refuse(x: Any, why: str) -> None:
+    """Refuse gradients through a tensor that are taken of the graph, not while it is recorded."""
+    if not isinstance(x, SymTensor):
+        return
+    graph = current_graph()
+    value = value_of(x, graph)
+    region = custom.gradient_region([value], lambda g: g, [x], [0])
+    node = custom.call_of([value], [value], region.graph, NAME, refused=why)
+    _place(graph.graph, node, value)
+    _stand_for(x, value, node.outputs[0], graph)
+
+
+NAME = "gradient_hook"
+
+
+def _applied(hook: Callable[[Any], Any], g: Any) -> Any:
+    """The cotangent that a hook makes of ``g``: None means that it stays."""
+    made = custom.CONVERT(hook)(g)
+    if is_union(made):
+        options = [g if o is None else o for o in made.options_]
+        return flattening.choose(made.tag_, options, current_graph())
+    return g if made is None else made
+
+
+def _own(x: SymTensor, graph: FuncGraph) -> bool:
+    if x.storage_.argument is not None:
+        return graph.outer is None
+    return x.storage_.home is graph or (x.ref is not None and x.ref.graph is graph)
+
+
+def _node(x: SymTensor, value: Value, hook: Callable[[Any], Any]) -> Node:
+    refused: dict[str, Any] = {}
+    try:
+        region = custom.gradient_region([value], lambda g: _applied(hook, g), [x], [0])
+    except GradientError as error:
+        # It still acts on gradients that are taken while this graph is recorded: refused is only what the node is for.
+        region = custom.gradient_region([value], lambda g: g, [x], [0])
+        refused = {"refused": error.args[0]}
+    return custom.call_of([value], [value], region.graph, NAME, **refused)
+
+
+def _place(graph: Graph, node: Node, value: Value) -> None:
+    """Put a node in front of the first use of ``value``, whose uses become uses of its output.
+
+    What the hook itself is computed from keeps the value, where no gradient goes that way.
+    """
+    needed = _ancestors(node)
+    uses = [n for n in graph.nodes if value in n.inputs and n is not node]
+    plain = [n for n in uses if n in needed and (n.op == "aten.detach.default" or not n.grad)]
+    rest = [n for n in uses if n not in plain]
+    first = graph.nodes.index(rest[0]) if rest else len(graph.nodes) - 1
+    if not needed.isdisjoint(graph.nodes[first:-1]):
+        raise GradientError(
+            "a hook is registered on a tensor that was used before, and the hook uses values that were computed later. Register it "
+            "before the first use of the tensor.",
+            user_location(),
+        )
+    graph.nodes.remove(node)
+    for user in rest:
+        user.replace_inputs(lambda v: node.outputs[0] if v is value else v)
+    graph.nodes.insert(first, node)
+
+
+def _ancestors(node: Node) -> set[Node]:
+    """The nodes that a node's inputs are computed by."""
+    seen: set[Node] = set()
+    todo = [v.node for v in node.inputs]
+    while todo:
+        n = todo.pop()
+        if n is not None and n not in seen:
+            seen.add(n)
+            todo += [v.node for v in n.inputs]
+    return seen
+
+
+def _replace(graph: Graph, old: Value, new: Value) -> None:
+    for node in graph.nodes:
+        node.replace_inputs(lambda v: new if v is old else v)
+
+
+def _stand_for(x: SymTensor, old: Value, new: Value, graph: FuncGraph) -> None:
+    """``x`` and its storage stand for ``new`` from here on; so does what torch has saved of ``x``, which is read anew."""
+    storage = x.storage_
+    if storage.ref is not None and storage.ref.value is old:
+        storage.location().set(Ref(new, graph))
+    if graph.known.get(storage) is old:
+        graph.known[storage] = new
+    x.ref, x.version = Ref(new, graph), storage.version
+    graph.sources[new] = x
+
+
+def again(node: Node, x: SymTensor, made: Value, gradient: Callable[[Any], Any]) -> SymTensor:
+    """The hook ``node`` of a graph that is recorded again, as ``made``, on ``x``: what stands for its output."""
+
+    def hook(g: Any) -> Any:
+        if "refused" in node.kwargs:
+            raise GradientError(node.kwargs["refused"], node.location)
+        return gradient(g)
+
+    graph = current_graph()
+    if x.requires_grad:
+        _REGISTER(x, hook)
+        _stand_for(x, value_of(x, graph), made, graph)
+    return x
+
+
+_REGISTER = torch.Tensor.register_hook
+SymTensor.register_hook = register

@@ -1,0 +1,142 @@
+"""Strings that are made when the graph runs: what an f-string over staged values gives.
+
+Comparing, measuring, searching, indexing and changing one is an op again, run by the host: a bool, an int or another such string.
+What would need the text while tracing (iterating, ``split``, hashing) is a StagingError.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ...errors import StagingError
+from .. import control_flow
+from ..graph import types
+from ..symbols.funcgraph import Ref, current_graph, user_location
+from ..symbols.scalars import new_scalar
+from ..values import structure
+from ..values.structure import Handle
+
+_TESTS = ("startswith", "endswith", "isalnum", "isalpha", "isascii", "isdecimal", "isdigit", "isidentifier", "islower", "isnumeric",
+          "isprintable", "isspace", "istitle", "isupper")  # fmt: skip
+_COUNTS = ("count", "find", "index", "rfind", "rindex")
+_CHANGES = ("capitalize", "casefold", "center", "expandtabs", "ljust", "lower", "lstrip", "removeprefix", "removesuffix", "replace",
+            "rjust", "rstrip", "strip", "swapcase", "title", "translate", "upper", "zfill")  # fmt: skip
+_KINDS = {
+    **dict.fromkeys(_TESTS, bool),
+    **dict.fromkeys(_COUNTS, int),
+    **dict.fromkeys(_CHANGES, str),
+}
+
+
+class StagedString:
+    """A string that is made when the graph runs."""
+
+    __tograph_frozen__ = True
+
+    def __init__(self, handle: Handle):
+        self.handle_ = handle
+
+    def __tograph_flatten__(self):
+        return None, [self.handle_]
+
+    @staticmethod
+    def __tograph_unflatten__(aux, parts):
+        return StagedString(parts[0]) if isinstance(parts[0], Handle) else parts[0]
+
+    def __repr__(self):
+        return "<symbolic str>"
+
+    def __tograph_len__(self):
+        return text_op("__len__", int, self)
+
+    def contains(self, part: Any) -> Any:
+        """``part in self``"""
+        return text_op("__contains__", bool, self, part)
+
+    def __getitem__(self, index):
+        if isinstance(index, slice):
+            return text_op("slice", str, self, index.start, index.stop, index.step)
+        return text_op("__getitem__", str, self, index)
+
+    def __hash__(self):
+        return self._cannot("hashed")
+
+    def __len__(self):
+        return self._cannot("measured outside of converted code")
+
+    def __bool__(self):
+        return self._cannot("a condition outside of converted code")
+
+    def __iter__(self):
+        return self._cannot("iterated")
+
+    def __fspath__(self):
+        return self._cannot("the name of a file")
+
+    def __contains__(self, part):
+        return self._cannot("searched outside of converted code")
+
+    def __getattr__(self, name):
+        if name.startswith("_") or not hasattr(str, name):
+            raise AttributeError(f"'str' object has no attribute {name!r}")
+        if name not in _KINDS:
+            return self._cannot(f"changed by {name}()")
+        return lambda *args: text_op(name, _KINDS[name], self, *args)
+
+    def _cannot(self, what: str) -> Any:
+        raise StagingError(
+            f"a string made of staged values cannot be {what}: its text is known only when the graph runs. Print it, format it, compare "
+            "it, join it or return it, or use tg.py_function",
+            user_location(),
+        )
+
+
+StagedString.__name__ = "str"  # what Python's messages call it
+
+
+def text_op(name: str, kind: type, *args: Any) -> Any:
+    """The method ``name`` of ``str`` when the graph runs; ``kind``: what it gives, ``bool``, ``int`` or ``str``."""
+    graph = current_graph()
+    values = tuple(control_flow.outside_value(a, graph) for a in args)
+    if kind is not str:
+        return new_scalar("py.text", (name, *values), kind, graph)
+    return made_string(graph.emit("py.text", name, *values, type=types.OBJECT), graph)
+
+
+def made_string(value: Any, graph: Any) -> StagedString:
+    """The string that a node of the graph makes."""
+    return StagedString(Handle(Ref(value, graph)))
+
+
+def _kind_name(x: Any) -> str:
+    return "Tensor" if isinstance(x, torch.Tensor) else type(x).__name__
+
+
+def _as_text(x: Any, graph: Any) -> Any:
+    """The value of a string that is known, or one of several."""
+    if structure.is_union(x):
+        return control_flow.outside_value(x, graph)
+    return graph.emit("py.format", x, type=types.OBJECT)
+
+
+structure.STAGED.texts, structure.STAGED.text_value = StagedString, _as_text
+
+
+def _operator(name: str, kind: type, *, reflected: bool = False) -> Any:
+    def method(self, other):
+        if not isinstance(other, (str, StagedString)) and name not in ("__mul__", "__mod__"):
+            if name == "__add__" and not reflected:
+                raise TypeError(f'can only concatenate str (not "{_kind_name(other)}") to str')
+            return NotImplemented
+        return text_op(name, kind, other, self) if reflected else text_op(name, kind, self, other)
+
+    return method
+
+
+for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
+    setattr(StagedString, f"__{_name}__", _operator(f"__{_name}__", bool))
+for _name, _form in [("add", _operator("__add__", str)), ("radd", _operator("__add__", str, reflected=True)),
+                     ("mul", _operator("__mul__", str)), ("rmul", _operator("__mul__", str))]:  # fmt: skip
+    setattr(StagedString, f"__{_name}__", _form)

@@ -1,0 +1,4 @@
+"""``tracing``: Python code runs, and every op becomes a node.
+
+``variables`` and modules are made once (``creation``). ``opaque`` objects do not show what they hold; ``interrupts`` is Ctrl-C.
+"""

@@ -1,0 +1,330 @@
+"""Tracing: Python code runs on symbolic tensors, and every ATen op becomes a node of a graph.
+
+A ``TorchDispatchMode`` receives all ops below autograd, so gradients taken inside a function are recorded
+like any other op. The mode says that it does not skip dynamo: torch would import ``torch._dynamo`` (a second)
+at its first dispatch otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import (
+    TorchDispatchMode,
+    _disable_current_modes,
+)
+
+from ...errors import UnsupportedOpError
+from ..graph import ops
+from ..graph.ir import Value
+from ..inference.infer import answer, facts_of, infer, meta_of, tensor_type
+from ..inference.layouts import is_sparse_product, taking_sparse
+from ..inference.shapes import Meta, contiguous, same_shape
+from ..symbols.assumptions import settled
+from ..symbols.carrier import Carrier, dispatch_carrier
+from ..symbols.funcgraph import FuncGraph, Ref, Storage, current_graph, stack, user_location
+from ..symbols.scalars import size_of
+from ..symbols.symbolic import SymTensor, View, argument, as_symbolic, metas, same, scalar_of, wrap
+from ..writes.mutation import write_in_place
+
+
+@contextmanager
+def recording(graph: FuncGraph):
+    """Record ops into ``graph``; the outermost one enters the dispatch mode."""
+    outermost = not stack.graphs
+    stack.graphs.append(graph)
+    try:
+        if outermost:
+            # Gradients taken while tracing are recorded, so the engine has to run in this thread on any device.
+            with _MODE, saving_plainly(), torch.autograd.set_multithreading_enabled(False):
+                yield graph
+        else:
+            yield graph
+    finally:
+        stack.graphs.pop()
+
+
+@contextmanager
+def saving_plainly():
+    """Inside, no hooks around the call see what autograd saves: those of a checkpoint would count symbolic tensors and keep them."""
+    held, autograd = [], torch._C._autograd
+    while (hooks := autograd._top_saved_tensors_default_hooks(True)) is not None:
+        held.append(hooks)
+        autograd._pop_saved_tensors_default_hooks()
+    try:
+        yield
+    finally:
+        while held:
+            autograd._push_saved_tensors_default_hooks(*held.pop())
+
+
+@contextmanager
+def suspended():
+    """Run code outside of any trace (``tg.init_scope``)."""
+    graphs, stack.graphs = stack.graphs, []
+    try:
+        with _disable_current_modes():
+            yield
+    finally:
+        stack.graphs = graphs
+
+
+class TraceMode(TorchDispatchMode):
+    """Hands every ATen op to ``dispatch``."""
+
+    @classmethod
+    def _should_skip_dynamo(cls):
+        return False
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if Carrier in types:
+            return dispatch_carrier(func, args, kwargs or {})
+        return dispatch(func, args, kwargs or {})
+
+
+_MODE = TraceMode()
+
+
+# Questions about types, which have an answer while tracing.
+_ANSWERS = frozenset(["aten::promote_types", "aten::result_type", "aten::can_cast"])
+
+
+def dispatch(func, args: tuple, kwargs: dict) -> Any:
+    """Record one ATen op and return symbolic outputs."""
+    if "generator" in kwargs and kwargs["generator"] is None:
+        func = _of_default_generator(func)
+        kwargs = {k: v for k, v in kwargs.items() if k != "generator"}
+    special = SPECIAL.get(func)
+    if special is not None:
+        return special(*args, **kwargs)
+    if func._schema.name in _ANSWERS:
+        return answer(func, metas(args), {k: metas(v) for k, v in kwargs.items()})
+    facts = facts_of(func)
+    if facts.mutated:
+        return write_in_place(func, facts, args, kwargs, record)
+    if facts.unsupported:
+        raise UnsupportedOpError(
+            f"{func} has no functional form and cannot be part of a graph", user_location()
+        )
+    if is_sparse_product(func, args):
+        with taking_sparse():
+            return record(func, args, kwargs)
+    return record(func, args, kwargs, view=facts.view)
+
+
+@cache
+def _of_default_generator(func) -> Any:
+    """The overload of ``torch.randn(..., generator=None)`` and its kind that takes no generator."""
+    name = func._overloadname
+    if not any(a.name == "generator" and not a.has_default_value() for a in func._schema.arguments):
+        return func
+    plain = name.replace("_generator", "").replace("generator", "default")
+    return getattr(func._overloadpacket, plain)
+
+
+def record(func, args: tuple, kwargs: dict, view: bool = False) -> Any:
+    graph = current_graph()
+    given = metas(args)
+    if graph.assumed:
+        given = _with_lengths(given)
+    found = infer(func, given, {k: metas(v) for k, v in kwargs.items()})
+    node_args = tuple([argument(graph, a) for a in args])
+    node_kwargs = {
+        k: argument(graph, a) for k, a in kwargs.items() if a is not None and k != "pin_memory"
+    }
+    flat = found if isinstance(found, list) else [found]
+    if any(isinstance(m, list) for m in flat):
+        raise UnsupportedOpError(
+            f"{func} gives several lists of tensors and cannot be part of a graph; an optimiser takes fused=False",
+            user_location(),
+        )
+    if "dtype" in _factory(func) and node_kwargs.get("dtype") is None:
+        node_kwargs["dtype"] = flat[0].dtype  # the default dtype of now, not that of the run
+    node = graph.add(
+        ops.overload_name(func), node_args, node_kwargs, [tensor_type(m) for m in flat]
+    )
+    if not func._schema.returns:
+        return None
+    if view and isinstance(args[0], torch.Tensor):
+        return _wrap_views(func, args, kwargs, found, node, graph)
+    outs = [wrap(v, _with_symbols(m, v, graph), graph) for v, m in zip(node.outputs, flat)]
+    if isinstance(found, list):
+        return outs if len(func._schema.returns) == 1 else tuple(outs)
+    return outs[0] if outs else None
+
+
+@cache
+def _factory(func) -> frozenset[str]:
+    """The names of the options of an op that makes a tensor from none; of any other op, nothing."""
+    if any("Tensor" in str(a.type) for a in func._schema.arguments):
+        return frozenset()
+    return frozenset(a.name for a in func._schema.arguments if a.kwarg_only)
+
+
+def _with_symbols(meta: Meta, value: Value, graph: FuncGraph) -> Meta:
+    """Sizes that are unknown (None) become staged numbers that the value itself tells."""
+    if None not in meta.size:
+        return meta
+    size = [size_of(value, i, graph) if n is None else n for i, n in enumerate(meta.size)]
+    return contiguous(meta.dtype, size, meta.device)
+
+
+def _wrap_views(func, args, kwargs, found, node, graph) -> Any:
+    base = as_symbolic(args[0])
+    flat = found if isinstance(found, list) else [found]
+    outs = []
+    for i, (value, meta) in enumerate(zip(node.outputs, flat)):
+        step = View(func, args[1:], kwargs, i if isinstance(found, list) else None, base.meta)
+        meta = _with_symbols(meta, value, graph)
+        made = SymTensor(meta, base.storage_, (*base.chain, step), Ref(value, graph))
+        if (
+            func is aten.view.default
+            and base.storage_.strided()
+            and not same_shape(meta, base.meta)
+        ):
+            base.storage_.unfollowed(made, "the result of reshape()")
+        outs.append(made)
+    return outs if isinstance(found, list) else outs[0]
+
+
+# ---- ops with a meaning of their own
+
+
+def _detach(x):
+    """torch detaches inside autograd as well, where it means an alias; ``SymTensor.apart`` is the user's.
+
+    Of a leaf autograd keeps the tensor itself: there, and for a real tensor that is one, it is the user's too.
+    """
+    if x.is_leaf and (x.requires_grad or not isinstance(x, SymTensor)):
+        return as_symbolic(x).apart()
+    return same(as_symbolic(x), SymTensor)
+
+
+def _lift_fresh(x):
+    """``torch.tensor(...)`` ends here with a real tensor: a constant, fresh at every execution."""
+    if isinstance(x, SymTensor):
+        return x
+    graph = current_graph()
+    if x.numel() <= 64 and x.dtype in _LISTED and x.device.type == "cpu":
+        with _disable_current_modes():
+            data = x.tolist()
+        args: tuple = (data, x.dtype, x.device)
+        value = graph.emit("tg.constant", *args, type=tensor_type(meta_of(x)))
+        return wrap(value, meta_of(x)._replace(offset=0), graph)
+    storage = Storage(meta_of(x), external=x)
+    graph.root.captured[id(x)] = storage
+    graph.root.keep.append(x)
+    return wrap(graph.current(storage), storage.meta, graph)
+
+
+_LISTED = (torch.bool, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.float32, torch.float64,
+           torch.float16, torch.bfloat16, torch.complex64, torch.complex128)  # fmt: skip
+
+
+def _local_scalar(x):
+    return scalar_of(x)
+
+
+def _equal(a, b):
+    """``torch.equal``, where C++ asks: the answer has to be known now."""
+    if tuple(a.shape) != tuple(b.shape):
+        return False
+    same = record(aten.eq.Tensor, (a, b), {})
+    return bool(scalar_of(record(aten.all.default, (same,), {})))
+
+
+def _conj(x):
+    """A conjugate is computed: whether it is one is a bit that a symbolic tensor does not have."""
+    # Torch's formulas pass a number of the code as a tensor, which comes as the number.
+    if isinstance(x, complex):
+        return record(aten.scalar_tensor.default, (x.conjugate(),), {"dtype": torch.complex128})
+    return record(aten._conj_physical.default, (x,), {})
+
+
+def _negative(x):
+    return record(aten.neg.default, (x,), {})
+
+
+def _in_known_layout(func) -> Callable[..., Any]:
+    """A determinant factors a matrix or its transpose, depending on how it lies in memory, and its derivative uses the factors.
+
+    A graph also runs for other layouts than that of the trace, so the matrix is copied to the one that was traced.
+    """
+
+    def run(x):
+        def turned(a):
+            return a if x.is_contiguous() else record(aten.transpose.int, (a, -2, -1), {})
+
+        copy = record(aten.clone.default, (turned(x),), {"memory_format": torch.contiguous_format})
+        return record(func, (turned(copy),), {})
+
+    return run
+
+
+def _is_same_size(a, b):
+    return tuple(a.shape) == tuple(b.shape)
+
+
+def _size(x, dim=None):
+    """torch's code asks for sizes as plain numbers: a staged one must have a hint, and becomes a guard."""
+    sizes = [n if type(n) is int else n.node.guard_int("", 0) for n in x.shape]
+    return sizes if dim is None else sizes[dim]
+
+
+def _with_lengths(given: tuple) -> tuple:
+    """Metas with the lengths of parts that the graph has checked."""
+
+    def length(n: Any) -> Any:
+        found = None if type(n) is int else settled(n.node.ref.value) if n.node.ref else None
+        return n if found is None else found
+
+    return tuple(
+        m._replace(size=tuple(map(length, m.size))) if isinstance(m, Meta) and not m.static else m
+        for m in given
+    )
+
+
+def _untraced(func) -> Callable[..., Any]:
+    """An op that runs as it is while tracing, such as a profiler's mark."""
+
+    def run(*args):
+        with _disable_current_modes():
+            return func(*args)
+
+    return run
+
+
+def _unscale(grads, found_inf, inv_scale):
+    """How ``torch.amp.GradScaler`` multiplies gradients and looks for one that is not finite: an op that writes a list and a tensor."""
+    for g in grads:
+        zero = record(aten.eq.Scalar, (record(aten.sub.Tensor, (g, g), {}), 0), {})
+        bad = record(aten.logical_not.default, (record(aten.all.default, (zero,), {}),), {})
+        bad = record(aten._to_copy.default, (bad,), {"dtype": found_inf.dtype})
+        dispatch(aten.copy_.default, (found_inf, record(aten.maximum.default, (found_inf, bad), {})), {})  # fmt: skip
+        dispatch(aten.mul_.Tensor, (g, inv_scale), {})
+
+
+aten = torch.ops.aten
+SPECIAL: dict[Any, Callable[..., Any]] = {
+    aten.detach.default: _detach,
+    aten.detach_.default: lambda x: x,
+    aten.lift_fresh.default: _lift_fresh,
+    aten._local_scalar_dense.default: _local_scalar,
+    aten.is_same_size.default: _is_same_size,
+    aten.equal.default: _equal,
+    aten._conj.default: _conj,
+    aten._amp_foreach_non_finite_check_and_unscale_.default: _unscale,
+    aten._neg_view.default: _negative,
+    torch.ops.prim.device.default: lambda x: x.device,
+    aten.size.default: _size,
+}
+for _overload in (aten._linalg_det.default, aten._linalg_slogdet.default):
+    SPECIAL[_overload] = _in_known_layout(_overload)
+for _name in ("_record_function_enter_new", "_record_function_enter", "_record_function_exit"):
+    _packet = getattr(torch.ops.profiler, _name)
+    for _overload in _packet.overloads():
+        SPECIAL[getattr(_packet, _overload)] = _untraced(getattr(_packet, _overload))

@@ -1,0 +1,368 @@
+"""Graphs being recorded: values of outer graphs, captured tensors, and the stack of open graphs.
+
+``FuncGraph``  a graph being recorded, with its outer graph. A value of an outer graph, or a real tensor, used
+               inside becomes an input of every graph on the way in: a **capture**.
+               ``sources`` maps a value to the tensor that carries it in torch's autograd, where one requires grad.
+``Storage``    what in-place ops change. Values of a graph never change: an in-place op computes a new base value
+               for the storage, and a view is a chain of view ops that is replayed on the current base value.
+               A storage is *local* (made while tracing) or *external* (an argument or a captured tensor, held by
+               reference): writing an external one is a ``tg.assign`` that the caller sees.
+
+Invariant: ``known`` of a graph holds the base value of an external storage only while nothing can have written
+it since; a write in a nested graph drops the entry in every graph around it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import threading
+import types as pytypes
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import torch
+
+from ...errors import Location, ScopeError
+from ..graph.ir import Graph, Node, Value
+from ..graph.ops import MOVES
+from ..graph.ordering import op_effects
+from ..graph.types import Type
+from ..inference.infer import tensor_type
+from ..inference.shapes import Meta
+from . import journal
+
+USER_CODE: set[pytypes.CodeType] = set()  # code objects whose frames count as the user's lines
+_versions = itertools.count(1)
+
+
+def moment() -> int:
+    """A number that is larger than any given before."""
+    return next(_versions)
+
+
+@dataclass(frozen=True)
+class Ref:
+    """A value and the graph that it belongs to."""
+
+    value: Value
+    graph: FuncGraph
+
+
+@dataclass(eq=False)
+class Storage:
+    """The changing content that tensors share. ``ref`` is the current base value of a local storage.
+
+    ``derived``: the content is that of other storages, computed at each read; ``ref`` is what it was at first.
+    ``listed``: where a list of the graph took the content; ``written_in``: the graph of the last write.
+    """
+
+    derived: ClassVar[bool] = False
+
+    meta: Meta
+    ref: Ref | None = None
+    external: torch.Tensor | None = None
+    argument: int | None = None
+    version: int = 0
+    home: FuncGraph | None = None
+    twin: Storage | None = (
+        None  # the same memory with another history: that of a detached tensor which was written
+    )
+    late: Any = None  # of a .grad that is looked up at every call: its owner, or the owner's place among the arguments
+    owner: torch.Tensor | None = (
+        None  # of a local storage that was written: the tensor that is all of it
+    )
+    listed: Location | None = None
+    written_in: FuncGraph | None = None
+    parts_: tuple[int, Sequence[Storage]] | None = None  # what ``listed.parts`` found, and when
+
+    def computed(self, graph: FuncGraph) -> Value | None:
+        """The base value of a storage that is made of others; None for all but ``control_flow.picking``'s."""
+        return None
+
+    def spread(self, graph: FuncGraph, value: Value) -> bool:
+        """Write to the storages that this one is made of; False for all but ``control_flow.picking``'s."""
+        return False
+
+    def refuse_leaf(self, graph: FuncGraph, view: bool) -> None:
+        """Let the graph raise where a write that autograd sees is one to a leaf, or to a ``view`` of it; only for a ``Picked``."""
+
+    def strided(self) -> bool:
+        """Whether the tensors that this storage is made of lie in memory in more than one way; False for all but a ``Picked``."""
+        return False
+
+    def unfollowed(self, x: Any, what: str) -> None:
+        """``x``, which ``what`` made of this storage, may share its memory or not; asked only where it is ``strided``."""
+        raise NotImplementedError
+
+    def location(self) -> journal.Location:
+        """The storage as a location: its content is the pair (base value, version)."""
+
+        def set(content):
+            self.ref = content
+            self.version = next(_versions)
+
+        return journal.Location(("storage", id(self)), "a tensor", lambda: self.ref, set, self)
+
+
+@dataclass(eq=False)
+class Root:
+    """What all graphs of one trace share.
+
+    ``kept``: locations whose content before the call may stay on some path. ``created``: objects made while tracing, and where;
+    ``settled``: the locations changed only by their creation. ``given``: the tensors of the call, ``real`` those that are captured.
+    ``bases``: memory that several captured tensors share and that is written; ``flat``: the storage of all of it.
+    ``made``: objects that the traced code made, and the graph that was recorded then; ``lent``: copies of the containers of the
+    arguments, of which the caller holds what they stand for. ``apart``: containers from before a staged
+    construct count as themselves beside those that it makes. ``gathered``: a ``.grad`` field that was None before a staged loop is
+    a tensor behind it; ``iterated``: such loops are taken to have an iteration. ``alike``: a loop was taken to be what another copy of
+    it is; ``alone``: none is. ``unnested``: a list of the graph did not take items that can change; ``nested``: they are taken.
+    ``items_written``, ``items_copied``, ``placed``: see ``inner_lists``.
+    """
+
+    __tograph_opaque__ = True  # what it holds is no state of the user's
+
+    captured: dict[int, Storage] = field(default_factory=dict)
+    # Dimensions of the state of a loop that begin with a length of one.
+    singles: set[tuple[Value, int]] = field(default_factory=set)
+    # What was captured, with its history and version.
+    outside: list[tuple[torch.Tensor, Any, int]] = field(default_factory=list)
+    assigned: set[int] = field(default_factory=set)
+    guards: list[tuple[Any, Any]] = field(default_factory=list)
+    kept: set[Any] = field(default_factory=set)
+    # At the outermost graph: the keys of locations that a branch changes before it raises.
+    lost: set[Any] = field(default_factory=set)
+    created: list[tuple[Any, Location | None]] = field(default_factory=list)
+    settled: set[Any] = field(default_factory=set)
+    given: Sequence[Any] = ()
+    real: frozenset[int] = frozenset()
+    made: dict[int, tuple[Any, FuncGraph]] = field(default_factory=dict)
+    lent: list[Any] = field(default_factory=list)
+    bases: frozenset[int] = frozenset()
+    flat: dict[int, Storage] = field(default_factory=dict)
+    apart: bool = False
+    gathered: bool = False
+    iterated: bool = False
+    alone: bool = False
+    alike: bool = False
+    unnested: bool = False
+    nested: bool = False
+    items_written: list[Any] = field(default_factory=list)  # the bodies of loops, and None
+    items_copied: bool = False
+    placed: list[Any] = field(default_factory=list)
+    loops: Any = None  # the ``control_flow.seeds.Memory`` of loops that stand in no loop
+    keep: list[Any] = field(default_factory=list)
+    before_failure: list[Any] = field(default_factory=list)
+    slots: dict[int, Any] = field(default_factory=dict)
+    retained: list[torch.Tensor] = field(default_factory=list)  # with ``retain_grad``
+    freed: dict[Any, FuncGraph] = field(default_factory=dict)  # see ``freed``
+    wrote: bool = False  # some op writes over something
+    writes: list[Any] = field(default_factory=list)  # see ``stale``
+    let: dict[Any, Any] = field(default_factory=dict)  # see ``stale``
+    # Of what a node gives: what the same memory held before it.
+    memory: dict[Value, Any] = field(default_factory=dict)
+    graphs: list[FuncGraph] = field(default_factory=list)
+    earlier: list[Any] = field(default_factory=list)  # ``histories.Earlier``
+
+    def release(self) -> None:
+        """The trace is over: forget what was noted for it, the tensors that stand for values above all.
+
+        torch holds their histories, and these hold them: what refers to such a tensor and is referred to by it is never collected.
+        """
+        for graph in self.graphs:
+            graph.sources.clear()
+        for iterations in self.earlier:
+            iterations.release()
+        for noted in (
+            self.outside,
+            self.retained,
+            self.freed,
+            self.writes,
+            self.let,
+            self.before_failure,
+            self.keep,
+            self.created,
+            self.items_written,
+            self.placed,
+            self.made,
+            self.lent,
+            self.earlier,
+        ):
+            noted.clear()
+        self.loops = None
+
+
+class FuncGraph:
+    """A graph being recorded.
+
+    ``captures`` maps each outer value or external storage to the input that stands for it, in order;
+    ``arguments`` maps the same keys to the value that the next outer graph passes. ``undone``: values of nodes
+    that were taken out again; what remembers one of them has to be computed anew.
+    """
+
+    __tograph_opaque__ = True
+
+    def __init__(self, name: str, outer: FuncGraph | None = None):
+        self.graph = Graph(name)
+        self.outer = outer
+        self.root: Root = outer.root if outer else Root()
+        self.root.graphs.append(self)
+        self.captures: dict[Any, Value] = {}
+        self.arguments: dict[Any, Value] = {}
+        self.known: dict[Storage, Value] = {}
+        self.assumed: set[Any] = set()
+        self.undone: set[Value] = set()
+        self.numbers: dict[Any, Value] = {}  # computed from integers
+        self.sources: dict[Value, torch.Tensor] = {}
+        self.differentiated = False  # a gradient was taken while it was recorded
+        self.replaying = (
+            False  # a recorded graph runs again: a read of a resource is an op like any other
+        )
+        self.rewritten: dict[
+            Storage, torch.Tensor
+        ] = {}  # tensors of the caller that a region wrote
+        self.closed = False
+        self.repeats = False  # the body of a loop
+        self.settled = True  # of a loop: its state is known
+        self.frees = False  # of a loop: a gradient frees what was computed before it
+        # A tensor with a later number was made while it was recorded, or since.
+        self.born = next(_versions)
+        self.looking: dict[Storage, Value] | None = None  # see ``control_flow.picking``
+
+    def __repr__(self) -> str:
+        return f"<FuncGraph {self.graph.name}>"
+
+    def within(self, other: FuncGraph) -> bool:
+        """Whether this graph is ``other`` or nested in it."""
+        graph: FuncGraph | None = self
+        while graph is not None and graph is not other:
+            graph = graph.outer
+        return graph is other
+
+    def input(self, type: Type, label: str = "") -> Value:
+        value = Value(type)
+        self.graph.inputs.append(value)
+        self.graph.input_names.append(label)
+        return value
+
+    def add(self, op: str, args=(), kwargs=None, types: Sequence[Type] = (), regions=None) -> Node:
+        """Append a node; all values among the arguments must be this graph's."""
+        if self.root.before_failure and not regions and op_effects(op, tuple(args)).may_fail:
+            for callback in list(self.root.before_failure):
+                callback(self)
+        grad = op in MOVES or torch.is_grad_enabled()
+        node = Node(op, args, kwargs, types, regions=regions, location=user_location(), grad=grad)
+        self.graph.nodes.append(node)
+        if not self.differentiated and torch._C._current_autograd_node() is not None:
+            self.note_gradient()
+        if grad and self.sources and not op.startswith("aten."):
+            CONNECT(node, self)
+        return node
+
+    def note_gradient(self) -> None:
+        """A gradient is taken while this graph is recorded."""
+        graph: FuncGraph | None = self
+        while graph is not None:
+            graph.differentiated, graph = True, graph.outer
+
+    def emit(self, op: str, *args, type: Type, **kwargs) -> Value:
+        """Append a node with one output."""
+        return self.add(op, args, kwargs, (type,)).outputs[0]
+
+    def resolve(self, ref: Ref) -> Value:
+        """The value of ``ref`` as seen from here."""
+        if ref.graph is self:
+            return ref.value
+        if ref.value not in self.captures:
+            if self.outer is None or ref.graph.closed:
+                raise ScopeError(
+                    "a tensor is out of scope and cannot be used here: it belongs to another function, branch or loop "
+                    "body. Use return values, explicit Python locals or tograph collections to access it.",
+                    user_location(),
+                )
+            outer = self.outer.resolve(ref)
+            inner = self.captures[ref.value] = self.input(outer.type)
+            self.arguments[ref.value] = outer
+            if outer in self.outer.sources:
+                self.sources[inner] = self.outer.sources[outer]
+        return self.captures[ref.value]
+
+    def reference(self, storage: Storage) -> Value:
+        """The input through which an external storage is reached."""
+        if storage not in self.captures:
+            kind = tensor_type(storage.meta)
+            if self.outer is not None:
+                self.arguments[storage] = self.outer.reference(storage)
+            self.captures[storage] = self.input(kind)
+        return self.captures[storage]
+
+    def current(self, storage: Storage) -> Value:
+        """The base value of a storage at this point."""
+        found = storage.computed(self)
+        if found is not None:
+            return found
+        if storage.external is None and storage.argument is None:
+            assert storage.ref is not None
+            return self.resolve(storage.ref)
+        if storage not in self.known:
+            source = self.reference(storage)
+            self.known[storage] = self.emit("tg.read", source, type=source.type)
+        return self.known[storage]
+
+    def assign(self, storage: Storage, value: Value) -> None:
+        """Give a storage a new base value."""
+        if storage.spread(self, value):
+            return
+        WRITES(storage, self)
+        if storage.external is None and storage.argument is None:
+            storage.location().set(Ref(value, self))
+            return
+        self.add("tg.assign", (self.reference(storage), value))
+        self.root.assigned.add(id(storage))
+        graph: FuncGraph | None = self
+        while graph is not None:
+            graph.known.pop(storage, None)
+            graph = graph.outer
+        self.known[storage] = value
+        storage.version = moment()
+
+
+def WRITES(storage: Storage, graph: FuncGraph) -> None:
+    """A storage is about to be written. Set by ``listed``, which refuses some."""
+
+
+def CONNECT(node: Node, graph: FuncGraph) -> None:
+    """Make the outputs of a node part of torch's autograd. Set by ``autodiff``, which knows the gradients."""
+
+
+class _Stack(threading.local):
+    def __init__(self) -> None:
+        self.graphs: list[FuncGraph] = []
+
+
+stack = _Stack()
+
+
+def current_graph() -> FuncGraph:
+    """The innermost graph being recorded; ScopeError outside of a trace."""
+    if not stack.graphs:
+        raise ScopeError(
+            "a symbolic tensor is out of scope and cannot be used here: its function has been traced already. "
+            "Return it from the function instead.",
+        )
+    return stack.graphs[-1]
+
+
+def is_tracing() -> bool:
+    return bool(stack.graphs)
+
+
+def user_location() -> Location | None:
+    """File and line of the innermost frame that runs the user's code."""
+    frame = sys._getframe(2)
+    while frame is not None:
+        if frame.f_code in USER_CODE:
+            return frame.f_code.co_filename, frame.f_lineno
+        frame = frame.f_back
+    return None

@@ -1,0 +1,192 @@
+"""Staged Python numbers: ``torch.SymInt``, ``SymFloat`` and ``SymBool`` over a value of a graph.
+
+torch takes these wherever it takes a number: as sizes, as indices, as the scalar of ``x * s``, with the
+promotion of a Python number. Here each carries a ``ScalarNode``, which records ``py.*`` ops: Python's own
+arithmetic, done when the graph runs. ``StagedInt`` and its sisters override every operator, so that mixed kinds,
+bools in arithmetic and divisions give what Python gives; the sizes that torch makes itself (of a tensor with a
+symbolic shape) are plain ``SymInt`` over the same node.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+import torch
+
+from ...errors import StagingError, SymbolicValueError
+from ..graph.ir import Value
+from ..graph.ops import ARITHMETIC, COMPARISONS
+from ..graph.types import ScalarType
+from .funcgraph import FuncGraph, Ref, current_graph, user_location
+from .scalar_nodes import ScalarNode, combine
+
+
+def _as_node(x: Any) -> ScalarNode | None:
+    if isinstance(x, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        return x.node
+    if isinstance(x, (bool, int, float)):
+        # Of subclasses the number: numpy's float64 and the items of an IntEnum have a text that is no number of Python.
+        kind = next(k for k in (bool, int, float) if isinstance(x, k))
+        x = x if type(x) is kind else kind(x)
+        return ScalarNode(kind, constant=x, hint=x, expr=x)
+    return None
+
+
+def staged(node: ScalarNode) -> Any:
+    """The number over a node: a plain one when it is constant."""
+    if node.ref is None:
+        return node.constant_
+    return {int: StagedInt, float: StagedFloat, bool: StagedBool}[node.kind](node)
+
+
+def new_scalar(op: str, args: tuple, kind: type, graph: FuncGraph, **kwargs) -> Any:
+    """Record an op that gives a Python number of ``kind``."""
+    value = graph.emit(op, *args, type=ScalarType(kind), **kwargs)
+    return staged(ScalarNode(kind, Ref(value, graph)))
+
+
+def scalar(value: Value, graph: FuncGraph) -> Any:
+    """The staged number for a value of ``ScalarType``."""
+    return staged(ScalarNode(value.type.kind, Ref(value, graph)))
+
+
+def size_of(
+    value: Value, dim: int, graph: FuncGraph, hint: Any = None, expr: Any = None
+) -> torch.SymInt:
+    """The staged size of a dimension of a tensor value."""
+    size = graph.emit("py.size", value, dim, type=ScalarType(int))
+    return StagedInt(ScalarNode(int, Ref(size, graph), hint=hint, expr=expr))
+
+
+def to_python(x: Any, op: str) -> Any:
+    """``op`` ("int", "float", "bool", ...) of a staged number."""
+    return staged(combine(op, _as_node(x)))
+
+
+def _operator(op: str, reflected: bool = False):
+    def method(self, other):
+        node = _as_node(other)
+        if node is None:
+            return NotImplemented
+        return staged(combine(op, node, self.node) if reflected else combine(op, self.node, node))
+
+    return method
+
+
+def _unary_operator(op: str):
+    return lambda self: staged(combine(op, self.node))
+
+
+class _Staged:
+    """The operators of staged numbers; ``node`` is a ``ScalarNode``."""
+
+    __slots__ = ()
+    node: ScalarNode
+
+    def __bool__(self):
+        return self.node.bool_()
+
+    def __int__(self):
+        return self.node.int_()
+
+    def __index__(self):
+        return self.node.int_()
+
+    def __float__(self):
+        return float(self.node.decide("float"))
+
+    def __hash__(self):
+        raise StagingError(
+            "a staged number cannot be hashed: its value is known only when the graph runs. As a key of a dict, or an item of a set, "
+            "it is compared with what is there by `in`, get() and []; a set, and new keys, cannot be made of it",
+            user_location(),
+        )
+
+    def __repr__(self):
+        return f"<symbolic {self.node.kind.__name__}>"
+
+    __str__ = __repr__
+
+    def __format__(self, spec):
+        return repr(self)
+
+    def __divmod__(self, other):
+        return self // other, self % other
+
+    def __rdivmod__(self, other):
+        return other // self, other % self
+
+    def __round__(self, digits=None):
+        graph = current_graph()
+        kind = int if digits is None or self.node.kind is not float else float
+        return new_scalar("py.round", (self.node.value(graph), digits), kind, graph)
+
+    def item(self):
+        return self
+
+    def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):
+        """Arithmetic with a number of numpy is that with a Python number."""
+        op, others = _UFUNCS.get(ufunc.__name__), [x for x in inputs if not isinstance(x, _Staged)]
+        if op is None or method != "__call__" or kwargs or not all(map(_counts_as_python, others)):
+            self._no_array(f"numpy.{ufunc.__name__}")
+        return op(*[x.item() if isinstance(x, (np.generic, np.ndarray)) else x for x in inputs])
+
+    def __array__(self, *args, **kwargs):
+        self._no_array("a numpy array")
+
+    def _no_array(self, what: str):
+        raise SymbolicValueError(
+            f"{what} needs the value of a staged Python `{self.node.kind.__name__}`, which is known only when the graph runs. Use functions of "
+            "torch or math, or tg.py_function.",
+            user_location(),
+        )
+
+    def is_integer(self):
+        return self == self // 1
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def __copy__(self):
+        return self
+
+
+_UFUNCS = {
+    "add": operator.add, "subtract": operator.sub, "multiply": operator.mul, "divide": operator.truediv, "true_divide": operator.truediv,
+    "floor_divide": operator.floordiv, "remainder": operator.mod, "power": operator.pow, "equal": operator.eq, "not_equal": operator.ne,
+    "less": operator.lt, "less_equal": operator.le, "greater": operator.gt, "greater_equal": operator.ge, "absolute": abs,
+}  # fmt: skip
+
+
+def _counts_as_python(x: Any) -> bool:
+    """Whether arithmetic with it is Python's: numpy's float32 and small integers round and wrap."""
+    kind = getattr(x, "dtype", None)
+    return np.ndim(x) == 0 and (kind is None or kind in (np.float64, np.int64, np.bool_))
+
+
+for _op in ARITHMETIC:
+    _plain = _op.rstrip("_")
+    setattr(_Staged, f"__{_plain}__", _operator(_op))
+    setattr(_Staged, f"__r{_plain}__", _operator(_op, reflected=True))
+for _op in COMPARISONS:
+    setattr(_Staged, f"__{_op}__", _operator(_op))
+for _op in ("neg", "pos", "abs", "invert", "trunc", "ceil", "floor"):
+    setattr(_Staged, f"__{_op}__", _unary_operator(_op))
+
+
+class StagedInt(_Staged, torch.SymInt):
+    """A Python int known when the graph runs."""
+
+
+class StagedFloat(_Staged, torch.SymFloat):
+    """A Python float known when the graph runs."""
+
+
+class StagedBool(_Staged, torch.SymBool):
+    """A Python bool known when the graph runs."""
+
+
+for _kind, _name in ((StagedInt, "int"), (StagedFloat, "float"), (StagedBool, "bool")):
+    _kind.__name__ = _kind.__qualname__ = _name  # what Python's messages call it

@@ -1,0 +1,366 @@
+"""Symbolic tensors: ``torch.Tensor`` objects without data that stand for values of a graph."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+from ...errors import ScopeError, UnsupportedOpError
+from ..graph import ops
+from ..graph.ir import Value
+from ..inference import shapes
+from ..inference.infer import infer, meta_of, tensor_type
+from ..inference.shapes import Meta
+from . import products
+from .funcgraph import FuncGraph, Ref, Storage, current_graph, moment, user_location
+from .retrace import Retrace
+from .scalars import new_scalar
+from .valueless import Valueless
+
+
+@dataclass(frozen=True)
+class View:
+    """One step of a view chain: ``op(base, *args, **kwargs)``, its ``index``-th output.
+
+    ``quiet``: autograd does not count the writes through it, which are those through ``x.data``.
+    """
+
+    func: Any
+    args: tuple
+    kwargs: dict
+    index: int | None
+    base: Meta
+    quiet: bool = False
+
+
+class SymTensor(Valueless, torch.Tensor):
+    """A tensor whose content is known only when the graph runs."""
+
+    storage_: Storage
+    chain: tuple[View, ...]
+    meta: Meta
+    ref: Ref | None
+    version: int
+    born: int
+    given_ = False  # the argument itself
+    asked_ = False  # the code made a leaf of it
+    graded_ = False  # it stands for leaves of regions, which may have a gradient there
+    real_: Any  # of an argument that requires a gradient: the tensor that it stands for
+    picked_ = False  # a staged condition may pick it
+    shown_: Any  # of the leaf of an argument that is none outside: what the code sees
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @staticmethod
+    def __new__(cls, meta: Meta, storage: Storage, chain: tuple = (), ref: Ref | None = None):
+        if torch.is_inference_mode_enabled():  # a view of an argument cannot be an inference tensor
+            with torch.inference_mode(False):
+                return cls.__new__(cls, meta, storage, chain, ref)
+        self = torch.Tensor._make_wrapper_subclass(
+            cls,
+            meta.size,
+            strides=meta.stride,
+            storage_offset=meta.offset,
+            dtype=meta.dtype,
+            device=meta.device,
+            # torch would compute it from the sizes: five numbers of the graph for each tensor of an unknown size
+            storage_size=None if meta.static else 0,
+        )
+        self.meta, self.storage_, self.chain, self.ref = meta, storage, chain, ref
+        self.version = storage.version
+        self.born = moment()
+        if not meta.static:
+            self.numel()  # torch keeps it: asked in a branch first, it would be a value of that branch
+        return self
+
+    def __init__(self, *args, **kwargs):
+        pass
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        if func is torch.ops.aten._has_compatible_shallow_copy_type.default:
+            return True  # asked when a tensor becomes another view in place
+        raise ScopeError(
+            f"a symbolic tensor is out of scope and cannot be used here ({func}): its function has been traced "
+            "already. Return it from the function instead."
+        )
+
+    __class__ = property(lambda self: torch.Tensor)  # what a program may ask; ``type`` tells
+
+    def requires_grad_(self, requires_grad: bool = True):
+        if requires_grad and not self.requires_grad and self.given_ and _used(self.storage_):
+            raise UnsupportedOpError(
+                "requires_grad_() of an argument that was used before: what was computed from it so far would join the gradient. Call it "
+                "first, or use x.detach().requires_grad_()",
+                user_location(),
+            )
+        self.asked_ = requires_grad
+        return super().requires_grad_(requires_grad)
+
+    def contiguous(self, memory_format=torch.contiguous_format):
+        if memory_format is not torch.contiguous_format or not self.storage_.strided():
+            return super().contiguous(memory_format=memory_format)
+        made = self.clone(memory_format=memory_format)
+        self.storage_.unfollowed(made, "the result of contiguous()")
+        return made
+
+    def is_contiguous(self, memory_format=torch.contiguous_format):
+        if memory_format is torch.contiguous_format and not self.chain and self.storage_.strided():
+            return self.storage_.in_order()
+        return super().is_contiguous(memory_format=memory_format)
+
+    def __matmul__(self, other):
+        if isinstance(other, torch.Tensor) and (products.is_open(self) or products.is_open(other)):
+            return products.matmul(self, other)
+        return super().__matmul__(other)
+
+    def __rmatmul__(self, other):
+        if isinstance(other, torch.Tensor) and products.is_open(self):
+            return products.matmul(other, self)
+        return super().__rmatmul__(other)
+
+    def matmul(self, other):
+        return self.__matmul__(other) if isinstance(other, torch.Tensor) else super().matmul(other)
+
+    def untyped_storage(self):
+        """For its number of bytes, which a tensor of an unknown size is made without."""
+        if self.meta.static:
+            return super().untyped_storage()
+        bytes_ = math.prod(self.storage_.meta.size) * self.meta.dtype.itemsize
+        made = torch.Tensor._make_wrapper_subclass(SymTensor, (0,), device=self.meta.device, storage_size=bytes_)  # fmt: skip
+        return torch.Tensor.untyped_storage(made)
+
+    def __repr__(self, **kwargs) -> str:
+        return f"<symbolic tensor {tensor_type(self.meta)}>"
+
+    def __iter__(self):
+        if not self.meta.rank:
+            raise TypeError("iteration over a 0-d tensor")
+        if type(self.meta.size[0]) is not int:
+            self._no_value("iterator")
+        return iter(self.unbind(0))
+
+    def __format__(self, spec):
+        return repr(self)
+
+    def item(self):
+        return scalar_of(self)
+
+    def tolist(self):
+        if not self.meta.rank:
+            return scalar_of(self)
+        return [row.tolist() for row in self.unbind(0)]
+
+    def detach(self):
+        made = torch.Tensor.detach(self)  # torch lets the two share their version
+        if isinstance(made, SymTensor):
+            apart = self.apart()
+            made.chain, made.ref, made.version = apart.chain, apart.ref, apart.version
+        return made
+
+    def apart(self, quiet=False):
+        """The same memory without a history, and with a version of its own."""
+        graph = current_graph()
+        value = graph.emit(
+            "aten.detach.default", value_of(self, graph), type=tensor_type(self.meta)
+        )
+        step = View(torch.ops.aten.detach.default, (), {}, None, self.meta, quiet)
+        return SymTensor(self.meta, self.storage_, (*self.chain, step), Ref(value, graph))
+
+    def detach_(self):
+        torch.Tensor.detach_(self)
+        storage, graph = self.storage_, current_graph()
+        if storage.external is None and storage.argument is None and not storage.derived:
+            value = value_of(self, graph)
+            graph.assign(storage, graph.emit("aten.detach.default", value, type=value.type))
+        return self
+
+    def _replace_data(self, value):
+        torch.Tensor.data.__set__(self, value)
+
+    # Torch's own shares the history of the graph's value.
+    data = property(lambda self: self.apart(quiet=True), _replace_data)
+
+    def __deepcopy__(self, memo):
+        return self.clone()
+
+
+# Messages of Python and torch, and type(x).__name__, say what they say of any tensor.
+SymTensor.__name__ = SymTensor.__qualname__ = "Tensor"
+
+
+def scalar_of(x: torch.Tensor) -> Any:
+    """The staged Python number that ``x.item()`` is."""
+    x = as_symbolic(x)
+    for n in x.meta.size:
+        if type(n) is int and n != 1:
+            raise RuntimeError(f"a Tensor with {x.numel()} elements cannot be converted to Scalar")
+    if x.dtype.is_complex:
+        raise UnsupportedOpError(
+            "a complex number of Python whose value only the run knows cannot be part of a graph: keep it a tensor, or take "
+            "its real and imaginary parts",
+            user_location(),
+        )
+    kind = bool if x.dtype == torch.bool else float if x.dtype.is_floating_point else int
+    graph = current_graph()
+    return new_scalar(f"py.{kind.__name__}", (value_of(x, graph),), kind, graph)
+
+
+def same(x: SymTensor, kind: type[SymTensor] | None = None) -> Any:
+    """Another object for the same view of the same storage, which knows as much of its content as ``x`` does."""
+    made = (kind or type(x))(x.meta, x.storage_, x.chain, x.ref)
+    made.version = x.version
+    return made
+
+
+def wrap(value: Value, meta: Meta, graph: FuncGraph) -> SymTensor:
+    """A new tensor, with a storage of its own, for a value of ``graph``."""
+    ref = Ref(value, graph)
+    return SymTensor(meta, Storage(meta, ref, home=graph), (), ref)
+
+
+def _used(storage: Storage) -> bool:
+    """Whether the graph has used an argument already."""
+    graph = current_graph()
+    while graph.outer is not None:
+        graph = graph.outer
+    value = graph.captures[storage]
+    return any(value in node.inputs for node in graph.graph.nodes)
+
+
+def capture(x: torch.Tensor) -> SymTensor:
+    """The symbolic tensor that stands for a real one, captured by reference."""
+    root = current_graph().root
+    for i, given in enumerate(root.given):
+        if given is x and i not in root.real:
+            raise Retrace(real=frozenset([i]))
+    if root.bases and memory(x) in root.bases:
+        return _part(x, root)
+    if id(x) not in root.captured:
+        root.captured[id(x)] = Storage(meta_of(x), external=x)
+        root.outside.append((x, x.grad_fn, x._version))
+    storage = root.captured[id(x)]
+    return SymTensor(storage.meta, storage)
+
+
+def memory(x: torch.Tensor) -> int:
+    """Which memory a tensor lies in; 0 when it has none that can be asked for."""
+    try:
+        return x.untyped_storage().data_ptr()
+    except (NotImplementedError, RuntimeError):
+        return 0
+
+
+def _part(x: torch.Tensor, root: Any) -> SymTensor:
+    """A captured tensor that shares memory with others, as a view of all of it."""
+    at = memory(x)
+    if at not in root.flat:
+        with torch.no_grad(), _disable_current_modes():
+            flat = torch.empty(0, dtype=x.dtype, device=x.device).set_(x.untyped_storage())
+        root.keep.append(flat)
+        root.flat[at] = root.captured[id(flat)] = Storage(meta_of(flat), external=flat)
+    storage, meta = root.flat[at], meta_of(x)
+    args = (list(meta.size), list(meta.stride), meta.offset)
+    return SymTensor(
+        meta, storage, (View(torch.ops.aten.as_strided.default, args, {}, None, storage.meta),)
+    )
+
+
+def as_symbolic(x: torch.Tensor) -> SymTensor:
+    return x if isinstance(x, SymTensor) else capture(x)
+
+
+def value_of(x: torch.Tensor, graph: FuncGraph) -> Value:
+    """The graph value that a tensor has at this point."""
+    value = _value_of(as_symbolic(x), graph)
+    if x.requires_grad:
+        _note_source(x, value, graph)
+    return value
+
+
+def _value_of(x: SymTensor, graph: FuncGraph) -> Value:
+    storage = x.storage_
+    if (
+        x.ref is not None
+        and x.version == storage.version
+        and (x.ref.graph is graph or graph.within(x.ref.graph))
+        and x.ref.value not in x.ref.graph.undone
+    ):
+        return graph.resolve(x.ref)
+    value = graph.current(storage)
+    for view in x.chain:
+        value = apply_view(graph, view, value)
+    if storage.external is None and storage.argument is None and not storage.derived:
+        # A view is known where it was replayed; a whole tensor wherever its storage is.
+        x.ref, x.version = Ref(value, graph) if x.chain else storage.ref, storage.version
+    return value
+
+
+def _note_source(x: torch.Tensor, value: Value, graph: FuncGraph) -> None:
+    """``x`` carries ``value`` in autograd, here and in every graph on the way to where it is from."""
+    graph.sources[value] = x
+    x_, base = as_symbolic(x), x._base
+    if base is None and not x_.chain:
+        base = x  # a view that has a history of its own says nothing of the whole tensor
+    storage = x_.storage_
+    at: FuncGraph | None = graph
+    while at is not None:
+        if base is not None and storage in at.captures:
+            at.sources[at.captures[storage]] = base
+        whole = None if storage.derived else storage.ref
+        for ref, carrier in ((x_.ref, x), (whole, base)):
+            if (
+                ref is not None
+                and carrier is not None
+                and (ref.graph is at or ref.value in at.captures)
+            ):
+                at.sources[at.resolve(ref)] = carrier
+        at = at.outer
+
+
+def apply_view(graph: FuncGraph, view: View, base: Value) -> Value:
+    """One step of a view chain on a base value."""
+    found = infer(view.func, (view.base, *view.args), view.kwargs)
+    args = tuple(argument(graph, a) for a in view.args)
+    types = [tensor_type(m) for m in (found if isinstance(found, list) else [found])]
+    return graph.add(ops.overload_name(view.func), (base, *args), view.kwargs, types).outputs[
+        view.index or 0
+    ]
+
+
+def argument(graph: FuncGraph, x: Any) -> Any:
+    """An op's argument as it stands in a node: values for tensors and staged numbers."""
+    if type(x) in _PLAIN:
+        return x
+    if isinstance(x, torch.Tensor):
+        return value_of(x, graph)
+    if isinstance(x, shapes.SYMBOLS):
+        return x.node.value(graph)
+    if isinstance(x, (list, tuple)):
+        return (
+            type(x)(argument(graph, a) for a in x)
+            if type(x) in (list, tuple)
+            else [argument(graph, a) for a in x]
+        )
+    if isinstance(x, torch.Generator):
+        return ops.OpaqueObject(x, "generator")
+    return x
+
+
+_PLAIN = frozenset([int, float, bool, str, torch.dtype, torch.device, type(None)])
+
+
+def metas(x: Any) -> Any:
+    if type(x) is SymTensor:
+        return x.meta
+    if type(x) in _PLAIN:
+        return x
+    if isinstance(x, torch.Tensor):
+        return x.meta if isinstance(x, SymTensor) else meta_of(x)
+    if type(x) in (list, tuple) or isinstance(x, (list, tuple)):
+        return tuple(metas(a) for a in x)
+    return x

@@ -1,0 +1,69 @@
+"""What needs the value of a tensor while tracing: refused at the user's line, with advice that fits the code there."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from ...errors import GraphBoolError, SymbolicValueError
+from ..inference.infer import tensor_type
+from .asking import asked_by
+from .funcgraph import user_location
+
+if TYPE_CHECKING:
+    from ..inference.shapes import Meta
+
+
+class Valueless:
+    """The methods of a symbolic tensor that Python and libraries ask its value by."""
+
+    __slots__ = ()
+    meta: Meta
+
+    def _no_value(self, what: str):
+        raise GraphBoolError(
+            f"Using a symbolic `torch.Tensor` as a Python `{what}` is not allowed: its value is known only when the "
+            f"graph runs. {asked_by(sys._getframe(2))}",
+            user_location(),
+        )
+
+    def __bool__(self):
+        self._no_value("bool")
+
+    def __int__(self):
+        self._no_value("int")
+
+    def __float__(self):
+        self._no_value("float")
+
+    def __complex__(self):
+        self._no_value("complex")
+
+    def __index__(self):
+        self._no_value("int")
+
+    def __contains__(self, item):
+        self._no_value("bool")
+
+    def __array__(self, *args, **kwargs):
+        return self.numpy()
+
+    def numpy(self, *args, **kwargs):
+        raise SymbolicValueError(
+            f"Cannot convert a symbolic torch.Tensor ({tensor_type(self.meta)}) to a numpy array: numpy() needs the "
+            "value, which is known only when the graph runs. Use torch functions, or tg.py_function.",
+            user_location(),
+        )
+
+    def __reduce_ex__(self, protocol):
+        raise SymbolicValueError(
+            "a symbolic torch.Tensor cannot be pickled or saved: its value is known only when the graph runs. Save what the "
+            "function returns, or use tg.py_function.",
+            user_location(),
+        )
+
+    def data_ptr(self):
+        raise SymbolicValueError(
+            "a symbolic torch.Tensor has no address (data_ptr) while tracing. Use tg.py_function for code that needs it.",
+            user_location(),
+        )

@@ -1,0 +1,222 @@
+"""The effects of a trace: its changes of what existed before the call happen at every call.
+
+Tracing leaves the objects of the program as they were. What the traced code changed of them becomes a list of effects,
+contents that the graph gives, and a ``Finder``, which tells for each call where they go: into the containers of its
+arguments, of which the trace had copies, into ``.grad`` fields, or into places outside.
+
+Invariant: every effect has one place, in the same order.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from .. import control_flow
+from ..gradients import grad_fields
+from ..guarding import guards, reads, slots
+from ..guarding.outer_numbers import Opened
+from ..recording import creation
+from ..symbols import journal
+from ..symbols.funcgraph import FuncGraph
+from ..symbols.journal import Location
+from ..values import arguments, conditional_items, locations
+from ..values.arguments import Flat
+from ..values.reach import reachable
+from .commits import Commits, Held, Target
+
+_OWNED = ("cell", "key", "attr", "contents")  # the kinds of locations that are a part of an object
+
+
+class CallEffects:
+    """The changes of one trace that its calls repeat. ``commits``: those that staged code has to see in part.
+
+    ``undo``: the places outside with what they held before; ``replaced``: the tensors that such places do not hold after the call.
+    """
+
+    def __init__(self, root: FuncGraph, watch: reads.Watch, opened: Opened, objects: list[Any]):
+        self.root, self.watch, self.opened = root, watch, opened
+        self.commits = Commits(self.seen)
+        self.spares: list[tuple[Any, Any]] = []  # copies of the containers of the arguments
+        self.undo: list[tuple[Location, Any]] = []
+        self.replaced: list[int] = []
+        self._objects, self._reached = objects, None
+
+    def of(self, changes: journal.Journal) -> tuple[list, Callable]:
+        """Changes of what existed before happen at every call: (location, content) and how to find them.
+
+        A container of the arguments was copied, and its content is part of the key. Of any other, either the changes
+        are repeated, or, when they depend on what it held, that is guarded and it gets its new content.
+        """
+        copies = {id(made): i for i, (made, _) in enumerate(self.spares)}
+        found: list[tuple[Any, tuple[Any, Any]]] = []
+        order: dict[Any, int] = {}
+        committed = {key for plan in self.commits.plans for key, _, _ in plan.parts}
+        self._check_created(changes)
+        if self._changes_created(changes):
+            self.root.root.settled.clear()
+        for location, old in changes.entries.values():
+            if self.opened.same(location) and location.key not in committed:
+                self.undo.append((location, old))
+                continue
+            effect = self._effect(changes, location, old, copies)
+            if effect is not None:
+                order[location.key] = len(found)
+                found.append(effect)
+        for slot in grad_fields.effects_of(changes.entries):
+            order[slot.location().key] = len(found)
+            found.append(((None, slot.content), (GradOf(slot.late), None)))
+        for plan in self.commits.plans:
+            plan.resolve(order)
+        return ([e for e, _ in found], Finder([w for _, w in found])) if found else ([], no_places)
+
+    def _effect(
+        self, changes: journal.Journal, location: Location, old: Any, copies: dict[int, int]
+    ) -> tuple[Any, tuple[Any, Any]] | None:
+        """(effect, where it goes) of a changed location; None for one that no call has to change."""
+        if location.key[0] in ("contents", "key") and id(location.keep) in copies:
+            return (None, location.get()), (copies[id(location.keep)], location)
+        if location.key in self.root.root.settled:
+            self.watch.settle(location)
+            return None
+        if not self._is_outside(location):
+            return None
+        self.undo.append((location, old))
+        self.replaced += slots.tensors_of(old)
+        return self._outside(changes, location, old), (None, self._place(location))
+
+    def _place(self, location: Location) -> Held | Moving:
+        """Where a change outside goes, as calls find it."""
+        source = self.watch.source_of(location.keep)
+        if location.key[0] not in ("contents", "key") or source is None or source.kind == "object":
+            return Held(location)
+        return Moving(location, guards.current_value(source))
+
+    def _outside(self, changes: journal.Journal, location: Location, old: Any) -> Any:
+        """(names of steps, their arguments) of a container that is changed blindly, else (None, what a location holds)."""
+        steps = changes.steps.get(location.key)
+        if location.key[0] == "contents" and steps is not None:
+            return [name for name, _ in steps], [list(args) for _, args in steps]
+        kept = location.key in self.root.root.kept and location.key not in self.opened.entries
+        if location.key[0] == "contents" or kept:
+            self.watch.kept(location, old)
+        return None, location.get()
+
+    def seen(self, location: Location) -> bool:
+        """Whether a change, while tracing goes on, is of something that the caller sees."""
+        kind = location.key[0]
+        if kind in ("contents", "key") and any(made is location.keep for made, _ in self.spares):
+            return True
+        if kind == "cell":
+            return location.key in self.watch.cells
+        if kind == "grad":
+            return location.keep.outside
+        return kind in ("key", "attr", "contents") and (
+            self.watch.source_of(location.keep) is not None
+            or control_flow.is_module_globals(location)
+        )
+
+    def _check_created(self, changes: journal.Journal) -> None:
+        """What was made has to be kept by something that the next call finds."""
+        created = self.root.root.created
+        if created:
+            places = [p for p in changes.locations() if self._is_outside(p)]
+            creation.check_reached(created, [p.get() for p in places])
+
+    def _changes_created(self, changes: journal.Journal) -> bool:
+        """Whether what was made is changed by the same call: the next one finds it in another state, so this trace is not for it."""
+        created = [x for x, _ in self.root.root.created]
+        if not created:
+            return False
+        inside = reachable(created)
+        return any(id(p.keep) in inside for p in changes.locations() if p.key[0] in _OWNED)
+
+    def _is_outside(self, location: Location) -> bool:
+        """Whether something that existed before the call was changed: that happens at every call."""
+        if location.key[0] not in _OWNED:
+            return False
+        return (
+            control_flow.is_module_globals(location)
+            or self.watch.source_of(location.keep) is not None
+            or id(location.keep) in self._reach()
+        )
+
+    def _reach(self) -> set[int]:
+        if self._reached is None:
+            self._reached = reachable(self._objects)
+        return self._reached
+
+
+@dataclass(frozen=True)
+class GradOf:
+    """The ``.grad`` field of a tensor: the one at a position among the arguments, or this one."""
+
+    owner: Any
+
+
+class Moving:
+    """A place in a container that is found anew at each call: ``self.seen = []`` between two calls makes it another one.
+
+    ``now``: the container of a call.
+    """
+
+    def __init__(self, location: Location, now: Callable[[], Any]):
+        self.location, self.now = location, now
+
+    def here(self) -> Location:
+        """The location, for one call."""
+        container = self.now()
+        return self.location if container is self.location.keep else _same_place(self.location, container)  # fmt: skip
+
+
+class Finder:
+    """Finds, for a call, the locations that the effects of a trace go to.
+
+    ``where``: pairs of a position among the containers of the arguments and a location in such a container; the position
+    is None for a location outside of the arguments, a ``GradOf`` for the gradient of a tensor.
+    """
+
+    def __init__(self, where: list[tuple[Any, Any]]):
+        self.where = where
+        self.outside = all(i is None for i, _ in where)
+
+    def targets(self) -> list[Target]:
+        """Where they go if all are ``outside`` of the arguments."""
+        return [Target(at.here()) for _, at in self.where]
+
+    def __call__(self, bound: inspect.BoundArguments) -> list[Target]:
+        if self.outside:
+            return self.targets()
+        real: list[tuple[Any, Any]] = []
+        for x in bound.arguments.values():
+            arguments.replace_tensors(x, lambda _: None, real)
+        return [Target(_found(i, at, real, bound)) for i, at in self.where]
+
+
+def _found(i: Any, at: Any, real: list[tuple[Any, Any]], bound: inspect.BoundArguments) -> Location:
+    """Where an effect of a call goes: a container that was passed, a ``.grad`` field, or a place outside."""
+    if not isinstance(i, GradOf):
+        return at.here() if i is None else _same_place(at, real[i][1])
+    if isinstance(i.owner, torch.Tensor):
+        return grad_fields.field_of(i.owner)
+    flat = Flat()
+    for name, x in bound.arguments.items():
+        arguments.key_of(x, flat, name)
+    return grad_fields.field_of(flat.tensors[i.owner])
+
+
+def _same_place(location: Location, container: Any) -> Location:
+    """The location in the container that the caller passed."""
+    if location.key[0] == "key":
+        if isinstance(container, set):
+            return conditional_items.item_of(container, location.name_key)
+        return locations.key_of(container, location.name_key, location.name)
+    return locations.contents(container)
+
+
+def no_places(bound: inspect.BoundArguments) -> list[Target]:
+    return []

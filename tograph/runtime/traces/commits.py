@@ -1,0 +1,207 @@
+"""Commits: what a function changed in outer Python objects before an op that may fail.
+
+The changes of a call happen when its graph is done. An op that fails half-way leaves them undone, but plain Python
+would have done those before it. So before an op that may fail, a ``tg.commit`` makes the changes that the
+trace knows of by then. Running it twice does no harm: a location is set to what it holds at that point, and changes that are
+repeated (``Target.replay``) are counted.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from ..graph.ops import MAY_COMMIT, OpaqueObject, register
+from ..guarding.sources import Strong, holder
+from ..symbols import journal
+from ..symbols.funcgraph import FuncGraph
+from ..symbols.journal import Location, joined_steps
+from ..values import flattening, joins, locations
+from ..values.flattening import flatten
+from ..values.structure import Handle, Ref, Spec, spec_of
+
+
+class Target:
+    """Where a change goes in one call."""
+
+    def __init__(self, location: Any):
+        self.location = location
+        self.done: list[list[Any]] = []  # the arguments of the steps that were made
+
+    def set(self, content: Any) -> None:
+        """Set the location while tracing."""
+        self.location.set(content)
+
+    def apply(self, names: Sequence[str] | None, content: Any) -> None:
+        """Set the location, or, where ``names`` are given, make the steps that were not made yet."""
+        if names is None:
+            self.location._set(content)
+            return
+        container = self.location.keep
+        for made, args in zip(self.done, content):
+            _refresh(made, args)
+        for name, args in list(zip(names, content))[len(self.done) :]:
+            getattr(container, name)(*args)
+            self.done.append(args)
+
+
+def _refresh(made: Any, now: Any) -> None:
+    """Tensors that were handed out by a commit, and written in place after it, get what they hold now."""
+    if isinstance(made, torch.Tensor) and isinstance(now, torch.Tensor):
+        if made is not now and made.shape == now.shape and made.dtype == now.dtype:
+            with torch.no_grad():
+                made.copy_(now)
+    elif isinstance(made, (list, tuple)) and isinstance(now, (list, tuple)):
+        for a, b in zip(made, now):
+            _refresh(a, b)
+    elif isinstance(made, dict) and isinstance(now, dict):
+        for key in made.keys() & now.keys():
+            _refresh(made[key], now[key])
+
+
+class Held:
+    """A location whose owner is held weakly: after the owner's death it takes nothing."""
+
+    def __init__(self, location: Location):
+        self.owner = holder(location.keep)
+        self.strong = None
+        if isinstance(self.owner, Strong) or location.key[0] != "attr":
+            self.strong = location
+        self.attribute = location.key[2] if location.key[0] == "attr" else ""
+        self.key, self.name, self.name_key = location.key, location.name, location.name_key
+
+    def here(self) -> Any:
+        """The location, for one call."""
+        if self.strong is not None:
+            return self.strong
+        owner = self.owner()
+        return _NOWHERE if owner is None else locations.attribute(owner, self.attribute)
+
+
+_NOWHERE = Location(("nowhere",), "nothing", lambda: None, lambda value: None)
+
+
+class _Calls(threading.local):
+    def __init__(self) -> None:
+        self.targets: list[Sequence[Target]] = []
+
+
+calls = _Calls()
+
+
+class Plan:
+    """What a ``tg.commit`` does: (key of a location, names of steps or None, spec of the content) each."""
+
+    def __init__(self, parts: list[tuple[Any, Sequence[str] | None, Spec]]):
+        self.parts = parts
+        self.places: list[int | None] = []
+
+    def resolve(self, order: dict[Any, int]) -> None:
+        """Locations are known by their positions when the trace is done; those that nobody sees outside have none."""
+        self.places = [order.get(key) for key, _, _ in self.parts]
+
+    def run(self, *values: Any) -> None:
+        rest = iter(values)
+        for (_, names, spec), place in zip(self.parts, self.places):
+            content = flattening.unflatten(spec, rest, lambda v: v)
+            if place is not None:
+                calls.targets[-1][place].apply(names, content)
+
+
+register(
+    "tg.commit",
+    run=lambda plan, values: plan.value.run(*values),
+    effects=MAY_COMMIT,
+    gradient="none",
+    kernel="none",
+    outputs=0,
+)
+
+
+class Commits:
+    """Called before every op that may fail, with the graph that it is added to."""
+
+    def __init__(self, seen: Callable[[Location], bool]):
+        self.seen = seen
+        self.last: dict[FuncGraph, dict[Any, Any]] = {}
+        self.plans: list[Plan] = []
+        self.at: Any = None  # the graph, and how many changes were noted by then, at the last call
+
+    def __call__(self, graph: FuncGraph) -> None:
+        now = (graph, *((log, len(log.noted)) for log in journal.open_journals()))
+        if now == self.at:
+            return
+        self.at = now
+        known = self._known(graph)
+        parts, contents = [], []
+        for key, (names, content) in self._changes().items():
+            if key in known and _same(known[key], content):
+                continue
+            known[key] = content
+            parts.append((key, names, structure_of(content)))
+            contents.append(content)
+        if not parts:
+            return
+        plan = Plan(parts)
+        self.plans.append(plan)
+        values = [v for c, (_, _, s) in zip(contents, parts) for v in flatten(_value(c), s, graph)]
+        stack, graph.root.before_failure = graph.root.before_failure, []
+        graph.add("tg.commit", (OpaqueObject(plan, "changes of outer objects"), values))
+        graph.root.before_failure = stack
+
+    def mark(self) -> Any:
+        """What was committed so far, to go ``back`` to when what follows is undone."""
+        return {graph: dict(known) for graph, known in self.last.items()}
+
+    def back(self, mark: Any) -> None:
+        self.last, self.at = mark, None
+
+    def holds(self, graph: FuncGraph, entries: dict[Any, Any]) -> None:
+        """What locations hold already, when a call begins."""
+        self._known(graph).update(entries)
+
+    def _known(self, graph: FuncGraph) -> dict[Any, Any]:
+        """What was committed before this point of a graph."""
+        if graph not in self.last:
+            self.last[graph] = dict(self._known(graph.outer)) if graph.outer is not None else {}
+        return self.last[graph]
+
+    def _changes(self) -> dict[Any, tuple[Sequence[str] | None, Any]]:
+        found: dict[Any, Any] = {}
+        own = True  # so far in no construct of the graph: what is repeated at every call is still known
+        steps: dict[Any, list[journal.Step] | None] = {}
+        for at, log in enumerate(journal.open_journals()):
+            own &= at == 0 or log.tried
+            for key, (location, _) in log.entries.items():
+                if location.scratch or not self.seen(location):
+                    continue
+                steps[key] = joined_steps(steps.get(key, []), log.steps.get(key) if own else None)
+                made = steps[key]
+                if key[0] == "contents" and made is not None:
+                    found[key] = ([n for n, _ in made], [list(a) for _, a in made])
+                else:
+                    found[key] = (None, location.get())
+        return found
+
+
+def structure_of(content: Any) -> Spec:
+    return joins.opened(spec_of(_value(content)))
+
+
+def _value(x: Any) -> Any:
+    return Handle(x) if isinstance(x, Ref) else x
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, list) and isinstance(b, list):
+        a, b = _items(a), _items(b)
+        return len(a) == len(b) and all(map(_same, a, b))
+    return a is b
+
+
+def _items(x: list) -> tuple:
+    """The items of a plain list, the columns of one of the graph."""
+    return (*getattr(x, "columns", ()), *list.__iter__(x))

@@ -1,0 +1,369 @@
+"""One trace of a function: its graph, what it captured, and how to call it."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ...errors import DeadResourceError
+from ...lazy import lazy_module
+from .. import passes
+from ..execution import host, probes, scheduler
+from ..execution.gradient_calls import GradientCalls
+from ..gradients import transforms
+from ..gradients.watching import calls_python, is_watched, keeps_histories, own_gradients
+from ..graph.ir import Graph
+from ..graph.ordering import set_control_inputs
+from ..graph.rewrite import copied, count_nodes
+from ..graph.types import TensorType
+from ..guarding.sources import Strong
+from ..kernels.kernel import Kernel
+from ..kernels.lower import Fused, lower
+from ..native.program import Native
+from ..values import flattening, structure
+from ..values.structure import Leaf, Spec
+from . import commits, entries
+from .commits import Target
+from .finishing import Given
+from .shared_objects import Outer
+
+if TYPE_CHECKING:
+    from ..guarding.slots import Slot
+
+fx = lazy_module("..interchange.fx", __package__)
+onnx = lazy_module("..interchange.onnx", __package__)
+notebook = lazy_module("..display.notebook", __package__)
+pages = lazy_module("..report", __package__)
+
+
+def _graph_html(graph: Graph) -> str:
+    return notebook.graph_html(graph)
+
+
+Graph._repr_html_ = _graph_html
+
+
+class ConcreteFunction:
+    """A traced function for one signature. Call it with the same arguments as the function.
+
+    ``graph``: the Graph. ``inputs``, ``outputs``: its values. ``captured_inputs``: tensors that it reads or writes by
+    reference. ``structured_outputs``: the structure of the result. ``host_code``: the program that runs it.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        graph: Graph,
+        captured: Sequence[torch.Tensor],
+        result: Spec,
+        effects: Sequence[tuple[Any, Spec]],
+        signature: Any,
+        bind: Callable[..., list[Any]] | None = None,
+        owned: Callable[[torch.Tensor], bool] = lambda x: False,
+    ):
+        """``owned``: whether something of the caller's holds a captured tensor, so that it is held weakly here."""
+        self.name, self.graph = name, graph
+        self._captured: list[Callable[[], torch.Tensor | None]] = [
+            weakref.ref(x) if owned(x) else Strong(x) for x in captured
+        ]
+        self.structured_input_signature = signature
+        self._result, self._effects, self._bind = result, list(effects), bind
+        self._single = isinstance(result, Leaf) and not result.fixed
+        self._fused: list[Fused] = []
+        self.open_numbers: tuple[int, ...] = ()  # Python numbers of a call that are inputs
+        self.late: list[tuple[int, Any]] = []
+        self.made_leaves: tuple[
+            int, ...
+        ] = ()  # tensors of a call on which the code calls requires_grad_()
+        self.slots: dict[int, Slot] = {}  # captured inputs that are looked up
+        self.given: Sequence[Given] = ()  # outputs that are written inputs
+        self.outers: Sequence[Outer] = ()  # containers from before a call that it gives
+        self.retraces: Any = None  # a weak reference to the method that explains the traces
+
+    def look_up(self, slots: dict[int, Slot]) -> None:
+        """Have these captured inputs looked up at every call."""
+        self.slots = slots
+        for i, slot in slots.items():
+            self._captured[i] = slot
+
+    inputs = property(
+        lambda self: self.graph.inputs[: len(self.graph.inputs) - len(self._captured)]
+    )
+    outputs = property(lambda self: self.graph.outputs)
+
+    @property
+    def captured_inputs(self) -> list[torch.Tensor]:
+        """The captured tensors; DeadResourceError when the caller has dropped one of them."""
+        found = [held() for held in self._captured]
+        for i, x in enumerate(found):
+            if x is None:
+                kind = self.graph.inputs[len(self.graph.inputs) - len(found) + i].type
+                raise DeadResourceError(
+                    f"a {kind} that {self.name!r} captured does not exist any more: its owner was deleted. "
+                    "Keep the object that owns it for as long as the function is called."
+                )
+        return found
+
+    @cached_property
+    def _held(self) -> list[tuple[Callable[[], torch.Tensor | None], Any, torch.dtype]]:
+        """The captured tensors that are the same at every call, each with its traced size and dtype."""
+        first = len(self.graph.inputs) - len(self._captured)
+        looked_up = {*self.slots, *(i for i, _ in self.late)}
+        return [
+            (held, kind.shape, kind.dtype)
+            for i, held in enumerate(self._captured)
+            if isinstance(kind := self.graph.inputs[first + i].type, TensorType)
+            and i not in looked_up
+            and None not in kind.shape
+        ]
+
+    def fits_captured(self) -> bool:
+        """Whether the captured tensors are still what was traced: ``x.data = y`` and ``module.double()`` change that."""
+        for held, size, dtype in self._held:
+            x = held()
+            if x is not None and (x.shape != size or x.dtype is not dtype):
+                return False
+        return True
+
+    @property
+    def result_spec(self) -> Spec:
+        """The structure of the result."""
+        return self._result
+
+    @property
+    def structured_outputs(self) -> Any:
+        """The result's structure with a type for every value."""
+        rest = iter(self.graph.outputs)
+        return flattening.unflatten(self._result, rest, lambda v: v.type)
+
+    @cached_property
+    def optimized_graph(self) -> Graph:
+        """What the passes make of the graph, for calls that need no gradient. ``graph`` stays as it was traced."""
+        return passes.write_in_place(self.watched_graph)
+
+    @cached_property
+    def program(self) -> host.Program:
+        """The program for calls that need no gradient: its regions are kernels."""
+        lowered, self._fused = lower(self.optimized_graph, host.build)
+        return host.build(lowered)
+
+    @cached_property
+    def scheduled(self) -> scheduler.Program:
+        """How a call without gradients runs: ``level``, ``reason``, ``llvm``."""
+        return scheduler.build(self.graph, lambda: self.watched_graph, lambda: self.program)
+
+    @property
+    def kernels(self) -> list[Kernel]:
+        """The kernels that calls have compiled so far: each with ``name``, ``llvm``, ``loops`` and ``lines``."""
+        return [*self.scheduled.kernels, *(k for fused in self._fused for k in fused.kernels)]
+
+    @cached_property
+    def watched_graph(self) -> Graph:
+        """What the passes make of the graph, for calls that autograd differentiates while they run."""
+        return passes.optimize(self.graph, inference=False)
+
+    @cached_property
+    def watched_program(self) -> host.Program:
+        """The program for such calls: it keeps every value."""
+        return host.build(self._with_histories)
+
+    @cached_property
+    def _with_histories(self) -> Graph:
+        """What autograd and its transforms go through."""
+        if not keeps_histories(self.graph):
+            return self.watched_graph
+        made = copied(self.graph)
+        set_control_inputs(made)
+        return made
+
+    @cached_property
+    def _brings_tensors(self) -> bool:
+        return calls_python(self.graph)
+
+    @cached_property
+    def _own_gradients(self) -> bool:
+        """Whether gradients that users wrote are in the graph: programs, which are inlined, do not have them."""
+        return own_gradients(self.graph)
+
+    @cached_property
+    def _ranges(self) -> probes.Probed:
+        return probes.Probed(self.optimized_graph, probes.Ranges)
+
+    def report(self, path: str | Path, *args: Any, **kwargs: Any) -> Path:
+        """Write a page about this trace: sources, graph, program; with arguments, kernels and times of a run with them.
+
+        Returns the path. The page is one HTML file that loads nothing. OSError says why ``path`` cannot be written.
+
+        Example: ``f.get_concrete_function(x).report("f.html", x)``
+        """
+        return pages.write(pages.collect(self, self.timed(*args, **kwargs)), path)
+
+    def timed(self, *args: Any, **kwargs: Any) -> Any:
+        """What is known of the function's other traces and, with arguments, the times of a run with copies of them.
+
+        It runs twice: once as always, which compiles kernels, and once with a clock around every node.
+        """
+        history = self.retraces() if self.retraces is not None else None
+        extras = pages.Extras(retraces=history() if history is not None else "")
+        if not (args or kwargs):
+            return extras
+        tensors, _ = self._bind(self, args, kwargs) if self._bind else (list(args), ())
+        self.run([t.detach().clone() for t in tensors])
+        tensors = [t.detach().clone() for t in tensors]
+        clock = probes.Probed(self.optimized_graph, probes.Clock)
+        start = time.perf_counter()
+        clock.run(*self._with_late(tensors))
+        extras.total = time.perf_counter() - start
+        probe = clock.probe
+        extras.times = {n: (s, r) for n, s, r in zip(probe.nodes, probe.seconds, probe.runs) if r}
+        return extras
+
+    @property
+    def host_code(self) -> str:
+        """The generated host program."""
+        return self.program.source
+
+    def __repr__(self) -> str:
+        return f"<ConcreteFunction {self.name}: {count_nodes(self.graph)} nodes>"
+
+    def _repr_html_(self) -> str:
+        return notebook.graph_html(self.graph)
+
+    def to_fx(self, *, list_capacity: int | None = None, leave_out: Sequence[str] = ()) -> Any:
+        """The graph as a ``torch.fx.GraphModule`` with ``torch.cond`` and ``torch.while_loop``, which ``torch.export`` takes.
+
+        It takes the tensors of the arguments and returns a flat tuple; Python numbers are 0-d tensors, a list is one tensor
+        of its items, parameters and buffers are shared. ``list_capacity``: how many items a list may have whose length
+        depends on what is in it. ``leave_out``: ``"prints"`` and ``"checks"`` (assertions and raised exceptions) are
+        left out. Raises InterchangeError, at the user's line, for what torch.fx does not have.
+
+        Example: ``torch.export.export(f.get_concrete_function(x).to_fx(), (x,))``
+        """
+        return fx.to_fx(self.graph, self.captured_inputs, list_capacity, leave_out)
+
+    def to_onnx(self, path: Any, *, leave_out: Sequence[str] = ()) -> None:
+        """Write the graph as an ONNX model with ``If`` and ``Loop``; parameters and buffers with the values they have now.
+
+        A list is an ONNX sequence. A tensor that the function writes into is one more output, ``NAME.next``, its new value;
+        a captured one is also an input with a default. ``leave_out``: as for ``to_fx``. Needs the package ``onnx``.
+        Raises InterchangeError, at the user's line, for what ONNX does not have.
+
+        Example: ``f.get_concrete_function(x).to_onnx("f.onnx")``
+        """
+        onnx.to_onnx(self.graph, self.captured_inputs, path, leave_out)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._bind is None:
+            return self.run(list(args))
+        tensors, places = self._bind(self, args, kwargs)
+        return self.run(tensors, places)
+
+    def _with_late(self, tensors: list[Any]) -> tuple[Any, ...]:
+        """The inputs with those captured tensors that are the ``.grad`` of something at this call."""
+        captured = list(self.captured_inputs)
+        for i, owner in self.late:
+            captured[i] = (tensors[owner] if isinstance(owner, int) else owner).grad
+        return (*tensors, *captured)
+
+    @cached_property
+    def gradients(self) -> GradientCalls:
+        """How a call runs whose tensors require gradients."""
+        return GradientCalls(self.graph)
+
+    @property
+    def settled(self) -> bool:
+        """Whether it is known how the graph runs, and so if there is an entry."""
+        scheduled = self.__dict__.get("scheduled")
+        return scheduled is not None and scheduled.settled
+
+    @cached_property
+    def entry(self) -> Callable[..., Any] | None:
+        """A built-in function for calls with plain tensors, or None: ``MISS`` is its answer to any other call."""
+        result = self._result
+        flat = isinstance(result, structure.Tree) and result.cls is tuple and result.aux is None
+        if not self._single and not (flat and all(isinstance(p, Leaf) and not p.fixed for p in result.parts)):  # fmt: skip
+            return None
+        return self._entry()
+
+    @cached_property
+    def entry_of_parts(self) -> Callable[..., Any] | None:
+        """The entry of a result of any structure: it gives a tuple of the graph's outputs, or the one that is the result."""
+        return self.entry or self._entry()
+
+    @cached_property
+    def entry_of_all(self) -> Callable[..., Any] | None:
+        """An entry that takes the captured tensors as arguments too, and gives a tuple of all outputs, effects included."""
+        if self.late or self._brings_tensors or self.made_leaves or self.given:
+            return None
+        native = self.scheduled.native
+        return native.entry((), False) if isinstance(native, Native) else None
+
+    @property
+    def effects(self) -> list[tuple[Any, Spec]]:
+        """The changes of what existed before: None, or the names of steps, and the spec of the content."""
+        return self._effects
+
+    def _entry(self) -> Callable[..., Any] | None:
+        if self._effects or self.late or self.slots or self._brings_tensors or self.made_leaves or self.given:  # fmt: skip
+            return None
+        native = self.scheduled.native
+        if native is None:
+            return entries.by_host(self.graph, self.captured_inputs, self.scheduled.host.run, self._single)  # fmt: skip
+        return native.entry(self.captured_inputs, self._single) if isinstance(native, Native) else None  # fmt: skip
+
+    def _run_plain(self, *inputs: Any) -> list[Any]:
+        return self.scheduled.run(*inputs)
+
+    def _outputs(self, inputs: Sequence[Any]) -> list[Any]:
+        """What the graph gives, run in the way that this call needs."""
+        if torch.is_grad_enabled():
+            found = self.gradients.run(inputs, self._run_plain)
+            if found is not None:
+                return found
+        if self._own_gradients and is_watched(inputs):
+            return transforms.run(self.graph, inputs)
+        if transforms.mapping():
+            return transforms.run(self._with_histories, inputs)
+        if probes.profiled():
+            with torch.profiler.record_function(f"tograph {self.name}"):
+                return self._ranges.run(*inputs)
+        watched = self._brings_tensors or is_watched(inputs)
+        return (self.watched_program if watched else self.scheduled).run(*inputs)
+
+    def run(
+        self, tensors: list[Any], places: Sequence[Target] = (), objects: Sequence[Any] = ()
+    ) -> Any:
+        """The result for the tensors of the arguments; ``places`` are where effects on arguments go, ``objects`` those of ``outers``."""
+        for i in self.made_leaves:
+            tensors[i].requires_grad_()
+        inputs = (*tensors, *self.captured_inputs) if not self.late else self._with_late(tensors)
+        commits.calls.targets.append(places)
+        try:
+            outputs = self._outputs(inputs)
+        except Exception as error:
+            entries.add_location(error, self.graph)
+            raise
+        finally:
+            commits.calls.targets.pop()
+        if self.given and not transforms.active():
+            outputs = list(outputs)
+            for found in self.given:
+                outputs[found.output] = found.of(inputs)
+        if self._single and not places:
+            return outputs[0]
+        values = iter(outputs)
+        known: dict[Any, Any] = {("outer", i): x for i, x in enumerate(objects)}
+        result = flattening.unflatten(self._result, values, _same, known)
+        for (names, spec), target in zip(self._effects, places):
+            target.apply(names, flattening.unflatten(spec, values, _same, known))
+        return result
+
+
+def _same(x: Any) -> Any:
+    return x

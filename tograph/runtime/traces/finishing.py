@@ -1,0 +1,107 @@
+"""The graph of a trace that was recorded: its outputs are the result and the effects, its inputs the arguments and what it captured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from .. import passes
+from ..graph.ordering import set_control_inputs
+from ..guarding import reads
+from ..passes.forward import forward_reads
+from ..recording.tracing import recording
+from ..symbols.funcgraph import FuncGraph, Storage
+from ..symbols.symbolic import SymTensor, View
+from ..values.flattening import flatten
+from ..values.joins import opened
+from ..values.structure import Spec, spec_of
+from ..writes import freed
+from .results import Forms, Shown, leaving
+from .shared_objects import marked
+
+
+class Given(NamedTuple):
+    """An output that is an input itself, or a view of it, in the caller's memory."""
+
+    output: int
+    input: int
+    chain: tuple[View, ...]
+
+    def of(self, inputs: Sequence[Any]) -> Any:
+        x = inputs[self.input]
+        for view in self.chain:
+            x = view.func(x, *view.args, **view.kwargs)
+            x = x if view.index is None else x[view.index]
+        return x
+
+
+def finish(
+    root: FuncGraph,
+    arguments: Sequence[SymTensor],
+    result: Any,
+    effects: Sequence[tuple[Any, Any]],
+    watch: reads.Watch,
+    moves: Callable[[torch.Tensor], bool],
+    outer: Callable[[Any], int | None] = lambda x: None,
+):
+    """(graph, captured tensors, result spec, effects, outputs that are inputs) of a root graph that was recorded.
+
+    ``watch`` tells what is no object of the call's own; ``outer`` gives such a container a number;
+    ``moves``: which tensors of the caller's are looked up at every call.
+    """
+    shown: Shown = {}
+    seen: Forms = {}
+    with recording(root), reads.watching(watch):
+        result = leaving(result, root, shown, seen, moves)
+        effects = [
+            (names, leaving(content, root, shown, seen, moves)) for names, content in effects
+        ]
+    spec, specs = _specs(result, effects, seen, outer)
+    with recording(root):
+        outputs = flatten(result, spec, root)
+        for (_, inner), (_, content) in zip(specs, effects):
+            outputs += flatten(content, inner, root)
+        places = {i: shown[v] for i, v in enumerate(outputs) if v in shown}
+        outputs = freed.leaving(root, outputs)
+    graph = root.graph
+    graph.outputs = outputs
+    captured = _ordered_inputs(root, arguments)
+    place_of = graph.inputs.index
+    given = [Given(i, place_of(root.captures[k]), chain) for i, (k, chain) in places.items()]
+    forward_reads(graph)
+    passes.prune(graph, writers=True)
+    set_control_inputs(graph)
+    root.closed = True
+    return graph, captured, spec, specs, given
+
+
+def _specs(
+    result: Any, effects: Sequence[tuple[Any, Any]], seen: Forms, outer: Callable[[Any], int | None]
+) -> tuple[Spec, list[tuple[Any, Spec]]]:
+    """The specs of what leaves a trace, with marks on what is one object."""
+    before = {id(made): x for x, made in seen.values()}
+    values = [result, *(content for _, content in effects)]
+    spec, *specs = marked(
+        values,
+        [opened(spec_of(x)) for x in values],
+        lambda x: outer(before.get(id(x), x)),
+    )
+    return spec, [(names, found) for (names, _), found in zip(effects, specs)]
+
+
+def _ordered_inputs(root: FuncGraph, arguments: Sequence[SymTensor]) -> list[Any]:
+    """The captured tensors; their values follow those of the arguments among the graph's inputs."""
+    held = {k: v for k, v in root.captures.items() if isinstance(k, Storage) and k.external is not None}  # fmt: skip
+    graph = root.graph
+    names = dict(zip(graph.inputs, graph.input_names))
+    graph.inputs = [*(root.captures[a.storage_] for a in arguments), *held.values()]
+    graph.input_names = [names.get(v, "") for v in graph.inputs]
+    return [k.external for k in held]
+
+
+def late_inputs(root: FuncGraph) -> list[tuple[int, Any]]:
+    """The captured inputs that are looked up at every call, with the owner of each."""
+    captured = [k for k in root.captures if isinstance(k, Storage) and k.external is not None]
+    return [(i, k.late) for i, k in enumerate(captured) if k.late is not None]

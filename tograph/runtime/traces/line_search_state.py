@@ -1,0 +1,128 @@
+"""What ``torch.optim.LBFGS`` keeps from step to step, as tensors of fixed sizes that a graph reads and writes.
+
+torch keeps lists of directions whose lengths depend on data. Here they are rows of two matrices, used in a ring: the oldest
+of ``count`` rows is row ``head``. After each step ``note``, an op of the graph, puts what torch's own step would have left into
+``optimizer.state``: its lists hold views of the rows. So the optimiser is saved, loaded, and stepped outside of
+a graph, as ever. A trace is used as long as ``current()``: nobody else has stepped the optimiser or loaded a state since.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import torch
+
+from ..graph.ops import MAY_COMMIT, OpaqueObject, register
+from ..guarding import reads, sources
+from ..recording.tracing import suspended
+from ..symbols.funcgraph import current_graph
+from ..symbols.symbolic import value_of
+
+_NUMBERS = ("n_iter", "func_evals", "t", "prev_loss", "count", "head")
+
+
+class Directions:
+    """The tensors of one optimiser: ``dirs`` and ``steps`` [history, n], ``ro`` [history], ``d`` and ``grad`` [n]; the others are 0-d."""
+
+    __tograph_opaque__ = True
+
+    def __init__(self, optimizer: torch.optim.LBFGS):
+        self.optimizer = weakref.ref(optimizer)
+        like, rows, n = (
+            _first(optimizer),
+            optimizer.param_groups[0]["history_size"],
+            optimizer._numel(),
+        )
+        like = torch.view_as_real(like) if like.is_complex() else like
+        self.dirs, self.steps = (like.detach().new_zeros(rows, n) for _ in range(2))
+        self.ro, self.d, self.grad, self.h_diag = (like.detach().new_zeros(s) for s in (rows, n, n, ()))  # fmt: skip
+        self.t, self.prev_loss = (torch.zeros((), dtype=torch.float64) for _ in range(2))
+        self.count, self.head, self.n_iter, self.func_evals = (torch.tensor(0) for _ in range(4))
+        self._lists: dict[str, list[Any]] = {"old_dirs": [], "old_stps": [], "ro": []}
+        self._noted = -1
+        self._rows = tuple(x.unbind() for x in (self.dirs, self.steps, self.ro))
+
+    def state(self) -> dict[str, Any]:
+        """What the optimiser has for its first parameter: for all of them, as torch has it."""
+        optimizer = self.optimizer()
+        return {} if optimizer is None else optimizer.state.get(_first(optimizer), {})
+
+    def current(self) -> bool:
+        """Whether the optimiser's state is what the last step in a graph left."""
+        return self.state().get("func_evals", 0) == self._noted
+
+    def take(self) -> None:
+        """Copy the optimiser's state, which somebody else has changed."""
+        state = self.state()
+        kept = len(state.get("old_dirs") or ())
+        for whole, name in ((self.dirs, "old_dirs"), (self.steps, "old_stps"), (self.ro, "ro")):
+            if kept:
+                whole[:kept] = torch.stack([torch.as_tensor(x) for x in state[name]])
+        self.count.fill_(kept)
+        self.head.fill_(0)
+        for name, place in (("d", self.d), ("prev_flat_grad", self.grad)):
+            if state.get(name) is not None:
+                place.copy_(state[name])
+        for name in ("n_iter", "func_evals", "t", "prev_loss"):
+            getattr(self, name).fill_(state.get(name) or 0)
+        self.h_diag.fill_(state.get("H_diag", 1))
+        self._noted = state.get("func_evals", 0)
+
+    def note(self, *numbers: torch.Tensor) -> None:
+        """Put the state after a step into the optimiser."""
+        n_iter, evals, t, loss, count, head = (x.item() for x in numbers)
+        optimizer = self.optimizer()
+        if optimizer is None:
+            return
+        state = optimizer.state[_first(optimizer)]
+        self._noted = int(evals)
+        state["func_evals"], state["n_iter"] = int(evals), int(n_iter)
+        if not n_iter:
+            return  # the first gradient was small enough
+        order = [(int(head) + i) % len(self.ro) for i in range(int(count))]
+        for (name, content), rows in zip(self._lists.items(), self._rows):
+            content[:] = [rows[i] for i in order]
+            state[name] = content
+        state.update(d=self.d, t=t, H_diag=self.h_diag, prev_flat_grad=self.grad, prev_loss=loss)
+        if n_iter > 1:
+            state.setdefault("al", [None] * len(self.ro))
+
+
+def _first(optimizer: torch.optim.LBFGS) -> torch.Tensor:
+    return optimizer._params[0]
+
+
+_known: weakref.WeakKeyDictionary[torch.optim.LBFGS, Directions] = weakref.WeakKeyDictionary()
+
+
+def directions(optimizer: torch.optim.LBFGS) -> Directions:
+    """The tensors of an optimiser, up to date; the trace depends on their staying so."""
+    with suspended(), torch.no_grad():
+        kept = _known.get(optimizer)
+        size = optimizer.param_groups[0]["history_size"]
+        if kept is None or len(kept.ro) != size or len(kept.d) != optimizer._numel():
+            kept = _known[optimizer] = Directions(optimizer)
+        if not kept.current():
+            kept.take()
+    watch = reads.current()
+    if watch is not None:
+        watch.check(sources.object_(kept, "the state of an LBFGS"), "current", "{0}.current()")
+    return kept
+
+
+def note(kept: Directions) -> None:
+    """Add the op that tells the optimiser."""
+    graph = current_graph()
+    values = [value_of(getattr(kept, name).clone(), graph) for name in _NUMBERS]
+    graph.add("tg.note_state", (OpaqueObject(kept, "state of LBFGS"), values))
+
+
+register(
+    "tg.note_state",
+    run=lambda kept, values: kept.value.note(*values),
+    effects=MAY_COMMIT,
+    gradient="none",
+    kernel="none",
+    outputs=0,
+)

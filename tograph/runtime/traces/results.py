@@ -1,0 +1,251 @@
+"""What leaves a trace: a result, or what a changed place holds, in a form whose tensors all become real ones.
+
+Tensors are keys of dicts and members of sets by identity: there they become parts of the result like any other. Python objects
+that keep tensors where a result cannot have them (closures, partial objects, generators, iterators) are refused: outside, they
+would show symbolic tensors.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import re
+import types
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_leaves
+
+from ...errors import ScopeError
+from ..graph.ir import Value
+from ..inference.shapes import SYMBOLS
+from ..symbols.funcgraph import FuncGraph, Storage, user_location
+from ..symbols.journal import MISSING
+from ..symbols.symbolic import SymTensor, View, apply_view, as_symbolic, value_of, wrap
+from ..values import conditional_items, structure
+
+
+class _Rebuilt:
+    """A container that is made anew from its parts when the graph has run."""
+
+    def __init__(self, make: Any, parts: Iterable[Any]):
+        self.make, self.parts = make, list(parts)
+
+    def __tograph_flatten__(self):
+        return self.make, self.parts
+
+    @staticmethod
+    def __tograph_unflatten__(aux, parts):
+        return aux(parts)
+
+
+class MadeLeaf:
+    """A tensor made in the function that requires a gradient and has no history: outside it is such a leaf again."""
+
+    def __init__(self, x: torch.Tensor):
+        self.x = x
+
+    def __tograph_flatten__(self):
+        return None, [self.x]
+
+    @staticmethod
+    def __tograph_unflatten__(aux, parts):
+        x = parts[0]
+        return x.detach().requires_grad_() if isinstance(x, torch.Tensor) else x
+
+
+Shown = dict[Value, tuple[Storage, tuple[View, ...]]]
+
+
+Forms = dict[int, tuple[Any, Any]]
+
+
+def leaving(
+    x: Any, root: FuncGraph, shown: Shown, seen: Forms, moves: Callable[[torch.Tensor], bool]
+) -> Any:
+    """``x`` in the form in which it leaves a trace; ScopeError for what would keep a symbolic tensor.
+
+    ``shown`` takes what the caller has to find again: a tensor of its own that the function wrote, or a view of one, and one that
+    is looked up at every call (``moves``). ``seen`` takes objects with their forms, by identity: it is one for all that leaves a trace, and each object has one form.
+    """
+
+    def tensor(x: torch.Tensor) -> Any:
+        if not isinstance(x, SymTensor):
+            return _written(as_symbolic(x), root, shown) if moves(x) else x
+        if x.requires_grad and x.is_leaf and not x.given_ and _is_own(x, root):
+            return MadeLeaf(x)
+        return _written(x, root, shown) if id(x.storage_) in root.root.assigned else x
+
+    return _leaving(x, seen, tensor)
+
+
+_MAKERS = re.compile(r"aten\.(new_\w+|\w+_like)\.")  # what makes a tensor beside another one
+
+
+def _is_own(x: SymTensor, root: FuncGraph) -> bool:
+    """Whether the code made a leaf of ``x``: it asked for one, or ``x`` is what a maker of tensors gave (``requires_grad=True``)."""
+    node = value_of(x, root).node
+    made = node is not None and not x.chain and not node.regions
+    return x.asked_ or (made and (not node.inputs or _MAKERS.match(node.op) is not None))
+
+
+def _written(x: SymTensor, root: FuncGraph, shown: Shown) -> SymTensor:
+    if any(isinstance(a, (torch.Tensor, *SYMBOLS)) for v in x.chain for a in tree_leaves((v.args, v.kwargs))):  # fmt: skip
+        return x
+    source = root.reference(x.storage_)
+    value = root.emit("tg.read", source, type=source.type)
+    for view in x.chain:
+        value = apply_view(root, view, value)
+    shown[value] = x.storage_, x.chain
+    return wrap(value, x.meta, root)
+
+
+def _leaving(x: Any, seen: Forms, tensor: Callable[[torch.Tensor], Any]) -> Any:
+    if isinstance(x, (*SYMBOLS, str, bytes)) or structure.is_union(x):
+        return x
+    if id(x) not in seen:
+        seen[id(x)] = x, x
+        made = tensor(x) if isinstance(x, torch.Tensor) else _made(x, type(x), seen, tensor)
+        seen[id(x)] = x, made
+    return seen[id(x)][1]
+
+
+def _made(x: Any, kind: type, seen: Forms, tensor: Callable[[torch.Tensor], Any]) -> Any:
+    if kind is set and conditional_items.conditional(x):
+        return _Rebuilt(_SetOf(tuple(x)), [conditional_items.member(x, item) for item in x])
+    if kind in (set, frozenset) and any(map(_is_symbolic, x)):
+        return _Rebuilt(kind, [_leaving(v, seen, tensor) for v in x])
+    if isinstance(x, dict) and any(map(_is_symbolic, x)):
+        return _Rebuilt(
+            _DictOf(kind, getattr(x, "default_factory", None)),
+            [*x, *(_leaving(v, seen, tensor) for v in x.values())],
+        )
+    if kind in (list, tuple, dict) or (isinstance(x, structure.STAGED.lists) and x.handle is None):
+        return _container(x, kind, seen, tensor)
+    if kind in _ANEW and not structure.OUTSIDE[0](x):
+        return _ANEW[kind](x)
+    _check(x)
+    return x
+
+
+def _container(x: Any, kind: type, seen: Forms, tensor: Callable[[torch.Tensor], Any]) -> Any:
+    """The container itself, unless something in it leaves in another form."""
+    old = list(x.values()) if kind is dict else list(x)
+    new = [_leaving(v, seen, tensor) for v in old]
+    if all(a is b for a, b in zip(old, new)):
+        return x
+    return dict(zip(x, new)) if kind is dict else kind(new)
+
+
+def _fixed(items: Iterable[Any]) -> list[Any]:
+    return list(map(structure.Identity, items))
+
+
+# Containers that can change and that a spec takes for one constant: each call makes its own.
+_ANEW: dict[type, Callable[[Any], _Rebuilt]] = {
+    set: lambda x: _Rebuilt(set, _fixed(x)),
+    bytearray: lambda x: _Rebuilt(bytearray, _fixed(x)),
+    Counter: lambda x: _Rebuilt(_DictOf(Counter, None), _fixed([*x, *x.values()])),
+}
+
+
+class _SetOf:
+    """Makes a set of those of its items that are there."""
+
+    def __init__(self, items: tuple):
+        self.items = items
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _SetOf) and self.items == other.items
+
+    def __hash__(self) -> int:
+        return hash(self.items)
+
+    def __call__(self, parts: list[Any]) -> Any:
+        return {item for item, part in zip(self.items, parts) if part is not MISSING}
+
+
+class _DictOf:
+    """Makes a dict of its keys and then its values."""
+
+    def __init__(self, kind: type, factory: Any):
+        self.kind, self.factory = kind, factory
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _DictOf) and (self.kind, self.factory) == (
+            other.kind,
+            other.factory,
+        )
+
+    def __hash__(self) -> int:
+        return hash(self.kind)
+
+    def __call__(self, parts: list[Any]) -> Any:
+        half = len(parts) // 2
+        made = self.kind() if self.factory is None else self.kind(self.factory)
+        dict.update(made, zip(parts[:half], parts[half:]))  # a Counter would add them up
+        return made
+
+
+def _is_symbolic(x: Any) -> bool:
+    return isinstance(x, (SymTensor, *SYMBOLS)) or (
+        isinstance(x, tuple) and any(map(_is_symbolic, x))
+    )
+
+
+def _holds(x: Any) -> bool:
+    """Whether a value that something keeps is symbolic, or a container of such."""
+    if isinstance(x, (list, tuple, set, frozenset)):
+        return any(map(_holds, list.__iter__(x) if isinstance(x, list) else x))
+    return any(map(_holds, x.values())) if isinstance(x, dict) else _is_symbolic(x)
+
+
+def _check(x: Any) -> None:
+    if any(map(_holds, _kept(x))):
+        what = getattr(x, "__qualname__", "") or f"a {type(x).__name__}"
+        raise ScopeError(
+            f"what leaves the function holds {what}, which keeps a tensor or number of the graph: outside it would be out of scope. "
+            "Return the tensors themselves, and make functions, iterators and generators of them outside.",
+            user_location(),
+        )
+
+
+def _kept(x: Any) -> list[Any]:
+    """What a Python object that is no container keeps where one does not see it."""
+    if isinstance(x, types.FunctionType):
+        found = [*(x.__defaults__ or ()), *(x.__kwdefaults__ or {}).values()]
+        for cell in x.__closure__ or ():
+            try:
+                found.append(cell.cell_contents)
+            except ValueError:
+                continue
+        return found
+    if isinstance(x, functools.partial):
+        return [*x.args, *x.keywords.values()]
+    if isinstance(x, types.MethodType):
+        return [x.__self__]
+    if isinstance(x, types.BuiltinFunctionType):
+        return [x.__self__]
+    if isinstance(x, types.GeneratorType):
+        return list(x.gi_frame.f_locals.values()) if x.gi_frame is not None else []
+    if hasattr(type(x), "__tograph_holds__"):
+        held = x.__tograph_holds__()
+        return [k for y in held for k in (_kept(y) if isinstance(y, Iterator) else [y])]
+    return _behind(x) if isinstance(x, Iterator) else []
+
+
+def _behind(x: Any) -> list[Any]:
+    """What an iterator of C takes its items from, such as ``zip``, ``map`` or that of a list."""
+    found, todo, seen = list[Any](), [x], {id(x)}
+    while todo:
+        for y in gc.get_referents(todo.pop()):
+            if id(y) in seen or isinstance(y, (type, types.ModuleType)):
+                continue
+            seen.add(id(y))
+            if isinstance(y, (Iterator, tuple)):
+                todo.append(y)
+            else:
+                found.append(y)
+    return found

@@ -1,0 +1,54 @@
+"""Which values have a text that only the run knows: those of the graph, and what shows them."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import torch
+
+from ..control_flow import StagedException
+from ..inference.shapes import SYMBOLS
+from ..library.staged_string import StagedString
+from ..symbols.funcgraph import is_tracing
+from ..symbols.symbolic import SymTensor
+from ..values import conditional_items, pytrees
+from ..values.growing import StagedList
+from ..values.structure import is_union
+
+_PLAIN = (str, int, float, complex, bytes, type(None))
+
+
+def shows_staged(x: Any, seen: set[int] | None = None) -> bool:
+    """Whether a value, or something in it that its text shows, is staged.
+
+    A real tensor counts while tracing: it is captured. Of an object that does not say what its text is, nothing is shown.
+    """
+    seen = set() if seen is None else seen  # what is walked already, or is being walked
+    if isinstance(x, _PLAIN) or id(x) in seen:
+        return False
+    if isinstance(x, torch.Tensor):
+        return isinstance(x, SymTensor) or is_tracing()
+    if isinstance(x, (StagedString, StagedException, *SYMBOLS)) or is_union(x):
+        return True
+    if isinstance(x, StagedList) and x.handle is not None:
+        return True
+    seen.add(id(x))
+    return any(shows_staged(part, seen) for part in _parts(x))
+
+
+def _parts(x: Any) -> list[Any]:
+    if isinstance(x, set):
+        return [*x, *conditional_items.conditional(x).values()] if type(x) is set else list(x)
+    if isinstance(x, BaseException):
+        return list(x.args)
+    if not isinstance(x, (list, tuple, dict)) and not _says_text(type(x)):
+        return []
+    found = pytrees.parts_of(x)
+    return [] if found is None else found[1]
+
+
+def _says_text(cls: type) -> bool:
+    """Whether a class has a text of its own, and not where its object lies in memory."""
+    plain = cls.__repr__ is object.__repr__ and cls.__str__ is object.__str__
+    return not plain or dataclasses.is_dataclass(cls)

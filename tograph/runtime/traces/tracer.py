@@ -1,0 +1,271 @@
+"""Tracing a Python function once, for one signature: arguments become inputs, effects on them outputs."""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ...errors import ConversionError, TographError
+from .. import control_flow
+from ..execution import host
+from ..gradients import grad_fields, transforms
+from ..graph.ordering import control_outputs
+from ..guarding import guards, reads, slots
+from ..guarding.outer_numbers import Opened
+from ..guarding.shared_memory import SharedMemory
+from ..guarding.sources import Source
+from ..recording import interrupts
+from ..recording.tracing import recording
+from ..symbols import journal
+from ..symbols.funcgraph import FuncGraph
+from ..symbols.retrace import Retrace
+from ..symbols.symbolic import SymTensor
+from ..values import arguments, conditional_items, facts, families
+from ..values.arguments import Flat
+from ..values.specs import TensorSpec
+from ..writes import histories
+from . import commits
+from .binding import binder
+from .call_effects import CallEffects, no_places
+from .commits import Target
+from .concrete import ConcreteFunction
+from .entries import add_location
+from .finishing import finish, late_inputs
+from .placeholders import inputs_of
+from .shared_objects import Found, Outer, Outside, passed
+from .shown import shows_staged
+from .traces import Trace
+
+if TYPE_CHECKING:
+    from ..functions.function import Function
+
+
+class Tracer:
+    """One run of the Python code on placeholders."""
+
+    def __init__(
+        self,
+        function: Function[..., Any],
+        bound: inspect.BoundArguments,
+        flat: Flat,
+        specs: list[TensorSpec],
+        open_numbers: tuple[int, ...] = (),
+        tentative: bool = False,
+        known: Retrace | None = None,
+        outer: Iterable[Source] = (),
+    ):
+        self.opened = Opened(outer)
+        self.function, self.bound, self.flat, self.specs = function, bound, flat, specs
+        self.open_numbers, self.tentative = open_numbers, tentative
+        self.root = FuncGraph(_graph_name(function.label()))
+        self.inputs: list[SymTensor] = []
+        self.failed: Exception | None = None
+        self.done: Callable[[inspect.BoundArguments], list[Target]] = no_places
+        self.watch = reads.Watch()
+        objects = [function.python_function, *flat.objects]
+        self.effects = CallEffects(self.root, self.watch, self.opened, objects)
+        root, known = self.root.root, known or Retrace()
+        root.given, root.real, root.bases = flat.tensors, known.real, known.bases
+        root.apart, root.iterated = known.apart is not None, known.iterated
+        root.alone, root.nested = known.alone, known.nested is not None
+        self.watch.given, self.watch.real = flat.tensors, known.real
+        root.before_failure.append(self.effects.commits)
+
+    def trace(self, key: Any) -> Trace:
+        try:
+            with interrupts.noted(), transforms.suspended():
+                return self._trace(key)
+        except Exception as error:
+            if error is self.failed and not self.tentative:
+                try:
+                    self._run_effects()
+                except Exception as earlier:
+                    _without(earlier, error)  # plain Python does not get as far as the later one
+                    raise
+            raise
+        finally:
+            self.root.root.release()
+            conditional_items.forget()
+
+    def _run_effects(self) -> None:
+        """The code raised while it was traced: what it did before is done, then the error goes on."""
+        if all(isinstance(x, torch.Tensor) for x in self.flat.tensors) and control_outputs(
+            self.root.graph
+        ):
+            graph, captured, *_ = finish(self.root, self.inputs, None, [], self.watch, self._moves)
+            commits.calls.targets.append(self.done(self.bound))
+            try:
+                host.build(graph).run(*families.inputs_of(self.flat, self.open_numbers), *captured)
+            except Exception as error:
+                add_location(error, graph)
+                raise
+            finally:
+                commits.calls.targets.pop()
+
+    def _trace(self, key: Any) -> Trace:
+        result, changes = self._recorded()
+        try:
+            SharedMemory(self.root.root, self.watch, self.inputs, self.flat.tensors).check()
+        except BaseException:
+            changes.rollback()
+            raise
+        effects, finder = self.effects.of(changes)
+        graph, captured, spec, effect_specs, given = finish(
+            self.root,
+            self.inputs,
+            result,
+            effects,
+            self.watch,
+            self._moves,
+            outer := Found(self._place),
+        )
+        for location, old in reversed(self.effects.undo):
+            location._set(old)
+        concrete = ConcreteFunction(
+            self.function.label(),
+            graph,
+            captured,
+            spec,
+            effect_specs,
+            self._structured(),
+            binder(self.function._signature, self.function.label(), key[0], self.specs),
+            self.watch.owns,
+        )
+        concrete.given, concrete.outers = given, outer.outers
+        self._describe_inputs(concrete)
+        self.watch.captured(captured)
+        return Trace(
+            concrete,
+            key,
+            self.specs,
+            self.watch.guards(self.root, grad_fields.slots_read(self.root)),
+            finder,
+            self.flat.numbers,
+            self.open_numbers,
+            [*self.flat.names, *(self.flat.number_names[i] for i in self.open_numbers)],
+            frozenset(changes.entries),
+        )
+
+    def _place(self, x: Any) -> Outer | None:
+        """How a call finds a container that existed before it; None for one that the code made."""
+        for made, real in self.effects.spares:
+            if made is x:
+                return passed(real, self.bound.arguments)
+        source = self.watch.source_of(x)
+        return None if source is None else Outside(guards.current_value(source))
+
+    def _recorded(self) -> tuple[Any, journal.Journal]:
+        """(what the function returned, its changes), with its operations in the root graph."""
+        try:
+            return self._record()
+        finally:
+            histories.released(self.root.root.outside)
+
+    def _record(self) -> tuple[Any, journal.Journal]:
+        with (
+            recording(self.root),
+            torch.enable_grad(),
+            facts.scope(),
+            reads.watching(self.watch),
+        ):
+            self._roots()
+            self.inputs, take = inputs_of(self.root, self.flat, self.specs, self.open_numbers)
+            given = {
+                n: arguments.replace_tensors(x, take, self.effects.spares)
+                for n, x in self.bound.arguments.items()
+            }
+            self.root.root.lent = [made for made, _ in self.effects.spares]
+            return self._run(inspect.BoundArguments(self.bound.signature, OrderedDict(given)))
+
+    def _structured(self) -> tuple[TensorSpec, ...]:
+        """The specs of the inputs: tensors, then open numbers."""
+        numbers = [families.number_tensor(self.flat.numbers[i]) for i in self.open_numbers]
+        return (*self.specs, *map(TensorSpec.of, numbers))
+
+    def _describe_inputs(self, concrete: ConcreteFunction) -> None:
+        """Which inputs are numbers, are looked up at every call, or get ``requires_grad_()`` in the code."""
+        concrete.open_numbers, concrete.late = self.open_numbers, late_inputs(self.root)
+        replaced, before = self.effects.replaced, self.function.replaced
+        concrete.look_up(
+            slots.found(self.root, self.watch, replaced, before, concrete.name)
+            | self.opened.slots(self.root)
+        )
+        concrete.made_leaves = tuple(
+            i
+            for i, (made, real) in enumerate(zip(self.inputs, self.flat.tensors))
+            if isinstance(real, torch.Tensor)
+            and made.is_leaf
+            and made.requires_grad
+            and not real.requires_grad
+        )
+
+    def _moves(self, x: torch.Tensor) -> bool:
+        """Whether a tensor of the caller's is looked up at every call."""
+        hints = self.function.replaced
+        return slots.moves(x, self.root, self.watch, self.effects.replaced, hints)
+
+    def _roots(self) -> None:
+        """The objects that the trace begins with."""
+        names = {id(x): n for n, x in self.bound.arguments.items()}
+        for x in self.flat.objects:
+            self.watch.root(x, names.get(id(x), f"a {type(x).__name__}"))
+        f = self.function.python_function
+        bound_to = getattr(f, "bound_to", None)
+        if bound_to is not None:
+            self.watch.root(bound_to(), "self")
+        elif isinstance(f, types.MethodType):
+            self.watch.root(f.__self__, "self")
+        elif not isinstance(f, types.FunctionType):
+            self.watch.root(f, self.function.label())
+
+    def _run(self, bound: inspect.BoundArguments) -> tuple[Any, journal.Journal]:
+        log = journal.push()
+        try:
+            self.opened.enter(self.root, self.watch)
+            self.effects.commits.holds(self.root, self.opened.entries)
+            function = self.function.converted()
+            try:
+                result = function(*bound.args, **bound.kwargs)
+            except control_flow.Unreachable:
+                result = None
+            except Exception as error:  # of the user's code, of any class
+                if isinstance(error, TographError) or not shows_staged(error):
+                    raise
+                control_flow.emit_raise(error)  # with what its arguments are when the graph runs
+                result = None
+            if inspect.iscoroutine(result) or inspect.isasyncgen(result):
+                raise ConversionError(
+                    f"{self.function.label()!r} is an async function: these are not supported in a graph"
+                )
+            return result, log
+        except BaseException as error:
+            if isinstance(error, Exception) and not isinstance(error, TographError):
+                self.failed = error
+                self.effects.commits(self.root)
+                self.done = self.effects.of(log)[1]
+            journal.unwind(log)
+            log.rollback()
+            log = None
+            raise
+        finally:
+            if log is not None:
+                journal.pop(log)
+
+
+def _without(error: BaseException, other: BaseException) -> None:
+    """Take ``other``, and what led to it, out of what is shown as the context of ``error``."""
+    at = error
+    while at.__context__ is not None:
+        if at.__context__ is other:
+            at.__context__ = None
+            return
+        at = at.__context__
+
+
+def _graph_name(label: str) -> str:
+    return "".join(c if c.isalnum() or c == "_" else "_" for c in label).strip("_") or "main"

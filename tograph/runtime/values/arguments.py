@@ -1,0 +1,215 @@
+"""Arguments of a call: bound to the signature, flattened into leaves, and turned into a trace key.
+
+Tensors enter a key by dtype, shape and device; Python numbers, strings and None by type and value (1, True and 1.0
+are three keys, 0.0 and -0.0 two); containers by structure; functions and other objects by identity. numpy arrays
+become tensors.
+"""
+
+from __future__ import annotations
+
+import enum
+import inspect
+import math
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from ...errors import SignatureError, UnhashableArgumentError
+from ..inference.shapes import SYMBOLS
+from .exact import exact, exact_keys
+from .growing import StagedList
+from .pytrees import parts_of, rebuild
+from .specs import TensorSpec
+from .structure import Handle
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+_MAPPINGS = (dict, defaultdict)
+_CONTAINERS = (list, tuple, *_MAPPINGS)
+_NUMBERS = (int, float)
+
+
+@dataclass
+class Flat:
+    """The leaves of bound arguments: tensors (or specs) in order, and the key of everything else."""
+
+    tensors: list[Any] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+    objects: list[Any] = field(default_factory=list)
+    numbers: list[Any] = field(default_factory=list)
+    number_names: list[str] = field(default_factory=list)
+    places: dict[int, int] | None = field(default_factory=dict)  # None: each counts for itself
+    containers: dict[int, int] = field(default_factory=dict)
+
+    def add(self, x: Any, name: str) -> int:
+        """The position of a tensor; one that is passed twice has one position."""
+        if self.places is None or id(x) not in self.places:
+            if self.places is not None:
+                self.places[id(x)] = len(self.tensors)
+            self.tensors.append(x)
+            self.names.append(name)
+            return len(self.tensors) - 1
+        return self.places[id(x)]
+
+
+def plain_names(signature: inspect.Signature) -> tuple[str, ...] | None:
+    """The names of parameters that all may be given by position or by name; None for other signatures."""
+    kinds = {p.kind for p in signature.parameters.values()}
+    return tuple(signature.parameters) if kinds <= {inspect.Parameter.POSITIONAL_OR_KEYWORD} else None  # fmt: skip
+
+
+def most_by_position(signature: inspect.Signature) -> float:
+    """How many arguments may be given by position."""
+    kinds = [p.kind for p in signature.parameters.values()]
+    if inspect.Parameter.VAR_POSITIONAL in kinds:
+        return math.inf
+    named = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return sum(k not in named for k in kinds)
+
+
+def named_defaults(signature: inspect.Signature) -> dict[str, Any] | None:
+    """The defaults of parameters that all may be given by name, ``empty`` where there is none; None for other signatures."""
+    found = signature.parameters.values()
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return {p.name: p.default for p in found} if all(p.kind in named for p in found) else None
+
+
+def bind(
+    signature: inspect.Signature,
+    args: tuple,
+    kwargs: dict,
+    name: str = "",
+    names: tuple[str, ...] | None = None,
+) -> inspect.BoundArguments:
+    """Arguments by name with defaults; SignatureError in Python's words. ``names``: the signature's ``plain_names``."""
+    if names is not None and len(args) + len(kwargs) == len(names):
+        rest = names[len(args) :]
+        if all(map(kwargs.__contains__, rest)):
+            values = dict(zip(names, args))
+            values.update((n, kwargs[n]) for n in rest)
+            return inspect.BoundArguments(signature, values)
+    try:
+        bound = signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise SignatureError(
+            f"Binding inputs to tg.function {name!r} failed due to: {error}"
+        ) from None
+    bound.apply_defaults()
+    return bound
+
+
+def key_of(x: Any, flat: Flat, name: str) -> Any:
+    """The key of a value; its tensors are appended to ``flat``."""
+    kind = type(x)
+    if isinstance(x, torch.Tensor):
+        place = flat.add(x, name)
+        return (
+            "tensor",
+            x.dtype,
+            tuple(x.shape),
+            x.device,
+            kind if kind not in _PLAIN else None if x.layout is torch.strided else x.layout,
+            place,
+        )
+    if kind in (bool, str, bytes) or x is None:
+        return (kind, x)
+    if kind is int or kind is float:
+        flat.numbers.append(x)
+        flat.number_names.append(name)
+        return (kind, x if kind is int else repr(x))
+    if isinstance(x, TensorSpec):
+        places, flat.places = flat.places, None  # a spec that is given twice is two tensors
+        place = flat.add(x, x.name or name)
+        flat.places = places
+        return ("tensor", x.dtype, x.shape, x.device, None, place)
+    if isinstance(x, (np.ndarray, np.generic)):
+        made = from_numpy(x)
+        flat.tensors.append(made)
+        flat.names.append(name)
+        return ("tensor", made.dtype, tuple(made.shape), made.device, None, len(flat.tensors) - 1)
+    if kind in _CONTAINERS or (isinstance(x, tuple) and hasattr(kind, "_fields")):
+        return _container_key(x, kind, flat, name)
+    if isinstance(x, SYMBOLS):
+        return ("staged", x.node.kind)
+    return _object_key(x, flat, name)
+
+
+def _container_key(x: Any, kind: type, flat: Flat, name: str) -> Any:
+    if kind is list or kind in _MAPPINGS:  # one that is passed twice is one container
+        if id(x) in flat.containers:
+            return ("same", flat.containers[id(x)])
+        flat.containers[id(x)] = len(flat.containers)
+    if kind in _MAPPINGS:
+        items = tuple(
+            (k, key_of(v, flat, f"{name}_{k}"))
+            for k, v in sorted(x.items(), key=lambda i: repr(i[0]))
+        )
+        made, names = getattr(x, "default_factory", None), exact_keys(x)
+        # the values come in the order of sorted keys, a loop over it in its own
+        return (kind, names, items) if made is None else (kind, names, items, made)
+    return (kind, tuple(key_of(v, flat, f"{name}_{i}") for i, v in enumerate(x)))
+
+
+def _object_key(x: Any, flat: Flat, name: str) -> Any:
+    kind = type(x)
+    if hasattr(kind, "__tograph_flatten__"):
+        aux, parts = x.__tograph_flatten__()
+        return (kind, repr(aux), tuple(key_of(p, flat, f"{name}_{i}") for i, p in enumerate(parts)))
+    if isinstance(x, Handle):
+        return ("handle", x.type)
+    if isinstance(x, (enum.Enum, torch.dtype, torch.device, torch.Size, type)):
+        return (kind, x)
+    if isinstance(x, (complex, range)):
+        return exact(x)
+    if isinstance(x, (set, slice, bytearray)) and kind.__module__ == "builtins":
+        raise UnhashableArgumentError(
+            f"Could not generate a generic TraceType for {x!r} (argument {name!r}): a {kind.__name__} cannot be part of a trace "
+            "key. Pass a tuple or a frozenset instead."
+        )
+    if kind.__hash__ is None and not hasattr(x, "__dict__"):
+        raise UnhashableArgumentError(
+            f"Could not generate a generic TraceType for {x!r} (argument {name!r}): it cannot be hashed"
+        )
+    if isinstance(x, frozenset):
+        return exact(x)
+    flat.objects.append(x)
+    return ("object", kind, id(x))
+
+
+def from_numpy(x: Any) -> torch.Tensor:
+    """A tensor of a numpy array or number, with its dtype."""
+    return torch.as_tensor(np.asarray(x))
+
+
+def replace_tensors(x: Any, take: Callable[[Any], Any], spares: list[tuple[Any, Any]]) -> Any:
+    """``x`` with every tensor and number replaced, in the order of ``key_of``; containers are copied and noted in ``spares``."""
+    kind = type(x)
+    if isinstance(x, (torch.Tensor, TensorSpec, np.ndarray, np.generic)) or kind in _NUMBERS:
+        return take(x)
+    if kind is list or kind in _MAPPINGS:
+        known = next((made for made, real in spares if real is x), None)
+        if known is not None:
+            return known
+    if kind in _MAPPINGS:
+        done = {
+            k: replace_tensors(v, take, spares)
+            for k, v in sorted(x.items(), key=lambda i: repr(i[0]))
+        }
+        made: Any = {k: done[k] for k in x}
+        if kind is defaultdict:
+            made = defaultdict(x.default_factory, made)
+    elif kind is list or kind is tuple:
+        made = (StagedList if kind is list else tuple)(replace_tensors(v, take, spares) for v in x)
+    elif isinstance(x, tuple) and hasattr(kind, "_fields"):
+        made = kind._make(replace_tensors(v, take, spares) for v in x)
+    elif hasattr(kind, "__tograph_flatten__"):
+        aux, parts = parts_of(x) or (None, [])
+        made = rebuild(kind, aux, [replace_tensors(p, take, spares) for p in parts])
+    else:
+        return x
+    if kind is list or kind in _MAPPINGS:
+        spares.append((made, x))
+    return made

@@ -1,0 +1,208 @@
+"""What a branch knows: which options of a tagged union are still possible where it is traced.
+
+In the ``then`` of a condition that asks whether a value is None, the value is None, and in the ``orelse`` it is not. A
+question about a tag (``is_option``) remembers what its answer means; ``staged_if`` enters the meaning when it
+traces the branches. After an ``if`` whose one branch raises, the other answer holds for the rest of the region.
+
+A staged bool is a tag of its own: 0 or 1. A tag that an ``if`` made of its condition alone (``follows``) tells what the
+condition gave, and the other way round, so that two variables which one ``if`` set are None together.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from ..graph.ir import Value
+from ..symbols.funcgraph import current_graph
+from ..symbols.scalars import StagedBool, new_scalar
+from .structure import TaggedUnion
+
+
+class _State(threading.local):
+    def __init__(self) -> None:
+        self.meaning: dict[Value, tuple[Value, frozenset[int]]] = {}
+        self.known: list[dict[Value, frozenset[int]]] = []
+        # tag -> the tag that it follows from, and its own value for each of that one's
+        self.source: dict[Value, tuple[Value, Callable[[int], int]]] = {}
+        self.sizes: dict[
+            Value, tuple[Any, tuple[Any, Any]]
+        ] = {}  # (condition, sizes by its answer)
+        self.depth = 0
+
+
+_state = _State()
+_ALL = frozenset(range(64))
+
+
+def _tag_value(x: TaggedUnion) -> Value:
+    return x.tag_.node.ref.value
+
+
+def possible(x: TaggedUnion) -> list[int]:
+    """The options that ``x`` may be here, in order."""
+    left = _left(_tag_value(x)) & frozenset(range(len(x.options_)))
+    return sorted(left) or [len(x.options_) - 1]
+
+
+def _left(tag: Value) -> frozenset[int]:
+    """What a tag may be here, by what is known of it and of the one that it follows from."""
+    left = _ALL
+    for known in _state.known:
+        left &= known.get(tag, left)
+    if tag in _state.source:
+        source, of = _state.source[tag]
+        left &= frozenset(of(i) for i in _left(source))
+    return left
+
+
+def answer(test: Any) -> bool | None:
+    """What a staged bool is known to be here."""
+    meaning = _meaning(test)
+    if meaning is None:
+        return None
+    tag, options = meaning
+    left = _left(tag)
+    return None if left & options and left - options else bool(left & options)
+
+
+def _meaning(test: Any) -> tuple[Value, frozenset[int]] | None:
+    """The tag that a staged condition asks about, and for which of its values it is true."""
+    if isinstance(test, torch.Tensor):
+        value = _value(test)
+    else:
+        ref = getattr(getattr(test, "node", None), "ref", None)
+        value = None if ref is None else ref.value
+    return None if value is None else _state.meaning.get(value, (value, frozenset([1])))
+
+
+def follows(x: TaggedUnion, test: Any, then: int, orelse: int) -> None:
+    """``x`` is option ``then`` where ``test`` was true, else ``orelse``."""
+    meaning = _meaning(test)
+    if meaning is not None and then != orelse:
+        tag, options = meaning
+        _state.source[_tag_value(x)] = tag, lambda i: then if i in options else orelse
+
+
+def is_option(x: TaggedUnion, i: int) -> Any:
+    """The staged condition that ``x`` is its ``i``-th option."""
+    return is_one_of(x, [i])
+
+
+def is_one_of(x: TaggedUnion, options: list[int]) -> Any:
+    """The staged condition that ``x`` is one of the options."""
+    test: Any = None
+    for i in options:
+        one = x.tag_ == i
+        test = one if test is None else test | one
+    if test is None:
+        graph = current_graph()
+        test = new_scalar("py.constant", (False,), bool, graph)
+    _state.meaning[test.node.ref.value] = (_tag_value(x), frozenset(options))
+    return test
+
+
+def sized(x: torch.Tensor, test: Any, then: Any, orelse: Any) -> None:
+    """A tensor has the sizes ``then`` where ``test`` was true, else ``orelse``."""
+    value = _value(x)
+    if value is not None and (_meaning(test) is not None):
+        _state.sizes[value] = test, (orelse, then)
+
+
+def with_known_size(x: Any) -> Any:
+    """A tensor of unknown size as one of the size that it is known to have here."""
+    if not _state.sizes or not _state.known or not isinstance(x, torch.Tensor):
+        return x
+    test, sizes = _state.sizes.get(_value(x), (None, ()))
+    found = None if test is None else answer(test)
+    if found is None or any(type(n) is not int for n in sizes[found]):
+        return x
+    return x.view(sizes[found])
+
+
+def undecided(x: Any) -> Any:
+    """The condition that decides on the size of a tensor; None where the size is known, or nothing is known of it."""
+    if not _state.sizes or not isinstance(x, torch.Tensor):
+        return None
+    test, _ = _state.sizes.get(_value(x), (None, ()))
+    return None if test is None or answer(test) is not None else test
+
+
+def _value(x: Any) -> Value | None:
+    """The value of a symbolic tensor that is no view."""
+    storage = getattr(x, "storage_", None)
+    return None if storage is None or x.chain or storage.ref is None else storage.ref.value
+
+
+def negated(test: Any, result: Any) -> None:
+    """``result`` is ``not test``: its meaning follows."""
+    _mean(test, result, lambda options: _ALL - options)
+
+
+def same(test: Any, result: Any) -> None:
+    """``result`` is true where ``test`` is."""
+    _mean(test, result, lambda options: options)
+
+
+def _mean(test: Any, result: Any, of: Callable[[frozenset[int]], frozenset[int]]) -> None:
+    meaning, ref = _meaning(test), getattr(getattr(result, "node", None), "ref", None)
+    if meaning is not None and ref is not None:
+        _state.meaning[ref.value] = (meaning[0], of(meaning[1]))
+
+
+def known(x: Any) -> Any:
+    """``x``, or the plain bool that it is known to be here."""
+    found = answer(x) if isinstance(x, StagedBool) else None
+    return x if found is None else found
+
+
+def mark() -> int:
+    """How much is known now: for ``forget``."""
+    return len(_state.known)
+
+
+def forget(mark: int) -> None:
+    """Forget what was learned since."""
+    del _state.known[mark:]
+
+
+@contextmanager
+def scope():
+    """What is learned inside is forgotten at the end: a region of a graph."""
+    before = mark()
+    _state.depth += 1
+    try:
+        yield
+    finally:
+        forget(before)
+        _state.depth -= 1
+        if not _state.depth:  # the trace has ended
+            _state.meaning.clear()
+            _state.source.clear()
+            _state.sizes.clear()
+
+
+def learn(test: Any, answer: bool) -> None:
+    """From here to the end of the region ``test`` is known to have given ``answer``: the other way raises."""
+    meaning = _meaning(test)
+    if meaning is None:
+        return
+    tag, options = meaning
+    known = {tag: options if answer else _ALL - options}
+    while tag in _state.source:
+        source, of = _state.source[tag]
+        known[source] = frozenset(i for i in _ALL if of(i) in known[tag])
+        tag = source
+    _state.known.append(known)
+
+
+@contextmanager
+def assuming(test: Any, answer: bool):
+    """Trace with the knowledge that ``test`` gave ``answer``."""
+    with scope():
+        learn(test, answer)
+        yield

@@ -1,0 +1,202 @@
+"""The order of specs: ``join`` is the least spec that covers two, ``generalize`` and ``opened`` are greater ones.
+
+A join always exists: what cannot be merged becomes a ``Choice``. So the join of the branches of an If, and the fixed
+point of a loop's state, never change what plain Python would give.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from ...errors import StructureError
+from ..graph import types
+from ..graph.types import ScalarType, TensorType, Type
+from ..inference.shapes import SYMBOLS
+from ..symbols.symbolic import SymTensor
+from .structure import STAGED, UNSET, Choice, Const, Handle, Leaf, Spec, Tree, is_staged_list
+
+MANY_TEXTS = 6  # up to as many a string in a loop is one of those that are known
+
+
+def same_number(a: Any, b: Any) -> bool:
+    """Whether two Python numbers cannot be told apart: type, sign of zero and NaN included."""
+    if type(a) is not type(b) or isinstance(a, torch.Tensor):
+        return False
+    if isinstance(a, float):
+        return (a != a and b != b) or (a == b and math.copysign(1, a) == math.copysign(1, b))
+    return a == b
+
+
+def _same_const(a: Any, b: Any) -> bool:
+    if a is b:
+        return True
+    if isinstance(a, SYMBOLS) and isinstance(b, SYMBOLS):
+        return a.node.same(b.node)
+    if isinstance(a, Handle) and isinstance(b, Handle):
+        return a.ref == b.ref
+    if isinstance(a, (bool, int, float)):
+        return same_number(a, b)
+    if isinstance(a, range) and isinstance(b, range):
+        return (a.start, a.stop, a.step) == (b.start, b.stop, b.step)
+    if isinstance(a, (str, bytes, complex, torch.dtype, torch.device)) or (
+        hasattr(a, "__func__") and hasattr(b, "__func__")
+    ):
+        return type(a) is type(b) and a == b
+    return False
+
+
+def join(a: Spec, b: Spec) -> Spec:
+    """The least spec that covers both."""
+    if a is b or (isinstance(b, Const) and b.value is UNSET):
+        return a
+    if isinstance(a, Const) and a.value is UNSET:
+        return b
+    if isinstance(a, Choice) or isinstance(b, Choice):
+        return _join_choice(a, b)
+    merged = _merge(a, b)
+    return Choice((a, b)) if merged is None else merged
+
+
+def _merge(a: Spec, b: Spec) -> Spec | None:
+    """The join of two specs where it needs no tag."""
+    if isinstance(a, Leaf) and isinstance(b, Leaf):
+        if a.fixed and b.fixed and _same_const(a.const, b.const):
+            return a if a.type == b.type else Leaf(types.join(a.type, b.type) or a.type, a.const)
+        kind = types.join(a.type, b.type) or _join_number(a.type, b.type)
+        return None if kind is None else Leaf(kind)
+    if isinstance(a, Const) and isinstance(b, Const):
+        return a if _same_const(a.value, b.value) else None
+    if isinstance(a, Tree) and isinstance(b, Tree):
+        if (
+            a.cls is b.cls
+            and a.aux == b.aux
+            and is_staged_list(a)
+            and issubclass(a.cls, STAGED.lists)
+        ):
+            if any(types.join(p.type, q.type) is None for p, q in zip(a.parts, b.parts)):
+                return None
+            return Tree(a.cls, a.aux, tuple(map(join, a.parts, b.parts)))
+        if a.cls is b.cls and is_staged_list(a) and is_staged_list(b):
+            return STAGED.join_lists([a, b])
+        if a.cls is not b.cls or a.aux != b.aux or len(a.parts) != len(b.parts):
+            return None
+        return Tree(a.cls, a.aux, tuple(map(join, a.parts, b.parts)))
+    return _join_text(a, b)
+
+
+def _join_text(a: Spec, b: Spec) -> Spec | None:
+    """A string that is known and one that is made when the graph runs."""
+    if isinstance(a, Const):
+        a, b = b, a
+    staged_one = isinstance(a, Tree) and a.cls is STAGED.texts
+    known = isinstance(b, Const) and type(b.value) is str
+    return _text() if staged_one and known else None
+
+
+def _text() -> Spec:
+    return Tree(STAGED.texts, None, (Leaf(types.OBJECT),))
+
+
+def text_of(spec: Spec) -> Spec | None:
+    """A string, or one of several, as one that is made when the graph runs; None for anything else."""
+    options = spec.options if isinstance(spec, Choice) else (spec,)
+    known = all(isinstance(o, Const) and type(o.value) is str for o in options)
+    return _text() if known else None
+
+
+def texts(spec: Spec) -> Spec:
+    """A string that is another one in every iteration of a loop is one that is made when the graph runs."""
+    many = isinstance(spec, Choice) and len(spec.options) > MANY_TEXTS
+    return (text_of(spec) if many else None) or spec
+
+
+def _join_number(a: Type, b: Type) -> Type | None:
+    """A number that meets a 0-d tensor of its category, or of a higher one, becomes such a tensor."""
+    if isinstance(b, ScalarType):
+        a, b = b, a
+    if isinstance(a, ScalarType) and isinstance(b, TensorType) and b.shape == ():
+        rank = {bool: 0, int: 1, float: 2}[a.kind]
+        dtype = b.dtype
+        have = (
+            2
+            if dtype.is_floating_point
+            else 3
+            if dtype.is_complex
+            else 0
+            if dtype == torch.bool
+            else 1
+        )
+        return b if rank == have or (rank == 1 and have == 2) else None
+    return None
+
+
+def _join_choice(a: Spec, b: Spec) -> Spec:
+    options = list(a.options) if isinstance(a, Choice) else [a]
+    for new in b.options if isinstance(b, Choice) else (b,):
+        # Objects that are kept apart join each with itself.
+        if any(_covers(old, new) for old in options):
+            continue
+        for i, old in enumerate(options):
+            merged = _merge(old, new)
+            if merged is not None:
+                options[i] = merged
+                break
+        else:
+            options.append(new)
+    return Choice(tuple(options))
+
+
+def _covers(a: Spec, b: Spec) -> bool:
+    merged = _merge(a, b)
+    return merged is not None and equal(merged, a)
+
+
+def generalize(spec: Spec) -> Spec:
+    """Numbers that are known now will be others in the next iteration: they become staged."""
+    if isinstance(spec, Leaf) and isinstance(spec.type, ScalarType):
+        return Leaf(spec.type)
+    if isinstance(spec, Tree):
+        return Tree(spec.cls, spec.aux, tuple(map(generalize, spec.parts)))
+    if isinstance(spec, Choice):
+        return Choice(tuple(map(generalize, spec.options)))
+    return spec
+
+
+def equal(a: Spec, b: Spec) -> bool:
+    """Whether two specs say the same."""
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, Leaf):
+        return (
+            a.type == b.type
+            and a.fixed == b.fixed
+            and (not a.fixed or _same_const(a.const, b.const))
+        )
+    if isinstance(a, Const):
+        return _same_const(a.value, b.value)
+    left, right = (a.parts, b.parts) if isinstance(a, Tree) else (a.options, b.options)
+    if isinstance(a, Tree) and (a.cls is not b.cls or a.aux != b.aux):
+        return False
+    return len(left) == len(right) and all(map(equal, left, right))
+
+
+def opened(spec: Spec) -> Spec:
+    """Symbolic tensors and numbers of a spec become graph values; real tensors and plain constants stay."""
+    if isinstance(spec, Leaf):
+        plain = isinstance(spec.const, (bool, int, float)) or (
+            isinstance(spec.const, torch.Tensor) and not isinstance(spec.const, SymTensor)
+        )
+        return spec if spec.fixed and plain else Leaf(spec.type)
+    if isinstance(spec, Tree):
+        return Tree(spec.cls, spec.aux, tuple(map(opened, spec.parts)))
+    return Choice(tuple(map(opened, spec.options))) if isinstance(spec, Choice) else spec
+
+
+def option_of(spec: Spec, choice: Choice) -> int:
+    for i, option in enumerate(choice.options):
+        if _covers(option, spec):
+            return i
+    raise StructureError("a value does not fit the kinds that were found for it")

@@ -1,0 +1,163 @@
+"""The kinds of locations: variables, keys of dicts, attributes, contents of containers, and what a construct keeps for itself.
+
+They read and write by the methods that C has for built-in classes, so that no code of a user's class runs.
+"""
+
+from __future__ import annotations
+
+import types
+from collections import OrderedDict, defaultdict, deque
+from typing import Any
+
+import torch
+
+from ...errors import StagingError
+from ..symbols.journal import MISSING, Location, key_place
+
+
+def item(box: list, kind: str, name: str) -> Location:
+    """The only item of a list, in which a construct keeps something of its own: a counter, a flag."""
+    return Location((kind, id(box)), name, lambda: box[0], lambda v: box.__setitem__(0, v), box)
+
+
+def cell(cell, name: str) -> Location:
+    """A variable of a function that nested functions share."""
+
+    def get():
+        try:
+            return cell.cell_contents
+        except ValueError:
+            return MISSING
+
+    def set(value):
+        if value is not MISSING:
+            cell.cell_contents = value
+        elif get() is not MISSING:
+            del cell.cell_contents
+
+    return Location(("cell", id(cell)), name, get, set, cell)
+
+
+def _kind(x: Any) -> Any:
+    """The class of a dict or list whose methods are C's: one of a user's may have others."""
+    return next((c for c in type(x).__mro__ if c in _IN_C), type(x))
+
+
+_IN_C = (OrderedDict, defaultdict, dict, list)
+
+
+def _put_in_order(mapping: Any, key: Any, order: tuple) -> None:
+    """Move a key that was added last to where it stood in ``order``."""
+    after, kind = frozenset(order[order.index(key) + 1 :]), _kind(mapping)
+    for other in [k for k in kind.__iter__(mapping) if k in after]:
+        kind.__setitem__(mapping, other, kind.pop(mapping, other))
+
+
+def key_of(mapping, key, name: str) -> Location:
+    """One key of a dict-like object, module globals among them."""
+
+    kind = _kind(mapping)
+    order = tuple(kind.__iter__(mapping)) if kind.__contains__(mapping, key) else ()
+
+    def set(value):
+        if value is MISSING:
+            kind.pop(mapping, key, None)
+            return
+        back = key in order and not kind.__contains__(mapping, key)
+        kind.__setitem__(mapping, key, value)
+        if back:
+            _put_in_order(mapping, key, order)
+
+    made = Location(
+        key_place(mapping, key),
+        name,
+        lambda: kind.get(mapping, key, MISSING),
+        set,
+        mapping,
+    )
+    made.name_key = key
+    return made
+
+
+def attribute(owner, attr: str) -> Location:
+    """An attribute that is kept in the object itself."""
+
+    def get():
+        found = getattr(owner, "__dict__", None)
+        if found is not None and attr in found:
+            return found[attr]
+        for store in ("_parameters", "_buffers", "_modules"):
+            kept = (found or {}).get(store)
+            if isinstance(kept, dict) and attr in kept:
+                return kept[attr]
+        if found is None or _is_in_c(owner, attr):
+            return getattr(owner, attr, MISSING)
+        return MISSING
+
+    def set(value):
+        if attr == "__dict__" and not isinstance(value, dict):
+            raise StagingError(
+                f"the __dict__ of a {type(owner).__name__} is replaced in a staged branch or loop: update it instead"
+            )
+        if value is not MISSING:
+            _set_plainly(owner, attr, value)
+        elif get() is not MISSING:
+            _hooks(owner, "__delattr__").__delattr__(owner, attr)
+
+    return Location(("attr", id(owner), attr), f"{type(owner).__name__}.{attr}", get, set, owner)
+
+
+_DESCRIPTORS = (types.MemberDescriptorType, types.GetSetDescriptorType)
+
+
+def _is_in_c(owner: Any, attr: str) -> bool:
+    """Whether C keeps an attribute; of tensors only what is no computation."""
+    if isinstance(owner, torch.Tensor):
+        return attr == "requires_grad"
+    for kind in type(owner).__mro__:
+        if attr in kind.__dict__:
+            return isinstance(kind.__dict__[attr], _DESCRIPTORS)
+    return False
+
+
+def _hooks(owner: Any, name: str) -> Any:
+    """The class whose way of writing attributes is the plain one for an object: a ``__setattr__`` of a user's class ran before."""
+    kind = type(owner)
+    if isinstance(owner, (type, torch.nn.Module, types.ModuleType)) or not isinstance(
+        getattr(kind, name), types.FunctionType
+    ):
+        return kind
+    return object
+
+
+def _set_plainly(owner: Any, attr: str, value: Any) -> None:
+    _hooks(owner, "__setattr__").__setattr__(owner, attr, value)
+
+
+def contents(container, name: str = "") -> Location:
+    """All of a list, dict, set, deque or bytearray."""
+
+    of = _kind(container)
+
+    def get():
+        if isinstance(container, dict):
+            return dict(of.items(container))
+        own = of is list and not hasattr(container, "become")
+        return list.copy(container) if own else type(container)(container)
+
+    def set(value):
+        become = getattr(container, "become", None)
+        if become is not None:
+            become(value)
+        elif isinstance(container, (list, bytearray)):
+            of.__setitem__(container, slice(None), value)
+        elif isinstance(container, deque):
+            container.clear()
+            container.extend(value)
+        else:
+            of.clear(container)
+            of.update(container, value)
+
+    kind = "list" if isinstance(container, list) else type(container).__name__
+    label = name or f"a {getattr(container, 'kind_', kind)}"
+    return Location(("contents", id(container)), label, get, set, container)

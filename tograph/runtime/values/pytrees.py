@@ -1,0 +1,224 @@
+"""Python values as trees: a container or an object of a class that users write for data is a class, an ``aux`` and parts in order.
+
+``parts_of`` takes one apart, ``rebuild`` makes it of the same parts or others. A class that counts as more than its
+attributes (a module, an iterator, a context manager) has no parts: its objects are constants of a trace.
+
+Invariant: ``rebuild(type(x), *parts_of(x))`` equals ``x``, and neither runs code of a user's class.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import sys
+from collections import OrderedDict, defaultdict, deque
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ..symbols.journal import MISSING
+
+
+def parts_of(x: Any) -> tuple[Any, list[Any]] | None:
+    """(aux, parts) of a container or a simple object, or None when ``x`` is not one."""
+    cls = type(x)
+    if cls in (list, tuple, deque):
+        return (getattr(x, "maxlen", None), list(x))
+    if cls in (dict, OrderedDict, defaultdict):
+        return ((tuple(x), getattr(x, "default_factory", None)), list(x.values()))
+    if issubclass(cls, tuple) and hasattr(cls, "_fields"):
+        return (None, list(x))
+    if issubclass(cls, torch.Size) or _is_structseq(cls):
+        return (None, list(x))
+    if cls is slice:
+        return (None, [x.start, x.stop, x.step])
+    if hasattr(cls, "__tograph_flatten__"):
+        return x.__tograph_flatten__()
+    base = base_container(cls)
+    if base is not None:
+        return _held(x, base)
+    if dataclasses.is_dataclass(cls) or is_plain_class(cls):
+        held = _attributes(x)
+        return tuple(held), list(held.values())
+    return None
+
+
+@dataclass(frozen=True)
+class Held:
+    """What an object of a user's own class of dict or list holds: its ``keys``, or how many items, and its attributes.
+
+    ``names``: of the attributes, each with the number of the item of the same name that is the same object, else None.
+    """
+
+    keys: Any
+    names: tuple[tuple[str, int | None], ...]
+
+
+@functools.cache
+def base_container(cls: type) -> type | None:
+    """The dict or list that a user's class extends, None for other classes."""
+    if not issubclass(cls, (dict, list)) or not cls.__flags__ & _HEAP or _standard(cls):
+        return None
+    if cls.__module__.partition(".")[0] in _LIBRARIES or hasattr(cls, "__tograph_flatten__"):
+        return None
+    return next(c for c in cls.__mro__ if c in (dict, OrderedDict, defaultdict, list))
+
+
+def blank(cls: type) -> Any:
+    """An object of a class, before its ``__init__``."""
+    base: Any = base_container(cls) or object
+    return base.__new__(cls)
+
+
+def _held(x: Any, base: Any) -> tuple[Held, list[Any]]:
+    """The items as the base keeps them, and the attributes: the class's own methods do not run."""
+    own, keys = _attributes(x), None
+    if base is defaultdict:
+        own = {"default_factory": x.default_factory, **own}
+    if base is list:
+        items = list(list.__iter__(x))
+    else:
+        keys, items = tuple(base.keys(x)), list(base.values(x))
+    at = {
+        k: i
+        for i, k in enumerate(keys or ())
+        if isinstance(k, str) and own.get(k, MISSING) is items[i]
+    }
+    alone = [v for n, v in own.items() if n not in at]
+    names = tuple((n, at.get(n)) for n in own)
+    return Held(len(items) if keys is None else keys, names), [*items, *alone]
+
+
+def _attributes(x: Any) -> dict[str, Any]:
+    held = dict(getattr(x, "__dict__", ()))
+    return held | {s: v for s in slots_of(type(x)) if (v := getattr(x, s, MISSING)) is not MISSING}
+
+
+def _holding(cls: type, aux: Held, parts: list[Any]) -> Any:
+    made, base = blank(cls), base_container(cls)
+    count = aux.keys if base is list else len(aux.keys)
+    if base is list:
+        list.extend(made, parts[:count])
+    else:
+        for k, v in _present(aux.keys, parts[:count]):
+            base.__setitem__(made, k, v)
+    alone = iter(parts[count:])
+    own = [next(alone) if i is None else parts[i] for _, i in aux.names]
+    _set_attributes(made, _present([name for name, _ in aux.names], own))
+    return made
+
+
+@functools.cache
+def slots_of(cls: type) -> tuple[str, ...]:
+    """The attributes of a class's objects that are not in a ``__dict__``, by the names they have in the class."""
+    found = []
+    for c in cls.__mro__:
+        names = vars(c).get("__slots__", ())
+        for name in (names,) if isinstance(names, str) else tuple(names):
+            private = name.startswith("__") and not name.endswith("__")
+            found.append(f"_{c.__name__.lstrip('_')}{name}" if private else name)
+    return tuple(n for n in dict.fromkeys(found) if n not in ("__dict__", "__weakref__"))
+
+
+def has_identity(x: Any) -> bool:
+    """Whether ``x`` is an object of a user's class that can change: who holds it sees the change."""
+    cls = type(x)
+    if base_container(cls) is not None:
+        return True
+    if issubclass(cls, (tuple, list, dict, deque, slice)) or hasattr(cls, "__tograph_flatten__"):
+        return False
+    frozen = getattr(cls, "__dataclass_params__", None)
+    return not (frozen is not None and frozen.frozen) and (
+        dataclasses.is_dataclass(cls) or is_plain_class(cls)
+    )
+
+
+def _is_structseq(cls: type) -> bool:
+    """Whether a class is one of torch's return types, such as that of ``torch.topk``."""
+    return issubclass(cls, tuple) and hasattr(cls, "n_sequence_fields")
+
+
+def is_plain_class(cls: type) -> bool:
+    """Whether objects of a class are their attributes and nothing more: a class that users write for data."""
+    library = cls.__module__.partition(".")[0] in _LIBRARIES
+    if (library and not cls.__module__.startswith(_DATA)) or issubclass(
+        cls, (type, BaseException, torch.nn.Module)
+    ):
+        return False
+    ours = [c for c in cls.__mro__ if c is not object]
+    plain = all(c.__flags__ & _HEAP and "__new__" not in vars(c) for c in ours)
+    return plain and not any(n in vars(c) and (n in _BOUND or _standard(c)) for c in ours for n in _SPECIAL)  # fmt: skip
+
+
+def _standard(cls: type) -> bool:
+    """Whether a class is of the standard library."""
+    root = cls.__module__.partition(".")[0]
+    return root in sys.stdlib_module_names and root != "__main__"
+
+
+_BOUND = (
+    "__enter__",
+    "__next__",
+    "__get__",
+    "get_concrete_function",
+)  # act by being used, or stand for something else
+
+_SPECIAL = ("__call__", *_BOUND)  # of the standard library: hold what is no value
+
+_HEAP = 1 << 9
+
+_DATA = "torch.distributions."  # plain classes of a library
+
+_LIBRARIES = frozenset(
+    ("builtins", "torch", "numpy", "functools", "typing", "types", "enum", "tograph", "threading")
+)
+
+
+def rebuild(cls: Any, aux: Any, parts: list[Any]) -> Any:
+    """The container or object of ``cls`` with these parts."""
+    if type(aux) is Held:
+        return _holding(cls, aux, parts)
+    if cls is list or cls is tuple:
+        return cls(parts)
+    if cls is deque:
+        return deque(parts, aux)
+    if cls in (dict, OrderedDict):
+        return cls(_present(aux[0], parts))
+    if cls is defaultdict:
+        return defaultdict(aux[1], _present(aux[0], parts))
+    if issubclass(cls, torch.Size) or _is_structseq(cls):
+        return cls(parts)
+    if issubclass(cls, tuple):
+        return cls._make(parts)
+    if cls is slice:
+        return slice(*parts)
+    if hasattr(cls, "__tograph_flatten__"):
+        return cls.__tograph_unflatten__(aux, parts)
+    return _object(cls, _present(aux, parts))
+
+
+def _object(cls: type, attributes: list[tuple[str, Any]]) -> Any:
+    """An object with these attributes; its class's own code does not run."""
+    made = object.__new__(cls)
+    _set_attributes(made, attributes)
+    return made
+
+
+def _set_attributes(made: Any, attributes: list[tuple[str, Any]]) -> None:
+    held = getattr(made, "__dict__", None)
+    in_c = slots_of(type(made))
+    for name, value in attributes:
+        if (
+            held is None
+            or name in in_c
+            or (name == "default_factory" and isinstance(made, defaultdict))
+        ):
+            object.__setattr__(made, name, value)
+        else:
+            held[name] = value
+
+
+def _present(keys: Any, parts: list[Any]) -> list[tuple[Any, Any]]:
+    """The keys that have a part: one that some path did not set is missing there."""
+    return [(k, p) for k, p in zip(keys, parts) if p is not MISSING]

@@ -1,0 +1,236 @@
+"""What a piece of code can reach: objects and variables that exist before it runs.
+
+A region of a staged construct may change objects that it made itself, which concerns nobody, and objects that were
+there before, which are state. The latter are those reachable from the functions that the region runs: their cells,
+the globals that their code names, and what these hold. Of modules and classes only what some code names counts, and
+the special methods, which no code has to name; of libraries only their objects, not their functions and classes.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import sys
+import types
+import weakref
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+
+from ..symbols.funcgraph import USER_CODE, Ref
+from .code_names import code_names
+
+LIMIT = 50_000
+_OURS = __name__.partition(".")[0] + "."
+_LIBRARIES = frozenset((*sys.stdlib_module_names, _OURS[:-1], "torch", "numpy")) - {"__main__"}
+_ATOMS = (int, float, bool, str, bytes, complex, type(None), torch.Tensor, torch.dtype,
+          types.CodeType, torch.SymInt, torch.SymFloat, torch.SymBool, Ref)  # fmt: skip
+_WRAPPED = {
+    property: lambda x: [x.fget, x.fset, x.fdel],
+    staticmethod: lambda x: [x.__func__],
+    classmethod: lambda x: [x.__func__],
+    functools.partial: lambda x: [x.func, x.args, x.keywords],
+    functools.cached_property: lambda x: [x.func],
+    types.MethodType: lambda x: [x.__self__, x.__func__],
+    types.BuiltinMethodType: lambda x: [x.__self__],  # of a function it is the module, or None
+    types.MethodWrapperType: lambda x: [x.__self__],
+    types.MappingProxyType: lambda x: [*x.keys(), *x.values()],
+}
+
+
+def reachable(roots: Iterable[Any], wanted: Sequence[Any] | None = None) -> set[int]:
+    """The ids of all objects and cells that can be reached from ``roots``, at most ``LIMIT`` of them.
+
+    ``wanted``: it is enough to know which of these can be.
+    """
+    walk = _Walk(None if wanted is None else {id(x) for x in wanted})
+    walk.run(roots)
+    return walk.seen
+
+
+def user_variables() -> list[Any]:
+    """What the local variables of the user's functions hold."""
+    found: list[Any] = []
+    frame = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code in USER_CODE:
+            found += frame.f_locals.values()
+        frame = frame.f_back
+    return found
+
+
+class Reach:
+    """What can be reached from roots, and what from more of them, without going over the former again."""
+
+    def __init__(self, roots: Iterable[Any]):
+        self._walk = _Walk(None)
+        self._walk.run(roots)
+
+    def also(self, roots: Iterable[Any]) -> set[int]:
+        """The ids of what can be reached from these roots too."""
+        walk = self._walk.copy()
+        walk.run(roots)
+        return walk.seen
+
+
+class _Walk:
+    def __init__(self, wanted: set[int] | None):
+        self.wanted = wanted
+        self.seen: set[int] = set()
+        self.atoms: dict[type, bool] = {}
+        self.held: list[Any] = []  # what only this walk holds, so that ids stay theirs
+        self.names: set[str] = set()
+        self.looked_for: set[str] = set()  # names that were looked for in all of ``spaces``
+        self.spaces: list[tuple[Any, bool]] = []  # modules and classes; of a library
+        self.fresh: list[tuple[Any, bool]] = []  # those that were found since
+
+    def copy(self) -> _Walk:
+        made = _Walk(None)
+        for name, x in vars(self).items():
+            setattr(made, name, copy.copy(x))
+        return made
+
+    def run(self, roots: Iterable[Any]) -> None:
+        seen, atoms, wanted = self.seen, self.atoms, self.wanted
+        todo = list(roots)
+        while todo:
+            found: list[Any] = []
+            for x in todo:
+                atom = atoms.get(type(x))
+                if atom is None:
+                    atom = atoms[type(x)] = isinstance(x, _ATOMS)
+                if not atom and id(x) not in seen:
+                    if len(seen) >= LIMIT:
+                        return
+                    seen.add(id(x))
+                    if wanted is not None and id(x) in wanted:
+                        wanted.discard(id(x))
+                        if not wanted:
+                            return
+                    found += self._children(x)
+            self.held.append(todo)
+            todo = found or self._named()
+
+    def _named(self) -> list[Any]:
+        """What code that was found names in the modules and classes that were found."""
+        found: list[Any] = []
+        for names, spaces in (
+            (self.names - self.looked_for, self.spaces),
+            (self.names, self.fresh),
+        ):
+            for space, library in spaces if names else ():
+                held = vars(space)
+                for name in names & held.keys():
+                    x = held[name]
+                    if not (
+                        library and isinstance(x, (types.FunctionType, type, types.ModuleType))
+                    ):
+                        found.append(x)
+        self.looked_for |= self.names
+        self.spaces += self.fresh
+        self.fresh = []
+        return found
+
+    def _children(self, x: Any) -> list[Any]:
+        kind = type(x)
+        if getattr(kind, "__tograph_opaque__", False) or x is sys.modules:
+            return []
+        if kind is types.FunctionType:
+            return self._of_function(x)
+        if isinstance(x, (type, types.ModuleType)):
+            return self._of_space(x)
+        if isinstance(x, (types.CellType, weakref.ref)):
+            return _held(x)
+        if kind in _WRAPPED:
+            return _WRAPPED[kind](x)
+        found = _items(x)
+        if not is_library(kind.__module__):
+            found.append(kind)
+        if hasattr(x, "__dict__"):
+            found.append(vars(x))
+        return found + _slots(x)
+
+    def _of_function(self, f: types.FunctionType) -> list[Any]:
+        found = [
+            *(f.__closure__ or ()),
+            *(f.__defaults__ or ()),
+            *(f.__kwdefaults__ or {}).values(),
+        ]
+        if f.__dict__:
+            found += f.__dict__.values()
+        if f.__globals__.get("__name__", "").startswith(_OURS):
+            return found  # the operators of converted code hold nothing of the user's but in their closures
+        names = code_names(f.__code__)
+        self.names.update(names)
+        for n in names:
+            if n in f.__globals__:
+                found.append(f.__globals__[n])
+            elif n in sys.modules:
+                found.append(sys.modules[n])  # imported where it is used
+        return found
+
+    def _of_space(self, x: Any) -> list[Any]:
+        """A module or class: what it holds is taken by name; of a class the special methods too."""
+        library = is_library(x.__name__ if isinstance(x, types.ModuleType) else x.__module__)
+        if isinstance(x, types.ModuleType):
+            # What tograph keeps for itself is no state of the user's.
+            if not (x.__name__ + ".").startswith(_OURS):
+                self.fresh.append((x, library))
+            return []
+        if library:
+            return []
+        self.fresh.append((x, False))
+        special = [
+            v
+            for k, v in vars(x).items()
+            if k.startswith("__") and isinstance(v, types.FunctionType)
+        ]
+        return [*special, *x.__mro__[1:], *([type(x)] if type(x) is not type else ())]
+
+
+def is_library(name: Any) -> bool:
+    """Whether a module, by its name, belongs to Python, torch, numpy or tograph."""
+    return not isinstance(name, str) or name.partition(".")[0] in _LIBRARIES
+
+
+def _items(x: Any) -> list[Any]:
+    """What a container holds, keys too."""
+    if isinstance(x, dict):
+        return [*dict.keys(x), *dict.values(x)]
+    if isinstance(x, list):
+        return [*list.__iter__(x)]  # a list of the graph refuses its own iterator
+    if isinstance(x, (tuple, set, frozenset, deque)):
+        return list(x)
+    return x.__tograph_holds__() if hasattr(type(x), "__tograph_holds__") else []
+
+
+def _slots(x: Any) -> list[Any]:
+    return [
+        getattr(x, s, None) for c in type(x).__mro__ for s in _names(getattr(c, "__slots__", ()))
+    ]
+
+
+def _held(x: types.CellType | weakref.ref) -> list[Any]:
+    try:
+        return [x() if isinstance(x, weakref.ref) else x.cell_contents]
+    except ValueError:  # an empty cell
+        return []
+
+
+def _names(slots: Any) -> tuple[str, ...]:
+    names = (slots,) if isinstance(slots, str) else tuple(slots)
+    return tuple(n for n in names if not n.startswith("__"))
+
+
+def named(f: types.FunctionType | types.MethodType) -> list[Any]:
+    """The objects and functions that a function finds in the variables around it, in its defaults and in its object."""
+    if isinstance(f, types.MethodType):
+        return [f.__self__, f.__func__]
+    found = [x for cell in f.__closure__ or () for x in _held(cell)]
+    if is_library(f.__globals__.get("__name__")):
+        return found if f.__globals__["__name__"].startswith(_OURS) else []
+    found += [f.__globals__[n] for n in code_names(f.__code__) if n in f.__globals__]
+    found += [*(f.__defaults__ or ()), *(f.__kwdefaults__ or {}).values()]
+    return [x for x in found if not isinstance(x, (type, types.ModuleType))]

@@ -1,0 +1,185 @@
+"""Specs: what is known, while tracing, of a Python value that a graph carries.
+
+A staged construct has inputs and outputs that are Python values: tensors, numbers, None, lists of these, objects. A
+spec says which parts are staged (each becomes a graph value) and which are constants of the trace.
+
+``Leaf``    a graph value of a type; with ``const`` when the same known object or number stands there every time.
+``Const``   a Python object that is the same every time: None, a string, a function, a module, ``MISSING``.
+``Tree``    a container or object of a class with parts in order.
+``Choice``  one of several specs, told by a tag that is known when the graph runs: None on one path and a tensor
+            on the other, an int and a float, two different strings. ``TaggedUnion`` is its Python value.
+``Again``   an object that stands in another place of the same result too (see ``shared_objects``).
+
+``pytrees`` takes containers and objects apart, ``joins`` orders specs, ``flattening`` turns values into graph values and back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ...errors import StagingError
+from ..graph.ir import Value
+from ..graph.types import INT, ScalarType, Type
+from ..inference.infer import meta_of, tensor_type
+from ..inference.shapes import SYMBOLS
+from ..symbols.funcgraph import Ref, user_location
+from ..symbols.journal import MISSING
+from ..symbols.symbolic import SymTensor
+from .pytrees import has_identity, parts_of
+
+_NO = object()
+
+
+class _Unset:
+    """What a variable holds whose content does not count yet: any other content takes its place in a join."""
+
+    def __repr__(self) -> str:
+        return "<unset>"
+
+
+UNSET = _Unset()
+
+
+@dataclass(frozen=True)
+class Handle:
+    """A graph value that is not a tensor or a number: a list, an optional or an opaque object."""
+
+    ref: Ref
+
+    @property
+    def type(self) -> Type:
+        return self.ref.value.type
+
+
+@dataclass(frozen=True, eq=False)
+class Leaf:
+    type: Type
+    const: Any = _NO
+
+    @property
+    def fixed(self) -> bool:
+        return self.const is not _NO
+
+
+@dataclass(frozen=True, eq=False)
+class Const:
+    value: Any
+
+
+@dataclass(frozen=True, eq=False)
+class Tree:
+    """``number`` and ``outer``: see ``shared_objects``."""
+
+    cls: type
+    aux: Any
+    parts: tuple[Spec, ...]
+    number: int | None = None
+    outer: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Again:
+    """The object that the tree of this number made."""
+
+    number: int
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    options: tuple[Spec, ...]
+
+
+Spec = Leaf | Const | Tree | Choice | Again
+
+
+class GraphClasses:
+    """The classes of lists and strings that a graph makes: set by ``growing`` and ``staged_string``, which need this module."""
+
+    lists: Any = ()  # that may be staged, and how one is flattened into a staged spec
+    flatten_list: Callable[..., list[Value]]
+    join_lists: Callable[..., Any]  # the list of the graph that covers several
+    records: Any = ()  # of the ``aux`` of a staged list, where it is not "staged"
+    texts: Any = ()  # of strings that are made when the graph runs, and how a string that is known becomes one
+    text_value: Callable[..., Value]
+
+
+STAGED = GraphClasses()
+# Whether an object existed before the trace: set by ``reads``. Such an object is itself wherever it goes, never a copy of its parts.
+OUTSIDE: list[Callable[[Any], bool]] = [lambda x: False]
+
+
+@dataclass(frozen=True)
+class Identity:
+    """An object that counts as itself, not as its parts: it existed before the construct that may pick it."""
+
+    value: Any
+
+
+class TaggedUnion:
+    """A value that is one of ``options``; ``tag`` is the staged index of the one that counts."""
+
+    tag_: Any
+    options_: list[Any]
+    name_: str  # of the variable that holds it, for messages
+
+    def __init__(self, tag: Any, options: list[Any]):
+        self.__dict__.update(tag_=tag, options_=options, name_="")
+
+    def __hash__(self):
+        raise StagingError(
+            "a value that is one thing or another depending on a staged condition cannot be hashed here: use it as a key by [], `in`, get(), "
+            "pop() or setdefault()",
+            user_location(),
+        )
+
+
+def is_union(x: Any) -> bool:
+    return type(x) is TaggedUnion
+
+
+def spec_of(x: Any, seen: tuple[int, ...] = ()) -> Spec:
+    """The spec of a Python value, with everything in it a constant that can be."""
+    if isinstance(x, torch.Tensor):
+        return Leaf(tensor_type(x.meta if isinstance(x, SymTensor) else meta_of(x)), x)
+    if isinstance(x, SYMBOLS):
+        return Leaf(ScalarType(x.node.kind), x)
+    if type(x) in (bool, int, float):
+        return Leaf(ScalarType(type(x)), x)
+    if isinstance(x, Handle):
+        return Leaf(x.type, x)
+    if is_union(x):
+        return Choice(tuple(spec_of(o, seen) for o in x.options_))
+    if isinstance(x, Identity):
+        return Const(x.value)
+    if (
+        x is None
+        or x is MISSING
+        or x is UNSET
+        or isinstance(x, (str, bytes, type))
+        or id(x) in seen
+    ):
+        return Const(x)
+    found = parts_of(x)
+    if found is None or (has_identity(x) and OUTSIDE[0](x)):
+        return Const(x)
+    aux, parts = found
+    return Tree(type(x), aux, tuple(spec_of(p, (*seen, id(x))) for p in parts))
+
+
+def is_staged_list(spec: Spec) -> bool:
+    return isinstance(spec, Tree) and (spec.aux == "staged" or isinstance(spec.aux, STAGED.records))
+
+
+def leaf_types(spec: Spec) -> list[Type]:
+    """The types of the graph values of a spec, in order."""
+    if isinstance(spec, Leaf):
+        return [] if spec.fixed else [spec.type]
+    if isinstance(spec, (Const, Again)):
+        return []
+    if isinstance(spec, Tree):
+        return [t for p in spec.parts for t in leaf_types(p)]
+    return [INT] + [t for o in spec.options for t in leaf_types(o)]

@@ -1,0 +1,197 @@
+"""Histories that a gradient taken inside of the function has freed.
+
+``loss.backward()`` without ``retain_graph`` frees what the history of ``loss`` saved, and PyTorch refuses a second gradient
+through it. While a function is traced nothing is freed, since a branch that is not taken frees nothing: ``Root.freed`` tells
+which node of torch's autograd was freed in which graph. A second gradient is refused where that graph is done, not in the other
+branches of the same ``If``. A loop body frees what it finds outside for its next iteration, so that is an error in the first, once it is known
+what the state is: not what a dict held before the loop where each iteration replaces it.
+
+Where a value whose history is freed on every path leaves a graph, it leaves as ``tg.identity(x, True)``, which no gradient
+passes: a call keeps nothing for one that eager PyTorch would refuse.
+
+Invariant: a trace in which no gradient was taken pays for none of this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from functools import cache
+from typing import Any
+
+import torch
+
+from ..graph.ir import Graph, Value
+from ..symbols.funcgraph import FuncGraph, current_graph
+
+Edge = tuple[Any, int]  # a node of torch's autograd and one of its outputs
+MESSAGE = (
+    "Trying to backward through the graph a second time (or directly access saved tensors after they have already been freed). "
+    "Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(), here in the function itself. "
+    "Specify retain_graph=True there if you need to backward through the graph a second time."
+)
+
+
+def is_freed(value: Value) -> bool:
+    """Whether a value leaves its graph with a history that was freed."""
+    node = value.node
+    return node is not None and node.op == "tg.identity" and len(node.args) > 1
+
+
+def executed(outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) -> list[Any]:
+    """The nodes that a gradient of ``outputs`` with respect to ``inputs`` goes through; an error if one is freed."""
+    wanted = {(x.grad_fn, x.output_nr) for x in inputs if x.grad_fn is not None}
+    leaves = {id(x) for x in inputs if x.grad_fn is None}
+    found, leads, todo = [], {}, [(x.grad_fn, False) for x in outputs]
+    while todo:
+        node, done = todo.pop()
+        if node is None or (node in leads and not done):
+            continue
+        if not done:
+            leads[node] = False
+            todo += [(node, True), *((n, False) for n, _ in node.next_functions)]
+        elif id(getattr(node, "variable", None)) in leaves:
+            leads[node] = True  # it holds the leaf
+        elif any(edge in wanted or leads.get(edge[0]) for edge in node.next_functions):
+            leads[node] = True
+            found.append(node)
+    here = current_graph()
+    if here.root.freed:
+        _refuse(found, outputs, here)
+    return found
+
+
+def _refuse(nodes: Sequence[Any], outputs: Sequence[torch.Tensor], here: FuncGraph) -> None:
+    """An error where one of the nodes on the ways from ``outputs`` may be freed."""
+    branches: dict[Graph, list[Any]] = {}
+    for node in nodes:
+        if not saves(node):
+            continue
+        graph = _freed_in(node, here)
+        if graph is here:
+            raise RuntimeError(MESSAGE)
+        if graph is not None:
+            branches.setdefault(graph.graph, []).append(node)
+    for branch, freed in branches.items():
+        reached = {node for x in outputs for node, _ in _history(x, branch)}
+        if not reached.isdisjoint(freed):
+            raise RuntimeError(MESSAGE)
+
+
+def free(nodes: Collection[Any], outputs: Sequence[torch.Tensor]) -> None:
+    """Note that a gradient of ``outputs`` has gone through ``nodes`` and kept nothing."""
+    here = current_graph()
+    graph: FuncGraph | None = here
+    while graph is not None:
+        if graph.repeats:
+            outside = {node for x in _captured(graph) for node, _ in _history(x)}
+            if any(node in outside and saves(node) for node in _direct(nodes, outputs, graph)):
+                if graph.settled:
+                    raise RuntimeError(MESSAGE)
+                graph.frees = True
+        graph = graph.outer
+    here.root.freed.update(dict.fromkeys(nodes, here))
+
+
+def _direct(
+    nodes: Collection[Any], outputs: Sequence[torch.Tensor], loop: FuncGraph
+) -> Iterator[Any]:
+    """Those of ``nodes`` that ``outputs`` lead to otherwise than by the state that an iteration of ``loop`` begins with.
+
+    By the state the first iteration only comes to them, unless what an iteration leaves leads back to the state.
+    """
+    among, seen = set(nodes), set()
+    todo = [x.grad_fn for x in outputs]
+    while todo:
+        node = todo.pop()
+        earlier = getattr(node, "earlier", None)
+        if node in among and node not in seen and (earlier is None or earlier.body is not loop):
+            seen.add(node)
+            yield node
+            todo += [n for n, _ in node.next_functions]
+
+
+def leaving(graph: FuncGraph, outputs: list[Value]) -> list[Value]:
+    """The outputs of a graph, those with a freed history marked."""
+    if not graph.root.freed:
+        return outputs
+    made: dict[Value, Value] = {}
+    for v in dict.fromkeys(outputs):
+        x = graph.sources.get(v)
+        if x is not None and v.node is not None and any(_refuses(*e, graph) for e in _history(x)):
+            made[v] = graph.emit("tg.identity", v, True, type=v.type)
+    return [made.get(v, v) for v in outputs]
+
+
+def agree(regions: Sequence[Graph]) -> None:
+    """Take the mark from outputs of the branches of a node that not all of them free."""
+    for i in range(len(regions[0].outputs)):
+        marked = [r for r in regions if is_freed(r.outputs[i])]
+        if len(marked) < len(regions):
+            for r in marked:
+                r.outputs[i] = r.outputs[i].node.args[0]
+
+
+def _history(x: torch.Tensor, branch: Graph | None = None) -> Iterator[Edge]:
+    """The nodes behind a tensor, each with the outputs of it that are used; where a ``branch`` ran, those behind what it gives."""
+    seen, todo = set(), [(x.grad_fn, x.output_nr)]
+    while todo:
+        edge = todo.pop()
+        if edge[0] is None or edge in seen:
+            continue
+        seen.add(edge)
+        yield edge
+        source: Any = edge[0]
+        call, following = getattr(source, "call", None), source.next_functions
+        if branch is not None and call is not None and branch in call.node.regions.values():
+            behind = call.through(source.indices[edge[1]], branch)
+            following = [e for e, open_ in zip(following, behind, strict=True) if open_]
+        todo += following
+
+
+def _captured(graph: FuncGraph) -> list[torch.Tensor]:
+    """The tensors from outside of a graph that have a history there."""
+    return [graph.sources[v] for v in graph.captures.values() if v in graph.sources]
+
+
+def _refuses(node: Any, output: int, here: FuncGraph) -> bool:
+    """Whether eager PyTorch would refuse a gradient that comes to this output of a node."""
+    graph = here.root.freed.get(node)
+    if graph is not None and here.within(graph) and saves(node):
+        return True
+    call = getattr(node, "call", None)
+    return call is not None and all(map(is_freed, call.left(node.indices[output])))
+
+
+def _freed_in(node: Any, here: FuncGraph) -> FuncGraph | None:
+    """Where a node was freed as seen from ``here``: itself for before, or a region that is done; None where it is not freed."""
+    graph: FuncGraph | None = here.root.freed.get(node)
+    if graph is None or here.within(graph):
+        return None if graph is None else here
+    assert graph.outer is not None
+    while not here.within(graph.outer):
+        graph = graph.outer
+    done = any(graph.graph in n.regions.values() for n in graph.outer.graph.nodes)
+    return graph if done else None
+
+
+def saves(node: Any) -> bool:
+    """Whether a node has saved tensors; what is saved in a recorded construct is known when a gradient has gone through it."""
+    if isinstance(node, torch.autograd.function.BackwardCFunction):
+        return node.call.saves if hasattr(node, "call") else _holds(node, "saved_tensors")
+    return any(_holds(node, name) for name in fields(type(node)))
+
+
+@cache
+def fields(kind: type) -> tuple[str, ...]:
+    """The fields of a class of nodes that are saved tensors."""
+    return tuple(
+        n.replace("_raw_saved_", "_saved_") for n in dir(kind) if n.startswith("_raw_saved_")
+    )
+
+
+def _holds(node: Any, field: str) -> bool:
+    try:
+        found = getattr(node, field)
+    except RuntimeError:  # saved, and written in place since
+        return True
+    return isinstance(found, torch.Tensor) or bool(found)

@@ -1,0 +1,312 @@
+"""The autograd history of tensors that a staged construct writes, or carries as state.
+
+torch keeps the history of a tensor in the tensor. While a region is traced, in-place ops give tensors from outside a history that
+belongs to the region; at its end they get back the one from before (``note``, ``kept``), and when the construct is
+recorded they become functions of its output (``rebase``).
+
+State of a loop: inside the body a tensor has the history of the iterations before it. ``Earlier`` makes a placeholder that requires grad
+where eager's tensor would. A gradient that goes on from it to tensors outside of the loop becomes a node ``tg.earlier``:
+cotangents of the state at the start of an iteration -> cotangents of those tensors, by way of all iterations
+before. When the loop is recorded, ``autodiff.earlier`` makes a loop of it that goes through them backwards. A tensor that an earlier
+iteration made is not outside: a gradient that other state may lead to it by is refused (``check``).
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterable, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch.autograd.graph import increment_version
+from torch.utils._python_dispatch import _disable_current_modes
+
+from ...errors import GradientError, Location
+from ..graph.ir import Node
+from ..graph.overwritten import place_of, told
+from ..inference.infer import tensor_type
+from ..symbols.funcgraph import FuncGraph, Storage, current_graph, user_location
+from ..symbols.symbolic import SymTensor, as_symbolic, same, value_of, wrap
+from .stale import bump, set_versions
+
+
+class _Alias(torch.autograd.Function):
+    """A tensor of the same value and history that does not change when the original does."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        return same(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return grad
+
+
+class _Rebase(torch.autograd.Function):
+    """Gives ``x`` the history of ``source``, in place."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, source: Any) -> Any:
+        ctx.mark_dirty(x)
+        return x
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return None, grad
+
+
+EARLIER = "tg.earlier"
+_loops = itertools.count()
+
+
+class Told(NamedTuple):
+    """Of a placeholder: its name; whether each iteration begins with one that the code made a leaf; which may have a gradient already."""
+
+    name: Any
+    leaf: bool
+    graded: bool
+
+
+class Earlier:
+    """The iterations before one, in the trace of a loop's body: what its state depends on are the tensors ``outside``."""
+
+    def __init__(
+        self,
+        outside: Sequence[torch.Tensor],
+        location: Location | None,
+        depends: frozenset[tuple[Any, Any]] = frozenset(),
+    ):
+        self.outside, self.location, self.loop = list(outside), location, next(_loops)
+        self.pending: dict[int, Any] = {}
+        self.depends = depends  # names of state, and of the state that it was computed from
+        self.made: list[torch.Tensor] = []
+        self.held: list[tuple[torch.Tensor, Any]] | None = None  # see ``outer_gradients``
+        self._shown: list[Any] = []
+        self.body = current_graph()
+        self.body.root.earlier.append(self)
+        with torch.enable_grad():
+            self._end = _Earlier.apply(self, *self.outside) if self.outside else None
+
+    def state(self, x: Any, index: int, told: Told) -> Any:
+        """The placeholder ``x`` of the body's input ``index`` as a tensor with the history of the iterations before."""
+        with torch.enable_grad():
+            made = _LoopState.apply(self, index, torch.Tensor.requires_grad_(x), self._end)
+        made.grad_fn.told = told
+        self.made.append(made)
+        if told.leaf:
+            x.shown_ = made
+            self._shown.append(x)
+        return made
+
+    def release(self) -> None:
+        """The trace is over: no tensor is kept, since its history keeps this object."""
+        for x in self._shown:
+            del x.shown_
+        for held in (self.outside, self.made, self._shown):
+            held.clear()
+        self._end = None
+
+
+class _LoopState(torch.autograd.Function):
+    """Notes the cotangent of a placeholder for ``_Earlier``, whose backward comes after those of all placeholders."""
+
+    @staticmethod
+    def forward(ctx: Any, earlier: Earlier, index: int, x: Any, end: Any) -> Any:
+        ctx.earlier, ctx.index = earlier, index
+        return same(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        ctx.earlier.pending[ctx.index] = grad
+        return None, None, grad if ctx.told.leaf else None, torch.zeros(())
+
+
+class _Earlier(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, earlier: Earlier, *outside: Any) -> Any:
+        ctx.earlier = earlier
+        with _disable_current_modes():
+            return torch.zeros(())
+
+    @staticmethod
+    def backward(ctx: Any, _: Any) -> Any:
+        earlier: Earlier = ctx.earlier
+        pending, earlier.pending = earlier.pending, {}
+        graph = current_graph()
+        given = tuple(value_of(g, graph) for g in pending.values())
+        metas = [as_symbolic(x).meta for x in earlier.outside]
+        known = {
+            "places": tuple(pending),
+            "loop": earlier.loop,
+            "again": torch.is_grad_enabled(),
+        }
+        node = graph.add(EARLIER, given, known, [tensor_type(m) for m in metas])
+        made = [wrap(v, m, graph) for v, m in zip(node.outputs, metas)]
+        if earlier.held is None:
+            return None, *made
+        computed = [x.grad_fn is not None for x in earlier.outside]
+        earlier.held += [(x, g) for x, g, c in zip(earlier.outside, made, computed) if c]
+        return None, *(None if c else g for g, c in zip(made, computed))
+
+
+def behind(outs: Sequence[torch.Tensor]) -> dict[Any, None]:
+    """The nodes of torch's autograd that ``outs`` lead to, in the order of a walk."""
+    seen: dict[Any, None] = {}
+    todo = [o.grad_fn for o in outs if o.grad_fn is not None]
+    while todo:
+        node = todo.pop()
+        if node not in seen:
+            seen[node] = None
+            todo += [n for n, _ in node.next_functions if n is not None]
+    return seen
+
+
+def passed(outs: Sequence[torch.Tensor]) -> list[Earlier]:
+    """The iterations that a gradient may pass to what was computed before their loop."""
+    nodes = [n for n in behind(outs) if isinstance(n, _Earlier._backward_cls)]
+    return [n.earlier for n in nodes if any(x.grad_fn is not None for x in n.earlier.outside)]
+
+
+def is_leaf(x: torch.Tensor) -> bool:
+    """Whether eager's tensor is a leaf."""
+    return x.is_leaf or (_is_state(x.grad_fn) and x.grad_fn.told.leaf)
+
+
+def check_graded(x: torch.Tensor) -> None:
+    """An error for the ``.grad`` of state that an earlier iteration may have given one, and of a leaf that a region made and gave one."""
+    if _is_state(x.grad_fn) and x.grad_fn.told.graded:
+        raise GradientError(
+            "the gradient field of a tensor that each iteration of a staged loop makes anew, and that has a gradient when the next one "
+            "begins, is not followed. Take what is needed of it before the iteration ends, and set it to None.",
+            user_location(),
+        )
+    if isinstance(x, SymTensor) and x.graded_:
+        raise GradientError(
+            "the gradient field of a tensor that a staged branch or loop made, and that got a gradient there, is not followed. Take what "
+            "is needed of it there, and set it to None.",
+            user_location(),
+        )
+
+
+def check(nodes: Iterable[Any], inputs: Sequence[torch.Tensor], leaves: bool) -> None:
+    """Refuse a gradient through ``nodes`` with respect to state of a loop from which an earlier iteration computed other state.
+
+    ``leaves``: it is one for all leaves.
+    """
+    wanted = {x.grad_fn for x in inputs if _is_state(x.grad_fn)}
+    for node in filter(_is_state, nodes):
+        earlier = node.earlier
+        every = {x.grad_fn for x in earlier.made if x.grad_fn.told.leaf} if leaves else set()
+        others = {n for n in wanted | every if n.earlier is earlier and n is not node}
+        if any((node.told.name, n.told.name) in earlier.depends for n in others):
+            error = GradientError(
+                "a gradient that is taken inside of a staged loop is one of a value that an earlier iteration computed, with respect to a "
+                "tensor that an earlier iteration made. Compute the value in the iteration that takes the gradient, at the start of the body.",
+                user_location(),
+            )
+            error.in_any_form = True  # of branches it is refused too, see ``autodiff.separate``
+            raise error
+
+
+def _is_state(node: Any) -> bool:
+    return isinstance(node, _LoopState._backward_cls)
+
+
+def EXPAND(node: Node, graph: FuncGraph, earlier: Earlier, keys: Sequence[Any]) -> None:
+    """Give a ``While`` loops for the nodes of ``earlier`` in its body. Set by ``autodiff``."""
+
+
+def alias(x: torch.Tensor) -> Any:
+    """A tensor with the history that ``x`` has now, or None when it has none."""
+    return _Alias.apply(x) if x.requires_grad else None
+
+
+def rebase(x: torch.Tensor, source: Any) -> None:
+    """Make the history of ``source`` (None: no history) that of ``x``; views of ``x`` see it.
+
+    A leaf that requires grad keeps being one: it was written while gradients were off.
+    """
+    if not x.is_leaf:
+        torch.Tensor.detach_(x)  # of torch's history only
+    if not x.requires_grad and source is not None and source.requires_grad:
+        with torch.enable_grad():
+            _Rebase.apply(x, source)
+    increment_version(x)
+
+
+def released(outside: Sequence[tuple[torch.Tensor, Any, int]]) -> None:
+    """At the end of a trace: captured tensors that it wrote in place have no history of the trace any more.
+
+    A view keeps it, and so does what had a history before: torch has no way back there.
+    """
+    for x, function, version in outside:
+        if x.grad_fn is not function and function is None and x._base is None:
+            x.detach_()
+        if x._version != version:
+            set_versions((x,), (version,))
+
+
+class _Notes(threading.local):
+    def __init__(self) -> None:
+        self.regions: list[dict[int, tuple[torch.Tensor, Any, Any, int]]] = []
+        self.outside: list[dict[Storage, tuple[torch.Tensor, int]]] = []
+
+
+_notes = _Notes()
+
+
+def note(storage: Storage, target: torch.Tensor) -> None:
+    """``target`` is about to be written: remember the history of the tensor that it is a view of."""
+    owner = target if target._base is None else target._base
+    if not isinstance(owner, SymTensor):
+        note_outside(storage, owner)
+        return
+    storage.owner = owner
+    if storage.argument is not None:
+        note_outside(storage, owner)
+    if not _notes.regions or id(storage) in _notes.regions[-1]:
+        return
+    old = alias(owner)
+    _notes.regions[-1][id(storage)] = owner, owner.grad_fn, old, owner._version
+    ref = storage.ref
+    if old is not None and ref is not None and ref.graph is not current_graph():
+        ref.graph.sources.setdefault(ref.value, old)
+
+
+def note_outside(storage: Storage, owner: torch.Tensor) -> None:
+    """A tensor of the caller is about to be written: remember its version. A captured one keeps the history of the trace, see ``released``."""
+    if _notes.outside and storage not in _notes.outside[-1]:
+        _notes.outside[-1][storage] = owner, owner._version
+
+
+def rewritten(node: Node, graph: FuncGraph, inner: FuncGraph) -> None:
+    """The regions of ``node``, which was recorded just now, may have written tensors of the caller."""
+    for storage, owner in inner.rewritten.items():
+        if storage not in inner.arguments:  # it could not come to the write
+            continue
+        note_outside(storage, owner)
+        place = node.args.index(inner.arguments[storage])
+        bump(owner, graph, partial(told, node, place, graph.graph), place_of(node, place))
+
+
+@contextmanager
+def kept(graph: FuncGraph):
+    """Around the trace of a region: tensors from outside of it get their history and version back; the graph notes those of the caller."""
+    _notes.regions.append({})
+    _notes.outside.append({})
+    try:
+        yield
+    finally:
+        outside = _notes.outside.pop()
+        for storage, (owner, version) in outside.items():
+            if owner._version != version:
+                graph.rewritten[storage] = owner
+        for owner, function, old, version in _notes.regions.pop().values():
+            if owner.grad_fn is not function:
+                rebase(owner, old)
+            set_versions((owner,), (version,))
+        for owner, version in outside.values():
+            set_versions((owner,), (version,))

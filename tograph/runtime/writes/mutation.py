@@ -1,0 +1,279 @@
+"""In-place ops become functional: a new value for the storage, through the chain of views that was written.
+
+``x.add_(y)`` is recorded as ``add``; ``x[1].mul_(2)`` computes the new row and scatters it back into the base value,
+view by view, outwards. Other views of the same storage see it because they replay their chain on the new base.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ...errors import UnsupportedOpError
+from ..graph.ir import Value
+from ..graph.ops import NONE, REGION_OPS, exists, lookup, overload, overload_name, overload_packet
+from ..inference.infer import Facts, facts_of, tensor_type
+from ..inference.shapes import same_shape
+from ..symbols.carrier import differentiable
+from ..symbols.funcgraph import FuncGraph, Ref, Storage, current_graph, user_location
+from ..symbols.symbolic import SymTensor, apply_view, argument, as_symbolic, value_of, wrap
+from . import histories, overlap, stale, twins
+from .view_writes import scatter
+
+aten = torch.ops.aten
+
+# In-place ops whose functional form has another name.
+_FUNCTIONAL = {
+    "aten.normal_.default": "aten.normal_functional.default",
+    "aten.bernoulli_.float": "aten.bernoulli.p",
+    "aten.native_batch_norm.default": "aten._native_batch_norm_legit_functional.default",
+    "aten._native_batch_norm_legit.default": "aten._native_batch_norm_legit_functional.default",
+    "aten._fused_sgd_.default": "aten._fused_sgd.default",
+    "aten.rrelu_with_noise.default": "aten.rrelu_with_noise_functional.default",
+}
+
+
+def functional_form(func) -> Any:
+    """The overload that computes what ``func`` writes; UnsupportedOpError when there is none."""
+    name = overload_name(func)
+    if name in _FUNCTIONAL:
+        return overload(_FUNCTIONAL[name])
+    library, base, variant = name.rsplit(".", 2)
+    candidates, base = [], base.removesuffix("_") if not base.endswith("__") else base
+    if base.startswith("__i"):
+        base = "__" + base[3:]
+    if "out" in variant:
+        stem = variant.removesuffix("_out").removesuffix("out") or "default"
+        candidates += [f"{library}.{base}.{stem}"]
+    candidates += [f"{library}.{base}.{variant}"]
+    packet = overload_packet(f"{library}.{base}")
+    candidates += (
+        [f"{library}.{base}.{v}" for v in packet.overloads()] if packet is not None else []
+    )
+    for candidate in candidates:
+        if exists(candidate) and _computes(overload(candidate), func):
+            return overload(candidate)
+    raise UnsupportedOpError(
+        f"{func} writes in place and has no functional form, so it cannot be part of a graph",
+        user_location(),
+    )
+
+
+def _computes(form, func) -> bool:
+    """Whether ``form`` writes nothing and takes the arguments of ``func`` but for those that only receive results."""
+    if any(a.alias_info is not None and a.alias_info.is_write for a in form._schema.arguments):
+        return False
+    given = [
+        a
+        for a in func._schema.arguments
+        if not (a.is_out or (a.kwarg_only and a.alias_info is not None))
+    ]
+    return [str(a.type) for a in form._schema.arguments] == [str(a.type) for a in given]
+
+
+def write_in_place(
+    func, facts: Facts, args: tuple, kwargs: dict, record: Callable[..., Any]
+) -> Any:
+    """Record an in-place or ``out=`` op and write its results to the tensors it mutates."""
+    if facts.unsupported and not _keeps_size(func, args, kwargs):
+        return _reshape(func, args, kwargs, record)
+    form = functional_form(func)
+    places = [
+        args[m] if isinstance(m, int) and m < len(args) else kwargs.get(m) for m in facts.mutated
+    ]
+    targets: list[Any] = []
+    for place in places:
+        targets += list(place) if isinstance(place, (list, tuple)) else [place]
+    overlap.check(func, targets, (*args, *kwargs.values()))
+    names = {m for m in facts.mutated if isinstance(m, str)}
+    out_variant = bool(names) and names.isdisjoint(a.name for a in form._schema.arguments)
+    rest = {k: v for k, v in kwargs.items() if not (out_variant and k in names)}
+    nodes = current_graph().graph.nodes
+    twins.part(targets, (*args, *kwargs.values()))
+    mark = len(nodes)
+    # those with another name write what belongs to them, without a word to autograd
+    seen = overload_name(func) not in _FUNCTIONAL
+    over = stale.replaced(targets) if seen else ()
+    results = _recorded(func, form, _with_defaults(func, form, args, rest), rest, record)
+    if over and len(nodes) > mark:
+        nodes[mark].over, current_graph().root.wrote = over, True
+    flat = list(results) if isinstance(results, (list, tuple)) else [results]
+    written = flat[-len(targets) :] if len(flat) > len(targets) and not out_variant else flat
+    for target, result in zip(targets, written, strict=False):
+        if target is not None:
+            write(target, result)
+            if seen and nodes[-1].op == "tg.assign":
+                nodes[-1].over = nodes[-1].args[:1]
+    returns = func._schema.returns
+    if out_variant or (len(returns) == len(targets) and all(r.alias_info is not None for r in returns)):  # fmt: skip
+        lone = len(targets) == 1 and not isinstance(places[0], (list, tuple))
+        return targets[0] if lone else tuple(targets)
+    kept = flat[: len(returns)]
+    return kept[0] if len(kept) == 1 else tuple(kept) if kept else None
+
+
+# In-place ops that make a tensor another view of the same storage.
+_VIEWS = {"aten.transpose_.default": "aten.transpose.int", "aten.t_.default": "aten.t.default",
+          "aten.squeeze_.default": "aten.squeeze.default", "aten.squeeze_.dim": "aten.squeeze.dim",
+          "aten.squeeze_.dims": "aten.squeeze.dims", "aten.unsqueeze_.default": "aten.unsqueeze.default",
+          "aten.swapaxes_.default": "aten.transpose.int", "aten.swapdims_.default": "aten.transpose.int",
+          "aten.as_strided_.default": "aten.as_strided.default"}  # fmt: skip
+
+
+def _reshape(func, args: tuple, kwargs: dict, record: Callable[..., Any]) -> Any:
+    """An op that changes the shape of a tensor in place, where that is another view of it."""
+    view = _VIEWS.get(overload_name(func))
+    if view is not None:
+        return _become_view(func, overload(view), args, kwargs, record)
+    raise UnsupportedOpError(
+        f"{func} changes the shape of a tensor in place, which a graph cannot do: assign a new tensor instead, such as "
+        "`y = y.t()` or `y = y.reshape(n)`",
+        user_location(),
+    )
+
+
+_DATA: Any = torch._C.TensorBase.data  # the descriptor
+
+
+def _become_view(func, view, args: tuple, kwargs: dict, record: Callable[..., Any]) -> Any:
+    """``x.transpose_(0, 1)``: the same object shows its storage in another way from here on."""
+    x = args[0]
+    whole = not isinstance(x, SymTensor) or (x.storage_.external is not None or x.storage_.argument is not None)  # fmt: skip
+    made_here = isinstance(x, SymTensor) and x.ref is not None and x.ref.graph is current_graph()
+    if not made_here or (whole and not x.chain):
+        raise UnsupportedOpError(
+            f"{func} changes the shape of a tensor that was made before the function, branch or loop body that this line is "
+            f"in; use {overload_name(view).split('.')[1]}, which returns a new view",
+            user_location(),
+        )
+    made = record(view, args, kwargs, view=True)
+    # What torch asks before of the two types would be the first call of a `__torch_dispatch__` of a class, for
+    # which it loads its distributed tensors and sympy: 0.5 s.
+    with torch._C._DisableTorchDispatch():
+        _DATA.__set__(x, made)
+    x.meta, x.chain, x.ref, x.version = made.meta, made.chain, made.ref, made.version
+    return x
+
+
+def _keeps_size(func, args: tuple, kwargs: dict) -> bool:
+    """Whether a ``resize_`` or ``squeeze_`` leaves the shape as it is."""
+    size = tuple(args[0].shape)
+    name = func._schema.name.split("::")[-1]
+    if name == "resize_":
+        return tuple(args[1]) == size
+    return name == "squeeze_" and 1 not in size
+
+
+def _with_defaults(func, form, args: tuple, kwargs: dict) -> tuple:
+    """The positional arguments with those defaults of the in-place op that its functional form does not have."""
+    needed = {a.name for a in form._schema.arguments if not a.has_default_value()}
+    out = list(args)
+    for a in func._schema.arguments[len(args) :]:
+        if a.kwarg_only or a.name in kwargs or a.name not in needed or not a.has_default_value():
+            break
+        out.append(a.default_value)
+    return tuple(out)
+
+
+def _recorded(func, form, args: tuple, kwargs: dict, record: Callable[..., Any]) -> Any:
+    """Record the functional form; a random fill of strided memory draws in the order in which eager fills it."""
+    x = args[0] if args and isinstance(args[0], torch.Tensor) else None
+    fills = torch.Tag.nondeterministic_seeded in func.tags and facts_of(func).mutated == (0,)
+    if not fills or x is None or not as_symbolic(x).meta.static or torch.Tensor.is_contiguous(x):
+        return record(form, args, kwargs)
+    graph, meta = current_graph(), as_symbolic(x).meta
+    place = (list(meta.size), list(meta.stride), meta.dtype, meta.device)
+    rest = tuple(argument(graph, a) for a in args[1:])
+    options = {k: argument(graph, v) for k, v in kwargs.items() if v is not None}
+    made = graph.emit(
+        "tg.random_fill", overload_name(func), *place, *rest, type=tensor_type(meta), **options
+    )
+    return wrap(made, meta._replace(offset=0), graph)
+
+
+def write(target: torch.Tensor, result: torch.Tensor) -> None:
+    """Give ``target`` the content of ``result``, which has its shape or broadcasts to it."""
+    graph = current_graph()
+    x = as_symbolic(target)
+    y = as_symbolic(result)
+    value = value_of(y, graph)
+    if y.meta.dtype != x.meta.dtype or not same_shape(x.meta, y.meta):
+        value = _converted(graph, x, y, value)
+    bases = [graph.current(x.storage_)] if x.chain else []
+    for view in x.chain[:-1]:
+        bases.append(apply_view(graph, view, bases[-1]))
+    for view, base in zip(reversed(x.chain), reversed(bases), strict=False):
+        value = scatter(graph, view, base, value)
+    histories.note(x.storage_, target)
+    if not _unseen(x):
+        x.storage_.refuse_leaf(graph, bool(x.chain))
+    elif _may_have_history(x.storage_, graph):
+        old = graph.current(x.storage_)
+        value = graph.emit("tg.written", old, value, type=old.type)
+    graph.assign(x.storage_, value)
+    twins.follow(x.storage_, value, graph)
+    if x.storage_.derived and not x.chain:
+        x.ref, x.version = Ref(value, graph), x.storage_.version  # known without asking which it is
+
+
+def _unseen(x: SymTensor) -> bool:
+    """Whether autograd does not see a write to ``x``, so that the tensors of its storage keep the history that they have."""
+    if not x.meta.dtype.is_floating_point and not x.meta.dtype.is_complex:
+        return False
+    return not torch.is_grad_enabled() or any(v.func is aten.detach.default for v in x.chain)
+
+
+def _may_have_history(storage: Storage, graph: FuncGraph) -> bool:
+    """Whether the content of a storage may have a gradient, here or in a call whose arguments require one."""
+    if storage.external is not None:
+        return storage.external.requires_grad or isinstance(storage.external, torch.nn.Parameter)
+    if storage.argument is not None or storage.derived or storage.ref is None:
+        return True
+    node = storage.ref.value.node
+    if node is None or storage.ref.graph is not graph:
+        return True
+    if node.op in REGION_OPS:
+        return True
+    return (
+        node.grad
+        and lookup(node.op).gradient != NONE
+        and any(map(differentiable, (v.type for v in node.inputs)))
+    )
+
+
+def replace_data(x: torch.Tensor, value: torch.Tensor) -> None:
+    """``x.data = value``: ``x`` takes the content, where nothing else can show that the two share memory from then on."""
+    made = as_symbolic(value)
+    one, two = as_symbolic(x).meta, made.meta
+    storage = made.storage_
+    if (one.dtype, tuple(one.size), one.device) != (two.dtype, tuple(two.size), two.device):
+        raise UnsupportedOpError(
+            "x.data = y with another shape, dtype or device is not possible in a graph: make a new tensor or parameter outside",
+            user_location(),
+        )
+    if storage.external is not None or storage.argument is not None or storage.derived:
+        if storage is not as_symbolic(x).storage_:
+            raise UnsupportedOpError(
+                "x.data = y makes x share the memory of a tensor from outside, which a graph cannot do: write x.data.copy_(y)",
+                user_location(),
+            )
+    else:
+        storage.listed = user_location() or ("", 0)  # a later write to it would be seen in both
+    with torch.no_grad():
+        x.detach().copy_(value.detach())
+
+
+# What stands for a ``tg.Variable``: set by ``variables``.
+VARIABLE: list[type[SymTensor]] = [SymTensor]
+
+
+def _converted(graph: FuncGraph, x: SymTensor, y: SymTensor, value: Value) -> Value:
+    if y.meta.dtype != x.meta.dtype and not torch.can_cast(y.meta.dtype, x.meta.dtype):
+        names = [str(m.meta.dtype).removeprefix("torch.").capitalize() for m in (y, x)]
+        raise RuntimeError(
+            f"result type {names[0]} can't be cast to the desired output type {names[1]}"
+        )
+    kind = tensor_type(x.meta)
+    return graph.emit("aten.copy.default", value_of(x, graph), value, type=kind)

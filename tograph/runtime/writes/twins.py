@@ -1,0 +1,60 @@
+"""Detached tensors that are written while gradients are on.
+
+``v = y.detach()`` shares the memory of ``y`` and not its history. A write to ``v`` by what has a history changes the content of both, and
+the history of ``v`` alone. So before the first such write ``v`` gets a storage of its own, the **twin** of that of ``y``: what one of
+them is given becomes the content of the other too, which keeps its history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ..graph.ir import Value
+from ..symbols.funcgraph import FuncGraph, Storage, current_graph
+from ..symbols.symbolic import SymTensor
+from ..values import listed
+
+aten = torch.ops.aten
+
+
+def part(targets: Sequence[Any], given: Sequence[Any]) -> None:
+    """Before an op with the arguments ``given`` writes: give the detached tensors among ``targets`` storages of their own."""
+    if torch.is_grad_enabled() and _has_history(given):
+        for target in targets:
+            _part(target)
+
+
+def _has_history(x: Any) -> bool:
+    """Whether a tensor among arguments requires grad."""
+    if isinstance(x, (list, tuple)):
+        return any(map(_has_history, x))
+    return isinstance(x, torch.Tensor) and x.requires_grad
+
+
+def _part(target: Any) -> None:
+    """Give the detached tensor that ``target`` is, or is a view of, a storage of its own."""
+    if not isinstance(target, SymTensor):
+        return
+    x = target if target._base is None else target._base
+    if not isinstance(x, SymTensor) or not x.chain or x.chain != target.chain[: len(x.chain)]:
+        return
+    steps, old = len(x.chain), x.storage_
+    known = x.ref is not None and x.version == old.version and old.twin is None
+    if not known or old.derived or any(v.func is not aten.detach.default for v in x.chain):
+        return
+    if current_graph().within(x.ref.graph):
+        listed.moved()
+        x.storage_ = Storage(x.meta, x.ref, home=x.ref.graph, twin=old)
+        x.chain, x.version, old.twin = (), x.storage_.version, x.storage_
+        if target is not x:
+            target.storage_, target.chain, target.ref = x.storage_, target.chain[steps:], None
+
+
+def follow(storage: Storage, value: Value, graph: FuncGraph) -> None:
+    """``storage`` was given a content: its twin has it too."""
+    if storage.twin is not None:
+        old = graph.current(storage.twin)
+        graph.assign(storage.twin, graph.emit("tg.written", old, value, type=old.type))

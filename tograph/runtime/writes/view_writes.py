@@ -1,0 +1,140 @@
+"""The base of a view with new content where the view shows it: the inverse of one step of a view chain.
+
+A view that keeps all elements is undone; of one that shows some, the content is scattered; of any other view, the positions
+of the base, seen through the view, tell where each element goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from ...errors import UnsupportedOpError
+from ..graph.ir import Value
+from ..graph.ops import overload_name
+from ..inference.infer import infer, tensor_type
+from ..inference.shapes import Meta, like
+from ..symbols.funcgraph import FuncGraph, user_location
+from ..symbols.symbolic import View, apply_view, argument
+
+
+def scatter(graph: FuncGraph, view: View, base: Value, value: Value) -> Value:
+    """The base value with ``value`` in the place that the view shows."""
+    name = overload_name(view.func)
+    kind = tensor_type(view.base)
+    args = tuple(argument(graph, a) for a in view.args)
+    if name in _SCATTER:
+        return graph.emit(_SCATTER[name], base, value, *args, type=kind)
+    if name in _INVERSE:
+        return _INVERSE[name](graph, view, base, value)
+    return _scatter_by_index(graph, view, base, value)
+
+
+def _scatter_by_index(graph: FuncGraph, view: View, base: Value, value: Value) -> Value:
+    """Any view of a static shape: viewing the positions of the base tells where each element goes."""
+    if not view.base.static:
+        raise UnsupportedOpError(
+            f"writing through a view made by {view.func} is not supported", user_location()
+        )
+    count = torch.Size(view.base.size).numel()
+    kind, flat = tensor_type(view.base), tensor_type(like(view.base, size=(count,)))
+    places = like(view.base, torch.int64)
+    device = torch.device(view.base.device)
+    index = graph.emit(
+        "aten.arange.default", count, type=tensor_type(like(places, size=(count,))), device=device
+    )
+    index = graph.emit("aten.view.default", index, list(view.base.size), type=tensor_type(places))
+    shown = apply_view(graph, View(view.func, view.args, view.kwargs, view.index, places), index)
+    content = graph.emit("aten.view.default", base, [count], type=flat)
+    written = graph.emit("aten.index_put.default", content, [shown], value, type=flat)
+    return graph.emit("aten.view.default", written, list(view.base.size), type=kind)
+
+
+_SCATTER = {
+    "aten.select.int": "aten.select_scatter.default",
+    "aten.slice.Tensor": "aten.slice_scatter.default",
+    "aten.diagonal.default": "aten.diagonal_scatter.default",
+    "aten.as_strided.default": "aten.as_strided_scatter.default",
+}
+
+
+def _reshape_back(graph: FuncGraph, view: View, base: Value, value: Value) -> Value:
+    size = [argument(graph, n) for n in view.base.size]
+    return graph.emit("aten.view.default", value, size, type=tensor_type(view.base))
+
+
+def _same(graph: FuncGraph, view: View, base: Value, value: Value) -> Value:
+    return value
+
+
+def _permute_back(graph: FuncGraph, view: View, base: Value, value: Value) -> Value:
+    dims = list(view.args[0])
+    rank = len(dims)
+    inverse = sorted(range(rank), key=lambda i: dims[i] % rank)
+    return graph.emit("aten.permute.default", value, inverse, type=tensor_type(view.base))
+
+
+def _transpose_back(graph: FuncGraph, view: View, base: Value, value: Value) -> Value:
+    return graph.emit(overload_name(view.func), value, *view.args, type=tensor_type(view.base))
+
+
+def _expand_back(graph: FuncGraph, view: View, base: Value, value: Value) -> Value:
+    """All elements that share a place are equal: only ``fill_`` and ``zero_`` write such a view (``overlap``)."""
+    size, wanted = list(_view_size(view)), list(view.base.size)
+    while len(size) > len(wanted):
+        size.pop(0)
+        kind = tensor_type(like(view.base, size=size))
+        value = graph.emit("aten.select.int", value, 0, 0, type=kind)
+    for dim, n in enumerate(wanted):
+        if size[dim] != n:
+            size[dim] = 1
+            kind = tensor_type(like(view.base, size=size))
+            value = graph.emit("aten.slice.Tensor", value, dim, 0, 1, type=kind)
+    return value
+
+
+def _view_size(view: View) -> tuple:
+    out = infer(view.func, (view.base, *view.args), view.kwargs)
+    return tuple((out[view.index or 0] if isinstance(out, list) else out).size)
+
+
+def _pieces(view: View) -> list[Meta]:
+    return infer(view.func, (view.base, *view.args), view.kwargs)
+
+
+def _split_back(graph: FuncGraph, view: View, base: Value, value: Value) -> Value:
+    dim = view.args[1] if len(view.args) > 1 else view.kwargs.get("dim", 0)
+    sizes = [m.size[dim] for m in _pieces(view)]
+    start = sum(sizes[: view.index])
+    stop = start + sizes[view.index or 0]
+    return graph.emit(
+        "aten.slice_scatter.default", base, value, dim, start, stop, 1, type=tensor_type(view.base)
+    )
+
+
+def _unbind_back(graph: FuncGraph, view: View, base: Value, value: Value) -> Value:
+    dim = view.args[0] if view.args else view.kwargs.get("dim", 0)
+    return graph.emit(
+        "aten.select_scatter.default", base, value, dim, view.index, type=tensor_type(view.base)
+    )
+
+
+_INVERSE: dict[str, Callable[..., Value]] = {
+    "aten.view.default": _reshape_back,
+    "aten._unsafe_view.default": _reshape_back,
+    "aten._reshape_alias.default": _reshape_back,
+    "aten.unsqueeze.default": _reshape_back,
+    "aten.squeeze.default": _reshape_back,
+    "aten.squeeze.dim": _reshape_back,
+    "aten.squeeze.dims": _reshape_back,
+    "aten.alias.default": _same,
+    "aten.detach.default": _same,
+    "aten.t.default": _transpose_back,
+    "aten.transpose.int": _transpose_back,
+    "aten.permute.default": _permute_back,
+    "aten.expand.default": _expand_back,
+    "aten.split.Tensor": _split_back,
+    "aten.split_with_sizes.default": _split_back,
+    "aten.unbind.int": _unbind_back,
+}
