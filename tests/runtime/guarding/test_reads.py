@@ -185,3 +185,24 @@ def test_hooks_of_all_modules_that_come_and_go():
         hook.remove()
     for _ in range(3):
         assert torch.equal(f(x), x + 1)
+
+
+class ClassProperty(property):
+    def __get__(self, owner, cls=None):
+        return self.fget(cls)
+
+
+class Scaled:
+    scale = 2
+
+    @ClassProperty
+    def parts(cls):
+        return [cls.scale]
+
+
+def test_a_property_that_a_class_answers_for_itself_is_no_change():
+    config = Scaled()
+    f = tg.function(lambda x: x * config.parts[0] if x > 0 else x)
+    for _ in range(3):
+        assert f(torch.tensor(2.0)) == 4
+    assert f.trace_count == 1

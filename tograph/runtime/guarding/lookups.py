@@ -77,7 +77,8 @@ def member_test(cls: type, name: str) -> tuple[str, Any] | None:
         return f"{{0}}.{name}.__func__ is ", member.__func__
     if isinstance(member, staticmethod):
         return f"{{0}}.{name} is ", member.__func__
-    stays = isinstance(member, (types.FunctionType, property, functools.cached_property))
+    # by its very class: what a subclass of property gives for the class is up to it
+    stays = type(member) in (types.FunctionType, property, functools.cached_property)
     return (f"{{0}}.{name} is ", member) if stays else None
 
 

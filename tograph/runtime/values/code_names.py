@@ -11,15 +11,17 @@ from typing import Any
 
 
 def _per_code(answer: Callable[[types.CodeType], Any]) -> Callable[[types.CodeType], Any]:
-    """Remember the answers for as long as the code objects live."""
-    known: weakref.WeakKeyDictionary[types.CodeType, Any] = weakref.WeakKeyDictionary()
+    """Remember the answers for as long as the code objects live; by identity, for the hash of one goes over all that it holds."""
+    known: dict[int, tuple[weakref.ref[types.CodeType], Any]] = {}
 
     @functools.wraps(answer)
     def remembered(code: types.CodeType) -> Any:
-        found = known.get(code)
+        key = id(code)
+        found = known.get(key)
         if found is None:
-            found = known[code] = answer(code)
-        return found
+            gone = weakref.ref(code, lambda _: known.pop(key, None))
+            found = known[key] = (gone, answer(code))
+        return found[1]
 
     return remembered
 

@@ -14,7 +14,7 @@ import sys
 import types
 import weakref
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -38,6 +38,10 @@ _WRAPPED = {
     types.MethodWrapperType: lambda x: [x.__self__],
     types.MappingProxyType: lambda x: [*x.keys(), *x.values()],
 }
+
+
+_CONTAINERS = (dict, list, tuple, set, frozenset, deque)
+_LOOKS: weakref.WeakKeyDictionary[type, Callable] = weakref.WeakKeyDictionary()
 
 
 def reachable(roots: Iterable[Any], wanted: Sequence[Any] | None = None) -> set[int]:
@@ -80,6 +84,7 @@ class _Walk:
         self.wanted = wanted
         self.seen: set[int] = set()
         self.atoms: dict[type, bool] = {}
+        self.looks: dict[type, Callable[[_Walk, Any], list[Any]]] = {}
         self.held: list[Any] = []  # what only this walk holds, so that ids stay theirs
         self.names: set[str] = set()
         self.looked_for: set[str] = set()  # names that were looked for in all of ``spaces``
@@ -135,22 +140,16 @@ class _Walk:
 
     def _children(self, x: Any) -> list[Any]:
         kind = type(x)
-        if getattr(kind, "__tograph_opaque__", False) or x is sys.modules:
-            return []
         if kind is types.FunctionType:
             return self._of_function(x)
-        if isinstance(x, (type, types.ModuleType)):
-            return self._of_space(x)
-        if isinstance(x, (types.CellType, weakref.ref)):
-            return _held(x)
-        if kind in _WRAPPED:
-            return _WRAPPED[kind](x)
-        found = _items(x)
-        if not is_library(kind.__module__):
-            found.append(kind)
-        if hasattr(x, "__dict__"):
-            found.append(vars(x))
-        return found + _slots(x)
+        if kind is dict:
+            return [] if x is sys.modules else [*x.keys(), *x.values()]
+        if kind is list or kind is tuple:
+            return list(x)
+        look = self.looks.get(kind)
+        if look is None:
+            look = self.looks[kind] = _LOOKS.get(kind) or _LOOKS.setdefault(kind, _look_of(kind))
+        return look(self, x)
 
     def _of_function(self, f: types.FunctionType) -> list[Any]:
         found = [
@@ -190,6 +189,33 @@ class _Walk:
         return [*special, *x.__mro__[1:], *([type(x)] if type(x) is not type else ())]
 
 
+def _look_of(kind: type) -> Callable[[_Walk, Any], list[Any]]:
+    """How the objects of a class are taken apart."""
+    if getattr(kind, "__tograph_opaque__", False):
+        return lambda walk, x: []
+    if issubclass(kind, (type, types.ModuleType)):
+        return _Walk._of_space
+    if issubclass(kind, (types.CellType, weakref.ref)):
+        return lambda walk, x: _held(x)
+    if kind in _WRAPPED:
+        return lambda walk, x: _WRAPPED[kind](x)
+    slots = [s for c in kind.__mro__ for s in _names(getattr(c, "__slots__", ()))]
+    named = not is_library(kind.__module__)
+    holds = issubclass(kind, _CONTAINERS) or hasattr(kind, "__tograph_holds__")
+    return functools.partial(_parts, slots=slots, named=named, holds=holds)
+
+
+def _parts(walk: _Walk, x: Any, slots: Sequence[str], named: bool, holds: bool) -> list[Any]:
+    """What an object holds, and its class where it is ``named``."""
+    found = _items(x) if holds else []
+    if named:
+        found.append(type(x))
+    fields = getattr(x, "__dict__", None)
+    if fields is not None:
+        found.append(fields)
+    return found + [getattr(x, s, None) for s in slots] if slots else found
+
+
 def is_library(name: Any) -> bool:
     """Whether a module, by its name, belongs to Python, torch, numpy or tograph."""
     return not isinstance(name, str) or name.partition(".")[0] in _LIBRARIES
@@ -203,13 +229,7 @@ def _items(x: Any) -> list[Any]:
         return [*list.__iter__(x)]  # a list of the graph refuses its own iterator
     if isinstance(x, (tuple, set, frozenset, deque)):
         return list(x)
-    return x.__tograph_holds__() if hasattr(type(x), "__tograph_holds__") else []
-
-
-def _slots(x: Any) -> list[Any]:
-    return [
-        getattr(x, s, None) for c in type(x).__mro__ for s in _names(getattr(c, "__slots__", ()))
-    ]
+    return x.__tograph_holds__()
 
 
 def _held(x: types.CellType | weakref.ref) -> list[Any]:
