@@ -212,3 +212,41 @@ def test_a_concrete_function_gives_a_list_of_its_own():
     xs = [torch.zeros(2)]
     found = f.get_concrete_function(xs, torch.ones(2))(xs, torch.ones(2))
     assert len(found) == 2 and len(xs) == 1
+
+
+class Holder:
+    pass
+
+
+def appended(o, x):
+    o.log = [x]
+    o.log.append(x * 2)
+    return 1
+
+
+def two_names(o, x):
+    o.log = o.other = [x]
+    o.log.append(x * 2)
+    return o.other
+
+
+def keyed(o, x):
+    o.log = {"a": x}
+    o.log["b"] = x + 1
+    o.other = o.log
+    return o.log
+
+
+@pytest.mark.parametrize("f", [appended, two_names, keyed])
+def test_a_container_that_a_call_makes_keeps_and_changes_is_new_in_each(f):
+    g, made, expected = tg.function(f), Holder(), Holder()
+    kept = []
+    for i in range(4):
+        x = torch.full((2,), float(i))
+        result, plain = g(made, x), f(expected, x)
+        assert type(made.log) is type(expected.log)
+        torch.testing.assert_close([result, made.log], [plain, expected.log])
+        assert (getattr(made, "other", None) is made.log) is (f is not appended)
+        assert (result is made.log) is (plain is expected.log)
+        kept.append(made.log)
+    assert len(set(map(id, kept))) == 4

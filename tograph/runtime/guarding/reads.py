@@ -52,6 +52,7 @@ class Watch(PlaceChecks):
         self.laid_out = (
             False  # whether it depends on how the tensors of the arguments lie in memory
         )
+        self.changed: set[int] = set()  # objects that have a source because they changed
         self._shadowed: dict[int, list[str]] = {}  # members that an object could have itself
         self._names: dict[tuple[type, Any], str | None] = {}  # of functions in classes
         self.began = questions.answers()
@@ -344,6 +345,7 @@ class Watch(PlaceChecks):
         if source is None:
             source = sources.object_(owner, location.name)
             self.sources[id(owner)] = (owner, source)
+            self.changed.add(id(owner))
         if kind == "contents":
             self.whole(owner, now=old)
         elif kind == "attr":
@@ -356,6 +358,10 @@ class Watch(PlaceChecks):
             self.check(source, ("key", str, location.name_key), "{1} not in {0}", location.name_key)
         else:
             self.whole_value(old, self.step(source, "item", location.name_key))
+
+    def read_at(self, x: Any) -> Source | None:
+        """Where the code found an object; None for one that it may have made, whose changes are all that is known."""
+        return None if id(x) in self.changed else self.source_of(x)
 
     def settle(self, location: journal.Location) -> None:
         """What a location holds now is what the next call has to find: it was changed for good."""

@@ -156,7 +156,7 @@ class Tracer:
         for made, real in self.effects.spares:
             if made is x:
                 return passed(real, self.bound.arguments)
-        source = self.watch.source_of(x)
+        source = self.watch.read_at(x)
         return None if source is None else Outside(guards.current_value(source))
 
     def _recorded(self) -> tuple[Any, journal.Journal]:
