@@ -232,3 +232,33 @@ def test_what_a_replaced_place_held_is_given_away():
                 assert f is not returned or out is held
             seen.append(told)
         assert seen[0] == seen[1]
+
+
+def test_a_list_of_the_last_values():
+    def remember(s, x):
+        s.last = [s.x] + s.last[:2]
+        s.x = s.x + x.sum()
+        return s.last
+
+    f = tg.function(remember)
+    made = SimpleNamespace(x=torch.zeros(()), last=[])
+    plain = SimpleNamespace(x=torch.zeros(()), last=[])
+    for i in range(10):
+        x = torch.full((2,), float(i))
+        torch.testing.assert_close(f(made, x), remember(plain, x))
+    assert (
+        f.trace_count == 5
+    )  # the list of 0, 1, 2 and 3 items, and one whose last item is replaced
+
+
+@pytest.mark.parametrize("used", [True, False])
+def test_which_tensor_a_place_holds_was_asked(used):
+    def f(s, x):
+        if s.x is not s.y:
+            return x + s.x if used else x + 10
+        return x
+
+    s, g = SimpleNamespace(x=torch.ones(2), y=torch.zeros(2)), tg.function(f)
+    for i in range(9):
+        s.x = s.y if i % 3 == 2 else torch.full((2,), float(i))
+        assert torch.equal(g(s, torch.ones(2)), f(s, torch.ones(2)))

@@ -52,6 +52,7 @@ class Watch(PlaceChecks):
         self.laid_out = (
             False  # whether it depends on how the tensors of the arguments lie in memory
         )
+        self.compared: set[int] = set()  # tensors whose identity was asked for
         self.changed: set[int] = set()  # objects that have a source because they changed
         self._shadowed: dict[int, list[str]] = {}  # members that an object could have itself
         self._names: dict[tuple[type, Any], str | None] = {}  # of functions in classes
@@ -448,6 +449,12 @@ def grad_mode() -> bool:
     """Whether the call that is traced began with gradients on; another answer traces anew."""
     watch = current()
     return watch is None or questions.answer(torch.is_grad_enabled, watch.began, watch)
+
+
+def compared(*xs: torch.Tensor) -> None:
+    """``is`` asked which tensors these are: others in their places trace anew."""
+    if _state.watches:
+        _state.watches[-1].compared.update(map(id, xs))
 
 
 def whole(x: Any) -> Any:

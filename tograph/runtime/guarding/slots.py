@@ -18,11 +18,12 @@ import torch
 from ...errors import DeadResourceError
 from ..symbols.funcgraph import FuncGraph, Storage
 from ..symbols.symbolic import memory
-from .guards import MAPPINGS, Check, current_value
+from .guards import MAPPINGS, SAME_TENSOR, Check, current_value
 from .reads import Watch
 from .sources import holder
 
 Getter = Callable[[], Any]
+_OF_A_KIND = "{1}({0}, tensors)"
 
 
 class Kind:
@@ -81,6 +82,8 @@ def found(
         x = storage.external
         if storage.late is None and moves(x, root, watch, replaced, hints):
             slots[i] = _slot(watch.identities(x)[0], x, name)
+    if not root.root.assigned:  # else it may share memory with what is used
+        _unused(watch, {id(k.external) for k in captured}, hints)
     if root.root.assigned and slots:
         getters = [
             slots[i].now if i in slots else holder(k.external) for i, k in enumerate(captured)
@@ -90,11 +93,20 @@ def found(
     return slots
 
 
+def _unused(watch: Watch, used: Container[int], hints: Container[str]) -> None:
+    """Of a tensor that was found in a place which others change, and that the graph does not use, only the kind counts."""
+    for check in watch.checks.values():
+        if check.test == SAME_TENSOR and check.source.label in hints:
+            x = check.old()
+            if id(x) not in used and id(x) not in watch.compared and movable(x):
+                check.test, check.old = _OF_A_KIND, Kind(x)
+
+
 def moves(
     x: torch.Tensor, root: FuncGraph, watch: Watch, replaced: Container[int], hints: Container[str]
 ) -> bool:
     """Whether a captured tensor is looked up at every call (``found``)."""
-    if not movable(x) or any(x is g for g in root.root.given):
+    if not movable(x) or id(x) in watch.compared or any(x is g for g in root.root.given):
         return False
     checks = watch.identities(x)
     return len(checks) == 1 and (id(x) in replaced or checks[0].source.label in hints)
@@ -102,7 +114,7 @@ def moves(
 
 def _slot(check: Check, x: torch.Tensor, name: str) -> Slot:
     kind = Kind(x)
-    check.test, check.old = "{1}({0}, tensors)", kind
+    check.test, check.old = _OF_A_KIND, kind
     return Slot(check, kind, name)
 
 
