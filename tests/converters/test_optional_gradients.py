@@ -148,7 +148,8 @@ def test_gradients_of_an_untaken_path(allow_unused):
         try:
             return function(x.requires_grad_(), w.requires_grad_())
         except RuntimeError as error:
-            return str(error)[:40]
+            # torch 2.11 has other words before these
+            return str(error).partition("not have been used")[1:]
 
     converted = tg.function(f)
     for sign in (1, -1):

@@ -12,6 +12,7 @@ import hashlib
 import os
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Mapping
 from typing import BinaryIO
 
@@ -101,6 +102,6 @@ def _damaged(file: BinaryIO) -> str:
     try:
         with zipfile.ZipFile(file) as archive:
             name = archive.testzip()
-    except (zipfile.BadZipFile, OSError, ValueError, RuntimeError, NotImplementedError, EOFError):
+    except (zipfile.BadZipFile, zlib.error, OSError, ValueError, RuntimeError, NotImplementedError, EOFError):  # fmt: skip
         return ""
     return f": its part {name} is damaged" if name else ""
