@@ -99,9 +99,9 @@ def conversion(function: types.FunctionType) -> Conversion:
     code = function.__code__
     with _lock:
         cache = _cache[code.co_filename]
-        found = cache.get(code)
-        if found is None:
-            found = cache[code] = _convert(function)
+        # under the code that was asked for last: an equal one, of a module that was loaded before, may go
+        found = cache.pop(code, None)
+        cache[code] = found = found or _convert(function)
         return found
 
 
