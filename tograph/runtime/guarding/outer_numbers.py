@@ -23,8 +23,8 @@ from ..symbols.symbolic import as_symbolic, value_of
 from ..values import families, locations
 from .guards import Check, Guards, current_value
 from .place_checks import NUMBER
-from .reads import Watch
 from .sources import Source
+from .watch import Watch
 
 _TESTS = {int: "type({0}) is int and -0x8000000000000000 <= {0} < 0x8000000000000000", float: "type({0}) is float"}  # fmt: skip
 

@@ -19,8 +19,8 @@ from ...errors import DeadResourceError
 from ..symbols.funcgraph import FuncGraph, Storage
 from ..symbols.symbolic import memory
 from .guards import MAPPINGS, SAME_TENSOR, Check, current_value
-from .reads import Watch
 from .sources import holder
+from .watch import Watch
 
 Getter = Callable[[], Any]
 _OF_A_KIND = "{1}({0}, tensors)"

@@ -1,0 +1,407 @@
+"""``Watch``: what one trace reads of Python's values outside of it.
+
+It collects globals and closure variables of the functions that run, attributes, items, lengths and keys of containers, parameters
+and settings of modules. A read of something that has a ``Source`` becomes a check of ``guards``. What the traced code wrote itself
+before is not read from outside.
+"""
+
+from __future__ import annotations
+
+import os
+import types
+import weakref
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.nn.modules import module as torch_module
+
+from ..symbols import journal
+from ..symbols.journal import MISSING
+from ..values.code_names import code_names, loaded_globals, loaded_variables, stored_names
+from . import questions, sources
+from .guards import ATOMS, MAPPINGS, SAME_ITEMS, show
+from .lookups import is_dynamic, is_method, member_name, member_test, module_store, of_a_user
+from .place_checks import PlaceChecks, pre_content
+from .sources import Source, holder
+
+
+class Watch(PlaceChecks):
+    """The reads of one trace."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.functions: dict[Any, Any] = {}  # kept: their ids are keys
+        self.cells: set[Any] = set()  # the variables of closures from outside
+        self.called: dict[
+            int, Any
+        ] = {}  # what was called, and not found by a read: see ``callables``
+        self.differentiated = False  # whether the trace depends on what requires a gradient
+        self.laid_out = (
+            False  # whether it depends on how the tensors of the arguments lie in memory
+        )
+        self.compared: set[int] = set()  # tensors whose identity was asked for
+        self.changed: set[int] = set()  # objects that have a source because they changed
+        self._shadowed: dict[int, list[str]] = {}  # members that an object could have itself
+        self._names: dict[tuple[type, Any], str | None] = {}  # of functions in classes
+        self.began = questions.answers()
+        self._global_hooks = {n: sources.global_(vars(torch_module), n) for n in _GLOBAL_HOOKS}
+
+    def root(self, x: Any, name: str) -> None:
+        """An object that the trace begins with: an argument, or the object of a method."""
+        source = sources.object_(x, name)
+        self.sources.setdefault(id(x), (x, source))
+        self.check(source, "alive", "{0} is not None")
+
+    def add(self, function: types.FunctionType) -> None:
+        """A user's function runs: its cells, the globals that its code loads, and its defaults are read."""
+        key = (function.__code__, tuple(map(id, function.__closure__ or ())))
+        if key in self.functions:
+            return
+        self.functions[key] = function
+        stored, loaded = stored_names(function.__code__), loaded_variables(function.__code__)
+        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
+            self.cells.add(("cell", id(cell)))
+            try:
+                content = cell.cell_contents
+            except ValueError:
+                continue
+            if name in loaded:
+                self._variable(
+                    sources.cell(cell, name), ("cell", id(cell)), content, name in stored
+                )
+        namespace = function.__globals__
+        for name in loaded_globals(function.__code__):
+            if namespace.get(name) is os and _asks_environment(function.__code__):
+                self.environment()
+            if name in namespace:
+                source = sources.global_(namespace, name)
+                at = ("key", id(namespace), str, name)
+                self._variable(source, at, namespace[name], name in stored)
+        self._defaults(function)
+
+    def _defaults(self, function: types.FunctionType) -> None:
+        positional, keywords = function.__defaults__ or (), function.__kwdefaults__ or {}
+        for part, entries in (
+            ("__defaults__", enumerate(positional)),
+            ("__kwdefaults__", keywords.items()),
+        ):
+            for i, x in entries:
+                if not isinstance(x, ATOMS) and x is not None:
+                    source = self.source_of(function) or sources.object_(
+                        function, function.__name__
+                    )
+                    self.whole_value(x, self.step(self.step(source, "attr", part), "item", i))
+
+    def _variable(self, source: Source, key: Any, content: Any, stored: bool) -> None:
+        """A variable: ``key`` is that of its journal location; one that the code writes is compared whole, if it stays."""
+        if isinstance(content, types.ModuleType) or key in self.steps or self.written(key):
+            return
+        self.steps[key] = source
+        self.value(content, source)
+        if stored:
+            self.whole_value(content, source)
+
+    def attribute(self, owner: Any, name: str, value: Any) -> None:
+        """``owner.name`` was read."""
+        if isinstance(owner, types.ModuleType) and name in vars(owner):
+            if not self.written(("attr", id(owner), name)):
+                source = sources.global_(vars(owner), name)
+                self._variable(source, ("key", id(vars(owner)), str, name), value, False)
+            return
+        source = self.source_of(owner) or self.class_source(owner)
+        if source is None or self.written(("attr", id(owner), name)):
+            return
+        store = module_store(owner, name)
+        if store:  # by any name: those of a ParameterList are numbers
+            source = self.step(source, "attr", store)
+            self.value(value, self.step(source, "item", name))
+        elif isinstance(owner, torch.Tensor) and name == "requires_grad":
+            self._gradient(source, owner)
+        elif name == "__dict__":
+            self.fields(owner)
+        elif not name.isidentifier():
+            return
+        elif is_method(owner, name):
+            self._member(owner, name)
+        else:
+            self._field(source, owner, name, value)
+
+    def _field(self, source: Source, owner: Any, name: str, value: Any) -> None:
+        plain = not is_dynamic(owner, name)
+        self.value(value, self.step(source, "attr" if plain else "getattr", name))
+
+    def method(self, function: types.FunctionType, owner: Any) -> None:
+        """A user's function is about to run with ``owner`` as its first argument: it may be a method, property or operator of it."""
+        cls = owner if isinstance(owner, type) else type(owner)
+        if not of_a_user(cls):
+            return
+        if (cls, function) not in self._names:
+            self._names[cls, function] = member_name(cls, function)
+        name = self._names[cls, function]
+        if name is not None:
+            self._member(owner, name)
+
+    def _member(self, owner: Any, name: str) -> None:
+        """What a user's class holds under a name was used: another function there, or in the object itself, traces anew."""
+        cls = owner if isinstance(owner, type) else type(owner)
+        test = member_test(cls, name)
+        if test is None or self.written(("attr", id(cls), name)):
+            return
+        source = self.class_source(cls)
+        if source is None:
+            return
+        text, function = test
+        # a function of no closure keeps nothing of the caller's alive
+        alone = getattr(function, "__closure__", ()) is None
+        text, old = (text + "{1}", function) if alone else (text + "{1}()", holder(function))
+        self.check(source, ("member", name), text, old, f"{cls.__name__}.{name}")
+        at = self.source_of(owner)
+        # the forward of a module is among its hooks
+        if at is None or owner is cls or isinstance(owner, torch.nn.Module):
+            return
+        if name not in getattr(owner, "__dict__", (name,)) and not name.startswith("__"):
+            names = self._shadowed.setdefault(id(at), [])
+            names += [name] if name not in names else []
+            first, *rest = names
+            text = f"{first!r} not in (held := {{0}}.__dict__)"
+            self.drop(at, "own")
+            self.check(at, "own", "".join([text, *(f" and {n!r} not in held" for n in rest)]))
+
+    def absent(self, owner: Any, name: str) -> None:
+        """``owner`` has no attribute of that name."""
+        source = self.source_of(owner)
+        if source is not None and not self.written(("attr", id(owner), name)):
+            self.check(source, ("absent", name), f"not hasattr({{0}}, {name!r})")
+
+    def referent(self, x: weakref.ref, value: Any) -> None:
+        """``x()`` of a weak reference was read."""
+        source = self.source_of(x)
+        if source is not None:
+            self.value(value, self.step(source, "referent", None))
+
+    def item(self, x: Any, key: Any, value: Any) -> None:
+        """``x[key]`` of a container was read."""
+        source = self.source_of(x)
+        if source is None:
+            return
+        if isinstance(key, slice) or (isinstance(x, deque) and self.written(("contents", id(x)))):
+            self.whole(x)
+        elif isinstance(x, MAPPINGS):
+            now = pre_content(x)
+            if self.written(journal.key_place(x, key)):
+                return
+            if key in now and now[key] is value:
+                self.value(value, self.step(source, "item", key))
+            elif key not in now:
+                self.missing_key(x, key)
+        elif type(key) is int:
+            if self.written(("contents", id(x))):
+                self.whole(x)
+                return
+            if key < 0:
+                self.size(x)
+            self.value(value, self.step(source, "item", key))
+        else:
+            self.whole(x)
+
+    def missing_key(self, x: Any, key: Any) -> None:
+        """A mapping or set was asked for something that it did not hold."""
+        source = self.source_of(x)
+        if source is not None and not self.written(journal.key_place(x, key)):
+            inside = key in pre_content(x)
+            at = ("key", type(key), key if isinstance(key, ATOMS) else id(key))
+            self.check(source, at, f"({{1}} in {{0}}) is {inside}", key)
+
+    def size(self, x: Any) -> None:
+        """The number of items was read."""
+        source = self.source_of(x)
+        if source is not None:
+            self.check(source, "length", f"len({{0}}) == {len(pre_content(x))}", None, show(x))
+
+    def module(self, m: torch.nn.Module) -> None:
+        """Code that is not converted read what it liked of a module: all of it counts."""
+        source = self.source_of(m)
+        if source is None:
+            return
+        for name, x in vars(m).items():
+            if name in ("_parameters", "_buffers", "_modules"):
+                at = self.step(source, "attr", name)
+                self.check(at, "keys", SAME_ITEMS, list(x))
+                for key, part in x.items():
+                    self.value(part, self.step(at, "item", key))
+                    if isinstance(part, torch.nn.Module):
+                        self.module(part)
+            elif (not name.startswith("_") or name in _HOOKS) and not self.written(
+                ("attr", id(m), name)
+            ):
+                self.whole_value(x, self.step(source, "attr", name))
+
+    def hooks(self, m: torch.nn.Module) -> None:
+        """Whether a module has hooks was asked."""
+        source = self.source_of(m)
+        if source is not None:
+            some = " or ".join([*(f"{{0}}.{n}" for n in _HOOKS), "'forward' in {0}.__dict__"])
+            found = any(getattr(m, n) for n in _HOOKS)
+            self.check(source, "hooks", f"bool({some}) is {found or 'forward' in vars(m)}")
+            for name in _HOOKS if found else ():
+                self.whole_value(getattr(m, name), self.step(source, "attr", name))
+        for name in _GLOBAL_HOOKS:
+            hooks, at = vars(torch_module)[name], self._global_hooks[name]
+            self.check(at, "some", f"bool({{0}}) is {bool(hooks)}", None, name)
+            if hooks:
+                self.whole_value(hooks, at)
+
+    def fields(self, x: Any) -> None:
+        """Code that is not converted, or ``vars``, looked at an object: all its attributes count."""
+        source = self.source_of(x)
+        if source is not None and type(vars(x)) is dict:
+            at = self.step(source, "attr", "__dict__")
+            self.check(at, "keys", SAME_ITEMS, list(pre_content(vars(x))), show(x))
+            for name, value in list(vars(x).items()):
+                if name.isidentifier() and not self.written(("attr", id(x), name)):
+                    self.whole_value(value, self.step(source, "attr", name))
+
+    def argument(self, i: int, x: torch.Tensor) -> None:
+        """The ``i``-th tensor of the arguments is also one that was captured."""
+        self.check(Source(None, "tensor", i, f"tensor {i}"), "same", "{0} is {1}()", holder(x))
+
+    def history(self) -> None:
+        """Whether tensors require a gradient matters, those of the arguments and what is captured: another answer traces anew."""
+        self.differentiated = True
+        for i, x in enumerate(self.given):
+            if isinstance(x, torch.Tensor):
+                self._gradient(Source(None, "tensor", i, f"tensor {i}"), x)
+
+    def leaf(self, x: torch.Tensor, i: int | None) -> bool:
+        """Whether a captured tensor, or the ``i``-th one of the arguments, is a leaf that requires a gradient was asked."""
+        source = Source(None, "object", sources.Strong(x), "a captured tensor")
+        if i is not None:
+            source = Source(None, "tensor", i, f"tensor {i}")
+        found = x.requires_grad and x.is_leaf
+        test = f"({{0}}.requires_grad and {{0}}.is_leaf) is {found}"
+        self.check(self.source_of(x) or source, "leaf", test)
+        return found
+
+    def layout(self) -> None:
+        """How the tensors of the arguments lie in memory matters: others trace anew."""
+        if self.laid_out:
+            return
+        self.laid_out = True
+        for i, x in enumerate(self.given):
+            if isinstance(x, torch.Tensor) and x.layout is torch.strided:
+                source = Source(None, "tensor", i, f"tensor {i}")
+                test = "{0}.is_contiguous()" if x.is_contiguous() else "{0}.stride() == {1}"
+                self.check(source, "layout", test, x.stride())
+
+    def captured(self, tensors: Sequence[torch.Tensor]) -> None:
+        """What the trace captured, at its end."""
+        if self.differentiated:
+            for x in tensors:
+                kept = Source(None, "object", sources.Strong(x), "a captured tensor")
+                self._gradient(self.source_of(x) or kept, x)
+        used = set(map(id, tensors))
+        for x, source in list(self.sources.values()):
+            if (
+                isinstance(x, torch.Tensor) and id(x) not in used
+            ):  # calls look at those that are used
+                type_ = tuple(x.shape), x.dtype
+                self.check(source, "type", "({0}.shape, {0}.dtype) == {1}", type_)
+
+    def _gradient(self, source: Source, x: torch.Tensor) -> None:
+        if x.is_floating_point() or x.is_complex():
+            test = "{0}.requires_grad" if x.requires_grad else "not {0}.requires_grad"
+            self.check(source, "gradient", test)
+
+    def apart(self, i: int) -> None:
+        """The ``i``-th tensor of the arguments is written: no other one may share its memory."""
+        self.check(
+            Source(None, "tensor", i, f"the memory of tensor {i}"), "apart", "apart({0}, tensors)"
+        )
+
+    def advanced(self, iterator: Any) -> None:
+        """An iterator from outside was advanced, which cannot be undone: the trace serves this call only."""
+        source = self.source_of(iterator)
+        if source is not None:
+            self.check(source, "once", "False", None, "its position")
+
+    def kept(self, location: journal.Location, old: Any) -> None:
+        """What a location held before the call may stay in it, or decides what it holds afterwards."""
+        kind, owner = location.key[0], location.keep
+        if kind == "cell" or (kind == "key" and "__builtins__" in owner):
+            return  # variables are checked when the functions that name them begin
+        source = self.source_of(owner)
+        if source is None:
+            source = sources.object_(owner, location.name)
+            self.sources[id(owner)] = (owner, source)
+            self.changed.add(id(owner))
+        if kind == "contents":
+            self.whole(owner, now=old)
+        elif kind == "attr":
+            name = location.key[2]
+            if old is MISSING:
+                self.check(source, ("absent", name), f"not hasattr({{0}}, {name!r})")
+            elif not module_store(owner, name):
+                self.whole_value(old, self.step(source, "attr", name))
+        elif old is MISSING:
+            self.check(source, ("key", str, location.name_key), "{1} not in {0}", location.name_key)
+        else:
+            self.whole_value(old, self.step(source, "item", location.name_key))
+
+    def read_at(self, x: Any) -> Source | None:
+        """Where the code found an object; None for one that it may have made, whose changes are all that is known."""
+        return None if id(x) in self.changed else self.source_of(x)
+
+    def settle(self, location: journal.Location) -> None:
+        """What a location holds now is what the next call has to find: it was changed for good."""
+        kind, owner, content = location.key[0], location.keep, location.get()
+        if kind in ("cell", "key") and location.key in self.steps:
+            source: Source | None = self.steps[location.key]
+        else:
+            source = self.source_of(owner)
+            if source is not None and kind == "attr":
+                source = self._settled_attribute(source, owner, location.key[2])
+            elif source is not None and kind == "key":
+                source = self._settled_key(source, owner, location.name_key)
+            elif source is not None:
+                self.drop(source, keep=("value",))
+                self.whole(owner)
+                return
+        if source is not None:
+            self.drop(source)
+            self.value(content, source)
+
+    def _settled_attribute(self, source: Source, owner: Any, name: str) -> Source:
+        """Where an attribute is found; what was checked of it before does not count any more."""
+        self.drop(source, ("absent", name))
+        store = module_store(owner, name)
+        for step in ("attr", "getattr"):
+            self.drop(self.step(source, step, name))
+        source = self.step(source, "attr", store) if store else source
+        return self.step(source, "item" if store else "attr", name)
+
+    def _settled_key(self, source: Source, owner: Any, key: Any) -> Source:
+        """Where the content of a key is found; what was checked of it before does not count any more."""
+        known = (id(source), "keys") in self.checks
+        self.drop(source, ("key", type(key), key))
+        if known:
+            self.drop(source, "keys")
+            self.check(source, "keys", SAME_ITEMS, list(owner))
+        return self.step(source, "item", key)
+
+    def constant(self, x: torch.Tensor) -> bool:
+        """A tensor from outside must go on requiring no gradient; False where its place is not known."""
+        source = self.source_of(x)
+        if source is not None:
+            self.check(source, "constant", "not {0}.requires_grad", None, "no gradient")
+        return source is not None
+
+
+_GLOBAL_HOOKS = ("_global_forward_hooks", "_global_forward_pre_hooks")
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+def _asks_environment(code: types.CodeType) -> bool:
+    """Attributes of a library are not told of as they are read."""
+    return not {"environ", "getenv"}.isdisjoint(code_names(code))
