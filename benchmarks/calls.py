@@ -57,6 +57,16 @@ def keyword_only(x, *, y):
     return x * y
 
 
+class Scheduled:
+    """A Python number of an attribute is another one at each call."""
+
+    def __init__(self):
+        self.rate = 1.0
+
+    def __call__(self, x):
+        return x * self.rate
+
+
 class Recurrent:
     """A call replaces the tensor of an attribute."""
 
@@ -66,6 +76,18 @@ class Recurrent:
     def step(self, x):
         self.h = self.h * 0.5 + x
         return self.h.sum()
+
+
+def scheduled(wrap):
+    """A call after the rate was changed, in plain Python as under tograph."""
+    made = Scheduled()
+    call = wrap(made.__call__)
+
+    def run(x):
+        made.rate *= 0.999
+        return call(x)
+
+    return run
 
 
 def cases():
@@ -87,6 +109,7 @@ def cases():
         ("a captured tensor is written", assigns, (x,), {}),
         ("random numbers", random, (x,), {}),
         ("a layer", Running(), (x,), {}),
+        ("a number of an attribute changes", Scheduled(), (x,), {}),
         ("an attribute gets another tensor", Recurrent().step, (x,), {}),
     ]
 
@@ -127,6 +150,8 @@ def main():
     with torch.no_grad():
         for name, function, args, kwargs in cases():
             staged = tg.function(function)
+            if isinstance(function, Scheduled):
+                function, staged = scheduled(lambda call: call), scheduled(tg.function)
             eager = microseconds(lambda f=function, a=args, k=kwargs: f(*a, **k))
             ours = microseconds(lambda f=staged, a=args, k=kwargs: f(*a, **k))
             print(f"| {name} | {eager:.2f} | {ours:.2f} | {ours / eager:.2f} |", flush=True)

@@ -1,4 +1,4 @@
-"""The gradient of a dynamic-length GRU beside its forward pass, and beside eager PyTorch: python benchmarks/gradients.py.
+"""The gradient of a dynamic-length GRU beside its forward pass, and of early exits, beside eager PyTorch: python benchmarks/gradients.py.
 
 Prints ratios of the medians of interleaved runs: gradient / forward of the function, the same in eager, and both against eager.
 """
@@ -20,6 +20,41 @@ def gru(cell, inputs, length):
         hidden = cell(inputs[t], hidden)
         t += 1
     return hidden.square().mean()
+
+
+class EarlyExits(torch.nn.Module):
+    """Four layers, each with a head; the first that is sure enough gives the result."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(64, 64) for _ in range(4))
+        self.heads = torch.nn.ModuleList(torch.nn.Linear(64, 10) for _ in range(4))
+
+    def forward(self, x, sure):
+        for layer, head in zip(self.layers, self.heads):
+            x = torch.relu(layer(x))
+            out = head(x)
+            if out.softmax(-1).amax(-1).mean() > sure:
+                break
+        return out.square().mean()
+
+
+def early_exits():
+    """A step's gradients through the first and the last exit: tograph / eager."""
+    model, x = EarlyExits(), torch.randn(16, 64)
+    staged = tg.function(model)
+
+    def step(f, sure):
+        model.zero_grad()
+        f(x, sure).backward()
+
+    for name, sure in (("first", torch.tensor(0.0)), ("last", torch.tensor(2.0))):
+        found = {model: [], staged: []}
+        for _ in range(400):
+            for f, times in found.items():
+                times.append(timed(lambda f=f, sure=sure: step(f, sure)))
+        eager, ours = (statistics.median(times[50:]) for times in found.values())
+        print(f"{name} exit, forward and backward: tograph / eager = {ours / eager:.2f}")
 
 
 def timed(run):
@@ -62,6 +97,7 @@ def main():
         )
     for what in ("forward", "gradient"):
         print(f"{what}: tograph / eager = {middle['tograph', what] / middle['eager', what]:.2f}")
+    early_exits()
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ def cases():
     long, wide, square = torch.randn(4_000_000), torch.randn(1000, 1000), torch.randn(64, 64)
     yield "sum of 4 M", lambda x: x.sum(), long
     yield "sum of 4 M + 3", lambda x: x.sum(), torch.randn(4_000_003)
+    yield "sum of 1 M + 3", lambda x: x.sum(), torch.randn(1_000_003)
     yield "sum of 4 M integers", lambda x: x.sum(), torch.randint(0, 9, (4_000_000,))
     yield "argmax of 4 M", lambda x: x.argmax(), long
     yield "dot of 4 M", lambda x: torch.dot(x, x), long
@@ -40,6 +41,7 @@ def cases():
     yield "smooth l1", lambda x: F.smooth_l1_loss(x, x * 2), wide
     yield "product of integers", lambda x: x @ x, torch.randint(0, 5, (4, 4))
     yield "bincount", lambda x: torch.bincount((x.abs() * 20).long().clamp(max=99)), torch.randn(100_000)  # fmt: skip
+    yield "bincount of 1 M", lambda x: torch.bincount(x), torch.randint(0, 100, (1_000_000,))
     yield "flip and roll", lambda x: x.flip(0).roll(3, 1), wide
     yield "kron", lambda x: torch.kron(x, x), torch.randn(30, 30)
 

@@ -21,7 +21,7 @@ start = clock(); import tograph as tg; tograph_ms = (clock() - start) * 1e3
 from tograph import settings
 from tograph.converters import pipeline
 from long_workload import simulate
-from workload import solve, trivial
+from workload import product, solve, trivial
 args = torch.randn(4, 8), torch.randn(8, 8), torch.randn(8, 8), torch.tensor(5)
 f = tg.function(solve)
 start = clock(); f(*args); first = (clock() - start) * 1e3
@@ -37,6 +37,8 @@ with tempfile.TemporaryDirectory() as settings.CACHE_DIR:
 settings.CACHE_DIR = ""
 g = tg.function(trivial)
 x, y = torch.ones(4), torch.ones(4)
+h = tg.function(product)
+start = clock(); h(x, args[1][:4, :4]); vector = (clock() - start) * 1e3
 def per_call(call, n=20000):
     call(x, y)
     start = clock()
@@ -51,6 +53,7 @@ print(json.dumps({
     "conversion of the 40-line function (ms)": conversion,
     "conversion of a 97-line function of every construct (ms)": long_conversion,
     "the same, found on disk (ms)": found,
+    "first call of a vector times a matrix (ms)": vector,
     "cached call of x * y + 1 (us)": per_call(g),
     "eager x * y + 1 (us)": per_call(trivial),
     "torch._dynamo imported (0 or 1)": "torch._dynamo" in sys.modules,

@@ -50,6 +50,14 @@ def _sink(heap, at):
     _rise(heap, root, at)
 
 
+def _exchange(heap, item):
+    """Take the first item, and let another one sink from its place."""
+    first = heap[0]
+    heap[0] = item
+    _sink(heap, 0)
+    return first
+
+
 def _push(heap, item):
     _check(heap)
     heap.append(item)
@@ -61,32 +69,21 @@ def _pop(heap):
     if len(heap) == 0:
         raise IndexError("index out of range")
     last = heap.pop()
-    if len(heap) == 0:
-        return last
-    first = heap[0]
-    heap[0] = last
-    _sink(heap, 0)
-    return first
+    return last if len(heap) == 0 else _exchange(heap, last)
 
 
 def _replace(heap, item):
     _check(heap)
     if len(heap) == 0:
         raise IndexError("index out of range")
-    first = heap[0]
-    heap[0] = item
-    _sink(heap, 0)
-    return first
+    return _exchange(heap, item)
 
 
 def _push_and_pop(heap, item):
     _check(heap)
     if len(heap) == 0 or not (heap[0] < item):
         return item
-    first = heap[0]
-    heap[0] = item
-    _sink(heap, 0)
-    return first
+    return _exchange(heap, item)
 
 
 def _heapify(heap):
@@ -154,7 +151,7 @@ def _form(library: Callable[..., Any], form: Callable[..., Any]) -> None:
         return call(form, *args, **kwargs) if is_tracing() else library(*args, **kwargs)
 
 
-DECIDING.update((_check, _check_low, _rise, _sink))
+DECIDING.update((_check, _check_low, _exchange, _rise, _sink))
 for _library, _meaning in (
     (heapq.heappush, _push),
     (heapq.heappop, _pop),

@@ -1,0 +1,85 @@
+"""What a trace depends on of tensors, those of the arguments and those that it captured, besides their kinds and places."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from . import sources
+from .place_checks import PlaceChecks
+from .sources import Source, holder
+
+
+class TensorChecks(PlaceChecks):
+    """Checks of gradients, of memory, and of what is one tensor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.differentiated = False  # whether it depends on which tensors require a gradient
+        self.laid_out = (
+            False  # whether it depends on how the tensors of the arguments lie in memory
+        )
+
+    def argument(self, i: int, x: torch.Tensor) -> None:
+        """The ``i``-th tensor of the arguments is also one that was captured."""
+        self.check(Source(None, "tensor", i, f"tensor {i}"), "same", "{0} is {1}()", holder(x))
+
+    def history(self) -> None:
+        """Whether tensors require a gradient matters, those of the arguments and what is captured: another answer traces anew."""
+        self.differentiated = True
+        for i, x in enumerate(self.given):
+            if isinstance(x, torch.Tensor):
+                self._gradient(Source(None, "tensor", i, f"tensor {i}"), x)
+
+    def leaf(self, x: torch.Tensor, i: int | None) -> bool:
+        """Whether a captured tensor, or the ``i``-th one of the arguments, is a leaf that requires a gradient was asked."""
+        source = Source(None, "object", sources.Strong(x), "a captured tensor")
+        if i is not None:
+            source = Source(None, "tensor", i, f"tensor {i}")
+        found = x.requires_grad and x.is_leaf
+        test = f"({{0}}.requires_grad and {{0}}.is_leaf) is {found}"
+        self.check(self.source_of(x) or source, "leaf", test)
+        return found
+
+    def layout(self) -> None:
+        """How the tensors of the arguments lie in memory matters: others trace anew."""
+        if self.laid_out:
+            return
+        self.laid_out = True
+        for i, x in enumerate(self.given):
+            if isinstance(x, torch.Tensor) and x.layout is torch.strided:
+                source = Source(None, "tensor", i, f"tensor {i}")
+                test = "{0}.is_contiguous()" if x.is_contiguous() else "{0}.stride() == {1}"
+                self.check(source, "layout", test, x.stride())
+
+    def captured(self, tensors: Sequence[torch.Tensor]) -> None:
+        """What the trace captured, at its end."""
+        if self.differentiated:
+            for x in tensors:
+                kept = Source(None, "object", sources.Strong(x), "a captured tensor")
+                self._gradient(self.source_of(x) or kept, x)
+        used = set(map(id, tensors))
+        for x, source in list(self.sources.values()):
+            # calls look at those that are used
+            if isinstance(x, torch.Tensor) and id(x) not in used:
+                type_ = tuple(x.shape), x.dtype
+                self.check(source, "type", "({0}.shape, {0}.dtype) == {1}", type_)
+
+    def _gradient(self, source: Source, x: torch.Tensor) -> None:
+        if x.is_floating_point() or x.is_complex():
+            test = "{0}.requires_grad" if x.requires_grad else "not {0}.requires_grad"
+            self.check(source, "gradient", test)
+
+    def apart(self, i: int) -> None:
+        """The ``i``-th tensor of the arguments is written: no other one may share its memory."""
+        self.check(
+            Source(None, "tensor", i, f"the memory of tensor {i}"), "apart", "apart({0}, tensors)"
+        )
+
+    def constant(self, x: torch.Tensor) -> bool:
+        """A tensor from outside must go on requiring no gradient; False where its place is not known."""
+        source = self.source_of(x)
+        if source is not None:
+            self.check(source, "constant", "not {0}.requires_grad", None, "no gradient")
+        return source is not None
