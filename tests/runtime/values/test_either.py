@@ -130,7 +130,24 @@ def method(x):
     return v.item()
 
 
-PROGRAMS = [smallest, total, total_in_place, doubled_in_place, mean_of_positive, scaled, of_half, kind, printed, until_settled, flag, both,
+def an_argument(x):
+    first = x.sum()
+    v = first if first > 0 else 1.0
+    w = v
+    v += 1
+    v *= first
+    return v, w, first
+
+
+def a_condition(x):
+    n = 0
+    while x.sum() > 1 and n < 3:
+        x, n = x / 2, n + 1
+    held = x.sum() > 0 and n > 1
+    return x, n, held, held or 2.5
+
+
+PROGRAMS = [an_argument, a_condition, smallest, total, total_in_place, doubled_in_place, mean_of_positive, scaled, of_half, kind, printed, until_settled, flag, both,
             nested, too_large, integers, method]  # fmt: skip
 
 

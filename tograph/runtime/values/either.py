@@ -18,6 +18,7 @@ from ..graph.ir import Value
 from ..graph.types import ScalarType, TensorType, Type
 from ..inference.shapes import SYMBOLS
 from ..symbols.funcgraph import FuncGraph
+from ..symbols.symbolic import SymTensor
 from .structure import Choice, Leaf, Spec, TaggedUnion
 
 SAFE = 2**53  # up to here every int is a float
@@ -31,6 +32,17 @@ def slot(spec: Choice) -> int | None:
     dtype = spec.options[found[0]].type.dtype
     others = [o for i, o in enumerate(spec.options) if i != found[0]]
     return found[0] if all(_held(o, dtype) for o in others) else None
+
+
+def opened(options: tuple[Spec, ...]) -> tuple[Spec, ...]:
+    """Options with a tensor of the graph among numbers as one that any path may give."""
+    made = tuple(_open(o) for o in options)
+    return made if slot(Choice(made)) is not None else options
+
+
+def _open(spec: Spec) -> Spec:
+    known = isinstance(spec, Leaf) and spec.fixed and isinstance(spec.const, SymTensor)
+    return Leaf(spec.type) if known else spec
 
 
 def as_one(spec: Any) -> Spec | None:

@@ -16,6 +16,7 @@ from ..graph import types
 from ..graph.types import ScalarType
 from ..inference.shapes import SYMBOLS
 from ..symbols.symbolic import SymTensor
+from . import either
 from .structure import STAGED, UNSET, Choice, Const, Handle, Leaf, Spec, Tree, is_staged_list
 
 MANY_TEXTS = 6  # up to as many a string in a loop is one of those that are known
@@ -57,7 +58,7 @@ def join(a: Spec, b: Spec) -> Spec:
     if isinstance(a, Choice) or isinstance(b, Choice):
         return _join_choice(a, b)
     merged = _merge(a, b)
-    return Choice((a, b)) if merged is None else merged
+    return Choice(either.opened((a, b))) if merged is None else merged
 
 
 def _merge(a: Spec, b: Spec) -> Spec | None:
@@ -128,7 +129,7 @@ def _join_choice(a: Spec, b: Spec) -> Spec:
                 break
         else:
             options.append(new)
-    return Choice(tuple(options))
+    return Choice(either.opened(tuple(options)))
 
 
 def _covers(a: Spec, b: Spec) -> bool:
