@@ -26,7 +26,7 @@ from ..runtime.values import locations
 from ..runtime.values.growing import StagedList, check_attribute
 from ..runtime.values.structure import is_union
 from ..transpiler.syntax import gast
-from . import module_hooks, standard, union
+from . import module_hooks, recursion, standard, union
 from .call_rules import (
     CONVERTED_CODE,
     LEAF_MODULES,
@@ -131,12 +131,19 @@ def call(f, /, *args, **kwargs):
         # no frame of ours between two functions of the user but this one: they may recurse deeply
         direct = _direct(f)
         reads.method(f, args)
+        if direct is not None and recursion.names_itself(f.__code__):
+            recursion.enter(f, args, kwargs)
+            try:
+                return direct(*args, **kwargs)
+            finally:
+                recursion.leave()
         return direct(*args, **kwargs) if direct is not None else _function(f, args, kwargs)
     rule = _KINDS.get(kind, _object)
     return rule(f, args, kwargs)
 
 
 union.set_call(call)
+recursion.CALL = call
 
 
 def _direct(f: types.FunctionType) -> Callable[..., Any] | None:

@@ -118,7 +118,8 @@ class Root:
     construct count as themselves beside those that it makes. ``gathered``: a ``.grad`` field that was None before a staged loop is
     a tensor behind it; ``iterated``: such loops are taken to have an iteration. ``alike``: a loop was taken to be what another copy of
     it is; ``alone``: none is. ``unnested``: a list of the graph did not take items that can change; ``nested``: they are taken.
-    ``items_written``, ``items_copied``, ``placed``: see ``inner_lists``.
+    ``items_written``, ``items_copied``, ``placed``: see ``inner_lists``. ``looped``: the code of functions whose calls of themselves are
+    loops; ``calls``: how often those that may call themselves were called.
     """
 
     __tograph_opaque__ = True  # what it holds is no state of the user's
@@ -148,6 +149,8 @@ class Root:
     alike: bool = False
     unnested: bool = False
     nested: bool = False
+    looped: frozenset[pytypes.CodeType] = frozenset()
+    calls: dict[pytypes.CodeType, int] = field(default_factory=dict)
     items_written: list[Any] = field(default_factory=list)  # the bodies of loops, and None
     items_copied: bool = False
     placed: list[Any] = field(default_factory=list)
