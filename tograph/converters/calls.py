@@ -34,7 +34,7 @@ from .call_rules import (
     is_user_function,
 )
 from .construction import construct, instance
-from .container_changes import CHANGING, check_default, note_look, record_change
+from .container_changes import CHANGING, note_look, record_change
 from .context import OPERATORS, Converter, is_docstring
 from .conversion import converted, generator_form, record_writes
 from .generators import CHANNEL, Generator, is_generator_function
@@ -294,8 +294,6 @@ def _builtin(f, args, kwargs):
 
 def _container_method(f, owner, args, kwargs):
     if args and is_union(args[0]) and f.__name__ in _BY_KEY.get(type(owner).__mro__[-2], ()):
-        if f.__name__ == "setdefault":
-            check_default(args[-1])
         return union.distribute(lambda key: call(f, key, *args[1:], **kwargs), args[0])
     form = METHODS.get((type(owner), f.__name__))
     if form is not None:
