@@ -60,28 +60,37 @@ def told(x: Any) -> Any:
 Slot = tuple[Place | None, list[Any]]  # a place, and what each branch leaves in it
 
 
-def told_apart(slots: Sequence[Slot], live: Sequence[Region]) -> list[Slot]:
+class Before:
+    """What existed before the branches of a construct: what their functions reach is gone over once, when it is first asked for."""
+
+    def __init__(self, live: Sequence[Region]):
+        self._functions = [r.function for r in live]
+        self._reach: Reach | None = None
+
+    def also(self, roots: Sequence[Any] = ()) -> set[int]:
+        """The ids of what the functions and these roots reach."""
+        if self._reach is None:
+            self._reach = Reach(self._functions)
+        return self._reach.also(roots)
+
+
+def told_apart(slots: Sequence[Slot], before: Before) -> list[Slot]:
     """The outcomes of branches, with containers that all existed before the branches counting as themselves."""
     seen: set[int] | None = None
     memo: dict[int, Any] = {}
     out = []
+    places = [p for p, _ in slots if p is not None]
     for place, contents in slots:
         held = [_bare(o) for c in contents for o in among(c)]
         if current_graph().root.apart:
-            seen = seen if seen is not None else _before(slots, live)
+            seen = seen if seen is not None else before.also([p.get() for p in places])
             contents = [partly(c, seen, memo) for c in contents]
         elif any(map(mutable, held)) and all(map(mutable, held)):
-            seen = seen if seen is not None else _before(slots, live)
+            seen = seen if seen is not None else before.also([p.get() for p in places])
             if all(all_known(c, seen) for c in contents):
                 contents = [told(c) for c in contents]
         out.append((place, contents))
     return out
-
-
-def _before(slots: Sequence[Slot], live: Sequence[Region]) -> set[int]:
-    """The ids of what existed before the branches."""
-    places = [p.get() for p, _ in slots if p is not None]
-    return reachable([*(r.function for r in live), *places])
 
 
 def partly(x: Any, known: Container[int], memo: dict[int, Any]) -> Any:
@@ -234,7 +243,13 @@ class Told:
 class Merged:
     """What a join makes anew of the containers that its regions leave, and which of them other names hold too."""
 
-    def __init__(self, slots: Sequence[Slot], specs: Sequence[Spec], live: Sequence[Region]):
+    def __init__(
+        self,
+        slots: Sequence[Slot],
+        specs: Sequence[Spec],
+        live: Sequence[Region],
+        before: Before,
+    ):
         self.places: set[Any] = set()
         # What a list of the graph takes has its place there.
         pairs = zip(slots, specs, strict=True)
@@ -245,10 +260,10 @@ class Merged:
             self.places.update(key for key, _ in _twice([(p, c[i]) for p, c in slots]))
         if self.places:
             inner_lists.held_twice()
-        seen = reachable([r.function for r in live])
         elsewhere = _Elsewhere(slots)
         for place, contents in slots:
             held = [x for c in contents for x in _made_anew(place, c)]
+            seen = before.also() if held else ()
             pairs = zip(contents, live, strict=True)
             kept = [x for c, r in pairs for x in _made_anew(place, c) if inner_lists.is_listed(x, r.marks)]  # fmt: skip
             if kept:

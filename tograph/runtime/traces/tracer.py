@@ -13,7 +13,7 @@ import torch
 from ...errors import ConversionError, TographError
 from .. import control_flow
 from ..execution import host
-from ..gradients import grad_fields, transforms
+from ..gradients import grad_fields, transforms, wrapped
 from ..graph.ordering import control_outputs
 from ..guarding import guards, reads, slots
 from ..guarding.outer_numbers import Opened
@@ -79,7 +79,7 @@ class Tracer:
 
     def trace(self, key: Any) -> Trace:
         try:
-            with interrupts.noted(), transforms.suspended():
+            with interrupts.noted(), wrapped.standing_in(), transforms.suspended():
                 return self._trace(key)
         except Exception as error:
             if error is self.failed and not self.tentative:
