@@ -10,7 +10,7 @@ itself, beside what the construct makes, also inside of that. A change that cann
 from __future__ import annotations
 
 import contextlib
-from collections import deque
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Container, Iterator, Sequence
 from typing import Any
 
@@ -26,7 +26,7 @@ from ..values.structure import Identity, Spec, is_union
 from .leaves import Path
 from .regions import Region
 
-_CONTAINERS = (list, dict, set, deque)
+_CONTAINERS = (list, dict, set, deque, defaultdict, Counter, OrderedDict)
 
 
 def mutable(x: Any) -> bool:
