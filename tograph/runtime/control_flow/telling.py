@@ -10,7 +10,7 @@ itself, beside what the construct makes, also inside of that. A change that cann
 from __future__ import annotations
 
 import contextlib
-from collections import deque
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Container, Iterator, Sequence
 from typing import Any
 
@@ -26,7 +26,7 @@ from ..values.structure import Identity, Spec, is_union
 from .leaves import Path
 from .regions import Region
 
-_CONTAINERS = (list, dict, set, deque)
+_CONTAINERS = (list, dict, set, deque, defaultdict, Counter, OrderedDict)
 
 
 def mutable(x: Any) -> bool:
@@ -51,7 +51,7 @@ def all_known(x: Any, known: Container[int]) -> bool:
 def told(x: Any) -> Any:
     """``x`` with the containers that it may be counting as themselves."""
     if is_union(x):
-        made = structure.TaggedUnion(x.tag_, [told(o) for o in x.options_])
+        made = structure.TaggedUnion(x.tag_, [told(o) for o in x.options_], x.either_)
         made.__dict__["name_"] = x.name_
         return made
     return Identity(x) if mutable(x) else x
@@ -99,7 +99,8 @@ def partly(x: Any, known: Container[int], memo: dict[int, Any]) -> Any:
     ``memo``: the copies by the ids of what they are of, so that what two places hold stays one.
     """
     if is_union(x):
-        made = structure.TaggedUnion(x.tag_, [partly(o, known, memo) for o in x.options_])
+        options = [partly(o, known, memo) for o in x.options_]
+        made = structure.TaggedUnion(x.tag_, options, x.either_)
         made.__dict__["name_"] = x.name_
         return made
     if mutable(x) and id(x) in known:

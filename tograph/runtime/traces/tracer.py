@@ -73,6 +73,7 @@ class Tracer:
         root.given, root.real, root.bases = flat.tensors, known.real, known.bases
         root.apart, root.iterated = known.apart is not None, known.iterated
         root.alone, root.nested = known.alone, known.nested is not None
+        root.looped, root.unreserved = known.looped, known.unreserved
         self.watch.given, self.watch.real = flat.tensors, known.real
         root.before_failure.append(self.effects.commits)
 

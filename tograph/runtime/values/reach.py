@@ -23,6 +23,8 @@ from ..symbols.funcgraph import USER_CODE, Ref
 from .code_names import code_names
 
 LIMIT = 50_000
+# What a dict may come to hold, besides what it holds: see ``reserved``.
+RESERVED: list[Callable[[dict], list[Any]]] = []
 _OURS = __name__.partition(".")[0] + "."
 _LIBRARIES = frozenset((*sys.stdlib_module_names, _OURS[:-1], "torch", "numpy")) - {"__main__"}
 _ATOMS = (int, float, bool, str, bytes, complex, type(None), torch.Tensor, torch.dtype,
@@ -146,7 +148,7 @@ class _Walk:
         if kind is types.FunctionType:
             return self._of_function(x)
         if kind is dict:
-            return [] if x is sys.modules else [*x.keys(), *x.values()]
+            return [] if x is sys.modules else [*x.keys(), *x.values(), *_reserved(x)]
         if kind is list or kind is tuple:
             return list(x)
         look = self.looks.get(kind)
@@ -243,12 +245,16 @@ def is_library(name: Any) -> bool:
 def _items(x: Any) -> list[Any]:
     """What a container holds, keys too."""
     if isinstance(x, dict):
-        return [*dict.keys(x), *dict.values(x)]
+        return [*dict.keys(x), *dict.values(x), *_reserved(x)]
     if isinstance(x, list):
         return [*list.__iter__(x)]  # a list of the graph refuses its own iterator
     if isinstance(x, (tuple, set, frozenset, deque)):
         return list(x)
     return x.__tograph_holds__()
+
+
+def _reserved(x: dict) -> list[Any]:
+    return [held for of in RESERVED for held in of(x)]
 
 
 def _held(x: types.CellType | weakref.ref) -> list[Any]:
