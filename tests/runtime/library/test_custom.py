@@ -374,7 +374,9 @@ def test_too_few_gradients_are_an_error_of_the_backward_pass():
     x, y = torch.ones(2), torch.ones(2)
     assert torch.equal(f(x, y), x)
     out = f(x.requires_grad_(), y)
-    with pytest.raises(RuntimeError, match="TooFewBackward returned an incorrect number of gradients"):
+    with pytest.raises(
+        RuntimeError, match="TooFewBackward returned an incorrect number of gradients"
+    ):
         out.sum().backward()
     with pytest.raises(RuntimeError, match=r"expected 2, got 1"):
         TooFew.apply(x, y).sum().backward()

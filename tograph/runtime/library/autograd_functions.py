@@ -112,7 +112,9 @@ def _backward(cls: Any, ctx: Context, cotangents: list[Any], call: Callable[...,
         _gradients.of.pop()
 
 
-_WRONG_NUMBER = "function {}Backward returned an incorrect number of gradients (expected {}, got {})"
+_WRONG_NUMBER = (
+    "function {}Backward returned an incorrect number of gradients (expected {}, got {})"
+)
 
 
 def _one_for_each(found: Any, cls: Any, count: int) -> list[Any]:
