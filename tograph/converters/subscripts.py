@@ -42,7 +42,7 @@ from .tensor_index import (
     staged_parts,
     tensor_item,
 )
-from .union import apply, distribute_missing, may_miss
+from .union import apply, distribute_missing, may_miss, updated
 from .user_operators import in_place
 
 slice_ = slice
@@ -298,6 +298,7 @@ def _made_here(x: list, value) -> bool:
 
 def augment(op: str, x, value):
     """``x op= value``, as an expression."""
+    x = updated(op, x, value)
     if is_union(x) or is_union(value):
         return apply(lambda a, b: augment(op, a, b), x, value)
     if op == "ior" and isinstance(x, dict) and dict_update(x, value) is not NotImplemented:

@@ -51,7 +51,7 @@ def all_known(x: Any, known: Container[int]) -> bool:
 def told(x: Any) -> Any:
     """``x`` with the containers that it may be counting as themselves."""
     if is_union(x):
-        made = structure.TaggedUnion(x.tag_, [told(o) for o in x.options_])
+        made = structure.TaggedUnion(x.tag_, [told(o) for o in x.options_], x.either_)
         made.__dict__["name_"] = x.name_
         return made
     return Identity(x) if mutable(x) else x
@@ -99,7 +99,8 @@ def partly(x: Any, known: Container[int], memo: dict[int, Any]) -> Any:
     ``memo``: the copies by the ids of what they are of, so that what two places hold stays one.
     """
     if is_union(x):
-        made = structure.TaggedUnion(x.tag_, [partly(o, known, memo) for o in x.options_])
+        options = [partly(o, known, memo) for o in x.options_]
+        made = structure.TaggedUnion(x.tag_, options, x.either_)
         made.__dict__["name_"] = x.name_
         return made
     if mutable(x) and id(x) in known:
