@@ -25,6 +25,7 @@ from ... import collector, settings
 from ...lazy import lazy_module
 from .. import passes
 from ..display import artifacts
+from ..gradients import transforms
 from ..graph import prints
 from ..graph.ir import Graph, all_nodes
 from ..graph.rewrite import copied
@@ -138,6 +139,10 @@ class Program:
                 with prints.passed_over(count):
                     return self.host.run(*map(plain, inputs))
         return self.host.run(*map(plain, inputs))
+
+    def run_mapped(self, *inputs: Any) -> list[Any]:
+        """The outputs where some inputs are what a ``vmap`` of torch's makes of many: op by op."""
+        return transforms.run(self.graph, list(map(plain, inputs)))
 
     def _run_strided(self, inputs: tuple) -> list[Any] | None:
         """The outputs by code for the strides of these inputs, where they are what kept the native code from running."""
