@@ -26,7 +26,7 @@ from ..runtime.values import locations
 from ..runtime.values.growing import StagedList, check_attribute
 from ..runtime.values.structure import is_union
 from ..transpiler.syntax import gast
-from . import module_hooks, standard, union
+from . import module_hooks, recursion, standard, union
 from .call_rules import (
     CONVERTED_CODE,
     LEAF_MODULES,
@@ -34,7 +34,7 @@ from .call_rules import (
     is_user_function,
 )
 from .construction import construct, instance
-from .container_changes import CHANGING, check_default, note_look, record_change
+from .container_changes import CHANGING, note_look, record_change
 from .context import OPERATORS, Converter, is_docstring
 from .conversion import converted, generator_form, record_writes
 from .generators import CHANNEL, Generator, is_generator_function
@@ -131,12 +131,19 @@ def call(f, /, *args, **kwargs):
         # no frame of ours between two functions of the user but this one: they may recurse deeply
         direct = _direct(f)
         reads.method(f, args)
+        if direct is not None and recursion.names_itself(f.__code__):
+            recursion.enter(f, args, kwargs)
+            try:
+                return direct(*args, **kwargs)
+            finally:
+                recursion.leave()
         return direct(*args, **kwargs) if direct is not None else _function(f, args, kwargs)
     rule = _KINDS.get(kind, _object)
     return rule(f, args, kwargs)
 
 
 union.set_call(call)
+recursion.CALL = call
 
 
 def _direct(f: types.FunctionType) -> Callable[..., Any] | None:
@@ -163,6 +170,8 @@ def _function(f: Any, args, kwargs):
         return call(f.__wrapped__, *args, **kwargs)
     if f.__module__ == _FUNCTIONAL and any(map(is_open, (*args, *kwargs.values()))):
         return converted(f)(*args, **kwargs)
+    if f.__module__ == _INITIALS and any(isinstance(a, SYMBOLS) for a in (*args, *kwargs.values())):
+        return converted(f)(*args, **kwargs)
     return leave_alone(f, args, kwargs)
 
 
@@ -184,6 +193,8 @@ def _object(f, args, kwargs):
     if getattr(kind, "__tograph_callable__", False):
         return f(*args, **kwargs)
     method = getattr(kind, "__call__", None)
+    if method is functools.partial.__call__:
+        return _partial(f, args, kwargs)
     if type(method) is types.FunctionType and is_user_function(method):
         return call(method, f, *args, **kwargs)
     return leave_alone(f, args, kwargs)
@@ -205,7 +216,12 @@ def _referent(f: weakref.ref, args, kwargs) -> Any:
 
 
 def _partial(f: functools.partial, args, kwargs):
-    return call(f.func, *f.args, *args, **{**f.keywords, **kwargs})
+    """A partial, also one of a subclass, whose own ``func`` may be another thing than what the call takes."""
+    function = _FUNC.__get__(f)
+    return call(function, *f.args, *args, **{**f.keywords, **kwargs})
+
+
+_FUNC: Any = functools.partial.func
 
 
 def _cached(f, args, kwargs):
@@ -239,6 +255,7 @@ def _wrapper(f: types.MethodWrapperType, args, kwargs):
 
 
 _FUNCTIONAL = torch.nn.functional.__name__  # its Python compares sizes
+_INITIALS = torch.nn.init.__name__  # and this one numbers
 
 
 def _method(f: types.MethodType, args, kwargs):
@@ -287,8 +304,6 @@ def _builtin(f, args, kwargs):
 
 def _container_method(f, owner, args, kwargs):
     if args and is_union(args[0]) and f.__name__ in _BY_KEY.get(type(owner).__mro__[-2], ()):
-        if f.__name__ == "setdefault":
-            check_default(args[-1])
         return union.distribute(lambda key: call(f, key, *args[1:], **kwargs), args[0])
     form = METHODS.get((type(owner), f.__name__))
     if form is not None:

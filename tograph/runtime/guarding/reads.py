@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from ..symbols.symbolic import SymTensor
 from ..values.structure import OUTSIDE
 from . import questions
 from .guards import ATOMS, CONTAINERS, is_container
@@ -37,6 +38,17 @@ def history() -> None:
         watch.history()
 
 
+def argument(x: torch.Tensor) -> tuple[Watch, int, torch.Tensor] | None:
+    """The tensor of the caller that ``x`` is, or is a view of, with its place among the arguments and who takes what is asked of it."""
+    watch = current()
+    i = x.storage_.argument if watch is not None and isinstance(x, SymTensor) else None
+    if watch is None or i is None or i >= len(watch.given):
+        return None
+    found = watch.given[i]
+    plain = isinstance(found, torch.Tensor) and not isinstance(found, SymTensor)
+    return (watch, i, found) if plain else None
+
+
 def layout() -> None:
     """A program asks how a tensor lies in memory: that may follow from any argument."""
     for watch in _state.watches[-1:]:
@@ -58,7 +70,7 @@ def method(function: types.FunctionType, args: tuple) -> None:
 def grad_mode() -> bool:
     """Whether the call that is traced began with gradients on; another answer traces anew."""
     watch = current()
-    return watch is None or questions.answer(torch.is_grad_enabled, watch.began, watch)
+    return watch is None or questions.at_the_start(torch.is_grad_enabled, watch.began, watch)
 
 
 def compared(*xs: torch.Tensor) -> None:

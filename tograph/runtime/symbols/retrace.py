@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from types import CodeType
+
 
 class Retrace(BaseException):
     """Unwinds tracing, to begin again with other knowledge: ``real`` arguments are captured, ``bases`` share memory.
 
     ``apart``: the error for which containers have to be told apart that a staged construct merges else. ``iterated``: whether staged
     loops that gather gradients are taken to have an iteration. ``alone``: whether nothing is concluded from one copy of a loop for another. ``nested``: the error of a trace whose lists of the
-    graph took no lists, dicts and objects as items: now they do.
+    graph took no lists, dicts and objects as items: now they do. ``looped``: the code of functions whose calls of themselves are loops.
+    ``unreserved``: dicts get new containers under new keys (``values.reserved``).
     """
 
     def __init__(
@@ -19,13 +22,19 @@ class Retrace(BaseException):
         iterated: bool = False,
         alone: bool = False,
         nested: Exception | None = None,
+        looped: frozenset[CodeType] = frozenset(),
+        unreserved: bool = False,
     ):
         super().__init__()
         self.real, self.bases, self.apart = real, bases, apart
         self.iterated, self.alone, self.nested = iterated, alone, nested
+        self.looped, self.unreserved = looped, unreserved
 
     def __or__(self, other: Retrace) -> Retrace:
         real, bases = self.real | other.real, self.bases | other.bases
         iterated, alone = self.iterated or other.iterated, self.alone or other.alone
         nested = self.nested or other.nested
-        return Retrace(real, bases, self.apart or other.apart, iterated, alone, nested)
+        looped = self.looped | other.looped
+        unreserved = self.unreserved or other.unreserved
+        apart = self.apart or other.apart
+        return Retrace(real, bases, apart, iterated, alone, nested, looped, unreserved)

@@ -7,14 +7,19 @@ would show symbolic tensors.
 
 from __future__ import annotations
 
+import array
+import copy
 import functools
 import gc
+import io
+import random
 import re
 import types
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+import numpy as np
 import torch
 from torch.utils._pytree import tree_leaves
 
@@ -103,13 +108,26 @@ def _written(x: SymTensor, root: FuncGraph, shown: Shown) -> SymTensor:
 
 
 def _leaving(x: Any, seen: Forms, tensor: Callable[[torch.Tensor], Any]) -> Any:
-    if isinstance(x, (*SYMBOLS, str, bytes)) or structure.is_union(x):
+    if isinstance(x, (*SYMBOLS, str, bytes)):
         return x
+    if structure.is_union(x):
+        return _union(x, seen, tensor)
     if id(x) not in seen:
         seen[id(x)] = x, x
         made = tensor(x) if isinstance(x, torch.Tensor) else _made(x, type(x), seen, tensor)
         seen[id(x)] = x, made
     return seen[id(x)][1]
+
+
+def _union(x: Any, seen: Forms, tensor: Callable[[torch.Tensor], Any]) -> Any:
+    """One of several values; the sets, dicts, lists and tuples among them in the form in which they leave."""
+    holds = (set, frozenset, dict, list, tuple)
+    new = [_leaving(o, seen, tensor) if isinstance(o, holds) else o for o in x.options_]
+    if all(a is b for a, b in zip(x.options_, new)):
+        return x
+    made = structure.TaggedUnion(x.tag_, new)
+    made.__dict__["name_"] = x.name_
+    return made
 
 
 def _made(x: Any, kind: type, seen: Forms, tensor: Callable[[torch.Tensor], Any]) -> Any:
@@ -127,7 +145,8 @@ def _made(x: Any, kind: type, seen: Forms, tensor: Callable[[torch.Tensor], Any]
     if kind in _ANEW and not structure.OUTSIDE[0](x):
         return _ANEW[kind](x)
     _check(x)
-    return x
+    make = x.__tograph_anew__() if hasattr(kind, "__tograph_anew__") else None
+    return x if make is None else _Rebuilt(_Made(make), [])
 
 
 def _container(x: Any, kind: type, seen: Forms, tensor: Callable[[torch.Tensor], Any]) -> Any:
@@ -149,6 +168,20 @@ _ANEW: dict[type, Callable[[Any], _Rebuilt]] = {
     bytearray: lambda x: _Rebuilt(bytearray, _fixed(x)),
     Counter: lambda x: _Rebuilt(_DictOf(Counter, None), _fixed([*x, *x.values()])),
 }
+_COPIED = (np.ndarray, array.array, random.Random, io.StringIO, io.BytesIO)
+_ANEW |= dict.fromkeys(
+    _COPIED, lambda x: _Rebuilt(_Made(functools.partial(copy.copy, copy.copy(x))), [])
+)
+
+
+class _Made:
+    """Makes another such object at each call: a copy of what the trace left, an iterator from where it was."""
+
+    def __init__(self, make: Callable[[], Any]):
+        self.make = make
+
+    def __call__(self, parts: list[Any]) -> Any:
+        return self.make()
 
 
 class _SetOf:

@@ -13,7 +13,7 @@ import torch
 from ...errors import ConversionError, TographError
 from .. import control_flow
 from ..execution import host
-from ..gradients import grad_fields, transforms
+from ..gradients import grad_fields, transforms, wrapped
 from ..graph.ordering import control_outputs
 from ..guarding import guards, reads, slots
 from ..guarding.outer_numbers import Opened
@@ -73,12 +73,13 @@ class Tracer:
         root.given, root.real, root.bases = flat.tensors, known.real, known.bases
         root.apart, root.iterated = known.apart is not None, known.iterated
         root.alone, root.nested = known.alone, known.nested is not None
+        root.looped, root.unreserved = known.looped, known.unreserved
         self.watch.given, self.watch.real = flat.tensors, known.real
         root.before_failure.append(self.effects.commits)
 
     def trace(self, key: Any) -> Trace:
         try:
-            with interrupts.noted(), transforms.suspended():
+            with interrupts.noted(), wrapped.standing_in(), transforms.suspended():
                 return self._trace(key)
         except Exception as error:
             if error is self.failed and not self.tentative:
