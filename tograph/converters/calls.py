@@ -170,6 +170,8 @@ def _function(f: Any, args, kwargs):
         return call(f.__wrapped__, *args, **kwargs)
     if f.__module__ == _FUNCTIONAL and any(map(is_open, (*args, *kwargs.values()))):
         return converted(f)(*args, **kwargs)
+    if f.__module__ == _INITIALS and any(isinstance(a, SYMBOLS) for a in (*args, *kwargs.values())):
+        return converted(f)(*args, **kwargs)
     return leave_alone(f, args, kwargs)
 
 
@@ -255,6 +257,7 @@ def _wrapper(f: types.MethodWrapperType, args, kwargs):
 
 
 _FUNCTIONAL = torch.nn.functional.__name__  # its Python compares sizes
+_INITIALS = torch.nn.init.__name__  # and this one numbers
 
 
 def _method(f: types.MethodType, args, kwargs):
