@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import tograph as tg
+from tograph.runtime.values import joins, structure
 
 ONES, NONE, NAN = torch.ones(3), torch.zeros(0), torch.full((3,), float("nan"))
 
@@ -228,3 +229,16 @@ def test_no_test_for_what_a_loop_surely_sets():
     graph = tg.function(total).get_concrete_function(ONES).graph
     assert [str(v.type) for v in graph.outputs] == ["f32[]"]
     assert "If" not in str(graph)
+
+
+def test_a_choice_joined_with_itself_is_itself():
+    found = []
+
+    def f(x):
+        number = structure.spec_of(x.sum().item())
+        choice = structure.Choice((number, structure.spec_of(x.sum())))
+        found.append(joins.equal(joins.join(choice, choice), choice))
+        return x
+
+    tg.function(f)(ONES)
+    assert found == [True]
