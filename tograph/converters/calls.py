@@ -217,7 +217,9 @@ def _referent(f: weakref.ref, args, kwargs) -> Any:
 
 def _partial(f: functools.partial, args, kwargs):
     """A partial, also one of a subclass, whose own ``func`` may be another thing than what the call takes."""
-    function = _FUNC.__get__(f)
+    function, watch = _FUNC.__get__(f), reads.current()
+    if watch is not None:
+        watch.partial(f)
     return call(function, *f.args, *args, **{**f.keywords, **kwargs})
 
 
