@@ -23,6 +23,7 @@ from .raising import (
     Unreachable,
     emit_raise,
     fail_assertion,
+    is_leaf_error,
     may_fail,
     outside_value,
 )
@@ -42,6 +43,7 @@ __all__ = [
     "emit_raise",
     "fail_assertion",
     "has_alternative",
+    "is_leaf_error",
     "is_module_globals",
     "join_regions",
     "may_fail",

@@ -36,5 +36,11 @@ def answer(question: Callable[[], bool], began: dict[Any, bool], watch: PlaceChe
     now, before = question(), began[question]
     if now != _IN_A_TRACE.get(question, before):
         return now  # the code's own
-    watch.check(_SOURCES[question], "answer", f"{{0}}() is {before}", None, str(before))
+    hold(question, began, watch)
     return before
+
+
+def hold(question: Callable[[], bool], began: dict[Any, bool], watch: PlaceChecks) -> None:
+    """Let the trace be one for calls with the answer that this call began with."""
+    before = began[question]
+    watch.check(_SOURCES[question], "answer", f"{{0}}() is {before}", None, str(before))

@@ -8,7 +8,7 @@ class Retrace(BaseException):
 
     ``apart``: the error for which containers have to be told apart that a staged construct merges else. ``iterated``: whether staged
     loops that gather gradients are taken to have an iteration. ``alone``: whether nothing is concluded from one copy of a loop for another. ``nested``: the error of a trace whose lists of the
-    graph took no lists, dicts and objects as items: now they do.
+    graph took no lists, dicts and objects as items: now they do. ``quiet``: gradients are off from the beginning, as they were for the call.
     """
 
     def __init__(
@@ -19,13 +19,15 @@ class Retrace(BaseException):
         iterated: bool = False,
         alone: bool = False,
         nested: Exception | None = None,
+        quiet: bool = False,
     ):
         super().__init__()
         self.real, self.bases, self.apart = real, bases, apart
-        self.iterated, self.alone, self.nested = iterated, alone, nested
+        self.iterated, self.alone, self.nested, self.quiet = iterated, alone, nested, quiet
 
     def __or__(self, other: Retrace) -> Retrace:
         real, bases = self.real | other.real, self.bases | other.bases
         iterated, alone = self.iterated or other.iterated, self.alone or other.alone
         nested = self.nested or other.nested
-        return Retrace(real, bases, self.apart or other.apart, iterated, alone, nested)
+        apart, quiet = self.apart or other.apart, self.quiet or other.quiet
+        return Retrace(real, bases, apart, iterated, alone, nested, quiet)
