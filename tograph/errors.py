@@ -160,6 +160,10 @@ class DeadResourceError(TographError, ReferenceError):
     """A tensor, variable or object that a function used and that does not exist any more."""
 
 
+class RecursiveCallError(StagingError, RecursionError):
+    """A function that calls itself until a staged condition holds, otherwise than at its end."""
+
+
 class LastingChangeError(StagingError):
     """A change that was made while tracing and cannot be undone: tracing again would find it made."""
 

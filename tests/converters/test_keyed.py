@@ -147,6 +147,60 @@ def ordered_dict_popped_in_branches(v):
     return d.get("b"), d.get("a"), d["c"], "b" in d, e, list(e)
 
 
+@cases(([1.0, 2.0, 3.0],), ([-1.0, -2.0, 3.0],), ([-1.0, -2.0, -3.0],))
+def groups_by_a_condition(x):
+    groups, found, seen, counts = defaultdict(list), {}, {}, defaultdict(lambda: defaultdict(int))
+    for i, v in enumerate(x):
+        k = "p" if v > 0 else "n"
+        if v > 0:
+            groups["p"].append(v)
+        else:
+            groups["n"].append(v)
+        found.setdefault(k, {}).setdefault(i % 2, []).append(v)
+        if k not in seen:
+            seen[k] = set()
+        seen[k].add(i)
+        counts[k][i] += 1
+    held = groups.get("p")
+    if held is not None:
+        held.append(10.0)
+    tables = (groups, found, seen, counts)
+    return [t.get("p") for t in tables], [t.get("n") for t in tables], [len(t) for t in tables]
+
+
+@cases((1,), (-1,))
+def default_beside_lists_that_are_there(x):
+    d, e = {"p": [1]}, {}
+    d.setdefault("p" if x > 0 else "n", []).append(2)
+    if x > 0:
+        e["p"] = [1]
+    e.setdefault("p", []).append(2)
+    return d, e
+
+
+@cases.tensors((3.0,), (1.5,))
+def groups_of_a_loop_of_the_graph(y):
+    d = defaultdict(list)
+    while y > 1:
+        d["even" if y.int() % 2 == 0 else "odd"].append(y)
+        y = y - 0.5
+    return d.get("even"), d.get("odd")
+
+
+@cases((1, 2), (1, -2), (-1, 2), (-1, -2))
+def two_names_of_a_new_list(a, b):
+    d = {}
+    if a > 0:
+        d["p"] = row = []
+        row.append(a)
+        d["p"].append(b)
+    if b > 0:
+        e = d.setdefault("q", [])
+        e.append(b)
+        d["q"].append(a)
+    return d
+
+
 test_same = cases.test()
 
 
@@ -187,19 +241,16 @@ def test_the_text_of_a_dict_without_an_order_is_refused():
         tg.function(f)(torch.tensor(1.0))
 
 
-def test_a_list_that_setdefault_may_put_is_refused():
+def test_keys_that_are_taken_out_get_no_list_that_another_holds():
+    @tg.function
     def f(x):
-        d = {"p": [1]}
-        d.setdefault("p" if x > 0 else "n", []).append(2)
-        return d
+        d, held = defaultdict(list), []
+        for v in x:
+            if v > 0:
+                d["p"].append(v)
+            else:
+                held.append(d.pop("p", None))
+        return d.get("p"), held
 
-    def g(x):
-        d = {}
-        if x > 0:
-            d["p"] = [1]
-        d.setdefault("p", []).append(2)
-        return d
-
-    for h in (f, g):
-        with pytest.raises(StagingError, match=r"setdefault\(\) with a list"):
-            tg.function(h)(torch.tensor(1.0))
+    with pytest.raises(tg.errors.AliasError):
+        f(torch.tensor([1.0, -1.0, 2.0]))

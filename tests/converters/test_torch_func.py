@@ -179,3 +179,65 @@ def test_backward_inside_is_refused_as_in_eager(p):
         return found, [x.detach().tolist() for x in layer.parameters()]
 
     assert run(tg.function(training_inside), torch.tensor(p)) == run(training_inside, p)
+
+
+WEIGHT = torch.tensor([1.0, 2.0], dtype=D, requires_grad=True)
+
+
+def of_a_captured_leaf(x):
+    return (grad(lambda w: (w**3 * x).sum())(WEIGHT) * x).sum()
+
+
+def of_one_that_is_passed_too(w, x):
+    return of_a_captured_leaf(x) + w.sum()
+
+
+def test_history_of_a_captured_leaf_goes_on():
+    x = torch.tensor([0.5, 2.0], dtype=D)
+    for f, args in ((of_a_captured_leaf, (x,)), (of_one_that_is_passed_too, (WEIGHT, x))):
+        staged = tg.function(f)
+        for _ in range(2):
+            expected = torch.autograd.grad(f(*args), WEIGHT)
+            torch.testing.assert_close(torch.autograd.grad(staged(*args), WEIGHT), expected)
+
+
+class Deciding(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(2, 2)
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x, *, times=1.0):
+        self.calls = self.calls + 1
+        h = self.layer(x)
+        if h.mean() > 0:
+            h = h * times
+        while h.norm() < 4:
+            h = h * 2
+        return h
+
+
+def test_functional_call_of_a_module_with_staged_control_flow():
+    torch.manual_seed(0)
+    model = Deciding().double()
+    given = dict(model.named_parameters())
+
+    def adapted(p, x, calls):
+        def loss(p, b):
+            return torch.func.functional_call(model, (p, b), (x,), {"times": 3.0}).square().mean()
+
+        held = {"calls": calls}
+        for _ in range(2):
+            g = grad(loss)(p, held)
+            p = {n: p[n] - 0.01 * g[n] for n in p}
+        return loss(p, held), held["calls"]
+
+    staged = tg.function(adapted)
+    for i in range(3):
+        x, calls = torch.randn(3, 2, dtype=D), torch.tensor(float(i))
+        (expected, n), (found, m) = adapted(given, x, calls), staged(given, x, calls)
+        assert n == m
+        torch.testing.assert_close(found, expected)
+        both = [torch.autograd.grad(y, list(given.values())) for y in (found, expected)]
+        torch.testing.assert_close(*both)
+    assert model.calls == 0 and staged.trace_count == 1

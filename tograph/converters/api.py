@@ -13,6 +13,7 @@ import torch
 from ..errors import ConversionError, NotAFunctionError
 from ..runtime.functions.function import Function
 from ..runtime.functions.methods import BoundFunction, WeakMethod
+from . import recursion
 from .call_rules import MARK
 from .calls import call
 from .conversion import record_writes
@@ -113,7 +114,7 @@ def _entry(fn: Any) -> Callable[..., Any]:
     if isinstance(fn, types.FunctionType):
         made = convert_function(fn)
         record_writes(made)
-        return made
+        return recursion.entry(fn, made)
     return functools.partial(call, fn)
 
 

@@ -100,7 +100,9 @@ class _Ordered:
 
 
 # Functions of modules that are left alone which decide on data: the comparisons of ``functools.total_ordering`` among them.
-DECIDING = {torch.nn.functional.gaussian_nll_loss, _Ordered.__gt__, _Ordered.__le__, _Ordered.__ge__}  # fmt: skip
+DECIDING = {
+    torch.nn.functional.gaussian_nll_loss, torch.func.functional_call, _Ordered.__gt__, _Ordered.__le__, _Ordered.__ge__,
+}  # fmt: skip
 
 # Code that decorators of libraries make, which has a rule of its own.
 WRAPPERS: set[types.CodeType] = set()

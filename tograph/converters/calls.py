@@ -26,7 +26,7 @@ from ..runtime.values import locations
 from ..runtime.values.growing import StagedList, check_attribute
 from ..runtime.values.structure import is_union
 from ..transpiler.syntax import gast
-from . import module_hooks, standard, union
+from . import module_hooks, recursion, standard, union
 from .call_rules import (
     CONVERTED_CODE,
     LEAF_MODULES,
@@ -34,7 +34,7 @@ from .call_rules import (
     is_user_function,
 )
 from .construction import construct, instance
-from .container_changes import CHANGING, check_default, note_look, record_change
+from .container_changes import CHANGING, note_look, record_change
 from .context import OPERATORS, Converter, is_docstring
 from .conversion import converted, generator_form, record_writes
 from .generators import CHANNEL, Generator, is_generator_function
@@ -131,12 +131,19 @@ def call(f, /, *args, **kwargs):
         # no frame of ours between two functions of the user but this one: they may recurse deeply
         direct = _direct(f)
         reads.method(f, args)
+        if direct is not None and recursion.names_itself(f.__code__):
+            recursion.enter(f, args, kwargs)
+            try:
+                return direct(*args, **kwargs)
+            finally:
+                recursion.leave()
         return direct(*args, **kwargs) if direct is not None else _function(f, args, kwargs)
     rule = _KINDS.get(kind, _object)
     return rule(f, args, kwargs)
 
 
 union.set_call(call)
+recursion.CALL = call
 
 
 def _direct(f: types.FunctionType) -> Callable[..., Any] | None:
@@ -287,8 +294,6 @@ def _builtin(f, args, kwargs):
 
 def _container_method(f, owner, args, kwargs):
     if args and is_union(args[0]) and f.__name__ in _BY_KEY.get(type(owner).__mro__[-2], ()):
-        if f.__name__ == "setdefault":
-            check_default(args[-1])
         return union.distribute(lambda key: call(f, key, *args[1:], **kwargs), args[0])
     form = METHODS.get((type(owner), f.__name__))
     if form is not None:

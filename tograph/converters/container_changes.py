@@ -9,6 +9,7 @@ from ..runtime.guarding import guards, reads
 from ..runtime.symbols import journal
 from ..runtime.symbols.funcgraph import user_location
 from ..runtime.values import conditional_items, locations
+from ..runtime.values.reserved import shrinks
 from . import union
 from .registry import hashable
 
@@ -16,6 +17,8 @@ from .registry import hashable
 def record_change(owner, name, args, kwargs) -> None:
     """A method is about to change a container: a step of its own when it neither looks at the content nor fails."""
     blind = name in _BLIND and not kwargs
+    if name in ("pop", "popitem", "clear", "__delitem__"):
+        shrinks(owner)
     if blind and name in ("extend", "extendleft", "update", "__iadd__"):
         reads.passed(args)
         blind = all(type(a) in guards.CONTAINERS for a in args)

@@ -14,9 +14,10 @@ from ..runtime.guarding import reads
 from ..runtime.inference.shapes import SYMBOLS
 from ..runtime.library.staged_string import StagedString
 from ..runtime.symbols import journal
-from ..runtime.symbols.funcgraph import user_location
+from ..runtime.symbols.funcgraph import current_graph, user_location
 from ..runtime.symbols.journal import MISSING
 from ..runtime.values import locations
+from ..runtime.values.reserved import reserve, shrinks
 from ..runtime.values.structure import is_union
 from .call_rules import is_user_function
 from .calls import call
@@ -101,6 +102,7 @@ def write_key(x: dict, key, value) -> None:
     if is_union(key):
         distribute(lambda k: write_key(x, k, value), key)
         return
+    value = reserve(x, key, value) if _misses(x, key) else value
     record_key(x, key)
     method = type(x).__setitem__
     if is_user_function(method):
@@ -109,12 +111,20 @@ def write_key(x: dict, key, value) -> None:
         x[key] = value
 
 
+def _misses(x: dict, key) -> bool:
+    """Whether a key may not be there, of a dict of Python's own."""
+    if type(x).__setitem__ is not dict.__setitem__ or type(key).__hash__ is None:
+        return False
+    held = dict.get(x, key, MISSING)
+    return held is MISSING or may_miss(held)
+
+
 def no_key(x, key):
     """What a dict gives for a key that it does not have."""
     if isinstance(x, Counter):
         return 0
     if isinstance(x, defaultdict) and x.default_factory is not None:
-        value = call(x.default_factory)
+        value = reserve(x, key, call(x.default_factory))
         write_key(x, key, value)
         return value
     missing = getattr(type(x), "__missing__", None)
@@ -164,6 +174,7 @@ def dict_pop(x, key, *default):
         return _where_key(x, key, lambda k: call(x.pop, k, *default), absent)
 
     def take():
+        shrinks(x)
         journal.record(locations.key_of(x, key, f"[{key!r}]"))
         x.pop(key)
 
@@ -174,14 +185,15 @@ def set_default(x, key, default=None):
     """``x.setdefault(key, default)`` where it is staged, or recorded key by key; NotImplemented where it is Python's own."""
 
     def absent():
-        write_key(x, key, default)
-        return default
+        value = reserve(x, key, default)
+        if value is default and current_graph().outer is not None:
+            check_default(default)
+        write_key(x, key, value)
+        return value
 
     if is_staged_key(key):
         check_default(default)
         return _where_key(x, key, lambda k: call(x.setdefault, k, default), absent)
-    if may_miss(dict.get(x, key)):
-        check_default(default)
     return _held(x, key, absent, lambda: None)
 
 

@@ -32,6 +32,7 @@ from .match_stmt import (
     match_star,
     match_value,
 )
+from .recursion import as_loop, deeper, tail_call
 from .spread import call_spread, spread
 from .star_arguments import arguments, call_starred, rest_of
 from .strings import fstring
@@ -71,6 +72,7 @@ __all__ = [
     "add",
     "and_",
     "arguments",
+    "as_loop",
     "assert_stmt",
     "attr",
     "augment",
@@ -85,6 +87,7 @@ __all__ = [
     "chain",
     "contains",
     "context",
+    "deeper",
     "delattr_",
     "delitem",
     "each",
@@ -139,6 +142,7 @@ __all__ = [
     "slice_",
     "spread",
     "sub",
+    "tail_call",
     "truediv",
     "try_stmt",
     "tuple_display",

@@ -51,6 +51,7 @@ from .jumps import Jumps
 from .lists import Lists
 from .logical import Logical
 from .match_stmt import MatchStatements
+from .recursion import TailCalls
 from .strings import Strings
 from .subscripts import Subscripts
 from .try_stmt import Reraises
@@ -62,7 +63,15 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 _report = lazy_module("..runtime.report.collect", __package__)
 
 # Before the analyses: constructs that become plainer Python.
-PLAINER = (Annotations, Directives, Comprehensions, MatchStatements, FinallyJumps, Reraises)
+PLAINER = (
+    TailCalls,
+    Annotations,
+    Directives,
+    Comprehensions,
+    MatchStatements,
+    FinallyJumps,
+    Reraises,
+)
 # After them: reads are marked and variables located while the facts still fit; then statements; then expressions.
 PIPELINE = (Escapes, Reads, Frames, Displays, Lists, Jumps, ControlFlow, Asserts, Unpackings, Calls, ContextManagers, Attributes, Subscripts, Strings, UserOperators, Comparisons, Logical,
             ConditionalExpressions, Declarations)  # fmt: skip

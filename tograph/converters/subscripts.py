@@ -16,6 +16,7 @@ from ..runtime.library.staged_string import text_op
 from ..runtime.symbols import journal
 from ..runtime.values import locations
 from ..runtime.values.growing import StagedList, as_staged
+from ..runtime.values.reserved import shrinks
 from ..runtime.values.staged_tuples import as_tuple
 from ..runtime.values.structure import is_union
 from ..transpiler.syntax import gast
@@ -41,7 +42,7 @@ from .tensor_index import (
     staged_parts,
     tensor_item,
 )
-from .union import apply, distribute_missing, may_miss
+from .union import apply, distribute_missing, may_miss, updated
 from .user_operators import in_place
 
 slice_ = slice
@@ -100,12 +101,25 @@ class Subscripts(Converter):
             "key_": self.key(self.visit(target.slice)),
             "value_": value,
         }
-        if isinstance(value, (gast.Name, gast.Constant)):
+        if isinstance(value, (gast.Name, gast.Constant)) or self._is_empty(value):
             return self.fill(f"{OPERATORS}.setitem(x_, key_, value_)", origin, **holes)
         temp = self.context.namer.fresh("value")
         first = self.fill("temp_ = value_", origin, temp_=temp, value_=holes.pop("value_"))
         return first + self.fill(
             f"{OPERATORS}.setitem(x_, key_, temp_)", origin, temp_=temp, **holes
+        )
+
+    def _is_empty(self, value) -> bool:
+        """Whether a value is a new container without items, which no name has to hold: see ``runtime.values.reserved``."""
+        if not isinstance(value, gast.Call):
+            return isinstance(value, gast.Dict) and not value.keys
+        operator = getattr(value.func, "attr", None)
+        if operator == "new_list":
+            return not value.args
+        return (
+            operator == "call"
+            and len(value.args) == 1
+            and any(self.context.resolve(value.args[0]) is kind for kind in (list, dict, set))
         )
 
     def visit_AugAssign(self, node):
@@ -265,6 +279,7 @@ def delitem(x, key) -> None:
         set_slice(x, key, ())
         return
     if isinstance(x, (dict, list, deque)) and journal.active():
+        shrinks(x)
         journal.record(locations.contents(x))
     if isinstance(x, StagedList) and not x.frozen and (x.handle is not None or is_staged(key)):
         x.become(as_staged(x))
@@ -283,6 +298,7 @@ def _made_here(x: list, value) -> bool:
 
 def augment(op: str, x, value):
     """``x op= value``, as an expression."""
+    x = updated(op, x, value)
     if is_union(x) or is_union(value):
         return apply(lambda a, b: augment(op, a, b), x, value)
     if op == "ior" and isinstance(x, dict) and dict_update(x, value) is not NotImplemented:

@@ -21,7 +21,7 @@ from ..runtime.graph.ops import ARITHMETIC, COMPARISONS
 from ..runtime.library.staged_string import StagedString
 from ..runtime.symbols.funcgraph import user_location
 from ..runtime.symbols.journal import MISSING, Location
-from ..runtime.values import facts
+from ..runtime.values import either, facts
 from ..runtime.values.growing import StagedList
 from ..runtime.values.structure import TaggedUnion, is_union
 from .call_rules import is_user_function
@@ -125,6 +125,29 @@ def _settled(function: Callable[..., Any], items: Sequence[Any]) -> Any:
     return apply(function, *items)
 
 
+_ALIKE = frozenset(("add", "sub", "mul", "truediv", *COMPARISONS))
+
+
+def resolved(name: str, a: Any, b: Any) -> tuple[Any, Any]:
+    """The operands of an operator, with a number or tensor beside a tensor as a tensor where that makes no difference."""
+    if name in _ALIKE and is_union(a) is not is_union(b):
+        one, other = (a, b) if is_union(a) else (b, a)
+        found = either.beside(one, other) if isinstance(other, torch.Tensor) else None
+        if found is not None:
+            return (found, b) if one is a else (a, found)
+    return a, b
+
+
+def updated(name: str, x: Any, value: Any) -> Any:
+    """``x`` of ``x += value`` as the tensor that it changes, where it may be a number: then nothing else holds that tensor."""
+    if not is_union(x) or not isinstance(value, torch.Tensor) or value.dim():
+        return x
+    found = resolved(name.removeprefix("i"), x, value)[0]
+    if is_union(found) or torch.promote_types(found.dtype, value.dtype) != found.dtype:
+        return x
+    return found
+
+
 def holds_union(args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
     return any(map(is_union, args)) or any(map(is_union, kwargs.values()))
 
@@ -190,6 +213,9 @@ def truth(x: Any, what: str) -> Any:
     """A condition that may be of several kinds as one bool or staged condition."""
     if isinstance(x, StagedList) and x.handle is not None:
         return x.length() > 0
+    if is_union(x):
+        found = either.tensor_of(x)
+        x = x if found is None else found
     if not is_union(x):
         if what != "while":  # a loop that begins by a known condition is staged all the same
             x = facts.known(x)

@@ -31,7 +31,7 @@ from .registry import handles
 from .staging import is_staged
 from .standard import compared_fields
 from .strings import percent
-from .union import apply
+from .union import apply, resolved
 
 # operator class: (name in ag__, function of ``operator``, method, sign)
 _BINARY = {
@@ -108,6 +108,7 @@ def _by_fields(function: Any, fields: tuple[str, ...], x: Any, y: Any) -> Any:
 
 def _binary(function: Any, method: str, sign: str) -> Any:
     def run(a, b):
+        a, b = resolved(method, a, b)
         if is_union(a) or is_union(b):
             return apply(run, a, b)
         if not (defines_operators(type(a)) or defines_operators(type(b))):
@@ -155,6 +156,7 @@ def _comparison(name: str) -> Any:
     function, (reflected, sign) = getattr(operator, name), _COMPARISONS[name]
 
     def run(a, b):
+        a, b = resolved(name, a, b)
         if is_union(a) or is_union(b):
             return apply(run, a, b)
         if _conditional(a, b):

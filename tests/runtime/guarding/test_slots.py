@@ -262,3 +262,74 @@ def test_which_tensor_a_place_holds_was_asked(used):
     for i in range(9):
         s.x = s.y if i % 3 == 2 else torch.full((2,), float(i))
         assert torch.equal(g(s, torch.ones(2)), f(s, torch.ones(2)))
+
+
+class Chain:
+    """The state of a call has the history of those before."""
+
+    def __init__(self):
+        self.w = torch.ones(2, dtype=torch.float64, requires_grad=True)
+        self.h = torch.zeros(2, dtype=torch.float64)
+
+    def step(self, x):
+        self.h = torch.tanh(self.h * self.w + x)
+        return self.h.sum()
+
+
+def _trained(make):
+    chain = Chain()
+    step, found = make(chain.step), []
+    for i in range(7):
+        loss = step(torch.ones(2, dtype=torch.float64) * i)
+        if i % 3 == 2:
+            loss.backward()
+            found.append(chain.w.grad.clone())
+            chain.h, chain.w.grad = chain.h.detach(), None
+        found += [loss.detach(), chain.h.detach()]
+    found += torch.autograd.grad(step(chain.w.detach()) + step(chain.h.detach()), chain.w)
+    return found, step
+
+
+def test_state_that_requires_a_gradient():
+    found, step = _trained(tg.function)
+    torch.testing.assert_close(found, _trained(lambda f: f)[0])
+    assert step.trace_count == 2
+
+
+class Weights:
+    def __init__(self):
+        self.w = torch.ones(3)
+
+    def loss(self, x):
+        return (self.w * x).square().sum()
+
+    def inner(self, x):
+        return torch.autograd.grad((self.w * x).square().sum(), self.w)[0]
+
+    def back(self, x):
+        (self.w * x).square().sum().backward()
+        return self.w.grad
+
+    def asked(self, x):
+        return self.w * x if self.w.requires_grad else x
+
+
+def _with_new_leaves(make, name):
+    owner, found = Weights(), []
+    run = make(getattr(owner, name))
+    for i in range(5):
+        owner.w = torch.full((3,), float(i)).requires_grad_(name != "asked" or i < 3)
+        y = run(torch.arange(3.0) + i)
+        found += [y.detach().clone(), torch.tensor(y.requires_grad)]
+        if name == "loss":
+            found += torch.autograd.grad(y, owner.w)
+        if owner.w.grad is not None:
+            found.append(owner.w.grad.clone())
+    return found, run
+
+
+@pytest.mark.parametrize("name", ["loss", "inner", "back", "asked"])
+def test_leaves_that_are_replaced_between_calls(name):
+    found, run = _with_new_leaves(tg.function, name)
+    torch.testing.assert_close(found, _with_new_leaves(lambda f: f, name)[0])
+    assert name != "loss" or run.trace_count == 2

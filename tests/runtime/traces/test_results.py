@@ -95,3 +95,17 @@ def test_questions_about_types_are_answered_while_tracing():
     native, converted = f(X), tg.function(f)(X)
     assert native[:4] == converted[:4]
     assert torch.equal(native[4], converted[4])
+
+
+def test_a_set_with_conditional_items_that_is_one_of_several_results():
+    def f(x):
+        found, shown, table = set(), None, {}
+        for i, v in enumerate(x):
+            if v > 0:
+                shown = found
+                table["found"] = found
+                found.add(i)
+        return shown, (3, shown), table.get("found")
+
+    for x in (torch.tensor([-1.0, -2.0, 3.0]), torch.tensor([1.0, -2.0, 3.0]), -torch.ones(3)):
+        assert tg.function(f)(x) == f(x)

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import tograph as tg
+from tograph.runtime.values import reach
 
 MODULE = types.ModuleType("reached_module")
 MODULE.held = {}
@@ -131,3 +132,26 @@ def test_the_branch_that_is_not_taken_changes_nothing(way, monkeypatch):
     assert held["k"].item() == 2
     f(torch.tensor(-3.0))
     assert held["k"].item() == 2
+
+
+def library_code(source, **names):
+    """A function of a library's module."""
+    space = {"__name__": "torch.made_for_this_test", **names}
+    exec(source, space)
+    return space["made"]
+
+
+def test_a_function_of_a_library_leads_to_what_it_holds_and_names():
+    held, far = object(), {}
+    wrapper = library_code("def made(f): return lambda: f()")(lambda: held)
+    assert id(held) in reach.reachable([wrapper])
+    inner = library_code("def made(): return far", far=far)
+    outer = library_code("def made(): return inner()", inner=inner)
+    assert id(far) in reach.reachable([inner])
+    assert id(far) not in reach.reachable([outer])
+
+
+def test_a_walk_that_is_full_finds_more_roots_still(monkeypatch):
+    monkeypatch.setattr(reach, "LIMIT", 10)
+    first, other = [[] for _ in range(50)], [[]]
+    assert {id(other), id(other[0])} <= reach.Reach([first]).also([other])

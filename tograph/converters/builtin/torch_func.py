@@ -67,9 +67,8 @@ def _fresh(x: Any) -> Any:
             f"torch.func differentiates tensors of floating-point numbers, not {type(x).__name__ if not isinstance(x, torch.Tensor) else x.dtype}",
             user_location(),
         )
-    x = as_symbolic(x)
-    with torch.enable_grad():
-        return histories.alias(x) if x.requires_grad else grads.own(x).requires_grad_()
+    with torch.enable_grad():  # a captured tensor is real here, and has its history itself
+        return histories.alias(x) if x.requires_grad else grads.own(as_symbolic(x)).requires_grad_()
 
 
 def _called(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

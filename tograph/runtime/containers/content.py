@@ -14,7 +14,7 @@ from ..inference.shapes import SYMBOLS
 from ..symbols.funcgraph import Ref, current_graph, is_tracing, user_location
 from ..symbols.misuse import check_whole
 from ..symbols.scalars import scalar
-from ..symbols.symbolic import SymTensor, as_symbolic, scalar_of, value_of
+from ..symbols.symbolic import SymTensor, scalar_of, value_of
 from ..values.flattening import symbolic
 from ..values.structure import Handle
 
@@ -62,7 +62,7 @@ class Content:
         graph = current_graph()
         if isinstance(self.content, Handle):
             return graph.resolve(self.content.ref)
-        items = tuple(value_of(as_symbolic(x), graph) for x in self.content)
+        items = tuple(value_of(x, graph) for x in self.content)
         element = type_of(self.content[0]) if self.content else None
         return graph.emit("tg.list_of", *items, type=ListType(element))
 

@@ -29,7 +29,7 @@ from .learning import learn_outcome
 from .leaves import noting
 from .raising import Unreachable
 from .regions import Region, close, forget_written, replayed, structure_argument, unmoved
-from .telling import Merged, told_apart
+from .telling import Before, Merged, told_apart
 
 
 def join_regions(op: str, heads: Sequence[Any], regions: dict[str, Region], **attrs):
@@ -45,10 +45,11 @@ def join_regions(op: str, heads: Sequence[Any], regions: dict[str, Region], **at
     places = _places(regions, live, graph)
     slots = [(None, [identified(r.result, r) for r in live])]
     slots += [(p, [identified(r.content(p), r) for r in live]) for p in places.values()]
-    slots = told_apart(slots, live)
+    before = Before(live)
+    slots = told_apart(slots, before)
     specs = [visible(s, graph) for s in _join_contents(slots, live)]
     kinds = [t for s in specs for t in leaf_types(s)]
-    joint, merged = Joint(slots, specs, live), Merged(slots, specs, live)
+    joint, merged = Joint(slots, specs, live), Merged(slots, specs, live, before)
     outputs = []
     for region in regions.values():
         with recording(region.graph), replayed(region):

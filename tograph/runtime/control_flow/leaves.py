@@ -11,7 +11,7 @@ import torch
 from ..graph.ir import Value
 from ..graph.types import TensorType, Type
 from ..symbols.journal import MISSING
-from ..values import joins, pytrees, structure
+from ..values import either, joins, pytrees, structure
 from ..values.structure import UNSET, Choice, Const, Leaf, Spec, Tree, leaf_types
 
 Path = tuple[Any, ...]
@@ -58,17 +58,25 @@ def leaf_objects(x: Any, spec: Spec) -> list[Any]:
         return [o for p, s in zip(found[1], spec.parts) for o in leaf_objects(p, s)]
     if structure.is_union(x):
         return _of_union(x, spec)
-    at = joins.option_of(structure.spec_of(x), spec)
+    at, number = joins.option_of(structure.spec_of(x), spec), either.slot(spec)
     out: list[Any] = [None]
     for i, option in enumerate(spec.options):
-        out += leaf_objects(x, option) if i == at else [None] * len(leaf_types(option))
+        if i == at:
+            out += leaf_objects(x, option)
+        else:
+            out += [NEW if i == number else None] * len(leaf_types(option))
     return out
 
 
 def _of_union(x: structure.TaggedUnion, spec: Choice) -> list[Any]:
     places = [joins.option_of(structure.spec_of(o), spec) for o in x.options_]
     out: list[Any] = [None]
+    number = either.slot(spec)
     for i, option in enumerate(spec.options):
+        if i == number:
+            found = [o if isinstance(o, torch.Tensor) else NEW for o in x.options_]
+            out.append(Among(x.tag_, tuple(found)))
+            continue
         rows = [leaf_objects(o, option) for o, place in zip(x.options_, places) if place == i]
         if not rows:
             out += [None] * len(leaf_types(option))

@@ -6,8 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
 from ..graph import types
 from ..graph.ir import Node, Value
+from ..inference.shapes import SYMBOLS
 from ..recording.tracing import recording
 from ..symbols import journal
 from ..symbols.assumptions import note_singles
@@ -15,6 +18,7 @@ from ..symbols.funcgraph import FuncGraph, current_graph
 from ..symbols.journal import Location as Place
 from ..values import flattening, inner_lists, listed, structure
 from ..values.flattening import flatten
+from ..values.joins import option_of
 from ..values.listed import tensors_in
 from ..values.structure import UNSET, Leaf, Spec, leaf_types
 from ..writes import histories
@@ -252,7 +256,7 @@ def _after(
         if place.key[0] == "grad":
             x = _gathered(x, graph)
         elif not loop.raised and surely_runs(node):
-            x = _bound(x, as_value(loop.content(place)))
+            x = _bound(x, as_value(loop.content(place)), spec)
         anew = bool(leaf_types(spec)) or _made_anew(place, spec, told)
         if anew:
             told.check_items(place, spec)
@@ -272,10 +276,15 @@ def _options(x: Any) -> Sequence[Any]:
     return x.options_ if structure.is_union(x) else (x,)
 
 
-def _bound(x: Any, left: Any) -> Any:
+_PLAIN = (torch.Tensor, *SYMBOLS, bool, int, float)
+
+
+def _bound(x: Any, left: Any, spec: Spec) -> Any:
     """What a variable holds behind a loop that has an iteration, and in which each binds it: ``left`` is what one leaves."""
     if not structure.is_union(x) or any(map(_absent, _options(left))):
         return x
+    if isinstance(left, _PLAIN):
+        return x.options_[option_of(structure.spec_of(left), spec)]
     rest = [o for o in x.options_ if not _absent(o)]
     return rest[0] if len(rest) == 1 else x
 

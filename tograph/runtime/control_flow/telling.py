@@ -10,7 +10,7 @@ itself, beside what the construct makes, also inside of that. A change that cann
 from __future__ import annotations
 
 import contextlib
-from collections import deque
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Container, Iterator, Sequence
 from typing import Any
 
@@ -26,7 +26,7 @@ from ..values.structure import Identity, Spec, is_union
 from .leaves import Path
 from .regions import Region
 
-_CONTAINERS = (list, dict, set, deque)
+_CONTAINERS = (list, dict, set, deque, defaultdict, Counter, OrderedDict)
 
 
 def mutable(x: Any) -> bool:
@@ -51,7 +51,7 @@ def all_known(x: Any, known: Container[int]) -> bool:
 def told(x: Any) -> Any:
     """``x`` with the containers that it may be counting as themselves."""
     if is_union(x):
-        made = structure.TaggedUnion(x.tag_, [told(o) for o in x.options_])
+        made = structure.TaggedUnion(x.tag_, [told(o) for o in x.options_], x.either_)
         made.__dict__["name_"] = x.name_
         return made
     return Identity(x) if mutable(x) else x
@@ -60,28 +60,37 @@ def told(x: Any) -> Any:
 Slot = tuple[Place | None, list[Any]]  # a place, and what each branch leaves in it
 
 
-def told_apart(slots: Sequence[Slot], live: Sequence[Region]) -> list[Slot]:
+class Before:
+    """What existed before the branches of a construct: what their functions reach is gone over once, when it is first asked for."""
+
+    def __init__(self, live: Sequence[Region]):
+        self._functions = [r.function for r in live]
+        self._reach: Reach | None = None
+
+    def also(self, roots: Sequence[Any] = ()) -> set[int]:
+        """The ids of what the functions and these roots reach."""
+        if self._reach is None:
+            self._reach = Reach(self._functions)
+        return self._reach.also(roots)
+
+
+def told_apart(slots: Sequence[Slot], before: Before) -> list[Slot]:
     """The outcomes of branches, with containers that all existed before the branches counting as themselves."""
     seen: set[int] | None = None
     memo: dict[int, Any] = {}
     out = []
+    places = [p for p, _ in slots if p is not None]
     for place, contents in slots:
         held = [_bare(o) for c in contents for o in among(c)]
         if current_graph().root.apart:
-            seen = seen if seen is not None else _before(slots, live)
+            seen = seen if seen is not None else before.also([p.get() for p in places])
             contents = [partly(c, seen, memo) for c in contents]
         elif any(map(mutable, held)) and all(map(mutable, held)):
-            seen = seen if seen is not None else _before(slots, live)
+            seen = seen if seen is not None else before.also([p.get() for p in places])
             if all(all_known(c, seen) for c in contents):
                 contents = [told(c) for c in contents]
         out.append((place, contents))
     return out
-
-
-def _before(slots: Sequence[Slot], live: Sequence[Region]) -> set[int]:
-    """The ids of what existed before the branches."""
-    places = [p.get() for p, _ in slots if p is not None]
-    return reachable([*(r.function for r in live), *places])
 
 
 def partly(x: Any, known: Container[int], memo: dict[int, Any]) -> Any:
@@ -90,7 +99,8 @@ def partly(x: Any, known: Container[int], memo: dict[int, Any]) -> Any:
     ``memo``: the copies by the ids of what they are of, so that what two places hold stays one.
     """
     if is_union(x):
-        made = structure.TaggedUnion(x.tag_, [partly(o, known, memo) for o in x.options_])
+        options = [partly(o, known, memo) for o in x.options_]
+        made = structure.TaggedUnion(x.tag_, options, x.either_)
         made.__dict__["name_"] = x.name_
         return made
     if mutable(x) and id(x) in known:
@@ -234,7 +244,13 @@ class Told:
 class Merged:
     """What a join makes anew of the containers that its regions leave, and which of them other names hold too."""
 
-    def __init__(self, slots: Sequence[Slot], specs: Sequence[Spec], live: Sequence[Region]):
+    def __init__(
+        self,
+        slots: Sequence[Slot],
+        specs: Sequence[Spec],
+        live: Sequence[Region],
+        before: Before,
+    ):
         self.places: set[Any] = set()
         # What a list of the graph takes has its place there.
         pairs = zip(slots, specs, strict=True)
@@ -245,10 +261,10 @@ class Merged:
             self.places.update(key for key, _ in _twice([(p, c[i]) for p, c in slots]))
         if self.places:
             inner_lists.held_twice()
-        seen = reachable([r.function for r in live])
         elsewhere = _Elsewhere(slots)
         for place, contents in slots:
             held = [x for c in contents for x in _made_anew(place, c)]
+            seen = before.also() if held else ()
             pairs = zip(contents, live, strict=True)
             kept = [x for c, r in pairs for x in _made_anew(place, c) if inner_lists.is_listed(x, r.marks)]  # fmt: skip
             if kept:

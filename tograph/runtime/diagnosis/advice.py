@@ -179,8 +179,8 @@ RULES: list[Rule] = [
     Rule((TypeError,), r"only integer tensors of a single element can be converted to an index", "convert it first, with int(...) or .long()"),
     Rule((ZeroDivisionError,), r"", "the divisor came out as 0: test it first, or use tensors, which give inf"),
     Rule((RecursionError,), r"",
-         "no call in this recursion returned: give it an end that Python can decide. One that depends on a tensor never ends while it is "
-         "traced: write it as a while loop, with a list as a stack if needed"),
+         "no call in this recursion returned: give it an end that Python can decide. One whose end depends on a tensor is taken where the call is "
+         "the last thing that the function does (`return f(...)`), else write it as a while loop, with a list as a stack if needed"),
     Rule((ValueError,), r"range\(\) arg 3 must not be zero", "the step came out as 0: check it before the loop"),
     Rule((ValueError,), r"Unknown format code", "convert the value first: int(x) or float(x)"),
 ]  # fmt: skip

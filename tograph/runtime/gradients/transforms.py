@@ -31,6 +31,11 @@ def active() -> bool:
     return _functorch.peek_interpreter_stack() is not None or forward_ad._current_level >= 0
 
 
+def open_inside() -> bool:
+    """Whether the code that is traced has a transform of ``torch.func`` open; those around the call are put aside."""
+    return _functorch.peek_interpreter_stack() is not None
+
+
 def mapping() -> bool:
     """Whether one of the open transforms is ``vmap``."""
     stack = _functorch.get_interpreter_stack()

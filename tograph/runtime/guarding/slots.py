@@ -4,8 +4,9 @@
 and its identity is a guard, so such code would trace anew at every call. Where the traced code replaces what a place holds, or
 somebody did so between calls, the place is the input instead, and the guard asks for a tensor of the same kind.
 
-Invariants: the tensor is plain, needs no gradient, and was found in one place only; where the trace writes memory that it did
-not make, the tensor in a slot shares memory with no other input. What does not hold at a call traces anew.
+Invariants: the tensor is plain and was found in one place only; where the trace writes memory that it did not make, the tensor in a
+slot shares memory with no other input. Where one requires a gradient, the trace neither takes gradients nor asks what requires them, and
+leaves its ``.grad`` alone. What does not hold at a call traces anew.
 """
 
 from __future__ import annotations
@@ -44,13 +45,14 @@ class Kind:
 
 
 def _known(x: torch.Tensor) -> tuple:
-    return x.dtype, x.shape, x.stride(), x.storage_offset(), x.device
+    place = x.stride(), x.storage_offset(), x.device
+    return x.dtype, x.shape, *place, x.requires_grad, x.is_leaf
 
 
 def movable(x: Any) -> bool:
-    """Whether a tensor is a plain one: no parameter, no leaf that collects a gradient, no view of another kind."""
+    """Whether a tensor is a plain one: no parameter, no view of another kind."""
     plain = type(x) is torch.Tensor and x.layout is torch.strided
-    return plain and not x.requires_grad and not x.is_complex() and not x.is_neg()
+    return plain and not x.is_complex() and not x.is_neg()
 
 
 class Slot:
@@ -107,6 +109,8 @@ def moves(
 ) -> bool:
     """Whether a captured tensor is looked up at every call (``found``)."""
     if not movable(x) or id(x) in watch.compared or any(x is g for g in root.root.given):
+        return False
+    if x.requires_grad and (watch.differentiated or id(x) in root.root.slots):
         return False
     checks = watch.identities(x)
     return len(checks) == 1 and (id(x) in replaced or checks[0].source.label in hints)

@@ -118,7 +118,8 @@ class Root:
     construct count as themselves beside those that it makes. ``gathered``: a ``.grad`` field that was None before a staged loop is
     a tensor behind it; ``iterated``: such loops are taken to have an iteration. ``alike``: a loop was taken to be what another copy of
     it is; ``alone``: none is. ``unnested``: a list of the graph did not take items that can change; ``nested``: they are taken.
-    ``items_written``, ``items_copied``, ``placed``: see ``inner_lists``.
+    ``items_written``, ``items_copied``, ``placed``: see ``inner_lists``. ``looped``: the code of functions whose calls of themselves are
+    loops; ``calls``: how often those that may call themselves were called. ``reserved``, ``shrunk``, ``unreserved``: see ``values.reserved``.
     """
 
     __tograph_opaque__ = True  # what it holds is no state of the user's
@@ -148,6 +149,11 @@ class Root:
     alike: bool = False
     unnested: bool = False
     nested: bool = False
+    looped: frozenset[pytypes.CodeType] = frozenset()
+    calls: dict[pytypes.CodeType, int] = field(default_factory=dict)
+    reserved: dict[int, tuple[Any, dict[Any, Any]]] = field(default_factory=dict)
+    shrunk: dict[int, Any] = field(default_factory=dict)
+    unreserved: bool = False
     items_written: list[Any] = field(default_factory=list)  # the bodies of loops, and None
     items_copied: bool = False
     placed: list[Any] = field(default_factory=list)
@@ -187,6 +193,8 @@ class Root:
             self.placed,
             self.made,
             self.lent,
+            self.reserved,
+            self.shrunk,
             self.earlier,
         ):
             noted.clear()

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from types import CodeType
+
 
 class Retrace(BaseException):
     """Unwinds tracing, to begin again with other knowledge: ``real`` arguments are captured, ``bases`` share memory.
 
     ``apart``: the error for which containers have to be told apart that a staged construct merges else. ``iterated``: whether staged
     loops that gather gradients are taken to have an iteration. ``alone``: whether nothing is concluded from one copy of a loop for another. ``nested``: the error of a trace whose lists of the
-    graph took no lists, dicts and objects as items: now they do. ``quiet``: gradients are off from the beginning, as they were for the call.
+    graph took no lists, dicts and objects as items: now they do. ``looped``: the code of functions whose calls of themselves are loops.
+    ``unreserved``: dicts get new containers under new keys (``values.reserved``). ``quiet``: gradients are off from the beginning, as
+    they were for the call.
     """
 
     def __init__(
@@ -19,15 +23,20 @@ class Retrace(BaseException):
         iterated: bool = False,
         alone: bool = False,
         nested: Exception | None = None,
+        looped: frozenset[CodeType] = frozenset(),
+        unreserved: bool = False,
         quiet: bool = False,
     ):
         super().__init__()
         self.real, self.bases, self.apart = real, bases, apart
-        self.iterated, self.alone, self.nested, self.quiet = iterated, alone, nested, quiet
+        self.iterated, self.alone, self.nested = iterated, alone, nested
+        self.looped, self.unreserved, self.quiet = looped, unreserved, quiet
 
     def __or__(self, other: Retrace) -> Retrace:
         real, bases = self.real | other.real, self.bases | other.bases
         iterated, alone = self.iterated or other.iterated, self.alone or other.alone
         nested = self.nested or other.nested
+        looped = self.looped | other.looped
+        unreserved = self.unreserved or other.unreserved
         apart, quiet = self.apart or other.apart, self.quiet or other.quiet
-        return Retrace(real, bases, apart, iterated, alone, nested, quiet)
+        return Retrace(real, bases, apart, iterated, alone, nested, looped, unreserved, quiet)

@@ -222,7 +222,7 @@ class _Writer:
         if isinstance(spec, Again):
             return f"t{spec.number}"
         if isinstance(spec, Choice):
-            return None
+            return self._chosen(spec)
         if spec.outer is not None:
             for _ in leaf_types(spec):
                 next(self._parts)
@@ -233,6 +233,15 @@ class _Writer:
             return None
         text = self._built(spec, parts)
         return text if spec.number is None else f"(t{spec.number} := {text})"
+
+    def _chosen(self, spec: Choice) -> str | None:
+        """One of several parts, by the tag before them; None where an option is more than a tensor, number or constant."""
+        if not all(isinstance(o, (Leaf, Const)) for o in spec.options):
+            return None
+        tag = f"r[{next(self._parts)}]"
+        parts = [self.part(o) for o in spec.options]
+        tests = [f"{part} if {tag} == {i} else " for i, part in enumerate(parts[:-1])]
+        return f"({''.join(tests)}{parts[-1]})"
 
     def _built(self, spec: Tree, parts: list[str]) -> str:
         if spec.cls is list:

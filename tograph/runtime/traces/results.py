@@ -103,13 +103,26 @@ def _written(x: SymTensor, root: FuncGraph, shown: Shown) -> SymTensor:
 
 
 def _leaving(x: Any, seen: Forms, tensor: Callable[[torch.Tensor], Any]) -> Any:
-    if isinstance(x, (*SYMBOLS, str, bytes)) or structure.is_union(x):
+    if isinstance(x, (*SYMBOLS, str, bytes)):
         return x
+    if structure.is_union(x):
+        return _union(x, seen, tensor)
     if id(x) not in seen:
         seen[id(x)] = x, x
         made = tensor(x) if isinstance(x, torch.Tensor) else _made(x, type(x), seen, tensor)
         seen[id(x)] = x, made
     return seen[id(x)][1]
+
+
+def _union(x: Any, seen: Forms, tensor: Callable[[torch.Tensor], Any]) -> Any:
+    """One of several values; the sets, dicts, lists and tuples among them in the form in which they leave."""
+    holds = (set, frozenset, dict, list, tuple)
+    new = [_leaving(o, seen, tensor) if isinstance(o, holds) else o for o in x.options_]
+    if all(a is b for a, b in zip(x.options_, new)):
+        return x
+    made = structure.TaggedUnion(x.tag_, new)
+    made.__dict__["name_"] = x.name_
+    return made
 
 
 def _made(x: Any, kind: type, seen: Forms, tensor: Callable[[torch.Tensor], Any]) -> Any:

@@ -13,7 +13,7 @@ import torch
 from ...errors import ConversionError, TographError
 from .. import control_flow
 from ..execution import host
-from ..gradients import grad_fields, transforms
+from ..gradients import grad_fields, transforms, wrapped
 from ..graph.ordering import control_outputs
 from ..guarding import guards, questions, reads, slots
 from ..guarding.outer_numbers import Opened
@@ -73,6 +73,7 @@ class Tracer:
         root.given, root.real, root.bases = flat.tensors, known.real, known.bases
         root.apart, root.iterated = known.apart is not None, known.iterated
         root.alone, root.nested = known.alone, known.nested is not None
+        root.looped, root.unreserved = known.looped, known.unreserved
         self.watch.given, self.watch.real, self.watch.quiet = flat.tensors, known.real, known.quiet
         if known.quiet:
             questions.hold(torch.is_grad_enabled, self.watch.began, self.watch)
@@ -80,7 +81,7 @@ class Tracer:
 
     def trace(self, key: Any) -> Trace:
         try:
-            with interrupts.noted(), transforms.suspended():
+            with interrupts.noted(), wrapped.standing_in(), transforms.suspended():
                 return self._trace(key)
         except Exception as error:
             if error is self.failed and not self.tentative:

@@ -53,15 +53,15 @@ def _instructions(code: types.CodeType):
 
 
 @_per_code
-def code_names(code: types.CodeType) -> tuple[str, ...]:
-    """The global and attribute names of a code object and of those nested in it; converted code has some as strings."""
+def code_names(code: types.CodeType) -> dict[str, None]:
+    """The global and attribute names of a code object and of those nested in it, in order; converted code has some as strings."""
     found = list(code.co_names)
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             found += code_names(constant)
         elif isinstance(constant, str) and constant.isidentifier():
             found.append(constant)
-    return tuple(found)
+    return dict.fromkeys(found)
 
 
 @_per_code

@@ -23,6 +23,7 @@ from ..symbols.journal import MISSING
 from ..symbols.scalar_nodes import ScalarNode
 from ..symbols.scalars import size_of, staged
 from ..symbols.symbolic import value_of, wrap
+from . import either
 from .joins import join, option_of
 from .pytrees import parts_of, rebuild
 from .structure import (
@@ -51,6 +52,8 @@ def flatten(x: Any, spec: Spec, graph: FuncGraph) -> list[Value]:
     if (x is MISSING or x is UNSET) and not _takes(spec, x):
         return [zero_value(t, graph) for t in leaf_types(spec)]
     if isinstance(spec, Leaf):
+        if is_union(x) and not spec.fixed:
+            return [_either(x, spec, x.tag_.node.value(graph), graph)]
         return [] if spec.fixed else [leaf_value(x, spec.type, graph)]
     if isinstance(spec, (Const, Again)):
         return []
@@ -58,14 +61,15 @@ def flatten(x: Any, spec: Spec, graph: FuncGraph) -> list[Value]:
         return _flatten_tree(x, spec, graph)
     if is_union(x):
         return _flatten_union(x, spec, graph)
-    chosen = option_of(spec_of(x), spec)
+    chosen, number = option_of(spec_of(x), spec), either.slot(spec)
     out = [graph.emit("py.constant", chosen, type=INT)]
     for i, option in enumerate(spec.options):
-        out += (
-            flatten(x, option, graph)
-            if i == chosen
-            else [zero_value(t, graph) for t in leaf_types(option)]
-        )
+        if i == chosen:
+            out += flatten(x, option, graph)
+        elif i == number:
+            out.append(either.as_tensor(x, leaf_types(option)[0], graph))
+        else:
+            out += [zero_value(t, graph) for t in leaf_types(option)]
     return out
 
 
@@ -99,7 +103,11 @@ def _flatten_union(x: TaggedUnion, spec: Choice, graph: FuncGraph) -> list[Value
         out.append(graph.emit("py.constant", tag, type=INT) if not isinstance(tag, Value) else tag)
     else:
         out.append(graph.emit("tg.choose", tag, places, type=INT))
+    number = either.slot(spec)
     for i, option in enumerate(spec.options):
+        if i == number:
+            out.append(_either(x, option, tag, graph))
+            continue
         sources = [k for k, place in enumerate(places) if place == i]
         rows = [flatten(x.options_[k], option, graph) for k in sources]
         if not rows:
@@ -109,6 +117,14 @@ def _flatten_union(x: TaggedUnion, spec: Choice, graph: FuncGraph) -> list[Value
         else:
             out += _choose(rows, sources, len(places), tag, option, graph)
     return out
+
+
+def _either(x: TaggedUnion, option: Leaf, tag: Any, graph: FuncGraph) -> Value:
+    """The tensor that a union of numbers and tensors is, whatever it is."""
+    if x.either_ is not None:
+        return leaf_value(x.options_[x.either_], option.type, graph)
+    row = [leaf_value(o, option.type, graph) for o in x.options_]
+    return graph.emit("tg.choose", tag, row, type=option.type)
 
 
 def _choose(rows, sources, count, tag, option, graph) -> list[Value]:
@@ -153,8 +169,7 @@ def leaf_value(x: Any, kind: Type, graph: FuncGraph) -> Value:
     if isinstance(kind, ScalarType):
         return value if isinstance(value, Value) else graph.emit("py.constant", value, type=kind)
     if isinstance(kind, TensorType):
-        kwargs = {"dtype": kind.dtype, "device": torch.device(kind.device)}
-        return graph.emit("aten.scalar_tensor.default", value, type=kind, **kwargs)
+        return either.as_tensor(x, kind, graph)
     raise StructureError(f"expected {kind}, found {x!r}")
 
 
@@ -218,7 +233,7 @@ def unflatten(
         return known[spec.number]
     tag = make(next(values))
     options = [unflatten(o, values, make, known) for o in spec.options]
-    return options[tag] if type(tag) is int else TaggedUnion(tag, options)
+    return options[tag] if type(tag) is int else TaggedUnion(tag, options, either.slot(spec))
 
 
 def _unflatten_tree(

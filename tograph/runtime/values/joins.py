@@ -13,9 +13,10 @@ import torch
 
 from ...errors import StructureError
 from ..graph import types
-from ..graph.types import ScalarType, TensorType, Type
+from ..graph.types import ScalarType
 from ..inference.shapes import SYMBOLS
 from ..symbols.symbolic import SymTensor
+from . import either
 from .structure import STAGED, UNSET, Choice, Const, Handle, Leaf, Spec, Tree, is_staged_list
 
 MANY_TEXTS = 6  # up to as many a string in a loop is one of those that are known
@@ -57,7 +58,7 @@ def join(a: Spec, b: Spec) -> Spec:
     if isinstance(a, Choice) or isinstance(b, Choice):
         return _join_choice(a, b)
     merged = _merge(a, b)
-    return Choice((a, b)) if merged is None else merged
+    return Choice(either.opened((a, b))) if merged is None else merged
 
 
 def _merge(a: Spec, b: Spec) -> Spec | None:
@@ -65,7 +66,7 @@ def _merge(a: Spec, b: Spec) -> Spec | None:
     if isinstance(a, Leaf) and isinstance(b, Leaf):
         if a.fixed and b.fixed and _same_const(a.const, b.const):
             return a if a.type == b.type else Leaf(types.join(a.type, b.type) or a.type, a.const)
-        kind = types.join(a.type, b.type) or _join_number(a.type, b.type)
+        kind = types.join(a.type, b.type)
         return None if kind is None else Leaf(kind)
     if isinstance(a, Const) and isinstance(b, Const):
         return a if _same_const(a.value, b.value) else None
@@ -113,27 +114,9 @@ def texts(spec: Spec) -> Spec:
     return (text_of(spec) if many else None) or spec
 
 
-def _join_number(a: Type, b: Type) -> Type | None:
-    """A number that meets a 0-d tensor of its category, or of a higher one, becomes such a tensor."""
-    if isinstance(b, ScalarType):
-        a, b = b, a
-    if isinstance(a, ScalarType) and isinstance(b, TensorType) and b.shape == ():
-        rank = {bool: 0, int: 1, float: 2}[a.kind]
-        dtype = b.dtype
-        have = (
-            2
-            if dtype.is_floating_point
-            else 3
-            if dtype.is_complex
-            else 0
-            if dtype == torch.bool
-            else 1
-        )
-        return b if rank == have or (rank == 1 and have == 2) else None
-    return None
-
-
 def _join_choice(a: Spec, b: Spec) -> Spec:
+    if not isinstance(a, Choice):  # so that what a branch leaves as it was keeps its tag
+        a, b = b, a
     options = list(a.options) if isinstance(a, Choice) else [a]
     for new in b.options if isinstance(b, Choice) else (b,):
         # Objects that are kept apart join each with itself.
@@ -146,7 +129,7 @@ def _join_choice(a: Spec, b: Spec) -> Spec:
                 break
         else:
             options.append(new)
-    return Choice(tuple(options))
+    return Choice(either.opened(tuple(options)))
 
 
 def _covers(a: Spec, b: Spec) -> bool:

@@ -23,6 +23,8 @@ from ..symbols.funcgraph import USER_CODE, Ref
 from .code_names import code_names
 
 LIMIT = 50_000
+# What a dict may come to hold, besides what it holds: see ``reserved``.
+RESERVED: list[Callable[[dict], list[Any]]] = []
 _OURS = __name__.partition(".")[0] + "."
 _LIBRARIES = frozenset((*sys.stdlib_module_names, _OURS[:-1], "torch", "numpy")) - {"__main__"}
 _ATOMS = (int, float, bool, str, bytes, complex, type(None), torch.Tensor, torch.dtype,
@@ -72,8 +74,10 @@ class Reach:
         self._walk = _Walk(None)
         self._walk.run(roots)
 
-    def also(self, roots: Iterable[Any]) -> set[int]:
+    def also(self, roots: Sequence[Any]) -> set[int]:
         """The ids of what can be reached from these roots too."""
+        if not roots:
+            return self._walk.seen
         walk = self._walk.copy()
         walk.run(roots)
         return walk.seen
@@ -87,6 +91,7 @@ class _Walk:
         self.looks: dict[type, Callable[[_Walk, Any], list[Any]]] = {}
         self.held: list[Any] = []  # what only this walk holds, so that ids stay theirs
         self.names: set[str] = set()
+        self.asked: dict[int, set[str]] = {}  # names that code has of each module, by its globals
         self.looked_for: set[str] = set()  # names that were looked for in all of ``spaces``
         self.spaces: list[tuple[Any, bool]] = []  # modules and classes; of a library
         self.fresh: list[tuple[Any, bool]] = []  # those that were found since
@@ -95,10 +100,12 @@ class _Walk:
         made = _Walk(None)
         for name, x in vars(self).items():
             setattr(made, name, copy.copy(x))
+        made.asked = {key: set(names) for key, names in self.asked.items()}
         return made
 
     def run(self, roots: Iterable[Any]) -> None:
         seen, atoms, wanted = self.seen, self.atoms, self.wanted
+        limit = len(seen) + LIMIT
         todo = list(roots)
         while todo:
             found: list[Any] = []
@@ -107,7 +114,7 @@ class _Walk:
                 if atom is None:
                     atom = atoms[type(x)] = isinstance(x, _ATOMS)
                 if not atom and id(x) not in seen:
-                    if len(seen) >= LIMIT:
+                    if len(seen) >= limit:
                         return
                     seen.add(id(x))
                     if wanted is not None and id(x) in wanted:
@@ -129,9 +136,7 @@ class _Walk:
                 held = vars(space)
                 for name in names & held.keys():
                     x = held[name]
-                    if not (
-                        library and isinstance(x, (types.FunctionType, type, types.ModuleType))
-                    ):
+                    if not library or _is_object(x):
                         found.append(x)
         self.looked_for |= self.names
         self.spaces += self.fresh
@@ -143,7 +148,7 @@ class _Walk:
         if kind is types.FunctionType:
             return self._of_function(x)
         if kind is dict:
-            return [] if x is sys.modules else [*x.keys(), *x.values()]
+            return [] if x is sys.modules else [*x.keys(), *x.values(), *_reserved(x)]
         if kind is list or kind is tuple:
             return list(x)
         look = self.looks.get(kind)
@@ -162,13 +167,24 @@ class _Walk:
         if f.__globals__.get("__name__", "").startswith(_OURS):
             return found  # the operators of converted code hold nothing of the user's but in their closures
         names = code_names(f.__code__)
+        asked = self.asked.setdefault(id(f.__globals__), set())
+        new = names.keys() - asked
+        if new:
+            asked |= new
+            self._global(f.__globals__, [n for n in names if n in new], found)
+        return found
+
+    def _global(self, space: dict[str, Any], names: Sequence[str], found: list[Any]) -> None:
+        """Add what code of a module names there. A library's code changes nothing by attributes of the user's, so its names count there only."""
+        if is_library(space.get("__name__")):
+            found += [x for n in names if _is_object(x := space.get(n))]
+            return
         self.names.update(names)
         for n in names:
-            if n in f.__globals__:
-                found.append(f.__globals__[n])
+            if n in space:
+                found.append(space[n])
             elif n in sys.modules:
                 found.append(sys.modules[n])  # imported where it is used
-        return found
 
     def _of_space(self, x: Any) -> list[Any]:
         """A module or class: what it holds is taken by name; of a class the special methods too."""
@@ -187,6 +203,11 @@ class _Walk:
             if k.startswith("__") and isinstance(v, types.FunctionType)
         ]
         return [*special, *x.__mro__[1:], *([type(x)] if type(x) is not type else ())]
+
+
+def _is_object(x: Any) -> bool:
+    """Whether a global of a library is an object: its functions, classes and modules are not followed."""
+    return not isinstance(x, (types.FunctionType, type, types.ModuleType))
 
 
 def _look_of(kind: type) -> Callable[[_Walk, Any], list[Any]]:
@@ -224,12 +245,16 @@ def is_library(name: Any) -> bool:
 def _items(x: Any) -> list[Any]:
     """What a container holds, keys too."""
     if isinstance(x, dict):
-        return [*dict.keys(x), *dict.values(x)]
+        return [*dict.keys(x), *dict.values(x), *_reserved(x)]
     if isinstance(x, list):
         return [*list.__iter__(x)]  # a list of the graph refuses its own iterator
     if isinstance(x, (tuple, set, frozenset, deque)):
         return list(x)
     return x.__tograph_holds__()
+
+
+def _reserved(x: dict) -> list[Any]:
+    return [held for of in RESERVED for held in of(x)]
 
 
 def _held(x: types.CellType | weakref.ref) -> list[Any]:

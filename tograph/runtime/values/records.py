@@ -12,7 +12,7 @@ from typing import Any
 
 from ..graph.types import OBJECT, ListType, ScalarType, TensorType, Type
 from ..symbols.funcgraph import current_graph, is_tracing
-from . import joins, pytrees
+from . import either, joins, pytrees
 from .flattening import unflatten
 from .structure import STAGED, Choice, Const, Leaf, Spec, Tree, is_staged_list, leaf_types
 
@@ -66,7 +66,7 @@ def _open_record(spec: Spec) -> Spec | None:
         return Leaf(spec.type) if spec.type == OBJECT else item_of(spec)
     text = joins.text_of(spec)  # another item may hold another string
     if text is not None or isinstance(spec, Choice):
-        return text or _one_list(spec)
+        return text or _one_list(spec) or either.as_one(spec)
     if isinstance(spec, Const):
         return spec if spec.value is None or isinstance(spec.value, bytes) else None
     if not isinstance(spec, Tree) or not (_is_frozen(spec.cls) or _may_hold(spec.cls)):

@@ -125,9 +125,10 @@ class TaggedUnion:
     tag_: Any
     options_: list[Any]
     name_: str  # of the variable that holds it, for messages
+    either_: int | None  # the option that is a tensor, where the others are numbers that it has too
 
-    def __init__(self, tag: Any, options: list[Any]):
-        self.__dict__.update(tag_=tag, options_=options, name_="")
+    def __init__(self, tag: Any, options: list[Any], either: int | None = None):
+        self.__dict__.update(tag_=tag, options_=options, name_="", either_=either)
 
     def __hash__(self):
         raise StagingError(

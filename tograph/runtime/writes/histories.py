@@ -38,7 +38,7 @@ class _Alias(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Any) -> Any:
-        return same(x)
+        return same(as_symbolic(x))
 
     @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:
