@@ -260,6 +260,55 @@ def test_a_copy_of_a_loop_takes_one_round(bodies):
     assert len(bodies) <= 3 + 4  # of the first copy, and one for each other
 
 
+class Search:
+    """What each copy of a loop makes anew and changes."""
+
+    def __init__(self, x, kind):
+        self.low, self.high, self.best, self.kind = x, x + 4, x, kind
+
+    def step(self, n):
+        while (self.high - self.low).max() > 0.5 + 0 * n:
+            middle = (self.low + self.high) / 2
+            if middle.sum() > n + self.kind:
+                self.high = middle
+            elif self.kind == 3:
+                self.low = self.best = middle
+            else:
+                self.low, self.best = middle, self.high
+            if self.kind == 2:
+                self.found = middle * 2
+
+    def result(self):
+        if self.kind == 3:
+            self.low += 1  # it may be the best one too
+        return self.low, self.best, getattr(self, "found", None)
+
+
+def test_a_copy_of_a_loop_on_an_object_of_its_own_takes_one_round(bodies):
+    def f(x, n):
+        out = []
+        for _ in range(6):
+            search = Search(x, 1)
+            search.step(n)
+            out.append(search.result())
+        return out
+
+    same(f, (torch.zeros(2), T(3.0)), (torch.zeros(2), T(30.0)))
+    assert len(bodies) <= 4 + 5
+
+
+def test_copies_on_objects_that_differ_are_what_they_are(bodies):
+    def f(x, n):
+        out = []
+        for kind in (1, 2, 2, 3, 1, 3, 3):
+            search = Search(x if kind < 3 else torch.cat([x, x]), kind)
+            search.step(n)
+            out.append(search.result())
+        return out
+
+    same(f, (torch.zeros(2), T(3.0)), (torch.zeros(2), T(30.0)), (torch.zeros(2), T(-30.0)))
+
+
 def test_copies_that_differ_in_python_values_are_what_they_are(bodies):
     def f(x, n):
         out = []

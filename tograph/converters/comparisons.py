@@ -194,15 +194,16 @@ def not_contains(x, items):
 def is_(a, b):
     """``a is b``"""
     if is_union(a):
-        return (
-            distribute(lambda v: is_(v, b), a) if is_union(b) else test_options(lambda v: v is b, a)
-        )
+        if is_union(b) or isinstance(b, torch.Tensor):
+            return distribute(lambda v: is_(v, b), a)
+        return test_options(lambda v: v is b, a)
     if is_union(b):
-        return test_options(lambda v: v is a, b)
+        return is_(b, a)
     if type(a) is StagedClass:
         return a.exactly(b)
     if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
         reads.compared(a, b)
+        return control_flow.same_tensor(a, b)
     return b.exactly(a) if type(b) is StagedClass else a is b
 
 

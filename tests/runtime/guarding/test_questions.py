@@ -53,3 +53,19 @@ def test_functions_that_ask_nothing_have_one_trace():
     with torch.no_grad():
         f(X)
     assert f.trace_count == 1
+
+
+def test_the_history_of_what_is_computed_where_gradients_are_off():
+    def f(x):
+        with torch.no_grad():
+            leaf = x.detach().requires_grad_(True)
+            with torch.enable_grad():
+                (g,) = torch.autograd.grad((leaf**3).sum(), leaf, create_graph=True)
+            known = g.requires_grad, g.grad_fn is None, (g * 2).requires_grad
+            with torch.enable_grad():
+                (h,) = torch.autograd.grad(g.sum(), leaf)
+        return h, known
+
+    g = tg.function(f)
+    for _ in range(3):
+        assert torch.equal(g(X)[0], f(X)[0]) and g(X)[1] == f(X)[1] == (True, False, False)

@@ -1,5 +1,7 @@
 """Tensors that are not strided: a sparse matrix from outside is multiplied, all else is refused."""
 
+import warnings
+
 import pytest
 import torch
 from torch import nn
@@ -83,3 +85,11 @@ def test_sparse_gradients_of_a_call():
         assert table.weight.grad.layout is torch.sparse_coo
         found.append(table.weight.grad.to_dense())
     torch.testing.assert_close(*found)
+
+
+def test_layers_with_weights_of_cpp_are_refused_by_name():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = torch.ao.quantization.quantize_dynamic(torch.nn.Sequential(torch.nn.LSTM(2, 2)))
+    with pytest.raises(UnsupportedOpError, match="quantized_lstm"):
+        tg.function(model)(torch.ones(1, 1, 2))

@@ -119,3 +119,25 @@ def test_keyword_only_arguments_are_not_given_by_position():
         f(A, n=2)
     with pytest.raises(TypeError, match="too many positional arguments"):
         f(A, 2)
+
+
+class Twice(torch.overrides.TorchFunctionMode):
+    """Doubles sines."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        return result * 2 if func is torch.Tensor.sin else result
+
+
+@pytest.mark.parametrize("called_before", [False, True])
+def test_what_a_mode_makes_of_functions_is_for_calls_under_it(called_before):
+    x = torch.ones(2)
+    f = tg.function(lambda x: x.sin() + 1)
+    if called_before:
+        f(x), f(x)
+    with Twice():
+        found = [f(x), f(x)]
+    for y in found:
+        torch.testing.assert_close(y, x.sin() * 2 + 1)
+    for _ in range(2):
+        torch.testing.assert_close(f(x), x.sin() + 1)

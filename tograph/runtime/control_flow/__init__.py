@@ -8,7 +8,7 @@ and applies the join. ``staged_while`` finds the fixed point of its state.
 * Loops: ``loops``, with ``loop_regions``, ``loop_specs``, ``loop_tests``, ``loop_histories``; what they begin from: ``beginnings``, ``guesses``, ``seeds``, ``siblings``.
   ``stale_views`` are those of tensors that they write, ``made_leaves`` what code makes a leaf of in a region.
 * Which object a name holds afterwards: ``identity``, ``holes`` and ``attaching`` for tensors, ``joint``, ``carried`` and ``bound`` behind joins, in loops and in
-  ``try``, ``picking`` for choices among tensors, ``telling`` for containers.
+  ``try``, ``picking`` for choices among tensors, ``sameness`` for ``is``, ``telling`` for containers.
 """
 
 from ...errors import ConditionError
@@ -28,6 +28,7 @@ from .raising import (
     outside_value,
 )
 from .regions import ambient, close, is_module_globals, trace_region, unmoved
+from .sameness import same_tensor
 from .trying import staged_try
 
 __all__ = [
@@ -49,6 +50,7 @@ __all__ = [
     "may_fail",
     "outside_value",
     "predicate",
+    "same_tensor",
     "staged_if",
     "staged_try",
     "staged_while",

@@ -16,7 +16,7 @@ from .loop_regions import contents_after
 from .loop_specs import next_spec
 from .regions import replayed
 from .seeds import Outcome, plain, storages_at, widened
-from .siblings import alike, kept, within_reach
+from .siblings import alike, counterparts, kept, within_reach
 
 if TYPE_CHECKING:
     from .loops import Rounds
@@ -52,6 +52,8 @@ def begin_like(rounds: Rounds, found: Outcome) -> bool:
         return False
     others = [p for p in found.state if p.key not in places]
     places |= {p.key: p for p in within_reach(others, [rounds.test, rounds.body])}
+    others = [p for p in others if p.key not in places]
+    places |= counterparts(others, found.functions, rounds.functions)
     keys = {old: new.key for old, new in places.items()}
     rounds.told.merged |= {keys[k] for k in found.merged if k in keys}
     state = _state(found, places)

@@ -100,6 +100,7 @@ class Rounds:
         self, test: Any, body: Any, places: Sequence[Place], options: LoopOptions, first: list[Any]
     ):
         self.test, self.body, self.options, self.first = test, body, options, first
+        self.functions = (test, body)
         self.memory, self.given, self.rotated = Memory(), [*places], False
         self.same = [p for p in places if p.scratch or _leaf(p)]
         self.state = [p for p in places if p not in self.same]
@@ -130,6 +131,7 @@ class Rounds:
         """What the search found."""
         merged, grown = frozenset(self.told.merged), frozenset(self.history.keys)
         return Outcome(
+            self.functions,
             self.given,
             self.state,
             self.specs,

@@ -28,8 +28,12 @@ Key = Hashable
 
 @dataclass
 class Outcome:
-    """What the rounds of a loop found. ``given``: the places that it was called with; ``before``: the specs at its entry, by place."""
+    """What the rounds of a loop found. ``given``: the places that it was called with; ``before``: the specs at its entry, by place.
 
+    ``functions``: its test and body.
+    """
+
+    functions: Sequence[Any]
     given: Sequence[Place]
     state: Sequence[Place]
     specs: Sequence[Spec]

@@ -7,14 +7,15 @@ would have come to the same (``kept``); else they run as if nothing were known.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from types import FunctionType
 from typing import Any
 
 from ..graph.types import ScalarType, TensorType
 from ..symbols.funcgraph import FuncGraph, Storage, current_graph
 from ..symbols.journal import MISSING
 from ..symbols.journal import Location as Place
-from ..values import joins, pytrees
+from ..values import joins, locations, pytrees
 from ..values.reach import reachable
 from ..values.structure import Choice, Const, Leaf, Spec, Tree
 from .joining import all_seen
@@ -102,6 +103,34 @@ def within_reach(places: Sequence[Place], functions: Sequence[Any]) -> list[Plac
         for p in places
         if (id(p.keep) in known or is_module_globals(p) if p in owned else _visible(p, graph))
     ]
+
+
+def counterparts(
+    places: Sequence[Place], functions: Sequence[Any], ours: Sequence[Any]
+) -> dict[Hashable, Place]:
+    """By their keys, attributes of objects that another copy's functions hold in variables: those of what the same variables hold here."""
+    pairs: dict[int, Any] = {}
+    for one, other in zip(functions, ours, strict=True):
+        _pair(one, other, pairs)
+    found = {}
+    for place in places:
+        here = pairs.get(id(place.keep))
+        if place.key[0] == "attr" and type(here) is type(place.keep) and here is not place.keep:
+            found[place.key] = locations.attribute(here, place.key[2])
+    return found
+
+
+def _pair(one: Any, other: Any, pairs: dict[int, Any]) -> None:
+    """Note what two functions of one code hold, by the ids of what the first one holds."""
+    if getattr(one, "__code__", one) is not getattr(other, "__code__", other) or id(one) in pairs:
+        return
+    pairs[id(one)] = other
+    cells = zip(one.__closure__ or (), other.__closure__ or ())
+    for a, b in [(locations.cell(a, "").get(), locations.cell(b, "").get()) for a, b in cells]:
+        if isinstance(a, FunctionType) and isinstance(b, FunctionType):
+            _pair(a, b, pairs)
+        else:
+            pairs.setdefault(id(a), b)
 
 
 _MEMORY = ("grad", "storage", "world")

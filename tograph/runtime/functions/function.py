@@ -26,13 +26,14 @@ from ..display import artifacts
 from ..execution.probes import profiled
 from ..native.caller import EAGER, install
 from ..native.entry import MISS
+from ..recording import outer_tracers
 from ..symbols.funcgraph import is_tracing
 from ..traces.concrete import ConcreteFunction
 from ..traces.forms import Forms
 from ..traces.traces import Trace
 from ..values import arguments
 from ..values.arguments import Flat
-from ..values.keys import autocasts, context, quick_key
+from ..values.keys import context, is_usual, quick_key
 from . import signatures
 from .methods import BoundFunction, WeakMethod
 from .openings import Openings
@@ -153,8 +154,9 @@ class Function(Generic[P, R]):
 
     # ---- calling
 
+    @outer_tracers.opaque
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        if EAGER.value:
+        if EAGER.value or outer_tracers.recorded() is not None:
             return self.python_function(*args, **kwargs)
         given = args, kwargs
         if kwargs:
@@ -259,7 +261,7 @@ class Function(Generic[P, R]):
             if form is None:
                 return
             (entry, shape), checks = form, None
-        if autocasts():  # an entry is for calls without
+        if not is_usual():  # an entry is for calls without
             return
         _call_in_machine_code()
         self._entry = None  # never with the checks or calls of another one

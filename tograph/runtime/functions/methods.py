@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from ...errors import ScopeError
+from ..recording.outer_tracers import opaque
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -45,6 +46,7 @@ class BoundFunction(Generic[P, R]):
         self._function, self.__self__, self._unbound = function, instance, unbound
         functools.update_wrapper(self, function.python_function, updated=())
 
+    @opaque
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self._function(*args, **kwargs)
 

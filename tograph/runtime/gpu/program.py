@@ -16,8 +16,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch.overrides import _get_current_function_mode_stack
-from torch.utils._device import DeviceContext
 
 from ..graph.ir import Graph
 from ..graph.types import ListType, OptionalType, ScalarType
@@ -27,6 +25,7 @@ from ..kernels.jit import warn_once
 from ..kernels.loop_ir import Unsupported
 from ..kernels.loop_numbers import FULL
 from ..kernels.tuning import estimate
+from ..values.keys import user_modes
 from . import capture, direct, library, message_kernels, planner
 from .coalescing import coalesced
 from .execute import Chunked, Stepwise
@@ -217,7 +216,7 @@ class Program:
         return True
 
     def _fits(self, inputs: Sequence[Any]) -> bool:
-        if torch._C._len_torch_dispatch_stack() or not _only_devices():
+        if torch._C._len_torch_dispatch_stack() or user_modes():
             return False
         if self._yields and torch._C._len_torch_function_stack():  # a Python function is to see it
             return False
@@ -252,13 +251,6 @@ class Program:
             and not x.is_neg()
             and not x.is_conj()
         )
-
-
-def _only_devices() -> bool:
-    """Whether no other mode of torch sees functions than a default device, which the trace knows."""
-    if not torch._C._len_torch_function_stack():
-        return True
-    return all(type(m) is DeviceContext for m in _get_current_function_mode_stack())
 
 
 def _own_devices() -> Any:

@@ -36,11 +36,11 @@ def answer(question: Callable[[], bool], began: dict[Any, bool], watch: PlaceChe
     now, before = question(), began[question]
     if now != _IN_A_TRACE.get(question, before):
         return now  # the code's own
-    hold(question, began, watch)
-    return before
+    return at_the_start(question, began, watch)
 
 
-def hold(question: Callable[[], bool], began: dict[Any, bool], watch: PlaceChecks) -> None:
-    """Let the trace be one for calls with the answer that this call began with."""
+def at_the_start(question: Callable[[], bool], began: dict[Any, bool], watch: PlaceChecks) -> bool:
+    """The answer where the call began, whatever the code has entered since."""
     before = began[question]
     watch.check(_SOURCES[question], "answer", f"{{0}}() is {before}", None, str(before))
+    return before

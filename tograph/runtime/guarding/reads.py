@@ -59,7 +59,7 @@ def method(function: types.FunctionType, args: tuple) -> None:
 def grad_mode() -> bool:
     """Whether the call that is traced began with gradients on; another answer traces anew."""
     watch = current()
-    return watch is None or questions.answer(torch.is_grad_enabled, watch.began, watch)
+    return watch is None or questions.at_the_start(torch.is_grad_enabled, watch.began, watch)
 
 
 def leaf_written() -> None:

@@ -58,7 +58,9 @@ def facts_of(func) -> Facts:
         )
         view = not mutated and any(r.alias_info is not None for r in schema.returns)
         name = schema.name.split("::")[-1]
-        found = _FACTS[func] = Facts(mutated, view, name in _RESIZING)
+        # Objects of C++ (the weights of quantized layers) are no values of a graph.
+        of_objects = any("__torch__" in str(a.type) for a in schema.arguments)
+        found = _FACTS[func] = Facts(mutated, view, name in _RESIZING or of_objects)
     return found
 
 

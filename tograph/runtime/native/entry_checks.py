@@ -8,9 +8,11 @@ PLAIN = """
 define internal i1 @nothing_between(i64 %wanted) alwaysinline {
   %python = call zeroext i1 @key_included(i16 $python)
   %functorch = call zeroext i1 @key_included(i16 $functorch)
+  %traced = call zeroext i1 @key_included(i16 $tracer)
   %plain = call zeroext i1 @key_excluded(i16 $autocast)
   %mode = call zeroext i1 @function_mode()
-  %some = or i1 %python, %functorch
+  %some1 = or i1 %python, %functorch
+  %some = or i1 %some1, %traced
   %any = or i1 %some, %mode
   %none = xor i1 %any, true
   %dtype = call i8 @default_dtype()

@@ -16,6 +16,7 @@ optimisation, which would gain nothing that can be measured.
 from __future__ import annotations
 
 from string import Template
+from typing import Any
 
 import torch
 
@@ -262,7 +263,7 @@ miss:
 def text(at: Layout, kept: recycling.Offsets | None) -> str:
     """The module: ``call`` is the function. ``kept``: how kept tensors are recognised; None: every result is new."""
     numbers = {
-        "python": _key("Python"), "functorch": _key("FuncTorchDynamicLayerFrontMode"), "autocast": _key("AutocastCPU"),
+        "python": _key("Python"), "functorch": _key("FuncTorchDynamicLayerFrontMode"), "autocast": _key("AutocastCPU"), "tracer": _key("Tracer"),
         "usual": _key("ADInplaceOrView"),
         "tensor": at.tensor, "keys": at.keys, "plain": at.plain, "dtype": at.dtype, "rank": at.sizes - 8, "sizes": at.sizes,
         "strides": at.strides, "first_stride": 4 + MAX_RANK, "HEAD": HEAD, "RECORD": RECORD, "TABLE": TABLE,
@@ -290,4 +291,5 @@ def number(kind: type) -> int:
 
 
 def _key(name: str) -> int:
-    return int(getattr(torch._C.DispatchKey, name))
+    key: Any = torch._C._parse_dispatch_key(name)  # not all of them have a name in Python
+    return int(key)

@@ -1,4 +1,5 @@
 """``tracing``: Python code runs, and every op becomes a node.
 
-``variables`` and modules are made once (``creation``). ``opaque`` objects do not show what they hold; ``interrupts`` is Ctrl-C.
+``variables`` and modules are made once (``creation``). ``opaque`` objects do not show what they hold; ``interrupts`` is Ctrl-C, ``outer_tracers`` are
+torch's own around a call.
 """

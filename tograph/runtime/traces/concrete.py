@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,7 @@ from ..kernels.kernel import Kernel
 from ..kernels.lower import Fused, lower
 from ..native.program import Native
 from ..values import flattening, structure
+from ..values.keys import user_modes
 from ..values.structure import Leaf, Spec
 from . import commits, entries
 from .commits import Target
@@ -345,7 +347,8 @@ class ConcreteFunction:
         inputs = (*tensors, *self.captured_inputs) if not self.late else self._with_late(tensors)
         commits.calls.targets.append(places)
         try:
-            outputs = self._outputs(inputs)
+            with torch._C.DisableTorchFunction() if user_modes() else nullcontext():
+                outputs = self._outputs(inputs)
         except Exception as error:
             entries.add_location(error, self.graph)
             raise

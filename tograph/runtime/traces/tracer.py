@@ -76,7 +76,7 @@ class Tracer:
         root.looped, root.unreserved = known.looped, known.unreserved
         self.watch.given, self.watch.real, self.watch.quiet = flat.tensors, known.real, known.quiet
         if known.quiet:
-            questions.hold(torch.is_grad_enabled, self.watch.began, self.watch)
+            questions.at_the_start(torch.is_grad_enabled, self.watch.began, self.watch)
         root.before_failure.append(self.effects.commits)
 
     def trace(self, key: Any) -> Trace:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
+from torch.utils._device import DeviceContext
 
 from .exact import exact
 from .specs import TensorSpec
@@ -12,8 +14,16 @@ from .specs import TensorSpec
 
 def context() -> tuple:
     """The settings of torch that a trace depends on."""
-    device = str(torch.get_default_device()) if _function_modes() else None
-    return torch.get_default_dtype(), device, *_autocast()
+    if not _function_modes():
+        return torch.get_default_dtype(), None, *_autocast()
+    return torch.get_default_dtype(), str(torch.get_default_device()), *_autocast(), *user_modes()
+
+
+def user_modes() -> list[TorchFunctionMode]:
+    """The open modes that see functions of torch, but for default devices. What they make of the code is in the trace."""
+    if not _function_modes():
+        return []
+    return [m for m in _get_current_function_mode_stack() if type(m) is not DeviceContext]
 
 
 def _autocast() -> tuple:
@@ -24,9 +34,9 @@ def _autocast() -> tuple:
     )
 
 
-def autocasts() -> bool:
-    """Whether ops are cast to another dtype now."""
-    return any(_autocast())
+def is_usual() -> bool:
+    """Whether no op is cast to another dtype now, and no mode sees functions of torch."""
+    return not any(_autocast()) and not _function_modes()
 
 
 # A default device is a function mode; where torch does not tell how many are open, it is always asked.
