@@ -4,6 +4,7 @@ import types
 
 import torch
 
+import tograph as tg
 from tests.converters.both import Cases
 
 cases = Cases()
@@ -224,3 +225,14 @@ def set_on_some_paths_over_none(x):
 
 
 test_same = cases.test()
+
+
+def history(x):
+    return x.is_leaf, x.grad_fn is None, x.requires_grad, (x * 2).is_leaf
+
+
+def test_the_history_of_an_argument_is_that_of_the_call():
+    f, w = tg.function(history), torch.ones(2, requires_grad=True)
+    for x in (w, torch.ones(2), w * 2, w, w * 3):
+        assert f(x) == history(x)
+    assert f.trace_count == 3

@@ -86,6 +86,25 @@ def test_warnings_of_a_branch():
     ]
 
 
+def test_explicit_warnings_of_a_branch():
+    @tg.function
+    def f(x):
+        if x > 0:
+            warnings.warn_explicit(f"large: {x}", UserWarning, "their.py", 7)
+        return x
+
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        f(torch.tensor(-1.0))
+        assert not found
+        f(torch.tensor(2.0))
+        f(torch.tensor(3.0))
+    assert [(str(w.message), w.filename, w.lineno) for w in found] == [
+        ("large: 2.0", "their.py", 7),
+        ("large: 3.0", "their.py", 7),
+    ]
+
+
 def test_files(capsys):
     with tempfile.TemporaryFile("w+") as file:
 

@@ -6,6 +6,7 @@ import collections
 import contextvars
 import ctypes
 import decimal
+import functools
 import heapq
 import io
 import itertools
@@ -240,6 +241,59 @@ def test_a_weak_dict_is_changed_where_the_branch_is_taken():
     assert not weak
     f(torch.tensor(1))
     assert weak["a"] is held
+
+
+class Bound(functools.partial):
+    """A partial of a class of its own, with a ``func`` that hides the partial's, as libraries have it."""
+
+    __slots__ = "func"
+
+    def __init__(self, func, *args):
+        self.func = func
+
+
+def note(log, v):
+    if "first" in log and "second" in log:
+        raise KeyError
+    log["first" if "first" not in log else "second"] = v + 1
+    if v > 10:
+        raise ValueError
+
+
+@tg.do_not_convert
+def as_written(call, v):
+    return call(v)
+
+
+@cases((1,), (-1,), (20,))
+def partials_of_a_subclass(x):
+    log = {}
+    call = Bound(note, log)
+    try:
+        call(x)
+    except ValueError:
+        x = x - 20
+    call(x)
+    return log
+
+
+@cases((1,), (-1,))
+def what_a_partial_holds_is_changed(x):
+    log = [0]
+    if x > 0:
+        as_written(functools.partial(list.append, log), 1)
+    else:
+        as_written(functools.partial(list.append, log), 2)
+    return log
+
+
+@cases((1,), (-1,))
+def sets_of_the_keys_of_a_dict(x):
+    found = {"a": 1, "b": 2}
+    if x > 0:
+        both = sorted(set(found.keys()) | set(found.values() and ["c"]))
+        x = x + len(both) + len(set(found.items()))
+    return x
 
 
 @cases((1,), (-1,))

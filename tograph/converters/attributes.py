@@ -161,7 +161,7 @@ def _attribute(owner: Any, name: str) -> Any:
     if special is not None and isinstance(owner, special[0]):
         return special[1](owner)
     if name in _HISTORY:
-        reads.history()
+        _ask_history(owner, name)
     found = _descriptor(owner, name)
     if found is not MISSING:
         form = _DESCRIPTORS.get(type(found), _user_descriptor)
@@ -185,6 +185,15 @@ def _attribute(owner: Any, name: str) -> Any:
     if may_miss(value):
         return distribute_missing(value, lambda: _class_attribute(owner, name))
     return value
+
+
+def _ask_history(owner: Any, name: str) -> None:
+    """What a tensor requires may follow from any argument, and whether it is a leaf from the one that it is."""
+    reads.history()
+    given = None if name == "requires_grad" else reads.argument(owner)
+    if given is not None:
+        watch, i, x = given
+        watch.leaf(x, i)
 
 
 def _arguments_of(error):

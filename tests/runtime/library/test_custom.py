@@ -356,3 +356,50 @@ def test_dirty_arguments_that_are_refused(f, kind, text):
     x, w = torch.ones(3, requires_grad=True), torch.tensor(0.5)
     with pytest.raises(kind, match=text):
         tg.function(f)(x, w)
+
+
+class Asks(torch.autograd.Function):
+    """What libraries write: no gradients at all where none is needed, and more Nones than there are arguments."""
+
+    @staticmethod
+    def forward(ctx, name, x, *weights):
+        ctx.save_for_backward(x, *weights)
+        return x * sum(weights)
+
+    @staticmethod
+    def backward(ctx, g):
+        if any(ctx.needs_input_grad):
+            x, *weights = ctx.saved_tensors
+            return None, g * sum(weights), *[g * x for _ in weights], None
+
+
+class TooFew(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, y):
+        return x * y
+
+    @staticmethod
+    def backward(ctx, g):
+        return g
+
+
+def test_a_backward_that_returns_nothing_where_nothing_is_needed():
+    f = tg.function(lambda x, a, b: Asks.apply("name", x, a, b))
+    x, a, b = torch.ones(3), torch.ones(3) * 2, torch.ones(3) * 3
+    assert torch.equal(f(x, a, b), x * 5)
+    x.requires_grad_()
+    f(x, a, b).sum().backward()
+    assert torch.equal(x.grad, a + b)
+
+
+def test_too_few_gradients_are_an_error_of_the_backward_pass():
+    f = tg.function(lambda x, y: TooFew.apply(x, y))
+    x, y = torch.ones(2), torch.ones(2)
+    assert torch.equal(f(x, y), x)
+    out = f(x.requires_grad_(), y)
+    with pytest.raises(
+        RuntimeError, match="TooFewBackward returned an incorrect number of gradients"
+    ):
+        out.sum().backward()
+    with pytest.raises(RuntimeError, match=r"expected 2, got 1"):
+        TooFew.apply(x, y).sum().backward()

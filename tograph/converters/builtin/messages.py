@@ -1,4 +1,4 @@
-"""Text that goes out when the graph runs: ``logging``, ``warnings.warn``, and ``write`` of text files.
+"""Text that goes out when the graph runs: ``logging``, ``warnings.warn`` and ``warn_explicit``, and ``write`` of text files.
 
 Each is a print into a sink: it acts whenever the graph runs, in order with other prints. A record carries the line of the user's call.
 A log call whose level is off while tracing is left out. A warning outside of staged branches and loops is given once, while tracing.
@@ -130,14 +130,27 @@ def warn(message, category=None, stacklevel=1, source=None, **options):
         warnings.warn(message, category, stacklevel + 1, source, **options)
         return
     file, line = user_location() or ("(unknown file)", 0)
-    kind = type(message) if isinstance(message, Warning) else category or UserWarning
-    registry: dict[Any, Any] = {}
+    _warn(message, category or UserWarning, file, line, {"registry": {}})
+
+
+@handles(warnings.warn_explicit)
+def warn_explicit(message, category, filename, lineno, *rest, **options):
+    if not is_tracing() or journal.depth() < 2:
+        warnings.warn_explicit(message, category, filename, lineno, *rest, **options)
+        return
+    options |= zip(("module", "registry", "module_globals", "source"), rest)
+    _warn(message, category, filename, lineno, options)
+
+
+def _warn(message: Any, category: Any, file: str, line: int, options: dict[str, Any]) -> None:
+    """A warning when the graph runs."""
+    given = isinstance(message, Warning)
+    kind = type(message) if given else category
 
     def take(text: str) -> None:
-        given = message if isinstance(message, Warning) else text
-        warnings.warn_explicit(given, kind, file, line, registry=registry)
+        warnings.warn_explicit(message if given else text, kind, file, line, **options)
 
-    _send(fstring((message, "s", "")) if isinstance(message, Warning) else message, take)
+    _send(fstring((message, "s", "")) if given else message, take)
 
 
 # ---- files

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from ..graph import ops
+from ..graph.arranged import arranged
 from ..graph.ir import Value
 from ..graph.types import ObjectType, ScalarType
 from ..kernels import device
@@ -140,7 +141,7 @@ class Stepwise:
     def _call(self, step: Call) -> None:
         form, args, kwargs = (
             out_form(step.op),
-            self._resolved(step.args),
+            arranged(step.op, self._resolved(step.args)),
             self._resolved(step.kwargs),
         )
         if form is None:

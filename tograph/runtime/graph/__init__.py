@@ -1,6 +1,6 @@
 """What a graph is, and what it means.
 
-* The data: ``types``, ``ops`` (one row per op), ``ir``; ``ordering`` says what nodes do beside computing (``memory_homes``), ``overwritten`` what their
+* The data: ``types``, ``ops`` (one row per op; ``arranged`` what of its operands lies how), ``ir``; ``ordering`` says what nodes do beside computing (``memory_homes``), ``overwritten`` what their
   regions write over.
 * As text and back: ``text`` (``text_constants``). Whether one is well formed: ``verification``. Who changes one: ``rewrite``.
 * What it means: ``interp``, the reference interpreter; ``prints`` are the texts that one prints.

@@ -47,6 +47,7 @@ from ...errors import (  # fmt: skip
     UnexpectedSizeError,
 )
 from . import prints
+from .arranged import arranged, is_arranged
 from .types import ObjectType, ScalarType, TensorType, parse_type
 
 NONE = "none"
@@ -251,6 +252,8 @@ def _reference(name: str, func) -> Callable[..., Any]:
         return _keeping_workspace(func)
     if name == "aten.rrelu_with_noise_functional.default":
         return _leaking
+    if is_arranged(name):
+        return lambda *args, **kwargs: func(*arranged(name, args), **kwargs)
     if any(a.name == "generator" for a in func._schema.arguments):
         return lambda *args, **kwargs: func(
             *map(plain, args), **{k: plain(v) for k, v in kwargs.items()}
@@ -913,6 +916,8 @@ def quick(name: str) -> Callable[..., Any] | None:
     """
     if name in DIRECT:
         return DIRECT[name]
+    if is_arranged(name):
+        return None
     packet = overload_packet(name.rsplit(".", 1)[0]) if name.startswith("aten.") else None
     if packet is None or [o for o in packet.overloads() if "out" not in o] != [name.rsplit(".", 1)[1]]:  # fmt: skip
         return None

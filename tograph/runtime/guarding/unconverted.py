@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import collections
 import enum
+import functools
 import queue
 import types
 from collections.abc import Iterator, Sequence
@@ -30,6 +31,7 @@ from ..values.structure import is_union
 
 LIMIT = 200  # containers that are looked at in one call
 _CONTAINERS = (list, dict, set, collections.deque, bytearray)
+_VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
 _HOLDERS = (collections.UserList, collections.UserDict, collections.ChainMap, queue.Queue)
 _ATOMS = frozenset(
     [
@@ -115,7 +117,7 @@ def _locations(roots: Sequence[Any]) -> Iterator[Location]:
             yield _fields(x)
             todo += [v for n, v in vars(x).items() if not n.startswith("_")]
             continue
-        if type(x) is tuple:
+        if type(x) is tuple or isinstance(x, _VIEWS):
             todo += x
             continue
         if isinstance(x, (types.FunctionType, types.MethodType)):
@@ -123,6 +125,7 @@ def _locations(roots: Sequence[Any]) -> Iterator[Location]:
             yield from _variables(x)
             todo += named(x)
             continue
+        todo += (x.func, x.args, x.keywords) if isinstance(x, functools.partial) else ()
         if isinstance(x, _CONTAINERS):
             if getattr(x, "handle", None) is None:
                 seen.add(id(x))
@@ -177,9 +180,8 @@ def run(function: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
     if not journal.active():
         return function(*args, **kwargs)
     roots = (*args, *kwargs.values(), getattr(function, "__self__", None))
-    if type(function) is types.FunctionType and not is_library(function.__module__):
-        roots = (*roots, function)
-    if all(type(x) in _ATOMS or isinstance(x, torch.Tensor) for x in roots):
+    watched = (*roots, function) if _holds(function) else roots
+    if all(type(x) in _ATOMS or isinstance(x, torch.Tensor) for x in watched):
         return function(*args, **kwargs)
     for x in roots:
         check_keys(x)
@@ -187,7 +189,14 @@ def run(function: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
         return function(*args, **kwargs)
     if getattr(function, "__name__", "") not in _LOOKS:
         _check_blind(roots)
-    return _watched(function, args, kwargs, roots)
+    return _watched(function, args, kwargs, watched)
+
+
+def _holds(function: Any) -> bool:
+    """Whether something that is called may change what it holds itself: the variables around it, or its attributes."""
+    if type(function) is types.FunctionType:
+        return not is_library(function.__module__)
+    return not isinstance(function, opaque.FIXED) and _has_fields(function)
 
 
 def _check_blind(roots: tuple) -> None:

@@ -107,9 +107,29 @@ def _backward(cls: Any, ctx: Context, cotangents: list[Any], call: Callable[...,
         return [None] * count
     _gradients.of.append(cls)
     try:
-        return call(cls.backward, ctx, *cotangents)
+        return _one_for_each(call(cls.backward, ctx, *cotangents), cls, count)
     finally:
         _gradients.of.pop()
+
+
+_WRONG_NUMBER = (
+    "function {}Backward returned an incorrect number of gradients (expected {}, got {})"
+)
+
+
+def _one_for_each(found: Any, cls: Any, count: int) -> list[Any]:
+    """What ``backward`` returned as a gradient for each argument, or torch's error in a run that asks for one.
+
+    A ``backward`` that nobody runs is free to return nothing: many do where ``ctx.needs_input_grad`` is all False.
+    """
+    rows = list(found) if isinstance(found, (tuple, list)) else [found]
+    while len(rows) > count and rows[-1] is None:
+        rows.pop()
+    if len(rows) == count:
+        return rows
+    text = _WRONG_NUMBER.format(cls.__name__, count, len(rows))
+    optional_grads.check(False, "RuntimeError", text)
+    return [None] * count
 
 
 def _writes(cls: Any) -> bool:

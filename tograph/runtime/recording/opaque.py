@@ -139,7 +139,7 @@ FIXED = (
     int, float, complex, bool, str, bytes, type(None), tuple, frozenset, range, slice, type, types.ModuleType, types.CodeType,
     types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.MethodWrapperType, types.WrapperDescriptorType,
     types.MethodDescriptorType, types.ClassMethodDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType,
-    types.MappingProxyType, types.CellType, types.FrameType, types.TracebackType, types.GenericAlias, types.UnionType,
+    types.MappingProxyType, type({}.keys()), type({}.values()), type({}.items()), types.CellType, types.FrameType, types.TracebackType, types.GenericAlias, types.UnionType,
     type(Ellipsis), type(NotImplemented), property, staticmethod, classmethod, super, weakref.ref, weakref.ProxyType,
     BaseException, re.Pattern, re.Match, struct.Struct, decimal.Decimal, datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo,
     np.generic, np.dtype, np.ufunc, torch.Tensor, torch.nn.Module, inspect.Signature, contextvars.Token,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import gc
 import sys
 import types
 import weakref
@@ -29,16 +30,19 @@ _OURS = __name__.partition(".")[0] + "."
 _LIBRARIES = frozenset((*sys.stdlib_module_names, _OURS[:-1], "torch", "numpy")) - {"__main__"}
 _ATOMS = (int, float, bool, str, bytes, complex, type(None), torch.Tensor, torch.dtype,
           types.CodeType, torch.SymInt, torch.SymFloat, torch.SymBool, Ref)  # fmt: skip
-_WRAPPED = {
+_FUNC: Any = functools.partial.func  # a subclass may have another ``func`` beside it
+_VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
+_WRAPPED: dict[type, Callable[[Any], list[Any]]] = {
     property: lambda x: [x.fget, x.fset, x.fdel],
     staticmethod: lambda x: [x.__func__],
     classmethod: lambda x: [x.__func__],
-    functools.partial: lambda x: [x.func, x.args, x.keywords],
+    functools.partial: lambda x: [_FUNC.__get__(x), x.args, x.keywords],
     functools.cached_property: lambda x: [x.func],
     types.MethodType: lambda x: [x.__self__, x.__func__],
     types.BuiltinMethodType: lambda x: [x.__self__],  # of a function it is the module, or None
     types.MethodWrapperType: lambda x: [x.__self__],
     types.MappingProxyType: lambda x: [*x.keys(), *x.values()],
+    **dict.fromkeys(_VIEWS, gc.get_referents),
 }
 
 
@@ -223,7 +227,9 @@ def _look_of(kind: type) -> Callable[[_Walk, Any], list[Any]]:
     slots = [s for c in kind.__mro__ for s in _names(getattr(c, "__slots__", ()))]
     named = not is_library(kind.__module__)
     holds = issubclass(kind, _CONTAINERS) or hasattr(kind, "__tograph_holds__")
-    return functools.partial(_parts, slots=slots, named=named, holds=holds)
+    look = functools.partial(_parts, slots=slots, named=named, holds=holds)
+    wrapped = next((inside for base, inside in _WRAPPED.items() if issubclass(kind, base)), None)
+    return look if wrapped is None else lambda walk, x: [*wrapped(x), *look(walk, x)]
 
 
 def _parts(walk: _Walk, x: Any, slots: Sequence[str], named: bool, holds: bool) -> list[Any]:

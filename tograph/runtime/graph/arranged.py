@@ -1,0 +1,83 @@
+"""Ops whose kernels take for granted how an operand lies in memory.
+
+Torch's callers of these see to it: the formula of a gradient has ``.contiguous()``, attention chooses a kernel by the strides. While tracing
+that leaves nothing in the graph where eager PyTorch's tensor lies so already. What runs a graph lays tensors out in its own way (a sum of
+two transposed matrices, say), and the kernels would read other elements without a word. So the table's row of such an op arranges its
+operands, which costs nothing where they lie right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+Arrange = Callable[[Sequence[Any]], Sequence[Any]]
+
+
+def _contiguous(*positions: int) -> Arrange:
+    def arrange(args: Sequence[Any]) -> list[Any]:
+        return [x.contiguous() if i in positions else x for i, x in enumerate(args)]
+
+    return arrange
+
+
+def _like_the_input(args: Sequence[Any]) -> list[Any]:
+    """(input, ...) of a group norm: the input without gaps, with its channels first or last."""
+    x = args[0]
+    return [x.contiguous(memory_format=_format(x)), *args[1:]]
+
+
+def _like_its_input(args: Sequence[Any]) -> list[Any]:
+    """(gradient, input, mean, rstd, ...) of a group norm: the gradient as the input lies."""
+    grad, x, mean, rstd, *rest = args
+    order = _format(x)
+    arranged = [t.contiguous(memory_format=order) for t in (grad, x)]
+    return [*arranged, mean.contiguous(), rstd.contiguous(), *rest]
+
+
+def _format(x: torch.Tensor) -> torch.memory_format:
+    """What torch calls the memory format that a tensor suggests."""
+    if x.device.type == "cpu" and not x.is_contiguous():
+        for rank, order in ((4, torch.channels_last), (5, torch.channels_last_3d)):
+            if x.dim() == rank and x.is_contiguous(memory_format=order):
+                return order
+    return torch.contiguous_format
+
+
+def _rows(count: int) -> Arrange:
+    """The first ``count`` tensors with their last dim in a row."""
+
+    def arrange(args: Sequence[Any]) -> list[Any]:
+        return [
+            x.contiguous() if i < count and x.dim() and x.stride(-1) != 1 else x
+            for i, x in enumerate(args)
+        ]
+
+    return arrange
+
+
+_ATTENTION = "_scaled_dot_product_flash_attention_for_cpu"
+
+ARRANGED: dict[str, Arrange] = {
+    "native_group_norm": _like_the_input,
+    "native_group_norm_backward": _like_its_input,
+    "adaptive_max_pool3d_backward": _contiguous(2),
+    "fractional_max_pool2d_backward": _contiguous(4),
+    "fractional_max_pool3d_backward": _contiguous(4),
+    "_pdist_forward": _contiguous(0),
+    "_pdist_backward": _contiguous(0, 1, 3),
+    _ATTENTION: _rows(3),
+    f"{_ATTENTION}_backward": _rows(5),
+}
+
+
+def is_arranged(op: str) -> bool:
+    """Whether the operands of an op are arranged before it runs."""
+    return op.startswith("aten.") and op.split(".")[1] in ARRANGED
+
+
+def arranged(op: str, args: Sequence[Any]) -> Sequence[Any]:
+    """The arguments of an op as its kernels expect them in memory."""
+    return ARRANGED[op.split(".")[1]](args) if is_arranged(op) else args
