@@ -54,7 +54,7 @@ class ShareNode:
         returned = _Apply.apply(self, box, shape, *inputs)
         if returned is None:
             return ()
-        return returned if self.flat else _nested(returned, box.pop())
+        return returned if self.flat else nested(returned, box.pop())
 
 
 def _are_flat(values: Sequence[Value]) -> bool:
@@ -87,7 +87,7 @@ class _Apply(torch.autograd.Function):
     def forward(
         ctx: Any, node: ShareNode, box: list[Any], shape: list[Any] | None, *leaves: Any
     ) -> Any:
-        pair, inputs = node.pair, leaves if shape is None else _nested(leaves, shape)
+        pair, inputs = node.pair, leaves if shape is None else nested(leaves, shape)
         if not box:
             state = _generators(inputs) if pair.random else None
             box += [pair.program.run(*inputs), state]
@@ -133,11 +133,11 @@ class _Apply(torch.autograd.Function):
         node, specs, nothing = call.node, call.specs, [None] * len(call.inputs)
         if not any(g is not None for g in grads):
             return None, None, None, *_spread(nothing, call.shape)
-        there = [is_there(g) for g in (grads if specs is None else _nested(grads, specs[0]))]  # fmt: skip
+        there = [is_there(g) for g in (grads if specs is None else nested(grads, specs[0]))]  # fmt: skip
         open_to = node.pair.routes.open_to(node.positions, there, call.told)
         cotangents: list[Any] = [_zeros(*call.likes[i]) if g is None else g for i, g in enumerate(grads)]  # fmt: skip
         if specs is not None:
-            cotangents = _nested(cotangents, specs[0])
+            cotangents = nested(cotangents, specs[0])
         if torch.is_grad_enabled():
             present, found = _again(ctx, call, cotangents)
         else:
@@ -165,7 +165,7 @@ def _shape(items: Sequence[Any], leaves: list[Any]) -> list[Any]:
     return shape
 
 
-def _nested(leaves: Sequence[Any], shape: list[Any]) -> list[Any]:
+def nested(leaves: Sequence[Any], shape: list[Any]) -> list[Any]:
     """The values again."""
     return _taken(iter(leaves), shape)
 
@@ -191,7 +191,7 @@ def _gradients(ctx: Any, call: _Call, cotangents: list[Any]) -> list[Any]:
     """The gradients of the inputs ``present``, None for those that nobody needs."""
     node, needs = call.node, ctx.needs_input_grad[3:]
     if call.shape is not None:
-        needs = [any(flattened([need])[0]) for need in _nested(needs, call.shape)]
+        needs = [any(flattened([need])[0]) for need in nested(needs, call.shape)]
     wanted = tuple(needs[i] for i in node.present)
     stored = call.numbers
     if call.places:
@@ -201,7 +201,7 @@ def _gradients(ctx: Any, call: _Call, cotangents: list[Any]) -> list[Any]:
     else:
         _saved(ctx)
     if call.specs is not None:
-        stored = _nested(stored, call.specs[1])
+        stored = nested(stored, call.specs[1])
     program = node.pair.backward(node.number, wanted)
     results = iter(program.run(*map(_dense, [*stored, *cotangents])))
     return [next(results) if w else None for w in wanted]

@@ -22,7 +22,7 @@ from ..graph.ordering import graph_effects, prune, set_control_inputs
 from ..graph.rewrite import copied, copy_node, leave_out
 from ..symbols.carrier import differentiable
 from ..writes.freed import MESSAGE, is_freed
-from .nodes import ShareNode, flattened
+from .nodes import ShareNode, flattened, nested
 from .routes import Routes
 from .shares import shares
 from .unwrapped import unwrap
@@ -213,7 +213,8 @@ def refusing(graph: Graph, outputs: list[Any], wrt: Sequence[torch.Tensor]) -> l
     for i, v in enumerate(graph.outputs):
         if is_freed(v) and differentiable(v.type):
             if v not in made:
-                made[v] = _Freed.apply(outputs[i], *wrt)
+                leaves, shape = flattened([outputs[i]])
+                [made[v]] = nested([_Freed.apply(x, *wrt) for x in leaves], shape)
             outputs[i] = made[v]
     return outputs
 
