@@ -25,6 +25,7 @@ from ... import collector, settings
 from ...lazy import lazy_module
 from .. import passes
 from ..display import artifacts
+from ..gradients import transforms
 from ..graph import prints
 from ..graph.ir import Graph, all_nodes
 from ..graph.rewrite import copied, count_nodes
@@ -155,6 +156,10 @@ class Program:
                 with prints.passed_over(count):
                     return self.host.run(*map(plain, inputs))
         return self.host.run(*map(plain, inputs))
+
+    def run_mapped(self, *inputs: Any) -> list[Any]:
+        """The outputs where some inputs are what a ``vmap`` of torch's makes of many: op by op."""
+        return transforms.run(self.graph, list(map(plain, inputs)))
 
     def _is_short(self) -> bool:
         """Whether a graph that would wait for many calls is compiled fast: an earlier process did it, or much of it repeats."""
