@@ -232,6 +232,36 @@ def serve(x):
     return total, len(waiting)
 
 
+def runge_kutta(y):
+    """A plain range is unrolled, and its body found again."""
+
+    def slope(y):
+        a, b, c = y.unbind(-1)
+        return torch.stack([10 * (b - a), a * (28 - c) - b, a * b - 8 / 3 * c], -1)
+
+    for _ in range(200):
+        k1 = slope(y)
+        k2 = slope(y + 0.0025 * k1)
+        k3 = slope(y + 0.0025 * k2)
+        y = y + 0.005 / 6 * (k1 + 2 * k2 + 2 * k3 + slope(y + 0.005 * k3))
+    return y
+
+
+class UnrolledCell(nn.Module):
+    """Rows by number, and a list of results."""
+
+    def __init__(self):
+        super().__init__()
+        self.cell = nn.GRUCell(32, 64)
+
+    def forward(self, xs):
+        h, seen = torch.zeros(8, 64), []
+        for t in range(40):
+            h = self.cell(xs[t], h)
+            seen.append(h)
+        return torch.stack(seen), h
+
+
 def cases():
     """(program, arguments) for each."""
     torch.manual_seed(0)
@@ -255,6 +285,8 @@ def cases():
         (kalman, (torch.randn(50, 2),)),
         (choose_points, (torch.eye(12) + 0.5 * torch.ones(12, 12), torch.tensor(8))),
         (serve, (torch.rand(30),)),
+        (runge_kutta, (torch.randn(256, 3),)),
+        (UnrolledCell().requires_grad_(False), (torch.randn(40, 8, 32),)),
     ]
 
 

@@ -354,3 +354,30 @@ def test_python_int_of_a_tensor_does_not_wrap():
         return k
 
     assert f(torch.tensor(12)) == 10**12
+
+
+def class_of_a_tensor(x):
+    kinds = isinstance(x, torch.nn.Parameter), isinstance(x, torch.Tensor), isinstance(x, (list, torch.nn.Parameter))  # fmt: skip
+    return kinds, type(x).__name__, type(x) is torch.Tensor, isinstance(x * 2, torch.nn.Parameter)
+
+
+def test_a_parameter_is_one_as_an_argument():
+    f, outer = tg.function(class_of_a_tensor), tg.function(lambda x: f(x))
+    for x in (torch.nn.Parameter(torch.ones(2)), torch.ones(2), torch.ones(2, requires_grad=True)):
+        for _ in range(2):
+            assert f(x) == outer(x) == class_of_a_tensor(x)
+    assert f.trace_count == 2
+
+
+class Sized:
+    def __init__(self, n):
+        self.n = n
+
+    def __len__(self):
+        return self.n
+
+
+def test_the_truth_of_an_object_with_a_length_is_a_bool():
+    f = tg.function(lambda x: (bool(Sized(int(x.sum()))), bool(Sized(3)), not Sized(int(x.sum()))))
+    for x in (torch.ones(2), torch.zeros(2)):
+        assert repr(f(x)) == repr((bool(x.sum()), True, not x.sum()))

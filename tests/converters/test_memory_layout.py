@@ -42,3 +42,15 @@ def test_functions_that_do_not_ask_have_one_trace():
     for x in WAYS:
         assert torch.equal(f(x), x * 2)
     assert f.trace_count == 1
+
+
+def places(x):
+    return x.storage_offset(), x[1:].storage_offset(), (x + 1).storage_offset()
+
+
+def test_where_a_tensor_begins():
+    f = tg.function(places)
+    rows = [torch.ones(5), torch.ones(7)[2:], torch.ones(5, 2)[:, 1]]
+    for x in (*rows, *rows):
+        assert f(x) == places(x)
+    assert f.trace_count == len(rows)

@@ -187,6 +187,24 @@ def test_gradient_through_the_calls():
     assert torch.allclose(want, found)
 
 
+def test_a_recursion_without_end_that_python_decides():
+    @tg.function
+    def same(x):
+        return same(x)
+
+    def other(x):
+        return other(x)
+
+    def deep(x, n=0):
+        if x > 0 and n >= 0:
+            return deep(x, n + 1)
+        return x
+
+    for f in (same, tg.function(lambda x: other(x)), tg.function(lambda x: deep(x))):
+        with pytest.raises(RecursionError):
+            f(torch.tensor(1.0))
+
+
 def test_calls_in_other_places_are_refused():
     def factorial(n):
         if n <= 1:

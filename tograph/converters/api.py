@@ -86,7 +86,7 @@ def function(
 
 
 def _check(fn: Any) -> None:
-    if isinstance(fn, (staticmethod, classmethod)):
+    if isinstance(fn, (staticmethod, classmethod, property)):
         raise NotAFunctionError(f"put @{type(fn).__name__} above @tg.function, not below it")
     target = fn.python_function if isinstance(fn, Function) else fn
     if inspect.iscoroutinefunction(target) or inspect.isasyncgenfunction(target):

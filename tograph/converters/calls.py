@@ -170,6 +170,8 @@ def _function(f: Any, args, kwargs):
         return call(f.__wrapped__, *args, **kwargs)
     if f.__module__ == _FUNCTIONAL and any(map(is_open, (*args, *kwargs.values()))):
         return converted(f)(*args, **kwargs)
+    if f.__module__ == _INITIALS and any(isinstance(a, SYMBOLS) for a in (*args, *kwargs.values())):
+        return converted(f)(*args, **kwargs)
     return leave_alone(f, args, kwargs)
 
 
@@ -215,7 +217,9 @@ def _referent(f: weakref.ref, args, kwargs) -> Any:
 
 def _partial(f: functools.partial, args, kwargs):
     """A partial, also one of a subclass, whose own ``func`` may be another thing than what the call takes."""
-    function = _FUNC.__get__(f)
+    function, watch = _FUNC.__get__(f), reads.current()
+    if watch is not None:
+        watch.partial(f)
     return call(function, *f.args, *args, **{**f.keywords, **kwargs})
 
 
@@ -253,6 +257,7 @@ def _wrapper(f: types.MethodWrapperType, args, kwargs):
 
 
 _FUNCTIONAL = torch.nn.functional.__name__  # its Python compares sizes
+_INITIALS = torch.nn.init.__name__  # and this one numbers
 
 
 def _method(f: types.MethodType, args, kwargs):

@@ -18,6 +18,7 @@ import copy
 import functools
 import inspect
 import types
+from collections.abc import Callable
 from typing import Any
 
 from ..runtime import control_flow
@@ -142,6 +143,10 @@ class Generator:
         if name in ("send", "throw", "close"):
             self._advance()
         return getattr(begun, name)
+
+    def __tograph_anew__(self) -> Callable[[], Any] | None:
+        """What makes the generator of a call that returns it; None where items were taken."""
+        return functools.partial(self._native, *self._args, **self._kwargs) if self.fresh else None
 
     def __tograph_holds__(self) -> list[Any]:
         cells = [c.cell_contents for c in self._native.__closure__ or () if c != types.CellType()]

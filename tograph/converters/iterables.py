@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Sized
+from collections.abc import Callable, Iterator, Sequence, Sized
 from typing import Any
 
 import torch
@@ -231,6 +231,14 @@ class Steps:
 
     def __tograph_holds__(self) -> list[Any]:
         return [self.number, *([] if self.x.handle is not None else self.x)]
+
+    def __tograph_anew__(self) -> Callable[[], Iterator[Any]] | None:
+        """What makes an iterator of the items that were not taken: that of a call that returns it."""
+        at, number, x = place_now(self), self.number, self.x
+        if x.handle is not None:
+            return None
+        left = list(x)[at:]
+        return lambda: iter(left if number is None else enumerate(left, number + at))
 
     def __iter__(self):
         return self

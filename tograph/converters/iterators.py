@@ -7,6 +7,7 @@ counts what was taken, and is refused wherever that is not what the program has 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -55,6 +56,11 @@ class SequenceIterator:
     def __tograph_holds__(self) -> list[Any]:
         return list(self.items.sources if isinstance(self.items, View) else self.items)
 
+    def __tograph_anew__(self) -> Callable[[], Iterator[Any]]:
+        """What makes an iterator of the items that were not taken: that of a call that returns it."""
+        at, items = place_now(self), self.items
+        return lambda: iter([items[i] for i in range(at, len(items))])
+
     def __iter__(self):
         return self
 
@@ -75,6 +81,11 @@ class Counting(SequenceIterator):
 
     def __init__(self, start: int, step: int):
         super().__init__(range(start, start + step * _MANY, step))
+
+    def __tograph_anew__(self) -> Callable[[], Iterator[Any]]:
+        """What makes an iterator of the numbers that were not taken."""
+        at, numbers = place_now(self), self.items
+        return lambda: itertools.count(numbers.start + at * numbers.step, numbers.step)
 
     def rest(self) -> range:
         """The numbers that were not taken yet, for who takes an unknown number of them."""

@@ -14,9 +14,11 @@ from typing import Any
 
 import torch
 
+from ..errors import GraphBoolError
 from ..runtime.guarding import reads, unconverted
+from ..runtime.inference.shapes import SYMBOLS
 from ..runtime.symbols import decisions
-from ..runtime.symbols.funcgraph import is_tracing
+from ..runtime.symbols.funcgraph import is_tracing, user_location
 from ..runtime.values import torch_trees  # noqa: F401  libraries take lists apart by torch's trees
 from ..runtime.values.growing import StagedList
 from .call_rules import MARK, WRAPPERS, is_unconverted
@@ -72,7 +74,27 @@ def _run_alone(f, args, kwargs):
         args = tuple(map(convert_if_needed, args))
         kwargs = {k: convert_if_needed(v) for k, v in kwargs.items()}
         return f(*args, **kwargs)
-    return unconverted.run(f, args, kwargs)
+    try:
+        return unconverted.run(f, args, kwargs)
+    except GraphBoolError as error:
+        needed = _plain_number(f, owner, args, kwargs) if type(error) is GraphBoolError else None
+        if needed is None:
+            raise
+        raise needed from None
+
+
+def _plain_number(f: Any, owner: Any, args: tuple, kwargs: dict[str, Any]) -> GraphBoolError | None:
+    """The error of a function of torch or numpy that asks for a number among its arguments while tracing."""
+    named = [*enumerate(args, 1), *((repr(name), x) for name, x in kwargs.items())]
+    which = [str(at) for at, x in named if isinstance(x, SYMBOLS)]
+    if not which or not _of_arrays(f, owner):
+        return None
+    name = getattr(f, "__name__", type(f).__name__)
+    return GraphBoolError(
+        f"{name}() takes argument {' and '.join(which)} as a plain number, and this one is known only when the graph runs: pass a number that "
+        "Python knows while tracing, or write what the function does with operations on tensors",
+        user_location(),
+    )
 
 
 def _of_arrays(f: Any, owner: Any) -> bool:

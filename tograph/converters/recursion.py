@@ -173,10 +173,8 @@ def enter(function: types.FunctionType, args: tuple, kwargs: dict[str, Any]) -> 
     """A function that names itself is called; ``leave`` follows."""
     made = None
     if is_tracing():
-        graph = current_graph()
-        if (
-            graph.outer is None
-        ):  # not in a staged branch or loop: Python's conditions decide when it ends
+        graph = _staged(current_graph())
+        if graph.outer is None:  # Python's conditions decide when it ends
             made = _Call(function, graph, None, None)
         else:
             given = (*args, *kwargs.items())
@@ -277,14 +275,19 @@ def _behind(f: Any) -> tuple[Any, tuple]:
 def deeper(depth: Any) -> Any:
     """One call more; Python's error for too many of them."""
     if not isinstance(depth, SYMBOLS):
+        if depth >= sys.getrecursionlimit():
+            raise RecursionError(_TOO_DEEP)
         return depth + 1
     limit = control_flow.predicate(depth >= sys.getrecursionlimit(), "recursion")
     control_flow.staged_if(limit, _too_deep, lambda: None)
     return depth + 1
 
 
+_TOO_DEEP = "maximum recursion depth exceeded"
+
+
 def _too_deep() -> None:
-    control_flow.emit_raise(RecursionError("maximum recursion depth exceeded"))
+    control_flow.emit_raise(RecursionError(_TOO_DEEP))
     raise control_flow.Unreachable
 
 

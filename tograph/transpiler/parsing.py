@@ -40,7 +40,7 @@ def parse_function(function: types.FunctionType) -> Parsed:
     if not lines:
         raise SourceError(
             f"the source of {function.__qualname__!r} was not found (it says {code.co_filename!r}, line "
-            f"{code.co_firstlineno}). Functions made by exec or typed into a plain prompt have none: put the function into "
+            f"{code.co_firstlineno}). Functions made by exec, given to `python -c` or on standard input, or typed into a plain prompt have none: put the function into "
             "a file or notebook, register its source in linecache, or leave it alone with tg.do_not_convert."
         )
     node = _lambda_node(code, lines) if code.co_name == "<lambda>" else _def_node(code, lines)

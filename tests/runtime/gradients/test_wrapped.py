@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 from torch import nn
+from torch.autograd import forward_ad
 from torch.func import functional_call, grad, jacrev, jvp, stack_module_state, vmap
 
 import tograph as tg
@@ -123,3 +124,33 @@ def test_one_more_trace_for_parameters_that_change(models):
         g = with_grad(staged, p)
         p = {n: x - 0.01 * g[n] for n, x in p.items()}
     assert staged.forward.trace_count == 2
+
+
+def test_a_captured_dual_tensor(models):
+    plain, staged = models
+    found = []
+    for model in (plain, staged):
+        weight = model.layer.weight
+        del model.layer.weight
+        with forward_ad.dual_level():
+            model.layer.weight = forward_ad.make_dual(weight.detach(), torch.ones_like(weight))
+            found.append(forward_ad.unpack_dual(model(X)))
+    torch.testing.assert_close(found[1].tangent, found[0].tangent)
+    assert found[1].tangent.norm() > 0
+
+
+@pytest.mark.parametrize("calls", [1, 3])
+def test_gradients_of_many_cotangents_at_once(models, calls):
+    plain, staged = models
+    x = X.clone().requires_grad_()
+    inputs = [x, *plain.parameters()], [x, *staged.parameters()]
+    units = torch.eye(6, dtype=torch.float64).reshape(6, 2, 3)
+    for _ in range(calls):
+        found = torch.autograd.grad(staged(x), inputs[1], units, is_grads_batched=True)
+    one_by_one = [torch.autograd.grad(plain(x), inputs[0], u) for u in units]
+    for y, rows in zip(found, zip(*one_by_one)):
+        torch.testing.assert_close(y, torch.stack(rows))
+    torch.testing.assert_close(
+        torch.autograd.functional.jacobian(staged, X, vectorize=True),
+        torch.autograd.functional.jacobian(plain, X),
+    )

@@ -133,6 +133,12 @@ def test_nan_and_ties(op):
     assert compare(f"aten.{op}.default", x)
 
 
+def test_errors_of_a_running_sum_do_not_add_up():
+    for x, dim in ((torch.rand(20_000), 0), (torch.rand(3_000, 9), 0), (torch.rand(3, 3_000), 1)):
+        graph = op_graph([("aten.cumsum.default", (x, dim), {})], [x])
+        assert torch.equal(fused(graph)(x), x.cumsum(dim))
+
+
 def test_long_rows_are_not_kept_on_the_stack():
     x = values((2, 40_000), torch.float32)
     assert compare("aten._softmax.default", x) and compare("aten._log_softmax.default", x)

@@ -151,3 +151,41 @@ def test_what_is_made_like_a_tensor_whose_dims_are_turned(name):
         got = g(a, b)
         torch.testing.assert_close(got, want)
         assert got.stride() == want.stride()
+
+
+OTHER_SIZES = {
+    "view": lambda x, w: (x * 2 + 1).view(-1),
+    "views of a view": lambda x, w: (x * 2 + 1).view(-1).view(2, 6).reshape(3, 2, 2),
+    "kron": lambda x, w: torch.kron(x, x),
+    "linear": lambda x, w: torch.nn.functional.linear(x[None].expand(2, 3, 4), w),
+}
+
+
+@pytest.mark.parametrize("name", sorted(OTHER_SIZES))
+def test_results_of_other_sizes_are_computed_where_they_leave(name):
+    f, x, w = OTHER_SIZES[name], torch.randn(3, 4), torch.randn(6, 4)
+    g = tg.function(f)
+    for _ in range(3):
+        torch.testing.assert_close(g(x, w), f(x, w))
+    code = g.concrete_functions[-1].scheduled.llvm
+    assert "call void @llvm.memmove" not in code
+
+
+def test_a_view_and_more_of_what_it_is_taken_of():
+    def f(x):
+        y, z = x * 2, x + 1
+        return (
+            y.view(-1),
+            y.sum(),
+            y,
+            z.reshape(6, 2),
+            (z + 1).t().reshape(-1),
+            z.view(-1).cumsum(0),
+        )
+
+    g, x = tg.function(f), torch.randn(3, 4)
+    for _ in range(3):
+        found, wanted = g(x), f(x)
+        torch.testing.assert_close(found, wanted)
+        shares = [[a.data_ptr() == b.data_ptr() for a in r for b in r] for r in (found, wanted)]
+        assert shares[0] == shares[1]

@@ -96,3 +96,14 @@ def test_a_matrix_that_something_else_looks_at_stays_as_it_is():
         for _ in range(3):
             torch.testing.assert_close(g(x, n), f(x, n))
         assert copies(g) == count
+
+
+def test_a_matrix_in_columns_times_a_number_of_the_run():
+    @tg.function
+    def f(x):
+        q, r = torch.linalg.qr(x[None] * x[:, None])
+        return (q * torch.diag(r, 0).sign()).mul_(x[0].item())
+
+    for i in range(1, 4):
+        x = torch.tensor([1.0, 2.0, 3.0]) * i
+        torch.testing.assert_close(f(x), f.python_function(x))

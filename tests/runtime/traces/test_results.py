@@ -1,8 +1,12 @@
 """What leaves a trace: tensors as keys and members, ranges, texts; what would keep a symbolic tensor is refused."""
 
+import array
 import functools
+import io
+import random
 from collections import Counter
 
+import numpy as np
 import pytest
 import torch
 
@@ -109,3 +113,57 @@ def test_a_set_with_conditional_items_that_is_one_of_several_results():
 
     for x in (torch.tensor([-1.0, -2.0, 3.0]), torch.tensor([1.0, -2.0, 3.0]), -torch.ones(3)):
         assert tg.function(f)(x) == f(x)
+
+
+def an_array(x):
+    a = np.arange(3)
+    return a, {"again": a, "x": x}
+
+
+def iterators(x):
+    it = iter([1, 2, 3])
+    next(it)
+    return it, zip([1, 2], [3, 4]), (v * 2 for v in range(2)), enumerate([5], 1)
+
+
+def objects_of_c(x):
+    return array.array("i", [1]), io.StringIO("text"), random.Random(3)
+
+
+def used(x):
+    """A result as text; afterwards it is used up and changed."""
+    if isinstance(x, np.ndarray):
+        text = f"{type(x)} {x}"
+        x += 1
+        return text
+    if isinstance(x, array.array):
+        x.append(9)
+        return str(x[:-1])
+    if isinstance(x, io.StringIO):
+        return x.read()
+    if isinstance(x, random.Random):
+        return str(x.random())
+    if isinstance(x, (tuple, list)):
+        return str(list(map(used, x)))
+    if isinstance(x, dict):
+        return str([(k, used(v)) for k, v in x.items()])
+    return str(list(x)) if hasattr(x, "__next__") else str(x)
+
+
+@pytest.mark.parametrize("program", [an_array, iterators, objects_of_c], ids=lambda p: p.__name__)
+def test_objects_that_a_call_makes_are_new_at_each_call(program):
+    f, x = tg.function(program), torch.ones(2)
+    for _ in range(5):
+        assert used(f(x)) == used(program(x))
+    value, places = tg.function(an_array)(x)
+    assert places["again"] is value
+
+
+KEPT, HELD = np.arange(3), {"a": [random.Random(3)], "b": np.arange(2)}
+
+
+def test_objects_from_outside_are_themselves():
+    f = tg.function(lambda x: (KEPT, HELD["a"][0], HELD["b"], x))
+    for _ in range(3):
+        a, b, c, _ = f(torch.ones(2))
+        assert a is KEPT and b is HELD["a"][0] and c is HELD["b"]

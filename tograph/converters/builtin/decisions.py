@@ -43,7 +43,7 @@ def _allclose(a, b, rtol=1e-05, atol=1e-08, equal_nan=False):
     """``torch.allclose``"""
     if not (is_staged(a) or is_staged(b)):
         return torch.allclose(a, b, rtol, atol, equal_nan)
-    return bool_(torch.isclose(a, b, rtol, atol, equal_nan).all())
+    return bool_(call(torch.isclose, a, b, rtol, atol, equal_nan).all())
 
 
 for _function in (torch.equal, torch.allclose):

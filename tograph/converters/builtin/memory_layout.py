@@ -22,4 +22,14 @@ def _stride(x: torch.Tensor, *dim: int, **kwargs: Any) -> Any:
     return x.stride(*dim, **kwargs)
 
 
+def _storage_offset(x: torch.Tensor) -> Any:
+    """``x.storage_offset()``: a view's is beside that of the caller's tensor, whose memory the trace begins at 0."""
+    found = reads.argument(x)
+    if found is None:
+        return x.storage_offset()
+    watch, i, given = found
+    return watch.offset(i, given) + x.storage_offset()
+
+
 TENSOR_METHODS["stride"] = _stride
+TENSOR_METHODS["storage_offset"] = _storage_offset

@@ -10,7 +10,7 @@ import torch
 
 from ...runtime import control_flow
 from ...runtime.control_flow import StagedException
-from ...runtime.guarding import unconverted
+from ...runtime.guarding import reads, unconverted
 from ...runtime.inference.shapes import SYMBOLS
 from ...runtime.recording import opaque
 from ...runtime.symbols import journal
@@ -48,7 +48,18 @@ def isinstance_(x, classes):
         return isinstance(range(0), classes)
     if isinstance(x, StagedList):
         return issubclass(x.__class__, classes)
+    if type(x) is SymTensor and not isinstance(x, classes):
+        return issubclass(torch.nn.Parameter, classes) and issubclass(_class_of(x), classes)
     return isinstance(x, classes)
+
+
+def _class_of(x: SymTensor) -> type:
+    """``torch.Tensor``, or ``torch.nn.Parameter`` where ``x`` is such an argument."""
+    found = None if x.chain else reads.argument(x)
+    if found is None:
+        return torch.Tensor
+    watch, i, given = found
+    return torch.nn.Parameter if watch.parameter(i, given) else torch.Tensor
 
 
 @handles(issubclass)
@@ -65,7 +76,7 @@ def type_(x, *rest, **kwargs):
     if isinstance(x, StagedList):
         return x.__class__
     if type(x) is SymTensor:
-        return torch.Tensor
+        return _class_of(x)
     if is_union(x):
         return union.distribute(type_, x)
     if isinstance(x, StagedException):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+from ..gradients import transforms
 from ..graph.ordering import graph_effects
 from ..graph.types import ScalarType, TensorType
 from .routes import is_there
@@ -171,7 +172,9 @@ def _gradients(ctx: Any, call: _Call, cotangents: list[Any]) -> list[Any]:
     if call.specs is not None:
         stored = _nested(stored, call.specs[1])
     program = node.pair.backward(node.number, wanted)
-    results = iter(program.run(*map(_dense, [*stored, *cotangents])))
+    given = list(map(_dense, [*stored, *cotangents]))
+    mapped = any(map(transforms.is_mapped, cotangents))
+    results = iter(program.run_mapped(*given) if mapped else program.run(*given))
     return [next(results) if w else None for w in wanted]
 
 

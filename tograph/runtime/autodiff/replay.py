@@ -13,11 +13,13 @@ from typing import Any
 import torch
 
 from ...errors import Location
-from ..gradients import determinants
+from ..gradients import determinants, running_sums
 from ..graph.ir import Graph, Node, Value, map_values
 from ..graph.ops import OpaqueObject, lookup, overload, plain
 from ..graph.rewrite import copied
+from ..inference.shapes import SYMBOLS
 from ..library import hooks
+from ..recording.tracing import dispatch
 from ..symbols.funcgraph import current_graph
 from ..writes.stale import bump, region_writes
 from .objects import emit_many, value_in
@@ -100,7 +102,11 @@ def _hook(node: Node, args: tuple, regions: dict[str, Graph]) -> Any:
 
 def _torch(node: Node, args: tuple, kwargs: dict) -> Sequence[Any]:
     args, kwargs = _opened(args), _opened(kwargs)
-    result = overload(node.op)(*args, **kwargs)
+    op = overload(node.op)
+    if lookup(node.op).effects.random and any(isinstance(a, SYMBOLS) for a in args):
+        result = dispatch(op, args, kwargs)  # torch's own entry takes plain numbers
+    else:
+        result = op(*args, **kwargs)
     if result is None:
         return []
     outs = list(result) if isinstance(result, (tuple, list)) else [result]
@@ -139,6 +145,7 @@ def _leaking(*args: Any) -> Any:
 _SPECIAL: dict[str, Callable[..., Any]] = {
     "aten.rrelu_with_noise_functional.default": _leaking,
     "aten._linalg_det.default": determinants.with_factors,
+    "aten.cumsum.default": running_sums.cumsum,
     "aten.detach.default": _detach,
     "aten.copy.default": _copy,
     "aten.view.default": _view,

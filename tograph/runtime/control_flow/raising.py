@@ -6,6 +6,7 @@ When every path raises, what follows cannot be reached: ``Unreachable`` unwinds 
 from __future__ import annotations
 
 import builtins
+import dis
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -69,7 +70,25 @@ class StagedException(Exception):
 
 
 def may_stage(error: Exception) -> bool:
-    return not isinstance(error, (RecursionError, MemoryError))
+    return not isinstance(error, (RecursionError, MemoryError)) or _raised_by_user(error)
+
+
+def ends(error: BaseException) -> bool:
+    """Whether an exception that is no ``Exception`` is one of the program: ``sys.exit()``, or what a ``raise`` of the user gave."""
+    return isinstance(error, SystemExit) or _raised_by_user(error)
+
+
+def _raised_by_user(error: BaseException) -> bool:
+    """Whether a ``raise`` in converted code gave an exception, and not Python, a signal or tracing itself."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None or trace.tb_frame.f_code not in USER_CODE:
+        return False
+    return trace.tb_frame.f_code.co_code[trace.tb_lasti] == _RAISE
+
+
+_RAISE = dis.opmap["RAISE_VARARGS"]
 
 
 def emit_raise(error: BaseException) -> None:

@@ -29,7 +29,7 @@ from ..values import facts, structure
 from ..values.growing import StagedList
 from ..values.reach import reachable
 from ..writes import freed, histories
-from .raising import Unreachable, emit_raise, may_stage
+from .raising import Unreachable, emit_raise, ends, may_stage
 
 
 @dataclass
@@ -60,6 +60,10 @@ def _run(function: Callable[[], Any], stage_errors: bool) -> tuple[Any, bool]:
         raise
     except Exception as error:
         if not stage_errors or not may_stage(error):
+            raise
+        emit_raise(error)
+    except BaseException as error:
+        if not stage_errors or not ends(error):
             raise
         emit_raise(error)
     return MISSING, True

@@ -25,9 +25,10 @@ from ... import collector, settings
 from ...lazy import lazy_module
 from .. import passes
 from ..display import artifacts
+from ..gradients import transforms
 from ..graph import prints
 from ..graph.ir import Graph, all_nodes
-from ..graph.rewrite import copied
+from ..graph.rewrite import copied, count_nodes
 from ..graph.types import TensorType
 from ..kernels.device import gpus_in
 from ..kernels.jit import warn_once
@@ -47,6 +48,7 @@ gpu = lazy_module("..gpu.program", __package__)
 WARM = 2  # the call at which a graph without loops is compiled
 LAYOUTS = 4  # combinations of strides of the inputs that are compiled
 LONG = 1000  # nodes of a graph without loops, such as a loop of Python that was unrolled, from which on it waits for more calls:
+ROLLED = 100  # nodes from which on what repeats in a graph becomes a loop
 STRETCH = 250  # one for each so many nodes, since LLVM takes a hundred times as long for a node as the host takes to run it
 PATIENCE = 8  # calls that may decline in a row before native code is given up
 
@@ -86,6 +88,21 @@ class Program:
         return skip_vectors(copied(graph)) if has_vectors(graph) else graph
 
     @functools.cached_property
+    def _rolled(self) -> Graph | None:
+        """That with loops in the place of what repeats in it; None where nothing does."""
+        if self._optimized is None or len(self._traced.nodes) <= ROLLED:
+            return None
+        return passes.rolled(self._for_native)
+
+    @functools.cached_property
+    def _rolled_code(self) -> Native | None:
+        """The native code of that, where it has one."""
+        try:
+            return self._rolled and compile_graph(self._rolled, self._visible)
+        except (Decline, Unsupported):
+            return None
+
+    @functools.cached_property
     def host(self) -> host.Program:
         """The host program of the graph."""
         with collector.seldom():
@@ -107,7 +124,8 @@ class Program:
         if not isinstance(self._native, Native):
             return [] if self._native is None else self._native.kernels
         if self._native.low.kernels is None:  # code that an earlier process made
-            self._native.low.kernels = compile_graph(self._for_native, self._visible).low.kernels
+            made = self._rolled_code or compile_graph(self._for_native, self._visible)
+            self._native.low.kernels = made.low.kernels
         return self._native.low.kernels
 
     @property
@@ -118,7 +136,7 @@ class Program:
     def run(self, *inputs: Any) -> list[Any]:
         """The outputs for run-time values of the inputs."""
         if self._left:
-            self._left -= 1
+            self._left = 0 if self._is_short() else self._left - 1
             if self._left:
                 if self._waiting is None:
                     with collector.seldom():
@@ -139,6 +157,33 @@ class Program:
                     return self.host.run(*map(plain, inputs))
         return self.host.run(*map(plain, inputs))
 
+    def run_mapped(self, *inputs: Any) -> list[Any]:
+        """The outputs where some inputs are what a ``vmap`` of torch's makes of many: op by op."""
+        return transforms.run(self.graph, list(map(plain, inputs)))
+
+    def _is_short(self) -> bool:
+        """Whether a graph that would wait for many calls is compiled fast: an earlier process did it, or much of it repeats."""
+        if (
+            settings.NOOPT
+            or len(self._traced.nodes) <= LONG
+            or self._waiting
+            or gpus_in(self._traced)
+        ):
+            return False
+        if plans.load(plans.name_of(self._traced, self._visible)):
+            return True
+        return self._rolled_code is not None and count_nodes(self._rolled) <= LONG
+
+    def _with_strides(self, layout: Any) -> Native:
+        """Native code for inputs that are not contiguous."""
+        if self._rolled is not None:
+            try:
+                return compile_graph(self._rolled, self._visible, layout)
+            except (Decline, Unsupported):
+                if len(self._for_native.nodes) > LONG:
+                    raise
+        return compile_graph(self._for_native, self._visible, layout)
+
     def _run_strided(self, inputs: tuple) -> list[Any] | None:
         """The outputs by code for the strides of these inputs, where they are what kept the native code from running."""
         layout = self._native.layout(inputs)
@@ -146,7 +191,7 @@ class Program:
             return None
         if layout not in self._strided:
             try:
-                self._strided[layout] = compile_graph(self._for_native, self._visible, layout)
+                self._strided[layout] = self._with_strides(layout)
             except (Decline, Unsupported) as why:
                 self._strided[layout], self.reason = None, str(why)
             except RuntimeError as error:
@@ -191,7 +236,7 @@ class Program:
         found = plans.load(name)
         if found is not None:
             return Native(*found)
-        made = compile_graph(self._for_native, self._visible)
+        made = self._rolled_code or compile_graph(self._for_native, self._visible)
         plans.store(name, made.form, made.low)
         return made
 

@@ -42,6 +42,16 @@ def mapping() -> bool:
     return bool(stack) and any(level.key() == _functorch.TransformType.Vmap for level in stack)
 
 
+_OLDER_VMAP: Any = torch._C._parse_dispatch_key("Batched")
+
+
+def is_mapped(x: Any) -> bool:
+    """Whether a tensor is what a transform, or the older ``vmap`` of ``torch.autograd.grad(..., is_grads_batched=True)``, makes of many."""
+    if not isinstance(x, torch.Tensor):
+        return False
+    return _functorch.is_functorch_wrapped_tensor(x) or torch._C._dispatch_keys(x).has(_OLDER_VMAP)
+
+
 @contextmanager
 def suspended():
     """Inside, no transform of ``torch.func`` is open: a function is traced as if it were called plainly."""

@@ -1,9 +1,10 @@
-"""Tensors from outside of a function that one of torch's transforms around the call has wrapped.
+"""Tensors from outside of a function that one of torch's transforms around the call has wrapped, or given a tangent.
 
 ``torch.func.functional_call(module, parameters, x)`` in ``torch.func.grad`` or ``vmap`` puts wrapped tensors in the place of the
 parameters. A function is traced with the transforms put aside (``transforms.suspended``), where torch sees through a
 wrapper: the graph would capture the tensor inside it, which knows nothing of the transform. So a symbolic tensor stands for
-the wrapped one, which is what the graph captures.
+the wrapped one, which is what the graph captures. One stands for a dual tensor of forward-mode AD too: what computes with it while
+tracing has no tangents.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import _disable_current_modes
 
-from ..symbols.symbolic import capture
+from ..symbols.symbolic import SymTensor, capture
 from . import transforms
 
 _functorch = torch._C._functorch
@@ -34,6 +37,7 @@ class StandIns(TorchFunctionMode):
     def __init__(self) -> None:
         super().__init__()
         self.made: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        self.plain: dict[int, torch.Tensor] = {}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -43,14 +47,22 @@ class StandIns(TorchFunctionMode):
         return func(*args, **kwargs)
 
     def of(self, x: torch.Tensor) -> torch.Tensor:
-        """What stands for ``x``: itself, where nothing wraps it."""
-        if not _functorch.is_functorch_wrapped_tensor(x):
+        """What stands for ``x``: itself, where nothing wraps it and it has no tangent."""
+        if isinstance(x, SymTensor) or id(x) in self.plain:
+            return x
+        if not _functorch.is_functorch_wrapped_tensor(x) and not _has_tangent(x):
+            self.plain[id(x)] = x
             return x
         if id(x) not in self.made:
             made = capture(x)
             made.requires_grad_(x.requires_grad)
             self.made[id(x)] = x, made
         return self.made[id(x)][1]
+
+
+def _has_tangent(x: torch.Tensor) -> bool:
+    with _disable_current_modes():
+        return forward_ad._current_level >= 0 and forward_ad.unpack_dual(x).tangent is not None
 
 
 def _computes(func: Any) -> bool:

@@ -104,6 +104,7 @@ class PlaceChecks:
                 ):  # one container in two places: a change at one is seen at the other
                     self.check(at, "same", SAME, holder(x), text)
         elif isinstance(x, np.ndarray):
+            self.sources.setdefault(id(x), (x, source))
             self.check(source, "value", "same_array({0}, {1})", x.copy(), text)
         elif isinstance(x, types.MethodType):
             self.check(source, "value", "{0} == {1}()", sources.Strong(x), text)

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from ..symbols.symbolic import SymTensor
 from ..values.structure import OUTSIDE
 from . import questions
 from .guards import ATOMS, CONTAINERS, is_container
@@ -35,6 +36,17 @@ def history() -> None:
     """A program asks whether a tensor requires a gradient: that may follow from any argument."""
     for watch in _state.watches[-1:]:
         watch.history()
+
+
+def argument(x: torch.Tensor) -> tuple[Watch, int, torch.Tensor] | None:
+    """The tensor of the caller that ``x`` is, or is a view of, with its place among the arguments and who takes what is asked of it."""
+    watch = current()
+    i = x.storage_.argument if watch is not None and isinstance(x, SymTensor) else None
+    if watch is None or i is None or i >= len(watch.given):
+        return None
+    found = watch.given[i]
+    plain = isinstance(found, torch.Tensor) and not isinstance(found, SymTensor)
+    return (watch, i, found) if plain else None
 
 
 def layout() -> None:

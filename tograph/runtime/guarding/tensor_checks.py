@@ -42,6 +42,20 @@ class TensorChecks(PlaceChecks):
         self.check(self.source_of(x) or source, "leaf", test)
         return found
 
+    def offset(self, i: int, x: torch.Tensor) -> int:
+        """Where the ``i``-th tensor of the arguments begins in its memory was asked."""
+        found = x.storage_offset()
+        source = Source(None, "tensor", i, f"tensor {i}")
+        self.check(source, "offset", "{0}.storage_offset() == {1}", found)
+        return found
+
+    def parameter(self, i: int, x: torch.Tensor) -> bool:
+        """Whether the ``i``-th tensor of the arguments is a parameter was asked."""
+        found, kind = type(x) is torch.nn.Parameter, torch.nn.Parameter
+        source = Source(None, "tensor", i, f"tensor {i}")
+        self.check(source, "class", f"(type({{0}}) is {{1}}) is {found}", kind)
+        return found
+
     def layout(self) -> None:
         """How the tensors of the arguments lie in memory matters: others trace anew."""
         if self.laid_out:

@@ -7,6 +7,7 @@ before is not read from outside.
 
 from __future__ import annotations
 
+import functools
 import os
 import types
 import weakref
@@ -16,6 +17,7 @@ from typing import Any
 import torch
 from torch.nn.modules import module as torch_module
 
+from ..diagnosis.frames import is_users
 from ..symbols import journal
 from ..symbols.journal import MISSING
 from ..values.code_names import code_names, loaded_globals, loaded_variables, stored_names
@@ -55,6 +57,7 @@ class Watch(TensorChecks):
         if key in self.functions:
             return
         self.functions[key] = function
+        self._code(function)
         stored, loaded = stored_names(function.__code__), loaded_variables(function.__code__)
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
             self.cells.add(("cell", id(cell)))
@@ -76,6 +79,14 @@ class Watch(TensorChecks):
                 self._variable(source, at, namespace[name], name in stored)
         self._defaults(function)
 
+    def _code(self, function: types.FunctionType) -> None:
+        """A function of the user's own files may get other code or defaults, as ``%autoreload`` gives it; those of libraries do not."""
+        source = self.source_of(function)
+        if source is not None and is_users(function.__code__):
+            self.check(source, "code", "{0}.__code__ is {1}", function.__code__)
+            if function.__defaults__:
+                self.check(source, "defaults", "{0}.__defaults__ is {1}", function.__defaults__)
+
     def _defaults(self, function: types.FunctionType) -> None:
         positional, keywords = function.__defaults__ or (), function.__kwdefaults__ or {}
         for part, entries in (
@@ -88,6 +99,13 @@ class Watch(TensorChecks):
                         function, function.__name__
                     )
                     self.whole_value(x, self.step(self.step(source, "attr", part), "item", i))
+
+    def partial(self, f: functools.partial) -> None:
+        """A partial was called: what it holds is read."""
+        source = self.source_of(f)
+        for part, entries in (("args", enumerate(f.args)), ("keywords", f.keywords.items())):
+            for i, x in entries if source is not None else ():
+                self.value(x, self.step(self.step(source, "attr", part), "item", i))
 
     def _variable(self, source: Source, key: Any, content: Any, stored: bool) -> None:
         """A variable: ``key`` is that of its journal location; one that the code writes is compared whole, if it stays."""

@@ -155,10 +155,17 @@ def _scan(kind: str) -> Reducer:
         )
         if any(inner[d] != index[d] for d in dims):
             raise Unsupported("a scan that is read elsewhere than in its row")
-        value = b.at(x, inner).cast(accumulator(b, node))
+        value = b.at(x, inner).cast(_running(b, node))
         return value if b.row == () else b.maker.scan(kind, value)
 
     return Reducer(dims_at(1), formula)
+
+
+def _running(b: Elements, node: Node) -> str:
+    """The dtype that a running sum or product is kept in: as torch does, a wider one on a CPU, since errors add up along the row."""
+    found = accumulator(b, node)
+    on_cpu = node.outputs[0].type.device == "cpu"
+    return "f64" if on_cpu and b.dtype(node.outputs[0]) == "f32" else found
 
 
 def _register(table: dict[str, Reducer]) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..graph.ir import Node, Value, map_values
-from ..graph.types import DTYPES, TensorType
+from ..graph.types import DTYPES, ScalarType, TensorType
 from ..inference.shapes import RULES, Meta, is_packed
 from ..kernels.build import Region, build
 from ..kernels.creators import CREATORS
@@ -114,7 +114,7 @@ def _new(dtype: str, size: tuple[int, ...]) -> Meta:
 
 
 def _known_to(metas: dict[Value, Any]) -> Callable[[Value], Any]:
-    return lambda v: metas.get(v, v)
+    return lambda v: v.type.kind(1) if isinstance(v.type, ScalarType) else metas.get(v, v)
 
 
 def _strided(low: Lowering, outputs: Sequence[Value]) -> dict[Value, tuple]:

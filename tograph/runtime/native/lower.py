@@ -47,7 +47,7 @@ from .form import Layout
 from .groups import Group
 from .parts import Parts
 from .storage import Storage
-from .values import Decline, Listed, Mem, Operand
+from .values import Decline, Listed, Mem, Operand, strides
 
 DONE, DECLINED, INTERRUPTED = 0, 1, 2
 ATTRIBUTES = """attributes #0 = {{ nounwind "prefer-vector-width"="{}" }}
@@ -163,6 +163,8 @@ class Lowering(Storage):
                 not isinstance(dests[i], Listed) or lists.may_take(graph, v, dests[i], given)
             ):
                 self.dests[v] = dests[i]
+        if args is None:
+            self._through_views(graph)
         self._spread(graph)
         outside, self.found = self.found, dict(self.found)
         parts = groups.schedule(graph)
@@ -187,6 +189,24 @@ class Lowering(Storage):
         for v in (*graph.outputs, *(graph.inputs if args is not None else ())):
             self.unbind(v)
         return results
+
+    def _through_views(self, graph: Graph) -> None:
+        """Where a result with another size goes there goes the tensor that it is taken of."""
+        for v in dict.fromkeys(graph.outputs):
+            dest = self.dests.get(v)
+            while isinstance(dest, Mem) and v.node is not None and v.node.op in groups.RESHAPES:
+                (base, *_) = v.node.args
+                if (
+                    base.node is None
+                    or base in self.dests
+                    or None in base.type.shape
+                    or base.type.dtype != v.type.dtype
+                ):
+                    break
+                del self.dests[v]
+                size = tuple(base.type.shape)
+                dest = self.dests[base] = replace(dest, size=size, stride=strides(size))
+                v = base
 
     def _spread(self, graph: Graph) -> None:
         """Where an update goes there goes the update before it: both are made in one place."""

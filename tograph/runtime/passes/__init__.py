@@ -30,6 +30,7 @@ from .lift_writes import lifted, writes_inside
 from .loop_state import loop_state
 from .prune import prune
 from .reinplace import reinplace
+from .roll import roll
 from .settle import has_try, settle, uncommitted, unwrapped
 from .simplify import simplify
 from .sink import sink
@@ -112,6 +113,16 @@ def optimize_lifted(graph: Graph) -> Graph | None:
     with collector.seldom():
         made = lifted(unwrapped(uncommitted(_run(FIRST, graph))))
         return None if writes_inside(made) else optimize(made, inference=False)
+
+
+def rolled(graph: Graph) -> Graph | None:
+    """A copy of an optimised graph with loops in the place of what repeats in it; None where nothing does."""
+    with collector.seldom():
+        made = roll(copied(graph))
+        if len(made.nodes) == len(graph.nodes):
+            return None
+        set_control_inputs(made)
+        return made
 
 
 def write_in_place(graph: Graph) -> Graph:

@@ -7,14 +7,19 @@ would show symbolic tensors.
 
 from __future__ import annotations
 
+import array
+import copy
 import functools
 import gc
+import io
+import random
 import re
 import types
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+import numpy as np
 import torch
 from torch.utils._pytree import tree_leaves
 
@@ -140,7 +145,8 @@ def _made(x: Any, kind: type, seen: Forms, tensor: Callable[[torch.Tensor], Any]
     if kind in _ANEW and not structure.OUTSIDE[0](x):
         return _ANEW[kind](x)
     _check(x)
-    return x
+    make = x.__tograph_anew__() if hasattr(kind, "__tograph_anew__") else None
+    return x if make is None else _Rebuilt(_Made(make), [])
 
 
 def _container(x: Any, kind: type, seen: Forms, tensor: Callable[[torch.Tensor], Any]) -> Any:
@@ -162,6 +168,20 @@ _ANEW: dict[type, Callable[[Any], _Rebuilt]] = {
     bytearray: lambda x: _Rebuilt(bytearray, _fixed(x)),
     Counter: lambda x: _Rebuilt(_DictOf(Counter, None), _fixed([*x, *x.values()])),
 }
+_COPIED = (np.ndarray, array.array, random.Random, io.StringIO, io.BytesIO)
+_ANEW |= dict.fromkeys(
+    _COPIED, lambda x: _Rebuilt(_Made(functools.partial(copy.copy, copy.copy(x))), [])
+)
+
+
+class _Made:
+    """Makes another such object at each call: a copy of what the trace left, an iterator from where it was."""
+
+    def __init__(self, make: Callable[[], Any]):
+        self.make = make
+
+    def __call__(self, parts: list[Any]) -> Any:
+        return self.make()
 
 
 class _SetOf:

@@ -64,7 +64,7 @@ class Tracer:
         self.open_numbers, self.tentative = open_numbers, tentative
         self.root = FuncGraph(_graph_name(function.label()))
         self.inputs: list[SymTensor] = []
-        self.failed: Exception | None = None
+        self.failed: BaseException | None = None
         self.done: Callable[[inspect.BoundArguments], list[Target]] = no_places
         self.watch = reads.Watch()
         objects = [function.python_function, *flat.objects]
@@ -81,7 +81,7 @@ class Tracer:
         try:
             with interrupts.noted(), wrapped.standing_in(), transforms.suspended():
                 return self._trace(key)
-        except Exception as error:
+        except BaseException as error:
             if error is self.failed and not self.tentative:
                 try:
                     self._run_effects()
@@ -245,7 +245,8 @@ class Tracer:
                 )
             return result, log
         except BaseException as error:
-            if isinstance(error, Exception) and not isinstance(error, TographError):
+            own = isinstance(error, Exception) and not isinstance(error, TographError)
+            if own or (not isinstance(error, Exception) and control_flow.ends(error)):
                 self.failed = error
                 self.effects.commits(self.root)
                 self.done = self.effects.of(log)[1]

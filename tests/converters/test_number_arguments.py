@@ -1,0 +1,106 @@
+"""Functions of torch on a plain number that only the run knows."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import tograph as tg
+
+ROWS = [torch.tensor(r) for r in ([1.0, 2.0, 3.0], [-1.0, -2.0, 0.5], [0.5, -2.0, -1.0])]
+
+
+def drawn_in_place(x):
+    s, p = abs(x[2]).item(), torch.sigmoid(x[0]).item()
+    made = [torch.empty(4).uniform_(-s, s), torch.zeros(4).normal_(0, s), torch.empty(4).exponential_(s)]  # fmt: skip
+    made += [torch.empty(4).log_normal_(0, s), torch.empty(4).cauchy_(0, s), torch.empty(4).geometric_(p)]  # fmt: skip
+    return [*made, torch.empty(4).bernoulli_(p), torch.bernoulli(x, p=p), torch.normal(x, s), torch.normal(0.0, s, (3,))]  # fmt: skip
+
+
+def dropped(x):
+    w, p = x.clone().requires_grad_(), torch.sigmoid(x[0]).item()
+    y = F.dropout(w, p)
+    same = F.dropout(x, p, training=False)
+    z = x.clone()
+    F.dropout(z, p, inplace=True)
+    return y.detach(), torch.autograd.grad(y.sum(), w)[0], same, z
+
+
+def dropped_never_always_and_wrongly(x):
+    s = abs(x[2]).item() - 0.5
+    try:
+        return F.dropout(x, s * 0), F.dropout(x, s * 0 + 1), F.dropout(x, s)
+    except ValueError as e:
+        return str(e)[:40]
+
+
+def initialised(x):
+    s = abs(x[2]).item()
+    w = torch.nn.Parameter(torch.empty(4, 2))
+    found = []
+    for name, args in (("uniform_", (-s, s)), ("trunc_normal_", (0.0, s, -s, s)), ("xavier_normal_", (s,)), ("orthogonal_", (s,))):  # fmt: skip
+        getattr(torch.nn.init, name)(w, *args)
+        found.append(w.detach().clone())
+    return found
+
+
+def padded(x):
+    s = x[0].item()
+    return F.pad(x, (1, 2), value=s), F.pad(x[None], (1, -1, 2, 0), value=s), F.pad(x.long(), (1, 1), "constant", int(s))  # fmt: skip
+
+
+def compared(x):
+    s = abs(x[2]).item()
+    nan = x / x.new_zeros(())
+    near = math.isclose(s, 3.0), math.isclose(s, 0.6, rel_tol=0.5), torch.allclose(x, x + 0.7, atol=s)  # fmt: skip
+    return near, torch.float_power(x.abs(), s), torch.isclose(x, x + 0.7, atol=s), x.isclose(x * 2, rtol=s), torch.isclose(nan - nan, nan - nan, atol=s, equal_nan=True)  # fmt: skip
+
+
+def losses_and_gradients(x):
+    s = abs(x[2]).item()
+    w = x.clone().requires_grad_()
+    found = [F.hardtanh(w, -s, s), F.huber_loss(w, x * 2, delta=s), F.smooth_l1_loss(w, x * 2, beta=s)]  # fmt: skip
+    found.append(F.margin_ranking_loss(w, x * 2, torch.ones(3), margin=s))
+    found.append(F.pad(w, (1, 1), value=s))
+    return [torch.autograd.grad((y * y).sum(), w)[0] for y in found], [y.detach() for y in found]
+
+
+def same(a, b):
+    if isinstance(a, (list, tuple)):
+        return type(a) is type(b) and len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, torch.Tensor):
+        return a.dtype == b.dtype and torch.allclose(a, b, equal_nan=True)
+    return a == b
+
+
+@pytest.mark.parametrize(
+    "f",
+    [drawn_in_place, dropped, dropped_never_always_and_wrongly, initialised, padded, compared, losses_and_gradients],
+    ids=lambda f: f.__name__,
+)  # fmt: skip
+def test_same(f):
+    staged = tg.function(f)
+    for x in ROWS:
+        torch.manual_seed(4)
+        want = f(x)
+        torch.manual_seed(4)
+        found = staged(x)
+        assert same(want, found), (want, found)
+    assert staged.trace_count == 1
+
+
+def test_a_leaf_is_not_drawn_in_place():
+    def f(x):
+        return torch.ones(3, requires_grad=True).uniform_(0, x.item())
+
+    with pytest.raises(RuntimeError, match="leaf"):
+        tg.function(f)(torch.tensor(1.0))
+
+
+def test_the_message_names_the_argument():
+    def f(x):
+        return F.layer_norm(x, (3,), eps=x[0].item())
+
+    with pytest.raises(tg.errors.GraphBoolError, match=r"layer_norm\(\) takes argument 'eps' as a plain number"):  # fmt: skip
+        tg.function(f)(ROWS[0])

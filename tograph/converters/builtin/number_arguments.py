@@ -1,0 +1,187 @@
+"""Functions of torch that take a plain number in C++, of a number that only the run knows.
+
+What draws is recorded as torch's own op, so it draws the same numbers; it has no gradient. The others are written with ops
+that take any number, so that values and gradients are torch's. Each takes what torch's takes, and gives None where it does not cover
+the arguments: then torch's own is called, which refuses them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from ...runtime.inference.shapes import SYMBOLS
+from ...runtime.recording.tracing import dispatch
+from ...runtime.symbols.funcgraph import is_tracing
+from ..conversion import converted
+from ..left_alone import leave_alone
+from ..registry import TENSOR_METHODS, handles
+from ..resolved import resolved
+
+aten = torch.ops.aten
+
+
+def _of_staged(function: Any, own: Callable[..., Any]) -> Callable[..., Any]:
+    """The form of a function: ``own`` where one of its arguments is a staged number."""
+
+    def run(args, kwargs):
+        if is_tracing() and any(isinstance(a, SYMBOLS) for a in (*args, *kwargs.values())):
+            found = own(*args, **kwargs)
+            if found is not None:
+                return found
+        return leave_alone(function, args, kwargs)
+
+    def form(*args, **kwargs):
+        return resolved(run, function, args, kwargs)
+
+    return form
+
+
+# ---- what draws
+
+
+def _drawing(name: str, overload: str) -> None:
+    op = getattr(getattr(aten, name), overload)
+
+    def own(x, *args, generator=None, **kwargs):
+        if x.requires_grad and torch.is_grad_enabled():
+            return x.copy_(own(torch.empty_like(x.detach()), *args, generator=generator, **kwargs))
+        return dispatch(op, (x, *args), {**kwargs, "generator": generator})
+
+    TENSOR_METHODS[name] = _of_staged(getattr(torch.Tensor, name), lambda *a, **k: own(*a, **k))
+
+
+for _name in ("uniform_", "normal_", "log_normal_", "cauchy_", "exponential_", "geometric_"):
+    _drawing(_name, "default")
+_drawing("bernoulli_", "float")
+
+
+def _normal(mean, std, size=None, *, generator=None, **options):
+    if size is not None:
+        return TENSOR_METHODS["normal_"](
+            torch.empty(size, **options), mean, std, generator=generator
+        )
+    if not isinstance(mean, torch.Tensor) or isinstance(std, torch.Tensor) or options:
+        return None
+    drawn = TENSOR_METHODS["normal_"](
+        torch.empty_like(mean.detach()), 0.0, std, generator=generator
+    )
+    return drawn.add_(mean.detach())
+
+
+def _bernoulli(input, p, *, generator=None):
+    return TENSOR_METHODS["bernoulli_"](torch.empty_like(input.detach()), p, generator=generator)
+
+
+def _dropout(input, p=0.5, training=True, inplace=False):
+    if p < 0.0 or p > 1.0:
+        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+    if not training or p == 0:
+        return input
+    if p == 1:
+        return input.mul_(0.0) if inplace else input.mul(0.0)
+    noise = torch.empty_like(input.detach()).bernoulli_(1 - p).div_(1 - p)
+    return input.mul_(noise) if inplace else input.mul(noise)
+
+
+# ---- what computes
+
+
+def _pad(input, pad, mode="constant", value=None):
+    if mode != "constant":
+        return None
+    outside = F.pad(torch.zeros_like(input, dtype=torch.bool), pad, value=True)
+    return F.pad(input, pad).masked_fill(outside, value)
+
+
+def _hardtanh(input, min_val=-1.0, max_val=1.0, inplace=False):
+    if min_val > max_val:
+        raise ValueError("min_val cannot be greater than max_val")
+    outside = (input <= min_val) | (input >= max_val)  # there the gradient is 0, at the bounds too
+    found = torch.where(outside, input.detach().clamp(min_val, max_val), input)
+    return input.copy_(found) if inplace else found
+
+
+def _isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
+    a, b = input, other
+    if a.dtype != b.dtype:
+        raise RuntimeError(f"{a.dtype} did not match {b.dtype}")
+    if rtol < 0:
+        raise RuntimeError(f"rtol must be greater than or equal to zero, but got {rtol}")
+    if atol < 0:
+        raise RuntimeError(f"atol must be greater than or equal to zero, but got {atol}")
+    close = a == b
+    if equal_nan and a.is_floating_point():
+        close = close | (a.isnan() & b.isnan())
+    b = b if b.is_floating_point() or b.is_complex() else b.to(torch.get_default_dtype())
+    error = (a - b).abs()
+    return close | (error.isfinite() & (error <= atol + (rtol * b).abs()))
+
+
+def _reduced(x, reduction):
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(f"{reduction} is not a valid value for reduction")
+    return x if reduction == "none" else x.mean() if reduction == "mean" else x.sum()
+
+
+def _huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
+    if weight is not None:
+        return None
+    if delta <= 0:
+        raise RuntimeError("huber_loss does not support non-positive values for delta.")
+    z = (input - target).abs()
+    return _reduced(torch.where(z <= delta, 0.5 * z * z, delta * (z - 0.5 * delta)), reduction)
+
+
+def _smooth_l1_loss(input, target, reduction="mean", beta=1.0):
+    if beta < 0:
+        raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
+    z = (input - target).abs()
+    if beta == 0:
+        return _reduced(z, reduction)
+    return _reduced(torch.where(z < beta, 0.5 * z * z / beta, z - 0.5 * beta), reduction)
+
+
+def _margin_ranking_loss(input1, input2, target, margin=0.0, reduction="mean"):
+    return _reduced((-target * (input1 - input2) + margin).clamp_min(0), reduction)
+
+
+def _float_power(input, exponent):
+    return input.to(torch.complex128 if input.is_complex() else torch.float64).pow(exponent)
+
+
+def _close(a, b, *, rel_tol=1e-09, abs_tol=0.0):
+    if rel_tol < 0 or abs_tol < 0:
+        raise ValueError("tolerances must be non-negative")
+    if a == b:
+        return True
+    if math.isinf(a) or math.isinf(b):
+        return False
+    gap = abs(b - a)
+    return gap <= abs(rel_tol * b) or gap <= abs(rel_tol * a) or gap <= abs_tol
+
+
+def _register(function: Any, form: Callable[..., Any], method: Any = None) -> None:
+    handles(function)(_of_staged(function, form))
+    if method is not None:
+        TENSOR_METHODS[method.__name__] = _of_staged(method, form)
+
+
+_register(torch.normal, _normal)
+_register(torch.bernoulli, _bernoulli, torch.Tensor.bernoulli)
+_register(F.pad, _pad)
+for _function, _plain, _method in (
+    (F.dropout, _dropout, None),
+    (F.hardtanh, _hardtanh, None),
+    (torch.isclose, _isclose, torch.Tensor.isclose),
+    (torch.float_power, _float_power, torch.Tensor.float_power),
+    (F.huber_loss, _huber_loss, None),
+    (F.smooth_l1_loss, _smooth_l1_loss, None),
+    (F.margin_ranking_loss, _margin_ranking_loss, None),
+    (math.isclose, _close, None),
+):
+    _register(_function, lambda *a, plain=_plain, **k: converted(plain)(*a, **k), _method)

@@ -1,0 +1,110 @@
+"""Where the nodes of a graph repeat: the same ops on values of the same types, one period after the other.
+
+Numbers that may differ from one period to the next (the row that is selected, a factor) are left out of the comparison.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from itertools import islice
+from operator import eq
+from typing import Any, NamedTuple
+
+from ..graph.ir import Node, Value
+from ..graph.ordering import node_effects
+from ..graph.rewrite import constant_key
+from ..graph.text import show
+
+TIMES = 16  # how often a kind of node may come in one period to be counted
+CANDIDATES = 12  # periods that are compared
+# Ops with a number that may differ between periods: the position of that argument, and its types.
+VARYING: dict[str, tuple[int, tuple[type, ...]]] = {
+    "aten.select.int": (2, (int,)),
+    "aten.select_scatter.default": (3, (int,)),
+    "aten.add.Tensor": (1, (int, float)),
+    "aten.sub.Tensor": (1, (int, float)),
+    "aten.mul.Tensor": (1, (int, float)),
+    "aten.div.Tensor": (1, (int, float)),
+}
+
+
+class Stretch(NamedTuple):
+    """``length`` nodes from ``start`` on, each of which is like the one ``period`` nodes later."""
+
+    start: int
+    period: int
+    length: int
+
+
+def number_of(node: Node) -> int | float | None:
+    """The number of a node that may differ between periods."""
+    where, kinds = VARYING.get(node.op, (0, ()))
+    found = node.args[where] if where < len(node.args) else None
+    return found if type(found) in kinds else None
+
+
+def longest(nodes: Sequence[Node], least: int) -> Stretch | None:
+    """The period that most nodes have, where it comes ``least`` times or more in one stretch."""
+    kinds = _numbered(nodes)
+    found: tuple[int, int, list[bool]] = (0, 0, [])
+    for period in _candidates(kinds, least):
+        alike = list(map(eq, kinds, islice(kinds, period, None)))
+        found = max(found, (sum(alike), -period, alike))
+    start, length = _longest_run(found[2])
+    period = -found[1]
+    return Stretch(start, period, length) if period and length >= (least - 1) * period else None
+
+
+def _candidates(kinds: Sequence[int], least: int) -> list[int]:
+    """Distances that many kinds of nodes have between two of theirs, here and there in the graph."""
+    places: dict[int, list[int]] = {}
+    for i, kind in enumerate(kinds):
+        places.setdefault(kind, []).append(i)
+    votes: Counter[int] = Counter()
+    for at in places.values():
+        for first in {len(at) * part // 4 for part in (1, 2, 3)}:
+            for other in range(first + 1, min(first + 1 + TIMES, len(at))):
+                votes[at[other] - at[first]] += 1
+    likely = (p for p in votes if p * least <= len(kinds))
+    return sorted(likely, key=lambda p: (-votes[p], p))[:CANDIDATES]
+
+
+def _longest_run(alike: Sequence[bool]) -> tuple[int, int]:
+    """(start, length) of the longest run of True."""
+    best, begin = (0, 0), 0
+    for i, same in enumerate([*alike, False]):
+        if not same:
+            best = max(best, (begin, i - begin), key=lambda run: run[1])
+            begin = i + 1
+    return best
+
+
+def _numbered(nodes: Sequence[Node]) -> list[int]:
+    """For each node a number that it shares with those that are like it."""
+    numbers: dict[Hashable, int] = {}
+    return [numbers.setdefault(_key(n), len(numbers)) for n in nodes]
+
+
+def _key(node: Node) -> Hashable:
+    effects = node_effects(node)
+    if effects.io or effects.reads or effects.writes or effects.overwrites or effects.diverges:
+        return node
+    args: Any = list(node.args)
+    if number_of(node) is not None:
+        where = VARYING[node.op][0]
+        args[where] = type(args[where])
+    regions = tuple((name, show(region)) for name, region in node.regions.items())
+    types = tuple(v.type for v in node.outputs)
+    return node.op, _like(args), _like(node.kwargs), types, node.grad, regions
+
+
+def _like(x: Any) -> Hashable:
+    """Arguments with types in the place of values."""
+    if isinstance(x, Value):
+        return x.type
+    if isinstance(x, (list, tuple)):
+        return (type(x), *map(_like, x))
+    if isinstance(x, dict):
+        return (dict, *((k, _like(v)) for k, v in x.items()))
+    return constant_key(x)
