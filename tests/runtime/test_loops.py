@@ -187,6 +187,56 @@ def test_an_inner_loop_whose_state_changes_kind_in_a_later_round():
     same(f, (T([1.0, 2.0]), T(3)), (T([0.1, 0.2]), T(3)), (T([1.0]), T(1)))
 
 
+def test_an_inner_loop_over_what_the_outer_body_makes_settles_once(bodies):
+    """Lists, a tensor that is written in place, and names that take what others held before the inner loop."""
+
+    def f(x, n):
+        box, steps = {"total": x * 0}, 0
+        for i in range(n):
+            low, high, buffer = x + i, x * 2 + i, torch.zeros(2)
+            pair, last = [low, high], low
+            k = 0
+            while k < n:
+                if buffer.sum() > 1:
+                    low, high = high, low
+                    pair[0] = last
+                else:
+                    last = high
+                buffer[0] += 0.4
+                pair[1] = pair[1] + 1
+                k += 1
+                steps += 1
+            last += 1  # it may be others too
+            made = low * 2 + high * 3 + pair[0] + pair[1] * 5 + buffer
+            box["total"] = box["total"] + made
+        return box, steps
+
+    same(f, (torch.ones(2), T(4)), (torch.ones(2), T(0)), (torch.ones(2), T(1)), (T([2.0, -1.0]), T(6)))  # fmt: skip
+    assert (
+        len(bodies) <= 2 + 3 + 1
+    )  # of the outer loop; of the inner one in its first round, and in its second
+
+
+def test_an_inner_loop_whose_lists_differ_from_round_to_round():
+    def f(x, n):
+        kept, first = [x], None
+        for i in range(n):
+            items = kept if i > 1 else [x * i, x + i]
+            if first is None:
+                first = items
+            k = 0
+            while k < n:
+                items[-1] = items[-1] * 1.5 + k
+                if items[-1].sum() > 30:
+                    kept[0] = items[-1]
+                    break
+                k += 1
+            x = x + items[-1] * 0.1
+        return x, kept
+
+    same(f, (torch.ones(2), T(4)), (torch.ones(2), T(0)), (torch.ones(2), T(1)), (T([2.0, -1.0]), T(7)))  # fmt: skip
+
+
 def test_an_inner_loop_that_a_staged_break_ends():
     def f(n, m):
         tries, out = 0, torch.zeros(())

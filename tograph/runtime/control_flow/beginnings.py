@@ -31,6 +31,8 @@ def begin_with(rounds: Rounds, found: Outcome, changed: frozenset[Any]) -> None:
         return
     places |= {p.key: p for p in found.state if p.key in changed and p.key not in places}
     places |= storages_at(found.slots)
+    others = [p for p in found.state if p.key not in places]
+    places |= counterparts(others, found.functions, rounds.functions)
     keys = {old: new.key for old, new in places.items()}
     merged = rounds.told.merged
     rounds.told.merged = merged | {keys[k] for k in found.merged if k in keys}

@@ -65,9 +65,13 @@ class Carried:
         adopted = {
             (places[place], path): (place, path) for place, path in other.options if place in places
         }
+        before = other.held_before()
         for key, old in adopted.items():
-            found = [translated(o, places, graph) for o in other.options[old]]
+            options = other.options[old]
+            found = [translated(o, places, graph) for o in options]
             self.options[key] = [o for o in found if o is not None]
+            gone = [before[o.key] for o, n in zip(options, found) if n is None and o.key in before]
+            self.held[key] = [(places[p], q) for p, q in gone if p in places]
             if old in other.variable:
                 self.variable.add(key)
             if old in other.settled:
@@ -75,6 +79,10 @@ class Carried:
                 now = settled and translated(settled, places, graph)
                 if settled is None or now is not None:
                     self.settled[key] = now
+
+    def held_before(self) -> dict[Hashable, Key]:
+        """Which variable held a tensor before the loop, by the keys of options."""
+        return {b.settled.key: k for k, b in self.entry.items() if b.settled}
 
     def own(self) -> Carried:
         """What is known of those variables that may only be tensors which the loop makes."""
@@ -93,7 +101,7 @@ class Carried:
 
         That is tensors which the loop makes, and those that variables held before it.
         """
-        graph, before = current_graph(), {b.settled.key: k for k, b in other.entry.items() if b.settled}  # fmt: skip
+        graph, before = current_graph(), other.held_before()
         for key, options in other.options.items():
             place, path = key
             if place not in places:

@@ -7,7 +7,7 @@ would have come to the same (``kept``); else they run as if nothing were known.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from types import FunctionType
 from typing import Any
 
@@ -17,7 +17,7 @@ from ..symbols.journal import MISSING
 from ..symbols.journal import Location as Place
 from ..values import joins, locations, pytrees
 from ..values.reach import reachable
-from ..values.structure import Choice, Const, Leaf, Spec, Tree
+from ..values.structure import Choice, Const, Leaf, Spec, SymTensor, Tree, is_union
 from .joining import all_seen
 from .regions import is_module_globals
 from .seeds import plain
@@ -108,29 +108,41 @@ def within_reach(places: Sequence[Place], functions: Sequence[Any]) -> list[Plac
 def counterparts(
     places: Sequence[Place], functions: Sequence[Any], ours: Sequence[Any]
 ) -> dict[Hashable, Place]:
-    """By their keys, attributes of objects that another copy's functions hold in variables: those of what the same variables hold here."""
+    """By their keys, attributes, contents and memory of what another copy's functions hold in variables: of what the same variables hold here."""
     pairs: dict[int, Any] = {}
     for one, other in zip(functions, ours, strict=True):
         _pair(one, other, pairs)
     found = {}
     for place in places:
-        here = pairs.get(id(place.keep))
-        if place.key[0] == "attr" and type(here) is type(place.keep) and here is not place.keep:
-            found[place.key] = locations.attribute(here, place.key[2])
+        here, kind = pairs.get(id(place.keep)), place.key[0]
+        if kind not in _MADE or type(here) is not type(place.keep) or here is place.keep:
+            continue
+        found[place.key] = _MADE[kind](here, place)
     return found
 
 
+_MADE: dict[str, Callable[[Any, Place], Place]] = {
+    "attr": lambda x, place: locations.attribute(x, place.key[2]),
+    "contents": lambda x, place: locations.contents(x, place.name),
+    "storage": lambda x, place: x.location(),
+}
+
+
 def _pair(one: Any, other: Any, pairs: dict[int, Any]) -> None:
-    """Note what two functions of one code hold, by the ids of what the first one holds."""
-    if getattr(one, "__code__", one) is not getattr(other, "__code__", other) or id(one) in pairs:
-        return
-    pairs[id(one)] = other
-    cells = zip(one.__closure__ or (), other.__closure__ or ())
-    for a, b in [(locations.cell(a, "").get(), locations.cell(b, "").get()) for a, b in cells]:
-        if isinstance(a, FunctionType) and isinstance(b, FunctionType):
+    """Note what two functions of one code hold in variables, by the ids of what the first one holds."""
+    if isinstance(one, FunctionType) and isinstance(other, FunctionType):
+        if one.__code__ is other.__code__ and id(one) not in pairs:
+            pairs[id(one)] = other
+            for a, b in zip(one.__closure__ or (), other.__closure__ or (), strict=True):
+                _pair(locations.cell(a, "").get(), locations.cell(b, "").get(), pairs)
+    elif is_union(one) and is_union(other):
+        for a, b in zip(one.options_, other.options_):
             _pair(a, b, pairs)
-        else:
-            pairs.setdefault(id(a), b)
+    else:
+        pairs.setdefault(id(one), other)
+        storages = [getattr(x, "storage_", None) for x in (one, other) if isinstance(x, SymTensor)]
+        if len(storages) == 2:
+            pairs.setdefault(id(storages[0]), storages[1])
 
 
 _MEMORY = ("grad", "storage", "world")
