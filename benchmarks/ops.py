@@ -43,6 +43,8 @@ def cases():
     yield "bincount", lambda x: torch.bincount((x.abs() * 20).long().clamp(max=99)), torch.randn(100_000)  # fmt: skip
     yield "bincount of 1 M", lambda x: torch.bincount(x), torch.randint(0, 100, (1_000_000,))
     yield "flip and roll", lambda x: x.flip(0).roll(3, 1), wide
+    yield "remainder", lambda x: x % 0.7, wide
+    yield "floor division", lambda x: x // 0.3, wide
     yield "kron", lambda x: torch.kron(x, x), torch.randn(30, 30)
 
 

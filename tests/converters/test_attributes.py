@@ -1,7 +1,9 @@
 """Attributes: reads, writes, deletes, properties, slots, class attributes, mangled names."""
 
+import dataclasses
 import types
 
+import pytest
 import torch
 
 import tograph as tg
@@ -236,3 +238,31 @@ def test_the_history_of_an_argument_is_that_of_the_call():
     for x in (w, torch.ones(2), w * 2, w, w * 3):
         assert f(x) == history(x)
     assert f.trace_count == 3
+
+
+def classes_of_staged_values(x):
+    n, m, b = x.sum().item(), int(x.sum()), bool(x.sum() > 0)
+    found = n.__class__, m.__class__, b.__class__, f"{m}".__class__, x.__class__
+    return found, n.__class__ is float, m.__class__.__name__
+
+
+@dataclasses.dataclass(frozen=True)
+class Frozen:
+    a: int
+
+
+def changes_of_a_frozen_dataclass(x):
+    o = Frozen(1)
+    try:
+        if x.sum() > 0:
+            o.a = 2
+        del o.a
+    except dataclasses.FrozenInstanceError as e:
+        return str(e), o.a
+
+
+@pytest.mark.parametrize("program", [classes_of_staged_values, changes_of_a_frozen_dataclass])
+def test_as_in_plain_python(program):
+    f = tg.function(program)
+    for x in (torch.ones(2), -torch.ones(2)):
+        assert f(x) == f(x) == program(x)

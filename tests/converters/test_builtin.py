@@ -367,3 +367,17 @@ def test_a_parameter_is_one_as_an_argument():
         for _ in range(2):
             assert f(x) == outer(x) == class_of_a_tensor(x)
     assert f.trace_count == 2
+
+
+class Sized:
+    def __init__(self, n):
+        self.n = n
+
+    def __len__(self):
+        return self.n
+
+
+def test_the_truth_of_an_object_with_a_length_is_a_bool():
+    f = tg.function(lambda x: (bool(Sized(int(x.sum()))), bool(Sized(3)), not Sized(int(x.sum()))))
+    for x in (torch.ones(2), torch.zeros(2)):
+        assert repr(f(x)) == repr((bool(x.sum()), True, not x.sum()))

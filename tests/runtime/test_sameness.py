@@ -67,7 +67,36 @@ def without_a_construct(x):
     return [y is x for y in (*same, *other)]
 
 
-PROGRAMS = [one_branch_changes_the_other_replaces, each_branch_binds_the_same, an_argument_or_a_new_one, exchanged, replaced_in_a_loop,
+def dicts(x):
+    config = {"a": 1}
+    c = config
+    if x.sum() > 0:
+        c = dict(config)
+        c["a"] = 2
+    return c is config, config is c, c is not config, c["a"]
+
+
+def lists(x):
+    s = t = []
+    for r in x:
+        if r > 0:
+            t = [*t, r]
+    return t is s, len(t)
+
+
+class Point:
+    def __init__(self, v):
+        self.v = v
+
+
+def objects(x):
+    p = q = Point(1)
+    if x.sum() > 0:
+        q = Point(2)
+    return p is q, q is None, q.v
+
+
+PROGRAMS = [dicts, lists, objects, one_branch_changes_the_other_replaces, each_branch_binds_the_same, an_argument_or_a_new_one, exchanged, replaced_in_a_loop,
             none_or_a_tensor, views, without_a_construct]  # fmt: skip
 
 

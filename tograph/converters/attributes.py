@@ -19,7 +19,8 @@ from ..runtime.gradients import grad_fields
 from ..runtime.graph.types import OBJECT
 from ..runtime.guarding import reads, unconverted
 from ..runtime.guarding.callables import METHODS
-from ..runtime.library.staged_string import made_string
+from ..runtime.inference.shapes import SYMBOLS
+from ..runtime.library.staged_string import StagedString, made_string
 from ..runtime.symbols import journal
 from ..runtime.symbols.funcgraph import current_graph, is_tracing
 from ..runtime.symbols.journal import MISSING
@@ -34,6 +35,7 @@ from . import union
 from .call_rules import MARK, is_user_function, module_rule
 from .calls import call
 from .context import OPERATORS, Converter
+from .standard import refuses_changes
 from .union import apply, distribute_missing, may_miss, test_options
 
 _NAMES = frozenset(["__name__", "__qualname__", "__doc__", "__class__", "__dict__"])
@@ -203,7 +205,15 @@ def _arguments_of(error):
     return (made_string(graph.emit("py.error_text", value, type=OBJECT), graph),)
 
 
-_SPECIAL: dict[str, tuple[type, Callable[[Any], Any]]] = {
+def _class_of(x):
+    """``x.__class__`` of a number or string that only the run knows: Python's class."""
+    if isinstance(x, StagedString):
+        return str
+    return type(x) if type(x) is torch.SymInt else x.node.kind  # as of ``type``
+
+
+_SPECIAL: dict[str, tuple[Any, Callable[[Any], Any]]] = {
+    "__class__": ((*SYMBOLS, StagedString), _class_of),
     "grad": (torch.Tensor, grad_fields.read),
     "args": (StagedException, _arguments_of),
 }
@@ -328,7 +338,9 @@ def setattr_(owner, name, value) -> None:
     if found is not None and is_user_function(getattr(type(found), "__set__", None)):
         call(type(found).__set__, found, owner, value)
         return
-    hook = type(owner).__setattr__
+    hook: Any = type(owner).__setattr__
+    if refuses_changes(hook, owner, name):
+        hook(owner, name, value)
     if is_user_function(hook) and hook is not torch.nn.Module.__setattr__:
         call(hook, owner, name, value)
         return
@@ -360,7 +372,9 @@ def _store(how, found, owner, name, value) -> None:
 
 def delattr_(owner, name) -> None:
     """``del owner.name``"""
-    hook = type(owner).__delattr__
+    hook: Any = type(owner).__delattr__
+    if refuses_changes(hook, owner, name):
+        hook(owner, name)
     if is_user_function(hook) and hook is not torch.nn.Module.__delattr__:
         call(hook, owner, name)
     else:

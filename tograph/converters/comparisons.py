@@ -13,6 +13,7 @@ from ..runtime import control_flow
 from ..runtime.guarding import reads
 from ..runtime.inference.shapes import SYMBOLS
 from ..runtime.library.staged_string import StagedString, text_op
+from ..runtime.symbols import journal
 from ..runtime.symbols.journal import MISSING
 from ..runtime.symbols.symbolic import scalar_of
 from ..runtime.values import conditional_items
@@ -204,6 +205,9 @@ def is_(a, b):
     if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
         reads.compared(a, b)
         return control_flow.same_tensor(a, b)
+    refuse = journal.guarded(a)
+    if refuse is not None and a is not b and journal.guarded(b) is not None:
+        refuse()  # both may be one object
     return b.exactly(a) if type(b) is StagedClass else a is b
 
 

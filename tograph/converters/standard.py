@@ -92,6 +92,14 @@ def compared_fields(method: Any, x: Any) -> tuple[str, ...] | None:
     return None
 
 
+def refuses_changes(method: Any, x: Any, name: str) -> bool:
+    """Whether ``method`` is the ``__setattr__`` or ``__delattr__`` of a frozen dataclass, which raises for this attribute."""
+    code, made = getattr(method, "__code__", None), getattr(type(x), "__dataclass_params__", None)
+    if code is None or made is None or not (made.frozen and code.co_filename.startswith("<")):
+        return False
+    return "__dataclass_params__" in vars(type(x)) or name in type(x).__dataclass_fields__
+
+
 def construct_dataclass(call: Callable[..., Any], cls: Any, args: tuple, kwargs: dict) -> Any:
     """What the generated ``__init__`` does, with factories and ``__post_init__`` converted."""
     made = blank(cls)

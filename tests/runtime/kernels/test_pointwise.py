@@ -223,3 +223,42 @@ def test_scalars_by_value():
     assert len(region.kernels) == 1
     with pytest.raises(OverflowError):
         region(tensor, 0.1, 2**70)
+
+
+SPECIAL = [
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    3.5,
+    -3.5,
+    0.3,
+    7.0,
+    math.inf,
+    -math.inf,
+    math.nan,
+    1e-45,
+    -1e-45,
+    1e38,
+    -3e38,
+    1e-38,
+]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("name", ["fmod", "remainder", "floor_divide"])
+def test_what_a_division_leaves(name, dtype):
+    """Also where the quotient is beyond the type; torch gives NaN there in full vectors, and not for one element."""
+    f, special = getattr(torch, name), torch.tensor(SPECIAL, dtype=dtype)
+    x, y = torch.cartesian_prod(special, special).unbind(1)
+    scale = 10 ** (torch.rand(2, 300, dtype=dtype) * 60 - 30)
+    x, y = torch.cat([x, torch.randn(300, dtype=dtype) * scale[0]]), torch.cat([y, torch.randn(300, dtype=dtype) * scale[1]])  # fmt: skip
+    expected = torch.stack([f(a, b) for a, b in zip(x, y)])
+    graph = op_graph(
+        [(f"aten.{name}.{'default' if name == 'floor_divide' else 'Tensor'}", (x, y), {})], [x, y]
+    )
+    found = fused(graph)(x, y)
+    torch.testing.assert_close(found, expected, rtol=0, atol=0, equal_nan=True)
+    assert torch.equal(
+        torch.signbit(found) & ~found.isnan(), torch.signbit(expected) & ~expected.isnan()
+    )

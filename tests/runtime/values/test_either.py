@@ -148,7 +148,18 @@ def a_condition(x):
     return x, n, held, held or 2.5
 
 
-PROGRAMS = [an_argument, a_condition, smallest, total, total_in_place, doubled_in_place, mean_of_positive, scaled, of_half, kind, printed, until_settled, flag, both,
+def takes_the_other(x):
+    """A name that becomes one of two kinds in the course of the loop, changed in place."""
+    a, b = x.sum() + 1, x.sum() * 3 + 1
+    for _ in range(3):
+        if a > b:
+            a += 1
+        else:
+            a, b = b, 7
+    return a, b
+
+
+PROGRAMS = [takes_the_other, an_argument, a_condition, smallest, total, total_in_place, doubled_in_place, mean_of_positive, scaled, of_half, kind, printed, until_settled, flag, both,
             nested, too_large, integers, method]  # fmt: skip
 
 

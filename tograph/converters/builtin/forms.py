@@ -33,7 +33,7 @@ def _plain(function: Any, args: Any, kwargs: Any) -> Any:
     """The built-in; where it would call a special method of a user's class, that is converted."""
     if function is bool and len(args) == 1:
         held = union.truth(args[0], "bool")
-        return held if is_staged(held) else bool(held)
+        return call(bool, held) if is_staged(held) else bool(held)
     names = (f"__{function.__name__}__", *(("__repr__",) if function is str else ()))
     for name in names if args else ():
         method = getattr(type(args[0]), name, None)

@@ -74,8 +74,9 @@ def _of_union(x: structure.TaggedUnion, spec: Choice) -> list[Any]:
     number = either.slot(spec)
     for i, option in enumerate(spec.options):
         if i == number:
-            found = [o if isinstance(o, torch.Tensor) else NEW for o in x.options_]
-            out.append(Among(x.tag_, tuple(found)))
+            # What ``x`` has there is new where it is a number, and says so itself.
+            found = tuple(o if isinstance(o, torch.Tensor) else NEW for o in x.options_)
+            out.append(Among(x.tag_, found) if x.either_ is None else x.options_[x.either_])
             continue
         rows = [leaf_objects(o, option) for o, place in zip(x.options_, places) if place == i]
         if not rows:

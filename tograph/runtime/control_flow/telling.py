@@ -375,6 +375,6 @@ def _may_be_held(x: Any, name: str) -> AliasError:
     kind = getattr(x, "kind_", type(x).__name__)
     return AliasError(
         f"this {kind} may be held by '{name}' and by another name, by a staged condition or loop, and which one is known only when "
-        f"the graph runs; so it cannot be changed here. Give '{name}' a copy of its own, or use one name.",
+        f"the graph runs; so it cannot be changed, or compared by `is`, here. Give '{name}' a copy of its own, or use one name.",
         user_location(),
     )

@@ -4,9 +4,10 @@
 and its identity is a guard, so such code would trace anew at every call. Where the traced code replaces what a place holds, or
 somebody did so between calls, the place is the input instead, and the guard asks for a tensor of the same kind.
 
-Invariants: the tensor is plain and was found in one place only; where the trace writes memory that it did not make, the tensor in a
-slot shares memory with no other input. Where one requires a gradient, the trace neither takes gradients nor asks what requires them, and
-leaves its ``.grad`` alone. What does not hold at a call traces anew.
+Invariants: the tensor is plain, and all places where it was found still hold one tensor; where the trace writes memory that it did not make,
+it was found in one place, and shares memory with no other input. Where one requires a gradient, the trace neither takes gradients nor asks
+what requires them, and leaves its ``.grad`` alone. What does not hold at a call traces anew. Of a tensor in such a place that the graph does
+not use, and whose memory it does not use either, only the kind is a guard.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from .watch import Watch
 
 Getter = Callable[[], Any]
 _OF_A_KIND = "{1}({0}, tensors)"
+_TOGETHER = "{0} is {1}()"
 
 
 class Kind:
@@ -83,25 +85,33 @@ def found(
     for i, storage in enumerate(captured):
         x = storage.external
         if storage.late is None and moves(x, root, watch, replaced, hints):
-            slots[i] = _slot(watch.identities(x)[0], x, name)
-    if not root.root.assigned:  # else it may share memory with what is used
-        _unused(watch, {id(k.external) for k in captured}, hints)
-    if root.root.assigned and slots:
+            slots[i] = _slot(watch.identities(x), x, name)
+    unused = _unused(watch, [k.external for k in captured], replaced, hints)
+    if root.root.assigned and (slots or unused):
         getters = [
             slots[i].now if i in slots else holder(k.external) for i, k in enumerate(captured)
         ]
         for i, slot in slots.items():
             slot.kind.others = getters[:i] + getters[i + 1 :]
+        for kind in unused:
+            kind.others = getters
     return slots
 
 
-def _unused(watch: Watch, used: Container[int], hints: Container[str]) -> None:
-    """Of a tensor that was found in a place which others change, and that the graph does not use, only the kind counts."""
-    for check in watch.checks.values():
-        if check.test == SAME_TENSOR and check.source.label in hints:
-            x = check.old()
-            if id(x) not in used and id(x) not in watch.compared and movable(x):
-                check.test, check.old = _OF_A_KIND, Kind(x)
+def _unused(
+    watch: Watch, captured: Iterable[Any], replaced: Container[int], hints: Container[str]
+) -> list[Kind]:
+    """Of a tensor that was found in a place which is replaced, by the trace or by others, and whose memory the graph does not use, only the kind counts."""
+    kinds, used = [], {memory(x) for x in captured}
+    for check in [c for c in watch.checks.values() if c.test == SAME_TENSOR]:
+        x = check.old()
+        if id(x) not in replaced and check.source.label not in hints:
+            continue
+        free = movable(x) and memory(x) not in used and id(x) not in watch.compared
+        if free and len(watch.identities(x)) == 1:  # else which places hold one tensor is known
+            check.test, check.old = _OF_A_KIND, Kind(x)
+            kinds.append(check.old)
+    return kinds
 
 
 def moves(
@@ -113,13 +123,20 @@ def moves(
     if x.requires_grad and (watch.differentiated or id(x) in root.root.slots):
         return False
     checks = watch.identities(x)
-    return len(checks) == 1 and (id(x) in replaced or checks[0].source.label in hints)
+    if not checks or (len(checks) > 1 and root.root.assigned):
+        return False
+    return id(x) in replaced or any(c.source.label in hints for c in checks)
 
 
-def _slot(check: Check, x: torch.Tensor, name: str) -> Slot:
+def _slot(checks: Sequence[Check], x: torch.Tensor, name: str) -> Slot:
+    """A slot in the first of the places where a tensor was found; the others (``h[-1]`` beside ``h[1]``) have to hold the same one."""
+    first, *others = checks
     kind = Kind(x)
-    check.test, check.old = _OF_A_KIND, kind
-    return Slot(check, kind, name)
+    first.test, first.old = _OF_A_KIND, kind
+    slot = Slot(first, kind, name)
+    for check in others:
+        check.test, check.old = _TOGETHER, slot.now
+    return slot
 
 
 def tensors_of(content: Any) -> list[int]:

@@ -295,8 +295,23 @@ def emit(e: Emitter, op: str, dtype: str, args: list[str]) -> str:
     if dtype == "f32" and op in OWN and not e.target.precise:
         return OWN[op](Lanes(e, args[0])).name
     stem, bound = SLEEF[op].split()
+    return _called(e, op, stem, f"_{bound}", dtype, args)
+
+
+def fmod(e: Emitter, dtype: str, args: list[str]) -> str:
+    """What a division leaves, exact; a ``frem`` would be a call of the C library for each lane.
+
+    SLEEF's function gives NaN where the quotient is beyond the type, so f32 goes by f64.
+    """
+    if dtype == "f64":
+        return _called(e, "fmod", "fmod", "", dtype, args)
+    wide = _called(e, "fmod", "fmod", "", "f64", [e.cast("f32", "f64", x) for x in args])
+    return e.cast("f64", "f32", wide)
+
+
+def _called(e: Emitter, op: str, stem: str, bound: str, dtype: str, args: list[str]) -> str:
     size = e.target.vector_bytes // (4 if dtype == "f32" else 8)
-    name = f"Sleef_{stem}{'f' if dtype == 'f32' else 'd'}{size}_{bound}"
+    name = f"Sleef_{stem}{'f' if dtype == 'f32' else 'd'}{size}{bound}"
     if not e.target.has(name):
         raise Unsupported(f"{op} of {dtype}: no {name} in this process")
     register = REGISTER[dtype]

@@ -156,7 +156,8 @@ def _floor_divide(x: Term, y: Term) -> Term:
     if not x.floating:
         return x.op("floordiv", y)
     m = x.fmod(y)
-    quotient = (x - m) / y
+    beyond = ((x / y).abs() == math.inf) & (x.abs() != math.inf)
+    quotient = beyond.where(x, x - m) / y
     quotient = ((m != 0) & ((y < 0) ^ (m < 0))).where(quotient - 1, quotient)
     floor = quotient.floor()
     floor = (quotient - floor > 0.5).where(floor + 1, floor)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from . import llvm_math
 from .llvm_text import REGISTER, UNSIGNED
-from .loop_ir import DIVISION_BY_ZERO, FLOATS, INDEX_OUT_OF_RANGE, ITEM_SIZES
+from .loop_ir import DIVISION_BY_ZERO, FLOATS, INDEX_OUT_OF_RANGE, ITEM_SIZES, Unsupported
 from .vectors import Emitter
 
 
@@ -96,7 +97,10 @@ def _quotient(e: Emitter, dtype: str, a: str, b: str, what: str, divide: str, re
 
 def _fmod(e: Emitter, dtype: str, a: str, b: str) -> str:
     if dtype in FLOATS:
-        return e.binary("frem", dtype, a, b)
+        try:
+            return llvm_math.fmod(e, dtype, [a, b])
+        except Unsupported:
+            return e.binary("frem", dtype, a, b)
     return _division("fmod")(e, dtype, a, b)
 
 
