@@ -157,9 +157,10 @@ def groups_by_a_condition(x):
         else:
             groups["n"].append(v)
         found.setdefault(k, {}).setdefault(i % 2, []).append(v)
-        if k not in seen:
-            seen[k] = set()
-        seen[k].add(i)
+        if v > 0:
+            if "p" not in seen:
+                seen["p"] = set()
+            seen["p"].add(i)
         counts[k][i] += 1
     held = groups.get("p")
     if held is not None:
@@ -176,6 +177,26 @@ def default_beside_lists_that_are_there(x):
         e["p"] = [1]
     e.setdefault("p", []).append(2)
     return d, e
+
+
+@cases(([1.0, 2.0, 3.0],), ([-1.0, -2.0, 3.0],), ([1.0, 3.0, -3.0],))
+def lists_that_others_replace(x):
+    d, e, f, old = {}, {}, defaultdict(list), None
+    if x[0] > 0:
+        d["p"] = []
+        d["p"].append(x[0])
+    if x[1] > 0:
+        d["p"] = []
+        d["p"].append(x[1])
+    for v in x:
+        if v > 0:
+            e["p"] = []
+            e["p"].append(v)
+            f["p"].append(v)
+            if v > 1:
+                old = f["p"]
+                f["p"] = []
+    return d, e, f.get("p"), old
 
 
 @cases.tensors((3.0,), (1.5,))

@@ -219,4 +219,62 @@ def a_text_is_no_sequence(x):
             return text
 
 
+@cases((1, 5), (5, 1), (1, 1), (0, 7), (1, 2))
+def names_of_the_alternative_that_matches(p, q):
+    match (p, q):
+        case (1, n) | (n, 1) if n > 4:
+            return n * 10
+        case (1 as a, b) | (a, 1 as b):
+            return a + b * 100
+        case _:
+            return -1
+
+
+@cases(([1.0, 2.0, 3.0],), ([-1.0, -2.0, 3.0],), ([-1.0, 2.0, 3.0],), ([-1.0, -1.0, -1.0],))
+def lists_that_a_condition_fills(x):
+    some, pairs = [], []
+    for i, v in enumerate(x):
+        if v > 0:
+            some.append(v)
+            pairs.append((v, i))
+    match some:
+        case []:
+            first = 0.0
+        case [only]:
+            first = only * 10
+        case [_, n] | [_, _, n]:
+            first = n + 100
+    match {"pairs": pairs}:
+        case {"pairs": [(a, 0), *rest]}:
+            return first, a, len(rest)
+        case {"pairs": [(a, i)] as held} if a > 2:
+            return first, a * i, len(held)
+        case {"pairs": [*_, (a, i)]}:
+            return first, a, i
+        case other:
+            return first, 0.0, len(other["pairs"])
+
+
+class Partly:
+    __match_args__ = ("u",)
+
+
+@cases((3,), (-3,))
+def keys_and_attributes_of_some_paths(x):
+    d, p = {"b": 1}, Partly()
+    if x > 0:
+        d["a"] = x
+        p.u = x + 1
+    match d:
+        case {"a": v}:
+            found = v
+        case {"b": v}:
+            found = v * 50
+    match p:
+        case Partly(u):
+            return found, u
+        case _:
+            return found, -5
+
+
 test_same = cases.test()

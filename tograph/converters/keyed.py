@@ -16,7 +16,7 @@ from ..runtime.library.staged_string import StagedString
 from ..runtime.symbols import journal
 from ..runtime.symbols.funcgraph import current_graph, user_location
 from ..runtime.symbols.journal import MISSING
-from ..runtime.values import locations
+from ..runtime.values import facts, locations
 from ..runtime.values.reserved import reserve, shrinks
 from ..runtime.values.structure import is_union
 from .call_rules import is_user_function
@@ -112,11 +112,13 @@ def write_key(x: dict, key, value) -> None:
 
 
 def _misses(x: dict, key) -> bool:
-    """Whether a key may not be there, of a dict of Python's own."""
+    """Whether a key of a dict of Python's own is not there, on the path that is traced."""
     if type(x).__setitem__ is not dict.__setitem__ or type(key).__hash__ is None:
         return False
     held = dict.get(x, key, MISSING)
-    return held is MISSING or may_miss(held)
+    if not is_union(held):
+        return held is MISSING
+    return all(held.options_[i] is MISSING for i in facts.possible(held))
 
 
 def no_key(x, key):

@@ -23,6 +23,7 @@ from .logical import and_, both, either, not_, or_
 from .match_stmt import (
     match_as,
     match_capture,
+    match_captured,
     match_case,
     match_class,
     match_mapping,
@@ -113,6 +114,7 @@ __all__ = [
     "lt",
     "match_as",
     "match_capture",
+    "match_captured",
     "match_case",
     "match_class",
     "match_mapping",

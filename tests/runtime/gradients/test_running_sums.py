@@ -29,5 +29,5 @@ def test_first_and_second_derivative(f):
         for g in (f, staged):
             (first,) = torch.autograd.grad(g(x, some).pow(2).sum(), x, create_graph=True)
             found.append([first, *torch.autograd.grad(first.pow(2).sum(), x)])
-        torch.testing.assert_close(*found)
+        torch.testing.assert_close(*found, rtol=1e-5, atol=1e-5)  # f32 sums in other orders
     assert staged.trace_count == 1

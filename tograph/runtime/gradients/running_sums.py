@@ -23,8 +23,9 @@ class _RunningSum(torch.autograd.Function):
             return op(same(as_symbolic(x)), dim, dtype=dtype)
 
     @staticmethod
-    def backward(ctx: Any, grad: Any) -> Any:  # type: ignore[override]
-        return cumsum(grad.flip(ctx.dim), ctx.dim).flip(ctx.dim).to(ctx.dtype), None, None
+    def backward(ctx: Any, grad: Any) -> Any:
+        grad = grad.to(ctx.dtype)
+        return cumsum(grad.flip(ctx.dim), ctx.dim).flip(ctx.dim), None, None
 
 
 def cumsum(x: torch.Tensor, dim: int, *, dtype: torch.dtype | None = None) -> torch.Tensor:
