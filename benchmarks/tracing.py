@@ -1,7 +1,7 @@
 """What tograph costs around a graph: import, conversion, first call, cached call, beside eager PyTorch.
 
-Each round runs in a process of its own, after imports; the first call finds compiled code and converted functions on disk. Machines are shared:
-read the ratios. Usage: ``python benchmarks/tracing.py [--rounds 3]``; writes ``benchmarks/results/tracing.md``.
+Each round runs in a process of its own, after imports; the first call finds compiled code and converted functions on disk. First calls of programs of
+libraries (torchdiffeq, torchmin, transformers) are measured where these are installed. Machines are shared: read the ratios. Usage: ``python benchmarks/tracing.py [--rounds 3]``; writes ``benchmarks/results/tracing.md``.
 """
 
 import argparse
@@ -10,6 +10,7 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -60,11 +61,69 @@ print(json.dumps({
 }))
 """
 
+LIBRARIES = """
+import importlib.util, json, sys, time
+import torch
+import tograph as tg
+clock = time.process_time if sys.argv[1] == "cpu" else time.perf_counter
+torch.manual_seed(0)
+def odeint_adjoint():
+    from torchdiffeq import odeint_adjoint
+    class Field(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = torch.nn.Sequential(torch.nn.Linear(2, 16), torch.nn.Tanh(), torch.nn.Linear(16, 2))
+        def forward(self, t, y):
+            return self.net(y)
+    field, times = Field(), torch.linspace(0, 1, 5)
+    def run(y):
+        loss = odeint_adjoint(field, y, times)[-1].pow(2).sum()
+        return loss, *torch.autograd.grad(loss, list(field.parameters()))
+    return run, torch.rand(3, 2)
+def minimize(method):
+    from torchmin import minimize
+    def rosen(x):
+        return (100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2).sum()
+    return (lambda x: minimize(rosen, x, method=method, max_iter=20).x), torch.tensor([1.3, 0.7, 0.8])
+def generate():
+    from transformers import GPT2Config, GPT2LMHeadModel
+    config = GPT2Config(vocab_size=64, n_positions=64, n_embd=32, n_layer=2, n_head=2, bos_token_id=1, eos_token_id=2)
+    model = GPT2LMHeadModel(config).eval()
+    return (lambda ids: model.generate(ids, max_new_tokens=8, do_sample=False, pad_token_id=0)), torch.tensor([[3, 4, 5]])
+programs = {
+    "odeint_adjoint at 5 times (torchdiffeq)": ("torchdiffeq", odeint_adjoint),
+    "minimize by l-bfgs (torchmin)": ("torchmin", lambda: minimize("l-bfgs")),
+    "minimize by newton-exact (torchmin)": ("torchmin", lambda: minimize("newton-exact")),
+    "generate of a GPT-2 of 2 layers (transformers)": ("transformers", generate),
+}
+found = {}
+for name, (library, make) in programs.items():
+    if importlib.util.find_spec(library) is None:
+        continue
+    plain, x = make()
+    want, f = plain(x), tg.function(plain)
+    start = clock(); got = f(x)
+    found["first call of " + name + " (ms)"] = (clock() - start) * 1e3
+    torch.testing.assert_close(got, want, rtol=1e-2, atol=1e-2)
+print(json.dumps(found))
+"""
+
 
 def measure(clock: str) -> dict:
-    """One worker's figures, by "wall" or "cpu" time."""
-    command = [sys.executable, "-c", WORKER, clock]
-    env = {**os.environ, "PYTHONPATH": str(HERE.parent)}
+    """Two workers' figures, by "wall" or "cpu" time."""
+    return run(WORKER, clock) | run(LIBRARIES, clock)
+
+
+def run(worker: str, clock: str) -> dict:
+    """One worker's figures. Converted functions have their source: it runs from a file."""
+    with tempfile.NamedTemporaryFile("w", suffix=".py") as file:
+        file.write(worker)
+        file.flush()
+        return started([sys.executable, file.name, clock])
+
+
+def started(command: list[str]) -> dict:
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE.parent), str(HERE), *sys.path[1:]])}  # fmt: skip
     done = subprocess.run(command, cwd=HERE, env=env, capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
 

@@ -319,6 +319,28 @@ def test_a_dynamic_list_of_results():
     assert x.grad.tolist() == [3, 3]
 
 
+def test_orders_of_a_dynamic_list_of_results():
+    def f(x, y):
+        found = [x]
+        if y.sum() < 1:
+            found.insert(0, x * y)
+        return x * x * y, found
+
+    def orders(f, last):
+        x = torch.tensor([0.3, -0.5], requires_grad=True)
+        y = torch.tensor([0.2, last], requires_grad=True)
+        first, rest = f(x, y)
+        found = [sum((t * t * t).sum() for t in (first, *rest))]
+        for _ in range(3):
+            grads = torch.autograd.grad(found[-1], (x, y), create_graph=True)
+            found += [*grads, sum((g * g).sum() for g in grads)]
+        return found
+
+    for last in (0.1, 2.0):
+        for one, two in zip(orders(f, last), orders(tg.function(f), last), strict=True):
+            torch.testing.assert_close(one, two)
+
+
 def test_a_second_backward_needs_retain_graph():
     x = torch.ones(2, requires_grad=True)
     y = tg.function(lambda x: x.sin() * x)(x).sum()

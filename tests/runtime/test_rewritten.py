@@ -268,3 +268,65 @@ def test_a_leaf_comes_back_from_a_file(tmp_path):
     f(torch.ones(2))
     tg.save(f, tmp_path / "f")
     assert tg.load(tmp_path / "f")(torch.ones(2)).requires_grad
+
+
+class Weights:
+    def __init__(self):
+        self.w = torch.ones(2, requires_grad=True)
+        self.v = torch.ones(2, requires_grad=True)
+
+    def scaled(self, x):
+        self.w.mul_(0.5)
+        return self.w + x
+
+    def scaled_if(self, x):
+        if x.sum() > 1:
+            self.w += x
+        return self.w * 2
+
+    def one_of(self, x):
+        y = self.w if x.sum() > 1 else self.v
+        y -= x
+        return y * 1
+
+    def tried(self, x):
+        try:
+            self.w[0] = x[0]
+        except RuntimeError:
+            return x
+        return self.w * 2
+
+
+@pytest.mark.parametrize("name", ["scaled", "scaled_if", "one_of", "tried"])
+def test_a_leaf_is_written_where_the_call_has_gradients_off(name):
+    def run(wrap):
+        owner, shown = Weights(), []
+        f = wrap(getattr(owner, name))
+        for grad in (False, True, False, False):
+            with torch.set_grad_enabled(grad):
+                try:
+                    shown.append(f(torch.ones(2)))
+                except RuntimeError as error:
+                    shown.append("leaf Variable" in str(error))
+            shown += [owner.w.detach().clone(), owner.v.detach().clone()]
+        return shown, getattr(f, "trace_count", 0)
+
+    plain, _ = run(lambda f: f)
+    converted, traces = run(tg.function)
+    assert same(plain, converted), (plain, converted)
+    assert traces <= 3
+
+
+def test_a_function_inside_writes_a_leaf_where_gradients_are_off():
+    w = torch.ones(2, requires_grad=True)
+    add = tg.function(lambda p, x: p.add_(x))
+
+    @tg.function
+    def f(x):
+        with torch.no_grad():
+            add(w, x)
+        return (w * x).sum()
+
+    for k in (1, 2):
+        [g] = torch.autograd.grad(f(torch.ones(2)), w)
+        assert g.tolist() == [1, 1] and w.tolist() == [1 + k, 1 + k]

@@ -22,6 +22,7 @@ from typing import Any
 from ..errors import ConditionError, StagingError, TographError
 from ..runtime import control_flow
 from ..runtime.control_flow import StagedException
+from ..runtime.guarding import reads
 from ..runtime.recording import creation
 from ..runtime.symbols import journal
 from ..runtime.symbols.funcgraph import current_graph, is_tracing
@@ -178,6 +179,8 @@ def _catches(kind: Any, error: BaseException) -> bool:
     wanted = BaseException if kind is None else kind()
     if not isinstance(error, wanted):
         return False
+    if control_flow.is_leaf_error(error):
+        reads.leaf_written()
     if not refused(error):
         return True
     kinds = wanted if isinstance(wanted, tuple) else (wanted,)

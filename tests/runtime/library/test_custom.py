@@ -238,6 +238,29 @@ def noted(x):
     return Noted.apply(x.detach(), y), Noted.apply(x * 2, x)
 
 
+class Raised(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, power=2):
+        ctx.save_for_backward(x)
+        ctx.power = power
+        return x**power
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * ctx.power * ctx.saved_tensors[0] ** (ctx.power - 1), None
+
+
+def test_more_gradients_than_arguments_are_none():
+    def f(x):
+        return (Raised.apply(x) + Raised.apply(x, 3)).sum()
+
+    found = []
+    for function in (f, tg.function(f)):
+        x = torch.tensor([1.0, 2.0], requires_grad=True)
+        found.append(torch.autograd.grad(function(x), x)[0])
+    assert found[0].equal(found[1])
+
+
 def test_what_a_function_is_asked_for(capsys):
     """Arguments that require a gradient, and those that do not, have traces of their own."""
 

@@ -60,3 +60,50 @@ def test_a_part_of_a_tensor_whose_size_only_the_run_knows():
         torch.testing.assert_close(g(x, torch.tensor(n)), f(x, n))
     program = g.get_concrete_function(x, torch.tensor(n)).scheduled
     assert (program.level, program.reason) == ("native", "")
+
+
+def _of_a_branch(w, c):
+    y = w
+    if c > 0:
+        y = w + c
+    z = y.clone()
+    z[1] += 1
+    return z.sum()
+
+
+def _of_a_loop(w, n):
+    y, k = w, 0
+    while k < n:
+        k = k + 1
+        y = y * 0.5 + k
+    z = y.clone()
+    z[1] += 1
+    return z.sum()
+
+
+def _of_a_list(w, c):
+    rows = [w]
+    if c > 0:
+        rows = [w + 1]
+    z = rows[0].clone()
+    z[:, 1] *= 2
+    return z.sum()
+
+
+@pytest.mark.parametrize("f", [_of_a_branch, _of_a_loop, _of_a_list])
+def test_what_may_be_an_argument_is_not_updated_in_place(f):
+    staged = tg.function(f)
+    for c in (2, 0, 0, 1, 0):
+        w = torch.arange(12.0).view(3, 4)
+        kept = w.clone()
+        torch.testing.assert_close(staged(w, torch.tensor(c)), f(kept, torch.tensor(c)))
+        assert w.equal(torch.arange(12.0).view(3, 4))
+
+
+def test_what_may_be_a_buffer_is_not_updated_in_place():
+    weights = torch.nn.Module()
+    weights.register_buffer("w", torch.arange(12.0).view(3, 4))
+    staged = tg.function(lambda c: _of_a_branch(weights.w, c))
+    for c in (1.0, 0.0, 0.0):
+        staged(torch.tensor(c))
+        assert weights.w.equal(torch.arange(12.0).view(3, 4))

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import tograph as tg
+from tograph.runtime.values import joins, structure
 
 ONES, NONE, NAN = torch.ones(3), torch.zeros(0), torch.full((3,), float("nan"))
 
@@ -147,7 +148,18 @@ def a_condition(x):
     return x, n, held, held or 2.5
 
 
-PROGRAMS = [an_argument, a_condition, smallest, total, total_in_place, doubled_in_place, mean_of_positive, scaled, of_half, kind, printed, until_settled, flag, both,
+def takes_the_other(x):
+    """A name that becomes one of two kinds in the course of the loop, changed in place."""
+    a, b = x.sum() + 1, x.sum() * 3 + 1
+    for _ in range(3):
+        if a > b:
+            a += 1
+        else:
+            a, b = b, 7
+    return a, b
+
+
+PROGRAMS = [takes_the_other, an_argument, a_condition, smallest, total, total_in_place, doubled_in_place, mean_of_positive, scaled, of_half, kind, printed, until_settled, flag, both,
             nested, too_large, integers, method]  # fmt: skip
 
 
@@ -228,3 +240,16 @@ def test_no_test_for_what_a_loop_surely_sets():
     graph = tg.function(total).get_concrete_function(ONES).graph
     assert [str(v.type) for v in graph.outputs] == ["f32[]"]
     assert "If" not in str(graph)
+
+
+def test_a_choice_joined_with_itself_is_itself():
+    found = []
+
+    def f(x):
+        number = structure.spec_of(x.sum().item())
+        choice = structure.Choice((number, structure.spec_of(x.sum())))
+        found.append(joins.equal(joins.join(choice, choice), choice))
+        return x
+
+    tg.function(f)(ONES)
+    assert found == [True]

@@ -186,3 +186,20 @@ def test_a_loop_that_frees_what_is_outside_is_refused():
         f(w, torch.tensor(2))
     f(w, torch.tensor(0)).backward()
     assert w.grad.tolist() == [1, 1]
+
+
+def test_a_list_of_results_whose_gradient_a_branch_has_freed():
+    def f(x, n):
+        y = x * x
+        found = [y]
+        if n > 1:
+            torch.autograd.grad(y.sum(), x)
+        else:
+            found.append(y + 1)
+        return found
+
+    x = torch.ones(2, requires_grad=True)
+    for n in (2, 0):
+        assert [t.tolist() for t in tg.function(f)(x, torch.tensor(n))] == [
+            t.tolist() for t in f(x, n)
+        ]

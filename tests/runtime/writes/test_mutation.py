@@ -147,6 +147,7 @@ x %= 3
 x **= 2
 x.squeeze_(); x.add_(1)
 x.resize_(3, 4)
+x.resize_as_(x.clone()).copy_(x + 1)
 x.swap = None; x.add_(1)
 torch.add(x, v, out=x)
 torch.mul(x, 2, out=x[:])
@@ -227,7 +228,15 @@ def test_program(text, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text", ["x.t_()", "x.transpose_(0, 1)", "x.unsqueeze_(0)", "x.resize_(2)", "x.set_(v)"]
+    "text",
+    [
+        "x.t_()",
+        "x.transpose_(0, 1)",
+        "x.unsqueeze_(0)",
+        "x.resize_(2)",
+        "x.resize_as_(v)",
+        "x.set_(v)",
+    ],
 )
 def test_change_of_shape_in_place_is_refused(text):
     function = eval(f"lambda x, v: {text}")
@@ -536,3 +545,29 @@ def test_gradients_that_are_written_in_place_where_only_the_run_knows_that_sizes
     for n in (2, 5):
         w, plain = (torch.tensor([0.1, -0.2, 0.3], requires_grad=True) for _ in range(2))
         torch.testing.assert_close(g(w, x, torch.tensor(n)), f(plain, x, torch.tensor(n)))
+
+
+def one_of_those_that_share_a_place(x):
+    x[:3].unsqueeze(1).expand(3, 4)[0][1] = 5
+    return x
+
+
+def rows_of_what_is_expanded(x):
+    for r in x[:3].view(3, 1).expand(3, 4):
+        if x.sum() > 0:
+            r[1] = r[0] + 1
+    return x * 2
+
+
+def a_grid(x):
+    torch.meshgrid(x[:2], x, indexing="ij")[0][1, 2] *= 3
+    return x
+
+
+@pytest.mark.parametrize("f", [one_of_those_that_share_a_place, rows_of_what_is_expanded, a_grid])
+def test_a_part_of_an_expanded_tensor_is_written(f):
+    staged = tg.function(f)
+    for first in (1.0, -20.0, 2.0):
+        mine, its = (torch.tensor([first, 2.0, 3.0, 4.0]) for _ in range(2))
+        assert f(mine).equal(staged(its))
+        assert mine.equal(its)

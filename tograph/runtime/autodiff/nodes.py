@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from ..gradients import transforms
+from ..graph.ir import Value
 from ..graph.ordering import graph_effects
 from ..graph.types import ScalarType, TensorType
 from .routes import is_there
@@ -40,24 +41,37 @@ class ShareNode:
         graph = pullback.forward
         values = [graph.outputs[i] for i in self.given]
         values += [graph.inputs[i] if i >= 0 else graph.outputs[~i] for i in self.sources]
-        self.flat = all(isinstance(v.type, (TensorType, ScalarType)) for v in values)
+        self.flat = _are_flat(values)
+        self.flat_inputs = _are_flat(pair.graph.inputs)
 
     def applied(self, box: list[Any], inputs: Sequence[Any]) -> Sequence[Any]:
         """The outputs of the share, joined with autograd.
 
         ``box``: all that the forward program gave, which the first share runs, and the generators' states before.
         """
-        returned = _Apply.apply(self, box, *inputs)
+        shape: list[Any] | None = None
+        if not self.flat_inputs:  # cotangents of lists, where a gradient is differentiated again
+            inputs, shape = flattened(inputs)
+        returned = _Apply.apply(self, box, shape, *inputs)
         if returned is None:
             return ()
-        return returned if self.flat else _nested(returned, box.pop())
+        return returned if self.flat else nested(returned, box.pop())
+
+
+def _are_flat(values: Sequence[Value]) -> bool:
+    return all(isinstance(v.type, (TensorType, ScalarType)) for v in values)
 
 
 class _Call(NamedTuple):
-    """What a node knows of its call. ``numbers``: what is kept and no tensor, ``places``: where the tensors are among it."""
+    """What a node knows of its call.
+
+    ``shape``: that of the inputs, where there are lists among them. ``numbers``: what is kept and no tensor, ``places``: where the
+    tensors are among it.
+    """
 
     node: ShareNode
     inputs: Sequence[Any]
+    shape: list[Any] | None
     versions: list[int]
     state: Any
     snapshots: list[Any]
@@ -71,8 +85,10 @@ class _Call(NamedTuple):
 
 class _Apply(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, node: ShareNode, box: list[Any], *inputs: Any) -> Any:
-        pair = node.pair
+    def forward(
+        ctx: Any, node: ShareNode, box: list[Any], shape: list[Any] | None, *leaves: Any
+    ) -> Any:
+        pair, inputs = node.pair, leaves if shape is None else nested(leaves, shape)
         if not box:
             state = _generators(inputs) if pair.random else None
             box += [pair.program.run(*inputs), state]
@@ -81,8 +97,8 @@ class _Apply(torch.autograd.Function):
         stored = [inputs[i] if i >= 0 else outs[~i] for i in node.sources]
         specs, flat = None, given
         if not node.flat:
-            flat, given_spec = _flattened(given)
-            stored, stored_spec = _flattened(stored)
+            flat, given_spec = flattened(given)
+            stored, stored_spec = flattened(stored)
             specs = given_spec, stored_spec
             box.append(given_spec)
         places = [i for i, x in enumerate(stored) if isinstance(x, torch.Tensor)]
@@ -95,6 +111,7 @@ class _Apply(torch.autograd.Function):
         ctx.call = _Call(
             node,
             inputs,
+            shape,
             [x._version if isinstance(x, torch.Tensor) else 0 for x in inputs],
             state,
             outs[first : first + len(pair.snapshots)],
@@ -108,7 +125,7 @@ class _Apply(torch.autograd.Function):
         if told:
             without = [given[i] for i in pair.routes.without(node.positions, told)]
             if without:
-                ctx.mark_non_differentiable(*_flattened(without)[0])
+                ctx.mark_non_differentiable(*flattened(without)[0])
         return tuple(flat)
 
     @staticmethod
@@ -116,12 +133,12 @@ class _Apply(torch.autograd.Function):
         call: _Call = ctx.call
         node, specs, nothing = call.node, call.specs, [None] * len(call.inputs)
         if not any(g is not None for g in grads):
-            return None, None, *nothing
-        there = [is_there(g) for g in (grads if specs is None else _nested(grads, specs[0]))]  # fmt: skip
+            return None, None, None, *_spread(nothing, call.shape)
+        there = [is_there(g) for g in (grads if specs is None else nested(grads, specs[0]))]  # fmt: skip
         open_to = node.pair.routes.open_to(node.positions, there, call.told)
         cotangents: list[Any] = [_zeros(*call.likes[i]) if g is None else g for i, g in enumerate(grads)]  # fmt: skip
         if specs is not None:
-            cotangents = _nested(cotangents, specs[0])
+            cotangents = nested(cotangents, specs[0])
         if torch.is_grad_enabled():
             present, found = _again(ctx, call, cotangents)
         else:
@@ -129,10 +146,10 @@ class _Apply(torch.autograd.Function):
         for i, g in zip(present, found):
             if i in open_to:
                 nothing[i] = g
-        return None, None, *nothing
+        return None, None, None, *_spread(nothing, call.shape)
 
 
-def _flattened(items: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+def flattened(items: Sequence[Any]) -> tuple[list[Any], list[Any]]:
     """(what is in some values and in lists among them, their shape: for each value None, or the shape of a list)"""
     leaves: list[Any] = []
     return leaves, _shape(items, leaves)
@@ -149,7 +166,7 @@ def _shape(items: Sequence[Any], leaves: list[Any]) -> list[Any]:
     return shape
 
 
-def _nested(leaves: Sequence[Any], shape: list[Any]) -> list[Any]:
+def nested(leaves: Sequence[Any], shape: list[Any]) -> list[Any]:
     """The values again."""
     return _taken(iter(leaves), shape)
 
@@ -158,10 +175,25 @@ def _taken(leaves: Iterator[Any], shape: list[Any]) -> list[Any]:
     return [next(leaves) if s is None else s[0](_taken(leaves, s[1])) for s in shape]
 
 
+def _spread(grads: Sequence[Any], shape: list[Any] | None) -> Sequence[Any]:
+    """The gradients of what is in some values: of a list without one, None for each item."""
+    if shape is None:
+        return grads
+    found: list[Any] = []
+    for g, inner in zip(grads, shape):
+        if inner is None:
+            found.append(g)
+        else:
+            found += _spread([None] * len(inner[1]) if g is None else g, inner[1])
+    return found
+
+
 def _gradients(ctx: Any, call: _Call, cotangents: list[Any]) -> list[Any]:
     """The gradients of the inputs ``present``, None for those that nobody needs."""
-    node, needs = call.node, ctx.needs_input_grad
-    wanted = tuple(needs[2 + i] for i in node.present)
+    node, needs = call.node, ctx.needs_input_grad[3:]
+    if call.shape is not None:
+        needs = [any(flattened([need])[0]) for need in nested(needs, call.shape)]
+    wanted = tuple(needs[i] for i in node.present)
     stored = call.numbers
     if call.places:
         stored = list(stored)
@@ -170,7 +202,7 @@ def _gradients(ctx: Any, call: _Call, cotangents: list[Any]) -> list[Any]:
     else:
         _saved(ctx)
     if call.specs is not None:
-        stored = _nested(stored, call.specs[1])
+        stored = nested(stored, call.specs[1])
     program = node.pair.backward(node.number, wanted)
     given = list(map(_dense, [*stored, *cotangents]))
     mapped = any(map(transforms.is_mapped, cotangents))

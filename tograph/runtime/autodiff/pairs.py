@@ -22,7 +22,7 @@ from ..graph.ordering import graph_effects, prune, set_control_inputs
 from ..graph.rewrite import copied, copy_node, leave_out
 from ..symbols.carrier import differentiable
 from ..writes.freed import MESSAGE, is_freed
-from .nodes import ShareNode
+from .nodes import ShareNode, flattened, nested
 from .routes import Routes
 from .shares import shares
 from .unwrapped import unwrap
@@ -96,7 +96,9 @@ class Pair:
         for i, j in self.through.items():
             outputs[i] = inputs[j]
         return (
-            refusing(self.graph, outputs, [inputs[j] for j in self.wrt]) if self.freed else outputs
+            refusing(self.graph, outputs, flattened([inputs[j] for j in self.wrt])[0])
+            if self.freed
+            else outputs
         )
 
     def backward(self, share: int, needed: tuple[bool, ...]) -> Any:
@@ -181,9 +183,7 @@ class Differentiable:
     def run(self, inputs: Sequence[Any], wrt: tuple[int, ...] | None = None) -> list[Any]:
         """The outputs of the graph, joined with autograd. ``wrt``: the inputs that require grad, where that is known."""
         if wrt is None:
-            wrt = tuple(
-                i for i, x in enumerate(inputs) if isinstance(x, torch.Tensor) and x.requires_grad
-            )
+            wrt = tuple(i for i, x in enumerate(inputs) if _requires_grad(x))
         pair = self.pair(wrt)
         if pair.constant:
             with torch.no_grad():
@@ -200,13 +200,21 @@ class Differentiable:
         return pair.finished(outputs, inputs)
 
 
+def _requires_grad(x: Any) -> bool:
+    """Whether a tensor does, or one in a list."""
+    if isinstance(x, (list, tuple)):
+        return any(map(_requires_grad, x))
+    return isinstance(x, torch.Tensor) and x.requires_grad
+
+
 def refusing(graph: Graph, outputs: list[Any], wrt: Sequence[torch.Tensor]) -> list[Any]:
     """The outputs of a call, those whose gradient the function took itself as results of which there is no other."""
     made: dict[Value, Any] = {}
     for i, v in enumerate(graph.outputs):
         if is_freed(v) and differentiable(v.type):
             if v not in made:
-                made[v] = _Freed.apply(outputs[i], *wrt)
+                leaves, shape = flattened([outputs[i]])
+                [made[v]] = nested([_Freed.apply(x, *wrt) for x in leaves], shape)
             outputs[i] = made[v]
     return outputs
 

@@ -24,6 +24,7 @@ from .raising import (
     emit_raise,
     ends,
     fail_assertion,
+    is_leaf_error,
     may_fail,
     outside_value,
 )
@@ -45,6 +46,7 @@ __all__ = [
     "ends",
     "fail_assertion",
     "has_alternative",
+    "is_leaf_error",
     "is_module_globals",
     "join_regions",
     "may_fail",

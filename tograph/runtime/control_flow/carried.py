@@ -136,6 +136,7 @@ class Carried:
     def begin(self, state: Sequence[Place], specs: Sequence[Spec], contents: Sequence[Any]) -> None:
         """A round begins with these specs."""
         self.keys = variables(state, specs)
+        self._drop_lost()
         self.entry = bindings(self.keys, contents, specs, None)
         settle_outside(self.entry)
         self._add(self.entry)
@@ -148,6 +149,15 @@ class Carried:
         self.flagged = frozenset(simple)
         self.moving = [k for k in moving if k not in self.flagged]
         self.holes = with_holes({k: self.options.get(k, ()) for k in self.names})
+
+    def _drop_lost(self) -> None:
+        """Forget options that name slots which this round does not have: of variables that are of several kinds by now."""
+        names = self.names
+        for key, have in self.options.items():
+            left = [o for o in have if o.slot is None or o.slot in names]
+            if len(left) < len(have):
+                self.options[key] = left
+                self.settled.pop(key, None)
 
     def _known(self, key: Key) -> bool:
         return key not in self.entry or self.entry[key].settled is not None

@@ -107,6 +107,7 @@ class Picked(Storage):
         for i, x in enumerate(options):
             if not _is_leaf(x, graph):
                 continue
+            reads.leaf_written()
             which = index(graph)
             said = _LEAF if not (view or x.chain) else f"a view of {_LEAF}"
             if not isinstance(which, int):

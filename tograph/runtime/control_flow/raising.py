@@ -23,6 +23,7 @@ from ..graph import types
 from ..graph.ir import Node
 from ..graph.ops import OpaqueObject, plain
 from ..graph.ordering import node_effects
+from ..guarding import reads
 from ..inference.shapes import SYMBOLS
 from ..symbols import symbolic
 from ..symbols.funcgraph import USER_CODE, FuncGraph, current_graph, user_location
@@ -91,12 +92,22 @@ def _raised_by_user(error: BaseException) -> bool:
 _RAISE = dis.opmap["RAISE_VARARGS"]
 
 
+def is_leaf_error(error: BaseException) -> bool:
+    """Whether it is torch's for a write in place to a leaf that requires a gradient, or to a view of one."""
+    return isinstance(error, RuntimeError) and _LEAF in str(error)
+
+
+_LEAF = "leaf Variable that requires grad is being used in an in-place operation"
+
+
 def emit_raise(error: BaseException) -> None:
     """Record that ``error`` is raised here."""
     graph = current_graph()
     if isinstance(error, StagedException):
         graph.add("tg.reraise", (graph.resolve(error.handle_.ref),))
         return
+    if is_leaf_error(error):
+        reads.leaf_written()
     location = raised_at(error)
     note = explained(error)
     error.__traceback__ = None

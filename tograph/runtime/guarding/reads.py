@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from ..symbols.retrace import Retrace
 from ..symbols.symbolic import SymTensor
 from ..values.structure import OUTSIDE
 from . import questions
@@ -71,6 +72,16 @@ def grad_mode() -> bool:
     """Whether the call that is traced began with gradients on; another answer traces anew."""
     watch = current()
     return watch is None or questions.at_the_start(torch.is_grad_enabled, watch.began, watch)
+
+
+def leaf_written() -> None:
+    """A write to a leaf that requires a gradient has failed.
+
+    With gradients off it does not, so a call that began so is traced so. Of all other calls only those with gradients on have this trace.
+    """
+    watch = current()
+    if watch is not None and not watch.quiet and not grad_mode():
+        raise Retrace(quiet=True)
 
 
 def compared(*xs: torch.Tensor) -> None:

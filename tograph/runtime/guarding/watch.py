@@ -43,6 +43,7 @@ class Watch(TensorChecks):
         self._shadowed: dict[int, list[str]] = {}  # members that an object could have itself
         self._names: dict[tuple[type, Any], str | None] = {}  # of functions in classes
         self.began = questions.answers()
+        self.quiet = False
         self._global_hooks = {n: sources.global_(vars(torch_module), n) for n in _GLOBAL_HOOKS}
 
     def root(self, x: Any, name: str) -> None:

@@ -92,7 +92,9 @@ def gradient_region(
 
 
 def _for_arguments(found: list[Any], count: int, wrt: Sequence[int]) -> list[Any]:
-    """A gradient for each of ``count`` arguments, from one for each of them or for each at ``wrt``."""
+    """A gradient for each of ``count`` arguments, from one for each of them or for each at ``wrt``; more than that may be None."""
+    while len(found) > count and found[-1] is None:
+        found = found[:-1]
     if len(found) == count:
         return found
     if len(found) != len(wrt):

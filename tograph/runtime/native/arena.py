@@ -2,12 +2,14 @@
 
 Offsets are handed out while code is written, in the order in which the code runs, so a place is free again as soon as
 the last use of its tensor has been written. An owner is an allocation; a tensor may have several (after a branch it
-is one of two), and an allocation is freed when no tensor is left that may be in it.
+is one of two), and an allocation is freed when no tensor is left that may be in it. Memory from outside, such as that of an
+argument, has no owner; what may be in it or in an allocation has the owner ``OUTSIDE`` too, which more than one tensor holds at all times.
 """
 
 from __future__ import annotations
 
 ALIGN = 64
+OUTSIDE = 0
 
 
 class Arena:
@@ -16,7 +18,7 @@ class Arena:
     def __init__(self) -> None:
         self.size = 0
         self._places: dict[int, tuple[int, int]] = {}
-        self._holders: dict[int, int] = {}
+        self._holders: dict[int, int] = {OUTSIDE: 2}
         self._count = 0
 
     def allocate(self, nbytes: int) -> tuple[int, int]:
@@ -43,6 +45,11 @@ class Arena:
         self._count += 1
         self._places[self._count], self._holders[self._count] = (0, 0), 0
         return self._count
+
+    def either(self, *owners: frozenset[int]) -> frozenset[int]:
+        """The owners of a tensor that is in one of several places."""
+        found = frozenset[int]().union(*owners)
+        return found if not found or all(owners) else found | {OUTSIDE}
 
     def exists(self, owner: int) -> bool:
         """Whether memory is still held, or was not held yet."""

@@ -90,7 +90,7 @@ class Carry:
         if self.mode == "register":
             return Reg(name, x.dtype, x.size, self.alias)
         self.next_phi, self.next = code.later(), "%" + code.fresh("next")
-        owners = x.owners | self.places[0].owners | self.places[1].owners
+        owners = low.arena.either(x.owners, self.places[0].owners, self.places[1].owners)
         dense = x.dense and self.value not in low.strided
         stride = self.places[0].stride if self.order else strides(x.size)
         return Mem(name, x.dtype, x.size, stride, owners, dense, self.alias)

@@ -150,7 +150,7 @@ def _merge(low: Lowering, v: Value, found: list[tuple[Operand, str]]) -> Operand
         return Reg(text, first.dtype, first.size, alias)
     size = first.size if all(x.size == first.size for x, _ in found) else _merged_size(low, v, found)  # fmt: skip
     pointer = _phi(low, "ptr", [(x.pointer, end) for x, end in found])
-    owners = frozenset().union(*(x.owners for x, _ in found))
+    owners = low.arena.either(*(x.owners for x, _ in found))
     places = {x.place for x, _ in found}
     made = laid_out(pointer, first.dtype, size, owners, places.pop() if len(places) == 1 else "")
     dense = all(x.dense for x, _ in found)
@@ -174,7 +174,7 @@ def _merged_list(low: Lowering, found: list[tuple[Listed, str]], alias: str) -> 
     begin, length = (
         _phi(low, "i64", [(getattr(x, n), end) for x, end in found]) for n in ("begin", "length")
     )
-    owners = frozenset().union(*(x.owners for x, _ in found))
+    owners = low.arena.either(*(x.owners for x, _ in found))
     return Listed(first.item, places, begin, length, owners, alias, any(x.fixed for x, _ in found))
 
 

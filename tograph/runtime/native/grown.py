@@ -125,7 +125,7 @@ class Swapped(_OpenCarry):
         self.rooms = [Room(place, own, self.dim) for place, _ in made]
         found = where_it_is(self.low, self.dim, x)
         self.low.arena.hold(found.owners)
-        self.owners = found.owners | own
+        self.owners = self.low.arena.either(found.owners, own)
         return found
 
     def head(self, before: str) -> Mem:

@@ -11,7 +11,8 @@ class Retrace(BaseException):
     ``apart``: the error for which containers have to be told apart that a staged construct merges else. ``iterated``: whether staged
     loops that gather gradients are taken to have an iteration. ``alone``: whether nothing is concluded from one copy of a loop for another. ``nested``: the error of a trace whose lists of the
     graph took no lists, dicts and objects as items: now they do. ``looped``: the code of functions whose calls of themselves are loops.
-    ``unreserved``: dicts get new containers under new keys (``values.reserved``).
+    ``unreserved``: dicts get new containers under new keys (``values.reserved``). ``quiet``: gradients are off from the beginning, as
+    they were for the call.
     """
 
     def __init__(
@@ -24,11 +25,12 @@ class Retrace(BaseException):
         nested: Exception | None = None,
         looped: frozenset[CodeType] = frozenset(),
         unreserved: bool = False,
+        quiet: bool = False,
     ):
         super().__init__()
         self.real, self.bases, self.apart = real, bases, apart
         self.iterated, self.alone, self.nested = iterated, alone, nested
-        self.looped, self.unreserved = looped, unreserved
+        self.looped, self.unreserved, self.quiet = looped, unreserved, quiet
 
     def __or__(self, other: Retrace) -> Retrace:
         real, bases = self.real | other.real, self.bases | other.bases
@@ -36,5 +38,5 @@ class Retrace(BaseException):
         nested = self.nested or other.nested
         looped = self.looped | other.looped
         unreserved = self.unreserved or other.unreserved
-        apart = self.apart or other.apart
-        return Retrace(real, bases, apart, iterated, alone, nested, looped, unreserved)
+        apart, quiet = self.apart or other.apart, self.quiet or other.quiet
+        return Retrace(real, bases, apart, iterated, alone, nested, looped, unreserved, quiet)

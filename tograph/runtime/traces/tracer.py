@@ -15,7 +15,7 @@ from .. import control_flow
 from ..execution import host
 from ..gradients import grad_fields, transforms, wrapped
 from ..graph.ordering import control_outputs
-from ..guarding import guards, reads, slots
+from ..guarding import guards, questions, reads, slots
 from ..guarding.outer_numbers import Opened
 from ..guarding.shared_memory import SharedMemory
 from ..guarding.sources import Source
@@ -74,7 +74,9 @@ class Tracer:
         root.apart, root.iterated = known.apart is not None, known.iterated
         root.alone, root.nested = known.alone, known.nested is not None
         root.looped, root.unreserved = known.looped, known.unreserved
-        self.watch.given, self.watch.real = flat.tensors, known.real
+        self.watch.given, self.watch.real, self.watch.quiet = flat.tensors, known.real, known.quiet
+        if known.quiet:
+            questions.at_the_start(torch.is_grad_enabled, self.watch.began, self.watch)
         root.before_failure.append(self.effects.commits)
 
     def trace(self, key: Any) -> Trace:
@@ -170,7 +172,7 @@ class Tracer:
     def _record(self) -> tuple[Any, journal.Journal]:
         with (
             recording(self.root),
-            torch.enable_grad(),
+            torch.set_grad_enabled(not self.watch.quiet),
             facts.scope(),
             reads.watching(self.watch),
         ):
@@ -235,6 +237,8 @@ class Tracer:
             except control_flow.Unreachable:
                 result = None
             except Exception as error:  # of the user's code, of any class
+                if control_flow.is_leaf_error(error):
+                    reads.leaf_written()
                 if isinstance(error, TographError) or not shows_staged(error):
                     raise
                 control_flow.emit_raise(error)  # with what its arguments are when the graph runs

@@ -20,7 +20,7 @@ from ..symbols.carrier import differentiable
 from ..symbols.funcgraph import FuncGraph, Ref, Storage, current_graph, user_location
 from ..symbols.symbolic import SymTensor, apply_view, argument, as_symbolic, value_of, wrap
 from . import histories, overlap, stale, twins
-from .view_writes import scatter
+from .view_writes import scatter, scatter_by_index, steps
 
 aten = torch.ops.aten
 
@@ -158,11 +158,13 @@ def _become_view(func, view, args: tuple, kwargs: dict, record: Callable[..., An
 
 
 def _keeps_size(func, args: tuple, kwargs: dict) -> bool:
-    """Whether a ``resize_`` or ``squeeze_`` leaves the shape as it is."""
+    """Whether a ``resize_``, ``resize_as_`` or ``squeeze_`` leaves the shape as it is."""
     size = tuple(args[0].shape)
     name = func._schema.name.split("::")[-1]
     if name == "resize_":
         return tuple(args[1]) == size
+    if name == "resize_as_":
+        return tuple(args[1].shape) == size
     return name == "squeeze_" and 1 not in size
 
 
@@ -204,7 +206,10 @@ def write(target: torch.Tensor, result: torch.Tensor) -> None:
     bases = [graph.current(x.storage_)] if x.chain else []
     for view in x.chain[:-1]:
         bases.append(apply_view(graph, view, bases[-1]))
-    for view, base in zip(reversed(x.chain), reversed(bases), strict=False):
+    single = steps(x.chain)
+    if single < len(x.chain):
+        value = scatter_by_index(graph, x.chain[single:], bases[single], value)
+    for view, base in zip(reversed(x.chain[:single]), reversed(bases[:single]), strict=True):
         value = scatter(graph, view, base, value)
     histories.note(x.storage_, target)
     if not _unseen(x):

@@ -6,7 +6,8 @@ of the base, seen through the view, tell where each element goes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -28,11 +29,21 @@ def scatter(graph: FuncGraph, view: View, base: Value, value: Value) -> Value:
         return graph.emit(_SCATTER[name], base, value, *args, type=kind)
     if name in _INVERSE:
         return _INVERSE[name](graph, view, base, value)
-    return _scatter_by_index(graph, view, base, value)
+    return scatter_by_index(graph, [view], base, value)
 
 
-def _scatter_by_index(graph: FuncGraph, view: View, base: Value, value: Value) -> Value:
-    """Any view of a static shape: viewing the positions of the base tells where each element goes."""
+def steps(chain: Sequence[View]) -> int:
+    """How many views of a chain are written through one by one: those in front of one that shows elements more than once, and of which
+    only a part is written."""
+    for i, view in enumerate(chain[:-1]):
+        if overload_name(view.func) == _EXPAND and math.prod(_view_size(view)) != math.prod(view.base.size):  # fmt: skip
+            return i
+    return len(chain)
+
+
+def scatter_by_index(graph: FuncGraph, views: Sequence[View], base: Value, value: Value) -> Value:
+    """Any views of a static shape: viewing the positions of the base tells where each element goes."""
+    view = views[0]
     if not view.base.static:
         raise UnsupportedOpError(
             f"writing through a view made by {view.func} is not supported", user_location()
@@ -45,12 +56,16 @@ def _scatter_by_index(graph: FuncGraph, view: View, base: Value, value: Value) -
         "aten.arange.default", count, type=tensor_type(like(places, size=(count,))), device=device
     )
     index = graph.emit("aten.view.default", index, list(view.base.size), type=tensor_type(places))
-    shown = apply_view(graph, View(view.func, view.args, view.kwargs, view.index, places), index)
+    shown = index
+    for v in views:
+        seen = like(v.base, torch.int64)
+        shown = apply_view(graph, View(v.func, v.args, v.kwargs, v.index, seen), shown)
     content = graph.emit("aten.view.default", base, [count], type=flat)
     written = graph.emit("aten.index_put.default", content, [shown], value, type=flat)
     return graph.emit("aten.view.default", written, list(view.base.size), type=kind)
 
 
+_EXPAND = "aten.expand.default"
 _SCATTER = {
     "aten.select.int": "aten.select_scatter.default",
     "aten.slice.Tensor": "aten.slice_scatter.default",
@@ -133,7 +148,7 @@ _INVERSE: dict[str, Callable[..., Value]] = {
     "aten.t.default": _transpose_back,
     "aten.transpose.int": _transpose_back,
     "aten.permute.default": _permute_back,
-    "aten.expand.default": _expand_back,
+    _EXPAND: _expand_back,
     "aten.split.Tensor": _split_back,
     "aten.split_with_sizes.default": _split_back,
     "aten.unbind.int": _unbind_back,
