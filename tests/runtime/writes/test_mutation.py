@@ -147,6 +147,7 @@ x %= 3
 x **= 2
 x.squeeze_(); x.add_(1)
 x.resize_(3, 4)
+x.resize_as_(x.clone()).copy_(x + 1)
 x.swap = None; x.add_(1)
 torch.add(x, v, out=x)
 torch.mul(x, 2, out=x[:])
@@ -227,7 +228,15 @@ def test_program(text, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text", ["x.t_()", "x.transpose_(0, 1)", "x.unsqueeze_(0)", "x.resize_(2)", "x.set_(v)"]
+    "text",
+    [
+        "x.t_()",
+        "x.transpose_(0, 1)",
+        "x.unsqueeze_(0)",
+        "x.resize_(2)",
+        "x.resize_as_(v)",
+        "x.set_(v)",
+    ],
 )
 def test_change_of_shape_in_place_is_refused(text):
     function = eval(f"lambda x, v: {text}")

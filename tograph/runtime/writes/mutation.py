@@ -158,11 +158,13 @@ def _become_view(func, view, args: tuple, kwargs: dict, record: Callable[..., An
 
 
 def _keeps_size(func, args: tuple, kwargs: dict) -> bool:
-    """Whether a ``resize_`` or ``squeeze_`` leaves the shape as it is."""
+    """Whether a ``resize_``, ``resize_as_`` or ``squeeze_`` leaves the shape as it is."""
     size = tuple(args[0].shape)
     name = func._schema.name.split("::")[-1]
     if name == "resize_":
         return tuple(args[1]) == size
+    if name == "resize_as_":
+        return tuple(args[1].shape) == size
     return name == "squeeze_" and 1 not in size
 
 
