@@ -3,8 +3,10 @@
 import array
 import functools
 import io
+import itertools
 import random
 from collections import Counter
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -167,3 +169,74 @@ def test_objects_from_outside_are_themselves():
     for _ in range(3):
         a, b, c, _ = f(torch.ones(2))
         assert a is KEPT and b is HELD["a"][0] and c is HELD["b"]
+
+
+# ---- tensors from outside that places outside get by a staged condition
+
+
+def in_an_attribute(s, x):
+    if x.sum() > 0:
+        s.kept = s.w
+    s.w.add_(x)
+    return s.kept * 1
+
+
+def either_of_two(s, x):
+    s.kept = s.w if x.sum() > 0 else s.c
+    s.w.mul_(2)
+    s.c.add_(x)
+
+
+def in_a_list(s, x):
+    s.log.append(s.w if x.sum() > 0 else s.c * 2)
+    s.w.add_(x)
+
+
+def in_a_dict(s, x):
+    s.table["k"] = s.w if x.sum() > 0 else s.c * 2
+    s.w.add_(x)
+
+
+def by_a_loop(s, x):
+    t = s.c * 3
+    for i in range(3):
+        if x.sum() > i:
+            t = s.w
+    s.kept = t
+    s.w.add_(x)
+    return t
+
+
+def an_argument(s, x):
+    s.kept = x if x.sum() > 0 else s.w
+    x.mul_(2)
+    s.w.add_(1)
+
+
+def a_view(s, x):
+    s.kept = s.w[:1] if x.sum() > 0 else s.c[1:]
+    s.w.add_(x)
+
+
+def _with_two_tensors():
+    return SimpleNamespace(
+        w=torch.zeros(2), c=torch.ones(2), kept=torch.full((2,), 5.0), log=[], table={}
+    )
+
+
+@pytest.mark.parametrize(
+    "f", [in_an_attribute, either_of_two, in_a_list, in_a_dict, by_a_loop, an_argument, a_view]
+)
+@pytest.mark.parametrize("signs", [*itertools.product((1, -1), repeat=3)])
+def test_places_that_get_a_tensor_from_outside_by_a_condition(f, signs):
+    plain, staged, run = _with_two_tensors(), _with_two_tensors(), tg.function(f)
+    for i, sign in enumerate(signs):
+        found = []
+        for s, g in ((plain, f), (staged, run)):
+            x = torch.ones(2) * sign * (i + 1)
+            y = g(s, x)
+            found.append([x, s.w, s.c, s.kept, *s.log, *s.table.values()])
+            found[-1] += [] if y is None else [y]
+        torch.testing.assert_close(*found)
+        same = [[a is b for a in tensors for b in tensors] for tensors in found]
+        assert same[0] == same[1]

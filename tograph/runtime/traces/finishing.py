@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
@@ -45,19 +46,20 @@ def finish(
     watch: reads.Watch,
     moves: Callable[[torch.Tensor], bool],
     outer: Callable[[Any], int | None] = lambda x: None,
+    held: Mapping[int, Sequence[Any]] = MappingProxyType({}),
 ):
     """(graph, captured tensors, result spec, effects, outputs that are inputs) of a root graph that was recorded.
 
     ``watch`` tells what is no object of the call's own; ``outer`` gives such a container a number;
-    ``moves``: which tensors of the caller's are looked up at every call.
+    ``moves``: which tensors of the caller's are looked up at every call; ``held``: what the places of the effects held before (``leaving``).
     """
     shown: Shown = {}
     seen: Forms = {}
     with recording(root), reads.watching(watch):
-        result = leaving(result, root, shown, seen, moves)
         effects = [
-            (names, leaving(content, root, shown, seen, moves)) for names, content in effects
+            (names, leaving(content, root, shown, seen, moves, held)) for names, content in effects
         ]
+        result = leaving(result, root, shown, seen, moves)
     spec, specs = _specs(result, effects, seen, outer)
     with recording(root):
         outputs = flatten(result, spec, root)

@@ -16,7 +16,7 @@ import random
 import re
 import types
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,10 +24,12 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from ...errors import ScopeError
+from ..control_flow.picking import Picked, flat
 from ..graph.ir import Value
 from ..inference.shapes import SYMBOLS
 from ..symbols.funcgraph import FuncGraph, Storage, user_location
 from ..symbols.journal import MISSING
+from ..symbols.scalars import scalar
 from ..symbols.symbolic import SymTensor, View, apply_view, as_symbolic, value_of, wrap
 from ..values import conditional_items, structure
 
@@ -68,22 +70,50 @@ Forms = dict[int, tuple[Any, Any]]
 
 
 def leaving(
-    x: Any, root: FuncGraph, shown: Shown, seen: Forms, moves: Callable[[torch.Tensor], bool]
+    x: Any,
+    root: FuncGraph,
+    shown: Shown,
+    seen: Forms,
+    moves: Callable[[torch.Tensor], bool],
+    held: Mapping[int, Sequence[Any]] | None = None,
 ) -> Any:
     """``x`` in the form in which it leaves a trace; ScopeError for what would keep a symbolic tensor.
 
     ``shown`` takes what the caller has to find again: a tensor of its own that the function wrote, or a view of one, and one that
     is looked up at every call (``moves``). ``seen`` takes objects with their forms, by identity: it is one for all that leaves a trace, and each object has one form.
+    ``held``: given for what a place outside keeps; by ids of tensors what the places that keep them held before. A tensor that may be another one of the
+    caller's has to be that one there: it may be written later, by one name or the other.
     """
 
     def tensor(x: torch.Tensor) -> Any:
         if not isinstance(x, SymTensor):
             return _written(as_symbolic(x), root, shown) if moves(x) else x
+        if held is not None and isinstance(x.storage_, Picked) and not x.chain:
+            return _one_of(x, root, shown, held.get(id(x), ()))
         if x.requires_grad and x.is_leaf and not x.given_ and _is_own(x, root):
             return MadeLeaf(x)
         return _written(x, root, shown) if id(x.storage_) in root.root.assigned else x
 
     return _leaving(x, seen, tensor)
+
+
+def _one_of(x: SymTensor, root: FuncGraph, shown: Shown, before: Sequence[Any]) -> Any:
+    """A name that a staged construct binds, maybe to a tensor of the caller's: outside it is that one, where the run says so."""
+    storage = x.storage_
+    assert isinstance(storage, Picked)
+    which, options = flat(storage.which, storage.options)
+    outer = [o.storage_.external is not None or o.storage_.argument is not None for o in options]
+    stays = all(
+        any(o.storage_.external is b for b in before) for o, own in zip(options, outer) if own
+    )
+    if stays:  # another tensor or the one that the place has: an equal one does
+        return x
+    at = which(root)
+    if isinstance(at, int):
+        return _written(options[at], root, shown) if outer[at] else x
+    places = [sum(outer[: i + 1]) if own else 0 for i, own in enumerate(outer)]
+    found = [_written(o, root, shown) for o, own in zip(options, outer) if own]
+    return _Rebuilt(_OneOf(tuple(places)), [scalar(at, root), x, *found])
 
 
 _MAKERS = re.compile(r"aten\.(new_\w+|\w+_like)\.")  # what makes a tensor beside another one
@@ -182,6 +212,22 @@ class _Made:
 
     def __call__(self, parts: list[Any]) -> Any:
         return self.make()
+
+
+class _OneOf:
+    """Takes the tensor that an index names: (the index, a new tensor, those of the caller's); ``places``: for each index the tensor's place."""
+
+    def __init__(self, places: tuple[int, ...]):
+        self.places = places
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _OneOf) and self.places == other.places
+
+    def __hash__(self) -> int:
+        return hash(self.places)
+
+    def __call__(self, parts: list[Any]) -> Any:
+        return parts[1 + self.places[int(parts[0])]]
 
 
 class _SetOf:

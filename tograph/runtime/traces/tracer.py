@@ -126,6 +126,7 @@ class Tracer:
             self.watch,
             self._moves,
             outer := Found(self._place),
+            self.effects.held(),
         )
         for location, old in reversed(self.effects.undo):
             location._set(old)
