@@ -111,22 +111,25 @@ print(json.dumps(found))
 
 def measure(clock: str) -> dict:
     """The workers' figures, by "wall" or "cpu" time."""
-    found = run(WORKER, clock)
+    found = run(WORKER, [HERE], clock)
     for name in ("odeint_adjoint", "l-bfgs", "newton-exact", "generate"):
-        found |= run(LIBRARIES, clock, name)
+        # Not beside the modules here: transformers would take kernels.py for a library.
+        found |= run(LIBRARIES, [], clock, name)
     return found
 
 
-def run(worker: str, *options: str) -> dict:
+def run(worker: str, folders: list[Path], *options: str) -> dict:
     """One worker's figures. Converted functions have their source: it runs from a file."""
     with tempfile.NamedTemporaryFile("w", suffix=".py") as file:
         file.write(worker)
         file.flush()
-        return started([sys.executable, file.name, *options])
+        return started([sys.executable, file.name, *options], folders)
 
 
-def started(command: list[str]) -> dict:
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE.parent), str(HERE), *sys.path[1:]])}  # fmt: skip
+def started(command: list[str], folders: list[Path]) -> dict:
+    """What a process prints that finds modules where this one does, but for its own folder, and in ``folders``."""
+    paths = [HERE.parent, *folders, *(p for p in sys.path if p != str(HERE))]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths))}
     done = subprocess.run(command, cwd=HERE, env=env, capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
 
