@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from ...runtime.inference.shapes import SYMBOLS
 from ...runtime.recording.tracing import dispatch
 from ...runtime.symbols.funcgraph import is_tracing
+from ...runtime.symbols.products import is_open
 from ..conversion import converted
 from ..left_alone import leave_alone
 from ..registry import TENSOR_METHODS, handles
@@ -27,12 +28,15 @@ aten = torch.ops.aten
 
 def _of_staged(function: Any, own: Callable[..., Any]) -> Callable[..., Any]:
     """The form of a function: ``own`` where one of its arguments is a staged number."""
+    decides = getattr(function, "__module__", "") == F.__name__  # in Python, by sizes
 
     def run(args, kwargs):
         if is_tracing() and any(isinstance(a, SYMBOLS) for a in (*args, *kwargs.values())):
             found = own(*args, **kwargs)
             if found is not None:
                 return found
+        if decides and any(map(is_open, (*args, *kwargs.values()))):
+            return converted(function)(*args, **kwargs)
         return leave_alone(function, args, kwargs)
 
     def form(*args, **kwargs):
