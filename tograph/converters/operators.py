@@ -20,7 +20,7 @@ from .iterables import each
 from .keyed import new_dict
 from .lists import new_list
 from .logical import and_, both, either, not_, or_
-from .match_stmt import (
+from .patterns import (
     match_as,
     match_capture,
     match_captured,

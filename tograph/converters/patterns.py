@@ -1,0 +1,289 @@
+"""The patterns of ``match`` (``match_stmt``), as functions that match a subject.
+
+A literal or value pattern against a tensor gives a staged condition; the shapes of sequence, mapping and class patterns are Python's and
+are decided while tracing, but for the length of a list of the graph, and keys and attributes that are there on some paths only: what is
+read of those is read where the case has matched (``Later``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from ..errors import StagingError
+from ..runtime.inference.shapes import SYMBOLS
+from ..runtime.library.staged_string import StagedString
+from ..runtime.symbols.funcgraph import current_graph, user_location
+from ..runtime.values import facts
+from ..runtime.values.flattening import choose
+from ..runtime.values.growing import StagedList
+from ..runtime.values.structure import UNSET, is_union
+from .calls import call
+from .comparisons import contains
+from .conditional_expression import if_exp
+from .logical import and_, or_
+from .subscripts import getitem
+from .union import may_miss
+from .user_operators import eq
+
+Pattern = Callable[[Any, dict[str, Any]], Any]
+
+
+@dataclass
+class Match:
+    """``matched`` is a bool or a staged condition; ``captures`` what the names stand for."""
+
+    matched: Any
+    captures: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Later:
+    """A part of a subject that can be read only where what came before it in the pattern holds."""
+
+    read: Callable[[], Any]
+
+
+def now(x: Any) -> Any:
+    return x.read() if isinstance(x, Later) else x
+
+
+def match_captured(found: Match, name: str) -> Any:
+    """What a name stands for, where the case has matched."""
+    return now(found.captures[name])
+
+
+def _later(match: Pattern, subject: Later, captures: dict[str, Any]) -> Any:
+    """A pattern for a part that is read later: names get what the pattern finds when they are bound."""
+    own: dict[str, Any] = {}
+
+    def again(word: str) -> Any:
+        found: dict[str, Any] = {}
+        match(now(subject), found)
+        return now(found[word])
+
+    matched = match(now(subject), own)
+    captures |= {word: Later(lambda word=word: again(word)) for word in own}
+    return matched
+
+
+def over_options(match: Pattern) -> Pattern:
+    """A pattern for a subject that may be one of several kinds: it holds where the option that counts matches."""
+
+    def test(subject, captures):
+        if isinstance(subject, Later):
+            return _later(test, subject, captures)
+        if not is_union(subject):
+            return match(subject, captures)
+        found: Any = False
+        caught: list[dict[str, Any]] = []
+        for i in facts.possible(subject):
+            own: dict[str, Any] = {}
+            matched = match(subject.options_[i], own)
+            caught.append(own)
+            if matched is not False:
+                here = facts.is_option(subject, i)
+                found = or_(found, lambda here=here, m=matched: and_(here, lambda: m))
+        known = dict(zip(facts.possible(subject), caught))
+        for word in dict.fromkeys(n for own in caught for n in own):
+            options = [known.get(i, {}).get(word, UNSET) for i in range(len(subject.options_))]
+            if any(isinstance(o, Later) for o in options):
+                raise StagingError(
+                    f"{word!r} is a part of one of several lists, dicts or objects, by a staged condition, whose length or keys depend on one too: "
+                    "match each of them in a branch of its own",
+                    user_location(),
+                )
+            captures[word] = choose(subject.tag_, options, current_graph())
+        return found
+
+    return test
+
+
+def match_case(subject, pattern) -> Match:
+    captures: dict[str, Any] = {}
+    return Match(pattern(subject, captures), captures)
+
+
+def match_value(value):
+    return over_options(lambda subject, captures: eq(subject, value))
+
+
+def match_singleton(value):
+    def match(subject, captures):
+        return subject is value if value is None else _is_bool(subject, value)
+
+    return over_options(match)
+
+
+def _is_bool(subject, value):
+    if isinstance(subject, SYMBOLS):
+        return subject == value if subject.node.kind is bool else False
+    return subject is value
+
+
+def match_capture(name):
+    def match(subject, captures):
+        if name is not None:
+            captures[name] = subject
+        return True
+
+    return match
+
+
+def match_as(pattern, name):
+    def match(subject, captures):
+        matched = pattern(subject, captures)
+        captures[name] = subject
+        return matched
+
+    return match
+
+
+def match_or(*patterns):
+    def match(subject, captures):
+        """Names get what the first alternative that matches finds."""
+        found: Any = False
+        caught: dict[str, Any] = {}
+        for pattern in patterns:
+            own: dict[str, Any] = {}
+            matched: list[Any] = []
+            before = found
+
+            def test(pattern=pattern, own=own, matched=matched):
+                matched.append(pattern(subject, own))
+                return matched[-1]
+
+            found = or_(before, test)
+            if matched and matched[0] is not False:
+                caught = own if before is False else _first(before, caught, own)
+            if found is True:
+                break
+        captures |= caught
+        return found
+
+    return match
+
+
+def _first(test: Any, one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """What the names of ``one`` stand for where ``test`` holds, else those of ``other``, which are the same."""
+    return {
+        n: Later(lambda n=n: if_exp(test, lambda: now(one[n]), lambda: now(other[n]))) for n in one
+    }
+
+
+def _all(tests):
+    found = True
+    for test in tests:
+        found = and_(found, test)
+        if found is False:
+            return False
+    return found
+
+
+@dataclass
+class match_star:
+    name: str | None
+
+
+def match_sequence(*patterns):
+    star = next((i for i, p in enumerate(patterns) if isinstance(p, match_star)), None)
+
+    def match(subject, captures):
+        if isinstance(
+            subject, (str, StagedString, bytes, bytearray, dict, set, torch.Tensor)
+        ) or not hasattr(subject, "__getitem__"):
+            return False
+        if isinstance(subject, StagedList) and subject.handle is not None:
+            return _listed(subject, patterns, star, captures)
+        count, fixed = len(subject), len(patterns) - (star is not None)
+        if count != fixed if star is None else count < fixed:
+            return False
+        items, rows = list(subject), list(patterns)
+        if star is not None:
+            after = len(patterns) - star - 1
+            end = count - after
+            if patterns[star].name is not None:
+                captures[patterns[star].name] = items[star:end]
+            items, rows = items[:star] + items[end:], rows[:star] + rows[star + 1 :]
+        return _all([lambda p=p, x=x: p(x, captures) for p, x in zip(rows, items)])
+
+    return over_options(match)
+
+
+def _listed(subject, patterns, star, captures):
+    """The sequence pattern of a list whose length only the run knows."""
+    count, fixed = call(len, subject), len(patterns) - (star is not None)
+    tests = [lambda: count == fixed if star is None else count >= fixed]
+    for i, p in enumerate(patterns):
+        after = len(patterns) - 1 - i
+        if i == star:
+            if p.name is not None:
+                part = slice(i, -after if after else None)
+                captures[p.name] = Later(lambda part=part: call(list, getitem(subject, part)))
+            continue
+        at = i if star is None or i < star else -after - 1
+        item = Later(lambda at=at: getitem(subject, at))
+        tests.append(lambda p=p, item=item: p(item, captures))
+    return _all(tests)
+
+
+def match_mapping(keys, patterns, rest):
+    def match(subject, captures):
+        if not (hasattr(subject, "keys") and hasattr(subject, "__getitem__")):
+            return False
+        if any(k not in subject for k in keys):
+            return False
+        if rest is not None:
+            captures[rest] = {k: v for k, v in subject.items() if k not in keys}
+        tests = []
+        for k, p in zip(keys, patterns):
+            x = subject[k]
+            if may_miss(x):
+                tests.append(lambda k=k: contains(k, subject))
+                x = Later(lambda k=k: getitem(subject, k))
+            tests.append(lambda p=p, x=x: p(x, captures))
+        return _all(tests)
+
+    return over_options(match)
+
+
+def _field(subject, attr, pattern, captures):
+    """The tests of an attribute."""
+    x = getattr(subject, attr)
+    if not may_miss(x):
+        return [lambda: pattern(x, captures)]
+    part = Later(lambda: call(getattr, subject, attr))
+    return [lambda: call(hasattr, subject, attr), lambda: pattern(part, captures)]
+
+
+_SELF = (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple)
+
+
+def match_class(cls, patterns, names, kwd):
+    def match(subject, captures):
+        kind = subject.node.kind if isinstance(subject, SYMBOLS) else call(type, subject)
+        if not issubclass(kind, cls):
+            return False
+        tests = []
+        if patterns and cls in _SELF:
+            tests.append(lambda: patterns[0](subject, captures))
+        else:
+            fields = getattr(cls, "__match_args__", ())
+            if len(patterns) > len(fields):
+                raise TypeError(
+                    f"{cls.__name__}() accepts {len(fields)} positional sub-patterns ({len(patterns)} given)"
+                )
+            for attr, p in zip(fields, patterns):
+                if not hasattr(subject, attr):
+                    return False
+                tests += _field(subject, attr, p, captures)
+        for attr, p in zip(names, kwd):
+            if not hasattr(subject, attr):
+                return False
+            tests += _field(subject, attr, p, captures)
+        return _all(tests)
+
+    return over_options(match)
