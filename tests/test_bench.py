@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+import tograph as tg
 from tograph.bench import clock, growth, peers, report, worker
 from tograph.bench.workloads import WORKLOADS
 from tograph.cli import main
@@ -30,6 +31,31 @@ def test_program_gives_eagers_result(key):
     assert len(got) == len(expected)
     for a, b in zip(got, expected):
         np.testing.assert_allclose(a, b, rtol=5e-3, atol=1e-4)  # a step count may differ by one
+
+
+@pytest.mark.parametrize("key", [k for k, w in WORKLOADS.items() if w.kind == "forward"])
+def test_program_is_native_code(key):
+    tensors = [torch.from_numpy(np.array(a)) for a in small(key).values()]
+    function = tg.function(WORKLOADS[key].program)
+    with torch.no_grad():
+        for _ in range(3):
+            function(*tensors)
+    (concrete,) = function.concrete_functions
+    assert concrete.scheduled.level == "native", concrete.scheduled.reason
+
+
+def test_a_condition_of_numbers_and_tensors_of_one_element_is_native_code():
+    @tg.function
+    def f(x, end):
+        t, token = 0, torch.ones(1, dtype=torch.int64)
+        while t < 20 and token != end or t < 3:
+            x = x * 1.1
+            token, t = x[:1].long(), t + 1
+        return x, t
+
+    for _ in range(3):
+        x, t = f(torch.ones(2), torch.tensor(3))
+    assert t == 12 and f.concrete_functions[0].scheduled.level == "native"
 
 
 @pytest.mark.parametrize("key", ["a1", "e", "h"])

@@ -223,8 +223,9 @@ def truth(x: Any, what: str) -> Any:
     found = distribute(
         lambda v: control_flow.predicate(v, what) if is_staged(v) else _bool(truth(v, what)), x
     )
-    if is_union(found):  # tests on tensors of different devices
-        found = distribute(control_flow.truth_number, found)
+    if is_union(found):  # a bool on one path, a tensor on another
+        one = either.tensor_of(found)
+        found = distribute(control_flow.truth_number, found) if one is None else one
     return found
 
 
