@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ...runtime.gradients import determinants, grad_fields, running_sums
+from ...runtime.gradients import determinants, grad_fields
 from ...runtime.library import autograd_functions, custom, grads, hooks
 from ...runtime.library.effects import manual_seed
 from ...runtime.symbols import journal
@@ -79,17 +79,6 @@ def det(*args, **kwargs):
 
 
 TENSOR_METHODS["det"] = det
-
-
-@handles(torch.cumsum)
-def cumsum(input, dim, *args, **kwargs):
-    staged = isinstance(input, torch.Tensor) and is_tracing() and type(dim) is int
-    if staged and not args and kwargs.keys() <= {"dtype"}:
-        return running_sums.cumsum(input, dim, **kwargs)
-    return torch.cumsum(input, dim, *args, **kwargs)
-
-
-TENSOR_METHODS["cumsum"] = cumsum
 
 
 @handles(torch.as_tensor)
