@@ -1,10 +1,10 @@
-"""Matrix products, attention, gathers and running sums of tensors whose sizes only the run knows: see ``products`` and ``running_sums`` of the runtime."""
+"""Matrix products, attention, gathers, running sums, products and variances of tensors whose sizes only the run knows: see ``products`` and ``open_sizes`` of the runtime."""
 
 from __future__ import annotations
 
 import torch
 
-from ...runtime.gradients import running_sums
+from ...runtime.gradients.open_sizes import FORMS
 from ...runtime.symbols import products
 from ..left_alone import leave_alone
 from ..registry import TENSOR_METHODS, handles
@@ -30,8 +30,48 @@ _where_open(torch.nn.functional.linear, products.linear)
 _where_open(torch.nn.functional.scaled_dot_product_attention, products.attention)
 
 
-def _cumsum(input, dim=None, *, axis=None, dtype=None):
-    return running_sums.cumsum(input, axis if dim is None else dim, dtype=dtype)
+def _prod(input, dim=None, keepdim=False, *, dtype=None):
+    if dim is None:
+        return FORMS["aten.prod.default"](input, dtype=dtype)
+    return FORMS["aten.prod.dim_int"](input, dim, keepdim, dtype=dtype)
 
 
-TENSOR_METHODS["cumsum"] = _where_open(torch.cumsum, _cumsum)
+def _running(op):
+    def form(input, dim=None, *, axis=None, dtype=None):
+        return FORMS[op](input, axis if dim is None else dim, dtype=dtype)
+
+    return form
+
+
+def _spread(op):
+    def form(input, dim=None, unbiased=None, keepdim=False, *, axis=None, correction=None):
+        dim = axis if dim is None else dim
+        if isinstance(dim, bool):
+            dim, unbiased = None, dim
+        if correction is None and unbiased is not None:
+            correction = int(unbiased)
+        dims = [dim] if isinstance(dim, int) else dim
+        return FORMS[op](input, dims, correction=correction, keepdim=keepdim)
+
+    return form
+
+
+def _extreme(op, result):
+    def form(input, dim):
+        return result(FORMS[op](input, dim))
+
+    return form
+
+
+for _function, _own in (
+    (torch.prod, _prod),
+    (torch.cumsum, _running("aten.cumsum.default")),
+    (torch.cumprod, _running("aten.cumprod.default")),
+    (torch.var, _spread("aten.var.correction")),
+    (torch.std, _spread("aten.std.correction")),
+    (torch.cummax, _extreme("aten.cummax.default", torch.return_types.cummax)),
+    (torch.cummin, _extreme("aten.cummin.default", torch.return_types.cummin)),
+):
+    TENSOR_METHODS[_function.__name__] = _where_open(_function, _own)
+_where_open(torch.var_mean, _spread("aten.var_mean.correction"))
+_where_open(torch.std_mean, _spread("aten.std_mean.correction"))

@@ -70,7 +70,13 @@ class Call:
 
     def written_since(self) -> dict[Value, Writers | None]:
         """What may have been written over since the node was recorded, see ``overwritten.since``."""
-        return since(self.node, self.graph.graph) if self.graph.root.wrote else {}
+        if not self.graph.root.wrote:
+            return {}
+        found = since(self.node, self.graph.graph)
+        for v, flag in self.graph.written_later.items():
+            known = found.get(v, [])
+            found[v] = [*known, flag] if known is not None and isinstance(flag, Value) else None
+        return found
 
     def left(self, index: int) -> list[Value]:
         """What the regions give for an output."""

@@ -18,6 +18,7 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from ...errors import GradientError, GraphBoolError, Location
+from ..gradients import broadcasts
 from ..gradients.engine import run_backward
 from ..graph.ir import Graph, Node, Value, map_values, values_in
 from ..graph.ops import overload
@@ -107,7 +108,7 @@ def differentiate(
         if failing:
             _refuse(failing, outputs, [i for i in chosen if lost is None or i in lost], wrt)
         cotangents = [func.input(results[i].type) for i in chosen]
-        told = _written_later(writes, inputs, outputs, func)
+        told = _written_later(writes, graph, inputs, outputs, func)
         ends = [outputs[i] for i in chosen]
         grads = _gradients(func, ends, cotangents, wrt, again, filled)
         saves = frozenset(i for i, end in zip(chosen, ends) if _saves(end, wrt))
@@ -176,10 +177,12 @@ def _gradients(
     filled: list[int],
 ) -> list[Value | None]:
     """Record the backward part: the cotangents of ``wrt``, zeros for those of ``filled`` on which nothing depends."""
+    nodes = executed(outputs, wrt)
     if func.root.writes:
-        settle(executed(outputs, wrt), True)
+        settle(nodes, True)
     given = [plain_object(v, func) for v in cotangents]
-    with torch.set_grad_enabled(again), taking_sparse():  # torch's gradient of an embedding
+    # torch's gradient of an embedding is sparse
+    with broadcasts.checked(nodes), torch.set_grad_enabled(again), taking_sparse():
         found = _backward_of(outputs, given, wrt, again)
         for k in filled:
             if found[k] is None:
@@ -211,16 +214,29 @@ class Writes:
 
 
 def _written_later(
-    writes: Writes | None, inputs: Sequence[Any], outputs: Sequence[Any], func: FuncGraph
+    writes: Writes | None,
+    graph: Graph,
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
+    func: FuncGraph,
 ) -> dict[Any, Value]:
-    """Make tensors count as written; returns the input that tells of it by key."""
+    """Make tensors count as written; returns the input that tells of it by key.
+
+    An input that ``graph`` itself has written over is not there any more: what its ops saved behind that write are copies.
+    """
     told: dict[Any, Value] = {}
-    for having, keys in ((inputs, writes.inputs), (outputs, writes.outputs)) if writes else ():
+    gone = {*graph.over, *(v for node in graph.nodes for v in node.over)}
+    writes = writes or Writes()
+    sides = (graph.inputs, inputs, writes.inputs), (graph.outputs, outputs, writes.outputs)
+    for values, having, keys in sides:
         for i, key in keys.items():
+            if values[i] in gone:
+                continue
             if key is not True and key not in told:
                 told[key] = Value(BOOL)
             flag = True if key is True else told[key]
             if isinstance(having[i], torch.Tensor):
+                func.written_later[value_in(having[i], func)] = flag
                 bump(having[i], func, lambda flag=flag: flag, None)
     return told
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from ...errors import Location
-from ..gradients import determinants, running_sums
+from ..gradients import determinants, open_sizes
 from ..graph.ir import Graph, Node, Value, map_values
 from ..graph.ops import OpaqueObject, lookup, overload, plain
 from ..graph.rewrite import copied
@@ -145,7 +145,7 @@ def _leaking(*args: Any) -> Any:
 _SPECIAL: dict[str, Callable[..., Any]] = {
     "aten.rrelu_with_noise_functional.default": _leaking,
     "aten._linalg_det.default": determinants.with_factors,
-    "aten.cumsum.default": running_sums.cumsum,
+    **open_sizes.FORMS,
     "aten.detach.default": _detach,
     "aten.copy.default": _copy,
     "aten.view.default": _view,

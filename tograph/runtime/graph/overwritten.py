@@ -53,7 +53,8 @@ def place_of(node: Node, place: int) -> Location | None:
     return node.location
 
 
-Writers = list[tuple[Node, int]]  # nodes, each with the argument that a region of it may write over
+# Nodes, each with the argument that a region of it may write over, and values that tell of other writes.
+Writers = list[tuple[Node, int] | Value]
 
 
 def since(node: Node, graph: Graph) -> dict[Value, Writers | None]:
@@ -68,8 +69,8 @@ def since(node: Node, graph: Graph) -> dict[Value, Writers | None]:
 
 
 def any_told(writers: Writers, graph: Graph) -> Value:
-    """Whether one of the nodes has written over its argument."""
-    total, *rest = [told(node, place, graph) for node, place in writers]
+    """Whether one of the writes has happened."""
+    total, *rest = [w if isinstance(w, Value) else told(*w, graph) for w in writers]
     for flag in rest:
         total = append(graph, "py.or_", total, flag, type=BOOL)
     return total

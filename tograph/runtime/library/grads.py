@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from ...errors import GradientError
-from ..gradients import optional_grads, outer_gradients
+from ..gradients import broadcasts, optional_grads, outer_gradients
 from ..gradients.grad_fields import read, slot, write
 from ..guarding import reads
 from ..symbols.funcgraph import FuncGraph, current_graph, is_tracing, user_location
@@ -68,7 +68,10 @@ def engine(
     SEPARATE(outputs, inputs)
     nodes = freed.executed(outputs, inputs)
     stale.settle(nodes, False)
-    found = outer_gradients.run(outputs, grads, inputs, create, unused)
+    with broadcasts.checked(nodes):
+        found = outer_gradients.run(outputs, grads, inputs, create, unused)
+    for g, x in zip(found, inputs):
+        broadcasts.same_size(g, x)
     if not keep:
         freed.free(nodes, outputs)
     return found
@@ -132,10 +135,12 @@ def grad(
     keep = create_graph if retain_graph is None else retain_graph
     unused = bool(allow_unused) or materialize_grads
     found = engine(outs, cotangents, wrt, keep, create_graph, unused)
+    some, ways = WAYS(outs, wrt)
+    optional_grads.check(some, "RuntimeError", optional_grads.UNREACHED)
     if materialize_grads:
         pairs = zip(found, wrt)
         return tuple(torch.zeros_like(x, requires_grad=create_graph) if g is None else g for g, x in pairs)  # fmt: skip
-    return _by_ways(found, WAYS(outs, wrt)[1], unused)
+    return _by_ways(found, ways, unused)
 
 
 def _batched(outs, wrt, starts, retain_graph, create_graph, allow_unused, materialize_grads):

@@ -38,6 +38,26 @@ def assumed(ref: Ref) -> bool | None:
     return answer
 
 
+def assume_equal(size: Any, other: Any) -> None:
+    """The graph checks that two sizes are equal, one of which only the run knows."""
+    graph = current_graph()
+    a, b = (n if type(n) is int else n.node.value(graph) for n in (size, other))
+    if a is b or (key := ("equal", _structure(a), _structure(b))) in graph.assumed:
+        return
+    graph.assumed.add(key)
+    test = graph.emit("py.eq", a, b, type=ScalarType(bool))
+    graph.add("tg.assert", (test, "tg.UnexpectedSizeError", (_ASSUMED,)))
+
+
+def of_one_item(ref: Ref | None) -> bool:
+    """Whether a relation asks of a part of one item (``x[:1]``) whether it has one."""
+    node = None if ref is None else ref.value.node
+    if node is None or node.op not in ("py.eq", "py.ne") or _fixed(node.args[1]) != 1:
+        return False
+    size = _captured(node.args[0]).node if isinstance(node.args[0], Value) else None
+    return size is not None and size.op == "py.size" and _part(*size.args) == 1
+
+
 def exactly(ref: Ref) -> int | None:
     """The number that the length of a part is, unless the tensor ends there: the graph checks it. None for other numbers."""
     node = _captured(ref.value).node
@@ -137,7 +157,9 @@ def _part(tensor: Value, d: int) -> int | None:
         return None
     (first, start), (last, stop) = map(_apart, node.args[2:4])
     if first is last is None:
-        return -start if start < 0 and stop >= _END else None
+        if start < 0:
+            return -start if stop >= _END else None
+        return stop - start if start < stop < _END else None
     same = isinstance(first, Value) and first is last
     return stop - start if same and stop > start else None
 

@@ -230,6 +230,7 @@ class FuncGraph:
         self.rewritten: dict[
             Storage, torch.Tensor
         ] = {}  # tensors of the caller that a region wrote
+        self.written_later: dict[Value, Value | bool] = {}  # behind what is replayed, see ``joint``
         self.closed = False
         self.repeats = False  # the body of a loop
         self.settled = True  # of a loop: its state is known

@@ -17,7 +17,7 @@ from ..graph.ir import Value
 from ..graph.ops import COMPARISONS, PYTHON
 from ..graph.types import ScalarType
 from ..inference.meta_kernel import rules
-from .assumptions import assumed, exactly, settled
+from .assumptions import assumed, exactly, of_one_item, settled
 from .funcgraph import FuncGraph, Ref, current_graph, user_location
 from .known import UNKNOWN, known
 
@@ -176,6 +176,8 @@ class ScalarNode:
             and self.expr[1] == self.expr[2]
         ):
             return self.expr[0] == "eq"
+        if torch._C._current_autograd_node() is not None and of_one_item(self.ref):
+            return bool(assumed(self.ref))  # whether a cotangent is a sum
         return default
 
     def statically_known_true(self, file, line):
