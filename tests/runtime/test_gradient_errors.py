@@ -385,3 +385,15 @@ def test_a_sum_that_no_path_joins_to_a_leaf():
     assert staged(torch.ones(3), leaf(), torch.tensor(True)).tolist() == [1, 1, 1]
     with pytest.raises(RuntimeError, match="does not require grad"):
         staged(torch.ones(3), leaf(), torch.tensor(False))
+
+
+def test_a_hook_on_one_of_several_tensors():
+    @tg.function
+    def f(x, c):
+        y, z = x * 2, x * 3
+        w = y if c else z
+        w.register_hook(lambda g: g * 3)
+        return torch.autograd.grad((y + z).sum(), x)[0]
+
+    with pytest.raises(GradientError, match="one of several tensors"):
+        f(leaf(), torch.tensor(True))

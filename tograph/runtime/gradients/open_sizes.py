@@ -6,7 +6,7 @@ another number fails. The formulas here are those of the general case, in ops th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch

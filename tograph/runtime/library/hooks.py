@@ -59,6 +59,12 @@ def register(x: torch.Tensor, hook: Callable[[Any], Any]) -> Any:
             "is traced. Call register_hook outside of the function.",
             user_location(),
         )
+    if x.storage_.derived and not x.chain:
+        raise GradientError(
+            "register_hook on a name that a staged condition binds to one of several tensors: which of them gets the hook would depend on a "
+            "value. Register it on the tensors themselves, with a hook that tests the condition.",
+            user_location(),
+        )
     plain = _REGISTER(x, lambda g: _applied(hook, g))
     value = value_of(x, graph)
     if not _own(x, graph):
