@@ -388,12 +388,45 @@ def test_a_sum_that_no_path_joins_to_a_leaf():
 
 
 def test_a_hook_on_one_of_several_tensors():
-    @tg.function
-    def f(x, c):
+    def f(x, c, both):
         y, z = x * 2, x * 3
         w = y if c else z
         w.register_hook(lambda g: g * 3)
-        return torch.autograd.grad((y + z).sum(), x)[0]
+        return torch.autograd.grad((y + z if both else w).sum(), x)[0]
 
+    staged, c = tg.function(f), torch.tensor(True)
+    torch.testing.assert_close(staged(leaf(), c, False), f(leaf(), c, False))
     with pytest.raises(GradientError, match="one of several tensors"):
-        f(leaf(), torch.tensor(True))
+        staged(leaf(), c, True)
+
+
+def test_a_hook_where_no_gradient_comes():
+    def f(x, c):
+        if c:
+            a, b = x * 2, x * 3
+        else:
+            a, b = x * 4, x * 5
+        a.register_hook(lambda g: g * 3)
+        return torch.autograd.grad(b.sum(), x, retain_graph=True)[0], b
+
+    found = []
+    for g in (f, tg.function(f)):
+        x = leaf()
+        inside, b = g(x, torch.tensor(True))
+        found.append([inside, *torch.autograd.grad(b.sum(), x)])
+    torch.testing.assert_close(*found)
+
+
+def test_a_list_beside_a_gradient_that_frees_nothing_of_it():
+    def f(x, c):
+        rows = [x.cos()]
+        if c:
+            rows.append(rows[0])
+        else:
+            q = rows[0].detach().requires_grad_()
+            torch.autograd.grad((q * x).sin().sum(), q)
+        return torch.stack(rows).sum()
+
+    x, c = leaf(), torch.tensor(True)
+    found = [torch.autograd.grad(g(x, c), x) for g in (f, tg.function(f))]
+    torch.testing.assert_close(*found)

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch.nn.modules import module as torch_module
 from torch.utils.hooks import BackwardHook
+from torch.utils.module_tracker import ModuleTracker
 
 from ..errors import GradientError
 from ..runtime.library import custom, hooks
@@ -99,3 +100,16 @@ def backward_hook(module: torch.nn.Module, user_hooks: Any, user_pre_hooks: Any)
 # What they gather is known while tracing; that the hooks are these ones is a guard of the module's call.
 for _gather in (torch.nn.Module._get_backward_hooks, torch.nn.Module._get_backward_pre_hooks):
     handles(_gather)(_gather)
+
+
+def _follows(hook: Any) -> None:
+    """A hook of torch's ``ModuleTracker`` (``FlopCounterMode``), which follows modules as they run: in a graph none do."""
+
+    @handles(hook)
+    def run(tracker: ModuleTracker, *args: Any) -> None:
+        if not is_tracing():
+            hook(tracker, *args)
+
+
+_follows(ModuleTracker._fw_pre_hook)
+_follows(ModuleTracker._fw_post_hook)

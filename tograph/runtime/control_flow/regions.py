@@ -28,7 +28,7 @@ from ..symbols.journal import Location as Place
 from ..values import facts, structure
 from ..values.growing import StagedList
 from ..values.reach import reachable
-from ..writes import freed, histories
+from ..writes import freed, histories, hooked
 from .raising import Unreachable, emit_raise, ends, may_stage
 
 
@@ -234,6 +234,7 @@ def close(graph: FuncGraph, keys: list[Any], outputs: list[Value], lead: int = 0
             graph.captures[key] = Value(outer)
     inner.inputs = own + [graph.captures[k] for k in keys]
     inner.input_names = inner.input_names[:lead] + [""] * len(keys)
+    hooked.check(graph, outputs)
     inner.outputs = freed.leaving(graph, outputs)
     prune(inner, over=True)
     graph.closed = True

@@ -20,7 +20,7 @@ from ..symbols.funcgraph import FuncGraph, current_graph, is_tracing, user_locat
 from ..symbols.symbolic import SymTensor, value_of
 from ..values import flattening
 from ..values.structure import is_union
-from ..writes import freed, histories, stale
+from ..writes import freed, histories, hooked, stale
 from . import custom
 
 
@@ -66,6 +66,9 @@ def engine(
     reads.history()
     _check_iterations(outputs, inputs, leaves)
     SEPARATE(outputs, inputs)
+    here = current_graph()
+    if here.hooked:
+        hooked.check(here, [value_of(x, here) for x in outputs])
     nodes = freed.executed(outputs, inputs)
     stale.settle(nodes, False)
     with broadcasts.checked(nodes):

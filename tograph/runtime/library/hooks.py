@@ -16,11 +16,13 @@ from typing import Any
 import torch
 
 from ...errors import GradientError
+from ..control_flow.picking import Picked, flat
 from ..graph.ir import Graph, Node, Value
 from ..symbols.funcgraph import FuncGraph, Ref, current_graph, is_tracing, user_location
 from ..symbols.symbolic import SymTensor, value_of
 from ..values import flattening
 from ..values.structure import is_union
+from ..writes import hooked
 from . import custom
 
 
@@ -59,13 +61,10 @@ def register(x: torch.Tensor, hook: Callable[[Any], Any]) -> Any:
             "is traced. Call register_hook outside of the function.",
             user_location(),
         )
-    if x.storage_.derived and not x.chain:
-        raise GradientError(
-            "register_hook on a name that a staged condition binds to one of several tensors: which of them gets the hook would depend on a "
-            "value. Register it on the tensors themselves, with a hook that tests the condition.",
-            user_location(),
-        )
-    plain = _REGISTER(x, lambda g: _applied(hook, g))
+    staged = hasattr(
+        x.grad_fn, "call"
+    )  # torch's own nodes call hooks with None, each staged name is a tensor of its own
+    plain = _REGISTER(x, lambda g: None if g is None and staged else _applied(hook, g))
     value = value_of(x, graph)
     if not _own(x, graph):
         raise GradientError(
@@ -73,8 +72,14 @@ def register(x: torch.Tensor, hook: Callable[[Any], Any]) -> Any:
             "would depend on a value. Register it where the tensor is made, with a hook that tests the condition.",
             user_location(),
         )
+    picked = x.storage_
+    options = (
+        flat(picked.which, picked.options)[1] if isinstance(picked, Picked) and not x.chain else []
+    )
     node = _node(x, value, hook)
     _place(graph.graph, node, value)
+    if options:
+        hooked.note(node, {value_of(o, graph) for o in options}, graph)
     _stand_for(x, value, node.outputs[0], graph)
     return Handle(plain, x, node, graph)
 
@@ -174,6 +179,8 @@ def again(node: Node, x: SymTensor, made: Value, gradient: Callable[[Any], Any])
     """The hook ``node`` of a graph that is recorded again, as ``made``, on ``x``: what stands for its output."""
 
     def hook(g: Any) -> Any:
+        if g is None:
+            return None
         if "refused" in node.kwargs:
             raise GradientError(node.kwargs["refused"], node.location)
         return gradient(g)

@@ -18,7 +18,7 @@ from ..symbols.symbolic import SymTensor, View
 from ..values.flattening import flatten
 from ..values.joins import opened
 from ..values.structure import Spec, spec_of
-from ..writes import freed
+from ..writes import freed, hooked
 from .results import Forms, Shown, leaving
 from .shared_objects import marked
 
@@ -66,6 +66,7 @@ def finish(
         for (_, inner), (_, content) in zip(specs, effects):
             outputs += flatten(content, inner, root)
         places = {i: shown[v] for i, v in enumerate(outputs) if v in shown}
+        hooked.check(root, outputs)
         outputs = freed.leaving(root, outputs)
     graph = root.graph
     graph.outputs = outputs

@@ -159,7 +159,8 @@ def _refuses(node: Any, output: int, here: FuncGraph) -> bool:
     if graph is not None and here.within(graph) and saves(node):
         return True
     call = getattr(node, "call", None)
-    return call is not None and all(map(is_freed, call.left(node.indices[output])))
+    left = [] if call is None else call.left(node.indices[output])
+    return bool(left) and all(map(is_freed, left))
 
 
 def _freed_in(node: Any, here: FuncGraph) -> FuncGraph | None:
