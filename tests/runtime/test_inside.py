@@ -552,3 +552,20 @@ def test_gradients_for_a_number_of_rows_that_only_the_run_knows():
 
     with pytest.raises(tg.errors.GradientError, match="known only when the graph runs"):
         tg.function(f)(torch.tensor([1.0, -2.0, 3.0]))
+
+
+def test_state_of_a_loop_that_another_branch_writes():
+    def f(x, n):
+        y, k = x.sin(), 0
+        while k < n:
+            k += 1
+            if k % 2 == 1:
+                y = torch.tanh(torch.autograd.grad(y.sin().sum(), y)[0])
+            else:
+                y.mul_(2)
+        return y
+
+    x = torch.tensor([0.1, 0.2], requires_grad=True)
+    staged = tg.function(f)
+    for n in (0, 1):
+        torch.testing.assert_close(staged(x, torch.tensor(n)), f(x, torch.tensor(n)))

@@ -1,5 +1,6 @@
 """What a program asks of torch's modes is answered for the call that it is in."""
 
+import pytest
 import torch
 
 import tograph as tg
@@ -69,3 +70,63 @@ def test_the_history_of_what_is_computed_where_gradients_are_off():
     g = tg.function(f)
     for _ in range(3):
         assert torch.equal(g(X)[0], f(X)[0]) and g(X)[1] == f(X)[1] == (True, False, False)
+
+
+W = torch.tensor([3.0, 4.0], requires_grad=True)
+
+
+def enabled(x):
+    if x.sum() > 0:
+        with torch.enable_grad():
+            y = x * W
+    else:
+        y = x * 3
+    return y, x * W
+
+
+@torch.enable_grad()
+def decorated(x):
+    return x * W
+
+
+def by_a_flag(x):
+    with torch.set_grad_enabled(True):
+        y = (x * W).sin()
+    with torch.no_grad():
+        return y * 2 if y.sum() > 0 else y, y
+
+
+def gradient(x):
+    return torch.autograd.grad((x * W).sum(), W)[0]
+
+
+def hooked(x):
+    y = x * W
+    y.register_hook(lambda g: g * 2)
+    return y
+
+
+def transformed(x):
+    return torch.func.grad(lambda u: (u * W).sin().sum())(x)
+
+
+def outcome(f):
+    try:
+        found = f(X)
+    except RuntimeError as error:
+        return str(error).partition("\n")[0]
+    found = found if isinstance(found, tuple) else (found,)
+    ways = [
+        torch.autograd.grad(y, W, torch.ones_like(y))[0].tolist() if y.requires_grad else None
+        for y in found
+    ]
+    return [y.tolist() for y in found], ways
+
+
+@pytest.mark.parametrize("f", [enabled, decorated, by_a_flag, gradient, hooked, transformed])
+def test_gradients_in_a_call_that_begins_with_gradients_off(f):
+    g = tg.function(f)
+    for mode in (torch.enable_grad, torch.no_grad, torch.inference_mode) * 2:
+        with mode():
+            wanted, found = outcome(f), outcome(g)
+        assert found == wanted

@@ -58,7 +58,8 @@ def _leaving(
     for n, way in arriving.items():
         inner = _ways_to(call, node.indices[n]).get(i, False)
         if not isinstance(inner, bool):
-            inner = graph.resolve(Ref(inner, call.graph))
+            # What stands before the state of a loop may be in a trace of its body that was given up.
+            inner = graph.resolve(Ref(inner, call.graph)) if graph.within(call.graph) else True
         found.append(terms.both(way, inner))
     return found
 

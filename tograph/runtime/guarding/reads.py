@@ -75,9 +75,14 @@ def grad_mode() -> bool:
 
 
 def leaf_written() -> None:
-    """A write to a leaf that requires a gradient has failed.
+    """A write to a leaf that requires a gradient has failed; with gradients off it does not."""
+    follow_grad_mode()
 
-    With gradients off it does not, so a call that began so is traced so. Of all other calls only those with gradients on have this trace.
+
+def follow_grad_mode() -> None:
+    """What the program does depends on whether gradients are on: a call that began with gradients off is traced so.
+
+    Of all other calls only those with gradients on have this trace.
     """
     watch = current()
     if watch is not None and not watch.quiet and not grad_mode():

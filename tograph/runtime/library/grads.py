@@ -64,6 +64,8 @@ def engine(
             user_location(),
         )
     reads.history()
+    if not _transforms.depth:
+        reads.follow_grad_mode()
     _check_iterations(outputs, inputs, leaves)
     SEPARATE(outputs, inputs)
     here = current_graph()

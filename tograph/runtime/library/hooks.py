@@ -18,6 +18,7 @@ import torch
 from ...errors import GradientError
 from ..control_flow.picking import Picked, flat
 from ..graph.ir import Graph, Node, Value
+from ..guarding import reads
 from ..symbols.funcgraph import FuncGraph, Ref, current_graph, is_tracing, user_location
 from ..symbols.symbolic import SymTensor, value_of
 from ..values import flattening
@@ -61,9 +62,9 @@ def register(x: torch.Tensor, hook: Callable[[Any], Any]) -> Any:
             "is traced. Call register_hook outside of the function.",
             user_location(),
         )
-    staged = hasattr(
-        x.grad_fn, "call"
-    )  # torch's own nodes call hooks with None, each staged name is a tensor of its own
+    reads.follow_grad_mode()
+    # torch's own nodes call hooks with None; of what a staged construct gives each is a tensor of its own
+    staged = hasattr(x.grad_fn, "call")
     plain = _REGISTER(x, lambda g: None if g is None and staged else _applied(hook, g))
     value = value_of(x, graph)
     if not _own(x, graph):
@@ -72,16 +73,21 @@ def register(x: torch.Tensor, hook: Callable[[Any], Any]) -> Any:
             "would depend on a value. Register it where the tensor is made, with a hook that tests the condition.",
             user_location(),
         )
-    picked = x.storage_
-    options = (
-        flat(picked.which, picked.options)[1] if isinstance(picked, Picked) and not x.chain else []
-    )
+    options = _options(x)
     node = _node(x, value, hook)
     _place(graph.graph, node, value)
     if options:
         hooked.note(node, {value_of(o, graph) for o in options}, graph)
     _stand_for(x, value, node.outputs[0], graph)
     return Handle(plain, x, node, graph)
+
+
+def _options(x: SymTensor) -> list[SymTensor]:
+    """The tensors that a name may be, where a staged condition decides which."""
+    picked = x.storage_
+    if isinstance(picked, Picked) and not x.chain:
+        return flat(picked.which, picked.options)[1]
+    return []
 
 
 def refuse(x: Any, why: str) -> None:

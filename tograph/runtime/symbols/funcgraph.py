@@ -163,6 +163,7 @@ class Root:
     slots: dict[int, Any] = field(default_factory=dict)
     retained: list[torch.Tensor] = field(default_factory=list)  # with ``retain_grad``
     freed: dict[Any, FuncGraph] = field(default_factory=dict)  # see ``freed``
+    enabled: bool = False  # the code turned gradients on
     wrote: bool = False  # some op writes over something
     writes: list[Any] = field(default_factory=list)  # see ``stale``
     let: dict[Any, Any] = field(default_factory=dict)  # see ``stale``

@@ -87,6 +87,7 @@ class ConcreteFunction:
         self.slots: dict[int, Slot] = {}  # captured inputs that are looked up
         self.identities = Identities(graph.outputs)  # outputs that are the caller's tensors
         self.outers: Sequence[Outer] = ()  # containers from before a call that it gives
+        self.enables = False  # the code turns gradients on, where they were off at the call
         self.retraces: Any = None  # a weak reference to the method that explains the traces
 
     def look_up(self, slots: dict[int, Slot]) -> None:
@@ -311,7 +312,7 @@ class ConcreteFunction:
     @cached_property
     def entry_of_all(self) -> Callable[..., Any] | None:
         """An entry that takes the captured tensors as arguments too, and gives a tuple of all outputs, effects included."""
-        if self.late or self._brings_tensors or self.made_leaves or not self.identities.whole:
+        if self.late or self._brings_tensors or self.made_leaves or self.enables or not self.identities.whole:  # fmt: skip
             return None
         native = self.scheduled.native
         return native.entry((), self._wanted(single=False)) if isinstance(native, Native) else None
@@ -322,7 +323,7 @@ class ConcreteFunction:
         return self._effects
 
     def _entry(self) -> Callable[..., Any] | None:
-        if self._effects or self.late or self.slots or self._brings_tensors or self.made_leaves or not self.identities.whole:  # fmt: skip
+        if self._effects or self.late or self.slots or self._brings_tensors or self.made_leaves or self.enables or not self.identities.whole:  # fmt: skip
             return None
         native = self.scheduled.native
         if native is None:
@@ -360,6 +361,9 @@ class ConcreteFunction:
         watched = self._brings_tensors or is_watched(inputs)
         return (self.watched_program if watched else self.scheduled).run(*inputs)
 
+    def _enabled(self) -> bool:
+        return self.enables and not torch.is_inference_mode_enabled()
+
     def run(
         self, tensors: list[Any], places: Sequence[Target] = (), objects: Sequence[Any] = ()
     ) -> Any:
@@ -369,7 +373,8 @@ class ConcreteFunction:
         inputs = (*tensors, *self.captured_inputs) if not self.late else self._with_late(tensors)
         commits.calls.targets.append(places)
         try:
-            with torch._C.DisableTorchFunction() if user_modes() else nullcontext():
+            plain = torch._C.DisableTorchFunction() if user_modes() else nullcontext()
+            with plain, torch.enable_grad() if self._enabled() else nullcontext():
                 outputs = self._outputs(inputs)
         except Exception as error:
             entries.add_location(error, self.graph)

@@ -140,6 +140,7 @@ class Tracer:
             self.watch.owns,
         )
         concrete.identities, concrete.outers = identities, outer.outers
+        concrete.enables = self.watch.quiet and self.root.root.enabled
         self._describe_inputs(concrete)
         self.watch.captured(captured)
         return Trace(
