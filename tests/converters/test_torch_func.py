@@ -241,3 +241,25 @@ def test_functional_call_of_a_module_with_staged_control_flow():
         both = [torch.autograd.grad(y, list(given.values())) for y in (found, expected)]
         torch.testing.assert_close(*both)
     assert model.calls == 0 and staged.trace_count == 1
+
+
+def test_maps_in_maps_and_under_staged_conditions():
+    def f(x, n):
+        y = torch.vmap(torch.vmap(lambda u: u * 2 + 1))(x)
+        for _ in range(n):
+            if y.sum() > 0:
+                y = torch.vmap(lambda u, v: u * v.sum(), in_dims=(0, None))(y, x[0])
+        return y
+
+    x, n = torch.rand(3, 2), torch.tensor(2)
+    torch.testing.assert_close(tg.function(f)(x, n), f(x, n))
+
+
+def test_dual_tensors_inside_are_refused():
+    @tg.function
+    def f(x):
+        with torch.autograd.forward_ad.dual_level():
+            return torch.autograd.forward_ad.make_dual(x, torch.ones_like(x)) * 2
+
+    with pytest.raises(tg.errors.GradientError, match=r"torch.func.jvp"):
+        f(torch.ones(2))

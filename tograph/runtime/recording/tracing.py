@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import (
     _disable_current_modes,
 )
 
-from ...errors import UnsupportedOpError
+from ...errors import GradientError, UnsupportedOpError
 from ..graph import ops
 from ..graph.ir import Value
 from ..inference.infer import answer, facts_of, infer, meta_of, tensor_type
@@ -309,7 +309,27 @@ def _unscale(grads, found_inf, inv_scale):
 
 
 aten = torch.ops.aten
+
+
+def _converted(x: Any, **kwargs: Any) -> Any:
+    """``aten._to_copy``; of a number, as ``vmap`` in ``vmap`` calls it."""
+    if isinstance(x, torch.Tensor):
+        return record(aten._to_copy.default, (x,), kwargs)
+    return torch.scalar_tensor(x, dtype=kwargs.get("dtype"), device=kwargs.get("device"))
+
+
+def _dual(x: Any, tangent: Any) -> Any:
+    """``aten._has_same_storage_numel``, which making a dual tensor asks."""
+    raise GradientError(
+        "dual tensors of forward-mode AD (torch.autograd.forward_ad, torch.func.linearize) cannot be made inside of a function: use "
+        "torch.func.jvp, or make them outside of it.",
+        user_location(),
+    )
+
+
 SPECIAL: dict[Any, Callable[..., Any]] = {
+    aten._to_copy.default: _converted,
+    aten._has_same_storage_numel.default: _dual,
     aten.detach.default: _detach,
     aten.detach_.default: lambda x: x,
     aten.lift_fresh.default: _lift_fresh,
