@@ -92,7 +92,8 @@ class Openings:
     ) -> Trace:
         """A trace; it begins again when tracing found out that tensors are one, or which containers have to be told apart.
 
-        So does one that fails where gradients may be None, because a staged loop that gathers them may have no iteration.
+        So does one that fails where gradients may be None, because a staged loop that gathers them may have no iteration, and one whose
+        dicts do not fit in the graph.
         """
         known, unnested = Retrace(), False
         while True:
@@ -116,8 +117,14 @@ class Openings:
                     known = known | Retrace(nested=known.apart or error)
                     known.apart = None
                     continue
+                if known.tabled and not known.untabled:
+                    known = known | Retrace(untabled=error)
+                    known.tabled, known.nested, known.apart = frozenset(), None, None
+                    continue
                 about_names = (AliasError, SharedMemoryError) if unnested else AliasError
                 first = known.apart or known.nested
+                if known.untabled is not None:
+                    raise known.untabled from None
                 if first is None or (isinstance(error, about_names) and (known.apart or unnested)):
                     raise
                 raise first from None

@@ -120,6 +120,7 @@ class Root:
     it is; ``alone``: none is. ``unnested``: a list of the graph did not take items that can change; ``nested``: they are taken.
     ``items_written``, ``items_copied``, ``placed``: see ``inner_lists``. ``looped``: the code of functions whose calls of themselves are
     loops; ``calls``: how often those that may call themselves were called. ``reserved``, ``shrunk``, ``unreserved``: see ``values.reserved``.
+    ``tables``, ``tabled``, ``untabled``, and ``looked_up``, the staged keys that were read: see ``values.tables``.
     """
 
     __tograph_opaque__ = True  # what it holds is no state of the user's
@@ -154,6 +155,10 @@ class Root:
     reserved: dict[int, tuple[Any, dict[Any, Any]]] = field(default_factory=dict)
     shrunk: dict[int, Any] = field(default_factory=dict)
     unreserved: bool = False
+    tables: dict[int, tuple[Any, Location | None]] = field(default_factory=dict)
+    tabled: frozenset[Location | None] = frozenset()
+    untabled: bool = False
+    looked_up: dict[tuple[int, int], tuple[Any, Any, FuncGraph]] = field(default_factory=dict)
     items_written: list[Any] = field(default_factory=list)  # the bodies of loops, and None
     items_copied: bool = False
     placed: list[Any] = field(default_factory=list)
@@ -195,6 +200,8 @@ class Root:
             self.lent,
             self.reserved,
             self.shrunk,
+            self.tables,
+            self.looked_up,
             self.earlier,
         ):
             noted.clear()
