@@ -24,6 +24,7 @@ from ..runtime.values.structure import is_union
 from .call_rules import is_user_function
 from .calls import call
 from .container_changes import check_default, record_key
+from .new_keys import NEW_KEY, need_table
 from .staging import is_staged, is_staged_key
 from .union import apply, distribute, distribute_missing, may_miss, test_options
 
@@ -193,7 +194,7 @@ def set_default(x, key, default=None):
         return value
 
     if is_staged_key(key):
-        tables.need(x)
+        need_table(x)
         check_default(default)
         return _where_key(x, key, lambda k: call(x.setdefault, k, default), absent)
     return _held(x, key, absent, lambda: None)
@@ -205,7 +206,7 @@ def dict_update(x, *others, **named):
         pairs = type(other) in (list, StagedList) and getattr(other, "handle", None) is None
         staged = pairs and any(type(p) is tuple and is_staged_key(p[0]) for p in other if p)
         if staged or tables.is_table(other) or getattr(other, "handle", None) is not None:
-            tables.need(x)
+            need_table(x)
     if not any(isinstance(o, dict) and any(map(may_miss, dict.values(o))) for o in others):
         return NotImplemented
     for k, v in [*dict.items(others[0]), *named.items()]:
@@ -290,7 +291,7 @@ def dict_length(x):
 def set_staged(items: dict, key, value) -> None:
     """Write a dict by a staged number: the key that it is gets the value; it has to be there."""
     if not _was_there(items, key):
-        tables.need(items)
+        need_table(items)
     equal = {k: same for k in items if (same := same_key(k, key)) is not False}
     there = contains_key(items, key)
     if there is False:
@@ -311,11 +312,10 @@ def _was_there(items: dict, key) -> bool:
 
 def _check_new(x: dict, key) -> None:
     if is_staged_key(key):
-        tables.need(x)
+        need_table(x)
 
 
 def _no_new_key():
-    what = "a dict was given a new key that is known only when the graph runs: set every key before"
     if control_flow.has_alternative():
-        raise StagingError(what, user_location())
-    raise RuntimeError(what)
+        raise StagingError(NEW_KEY, user_location())
+    raise RuntimeError(NEW_KEY)

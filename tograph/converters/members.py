@@ -21,6 +21,7 @@ from ..runtime.symbols.symbolic import SymTensor
 from ..runtime.values import conditional_items, tables
 from ..runtime.values.growing import StagedList
 from .logical import and_, not_, or_
+from .new_keys import need_table
 from .staging import is_staged, is_staged_key
 from .union import distribute_missing, may_miss, set_is_conditional, test_options
 
@@ -87,7 +88,7 @@ def _where(test: Any, change: Callable[[], None]) -> None:
 
 def add(x: set, item: Any) -> Any:
     if is_staged_key(item):
-        tables.need(x)
+        need_table(x)
     return _put(x, item) if _by_item(x, ((item,),)) else NotImplemented
 
 
@@ -127,7 +128,7 @@ def update(x: set, *others: Any) -> Any:
     """``x |= other``"""
     for other in others:
         if tables.is_table(other) or (_is_plain(other) and any(map(is_staged_key, other))):
-            tables.need(x)
+            need_table(x)
     if not _by_item(x, others):
         return NotImplemented
     for other in others:

@@ -25,13 +25,13 @@ from ..runtime.values.tables import (
     StagedTable,
     is_table,
     kind_of,
-    need,
     view,
 )
 from . import growing_lists
 from .call_rules import DECIDING
 from .calls import call
 from .if_stmt import if_stmt
+from .new_keys import need_table
 from .registry import TABLE_KEYS, TABLE_METHODS
 from .staging import is_staged
 from .user_operators import TABLES_EQUAL, TABLES_OPERATOR
@@ -368,7 +368,7 @@ def operator(name: str, a: Any, b: Any) -> Any:
     if not name.startswith("i"):
         return form(a, b)
     if not is_table(a):
-        need(a)
+        need_table(a)
         raise StagingError(f"the {type(a).__name__} that is changed cannot take keys that are known only when the graph runs", user_location())  # fmt: skip
     _updating(form)(a, b)
     return a

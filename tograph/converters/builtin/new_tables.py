@@ -23,6 +23,7 @@ from ..construction import instance, noted
 from ..consumers import gathered
 from ..iterables import staged_source
 from ..left_alone import leave_alone
+from ..new_keys import need_table
 from ..registry import handles
 from ..staging import is_staged_key
 
@@ -112,7 +113,7 @@ def _counting(method: Callable[..., None]) -> Callable[..., None]:
         if is_tracing():
             others = tuple(map(_items, others))
             if any(_staged(items, pairs=False) for items in others):
-                tables.need(x)
+                need_table(x)
         leave_alone(types.MethodType(method, x), others, named)
 
     return form

@@ -15,9 +15,8 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
-from ...errors import StagingError
+from ...errors import Location, StagingError
 from ..symbols.funcgraph import current_graph, is_tracing, user_location
-from ..symbols.retrace import Retrace
 from . import inner_lists
 from .growing import StagedList, as_staged
 from .records import Columns
@@ -206,9 +205,8 @@ def made(x: Any) -> Any:
     return x
 
 
-def need(x: Any) -> None:
-    """A key that only the run knows is about to be put into a dict or set: begin again with tables where it was made."""
+def site_of(x: Any) -> Location | None:
+    """Where a dict or set was made that can be a table; None for any other."""
     root = current_graph().root
     found = root.tables.get(id(x))
-    if found is not None and not root.untabled:
-        raise Retrace(tabled=frozenset([found[1]]))
+    return None if found is None or root.untabled else found[1]
