@@ -133,12 +133,8 @@ def call(f, /, *args, **kwargs):
         # no frame of ours between two functions of the user but this one: they may recurse deeply
         direct = _direct(f)
         reads.method(f, args)
-        if direct is not None and recursion.names_itself(f.__code__):
-            recursion.enter(f, args, kwargs)
-            try:
-                return direct(*args, **kwargs)
-            finally:
-                recursion.leave()
+        if direct is not None and recursion.names_itself(f):
+            return recursion.entered(direct, f, args, kwargs)
         return direct(*args, **kwargs) if direct is not None else _function(f, args, kwargs)
     rule = _KINDS.get(kind, _object)
     return rule(f, args, kwargs)

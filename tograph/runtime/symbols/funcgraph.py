@@ -119,7 +119,7 @@ class Root:
     a tensor behind it; ``iterated``: such loops are taken to have an iteration. ``alike``: a loop was taken to be what another copy of
     it is; ``alone``: none is. ``unnested``: a list of the graph did not take items that can change; ``nested``: they are taken.
     ``items_written``, ``items_copied``, ``placed``: see ``inner_lists``. ``looped``: the code of functions whose calls of themselves are
-    loops; ``calls``: how often those that may call themselves were called. ``reserved``, ``shrunk``, ``unreserved``: see ``values.reserved``.
+    loops; ``calls``: how often those that may call themselves were called; ``recursive``: of those that are graphs which call themselves, ``callees`` the ones that are being traced. ``reserved``, ``shrunk``, ``unreserved``: see ``values.reserved``.
     ``tables``, ``tabled``, ``untabled``, and ``looked_up``, the staged keys that were read: see ``values.tables``.
     """
 
@@ -151,6 +151,8 @@ class Root:
     unnested: bool = False
     nested: bool = False
     looped: frozenset[pytypes.CodeType] = frozenset()
+    recursive: frozenset[pytypes.CodeType] = frozenset()
+    callees: dict[pytypes.CodeType, Any] = field(default_factory=dict)
     calls: dict[pytypes.CodeType, int] = field(default_factory=dict)
     reserved: dict[int, tuple[Any, dict[Any, Any]]] = field(default_factory=dict)
     shrunk: dict[int, Any] = field(default_factory=dict)

@@ -15,7 +15,7 @@ class Retrace(BaseException):
     graph took no lists, dicts and objects as items: now they do. ``looped``: the code of functions whose calls of themselves are loops.
     ``unreserved``: dicts get new containers under new keys (``values.reserved``). ``quiet``: gradients are off from the beginning, as
     they were for the call. ``tabled``: the places in the code whose dicts and sets take keys that only the run knows (``values.tables``);
-    ``untabled``: the error of a trace with those, after which there are none.
+    ``recursive``: the code of functions that are graphs which call themselves. ``untabled``: the error of a trace with those, after which there are none.
     """
 
     def __init__(
@@ -31,12 +31,13 @@ class Retrace(BaseException):
         quiet: bool = False,
         tabled: frozenset[Location | None] = frozenset(),
         untabled: Exception | None = None,
+        recursive: frozenset[CodeType] = frozenset(),
     ):
         super().__init__()
         self.real, self.bases, self.apart = real, bases, apart
         self.iterated, self.alone, self.nested = iterated, alone, nested
         self.looped, self.unreserved, self.quiet = looped, unreserved, quiet
-        self.tabled, self.untabled = tabled, untabled
+        self.tabled, self.untabled, self.recursive = tabled, untabled, recursive
 
     def __or__(self, other: Retrace) -> Retrace:
         real, bases = self.real | other.real, self.bases | other.bases
@@ -46,4 +47,4 @@ class Retrace(BaseException):
         unreserved = self.unreserved or other.unreserved
         apart, quiet = self.apart or other.apart, self.quiet or other.quiet
         tabled, untabled = self.tabled | other.tabled, self.untabled or other.untabled
-        return Retrace(real, bases, apart, iterated, alone, nested, looped, unreserved, quiet, tabled, untabled)  # fmt: skip
+        return Retrace(real, bases, apart, iterated, alone, nested, looped, unreserved, quiet, tabled, untabled, self.recursive | other.recursive)  # fmt: skip
