@@ -569,3 +569,19 @@ def test_state_of_a_loop_that_another_branch_writes():
     staged = tg.function(f)
     for n in (0, 1):
         torch.testing.assert_close(staged(x, torch.tensor(n)), f(x, torch.tensor(n)))
+
+
+def test_a_gradient_in_a_try_of_what_was_computed_before():
+    def f(x, n):
+        y = torch.sin(x * 2)
+        try:
+            y = torch.autograd.grad(y.sum().sin(), x)[0]
+            if n < 1:
+                raise ValueError
+        except ValueError:
+            y = y * 2
+        return y
+
+    x, staged = torch.tensor([0.1, 0.2], requires_grad=True), tg.function(f)
+    for n in (0, 1):
+        torch.testing.assert_close(staged(x, torch.tensor(n)), f(x, torch.tensor(n)))

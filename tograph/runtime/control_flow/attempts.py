@@ -28,6 +28,7 @@ class Attempt:
         self.marks = [(c, c.mark()) for c in self.graph.root.before_failure]
         self.settled = set(self.graph.root.settled)
         self.assumed = set(self.graph.assumed)
+        self.freed = dict(self.graph.root.freed)
         self.log = journal.push(tried=True)
         for place in with_ambient(places):
             journal.record(place)
@@ -57,6 +58,7 @@ class Attempt:
         del nodes[self.mark :]
         self.graph.known = self.known
         self.graph.assumed = self.assumed
+        self.graph.root.freed = self.freed
         facts.forget(self.facts)
         for callback, mark in self.marks:
             callback.back(mark)
