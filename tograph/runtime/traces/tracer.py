@@ -74,6 +74,8 @@ class Tracer:
         root.apart, root.iterated = known.apart is not None, known.iterated
         root.alone, root.nested = known.alone, known.nested is not None
         root.looped, root.unreserved = known.looped, known.unreserved
+        root.recursive = known.recursive
+        root.tabled, root.untabled = known.tabled, known.untabled is not None
         self.watch.given, self.watch.real, self.watch.quiet = flat.tensors, known.real, known.quiet
         if known.quiet:
             questions.at_the_start(torch.is_grad_enabled, self.watch.began, self.watch)
@@ -118,7 +120,7 @@ class Tracer:
             changes.rollback()
             raise
         effects, finder = self.effects.of(changes)
-        graph, captured, spec, effect_specs, given = finish(
+        graph, captured, spec, effect_specs, identities = finish(
             self.root,
             self.inputs,
             result,
@@ -126,7 +128,6 @@ class Tracer:
             self.watch,
             self._moves,
             outer := Found(self._place),
-            self.effects.held(),
         )
         for location, old in reversed(self.effects.undo):
             location._set(old)
@@ -140,7 +141,7 @@ class Tracer:
             binder(self.function._signature, self.function.label(), key[0], self.specs),
             self.watch.owns,
         )
-        concrete.given, concrete.outers = given, outer.outers
+        concrete.identities, concrete.outers = identities, outer.outers
         self._describe_inputs(concrete)
         self.watch.captured(captured)
         return Trace(
