@@ -120,7 +120,8 @@ class Root:
     a tensor behind it; ``iterated``: such loops are taken to have an iteration. ``alike``: a loop was taken to be what another copy of
     it is; ``alone``: none is. ``unnested``: a list of the graph did not take items that can change; ``nested``: they are taken.
     ``items_written``, ``items_copied``, ``placed``: see ``inner_lists``. ``looped``: the code of functions whose calls of themselves are
-    loops; ``calls``: how often those that may call themselves were called. ``reserved``, ``shrunk``, ``unreserved``: see ``values.reserved``.
+    loops; ``calls``: how often those that may call themselves were called; ``recursive``: of those that are graphs which call themselves, ``callees`` the ones that are being traced. ``reserved``, ``shrunk``, ``unreserved``: see ``values.reserved``.
+    ``tables``, ``tabled``, ``untabled``, and ``looked_up``, the staged keys that were read: see ``values.tables``.
     """
 
     __tograph_opaque__ = True  # what it holds is no state of the user's
@@ -151,10 +152,16 @@ class Root:
     unnested: bool = False
     nested: bool = False
     looped: frozenset[pytypes.CodeType] = frozenset()
+    recursive: frozenset[pytypes.CodeType] = frozenset()
+    callees: dict[pytypes.CodeType, Any] = field(default_factory=dict)
     calls: dict[pytypes.CodeType, int] = field(default_factory=dict)
     reserved: dict[int, tuple[Any, dict[Any, Any]]] = field(default_factory=dict)
     shrunk: dict[int, Any] = field(default_factory=dict)
     unreserved: bool = False
+    tables: dict[int, tuple[Any, Location | None]] = field(default_factory=dict)
+    tabled: frozenset[Location | None] = frozenset()
+    untabled: bool = False
+    looked_up: dict[tuple[int, int], tuple[Any, Any, FuncGraph]] = field(default_factory=dict)
     items_written: list[Any] = field(default_factory=list)  # the bodies of loops, and None
     items_copied: bool = False
     placed: list[Any] = field(default_factory=list)
@@ -198,6 +205,8 @@ class Root:
             self.lent,
             self.reserved,
             self.shrunk,
+            self.tables,
+            self.looked_up,
             self.earlier,
         ):
             noted.clear()
