@@ -104,13 +104,14 @@ def leaving(
 def _one_of(x: SymTensor, root: FuncGraph, shown: Shown) -> Any:
     """A name that a staged construct binds, maybe to a tensor of the caller's: outside it is that one, where the run says so.
 
-    It may be written later, by one name or the other.
+    It may be written later, by one name or the other. Results on a GPU come before the run has ended: there a name that may be one tensor of the
+    caller's or a new one gives an equal one, and no call waits for the answer.
     """
     assert isinstance(x.storage_, Picked)
     which, options = flat(x.storage_.which, options_of(x))
     outer = [_outer(o) for o in options]
     found = [o for o, own in zip(options, outer) if own]
-    if not found:
+    if not found or (x.device.type != "cpu" and len({id(o.storage_) for o in found}) == 1):
         return x
     at = which(root)
     if isinstance(at, int):
@@ -182,7 +183,7 @@ def _made(x: Any, kind: type, seen: Forms, tensor: Callable[[torch.Tensor], Any]
         return _Rebuilt(_SetOf(tuple(x)), [conditional_items.member(x, item) for item in x])
     if kind in (set, frozenset) and any(map(_is_symbolic, x)):
         return _Rebuilt(kind, [_leaving(v, seen, tensor) for v in x])
-    if isinstance(x, dict) and any(map(_is_symbolic, x)):
+    if issubclass(type(x), dict) and any(map(_is_symbolic, x)):
         return _Rebuilt(
             _DictOf(kind, getattr(x, "default_factory", None)),
             [*x, *(_leaving(v, seen, tensor) for v in x.values())],
