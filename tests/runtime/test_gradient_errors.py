@@ -374,19 +374,6 @@ def test_writes_behind_a_branch(f):
             torch.testing.assert_close(staged(*args), wanted)
 
 
-def test_a_sum_that_no_path_joins_to_a_leaf():
-    def f(x, y, c):
-        x = x * 1
-        if c:
-            x.mul_(y)
-        return torch.autograd.grad(x.sum(), y, allow_unused=True)[0]
-
-    staged = tg.function(f)
-    assert staged(torch.ones(3), leaf(), torch.tensor(True)).tolist() == [1, 1, 1]
-    with pytest.raises(RuntimeError, match="does not require grad"):
-        staged(torch.ones(3), leaf(), torch.tensor(False))
-
-
 def test_a_hook_on_one_of_several_tensors():
     def f(x, c, both):
         y, z = x * 2, x * 3

@@ -140,12 +140,10 @@ def grad(
     keep = create_graph if retain_graph is None else retain_graph
     unused = bool(allow_unused) or materialize_grads
     found = engine(outs, cotangents, wrt, keep, create_graph, unused)
-    some, ways = WAYS(outs, wrt)
-    optional_grads.check(some, "RuntimeError", optional_grads.UNREACHED)
     if materialize_grads:
         pairs = zip(found, wrt)
         return tuple(torch.zeros_like(x, requires_grad=create_graph) if g is None else g for g, x in pairs)  # fmt: skip
-    return _by_ways(found, ways, unused)
+    return _by_ways(found, WAYS(outs, wrt)[1], unused)
 
 
 def _batched(outs, wrt, starts, retain_graph, create_graph, allow_unused, materialize_grads):
