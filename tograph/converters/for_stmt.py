@@ -25,6 +25,7 @@ from ..runtime import control_flow
 from ..runtime.guarding import reads
 from ..runtime.guarding.unconverted import check_keys
 from ..runtime.library import debug
+from ..runtime.library.staged_string import StagedString, text_list
 from ..runtime.symbols import decisions
 from ..runtime.symbols.funcgraph import is_tracing
 from ..runtime.values import locations
@@ -97,6 +98,8 @@ def for_stmt(iterable, body, names, test=None, options=None) -> None:
 
 def iterator_of(x):
     """What ``iter`` gives for an object of a user's class, by its converted ``__iter__``; anything else as it is."""
+    if isinstance(x, StagedString):
+        return text_list("list", x)
     x = TABLE_KEYS[0](x) if is_table(x) else listing(x)
     begin = getattr(type(x), "__iter__", None)
     if is_tracing() and is_user_function(begin):
