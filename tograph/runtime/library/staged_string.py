@@ -25,7 +25,7 @@ _TESTS = ("startswith", "endswith", "isalnum", "isalpha", "isascii", "isdecimal"
 _COUNTS = ("count", "find", "index", "rfind", "rindex")
 _CHANGES = ("capitalize", "casefold", "center", "expandtabs", "ljust", "lower", "lstrip", "removeprefix", "removesuffix", "replace",
             "rjust", "rstrip", "strip", "swapcase", "title", "translate", "upper", "zfill")  # fmt: skip
-_LISTS = {"split": {"sep": None, "maxsplit": -1}, "rsplit": {"sep": None, "maxsplit": -1}, "splitlines": {"keepends": False}}  # fmt: skip
+_LISTS: dict[str, dict[str, Any]] = {"split": {"sep": None, "maxsplit": -1}, "rsplit": {"sep": None, "maxsplit": -1}, "splitlines": {"keepends": False}}  # fmt: skip
 _KINDS = {
     **dict.fromkeys(_TESTS, bool),
     **dict.fromkeys(_COUNTS, int),
