@@ -37,6 +37,14 @@ def results(x):
     return {"a": x + 1, "b": (x * 2, x - 1)}
 
 
+def argument_too(x, y):
+    return x, y + 1
+
+
+def argument_or_new(x, y):
+    return x if x.sum() > y.sum() else y + 1
+
+
 def random(x):
     return x + torch.rand(4)
 
@@ -106,6 +114,8 @@ def cases():
         ("a Python number", with_number, (x, 3), {}),
         ("a list and a dict", with_containers, ([x, y], {"scale": torch.ones(4)}), {}),
         ("results in containers", results, (x,), {}),
+        ("an argument is returned too", argument_too, (x, y), {}),
+        ("an argument or a new tensor", argument_or_new, (x, y), {}),
         ("a captured tensor is written", assigns, (x,), {}),
         ("random numbers", random, (x,), {}),
         ("a layer", Running(), (x,), {}),

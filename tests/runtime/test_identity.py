@@ -430,12 +430,12 @@ def test_a_read_of_a_view_that_may_have_changed_is_refused():
     assert "read after a change in place" in refused(text)
 
 
-def test_a_name_that_is_not_written_carries_no_index():
+def test_a_name_that_is_not_written_and_does_not_leave_carries_no_index():
     def f(x, n):
         y = x
         for _ in range(n):
             y = y * 2
-        return y
+        return y.sum()
 
     graph = tg.function(f).get_concrete_function(torch.ones(3), torch.tensor(2)).graph
     loop = next(node for node in optimize(graph, inference=True).nodes if node.op == "While")

@@ -228,7 +228,7 @@ def flat(
             out.append(x)
             continue
         picked: Any = x.storage_
-        at, found = flat(picked.which, _parts(x), inner)
+        at, found = flat(picked.which, options_of(x), inner)
         starts.append((len(out), at))
         out += found
 
@@ -252,7 +252,7 @@ def _shifted(graph: FuncGraph, at: Any, start: int) -> Any:
     return graph.emit("py.add", at, start, type=INT)
 
 
-def _parts(x: SymTensor) -> list[SymTensor]:
+def options_of(x: SymTensor) -> list[SymTensor]:
     """The tensors that a picked one may be."""
     assert isinstance(x.storage_, Picked)
     if not x.chain:

@@ -19,8 +19,8 @@ from __future__ import annotations
 import ctypes
 import functools
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch.autograd import forward_ad
@@ -30,7 +30,7 @@ from ..kernels import jit
 from ..recording.variables import Variable
 from . import entry_text, recycling
 from .caller import Method
-from .entry_text import HEAD, KINDS, RECORD, WORDS
+from .entry_text import HEAD, KINDS, RECORD, RESULT, WORDS
 from .layout import DTYPES, MAX_RANK, layout
 from .values import numel, strides
 
@@ -76,12 +76,41 @@ _OBJECTS = {
 }  # fmt: skip
 
 
+class Wanted(NamedTuple):
+    """What an entry gives of a graph's outputs: the first ``count``, the one of them as it is with ``single``, else a tuple.
+
+    ``chosen``: outputs that may be inputs, each with the output that is an index, and the input for each number of it (None: the output itself).
+    """
+
+    count: int
+    chosen: Mapping[int, tuple[int, Sequence[int | None]]]
+    single: bool
+
+
+class Results(NamedTuple):
+    """The same of a program: ``places`` among its inputs and, after them, outputs; of outputs each is there once."""
+
+    places: Sequence[int]
+    chosen: Mapping[int, tuple[int, Sequence[int | None]]]
+    single: bool
+
+    def table(self, start: int) -> list[int]:
+        """Its words in the table, from word ``start`` on (``entry_text``)."""
+        head, options = list[int](), list[int]()
+        first = start + RESULT * len(self.places)
+        for i, place in enumerate(self.places):
+            at, found = self.chosen.get(i, (-1, ()))
+            head += [place, at + 1, first + len(options)]
+            options += [-1 if o is None else o for o in found]
+        return head + options
+
+
 def make_entry(
     address: int,
     inputs: Sequence[Any],
     outputs: Sequence[Any],
+    results: Results,
     captured: Sequence[torch.Tensor],
-    single: bool,
     arena: int,
     busy: int,
     owner: Any,
@@ -92,8 +121,7 @@ def make_entry(
 ) -> Callable[..., Any] | None:
     """The built-in function of a program, or None.
 
-    ``address``: of the program. ``inputs``, ``outputs``: types. ``captured``: the tensors of the last inputs. ``single``:
-    whether the one output is returned as it is, not in a tuple. ``busy``: the address of the program's lock, 8 bytes.
+    ``address``: of the program. ``inputs``, ``outputs``: types. ``captured``: the tensors of the last inputs. ``busy``: the address of the program's lock, 8 bytes.
     ``owner`` is kept alive by the function: it must hold the program and its captured tensors. ``written``: the inputs that
     the program writes into. ``random``: whether it draws random numbers. ``given``: the strides of the inputs, of contiguous
     ones where it is left out. ``repeats``: whether it takes one tensor as two arguments, which is another trace of a function.
@@ -107,16 +135,17 @@ def make_entry(
     taken, first = len(inputs) - len(captured), HEAD + len(written)
     items, snapshots = _room(outputs, kept)
     words = {
-        "given": taken, "inputs": len(inputs), "outputs": len(outputs), "single": single, "random": random, "program": address,
+        "given": taken, "inputs": len(inputs), "outputs": len(outputs), "single": results.single, "random": random, "program": address,
         "arena": arena, "busy": busy, "default": DTYPES[torch.get_default_dtype()], "written": len(written), "first_input": first,
         "first_output": first + RECORD * len(inputs), "items": _pointer(items, _LIST_ITEMS),
         "snapshots": ctypes.addressof(ctypes.c_char.from_buffer(snapshots)), "host": 0,
-        "repeats": repeats,
+        "repeats": repeats, "results": len(results.places), "first_result": first + RECORD * (len(inputs) + len(outputs)),
     }  # fmt: skip
     table = [int(words[name]) for name in WORDS] + list(written)
     table += _inputs(inputs, captured, given)
     for kind in outputs:
         table += _record(kind, 0, kept is not None and _nbytes(kind) <= recycling.SMALL)
+    table += results.table(len(table))
     return _built_in(method, table, (owner, *captured, items, snapshots))
 
 

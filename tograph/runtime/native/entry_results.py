@@ -188,6 +188,51 @@ define internal ptr @item(ptr %args, ptr %records, i64 %i, i64 %given) alwaysinl
 }
 """
 
+GIVEN = """
+; What is given: an input itself, or the object of an output.
+define internal ptr @given(ptr %table, ptr %args, i64 %i, ptr %slots, ptr %handles, ptr %objects, i1 %keeping) alwaysinline {
+entry:
+  %inputs = call i64 @word(ptr %table, i64 $inputs)
+  %given = call i64 @word(ptr %table, i64 $given)
+  %first_input = call i64 @word(ptr %table, i64 $first_input)
+  %in_records = getelementptr i64, ptr %table, i64 %first_input
+  %first_result = call i64 @word(ptr %table, i64 $first_result)
+  %start = mul i64 %i, $RESULT
+  %at = add i64 %first_result, %start
+  %words = getelementptr i64, ptr %table, i64 %at
+  %place = call i64 @word(ptr %words, i64 0)
+  %choice = call i64 @word(ptr %words, i64 1)
+  %one = icmp eq i64 %choice, 0
+  br i1 %one, label %found, label %chosen
+chosen:
+  %index_place = sub i64 %choice, 1
+  %index = call i64 @word(ptr %slots, i64 %index_place)
+  %options = call i64 @word(ptr %words, i64 2)
+  %option_at = add i64 %options, %index
+  %option = call i64 @word(ptr %table, i64 %option_at)
+  %new = icmp slt i64 %option, 0
+  br i1 %new, label %found, label %known
+found:
+  %in = icmp slt i64 %place, %inputs
+  br i1 %in, label %known, label %made
+known:
+  %number = phi i64 [%option, %chosen], [%place, %found]
+  %item = call ptr @item(ptr %args, ptr %in_records, i64 %number, i64 %given)
+  call void @Py_IncRef(ptr %item)
+  ret ptr %item
+made:
+  %output = sub i64 %place, %inputs
+  %outputs = call i64 @word(ptr %table, i64 $outputs)
+  %first_output = call i64 @word(ptr %table, i64 $first_output)
+  %out_records = getelementptr i64, ptr %table, i64 %first_output
+  %out_start = mul i64 %output, $RECORD
+  %record = getelementptr i64, ptr %out_records, i64 %out_start
+  %slot = getelementptr i64, ptr %slots, i64 %place
+  %x = call ptr @result(ptr %table, i64 %outputs, i64 %output, ptr %record, ptr %slot, ptr %handles, ptr %objects, i1 %keeping)
+  ret ptr %x
+}
+"""
+
 BUMP_DIRECTLY = """  %handle = getelementptr i8, ptr %item, i64 $tensor
   %x = load ptr, ptr %handle
   %counted = getelementptr i8, ptr %x, i64 $counter

@@ -7,7 +7,8 @@ is the content of the ``bytes`` object that is the function's ``self``. It holds
 
 ``HEAD`` words, by the names in ``WORDS``; then the numbers of the inputs that are written; then a record of ``RECORD`` words for each input:
 the captured tensor or 0, rank (of a number -1 less its kind), dtype, bytes, sizes, strides; then one for each output: kind (``KINDS``), rank, dtype, whether it is kept,
-sizes, strides.
+sizes, strides; then ``RESULT`` words for each result: its place among the inputs and outputs, 1 more than that of an index, or 0, and where in the table stand, for each
+number of the index, the input that is given, or -1 for what is in its place; then these.
 
 ``$name`` in the text is a number of this process's torch or Python. Loops count on the stack: the text is compiled without
 optimisation, which would gain nothing that can be measured.
@@ -24,9 +25,10 @@ from . import entry_checks, entry_results, recycling
 from .layout import MAX_RANK, Layout
 
 WORDS = ("given", "inputs", "outputs", "single", "random", "program", "arena", "busy", "default", "written", "first_input",
-         "first_output", "items", "snapshots", "host", "repeats")  # fmt: skip
+         "first_output", "items", "snapshots", "host", "repeats", "results", "first_result")  # fmt: skip
 HEAD = len(WORDS)
 RECORD = 4 + 2 * MAX_RANK
+RESULT = 3
 KINDS = {torch.Tensor: 0, int: 1, float: 2, bool: 3}
 TABLE = bytes.__basicsize__ - 1  # where the content of a bytes object is
 
@@ -200,24 +202,23 @@ deliver:
   %one = icmp ne i64 %single, 0
   br i1 %one, label %alone, label %several
 alone:
-  %only = call ptr @result(ptr %table, i64 %outputs, i64 0, ptr %out_records, ptr %out_slots, ptr %handles, ptr %objects, i1 %keeping)
+  %only = call ptr @given(ptr %table, ptr %args, i64 0, ptr %slots, ptr %handles, ptr %objects, i1 %keeping)
+  call void @give_back(ptr %handles, i64 %outputs)
   ret ptr %only
 several:
-  %tuple = call ptr @PyTuple_New(i64 %outputs)
+  %results = call i64 @word(ptr %table, i64 $results)
+  %tuple = call ptr @PyTuple_New(i64 %results)
   store i64 0, ptr %k
   %no_tuple = icmp eq ptr %tuple, null
   br i1 %no_tuple, label %unversioned, label %fill
 fill:
   %m = load i64, ptr %k
-  %filling = icmp slt i64 %m, %outputs
+  %filling = icmp slt i64 %m, %results
   br i1 %filling, label %filled, label %full
 filled:
   %m1 = add i64 %m, 1
   store i64 %m1, ptr %k
-  %m_start = mul i64 %m, $RECORD
-  %m_record = getelementptr i64, ptr %out_records, i64 %m_start
-  %m_slot = getelementptr i64, ptr %out_slots, i64 %m
-  %x = call ptr @result(ptr %table, i64 %outputs, i64 %m, ptr %m_record, ptr %m_slot, ptr %handles, ptr %objects, i1 %keeping)
+  %x = call ptr @given(ptr %table, ptr %args, i64 %m, ptr %slots, ptr %handles, ptr %objects, i1 %keeping)
   %lost = icmp eq ptr %x, null
   br i1 %lost, label %drop, label %put
 put:
@@ -227,6 +228,7 @@ drop:
   call void @Py_DecRef(ptr %tuple)
   br label %unversioned
 full:
+  call void @give_back(ptr %handles, i64 %outputs)
   ret ptr %tuple
 notdone:
   call void @give_back(ptr %handles, i64 %outputs)
@@ -266,7 +268,7 @@ def text(at: Layout, kept: recycling.Offsets | None) -> str:
         "python": _key("Python"), "functorch": _key("FuncTorchDynamicLayerFrontMode"), "autocast": _key("AutocastCPU"), "tracer": _key("Tracer"),
         "usual": _key("ADInplaceOrView"),
         "tensor": at.tensor, "keys": at.keys, "plain": at.plain, "dtype": at.dtype, "rank": at.sizes - 8, "sizes": at.sizes,
-        "strides": at.strides, "first_stride": 4 + MAX_RANK, "HEAD": HEAD, "RECORD": RECORD, "TABLE": TABLE,
+        "strides": at.strides, "first_stride": 4 + MAX_RANK, "HEAD": HEAD, "RECORD": RECORD, "RESULT": RESULT, "TABLE": TABLE,
         **{name: i for i, name in enumerate(WORDS)},
         **{kind.__name__: number(kind) for kind in KINDS if kind is not torch.Tensor},
     }  # fmt: skip
@@ -277,7 +279,12 @@ def text(at: Layout, kept: recycling.Offsets | None) -> str:
         more, look, keep = recycling.text(kept, at.tensor), entry_results.LOOK, entry_results.KEEP
         bump = entry_results.BUMP_DIRECTLY
     checks = (entry_checks.PLAIN, entry_checks.INPUT, entry_checks.APART)
-    results = (entry_results.MAKE, entry_results.RESULT, entry_results.VERSIONS)
+    results = (
+        entry_results.MAKE,
+        entry_results.RESULT,
+        entry_results.VERSIONS,
+        entry_results.GIVEN,
+    )
     chosen = {"look": look, "keep": keep, "bump": bump}
     body = "".join(
         Template(part).safe_substitute(chosen) for part in (_WORD, *checks, *results, _CALL)

@@ -26,7 +26,7 @@ from . import results, rows
 from .buffers import Buffers
 from .callees import Call
 from .drawing import draws
-from .entry import MISS, MOST, make_entry
+from .entry import MISS, MOST, Results, Wanted, make_entry
 from .form import Form, Layout
 from .lower import DONE, INTERRUPTED
 from .nests import Nest
@@ -94,6 +94,8 @@ class Native:
         self._mutex = threading.Lock()
         # Runs from Python go by an entry too, one that takes all inputs as arguments.
         self._runs, self._whole = 0, None
+        first = len(self._inputs)
+        self._all = Results(range(first, first + len(self._outputs)), {}, single=False)
 
     llvm = property(lambda self: self.low.text)
 
@@ -106,7 +108,7 @@ class Native:
         elif self._runs < SETTLED:
             self._runs += 1
             if self._runs == SETTLED:
-                self._whole = self._entry_of((), False, None)
+                self._whole = self._entry_of((), self._all, None)
         if not self._mutex.acquire(blocking=False):
             return None
         try:
@@ -162,11 +164,16 @@ class Native:
             out[i] = results.view(out[i], steps)
         return out
 
-    def entry(self, captured: Sequence[torch.Tensor], single: bool) -> Callable[..., Any] | None:
-        """The built-in function that checks its arguments and runs the program; None where there is none."""
-        return self._entry_of(captured, single, self) if self._direct else None
+    def entry(self, captured: Sequence[torch.Tensor], wanted: Wanted) -> Callable[..., Any] | None:
+        """The built-in function that checks its arguments, runs the program and gives what is ``wanted`` of the graph's outputs; None where there is none."""
+        places = self._results[: wanted.count]
+        made = [p for p in places if p >= len(self._inputs)]
+        if self._views or len(set(made)) < len(made):
+            return None
+        chosen = {i: (self._results[at], options) for i, (at, options) in wanted.chosen.items()}
+        return self._entry_of(captured, Results(places, chosen, wanted.single), self)
 
-    def _entry_of(self, captured: Sequence[torch.Tensor], single: bool, owner: Any) -> Any:
+    def _entry_of(self, captured: Sequence[torch.Tensor], results: Results, owner: Any) -> Any:
         if (
             len(self._inputs) - len(captured) > MOST
             or self._blocks
@@ -176,7 +183,7 @@ class Native:
         ):
             return None
         lock = ctypes.addressof(self._lock)
-        return make_entry(self._address, self._inputs, self._outputs, captured, single, self._slots[-1], lock, owner, self._assigned, self._random, self._strides, owner is None)  # fmt: skip
+        return make_entry(self._address, self._inputs, self._outputs, results, captured, self._slots[-1], lock, owner, self._assigned, self._random, self._strides, owner is None)  # fmt: skip
 
     def _fits(self, inputs: Sequence[Any]) -> bool:
         if torch._C._len_torch_dispatch_stack() or torch._C._len_torch_function_stack():

@@ -209,7 +209,7 @@ def _copied(trace: Trace, memo: dict) -> Trace:
     concrete = ConcreteFunction(
         old.name, old.graph, captured, old._result, old._effects, old.structured_input_signature
     )
-    concrete.open_numbers = trace.open_numbers
+    concrete.open_numbers, concrete.identities = trace.open_numbers, old.identities
     concrete.late = [(i, copy.deepcopy(owner, memo)) for i, owner in old.late]
     missing = [(copy.deepcopy(owner, memo), missing) for owner, missing in trace.checks.grads]
     checks = Guards([], trace.checks.sizes, missing)

@@ -19,6 +19,7 @@ from ..symbols.journal import Location
 from ..traces.call_effects import Finder, GradOf, no_places
 from ..traces.commits import Plan
 from ..traces.concrete import ConcreteFunction
+from ..traces.identities import Identities
 from ..traces.traces import Trace
 from ..values.keys import describe_key
 from ..values.specs import TensorSpec
@@ -50,6 +51,7 @@ def encode(trace: Trace, encoder: Encoder, label: str) -> tuple[dict, str]:
         "captured": [encoder.tensors.add(x) for x in concrete.captured_inputs],
         "result": result,
         "effects": effects,
+        "identities": concrete.identities.record,
         "where": [_place(i, at, encoder) for i, at in getattr(trace.finder, "where", [])],
         "grads": [[encoder.value(owner), missing] for owner, missing in trace.checks.grads],
         "late": [[i, encoder.value(owner)] for i, owner in concrete.late],
@@ -146,6 +148,8 @@ def decode(record: dict, shown: str, decoder: Decoder, name: str) -> Trace:
     concrete = ConcreteFunction(
         name, graph, captured, decoder.spec(record["result"]), effects, tuple(specs)
     )
+    if "identities" in record:  # older files have none
+        concrete.identities = Identities.of_record(record["identities"])
     where = [_location(place, decoder) for place in record["where"]]
     missing = [(decoder.value(owner), missing) for owner, missing in record["grads"]]
     checks = Guards([], [decoder.value(pair) for pair in record["sizes"]], missing)

@@ -74,13 +74,6 @@ class CallEffects:
             plan.resolve(order)
         return ([e for e, _ in found], Finder([w for _, w in found])) if found else ([], no_places)
 
-    def held(self) -> dict[int, list[Any]]:
-        """What the places outside that keep a value held before it, by the ids of the values."""
-        found: dict[int, list[Any]] = {}
-        for location, old in self.undo:
-            found.setdefault(id(location.get()), []).append(old)
-        return found
-
     def _effect(
         self, changes: journal.Journal, location: Location, old: Any, copies: dict[int, int]
     ) -> tuple[Any, tuple[Any, Any]] | None:

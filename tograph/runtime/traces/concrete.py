@@ -26,13 +26,14 @@ from ..graph.types import TensorType
 from ..guarding.sources import Strong
 from ..kernels.kernel import Kernel
 from ..kernels.lower import Fused, lower
+from ..native.entry import Wanted
 from ..native.program import Native
 from ..values import flattening, structure
 from ..values.keys import user_modes
 from ..values.structure import Leaf, Spec
 from . import commits, entries
 from .commits import Target
-from .finishing import Given
+from .identities import Identities
 from .shared_objects import Outer
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ class ConcreteFunction:
             int, ...
         ] = ()  # tensors of a call on which the code calls requires_grad_()
         self.slots: dict[int, Slot] = {}  # captured inputs that are looked up
-        self.given: Sequence[Given] = ()  # outputs that are written inputs
+        self.identities = Identities(graph.outputs)  # outputs that are the caller's tensors
         self.outers: Sequence[Outer] = ()  # containers from before a call that it gives
         self.retraces: Any = None  # a weak reference to the method that explains the traces
 
@@ -97,7 +98,7 @@ class ConcreteFunction:
     inputs = property(
         lambda self: self.graph.inputs[: len(self.graph.inputs) - len(self._captured)]
     )
-    outputs = property(lambda self: self.graph.outputs)
+    outputs = property(lambda self: self.graph.outputs[: self.identities.count])
 
     @property
     def captured_inputs(self) -> list[torch.Tensor]:
@@ -247,7 +248,7 @@ class ConcreteFunction:
 
         Example: ``torch.export.export(f.get_concrete_function(x).to_fx(), (x,))``
         """
-        return fx.to_fx(self.graph, self.captured_inputs, list_capacity, leave_out)
+        return fx.to_fx(self._values, self.captured_inputs, list_capacity, leave_out)
 
     def to_onnx(self, path: Any, *, leave_out: Sequence[str] = ()) -> None:
         """Write the graph as an ONNX model with ``If`` and ``Loop``; parameters and buffers with the values they have now.
@@ -258,7 +259,7 @@ class ConcreteFunction:
 
         Example: ``f.get_concrete_function(x).to_onnx("f.onnx")``
         """
-        onnx.to_onnx(self.graph, self.captured_inputs, path, leave_out)
+        onnx.to_onnx(self._values, self.captured_inputs, path, leave_out)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._bind is None:
@@ -272,6 +273,15 @@ class ConcreteFunction:
         for i, owner in self.late:
             captured[i] = (tensors[owner] if isinstance(owner, int) else owner).grad
         return (*tensors, *captured)
+
+    @property
+    def _values(self) -> Graph:
+        """The graph of the values alone, for systems that give each result a tensor of its own."""
+        if len(self.graph.outputs) == self.identities.count:
+            return self.graph
+        made = copied(self.graph)
+        made.outputs = made.outputs[: self.identities.count]
+        return passes.prune(made, writers=True)
 
     @cached_property
     def gradients(self) -> GradientCalls:
@@ -301,10 +311,10 @@ class ConcreteFunction:
     @cached_property
     def entry_of_all(self) -> Callable[..., Any] | None:
         """An entry that takes the captured tensors as arguments too, and gives a tuple of all outputs, effects included."""
-        if self.late or self._brings_tensors or self.made_leaves or self.given:
+        if self.late or self._brings_tensors or self.made_leaves or not self.identities.whole:
             return None
         native = self.scheduled.native
-        return native.entry((), False) if isinstance(native, Native) else None
+        return native.entry((), self._wanted(single=False)) if isinstance(native, Native) else None
 
     @property
     def effects(self) -> list[tuple[Any, Spec]]:
@@ -312,12 +322,24 @@ class ConcreteFunction:
         return self._effects
 
     def _entry(self) -> Callable[..., Any] | None:
-        if self._effects or self.late or self.slots or self._brings_tensors or self.made_leaves or self.given:  # fmt: skip
+        if self._effects or self.late or self.slots or self._brings_tensors or self.made_leaves or not self.identities.whole:  # fmt: skip
             return None
         native = self.scheduled.native
         if native is None:
-            return entries.by_host(self.graph, self.captured_inputs, self.scheduled.host.run, self._single)  # fmt: skip
-        return native.entry(self.captured_inputs, self._single) if isinstance(native, Native) else None  # fmt: skip
+            return entries.by_host(self.graph, self.captured_inputs, self._run_on_host, self._single)  # fmt: skip
+        return native.entry(self.captured_inputs, self._wanted(self._single)) if isinstance(native, Native) else None  # fmt: skip
+
+    def _wanted(self, single: bool) -> Wanted:
+        """What an entry gives."""
+        chosen = self.identities.chosen.items()
+        return Wanted(
+            self.identities.count,
+            {i: (c.index, [None if o is None else o.input for o in c.options]) for i, c in chosen},
+            single,
+        )
+
+    def _run_on_host(self, *inputs: Any) -> list[Any]:
+        return self.identities.outputs(self.scheduled.host.run(*inputs), inputs)
 
     def _run_plain(self, *inputs: Any) -> list[Any]:
         return self.scheduled.run(*inputs)
@@ -354,10 +376,8 @@ class ConcreteFunction:
             raise
         finally:
             commits.calls.targets.pop()
-        if self.given and not transforms.active():
-            outputs = list(outputs)
-            for found in self.given:
-                outputs[found.output] = found.of(inputs)
+        if not transforms.active():
+            outputs = self.identities.outputs(outputs, inputs)
         if self._single and not places:
             return outputs[0]
         values = iter(outputs)

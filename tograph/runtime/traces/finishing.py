@@ -2,40 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 
 from .. import passes
+from ..graph.ir import Graph
 from ..graph.ordering import set_control_inputs
 from ..guarding import reads
 from ..passes.forward import forward_reads
 from ..recording.tracing import recording
 from ..symbols.funcgraph import FuncGraph, Storage
-from ..symbols.symbolic import SymTensor, View
+from ..symbols.symbolic import SymTensor
 from ..values.flattening import flatten
 from ..values.joins import opened
 from ..values.structure import Spec, spec_of
 from ..writes import freed
+from .identities import Identities
 from .results import Forms, Shown, leaving
 from .shared_objects import marked
-
-
-class Given(NamedTuple):
-    """An output that is an input itself, or a view of it, in the caller's memory."""
-
-    output: int
-    input: int
-    chain: tuple[View, ...]
-
-    def of(self, inputs: Sequence[Any]) -> Any:
-        x = inputs[self.input]
-        for view in self.chain:
-            x = view.func(x, *view.args, **view.kwargs)
-            x = x if view.index is None else x[view.index]
-        return x
 
 
 def finish(
@@ -46,18 +32,17 @@ def finish(
     watch: reads.Watch,
     moves: Callable[[torch.Tensor], bool],
     outer: Callable[[Any], int | None] = lambda x: None,
-    held: Mapping[int, Sequence[Any]] = MappingProxyType({}),
-):
-    """(graph, captured tensors, result spec, effects, outputs that are inputs) of a root graph that was recorded.
+) -> tuple[Graph, list[Any], Spec, list[tuple[Any, Spec]], Identities]:
+    """(graph, captured tensors, result spec, effects, which outputs are the caller's) of a root graph that was recorded.
 
     ``watch`` tells what is no object of the call's own; ``outer`` gives such a container a number;
-    ``moves``: which tensors of the caller's are looked up at every call; ``held``: what the places of the effects held before (``leaving``).
+    ``moves``: which tensors of the caller's are looked up at every call.
     """
-    shown: Shown = {}
+    shown = Shown({}, {})
     seen: Forms = {}
     with recording(root), reads.watching(watch):
         effects = [
-            (names, leaving(content, root, shown, seen, moves, held)) for names, content in effects
+            (names, leaving(content, root, shown, seen, moves)) for names, content in effects
         ]
         result = leaving(result, root, shown, seen, moves)
     spec, specs = _specs(result, effects, seen, outer)
@@ -65,18 +50,17 @@ def finish(
         outputs = flatten(result, spec, root)
         for (_, inner), (_, content) in zip(specs, effects):
             outputs += flatten(content, inner, root)
-        places = {i: shown[v] for i, v in enumerate(outputs) if v in shown}
+        identities = Identities(outputs, shown)
         outputs = freed.leaving(root, outputs)
     graph = root.graph
-    graph.outputs = outputs
+    graph.outputs = [*outputs, *identities.indices]
     captured = _ordered_inputs(root, arguments)
-    place_of = graph.inputs.index
-    given = [Given(i, place_of(root.captures[k]), chain) for i, (k, chain) in places.items()]
+    identities.settle(root)
     forward_reads(graph)
     passes.prune(graph, writers=True)
     set_control_inputs(graph)
     root.closed = True
-    return graph, captured, spec, specs, given
+    return graph, captured, spec, specs, identities
 
 
 def _specs(

@@ -16,20 +16,19 @@ import random
 import re
 import types
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch.utils._pytree import tree_leaves
 
 from ...errors import ScopeError
-from ..control_flow.picking import Picked, flat
+from ..control_flow.picking import Picked, flat, options_of
 from ..graph.ir import Value
 from ..inference.shapes import SYMBOLS
 from ..symbols.funcgraph import FuncGraph, Storage, user_location
 from ..symbols.journal import MISSING
-from ..symbols.scalars import scalar
 from ..symbols.symbolic import SymTensor, View, apply_view, as_symbolic, value_of, wrap
 from ..values import conditional_items, structure
 
@@ -63,7 +62,14 @@ class MadeLeaf:
         return x.detach().requires_grad_() if isinstance(x, torch.Tensor) else x
 
 
-Shown = dict[Value, tuple[Storage, tuple[View, ...]]]
+Outer = tuple[Storage, tuple[View, ...]]  # a tensor of the caller's, or a view of one
+
+
+class Shown(NamedTuple):
+    """The values that leave for tensors of the caller's: ``given``, and those that are, by an index, one of the caller's or new (None)."""
+
+    given: dict[Value, Outer]
+    chosen: dict[Value, tuple[Value, list[Outer | None]]]
 
 
 Forms = dict[int, tuple[Any, Any]]
@@ -75,21 +81,19 @@ def leaving(
     shown: Shown,
     seen: Forms,
     moves: Callable[[torch.Tensor], bool],
-    held: Mapping[int, Sequence[Any]] | None = None,
 ) -> Any:
     """``x`` in the form in which it leaves a trace; ScopeError for what would keep a symbolic tensor.
 
-    ``shown`` takes what the caller has to find again: a tensor of its own that the function wrote, or a view of one, and one that
-    is looked up at every call (``moves``). ``seen`` takes objects with their forms, by identity: it is one for all that leaves a trace, and each object has one form.
-    ``held``: given for what a place outside keeps; by ids of tensors what the places that keep them held before. A tensor that may be another one of the
-    caller's has to be that one there: it may be written later, by one name or the other.
+    ``shown`` takes what the caller has to find again: a tensor of its own that the function wrote, or a view of one, one that
+    is looked up at every call (``moves``), and one that a staged construct may have bound the name to. ``seen`` takes objects with their forms, by identity:
+    it is one for all that leaves a trace, and each object has one form.
     """
 
     def tensor(x: torch.Tensor) -> Any:
         if not isinstance(x, SymTensor):
             return _written(as_symbolic(x), root, shown) if moves(x) else x
-        if held is not None and isinstance(x.storage_, Picked) and not x.chain:
-            return _one_of(x, root, shown, held.get(id(x), ()))
+        if isinstance(x.storage_, Picked):
+            return _one_of(x, root, shown)
         if x.requires_grad and x.is_leaf and not x.given_ and _is_own(x, root):
             return MadeLeaf(x)
         return _written(x, root, shown) if id(x.storage_) in root.root.assigned else x
@@ -97,23 +101,36 @@ def leaving(
     return _leaving(x, seen, tensor)
 
 
-def _one_of(x: SymTensor, root: FuncGraph, shown: Shown, before: Sequence[Any]) -> Any:
-    """A name that a staged construct binds, maybe to a tensor of the caller's: outside it is that one, where the run says so."""
-    storage = x.storage_
-    assert isinstance(storage, Picked)
-    which, options = flat(storage.which, storage.options)
-    outer = [o.storage_.external is not None or o.storage_.argument is not None for o in options]
-    stays = all(
-        any(o.storage_.external is b for b in before) for o, own in zip(options, outer) if own
-    )
-    if stays:  # another tensor or the one that the place has: an equal one does
+def _one_of(x: SymTensor, root: FuncGraph, shown: Shown) -> Any:
+    """A name that a staged construct binds, maybe to a tensor of the caller's: outside it is that one, where the run says so.
+
+    It may be written later, by one name or the other.
+    """
+    assert isinstance(x.storage_, Picked)
+    which, options = flat(x.storage_.which, options_of(x))
+    outer = [_outer(o) for o in options]
+    found = [o for o, own in zip(options, outer) if own]
+    if not found:
         return x
     at = which(root)
     if isinstance(at, int):
         return _written(options[at], root, shown) if outer[at] else x
-    places = [sum(outer[: i + 1]) if own else 0 for i, own in enumerate(outer)]
-    found = [_written(o, root, shown) for o, own in zip(options, outer) if own]
-    return _Rebuilt(_OneOf(tuple(places)), [scalar(at, root), x, *found])
+    value = value_of(x, root)
+    for o in found:
+        root.reference(o.storage_)
+    shown.chosen[value] = at, outer
+    return wrap(value, x.meta, root)
+
+
+def _outer(x: SymTensor) -> Outer | None:
+    """The tensor of the caller's that ``x`` is, or is a view of at a place that is known while tracing."""
+    is_own = x.storage_.external is None and x.storage_.argument is None
+    return None if is_own or _moving(x) else (x.storage_, x.chain)
+
+
+def _moving(x: SymTensor) -> bool:
+    """Whether ``x`` is a view whose place the run knows."""
+    return any(isinstance(a, (torch.Tensor, *SYMBOLS)) for v in x.chain for a in tree_leaves((v.args, v.kwargs)))  # fmt: skip
 
 
 _MAKERS = re.compile(r"aten\.(new_\w+|\w+_like)\.")  # what makes a tensor beside another one
@@ -127,13 +144,13 @@ def _is_own(x: SymTensor, root: FuncGraph) -> bool:
 
 
 def _written(x: SymTensor, root: FuncGraph, shown: Shown) -> SymTensor:
-    if any(isinstance(a, (torch.Tensor, *SYMBOLS)) for v in x.chain for a in tree_leaves((v.args, v.kwargs))):  # fmt: skip
+    if _moving(x):
         return x
     source = root.reference(x.storage_)
     value = root.emit("tg.read", source, type=source.type)
     for view in x.chain:
         value = apply_view(root, view, value)
-    shown[value] = x.storage_, x.chain
+    shown.given[value] = x.storage_, x.chain
     return wrap(value, x.meta, root)
 
 
@@ -212,22 +229,6 @@ class _Made:
 
     def __call__(self, parts: list[Any]) -> Any:
         return self.make()
-
-
-class _OneOf:
-    """Takes the tensor that an index names: (the index, a new tensor, those of the caller's); ``places``: for each index the tensor's place."""
-
-    def __init__(self, places: tuple[int, ...]):
-        self.places = places
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _OneOf) and self.places == other.places
-
-    def __hash__(self) -> int:
-        return hash(self.places)
-
-    def __call__(self, parts: list[Any]) -> Any:
-        return parts[1 + self.places[int(parts[0])]]
 
 
 class _SetOf:

@@ -118,7 +118,7 @@ class Tracer:
             changes.rollback()
             raise
         effects, finder = self.effects.of(changes)
-        graph, captured, spec, effect_specs, given = finish(
+        graph, captured, spec, effect_specs, identities = finish(
             self.root,
             self.inputs,
             result,
@@ -126,7 +126,6 @@ class Tracer:
             self.watch,
             self._moves,
             outer := Found(self._place),
-            self.effects.held(),
         )
         for location, old in reversed(self.effects.undo):
             location._set(old)
@@ -140,7 +139,7 @@ class Tracer:
             binder(self.function._signature, self.function.label(), key[0], self.specs),
             self.watch.owns,
         )
-        concrete.given, concrete.outers = given, outer.outers
+        concrete.identities, concrete.outers = identities, outer.outers
         self._describe_inputs(concrete)
         self.watch.captured(captured)
         return Trace(
