@@ -173,7 +173,7 @@ def fused(plan: Any) -> Captured:
 
 def planned(fn: Callable, given: Sequence[Any]) -> Any:
     made = tg.function(fn).get_concrete_function(*given)
-    return planner.plan(made.watched_graph, whole=False)
+    return planner.plan(made.value_graph, whole=False)
 
 
 def runs(bench: Any, name: str, fn: Callable, make: Callable, runner: Callable) -> None:

@@ -165,7 +165,7 @@ def one_loop(bench: Bench, calls: int, kind: str, make: Callable) -> None:
     numbers = [torch.tensor(n, device=bench.device) for n in (few, many)]
     made = tg.function(loop_of(calls)).get_concrete_function(x, w, numbers[0])
     try:
-        runner = make(made.watched_graph, bench)
+        runner = make(made.value_graph, bench)
     except Unsupported as why:
         return bench.row(calls=calls, kind=kind, note=str(why)[:120])
     assert int(runner.run(x, w, numbers[0])[1]) == few

@@ -42,14 +42,14 @@ def graphs() -> Iterator[tuple[str, Graph]]:
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         made = module.main_function.get_concrete_function(*module.example_inputs())
-        yield path.stem, made.watched_graph
+        yield path.stem, made.value_graph
     for key, workload in WORKLOADS.items():
         given = [torch.as_tensor(a) for a in workload.inputs().values()]
         yield from _KINDS[workload.kind](key, tg.function(workload.program), given)
 
 
 def _forward(key: str, f: Any, given: list[torch.Tensor]) -> Iterator[tuple[str, Graph]]:
-    yield key, f.get_concrete_function(*given).watched_graph
+    yield key, f.get_concrete_function(*given).value_graph
 
 
 def _gradient(key: str, f: Any, given: list[torch.Tensor]) -> Iterator[tuple[str, Graph]]:
@@ -65,7 +65,7 @@ def _gradient(key: str, f: Any, given: list[torch.Tensor]) -> Iterator[tuple[str
 def _train(key: str, f: Any, given: list[torch.Tensor]) -> Iterator[tuple[str, Graph]]:
     data, weights = given[:2], [x.requires_grad_() for x in given[2:]]
     momenta = [torch.zeros_like(w) for w in weights]
-    yield key, f.get_concrete_function(*data, weights, momenta).watched_graph
+    yield key, f.get_concrete_function(*data, weights, momenta).value_graph
 
 
 _KINDS = {"forward": _forward, "gradient": _gradient, "train": _train}

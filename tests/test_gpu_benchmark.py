@@ -113,7 +113,7 @@ def assumed(gpu):
 
 
 def planned(fn, *specs):
-    graph = tg.function(fn).get_concrete_function(*specs).watched_graph
+    graph = tg.function(fn).get_concrete_function(*specs).value_graph
     made = planner.plan(graph, whole=False)
     assert check(made) == []
     return made

@@ -103,7 +103,7 @@ def kernel_report(made: Any) -> str:
 
 def plan_report(made: Any) -> str:
     """The plan on a GPU, of a trace on the CPU as it would be there."""
-    return gpu.described(made.watched_graph)
+    return gpu.described(made.value_graph)
 
 
 STAGES = {

@@ -44,7 +44,7 @@ def straight(x):
 
 def compiled(fn, *args):
     """(what the scheduler makes of a function for a GPU, the warnings)."""
-    graph = retarget(tg.function(fn).get_concrete_function(*args).watched_graph, "cuda:0")
+    graph = retarget(tg.function(fn).get_concrete_function(*args).value_graph, "cuda:0")
     runner = scheduler.build(graph)
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")

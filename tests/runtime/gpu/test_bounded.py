@@ -36,7 +36,7 @@ def undefined(monkeypatch):
 def check(fn, *args, capacity=None):
     """Values and writes of a function's graph, beside those of the bounded one."""
     concrete = tg.function(fn).get_concrete_function(*args)
-    graph = concrete.watched_graph
+    graph = concrete.value_graph
     tensors, _ = concrete._bind(concrete, args, {})
     given = [
         x.clone() if isinstance(x, torch.Tensor) else x
@@ -316,7 +316,7 @@ def test_an_assertion_fails_as_a_position_does(n):
         return
     with pytest.raises(AssertionError):  # the graph itself
         check(limited, torch.ones(2), torch.tensor(n))
-    graph = tg.function(limited).get_concrete_function(torch.ones(2), torch.tensor(n)).watched_graph
+    graph = tg.function(limited).get_concrete_function(torch.ones(2), torch.tensor(n)).value_graph
     made = bounded(graph, "cpu")
     with pytest.raises(OutOfRangeError):
         interp.run(made.graph, [torch.ones(2), torch.tensor(n)])

@@ -26,7 +26,7 @@ def traced(seed):
         except Exception:
             return None  # what the differential test of whole functions is about
     tensors, _ = concrete._bind(concrete, program.args, {})
-    return concrete.watched_graph, [*tensors, *concrete.captured_inputs]
+    return concrete.value_graph, [*tensors, *concrete.captured_inputs]
 
 
 def run(call):

@@ -25,7 +25,7 @@ def bindings(request):
 
 
 def captured(fn, *args):
-    graph = tg.function(fn).get_concrete_function(*args).watched_graph
+    graph = tg.function(fn).get_concrete_function(*args).value_graph
     made = planner.plan(retarget(graph, "cuda:0"), whole=False)
     made.device = "cpu"
     return graph, capture.Captured(made)
@@ -131,7 +131,7 @@ def test_the_host_prints_between_graphs(cuda, capsys):
 
 def with_program(fn, *args):
     """The program of a graph, as the scheduler would make it for a GPU."""
-    graph = tg.function(fn).get_concrete_function(*args).watched_graph
+    graph = tg.function(fn).get_concrete_function(*args).value_graph
     runner = scheduler.build(graph)
     made = program.Program(retarget(graph, "cuda:0"))
     made.plan.device = "cpu"
@@ -234,7 +234,7 @@ def test_tensors_on_two_gpus_are_refused():
         tg.TensorSpec([2], torch.float32, device="cuda:1"),
     )
     with pytest.raises(Unsupported, match="cuda:0 and cuda:1"):
-        planner.plan(graph.watched_graph)
+        planner.plan(graph.value_graph)
 
 
 def test_a_list_that_is_full_is_planned_again_with_more_room(monkeypatch, on_cpu):
@@ -267,7 +267,7 @@ def grow(x, y):
 def test_a_loop_in_a_kernel_does_not_run_on_memory_without_content(cuda):
     """On zeros it would never end."""
     given = torch.ones(3), torch.eye(2)
-    graph = tg.function(grow).get_concrete_function(*given).watched_graph
+    graph = tg.function(grow).get_concrete_function(*given).value_graph
     plan = planner.plan(retarget(graph, "cuda:0"))
     assert any("loop" in s.source.name for s, _ in plan.walk() if hasattr(s, "source"))
     plan.device = "cpu"
@@ -290,7 +290,7 @@ def test_a_loop_in_a_kernel_ends_in_a_body_that_is_not_active():
         return x, y
 
     given = torch.tensor([3.0, 1.0]), torch.eye(2) * 1.5
-    graph = tg.function(shrink).get_concrete_function(*given).watched_graph
+    graph = tg.function(shrink).get_concrete_function(*given).value_graph
     runner = Chunked(planner.plan(retarget(graph, "cuda:0")), "cpu")
     for a, b in zip(runner.run(*given), shrink(*given), strict=True):
         torch.testing.assert_close(a, b)

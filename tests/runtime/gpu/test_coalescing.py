@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("interpreted")
 
 def run(fn, *args, whole=False):
     """The copies in the body of the plan's loop, after a comparison with the graph."""
-    graph = tg.function(fn).get_concrete_function(*args).watched_graph
+    graph = tg.function(fn).get_concrete_function(*args).value_graph
     before = planner.plan(retarget(graph, "cuda:0"), whole)
     text = str(before)
     made = coalesced(before)

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.usefixtures("interpreted")
 
 
 def planned(fn, *args):
-    return planner.plan(retarget(tg.function(fn).get_concrete_function(*args).watched_graph, "cuda:0"))  # fmt: skip
+    return planner.plan(retarget(tg.function(fn).get_concrete_function(*args).value_graph, "cuda:0"))  # fmt: skip
 
 
 def many(x, w):
@@ -65,7 +65,7 @@ def test_it_is_worth_it_for_much_data_without_loops():
     small = tg.TensorSpec([64, 64], torch.float32, device="cuda:0")
 
     def plan(fn, spec):
-        return planner.plan(tg.function(fn).get_concrete_function(spec).watched_graph)
+        return planner.plan(tg.function(fn).get_concrete_function(spec).value_graph)
 
     def halve(x):
         while x.sum() > 1:

@@ -252,7 +252,7 @@ def test_the_kernels_compile_and_spill_nothing(kind):
 
 
 def plan_of(fn, *args):
-    graph = tg.function(fn).get_concrete_function(*args).watched_graph
+    graph = tg.function(fn).get_concrete_function(*args).value_graph
     made = planner.plan(retarget(graph, "cuda:0"), whole=False)
     assert check(made) == []
     return made
@@ -287,7 +287,7 @@ def test_dropout_in_a_plan(generator):
         return F.dropout(x, 0.5) + F.dropout(x.t(), 0.5).sum()
 
     spec = tg.TensorSpec([4, 6], torch.float32, device="cuda:0")
-    made = planner.plan(tg.function(drop).get_concrete_function(spec).watched_graph)
+    made = planner.plan(tg.function(drop).get_concrete_function(spec).value_graph)
     generator.state = (SEED, OFFSET)
     out = Stepwise(made, "cpu").run(torch.ones(4, 6))[0]
     first, second = (uniform(words_of_runs(24, o, 256, 4)) < 0.5 for o in (OFFSET, OFFSET + 4))
@@ -322,7 +322,7 @@ def test_samples_are_those_of_torch(shape, count):
     """On the CPU, where the reference interpreter runs the same ops."""
     p = torch.rand(shape) * (torch.rand(shape) > 0.3)
     made = tg.function(lambda p: torch.multinomial(p, count)).get_concrete_function(p)
-    graph = bounded(made.watched_graph, "cpu").graph
+    graph = bounded(made.value_graph, "cpu").graph
     assert "multinomial" not in str(graph)
     for seed in range(5):
         torch.manual_seed(seed)
@@ -347,7 +347,7 @@ NORMAL = {
 @pytest.mark.parametrize("name", NORMAL)
 def test_normal_numbers_with_means_and_deviations_are_those_of_torch(name, dtype):
     m, s = (torch.rand(40, dtype=torch.float64).to(dtype) for _ in range(2))
-    graph = tg.function(NORMAL[name]).get_concrete_function(m, s).watched_graph
+    graph = tg.function(NORMAL[name]).get_concrete_function(m, s).value_graph
     graph = bounded(graph, "cpu").graph
     assert "aten.normal." not in str(graph)
     for seed in range(3):

@@ -19,7 +19,7 @@ EYE = torch.eye(2)
 
 
 def graph_and_plan(fn, args):
-    graph = tg.function(fn).get_concrete_function(*args).watched_graph
+    graph = tg.function(fn).get_concrete_function(*args).value_graph
     return graph, planner.plan(retarget(graph, "cuda:0"), whole=False)
 
 

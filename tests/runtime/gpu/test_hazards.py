@@ -122,7 +122,7 @@ def test_lanes_keep_to_the_edges(seed, monkeypatch):
 
 
 def plan_of(fn, *args, whole=True):
-    graph = tg.function(fn).get_concrete_function(*args).watched_graph
+    graph = tg.function(fn).get_concrete_function(*args).value_graph
     return coalesced(planner.plan(retarget(graph, "cuda:0"), whole))
 
 
@@ -153,7 +153,7 @@ def test_small_kernels_stay_on_one_stream():
 def test_kernels_that_fill_the_device_stay_on_one_stream():
     large = tg.TensorSpec([8192, 8192], torch.float32, device="cuda:0")
     fn = tg.function(lambda x, y: (x.exp().sum(0), y.exp().sum(1)))
-    plan = planner.plan(fn.get_concrete_function(large, large).watched_graph)
+    plan = planner.plan(fn.get_concrete_function(large, large).value_graph)
     assert max(map(hazards.seconds, plan.steps)) > hazards.LEAST
     assert set(hazards.streams(plan.steps, plan.edges(plan.steps))) == {0}
 

@@ -46,7 +46,7 @@ class Clock:
 
 
 def planned(loops, fn=halve_each):
-    graph = tg.function(fn).get_concrete_function(one_slow()).watched_graph
+    graph = tg.function(fn).get_concrete_function(one_slow()).value_graph
     return planner.plan(retarget(graph, "cuda:0"), shapes=loops.shape)
 
 
@@ -123,7 +123,7 @@ def test_a_program_plans_again_with_what_is_faster(monkeypatch, straight):
     monkeypatch.setattr(direct, "worth", lambda plan: straight)
     monkeypatch.setattr(capture, "lacking", lambda plan: "")
     monkeypatch.setattr(capture, "captured", lambda plan, *_, **__: Stepwise(plan, "cpu"))
-    graph = tg.function(halve_each).get_concrete_function(one_slow()).watched_graph
+    graph = tg.function(halve_each).get_concrete_function(one_slow()).value_graph
     made = program.Program(retarget(graph, "cuda:0"))
     made._types = [v.type for v in graph.inputs]
     for _ in range(3):

@@ -214,7 +214,7 @@ def test_an_inner_loop_that_finds_no_room_is_an_error_of_its_own(cuda, capsys):
 def test_a_program_makes_room_and_prints_once(cuda, monkeypatch, capsys):
     plan_on_cpu(monkeypatch)
     monkeypatch.setattr(program, "Room", lambda: Room(24))
-    graph = tg.function(in_inner_loops).get_concrete_function(*given(8)).watched_graph
+    graph = tg.function(in_inner_loops).get_concrete_function(*given(8)).value_graph
     made = program.Program(retarget(graph, "cuda:0"))
     monkeypatch.setattr(made, "_fits", lambda inputs: True)
     for n in (2, 8, 8):  # the second one has printed when it finds no room

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("interpreted")
 
 def plan_of(fn, *args, whole=False, capacity=None):
     """Without ``whole`` loops and branches are conditional nodes, however small."""
-    graph = tg.function(fn).get_concrete_function(*args).watched_graph
+    graph = tg.function(fn).get_concrete_function(*args).value_graph
     made = planner.plan(retarget(graph, "cuda:0"), whole, capacity)
     assert check(made) == []
     return graph, made
@@ -165,8 +165,22 @@ def test_small_loops_are_one_kernel():
         programs.newton, torch.tensor(2.0), torch.tensor(20, dtype=torch.int32), whole=True
     )
     assert made.nodes() == {"kernel": 2}
-    same(Stepwise(made, "cpu").run(torch.tensor(2.0), torch.tensor(5, dtype=torch.int32)),
-         interp.run(tg.function(programs.newton).get_concrete_function(torch.tensor(2.0), torch.tensor(5, dtype=torch.int32)).graph, [torch.tensor(2.0), torch.tensor(5, dtype=torch.int32)]))  # fmt: skip
+    args = torch.tensor(2.0), torch.tensor(5, dtype=torch.int32)
+    concrete = tg.function(programs.newton).get_concrete_function(*args)
+    same(Stepwise(made, "cpu").run(*args), interp.run(concrete.value_graph, args))
+
+
+def test_a_number_that_is_one_of_several():
+    def f(x, y):
+        z = x if x.sum() > y.sum() else y * 2
+        return z if z.max() > 4 else y
+
+    for x, y in ((1.0, 3.0), (3.0, 1.0), (1.0, 0.0)):
+        args = torch.full((3,), x), torch.full((3,), y)
+        concrete = tg.function(f).get_concrete_function(*args)
+        assert len(concrete.graph.outputs) == 2 and len(concrete.outputs) == 1
+        made = planner.plan(retarget(concrete.watched_graph, "cuda:0"))
+        same(Stepwise(made, "cpu").run(*args), interp.run(concrete.watched_graph, args))
 
 
 def test_blocks_with_a_count(monkeypatch):
@@ -293,10 +307,10 @@ def test_variables_are_written_when_all_has_run():
 
     def plan_and_run(x, n):
         concrete = tg.function(step).get_concrete_function(x, n)
-        made = planner.plan(retarget(concrete.watched_graph, "cuda:0"), whole=False)
+        made = planner.plan(retarget(concrete.value_graph, "cuda:0"), whole=False)
         assert check(made) == [] and made.form.written == [2]
         mine, want = weight.clone(), weight.clone()
-        expected = interp.run(concrete.watched_graph, [x, n, want])
+        expected = interp.run(concrete.value_graph, [x, n, want])
         same([*Stepwise(made, "cpu").run(x, n, mine), mine], [*expected, want])
         return made
 
@@ -326,13 +340,13 @@ def open_size(x):
     ids=["random", "open size"],
 )
 def test_what_stays_on_the_host_says_where(fn, reason):
-    graph = tg.function(fn).get_concrete_function(torch.ones(5)).watched_graph
+    graph = tg.function(fn).get_concrete_function(torch.ones(5)).value_graph
     with pytest.raises(Unsupported, match=reason):
         planner.plan(retarget(graph, "cuda:0"))
 
 
 def test_a_plan_is_for_one_gpu():
-    graph = tg.function(lambda x: x + 1).get_concrete_function(torch.ones(5)).watched_graph
+    graph = tg.function(lambda x: x + 1).get_concrete_function(torch.ones(5)).value_graph
     with pytest.raises(Unsupported, match="tensors on cpu: a plan is for one GPU"):
         planner.plan(graph)
 

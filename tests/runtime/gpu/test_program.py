@@ -91,7 +91,7 @@ def test_the_plan_of_a_cpu_trace_can_be_seen(capsys):
 
 def test_the_plan_says_why_there_is_none():
     made = tg.function(lambda x: x[x > 0]).get_concrete_function(torch.ones(3))
-    assert "the host runs it op by op: " in program.described(made.watched_graph)
+    assert "the host runs it op by op: " in program.described(made.value_graph)
 
 
 def test_retargeting_leaves_the_graph_alone():
@@ -152,7 +152,7 @@ def nested(x):
 
 
 def test_a_failed_probe_gives_chunks_and_one_notice(pretended, monkeypatch):
-    graph = tg.function(nested).get_concrete_function(torch.ones(5)).watched_graph
+    graph = tg.function(nested).get_concrete_function(torch.ones(5)).value_graph
     monkeypatch.setattr(
         program.planner, "plan", lambda g, capacity=None, **_: _plan(g, False, capacity)
     )
@@ -173,7 +173,7 @@ _plan = program.planner.plan
 
 
 def test_a_graph_that_fails_on_the_device_raises_on_the_host(pretended, monkeypatch):
-    graph = tg.function(divide).get_concrete_function(torch.tensor(9), torch.tensor(3)).watched_graph  # fmt: skip
+    graph = tg.function(divide).get_concrete_function(torch.tensor(9), torch.tensor(3)).value_graph  # fmt: skip
     monkeypatch.setattr(
         program.planner, "plan", lambda g, capacity=None, **_: _plan(g, False, capacity)
     )
@@ -190,7 +190,7 @@ def test_a_graph_that_fails_on_the_device_raises_on_the_host(pretended, monkeypa
 
 def planned(monkeypatch, fn, *given):
     """A program in chunks on the CPU."""
-    graph = tg.function(fn).get_concrete_function(*given).watched_graph
+    graph = tg.function(fn).get_concrete_function(*given).value_graph
     monkeypatch.setattr(
         program.planner, "plan", lambda g, capacity=None, **_: _plan(g, False, capacity)
     )

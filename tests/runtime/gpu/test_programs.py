@@ -107,7 +107,7 @@ ROOM = 6  # items of a list: what lies beyond costs the interpreter time
 def test_a_plan_gives_what_the_graph_gives(name):
     f, args = CASES[name]()
     concrete = f.get_concrete_function(*args)
-    graph = concrete.watched_graph
+    graph = concrete.value_graph
     tensors, _ = concrete._bind(concrete, args, {})
     given = [*tensors, *concrete.captured_inputs]
     compare(graph, given)
@@ -122,13 +122,13 @@ def test_a_captured_plan_gives_the_same_in_any_order_of_its_edges(name, monkeypa
     concrete = f.get_concrete_function(*args)
     tensors, _ = concrete._bind(concrete, args, {})
     given = [*tensors, *concrete.captured_inputs]
-    plan = planner.plan(retarget(concrete.watched_graph, "cuda:0"), capacity=ROOM)
+    plan = planner.plan(retarget(concrete.value_graph, "cuda:0"), capacity=ROOM)
     plan.device = "cpu"
     made = capture.Captured(plan)
     assert made.forks or name == "beam_search"
     for _ in range(2):
         mine, theirs = ([x.detach().clone() if isinstance(x, torch.Tensor) else x for x in given] for _ in range(2))  # fmt: skip
-        got, want = made.run(*mine), interp.run(concrete.watched_graph, theirs)
+        got, want = made.run(*mine), interp.run(concrete.value_graph, theirs)
         for a, b in zip([*got, *mine], [*want, *theirs], strict=True):
             same(a, b)
 
@@ -180,7 +180,7 @@ def test_a_gradient_is_two_plans():
 
 def test_a_solver_that_is_trained_has_the_same_meaning_in_parts_of_fixed_size():
     f, args = sample("neural_ode")
-    graph = f.get_concrete_function(*args).watched_graph
+    graph = f.get_concrete_function(*args).value_graph
     made = bounded(graph, "cpu", 64)
     got, _ = made.unpack(interp.run(made.graph, made.pack(args)))
     for a, b in zip(got, interp.run(graph, args), strict=True):
@@ -191,7 +191,7 @@ def test_a_solver_that_is_trained_has_the_same_meaning_in_parts_of_fixed_size():
 @pytest.mark.parametrize("name", ["gru", "runge_kutta", "norm", "beam_search", "reinforce"])
 def test_the_kernels_compile_and_spill_nothing(name):
     f, args = CASES[name]()
-    made = planner.plan(retarget(f.get_concrete_function(*args).watched_graph, "cuda:0"))
+    made = planner.plan(retarget(f.get_concrete_function(*args).value_graph, "cuda:0"))
     for step, _ in made.walk():
         if isinstance(step, Run):
             assert triton_jit.compiled(step.source, "sm_90").resources.spills == 0

@@ -12,7 +12,7 @@ from tograph.runtime.graph.text import parse_graph
 
 def fails(fn, *args, capacity=None):
     """Whether a plan has an error cell: whether anything in it may fail."""
-    graph = tg.function(fn).get_concrete_function(*args).watched_graph
+    graph = tg.function(fn).get_concrete_function(*args).value_graph
     return planner.plan(retarget(graph, "cuda:0"), capacity=capacity).error is not None
 
 

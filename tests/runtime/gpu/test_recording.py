@@ -59,7 +59,7 @@ def test_what_library_functions_keep_while_steps_are_tried_is_the_graphs(cuda, m
 
     monkeypatch.setattr(capture.Captured, "_call", noted)
     fn = tg.function(lambda x: x @ x + x)
-    graph = fn.get_concrete_function(torch.eye(2)).watched_graph
+    graph = fn.get_concrete_function(torch.eye(2)).value_graph
     plan = planner.plan(retarget(graph, "cuda:0"))
     plan.device = "cpu"
     capture.Captured(plan)

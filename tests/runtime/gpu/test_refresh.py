@@ -31,7 +31,7 @@ def cuda(cuda, monkeypatch):
 
 
 def started(fn, *args):
-    graph = tg.function(fn).get_concrete_function(*args).watched_graph
+    graph = tg.function(fn).get_concrete_function(*args).value_graph
     made = program.Program(retarget(graph, "cuda:0"))
     made.plan.device = "cpu"
     return made
@@ -164,7 +164,7 @@ def test_a_graph_that_cannot_be_captured_again_leaves_the_call_to_the_host(cuda,
 
 
 def test_a_plan_whose_capture_has_no_node_for_an_input_says_so(cuda):
-    plan = program.planner.plan(retarget(tg.function(lambda x: x * 2).get_concrete_function(torch.ones(3, 3)).watched_graph, "cuda:0"))  # fmt: skip
+    plan = program.planner.plan(retarget(tg.function(lambda x: x * 2).get_concrete_function(torch.ones(3, 3)).value_graph, "cuda:0"))  # fmt: skip
     with pytest.raises(driver.DriverError, match="no node reads"):
         capture.Captured(plan, moving={object(): torch.ones(3)})
 

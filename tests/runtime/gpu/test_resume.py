@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("interpreted")
 
 
 def graph_of(fn, *args):
-    return tg.function(fn).get_concrete_function(*args).watched_graph
+    return tg.function(fn).get_concrete_function(*args).value_graph
 
 
 def counting(x):

@@ -21,7 +21,7 @@ def ops_of(graph):
 
 def changed(fn, *args):
     """The ops of the graph with its small branches changed, after a comparison; the reference runs both."""
-    graph = tg.function(fn).get_concrete_function(*args).watched_graph
+    graph = tg.function(fn).get_concrete_function(*args).value_graph
     made = speculated(bounded(retarget(graph, "cuda:0"), "cuda:0").graph, "cuda:0")
     verify(made)
     found = interp.run(retarget(made, "cpu", "cuda:0"), args)

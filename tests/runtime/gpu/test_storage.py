@@ -14,7 +14,7 @@ pytestmark = pytest.mark.usefixtures("interpreted")
 
 
 def planned(fn, *args):
-    return planner.plan(retarget(tg.function(fn).get_concrete_function(*args).watched_graph, "cuda:0"))  # fmt: skip
+    return planner.plan(retarget(tg.function(fn).get_concrete_function(*args).value_graph, "cuda:0"))  # fmt: skip
 
 
 def counted(x, n):

@@ -31,11 +31,11 @@ def cuda(cuda, monkeypatch):
 
 
 def planned(fn, *args):
-    return planner.plan(retarget(tg.function(fn).get_concrete_function(*args).watched_graph, "cuda:0"))  # fmt: skip
+    return planner.plan(retarget(tg.function(fn).get_concrete_function(*args).value_graph, "cuda:0"))  # fmt: skip
 
 
 def started(fn, *args):
-    graph = tg.function(fn).get_concrete_function(*args).watched_graph
+    graph = tg.function(fn).get_concrete_function(*args).value_graph
     made = program.Program(retarget(graph, "cuda:0"))
     made.plan.device = "cpu"
     return made
@@ -107,7 +107,7 @@ def test_kernels_write_the_variable_without_a_copy():
 
 def test_a_capture_does_not_change_them(cuda):
     w, m = torch.randn(8), torch.ones(8)
-    plan = program.planner.plan(retarget(tg.function(step).get_concrete_function(w, m, w).watched_graph, "cuda:0"))  # fmt: skip
+    plan = program.planner.plan(retarget(tg.function(step).get_concrete_function(w, m, w).value_graph, "cuda:0"))  # fmt: skip
     before = w.clone(), m.clone()
     own = stores.stored(plan, [0, 1])
     capture.Captured(own, {plan.inputs[0]: w, plan.inputs[1]: m})

@@ -28,7 +28,7 @@ def spec(*shape, device="cuda:0", dtype=torch.float32):
 
 
 def graph_of(fn, *specs):
-    return tg.function(fn).get_concrete_function(*specs).watched_graph
+    return tg.function(fn).get_concrete_function(*specs).value_graph
 
 
 def decay(x, rate, n):

@@ -25,7 +25,7 @@ def cuda(cuda, monkeypatch):
 
 
 def graph_and_plan(fn, args):
-    graph = tg.function(fn).get_concrete_function(*args).watched_graph
+    graph = tg.function(fn).get_concrete_function(*args).value_graph
     made = planner.plan(retarget(graph, "cuda:0"), whole=False)
     made.device = "cpu"
     return graph, made

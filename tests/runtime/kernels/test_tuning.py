@@ -252,7 +252,7 @@ def test_a_plan_runs_what_was_chosen(monkeypatch):
     monkeypatch.setattr("tograph.runtime.kernels.device.launch", from_worker)
     monkeypatch.setattr(tuning, "LONG", 64)
     monkeypatch.setattr(tuning, "PART", 32)
-    graph = tg.function(lambda x: (x * 2).sum() + 1).get_concrete_function(torch.ones(900)).watched_graph  # fmt: skip
+    graph = tg.function(lambda x: (x * 2).sum() + 1).get_concrete_function(torch.ones(900)).value_graph  # fmt: skip
     parts = lambda loops: tuning.Choice(next(o for o in tuning.options(loops) if o.between), "told")  # noqa: E731
     plan = planner.plan(retarget(graph, "cuda:0"), choose=parts)
     runs = [s for s in plan.steps if hasattr(s, "choice")]

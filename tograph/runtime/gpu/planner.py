@@ -138,7 +138,7 @@ class _Planner(Conditionals, SingleOps):
             return False
         if node.op in HOST_OPS:
             return False
-        return node.op.startswith("py.") or node.op in ("If", "Case")
+        return node.op in ("If", "Case") or _of_numbers(node)
 
     def _numbers(self, nodes: list[Node]) -> list[Step]:
         """Nodes on numbers as one kernel, or as few as there can be."""
@@ -233,7 +233,7 @@ class _Planner(Conditionals, SingleOps):
             return []
         if node.op == "While":
             return self._loop_kernel(node)
-        if node.op not in ("If", "Case") and not node.op.startswith("py."):
+        if node.op not in ("If", "Case") and not _of_numbers(node):
             return []
         try:
             return self._segment([node])
@@ -281,6 +281,12 @@ class _Planner(Conditionals, SingleOps):
 
     def _programs(self, v: Value, programs: int) -> Cell:
         return self._cell_of(v.type.dtype, (programs,))
+
+
+def _of_numbers(node: Node) -> bool:
+    """Whether a node computes a Python number from numbers."""
+    chosen = node.op == "tg.choose" and isinstance(node.outputs[0].type, ScalarType)
+    return chosen or node.op.startswith("py.")
 
 
 def in_place(loops: Kernel, tile: Tile) -> dict[str, frozenset[str]]:

@@ -11,6 +11,7 @@ from collections.abc import Sequence, Set
 from typing import Any
 
 from ..graph.ir import Graph, Node, Value
+from ..graph.types import ScalarType
 from . import triton_ops
 from .loop_expressions import Expressions
 from .loop_formulas import Formulas, dtype_of
@@ -94,6 +95,8 @@ class Graphs(Numbers, Expressions, Vectors):
             self.sure = node in self.safe
             self._set(out, self._number(node))
             self.sure = False
+        elif node.op == "tg.choose" and isinstance(out.type, ScalarType):
+            self._set(out, self._choice(node))
         elif node.op in self.VECTORS:
             self._set(out, self.VECTORS[node.op](self, node))
         elif node.op == "aten.scalar_tensor.default" and isinstance(node.args[0], Value):

@@ -57,6 +57,16 @@ class Numbers:
             return _INTEGERS[op](self, a, b)
         raise Unsupported(f"{op} in a kernel's loop")
 
+    def _choice(self, node: Node) -> str:
+        """One of several numbers, by its position."""
+        kind = dtype_of(node.outputs[0])
+        at, dtype = self._operand(node.args[0])
+        at = self._as(at, dtype, "i64")
+        *rest, last = [self._as(*self._operand(a), kind) for a in node.args[1]]
+        for i, x in reversed(list(enumerate(rest))):
+            last = f"tl.where({at} == {i}, {x}, {last})"
+        return last
+
     def _place(self, i: str, n: str) -> str:
         """A position in ``n`` items, negative ones counted from the end; 0 where it fails."""
         if self.sure:

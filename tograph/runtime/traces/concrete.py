@@ -172,6 +172,14 @@ class ConcreteFunction:
         return passes.optimize(self.graph, inference=False)
 
     @cached_property
+    def value_graph(self) -> Graph:
+        """The same of the values alone: what runs where no call waits to learn which tensors are the caller's."""
+        values = self._values
+        return (
+            self.watched_graph if values is self.graph else passes.optimize(values, inference=False)
+        )
+
+    @cached_property
     def watched_program(self) -> host.Program:
         """The program for such calls: it keeps every value."""
         return host.build(self._with_histories)

@@ -104,13 +104,14 @@ def leaving(
 def _one_of(x: SymTensor, root: FuncGraph, shown: Shown) -> Any:
     """A name that a staged construct binds, maybe to a tensor of the caller's: outside it is that one, where the run says so.
 
-    It may be written later, by one name or the other.
+    It may be written later, by one name or the other. Results on a GPU come before the run has ended: there a name that may be one tensor of the
+    caller's or a new one gives an equal one, and no call waits for the answer.
     """
     assert isinstance(x.storage_, Picked)
     which, options = flat(x.storage_.which, options_of(x))
     outer = [_outer(o) for o in options]
     found = [o for o, own in zip(options, outer) if own]
-    if not found:
+    if not found or (x.device.type != "cpu" and len({id(o.storage_) for o in found}) == 1):
         return x
     at = which(root)
     if isinstance(at, int):
