@@ -59,18 +59,30 @@ class _Copying(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def _memory(x: torch.Tensor) -> Any:
+def _memory(x: Any) -> Any:
     """What tells the memory of a tensor from others."""
-    return id(x.storage_) if isinstance(x, SymTensor) else x.untyped_storage()._cdata
+    given = _given(x)
+    return id(x.storage_) if given is None else given.untyped_storage()._cdata
+
+
+def _given(x: Any) -> torch.Tensor | None:
+    """The tensor from outside that ``x`` is, or is a view of."""
+    return x.storage_.external if isinstance(x, SymTensor) else x
+
+
+def _is_part(x: torch.Tensor) -> bool:
+    """Whether ``x`` is a view of more than it shows."""
+    given = _given(x)
+    small = (
+        given is not None
+        and given.untyped_storage().nbytes() != given.numel() * given.element_size()
+    )
+    return small or bool(isinstance(x, SymTensor) and x.chain)
 
 
 def _view(x: torch.Tensor, whole: torch.Tensor, made: torch.Tensor) -> torch.Tensor:
     """The view of ``made`` that ``x`` is of ``whole``."""
-    if isinstance(whole, SymTensor):
-        part = bool(whole.chain)
-    else:
-        part = whole.untyped_storage().nbytes() != whole.numel() * whole.element_size()
-    if part or made.stride() != whole.stride():
+    if _is_part(whole) or made.stride() != whole.stride():
         raise StagingError(
             "copy.deepcopy of tensors that share memory, of which the first is a part: put the whole one first, or copy each by clone()",
             user_location(),
