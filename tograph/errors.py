@@ -82,6 +82,9 @@ class StagingError(TographError):
     """A construct that cannot become part of a graph."""
 
     in_any_form = False  # whether a loop that is unrolled has the same error
+    table: Location | None = (
+        None  # where the dict or set was made that would have to be one of the graph (``values.tables``)
+    )
 
 
 class ConversionError(StagingError, ValueError):

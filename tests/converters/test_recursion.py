@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import tograph as tg
-from tests.converters.both import Cases, compare
+from tests.converters.both import Cases
 
 cases = Cases()
 
@@ -203,17 +203,3 @@ def test_a_recursion_without_end_that_python_decides():
     for f in (same, tg.function(lambda x: other(x)), tg.function(lambda x: deep(x))):
         with pytest.raises(RecursionError):
             f(torch.tensor(1.0))
-
-
-def test_calls_in_other_places_are_refused():
-    def factorial(n):
-        if n <= 1:
-            return 1
-        return n * factorial(n - 1)
-
-    f = tg.function(lambda n: factorial(n))
-    for _ in range(2):
-        with pytest.raises(RecursionError, match=r"'factorial' calls itself.*return factorial") as caught:  # fmt: skip
-            f(torch.tensor(5))
-        assert isinstance(caught.value, tg.errors.StagingError)
-    compare(lambda n: factorial(n), (5,), (20,))

@@ -25,6 +25,7 @@ from ..runtime.symbols.products import is_open
 from ..runtime.values import locations
 from ..runtime.values.growing import StagedList, check_attribute
 from ..runtime.values.structure import is_union
+from ..runtime.values.tables import is_table
 from ..transpiler.syntax import gast
 from . import module_hooks, recursion, standard, union
 from .call_rules import (
@@ -45,6 +46,7 @@ from .registry import (
     METHODS,
     SLOT_METHODS,
     STEPS,
+    TABLE_METHODS,
     TENSOR_METHODS,
     form_of,
 )
@@ -131,12 +133,8 @@ def call(f, /, *args, **kwargs):
         # no frame of ours between two functions of the user but this one: they may recurse deeply
         direct = _direct(f)
         reads.method(f, args)
-        if direct is not None and recursion.names_itself(f.__code__):
-            recursion.enter(f, args, kwargs)
-            try:
-                return direct(*args, **kwargs)
-            finally:
-                recursion.leave()
+        if direct is not None and recursion.names_itself(f):
+            return recursion.entered(direct, f, args, kwargs)
         return direct(*args, **kwargs) if direct is not None else _function(f, args, kwargs)
     rule = _KINDS.get(kind, _object)
     return rule(f, args, kwargs)
@@ -240,6 +238,8 @@ def _list_method(f: types.MethodType, args, kwargs):
     """A method of a list of the graph; changes are recorded."""
     items: Any = f.__self__
     check_attribute(items, f.__name__)
+    if is_table(items):
+        return TABLE_METHODS[0](items, f.__name__, args, kwargs)
     args = tuple(map(union.settled, args))
     form = METHODS.get((StagedList, f.__name__))
     if form is not None and items.handle is None:

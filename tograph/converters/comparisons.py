@@ -19,16 +19,17 @@ from ..runtime.symbols.scalars import StagedBool
 from ..runtime.symbols.symbolic import scalar_of
 from ..runtime.values import conditional_items
 from ..runtime.values.structure import is_union
+from ..runtime.values.tables import is_table
 from ..transpiler.syntax import gast
 from ..transpiler.templates import constant
-from . import growing_lists, members
+from . import growing_lists, members, tables
 from .calls import call
 from .context import OPERATORS, Converter
 from .iterables import StagedRange
-from .keyed import contains_key, is_staged_key, same_key
+from .keyed import contains_key, same_key
 from .logical import and_, not_, or_
 from .staged_class import StagedClass
-from .staging import is_staged
+from .staging import is_staged, is_staged_key
 from .thunks import thunk
 from .union import apply, distribute, may_miss, test_options, truth
 from .user_operators import defines_operators, eq, ge, gt, holds_staged, le, lt, method_of, ne
@@ -75,7 +76,7 @@ def contains(x, items):
     """``x in items``: a bool, plain or staged, also where tensors are compared."""
     if is_union(items) or is_union(x):
         return apply(contains, x, items)
-    found = _contains(x, items)
+    found = tables.contains(items, x) if is_table(items) else _contains(x, items)
     return scalar_of(found) if isinstance(found, torch.Tensor) else found
 
 

@@ -30,6 +30,7 @@ from ..runtime.symbols.funcgraph import is_tracing
 from ..runtime.values import locations
 from ..runtime.values.growing import StagedList
 from ..runtime.values.structure import is_union
+from ..runtime.values.tables import is_table
 from ..transpiler.anno import Fact
 from ..transpiler.syntax import gast
 from ..transpiler.templates import name
@@ -43,6 +44,7 @@ from .iterators import Advancing, Counting, SequenceIterator, moved, place_now
 from .logical import and_
 from .members import Listing, listing
 from .places import places_of
+from .registry import TABLE_KEYS
 from .staging import is_staged
 from .union import distribute
 
@@ -95,7 +97,7 @@ def for_stmt(iterable, body, names, test=None, options=None) -> None:
 
 def iterator_of(x):
     """What ``iter`` gives for an object of a user's class, by its converted ``__iter__``; anything else as it is."""
-    x = listing(x)
+    x = TABLE_KEYS[0](x) if is_table(x) else listing(x)
     if is_tracing():
         begin, item = getattr(type(x), "__iter__", None), getattr(type(x), "__getitem__", None)
         if is_user_function(begin):

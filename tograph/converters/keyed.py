@@ -7,6 +7,7 @@ staged condition has a union with ``MISSING`` as its value.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from typing import Any
 
 from ..errors import StagingError
 from ..runtime import control_flow
@@ -14,23 +15,18 @@ from ..runtime.guarding import reads
 from ..runtime.inference.shapes import SYMBOLS
 from ..runtime.library.staged_string import StagedString
 from ..runtime.symbols import journal
-from ..runtime.symbols.funcgraph import current_graph, user_location
+from ..runtime.symbols.funcgraph import current_graph, is_tracing, user_location
 from ..runtime.symbols.journal import MISSING
-from ..runtime.values import facts, locations
+from ..runtime.values import facts, locations, tables
+from ..runtime.values.growing import StagedList
 from ..runtime.values.reserved import reserve, shrinks
 from ..runtime.values.structure import is_union
 from .call_rules import is_user_function
 from .calls import call
 from .container_changes import check_default, record_key
-from .staging import is_staged
+from .new_keys import NEW_KEY, need_table
+from .staging import is_staged, is_staged_key
 from .union import apply, distribute, distribute_missing, may_miss, test_options
-
-
-def is_staged_key(key) -> bool:
-    """Whether a key of a dict is known only when the graph runs: a staged number or string, or a tuple that holds one."""
-    if type(key) is tuple:
-        return any(is_union(part) or is_staged_key(part) for part in key)
-    return isinstance(key, (StagedString, *SYMBOLS))
 
 
 def same_key(k, key):
@@ -87,6 +83,8 @@ def contains_key(x, key):
 
 def lookup(items: dict, key):
     """``items[key]`` of a staged key."""
+    if not hasattr(type(items), "__missing__"):
+        current_graph().root.looked_up[id(items), id(key)] = items, key, current_graph()
     return _where_key(items, key, lambda k: read_key(items, k), lambda: no_key(items, key))
 
 
@@ -126,6 +124,7 @@ def no_key(x, key):
     if isinstance(x, Counter):
         return 0
     if isinstance(x, defaultdict) and x.default_factory is not None:
+        _check_new(x, key)
         value = reserve(x, key, call(x.default_factory))
         write_key(x, key, value)
         return value
@@ -187,6 +186,7 @@ def set_default(x, key, default=None):
     """``x.setdefault(key, default)`` where it is staged, or recorded key by key; NotImplemented where it is Python's own."""
 
     def absent():
+        _check_new(x, key)
         value = reserve(x, key, default)
         if value is default and current_graph().outer is not None:
             check_default(default)
@@ -194,6 +194,7 @@ def set_default(x, key, default=None):
         return value
 
     if is_staged_key(key):
+        need_table(x)
         check_default(default)
         return _where_key(x, key, lambda k: call(x.setdefault, k, default), absent)
     return _held(x, key, absent, lambda: None)
@@ -201,6 +202,11 @@ def set_default(x, key, default=None):
 
 def dict_update(x, *others, **named):
     """``x.update(other)`` by a dict whose keys depend on a staged condition; NotImplemented by any other."""
+    for other in others:
+        pairs = type(other) in (list, StagedList) and getattr(other, "handle", None) is None
+        staged = pairs and any(type(p) is tuple and is_staged_key(p[0]) for p in other if p)
+        if staged or tables.is_table(other) or getattr(other, "handle", None) is not None:
+            need_table(x)
     if not any(isinstance(o, dict) and any(map(may_miss, dict.values(o))) for o in others):
         return NotImplemented
     for k, v in [*dict.items(others[0]), *named.items()]:
@@ -230,6 +236,14 @@ def new_dict(*parts: tuple) -> dict:
             return new_dict(*(given.get(i, part) for i, part in enumerate(parts)))
 
         return apply(of, *(parts[i][0] for i in spread))
+    if is_tracing() and any(map(_makes_table, parts)):
+        table: Any = tables.kind_of(dict)()
+        for part in parts:
+            if len(part) == 1:
+                call(table.update, part[0])
+            else:
+                call(table.__setitem__, *part)
+        return table
     made: dict = {}
     for part in parts:
         if len(part) == 1:
@@ -240,7 +254,20 @@ def new_dict(*parts: tuple) -> dict:
             write_key(made, *part)
         else:
             made[part[0]] = part[1]
-    return made
+    return tables.made(made)
+
+
+def _makes_table(part: tuple) -> bool:
+    return tables.is_table(part[0]) if len(part) == 1 else is_staged_key(part[0])
+
+
+def new_set(*items: Any) -> set:
+    """A set display."""
+    if is_tracing() and any(map(is_staged_key, items)):
+        table: Any = tables.kind_of(set)()
+        call(table.update, items)
+        return table
+    return tables.made(set(items))
 
 
 def _mapping(x):
@@ -263,6 +290,8 @@ def dict_length(x):
 
 def set_staged(items: dict, key, value) -> None:
     """Write a dict by a staged number: the key that it is gets the value; it has to be there."""
+    if not _was_there(items, key):
+        need_table(items)
     equal = {k: same for k in items if (same := same_key(k, key)) is not False}
     there = contains_key(items, key)
     if there is False:
@@ -275,8 +304,18 @@ def set_staged(items: dict, key, value) -> None:
         write_key(items, k, new)
 
 
+def _was_there(items: dict, key) -> bool:
+    """Whether the same key was read before: then it is there."""
+    found = current_graph().root.looked_up.get((id(items), id(key)))
+    return found is not None and current_graph().within(found[2])
+
+
+def _check_new(x: dict, key) -> None:
+    if is_staged_key(key):
+        need_table(x)
+
+
 def _no_new_key():
-    what = "a dict was given a new key that is known only when the graph runs: set every key before"
     if control_flow.has_alternative():
-        raise StagingError(what, user_location())
-    raise RuntimeError(what)
+        raise StagingError(NEW_KEY, user_location())
+    raise RuntimeError(NEW_KEY)

@@ -18,10 +18,11 @@ from ..runtime.symbols import journal
 from ..runtime.symbols.funcgraph import user_location
 from ..runtime.symbols.journal import MISSING
 from ..runtime.symbols.symbolic import SymTensor
-from ..runtime.values import conditional_items
+from ..runtime.values import conditional_items, tables
 from ..runtime.values.growing import StagedList
 from .logical import and_, not_, or_
-from .staging import is_staged
+from .new_keys import need_table
+from .staging import is_staged, is_staged_key
 from .union import distribute_missing, may_miss, set_is_conditional, test_options
 
 _PLAIN = (set, frozenset, list, StagedList, tuple, dict, range)
@@ -31,7 +32,7 @@ def is_conditional(x: Any) -> bool:
     """Whether something in a set or dict is there, or stands where it does, on some paths only."""
     if type(x) is set:
         return bool(conditional_items.conditional(x))
-    return isinstance(x, dict) and (
+    return issubclass(type(x), dict) and (
         conditional_items.is_unordered(x) or any(map(may_miss, dict.values(x)))
     )
 
@@ -86,6 +87,8 @@ def _where(test: Any, change: Callable[[], None]) -> None:
 
 
 def add(x: set, item: Any) -> Any:
+    if is_staged_key(item):
+        need_table(x)
     return _put(x, item) if _by_item(x, ((item,),)) else NotImplemented
 
 
@@ -123,6 +126,9 @@ def clear(x: set) -> Any:
 
 def update(x: set, *others: Any) -> Any:
     """``x |= other``"""
+    for other in others:
+        if tables.is_table(other) or (_is_plain(other) and any(map(is_staged_key, other))):
+            need_table(x)
     if not _by_item(x, others):
         return NotImplemented
     for other in others:
@@ -311,6 +317,8 @@ def listing(x: Any, kind: str = "keys") -> Any:
 
 def in_any_order(x: Any) -> Any:
     """``x`` for who takes all of it and asks for no order."""
+    if tables.is_table(x):
+        return x.keys_list()
     x = listing(x)
     if isinstance(x, Listing):
         x.any_order = True

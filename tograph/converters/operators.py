@@ -17,7 +17,7 @@ from .for_stmt import for_stmt
 from .generators import hand_over, two_forms
 from .if_stmt import if_stmt
 from .iterables import each
-from .keyed import new_dict
+from .keyed import new_dict, new_set
 from .lists import new_list
 from .logical import and_, both, either, not_, or_
 from .patterns import (
@@ -130,6 +130,7 @@ __all__ = [
     "neg",
     "new_dict",
     "new_list",
+    "new_set",
     "not_",
     "not_contains",
     "options",

@@ -21,7 +21,7 @@ it is traced again at each call, as any function. Where the calls are alike, tra
                                               return f(b, a % b)
 
 Calls in loops, ``try``, ``with`` and in other expressions stay calls, and functions that define others, or that take ``*rest``, are
-left as they are.
+left as they are: where these do not come to an end, they are calls of a graph by itself (``recursive_calls``).
 """
 
 from __future__ import annotations
@@ -38,22 +38,24 @@ from typing import Any
 
 import torch
 
-from ..errors import RecursiveCallError
 from ..runtime import control_flow
 from ..runtime.functions.function import Function
 from ..runtime.functions.methods import BoundFunction
 from ..runtime.inference.shapes import SYMBOLS
-from ..runtime.symbols.funcgraph import FuncGraph, Root, current_graph, is_tracing, user_location
+from ..runtime.symbols.funcgraph import FuncGraph, Root, current_graph, is_tracing
 from ..runtime.symbols.retrace import Retrace
 from ..transpiler.syntax import gast
 from .context import FUNCTIONS, OPERATORS, Converter, has_yield, is_docstring, own_nodes
 from .jumps import completes
+from .recursive_calls import recursive_call
 
 # Calls of one function inside each other, each in a staged branch of the one before, after which it is traced as a loop: of those that are
 # alike, and of those that differ in numbers and lists only. So is one that is called so often in all.
 ALIKE, COUNTED, ALL = 8, 24, 256
-# Calls inside each other that are alike, after which a function that is no loop is refused.
+# Calls inside each other that are alike, after which a function that is no loop is a graph that calls itself.
 ENDLESS = 24
+# The same of calls that are not in a staged branch: Python's own conditions may end them.
+STRAIGHT = 150
 
 # ---- the rewrite
 
@@ -72,6 +74,9 @@ class TailCalls(Converter):
             return node
         at = int(is_docstring(node.body[0]))
         rewrite = _Activation(self, node.name, names)
+        returned = (n.value for n in own_nodes(node) if isinstance(n, gast.Return))
+        if not any(value is not None and rewrite.calls(value) for value in returned):
+            return node  # most functions: a copy of the body takes longer than other passes
         body = rewrite.block(copy.deepcopy(node.body[at:]))
         if not rewrite.found:
             return node
@@ -164,9 +169,34 @@ class _Calls(threading.local):
 _calls = _Calls()
 
 
-def names_itself(code: types.CodeType) -> bool:
-    """Whether a function may call itself: its code uses its name."""
-    return code.co_name in code.co_names or code.co_name in code.co_freevars
+def names_itself(f: types.FunctionType) -> bool:
+    """Whether a function may call itself: its code uses its name, or the code of a function that it names does."""
+    code = f.__code__
+    found = _itself.get(id(code))
+    if found is None:
+        named = code.co_name in _names(code) or any(code.co_name in _names(c) for c in _called(f))
+        found = _itself[id(code)] = code, named
+    return found[1]
+
+
+# By the code's identity, which is kept.
+_itself: dict[int, tuple[types.CodeType, bool]] = {}
+
+
+def _names(code: types.CodeType) -> tuple[str, ...]:
+    return (*code.co_names, *code.co_freevars)
+
+
+def _called(f: types.FunctionType) -> list[types.CodeType]:
+    """The code of the functions among a function's variables from around it."""
+    held = [f.__globals__.get(n) for n in f.__code__.co_names]
+    for cell in f.__closure__ or ():
+        try:
+            held.append(cell.cell_contents)
+        except ValueError:  # a variable that is not bound yet
+            continue
+    held = [x.python_function if isinstance(x, Function) else x for x in held]
+    return [x.__code__ for x in held if type(x) is types.FunctionType]
 
 
 def enter(function: types.FunctionType, args: tuple, kwargs: dict[str, Any]) -> None:
@@ -174,12 +204,11 @@ def enter(function: types.FunctionType, args: tuple, kwargs: dict[str, Any]) -> 
     made = None
     if is_tracing():
         graph = _staged(current_graph())
-        if graph.outer is None:  # Python's conditions decide when it ends
-            made = _Call(function, graph, None, None)
-        else:
-            given = (*args, *kwargs.items())
-            made = _Call(function, graph, _kinds(given), _kinds(given, counted=True))
+        given = (*args, *kwargs.items())
+        made = _Call(function, graph, _kinds(given), _kinds(given, counted=True))
+        if graph.outer is not None:
             _count(made, graph.root)
+        _count_straight(made, graph.root)
     _calls.open.append(made)
 
 
@@ -205,14 +234,31 @@ def _count(made: _Call, root: Root) -> None:
     if code not in root.looped:
         if alike >= ALIKE or counted >= COUNTED or (inside and total > ALL):
             raise Retrace(looped=frozenset([code]))
-    elif alike >= ENDLESS:
-        raise RecursiveCallError(_REFUSED.format(made.function.__name__), user_location())
+    elif alike >= ENDLESS or counted >= ENDLESS + COUNTED:
+        raise Retrace(recursive=frozenset([code]))
 
 
-_REFUSED = (
-    "'{0}' calls itself until a condition holds that only the run knows, and a graph has no stack of calls: write it as a while loop, "
-    "with a list as a stack if needed, or let the call be the last thing that the function does (`return {0}(...)`), which becomes a loop"
-)
+def _count_straight(made: _Call, root: Root) -> None:
+    """The same where each call stands in the graph of the one before, which a staged condition leaves by an exception only."""
+    code = made.function.__code__
+    here = [c for c in _calls.open if c is not None and c.graph is made.graph]
+    if len(here) < STRAIGHT or code in root.recursive:
+        return
+    if sum(c.function.__code__ is code and c.kinds == made.kinds for c in here) >= STRAIGHT:
+        raise Retrace(recursive=frozenset([code]))
+
+
+def entered(
+    run: Callable[..., Any], f: types.FunctionType, args: tuple, kwargs: dict[str, Any]
+) -> Any:
+    """A call of a function that names itself."""
+    if is_tracing() and f.__code__ in current_graph().root.recursive:
+        return recursive_call(run, f, args, kwargs)
+    enter(f, args, kwargs)
+    try:
+        return run(*args, **kwargs)
+    finally:
+        leave()
 
 
 def _kinds(x: Any, counted: bool = False) -> Any:
@@ -236,6 +282,8 @@ def as_loop() -> bool:
     if made is None:
         return False
     root = current_graph().root
+    if made.function.__code__ in root.recursive:
+        return False
     return made.graph.root is root and made.function.__code__ in root.looped
 
 
@@ -293,15 +341,11 @@ def _too_deep() -> None:
 
 def entry(function: types.FunctionType, run: Callable[..., Any]) -> Callable[..., Any]:
     """What the decorated function runs."""
-    if not names_itself(function.__code__):
+    if not names_itself(function):
         return run
 
     @functools.wraps(run)
-    def entered(*args: Any, **kwargs: Any) -> Any:
-        enter(function, args, kwargs)
-        try:
-            return run(*args, **kwargs)
-        finally:
-            leave()
+    def begun(*args: Any, **kwargs: Any) -> Any:
+        return entered(run, function, args, kwargs)
 
-    return entered
+    return begun

@@ -15,6 +15,10 @@ GROWING: dict[str, Form] = {}  # methods of lists of the graph
 TENSOR_METHODS: dict[str, Form] = {}
 STREAM_METHODS: dict[str, Form] = {}
 SLOT_METHODS: dict[str, Form] = {}  # of objects and of descriptors, which write attributes
+TABLE_METHODS: list[
+    Form
+] = []  # of dicts and sets of the graph: takes one, the name and the arguments
+TABLE_KEYS: list[Form] = []  # what going over a dict or set of the graph gives
 STEPS: list[Form] = []  # of the step of an optimiser: takes the method of its class first
 HIGHER_ORDER: set[Any] = set()  # functions whose arguments are converted first
 

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from ..runtime.inference.shapes import SYMBOLS
+from ..runtime.library.staged_string import StagedString
 from ..runtime.symbols.funcgraph import is_tracing
 from ..runtime.symbols.symbolic import SymTensor
 from ..runtime.values.structure import TaggedUnion
@@ -24,3 +25,10 @@ def is_staged(x: Any) -> bool:
 def is_symbolic(x: Any) -> bool:
     """Whether ``x`` has no value yet."""
     return isinstance(x, (SymTensor, TaggedUnion, *SYMBOLS))
+
+
+def is_staged_key(key) -> bool:
+    """Whether a key of a dict is known only when the graph runs: a staged number or string, or a tuple that holds one."""
+    if type(key) is tuple:
+        return any(type(part) is TaggedUnion or is_staged_key(part) for part in key)
+    return isinstance(key, (StagedString, *SYMBOLS))

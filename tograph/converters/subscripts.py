@@ -19,20 +19,21 @@ from ..runtime.values.growing import StagedList, as_staged
 from ..runtime.values.reserved import shrinks
 from ..runtime.values.staged_tuples import as_tuple
 from ..runtime.values.structure import is_union
+from ..runtime.values.tables import is_table
 from ..transpiler.syntax import gast
 from ..transpiler.templates import constant
-from . import members
+from . import members, tables
 from .attributes import augmented
 from .call_rules import is_user_function
 from .calls import call
 from .context import OPERATORS, Converter
 from .iterables import StagedRange, StagedSequence
-from .keyed import dict_pop, dict_update, is_staged_key, lookup, no_key, set_staged, write_key
+from .keyed import dict_pop, dict_update, lookup, no_key, set_staged, write_key
 from .list_slices import set_slice, takes_slice
 from .lists import new_list
 from .powers import times
 from .sequence_index import select, sequence_item, set_list
-from .staging import is_staged
+from .staging import is_staged, is_staged_key
 from .tensor_index import (
     as_int,
     check_float,
@@ -72,7 +73,7 @@ class Subscripts(Converter):
 
     def visit_Dict(self, node):
         node = self.generic_visit(node)
-        if all(isinstance(k, gast.Constant) for k in node.keys):
+        if node.keys and all(map(_is_text, node.keys)):
             return node
         parts = [
             gast.Tuple([v] if k is None else [k, v], gast.Load())
@@ -81,6 +82,12 @@ class Subscripts(Converter):
         for part, value in zip(parts, node.values):
             gast.copy_location(part, value)
         return self.expression(f"{OPERATORS}.new_dict(parts_)", node, parts_=parts)
+
+    def visit_Set(self, node):
+        node = self.generic_visit(node)
+        if any(isinstance(e, gast.Starred) for e in node.elts):
+            return node
+        return self.expression(f"{OPERATORS}.new_set(items_)", node, items_=node.elts)
 
     def visit_AnnAssign(self, node):
         if node.value is not None:
@@ -112,9 +119,9 @@ class Subscripts(Converter):
     def _is_empty(self, value) -> bool:
         """Whether a value is a new container without items, which no name has to hold: see ``runtime.values.reserved``."""
         if not isinstance(value, gast.Call):
-            return isinstance(value, gast.Dict) and not value.keys
+            return False
         operator = getattr(value.func, "attr", None)
-        if operator == "new_list":
+        if operator in ("new_list", "new_dict"):
             return not value.args
         return (
             operator == "call"
@@ -151,13 +158,17 @@ class Subscripts(Converter):
         return out
 
 
+def _is_text(key) -> bool:
+    return isinstance(key, gast.Constant) and isinstance(key.value, str)
+
+
 def getitem(x, key):
     """``x[key]``"""
     if is_union(x) or is_union(key):
         return apply(getitem, x, key)
     key = listed(x, key)
     if isinstance(x, StagedList) and x.handle is not None:
-        return x[as_int(key)]
+        return tables.getitem(x, key) if is_table(x) else x[as_int(key)]
     if isinstance(x, StagedSequence):
         return sequence_item(x, key)
     check_float(x, key)
@@ -233,6 +244,9 @@ def setitem(x, key, value) -> None:
     if is_union(x) or is_union(key):
         apply(lambda a, k: setitem(a, k, value), x, key)
         return
+    if is_table(x):
+        tables.setitem(x, key, value)
+        return
     if is_staged_key(key) and isinstance(x, dict):
         set_staged(x, key, value)
         return
@@ -273,6 +287,9 @@ def delitem(x, key) -> None:
     if is_union(x) or is_union(key):
         apply(delitem, x, key)
         return
+    if is_table(x):
+        tables.delitem(x, key)
+        return
     if isinstance(x, dict) and dict_pop(x, key) is not NotImplemented:
         return
     if takes_slice(x, key):
@@ -301,6 +318,8 @@ def augment(op: str, x, value):
     x = updated(op, x, value)
     if is_union(x) or is_union(value):
         return apply(lambda a, b: augment(op, a, b), x, value)
+    if (is_table(x) or is_table(value)) and tables.operator(op, x, value) is not NotImplemented:
+        return x
     if op == "ior" and isinstance(x, dict) and dict_update(x, value) is not NotImplemented:
         return x
     if isinstance(x, set) and op in _SETS and members.operator(op, x, value) is not NotImplemented:

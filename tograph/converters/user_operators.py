@@ -20,6 +20,7 @@ from ..runtime import control_flow
 from ..runtime.guarding import unconverted
 from ..runtime.library.staged_string import StagedString
 from ..runtime.values.structure import is_union
+from ..runtime.values.tables import is_table
 from ..transpiler.syntax import gast
 from . import members, powers
 from .call_rules import is_user_function
@@ -184,10 +185,15 @@ def _comparison(name: str) -> Any:
 
 # Whether two lists, one of them of the graph, are equal: set by ``growing_lists``, which needs this module.
 GROWING_EQUAL: list[Any] = []
+# Whether two dicts or sets are equal, and ``a | b`` and its kind of them, one of them of the graph: set by ``tables``.
+TABLES_EQUAL: list[Any] = []
+TABLES_OPERATOR: list[Any] = []
 
 
 def _containers(a: Any, b: Any) -> Any:
     """Whether two containers with staged items are equal; None for anything else."""
+    if is_table(a) or is_table(b):
+        return TABLES_EQUAL[0](a, b)
     if not isinstance(a, (list, tuple, dict)) or not isinstance(b, (list, tuple, dict)):
         return None
     if isinstance(a, deque) is not isinstance(b, deque):
@@ -280,6 +286,9 @@ def _of_containers(name: str, plain: Callable[[Any, Any], Any]) -> Callable[[Any
     """An operator that dicts or sets have, where what they hold depends on a staged condition."""
 
     def form(a: Any, b: Any) -> Any:
+        if is_table(a) or is_table(b):
+            found = TABLES_OPERATOR[0](name, a, b)
+            return plain(a, b) if found is NotImplemented else found
         if not isinstance(a, (dict, set)):
             return plain(a, b)
         made = merged(a, b) if name == "or" else NotImplemented

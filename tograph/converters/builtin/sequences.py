@@ -10,7 +10,7 @@ import torch
 
 from ...errors import StagingError
 from ...runtime import control_flow
-from ...runtime.guarding import guards, reads, unconverted
+from ...runtime.guarding import guards, reads
 from ...runtime.guarding.unconverted import check_keys
 from ...runtime.inference.shapes import SYMBOLS
 from ...runtime.library.staged_string import StagedString
@@ -24,7 +24,6 @@ from ...runtime.values.staged_tuples import as_tuple
 from ...runtime.values.structure import is_union
 from .. import keyed, members, union
 from ..calls import call
-from ..construction import noted
 from ..consumers import gathered
 from ..for_stmt import for_stmt, iterator_of
 from ..generators import Generator, Through, enumerated
@@ -294,25 +293,6 @@ def tuple_(items=()):
     if isinstance(source.length(), SYMBOLS):
         return as_tuple(list_(items))
     return tuple(source)
-
-
-@handles(set)
-def set_(items=()):
-    return (
-        members.copied(items)
-        if members.is_conditional(items) and type(items) is set
-        else _set(set, items)
-    )
-
-
-@handles(frozenset)
-def frozenset_(items=()):
-    return _set(frozenset, items)
-
-
-def _set(kind, items):
-    check_keys(items)
-    return noted(unconverted.run(kind, (gathered(items),), {}))
 
 
 for _kind in (*guards.MAPPINGS, collections.Counter):

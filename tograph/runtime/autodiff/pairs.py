@@ -29,7 +29,7 @@ from .unwrapped import unwrap
 from .vjp import Pullback, vjp
 
 Build = Callable[..., Any]  # of a graph, and of how many of its outputs leave the library
-_HOST_ONLY = ("tg.py_call", "tg.cell_new", "tg.caught", "tg.reraise")
+_HOST_ONLY = ("tg.py_call", "tg.recursion", "tg.cell_new", "tg.caught", "tg.reraise")
 
 
 def supported(graph: Graph) -> bool:

@@ -206,9 +206,9 @@ def _sum_of_two(args, out, gs):
 
 # Ops that depend on their arguments in a way that the graph does not know.
 UNKNOWN = dict.fromkeys(
-    ("tg.py_call", "tg.py_item"),
-    "a gradient that is taken inside of the function goes through tg.py_function, whose Python code has no gradient in the graph. "
-    "Say it with tg.custom_gradient, pass x.detach(), or take the gradient outside of the function.",
+    ("tg.py_call", "tg.py_item", "tg.recursion"),
+    "a gradient that is taken inside of the function goes through tg.py_function, whose Python code has no gradient in the graph, or through a function "
+    "that calls itself until a staged condition holds. Say it with tg.custom_gradient, pass x.detach(), or take the gradient outside of the function.",
 )
 
 RULES: dict[str, Rule] = {

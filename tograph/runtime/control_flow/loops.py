@@ -62,7 +62,7 @@ def staged_while(
     ``first`` is what the test gave before the loop, when it was asked already.
     """
     places = with_ambient(places)
-    slot = slot_for(user_location(), places)
+    slot = slot_for(user_location(), places, body)
     start = functools.partial(Rounds, test, body, places, options or LoopOptions())
     rounds = _searched(start, [first], slot)
     if options is None and slot.outermost and rounds.makes_state() and rounds.begins():

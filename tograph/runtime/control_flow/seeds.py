@@ -12,6 +12,7 @@ import threading
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from types import CodeType
 from typing import Any
 
 from ..symbols.funcgraph import FuncGraph, current_graph
@@ -116,9 +117,22 @@ def remembering(memory: Memory, carried: Any) -> Iterator[None]:
         _open.memories.pop()
 
 
-def slot_for(location: Any, places: Sequence[Place]) -> Slot:
+def _codes(function: Any, depth: int = 4) -> Iterator[CodeType]:
+    """The code of a function, and of those that it has from around it: what one line of the user does by several loops differs in these."""
+    code = getattr(function, "__code__", None)
+    if code is None or not depth:
+        return
+    yield code
+    for cell in function.__closure__ or ():
+        try:
+            yield from _codes(cell.cell_contents, depth - 1)
+        except ValueError:  # a variable that is not bound yet
+            continue
+
+
+def slot_for(location: Any, places: Sequence[Place], body: Any) -> Slot:
     """The slot of a loop that begins, in the body of another one or outside of loops."""
-    site = (location, tuple(p.name for p in places))
+    site = (location, tuple(p.name for p in places), tuple(map(id, _codes(body))))
     if _open.memories:
         return _open.memories[-1].slot(site)
     root = current_graph().root

@@ -21,6 +21,7 @@ import torch
 from ..graph import ops
 from ..graph.ir import Graph, Node, Value, all_nodes, values_in
 from ..graph.ops import OpaqueObject
+from ..library import recursive_calls
 
 _PYTHON = {
     "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "lshift": "<<", "rshift": ">>",
@@ -321,3 +322,6 @@ def _identifier(name: str) -> str:
 
 def _switches_grad(graph: Graph) -> bool:
     return any(not n.grad for n in all_nodes(graph))
+
+
+recursive_calls.BUILD.append(build)

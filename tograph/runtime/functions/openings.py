@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import AliasError, LastingChangeError, SharedMemoryError, StagingError
 from ..guarding.outer_numbers import OuterNumbers
+from ..symbols.funcgraph import Root
 from ..symbols.retrace import Retrace
 from ..traces.tracer import Tracer
 from ..traces.traces import Trace
@@ -92,7 +93,8 @@ class Openings:
     ) -> Trace:
         """A trace; it begins again when tracing found out that tensors are one, or which containers have to be told apart.
 
-        So does one that fails where gradients may be None, because a staged loop that gathers them may have no iteration.
+        So does one that fails where gradients may be None, because a staged loop that gathers them may have no iteration, and one whose
+        dicts do not fit in the graph.
         """
         known, unnested = Retrace(), False
         while True:
@@ -105,22 +107,33 @@ class Openings:
                 unnested = unnested or tracer.root.root.unnested
                 known = known | again
             except StagingError as error:
-                if tracer.root.root.alike:  # where it is not what was concluded, it comes again
-                    known = known | Retrace(alone=True)
-                    continue
-                if tracer.root.root.gathered and not known.iterated:
-                    known = known | Retrace(iterated=True)
-                    continue
                 unnested = unnested or tracer.root.root.unnested
-                if not known.nested and not isinstance(error, LastingChangeError):
-                    known = known | Retrace(nested=known.apart or error)
-                    known.apart = None
-                    continue
-                about_names = (AliasError, SharedMemoryError) if unnested else AliasError
-                first = known.apart or known.nested
-                if first is None or (isinstance(error, about_names) and (known.apart or unnested)):
-                    raise
-                raise first from None
+                known = _other_ways(known, tracer.root.root, error, unnested)
+
+
+def _other_ways(known: Retrace, root: Root, error: StagingError, unnested: bool) -> Retrace:
+    """What to know for another trace after one that failed; the error where there is no other way."""
+    if error.table is not None and known.untabled is None:
+        return known | Retrace(tabled=frozenset([error.table]))
+    if root.alike:  # where it is not what was concluded, it comes again
+        return known | Retrace(alone=True)
+    if root.gathered and not known.iterated:
+        return known | Retrace(iterated=True)
+    if not known.nested and not isinstance(error, LastingChangeError):
+        known = known | Retrace(nested=known.apart or error)
+        known.apart = None
+        return known
+    if known.tabled and known.untabled is None:
+        known = known | Retrace(untabled=error)
+        known.tabled, known.nested, known.apart = frozenset(), None, None
+        return known
+    about_names = (AliasError, SharedMemoryError) if unnested else AliasError
+    first = known.untabled or known.apart or known.nested
+    if known.untabled is None and (
+        first is None or (isinstance(error, about_names) and (known.apart is not None or unnested))
+    ):
+        raise error
+    raise first from None
 
 
 def exact_specs(function: Function[..., Any], flat: Flat) -> list[TensorSpec]:

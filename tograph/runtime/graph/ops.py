@@ -581,6 +581,14 @@ register(
     gradient=REPLAY,
     kernel=NONE,
 )
+# The graph of a function that calls itself; what it reads from around it, None for a call by itself.
+register(
+    "tg.recursion",
+    run=lambda callee, args, captured: plain(callee)(args, captured),
+    effects=Effects(io=True, may_fail=True, random=True),
+    gradient=REPLAY,
+    kernel=NONE,
+)
 # A Python number that another call gives another time: what a random generator or a clock says.
 register(
     "py.outside",

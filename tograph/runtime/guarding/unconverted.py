@@ -80,7 +80,7 @@ def check_keys(x: Any) -> None:
             "with `for`",
             user_location(),
         )
-    elif isinstance(x, dict) and (
+    elif issubclass(type(x), dict) and (
         conditional_items.is_unordered(x) or any(map(_may_miss, dict.values(x)))
     ):
         raise StagingError(

@@ -128,7 +128,7 @@ def check_reached(created: Sequence[tuple[Any, Any]], contents: Sequence[Any]) -
         if id(x) in seen or isinstance(x, (int, float, str, bytes, type(None))):
             continue
         seen.add(id(x))
-        if isinstance(x, dict):
+        if issubclass(type(x), dict):
             todo += [*x.keys(), *x.values()]
         elif isinstance(x, (list, tuple, set, frozenset)):
             todo += list(x)

@@ -18,12 +18,21 @@ import torch
 
 from ... import errors
 from ...errors import CorruptFileError, UnsavableError
+from ..library.staged_string import StagedString
 from ..recording.variables import Variable
 from ..traces.results import MadeLeaf
 from ..values.deques import StagedDeque, bounded
 from ..values.growing import StagedList
 from ..values.specs import TensorSpec
 from ..values.staged_tuples import StagedTuple
+from ..values.tables import (
+    StagedDict,
+    StagedItems,
+    StagedKeys,
+    StagedSet,
+    StagedValues,
+    kind_of,
+)
 
 _PLAIN = (bool, int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset, range, slice, object, type(None))  # fmt: skip
 _KNOWN: dict[str, type] = {c.__name__: c for c in _PLAIN}
@@ -32,12 +41,17 @@ _KNOWN |= {
     for n, c in vars(builtins).items()
     if isinstance(c, type) and issubclass(c, BaseException) and c.__name__ == n
 }
-_KNOWN |= {f"collections.{c.__name__}": c for c in (collections.deque, collections.OrderedDict, collections.defaultdict)}  # fmt: skip
+_KNOWN |= {f"collections.{c.__name__}": c for c in (collections.deque, collections.OrderedDict, collections.defaultdict, collections.Counter)}  # fmt: skip
 _KNOWN |= {f"torch.{c.__name__}": c for c in (torch.Tensor, torch.Size, torch.dtype, torch.device)}
 _KNOWN |= {"torch.nn.Parameter": torch.nn.Parameter, "tograph.Variable": Variable, "tograph.TensorSpec": TensorSpec}  # fmt: skip
 _KNOWN |= {
     "tograph.StagedList": StagedList,
     "tograph.StagedTuple": StagedTuple,
+    "tograph.StagedString": StagedString,
+    "tograph.StagedSet": StagedSet,
+    "tograph.StagedKeys": StagedKeys,
+    "tograph.StagedValues": StagedValues,
+    "tograph.StagedItems": StagedItems,
     "tograph.MadeLeaf": MadeLeaf,
 }
 _KNOWN |= {
@@ -54,6 +68,9 @@ def name_of_class(cls: type) -> Any:
         return _NAMES[cls]
     if issubclass(cls, StagedDeque):
         return ["deque", cls.maxlen]
+    if issubclass(cls, StagedDict):
+        factory = None if cls.default_factory is None else name_of_class(cls.default_factory)
+        return ["table", name_of_class(cls.python), factory]
     fields = _fields(cls)
     if fields is None:
         raise UnsavableError(
@@ -78,6 +95,8 @@ def class_of(name: Any) -> type:
         return _KNOWN[name]
     if name[0] == "deque":
         return bounded(name[1])
+    if name[0] == "table":
+        return kind_of(class_of(name[1]), None if name[2] is None else class_of(name[2]))
     kind, module, qualname, *fields = name
     found: Any = sys.modules.get(module)
     for part in qualname.split("."):

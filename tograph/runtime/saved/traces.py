@@ -103,6 +103,7 @@ def check_places(trace: Trace, label: str) -> None:
 
 
 _ADVICE = {
+    "tg.recursion": "it calls itself until a staged condition holds: write it as a loop",
     "tg.py_call": "tg.py_function calls Python code, which a saved file cannot hold",
     "tg.raise": "it raises an exception of a class that only your code has",
     "tg.assert": "it raises an exception of a class that only your code has",
@@ -112,7 +113,7 @@ _ADVICE = {
 
 def _object(node: Node, x: OpaqueObject, encoder: Encoder, label: str) -> Any:
     why = _ADVICE.get(node.op, f"{node.op} has a Python object")
-    if node.op == "tg.py_call":
+    if node.op in ("tg.py_call", "tg.recursion"):
         raise UnsavableError(f"tg.save: {label!r}: {why}: {x.label}", node.location)
     try:
         if isinstance(x.value, Plan):

@@ -19,6 +19,7 @@ from ..control_flow.raising import Rebuild
 from ..graph.types import parse_type
 from ..symbols.journal import MISSING
 from ..values import pytrees
+from ..values.records import Columns
 from ..values.specs import TensorSpec
 from ..values.structure import Again, Choice, Const, Leaf, Spec, Tree
 from .classes import class_of, name_of_class
@@ -57,6 +58,8 @@ class Encoder:
             return ["rebuild", name_of_class(x.cls), self.value(x.aux)]
         if isinstance(x, BaseException):
             return self._exception(x)
+        if isinstance(x, Columns):
+            return ["columns", self.spec(x.item)]
         found = pytrees.parts_of(x)
         if found is None:
             raise UnsavableError(f"{_described(x)} cannot be saved")
@@ -132,6 +135,8 @@ class Decoder:
             return class_of(rest[0])
         if tag == "rebuild":
             return Rebuild(class_of(rest[0]), self.value(rest[1]))
+        if tag == "columns":
+            return Columns(self.spec(rest[0]))
         if tag == "object":
             return pytrees.rebuild(
                 class_of(rest[0]), self.value(rest[1]), [self.value(p) for p in rest[2:]]

@@ -18,6 +18,7 @@ import itertools
 import sys
 import threading
 import types as pytypes
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -27,7 +28,7 @@ import torch
 from ...errors import Location, ScopeError
 from ..graph.ir import Graph, Node, Value
 from ..graph.ops import MOVES
-from ..graph.ordering import op_effects
+from ..graph.ordering import Written, op_effects
 from ..graph.types import Type
 from ..inference.infer import tensor_type
 from ..inference.shapes import Meta
@@ -119,7 +120,8 @@ class Root:
     a tensor behind it; ``iterated``: such loops are taken to have an iteration. ``alike``: a loop was taken to be what another copy of
     it is; ``alone``: none is. ``unnested``: a list of the graph did not take items that can change; ``nested``: they are taken.
     ``items_written``, ``items_copied``, ``placed``: see ``inner_lists``. ``looped``: the code of functions whose calls of themselves are
-    loops; ``calls``: how often those that may call themselves were called. ``reserved``, ``shrunk``, ``unreserved``: see ``values.reserved``.
+    loops; ``calls``: how often those that may call themselves were called; ``recursive``: of those that are graphs which call themselves, ``callees`` the ones that are being traced. ``reserved``, ``shrunk``, ``unreserved``: see ``values.reserved``.
+    ``tables``, ``tabled``, ``untabled``, and ``looked_up``, the staged keys that were read: see ``values.tables``.
     """
 
     __tograph_opaque__ = True  # what it holds is no state of the user's
@@ -150,10 +152,16 @@ class Root:
     unnested: bool = False
     nested: bool = False
     looped: frozenset[pytypes.CodeType] = frozenset()
+    recursive: frozenset[pytypes.CodeType] = frozenset()
+    callees: dict[pytypes.CodeType, Any] = field(default_factory=dict)
     calls: dict[pytypes.CodeType, int] = field(default_factory=dict)
     reserved: dict[int, tuple[Any, dict[Any, Any]]] = field(default_factory=dict)
     shrunk: dict[int, Any] = field(default_factory=dict)
     unreserved: bool = False
+    tables: dict[int, tuple[Any, Location | None]] = field(default_factory=dict)
+    tabled: frozenset[Location | None] = frozenset()
+    untabled: bool = False
+    looked_up: dict[tuple[int, int], tuple[Any, Any, FuncGraph]] = field(default_factory=dict)
     items_written: list[Any] = field(default_factory=list)  # the bodies of loops, and None
     items_copied: bool = False
     placed: list[Any] = field(default_factory=list)
@@ -165,6 +173,8 @@ class Root:
     freed: dict[Any, FuncGraph] = field(default_factory=dict)  # see ``freed``
     wrote: bool = False  # some op writes over something
     writes: list[Any] = field(default_factory=list)  # see ``stale``
+    # What regions write, see ``ordering``.
+    written: Written = field(default_factory=weakref.WeakKeyDictionary)
     let: dict[Any, Any] = field(default_factory=dict)  # see ``stale``
     # Of what a node gives: what the same memory held before it.
     memory: dict[Value, Any] = field(default_factory=dict)
@@ -195,6 +205,8 @@ class Root:
             self.lent,
             self.reserved,
             self.shrunk,
+            self.tables,
+            self.looked_up,
             self.earlier,
         ):
             noted.clear()

@@ -183,7 +183,7 @@ def _made(x: Any, kind: type, seen: Forms, tensor: Callable[[torch.Tensor], Any]
         return _Rebuilt(_SetOf(tuple(x)), [conditional_items.member(x, item) for item in x])
     if kind in (set, frozenset) and any(map(_is_symbolic, x)):
         return _Rebuilt(kind, [_leaving(v, seen, tensor) for v in x])
-    if isinstance(x, dict) and any(map(_is_symbolic, x)):
+    if issubclass(type(x), dict) and any(map(_is_symbolic, x)):
         return _Rebuilt(
             _DictOf(kind, getattr(x, "default_factory", None)),
             [*x, *(_leaving(v, seen, tensor) for v in x.values())],

@@ -74,6 +74,8 @@ class Tracer:
         root.apart, root.iterated = known.apart is not None, known.iterated
         root.alone, root.nested = known.alone, known.nested is not None
         root.looped, root.unreserved = known.looped, known.unreserved
+        root.recursive = known.recursive
+        root.tabled, root.untabled = known.tabled, known.untabled is not None
         self.watch.given, self.watch.real, self.watch.quiet = flat.tensors, known.real, known.quiet
         if known.quiet:
             questions.at_the_start(torch.is_grad_enabled, self.watch.began, self.watch)

@@ -73,7 +73,8 @@ def is_unordered(x: dict) -> bool:
 
 def need_order(x: Any, around: tuple[int, ...] = ()) -> None:
     """StagingError for a dict, or a container with one, the order of whose keys depends on a staged condition."""
-    if isinstance(x, dict) and is_unordered(x):
+    plain_dict = issubclass(type(x), dict)
+    if plain_dict and is_unordered(x):
         raise StagingError(
             "the order of the keys of this dict depends on a staged condition, so they cannot be listed here: set the key on every path",
             user_location(),
@@ -81,5 +82,5 @@ def need_order(x: Any, around: tuple[int, ...] = ()) -> None:
     if id(x) in around:  # a container may hold itself
         return
     plain = isinstance(x, (list, tuple)) and getattr(x, "handle", None) is None
-    for part in dict.values(x) if isinstance(x, dict) else x if plain else ():
+    for part in dict.values(x) if plain_dict else x if plain else ():
         need_order(part, (*around, id(x)))

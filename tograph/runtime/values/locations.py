@@ -140,7 +140,7 @@ def contents(container, name: str = "") -> Location:
     of = _kind(container)
 
     def get():
-        if isinstance(container, dict):
+        if issubclass(type(container), dict):
             return dict(of.items(container))
         own = of is list and not hasattr(container, "become")
         return list.copy(container) if own else type(container)(container)

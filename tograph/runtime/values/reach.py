@@ -250,7 +250,7 @@ def is_library(name: Any) -> bool:
 
 def _items(x: Any) -> list[Any]:
     """What a container holds, keys too."""
-    if isinstance(x, dict):
+    if issubclass(type(x), dict):
         return [*dict.keys(x), *dict.values(x), *_reserved(x)]
     if isinstance(x, list):
         return [*list.__iter__(x)]  # a list of the graph refuses its own iterator

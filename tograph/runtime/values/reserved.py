@@ -50,7 +50,7 @@ _KINDS = (list, dict, set, defaultdict, Counter, OrderedDict)
 def shrinks(x: Any) -> None:
     """A key is about to be taken out of a dict."""
     graph = current_graph() if stack.graphs else None
-    if graph is None or not isinstance(x, dict):
+    if graph is None or not issubclass(type(x), dict):
         return
     graph.root.shrunk[id(x)] = x
     if id(x) in graph.root.reserved:

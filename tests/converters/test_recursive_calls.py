@@ -1,0 +1,175 @@
+"""Functions that call themselves otherwise than at their end."""
+
+import sys
+
+import pytest
+import torch
+
+import tograph as tg
+from tests.converters.both import Cases
+from tograph.errors import RecursiveCallError
+
+cases = Cases()
+
+
+def factorial(n):
+    return 1 if n <= 1 else n * factorial(n - 1)
+
+
+@cases.tensors((5,), (1,))
+def one_call(n):
+    return factorial(n), factorial(int(n) + 1)
+
+
+def fibonacci(n):
+    if n < 2:
+        return n
+    return fibonacci(n - 1) + fibonacci(n - 2)
+
+
+@cases.tensors((9,), (0,))
+def two_calls(n):
+    return fibonacci(n)
+
+
+def ackermann(m, n):
+    if m == 0:
+        return n + 1
+    if n == 0:
+        return ackermann(m - 1, n + 1)
+    return ackermann(m - 1, ackermann(m, n - 1))
+
+
+@cases.tensors((2, 2))
+def a_call_in_an_argument(m, n):
+    return ackermann(m, n)
+
+
+def simpson(f, a, b, eps, depth=0):
+    def area(a, b):
+        return (b - a) / 6 * (f(a) + 4 * f((a + b) / 2) + f(b))
+
+    c = (a + b) / 2
+    halves = area(a, c) + area(c, b)
+    if (halves - area(a, b)).abs() < 15 * eps or depth > 20:
+        return halves
+    return simpson(f, a, c, eps / 2, depth + 1) + simpson(f, c, b, eps / 2, depth + 1)
+
+
+@cases.tensors((0.0, 2.0), (-1.0, 1.0))
+def quadrature(a, b):
+    return simpson(lambda x: torch.exp(-x * x), a, b, 1e-4)
+
+
+def quicksort(xs):
+    if len(xs) <= 1:
+        return xs
+    pivot, rest = xs[0], xs[1:]
+    return (
+        quicksort([v for v in rest if v < pivot])
+        + [pivot]
+        + quicksort([v for v in rest if v >= pivot])
+    )
+
+
+@cases.tensors((torch.tensor([3.0, 1.0, 2.0, 5.0]),))
+def of_lists(x):
+    return quicksort([float(v) for v in x])
+
+
+def is_even(n):
+    return True if n == 0 else is_odd(n - 1)
+
+
+def is_odd(n):
+    return False if n == 0 else not not is_even(n - 1)
+
+
+@cases.tensors((4,), (5,))
+def each_other(n):
+    return is_even(n)
+
+
+@cases.tensors((3,), (0,))
+def prints_and_strings(n):
+    def text(k):
+        if k <= 0:
+            return ""
+        made = text(k - 1) + "x"
+        print(k, made)
+        return made
+
+    return text(n)
+
+
+@cases.tensors((3,), (0,))
+def failures(n):
+    def down(k):
+        if k == 0:
+            raise ValueError("zero")
+        return 1 + down(k - 1)
+
+    try:
+        return down(n)
+    except ValueError:
+        return -1
+
+
+@cases.tensors((4, [1.0, 2.0]))
+def what_is_around(n, x):
+    scale = torch.zeros(2)
+
+    def sums(k):
+        return scale.sum() if k <= 0 else x[0] * k + sums(k - 1)
+
+    scale[0] = 2.0
+    first = sums(n)
+    scale[1] = 5.0
+    return first, sums(n)
+
+
+test_same = cases.test()
+
+
+def test_gradients_of_arguments_and_captured_parameters():
+    w = torch.nn.Parameter(torch.tensor(3.0))
+
+    @tg.function
+    def f(x, n):
+        def power(k):
+            return x * w if k <= 0 else w * power(k - 1)
+
+        return power(n).sum()
+
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    f(x, torch.tensor(2)).backward()
+    assert w.grad == 81
+    assert x.grad.tolist() == [27, 27]
+
+
+def test_as_many_calls_as_python_has():
+    @tg.function
+    def depth(n):
+        return 0 if n <= 0 else 1 + depth(n - 1)
+
+    before = sys.getrecursionlimit()
+    assert depth(torch.tensor(before - 100)) == before - 100
+    with pytest.raises(RecursionError):
+        depth(torch.tensor(before + 10))
+    assert sys.getrecursionlimit() == before
+
+
+def test_changes_of_what_is_around_are_refused():
+    def collect(n, found):
+        if n > 0:
+            collect(n - 1, found)
+            found.append(n)
+
+    @tg.function
+    def f(n):
+        found = []
+        collect(n, found)
+        return found
+
+    with pytest.raises(RecursiveCallError, match="'collect' calls itself.*changes 'a list'"):
+        f(torch.tensor(3))

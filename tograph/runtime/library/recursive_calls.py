@@ -1,0 +1,130 @@
+"""Functions that call themselves when the graph runs: a graph that is called by name, from itself.
+
+A **callee** is the graph of such a function, with what it reads from around it as further inputs. ``tg.recursion`` calls it from outside, with these;
+inside of it the same op without them calls it again. The callee is a host program of its own; what it calls nests as Python's calls do.
+
+Invariants: a callee changes nothing that exists outside of a call of it but by what it prints and raises; ``RecursionError`` comes after as many calls as in Python.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from ..graph import types
+from ..graph.interp import run as interpret
+from ..graph.ir import Graph, Value
+from ..graph.ops import OpaqueObject
+from ..symbols.funcgraph import FuncGraph
+from ..values.structure import Spec
+
+TOO_DEEP = "maximum recursion depth exceeded"
+_FRAMES = 6  # of Python, at most, for one call
+# What makes a program of a graph: set by ``execution.host``.
+BUILD: list[Callable[[Graph], Any]] = []
+
+
+class Callee:
+    """``specs``: of the arguments; ``result``: of what is returned, None as long as that is not known, or where it never returns (``endless``); ``wider``: the specs that a call inside asks for."""
+
+    __tograph_opaque__ = True
+
+    def __init__(self, name: str, specs: Sequence[Spec], result: Spec | None, endless: bool):
+        self.name, self.specs, self.result, self.endless = name, list(specs), result, endless
+        self.wider: list[Spec] | None = None
+        self.graph: Graph | None = None
+        self.inside: FuncGraph | None = None  # while it is traced
+        self._program: Callable[..., list[Any]] | None = None
+        self._open = _Open()
+
+    def call(self, args: Sequence[Any], captured: Sequence[Any] | None) -> list[Any]:
+        """The outputs; ``captured``: what it reads from around it, None in a call by itself."""
+        if captured is None:
+            return self._again(args)
+        with _deep(), self._open.entered(captured):
+            return self._run(args, captured)
+
+    def _again(self, args: Sequence[Any]) -> list[Any]:
+        now = self._open
+        if now.depth >= limit():
+            raise RecursionError(TOO_DEEP)
+        now.depth += 1
+        try:
+            return self._run(args, now.captured[-1])
+        finally:
+            now.depth -= 1
+
+    def _run(self, args: Sequence[Any], captured: Sequence[Any]) -> list[Any]:
+        if self._program is None:
+            assert self.graph is not None
+            graph = self.graph
+            build = BUILD[0] if BUILD else None
+            self._program = build(graph).run if build else lambda *xs: interpret(graph, xs)
+        return self._program(*args, *captured)
+
+
+class _Open(threading.local):
+    """The calls of a callee in this thread."""
+
+    def __init__(self) -> None:
+        self.captured: list[Sequence[Any]] = []
+        self.depth = 1
+
+    @contextmanager
+    def entered(self, captured: Sequence[Any]) -> Iterator[None]:
+        before, self.depth = self.depth, 1
+        self.captured.append(captured)
+        try:
+            yield
+        finally:
+            self.captured.pop()
+            self.depth = before
+
+
+class _Limit:
+    """Python's limit while callees run, which take several frames for each call: it is one for all threads."""
+
+    def __init__(self) -> None:
+        self.lock, self.users, self.plain = threading.Lock(), 0, 0
+
+
+_limit = _Limit()
+
+
+def limit() -> int:
+    """How many calls may nest."""
+    return _limit.plain
+
+
+@contextmanager
+def _deep() -> Iterator[None]:
+    with _limit.lock:
+        if not _limit.users:
+            _limit.plain = sys.getrecursionlimit()
+            sys.setrecursionlimit(_limit.plain * (_FRAMES + 1))
+        _limit.users += 1
+    try:
+        yield
+    finally:
+        with _limit.lock:
+            _limit.users -= 1
+            if not _limit.users:
+                sys.setrecursionlimit(_limit.plain)
+
+
+def emit(
+    callee: Callee,
+    args: Sequence[Any],
+    captured: Sequence[Any] | None,
+    kinds: Sequence[types.Type],
+    graph: FuncGraph,
+) -> list[Value]:
+    """Record a call; the values that it gives."""
+    given = None if captured is None else list(captured)
+    function = OpaqueObject(callee.call, f"call {callee.name}")
+    made = graph.emit("tg.recursion", function, list(args), given, type=types.OBJECT)
+    inputs = [*args, *(given or ())]
+    return [graph.emit("tg.py_item", made, i, inputs, type=k) for i, k in enumerate(kinds)]
