@@ -226,8 +226,10 @@ class Asked:
 @cases((3,), (-3,))
 def property_asked_for_once(x):
     o = Asked(x)
-    there = hasattr(o, "positive")
-    return there, o.asked, getattr(o, "positive", 5), o.asked
+    there, other = hasattr(o, "positive"), Asked(x * 2)
+    if x > 1:
+        o, other = other, o
+    return there, o.asked, getattr(o, "positive", 5), o.asked, hasattr(other, "positive"), other.asked  # fmt: skip
 
 
 class Scaled:

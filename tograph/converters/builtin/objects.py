@@ -114,7 +114,7 @@ def setattr_call(owner, name, value):
 def hasattr_call(owner, name):
     if is_union(name):
         return union.distribute(lambda chosen: hasattr_call(owner, chosen), name)
-    if is_tracing() and attributes.computes(owner, name):
+    if is_tracing() and _computed(owner, name):
         return call(_has, owner, name)
     return attributes.has_attribute(owner, name)
 
@@ -125,7 +125,7 @@ def getattr_call(owner, name, *default):
         return union.distribute(lambda chosen: getattr_call(owner, chosen, *default), name)
     if not default:
         return attributes.attr(owner, name)
-    if is_tracing() and attributes.computes(owner, name):
+    if is_tracing() and _computed(owner, name):
         return call(_read, owner, name, default[0])
     there = attributes.has_attribute(owner, name)
     if is_staged(there):
@@ -133,6 +133,12 @@ def getattr_call(owner, name, *default):
             there, lambda: attributes.attr(owner, name), lambda: default[0]
         )
     return attributes.attr(owner, name) if there else default[0]
+
+
+def _computed(owner, name) -> bool:
+    """Whether a user's code gives an attribute of an object, or of one that it may be."""
+    options = owner.options_ if is_union(owner) else (owner,)
+    return any(attributes.computes(x, name) for x in options)
 
 
 def _has(owner, name):
