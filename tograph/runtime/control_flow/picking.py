@@ -229,12 +229,18 @@ def flat(
         starts.append((len(out), at))
         out += found
 
-    def composed(graph: FuncGraph) -> Any:
+    return composed(which, starts), out
+
+
+def composed(which: Which, starts: Sequence[tuple[int, Which | None]]) -> Which:
+    """The index of a choice some options of which are choices themselves: each option begins at an index, and may add its own."""
+
+    def index(graph: FuncGraph) -> Any:
         at = [_shifted(graph, 0 if w is None else w(graph), start) for start, w in starts]
         outer = which(graph)
         return at[outer] if isinstance(outer, int) else graph.emit("tg.choose", outer, at, type=INT)
 
-    return composed, out
+    return index
 
 
 def _opens(x: SymTensor | None, inner: FuncGraph | None) -> bool:
