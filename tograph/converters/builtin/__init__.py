@@ -4,6 +4,7 @@ Importing the modules registers the forms: ``registry.handles`` maps a function 
 """
 
 from . import (
+    copying,
     decisions,
     deques,
     fused_optimizers,
@@ -40,6 +41,7 @@ from . import (
 )
 
 __all__ = [
+    "copying",
     "decisions",
     "deques",
     "fused_optimizers",
