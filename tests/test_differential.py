@@ -1,4 +1,4 @@
-"""2,000 random programs: converted, each returns, prints, raises and mutates as natively."""
+"""1,200 random programs: converted, each returns, prints, raises and mutates as natively."""
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ CHUNK = 100
 SHOWN = 3
 
 
-@pytest.mark.parametrize("first", range(0, 2000, CHUNK))
+@pytest.mark.parametrize("first", range(0, 1200, CHUNK))
 def test_native_against_converted(first):
     found = []
     for seed in range(first, first + CHUNK):

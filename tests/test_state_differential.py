@@ -17,7 +17,7 @@ import tograph as tg
 from tests import alias_writer, program_writer
 from tests.program_runner import describe, print_difference, same_error, time_limit, tree_difference
 
-CHUNK, COUNT = 50, 600
+CHUNK, COUNT = 50, 400
 REFUSED = (tg.errors.StructureError, tg.errors.StagingError)
 
 

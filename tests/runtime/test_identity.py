@@ -600,3 +600,25 @@ def test_a_write_without_gradients_to_a_name_that_may_be_a_leaf():
             y = run(x, torch.tensor(c))
             outs.append((y.tolist(), x.tolist()))
         assert outs[0] == outs[1]
+
+
+class Candidate:
+    def __init__(self, genes):
+        self.genes = genes
+
+
+def test_the_tensors_of_objects_that_are_sorted_again_in_a_loop():
+    def evolved(population):
+        all = [Candidate(genes) for genes in population]
+        for _ in range(3):
+            all.sort(key=lambda c: c.genes.sum().item())
+            if all[0].genes.sum() < 0.01:
+                break
+            elite, children = all[:2], []
+            while len(children) < len(all) - 2:
+                children.append(Candidate(elite[0].genes - elite[1].genes))
+            all = elite + children
+        return all[0].genes
+
+    x = torch.tensor([[2.0], [4.0], [1.0], [5.0]])
+    torch.testing.assert_close(tg.function(evolved)(x), evolved(x))

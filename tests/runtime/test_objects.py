@@ -165,3 +165,31 @@ def test_staged_numbers_have_no_hash():
 
     with pytest.raises(tg.errors.StagingError, match="known only when the graph"):
         f(torch.tensor([1, 2]))
+
+
+@dataclasses.dataclass
+class Counts:
+    steps: int = 0
+
+
+class Counting:
+    def __init__(self):
+        self.counts = Counts()
+
+    def run(self, x):
+        self.counts = Counts()
+        while x.sum() > 1:
+            x = x * 0.5
+            self.counts.steps += 1
+        return x, self.counts
+
+
+def test_an_object_of_each_call_that_an_attribute_keeps_is_one_trace():
+    native, converted = Counting(), Counting()
+    run = tg.function(converted.run)
+    for size in (1.0, 5.0, 8.0, 1.0, 20.0):
+        x = torch.full((2,), size)
+        expected, (y, counts) = native.run(x), run(x)
+        torch.testing.assert_close(y, expected[0])
+        assert counts == expected[1] == converted.counts and counts is converted.counts
+    assert run.trace_count == 1

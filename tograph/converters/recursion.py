@@ -74,6 +74,9 @@ class TailCalls(Converter):
             return node
         at = int(is_docstring(node.body[0]))
         rewrite = _Activation(self, node.name, names)
+        returned = (n.value for n in own_nodes(node) if isinstance(n, gast.Return))
+        if not any(value is not None and rewrite.calls(value) for value in returned):
+            return node  # most functions: a copy of the body takes longer than other passes
         body = rewrite.block(copy.deepcopy(node.body[at:]))
         if not rewrite.found:
             return node

@@ -38,6 +38,12 @@ return""")
     effects = ordering.node_effects(graph.nodes[0])
     assert (effects.writes, effects.reads, effects.io) == ((2,), (2,), True)
     assert (effects.random, effects.may_fail) == (False, False)
+    known = {}
+    assert ordering.written(graph, known) == {graph.inputs[0]}
+    then, orelse = graph.nodes[0].regions.values()
+    assert known[then] == (1, {then.inputs[1]}) and known[orelse] == (2, set())
+    then.nodes.append(Node("tg.assign", (then.inputs[0], then.inputs[0])))
+    assert ordering.written(then, known) == set(then.inputs)
     assert [graph.nodes[0].inputs[i] for i in effects.writes] == [graph.inputs[0]]
 
 

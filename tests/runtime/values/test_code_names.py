@@ -36,6 +36,22 @@ def test_names():
     assert "zeros" in code_names.code_names(made().__code__)
 
 
+def test_names_behind_256_others():
+    """Their places take more than a byte of an instruction."""
+    many = "\n    ".join(f"g{i}, c{i} = h{i}, c{i}" for i in range(300))
+    cells = " = ".join(f"c{i}" for i in range(300))
+    source = f"def outer():\n  {cells} = 0\n  def inner():\n    nonlocal {', '.join(f'c{i}' for i in range(300))}\n"
+    source += f"    global {', '.join(f'g{i}' for i in range(300))}\n    {many}\n  return inner\n"
+    namespace = {}
+    exec(source, namespace)
+    code = namespace["outer"]().__code__
+    free = {f"c{i}" for i in range(300)}
+    assert code_names.loaded_globals(code) == tuple(f"h{i}" for i in range(300))
+    assert code_names.loaded_variables(code) == free
+    assert code_names.stored_names(code) == free | {f"g{i}" for i in range(300)}
+    assert code_names.writes(code) == (free, tuple(sorted(f"g{i}" for i in range(300))))
+
+
 def test_the_conversion_of_a_function_goes_with_it(monkeypatch):
     monkeypatch.setitem(linecache.cache, "<made>", (len(SOURCE), None, SOURCE.splitlines(keepends=True), "<made>"))  # fmt: skip
     add = made()(3.0)

@@ -4,6 +4,7 @@ Importing the modules registers the forms: ``registry.handles`` maps a function 
 """
 
 from . import (
+    copying,
     decisions,
     deques,
     fused_optimizers,
@@ -42,6 +43,7 @@ from . import (
 )
 
 __all__ = [
+    "copying",
     "decisions",
     "deques",
     "fused_optimizers",

@@ -16,9 +16,8 @@ from ..graph.ops import REGION_OPS
 from ..graph.ordering import set_control_inputs
 from ..graph.rewrite import copied
 from ..passes.lift_writes import lifted
+from ..writes.mutation import LEAF_WRITTEN
 from .dependence import Dependence, dependences
-
-LEAF = "a leaf Variable that requires grad is being used in an in-place operation."
 
 
 class Rewrites:
@@ -47,7 +46,7 @@ class Rewrites:
             x = inputs[i]
             if x.requires_grad and x.is_leaf:
                 if self.sure[k]:
-                    raise RuntimeError(LEAF)
+                    raise RuntimeError(LEAF_WRITTEN)
             elif x.requires_grad or any(inputs[j].requires_grad for j in depends):
                 found.append(k)
         return found

@@ -23,7 +23,7 @@ from ..symbols.symbolic import SymTensor, View, as_symbolic
 from ..values.structure import Spec
 from .holes import Dug, dig, layout, number
 from .leaves import NEW, Among, leaf_objects, leaf_paths
-from .picking import Lost, Which, flat, fresh_view
+from .picking import Lost, Which, composed, flat, fresh_view
 
 Key = Hashable  # of a variable, or of a part of what it holds
 LIMIT = 12  # options of a variable; more of them are lost
@@ -100,14 +100,25 @@ def _binding(x: Any, inner: FuncGraph | None) -> Binding:
         return Binding(first, [None], False)
     which, given = first, (x,)
     if isinstance(x, Among):
-        tag, given = x.tag, x.options
-        which = lambda graph: tag.node.value(graph)  # noqa: E731
+        which, given = _opened(x)
     variable = any(hasattr(o, "assign_add") for o in given)
     tensors: list[SymTensor | None] = [None if o is NEW else as_symbolic(o) for o in given]
     if inner is not None:
         with recording(inner):  # sizes of the tensors may be known there only
             which, tensors = flat(which, tensors, inner)
     return Binding(which, list(tensors), variable)
+
+
+def _opened(x: Among) -> tuple[Which, tuple[Any, ...]]:
+    """The index and the tensors of a choice: those of the choices among its options in their places."""
+    given: list[Any] = []
+    starts: list[tuple[int, Which | None]] = []
+    for option in x.options:
+        at, found = _opened(option) if isinstance(option, Among) else (None, (option,))
+        starts.append((len(given), at))
+        given += found
+    tag: Which = lambda graph: x.tag.node.value(graph)  # noqa: E731
+    return (tag if len(given) == len(starts) else composed(tag, starts)), tuple(given)
 
 
 def first(graph: FuncGraph) -> int:

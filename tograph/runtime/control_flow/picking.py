@@ -26,7 +26,7 @@ from ..symbols.funcgraph import FuncGraph, Ref, Storage, current_graph, user_loc
 from ..symbols.scalars import new_scalar
 from ..symbols.symbolic import SymTensor, value_of, wrap
 from ..values.listed import moved, parts
-from ..writes.mutation import VARIABLE, write
+from ..writes.mutation import LEAF_WRITTEN, VARIABLE, write
 from .regions import close, forget_written, trace_region
 
 _version = operator.attrgetter("version")
@@ -109,7 +109,7 @@ class Picked(Storage):
                 continue
             reads.leaf_written()
             which = index(graph)
-            said = _LEAF if not (view or x.chain) else f"a view of {_LEAF}"
+            said = LEAF_WRITTEN if not (view or x.chain) else f"a view of {LEAF_WRITTEN}"
             if not isinstance(which, int):
                 other = graph.emit("py.ne", which, i, type=BOOL)
                 graph.add("tg.assert", (other, "RuntimeError", (said,)))
@@ -164,9 +164,6 @@ class Lost(Storage):
             f"known only when the graph runs; so it cannot be {what} here. Use clone() where it is assigned.",
             user_location(),
         )
-
-
-_LEAF = "a leaf Variable that requires grad is being used in an in-place operation."
 
 
 def _is_leaf(x: SymTensor, graph: FuncGraph) -> bool:
@@ -232,12 +229,18 @@ def flat(
         starts.append((len(out), at))
         out += found
 
-    def composed(graph: FuncGraph) -> Any:
+    return composed(which, starts), out
+
+
+def composed(which: Which, starts: Sequence[tuple[int, Which | None]]) -> Which:
+    """The index of a choice some options of which are choices themselves: each option begins at an index, and may add its own."""
+
+    def index(graph: FuncGraph) -> Any:
         at = [_shifted(graph, 0 if w is None else w(graph), start) for start, w in starts]
         outer = which(graph)
         return at[outer] if isinstance(outer, int) else graph.emit("tg.choose", outer, at, type=INT)
 
-    return composed, out
+    return index
 
 
 def _opens(x: SymTensor | None, inner: FuncGraph | None) -> bool:

@@ -32,6 +32,7 @@ from ..values import conditional_items, pytrees, structure
 from ..values.structure import (
     Handle,
 )
+from ..writes.mutation import LEAF_WRITTEN
 
 
 class Unreachable(BaseException):
@@ -94,10 +95,7 @@ _RAISE = dis.opmap["RAISE_VARARGS"]
 
 def is_leaf_error(error: BaseException) -> bool:
     """Whether it is torch's for a write in place to a leaf that requires a gradient, or to a view of one."""
-    return isinstance(error, RuntimeError) and _LEAF in str(error)
-
-
-_LEAF = "leaf Variable that requires grad is being used in an in-place operation"
+    return isinstance(error, RuntimeError) and LEAF_WRITTEN in f"{error}"
 
 
 def emit_raise(error: BaseException) -> None:

@@ -17,7 +17,7 @@ import torch
 
 from ...errors import ConditionError, TographError
 from ..graph.ir import Node, Value
-from ..graph.ordering import graph_effects, prune
+from ..graph.ordering import prune_region, written
 from ..guarding import reads
 from ..inference.shapes import SYMBOLS
 from ..recording.tracing import recording
@@ -235,16 +235,16 @@ def close(graph: FuncGraph, keys: list[Any], outputs: list[Value], lead: int = 0
     inner.inputs = own + [graph.captures[k] for k in keys]
     inner.input_names = inner.input_names[:lead] + [""] * len(keys)
     inner.outputs = freed.leaving(graph, outputs)
-    prune(inner, over=True)
+    prune_region(inner)
     graph.closed = True
 
 
 def forget_written(graph: FuncGraph, inner: FuncGraph, node: Node) -> None:
     """A region of a node that was recorded just now may have written tensors from outside: they are read again, and autograd knows of it."""
     histories.rewritten(node, graph, inner)
-    written = set(graph_effects(inner.graph).writes)
+    changed = written(inner.graph, graph.root.written)
     for key, value in inner.captures.items():
-        if isinstance(key, Storage) and inner.graph.inputs.index(value) in written:
+        if isinstance(key, Storage) and value in changed:
             graph.known.pop(key, None)
 
 

@@ -8,21 +8,19 @@ from __future__ import annotations
 
 from ..graph.ir import Value
 from ..graph.ops import overload
-from ..graph.ordering import graph_effects
+from ..graph.ordering import written
 from ..inference.infer import facts_of
 from ..symbols.funcgraph import FuncGraph, Storage
 
 
 def taken(body: FuncGraph, others: list[FuncGraph]) -> bool:
     """Whether a body that writes tensors of the caller, or one of ``others`` beside it, has the value of a view of them from before the loop."""
-    writes = set(graph_effects(body.graph).writes)
+    writes = written(body.graph, body.root.written)
     if not writes or body.outer is None:
         return False
-    places = {v: i for i, v in enumerate(body.graph.inputs)}
-    captures = body.captures.items()
-    written = {k for k, v in captures if isinstance(k, Storage) and places.get(v) in writes}
+    changed = {k for k, v in body.captures.items() if isinstance(k, Storage) and v in writes}
     values = {k for g in (body, *others) for k in g.captures if isinstance(k, Value)}
-    return bool(written) and any(_read_of(v, body.outer) in written for v in values)
+    return bool(changed) and any(_read_of(v, body.outer) in changed for v in values)
 
 
 def _read_of(value: Value, graph: FuncGraph) -> Storage | None:

@@ -7,7 +7,7 @@ graphs'. From them come the control inputs of nodes, and whether a node that nob
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, MutableMapping
 from dataclasses import replace
 from typing import Any
 
@@ -119,6 +119,33 @@ def graph_effects(graph: Graph, known: Known | None = None) -> ops.Effects:
     if known is not None:
         known[graph] = total
     return total
+
+
+# By region, with how many nodes it had then.
+Written = MutableMapping[Graph, tuple[int, frozenset[Value]]]
+
+
+def written(graph: Graph, known: Written) -> frozenset[Value]:
+    """The inputs of a graph that running it writes. ``known`` is looked at and filled: regions that are recorded already are gone over once."""
+    found = known.get(graph)
+    if found is None or found[0] != len(graph.nodes):
+        made = {v for node in graph.nodes for v in _written_by(node, known)}
+        found = known[graph] = len(graph.nodes), frozenset(made.intersection(graph.inputs))
+    return found[1]
+
+
+def _written_by(node: Node, known: Written) -> Iterator[Any]:
+    if not node.regions:
+        places = ops.lookup(node.op).effects.writes
+        if places:
+            inputs = node.inputs
+            yield from (inputs[i] for i in places)
+    for name, region in node.regions.items():
+        # A gradient does not run with the node.
+        inner = written(region, known) if name != "gradient" else ()
+        if inner:
+            given = node.args[len(node.args) - len(region.inputs) :]
+            yield from (a for a, v in zip(given, region.inputs) if v in inner)
 
 
 def _translated(places: list[int | None], found: tuple[int, ...]) -> tuple[int, ...]:
@@ -249,23 +276,28 @@ def _writes_over(node: Node) -> bool:
     )
 
 
-def prune(graph: Graph, known: Known | None = None, over: bool = False) -> None:
-    """Remove nodes whose outputs nobody uses and that have no effect, in regions too.
-
-    ``over``: but those with regions that write over something, which is known of what is there yet only.
-    """
+def prune(graph: Graph, known: Known | None = None) -> None:
+    """Remove nodes whose outputs nobody uses and that have no effect, in regions too."""
     known = {} if known is None else known
+    for node in graph.nodes:
+        for region in node.regions.values():
+            prune(region, known)
+    _prune_nodes(graph, lambda node: node_effects(node, known).removable)
+
+
+def prune_region(graph: Graph) -> None:
+    """The same of a region that was recorded just now, whose own regions were pruned when they were.
+
+    Nodes with regions that write over something stay: what that is is known of what is there yet only.
+    """
+    _prune_nodes(graph, lambda node: not _writes_over(node) and node_effects(node).removable)
+
+
+def _prune_nodes(graph: Graph, removable: Callable[[Node], bool]) -> None:
     used: set[Value] = set(graph.outputs)
     keep: list[Node] = []
     for node in reversed(graph.nodes):
-        for region in node.regions.values():
-            prune(region, known, over)
-        needed = (
-            (over and _writes_over(node))
-            or any(v in used for v in node.outputs)
-            or not node_effects(node, known).removable
-        )
-        if needed:
+        if any(v in used for v in node.outputs) or not removable(node):
             keep.append(node)
             used.update(node.inputs)
     before, graph.nodes = graph.nodes, keep[::-1]

@@ -18,6 +18,7 @@ import itertools
 import sys
 import threading
 import types as pytypes
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -27,7 +28,7 @@ import torch
 from ...errors import Location, ScopeError
 from ..graph.ir import Graph, Node, Value
 from ..graph.ops import MOVES
-from ..graph.ordering import op_effects
+from ..graph.ordering import Written, op_effects
 from ..graph.types import Type
 from ..inference.infer import tensor_type
 from ..inference.shapes import Meta
@@ -172,6 +173,8 @@ class Root:
     freed: dict[Any, FuncGraph] = field(default_factory=dict)  # see ``freed``
     wrote: bool = False  # some op writes over something
     writes: list[Any] = field(default_factory=list)  # see ``stale``
+    # What regions write, see ``ordering``.
+    written: Written = field(default_factory=weakref.WeakKeyDictionary)
     let: dict[Any, Any] = field(default_factory=dict)  # see ``stale``
     # Of what a node gives: what the same memory held before it.
     memory: dict[Value, Any] = field(default_factory=dict)

@@ -137,13 +137,18 @@ class CallEffects:
 
     def _is_outside(self, location: Location) -> bool:
         """Whether something that existed before the call was changed: that happens at every call."""
-        if location.key[0] not in _OWNED:
+        if location.key[0] not in _OWNED or self._is_made(location.keep):
             return False
         return (
             control_flow.is_module_globals(location)
             or self.watch.source_of(location.keep) is not None
             or id(location.keep) in self._reach()
         )
+
+    def _is_made(self, x: Any) -> bool:
+        """Whether each call makes an object anew, also one that something outside holds when the trace ends."""
+        created = any(x is made for made, _ in self.root.root.created)
+        return id(x) in self.root.root.made and not created
 
     def _reach(self) -> set[int]:
         if self._reached is None:

@@ -271,6 +271,9 @@ def replace_data(x: torch.Tensor, value: torch.Tensor) -> None:
 
 
 # What stands for a ``tg.Variable``: set by ``variables``.
+LEAF_WRITTEN = (
+    "a leaf Variable that requires grad is being used in an in-place operation."  # torch's words
+)
 VARIABLE: list[type[SymTensor]] = [SymTensor]
 
 
