@@ -80,9 +80,7 @@ class ConcreteFunction:
         self._fused: list[Fused] = []
         self.open_numbers: tuple[int, ...] = ()  # Python numbers of a call that are inputs
         self.late: list[tuple[int, Any]] = []
-        self.made_leaves: tuple[
-            int, ...
-        ] = ()  # tensors of a call on which the code calls requires_grad_()
+        self.made_leaves: tuple[int, ...] = ()  # tensors of a call that get requires_grad_()
         self.slots: dict[int, Slot] = {}  # captured inputs that are looked up
         self.identities = Identities(graph.outputs)  # outputs that are the caller's tensors
         self.outers: Sequence[Outer] = ()  # containers from before a call that it gives
