@@ -211,6 +211,27 @@ def property_evaluated_once(x):
     return o.value + x
 
 
+class Asked:
+    def __init__(self, x):
+        self.x, self.asked = x, 0
+
+    @property
+    def positive(self):
+        self.asked += 1
+        if self.x > 0:
+            return self.x
+        raise AttributeError("positive")
+
+
+@cases((3,), (-3,))
+def property_asked_for_once(x):
+    o = Asked(x)
+    there, other = hasattr(o, "positive"), Asked(x * 2)
+    if x > 1:
+        o, other = other, o
+    return there, o.asked, getattr(o, "positive", 5), o.asked, hasattr(other, "positive"), other.asked  # fmt: skip
+
+
 class Scaled:
     factor = None
 

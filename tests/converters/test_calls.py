@@ -1,6 +1,7 @@
 """Calls: callees of every kind, *args, super(), decorators, recursion, unconverted code."""
 
 import functools
+import linecache
 
 import pytest
 import torch
@@ -376,3 +377,26 @@ def test_python_values_have_traces_of_their_own():
         return torch.tensor(1.0) / v
 
     assert [g(0.0), g(-0.0)] == [float("inf"), float("-inf")]
+
+
+def test_classes_of_a_cell_of_a_notebook():
+    name = "<a cell of test_calls>"
+    source = """
+class Counted:
+    made = 0
+
+    def __init__(self, x):
+        self.items, type(self).made = [x], type(self).made + 1
+
+def f(x):
+    c = Counted(x)
+    if x > 0:
+        c.items.append(Counted(x).items[0])
+    return len(c.items), Counted.made
+"""
+    linecache.cache[name] = (len(source), None, source.splitlines(True), name)
+    namespace = {"__name__": "cell"}
+    exec(compile(source, name, "exec"), namespace)
+    f = tg.function(namespace["f"])
+    assert f(torch.tensor(1.0)) == (2, 2)
+    assert f(torch.tensor(-1.0)) == (1, 3)

@@ -155,4 +155,23 @@ def membership_is_a_bool(x):
     return type(x[0] in xs), x[1] * 2 in xs, 3 in xs, 7.0 not in x, type(3.0 in x)
 
 
+@cases((1,), (-1,), (9,))
+def bools_by_identity(x):
+    b, late = bool(x > 0), None if x > 5 else bool(x > 0)
+    done, n = False, 0
+    while done is False:
+        n += 1
+        done = bool(x + n > 3)
+    return (
+        b is True,
+        b is not False,
+        b is None,
+        late is True,
+        late is not False,
+        True is b,
+        b is done,
+        n,
+    )
+
+
 test_same = cases.test()

@@ -110,3 +110,16 @@ def ordered(x):
 
 def test_ties_of_what_has_no_order():
     compare(ordered, (torch.tensor([3.0, 1.0, 2.0]),), (torch.tensor([3.0, 3.0, -2.0]),))
+
+
+def merged(x):
+    a, b = sorted(float(v) for v in x[:2]), sorted(float(v) for v in x[2:])
+    return (
+        list(heapq.merge(a, b)),
+        list(heapq.merge([3, 1], [2, 0], reverse=True)),
+        [v for v in heapq.merge(b, a, b, key=lambda v: -v)],
+    )
+
+
+def test_merge():
+    compare(merged, (torch.tensor([3.0, 1.0, 2.0, 1.0]),), (torch.tensor([0.0, 1.0, 5.0]),))

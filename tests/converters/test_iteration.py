@@ -173,6 +173,39 @@ def what_is_not_iterable(n):
     return said
 
 
+def numbers():
+    n = 0
+    while True:
+        yield n
+        n += 1
+
+
+@cases((1,), (3,))
+def of_generators_without_an_end(x):
+    sums, pairs = x, []
+    for total in itertools.accumulate(numbers()):
+        if total > 9:
+            break
+        sums = sums + total
+    for a, b in itertools.pairwise(numbers()):
+        if b > 3:
+            break
+        pairs.append(a * b * x)
+    return sums, pairs, list(itertools.islice(numbers(), 3)), [x * k for k in itertools.islice(numbers(), 1, 6, 2)]  # fmt: skip
+
+
+def down_from(x):
+    while x > 0:
+        x = x - 1
+        yield x
+
+
+@cases.tensors((2,), (0,), (5,))
+def of_staged_generators(x):
+    first, later = list(itertools.islice(down_from(x), 2)), list(itertools.islice(down_from(x), 1, 9, 2))  # fmt: skip
+    return first, later, list(itertools.accumulate(down_from(x))), list(itertools.pairwise(down_from(x)))  # fmt: skip
+
+
 test_same = cases.test()
 
 

@@ -159,9 +159,89 @@ def test_refused(form, maker):
         tg.function(form(MAKERS[maker]))(XS, torch.tensor(2))
 
 
-def test_left_by_a_staged_break():
-    with pytest.raises(StagingError, match="at a place that only the run knows"):
-        tg.function(left_by_break(iter))(XS, torch.tensor(2))
+class Upto:
+    """An iterator whose end may be staged, with a position to look at."""
+
+    def __init__(self, n):
+        self.n, self.i = n, 0
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if self.i >= self.n:
+            raise StopIteration
+        self.i += 1
+        return self.i
+
+
+class Indexed:
+    def __init__(self, *items):
+        self.items, self.seen = items, 0
+
+    def __getitem__(self, i):
+        self.seen += 1
+        if i >= len(self.items):
+            raise IndexError(i)
+        return self.items[i]
+
+
+def of_a_class(n):
+    it, total = Upto(n + 2), n * 0
+    for v in it:
+        total = total + v
+    return total, it.i, next(it, -1), list(Upto(n))
+
+
+def of_a_class_left_by_break(n):
+    it, total = Upto(5), n * 0
+    for v in it:
+        if total > n:
+            break
+        total = total + v
+    else:
+        total = total * 100
+    return total, it.i, iter(it) is it, next(it, -1), list(it)
+
+
+def of_indices_left_by_break(n):
+    xs, total = Indexed(1, 2, 3), n * 0
+    for v in xs:
+        if total > n:
+            break
+        total = total + v
+    return total, xs.seen, list(xs)
+
+
+def of_a_map_left_by_break(n):
+    taken, total = [0], n * 0
+
+    def shown(v):
+        taken[0] += 1
+        return v
+
+    for v in map(shown, (1, 2, 3)):
+        if total > n:
+            break
+        total = total + v
+    return total, taken[0]
+
+
+def of_a_list_left_by_break(n):
+    it = iter([1, 2, 3])
+    for v in it:
+        if v > n:
+            break
+    return list(it)
+
+
+@pytest.mark.parametrize(
+    "f", [of_a_class, of_a_class_left_by_break, of_indices_left_by_break, of_a_map_left_by_break, of_a_list_left_by_break],
+)  # fmt: skip
+def test_takes_no_more_than_python(f):
+    staged = tg.function(f)
+    for n in (0, 2, 1, 9):
+        assert [int(v) for v in flat(staged(torch.tensor(n)))] == [int(v) for v in flat(f(n))]
 
 
 def test_effects_of_map_come_when_its_items_are_taken(capsys):

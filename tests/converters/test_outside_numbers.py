@@ -88,14 +88,3 @@ def test_clocks():
     assert spent >= 0.01
     assert before <= now <= time.time_ns()
     assert f(torch.tensor(-1.0))[1] >= now
-
-
-@pytest.mark.parametrize("name", ["shuffle", "sample", "choices"])
-def test_orders_are_refused(name):
-    def f(x):
-        args = ([1, 2, 3],) if name == "shuffle" else ([1, 2, 3], 2)
-        getattr(random, name)(*args)
-        return x
-
-    with pytest.raises(tg.errors.StagingError, match="randperm"):
-        tg.function(f)(torch.tensor(1.0))

@@ -221,6 +221,9 @@ LOOKED_INTO = [
     lambda s: s * 2, lambda s: 2 * s, lambda s: "1" in s, lambda s: s in "a1b-2c", lambda s: s in ["1", "z"], lambda s: 1 if s else 2,
     lambda s: s.startswith("-"), lambda s: s.replace("1", "x").find("x"), lambda s: {"1": 10}.get(s, 20), lambda s: {"1": 10, "-2": 3}[s],
     lambda s: sorted([s, "0", "3"]), lambda s: "a" + s + "b" == "a1b", lambda s: (s, 1) in {("1", 1): 2}, lambda s: {"1": 5, "-2": 6}.pop(s),
+    lambda s: (s + ",3").split(","), lambda s: s.rsplit(sep="-", maxsplit=1), lambda s: [c * 2 for c in s], lambda s: sorted(s), lambda s: int(s) + 1,
+    lambda s: float(s), lambda s: ord(s[0]), lambda s: sum(ord(c) for c in s), lambda s: int("a" + s), lambda s: ord(s + "12"),
+    lambda s: [int(part) for part in f"{s};7".split(";")], lambda s: " ".join(f"{s} b".split()),
 ]  # fmt: skip
 
 
@@ -235,7 +238,7 @@ def test_a_staged_string_is_looked_into_when_the_graph_runs(number, x):
     compare(f, (torch.tensor(x),))
 
 
-@pytest.mark.parametrize("use", [lambda s: [c for c in s], lambda s: s.split(",")])
+@pytest.mark.parametrize("use", [hash, lambda s: s.encode()])
 def test_what_needs_the_text_while_tracing_is_refused(use):
     def f(x):
         return use(f"{x}")

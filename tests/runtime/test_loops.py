@@ -406,6 +406,26 @@ def test_a_copy_that_adds_numbers_does_not_add_tensors_as_another_did(bodies):
     same(f, (T([1.0, -2.0, 3.0]),))
 
 
+def test_a_copy_whose_list_holds_numbers_does_not_hold_tensors_as_another_does():
+    def collected(n, form):
+        found = []
+        for i in range(n):
+            found.append(form(i))
+        return found
+
+    @tg.function
+    def f(n, x):
+        many = [3, 1]
+        if x > 1:
+            many.append(2)
+        tensors, numbers = collected(n, lambda i: x * i), collected(n, lambda i: i * 2)
+        return tensors, numbers, collected(n, lambda i: i * 0.5), sorted(many), many
+
+    tensors, *others = f(torch.tensor(3), torch.tensor(2.0))
+    assert [t.item() for t in tensors] == [0.0, 2.0, 4.0]
+    assert repr(others) == "[[0, 2, 4], [0.0, 0.5, 1.0], [1, 2, 3], [3, 1, 2]]"
+
+
 def test_the_size_of_a_copy_does_not_come_from_another(bodies):
     def f(x, n):
         found = []

@@ -283,8 +283,19 @@ def _class_attribute(owner, name):
     return found.__get__(owner, type(owner)) if hasattr(type(found), "__get__") else found
 
 
+def computes(owner, name) -> bool:
+    """Whether a user's code gives an attribute, or says that there is none: a property, a descriptor, ``__getattr__``."""
+    found = _descriptor(owner, name)
+    if name in getattr(owner, "__dict__", ()) and not hasattr(type(found), "__set__"):
+        return False
+    if found is MISSING:
+        return is_user_function(getattr(type(owner), "__getattr__", None))
+    get = getattr(found, "fget", None) or getattr(found, "func", None)
+    return is_user_function(get or getattr(type(found), "__get__", None))
+
+
 def has_attribute(owner, name):
-    """``hasattr(owner, name)``"""
+    """``hasattr(owner, name)`` of one that no user's code computes."""
     if is_union(owner):
         return apply(lambda o: has_attribute(o, name), owner)
     if isinstance(owner, StagedList):

@@ -15,6 +15,7 @@ from ..runtime.inference.shapes import SYMBOLS
 from ..runtime.library.staged_string import StagedString, text_op
 from ..runtime.symbols import journal
 from ..runtime.symbols.journal import MISSING
+from ..runtime.symbols.scalars import StagedBool
 from ..runtime.symbols.symbolic import scalar_of
 from ..runtime.values import conditional_items
 from ..runtime.values.structure import is_union
@@ -196,11 +197,16 @@ def not_contains(x, items):
 def is_(a, b):
     """``a is b``"""
     if is_union(a):
-        if is_union(b) or isinstance(b, torch.Tensor):
+        flags = type(b) is bool or isinstance(b, StagedBool)
+        if is_union(b) or flags or isinstance(b, torch.Tensor):
             return distribute(lambda v: is_(v, b), a)
         return test_options(lambda v: v is b, a)
     if is_union(b):
         return is_(b, a)
+    if isinstance(a, StagedBool) or isinstance(b, StagedBool):
+        # Python has two bools
+        flags = all(type(x) is bool or isinstance(x, StagedBool) for x in (a, b))
+        return flags and (a == b)
     if type(a) is StagedClass:
         return a.exactly(b)
     if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):

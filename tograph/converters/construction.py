@@ -6,6 +6,8 @@ Objects that hold parameters and state (modules, optimisers) are made once, for 
 
 from __future__ import annotations
 
+import linecache
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -84,13 +86,19 @@ def instance(call: Callable[..., Any], cls: type, args, kwargs):
         cls.__module__ or ""
     ):
         return noted(cls(*args, **kwargs))
-    if init.__code__.co_filename.startswith("<") or issubclass(cls, torch.nn.Module):
+    if not _is_written(init.__code__) or issubclass(cls, torch.nn.Module):
         return noted(cls(*args, **kwargs))
     new = cls.__new__
     made = blank(cls) if plain else call(new, cls, *args, **kwargs)
     if isinstance(made, cls):
         call(init, made, *args, **kwargs)
     return noted(made)
+
+
+def _is_written(code: types.CodeType) -> bool:
+    """Whether code has a source: that of a notebook's cell or a doctest has, what ``exec`` made of a text has none."""
+    file = code.co_filename
+    return not file.startswith("<") or bool(linecache.getline(file, code.co_firstlineno))
 
 
 def noted(made):

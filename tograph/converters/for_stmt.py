@@ -25,6 +25,7 @@ from ..runtime import control_flow
 from ..runtime.guarding import reads
 from ..runtime.guarding.unconverted import check_keys
 from ..runtime.library import debug
+from ..runtime.library.staged_string import StagedString, text_list
 from ..runtime.symbols import decisions
 from ..runtime.symbols.funcgraph import is_tracing
 from ..runtime.values import locations
@@ -35,12 +36,12 @@ from ..transpiler.anno import Fact
 from ..transpiler.syntax import gast
 from ..transpiler.templates import name
 from . import directives
-from .call_rules import is_user_function
+from .call_rules import DECIDING, is_user_function
 from .calls import call
 from .context import OPERATORS
 from .generators import Generator, consume
 from .iterables import StagedRange, Steps, staged_rest, staged_source
-from .iterators import Advancing, Counting, SequenceIterator
+from .iterators import Advancing, Counting, SequenceIterator, moved, place_now
 from .logical import and_
 from .members import Listing, listing
 from .places import places_of
@@ -97,25 +98,44 @@ def for_stmt(iterable, body, names, test=None, options=None) -> None:
 
 def iterator_of(x):
     """What ``iter`` gives for an object of a user's class, by its converted ``__iter__``; anything else as it is."""
+    if isinstance(x, StagedString):
+        return text_list("list", x)
     x = TABLE_KEYS[0](x) if is_table(x) else listing(x)
-    begin = getattr(type(x), "__iter__", None)
-    if is_tracing() and is_user_function(begin):
-        x = call(begin, x)
-        step = getattr(type(x), "__next__", None)
-        if is_user_function(step):
-            return _items(x, step)
+    if is_tracing():
+        begin, item = getattr(type(x), "__iter__", None), getattr(type(x), "__getitem__", None)
+        if is_user_function(begin):
+            x = call(begin, x)
+        elif begin is None and is_user_function(item):
+            return call(_indexed, x)
+        if is_user_function(getattr(type(x), "__next__", None)):
+            return call(_stepped, x)
     rest = staged_rest(x) if isinstance(x, SequenceIterator) else None
     return x if rest is None else rest
 
 
-def _items(iterator, step):
+def _stepped(iterator):
     """The items of an iterator of a user's class, by its converted ``__next__``."""
     while True:
         try:
-            item = call(step, iterator)
+            item = next(iterator)
         except StopIteration:
             return
         yield item
+
+
+def _indexed(sequence):
+    """The items of an object of a user's class that has indices and no ``__iter__``."""
+    i = 0
+    while True:
+        try:
+            item = sequence[i]
+        except IndexError:
+            return
+        yield item
+        i += 1
+
+
+DECIDING.update((_stepped, _indexed))
 
 
 def _python_for(iterable, body, names, test) -> None:
@@ -131,8 +151,28 @@ def _python_for(iterable, body, names, test) -> None:
         iterable = Steps(iterable)
     if isinstance(iterable, Steps):
         iterable.loop = True
+    if test is not None and type(iterable) is SequenceIterator and is_tracing():
+        iterable, body = _places(iterable), _taking(iterable, body)
     if _one_by_one(iterable, counting, body, names, test) and isinstance(iterable, Steps):
         _rest(iterable.left, body, names, test)
+
+
+def _places(iterator):
+    """The positions of the items that are left, each asked for when the one before was taken."""
+    at = place_now(iterator)
+    while at < len(iterator.items):
+        yield at
+        at += 1
+
+
+def _taking(iterator, body):
+    """``body`` of the item at a position: an iteration that is not done after a staged ``break`` takes none."""
+
+    def taken(at):
+        moved(iterator, at + 1)
+        body(iterator.items[at])
+
+    return taken
 
 
 def _rest(left, body, names, test) -> None:
@@ -145,7 +185,7 @@ def _one_by_one(iterable, counting, body, names, test) -> bool:
     """What Python does; whether no ``break`` was met for sure."""
     unrolled = debug.Unrolling() if is_tracing() else None
     rolls = test is not None and unrolled is not None and isinstance(iterable, range)
-    held = test is not None and isinstance(iterable, (Advancing, SequenceIterator, Steps))
+    held = test is not None and isinstance(iterable, (Advancing, Steps))
     lost = False
     if not rolls:
         decisions.python("Python `for`, unrolled: it iterates over a Python {0}", iterable)

@@ -9,6 +9,7 @@ import torch
 
 from ..errors import GraphBoolError, StagingError
 from ..runtime.inference.shapes import SYMBOLS
+from ..runtime.library.staged_string import StagedString, text_list
 from ..runtime.symbols import journal
 from ..runtime.symbols.funcgraph import current_graph, is_tracing, user_location
 from ..runtime.symbols.scalars import new_scalar
@@ -291,6 +292,8 @@ def staged_source(x: Any) -> StagedSequence | None:
             return None
         bounds = getattr(x, "range_", None)
         return StagedRange(*bounds, tensors=True) if bounds is not None else Rows(x)
+    if isinstance(x, StagedString):
+        x = text_list("list", x)
     if isinstance(x, StagedList) and x.handle is not None:
         return ListItems(x)
     return None

@@ -71,10 +71,6 @@ class SequenceIterator:
         moved(self, at + 1)
         return self.items[at]
 
-    def lose(self) -> None:
-        """A staged ``break`` left it at a place that only the run knows."""
-        moved(self, LOST)
-
 
 class Counting(SequenceIterator):
     """``itertools.count`` of whole numbers in converted code."""

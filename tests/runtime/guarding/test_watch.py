@@ -41,3 +41,28 @@ def test_code_and_defaults_of_a_function_that_is_called():
     finally:
         helper.__code__, helper.__defaults__ = old, defaults
     assert f(x) == 6
+
+
+class Lazily:
+    def __init__(self):
+        self.x = torch.zeros(())
+
+    @functools.cached_property
+    def doubled(self):
+        return self.x * 2
+
+
+def test_checks_compute_no_cached_property():
+    held = Lazily()
+
+    @tg.function
+    def f(x):
+        held.x = x
+        return held.doubled
+
+    for value, expected in ((1.0, 2.0), (2.0, 2.0), (3.0, 6.0), (4.0, 6.0)):
+        if value == 3:
+            held = Lazily()
+        assert f(torch.tensor(value)) == held.doubled == expected
+    del held.doubled
+    assert f(torch.tensor(5.0)) == 10

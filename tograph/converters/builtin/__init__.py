@@ -4,9 +4,11 @@ Importing the modules registers the forms: ``registry.handles`` maps a function 
 """
 
 from . import (
+    copying,
     decisions,
     deques,
     fused_optimizers,
+    grad_modes,
     heaps,
     iteration,
     iterators,
@@ -29,6 +31,7 @@ from . import (
     printing,
     products,
     questions,
+    random_orders,
     recurrent,
     reductions,
     sequences,
@@ -40,9 +43,11 @@ from . import (
 )
 
 __all__ = [
+    "copying",
     "decisions",
     "deques",
     "fused_optimizers",
+    "grad_modes",
     "heaps",
     "iteration",
     "iterators",
@@ -65,6 +70,7 @@ __all__ = [
     "printing",
     "products",
     "questions",
+    "random_orders",
     "recurrent",
     "reductions",
     "sequences",

@@ -100,6 +100,33 @@ def _largest(n, iterable, key=None):
     return sorted(iterable, key=key, reverse=True)[: max(n, 0)]
 
 
+def _merged(*iterables, key=None, reverse=False):
+    merged = []
+    for items in iterables:
+        merged = _of_two(merged, list(items), key, reverse)
+    return iter(merged)
+
+
+def _of_two(a, b, key, reverse):
+    """Two lists in one: the item that is first, of equal ones that of ``a``."""
+    made, i, j = a[:0], 0, 0
+    while i < len(a) or j < len(b):
+        if j >= len(b):
+            second = False
+        elif i >= len(a):
+            second = True
+        else:
+            x, y = (a[i], b[j]) if key is None else (key(a[i]), key(b[j]))
+            second = x < y if reverse else y < x
+        if second:
+            made.append(b[j])
+            j += 1
+        else:
+            made.append(a[i])
+            i += 1
+    return made
+
+
 # ---- bisect
 
 
@@ -151,7 +178,7 @@ def _form(library: Callable[..., Any], form: Callable[..., Any]) -> None:
         return call(form, *args, **kwargs) if is_tracing() else library(*args, **kwargs)
 
 
-DECIDING.update((_check, _check_low, _exchange, _rise, _sink))
+DECIDING.update((_of_two, _check, _check_low, _exchange, _rise, _sink))
 for _library, _meaning in (
     (heapq.heappush, _push),
     (heapq.heappop, _pop),
@@ -160,6 +187,7 @@ for _library, _meaning in (
     (heapq.heappushpop, _push_and_pop),
     (heapq.nsmallest, _smallest),
     (heapq.nlargest, _largest),
+    (heapq.merge, _merged),
     (bisect.bisect_left, _left),
     (bisect.bisect_right, _right),
     (bisect.insort_left, _insert_left),

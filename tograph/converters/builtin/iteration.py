@@ -54,6 +54,16 @@ def _accumulated(items, function):
             yield total
 
 
+def _accumulated_one_by_one(items, function):
+    begun = False
+    for item in items:
+        if not begun:
+            total, begun = item, True
+        else:
+            total = function(total, item)
+        yield total
+
+
 def _accumulated_from(items, function, total):
     yield total
     for item in items:
@@ -96,6 +106,29 @@ def _spread(function, items):
 def _pairs(items):
     for i in range(1, len(items)):
         yield items[i - 1], items[i]
+
+
+def _pairs_one_by_one(items):
+    begun = False
+    for item in items:
+        if not begun:
+            last, begun = item, True
+            continue
+        yield last, item
+        last = item
+
+
+def _sliced_one_by_one(items, start, stop, step):
+    at, wanted = 0, start
+    if stop is not None and stop <= start:
+        return
+    for item in items:
+        if at == wanted:
+            wanted += step
+            yield item
+        at = at + 1
+        if stop is not None and at >= stop:
+            return
 
 
 def _sliced(items, start, stop, step):
@@ -141,13 +174,19 @@ def _text(separator, items):
 
 
 FORMS = (_longest, _text, _reduced, _reduced_from_first, _accumulated, _accumulated_from, _chained, _taken, _dropped, _refused,
-         _spread, _pairs, _sliced, _chosen, _repeated, _product, _combined)  # fmt: skip
+         _spread, _pairs, _sliced, _chosen, _repeated, _product, _combined,
+         _accumulated_one_by_one, _pairs_one_by_one, _sliced_one_by_one)  # fmt: skip
 DECIDING.update(FORMS)
 
 
 def _open(x: Any) -> bool:
     """Whether the number of items, or what they are, is known only when the graph runs."""
-    return is_tracing() and ((isinstance(x, Generator) and x.fresh) or staged_source(x) is not None)
+    return is_tracing() and (_unbegun(x) or staged_source(x) is not None)
+
+
+def _unbegun(x: Any) -> bool:
+    """Whether it is a generator, which may have no end: its items are taken one by one, as many as are asked for."""
+    return isinstance(x, Generator) and x.fresh
 
 
 def _items(x: Any) -> Any:
@@ -185,6 +224,8 @@ def accumulate_(items, func=None, *, initial=None):
         return itertools.accumulate(items, made, initial=initial)
     if initial is not None:
         return call(_accumulated_from, items, function, initial)
+    if _unbegun(items):
+        return call(_accumulated_one_by_one, items, function)
     return call(_accumulated, _items(items), function)
 
 
@@ -213,20 +254,23 @@ for _library, _form in (
     _by_function(_library, _form)
 
 
-def _of_items(library: Callable[..., Any], form: Callable[..., Any], whole: bool) -> None:
-    """``whole``: the form takes the items by index."""
-
+def _of_items(library: Callable[..., Any], form: Callable[..., Any]) -> None:
     @handles(library)
     def run(*sources):
         sources = tuple(map(iterator_of, sources))
-        if not any(map(_open, sources)):
-            return library(*sources)
-        return call(form, *(map(_items, sources) if whole else sources))
+        return call(form, *sources) if any(map(_open, sources)) else library(*sources)
 
 
-_of_items(itertools.chain, _chained, False)
-_of_items(itertools.pairwise, _pairs, True)
-_of_items(itertools.compress, _chosen, False)
+_of_items(itertools.chain, _chained)
+_of_items(itertools.compress, _chosen)
+
+
+@handles(itertools.pairwise)
+def pairwise_(items):
+    items = iterator_of(items)
+    if _unbegun(items):
+        return call(_pairs_one_by_one, items)
+    return call(_pairs, _items(items)) if _open(items) else itertools.pairwise(items)
 
 
 @handles(itertools.product)
@@ -253,9 +297,12 @@ def islice_(items, *bounds):
     items = iterator_of(items)
     if not (_open(items) or any(map(is_staged, bounds))):
         return itertools.islice(items, *bounds)
-    return call(
-        _sliced, _items(items), 0 if start is None else start, stop, 1 if step is None else step
-    )
+    if not any(map(is_staged, bounds)):
+        itertools.islice((), *bounds)  # its errors
+    start, step = 0 if start is None else start, 1 if step is None else step
+    if _unbegun(items):
+        return call(_sliced_one_by_one, items, start, stop, step)
+    return call(_sliced, _items(items), start, stop, step)
 
 
 @handles(itertools.zip_longest)

@@ -11,6 +11,7 @@ from ...runtime.symbols import journal
 from ...runtime.symbols.funcgraph import is_tracing, user_location
 from ...runtime.values import locations
 from .. import subscripts
+from ..call_rules import DECIDING
 from ..calls import call
 from ..for_stmt import iterator_of
 from ..generators import Generator
@@ -24,6 +25,10 @@ from .sequences import len_
 
 @handles(iter)
 def iter_(x, *rest):
+    begin = method_of(x, "__iter__")
+    if begin is not None and is_tracing() and not rest:
+        x = call(begin, x)
+        return x if method_of(x, "__next__") is not None else iter(x)
     x = x if rest else iterator_of(x)
     if isinstance(x, torch.Tensor) and is_staged(x):
         return SequenceIterator(list(x.unbind(0)))
@@ -36,8 +41,8 @@ def iter_(x, *rest):
 @handles(next)
 def next_(iterator, *default):
     step = method_of(iterator, "__next__")
-    if step is not None and is_tracing() and not default:
-        return call(step, iterator)
+    if step is not None and is_tracing():
+        return call(_next_or, iterator, *default) if default else call(step, iterator)
     sequence = isinstance(iterator, SequenceIterator)
     if isinstance(iterator, Advancing) or (sequence and isinstance(iterator.items, View)):
         reads.passed((iterator,))
@@ -72,3 +77,14 @@ def next_(iterator, *default):
         return end()
     iterator.position = at + 1
     return take()
+
+
+def _next_or(iterator, default):
+    """``next`` of an iterator of a user's class, with what to give at its end."""
+    try:
+        return next(iterator)
+    except StopIteration:
+        return default
+
+
+DECIDING.add(_next_or)

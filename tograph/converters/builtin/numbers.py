@@ -7,6 +7,7 @@ import torch
 from ...errors import StagingError
 from ...runtime import control_flow
 from ...runtime.inference.shapes import SYMBOLS
+from ...runtime.library.staged_string import StagedString, text_op
 from ...runtime.symbols.funcgraph import user_location
 from ...runtime.symbols.required import require
 from ...runtime.symbols.scalars import to_python
@@ -19,6 +20,8 @@ from .forms import as_number, unless_staged
 
 def _cast(kind: type):
     def cast(x=0, *rest, **kwargs):
+        if isinstance(x, StagedString):
+            return text_op(kind.__name__, kind, x, *rest, *kwargs.values())
         if rest or kwargs:
             raise TypeError(
                 "int() can't convert non-string with explicit base: a staged value has base 10"
@@ -75,6 +78,14 @@ def chr_(x):
     for holds in (n >= 0, n < 0x110000):
         require(holds, ValueError("chr() arg not in range(0x110000)"))
     return fstring((n, "", "c"))
+
+
+@unless_staged(ord)
+def ord_(c):
+    if not isinstance(c, StagedString):
+        found = c.node.kind.__name__ if isinstance(c, SYMBOLS) else type(c).__name__
+        raise TypeError(f"ord() expected string of length 1, but {found} found")
+    return text_op("ord", int, c)
 
 
 @unless_staged(divmod)

@@ -19,6 +19,7 @@ from ...runtime.symbols.symbolic import SymTensor
 from ...runtime.values.growing import StagedList
 from ...runtime.values.structure import is_union
 from .. import attributes, standard, union
+from ..call_rules import DECIDING
 from ..calls import call
 from ..iterables import (
     StagedRange,
@@ -113,6 +114,8 @@ def setattr_call(owner, name, value):
 def hasattr_call(owner, name):
     if is_union(name):
         return union.distribute(lambda chosen: hasattr_call(owner, chosen), name)
+    if is_tracing() and _computed(owner, name):
+        return call(_has, owner, name)
     return attributes.has_attribute(owner, name)
 
 
@@ -122,12 +125,40 @@ def getattr_call(owner, name, *default):
         return union.distribute(lambda chosen: getattr_call(owner, chosen, *default), name)
     if not default:
         return attributes.attr(owner, name)
+    if is_tracing() and _computed(owner, name):
+        return call(_read, owner, name, default[0])
     there = attributes.has_attribute(owner, name)
     if is_staged(there):
         return control_flow.staged_if(
             there, lambda: attributes.attr(owner, name), lambda: default[0]
         )
     return attributes.attr(owner, name) if there else default[0]
+
+
+def _computed(owner, name) -> bool:
+    """Whether a user's code gives an attribute of an object, or of one that it may be."""
+    options = owner.options_ if is_union(owner) else (owner,)
+    return any(attributes.computes(x, name) for x in options)
+
+
+def _has(owner, name):
+    """``hasattr`` of what a user's code computes, which runs once."""
+    try:
+        getattr(owner, name)
+    except AttributeError:
+        return False
+    return True
+
+
+def _read(owner, name, default):
+    """``getattr`` with a default of what a user's code computes."""
+    try:
+        return getattr(owner, name)
+    except AttributeError:
+        return default
+
+
+DECIDING.update((_has, _read))
 
 
 @handles(object.__setattr__, type.__setattr__)

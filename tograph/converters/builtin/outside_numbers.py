@@ -11,10 +11,9 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from ...errors import StagingError
 from ...runtime.control_flow import outside_value
 from ...runtime.graph.ops import OpaqueObject
-from ...runtime.symbols.funcgraph import current_graph, is_tracing, user_location
+from ...runtime.symbols.funcgraph import current_graph, is_tracing
 from ...runtime.symbols.scalars import new_scalar
 from .. import subscripts
 from ..registry import METHODS, handles
@@ -22,7 +21,6 @@ from ..registry import METHODS, handles
 _FLOATS = ("uniform", "triangular", "gauss", "normalvariate", "lognormvariate", "expovariate", "betavariate", "gammavariate",
            "vonmisesvariate", "paretovariate", "weibullvariate")  # fmt: skip
 _INTS = ("randint", "randrange")
-_ORDERS = ("shuffle", "sample", "choices")
 
 
 def _number(kind: type, call: Callable[..., Any], name: str, args: tuple) -> Any:
@@ -43,7 +41,7 @@ def generator_(*args):
     return made
 
 
-def _is_outside(generator: random.Random) -> bool:
+def is_outside(generator: random.Random) -> bool:
     return is_tracing() and _OWN.get(generator) is not current_graph().root
 
 
@@ -51,7 +49,7 @@ def _drawn(name: str, kind: type) -> Callable[..., Any]:
     plain = getattr(random.Random, name)
 
     def form(generator, *args, **kwargs):
-        if not _is_outside(generator):
+        if not is_outside(generator):
             return plain(generator, *args, **kwargs)
         if kwargs:
             return _number(kind, lambda *a: plain(generator, *a, **kwargs), name, args)
@@ -70,7 +68,7 @@ METHODS[random.Random, "getrandbits"] = _drawn("getrandbits", int)
 
 @handles(random.Random.choice)
 def choice(generator, items):
-    if not _is_outside(generator) or not len(items):
+    if not is_outside(generator) or not len(items):
         return generator.choice(items)
     at = _number(int, lambda n: generator._randbelow(n), "choice", (len(items),))
     return subscripts.getitem(items, at)
@@ -78,28 +76,20 @@ def choice(generator, items):
 
 @handles(random.Random.seed)
 def seed(generator, a=None, version=2):
-    if not _is_outside(generator):
+    if not is_outside(generator):
         generator.seed(a, version)
         return
     _number(bool, lambda *v: bool(generator.seed(*v)), "seed", () if a is None else (a, version))
 
 
-def _ordered(name: str) -> Callable[..., Any]:
-    plain = getattr(random.Random, name)
-
-    def form(generator, *args, **kwargs):
-        if _is_outside(generator):
-            raise StagingError(
-                f"random.{name}() would give the same order at every call, as it runs while tracing: use torch.randperm(n), or call it outside",
-                user_location(),
-            )
-        return plain(generator, *args, **kwargs)
-
-    return form
+def drawn_below(generator: Any, n: Any) -> Any:
+    """A whole number below ``n`` whenever the graph runs."""
+    return _number(int, lambda n: generator._randbelow(n), "below", (n,))
 
 
-for _name in _ORDERS:
-    handles(getattr(random.Random, _name))(_ordered(_name))
+def drawn_float(generator: random.Random) -> Any:
+    """What ``random()`` gives whenever the graph runs."""
+    return _number(float, lambda: random.Random.random(generator), "random", ())
 
 
 def _clock(name: str) -> None:

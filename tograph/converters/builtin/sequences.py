@@ -118,8 +118,9 @@ def zip_(*iterables, strict=False):
         return over(iterables, lambda i, *items: items, lambda: zip(*iterables))
     if strict:
         lengths = [s.length() for s in sources]
-        for n in lengths[1:]:
-            if_stmt(not_(lengths[0] == n), _different_lengths, None, ())
+        for i, n in enumerate(lengths[1:], 1):
+            for which, differs in (("shorter", n < lengths[0]), ("longer", n > lengths[0])):
+                if_stmt(differs, lambda i=i, w=which: _different_lengths(i, w), None, ())
     return Zipped(sources)
 
 
@@ -129,8 +130,9 @@ def _items_of(x: Any) -> Any:
     return x if source is None else iter(source)
 
 
-def _different_lengths():
-    raise ValueError("zip() arguments have different lengths")
+def _different_lengths(i, which):
+    others = "argument 1" if i == 1 else f"arguments 1-{i}"
+    raise ValueError(f"zip() argument {i + 1} is {which} than {others}")
 
 
 def _mapped(function, channel, value):

@@ -25,7 +25,7 @@ from ..values.structure import Choice, Handle, Leaf, Spec, is_union, leaf_types,
 from ..writes import freed, histories, stale
 from . import made_leaves
 from .joint import Joint
-from .learning import learn_outcome
+from .learning import learn_by_flag, learn_outcome
 from .leaves import noting
 from .raising import Unreachable
 from .regions import Region, close, forget_written, replayed, structure_argument, unmoved
@@ -58,13 +58,14 @@ def join_regions(op: str, heads: Sequence[Any], regions: dict[str, Region], **at
     kinds += [INT] * joint.count(op)
     node = _emit_regions(op, heads, regions, outputs, kinds, graph, attrs)
     _forget_written(graph, regions, node)
-    values, made = iter(node.outputs), []
+    values, made, joined = iter(node.outputs), [], []
     _mind_order(places, live)
     result = MISSING
     for (place, contents), spec in zip(slots, specs):
         x = flattening.unflatten(spec, values, noting(flattening.plain_maker(graph), made))
         listed.inherit(tensors_in(x), [t for c in contents for t in tensors_in(c)])
-        learn_outcome(op, heads, x, spec, [as_value(c) for c in contents], live)
+        joined.append((x, spec, [as_value(c) for c in contents]))
+        learn_outcome(op, heads, *joined[-1], live)
         if all(made_leaves.made_in(c, r.graph) for c, r in zip(contents, live)):
             made_leaves.join(x, contents)
         if place is None:
@@ -72,6 +73,7 @@ def join_regions(op: str, heads: Sequence[Any], regions: dict[str, Region], **at
         else:
             put_back(place, x)
         merged.guard(place, x)
+    learn_by_flag(op, joined, live)
     joint.attach(node, made, list(values), graph)
     inner_lists.check_names()
     return result

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Sequence
 from types import FunctionType
 from typing import Any
 
-from ..graph.types import ScalarType, TensorType
+from ..graph.types import ListType, ScalarType, TensorType
 from ..symbols.funcgraph import FuncGraph, Storage, current_graph
 from ..symbols.journal import MISSING
 from ..symbols.journal import Location as Place
@@ -45,9 +45,11 @@ def alike(before: Spec, found: Spec, now: Spec, graph: FuncGraph) -> Spec | None
 
 
 def _absorbs(spec: Spec) -> bool:
-    """Whether a number that meets it becomes one of it: begun with it, a copy that has numbers only would come to it too."""
+    """Whether a number that meets it, or enters it as an item, becomes one of it: begun with it, a copy that has numbers only would come to it too."""
     if isinstance(spec, Leaf):
         kind = spec.type
+        while isinstance(kind, ListType):
+            kind = kind.element
         return kind.shape == () if isinstance(kind, TensorType) else kind == ScalarType(float)
     return any(map(_absorbs, getattr(spec, "parts", None) or getattr(spec, "options", ())))
 

@@ -361,8 +361,14 @@ def _error_text(error):
 
 
 def _text(name, text, *args):
-    """A method of ``str``, or ``text[a:b:c]`` by the name ``slice``."""
-    return text[slice(*args)] if name == "slice" else getattr(str, name)(text, *args)
+    """A method of ``str``, ``text[a:b:c]`` by the name ``slice``, or a built-in of a string."""
+    if name == "slice":
+        return text[slice(*args)]
+    function = _OF_TEXTS.get(name)
+    return getattr(str, name)(text, *args) if function is None else function(text, *args)
+
+
+_OF_TEXTS: dict[str, Any] = {"list": list, "ord": ord, "int": int, "float": float}
 
 
 def _size(x, dim):

@@ -82,6 +82,18 @@ def member_test(cls: type, name: str) -> tuple[str, Any] | None:
     return (f"{{0}}.{name} is ", member) if stays else None
 
 
+def is_lazy(owner: Any, name: str) -> bool:
+    """Whether asking an object for an attribute that it does not hold runs a descriptor, such as a ``functools.cached_property``.
+
+    Functions are descriptors too, whose ``__get__`` does nothing but bind.
+    """
+    if isinstance(owner, (type, types.ModuleType)) or not hasattr(owner, "__dict__"):
+        return False
+    kind = type(_lookup(type(owner), name))
+    bound = issubclass(kind, (types.FunctionType, types.BuiltinFunctionType))
+    return hasattr(kind, "__get__") and not hasattr(kind, "__set__") and not bound
+
+
 def is_dynamic(owner: Any, name: str) -> bool:
     """Whether an attribute comes from ``__getattr__``."""
     held = name in getattr(owner, "__dict__", ()) or _lookup(type(owner), name) is not MISSING

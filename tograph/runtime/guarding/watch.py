@@ -23,7 +23,15 @@ from ..symbols.journal import MISSING
 from ..values.code_names import code_names, loaded_globals, loaded_variables, stored_names
 from . import questions, sources
 from .guards import ATOMS, MAPPINGS, SAME_ITEMS, show
-from .lookups import is_dynamic, is_method, member_name, member_test, module_store, of_a_user
+from .lookups import (
+    is_dynamic,
+    is_lazy,
+    is_method,
+    member_name,
+    member_test,
+    module_store,
+    of_a_user,
+)
 from .place_checks import pre_content
 from .sources import Source, holder
 from .tensor_checks import TensorChecks
@@ -143,8 +151,16 @@ class Watch(TensorChecks):
             self._field(source, owner, name, value)
 
     def _field(self, source: Source, owner: Any, name: str, value: Any) -> None:
-        plain = not is_dynamic(owner, name)
-        self.value(value, self.step(source, "attr" if plain else "getattr", name))
+        if is_dynamic(owner, name):
+            self.value(value, self.step(source, "getattr", name))
+        else:
+            self.value(value, self._held(source, owner, name))
+
+    def _held(self, source: Source, owner: Any, name: str) -> Source:
+        """An attribute that the object holds: where its class would compute it, by the object's own dict."""
+        if is_lazy(owner, name):
+            return self.step(self.step(source, "attr", "__dict__"), "item", name)
+        return self.step(source, "attr", name)
 
     def method(self, function: types.FunctionType, owner: Any) -> None:
         """A user's function is about to run with ``owner`` as its first argument: it may be a method, property or operator of it."""
@@ -275,7 +291,7 @@ class Watch(TensorChecks):
             self.check(at, "keys", SAME_ITEMS, list(pre_content(vars(x))), show(x))
             for name, value in list(vars(x).items()):
                 if name.isidentifier() and not self.written(("attr", id(x), name)):
-                    self.whole_value(value, self.step(source, "attr", name))
+                    self.whole_value(value, self._held(source, x, name))
 
     def advanced(self, iterator: Any) -> None:
         """An iterator from outside was advanced, which cannot be undone: the trace serves this call only."""
@@ -298,9 +314,13 @@ class Watch(TensorChecks):
         elif kind == "attr":
             name = location.key[2]
             if old is MISSING:
-                self.check(source, ("absent", name), f"not hasattr({{0}}, {name!r})")
+                lazy = is_lazy(owner, name)
+                test = (
+                    f"{name!r} not in {{0}}.__dict__" if lazy else f"not hasattr({{0}}, {name!r})"
+                )
+                self.check(source, ("absent", name), test)
             elif not module_store(owner, name):
-                self.whole_value(old, self.step(source, "attr", name))
+                self.whole_value(old, self._held(source, owner, name))
         elif old is MISSING:
             self.check(source, ("key", str, location.name_key), "{1} not in {0}", location.name_key)
         else:
@@ -335,8 +355,9 @@ class Watch(TensorChecks):
         store = module_store(owner, name)
         for step in ("attr", "getattr"):
             self.drop(self.step(source, step, name))
-        source = self.step(source, "attr", store) if store else source
-        return self.step(source, "item" if store else "attr", name)
+        if store:
+            return self.step(self.step(source, "attr", store), "item", name)
+        return self._held(source, owner, name)
 
     def _settled_key(self, source: Source, owner: Any, key: Any) -> Source:
         """Where the content of a key is found; what was checked of it before does not count any more."""

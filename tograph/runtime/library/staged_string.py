@@ -1,7 +1,7 @@
 """Strings that are made when the graph runs: what an f-string over staged values gives.
 
-Comparing, measuring, searching, indexing and changing one is an op again, run by the host: a bool, an int or another such string.
-What would need the text while tracing (iterating, ``split``, hashing) is a StagingError.
+Comparing, measuring, searching, indexing and changing one is an op again, run by the host: a bool, an int or another such string, and a list of
+the graph where it is split or gone over. What would need the text while tracing (hashing) is a StagingError.
 """
 
 from __future__ import annotations
@@ -16,13 +16,16 @@ from ..graph import types
 from ..symbols.funcgraph import Ref, current_graph, user_location
 from ..symbols.scalars import new_scalar
 from ..values import structure
-from ..values.structure import Handle
+from ..values.growing import StagedList
+from ..values.records import Columns
+from ..values.structure import Handle, Leaf, Tree
 
 _TESTS = ("startswith", "endswith", "isalnum", "isalpha", "isascii", "isdecimal", "isdigit", "isidentifier", "islower", "isnumeric",
           "isprintable", "isspace", "istitle", "isupper")  # fmt: skip
 _COUNTS = ("count", "find", "index", "rfind", "rindex")
 _CHANGES = ("capitalize", "casefold", "center", "expandtabs", "ljust", "lower", "lstrip", "removeprefix", "removesuffix", "replace",
             "rjust", "rstrip", "strip", "swapcase", "title", "translate", "upper", "zfill")  # fmt: skip
+_LISTS: dict[str, dict[str, Any]] = {"split": {"sep": None, "maxsplit": -1}, "rsplit": {"sep": None, "maxsplit": -1}, "splitlines": {"keepends": False}}  # fmt: skip
 _KINDS = {
     **dict.fromkeys(_TESTS, bool),
     **dict.fromkeys(_COUNTS, int),
@@ -81,6 +84,8 @@ class StagedString:
     def __getattr__(self, name):
         if name.startswith("_") or not hasattr(str, name):
             raise AttributeError(f"'str' object has no attribute {name!r}")
+        if name in _LISTS:
+            return lambda *args, **named: text_list(name, self, *args, *_named(name, args, named))
         if name not in _KINDS:
             return self._cannot(f"changed by {name}()")
         return lambda *args: text_op(name, _KINDS[name], self, *args)
@@ -88,9 +93,18 @@ class StagedString:
     def _cannot(self, what: str) -> Any:
         raise StagingError(
             f"a string made of staged values cannot be {what}: its text is known only when the graph runs. Print it, format it, compare "
-            "it, join it or return it, or use tg.py_function",
+            "it, split it, join it or return it, or use tg.py_function",
             user_location(),
         )
+
+
+def _named(name: str, args: tuple, named: dict[str, Any]) -> list[Any]:
+    """The arguments of a method that are given by name, after those that are not."""
+    rest = list(_LISTS[name].items())[len(args) :]
+    unknown = [n for n in named if n not in dict(rest)]
+    if unknown:
+        raise TypeError(f"{name}() got an unexpected keyword argument {unknown[0]!r}")
+    return [named.get(n, default) for n, default in rest]
 
 
 StagedString.__name__ = "str"  # what Python's messages call it
@@ -103,6 +117,15 @@ def text_op(name: str, kind: type, *args: Any) -> Any:
     if kind is not str:
         return new_scalar("py.text", (name, *values), kind, graph)
     return made_string(graph.emit("py.text", name, *values, type=types.OBJECT), graph)
+
+
+def text_list(name: str, text: Any, *args: Any) -> StagedList:
+    """The list of strings that a method of ``str`` gives when the graph runs; ``list`` gives its characters."""
+    graph = current_graph()
+    values = tuple(control_flow.outside_value(a, graph) for a in (text, *args))
+    made = graph.emit("py.text", name, *values, type=types.ListType(types.OBJECT))
+    item = Tree(StagedString, None, (Leaf(types.OBJECT),))
+    return StagedList()._hold([Handle(Ref(made, graph))], Columns(item))
 
 
 def made_string(value: Any, graph: Any) -> StagedString:

@@ -186,7 +186,8 @@ class SymTensor(Valueless, torch.Tensor):
     data = property(lambda self: self.apart(quiet=True), _replace_data)
 
     def __deepcopy__(self, memo):
-        return self.clone()
+        copied = getattr(memo, "copied", None)  # of a memo that copies tensors itself
+        return self.clone() if copied is None else copied(self)
 
 
 # Messages of Python and torch, and type(x).__name__, say what they say of any tensor.

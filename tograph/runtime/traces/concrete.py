@@ -26,7 +26,6 @@ from ..graph.types import TensorType
 from ..guarding.sources import Strong
 from ..kernels.kernel import Kernel
 from ..kernels.lower import Fused, lower
-from ..native.entry import Wanted
 from ..native.program import Native
 from ..values import flattening, structure
 from ..values.keys import user_modes
@@ -81,9 +80,7 @@ class ConcreteFunction:
         self._fused: list[Fused] = []
         self.open_numbers: tuple[int, ...] = ()  # Python numbers of a call that are inputs
         self.late: list[tuple[int, Any]] = []
-        self.made_leaves: tuple[
-            int, ...
-        ] = ()  # tensors of a call on which the code calls requires_grad_()
+        self.made_leaves: tuple[int, ...] = ()  # tensors of a call that get requires_grad_()
         self.slots: dict[int, Slot] = {}  # captured inputs that are looked up
         self.identities = Identities(graph.outputs)  # outputs that are the caller's tensors
         self.outers: Sequence[Outer] = ()  # containers from before a call that it gives
@@ -187,12 +184,13 @@ class ConcreteFunction:
 
     @cached_property
     def _with_histories(self) -> Graph:
-        """What autograd and its transforms go through."""
-        if not keeps_histories(self.graph):
-            return self.watched_graph
-        made = copied(self.graph)
-        set_control_inputs(made)
-        return made
+        """What autograd goes through."""
+        return _histories(self.graph) if keeps_histories(self.graph) else self.watched_graph
+
+    @cached_property
+    def _transformed(self) -> Graph:
+        """What transforms go through: there a condition has an answer for each example, and no index is a number."""
+        return _histories(self._values) if keeps_histories(self.graph) else self.value_graph
 
     @cached_property
     def _brings_tensors(self) -> bool:
@@ -283,7 +281,7 @@ class ConcreteFunction:
             captured[i] = (tensors[owner] if isinstance(owner, int) else owner).grad
         return (*tensors, *captured)
 
-    @property
+    @cached_property
     def _values(self) -> Graph:
         """The graph of the values alone, for systems that give each result a tensor of its own."""
         if len(self.graph.outputs) == self.identities.count:
@@ -323,7 +321,11 @@ class ConcreteFunction:
         if self.late or self._brings_tensors or self.made_leaves or self.enables or not self.identities.whole:  # fmt: skip
             return None
         native = self.scheduled.native
-        return native.entry((), self._wanted(single=False)) if isinstance(native, Native) else None
+        return (
+            native.entry((), self.identities.wanted(single=False))
+            if isinstance(native, Native)
+            else None
+        )
 
     @property
     def effects(self) -> list[tuple[Any, Spec]]:
@@ -336,16 +338,7 @@ class ConcreteFunction:
         native = self.scheduled.native
         if native is None:
             return entries.by_host(self.graph, self.captured_inputs, self._run_on_host, self._single)  # fmt: skip
-        return native.entry(self.captured_inputs, self._wanted(self._single)) if isinstance(native, Native) else None  # fmt: skip
-
-    def _wanted(self, single: bool) -> Wanted:
-        """What an entry gives."""
-        chosen = self.identities.chosen.items()
-        return Wanted(
-            self.identities.count,
-            {i: (c.index, [None if o is None else o.input for o in c.options]) for i, c in chosen},
-            single,
-        )
+        return native.entry(self.captured_inputs, self.identities.wanted(self._single)) if isinstance(native, Native) else None  # fmt: skip
 
     def _run_on_host(self, *inputs: Any) -> list[Any]:
         return self.identities.outputs(self.scheduled.host.run(*inputs), inputs)
@@ -360,9 +353,9 @@ class ConcreteFunction:
             if found is not None:
                 return found
         if self._own_gradients and is_watched(inputs):
-            return transforms.run(self.graph, inputs)
+            return transforms.run(self._values if transforms.active() else self.graph, inputs)
         if transforms.mapping():
-            return transforms.run(self._with_histories, inputs)
+            return transforms.run(self._transformed, inputs)
         if probes.profiled():
             with torch.profiler.record_function(f"tograph {self.name}"):
                 return self._ranges.run(*inputs)
@@ -399,6 +392,12 @@ class ConcreteFunction:
         for (names, spec), target in zip(self._effects, places):
             target.apply(names, flattening.unflatten(spec, values, _same, known))
         return result
+
+
+def _histories(graph: Graph) -> Graph:
+    made = copied(graph)
+    set_control_inputs(made)
+    return made
 
 
 def _same(x: Any) -> Any:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ..graph.ir import Value
+from ..native.entry import Wanted
 from ..symbols.funcgraph import FuncGraph
 from ..symbols.symbolic import View
 from .results import Outer, Shown
@@ -86,6 +87,14 @@ class Identities:
         """Whether all of them are inputs, chosen by an index: what an entry can give."""
         found = [o for choice in self.chosen.values() for o in choice.options if o is not None]
         return not (self.given or any(o.chain for o in found))
+
+    def wanted(self, single: bool) -> Wanted:
+        """What an entry gives."""
+        chosen = self.chosen.items()
+        found = {
+            i: (c.index, [None if o is None else o.input for o in c.options]) for i, c in chosen
+        }
+        return Wanted(self.count, found, single)
 
     def outputs(self, made: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
         """What a call gives for what the graph ``made`` of ``inputs``."""

@@ -27,8 +27,8 @@ class _State(threading.local):
     def __init__(self) -> None:
         self.meaning: dict[Value, tuple[Value, frozenset[int]]] = {}
         self.known: list[dict[Value, frozenset[int]]] = []
-        # tag -> the tag that it follows from, and its own value for each of that one's
-        self.source: dict[Value, tuple[Value, Callable[[int], int]]] = {}
+        # tag -> the tag that it follows from, and its own possible values for each of that one's
+        self.source: dict[Value, tuple[Value, Callable[[int], frozenset[int]]]] = {}
         self.sizes: dict[
             Value, tuple[Any, tuple[Any, Any]]
         ] = {}  # (condition, sizes by its answer)
@@ -56,7 +56,7 @@ def _left(tag: Value) -> frozenset[int]:
         left &= known.get(tag, left)
     if tag in _state.source:
         source, of = _state.source[tag]
-        left &= frozenset(of(i) for i in _left(source))
+        left &= frozenset[int]().union(*(of(i) for i in _left(source)))
     return left
 
 
@@ -80,12 +80,15 @@ def _meaning(test: Any) -> tuple[Value, frozenset[int]] | None:
     return None if value is None else _state.meaning.get(value, (value, frozenset([1])))
 
 
-def follows(x: TaggedUnion, test: Any, then: int, orelse: int) -> None:
-    """``x`` is option ``then`` where ``test`` was true, else ``orelse``."""
+def follows(x: TaggedUnion, test: Any, then: int, orelse: int, either: bool | None = None) -> None:
+    """``x`` is option ``then`` where ``test`` was true, else ``orelse``; one of the two where it was ``either``."""
     meaning = _meaning(test)
     if meaning is not None and then != orelse:
         tag, options = meaning
-        _state.source[_tag_value(x)] = tag, lambda i: then if i in options else orelse
+        both = frozenset([then, orelse])
+        if_true = both if either is True else frozenset([then])
+        if_false = both if either is False else frozenset([orelse])
+        _state.source[_tag_value(x)] = tag, lambda i: if_true if i in options else if_false
 
 
 def is_option(x: TaggedUnion, i: int) -> Any:
@@ -195,7 +198,7 @@ def learn(test: Any, answer: bool) -> None:
     known = {tag: options if answer else _ALL - options}
     while tag in _state.source:
         source, of = _state.source[tag]
-        known[source] = frozenset(i for i in _ALL if of(i) in known[tag])
+        known[source] = frozenset(i for i in _ALL if of(i) & known[tag])
         tag = source
     _state.known.append(known)
 

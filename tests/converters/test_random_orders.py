@@ -1,0 +1,45 @@
+"""``random.shuffle``, ``sample`` and ``choices`` draw when the graph runs."""
+
+import random
+
+import pytest
+import torch
+
+import tograph as tg
+
+
+def shuffled(x):
+    xs, known = [float(v) for v in x], [1, 2, 3, 4]
+    random.shuffle(xs)
+    random.shuffle(known)
+    return xs, known
+
+
+def sampled(x):
+    xs = [float(v) for v in x]
+    return (
+        random.sample(xs, 2),
+        random.sample(range(100), 6),
+        random.sample(["a", "b"], 3, counts=[2, 1]),
+    )
+
+
+def chosen(x):
+    xs = [float(v) for v in x]
+    return random.choices(xs, k=3), random.choices(xs, [1, 2, 3, 4], k=3)
+
+
+def of_a_length_that_depends_on_data(x):
+    xs = [float(v) for v in x if v > 1]
+    random.shuffle(xs)
+    return xs, random.sample(xs, 1), random.choices(xs, k=2)
+
+
+@pytest.mark.parametrize("f", [shuffled, sampled, chosen, of_a_length_that_depends_on_data])
+def test_the_same_as_python_with_a_seed(f):
+    x, g = torch.tensor([1.0, 3.0, 2.0, 5.0]), tg.function(f)
+    random.seed(3)
+    want = [f(x), f(x)]
+    random.seed(3)
+    assert [g(x), g(x)] == want
+    assert g.trace_count == 1

@@ -1,0 +1,84 @@
+"""``random.shuffle``, ``sample`` and ``choices`` when the graph runs: Python's own algorithms, over numbers that are drawn then.
+
+They draw as Python 3.11 and 3.12 do, so that the same seed gives the same order. The functions of this module are converted like the user's.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import math
+import random
+from collections.abc import Callable
+from typing import Any
+
+from ..call_rules import DECIDING
+from ..calls import call
+from ..registry import handles
+from .outside_numbers import drawn_below, drawn_float, is_outside
+
+
+def _shuffled(generator, x):
+    for i in reversed(range(1, len(x))):
+        j = drawn_below(generator, i + 1)
+        x[i], x[j] = x[j], x[i]
+
+
+def _sampled(generator, population, k, *, counts=None):
+    if counts is not None:
+        population = [v for v, n in zip(population, counts, strict=True) for _ in range(n)]
+    n = len(population)
+    if not 0 <= k <= n:
+        raise ValueError("Sample larger than population or is negative")
+    found = []
+    if n <= (21 if k <= 5 else 21 + 4 ** math.ceil(math.log(k * 3, 4))):
+        pool = list(population)
+        for i in range(k):
+            j = drawn_below(generator, n - i)
+            found.append(pool[j])
+            pool[j] = pool[n - i - 1]
+        return found
+    taken = set()
+    for _ in range(k):
+        j = drawn_below(generator, n)
+        while j in taken:
+            j = drawn_below(generator, n)
+        taken.add(j)
+        found.append(population[j])
+    return found
+
+
+def _chosen(generator, population, weights=None, *, cum_weights=None, k=1):
+    n = len(population)
+    if weights is None and cum_weights is None:
+        if n == 0:
+            raise IndexError("list index out of range")
+        return [population[int(drawn_float(generator) * n)] for _ in range(k)]
+    if weights is not None and cum_weights is not None:
+        raise TypeError("Cannot specify both weights and cumulative weights")
+    sums = list(itertools.accumulate(weights)) if cum_weights is None else cum_weights
+    if len(sums) != n:
+        raise ValueError("The number of weights does not match the population")
+    total = sums[-1] + 0.0
+    if total <= 0.0:
+        raise ValueError("Total of weights must be greater than zero")
+    return [
+        population[bisect.bisect_right(sums, drawn_float(generator) * total, 0, n - 1)]
+        for _ in range(k)
+    ]
+
+
+def _form(name: str, meaning: Callable[..., Any]) -> None:
+    plain = getattr(random.Random, name)
+    DECIDING.add(meaning)
+
+    def form(generator: random.Random, *args: Any, **kwargs: Any) -> Any:
+        if is_outside(generator):
+            return call(meaning, generator, *args, **kwargs)
+        return plain(generator, *args, **kwargs)
+
+    handles(plain)(form)
+
+
+for _name, _meaning in (("shuffle", _shuffled), ("sample", _sampled), ("choices", _chosen)):
+    _form(_name, _meaning)
