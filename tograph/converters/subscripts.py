@@ -22,7 +22,7 @@ from ..runtime.values.structure import is_union
 from ..runtime.values.tables import is_table
 from ..transpiler.syntax import gast
 from ..transpiler.templates import constant
-from . import members, tables
+from . import members, table_algebra, tables
 from .attributes import augmented
 from .call_rules import is_user_function
 from .calls import call
@@ -318,7 +318,9 @@ def augment(op: str, x, value):
     x = updated(op, x, value)
     if is_union(x) or is_union(value):
         return apply(lambda a, b: augment(op, a, b), x, value)
-    if (is_table(x) or is_table(value)) and tables.operator(op, x, value) is not NotImplemented:
+    if (is_table(x) or is_table(value)) and table_algebra.operator(
+        op, x, value
+    ) is not NotImplemented:
         return x
     if op == "ior" and isinstance(x, dict) and dict_update(x, value) is not NotImplemented:
         return x

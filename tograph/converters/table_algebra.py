@@ -1,0 +1,255 @@
+"""What dicts and sets of the graph do with many items (``tables`` does it with one), and the table of all their methods.
+
+Functions of this module that are in ``DECIDING`` are converted like the user's.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+from ..errors import StagingError
+from ..runtime import control_flow
+from ..runtime.symbols.funcgraph import user_location
+from ..runtime.values.growing import StagedList
+from ..runtime.values.tables import StagedDict, StagedSet, StagedTable, is_table, kind_of, view
+from . import growing_lists
+from .call_rules import DECIDING
+from .calls import call
+from .new_keys import need_table
+from .registry import TABLE_KEYS, TABLE_METHODS
+from .staging import is_staged
+from .tables import (
+    add,
+    changing,
+    clear,
+    contains,
+    delitem,
+    discard,
+    get,
+    getitem,
+    items_in,
+    keys_of,
+    move_to_end,
+    pop,
+    popitem,
+    remove,
+    setdefault,
+    setitem,
+)
+from .user_operators import TABLES_EQUAL, TABLES_OPERATOR
+
+
+def _put_all(x, pairs):
+    for key, value in pairs:
+        x[key] = value
+
+
+def _count_all(x, items):
+    for item in items:
+        x[item] = x[item] + 1
+
+
+def _count_pairs(x, pairs, sign):
+    for key, n in pairs:
+        x[key] = x[key] + sign * n
+
+
+def _add_all(x, items):
+    for item in items:
+        x.add(item)
+
+
+def _discard_all(x, items):
+    for item in items:
+        x.discard(item)
+
+
+def _kept(made, items, others):
+    for item in items:
+        if item in others:
+            made.add(item)
+
+
+def _all_in(items, others):
+    return all(item in others for item in items)
+
+
+def _none_in(items, others):
+    return not any(item in others for item in items)
+
+
+def _same_pairs(pairs, other):
+    return all(key in other and other[key] == value for key, value in pairs)
+
+
+def _most_common(items, n):
+    found = sorted(items, key=_count_of, reverse=True)
+    return found if n is None else found[:n]
+
+
+def _count_of(pair):
+    return pair[1]
+
+
+def _elements(pairs):
+    return [key for key, n in pairs for _ in range(n)]
+
+
+DECIDING.update((_put_all, _count_all, _count_pairs, _add_all, _discard_all, _kept, _all_in, _none_in, _same_pairs, _most_common,
+                 _count_of, _elements))  # fmt: skip
+
+
+def _pairs(x: Any) -> Any:
+    """Pairs of key and value: of a dict, or what is given as such."""
+    if is_table(x):
+        return StagedList(x)
+    return list(x.items()) if isinstance(x, dict) else x
+
+
+def update(x: StagedTable, *others: Any, **named: Any) -> None:
+    for other in (*others, named) if named else others:
+        if isinstance(x, StagedSet):
+            call(_add_all, x, items_in(other))
+        elif x.python is Counter:
+            _count(x, other, 1)
+        else:
+            call(_put_all, x, _pairs(other))
+
+
+def _count(x: StagedDict, other: Any, sign: int) -> None:
+    if isinstance(other, dict):
+        call(_count_pairs, x, _pairs(other), sign)
+    elif sign == 1:
+        call(_count_all, x, items_in(other))
+    else:
+        call(_count_pairs, x, _pairs(call(Counter, other)), sign)
+
+
+def subtract(x: StagedDict, other: Any) -> None:
+    _count(x, other, -1)
+
+
+def _copied(x: Any) -> StagedTable:
+    """A new table of the same items."""
+    if is_table(x):
+        return x.copy()
+    return kind_of(set)(call(list, x)) if isinstance(x, (set, frozenset)) else kind_of(type(x))(x.items())  # fmt: skip
+
+
+def _union(x: Any, *others: Any) -> StagedTable:
+    made = _copied(x)
+    update(made, *others)
+    return made
+
+
+def _difference(x: Any, *others: Any) -> StagedTable:
+    made = _copied(x)
+    for other in others:
+        call(_discard_all, made, items_in(other))
+    return made
+
+
+def _intersection(x: Any, *others: Any) -> StagedTable:
+    for other in others:
+        made = kind_of(set)()
+        call(_kept, made, items_in(x), other)
+        x = made
+    return _copied(x)
+
+
+def _symmetric(x: Any, other: Any) -> StagedTable:
+    return _union(_difference(x, other), _difference(other, x))
+
+
+def _updating(form: Callable[..., StagedTable]) -> Callable[..., None]:
+    def method(x: StagedTable, *others: Any) -> None:
+        made = form(x, *others)
+        changing(x)
+        x.become(made)
+
+    return method
+
+
+def equal(a: Any, b: Any) -> Any:
+    """``a == b``, one of them a table."""
+    mapping = isinstance(a, dict)
+    if mapping is not isinstance(b, dict) or not (mapping or isinstance(b, (set, frozenset))):
+        return False
+    both_ordered = OrderedDict in (a.__class__, b.__class__) and a.__class__ is b.__class__
+    if both_ordered:
+        return growing_lists.equal(StagedList(_pairs(a)), StagedList(_pairs(b)))
+    same = call(len, a) == call(len, b)
+    inside = (_same_pairs, _pairs(a), b) if mapping else (_all_in, items_in(a), b)
+    if not is_staged(same):
+        return call(*inside) if same else False
+    test = control_flow.predicate(same, "==")
+    return control_flow.staged_if(test, lambda: call(*inside), lambda: False)
+
+
+_OPERATORS = {"or": _union, "sub": _difference, "and": _intersection, "xor": _symmetric}
+
+
+def operator(name: str, a: Any, b: Any) -> Any:
+    """``a | b`` and its kind, with ``name`` "or", and "ior" in place; NotImplemented where there is no such operator."""
+    kinds = (dict,) if isinstance(a, dict) else (set, frozenset)
+    form = _OPERATORS.get(name.removeprefix("i") if name.startswith("i") else name)
+    plain = isinstance(a, dict) and (name.removeprefix("i") != "or" or a.__class__ is Counter)
+    if form is None or plain or not isinstance(b, kinds):
+        return NotImplemented
+    if not name.startswith("i"):
+        return form(a, b)
+    if not is_table(a):
+        need_table(a)
+        raise StagingError(f"the {type(a).__name__} that is changed cannot take keys that are known only when the graph runs", user_location())  # fmt: skip
+    _updating(form)(a, b)
+    return a
+
+
+def _most(x: StagedDict, n: Any = None) -> Any:
+    return call(_most_common, StagedList(x), n)
+
+
+def _total(x: StagedDict) -> Any:
+    return call(sum, x.values_list())
+
+
+_DICT = {
+    "get": get, "pop": pop, "popitem": popitem, "setdefault": setdefault, "update": update, "clear": clear,
+    "keys": lambda x: view(x, "keys"), "values": lambda x: view(x, "values"), "items": lambda x: view(x, "items"),
+    "copy": lambda x: x.copy(), "__getitem__": getitem, "__setitem__": setitem, "__delitem__": delitem,
+    "__contains__": contains, "__len__": lambda x: x.length(),
+}  # fmt: skip
+_COUNTER = {
+    "most_common": _most, "elements": lambda x: call(_elements, StagedList(x)), "total": _total, "subtract": subtract,
+}  # fmt: skip
+_SET = {
+    "add": add, "discard": discard, "remove": remove, "pop": pop, "clear": clear, "update": update, "copy": lambda x: x.copy(),
+    "union": _union, "difference": _difference, "intersection": _intersection, "symmetric_difference": _symmetric,
+    "difference_update": _updating(_difference), "intersection_update": _updating(_intersection),
+    "symmetric_difference_update": _updating(_symmetric),
+    "issubset": lambda x, other: call(_all_in, items_in(x), call(set, other)),
+    "issuperset": lambda x, other: call(_all_in, items_in(other), x),
+    "isdisjoint": lambda x, other: call(_none_in, items_in(other), x),
+    "__contains__": contains, "__len__": lambda x: x.length(),
+}  # fmt: skip
+
+
+def method(x: StagedTable, name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """A method of a table."""
+    forms: dict[str, Callable[..., Any]] = _SET if isinstance(x, StagedSet) else _DICT
+    form = forms.get(name)
+    if x.python is Counter:
+        form = _COUNTER.get(name, form)
+    if form is None and name == "move_to_end":
+        form = move_to_end
+    if form is None:
+        raise x._cannot(f"do {name}()")
+    return form(x, *args, **kwargs)
+
+
+TABLE_METHODS.append(method)
+TABLES_EQUAL.append(equal)
+TABLES_OPERATOR.append(operator)
+TABLE_KEYS.append(keys_of)
