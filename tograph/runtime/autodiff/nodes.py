@@ -85,20 +85,17 @@ class _Call(NamedTuple):
 
 class _Apply(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any, node: ShareNode, box: list[Any], shape: list[Any] | None, *leaves: Any
-    ) -> Any:
+    def forward(ctx: Any, node: ShareNode, box: list[Any], shape: list[Any] | None, *leaves: Any) -> Any:  # fmt: skip
         pair, inputs = node.pair, leaves if shape is None else nested(leaves, shape)
         if not box:
             state = _generators(inputs) if pair.random else None
             box += [pair.program.run(*inputs), state]
-        outs, state = box
+        (outs, state), specs = box, None
         given: list[Any] = [outs[i] for i in node.given]
         stored = [inputs[i] if i >= 0 else outs[~i] for i in node.sources]
-        specs, flat = None, given
+        flat = given
         if not node.flat:
-            flat, given_spec = flattened(given)
-            stored, stored_spec = flattened(stored)
+            (flat, given_spec), (stored, stored_spec) = flattened(given), flattened(stored)
             specs = given_spec, stored_spec
             box.append(given_spec)
         places = [i for i, x in enumerate(stored) if isinstance(x, torch.Tensor)]

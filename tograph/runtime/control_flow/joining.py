@@ -38,10 +38,7 @@ def join_regions(op: str, heads: Sequence[Any], regions: dict[str, Region], **at
     live = [r for r in regions.values() if not r.raised]
     if not live:
         _emit_regions(op, heads, regions, [[] for _ in regions], [], graph, attrs)
-        for region in regions.values():
-            for place, _ in region.changed.values():
-                journal.record(place)  # a commit before the failure changes it
-        raise Unreachable
+        raise _no_outcome(regions)
     places = _places(regions, live, graph)
     slots = [(None, [identified(r.result, r) for r in live])]
     slots += [(p, [identified(r.content(p), r) for r in live]) for p in places.values()]
@@ -50,11 +47,7 @@ def join_regions(op: str, heads: Sequence[Any], regions: dict[str, Region], **at
     specs = [visible(s, graph) for s in _join_contents(slots, live)]
     kinds = [t for s in specs for t in leaf_types(s)]
     joint, merged = Joint(slots, specs, live), Merged(slots, specs, live, before)
-    outputs = []
-    for region in regions.values():
-        with recording(region.graph), replayed(region):
-            outs = _region_outputs(region, slots, specs, live)
-            outputs.append(outs + joint.outputs(region, op))
+    outputs = [_outputs(region, slots, specs, live, joint, op) for region in regions.values()]
     kinds += [INT] * joint.count(op)
     node = _emit_regions(op, heads, regions, outputs, kinds, graph, attrs)
     _forget_written(graph, regions, node)
@@ -242,6 +235,21 @@ def growing(spec: Spec) -> Spec:
 def _settled(spec: Spec) -> bool:
     """Whether a list content has a fixed number of items of one kind each."""
     return isinstance(spec, structure.Tree) and not any(isinstance(p, Choice) for p in spec.parts)
+
+
+def _no_outcome(regions: dict[str, Region]) -> Unreachable:
+    """All regions raise."""
+    for region in regions.values():
+        for place, _ in region.changed.values():
+            journal.record(place)  # a commit before the failure changes it
+    return Unreachable()
+
+
+def _outputs(
+    region: Region, slots: Any, specs: Sequence[Any], live: list[Region], joint: Joint, op: str
+) -> list[Any]:
+    with recording(region.graph), replayed(region):
+        return [*_region_outputs(region, slots, specs, live), *joint.outputs(region, op)]
 
 
 def _region_outputs(region: Region, slots, specs, live) -> list[Value]:

@@ -1,6 +1,6 @@
 """The call path in machine code: a built-in function that takes the tensors and returns the result.
 
-``make_entry(native, ...)`` gives a ``METH_FASTCALL`` function. It checks that nothing stands between Python and plain
+``make_entry`` gives a ``METH_FASTCALL`` function. It checks that nothing stands between Python and plain
 tensors (torch modes, transforms, dual levels, autocast, gradients), that each argument is a number of the type, or has the dtype, sizes and strides, that
 the program was made for, makes room for the outputs and runs the program. Where a check fails, or the program declines, it
 returns ``MISS`` and has done nothing; the caller then takes the Python path. Tensors that the program writes must share no
@@ -31,6 +31,7 @@ from ..recording.variables import Variable
 from . import entry_text, recycling
 from .caller import Method
 from .entry_text import HEAD, KINDS, RECORD, RESULT, WORDS
+from .form import Form
 from .layout import DTYPES, MAX_RANK, layout
 from .values import numel, strides
 
@@ -105,44 +106,46 @@ class Results(NamedTuple):
         return head + options
 
 
+class Code(NamedTuple):
+    """Addresses of a program: of its function, its temporaries and its lock (8 bytes); ``random``: whether it draws random numbers."""
+
+    run: int
+    arena: int
+    busy: int
+    random: bool
+
+
 def make_entry(
-    address: int,
-    inputs: Sequence[Any],
-    outputs: Sequence[Any],
+    code: Code,
+    form: Form,
     results: Results,
     captured: Sequence[torch.Tensor],
-    arena: int,
-    busy: int,
     owner: Any,
-    written: Sequence[int] = (),
-    random: bool = False,
-    given: Sequence[tuple[int, ...]] = (),
-    repeats: bool = False,
+    repeats: bool,
 ) -> Callable[..., Any] | None:
     """The built-in function of a program, or None.
 
-    ``address``: of the program. ``inputs``, ``outputs``: types. ``captured``: the tensors of the last inputs. ``busy``: the address of the program's lock, 8 bytes.
-    ``owner`` is kept alive by the function: it must hold the program and its captured tensors. ``written``: the inputs that
-    the program writes into. ``random``: whether it draws random numbers. ``given``: the strides of the inputs, of contiguous
-    ones where it is left out. ``repeats``: whether it takes one tensor as two arguments, which is another trace of a function.
+    ``captured``: the tensors of the last inputs. ``owner`` is kept alive by the function: it must hold the program and its captured
+    tensors. ``repeats``: whether it takes one tensor as two arguments, which is another trace of a function.
     """
+    inputs, outputs, written = form.inputs, form.outputs, form.assigned
     if not _checkable(inputs) or not all(map(_plain, outputs)):
         return None
     found = _method() if len(written) * len(inputs) <= MOST_PAIRS else None
     if found is None:
         return None
     method, kept = found
-    taken, first = len(inputs) - len(captured), HEAD + len(written)
+    first = HEAD + len(written)
     items, snapshots = _room(outputs, kept)
     words = {
-        "given": taken, "inputs": len(inputs), "outputs": len(outputs), "single": results.single, "random": random, "program": address,
-        "arena": arena, "busy": busy, "default": DTYPES[torch.get_default_dtype()], "written": len(written), "first_input": first,
-        "first_output": first + RECORD * len(inputs), "items": _pointer(items, _LIST_ITEMS),
+        "given": len(inputs) - len(captured), "inputs": len(inputs), "outputs": len(outputs), "single": results.single,
+        "random": code.random, "program": code.run, "arena": code.arena, "busy": code.busy, "default": DTYPES[torch.get_default_dtype()],
+        "written": len(written), "first_input": first, "first_output": first + RECORD * len(inputs), "items": _pointer(items, _LIST_ITEMS),
         "snapshots": ctypes.addressof(ctypes.c_char.from_buffer(snapshots)), "host": 0,
         "repeats": repeats, "results": len(results.places), "first_result": first + RECORD * (len(inputs) + len(outputs)),
     }  # fmt: skip
     table = [int(words[name]) for name in WORDS] + list(written)
-    table += _inputs(inputs, captured, given)
+    table += _inputs(inputs, captured, form.strides)
     for kind in outputs:
         table += _record(kind, 0, kept is not None and _nbytes(kind) <= recycling.SMALL)
     table += results.table(len(table))

@@ -26,7 +26,7 @@ from . import results, rows
 from .buffers import Buffers
 from .callees import Call
 from .drawing import draws
-from .entry import MISS, MOST, Results, Wanted, make_entry
+from .entry import MISS, MOST, Code, Results, Wanted, make_entry
 from .form import Form, Layout
 from .lower import DONE, INTERRUPTED
 from .nests import Nest
@@ -182,8 +182,8 @@ class Native:
             or self._later
         ):
             return None
-        lock = ctypes.addressof(self._lock)
-        return make_entry(self._address, self._inputs, self._outputs, results, captured, self._slots[-1], lock, owner, self._assigned, self._random, self._strides, owner is None)  # fmt: skip
+        code = Code(self._address, self._slots[-1], ctypes.addressof(self._lock), self._random)
+        return make_entry(code, self.form, results, captured, owner, repeats=owner is None)
 
     def _fits(self, inputs: Sequence[Any]) -> bool:
         if torch._C._len_torch_dispatch_stack() or torch._C._len_torch_function_stack():

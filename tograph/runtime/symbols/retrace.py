@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, fields
 from types import CodeType
+from typing import Any
 
 from ...errors import Location
 
 
+@dataclass(eq=False)
 class Retrace(BaseException):
     """Unwinds tracing, to begin again with other knowledge: ``real`` arguments are captured, ``bases`` share memory.
 
@@ -18,33 +21,25 @@ class Retrace(BaseException):
     ``recursive``: the code of functions that are graphs which call themselves. ``untabled``: the error of a trace with those, after which there are none.
     """
 
-    def __init__(
-        self,
-        real: frozenset[int] = frozenset(),
-        bases: frozenset[int] = frozenset(),
-        apart: Exception | None = None,
-        iterated: bool = False,
-        alone: bool = False,
-        nested: Exception | None = None,
-        looped: frozenset[CodeType] = frozenset(),
-        unreserved: bool = False,
-        quiet: bool = False,
-        tabled: frozenset[Location | None] = frozenset(),
-        untabled: Exception | None = None,
-        recursive: frozenset[CodeType] = frozenset(),
-    ):
-        super().__init__()
-        self.real, self.bases, self.apart = real, bases, apart
-        self.iterated, self.alone, self.nested = iterated, alone, nested
-        self.looped, self.unreserved, self.quiet = looped, unreserved, quiet
-        self.tabled, self.untabled, self.recursive = tabled, untabled, recursive
+    real: frozenset[int] = frozenset()
+    bases: frozenset[int] = frozenset()
+    apart: Exception | None = None
+    iterated: bool = False
+    alone: bool = False
+    nested: Exception | None = None
+    looped: frozenset[CodeType] = frozenset()
+    unreserved: bool = False
+    quiet: bool = False
+    tabled: frozenset[Location | None] = frozenset()
+    untabled: Exception | None = None
+    recursive: frozenset[CodeType] = frozenset()
 
     def __or__(self, other: Retrace) -> Retrace:
-        real, bases = self.real | other.real, self.bases | other.bases
-        iterated, alone = self.iterated or other.iterated, self.alone or other.alone
-        nested = self.nested or other.nested
-        looped = self.looped | other.looped
-        unreserved = self.unreserved or other.unreserved
-        apart, quiet = self.apart or other.apart, self.quiet or other.quiet
-        tabled, untabled = self.tabled | other.tabled, self.untabled or other.untabled
-        return Retrace(real, bases, apart, iterated, alone, nested, looped, unreserved, quiet, tabled, untabled, self.recursive | other.recursive)  # fmt: skip
+        """What both know."""
+        return Retrace(
+            **{f.name: _both(getattr(self, f.name), getattr(other, f.name)) for f in fields(self)}
+        )
+
+
+def _both(a: Any, b: Any) -> Any:
+    return a | b if isinstance(a, frozenset) else a or b

@@ -284,11 +284,7 @@ class ConcreteFunction:
     @cached_property
     def _values(self) -> Graph:
         """The graph of the values alone, for systems that give each result a tensor of its own."""
-        if len(self.graph.outputs) == self.identities.count:
-            return self.graph
-        made = copied(self.graph)
-        made.outputs = made.outputs[: self.identities.count]
-        return passes.prune(made, writers=True)
+        return self.identities.values(self.graph)
 
     @cached_property
     def gradients(self) -> GradientCalls:

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ..graph.ir import Value
+from .. import passes
+from ..graph.ir import Graph, Value
+from ..graph.rewrite import copied
 from ..native.entry import Wanted
 from ..symbols.funcgraph import FuncGraph
 from ..symbols.symbolic import View
@@ -87,6 +89,14 @@ class Identities:
         """Whether all of them are inputs, chosen by an index: what an entry can give."""
         found = [o for choice in self.chosen.values() for o in choice.options if o is not None]
         return not (self.given or any(o.chain for o in found))
+
+    def values(self, graph: Graph) -> Graph:
+        """The graph without indices."""
+        if len(graph.outputs) == self.count:
+            return graph
+        made = copied(graph)
+        made.outputs = made.outputs[: self.count]
+        return passes.prune(made, writers=True)
 
     def wanted(self, single: bool) -> Wanted:
         """What an entry gives."""

@@ -36,6 +36,7 @@ from .commits import Target
 from .concrete import ConcreteFunction
 from .entries import add_location
 from .finishing import finish, late_inputs
+from .identities import Identities
 from .placeholders import inputs_of
 from .shared_objects import Found, Outer, Outside, passed
 from .shown import shows_staged
@@ -131,20 +132,8 @@ class Tracer:
         )
         for location, old in reversed(self.effects.undo):
             location._set(old)
-        concrete = ConcreteFunction(
-            self.function.label(),
-            graph,
-            captured,
-            spec,
-            effect_specs,
-            self._structured(),
-            binder(self.function._signature, self.function.label(), key[0], self.specs),
-            self.watch.owns,
-        )
-        concrete.identities, concrete.outers = identities, outer.outers
-        concrete.enables = self.watch.quiet and self.root.root.enabled
-        self._describe_inputs(concrete)
-        self.watch.captured(captured)
+        made = graph, captured, spec, effect_specs
+        concrete = self._concrete(key, made, identities, outer.outers)
         return Trace(
             concrete,
             key,
@@ -156,6 +145,26 @@ class Tracer:
             [*self.flat.names, *(self.flat.number_names[i] for i in self.open_numbers)],
             frozenset(changes.entries),
         )
+
+    def _concrete(
+        self, key: Any, made: tuple, identities: Identities, outers: Any
+    ) -> ConcreteFunction:
+        graph, captured, spec, effect_specs = made
+        concrete = ConcreteFunction(
+            self.function.label(),
+            graph,
+            captured,
+            spec,
+            effect_specs,
+            self._structured(),
+            binder(self.function._signature, self.function.label(), key[0], self.specs),
+            self.watch.owns,
+        )
+        concrete.identities, concrete.outers = identities, outers
+        concrete.enables = self.watch.quiet and self.root.root.enabled
+        self._describe_inputs(concrete)
+        self.watch.captured(captured)
+        return concrete
 
     def _place(self, x: Any) -> Outer | None:
         """How a call finds a container that existed before it; None for one that the code made."""
