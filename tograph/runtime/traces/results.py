@@ -24,8 +24,9 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from ...errors import ScopeError
-from ..control_flow.picking import Picked, flat, options_of
+from ..control_flow.picking import Picked, Which, fresh_view, options_of
 from ..graph.ir import Value
+from ..graph.types import INT
 from ..inference.shapes import SYMBOLS
 from ..symbols.funcgraph import FuncGraph, Storage, user_location
 from ..symbols.journal import MISSING
@@ -92,35 +93,84 @@ def leaving(
     def tensor(x: torch.Tensor) -> Any:
         if not isinstance(x, SymTensor):
             return _written(as_symbolic(x), root, shown) if moves(x) else x
-        if isinstance(x.storage_, Picked):
-            return _one_of(x, root, shown)
         if x.requires_grad and x.is_leaf and not x.given_ and _is_own(x, root):
             return MadeLeaf(x)
+        if isinstance(x.storage_, Picked) and (one := _one_of(x, root, shown)) is not None:
+            return one
         return _written(x, root, shown) if id(x.storage_) in root.root.assigned else x
 
     return _leaving(x, seen, tensor)
 
 
-def _one_of(x: SymTensor, root: FuncGraph, shown: Shown) -> Any:
-    """A name that a staged construct binds, maybe to a tensor of the caller's: outside it is that one, where the run says so.
+def _one_of(x: SymTensor, root: FuncGraph, shown: Shown) -> SymTensor | None:
+    """A name that a staged construct binds, maybe to a tensor of the caller's: outside it is that one, where the run says so. None where it is none of them.
 
     It may be written later, by one name or the other. Results on a GPU come before the run has ended: there a name that may be one tensor of the
     caller's or a new one gives an equal one, and no call waits for the answer.
     """
-    assert isinstance(x.storage_, Picked)
-    which, options = flat(x.storage_.which, options_of(x))
-    outer = [_outer(o) for o in options]
-    found = [o for o, own in zip(options, outer) if own]
-    if not found or (x.device.type != "cpu" and len({id(o.storage_) for o in found}) == 1):
-        return x
-    at = which(root)
+    outer: list[Outer | None] = [None]
+    at = _index(x, root, outer)
     if isinstance(at, int):
-        return _written(options[at], root, shown) if outer[at] else x
+        found = outer[at]
+        return None if found is None else _written(fresh_view(*found, x.meta), root, shown)
+    if x.device.type != "cpu" and len(outer) == 2:
+        return None
+    for o in outer:
+        if o is not None:
+            root.reference(o[0])
     value = value_of(x, root)
-    for o in found:
-        root.reference(o.storage_)
     shown.chosen[value] = at, outer
     return wrap(value, x.meta, root)
+
+
+def _index(x: SymTensor, root: FuncGraph, outer: list[Outer | None]) -> Any:
+    """The place in ``outer`` of the tensor that counts, 0 of one that the code makes: an int, or a value of the graph. Others are added.
+
+    Choices among choices are as deep as branches follow each other in an unrolled loop: the stack is a list.
+    """
+    found: dict[int, Any] = {}
+    opened: dict[int, list[SymTensor]] = {}
+    todo = [x]
+    while todo:
+        here = todo[-1]
+        key, storage = _key(here), here.storage_
+        if not isinstance(storage, Picked):
+            found[key] = _place(_outer(here), outer)
+            todo.pop()
+            continue
+        if key not in opened:
+            opened[key] = options_of(here)
+            todo += opened[key]
+            continue
+        todo.pop()
+        if key not in found:
+            found[key] = _chosen(storage.which, [found[_key(o)] for o in opened[key]], root)
+    return found[_key(x)]
+
+
+def _key(x: SymTensor) -> int:
+    return id(x) if x.chain else id(x.storage_)
+
+
+def _chosen(which: Which, places: list[Any], root: FuncGraph) -> Any:
+    """The one of ``places`` that an index picks."""
+    if all(type(p) is int and p == places[0] for p in places):
+        return places[0]
+    at = which(root)
+    if isinstance(at, int):
+        return places[at]
+    made = at.node
+    if made is not None and made.op == "tg.choose" and all(type(i) is int for i in made.args[1]):
+        at, places = made.args[0], [places[i] for i in made.args[1]]
+    if places == list(range(len(places))):
+        return at
+    return root.emit("tg.choose", at, places, type=INT)
+
+
+def _place(x: Outer | None, outer: list[Outer | None]) -> int:
+    if x not in outer:
+        outer.append(x)
+    return outer.index(x)
 
 
 def _outer(x: SymTensor) -> Outer | None:
