@@ -203,7 +203,9 @@ def down_from(x):
 @cases.tensors((2,), (0,), (5,))
 def of_staged_generators(x):
     first, later = list(itertools.islice(down_from(x), 2)), list(itertools.islice(down_from(x), 1, 9, 2))  # fmt: skip
-    return first, later, list(itertools.accumulate(down_from(x))), list(itertools.pairwise(down_from(x)))  # fmt: skip
+    source = down_from(x)
+    none = list(itertools.islice(source, 3, 2))  # takes three
+    return first, later, none, list(source), list(itertools.accumulate(down_from(x))), list(itertools.pairwise(down_from(x)))  # fmt: skip
 
 
 test_same = cases.test()
