@@ -79,7 +79,7 @@ def _parameters(function: types.FunctionType, args: tuple, kwargs: dict[str, Any
 
 
 def _first(run: Callable[..., Any], function: types.FunctionType, given: list[Any]) -> Any:
-    graph, name = current_graph(), function.__name__
+    name = function.__name__
     specs, result, endless = [_spec(x) for x in given], None, False
     sources, watched, requires = Sources(), list[Any](), False
     for _ in range(ROUNDS):
@@ -110,17 +110,23 @@ def _first(run: Callable[..., Any], function: types.FunctionType, given: list[An
         result = joined
     else:
         raise refused(name, "what it takes or gives is of ever more kinds")
+    return _called_first(callee, region, given, requires)
+
+
+def _called_first(callee: Callee, region: Any, given: list[Any], requires: bool) -> Any:
+    """The call from outside; ``requires``: what the function gives requires a gradient."""
+    graph = current_graph()
     try:
         values = _closed(callee, region, given, graph)
     except StructureError:
-        raise refused(name, "it gives an object that is known outside of it") from None
+        raise refused(callee.name, "it gives an object that is known outside of it") from None
     connected = any(v in graph.sources for v in values)
     if requires and not connected and torch.is_grad_enabled():
-        raise refused(name, "it makes the leaf of a gradient that it gives")
-    if result is None:
+        raise refused(callee.name, "it makes the leaf of a gradient that it gives")
+    if callee.result is None:
         raise control_flow.Unreachable
-    found = flattening.unflatten(result, iter(values), flattening.plain_maker(graph))
-    return shared(name, found, sources, given)
+    found = flattening.unflatten(callee.result, iter(values), flattening.plain_maker(graph))
+    return shared(callee.name, found, callee.sources, given)
 
 
 def _traced(
