@@ -238,3 +238,15 @@ def test_errors_are_at_the_line_of_the_user():
     notes = "\n".join([str(caught.value), *getattr(caught.value, "__notes__", ())])
     assert f'File "{__file__}", line {f.__code__.co_firstlineno + 1}' in notes
     assert "builtin" not in notes
+
+
+def test_a_generator_that_a_break_left_is_not_taken_for_ended():
+    @tg.function
+    def f(x):
+        source = (x * i for i in range(5))
+        for _ in source:
+            break
+        return list(source)
+
+    with pytest.raises(tg.errors.StagingError, match="an iterator whose items were taken"):
+        f(torch.ones(1))

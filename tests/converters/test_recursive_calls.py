@@ -239,6 +239,13 @@ def any_keywords(n, x):
     return count(n, z=1)
 
 
+def ever_larger(n, x):
+    def grown(k, y):
+        return y.sum() if k <= 0 else 1 + grown(k - 1, y[None])
+
+    return grown(n, x)
+
+
 def a_leaf(n, x):
     def leaf(k):
         if k <= 0:
@@ -263,6 +270,7 @@ def a_leaf(n, x):
         (an_object, "'held' calls itself.*it gives an object"),
         (any_keywords, "'count' calls itself.*keywords"),
         (a_leaf, "the leaf of a gradient"),
+        (ever_larger, "'grown' calls itself.*no two of its calls are alike"),
     ],
 )
 def test_what_a_copy_would_show_is_refused(f, error):
