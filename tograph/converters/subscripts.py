@@ -245,6 +245,8 @@ def setitem(x, key, value) -> None:
         apply(lambda a, k: setitem(a, k, value), x, key)
         return
     if is_table(x):
+        if isinstance(x, set):
+            raise TypeError("'set' object does not support item assignment")
         tables.setitem(x, key, value)
         return
     if is_staged_key(key) and isinstance(x, dict):
@@ -288,6 +290,8 @@ def delitem(x, key) -> None:
         apply(delitem, x, key)
         return
     if is_table(x):
+        if isinstance(x, set):
+            raise TypeError("'set' object doesn't support item deletion")
         tables.delitem(x, key)
         return
     if isinstance(x, dict) and dict_pop(x, key) is not NotImplemented:

@@ -160,7 +160,7 @@ class Root:
     unreserved: bool = False
     tables: dict[int, tuple[Any, Location | None]] = field(default_factory=dict)
     tabled: frozenset[Location | None] = frozenset()
-    untabled: bool = False
+    untabled: Exception | None = None
     looked_up: dict[tuple[int, int], tuple[Any, Any, FuncGraph]] = field(default_factory=dict)
     items_written: list[Any] = field(default_factory=list)  # the bodies of loops, and None
     items_copied: bool = False

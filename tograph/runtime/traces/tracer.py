@@ -76,7 +76,7 @@ class Tracer:
         root.alone, root.nested = known.alone, known.nested is not None
         root.looped, root.unreserved = known.looped, known.unreserved
         root.recursive = known.recursive
-        root.tabled, root.untabled = known.tabled, known.untabled is not None
+        root.tabled, root.untabled = known.tabled, known.untabled
         self.watch.given, self.watch.real, self.watch.quiet = flat.tensors, known.real, known.quiet
         if known.quiet:
             questions.at_the_start(torch.is_grad_enabled, self.watch.began, self.watch)

@@ -104,10 +104,12 @@ def record_of(spec: Spec) -> Columns | None:
     return None if isinstance(spec, Leaf) else Columns(spec)
 
 
-class _View(StagedList):
-    """What ``keys``, ``values`` and ``items`` give: the content at that time."""
+class View(StagedList):
+    """What ``keys``, ``values`` and ``items`` give: the content at that time; a loop goes over that of ``table``."""
 
     frozen = True
+    table: StagedDict
+    name = ""
     python: type = type({}.keys())
     kind_ = "view of a dict"
 
@@ -116,13 +118,13 @@ class _View(StagedList):
         return self.python
 
 
-class StagedKeys(_View):
+class StagedKeys(View):
     @classmethod
     def _plain(cls, items: Any) -> Any:
         return dict.fromkeys(items).keys()
 
 
-class StagedValues(_View):
+class StagedValues(View):
     python = type({}.values())
 
     @classmethod
@@ -130,7 +132,7 @@ class StagedValues(_View):
         return dict(enumerate(items)).values()
 
 
-class StagedItems(_View):
+class StagedItems(View):
     python = type({}.items())
 
     @classmethod
@@ -164,7 +166,9 @@ VIEWS = {"keys": StagedKeys, "values": StagedValues, "items": StagedItems}
 def view(x: StagedDict, name: str) -> StagedList:
     """``x.keys()``, ``x.values()`` or ``x.items()``"""
     part = {"keys": x.keys_list, "values": x.values_list}.get(name, lambda: StagedList(x))()
-    return inner_lists.copies(VIEWS[name](part))
+    made = inner_lists.copies(VIEWS[name](part))
+    made.table, made.name = x, name
+    return made
 
 
 @functools.cache
