@@ -332,10 +332,15 @@ def augment(op: str, x, value):
         return x
     if isinstance(x, (list, dict, set, bytearray, deque)) and journal.active():
         journal.record(locations.contents(x))
-    if op == "iadd" and isinstance(x, list) and (is_staged(value) or _made_here(x, value)):
+    if (
+        op == "iadd"
+        and isinstance(x, list)
+        and not is_table(x)
+        and (is_staged(value) or _made_here(x, value))
+    ):
         x.extend(value)
         return x
-    if op == "imul" and isinstance(x, StagedList) and not x.frozen:
+    if op == "imul" and isinstance(x, StagedList) and not (x.frozen or is_table(x)):
         x.replace(times(x, value))
         return x
     return in_place(op, x, value)

@@ -30,11 +30,6 @@ from .calls import call
 from .if_stmt import if_stmt
 from .staging import is_staged
 
-_SET_ORDER = (
-    "the items of this set are known only when the graph runs, and so is their order: it cannot be gone over. Use sorted(), len(), min(), max(), "
-    "sum(), `in`, or a dict, which keeps the order of insertion"
-)
-
 
 def position(x: StagedTable, key: Any) -> Any:
     """The place of a key, -1 without it."""
@@ -146,7 +141,7 @@ def delitem(x: StagedDict, key: Any) -> None:
 
 def pop(x: StagedTable, *args: Any) -> Any:
     if isinstance(x, StagedSet):
-        raise StagingError(_SET_ORDER, user_location())
+        x.in_order()
     key, *default = args
     at = position(x, key)
 
@@ -188,9 +183,7 @@ def clear(x: StagedTable) -> None:
 
 def keys_of(x: Any) -> Any:
     """What going over a table gives: its keys in order; of a set it is refused."""
-    if isinstance(x, StagedSet):
-        raise StagingError(_SET_ORDER, user_location())
-    return view(x, "keys")
+    return x.in_order() if isinstance(x, StagedSet) else view(x, "keys")
 
 
 def items_in(x: Any) -> Any:
