@@ -13,7 +13,7 @@ from ...runtime.symbols.funcgraph import user_location
 from ...runtime.values import locations
 from ...runtime.values.growing import StagedList
 from ...runtime.values.structure import Leaf
-from ...runtime.values.tables import is_table
+from ...runtime.values.tables import StagedSet
 from .. import union
 from ..calls import call
 from ..consumers import found_in, gathered
@@ -146,7 +146,9 @@ _extreme("max", max)
 
 def _of_integers(x: Any) -> Any:
     """A set of whole numbers as a list, for what is the same in any order; anything else as it is."""
-    spec = x.item_spec if is_table(x) and isinstance(x, set) else None
+    if not issubclass(type(x), StagedSet):
+        return x
+    spec = x.item_spec
     return x.keys_list() if isinstance(spec, Leaf) and spec.type == INT else x
 
 
