@@ -235,8 +235,37 @@ def of_a_list_left_by_break(n):
     return list(it)
 
 
+def names_bound_before_a_break(n):
+    total = v = 0
+    for v in iter([1, 2, 3, 4]):
+        total += v
+        if v > n:
+            break
+    else:
+        total = -total
+    for k, w in zip(range(5), reversed([1, 2, 3, 4])):
+        total += k * w
+        if w * k > n:
+            break
+    return total, v, k
+
+
+def under_a_map_left_by_break(n):
+    it, total = iter([1, 2, 3, 4]), n * 0
+    for v in map(abs, it):
+        total = total + v
+        if total > n:
+            break
+    return total, list(it)
+
+
+def test_an_iterator_under_one_that_a_staged_break_left_is_refused():
+    with pytest.raises(StagingError, match="at a place that only the run knows"):
+        tg.function(under_a_map_left_by_break)(torch.tensor(2))
+
+
 @pytest.mark.parametrize(
-    "f", [of_a_class, of_a_class_left_by_break, of_indices_left_by_break, of_a_map_left_by_break, of_a_list_left_by_break],
+    "f", [names_bound_before_a_break, of_a_class, of_a_class_left_by_break, of_indices_left_by_break, of_a_map_left_by_break, of_a_list_left_by_break],
 )  # fmt: skip
 def test_takes_no_more_than_python(f):
     staged = tg.function(f)

@@ -153,7 +153,7 @@ def _python_for(iterable, body, names, test) -> None:
     if isinstance(iterable, Steps):
         iterable.loop = True
     if test is not None and type(iterable) is SequenceIterator and is_tracing():
-        iterable, body = _places(iterable), _taking(iterable, body)
+        iterable, body = _places(iterable), _Taking(iterable, body)
     if _one_by_one(iterable, counting, body, names, test) and isinstance(iterable, Steps):
         _rest(iterable.left, body, names, test)
 
@@ -166,14 +166,20 @@ def _places(iterator):
         at += 1
 
 
-def _taking(iterator, body):
+class _Taking:
     """``body`` of the item at a position: an iteration that is not done after a staged ``break`` takes none."""
 
-    def taken(at):
-        moved(iterator, at + 1)
-        body(iterator.items[at])
+    def __init__(self, iterator, body):
+        self.iterator, self.body = iterator, body
 
-    return taken
+    def __call__(self, at):
+        moved(self.iterator, at + 1)
+        self.body(self.iterator.items[at])
+
+
+def _variables(names, test, body):
+    """The places of ``names``, which the body of the user's code has."""
+    return places_of(names, test, body.body if isinstance(body, _Taking) else body)
 
 
 def _rest(left, body, names, test) -> None:
@@ -216,7 +222,7 @@ def _one_by_one(iterable, counting, body, names, test) -> bool:
 
 def _for_listing(iterable, body, names, test):
     """The items of a set or dict that are there, one by one."""
-    places = places_of(names, test, body)
+    places = _variables(names, test, body)
     for there, item in iterable.entries():
         go = there if test is None else and_(test(), lambda there=there: there)
         if is_staged(go):
@@ -230,7 +236,7 @@ def _guarded(item, body, names, test):
     """An iteration, if no ``break`` was met; whether the loop may go on."""
     go = test()
     if is_staged(go):
-        places = places_of(names, test, body)
+        places = _variables(names, test, body)
         control_flow.staged_if(
             control_flow.predicate(go, "for"), lambda: body(item), _nothing, places
         )
@@ -248,7 +254,7 @@ MANY = 64  # more are not unrolled where the loop cannot be staged
 
 def _iterated(left, body, names, test):
     """The first iteration of those left, or all of them staged where it makes the test so; whether the loop goes on."""
-    places = places_of(names, test, body)
+    places = _variables(names, test, body)
     attempt = control_flow.Attempt(places)
     go = attempt.run(lambda: (body(left[0]), test())[1])
     if not is_staged(go) or (len(left) <= FEW and attempt.size() < LARGE):
@@ -296,7 +302,7 @@ def _staged_for(source, body, names, test, options) -> None:
     def one_by_one():
         _unrolled(source, length, body, names, test)
 
-    places = places_of(names, test, body)
+    places = _variables(names, test, body)
     for form in (lambda: _while(source, length, body, names, test, None), one_by_one):
         attempt = control_flow.Attempt(places)
         try:
@@ -319,7 +325,7 @@ def _over_lists(source, body, names, test, options) -> None:
     A deque is taken as it was: Python goes over no item after a change of it.
     """
     lists = [x for x in source.lists() if type(x.list) is StagedList or isinstance(x, ViewItems)]
-    attempt = control_flow.Attempt(places_of(names, test, body))
+    attempt = control_flow.Attempt(_variables(names, test, body))
     try:
         _while(source, source.length(), body, names, test, options)
     except BaseException as error:
@@ -376,7 +382,7 @@ def _while(source, length, body, names, test, options) -> None:
                 _keeps_size(x, test)
         counter.set(index + 1)
 
-    places = places_of(names, test, body)
+    places = _variables(names, test, body)
     decisions.staged("While: it iterates over a tensor or a staged range", None, places)
     limits = directives.loop_options(options, places)
     control_flow.staged_while(while_test, while_body, [counter, *places], limits, first=None)

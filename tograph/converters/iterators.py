@@ -7,6 +7,7 @@ counts what was taken, and is refused wherever that is not what the program has 
 
 from __future__ import annotations
 
+import gc
 import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -129,8 +130,25 @@ class Advancing:
         return item
 
     def lose(self) -> None:
-        """A staged ``break`` left it at a place that only the run knows."""
+        """A staged ``break`` left it, and what it takes its items from, at a place that only the run knows."""
         moved(self, LOST)
+        for x in _taken_from(self.iterator):
+            moved(x, LOST)
+
+
+def _taken_from(x: Any) -> list[Any]:
+    """The iterators of converted code that one of Python's own (``map``, those of ``itertools``) goes over."""
+    found, todo, seen = [], [x], set[int]()
+    while todo:
+        for part in gc.get_referents(todo.pop()):
+            if id(part) in seen:
+                continue
+            seen.add(id(part))
+            if isinstance(part, (SequenceIterator, Advancing)):
+                found.append(part)
+            elif type(part) is tuple or (isinstance(part, Iterator) and type(part).__module__ in ("builtins", "itertools")):  # fmt: skip
+                todo.append(part)
+    return found
 
 
 class View:
