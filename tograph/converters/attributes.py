@@ -20,6 +20,7 @@ from ..runtime.graph.types import OBJECT
 from ..runtime.guarding import reads, unconverted
 from ..runtime.guarding.callables import METHODS
 from ..runtime.inference.shapes import SYMBOLS
+from ..runtime.library import required
 from ..runtime.library.staged_string import StagedString, made_string
 from ..runtime.symbols import journal
 from ..runtime.symbols.funcgraph import current_graph, is_tracing
@@ -41,8 +42,6 @@ from .union import apply, distribute_missing, may_miss, test_options
 _NAMES = frozenset(["__name__", "__qualname__", "__doc__", "__class__", "__dict__"])
 # What a tensor has as data.
 _HISTORY = frozenset(["requires_grad", "is_leaf", "grad_fn"])
-# What they are of a tensor that was computed while gradients were off: a trace always has them on.
-_COMPUTED = {"requires_grad": False, "is_leaf": True, "grad_fn": None}
 _DATA = (
     frozenset(n for n in dir(torch.Tensor) if not callable(getattr(torch.Tensor, n, None)))
     - _HISTORY
@@ -181,8 +180,8 @@ def _attribute(owner: Any, name: str) -> Any:
     except AttributeError:
         watch.absent(owner, name)
         raise
-    if name in _COMPUTED and type(owner) is SymTensor and owner.grad_fn is not None:
-        return value if reads.grad_mode() else _COMPUTED[name]
+    if name in _HISTORY and type(owner) is SymTensor and owner.grad_fn is not None:
+        return required.of_computed(owner, name, value)
     watch.attribute(owner, name, value)
     if may_miss(value):
         return distribute_missing(value, lambda: _class_attribute(owner, name))
