@@ -21,6 +21,7 @@ from typing import Any
 import torch
 
 from ..values.joins import same_number
+from .lookups import unheld
 from .sources import Source
 
 _OPS = {n: getattr(operator, n) for n in
@@ -276,7 +277,7 @@ LOST = (AttributeError, LookupError, ValueError, TypeError, RuntimeError, Refere
 def _write(checks: list[Check], parameters: str = "tensors=()") -> tuple[str, dict[str, Any]]:
     """The text of ``hold``, which runs the checks, and of ``now``, the value at the last source."""
     namespace: dict[str, Any] = {"lost": LOST, "same_atom": same_atom, "same_items": same_items, "nth": nth,
-                                 "same_array": same_array, "apart": apart, "is_": operator.is_}  # fmt: skip
+                                 "same_array": same_array, "apart": apart, "unheld": unheld, "is_": operator.is_}  # fmt: skip
     names: dict[int, str] = {}
     lines: list[str] = []
 
