@@ -123,9 +123,10 @@ class Guards:
         exec(compile(source, "<tograph guards>", "exec"), namespace)
         return namespace["hold"]
 
-    def live(self) -> bool:
-        """Whether what was read outside is what it was; what its own tensors require is for a call to tell."""
-        source, namespace = _write([c for c in self.checks if not c.of_call()])
+    def live(self, any_mode: bool) -> bool:
+        """Whether what was read outside is what it was; what its own tensors require is for a call to tell, and its mode if ``any_mode``."""
+        checks = [c for c in self.checks if not (c.of_call() or (any_mode and c.test == ANSWER))]
+        source, namespace = _write(checks)
         exec(compile(source, "<tograph guards>", "exec"), namespace)
         return namespace["hold"]()
 
@@ -261,6 +262,7 @@ SAME = "{0} is not None and {0} is {1}()"  # an object, which ``old`` holds
 # The items of a sequence or the keys of a mapping: most are the same objects, and most mappings of modules are empty.
 SAME_ITEMS = "len({0}) == len({1}) and all(map(is_, {0}, {1})) or same_items({0}, {1})"
 NO_ITEMS = "len({0}) == 0"
+ANSWER = "{0}() is {1}"  # of a question that ``questions`` has
 SAME_TENSOR = "{1}() is {0} is not None"  # a tensor that was captured
 
 
