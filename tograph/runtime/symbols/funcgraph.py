@@ -275,7 +275,7 @@ class FuncGraph:
             for callback in list(self.root.before_failure):
                 callback(self)
         # a gradient of the user's own is that of the whole op, as those of torch's are
-        inner = regions is not None and "gradient" not in regions
+        inner = bool(regions) and "gradient" not in regions
         grad = op in MOVES or inner or torch.is_grad_enabled()
         node = Node(op, args, kwargs, types, regions=regions, location=user_location(), grad=grad)
         self.graph.nodes.append(node)
