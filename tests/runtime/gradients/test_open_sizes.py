@@ -91,6 +91,25 @@ def test_products_with_zeros():
         torch.testing.assert_close(*found)
 
 
+def more_than_two(x, some):
+    return x[some].var(correction=2) * 3 + torch.var_mean(x[some], correction=5)[0]
+
+
+def deviation(x, some):
+    return x[some].std(correction=2) + x[some].var(correction=1.5)
+
+
+@pytest.mark.filterwarnings("ignore:.*degrees of freedom")
+@pytest.mark.parametrize("f", [more_than_two, deviation])
+def test_spreads_of_no_more_items_than_the_correction(f):
+    staged = tg.function(f)
+    for count in (4, 2, 1, 0):
+        x = torch.tensor([1.0, 3.0, 2.0, 7.0], requires_grad=True)
+        some = torch.arange(4) < count
+        found = [torch.autograd.grad(g(x, some), x)[0] for g in (f, staged)]
+        torch.testing.assert_close(*found, equal_nan=True)
+
+
 @pytest.mark.parametrize("part", [slice(None, 1), slice(-1, None), slice(1, 2)])
 def test_a_row_that_is_broadcast(part):
     w = torch.arange(12.0).reshape(4, 3)

@@ -120,6 +120,59 @@ def test_retained_gradients():
     torch.testing.assert_close(*found)
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_retained_gradient_is_what_hooks_leave(sign):
+    def f(x):
+        y = x * 2
+        z = x * 3 if x.sum() > 0 else x.sin()
+        y.register_hook(lambda g: g * 3)
+        y.retain_grad()
+        z.retain_grad()
+        z.register_hook(lambda g: g * 5)
+        (y * z).sum().backward()
+        return y.grad, z.grad, x.grad
+
+    x = torch.full((2,), sign, dtype=D)
+    found = [g(x.clone().requires_grad_()) for g in (f, tg.function(f))]
+    torch.testing.assert_close(*found)
+
+
+def picked_leaf(x, c):
+    z = x if c else x * 2
+    z.register_hook(lambda g: g * 3)
+    return z * z
+
+
+def without_history(x, c):
+    z = x * 3 if c else x.detach() * 2
+    z.register_hook(lambda g: g * 3)
+    return z * x
+
+
+def hook_removed(x, c):
+    a = x * 3
+    z = a if c else x * 2
+    z.register_hook(lambda g: g * 3).remove()
+    return z * a
+
+
+@pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad])
+@pytest.mark.parametrize("f", [picked_leaf, without_history, hook_removed])
+def test_of_a_tensor_that_a_run_picks(f, mode):
+    def outcome(g, c):
+        x = torch.ones(2, requires_grad=True)
+        try:
+            with mode():
+                y = g(x, torch.tensor(c))
+        except RuntimeError as error:
+            return str(error).splitlines()[0]
+        return y.tolist(), torch.autograd.grad(y.sum(), x)[0].tolist() if y.requires_grad else None
+
+    staged = tg.function(f)
+    for c in (True, False):
+        assert outcome(staged, c) == outcome(f, c)
+
+
 def test_hooks_of_parameters():
     found = []
     for convert in (False, True):

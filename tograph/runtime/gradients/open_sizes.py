@@ -115,9 +115,17 @@ def _wide(g: Any, x: Any, dims: Any, keepdim: bool) -> Any:
 
 def _spread(x: Any, grad: Any, dims: Any, correction: Any) -> Any:
     """The cotangent of ``x`` from that of its variance: 2 (x - mean) / (n - correction), where no item is left infinity."""
-    dims = tuple(dims) if dims else tuple(range(x.dim()))
-    count = torch.ones_like(x).sum(dims, keepdim=True) - (1 if correction is None else correction)
-    return 2 / count * grad * (x - x.mean(dims, keepdim=True))
+    correction = 1 if correction is None else correction
+    whole, dims = dims is None, tuple(dims) if dims else tuple(range(x.dim()))
+    count = torch.ones_like(x).sum(dims, keepdim=True) - correction
+    away = x - x.mean(dims, keepdim=True)
+    if not whole or correction <= 1:  # with 1, only the n of 1 and 0 leave none: infinity * 0
+        return 2 / count * grad * away
+    # Of all items torch gives infinity whatever the sign, also where n < correction.
+    none_left = count <= 0
+    factor = torch.where(away == 0, torch.nan, torch.inf).to(x.dtype)
+    usual = 2 / torch.where(none_left, torch.ones_like(count), count) * grad * away
+    return torch.where(none_left, grad * factor, usual)
 
 
 def _var(x, _, grads, dim=None, *, correction=None, keepdim=False):

@@ -202,13 +202,37 @@ def backward(
     if not any(o.requires_grad for o in outs):
         raise RuntimeError(optional_grads.UNREACHED)
     every = inputs is None
-    found = engine(outs, cotangents, wrt, keep, create_graph, True, every) if wrt else ()
+    with _behind_hooks([x for x in wrt if every and not x.is_leaf]) as retained:
+        found = engine(outs, cotangents, wrt, keep, create_graph, True, every) if wrt else ()
     some, ways = WAYS(outs, wrt)
     optional_grads.check(some, "RuntimeError", optional_grads.UNREACHED)
     for leaf, g, way in zip(wrt, found, ways):
         if g is not None:
-            _accumulate(leaf, g, create_graph, way)
+            _accumulate(leaf, retained.get(id(leaf), g), create_graph, way)
             _run_hooks(leaf, way)
+
+
+@contextmanager
+def _behind_hooks(xs: Sequence[torch.Tensor]) -> Iterator[dict[int, torch.Tensor]]:
+    """What gradients that are taken inside leave of tensors with ``retain_grad``, by ``id``: what is there behind all hooks.
+
+    The engine gives of a tensor from which it goes on what comes to it, as for ``torch.autograd.grad``.
+    """
+    seen: dict[int, torch.Tensor] = {}
+
+    def hook_of(x: torch.Tensor) -> Any:
+        def hook(g: Any) -> None:
+            if g is not None:  # of nodes of a staged construct
+                seen[id(x)] = g
+
+        return torch.Tensor.register_hook(x, hook)
+
+    handles = [hook_of(x) for x in xs]
+    try:
+        yield seen
+    finally:
+        for handle in handles:
+            handle.remove()
 
 
 def SEPARATE(outputs: Sequence[Any], inputs: Sequence[Any]) -> None:

@@ -17,6 +17,7 @@ import torch
 
 from ...errors import GradientError
 from ..control_flow.picking import Picked, flat
+from ..gradients import optional_grads
 from ..graph.ir import Graph, Node, Value
 from ..guarding import reads
 from ..symbols.funcgraph import FuncGraph, Ref, current_graph, is_tracing, user_location
@@ -24,7 +25,7 @@ from ..symbols.symbolic import SymTensor, value_of
 from ..values import flattening
 from ..values.structure import is_union
 from ..writes import hooked
-from . import custom
+from . import custom, grads
 
 
 class Handle:
@@ -47,6 +48,7 @@ class Handle:
         source, made = node.args[1], node.outputs[0]
         graph = self._graph.graph
         graph.nodes.remove(node)
+        hooked.forget(node, self._graph)
         _replace(graph, made, source)
         _stand_for(self._x, made, source, self._graph)
 
@@ -74,6 +76,7 @@ def register(x: torch.Tensor, hook: Callable[[Any], Any]) -> Any:
             user_location(),
         )
     options = _options(x)
+    _check_required(x)
     node = _node(x, value, hook)
     _place(graph.graph, node, value)
     if options:
@@ -90,6 +93,13 @@ def _options(x: SymTensor) -> list[SymTensor]:
     return []
 
 
+def _check_required(x: SymTensor) -> None:
+    """torch's error of a run in which no path that was taken gives ``x`` a history."""
+    if not x.is_leaf or isinstance(x.storage_, Picked):
+        some, _ = grads.WAYS([x], grads.leaves([x]))
+        optional_grads.check(some, "RuntimeError", _UNREQUIRED)
+
+
 def refuse(x: Any, why: str) -> None:
     """Refuse gradients through a tensor that are taken of the graph, not while it is recorded."""
     if not isinstance(x, SymTensor):
@@ -103,6 +113,7 @@ def refuse(x: Any, why: str) -> None:
 
 
 NAME = "gradient_hook"
+_UNREQUIRED = "cannot register a hook on a tensor that doesn't require gradient"
 
 
 def _applied(hook: Callable[[Any], Any], g: Any) -> Any:

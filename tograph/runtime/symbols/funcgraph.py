@@ -244,7 +244,7 @@ class FuncGraph:
             Storage, torch.Tensor
         ] = {}  # tensors of the caller that a region wrote
         self.written_later: dict[Value, Value | bool] = {}  # behind what is replayed, see ``joint``
-        self.hooked: list[tuple[Node, set[Value]]] = []  # see ``hooks.check``
+        self.hooked: list[tuple[Node, set[Value]]] = []  # see ``hooked.check``
         self.closed = False
         self.repeats = False  # the body of a loop
         self.settled = True  # of a loop: its state is known

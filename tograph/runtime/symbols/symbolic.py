@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from ...errors import ScopeError, UnsupportedOpError
+from ...errors import ScopeError, StagingError, UnsupportedOpError
 from ..graph import ops
 from ..graph.ir import Value
 from ..inference import shapes
@@ -233,9 +233,17 @@ def _used(storage: Storage) -> bool:
     return any(value in node.inputs for node in graph.graph.nodes)
 
 
+_MAPPED = (
+    "a tensor of a function that torch.func.vmap maps, inside of the function that is traced, goes into or comes out of a staged condition, "
+    "loop or try: vmap maps code without these. Use torch.where, or a loop over the examples."
+)
+
+
 def capture(x: torch.Tensor) -> SymTensor:
     """The symbolic tensor that stands for a real one, captured by reference."""
     root = current_graph().root
+    if torch._C._functorch.is_batchedtensor(x) and torch._C._functorch.peek_interpreter_stack():
+        raise StagingError(_MAPPED, user_location())
     for i, given in enumerate(root.given):
         if given is x and i not in root.real:
             raise Retrace(real=frozenset([i]))

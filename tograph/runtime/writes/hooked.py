@@ -24,6 +24,11 @@ def note(node: Node, options: set[Value], graph: FuncGraph) -> None:
     graph.hooked.append((node, options))
 
 
+def forget(node: Node, graph: FuncGraph) -> None:
+    """The hook ``node`` is taken away."""
+    graph.hooked = [noted for noted in graph.hooked if noted[0] is not node]
+
+
 def check(graph: FuncGraph, ends: Iterable[Value]) -> None:
     """An error where a gradient of ``ends`` may come to one of the options another way."""
     for node, options in graph.hooked:
