@@ -570,15 +570,17 @@ def step_of_zero(n):
     return total
 
 
-@wrong(
-    RecursionError,
-    "n is int64 tensor",
-    "while loop",
-    "more calls like this one",
-    args=(torch.tensor(3),),
-)
-def recursion_on_a_tensor(n):
-    return 1 if n == 0 else n * recursion_on_a_tensor(n - 1)  # <-
+def visit(n, out):
+    if n > 0:
+        visit(n - 1, out)
+        out.append(n)
+
+
+@wrong(RecursionError, "changes 'a list'", "while loop", args=(torch.tensor(3),))
+def recursion_that_changes_a_list(n):
+    out = []
+    visit(n, out)  # <-
+    return out
 
 
 @wrong(ZeroDivisionError, "came out as 0", args=(torch.tensor(0),))

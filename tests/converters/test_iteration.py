@@ -180,6 +180,12 @@ def numbers():
         n += 1
 
 
+def told():
+    for n in numbers():
+        print(n)
+        yield n
+
+
 @cases((1,), (3,))
 def of_generators_without_an_end(x):
     sums, pairs = x, []
@@ -191,7 +197,8 @@ def of_generators_without_an_end(x):
         if b > 3:
             break
         pairs.append(a * b * x)
-    return sums, pairs, list(itertools.islice(numbers(), 3)), [x * k for k in itertools.islice(numbers(), 1, 6, 2)]  # fmt: skip
+    none = list(itertools.islice(told(), 3, 2))  # takes three
+    return sums, pairs, none, list(itertools.islice(numbers(), 3)), [x * k for k in itertools.islice(numbers(), 1, 6, 2)]  # fmt: skip
 
 
 def down_from(x):

@@ -43,3 +43,17 @@ def test_the_same_as_python_with_a_seed(f):
     random.seed(3)
     assert [g(x), g(x)] == want
     assert g.trace_count == 1
+
+
+@pytest.mark.parametrize("n", [0, 1])
+def test_what_python_refuses(n):
+    @tg.function
+    def f(x):
+        if n:
+            return random.sample({1, 2}, 1)
+        return random.choices([1, 2], weights=[float("inf"), 1.0])
+
+    with pytest.raises((TypeError, ValueError)) as native:
+        f.python_function(torch.ones(1))
+    with pytest.raises(native.type, match=str(native.value)[:30]):
+        f(torch.ones(1))

@@ -36,6 +36,8 @@ def test_many_rows_are_added_in_each_trip(trips):
             )
         found.append([torch.zeros_like(a) if g is None else g for g, a in zip(grads, args)])
     torch.testing.assert_close(*found, rtol=1e-4, atol=1e-4)
+    if trips == 0:  # the result is the argument itself
+        return
     (pair,) = f.concrete_functions[0].gradients.differentiable._pairs.values()
     (backward,) = pair._backwards.values()
     loop = next(n for n in backward.graph.nodes if n.op == "While")

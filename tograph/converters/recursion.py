@@ -44,6 +44,7 @@ from ..runtime.functions.methods import BoundFunction
 from ..runtime.inference.shapes import SYMBOLS
 from ..runtime.symbols.funcgraph import FuncGraph, Root, current_graph, is_tracing
 from ..runtime.symbols.retrace import Retrace
+from ..runtime.values.code_names import per_code
 from ..transpiler.syntax import gast
 from .context import FUNCTIONS, OPERATORS, Converter, has_yield, is_docstring, own_nodes
 from .jumps import completes
@@ -172,15 +173,16 @@ _calls = _Calls()
 def names_itself(f: types.FunctionType) -> bool:
     """Whether a function may call itself: its code uses its name, or the code of a function that it names does."""
     code = f.__code__
-    found = _itself.get(id(code))
-    if found is None:
-        named = code.co_name in _names(code) or any(code.co_name in _names(c) for c in _called(f))
-        found = _itself[id(code)] = code, named
-    return found[1]
+    known = _itself(code)
+    if not known:
+        known.append(code.co_name in _names(code) or any(code.co_name in _names(c) for c in _called(f)))  # fmt: skip
+    return known[0]
 
 
-# By the code's identity, which is kept.
-_itself: dict[int, tuple[types.CodeType, bool]] = {}
+@per_code
+def _itself(code: types.CodeType) -> list[bool]:
+    """Where the answer for the code is kept: it takes the function too."""
+    return []
 
 
 def _names(code: types.CodeType) -> tuple[str, ...]:

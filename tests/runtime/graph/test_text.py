@@ -82,16 +82,17 @@ def test_text_of_a_traced_function():
 doubled_if_positive(%x: f32[3]) {
   %0: f32[] = aten.sum.default(%x)
   %1: bool[] = aten.gt.Scalar(%0, 0)
-  %5: f32[3] = If(%1, %x) {
-    then(%2: f32[3]) {
-      %3: f32[3] = aten.mul.Tensor(%2, 2)
-      return %3
-    }
-    orelse(%4: f32[3]) {
+  %2: int = py.int(%1)
+  %6: f32[3] = If(%1, %x) {
+    then(%3: f32[3]) {
+      %4: f32[3] = aten.mul.Tensor(%3, 2)
       return %4
     }
+    orelse(%5: f32[3]) {
+      return %5
+    }
   }
-  return %5
+  return %6, %2
 }"""
     )
 

@@ -13,6 +13,7 @@ from tograph.runtime.graph import interp
 from tograph.runtime.kernels import device, lower, split_rows, triton_jit, triton_loops
 from tograph.runtime.kernels.loop_ir import Unsupported
 from tograph.runtime.kernels.regions import fuse
+from tograph.runtime.passes import write_in_place
 
 pytest.importorskip("triton")
 
@@ -41,7 +42,7 @@ def launches(monkeypatch):
 
 
 def lowered(fn, *args):
-    graph = tg.function(fn).get_concrete_function(*args).optimized_graph
+    graph = write_in_place(tg.function(fn).get_concrete_function(*args).value_graph)
     made, found = lower.lower(graph, host.build)
     return graph, host.build(made), found
 

@@ -13,13 +13,14 @@ from tograph.runtime.graph.types import TensorType
 from tograph.runtime.kernels import triton_jit, triton_loops
 from tograph.runtime.kernels.loop_ir import DIVISION_BY_ZERO, Unsupported
 from tograph.runtime.kernels.triton_text import ERROR
+from tograph.runtime.passes import write_in_place
 
 pytest.importorskip("triton")
 
 
 def loop_of(fn, *args):
     """(graph before the loop and with it, the While node) of a function's only loop."""
-    graph = tg.function(fn).get_concrete_function(*args).optimized_graph
+    graph = write_in_place(tg.function(fn).get_concrete_function(*args).value_graph)
     (node,) = [n for n in graph.nodes if n.op == "While"]
     return graph, node
 

@@ -9,7 +9,7 @@ import bisect
 import itertools
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..call_rules import DECIDING
@@ -25,6 +25,8 @@ def _shuffled(generator, x):
 
 
 def _sampled(generator, population, k, *, counts=None):
+    if not isinstance(population, Sequence):
+        raise TypeError("Population must be a sequence.  For dicts or sets, use sorted(d).")
     if counts is not None:
         population = [v for v, n in zip(population, counts, strict=True) for _ in range(n)]
     n = len(population)
@@ -62,6 +64,8 @@ def _chosen(generator, population, weights=None, *, cum_weights=None, k=1):
     total = sums[-1] + 0.0
     if total <= 0.0:
         raise ValueError("Total of weights must be greater than zero")
+    if total == math.inf or total != total:
+        raise ValueError("Total of weights must be finite")
     return [
         population[bisect.bisect_right(sums, drawn_float(generator) * total, 0, n - 1)]
         for _ in range(k)

@@ -19,7 +19,8 @@ from ..inference.shapes import SYMBOLS
 from ..symbols.funcgraph import FuncGraph, current_graph, user_location
 from ..symbols.scalars import scalar
 from ..symbols.symbolic import SymTensor, View, as_symbolic
-from .picking import Picked, Which, flat
+from ..values.listed import parts
+from .picking import Lost, Picked, Which, flat
 
 
 def same_tensor(a: torch.Tensor, b: torch.Tensor) -> Any:
@@ -53,7 +54,7 @@ def _item(which: Which, row: Sequence[Any], graph: FuncGraph) -> Any:
 
 
 def _is_bound(x: SymTensor) -> bool:
-    return isinstance(x.storage_, Picked) and not x.chain
+    return isinstance(x.storage_, (Picked, Lost)) and not x.chain
 
 
 def _options(x: SymTensor) -> tuple[Which, list[SymTensor]]:
@@ -67,9 +68,23 @@ def _same(a: SymTensor, b: SymTensor) -> bool | None:
     """Whether two tensors are one; None for views that may be."""
     if a is b:
         return True
+    if isinstance(a.storage_, Lost) or isinstance(b.storage_, Lost):
+        return None if _bases(a) & _bases(b) else False
     if a.storage_ is not b.storage_ or len(a.chain) != len(b.chain):
         return False
     return (None if all(map(_may_equal, a.chain, b.chain)) else False) if a.chain else True
+
+
+def _bases(x: SymTensor) -> set[int]:
+    """The memory that a tensor may be in."""
+    found: set[int] = set()
+    todo = list(parts(x.storage_))
+    while todo:
+        storage = todo.pop()
+        found.add(id(storage))
+        if isinstance(storage, Lost):
+            todo += [p for b in storage.bases for p in parts(b)]
+    return found
 
 
 def _may_equal(a: View, b: View) -> bool:

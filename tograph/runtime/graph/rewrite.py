@@ -245,3 +245,20 @@ def _sizes(arg: Any) -> bool:
     if not isinstance(arg, (list, tuple)):
         return False
     return any(isinstance(v, Value) and isinstance(v.type, ScalarType) for v in arg)
+
+
+def beside_inputs(graph: Graph, start: int) -> None:
+    """Move the nodes from number ``start`` on, which have no effects, to where the last of their inputs is made.
+
+    What each turn of an unrolled loop adds to them stands in that turn then.
+    """
+    rank: dict[Value, int] = {}
+    at = []
+    for i, node in enumerate(graph.nodes):
+        place = i if i < start else max((rank.get(v, -1) for v in node.inputs), default=i)
+        at.append(place)
+        rank.update(dict.fromkeys(node.outputs, place))
+    order = sorted(
+        range(len(graph.nodes)), key=at.__getitem__
+    )  # which keeps the order of equal ones
+    graph.nodes = [graph.nodes[i] for i in order]

@@ -26,6 +26,7 @@ from torch.utils._pytree import tree_leaves
 from ...errors import ScopeError
 from ..control_flow.picking import Picked, Which, fresh_view, options_of
 from ..graph.ir import Value
+from ..graph.rewrite import beside_inputs
 from ..graph.types import INT
 from ..inference.shapes import SYMBOLS
 from ..symbols.funcgraph import FuncGraph, Storage, user_location
@@ -109,7 +110,9 @@ def _one_of(x: SymTensor, root: FuncGraph, shown: Shown) -> SymTensor | None:
     caller's or a new one gives an equal one, and no call waits for the answer.
     """
     outer: list[Outer | None] = [None]
+    start = len(root.graph.nodes)
     at = _index(x, root, outer)
+    beside_inputs(root.graph, start)
     if isinstance(at, int):
         found = outer[at]
         return None if found is None else _written(fresh_view(*found, x.meta), root, shown)
@@ -119,6 +122,8 @@ def _one_of(x: SymTensor, root: FuncGraph, shown: Shown) -> SymTensor | None:
         if o is not None:
             root.reference(o[0])
     value = value_of(x, root)
+    if (found := _table(at)) is not None:
+        at, outer = at.node.args[0], [outer[i] for i in found]
     shown.chosen[value] = at, outer
     return wrap(value, x.meta, root)
 
@@ -159,12 +164,20 @@ def _chosen(which: Which, places: list[Any], root: FuncGraph) -> Any:
     at = which(root)
     if isinstance(at, int):
         return places[at]
-    made = at.node
-    if made is not None and made.op == "tg.choose" and all(type(i) is int for i in made.args[1]):
-        at, places = made.args[0], [places[i] for i in made.args[1]]
+    if (table := _table(at)) is not None:
+        at, places = at.node.args[0], [places[i] for i in table]
     if places == list(range(len(places))):
         return at
     return root.emit("tg.choose", at, places, type=INT)
+
+
+def _table(index: Value) -> list[int] | None:
+    """The known numbers that an index picks one of."""
+    made = index.node
+    known = (
+        made is not None and made.op == "tg.choose" and all(type(i) is int for i in made.args[1])
+    )
+    return made.args[1] if made is not None and known else None
 
 
 def _place(x: Outer | None, outer: list[Outer | None]) -> int:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 
-def _per_code(answer: Callable[[types.CodeType], Any]) -> Callable[[types.CodeType], Any]:
+def per_code(answer: Callable[[types.CodeType], Any]) -> Callable[[types.CodeType], Any]:
     """Remember the answers for as long as the code objects live; by identity, for the hash of one goes over all that it holds."""
     known: dict[int, tuple[weakref.ref[types.CodeType], Any]] = {}
 
@@ -48,7 +48,7 @@ _EXTENDED, _LOAD_GLOBAL = dis.EXTENDED_ARG, dis.opmap["LOAD_GLOBAL"]
 _OF_CELLS = frozenset(dis.hasfree)
 
 
-@_per_code
+@per_code
 def _used(code: types.CodeType) -> _Used:
     """One look at the instructions, which ``dis`` would describe in full: that takes ten times as long."""
     found: tuple[dict[str, None], ...] = ({}, {}, {}, {})
@@ -79,24 +79,24 @@ def _with_nested(code: types.CodeType) -> Iterator[_Used]:
             yield from _with_nested(constant)
 
 
-@_per_code
+@per_code
 def stored_names(code: types.CodeType) -> frozenset[str]:
     """Globals and free variables that the code itself assigns."""
     every = _with_nested(code)
     return frozenset(n for used in every for n in (*used.stored_globals, *used.stored_variables))
 
 
-@_per_code
+@per_code
 def loaded_globals(code: types.CodeType) -> tuple[str, ...]:
     return tuple(dict.fromkeys(n for used in _with_nested(code) for n in used.loaded_globals))
 
 
-@_per_code
+@per_code
 def loaded_variables(code: types.CodeType) -> frozenset[str]:
     return frozenset(n for used in _with_nested(code) for n in used.loaded_variables)
 
 
-@_per_code
+@per_code
 def code_names(code: types.CodeType) -> dict[str, None]:
     """The global and attribute names of a code object and of those nested in it, in order; converted code has some as strings."""
     found = list(code.co_names)
@@ -108,7 +108,7 @@ def code_names(code: types.CodeType) -> dict[str, None]:
     return dict.fromkeys(found)
 
 
-@_per_code
+@per_code
 def writes(code: types.CodeType) -> tuple[frozenset[str], tuple[str, ...]]:
     """The free variables and the globals that code, with the functions nested in it, assigns."""
     used = _used(code)
