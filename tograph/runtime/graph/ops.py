@@ -55,9 +55,9 @@ NONE = "none"
 REPLAY = "replay"  # the gradient is torch's own: replay the op with autograd on
 REGION_OPS = ("If", "While", "Case", "Call", "Try")
 # Ops that compute nothing, but take values from one place to another: in Python that is no op, so they are recorded as if
-# gradients were on also where they are off. What is computed in their regions knows for itself.
+# gradients were on also where they are off. So are ops with regions: what is computed in these knows for itself.
 MOVES = frozenset(
-    ["If", "While", "Case", "tg.choose", "tg.identity", "tg.read", "tg.written"]
+    ["tg.choose", "tg.identity", "tg.read", "tg.written"]
     + [f"tg.list_{n}" for n in ("new", "of", "push", "pop", "insert", "get", "set", "slice", "extend", "reserve")]
     + [f"tg.optional_{n}" for n in ("some", "none", "get")]
 )  # fmt: skip

@@ -277,7 +277,9 @@ class FuncGraph:
         if self.root.before_failure and not regions and op_effects(op, tuple(args)).may_fail:
             for callback in list(self.root.before_failure):
                 callback(self)
-        grad = op in MOVES or torch.is_grad_enabled()
+        # a gradient of the user's own is that of the whole op, as those of torch's are
+        inner = bool(regions) and "gradient" not in regions
+        grad = op in MOVES or inner or torch.is_grad_enabled()
         node = Node(op, args, kwargs, types, regions=regions, location=user_location(), grad=grad)
         self.graph.nodes.append(node)
         if not self.differentiated and torch._C._current_autograd_node() is not None:

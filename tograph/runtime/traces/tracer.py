@@ -161,7 +161,7 @@ class Tracer:
             self.watch.owns,
         )
         concrete.identities, concrete.outers = identities, outers
-        concrete.enables = self.watch.quiet and self.root.root.enabled
+        concrete.mode = not self.watch.quiet if self.root.root.enabled else None
         self._describe_inputs(concrete)
         self.watch.captured(captured)
         return concrete
