@@ -29,20 +29,27 @@ def same_tensor(a: torch.Tensor, b: torch.Tensor) -> Any:
         return a is b
     x, y = as_symbolic(a), as_symbolic(b)
     if not (_is_bound(x) or _is_bound(y)):
+        if x.storage_ is not y.storage_ and x.storage_.listed and y.storage_.listed:
+            raise _unknown()
         return x is y or (x.storage_ is y.storage_ and not x.chain and not y.chain)
     (one, lefts), (other, rights) = _options(x), _options(y)
     table = [[_same(p, q) for q in rights] for p in lefts]
     answers = {answer for row in table for answer in row}
     if None in answers:
-        raise StagingError(
-            "whether these names are one view of a tensor or two is not known here: compare what they are views of",
-            user_location(),
-        )
+        raise _unknown()
     if len(answers) == 1:
         return answers.pop()
     graph = current_graph()
     found = _item(one, [_item(other, row, graph) for row in table], graph)
     return found if isinstance(found, bool) else scalar(found, graph)
+
+
+def _unknown() -> StagingError:
+    return StagingError(
+        "whether these names are one tensor, or one view of a tensor or two, is not known here: of views compare what they are views of, of items of a list or dict of the graph their "
+        "indices or keys",
+        user_location(),
+    )
 
 
 def _item(which: Which, row: Sequence[Any], graph: FuncGraph) -> Any:
@@ -68,6 +75,8 @@ def _same(a: SymTensor, b: SymTensor) -> bool | None:
     """Whether two tensors are one; None for views that may be."""
     if a is b:
         return True
+    if a.storage_ is not b.storage_ and a.storage_.listed and b.storage_.listed:
+        return None
     if isinstance(a.storage_, Lost) or isinstance(b.storage_, Lost):
         return None if _bases(a) & _bases(b) else False
     if a.storage_ is not b.storage_ or len(a.chain) != len(b.chain):
