@@ -115,6 +115,11 @@ class ConditionError(GraphBoolError, ValueError, RuntimeError):
     plain = "Boolean value of Tensor with more than one value is ambiguous"
 
 
+def refused(error: BaseException | None) -> bool:
+    """Whether an exception says that tograph cannot do something, which is no exception of the program."""
+    return isinstance(error, StagingError) and not isinstance(error, ConditionError)
+
+
 class UnknownSizeError(GraphBoolError):
     """A size that is only known when the graph runs, where the rank or number of results depends on it."""
 

@@ -180,6 +180,12 @@ def numbers():
         n += 1
 
 
+def told():
+    for n in numbers():
+        print(n)
+        yield n
+
+
 @cases((1,), (3,))
 def of_generators_without_an_end(x):
     sums, pairs = x, []
@@ -191,7 +197,8 @@ def of_generators_without_an_end(x):
         if b > 3:
             break
         pairs.append(a * b * x)
-    return sums, pairs, list(itertools.islice(numbers(), 3)), [x * k for k in itertools.islice(numbers(), 1, 6, 2)]  # fmt: skip
+    none = list(itertools.islice(told(), 3, 2))  # takes three
+    return sums, pairs, none, list(itertools.islice(numbers(), 3)), [x * k for k in itertools.islice(numbers(), 1, 6, 2)]  # fmt: skip
 
 
 def down_from(x):
@@ -231,3 +238,15 @@ def test_errors_are_at_the_line_of_the_user():
     notes = "\n".join([str(caught.value), *getattr(caught.value, "__notes__", ())])
     assert f'File "{__file__}", line {f.__code__.co_firstlineno + 1}' in notes
     assert "builtin" not in notes
+
+
+def test_a_generator_that_a_break_left_is_not_taken_for_ended():
+    @tg.function
+    def f(x):
+        source = (x * i for i in range(5))
+        for _ in source:
+            break
+        return list(source)
+
+    with pytest.raises(tg.errors.StagingError, match="an iterator whose items were taken"):
+        f(torch.ones(1))

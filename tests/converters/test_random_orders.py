@@ -35,7 +35,15 @@ def of_a_length_that_depends_on_data(x):
     return xs, random.sample(xs, 1), random.choices(xs, k=2)
 
 
-@pytest.mark.parametrize("f", [shuffled, sampled, chosen, of_a_length_that_depends_on_data])
+def of_many(x):
+    known = list(range(40))
+    random.shuffle(known)
+    return known, known[0] + 1
+
+
+@pytest.mark.parametrize(
+    "f", [shuffled, sampled, chosen, of_many, of_a_length_that_depends_on_data]
+)
 def test_the_same_as_python_with_a_seed(f):
     x, g = torch.tensor([1.0, 3.0, 2.0, 5.0]), tg.function(f)
     random.seed(3)
@@ -43,3 +51,17 @@ def test_the_same_as_python_with_a_seed(f):
     random.seed(3)
     assert [g(x), g(x)] == want
     assert g.trace_count == 1
+
+
+@pytest.mark.parametrize("n", [0, 1])
+def test_what_python_refuses(n):
+    @tg.function
+    def f(x):
+        if n:
+            return random.sample({1, 2}, 1)
+        return random.choices([1, 2], weights=[float("inf"), 1.0])
+
+    with pytest.raises((TypeError, ValueError)) as native:
+        f.python_function(torch.ones(1))
+    with pytest.raises(native.type, match=str(native.value)[:30]):
+        f(torch.ones(1))

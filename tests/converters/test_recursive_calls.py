@@ -7,7 +7,8 @@ import torch
 
 import tograph as tg
 from tests.converters.both import Cases
-from tograph.errors import RecursiveCallError
+from tograph.errors import RecursiveCallError, StagingError
+from tograph.runtime.library import recursive_calls
 
 cases = Cases()
 
@@ -128,7 +129,182 @@ def what_is_around(n, x):
     return first, sums(n)
 
 
+def last(k, x):
+    """What the last call is given, and nothing else."""
+    if k <= 0:
+        return x
+    found = last(k - 1, x)
+    return found
+
+
+@cases.tensors((2, [1.0, 2.0]), (0, [1.0, 2.0]))
+def what_may_be_an_argument_is_read(n, x):
+    y = x * 2
+    found = last(n, y)
+    for _ in range(n):
+        found = last(n, found + 1)
+    return found + y, found[0]
+
+
 test_same = cases.test()
+
+
+def pair(k, x):
+    if k <= 0:
+        y = x * 1
+        return y, y
+    a, b = pair(k - 1, x)
+    return a, b
+
+
+def written(n, x):
+    y = x * 2
+    last(n, y).add_(1)
+    return y
+
+
+def source_written(n, x):
+    y = x * 2
+    z = last(n, y[0])
+    y.add_(1)
+    return z + 1
+
+
+def one_of_two_written(n, x):
+    a, b = pair(n, x)
+    a.add_(1)
+    return b
+
+
+def compared(n, x):
+    y = x * 2
+    return last(n, y) is y
+
+
+def list_changed(n, x):
+    xs = [1]
+    last(n, xs).append(2)
+    return xs
+
+
+def source_list_changed(n, x):
+    xs = [1]
+    found = last(n, xs)
+    xs.append(2)
+    return found
+
+
+def parameter_written(n, x):
+    def doubled(k, y):
+        if k <= 0:
+            return y.sum()
+        y.mul_(2)
+        return doubled(k - 1, y) + 1
+
+    return doubled(n, x * 2)
+
+
+def a_set(n, x):
+    def items(k):
+        if k <= 0:
+            return set()
+        found = items(k - 1)
+        found.add(1)
+        return found
+
+    return items(n)
+
+
+class Held:
+    def __init__(self):
+        self.v = 1
+
+
+def an_object(n, x):
+    kept = Held()
+
+    def held(k):
+        if k <= 0:
+            return kept
+        found = held(k - 1)
+        return found
+
+    return held(n).v
+
+
+def any_keywords(n, x):
+    def count(k, **rest):
+        return rest["z"] if k <= 0 else 1 + count(k - 1, **rest)
+
+    return count(n, z=1)
+
+
+def ever_larger(n, x):
+    def grown(k, y):
+        return y.sum() if k <= 0 else 1 + grown(k - 1, y[None])
+
+    return grown(n, x)
+
+
+def a_leaf(n, x):
+    def leaf(k):
+        if k <= 0:
+            return x.clone().requires_grad_()
+        found = leaf(k - 1)
+        return found
+
+    return leaf(n).requires_grad
+
+
+@pytest.mark.parametrize(
+    ("f", "error"),
+    [
+        (written, "may share memory.*changed in place"),
+        (source_written, "may share memory.*read after a change"),
+        (one_of_two_written, "may share memory.*changed in place"),
+        (compared, "one view of a tensor or two"),
+        (list_changed, "gave may be this object"),
+        (source_list_changed, "gave may be this object"),
+        (parameter_written, "'doubled' calls itself.*it changes"),
+        (a_set, "'items' calls itself.*it gives a set"),
+        (an_object, "'held' calls itself.*it gives an object"),
+        (any_keywords, "'count' calls itself.*keywords"),
+        (a_leaf, "the leaf of a gradient"),
+        (ever_larger, "'grown' calls itself.*no two of its calls are alike"),
+    ],
+)
+def test_what_a_copy_would_show_is_refused(f, error):
+    with pytest.raises(StagingError, match=error):
+        tg.function(f)(torch.tensor(2), torch.ones(2))
+
+
+def test_the_result_requires_a_gradient_of_what_is_around():
+    w = torch.nn.Parameter(torch.tensor(3.0))
+
+    @tg.function
+    def f(x, n):
+        def power(k):
+            if k <= 0:
+                return x * w
+            y = power(k - 1)
+            return y * 10 if y.requires_grad else y
+
+        y = power(n)
+        return y, y.requires_grad, y.is_leaf
+
+    y, requires_grad, is_leaf = f(torch.tensor(1.0), torch.tensor(2))
+    assert (y.item(), requires_grad, is_leaf) == (300, True, False)
+
+
+def test_calls_nest_as_deep_as_the_stack_allows(monkeypatch):
+    @tg.function
+    def depth(n):
+        return 0 if n <= 0 else 1 + depth(n - 1)
+
+    assert depth(torch.tensor(2)) == 2
+    monkeypatch.setattr(recursive_calls._stack, "room", 50)
+    with pytest.raises(RecursionError, match="room in the C stack"):
+        depth(torch.tensor(100))
 
 
 def test_gradients_of_arguments_and_captured_parameters():

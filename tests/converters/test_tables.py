@@ -113,7 +113,118 @@ def joined(x):
     return d, f, d == f, d != e, c
 
 
+@cases.tensors(*ROWS)
+def of_counters(x):
+    c, e, f = Counter([int(v) for v in x]), Counter([int(v) for v in x[1:]]), Counter()
+    e[3] = -4
+    f[int(x[0])] = 0
+    del c[1234]
+    made = c + e, c - e, c | e, c & e, -e, f == Counter()
+    c += e
+    return made, c
+
+
+@cases.tensors(*ROWS)
+def of_views(x):
+    d, seen = {int(v): i for i, v in enumerate(x)}, []
+    for v in d.values():
+        d[int(x[2])] = 100
+        seen.append(v)
+    for k in d:
+        d[k + 100] = 1
+        break
+    ordered = list(reversed(d)), list(reversed(d.items())), [5]
+    ordered[2].extend(d)
+    return d, seen, sorted(d.keys() & {1, 2}), [d] == [dict(d)], ordered
+
+
+@cases.tensors(*ROWS)
+def changed_in_a_loop(x):
+    d = {int(v): 1 for v in x}
+    for k in d:
+        d[k + 100] = 1
+    return d
+
+
+@cases.tensors(*ROWS)
+def no_such_operator(x):
+    d, s, told = {int(v): 1 for v in x}, {int(v) for v in x}, []
+    for k in range(5):
+        try:
+            [lambda: d * 2, lambda: d + [1], lambda: -d, lambda: s[0], lambda: reversed(s)][k]()
+        except TypeError:
+            told.append(k)
+    return told, sum(s), max(s)
+
+
 test_same = cases.test()
+
+
+def kinds_mixed(x):
+    d = {}
+    try:
+        d[x[0].item()] = 1
+        d["a"] = 2
+    except Exception:
+        d = {"bad": 1}
+    return d
+
+
+def values_mixed(x):
+    d = {1: 1, 2: 2.0}
+    try:
+        d[x[0].item()] = 9
+    except:  # noqa: E722
+        d = {"bad": 1}
+    return d
+
+
+def one_list(x):
+    d, row, k = {}, [1], int(x[0])
+    d[k] = row
+    return d[k] is row
+
+
+def one_tensor(x):
+    d, row, k = {}, x + 1, int(x[0])
+    d[k] = row
+    return d[k] is row
+
+
+@pytest.mark.parametrize("f", [kinds_mixed, values_mixed, one_list, one_tensor])
+def test_refused_and_not_for_a_handler(f):
+    with pytest.raises(StagingError, match="test_tables.py"):
+        tg.function(f)(torch.tensor([3, 1]))
+
+
+def test_a_finally_runs_where_a_run_is_refused(capsys):
+    @tg.function
+    def f(x):
+        d = {}
+        try:
+            for v in x:
+                d[float(v)] = 1
+                d[int(v)] = 1
+        finally:
+            print("at the end")
+
+    with pytest.raises(StagingError):
+        f(torch.tensor([3, 1]))
+    assert capsys.readouterr().out == "at the end\n"
+
+
+@pytest.mark.parametrize("remove", [lambda d, k: d.pop(k), lambda d, k: d.clear()])
+def test_a_key_that_was_read_and_taken_out(remove):
+    @tg.function
+    def f(x):
+        d = {1: 1, 2: 2}
+        k = int(x)
+        d[k]
+        remove(d, k)
+        d[k] = 9
+        return d
+
+    assert f(torch.tensor(1))[1] == 9
 
 
 def test_gradients_go_through_a_dict():

@@ -19,7 +19,9 @@ from ..runtime.gradients import grad_fields
 from ..runtime.graph.types import OBJECT
 from ..runtime.guarding import reads, unconverted
 from ..runtime.guarding.callables import METHODS
+from ..runtime.guarding.lookups import unheld
 from ..runtime.inference.shapes import SYMBOLS
+from ..runtime.library import required
 from ..runtime.library.staged_string import StagedString, made_string
 from ..runtime.symbols import journal
 from ..runtime.symbols.funcgraph import current_graph, is_tracing
@@ -41,8 +43,6 @@ from .union import apply, distribute_missing, may_miss, test_options
 _NAMES = frozenset(["__name__", "__qualname__", "__doc__", "__class__", "__dict__"])
 # What a tensor has as data.
 _HISTORY = frozenset(["requires_grad", "is_leaf", "grad_fn"])
-# What they are of a tensor that was computed while gradients were off: a trace always has them on.
-_COMPUTED = {"requires_grad": False, "is_leaf": True, "grad_fn": None}
 _DATA = (
     frozenset(n for n in dir(torch.Tensor) if not callable(getattr(torch.Tensor, n, None)))
     - _HISTORY
@@ -171,7 +171,7 @@ def _attribute(owner: Any, name: str) -> Any:
         if value is not MISSING:
             return value
     hook = getattr(type(owner), "__getattr__", None)
-    if found is MISSING and is_user_function(hook) and name not in getattr(owner, "__dict__", ()):
+    if is_user_function(hook) and unheld(owner, name):
         return _hooked(hook, owner, name)
     watch = reads.current()
     if watch is None:
@@ -181,8 +181,8 @@ def _attribute(owner: Any, name: str) -> Any:
     except AttributeError:
         watch.absent(owner, name)
         raise
-    if name in _COMPUTED and type(owner) is SymTensor and owner.grad_fn is not None:
-        return value if reads.grad_mode() else _COMPUTED[name]
+    if name in _HISTORY and type(owner) is SymTensor and owner.grad_fn is not None:
+        return required.of_computed(owner, name, value)
     watch.attribute(owner, name, value)
     if may_miss(value):
         return distribute_missing(value, lambda: _class_attribute(owner, name))
@@ -264,14 +264,9 @@ _DESCRIPTORS: dict[type, Callable[..., Any]] = {
 
 def _hooked(hook, owner, name):
     """An attribute that is not there: the ``__getattr__`` of a user's class is converted."""
-    if isinstance(owner, torch.nn.Module):
-        kept = (owner.__dict__.get(k, ()) for k in ("_parameters", "_buffers", "_modules"))
-        if any(name in k for k in kept):
-            value = getattr(owner, name)
-            watch = reads.current()
-            if watch is not None:
-                watch.attribute(owner, name, value)
-            return value
+    watch = reads.current()
+    if watch is not None:
+        watch.asked(owner, name)
     return call(hook, owner, name)
 
 
@@ -285,11 +280,11 @@ def _class_attribute(owner, name):
 
 def computes(owner, name) -> bool:
     """Whether a user's code gives an attribute, or says that there is none: a property, a descriptor, ``__getattr__``."""
+    if unheld(owner, name):
+        return is_user_function(getattr(type(owner), "__getattr__", None))
     found = _descriptor(owner, name)
     if name in getattr(owner, "__dict__", ()) and not hasattr(type(found), "__set__"):
         return False
-    if found is MISSING:
-        return is_user_function(getattr(type(owner), "__getattr__", None))
     get = getattr(found, "fget", None) or getattr(found, "func", None)
     return is_user_function(get or getattr(type(found), "__get__", None))
 

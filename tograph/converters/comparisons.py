@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import torch
 
+from ..errors import StagingError
 from ..runtime import control_flow
 from ..runtime.guarding import reads
 from ..runtime.inference.shapes import SYMBOLS
 from ..runtime.library.staged_string import StagedString, text_op
 from ..runtime.symbols import journal
+from ..runtime.symbols.funcgraph import current_graph, is_tracing, user_location
 from ..runtime.symbols.journal import MISSING
 from ..runtime.symbols.scalars import StagedBool
 from ..runtime.symbols.symbolic import scalar_of
@@ -215,7 +217,20 @@ def is_(a, b):
     refuse = journal.guarded(a)
     if refuse is not None and a is not b and journal.guarded(b) is not None:
         refuse()  # both may be one object
+    if a is not b and is_tracing():
+        _may_be_one(a, b)
     return b.exactly(a) if type(b) is StagedClass else a is b
+
+
+def _may_be_one(a, b) -> None:
+    """StagingError for two containers, one of them read from a list or dict of the graph: each reading gives a new object."""
+    read = current_graph().root.read_items
+    if (id(a) in read or id(b) in read) and a.__class__ is b.__class__:
+        raise StagingError(
+            f"a {a.__class__.__name__} that is read from a list or dict whose content is known only when the graph runs may be this one or an equal one: "
+            "use == , or compare their indices or keys",
+            user_location(),
+        )
 
 
 def is_not(a, b):

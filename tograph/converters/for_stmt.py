@@ -28,6 +28,7 @@ from ..runtime.library import debug
 from ..runtime.library.staged_string import StagedString, text_list
 from ..runtime.symbols import decisions
 from ..runtime.symbols.funcgraph import is_tracing
+from ..runtime.symbols.required import require
 from ..runtime.values import locations
 from ..runtime.values.growing import StagedList
 from ..runtime.values.structure import is_union
@@ -40,9 +41,9 @@ from .call_rules import DECIDING, is_user_function
 from .calls import call
 from .context import OPERATORS
 from .generators import Generator, consume
-from .iterables import StagedRange, Steps, staged_rest, staged_source
+from .iterables import StagedRange, Steps, ViewItems, staged_rest, staged_source
 from .iterators import Advancing, Counting, SequenceIterator, moved, place_now
-from .logical import and_
+from .logical import and_, not_, or_
 from .members import Listing, listing
 from .places import places_of
 from .registry import TABLE_KEYS
@@ -323,7 +324,7 @@ def _over_lists(source, body, names, test, options) -> None:
 
     A deque is taken as it was: Python goes over no item after a change of it.
     """
-    lists = [x for x in source.lists() if type(x.list) is StagedList]
+    lists = [x for x in source.lists() if type(x.list) is StagedList or isinstance(x, ViewItems)]
     attempt = control_flow.Attempt(_variables(names, test, body))
     try:
         _while(source, source.length(), body, names, test, options)
@@ -354,6 +355,14 @@ def _unrolled(source, length: int, body, names, test) -> None:
         _unrolling.copies = copies
 
 
+def _keeps_size(x, test) -> None:
+    """After an iteration: RuntimeError where another one is asked for of a dict that has got or lost keys."""
+    same = x.same_size()
+    if same is not True:
+        holds = same if test is None else or_(not_(test()), lambda: same)
+        require(holds, RuntimeError("dictionary changed size during iteration"))
+
+
 def _while(source, length, body, names, test, options) -> None:
     """``length`` None: ask for it before each iteration."""
     cell = [0]
@@ -369,6 +378,8 @@ def _while(source, length, body, names, test, options) -> None:
         body(item)
         for x in source.lists():
             x.notice()
+            if isinstance(x, ViewItems):
+                _keeps_size(x, test)
         counter.set(index + 1)
 
     places = _variables(names, test, body)

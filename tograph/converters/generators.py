@@ -158,7 +158,7 @@ class Generator:
         return place_now(self) == 0 and self._push is not None and is_tracing()
 
     def lose(self) -> None:
-        """A staged ``break`` left it at a place that only the run knows."""
+        """A ``break`` left it at a place that a generator which runs the other way round cannot go on from."""
         moved(self, LOST)
 
     def run(self, channel: Any) -> None:
@@ -224,5 +224,6 @@ def consume(generator: Generator, body: Any, places: list, test: Any) -> None:
 
     with control_flow.ambient(places):
         generator.run(channel)
-    if test is not None and is_staged(test()):
+    going_on = test is None or test()
+    if is_staged(going_on) or not going_on:
         generator.lose()

@@ -16,6 +16,7 @@ from ..runtime.symbols.scalars import new_scalar
 from ..runtime.symbols.symbolic import SymTensor, scalar_of
 from ..runtime.values.growing import StagedList, as_staged
 from ..runtime.values.inner_lists import NOWHERE
+from ..runtime.values.tables import StagedDict, View, view
 from .iterators import LOST, Counting, Lost, SequenceIterator, moved, place_now
 
 
@@ -220,6 +221,33 @@ class ListItems(StagedSequence):
         self.changed |= self.list.columns is not self.before
 
 
+class ViewItems(ListItems):
+    """The items of a view of a dict of the graph: once it is followed, as they are in the dict when each is taken."""
+
+    def __init__(self, x: View):
+        super().__init__(view(x.table, x.name))
+        self.table, self.name, self.live = x.table, x.name, False
+        self.size = self.length()
+
+    def follow(self, begin: int = 0) -> ListItems:
+        self.live = True
+        return self
+
+    def item(self, index):
+        self.before = self.table.columns
+        if not self.live or self.name == "keys":
+            return self.x.item(index)
+        pair = self.table.item(index)
+        return pair[1] if self.name == "values" else pair
+
+    def notice(self) -> None:
+        self.changed |= self.table.columns is not self.before
+
+    def same_size(self) -> Any:
+        """Whether the dict has as many keys as when the loop began."""
+        return self.table.columns is self.before or self.table.length() == self.size
+
+
 class Steps:
     """The items of a plain list one by one, numbered as by ``enumerate`` where ``number`` is given.
 
@@ -295,7 +323,7 @@ def staged_source(x: Any) -> StagedSequence | None:
     if isinstance(x, StagedString):
         x = text_list("list", x)
     if isinstance(x, StagedList) and x.handle is not None:
-        return ListItems(x)
+        return ViewItems(x) if isinstance(getattr(x, "table", None), StagedDict) else ListItems(x)
     return None
 
 

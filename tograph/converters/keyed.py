@@ -318,4 +318,10 @@ def _check_new(x: dict, key) -> None:
 def _no_new_key():
     if control_flow.has_alternative():
         raise StagingError(NEW_KEY, user_location())
-    raise RuntimeError(NEW_KEY)
+    graph = current_graph()
+    kept = graph.root.untabled
+    if graph.outer is None:
+        raise kept or StagingError(NEW_KEY, user_location())
+    control_flow.refuse(
+        f"{NEW_KEY}. As a dict of the graph it is refused: {kept}" if kept else NEW_KEY
+    )

@@ -38,6 +38,7 @@ from typing import Any
 
 import torch
 
+from ..errors import TographError
 from ..runtime import control_flow
 from ..runtime.functions.function import Function
 from ..runtime.functions.methods import BoundFunction
@@ -48,7 +49,7 @@ from ..runtime.values.code_names import per_code
 from ..transpiler.syntax import gast
 from .context import FUNCTIONS, OPERATORS, Converter, has_yield, is_docstring, own_nodes
 from .jumps import completes
-from .recursive_calls import recursive_call
+from .recursive_calls import recursive_call, refused
 
 # Calls of one function inside each other, each in a staged branch of the one before, after which it is traced as a loop: of those that are
 # alike, and of those that differ in numbers and lists only. So is one that is called so often in all.
@@ -259,8 +260,25 @@ def entered(
     enter(f, args, kwargs)
     try:
         return run(*args, **kwargs)
+    except RecursionError as error:
+        _explain(error)
+        raise
     finally:
         leave()
+
+
+def _explain(error: RecursionError) -> None:
+    """RecursiveCallError where tracing a function that calls itself in staged branches did not come to an end."""
+    made = _calls.open[-1]
+    if made is None or isinstance(error, TographError):
+        return
+    same = [
+        c for c in _calls.open if c is not None and c.function.__code__ is made.function.__code__
+    ]
+    if len(same) == 1 and getattr(error, "staged_", False):
+        raise refused(made.function.__name__, "no two of its calls are alike to tracing (shapes, strings, numbers of arguments)") from None  # fmt: skip
+    if made.graph.outer is not None:
+        error.staged_ = True  # type: ignore[attr-defined]
 
 
 def _kinds(x: Any, counted: bool = False) -> Any:

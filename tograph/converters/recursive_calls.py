@@ -15,15 +15,18 @@ from typing import Any
 
 import torch
 
-from ..errors import RecursiveCallError
+from ..errors import RecursiveCallError, StructureError
 from ..runtime import control_flow
+from ..runtime.control_flow.telling import containers
+from ..runtime.graph.ir import Value
 from ..runtime.graph.ordering import graph_effects
 from ..runtime.inference.shapes import SYMBOLS
 from ..runtime.library.recursive_calls import Callee, emit
 from ..runtime.library.staged_string import StagedString
 from ..runtime.recording.tracing import recording
-from ..runtime.symbols.funcgraph import FuncGraph, Storage, current_graph, user_location
-from ..runtime.values import flattening
+from ..runtime.symbols.funcgraph import FuncGraph, Ref, Storage, current_graph, user_location
+from ..runtime.symbols.symbolic import SymTensor
+from ..runtime.values import flattening, pytrees
 from ..runtime.values.growing import StagedList
 from ..runtime.values.joins import equal, join, opened, text_of
 from ..runtime.values.pytrees import has_identity
@@ -39,6 +42,7 @@ from ..runtime.values.structure import (
     leaf_types,
     spec_of,
 )
+from .shared_results import Sources, shared, sources_of, tensors
 
 ROUNDS = 12
 
@@ -65,18 +69,23 @@ def recursive_call(
 
 
 def _parameters(function: types.FunctionType, args: tuple, kwargs: dict[str, Any]) -> list[Any]:
-    """The values of all parameters, in order; those of ``*rest`` and ``**rest`` each in one."""
-    bound = inspect.signature(function).bind(*args, **kwargs)
+    """The values of all parameters, in order; those of ``*rest`` in one."""
+    signature = inspect.signature(function)
+    if any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values()):
+        raise refused(function.__name__, "it takes any keywords (`**`)")
+    bound = signature.bind(*args, **kwargs)
     bound.apply_defaults()
     return list(bound.arguments.values())
 
 
 def _first(run: Callable[..., Any], function: types.FunctionType, given: list[Any]) -> Any:
-    graph, name = current_graph(), function.__name__
+    name = function.__name__
     specs, result, endless = [_spec(x) for x in given], None, False
+    sources, watched, requires = Sources(), list[Any](), False
     for _ in range(ROUNDS):
         callee = Callee(name, specs, result, endless)
-        region = _traced(callee, run, function)
+        callee.sources, callee.watched = sources, watched
+        region, made = _traced(callee, run, function)
         if callee.wider is not None:
             specs = callee.wider
             continue
@@ -85,21 +94,45 @@ def _first(run: Callable[..., Any], function: types.FunctionType, given: list[An
         if region.raised:
             endless = True
             continue
+        _check(name, region)
+        requires |= _requires_grad(region)
         found = _open(spec_of(region.result))
         joined = found if result is None else _joined(result, found)
-        if result is not None and equal(joined, result):
+        before = sources.facts(), bool(watched)
+        sources = sources.joined(sources_of(region.result, made, function, region.graph))
+        watched = _watched(region) if _requires_grad(region) else []
+        if (
+            result is not None
+            and equal(joined, result)
+            and before == (sources.facts(), bool(watched))
+        ):
             break
         result = joined
     else:
         raise refused(name, "what it takes or gives is of ever more kinds")
-    values = _closed(callee, region, given, graph)
-    if result is None:
+    return _called_first(callee, region, given, requires)
+
+
+def _called_first(callee: Callee, region: Any, given: list[Any], requires: bool) -> Any:
+    """The call from outside; ``requires``: what the function gives requires a gradient."""
+    graph = current_graph()
+    try:
+        values = _closed(callee, region, given, graph)
+    except StructureError:
+        raise refused(callee.name, "it gives an object that is known outside of it") from None
+    connected = any(v in graph.sources for v in values)
+    if requires and not connected and torch.is_grad_enabled():
+        raise refused(callee.name, "it makes the leaf of a gradient that it gives")
+    if callee.result is None:
         raise control_flow.Unreachable
-    return flattening.unflatten(result, iter(values), flattening.plain_maker(graph))
+    found = flattening.unflatten(callee.result, iter(values), flattening.plain_maker(graph))
+    return shared(callee.name, found, callee.sources, given)
 
 
-def _traced(callee: Callee, run: Callable[..., Any], function: types.FunctionType) -> Any:
-    """The function as a region, with parameters of the specs."""
+def _traced(
+    callee: Callee, run: Callable[..., Any], function: types.FunctionType
+) -> tuple[Any, list[Any]]:
+    """The function as a region, with parameters of the specs; and these."""
     made: list[Any] = []
     before: list[Any] = []
     root = current_graph().root
@@ -126,9 +159,9 @@ def _traced(callee: Callee, run: Callable[..., Any], function: types.FunctionTyp
             root.callees[function.__code__] = outer
     names = sorted({p.name for p, _ in region.changed.values()})
     if names or [_content(x) for x in made] != before:
-        what = ", ".join(map(repr, names)) or "a list that it is given"
+        what = ", ".join(map(repr, names)) or "what it is given"
         raise refused(callee.name, f"it changes {what}, which is known outside of it")
-    return region
+    return region, made
 
 
 def _called(run: Callable[..., Any], function: types.FunctionType, given: list[Any]) -> Any:
@@ -138,8 +171,6 @@ def _called(run: Callable[..., Any], function: types.FunctionType, given: list[A
     for parameter, x in zip(inspect.signature(function).parameters.values(), given, strict=True):
         if parameter.kind is parameter.VAR_POSITIONAL:
             args += x
-        elif parameter.kind is parameter.VAR_KEYWORD:
-            named.update(x)
         elif parameter.kind is parameter.KEYWORD_ONLY:
             named[parameter.name] = x
         else:
@@ -151,6 +182,8 @@ def _content(x: Any) -> Any:
     """What a list holds, to compare with later."""
     if isinstance(x, StagedList):
         return list(map(id, x.columns)) if x.handle is not None else list(map(id, list.__iter__(x)))
+    if isinstance(x, SymTensor):
+        return x.storage_.version
     return list(map(_content, x)) if type(x) is tuple else None
 
 
@@ -167,8 +200,48 @@ def _again(callee: Callee, given: list[Any]) -> Any:
     if callee.result is None:
         emit(callee, values, None, [], graph)
         raise control_flow.Unreachable
-    made = emit(callee, values, None, leaf_types(callee.result), graph)
-    return flattening.unflatten(callee.result, iter(made), flattening.plain_maker(graph))
+    beside = [_connected(key, x, graph) for key, x in callee.watched]
+    made = emit(callee, values, None, leaf_types(callee.result), graph, beside)
+    found = flattening.unflatten(callee.result, iter(made), flattening.plain_maker(graph))
+    return shared(callee.name, found, callee.sources, given)
+
+
+def _check(name: str, region: Any) -> None:
+    """Refuse a result with a container that is no value of the graph: there is one of it for each call."""
+    for _, x in containers(region.result):
+        if isinstance(x, set) or pytrees.parts_of(x) is None:
+            raise refused(name, f"it gives a {type(x).__name__}")
+
+
+def _requires_grad(region: Any) -> bool:
+    return any(x.requires_grad for x in tensors(region.result))
+
+
+def _watched(region: Any) -> list[Any]:
+    """What the callee captures and autograd watches, with the tensor that carries it."""
+    inner, found = region.graph, list[Any]()
+    for key in inner.arguments:
+        if isinstance(key, Storage):
+            found += [(key, x) for x in storage_sources(key, inner)[:1] if x.requires_grad]
+            continue
+        x = inner.sources.get(inner.captures[key])
+        if x is not None and x.requires_grad:
+            found.append((_ref(key, inner.outer), x))
+    return found
+
+
+def _ref(value: Value, graph: FuncGraph) -> Ref:
+    """A captured value where it is from, around the callee."""
+    while value in graph.captures and graph.outer is not None:
+        graph = graph.outer
+    return Ref(value, graph)
+
+
+def _connected(key: Storage | Ref, x: torch.Tensor, graph: FuncGraph) -> Value:
+    """What a call by itself reads from around the callee, for autograd."""
+    value = graph.reference(key) if isinstance(key, Storage) else graph.resolve(key)
+    graph.sources.setdefault(value, x)
+    return value
 
 
 def _joined(a: Spec, b: Spec) -> Spec:
@@ -244,4 +317,8 @@ def _read(storage: Storage, inner: FuncGraph, graph: FuncGraph) -> Any:
 def storage_sources(storage: Storage, inner: FuncGraph) -> list[torch.Tensor]:
     """The tensors that carry a storage in the graphs of a callee."""
     graphs = [g for g in inner.root.graphs if g.within(inner)]
-    return [x for g in graphs for x in g.sources.values() if getattr(x, "storage_", None) is storage]  # fmt: skip
+    return [x for g in graphs for x in g.sources.values() if _storage(x, inner) is storage]
+
+
+def _storage(x: torch.Tensor, inner: FuncGraph) -> Storage | None:
+    return x.storage_ if isinstance(x, SymTensor) else inner.root.captured.get(id(x))

@@ -245,6 +245,8 @@ def setitem(x, key, value) -> None:
         apply(lambda a, k: setitem(a, k, value), x, key)
         return
     if is_table(x):
+        if isinstance(x, set):
+            raise TypeError("'set' object does not support item assignment")
         tables.setitem(x, key, value)
         return
     if is_staged_key(key) and isinstance(x, dict):
@@ -288,6 +290,8 @@ def delitem(x, key) -> None:
         apply(delitem, x, key)
         return
     if is_table(x):
+        if isinstance(x, set):
+            raise TypeError("'set' object doesn't support item deletion")
         tables.delitem(x, key)
         return
     if isinstance(x, dict) and dict_pop(x, key) is not NotImplemented:
@@ -328,10 +332,15 @@ def augment(op: str, x, value):
         return x
     if isinstance(x, (list, dict, set, bytearray, deque)) and journal.active():
         journal.record(locations.contents(x))
-    if op == "iadd" and isinstance(x, list) and (is_staged(value) or _made_here(x, value)):
+    if (
+        op == "iadd"
+        and isinstance(x, list)
+        and not is_table(x)
+        and (is_staged(value) or _made_here(x, value))
+    ):
         x.extend(value)
         return x
-    if op == "imul" and isinstance(x, StagedList) and not x.frozen:
+    if op == "imul" and isinstance(x, StagedList) and not (x.frozen or is_table(x)):
         x.replace(times(x, value))
         return x
     return in_place(op, x, value)

@@ -13,7 +13,16 @@ from ..errors import StagingError
 from ..runtime import control_flow
 from ..runtime.symbols.funcgraph import user_location
 from ..runtime.values.growing import StagedList
-from ..runtime.values.tables import StagedDict, StagedSet, StagedTable, is_table, kind_of, view
+from ..runtime.values.tables import (
+    StagedDict,
+    StagedItems,
+    StagedKeys,
+    StagedSet,
+    StagedTable,
+    is_table,
+    kind_of,
+    view,
+)
 from . import growing_lists
 from .call_rules import DECIDING
 from .calls import call
@@ -80,6 +89,37 @@ def _none_in(items, others):
     return not any(item in others for item in items)
 
 
+def _combined(made, a, b, form):
+    for key, n in a.items():
+        m = form(n, b[key])
+        if m > 0:
+            made[key] = m
+    for key, n in b.items():
+        m = form(0, n)
+        if key not in a and m > 0:
+            made[key] = m
+
+
+def _sum(n, m):
+    return n + m
+
+
+def _less(n, m):
+    return n - m
+
+
+def _greater(n, m):
+    return m if n < m else n
+
+
+def _smaller(n, m):
+    return n if n < m else m
+
+
+def _same_counts(a, b):
+    return all(b[key] == n for key, n in a.items()) and all(a[key] == n for key, n in b.items())
+
+
 def _same_pairs(pairs, other):
     return all(key in other and other[key] == value for key, value in pairs)
 
@@ -98,7 +138,7 @@ def _elements(pairs):
 
 
 DECIDING.update((_put_all, _count_all, _count_pairs, _add_all, _discard_all, _kept, _all_in, _none_in, _same_pairs, _most_common,
-                 _count_of, _elements))  # fmt: skip
+                 _count_of, _elements, _combined, _sum, _less, _greater, _smaller, _same_counts))  # fmt: skip
 
 
 def _pairs(x: Any) -> Any:
@@ -177,6 +217,8 @@ def equal(a: Any, b: Any) -> Any:
     mapping = isinstance(a, dict)
     if mapping is not isinstance(b, dict) or not (mapping or isinstance(b, (set, frozenset))):
         return False
+    if a.__class__ is b.__class__ is Counter:
+        return call(_same_counts, a, b)
     both_ordered = OrderedDict in (a.__class__, b.__class__) and a.__class__ is b.__class__
     if both_ordered:
         return growing_lists.equal(StagedList(_pairs(a)), StagedList(_pairs(b)))
@@ -189,14 +231,36 @@ def equal(a: Any, b: Any) -> Any:
 
 
 _OPERATORS = {"or": _union, "sub": _difference, "and": _intersection, "xor": _symmetric}
+_COUNTS = {"add": _sum, "sub": _less, "or": _greater, "and": _smaller}
+
+
+def _counts(form: Callable[..., Any]) -> Callable[..., StagedTable]:
+    """``a + b`` and its kind of two ``Counter`` objects: what is not above 0 is left out."""
+
+    def combined(a: Any, b: Any) -> StagedTable:
+        made = kind_of(Counter)()
+        call(_combined, made, a, b, form)
+        return made
+
+    return combined
+
+
+def _form(name: str, a: Any, b: Any) -> Callable[..., StagedTable] | None:
+    """What ``a | b`` and its kind of two dicts or two sets do; None where there is no such operator."""
+    if isinstance(a, dict):
+        if isinstance(a, Counter) and isinstance(b, Counter):
+            return _counts(_COUNTS[name]) if name in _COUNTS else None
+        return _union if name == "or" and isinstance(b, dict) else None
+    return _OPERATORS.get(name) if isinstance(b, (set, frozenset)) else None
 
 
 def operator(name: str, a: Any, b: Any) -> Any:
     """``a | b`` and its kind, with ``name`` "or", and "ior" in place; NotImplemented where there is no such operator."""
-    kinds = (dict,) if isinstance(a, dict) else (set, frozenset)
-    form = _OPERATORS.get(name.removeprefix("i") if name.startswith("i") else name)
-    plain = isinstance(a, dict) and (name.removeprefix("i") != "or" or a.__class__ is Counter)
-    if form is None or plain or not isinstance(b, kinds):
+    a, b = _as_set(a), _as_set(b)
+    form = _form(name.removeprefix("i"), a, b)
+    if name == "ior" and is_table(a) and isinstance(a, dict) and a.__class__ is not Counter:
+        form = _union
+    if form is None:
         return NotImplemented
     if not name.startswith("i"):
         return form(a, b)
@@ -205,6 +269,19 @@ def operator(name: str, a: Any, b: Any) -> Any:
         raise StagingError(f"the {type(a).__name__} that is changed cannot take keys that are known only when the graph runs", user_location())  # fmt: skip
     _updating(form)(a, b)
     return a
+
+
+def _as_set(x: Any) -> Any:
+    """The keys or items of a dict as a set, which operators take them for."""
+    return kind_of(set)(x) if type(x) in (StagedKeys, StagedItems) else x
+
+
+def unary(name: str, x: StagedTable) -> Any:
+    """``+x`` and ``-x``; NotImplemented but of a ``Counter``."""
+    form = {"pos": _sum, "neg": _less}.get(name)
+    if form is None or x.python is not Counter:
+        return NotImplemented
+    return _counts(form)(Counter(), x)
 
 
 def _most(x: StagedDict, n: Any = None) -> Any:
@@ -251,5 +328,5 @@ def method(x: StagedTable, name: str, args: tuple, kwargs: dict[str, Any]) -> An
 
 TABLE_METHODS.append(method)
 TABLES_EQUAL.append(equal)
-TABLES_OPERATOR.append(operator)
+TABLES_OPERATOR += [operator, unary]
 TABLE_KEYS.append(keys_of)

@@ -30,11 +30,6 @@ from .calls import call
 from .if_stmt import if_stmt
 from .staging import is_staged
 
-_SET_ORDER = (
-    "the items of this set are known only when the graph runs, and so is their order: it cannot be gone over. Use sorted(), len(), min(), max(), "
-    "sum(), `in`, or a dict, which keeps the order of insertion"
-)
-
 
 def position(x: StagedTable, key: Any) -> Any:
     """The place of a key, -1 without it."""
@@ -68,6 +63,15 @@ def _where(at: Any, absent: Callable[[], Any], found: Callable[[], Any]) -> Any:
     return control_flow.staged_if(control_flow.predicate(at < 0, "subscript"), absent, found)
 
 
+def no_such(key: Any) -> Callable[[], Any]:
+    """What raises KeyError for a key that is not there."""
+
+    def absent() -> None:
+        raise KeyError(key)
+
+    return absent
+
+
 def _add(x: StagedTable, item: Any) -> None:
     changing(x)
     StagedList.append(x, item)
@@ -91,16 +95,15 @@ def setitem(x: StagedDict, key: Any, value: Any) -> None:
 
 def getitem(x: StagedDict, key: Any) -> Any:
     """``x[key]``"""
+    if isinstance(x, set):
+        raise TypeError("'set' object is not subscriptable")
     if x.python is defaultdict and x.default_factory is not None:
         return _setdefault(x, key, lambda: call(x.default_factory))
     at = position(x, key)
     if x.python is Counter:
         return _where(at, lambda: 0, lambda: x.item(at)[1])
 
-    def absent() -> None:
-        raise KeyError(key)
-
-    _where(at, absent, lambda: None)
+    _where(at, no_such(key), lambda: None)
     return x.item(at)[1]  # not in a branch: a list that it is keeps its place
 
 
@@ -130,26 +133,19 @@ def _drop(x: StagedTable, at: Any) -> None:
 
 
 def delitem(x: StagedDict, key: Any) -> None:
-    """``del x[key]``"""
+    """``del x[key]``; of a ``Counter`` also without the key."""
     at = position(x, key)
-
-    def absent() -> None:
-        raise KeyError(key)
-
+    absent = (lambda: None) if x.python is Counter else no_such(key)
     _where(at, absent, lambda: _drop(x, at))
 
 
 def pop(x: StagedTable, *args: Any) -> Any:
     if isinstance(x, StagedSet):
-        raise StagingError(_SET_ORDER, user_location())
+        x.in_order()
     key, *default = args
     at = position(x, key)
 
-    def absent() -> Any:
-        if default:
-            return default[0]
-        raise KeyError(key)
-
+    absent = (lambda: default[0]) if default else no_such(key)
     return _where(at, absent, lambda: _taken(x, at)[1])
 
 
@@ -164,14 +160,11 @@ def popitem(x: StagedDict, last: bool = True) -> Any:
 def move_to_end(x: StagedDict, key: Any, last: bool = True) -> None:
     at = position(x, key)
 
-    def absent() -> None:
-        raise KeyError(key)
-
     def move() -> None:
         item = _taken(x, at)
         StagedList.insert(x, x.length() if last else 0, item)
 
-    _where(at, absent, move)
+    _where(at, no_such(key), move)
 
 
 def discard(x: StagedSet, item: Any) -> None:
@@ -190,9 +183,7 @@ def clear(x: StagedTable) -> None:
 
 def keys_of(x: Any) -> Any:
     """What going over a table gives: its keys in order; of a set it is refused."""
-    if isinstance(x, StagedSet):
-        raise StagingError(_SET_ORDER, user_location())
-    return view(x, "keys")
+    return x.in_order() if isinstance(x, StagedSet) else view(x, "keys")
 
 
 def items_in(x: Any) -> Any:

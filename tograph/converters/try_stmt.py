@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ..errors import ConditionError, StagingError, TographError
+from ..errors import TographError, refused
 from ..runtime import control_flow
 from ..runtime.control_flow import StagedException
 from ..runtime.guarding import reads
@@ -187,11 +187,6 @@ def _catches(kind: Any, error: BaseException) -> bool:
     return any(issubclass(k, TographError) for k in kinds)
 
 
-def refused(error: BaseException | None) -> bool:
-    """Whether an exception says that tograph cannot do something, which is no exception of the program."""
-    return isinstance(error, StagingError) and not isinstance(error, ConditionError)
-
-
 def can_fail(body, places) -> bool:
     """Whether something in the body may fail when the graph runs; the body is traced apart and undone."""
     attempt, failing, _ = _attempted(body, places)
@@ -307,7 +302,7 @@ def _staged_try(body, handlers, orelse, final, places) -> None:
         final()
         raise StagedException(handle)
 
-    staged(without_final, [((BaseException,), finish)])
+    staged(without_final, [((BaseException, TographError), finish)])
     final()
 
 

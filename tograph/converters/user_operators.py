@@ -20,7 +20,7 @@ from ..runtime import control_flow
 from ..runtime.guarding import unconverted
 from ..runtime.library.staged_string import StagedString
 from ..runtime.values.structure import is_union
-from ..runtime.values.tables import is_table
+from ..runtime.values.tables import StagedTable, View, is_table
 from ..transpiler.syntax import gast
 from . import members, powers
 from .call_rules import is_user_function
@@ -132,6 +132,8 @@ def _unary(name: str) -> Any:
         if is_union(a):
             return apply(run, a)
         method = method_of(a, f"__{name}__") if defines_operators(type(a)) else None
+        if is_table(a) and (found := TABLES_OPERATOR[1](name, a)) is not NotImplemented:
+            return found
         return function(a) if method is None else call(method, a)
 
     return run
@@ -267,6 +269,8 @@ def _raise_where(alike: Any, error: Exception) -> None:
 
 
 def holds_staged(x: Any) -> bool:
+    if is_table(x):
+        return True
     items = x.values() if isinstance(x, dict) else x
     return any(
         is_staged(i)
@@ -282,11 +286,14 @@ def as_bool(x: Any) -> Any:
     return not_(not_(x))
 
 
+_TABLES = (StagedTable, View)
+
+
 def _of_containers(name: str, plain: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     """An operator that dicts or sets have, where what they hold depends on a staged condition."""
 
     def form(a: Any, b: Any) -> Any:
-        if is_table(a) or is_table(b):
+        if issubclass(type(a), _TABLES) or issubclass(type(b), _TABLES):
             found = TABLES_OPERATOR[0](name, a, b)
             return plain(a, b) if found is NotImplemented else found
         if not isinstance(a, (dict, set)):
@@ -301,7 +308,9 @@ def _of_containers(name: str, plain: Callable[[Any, Any], Any]) -> Callable[[Any
 
 _PLAIN = {f: getattr(operator, f) for _, f, _, _ in _BINARY.values()}
 _PLAIN |= {"pow": powers.power, "mul": powers.times, "mod": percent}
-_PLAIN |= {f: _of_containers(f.rstrip("_"), _PLAIN[f]) for f in ("or_", "and_", "sub", "xor")}
+_PLAIN |= {
+    f: _of_containers(f.rstrip("_"), _PLAIN[f]) for f in ("or_", "and_", "sub", "xor", "add")
+}
 
 
 add, sub, mul, matmul, truediv, floordiv, mod, power, lshift, rshift, bit_or, bit_xor, bit_and = (

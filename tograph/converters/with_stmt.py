@@ -19,7 +19,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from ..errors import StagingError
+from ..errors import StagingError, TographError, refused
 from ..runtime import control_flow
 from ..runtime.control_flow import StagedException
 from ..runtime.symbols.funcgraph import is_tracing, user_location
@@ -36,7 +36,7 @@ from .if_stmt import if_stmt
 from .places import places_of
 from .registry import handles
 from .staged_class import StagedClass
-from .try_stmt import can_fail, handling, refused, try_stmt
+from .try_stmt import can_fail, handling, try_stmt
 
 # Takes the class, the exception and its traceback; a true result ends the exception.
 Exit = Callable[..., Any]
@@ -147,7 +147,9 @@ def _with_exit(manager: Any, body: Any, names: tuple[str, ...]) -> None:
             if_stmt(leave(StagedClass(error), error, StagedTraceback()), _done, go_on, ())
         place.set(True)
 
-    control_flow.staged_try(lambda: body(entered), [((BaseException,), failed)], [*places, place])
+    control_flow.staged_try(
+        lambda: body(entered), [((BaseException, TographError), failed)], [*places, place]
+    )
     if_stmt(place.get(), _done, lambda: leave(None, None, None), ())
 
 

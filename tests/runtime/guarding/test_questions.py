@@ -96,6 +96,26 @@ def by_a_flag(x):
         return y * 2 if y.sum() > 0 else y, y
 
 
+inner = tg.function(decorated)
+
+
+def called(x):
+    with torch.no_grad():
+        y = inner(x)
+    return y if x.sum() > 0 else inner(x), x * W
+
+
+def tried(x):
+    try:
+        with torch.enable_grad():
+            y = x * W
+            if x.sum() > 50:
+                raise ValueError
+    except ValueError:
+        y = x
+    return y, x * W
+
+
 def gradient(x):
     return torch.autograd.grad((x * W).sum(), W)[0]
 
@@ -123,7 +143,9 @@ def outcome(f):
     return [y.tolist() for y in found], ways
 
 
-@pytest.mark.parametrize("f", [enabled, decorated, by_a_flag, gradient, hooked, transformed])
+@pytest.mark.parametrize(
+    "f", [enabled, decorated, by_a_flag, called, tried, gradient, hooked, transformed]
+)
 def test_gradients_in_a_call_that_begins_with_gradients_off(f):
     g = tg.function(f)
     for mode in (torch.enable_grad, torch.no_grad, torch.inference_mode) * 2:

@@ -2,6 +2,7 @@
 
 import functools
 
+import pytest
 import torch
 
 import tograph as tg
@@ -66,3 +67,98 @@ def test_checks_compute_no_cached_property():
         assert f(torch.tensor(value)) == held.doubled == expected
     del held.doubled
     assert f(torch.tensor(5.0)) == 10
+
+
+class Meta(type):
+    def __getattr__(cls, name):
+        raise AttributeError(name)
+
+
+class Fallback(metaclass=Meta):
+    def __init__(self):
+        self.k = 3
+
+    def __getattr__(self, name):
+        if name == "given":
+            return self.k
+        raise AttributeError(name)
+
+
+class Slotted:
+    __slots__ = ("k",)
+    __getattr__ = Fallback.__getattr__
+
+
+def counted(s, x):
+    if not hasattr(s, "v"):
+        s.v = 0
+    s.v += s.k
+    return x * s.v
+
+
+def scaled_by_it(s, x):
+    return x * getattr(s, "scale", s.given)
+
+
+def caught(s, x):
+    try:
+        return x * s.scale
+    except AttributeError:
+        return x
+
+
+def of_a_class(s, x):
+    return x * getattr(type(s), "scale", 1)
+
+
+@pytest.mark.parametrize("f", [counted, scaled_by_it, caught, of_a_class])
+def test_what_comes_to_hide_a_getattr(f):
+    results = []
+    for run in (f, tg.function(f)):
+        kind = type("Kind", (Fallback,), {})
+        s, x = kind(), torch.ones(1)
+        found = [run(s, x).item(), run(s, x).item()]
+        kind.scale = 7
+        found.append(run(s, x).item())
+        s.scale = 5
+        found.append(run(s, x).item())
+        del s.scale, kind.scale
+        results.append([*found, run(s, x).item()])
+    assert results[0] == results[1]
+
+
+def test_what_comes_to_hide_a_getattr_of_an_object_with_slots():
+    kind, x = type("Kind", (Slotted,), {"__slots__": ()}), torch.ones(1)
+    s = kind()
+    s.k = 3
+    f = tg.function(scaled_by_it)
+    assert f(s, x) == 3
+    kind.scale = 7
+    assert f(s, x) == 7
+
+
+class Keeping(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("b", torch.zeros(1))
+
+    def forward(self, x, c):
+        if c > 0:
+            self.b = x * 1
+        return self.b
+
+    def unread(self, x, c):
+        while c > 0:
+            self.b = x * c
+            c = c - 1
+        return x * 2
+
+
+@pytest.mark.parametrize("name", ["forward", "unread"])
+def test_a_buffer_that_one_path_assigns(name):
+    plain, staged = Keeping(), Keeping()
+    f = tg.function(getattr(staged, name))
+    for i, c in enumerate((1.0, -1.0, -1.0, 1.0, -1.0)):
+        x, c = torch.full((1,), i + 1.0), torch.tensor(c)
+        assert f(x, c) == getattr(plain, name)(x, c)
+        assert staged.b == plain.b

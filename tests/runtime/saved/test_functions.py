@@ -433,3 +433,36 @@ def test_a_step_of_training_inside(again):
             f(x, y)
     assert torch.equal(g.parameters()[0], weight)
     assert torch.equal(g.parameters()[0].grad, weight.grad)
+
+
+def enabled(x):
+    y = x * 3
+    with torch.enable_grad():
+        z = y * x
+    return y, z, x * 5
+
+
+def test_a_function_that_turns_gradients_on(again):
+    x, f = torch.ones(2, requires_grad=True), tg.function(enabled)
+    f(x)
+    with torch.no_grad():
+        f(x)
+    g = again(f)
+    nested = tg.function(lambda x: g(x))
+    inside = tg.function(lambda x: torch.no_grad()(g)(x))
+    for h in (g, copy.deepcopy(g), nested):
+        assert [y.requires_grad for y in h(x)] == [True, True, True]
+        with torch.no_grad():
+            assert [y.requires_grad for y in h(x)] == [False, True, False]
+    assert [y.requires_grad for y in inside(x)] == [False, True, False]
+    only = tg.function(enabled)
+    only(x)
+    only = again(only)
+    with torch.no_grad(), pytest.raises(UnsavedSignatureError, match="called with gradients on"):
+        only(x)
+
+
+def test_an_argument_that_is_made_a_leaf(again):
+    f, x = tg.function(lambda x: x.requires_grad_() * 2), torch.ones(2)
+    f(x.clone())
+    assert again(f)(x).requires_grad and x.requires_grad

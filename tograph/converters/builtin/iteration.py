@@ -120,14 +120,15 @@ def _pairs_one_by_one(items):
 
 def _sliced_one_by_one(items, start, stop, step):
     at, wanted = 0, start
-    if stop is not None and stop <= start:
+    end = None if stop is None else max(start, stop)  # what stands before the start is taken too
+    if end is not None and end == 0:
         return
     for item in items:
-        if at == wanted:
+        if at == wanted and (stop is None or at < stop):
             wanted += step
             yield item
         at = at + 1
-        if stop is not None and at >= stop:
+        if end is not None and at >= end:
             return
 
 

@@ -9,22 +9,39 @@ import bisect
 import itertools
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from ...runtime.inference.shapes import SYMBOLS
+from ...runtime.symbols.funcgraph import current_graph, is_tracing
+from ...runtime.symbols.scalars import new_scalar
 from ..call_rules import DECIDING
 from ..calls import call
 from ..registry import handles
 from .outside_numbers import drawn_below, drawn_float, is_outside
 
+UNROLLED = 16  # steps that are copies of the code
+
+
+def _steps(n: Any, items: Any) -> Any:
+    """``n``, as a number of the graph where so many steps over numbers are better a loop of the graph."""
+    if type(n) is not int or n <= UNROLLED or not is_tracing():
+        return n
+    known = items if isinstance(items, range) else list.__iter__(items) if isinstance(items, list) else ("",)  # fmt: skip
+    if not all(isinstance(v, (int, float, *SYMBOLS)) for v in known):
+        return n
+    return new_scalar("py.constant", (n,), int, current_graph())
+
 
 def _shuffled(generator, x):
-    for i in reversed(range(1, len(x))):
+    for i in reversed(range(1, _steps(len(x), x))):
         j = drawn_below(generator, i + 1)
         x[i], x[j] = x[j], x[i]
 
 
 def _sampled(generator, population, k, *, counts=None):
+    if not isinstance(population, Sequence):
+        raise TypeError("Population must be a sequence.  For dicts or sets, use sorted(d).")
     if counts is not None:
         population = [v for v, n in zip(population, counts, strict=True) for _ in range(n)]
     n = len(population)
@@ -33,13 +50,13 @@ def _sampled(generator, population, k, *, counts=None):
     found = []
     if n <= (21 if k <= 5 else 21 + 4 ** math.ceil(math.log(k * 3, 4))):
         pool = list(population)
-        for i in range(k):
+        for i in range(_steps(k, pool)):
             j = drawn_below(generator, n - i)
             found.append(pool[j])
             pool[j] = pool[n - i - 1]
         return found
     taken = set()
-    for _ in range(k):
+    for _ in range(_steps(k, population)):
         j = drawn_below(generator, n)
         while j in taken:
             j = drawn_below(generator, n)
@@ -62,6 +79,8 @@ def _chosen(generator, population, weights=None, *, cum_weights=None, k=1):
     total = sums[-1] + 0.0
     if total <= 0.0:
         raise ValueError("Total of weights must be greater than zero")
+    if total == math.inf or total != total:
+        raise ValueError("Total of weights must be finite")
     return [
         population[bisect.bisect_right(sums, drawn_float(generator) * total, 0, n - 1)]
         for _ in range(k)

@@ -7,10 +7,13 @@ from typing import Any
 import torch
 
 from ...runtime import control_flow
+from ...runtime.graph.types import INT
 from ...runtime.inference.shapes import SYMBOLS
 from ...runtime.symbols.funcgraph import user_location
 from ...runtime.values import locations
 from ...runtime.values.growing import StagedList
+from ...runtime.values.structure import Leaf
+from ...runtime.values.tables import StagedSet
 from .. import union
 from ..calls import call
 from ..consumers import found_in, gathered
@@ -30,11 +33,11 @@ def tensor0(x: Any) -> torch.Tensor:
     return x if isinstance(x, torch.Tensor) else tensor(x)
 
 
-def _items(args: tuple) -> Any:
+def _items(args: tuple, key: Any) -> Any:
     """What ``min`` and ``max`` choose from: a tensor, or a sequence."""
     if len(args) > 1:
         return args
-    items = gathered(args[0])
+    items = gathered(_of_integers(args[0]) if key is None else args[0])
     if is_growing(items):
         return items
     plain = isinstance(items, (list, tuple, dict, set, str, range, torch.Tensor))
@@ -103,7 +106,7 @@ def _extreme(which: str, builtin):
             return union.apply(run, *args, **kwargs)
         if not args:
             return builtin(**kwargs)
-        items = _items(args)
+        items = _items(args, kwargs.get("key"))
         if union.holds_union((items,), {}):
             return union.apply(run, items, **kwargs)
         staged = is_growing(items) or (isinstance(items, torch.Tensor) and is_staged(items))
@@ -141,10 +144,18 @@ _extreme("min", min)
 _extreme("max", max)
 
 
+def _of_integers(x: Any) -> Any:
+    """A set of whole numbers as a list, for what is the same in any order; anything else as it is."""
+    if not issubclass(type(x), StagedSet):
+        return x
+    spec = x.item_spec
+    return x.keys_list() if isinstance(spec, Leaf) and spec.type == INT else x
+
+
 @handles(sum)
 @union.each
 def sum_(items, start=0):
-    items = gathered(items)
+    items = gathered(_of_integers(items) if type(start) is int else items)
     if isinstance(items, torch.Tensor) and is_staged(items):
         if items.dim() == 0:
             raise TypeError("iteration over a 0-d tensor")

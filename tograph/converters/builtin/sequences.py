@@ -22,6 +22,7 @@ from ...runtime.values import inner_lists, locations
 from ...runtime.values.growing import StagedList
 from ...runtime.values.staged_tuples import as_tuple
 from ...runtime.values.structure import is_union
+from ...runtime.values.tables import is_table
 from .. import keyed, members, union
 from ..calls import call
 from ..consumers import gathered
@@ -45,6 +46,7 @@ from ..lists import new_list
 from ..logical import not_
 from ..registry import METHODS, handles, takes_functions
 from ..staging import is_staged
+from ..tables import keys_of
 from ..user_operators import as_bool, defines_operators, holds_staged, lt
 from .forms import as_number, unless_staged
 from .reductions import tensor0
@@ -196,6 +198,9 @@ def _filtered(function, iterable):
 @handles(reversed)
 @union.each
 def reversed_(x):
+    if isinstance(x, set):
+        raise TypeError("'set' object is not reversible")
+    x = keys_of(x) if is_table(x) else x
     if isinstance(x, torch.Tensor) and is_staged(x):
         return x.flip(0)
     source = staged_source(x)

@@ -8,11 +8,10 @@ from typing import Any
 import torch
 
 from ...runtime.gradients import determinants, grad_fields
-from ...runtime.guarding import reads
 from ...runtime.library import autograd_functions, custom, grads, hooks
 from ...runtime.library.effects import manual_seed
 from ...runtime.symbols import journal
-from ...runtime.symbols.funcgraph import current_graph, is_tracing
+from ...runtime.symbols.funcgraph import is_tracing
 from ...runtime.symbols.scalars import to_python
 from ...runtime.symbols.symbolic import scalar_of
 from ...runtime.values import locations
@@ -231,31 +230,3 @@ def as_called(f):
 
 custom.CONVERT = as_called
 WRAPPERS.add(custom.custom_gradient(as_called).__code__)
-
-
-def _enabled():
-    """Gradients are about to be on, in a call that may have begun with gradients off."""
-    if is_tracing():
-        reads.follow_grad_mode()
-        current_graph().root.enabled = True
-
-
-@handles(torch.enable_grad)
-def enable_grad(*args):
-    _enabled()
-    return torch.enable_grad(*args)
-
-
-@handles(torch.set_grad_enabled)
-def set_grad_enabled(mode):
-    if mode is True:
-        _enabled()
-    return torch.set_grad_enabled(mode)
-
-
-@handles(torch.enable_grad.clone, torch.set_grad_enabled.clone)
-def clone(self):
-    """Of a decorator, for each call of what it decorates."""
-    if isinstance(self, torch.enable_grad) or getattr(self, "mode", False) is True:
-        _enabled()
-    return self.clone()

@@ -27,6 +27,7 @@ from .raising import (
     is_leaf_error,
     may_fail,
     outside_value,
+    refuse,
 )
 from .regions import ambient, close, is_module_globals, trace_region, unmoved
 from .sameness import same_tensor
@@ -52,6 +53,7 @@ __all__ = [
     "may_fail",
     "outside_value",
     "predicate",
+    "refuse",
     "same_tensor",
     "staged_if",
     "staged_try",

@@ -123,6 +123,12 @@ def fail_assertion(values: dict[str, Any]) -> None:
     raise Unreachable
 
 
+def refuse(message: str) -> None:
+    """Record that a call which gets here is refused, by a StagingError that no handler of the program takes."""
+    current_graph().add("tg.raise", ("tg.StagingError", (message,)))
+    raise Unreachable
+
+
 def raised_at(error: BaseException) -> Location | None:
     """The user's line that an exception comes from: the innermost frame of converted code."""
     found, trace = None, error.__traceback__

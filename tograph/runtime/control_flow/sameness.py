@@ -19,7 +19,8 @@ from ..inference.shapes import SYMBOLS
 from ..symbols.funcgraph import FuncGraph, current_graph, user_location
 from ..symbols.scalars import scalar
 from ..symbols.symbolic import SymTensor, View, as_symbolic
-from .picking import Picked, Which, flat
+from ..values.listed import parts
+from .picking import Lost, Picked, Which, flat
 
 
 def same_tensor(a: torch.Tensor, b: torch.Tensor) -> Any:
@@ -28,20 +29,27 @@ def same_tensor(a: torch.Tensor, b: torch.Tensor) -> Any:
         return a is b
     x, y = as_symbolic(a), as_symbolic(b)
     if not (_is_bound(x) or _is_bound(y)):
+        if x.storage_ is not y.storage_ and x.storage_.listed and y.storage_.listed:
+            raise _unknown()
         return x is y or (x.storage_ is y.storage_ and not x.chain and not y.chain)
     (one, lefts), (other, rights) = _options(x), _options(y)
     table = [[_same(p, q) for q in rights] for p in lefts]
     answers = {answer for row in table for answer in row}
     if None in answers:
-        raise StagingError(
-            "whether these names are one view of a tensor or two is not known here: compare what they are views of",
-            user_location(),
-        )
+        raise _unknown()
     if len(answers) == 1:
         return answers.pop()
     graph = current_graph()
     found = _item(one, [_item(other, row, graph) for row in table], graph)
     return found if isinstance(found, bool) else scalar(found, graph)
+
+
+def _unknown() -> StagingError:
+    return StagingError(
+        "whether these names are one tensor, or one view of a tensor or two, is not known here: of views compare what they are views of, of items of a list or dict of the graph their "
+        "indices or keys",
+        user_location(),
+    )
 
 
 def _item(which: Which, row: Sequence[Any], graph: FuncGraph) -> Any:
@@ -53,7 +61,7 @@ def _item(which: Which, row: Sequence[Any], graph: FuncGraph) -> Any:
 
 
 def _is_bound(x: SymTensor) -> bool:
-    return isinstance(x.storage_, Picked) and not x.chain
+    return isinstance(x.storage_, (Picked, Lost)) and not x.chain
 
 
 def _options(x: SymTensor) -> tuple[Which, list[SymTensor]]:
@@ -67,9 +75,25 @@ def _same(a: SymTensor, b: SymTensor) -> bool | None:
     """Whether two tensors are one; None for views that may be."""
     if a is b:
         return True
+    if a.storage_ is not b.storage_ and a.storage_.listed and b.storage_.listed:
+        return None
+    if isinstance(a.storage_, Lost) or isinstance(b.storage_, Lost):
+        return None if _bases(a) & _bases(b) else False
     if a.storage_ is not b.storage_ or len(a.chain) != len(b.chain):
         return False
     return (None if all(map(_may_equal, a.chain, b.chain)) else False) if a.chain else True
+
+
+def _bases(x: SymTensor) -> set[int]:
+    """The memory that a tensor may be in."""
+    found: set[int] = set()
+    todo = list(parts(x.storage_))
+    while todo:
+        storage = todo.pop()
+        found.add(id(storage))
+        if isinstance(storage, Lost):
+            todo += [p for b in storage.bases for p in parts(b)]
+    return found
 
 
 def _may_equal(a: View, b: View) -> bool:

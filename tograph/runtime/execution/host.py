@@ -233,7 +233,8 @@ class Writer:
         self.line(indent, "try:")
         self.region(node.regions["body"], node.args, outs, indent + 1, keep)
         for i, kinds in enumerate(node.kwargs["kinds"]):
-            self.line(indent, f"except {self.bind(kinds.value, 'kinds')}:")
+            catching, held = self.bind(ops.catching, "catching"), self.bind(kinds.value, "kinds")
+            self.line(indent, f"except {catching}({held}):")
             self.region(node.regions[f"handler{i}"], node.args, outs, indent + 1, keep)
 
 

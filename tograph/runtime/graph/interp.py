@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from .ir import Graph, Node, Value, map_values
-from .ops import lookup
+from .ops import catching, lookup
 
 Runner = Callable[[Graph, Sequence[Any]], list[Any]]
 
@@ -72,7 +72,11 @@ def attempt(node: Node, args: tuple, run: Runner) -> Sequence[Any]:
     try:
         return run(node.regions["body"], args)
     except tuple(k for kind in kinds for k in kind) as error:
-        chosen = next(i for i, kind in enumerate(kinds) if isinstance(error, kind))
+        chosen = next(
+            (i for i, kind in enumerate(kinds) if isinstance(error, catching(kind))), None
+        )
+        if chosen is None:
+            raise
         return run(node.regions[f"handler{chosen}"], args)
 
 

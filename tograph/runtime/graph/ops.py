@@ -45,6 +45,7 @@ from ...errors import (  # fmt: skip
     StructureError,
     TographError,
     UnexpectedSizeError,
+    refused,
 )
 from . import prints
 from .arranged import arranged, is_arranged
@@ -54,9 +55,9 @@ NONE = "none"
 REPLAY = "replay"  # the gradient is torch's own: replay the op with autograd on
 REGION_OPS = ("If", "While", "Case", "Call", "Try")
 # Ops that compute nothing, but take values from one place to another: in Python that is no op, so they are recorded as if
-# gradients were on also where they are off. What is computed in their regions knows for itself.
+# gradients were on also where they are off. So are ops with regions: what is computed in these knows for itself.
 MOVES = frozenset(
-    ["If", "While", "Case", "tg.choose", "tg.identity", "tg.read", "tg.written"]
+    ["tg.choose", "tg.identity", "tg.read", "tg.written"]
     + [f"tg.list_{n}" for n in ("new", "of", "push", "pop", "insert", "get", "set", "slice", "extend", "reserve")]
     + [f"tg.optional_{n}" for n in ("some", "none", "get")]
 )  # fmt: skip
@@ -499,6 +500,8 @@ def _print(*values, sep=None, end=None, file=None, flush=False):
 def make_exception(kind: Any, args: tuple) -> BaseException:
     """An exception of a built-in type by name, or a copy of a template exception with new arguments."""
     if isinstance(kind, str):
+        if kind in _CHECKS:
+            return _CHECKS[kind](*args)
         found = getattr(builtins, kind)
         if not (isinstance(found, type) and issubclass(found, BaseException)):
             raise TographError(f"not a built-in exception: {kind!r}")
@@ -532,6 +535,14 @@ def _reraise(error):
     raise error
 
 
+def catching(kinds: tuple[type, ...]) -> tuple[type, ...]:
+    """The classes of a handler that take the exception which is raised now.
+
+    What tograph refuses is no exception of the program: only a handler that names a class of ``tg.errors`` takes it.
+    """
+    return tuple(k for k in kinds if issubclass(k, TographError)) if refused(sys.exc_info()[1]) else kinds  # fmt: skip
+
+
 def _caught():
     """The exception that the handler around is for."""
     return sys.exc_info()[1]
@@ -539,7 +550,7 @@ def _caught():
 
 _CHECKS = {
     f"tg.{c.__name__}": c
-    for c in (GradientError, NoGradientError, NoIterationError, UnexpectedSizeError)
+    for c in (StagingError, GradientError, NoGradientError, NoIterationError, UnexpectedSizeError)
 }
 
 
@@ -551,8 +562,6 @@ def _assert(condition, kind, args, data=None):
     if kind == "tg.AssertionFailed":
         text = " ".join(map(str, args)) or "assertion failed"
         raise AssertionFailed(text)
-    if kind in _CHECKS:
-        raise _CHECKS[kind](*args)
     _raise(kind, args)
 
 

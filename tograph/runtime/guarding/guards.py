@@ -21,6 +21,7 @@ from typing import Any
 import torch
 
 from ..values.joins import same_number
+from .lookups import unheld
 from .sources import Source
 
 _OPS = {n: getattr(operator, n) for n in
@@ -122,9 +123,10 @@ class Guards:
         exec(compile(source, "<tograph guards>", "exec"), namespace)
         return namespace["hold"]
 
-    def live(self) -> bool:
-        """Whether what was read outside is what it was; what its own tensors require is for a call to tell."""
-        source, namespace = _write([c for c in self.checks if not c.of_call()])
+    def live(self, any_mode: bool) -> bool:
+        """Whether what was read outside is what it was; what its own tensors require is for a call to tell, and its mode if ``any_mode``."""
+        checks = [c for c in self.checks if not (c.of_call() or (any_mode and c.test == ANSWER))]
+        source, namespace = _write(checks)
         exec(compile(source, "<tograph guards>", "exec"), namespace)
         return namespace["hold"]()
 
@@ -260,6 +262,7 @@ SAME = "{0} is not None and {0} is {1}()"  # an object, which ``old`` holds
 # The items of a sequence or the keys of a mapping: most are the same objects, and most mappings of modules are empty.
 SAME_ITEMS = "len({0}) == len({1}) and all(map(is_, {0}, {1})) or same_items({0}, {1})"
 NO_ITEMS = "len({0}) == 0"
+ANSWER = "{0}() is {1}"  # of a question that ``questions`` has
 SAME_TENSOR = "{1}() is {0} is not None"  # a tensor that was captured
 
 
@@ -276,7 +279,7 @@ LOST = (AttributeError, LookupError, ValueError, TypeError, RuntimeError, Refere
 def _write(checks: list[Check], parameters: str = "tensors=()") -> tuple[str, dict[str, Any]]:
     """The text of ``hold``, which runs the checks, and of ``now``, the value at the last source."""
     namespace: dict[str, Any] = {"lost": LOST, "same_atom": same_atom, "same_items": same_items, "nth": nth,
-                                 "same_array": same_array, "apart": apart, "is_": operator.is_}  # fmt: skip
+                                 "same_array": same_array, "apart": apart, "unheld": unheld, "is_": operator.is_}  # fmt: skip
     names: dict[int, str] = {}
     lines: list[str] = []
 

@@ -98,3 +98,21 @@ def is_dynamic(owner: Any, name: str) -> bool:
     """Whether an attribute comes from ``__getattr__``."""
     held = name in getattr(owner, "__dict__", ()) or _lookup(type(owner), name) is not MISSING
     return not held and not isinstance(owner, type)
+
+
+def unheld(owner: Any, name: str) -> bool:
+    """Whether neither an object nor its class holds an attribute, so that ``__getattr__`` is asked for it."""
+    held = owner.__mro__ if isinstance(owner, type) else (owner,)
+    if any(name in getattr(x, "__dict__", ()) for x in held) or module_store(owner, name):
+        return False
+    return _lookup(type(owner), name) is MISSING
+
+
+def absence_test(owner: Any, name: str) -> str:
+    """The test that an object still holds no attribute of its own, which runs no code of its class."""
+    if is_lazy(owner, name):
+        return f"{name!r} not in {{0}}.__dict__"
+    hook = getattr(type(owner), "__getattr__", None)
+    if hook not in (None, torch.nn.Module.__getattr__) and unheld(owner, name):
+        return f"unheld({{0}}, {name!r})"
+    return f"not hasattr({{0}}, {name!r})"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from .guards import ANSWER, Check
 from .sources import global_
 
 if TYPE_CHECKING:
@@ -42,5 +43,10 @@ def answer(question: Callable[[], bool], began: dict[Any, bool], watch: PlaceChe
 def at_the_start(question: Callable[[], bool], began: dict[Any, bool], watch: PlaceChecks) -> bool:
     """The answer where the call began, whatever the code has entered since."""
     before = began[question]
-    watch.check(_SOURCES[question], "answer", f"{{0}}() is {before}", None, str(before))
+    watch.check(_SOURCES[question], "answer", ANSWER, before, str(before))
     return before
+
+
+def grad_mode(before: bool) -> Check:
+    """The check that a call begins with gradients on, or off."""
+    return Check(_SOURCES[torch.is_grad_enabled], ANSWER, before, str(before))

@@ -24,6 +24,7 @@ from ..values.code_names import code_names, loaded_globals, loaded_variables, st
 from . import questions, sources
 from .guards import ATOMS, MAPPINGS, SAME_ITEMS, show
 from .lookups import (
+    absence_test,
     is_dynamic,
     is_lazy,
     is_method,
@@ -157,7 +158,10 @@ class Watch(TensorChecks):
             self.value(value, self._held(source, owner, name))
 
     def _held(self, source: Source, owner: Any, name: str) -> Source:
-        """An attribute that the object holds: where its class would compute it, by the object's own dict."""
+        """An attribute that the object holds: of a module in one of its dicts, and where its class would compute it, by the object's own."""
+        store = module_store(owner, name)
+        if store:
+            return self.step(self.step(source, "attr", store), "item", name)
         if is_lazy(owner, name):
             return self.step(self.step(source, "attr", "__dict__"), "item", name)
         return self.step(source, "attr", name)
@@ -204,6 +208,12 @@ class Watch(TensorChecks):
         source = self.source_of(owner)
         if source is not None and not self.written(("attr", id(owner), name)):
             self.check(source, ("absent", name), f"not hasattr({{0}}, {name!r})")
+
+    def asked(self, owner: Any, name: str) -> None:
+        """The ``__getattr__`` of a user's class was asked, since neither the object nor its class holds the name."""
+        source = self.source_of(owner) or self.class_source(owner)
+        if source is not None and not self.written(("attr", id(owner), name)):
+            self.check(source, ("absent", name), f"unheld({{0}}, {name!r})")
 
     def referent(self, x: weakref.ref, value: Any) -> None:
         """``x()`` of a weak reference was read."""
@@ -314,12 +324,8 @@ class Watch(TensorChecks):
         elif kind == "attr":
             name = location.key[2]
             if old is MISSING:
-                lazy = is_lazy(owner, name)
-                test = (
-                    f"{name!r} not in {{0}}.__dict__" if lazy else f"not hasattr({{0}}, {name!r})"
-                )
-                self.check(source, ("absent", name), test)
-            elif not module_store(owner, name):
+                self.check(source, ("absent", name), absence_test(owner, name))
+            else:
                 self.whole_value(old, self._held(source, owner, name))
         elif old is MISSING:
             self.check(source, ("key", str, location.name_key), "{1} not in {0}", location.name_key)
@@ -352,11 +358,8 @@ class Watch(TensorChecks):
     def _settled_attribute(self, source: Source, owner: Any, name: str) -> Source:
         """Where an attribute is found; what was checked of it before does not count any more."""
         self.drop(source, ("absent", name))
-        store = module_store(owner, name)
         for step in ("attr", "getattr"):
             self.drop(self.step(source, step, name))
-        if store:
-            return self.step(self.step(source, "attr", store), "item", name)
         return self._held(source, owner, name)
 
     def _settled_key(self, source: Source, owner: Any, key: Any) -> Source:

@@ -25,7 +25,7 @@ from ..symbols.symbolic import SymTensor, value_of
 from ..values import flattening
 from ..values.structure import is_union
 from ..writes import hooked
-from . import custom, grads
+from . import custom, required
 
 
 class Handle:
@@ -76,7 +76,7 @@ def register(x: torch.Tensor, hook: Callable[[Any], Any]) -> Any:
             user_location(),
         )
     options = _options(x)
-    _check_required(x)
+    optional_grads.check(required.required(x), "RuntimeError", _UNREQUIRED)
     node = _node(x, value, hook)
     _place(graph.graph, node, value)
     if options:
@@ -91,13 +91,6 @@ def _options(x: SymTensor) -> list[SymTensor]:
     if isinstance(picked, Picked) and not x.chain:
         return flat(picked.which, picked.options)[1]
     return []
-
-
-def _check_required(x: SymTensor) -> None:
-    """torch's error of a run in which no path that was taken gives ``x`` a history."""
-    if not x.is_leaf or isinstance(x.storage_, Picked):
-        some, _ = grads.WAYS([x], grads.leaves([x]))
-        optional_grads.check(some, "RuntimeError", _UNREQUIRED)
 
 
 def refuse(x: Any, why: str) -> None:

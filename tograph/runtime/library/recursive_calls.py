@@ -14,6 +14,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+try:
+    import resource
+except ImportError:  # not on Windows
+    resource = None
+
 from ..graph import types
 from ..graph.interp import run as interpret
 from ..graph.ir import Graph, Value
@@ -22,6 +27,12 @@ from ..symbols.funcgraph import FuncGraph
 from ..values.structure import Spec
 
 TOO_DEEP = "maximum recursion depth exceeded"
+_NO_ROOM = (
+    "maximum recursion depth exceeded: calls of a graph by itself take room in the C stack, which has it for about {0} here "
+    "(`ulimit -s`, or threading.stack_size() of a thread)"
+)
+# Of the C stack for one call, at most; for a call from outside, as many as so many of these. 400 were measured.
+_BYTES, _ENTRY = 640, 6
 _FRAMES = 6  # of Python, at most, for one call
 # What makes a program of a graph: set by ``execution.host``.
 BUILD: list[Callable[[Graph], Any]] = []
@@ -37,6 +48,8 @@ class Callee:
         self.wider: list[Spec] | None = None
         self.graph: Graph | None = None
         self.inside: FuncGraph | None = None  # while it is traced
+        self.sources: Any = None  # what the result may be, see ``converters.shared_results``
+        self.watched: list[Any] = []  # what it captures that autograd watches
         self._program: Callable[..., list[Any]] | None = None
         self._open = _Open()
 
@@ -44,7 +57,7 @@ class Callee:
         """The outputs; ``captured``: what it reads from around it, None in a call by itself."""
         if captured is None:
             return self._again(args)
-        with _deep(), self._open.entered(captured):
+        with _deep(), _stack.deeper(_ENTRY), self._open.entered(captured):
             return self._run(args, captured)
 
     def _again(self, args: Sequence[Any]) -> list[Any]:
@@ -52,9 +65,13 @@ class Callee:
         if now.depth >= limit():
             raise RecursionError(TOO_DEEP)
         now.depth += 1
+        _stack.calls += 1
         try:
+            if _stack.calls >= _stack.room:
+                raise RecursionError(_NO_ROOM.format(_stack.room))
             return self._run(args, now.captured[-1])
         finally:
+            _stack.calls -= 1
             now.depth -= 1
 
     def _run(self, args: Sequence[Any], captured: Sequence[Any]) -> list[Any]:
@@ -82,6 +99,37 @@ class _Open(threading.local):
         finally:
             self.captured.pop()
             self.depth = before
+
+
+class _Stack(threading.local):
+    """How many calls of callees nest in the C stack of this thread, and how many it has room for."""
+
+    def __init__(self) -> None:
+        self.calls, self.room = 0, stack_size() // _BYTES
+
+    @contextmanager
+    def deeper(self, count: int) -> Iterator[None]:
+        self.calls += count
+        try:
+            yield
+        finally:
+            self.calls -= count
+
+
+def stack_size() -> int:
+    """The bytes of the C stack of this thread, as far as the system tells."""
+    main = threading.current_thread() is threading.main_thread()
+    if not main and threading.stack_size():
+        return threading.stack_size()
+    if resource is None:
+        return 1 << 20
+    found = resource.getrlimit(resource.RLIMIT_STACK)[0]
+    if found == resource.RLIM_INFINITY:
+        return 1 << 30 if main else 2 << 20
+    return found if main or sys.platform != "darwin" else min(found, 1 << 19)
+
+
+_stack = _Stack()
 
 
 class _Limit:
@@ -121,10 +169,11 @@ def emit(
     captured: Sequence[Any] | None,
     kinds: Sequence[types.Type],
     graph: FuncGraph,
+    beside: Sequence[Any] = (),
 ) -> list[Value]:
-    """Record a call; the values that it gives."""
+    """Record a call; the values that it gives. ``beside``: what these depend on for autograd, in a call by itself."""
     given = None if captured is None else list(captured)
     function = OpaqueObject(callee.call, f"call {callee.name}")
     made = graph.emit("tg.recursion", function, list(args), given, type=types.OBJECT)
-    inputs = [*args, *(given or ())]
+    inputs = [*args, *(given or beside)]
     return [graph.emit("tg.py_item", made, i, inputs, type=k) for i, k in enumerate(kinds)]

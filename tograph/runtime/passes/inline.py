@@ -1,8 +1,8 @@
 """Calls become the nodes of the functions that they call.
 
 The nodes stand where the call stood, so whatever had to come before the call comes before them and whatever waited
-for it waits for those of them that have an effect: control inputs follow from effects and program order. A function
-called while gradients are off runs without gradients.
+for it waits for those of them that have an effect: control inputs follow from effects and program order. Its nodes know
+whether they run without gradients; all of them do where the Call does.
 """
 
 from __future__ import annotations

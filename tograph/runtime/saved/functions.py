@@ -12,6 +12,7 @@ import torch
 from ...errors import UnsavableError, UnsavedSignatureError
 from ..functions.function import Function
 from ..functions.trace_cache import TraceCache
+from ..guarding import reads
 from ..guarding.guards import Guards
 from ..symbols.funcgraph import is_tracing
 from ..traces.binding import binder
@@ -39,7 +40,7 @@ def encode(function: Function, encoder: Encoder, add_text: Callable[[str], str])
         made = list(function.traces)
     for trace in made:
         traces.check_places(trace, label)
-    live = [t for t in made if t.checks.live()]
+    live = [t for t in made if t.checks.live(any_mode=t.concrete.mode is not None)]
     for trace in [] if live else made:
         traces.encode(trace, encoder, label)  # what cannot be saved at all is said first
     rows = []
@@ -101,6 +102,8 @@ class _Saved:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         assert self.owner is not None
+        if is_tracing() and any(t.concrete.mode is not None for t in self.owner.traces):
+            reads.follow_grad_mode()
         trace, flat, bound = self.owner._find(args, kwargs)
         if is_tracing():
             return stage(trace.concrete, trace.inputs(flat), trace.places(bound))
@@ -165,7 +168,7 @@ class LoadedFunction(Function):
         return _any_class(parts), settings
 
     def _trace(self, key: Any, bound: inspect.BoundArguments, flat: Flat) -> Trace:
-        rows = [f"  {i}. {_described(t.key)}" for i, t in enumerate(self.traces, 1)]
+        rows = [f"  {i}. {_described(t.key)}{_mode(t)}" for i, t in enumerate(self.traces, 1)]
         raise UnsavedSignatureError(
             f"Could not find matching concrete function of {self.label()!r} for ({_described(key)}). The saved file has "
             + (f"{len(rows)}:\n" + "\n".join(rows) if rows else "none: it was never traced.")
@@ -202,6 +205,11 @@ def _described(key: Any) -> str:
     return ", ".join(f"{name}: {describe_key(part)}" for name, part in key[0])
 
 
+def _mode(trace: Trace) -> str:
+    mode = trace.concrete.mode
+    return "" if mode is None else f", called with gradients {'on' if mode else 'off'}"
+
+
 def _copied(trace: Trace, memo: dict) -> Trace:
     """The trace over copies of its tensors."""
     old = trace.concrete
@@ -210,9 +218,10 @@ def _copied(trace: Trace, memo: dict) -> Trace:
         old.name, old.graph, captured, old._result, old._effects, old.structured_input_signature
     )
     concrete.open_numbers, concrete.identities = trace.open_numbers, old.identities
+    concrete.mode, concrete.made_leaves = old.mode, old.made_leaves
     concrete.late = [(i, copy.deepcopy(owner, memo)) for i, owner in old.late]
     missing = [(copy.deepcopy(owner, memo), missing) for owner, missing in trace.checks.grads]
-    checks = Guards([], trace.checks.sizes, missing)
+    checks = Guards(traces.mode_checks(concrete), trace.checks.sizes, missing)
     where = [(GradOf(copy.deepcopy(i.owner, memo)) if isinstance(i, GradOf) else i, at) for i, at in getattr(trace.finder, "where", [])]  # fmt: skip
     finder = Finder(where) if where else trace.finder
     return Trace(concrete, trace.key, trace.specs, checks, finder, trace.numbers, trace.open_numbers, trace.names)  # fmt: skip

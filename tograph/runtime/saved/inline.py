@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -29,7 +30,8 @@ def stage(concrete: ConcreteFunction, tensors: list[Any], places: Sequence[Locat
     effects = graph_effects(concrete.graph)
     by_reference = {*effects.reads, *effects.writes}
     inputs = [_reference(x, graph) if i in by_reference else as_symbolic(x) for i, x in enumerate(given)]  # fmt: skip
-    outputs = iter(replay(concrete.graph, inputs))
+    with _mode(concrete):
+        outputs = iter(replay(concrete.graph, inputs))
     for i in effects.writes:
         _forget(as_symbolic(given[i]).storage_, graph)
     known: dict[Any, Any] = {}
@@ -37,6 +39,14 @@ def stage(concrete: ConcreteFunction, tensors: list[Any], places: Sequence[Locat
     for (_, spec), place in zip(concrete._effects, places):
         place.set(flattening.unflatten(spec, outputs, _same, known))
     return result
+
+
+def _mode(concrete: ConcreteFunction) -> Any:
+    """Gradients on where the function turns them on itself: those of its ops that have none know for themselves."""
+    if concrete.mode is not False:
+        return nullcontext()
+    current_graph().root.enabled = True
+    return torch.enable_grad()
 
 
 def _same(x: Any) -> Any:

@@ -14,7 +14,8 @@ from ..graph.ir import Graph, Node, Value, all_nodes
 from ..graph.ops import OpaqueObject
 from ..graph.text import python_objects
 from ..graph.verification import verify
-from ..guarding.guards import Guards
+from ..guarding import questions
+from ..guarding.guards import Check, Guards
 from ..symbols.journal import Location
 from ..traces.call_effects import Finder, GradOf, no_places
 from ..traces.commits import Plan
@@ -52,6 +53,8 @@ def encode(trace: Trace, encoder: Encoder, label: str) -> tuple[dict, str]:
         "result": result,
         "effects": effects,
         "identities": concrete.identities.record,
+        "mode": concrete.mode,
+        "made_leaves": list(concrete.made_leaves),
         "where": [_place(i, at, encoder) for i, at in getattr(trace.finder, "where", [])],
         "grads": [[encoder.value(owner), missing] for owner, missing in trace.checks.grads],
         "late": [[i, encoder.value(owner)] for i, owner in concrete.late],
@@ -149,16 +152,24 @@ def decode(record: dict, shown: str, decoder: Decoder, name: str) -> Trace:
     concrete = ConcreteFunction(
         name, graph, captured, decoder.spec(record["result"]), effects, tuple(specs)
     )
-    if "identities" in record:  # older files have none
+    if "identities" in record:  # older files have none, nor the next
         concrete.identities = Identities.of_record(record["identities"])
+    concrete.mode, concrete.made_leaves = record.get("mode"), tuple(record.get("made_leaves", ()))
     where = [_location(place, decoder) for place in record["where"]]
     missing = [(decoder.value(owner), missing) for owner, missing in record["grads"]]
-    checks = Guards([], [decoder.value(pair) for pair in record["sizes"]], missing)
+    checks = Guards(
+        mode_checks(concrete), [decoder.value(pair) for pair in record["sizes"]], missing
+    )
     key = decoder.value(record["key"])
     concrete.open_numbers = opened
     concrete.late = [(i, decoder.value(owner)) for i, owner in record["late"]]
     finder = Finder(where) if where else no_places
     return Trace(concrete, key, specs, checks, finder, numbers, opened, record["names"])
+
+
+def mode_checks(concrete: ConcreteFunction) -> list[Check]:
+    """What a loaded trace asks of a call: the gradient mode that it was made in, where its code turns gradients on."""
+    return [] if concrete.mode is None else [questions.grad_mode(concrete.mode)]
 
 
 def _location(place: list, decoder: Decoder) -> tuple[Any, Any]:

@@ -122,6 +122,7 @@ class Root:
     ``items_written``, ``items_copied``, ``placed``: see ``inner_lists``. ``looped``: the code of functions whose calls of themselves are
     loops; ``calls``: how often those that may call themselves were called; ``recursive``: of those that are graphs which call themselves, ``callees`` the ones that are being traced. ``reserved``, ``shrunk``, ``unreserved``: see ``values.reserved``.
     ``tables``, ``tabled``, ``untabled``, and ``looked_up``, the staged keys that were read: see ``values.tables``.
+    ``read_items``: containers that were read from lists and dicts of the graph, each time a new object.
     """
 
     __tograph_opaque__ = True  # what it holds is no state of the user's
@@ -160,7 +161,8 @@ class Root:
     unreserved: bool = False
     tables: dict[int, tuple[Any, Location | None]] = field(default_factory=dict)
     tabled: frozenset[Location | None] = frozenset()
-    untabled: bool = False
+    untabled: Exception | None = None
+    read_items: dict[int, Any] = field(default_factory=dict)
     looked_up: dict[tuple[int, int], tuple[Any, Any, FuncGraph]] = field(default_factory=dict)
     items_written: list[Any] = field(default_factory=list)  # the bodies of loops, and None
     items_copied: bool = False
@@ -208,6 +210,7 @@ class Root:
             self.shrunk,
             self.tables,
             self.looked_up,
+            self.read_items,
             self.earlier,
         ):
             noted.clear()
@@ -274,7 +277,9 @@ class FuncGraph:
         if self.root.before_failure and not regions and op_effects(op, tuple(args)).may_fail:
             for callback in list(self.root.before_failure):
                 callback(self)
-        grad = op in MOVES or torch.is_grad_enabled()
+        # a gradient of the user's own is that of the whole op, as those of torch's are
+        inner = bool(regions) and "gradient" not in regions
+        grad = op in MOVES or inner or torch.is_grad_enabled()
         node = Node(op, args, kwargs, types, regions=regions, location=user_location(), grad=grad)
         self.graph.nodes.append(node)
         if not self.differentiated and torch._C._current_autograd_node() is not None:

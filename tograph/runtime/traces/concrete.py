@@ -84,7 +84,7 @@ class ConcreteFunction:
         self.slots: dict[int, Slot] = {}  # captured inputs that are looked up
         self.identities = Identities(graph.outputs)  # outputs that are the caller's tensors
         self.outers: Sequence[Outer] = ()  # containers from before a call that it gives
-        self.enables = False  # the code turns gradients on, where they were off at the call
+        self.mode: bool | None = None  # the gradient mode of its calls, if the code turns it on
         self.retraces: Any = None  # a weak reference to the method that explains the traces
 
     def look_up(self, slots: dict[int, Slot]) -> None:
@@ -294,8 +294,7 @@ class ConcreteFunction:
     @property
     def settled(self) -> bool:
         """Whether it is known how the graph runs, and so if there is an entry."""
-        scheduled = self.__dict__.get("scheduled")
-        return scheduled is not None and scheduled.settled
+        return "scheduled" in self.__dict__ and self.scheduled.settled
 
     @cached_property
     def entry(self) -> Callable[..., Any] | None:
@@ -314,22 +313,23 @@ class ConcreteFunction:
     @cached_property
     def entry_of_all(self) -> Callable[..., Any] | None:
         """An entry that takes the captured tensors as arguments too, and gives a tuple of all outputs, effects included."""
-        if self.late or self._brings_tensors or self.made_leaves or self.enables or not self.identities.whole:  # fmt: skip
+        if self._prepares:
             return None
         native = self.scheduled.native
-        return (
-            native.entry((), self.identities.wanted(single=False))
-            if isinstance(native, Native)
-            else None
-        )
+        return native.entry((), self.identities.wanted(single=False)) if isinstance(native, Native) else None  # fmt: skip
 
     @property
     def effects(self) -> list[tuple[Any, Spec]]:
         """The changes of what existed before: None, or the names of steps, and the spec of the content."""
         return self._effects
 
+    @property
+    def _prepares(self) -> bool:
+        """Whether a call does more than run the graph: no entry can."""
+        return bool(self.late or self.made_leaves or self.mode is False or self._brings_tensors or not self.identities.whole)  # fmt: skip
+
     def _entry(self) -> Callable[..., Any] | None:
-        if self._effects or self.late or self.slots or self._brings_tensors or self.made_leaves or self.enables or not self.identities.whole:  # fmt: skip
+        if self._effects or self.slots or self._prepares:
             return None
         native = self.scheduled.native
         if native is None:
@@ -359,7 +359,7 @@ class ConcreteFunction:
         return (self.watched_program if watched else self.scheduled).run(*inputs)
 
     def _enabled(self) -> bool:
-        return self.enables and not torch.is_inference_mode_enabled()
+        return self.mode is False and not torch.is_inference_mode_enabled()
 
     def run(
         self, tensors: list[Any], places: Sequence[Target] = (), objects: Sequence[Any] = ()

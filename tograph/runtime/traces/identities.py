@@ -77,8 +77,9 @@ class Identities:
 
     @classmethod
     def of_record(cls, record: list[Any]) -> Identities:
-        """The identities of a file."""
-        made, (made.count, given, chosen) = cls(), record
+        """The identities of a file. An option that is a view of an input has become a new tensor there."""
+        made = cls()
+        made.count, given, chosen = record
         made.given = {i: Given(at, ()) for i, at in given}
         for i, index, options in chosen:
             made.chosen[i] = Chosen(index, tuple(None if o is None else Given(o, ()) for o in options))  # fmt: skip

@@ -76,7 +76,7 @@ class Tracer:
         root.alone, root.nested = known.alone, known.nested is not None
         root.looped, root.unreserved = known.looped, known.unreserved
         root.recursive = known.recursive
-        root.tabled, root.untabled = known.tabled, known.untabled is not None
+        root.tabled, root.untabled = known.tabled, known.untabled
         self.watch.given, self.watch.real, self.watch.quiet = flat.tensors, known.real, known.quiet
         if known.quiet:
             questions.at_the_start(torch.is_grad_enabled, self.watch.began, self.watch)
@@ -161,7 +161,7 @@ class Tracer:
             self.watch.owns,
         )
         concrete.identities, concrete.outers = identities, outers
-        concrete.enables = self.watch.quiet and self.root.root.enabled
+        concrete.mode = not self.watch.quiet if self.root.root.enabled else None
         self._describe_inputs(concrete)
         self.watch.captured(captured)
         return concrete

@@ -89,6 +89,7 @@ class StagedList(ListContent):
         self._update("list_insert", as_index(index), items=values)
 
     def extend(self, items: Any) -> None:
+        items = items.in_order() if isinstance(items, ListContent) else items
         if self.handle is None and not (isinstance(items, StagedList) and items.handle is not None):
             super().extend(items)
             return
@@ -176,7 +177,7 @@ class StagedList(ListContent):
         return made
 
     def __radd__(self, other: Any) -> Any:
-        if not isinstance(other, list):
+        if not issubclass(other.__class__, list):
             return NotImplemented
         made = StagedList(other)
         made.extend(self)

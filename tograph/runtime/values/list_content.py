@@ -49,6 +49,10 @@ class ListContent(list):
         self.handle = self.columns[0]
         return self
 
+    def in_order(self) -> Any:
+        """What going over it gives."""
+        return self
+
     @property
     def token(self) -> Any:
         """What a list and the notes of its content have in common."""
@@ -172,6 +176,7 @@ class ListContent(list):
         at = as_index(index)
         values = [graph.emit("tg.list_get", v, at, type=v.type.element) for v in self.values(graph)]
         found = self._item(spec, values, graph)
+        _note_read(found, graph.root.read_items)
         return (
             inner_lists.settle_read(found, spec, self if owner is None else owner, index)
             if homes
@@ -245,3 +250,11 @@ def item_values(x: Any, item: Spec, graph: FuncGraph) -> list[Value]:
 def _leaves(x: Any) -> list[Any]:
     found = pytrees.parts_of(x) if not isinstance(x, (torch.Tensor, *SYMBOLS)) else None
     return [x] if found is None else [leaf for part in found[1] for leaf in _leaves(part)]
+
+
+def _note_read(x: Any, noted: dict[int, Any]) -> None:
+    """Note the lists and tuples in an item: another reading of it gives others."""
+    if isinstance(x, (list, tuple)):
+        noted[id(x)] = x
+        for part in x if isinstance(x, tuple) else ():
+            _note_read(part, noted)

@@ -53,6 +53,8 @@ def shrinks(x: Any) -> None:
     if graph is None or not issubclass(type(x), dict):
         return
     graph.root.shrunk[id(x)] = x
+    for found in [k for k in graph.root.looked_up if k[0] == id(x)]:
+        del graph.root.looked_up[found]  # what was read before need not be there any more
     if id(x) in graph.root.reserved:
         raise Retrace(unreserved=True)
 

@@ -47,9 +47,18 @@ class StagedTable(StagedList):
 
     __copy__ = copy
 
+    def _no_operator(self, other: Any) -> Any:
+        """Operators of lists, which dicts and sets do not have."""
+        return NotImplemented
+
+    __add__ = __radd__ = __iadd__ = __mul__ = __rmul__ = __imul__ = _no_operator
+
     def keys_list(self) -> StagedList:
         """The keys, or the items of a set, as a list of the graph."""
         return StagedList(self)
+
+    def in_order(self) -> StagedList:
+        return self.keys_list()
 
     def _cannot(self, what: str) -> StagingError:
         name = self.python.__name__
@@ -60,11 +69,20 @@ class StagedTable(StagedList):
         )
 
 
+_SET_ORDER = (
+    "the items of this set are known only when the graph runs, and so is their order: it cannot be gone over. Use sorted(), len(), min(), max(), "
+    "sum(), `in`, or a dict, which keeps the order of insertion"
+)
+
+
 class StagedSet(StagedTable):
     """A set, which has no order that the graph could know."""
 
     python = set
     kind_ = "set"
+
+    def in_order(self) -> StagedList:
+        raise StagingError(_SET_ORDER, user_location())
 
     @classmethod
     def _plain(cls, items: Any) -> Any:
@@ -104,10 +122,12 @@ def record_of(spec: Spec) -> Columns | None:
     return None if isinstance(spec, Leaf) else Columns(spec)
 
 
-class _View(StagedList):
-    """What ``keys``, ``values`` and ``items`` give: the content at that time."""
+class View(StagedList):
+    """What ``keys``, ``values`` and ``items`` give: the content at that time; a loop goes over that of ``table``."""
 
     frozen = True
+    table: StagedDict
+    name = ""
     python: type = type({}.keys())
     kind_ = "view of a dict"
 
@@ -116,13 +136,13 @@ class _View(StagedList):
         return self.python
 
 
-class StagedKeys(_View):
+class StagedKeys(View):
     @classmethod
     def _plain(cls, items: Any) -> Any:
         return dict.fromkeys(items).keys()
 
 
-class StagedValues(_View):
+class StagedValues(View):
     python = type({}.values())
 
     @classmethod
@@ -130,7 +150,7 @@ class StagedValues(_View):
         return dict(enumerate(items)).values()
 
 
-class StagedItems(_View):
+class StagedItems(View):
     python = type({}.items())
 
     @classmethod
@@ -158,13 +178,19 @@ for _cls, _names in _METHODS.items():
             setattr(_cls, _name, _outside(_name))
 
 
+StagedKeys.__name__ = "dict_keys"
+StagedValues.__name__ = "dict_values"
+StagedItems.__name__ = "dict_items"
+StagedSet.__name__ = "set"
 VIEWS = {"keys": StagedKeys, "values": StagedValues, "items": StagedItems}
 
 
 def view(x: StagedDict, name: str) -> StagedList:
     """``x.keys()``, ``x.values()`` or ``x.items()``"""
     part = {"keys": x.keys_list, "values": x.values_list}.get(name, lambda: StagedList(x))()
-    return inner_lists.copies(VIEWS[name](part))
+    made = inner_lists.copies(VIEWS[name](part))
+    made.table, made.name = x, name
+    return made
 
 
 @functools.cache

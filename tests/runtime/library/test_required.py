@@ -1,0 +1,37 @@
+"""``requires_grad`` of tensors that have a history on some paths of a run only."""
+
+import pytest
+import torch
+
+import tograph as tg
+
+
+def computed(x, c):
+    z = x * 3 if c else x.detach()
+    return z * 2, z.requires_grad
+
+
+def leaf(x, c):
+    z = x if c else x * 2
+    return z * 2, z.requires_grad
+
+
+def asked(x, c):
+    z = x if c else x.detach()
+    if z.requires_grad:
+        return z * 5
+    return z * 2
+
+
+def on_every_path(x, c):
+    z = x * 3 if c else x.sin()
+    return z * 2, z.requires_grad, z.is_leaf, z.grad_fn is None
+
+
+@pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad])
+@pytest.mark.parametrize("f", [computed, leaf, asked, on_every_path])
+def test_is_that_of_the_path_taken(f, mode):
+    staged, x = tg.function(f), torch.ones(2, requires_grad=True)
+    for c in (True, False, True):
+        with mode():
+            torch.testing.assert_close(staged(x, torch.tensor(c)), f(x, torch.tensor(c)))

@@ -1,0 +1,38 @@
+"""What a run makes of a tensor's ``requires_grad``, where the path that it takes decides whether the tensor has a history.
+
+A graph is recorded with gradients on, and a tensor behind a staged construct has a history there if it has one on any path.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..control_flow.picking import Picked
+from ..gradients.optional_grads import Way
+from ..guarding import reads
+from ..symbols.funcgraph import current_graph
+from ..symbols.scalars import scalar
+from ..symbols.symbolic import SymTensor
+from . import grads
+
+# What these are of a tensor that was computed while gradients were off.
+COMPUTED = {"requires_grad": False, "is_leaf": True, "grad_fn": None}
+
+
+def required(x: SymTensor) -> Way:
+    """In which runs ``x``, which has a history on some path, requires a gradient."""
+    if x.is_leaf and not isinstance(x.storage_, Picked):
+        return True
+    return grads.WAYS([x], grads.leaves([x]))[0]
+
+
+def of_computed(x: SymTensor, name: str, value: Any) -> Any:
+    """The attribute ``name`` of a tensor with a history, which torch says is ``value``; a staged bool where a run decides it."""
+    if name == "requires_grad" and isinstance(x.storage_, Picked):
+        reads.follow_grad_mode()  # it may be a leaf, which requires a gradient also where gradients are off
+    elif not reads.grad_mode():
+        return COMPUTED[name]
+    if name != "requires_grad":
+        return value
+    way = required(x)
+    return way if isinstance(way, bool) else scalar(way, current_graph())
