@@ -7,8 +7,8 @@ is the content of the ``bytes`` object that is the function's ``self``. It holds
 
 ``HEAD`` words, by the names in ``WORDS``; then the numbers of the inputs that are written; then a record of ``RECORD`` words for each input:
 the captured tensor or 0, rank (of a number -1 less its kind), dtype, bytes, sizes, strides; then one for each output: kind (``KINDS``), rank, dtype, whether it is kept,
-sizes, strides; then ``RESULT`` words for each result: its place among the inputs and outputs, 1 more than that of an index, or 0, and where in the table stand, for each
-number of the index, the input that is given, or -1 for what is in its place; then these.
+sizes, strides; then ``RESULT`` words for each result: its place among the inputs and outputs; 1 more than the place of an index, or 0; where its options stand. At the
+end stand the options of all results: for each number of an index the input that is given, or -1 for what is in the result's place.
 
 ``$name`` in the text is a number of this process's torch or Python. Loops count on the stack: the text is compiled without
 optimisation, which would gain nothing that can be measured.

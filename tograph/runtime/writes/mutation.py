@@ -25,6 +25,10 @@ from .view_writes import scatter, scatter_by_index, steps
 aten = torch.ops.aten
 
 # In-place ops whose functional form has another name.
+LEAF_WRITTEN = (
+    "a leaf Variable that requires grad is being used in an in-place operation."  # torch's words
+)
+
 _FUNCTIONAL = {
     "aten.normal_.default": "aten.normal_functional.default",
     "aten.bernoulli_.float": "aten.bernoulli.p",
@@ -271,9 +275,6 @@ def replace_data(x: torch.Tensor, value: torch.Tensor) -> None:
 
 
 # What stands for a ``tg.Variable``: set by ``variables``.
-LEAF_WRITTEN = (
-    "a leaf Variable that requires grad is being used in an in-place operation."  # torch's words
-)
 VARIABLE: list[type[SymTensor]] = [SymTensor]
 
 
