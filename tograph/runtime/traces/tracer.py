@@ -130,6 +130,8 @@ class Tracer:
             self._moves,
             outer := Found(self._place),
         )
+        if self.root.root.laid_out:
+            self.watch.layout()
         for location, old in reversed(self.effects.undo):
             location._set(old)
         made = graph, captured, spec, effect_specs
