@@ -104,6 +104,7 @@ def _zero_division(*numbers) -> str | None:
         divmod(*(k(0) for k in kinds))
     except ZeroDivisionError as error:
         return str(error)
+    return None
 
 
 @unless_staged(pow)

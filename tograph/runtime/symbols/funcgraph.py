@@ -177,7 +177,9 @@ class Root:
     freed: dict[Any, FuncGraph] = field(default_factory=dict)  # see ``freed``
     enabled: bool = False  # the code turned gradients on
     wrote: bool = False  # some op writes over something
-    laid_out: bool = False  # what the code does follows from how the tensors of the call lie in memory
+    laid_out: bool = (
+        False  # what the code does follows from how the tensors of the call lie in memory
+    )
     writes: list[Any] = field(default_factory=list)  # see ``stale``
     # What regions write, see ``ordering``.
     written: Written = field(default_factory=weakref.WeakKeyDictionary)

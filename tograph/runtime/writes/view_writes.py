@@ -138,9 +138,7 @@ def _unbind_back(graph: FuncGraph, view: View, base: Value, value: Value) -> Val
 def _as_complex(graph: FuncGraph, view: View, base: Value, value: Value) -> Value:
     """The complex numbers of pairs, which may lie in any way."""
     half = like(view.base, view.base.dtype.to_real(), size=view.base.size)
-    parts = [
-        graph.emit("aten.select.int", value, -1, i, type=tensor_type(half)) for i in range(2)
-    ]
+    parts = [graph.emit("aten.select.int", value, -1, i, type=tensor_type(half)) for i in range(2)]
     return graph.emit("aten.complex.default", *parts, type=tensor_type(view.base))
 
 
