@@ -19,7 +19,7 @@ from ..symbols import journal
 from ..symbols.journal import MISSING
 from ..symbols.retrace import Retrace
 from ..symbols.symbolic import SymTensor
-from . import sources
+from . import outer_lists, sources
 from .guards import (
     ATOMS,
     CONTAINERS,
@@ -137,6 +137,7 @@ class PlaceChecks:
         source = self.source_of(x)
         if source is None or id(x) in seen or not is_container(x):
             return
+        outer_lists.look(x, self)
         seen = seen | {id(x)}
         now = pre_content(x) if now is None else now
         if isinstance(now, (set, frozenset)):

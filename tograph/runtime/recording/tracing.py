@@ -214,10 +214,16 @@ def _detach(x):
     """torch detaches inside autograd as well, where it means an alias; ``SymTensor.apart`` is the user's.
 
     Of a leaf autograd keeps the tensor itself: there, and for a real tensor that is one, it is the user's too.
+    ``numpy()`` of a real tensor comes here as well, and takes the address of what it is given: there is none.
     """
-    if x.is_leaf and (x.requires_grad or not isinstance(x, SymTensor)):
-        return as_symbolic(x).apart()
-    return same(as_symbolic(x), SymTensor)
+    real = not isinstance(x, SymTensor)
+    if x.is_leaf and (x.requires_grad or real):
+        made = as_symbolic(x).apart()
+    else:
+        made = same(as_symbolic(x), SymTensor)
+    if real:
+        torch._C._set_throw_on_mutable_data_ptr(made)
+    return made
 
 
 def _lift_fresh(x):

@@ -18,7 +18,7 @@ import torch
 
 from .. import control_flow
 from ..gradients import grad_fields
-from ..guarding import guards, reads, slots
+from ..guarding import guards, outer_lists, reads, slots
 from ..guarding.outer_numbers import Opened
 from ..recording import creation
 from ..symbols import journal
@@ -27,7 +27,7 @@ from ..symbols.journal import Location
 from ..values import arguments, conditional_items, locations
 from ..values.arguments import Flat
 from ..values.reach import reachable
-from .commits import Commits, Held, Target
+from .commits import ADDED, Commits, Held, Target
 
 _OWNED = ("cell", "key", "attr", "contents")  # the kinds of locations that are a part of an object
 
@@ -67,6 +67,9 @@ class CallEffects:
             if effect is not None:
                 order[location.key] = len(found)
                 found.append(effect)
+        for location, content in self.root.root.rewritten.values():
+            if id(location.keep) not in copies and self._is_outside(location):
+                self.watch.kept(location, content, written=True)
         for slot in grad_fields.effects_of(changes.entries):
             order[slot.location().key] = len(found)
             found.append(((None, slot.content), (GradOf(slot.late), None)))
@@ -80,6 +83,9 @@ class CallEffects:
         """(effect, where it goes) of a changed location; None for one that no call has to change."""
         if location.key[0] in ("contents", "key") and id(location.keep) in copies:
             return (None, location.get()), (copies[id(location.keep)], location)
+        extended = outer_lists.extended(location.keep, self.root.root)
+        if extended is not None:
+            return (ADDED, location.get()), (None, self._place(locations.contents(extended)))
         if location.key in self.root.root.settled:
             self.watch.settle(location)
             return None

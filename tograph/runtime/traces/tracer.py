@@ -77,6 +77,8 @@ class Tracer:
         root.looped, root.unreserved = known.looped, known.unreserved
         root.recursive = known.recursive
         root.tabled, root.untabled = known.tabled, known.untabled
+        root.ungrown = known.ungrown
+        root.grown = known.grown if known.ungrown is None else frozenset()
         self.watch.given, self.watch.real, self.watch.quiet = flat.tensors, known.real, known.quiet
         if known.quiet:
             questions.at_the_start(torch.is_grad_enabled, self.watch.began, self.watch)
