@@ -57,6 +57,7 @@ class Storage:
 
     ``derived``: the content is that of other storages, computed at each read; ``ref`` is what it was at first.
     ``listed``: where a list of the graph took the content; ``written_in``: the graph of the last write.
+    ``reshaped``: whether another tensor shares this memory, or is a copy of it, follows from how the tensors of the call lie in theirs.
     """
 
     derived: ClassVar[bool] = False
@@ -77,6 +78,7 @@ class Storage:
     listed: Location | None = None
     written_in: FuncGraph | None = None
     parts_: tuple[int, Sequence[Storage]] | None = None  # what ``listed.parts`` found, and when
+    reshaped: bool = False
 
     def computed(self, graph: FuncGraph) -> Value | None:
         """The base value of a storage that is made of others; None for all but ``control_flow.picking``'s."""
@@ -181,6 +183,9 @@ class Root:
     freed: dict[Any, FuncGraph] = field(default_factory=dict)  # see ``freed``
     enabled: bool = False  # the code turned gradients on
     wrote: bool = False  # some op writes over something
+    laid_out: bool = (
+        False  # what the code does follows from how the tensors of the call lie in memory
+    )
     writes: list[Any] = field(default_factory=list)  # see ``stale``
     # What regions write, see ``ordering``.
     written: Written = field(default_factory=weakref.WeakKeyDictionary)
