@@ -134,21 +134,8 @@ class Tracer:
         except BaseException:
             changes.rollback()
             raise
-<<<<<<< HEAD
-=======
-        effects, finder = self.effects.of(changes)
-        graph, captured, spec, effect_specs, identities = finish(
-            self.root,
-            self.inputs,
-            result,
-            effects,
-            self.watch,
-            self._moves,
-            outer := Found(self._place),
-        )
         if self.root.root.laid_out:
             self.watch.layout()
->>>>>>> integ
         for location, old in reversed(self.effects.undo):
             location._set(old)
         made = graph, captured, spec, effect_specs
