@@ -319,7 +319,7 @@ def _made_here(x: list, value) -> bool:
 
 def augment(op: str, x, value):
     """``x op= value``, as an expression."""
-    x = updated(op, x, value)
+    x, value = updated(op, x, value)
     if is_union(x) or is_union(value):
         return apply(lambda a, b: augment(op, a, b), x, value)
     if (is_table(x) or is_table(value)) and table_algebra.operator(
