@@ -11,7 +11,7 @@ from collections import defaultdict, deque
 
 import torch
 
-from ..runtime.guarding import guards, reads, unconverted
+from ..runtime.guarding import guards, outer_lists, reads, unconverted
 from ..runtime.library.staged_string import text_op
 from ..runtime.symbols import journal
 from ..runtime.values import locations
@@ -319,6 +319,10 @@ def _made_here(x: list, value) -> bool:
 
 def augment(op: str, x, value):
     """``x op= value``, as an expression."""
+    grown = outer_lists.additions(x, reads.current()) if op == "iadd" and type(x) is list else None
+    if grown is not None:
+        call(grown.extend, value)
+        return x
     x, value = updated(op, x, value)
     if is_union(x) or is_union(value):
         return apply(lambda a, b: augment(op, a, b), x, value)

@@ -207,6 +207,8 @@ def write(target: torch.Tensor, result: torch.Tensor) -> None:
     value = value_of(y, graph)
     if y.meta.dtype != x.meta.dtype or not same_shape(x.meta, y.meta):
         value = _converted(graph, x, y, value)
+    if x.storage_.reshaped:
+        graph.root.laid_out = True
     bases = [graph.current(x.storage_)] if x.chain else []
     for view in x.chain[:-1]:
         bases.append(apply_view(graph, view, bases[-1]))
