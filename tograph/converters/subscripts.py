@@ -324,7 +324,7 @@ def augment(op: str, x, value):
     if grown is not None:
         call(grown.extend, value)
         return x
-    x = updated(op, x, value)
+    x, value = updated(op, x, value)
     if is_union(x) or is_union(value):
         return apply(lambda a, b: augment(op, a, b), x, value)
     if (is_table(x) or is_table(value)) and table_algebra.operator(

@@ -339,7 +339,9 @@ class _Elsewhere:
             told = [p for p, cs in self._slots if p is not None and any(map(_has_containers, cs))]
             self._emptied = [(p, p.get()) for p in told]
             with _empty(self._emptied):
-                self._reach = Reach([*user_variables(), *current_graph().root.lent])
+                self._reach = Reach(
+                    [*user_variables(), *(made for made, _ in current_graph().root.lent)]
+                )
         others = [old for p, old in self._emptied if p is not place]
         with _empty([(p, old) for p, old in self._emptied if p is place]):
             return self._reach.also(others)

@@ -117,7 +117,7 @@ class Root:
     ``settled``: the locations changed only by their creation. ``given``: the tensors of the call, ``real`` those that are captured.
     ``bases``: memory that several captured tensors share and that is written; ``flat``: the storage of all of it.
     ``made``: objects that the traced code made, and the graph that was recorded then; ``lent``: copies of the containers of the
-    arguments, of which the caller holds what they stand for. ``apart``: containers from before a staged
+    arguments, each with the caller's container that it stands for. ``apart``: containers from before a staged
     construct count as themselves beside those that it makes. ``gathered``: a ``.grad`` field that was None before a staged loop is
     a tensor behind it; ``iterated``: such loops are taken to have an iteration. ``alike``: a loop was taken to be what another copy of
     it is; ``alone``: none is. ``unnested``: a list of the graph did not take items that can change; ``nested``: they are taken.
@@ -146,7 +146,7 @@ class Root:
     given: Sequence[Any] = ()
     real: frozenset[int] = frozenset()
     made: dict[int, tuple[Any, FuncGraph]] = field(default_factory=dict)
-    lent: list[Any] = field(default_factory=list)
+    lent: list[tuple[Any, Any]] = field(default_factory=list)
     bases: frozenset[int] = frozenset()
     flat: dict[int, Storage] = field(default_factory=dict)
     apart: bool = False
