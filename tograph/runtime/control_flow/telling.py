@@ -341,7 +341,8 @@ class _Elsewhere:
             self._emptied = [(p, p.get()) for p in told]
             wanted = self._wanted()
             with _empty(self._emptied):
-                self._reach = Reach([*user_variables(), *current_graph().root.lent], wanted)
+                lent = [made for made, _ in current_graph().root.lent]
+                self._reach = Reach([*user_variables(), *lent], wanted)
         others = [old for p, old in self._emptied if p is not place]
         with _empty([(p, old) for p, old in self._emptied if p is place]):
             return self._reach.also(others)

@@ -94,6 +94,8 @@ def leaving(
     def tensor(x: torch.Tensor) -> Any:
         if not isinstance(x, SymTensor):
             return _written(as_symbolic(x), root, shown) if moves(x) else x
+        if x.storage_.reshaped:
+            root.root.laid_out = True
         if x.requires_grad and x.is_leaf and not x.given_ and _is_own(x, root):
             return MadeLeaf(x)
         if isinstance(x.storage_, Picked) and (one := _one_of(x, root, shown)) is not None:
