@@ -245,8 +245,10 @@ def _zeros(shape: torch.Size, dtype: torch.dtype, device: torch.device) -> torch
 
 
 def _dense(x: Any) -> Any:
-    """A tensor in the layout that native code takes; the gradient of a sum, for one, comes as one number expanded."""
-    return x.contiguous() if isinstance(x, torch.Tensor) and x.layout is torch.strided else x
+    """A tensor in the layout that native code takes; the gradient of a sum, for one, comes as one number expanded, that of ``sign`` without memory."""
+    if not isinstance(x, torch.Tensor) or x.layout is not torch.strided:
+        return x
+    return x.clone() if x._is_zerotensor() else x.contiguous()
 
 
 def _generators(inputs: Sequence[Any]) -> list[tuple[Any, Any]]:

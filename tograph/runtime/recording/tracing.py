@@ -267,6 +267,11 @@ def _conj(x):
     return record(aten._conj_physical.default, (x,), {})
 
 
+def _zeros(size, **options):
+    """``aten._efficientzerotensor``, by which torch's formulas say that a derivative is zero: a tensor without memory, which kernels cannot read."""
+    return record(aten.zeros.default, (size,), options)
+
+
 def _negative(x):
     return record(aten.neg.default, (x,), {})
 
@@ -361,6 +366,7 @@ SPECIAL: dict[Any, Callable[..., Any]] = {
     aten._conj.default: _conj,
     aten._amp_foreach_non_finite_check_and_unscale_.default: _unscale,
     aten._neg_view.default: _negative,
+    aten._efficientzerotensor.default: _zeros,
     torch.ops.prim.device.default: lambda x: x.device,
     aten.size.default: _size,
 }
