@@ -17,6 +17,7 @@ from typing import Any
 from ...errors import AliasError
 from ..symbols import journal
 from ..symbols.funcgraph import Storage, current_graph, user_location
+from ..symbols.journal import MISSING
 from ..symbols.journal import Location as Place
 from ..symbols.retrace import Retrace
 from ..values import inner_lists, pytrees, structure
@@ -85,12 +86,21 @@ def told_apart(slots: Sequence[Slot], before: Before) -> list[Slot]:
         if current_graph().root.apart:
             seen = seen if seen is not None else before.also([p.get() for p in places])
             contents = [partly(c, seen, memo) for c in contents]
-        elif any(map(mutable, held)) and all(map(mutable, held)):
+        elif any(map(mutable, held)) and all(mutable(o) or o is None or o is MISSING for o in held):
             seen = seen if seen is not None else before.also([p.get() for p in places])
             if all(all_known(c, seen) for c in contents):
                 contents = [told(c) for c in contents]
+        if place is not None and structure.OUTSIDE[0](place.keep) and any(map(_has_objects, held)):
+            seen = seen if seen is not None else before.also([p.get() for p in places])
+            contents = [partly(c, seen, memo) for c in contents]
         out.append((place, contents))
     return out
+
+
+def _has_objects(x: Any) -> bool:
+    """Whether ``x`` is an object of a user's class that was found outside, or a container of such."""
+    parts = x if type(x) in (list, tuple) else x.values() if type(x) is dict else (x,)
+    return any(structure.OUTSIDE[0](p) and pytrees.has_identity(p) for p in parts)
 
 
 def partly(x: Any, known: Container[int], memo: dict[int, Any]) -> Any:
