@@ -1,4 +1,4 @@
-"""The gradient of a dynamic-length GRU beside its forward pass, and of early exits, beside eager PyTorch: python benchmarks/gradients.py.
+"""The gradients of dynamic-length GRUs beside their forward pass, and of early exits, beside eager PyTorch: python benchmarks/gradients.py.
 
 Prints ratios of the medians of interleaved runs: gradient / forward of the function, the same in eager, and both against eager.
 """
@@ -9,6 +9,7 @@ import time
 import torch
 
 import tograph as tg
+from tograph.bench import programs, workloads
 
 BATCH, HIDDEN, STEPS = 32, 128, 50
 
@@ -57,6 +58,25 @@ def early_exits():
         print(f"{name} exit, forward and backward: tograph / eager = {ours / eager:.2f}")
 
 
+def lengths():
+    """Workload ``cg`` beside ``c``, on one thread and on two: rows of sequences that have ended have gradients of zeros."""
+    given = [torch.from_numpy(x) for x in workloads.WORKLOADS["c"].inputs().values()]
+    weights = [w.clone().requires_grad_() for w in given[2:]]
+    function = tg.function(programs.gru)
+
+    def gradient():
+        torch.autograd.grad(function(*given[:2], *weights).sum(), weights)
+
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        found = [], []
+        for _ in range(60):
+            for run, times in zip((lambda: function(*given), gradient), found):
+                times.append(timed(run))
+        forward, both = (statistics.median(times[20:]) for times in found)
+        print(f"sequences of different lengths, {threads} threads: gradient / forward = {both / forward:.2f}")  # fmt: skip
+
+
 def timed(run):
     start = time.perf_counter()
     run()
@@ -98,6 +118,7 @@ def main():
     for what in ("forward", "gradient"):
         print(f"{what}: tograph / eager = {middle['tograph', what] / middle['eager', what]:.2f}")
     early_exits()
+    lengths()
 
 
 if __name__ == "__main__":

@@ -82,6 +82,8 @@ class StagingError(TographError):
     """A construct that cannot become part of a graph."""
 
     in_any_form = False  # whether a loop that is unrolled has the same error
+    stood: object = None  # where a dict or set from outside is found that a table would have to stand for (``guarding.outer_tables``)
+    grown = False  # a list from outside that grows by a staged condition is used in another way (``guarding.outer_lists``)
     table: Location | None = (
         None  # where the dict or set was made that would have to be one of the graph (``values.tables``)
     )

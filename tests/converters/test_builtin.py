@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import operator
 
 import pytest
 import torch
@@ -110,6 +111,58 @@ def powers_of_items(a):
 def math_of_items(a):
     x = float(a)
     return round(x), round(x, 1), math.floor(x), math.ceil(x), abs(x), x.is_integer(), math.exp(x)
+
+
+@cases((2.5, 3), (-0.25, 1))
+def more_math_of_items(x, n):
+    a, k = float(x), int(n)
+    parts = (
+        math.modf(a),
+        math.frexp(a),
+        math.ldexp(a, k),
+        math.fsum([a, k, 0.1]),
+        math.dist((a, k), [1, 2]),
+    )
+    logs = (
+        math.log(abs(a) + 1, 3),
+        math.log(k + 1, 2),
+        math.hypot(a, k, 2.0),
+        math.hypot(a),
+        math.cbrt(a),
+    )
+    ints = (
+        operator.index(k),
+        k.bit_length(),
+        (k > 1).bit_count(),
+        math.lcm(k, 6),
+        k.numerator,
+        pow(k, 3, 5),
+    )
+    return parts, logs, ints, a.real, a.imag, a.conjugate(), ascii(a), ascii([k, "\xe4"])
+
+
+@cases((0.5,), (2,))
+def logs_of_two_bases_where_one_fails(x):
+    try:
+        return math.log(float(x) - 0.25, 3), math.log(2, float(x) * 2)
+    except ZeroDivisionError:
+        return math.hypot(float(x), 1, 2), -1.0
+
+
+@cases((2.5, 3, "&"), (2.5, 3, "<<"), (2.5, 3, "~"), (2.5, 3, "index"))
+def bits_of_a_float(x, n, op):
+    a, k = float(x), int(n)
+    if op == "~":
+        return ~a
+    return k & a if op == "&" else a << k if op == "<<" else operator.index(a)
+
+
+@cases((2.5, 0), (2, 0), (2, 1))
+def parts_of_a_division(x, n):
+    try:
+        return str(divmod(x.item() if isinstance(x, torch.Tensor) else x, int(n)))
+    except ZeroDivisionError as e:
+        return str(e)
 
 
 @cases((7,))

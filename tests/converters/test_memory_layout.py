@@ -54,3 +54,78 @@ def test_where_a_tensor_begins():
     for x in (*rows, *rows):
         assert f(x) == places(x)
     assert f.trace_count == len(rows)
+
+
+def written_flat(x):
+    y = x.flatten()[:2]
+    y.add_(10)
+    return x * 1
+
+
+def written_in_a_branch(x):
+    if x[0, 0] > -1:
+        y = x.reshape(-1)
+        y[0] = 7
+    return x * 1
+
+
+def written_copy(x):
+    y = x * 2
+    z = y.contiguous()
+    y[0] = 100
+    return y, z, y.ravel()
+
+
+def returned(x):
+    return x.contiguous(), x.reshape(-1), x.contiguous() is x
+
+
+def viewed(x):
+    return x.view(3, 2) + 1
+
+
+def strided_by_hand(x):
+    return x.as_strided((2,), (2,)) + 1
+
+
+def written_from_another_way(x):
+    y, z = torch.arange(6.0).view(2, 3) * 2, torch.arange(6.0).view(3, 2)
+    torch.cumsum(z * x[0, 0], 0, out=y.t())
+    torch.sub(y.t(), 1, out=z)
+    return y, z
+
+
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("function", [written_flat, written_in_a_branch, written_copy, written_from_another_way, returned, viewed, strided_by_hand])  # fmt: skip
+def test_what_is_a_view_and_what_a_copy(function, first):
+    def outcome(f, x):
+        x = x.clone(memory_format=torch.preserve_format)
+        try:
+            found = f(x)
+        except RuntimeError as e:
+            return str(e).split("\n")[0]
+        steps = [y.stride() for y in found if isinstance(y, torch.Tensor)]
+        return repr(found), repr(x), steps
+
+    f = tg.function(function)
+    for x in (WAYS[first], WAYS[1 - first], WAYS[first]):
+        assert outcome(f, x) == outcome(function, x)
+
+
+def numbers(x):
+    z = torch.view_as_complex(x.view(3, 2))
+    z.imag.mul_(3)
+    torch.view_as_real(z)[0] = 9
+    w = torch.complex(x, x + 1)
+    if x.sum() > 0:
+        w.real[0] = -1
+        x.view(torch.int32)[1, 1:] = 0
+        x.view(torch.int16)[0, 0] = 0
+    return x * 1, w
+
+
+def test_writes_through_views_of_other_types():
+    x = torch.arange(6.0).view(2, 3)
+    for row in (x, -x - 1):
+        a, b = row.clone(), row.clone()
+        assert repr(tg.function(numbers)(a)) == repr(numbers(b)) and torch.equal(a, b)

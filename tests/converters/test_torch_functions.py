@@ -81,6 +81,16 @@ def test_staged_numbers_beside_numbers_of_numpy_and_of_enums():
         assert staged(torch.tensor(x)) == pytest.approx(with_numbers_of_numpy(torch.tensor(x)))
 
 
+TABLE = torch.tensor([1.0, 2.0, 3.0])
+
+
+@pytest.mark.parametrize("f", [lambda: TABLE.numpy(), lambda: np.asarray(TABLE), tg.do_not_convert(lambda: TABLE.numpy())])  # fmt: skip
+def test_numpy_of_a_captured_tensor_is_refused(f):
+    """It gave an array of memory that was free."""
+    with pytest.raises(tg.errors.SymbolicValueError, match="known only when the graph runs"):
+        tg.function(lambda x: x * float(f().sum()))(torch.tensor(1.5))
+
+
 @pytest.mark.parametrize("f", [np.log, lambda s: s / np.float32(3), lambda s: np.array([s, 1.0]), lambda s: np.ones(2) * s, lambda s: np.linspace(0, s, 3)])  # fmt: skip
 def test_numpy_on_a_staged_number_is_refused(f):
     with pytest.raises(tg.errors.SymbolicValueError, match="known only when the graph runs"):

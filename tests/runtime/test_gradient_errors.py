@@ -245,9 +245,21 @@ def saved_in_each_iteration(x):
     return y.sum()
 
 
+def written_by_its_alias(x):
+    y = x * 1
+    return y.mul_(y.detach()).sum()
+
+
+def written_by_its_part(x):
+    y = x * 1
+    y[:2].mul_(y.detach()[:2])
+    return y.sum()
+
+
 @pytest.mark.parametrize(
     "f",
-    [result_written, written_last, factor_written, view_written, argument_written, written_in_each_iteration, saved_in_each_iteration],
+    [result_written, written_last, factor_written, view_written, argument_written, written_in_each_iteration, saved_in_each_iteration,
+     written_by_its_alias, written_by_its_part],
     ids=lambda f: f.__name__,
 )  # fmt: skip
 def test_written_after_it_was_saved(f):
@@ -315,7 +327,7 @@ def test_a_formula_that_needs_a_size_names_the_line():
     def f(x):
         y = x[x > 0]
         if y.sum() > 0:
-            z = y.cumsum(0).norm(p=1).sum() * 3
+            z = torch.nn.functional.batch_norm(y.expand(2, -1).t(), None, None, training=True).sum()
         else:
             z = y.sum()
         return torch.autograd.grad(z, x, create_graph=True)[0]

@@ -168,6 +168,7 @@ def test_a_tensor_among_numbers_counts_as_its_number():
         ("math.sqrt", (-1,), ValueError),
         ("math.log", (0,), ValueError),
         ("math.exp", (1e4,), OverflowError),
+        ("math_of", ("fsum", None, [1e308, 1e308]), OverflowError),
         ("range_length", (0, 1, 0), ValueError),
         ("int", (torch.ones(2),), RuntimeError),
     ],

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch.nn.modules import module as torch_module
 
-from ..runtime.guarding import callables, reads
+from ..runtime.guarding import callables, outer_lists, reads
 from ..runtime.inference.shapes import SYMBOLS
 from ..runtime.symbols import journal
 from ..runtime.symbols.funcgraph import is_tracing
@@ -305,6 +305,10 @@ def _builtin(f, args, kwargs):
 
 
 def _container_method(f, owner, args, kwargs):
+    if f.__name__ in ("append", "extend") and type(owner) is list:
+        grown = outer_lists.additions(owner, reads.current())
+        if grown is not None:
+            return call(getattr(grown, f.__name__), *args, **kwargs)
     if args and is_union(args[0]) and f.__name__ in _BY_KEY.get(type(owner).__mro__[-2], ()):
         return union.distribute(lambda key: call(f, key, *args[1:], **kwargs), args[0])
     form = METHODS.get((type(owner), f.__name__))

@@ -19,6 +19,7 @@ from ..runtime.guarding import reads, unconverted
 from ..runtime.inference.shapes import SYMBOLS
 from ..runtime.symbols import decisions
 from ..runtime.symbols.funcgraph import is_tracing, user_location
+from ..runtime.symbols.valueless import NO_ADDRESS, no_array
 from ..runtime.values import torch_trees  # noqa: F401  libraries take lists apart by torch's trees
 from ..runtime.values.growing import StagedList
 from .call_rules import MARK, WRAPPERS, is_unconverted
@@ -81,6 +82,10 @@ def _run_alone(f, args, kwargs):
         if needed is None:
             raise
         raise needed from None
+    except RuntimeError as error:
+        if not str(error).startswith(NO_ADDRESS):
+            raise
+        raise no_array(getattr(f, "__name__", type(f).__name__)) from None
 
 
 def _plain_number(f: Any, owner: Any, args: tuple, kwargs: dict[str, Any]) -> GraphBoolError | None:

@@ -119,6 +119,7 @@ def remove(x: set, item: Any) -> Any:
 def clear(x: set) -> Any:
     if not _by_item(x):
         return NotImplemented
+    _look(x)
     for item in list(x):
         _drop(x, item)
     return None

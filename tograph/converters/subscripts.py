@@ -11,7 +11,7 @@ from collections import defaultdict, deque
 
 import torch
 
-from ..runtime.guarding import guards, reads, unconverted
+from ..runtime.guarding import guards, outer_lists, reads, unconverted
 from ..runtime.library.staged_string import text_op
 from ..runtime.symbols import journal
 from ..runtime.values import locations
@@ -28,7 +28,8 @@ from .call_rules import is_user_function
 from .calls import call
 from .context import OPERATORS, Converter
 from .iterables import StagedRange, StagedSequence
-from .keyed import dict_pop, dict_update, lookup, no_key, set_staged, write_key
+from .keyed import dict_pop, lookup, no_key, set_staged, write_key
+from .keyed import update as dict_update
 from .list_slices import set_slice, takes_slice
 from .lists import new_list
 from .powers import times
@@ -319,7 +320,11 @@ def _made_here(x: list, value) -> bool:
 
 def augment(op: str, x, value):
     """``x op= value``, as an expression."""
-    x = updated(op, x, value)
+    grown = outer_lists.additions(x, reads.current()) if op == "iadd" and type(x) is list else None
+    if grown is not None:
+        call(grown.extend, value)
+        return x
+    x, value = updated(op, x, value)
     if is_union(x) or is_union(value):
         return apply(lambda a, b: augment(op, a, b), x, value)
     if (is_table(x) or is_table(value)) and table_algebra.operator(

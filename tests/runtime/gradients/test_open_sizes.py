@@ -137,3 +137,20 @@ def test_a_size_of_one_that_is_broadcast_is_no_silent_difference():
     assert f(x, x.detach()).shape == (3, 2)
     with pytest.raises(tg.errors.UnexpectedSizeError):
         f(x[:1].detach().requires_grad_(), x.detach())
+
+
+def roots(x, some):
+    return x[some].abs().sqrt().sum() * x.sum()
+
+
+def test_orders_of_absolute_values():
+    for order in range(1, 4):
+        found = []
+        for f in (roots, tg.function(roots)):
+            x = torch.tensor([1.0, -3.0, 2.0, 7.0], requires_grad=True)
+            y = f(x, x != 2)
+            for _ in range(order):
+                (g,) = torch.autograd.grad(y, x, create_graph=True)
+                y = (g * g).sum()
+            found.append(g.detach())
+        torch.testing.assert_close(*found)

@@ -7,6 +7,7 @@ import sys
 import warnings
 
 import pytest
+import torch
 
 from tograph import disk
 from tograph.runtime.kernels import jit
@@ -29,6 +30,7 @@ def call(text):
 def cache(tmp_path, monkeypatch):
     monkeypatch.setattr(disk.settings, "CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(disk, "_warned", set())
+    jit.host()  # what it stores is not counted
     return tmp_path / "cache"
 
 
@@ -136,6 +138,28 @@ def test_an_object_of_another_cpu_is_not_taken(cache, monkeypatch):
         keys.add(jit._digest(text, 2))
     assert len(keys) == 3
     assert keys >= {p.stem for p in cache.iterdir()}
+
+
+def test_what_llvm_says_of_the_cpu_is_kept_until_the_machine_starts_anew(cache, monkeypatch):
+    asked, host = [], jit.host.__wrapped__
+    monkeypatch.setattr(jit, "_asked", lambda: asked.append(1) or jit.host())
+    monkeypatch.setattr(jit, "_booted", lambda: "now")
+    assert host() == host() == jit.host() and len(asked) == 1
+    monkeypatch.setattr(jit, "_booted", lambda: "later")
+    assert host() == jit.host() and len(asked) == 2
+    monkeypatch.setattr(jit, "_booted", lambda: None)
+    assert host() == host() == jit.host() and len(asked) == 4
+
+
+def test_a_machine_that_goes_on_with_another_cpu_is_another(monkeypatch):
+    booted = jit._booted()
+    if booted is None:
+        pytest.skip("LLVM is asked by every process here")
+    found = {**torch.cpu.get_capabilities(), "avx512_f": "else"}
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: found)
+    assert jit._booted() != booted
+    monkeypatch.delattr(torch.cpu, "get_capabilities")
+    assert jit._booted() is None
 
 
 def test_a_cache_that_is_read_only(cache, monkeypatch):

@@ -403,3 +403,30 @@ def test_too_few_gradients_are_an_error_of_the_backward_pass():
         out.sum().backward()
     with pytest.raises(RuntimeError, match=r"expected 2, got 1"):
         TooFew.apply(x, y).sum().backward()
+
+
+class Pair(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, y):
+        ctx.save_for_backward(x)
+        ctx.y = y
+        return x * x, y * 2
+
+    @staticmethod
+    def backward(ctx, g, h):
+        [x] = ctx.saved_tensors
+        return g * 2 * x, h * 2
+
+
+def test_an_argument_that_may_be_a_number():
+    def f(x, n):
+        xs = []
+        for _ in range(n):
+            xs.append(x.sin())
+        a, b = Pair.apply(x, sum(xs))  # 0 for no items
+        return (a + b).sum()
+
+    x = torch.tensor([0.1, 0.2], requires_grad=True)
+    for n in (1, 2):
+        found = [torch.autograd.grad(g(x, torch.tensor(n)), x)[0] for g in (f, tg.function(f))]
+        torch.testing.assert_close(*found)

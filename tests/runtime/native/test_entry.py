@@ -427,3 +427,24 @@ def test_a_run_takes_one_tensor_twice():
     for _ in range(5):
         program.run(X, X)
     assert torch.equal(program.native._whole(X, X)[0], X * X)
+
+
+def test_zeros_without_memory(fast):
+    """Formulas of torch give zeros as a tensor whose data pointer is null."""
+    f, zeros = tg.function(affine), torch._efficientzerotensor((4,))
+    for _ in range(5):
+        assert f(zeros, X).tolist() == [1] * 4
+    assert fast(zeros, X) is entry.MISS
+    x = torch.randn(4, requires_grad=True)
+    assert not torch.autograd.grad(f(x, X), x, zeros)[0].any()
+
+    def third(f):
+        v = torch.tensor([1.0, -2.0, 3.0], requires_grad=True)
+        total = f(v).sum()
+        for _ in range(3):
+            (g,) = torch.autograd.grad(total, v, create_graph=True)
+            total = (g * g).sum()
+        return g.detach()
+
+    roots = lambda v: v.abs().sqrt()  # noqa: E731
+    torch.testing.assert_close(third(tg.function(roots)), third(roots))

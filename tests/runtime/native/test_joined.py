@@ -8,6 +8,7 @@ from tests.runtime.native import checks
 from tests.runtime.native.checks import r
 from tograph.runtime.kernels import jit
 from tograph.runtime.native import joined, threading
+from tograph.runtime.native.added import added
 
 pytestmark = pytest.mark.skipif(jit.llvm is None, reason="needs llvmlite")
 
@@ -119,3 +120,31 @@ def test_what_waits_is_bounded(monkeypatch):
         return b, x @ w.t()
 
     assert order(many, r(16, 16), r(16, 16)) == ["mm", "relu", "cos", "sin", "t", "mm"]
+
+
+@pytest.mark.skipif(not threading.available(), reason="needs threads that code can use")
+def test_sums_over_rows_run_with_the_products_of_their_matrix():
+    def gradients(g, x, h):
+        g = torch.tanh(g)
+        return x.t() @ g, h.t() @ g, g.sum(0), g.sum(0, keepdim=True) * 2
+
+    args = r(17, 400), r(17, 31), r(17, 31, seed=1)
+    assert calls(compiled(gradients, *args)) == [4]
+    assert calls(compiled(gradients, *[x.repeat(5, 1) for x in args])) == [
+        2
+    ]  # many rows are summed by nests
+
+
+def test_a_matrix_that_is_added_is_part_of_the_product():
+    def apart(x, w, a):
+        return a @ w + x @ w  # they run together
+
+    def residual(x, w, a):
+        y = torch.tanh(x @ w)
+        return y + torch.relu(y) @ w, y @ w + a, y - y @ w
+
+    args = r(17, 40), r(40, 40), r(17, 40)
+    ops = [n.op.split(".")[1] for n in added(compiled(residual, *args).graph).nodes]
+    assert (ops.count("addmm"), ops.count("mm"), ops.count("add")) == (2, 2, 0)
+    assert added(graph := compiled(apart, *args).graph).nodes[-1].op == graph.nodes[-1].op
+    assert "addmm" not in str([n.op for n in added(graph).nodes])

@@ -109,8 +109,9 @@ def test_found_without_passes_and_lowering(folder, no_lowering, f):
 def test_found_in_another_process(folder, tmp_path):
     path = tmp_path / "program.py"
     path.write_text(
-        "import torch, tograph as tg\n"
+        "import sys, torch, tograph as tg\n"
         "from tograph.runtime.execution import scheduler\n"
+        "from tograph.runtime.kernels import objects\n"
         "made = []\n"
         "compile_graph = scheduler.compile_graph\n"
         "scheduler.compile_graph = lambda *a: made.append(1) or compile_graph(*a)\n"
@@ -120,14 +121,17 @@ def test_found_in_another_process(folder, tmp_path):
         "        x = x * 2\n"
         "    return x\n"
         "print(len(made), f(torch.ones(3)).tolist(), len(made))\n"
+        "f(torch.ones(3)), f(torch.ones(3))\n"
+        "print(objects._fits() and 'llvmlite.binding' in sys.modules)\n"
     )
     said = []
     for _ in range(2):
         command = [sys.executable, str(path)]
         environment = {**__import__("os").environ, "TOGRAPH_CACHE_DIR": str(folder)}
         done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
-        said.append(done.stdout.split("\n")[0])
-    assert said == ["0 [64.0, 64.0, 64.0] 1", "0 [64.0, 64.0, 64.0] 0"]
+        said.append(done.stdout.splitlines())
+    assert [lines[0] for lines in said] == ["0 [64.0, 64.0, 64.0] 1", "0 [64.0, 64.0, 64.0] 0"]
+    assert said[1][1] == "False"  # LLVM was not loaded, for later calls neither
 
 
 def test_gradients(no_lowering):

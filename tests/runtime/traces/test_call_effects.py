@@ -181,3 +181,79 @@ def test_containers_that_change_places(cls):
             found.append(repr((result, vars(o))))
         seen.append(found)
     assert seen[0] == seen[1]
+
+
+LEVEL = 1
+
+
+def sets_global(o, x):
+    global LEVEL
+    if x < 0:
+        LEVEL = 1
+
+
+def sets_attribute(o, x):
+    while x < 0:
+        o.c, x = 1, x + 1
+
+
+def sets_item(o, x):
+    if x < 0:
+        o.items[0] = 1
+
+
+def sorts(o, x):
+    if x < 0:
+        o.items.sort()
+
+
+def empties(o, x):
+    if x < 0:
+        o.members.clear()
+
+
+@pytest.mark.parametrize("f", [sets_global, sets_attribute, sets_item, sorts, empties])
+def test_a_staged_write_of_what_is_there_already(f):
+    """Such a write changed nothing in the first trace, and nothing in any later call."""
+    global LEVEL
+    seen = []
+    for step in (f, tg.function(f)):
+        LEVEL, o, found = 1, Owner(1), []
+        o.items, o.members = [1, 2], set()
+        for i, v in enumerate([-1.0, -1.0, 1.0, -1.0]):
+            step(o, torch.tensor(v))
+            found.append(repr((LEVEL, vars(o))))
+            LEVEL, o.c, o.items[0] = i + 5, i + 5, i + 5
+            o.members.add(i)
+        seen.append(found)
+    assert seen[0] == seen[1]
+
+
+def test_a_variable_that_is_only_written_and_on_one_path():
+    """A call on the other path put back what the variable held while tracing."""
+
+    def made(convert):
+        best = 0
+
+        def f(x):
+            nonlocal best
+            if x < 0:
+                best = x * 2
+            return x
+
+        def set_to(v):
+            nonlocal best
+            best = v
+
+        return convert(f), set_to, lambda: float(best)
+
+    seen = []
+    for convert in (lambda f: f, tg.function):
+        (f, set_to, shown), found = made(convert), []
+        for v in (1.0, -1.0, 1.0, -2.0, 1.0):
+            f(torch.tensor(v))
+            found.append(shown())
+        set_to(7)
+        f(torch.tensor(1.0))
+        seen.append([*found, shown()])
+    assert seen[0] == seen[1]

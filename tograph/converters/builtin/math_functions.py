@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import math
+import operator
 
+import torch
+
+from ...runtime.control_flow import outside_value
 from ...runtime.inference.shapes import SYMBOLS
 from ...runtime.symbols.funcgraph import current_graph
 from ...runtime.symbols.scalars import new_scalar
+from ..registry import handles
 from .forms import as_number, unless_staged
 
 
 def _math(name: str):
     function = getattr(math, name)
-    whole = name in ("floor", "ceil", "trunc", "isqrt", "gcd", "comb", "factorial")
+    whole = name in ("floor", "ceil", "trunc", "isqrt", "gcd", "comb", "factorial", "perm", "lcm")
     kind = int if whole else bool if name in ("isnan", "isinf", "isfinite") else float
 
     def form(*args):
+        if name == "log" and len(args) == 2:  # as Python computes it
+            return form(args[0]) / form(args[1])
         graph = current_graph()
         numbers = [as_number(a) for a in args]
         values = tuple(n.node.value(graph) if isinstance(n, SYMBOLS) else n for n in numbers)
@@ -24,5 +31,55 @@ def _math(name: str):
     return unless_staged(function)(form)
 
 
-for _name in ["sqrt", "sin", "cos", "tan", "exp", "log", "log2", "log10", "tanh", "sinh", "cosh", "asin", "acos", "atan", "atan2", "fabs", "floor", "ceil", "trunc", "isnan", "isinf", "isfinite", "hypot", "pow", "fmod", "copysign", "log1p", "expm1", "erf", "gamma", "lgamma", "degrees", "radians", "isqrt", "gcd", "comb", "factorial"]:  # fmt: skip
+for _name in ["sqrt", "sin", "cos", "tan", "exp", "log", "log2", "log10", "tanh", "sinh", "cosh", "asin", "acos", "atan", "atan2", "fabs", "floor", "ceil", "trunc", "isnan", "isinf", "isfinite", "hypot", "pow", "fmod", "copysign", "log1p", "expm1", "erf", "gamma", "lgamma", "degrees", "radians", "isqrt", "gcd", "comb", "factorial", "perm", "lcm", "ldexp", "exp2", "cbrt", "asinh", "acosh", "atanh", "erfc", "remainder", "nextafter", "ulp"]:  # fmt: skip
     _math(_name)
+
+
+def _parted(name: str, kinds: tuple[type, type]) -> None:
+    """A function that gives two numbers."""
+
+    def form(x):
+        graph = current_graph()
+        value = as_number(x).node.value(graph)
+        return tuple(
+            new_scalar("py.math_of", (name, part, value), kind, graph)
+            for part, kind in enumerate(kinds)
+        )
+
+    unless_staged(getattr(math, name))(form)
+
+
+_parted("modf", (float, float))
+_parted("frexp", (float, int))
+
+
+def _of_sequences(name: str) -> None:
+    """A function of sequences of numbers."""
+    function = getattr(math, name)
+
+    def form(*sequences):
+        if not all(type(s) in (list, tuple) for s in sequences) or not any(
+            map(_has_staged, sequences)
+        ):
+            return function(*sequences)
+        graph = current_graph()
+        values = [[outside_value(as_number(x), graph) for x in s] for s in sequences]
+        return new_scalar("py.math_of", (name, None, *values), float, graph)
+
+    handles(function)(form)
+
+
+def _has_staged(numbers) -> bool:
+    return any(isinstance(x, (*SYMBOLS, torch.Tensor)) for x in numbers)
+
+
+_of_sequences("fsum")
+_of_sequences("dist")
+
+
+@unless_staged(operator.index)
+def index(x):
+    number = as_number(x)
+    if isinstance(number, torch.SymFloat):
+        raise TypeError("'float' object cannot be interpreted as an integer")
+    return +number

@@ -22,6 +22,13 @@ def _stride(x: torch.Tensor, *dim: int, **kwargs: Any) -> Any:
     return x.stride(*dim, **kwargs)
 
 
+def _view(x: torch.Tensor, *shape: Any, **kwargs: Any) -> Any:
+    """``x.view(...)``, which fails for a tensor that lies in another way."""
+    if reads.argument(x) is not None:
+        reads.layout()
+    return x.view(*shape, **kwargs)
+
+
 def _storage_offset(x: torch.Tensor) -> Any:
     """``x.storage_offset()``: a view's is beside that of the caller's tensor, whose memory the trace begins at 0."""
     found = reads.argument(x)
@@ -32,4 +39,5 @@ def _storage_offset(x: torch.Tensor) -> Any:
 
 
 TENSOR_METHODS["stride"] = _stride
+TENSOR_METHODS["view"] = _view
 TENSOR_METHODS["storage_offset"] = _storage_offset

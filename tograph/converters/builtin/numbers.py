@@ -90,7 +90,21 @@ def ord_(c):
 
 @unless_staged(divmod)
 def divmod_(a, b):
+    if (zero := _zero_division(a, b)) is not None:
+        require(b != 0, ZeroDivisionError(zero))
     return a // b, a % b
+
+
+def _zero_division(*numbers) -> str | None:
+    """What ``divmod`` by zero says of numbers of these kinds; None for other than numbers."""
+    kinds = [n.node.kind if isinstance(n, SYMBOLS) else type(n) for n in numbers]
+    if not all(issubclass(k, int | float) for k in kinds):
+        return None
+    try:
+        divmod(*(k(0) for k in kinds))
+    except ZeroDivisionError as error:
+        return str(error)
+    return None
 
 
 @unless_staged(pow)
@@ -122,6 +136,7 @@ def _text(function, conversion: str) -> None:
 
 _text(str, "s")
 _text(repr, "r")
+_text(ascii, "a")
 
 
 @unless_staged(format)

@@ -220,7 +220,9 @@ _ZERO_GRAD = _zero_grad.__wrapped__
 @handles(_apply.__func__)
 def apply_function(cls, *args):
     """``F.apply(...)``: the gradient that the class says becomes a region of the graph."""
-    return autograd_functions.apply_function(cls, args, call) if is_tracing() else cls.apply(*args)
+    if not is_tracing():
+        return cls.apply(*args)
+    return union.apply(lambda *given: autograd_functions.apply_function(cls, given, call), *args)
 
 
 def as_called(f):

@@ -137,9 +137,9 @@ class _Apply(torch.autograd.Function):
         if specs is not None:
             cotangents = nested(cotangents, specs[0])
         if torch.is_grad_enabled():
-            present, found = _again(ctx, call, cotangents)
+            present, found = _again(ctx, call, tuple(there), cotangents)
         else:
-            present, found = node.present, _gradients(ctx, call, cotangents)
+            present, found = _gradients(ctx, call, tuple(there), cotangents)
         for i, g in zip(present, found):
             if i in open_to:
                 nothing[i] = g
@@ -185,12 +185,13 @@ def _spread(grads: Sequence[Any], shape: list[Any] | None) -> Sequence[Any]:
     return found
 
 
-def _gradients(ctx: Any, call: _Call, cotangents: list[Any]) -> list[Any]:
-    """The gradients of the inputs ``present``, None for those that nobody needs."""
+def _gradients(
+    ctx: Any, call: _Call, there: tuple[bool, ...], cotangents: list[Any]
+) -> tuple[list[int], list[Any]]:
+    """The inputs that get gradients, and these: None for those that nobody needs."""
     node, needs = call.node, ctx.needs_input_grad[3:]
     if call.shape is not None:
         needs = [any(flattened([need])[0]) for need in nested(needs, call.shape)]
-    wanted = tuple(needs[i] for i in node.present)
     stored = call.numbers
     if call.places:
         stored = list(stored)
@@ -200,14 +201,23 @@ def _gradients(ctx: Any, call: _Call, cotangents: list[Any]) -> list[Any]:
         _saved(ctx)
     if call.specs is not None:
         stored = nested(stored, call.specs[1])
-    program = node.pair.backward(node.number, wanted)
+    taking, present = (node.number, there), node.present
+    if not all(there):
+        share = node.pair.narrowed(taking)
+        present = [present[k] for k in share.present]
+        stored = [stored[i] for i in share.stored]
+        cotangents = [cotangents[i] for i in share.given]
+    wanted = tuple(needs[i] for i in present)
+    program = node.pair.backward(taking, wanted)
     given = list(map(_dense, [*stored, *cotangents]))
     mapped = any(map(transforms.is_mapped, cotangents))
     results = iter(program.run_mapped(*given) if mapped else program.run(*given))
-    return [next(results) if w else None for w in wanted]
+    return present, [next(results) if w else None for w in wanted]
 
 
-def _again(ctx: Any, call: _Call, cotangents: list[Any]) -> tuple[list[int], list[Any]]:
+def _again(
+    ctx: Any, call: _Call, there: tuple[bool, ...], cotangents: list[Any]
+) -> tuple[list[int], list[Any]]:
     """The gradients as a differentiable function of the inputs and the cotangents, and the inputs that they belong to."""
     _saved(ctx)
     pair = call.node.pair
@@ -218,7 +228,8 @@ def _again(ctx: Any, call: _Call, cotangents: list[Any]) -> tuple[list[int], lis
                 f"one of the variables needed for gradient computation has been {_MODIFIED}: "
                 f"input {i} of {pair.graph.name}, {tuple(x.shape)}, is at version {x._version}; expected version {version}"
             )
-    joint, present = pair.joint(call.node.number)
+    joint, present = pair.joint((call.node.number, there))
+    cotangents = [g for g, t in zip(cotangents, there, strict=True) if t]
     with _Generators(call.state):
         return present, joint.run([*call.inputs, *call.snapshots, *cotangents])
 
@@ -234,8 +245,10 @@ def _zeros(shape: torch.Size, dtype: torch.dtype, device: torch.device) -> torch
 
 
 def _dense(x: Any) -> Any:
-    """A tensor in the layout that native code takes; the gradient of a sum, for one, comes as one number expanded."""
-    return x.contiguous() if isinstance(x, torch.Tensor) and x.layout is torch.strided else x
+    """A tensor in the layout that native code takes; the gradient of a sum, for one, comes as one number expanded, that of ``sign`` without memory."""
+    if not isinstance(x, torch.Tensor) or x.layout is not torch.strided:
+        return x
+    return x.clone() if x._is_zerotensor() else x.contiguous()
 
 
 def _generators(inputs: Sequence[Any]) -> list[tuple[Any, Any]]:

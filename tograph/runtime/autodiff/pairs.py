@@ -24,11 +24,12 @@ from ..symbols.carrier import differentiable
 from ..writes.freed import MESSAGE, is_freed
 from .nodes import ShareNode, flattened, nested
 from .routes import Routes
-from .shares import shares
+from .shares import Share, narrowed, shares
 from .unwrapped import unwrap
 from .vjp import Pullback, vjp
 
 Build = Callable[..., Any]  # of a graph, and of how many of its outputs leave the library
+Taking = tuple[int, tuple[bool, ...]]  # a share's number, and which of its results take part
 _HOST_ONLY = ("tg.py_call", "tg.recursion", "tg.cell_new", "tg.caught", "tg.reraise")
 
 
@@ -88,8 +89,9 @@ class Pair:
         self.shares = [] if self.constant else shares(self.pullback)
         self.nodes = [ShareNode(self, k) for k in range(len(self.shares))]
         self.freed = any(map(is_freed, graph.outputs))
-        self._backwards: dict[tuple[int, tuple[bool, ...]], Any] = {}
-        self._joints: dict[int, tuple[Differentiable, list[int]]] = {}
+        self._narrowed: dict[Taking, Share] = {}
+        self._backwards: dict[tuple[Taking, tuple[bool, ...]], Any] = {}
+        self._joints: dict[Taking, tuple[Differentiable, list[int]]] = {}
 
     def finished(self, outputs: list[Any], inputs: Sequence[Any]) -> list[Any]:
         """The outputs, those without a gradient of this pair as autograd has to see them."""
@@ -101,29 +103,38 @@ class Pair:
             else outputs
         )
 
-    def backward(self, share: int, needed: tuple[bool, ...]) -> Any:
-        """The backward program of a share that computes the gradients that are needed."""
-        if (share, needed) not in self._backwards:
+    def narrowed(self, taking: Taking) -> Share:
+        """A share where only some of its results take part in a gradient, see ``shares.narrowed``."""
+        if taking not in self._narrowed:
             with collector.seldom():
-                self._backwards[share, needed] = self._backward(share, needed)
-        return self._backwards[share, needed]
+                self._narrowed[taking] = narrowed(self.shares[taking[0]], taking[1])
+        return self._narrowed[taking]
 
-    def _backward(self, share: int, needed: tuple[bool, ...]) -> Any:
-        graph = copied(self.shares[share].backward, ordered=True)
+    def backward(self, taking: Taking, needed: tuple[bool, ...]) -> Any:
+        """The backward program of a share that computes the gradients that are needed."""
+        if (taking, needed) not in self._backwards:
+            with collector.seldom():
+                self._backwards[taking, needed] = self._backward(taking, needed)
+        return self._backwards[taking, needed]
+
+    def _backward(self, taking: Taking, needed: tuple[bool, ...]) -> Any:
+        share = self.shares[taking[0]] if all(taking[1]) else self.narrowed(taking)
+        graph = copied(share.backward, ordered=True)
         graph.outputs = [v for v, n in zip(graph.outputs, needed) if n]
         leave_out(graph, _COMMITS)
         prune(graph)
         set_control_inputs(graph)
         return self.build(graph, 0)
 
-    def joint(self, share: int) -> tuple[Differentiable, list[int]]:
-        """(inputs, snapshots, cotangents of a share) -> gradients, as a graph; and the inputs that these belong to."""
-        if share not in self._joints:
-            given = [self.pullback.given[i] for i in self.shares[share].given]
+    def joint(self, taking: Taking) -> tuple[Differentiable, list[int]]:
+        """(inputs, snapshots, cotangents that are there) -> gradients, as a graph; and the inputs that these belong to."""
+        if taking not in self._joints:
+            number, there = taking
+            own = [i for i, t in zip(self.shares[number].given, there, strict=True) if t]
             with collector.seldom():
-                p = vjp(self.graph, self.wrt, given, again=True)
-                self._joints[share] = Differentiable(self._joint_graph(p), self.build), p.present
-        return self._joints[share]
+                p = vjp(self.graph, self.wrt, [self.pullback.given[i] for i in own], again=True)
+                self._joints[taking] = Differentiable(self._joint_graph(p), self.build), p.present
+        return self._joints[taking]
 
     def _joint_graph(self, p: Pullback) -> Graph:
         forward, backward = p.forward, p.backward

@@ -21,7 +21,7 @@ from ..inference.shapes import SYMBOLS
 from ..library import hooks
 from ..recording.tracing import dispatch
 from ..symbols.funcgraph import current_graph
-from ..writes.stale import bump, region_writes
+from ..writes.stale import bump, one_memory, region_writes
 from .objects import emit_many, value_in
 
 
@@ -40,7 +40,7 @@ def replay(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
         if over and len(nodes) > mark:
             nodes[mark].over = over
         if over:  # what it takes as another operand too, eager PyTorch does not copy
-            _overwrite([v for v in node.over if node.inputs.count(v) > 1], env, node.location)
+            _overwrite(_taken_too(node, env), env, node.location)
         env.update(zip(node.outputs, made, strict=True))
         if node.regions:
             _overwrite_inside(nodes[mark:], [env.get(a) if isinstance(a, Value) else None for a in node.args])  # fmt: skip
@@ -66,6 +66,16 @@ def _overwrite(over: Sequence[Value], env: dict[Value, Any], location: Location 
     for x in found:
         bump(x, graph, lambda: True, location)
     return tuple(v for x in found if isinstance(v := value_in(x, graph), Value))
+
+
+def _taken_too(node: Node, env: dict[Value, Any]) -> list[Value]:
+    """What an op writes over and takes as another operand as well, itself or by a tensor that shares its memory (``y.mul_(y.detach())``)."""
+    others = [x for v in node.inputs if v is not node.args[0] and isinstance(x := env.get(v), torch.Tensor)]  # fmt: skip
+    return [
+        v
+        for v in node.over
+        if node.inputs.count(v) > 1 or any(one_memory(env.get(v), x) for x in others)
+    ]
 
 
 def _node(node: Node, env: dict[Value, Any]) -> Sequence[Any]:

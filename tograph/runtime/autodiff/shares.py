@@ -4,7 +4,7 @@ In eager PyTorch the histories of two results meet in the ops that both depend o
 gradient can be taken after the other; where something was saved, the first frees it for the second. So the outputs of
 a call are parted into **shares**: two of them are in one where an op of the backward graph that reads a saved value, or joins cotangents by
 more than an addition, gets cotangents of both. A share's backward graph is the whole one with the other cotangents left
-out, which is linear in them: what depends on those only is zero, and an addition of such a zero is its other operand.
+out, and in a gradient that only some of its results take part in it is ``narrowed`` to those (``absent``).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from ..graph.ir import Graph, Node, Value
 from ..graph.ordering import prune, set_control_inputs
-from ..graph.rewrite import copy_node
+from .absent import without
 from .vjp import Pullback
 
 MOST = 8  # shares of a call; with more of them all outputs are one
@@ -98,27 +98,40 @@ def _share(
     depends: dict[Value, frozenset[int]],
     saves: bool,
 ) -> Share:
+    """The share of the cotangents ``part`` of a backward graph, of which ``first`` inputs are no cotangents."""
     own = frozenset(part)
-
-    def zero(v: Value) -> bool:
-        return bool(depends.get(v)) and own.isdisjoint(depends[v])
-
-    made = Graph(graph.name)
-    env = {v: Value(v.type) for v in graph.inputs}
-    for node in graph.nodes:
-        left = [v for v in node.inputs if not zero(v)]
-        if all(map(zero, node.outputs if node.outputs else node.inputs)):
-            continue  # what is asked of other cotangents is asked in their share
-        if len(left) < len(node.inputs):
-            env[node.outputs[0]] = env[left[0]]
-        else:
-            made.nodes.append(copy_node(node, env))
-    present = [k for k, v in enumerate(graph.outputs) if depends.get(v) and not zero(v)]
-    made.outputs = [env[graph.outputs[k]] for k in present]
-    prune(made)
-    used = {v for n in made.nodes for v in n.inputs} | set(made.outputs)
-    stored = [i for i in range(first) if env[graph.inputs[i]] in used]
-    made.inputs = [env[graph.inputs[i]] for i in [*stored, *(first + i for i in part)]]
-    made.input_names = [""] * len(made.inputs)
-    set_control_inputs(made)
+    present = [k for k, v in enumerate(graph.outputs) if not own.isdisjoint(depends.get(v, _NONE))]
+    others = [i for i in range(len(graph.inputs) - first) if i not in own]
+    copy = without(graph, [first + i for i in others], [first + i for i in part])
+    made = copy.graph(present)
+    stored = _trim(made, first, [first + i for i in part])
     return Share(part, stored, present, made, saves)
+
+
+def narrowed(share: Share, there: Sequence[bool]) -> Share:
+    """A share in a gradient that only some of its results take part in.
+
+    ``given``, ``stored`` and ``present`` are positions among those of ``share`` here; ``given`` are the cotangents that are read, zeros for one that is
+    not there but whose sizes are asked for.
+    """
+    first = len(share.stored)
+    own = [first + i for i, t in enumerate(there) if t]
+    others = [first + i for i, t in enumerate(there) if not t]
+    copy = without(share.backward, others, own)
+    gone = copy.absent()
+    present = [k for k in range(len(share.present)) if k not in gone]
+    made = copy.graph(present)
+    given = sorted({*own, *copy.asked})
+    stored = _trim(made, first, given)
+    return Share([i - first for i in given], stored, present, made, share.saves)
+
+
+def _trim(graph: Graph, first: int, cotangents: Sequence[int]) -> list[int]:
+    """Leave the inputs that are read, of the first ones, and ``cotangents``; returns the former."""
+    prune(graph)
+    used = {v for n in graph.nodes for v in n.inputs} | set(graph.outputs)
+    stored = [i for i in range(first) if graph.inputs[i] in used]
+    graph.inputs = [graph.inputs[i] for i in [*stored, *cotangents]]
+    graph.input_names = [""] * len(graph.inputs)
+    set_control_inputs(graph)
+    return stored

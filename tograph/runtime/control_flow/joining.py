@@ -9,6 +9,7 @@ from typing import Any
 from ...errors import StagingError, StructureError
 from ..graph.ir import Node, Value
 from ..graph.types import INT
+from ..guarding import outer_lists, reads
 from ..inference.shapes import SYMBOLS
 from ..recording.opaque import Held
 from ..recording.tracing import recording
@@ -28,7 +29,7 @@ from .joint import Joint
 from .learning import learn_by_flag, learn_outcome
 from .leaves import noting
 from .raising import Unreachable
-from .regions import Region, close, forget_written, replayed, structure_argument, unmoved
+from .regions import Region, as_before, close, forget_written, replayed, structure_argument, unmoved
 from .telling import Before, Merged, told_apart
 
 
@@ -40,6 +41,8 @@ def join_regions(op: str, heads: Sequence[Any], regions: dict[str, Region], **at
         _emit_regions(op, heads, regions, [[] for _ in regions], [], graph, attrs)
         raise _no_outcome(regions)
     places = _places(regions, live, graph)
+    for place in places.values():
+        outer_lists.prefer(place, [r.content(place) for r in live], reads.current())
     slots = [(None, [identified(r.result, r) for r in live])]
     slots += [(p, [identified(r.content(p), r) for r in live]) for p in places.values()]
     before = Before(live)
@@ -76,14 +79,35 @@ def _places(
     regions: dict[str, Region], live: Sequence[Region], graph: FuncGraph
 ) -> dict[Any, Place]:
     """The locations that the regions leave changed; the graph is told of those that some do not touch, and that failures lose."""
+    _whole_dicts(list(regions.values()))
     places: dict[Any, Place] = {}
     for region in regions.values():
         places.update({k: p for k, (p, _) in region.changed.items()})
         if region.raised:
             graph.root.lost.update(region.changed)
-    untouched = (k for k in places if any(k not in r.changed for r in live))
-    graph.root.kept.update(k for k in untouched if not journal.written(k))
+    for key, place in places.items():
+        if as_before(place) and any(r.content(place) is place.get() for r in live):
+            graph.root.kept.add(key)
     return _joined(places, live, graph.root.lost)
+
+
+def _whole_dicts(regions: Sequence[Region]) -> None:
+    """A dict that one region changes as a whole, and another one key by key, is one that both change as a whole."""
+    whole = {k: p for r in regions for k, (p, _) in r.changed.items() if k[0] == "contents" and isinstance(p.keep, dict)}  # fmt: skip
+    for key, place in whole.items():
+        keys = [
+            {k: (p, v) for k, (p, v) in r.changed.items() if k[0] == "key" and p.keep is place.keep}
+            for r in regions
+        ]
+        if not any(own and key not in r.changed for own, r in zip(keys, regions)):
+            continue
+        for own, region in zip(keys, regions):
+            if key not in region.changed and own:
+                content = place.get() | {p.name_key: v for p, v in own.values()}
+                left = {k: v for k, v in content.items() if v is not MISSING}
+                region.changed[key] = place, left
+            for k in own:
+                del region.changed[k]
 
 
 def _mind_order(places: dict[Any, Place], live: Sequence[Region]) -> None:
@@ -119,7 +143,15 @@ def _joined(places: dict[Any, Place], live: Sequence[Region], lost: set) -> dict
     for key, place in alone.items():
         if key in lost:
             place.put_back(place.get())
+        else:
+            note_rewritten(place)
     return {k: p for k, p in places.items() if k not in alone}
+
+
+def note_rewritten(place: Place) -> None:
+    """A staged construct writes a place, which holds that already: there is no change in this trace, and another content traces anew."""
+    if as_before(place):
+        current_graph().root.rewritten.setdefault(place.key, (place, place.get()))
 
 
 def _left_alone(place: Place, region: Region) -> bool:
@@ -144,8 +176,9 @@ def put_back(place: Place, x: Any) -> None:
             x = x.ref
     elif is_union(x):
         if place.key[0] == "contents" and not isinstance(place.get(), Held):
+            outer_lists.need(place, reads.current())
             raise StructureError(
-                f"{place.name} has a different number of items, or items of different kinds, depending on a staged "
+                f"{_called(place)} has a different number of items, or items of different kinds, depending on a staged "
                 "condition. A list whose length depends on data holds tensors, numbers and tuples of these, all of one kind: append in "
                 "both branches, or use a tg.TensorList",
                 user_location(),
@@ -161,6 +194,13 @@ def put_back(place: Place, x: Any) -> None:
             "Python object.",
             user_location(),
         ) from None
+
+
+def _called(place: Place) -> str:
+    """The name of a container in the program, where it is one from outside."""
+    watch = reads.current()
+    source = None if watch is None else watch.source_of(place.keep)
+    return place.name if source is None else source.label
 
 
 def as_value(x: Any) -> Any:

@@ -24,13 +24,14 @@ from ..values.structure import UNSET, Leaf, Spec, leaf_types
 from ..writes import histories
 from . import made_leaves
 from .carried import Carried
-from .joining import as_value, mind_iterations, put_back
+from .joining import as_value, mind_iterations, note_rewritten, put_back
 from .leaves import noting
 from .loop_histories import LoopHistories, tell_writes
 from .loop_tests import holds, surely_runs
 from .modes import keeping
 from .regions import (
     Region,
+    as_before,
     close,
     forget_written,
     replayed,
@@ -190,7 +191,7 @@ def emit_while(
     keys = {**cond.graph.arguments, **loop.graph.arguments}
     close(cond.graph, list(keys), [test], cond.lead)
     close(loop.graph, list(keys), outs, loop.lead)
-    graph.root.kept.update(p.key for p in state if not journal.written(p.key))
+    graph.root.kept.update(p.key for p in state if as_before(p))
     attributes = {"carried": len(initial)}
     if checkpoint is not None:
         attributes["checkpoint"] = checkpoint
@@ -262,6 +263,8 @@ def _after(
             told.check_items(place, spec)
         if anew or not unmoved(as_value(place.get()), x):
             put_back(place, x)
+        else:
+            note_rewritten(place)
         if not loop.raised:
             left = tensors_in(as_value(loop.content(place)))
             listed.carried(tensors_in(loop.entered.get(place.key)), left)

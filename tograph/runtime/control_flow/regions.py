@@ -154,6 +154,18 @@ def _made_in(x: Any, graph: FuncGraph) -> bool:
     return x.born > graph.born or (x.storage_.home is not None and x.storage_.home.within(graph))
 
 
+def as_before(place: Place) -> bool:
+    """Whether a place holds what it held before the call: no construct, and not the function itself, has written it.
+
+    Assignments to variables are not recorded one by one: of those that a function assigns, all are as it begins.
+    """
+    if place.key[0] == "cell" or is_module_globals(place):
+        now = place.get()
+        logs = [log.entries for log in journal.open_journals() if place.key in log.entries]
+        return all(entries[place.key][1] is now for entries in logs)
+    return not journal.written(place.key)
+
+
 def is_module_globals(place: Place) -> bool:
     """Whether a location is a global variable of a module, or an attribute of a class or module."""
     if place.key[0] == "attr":

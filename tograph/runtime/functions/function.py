@@ -254,9 +254,10 @@ class Function(Generic[P, R]):
         if not trace.concrete.settled:
             return
         entry, checks, shape = None, None, None
+        called = None if trace.checks.empty else trace.checks.called
         if not kwargs and len(tensors) == len(args) and all(map(operator.is_, tensors, args)):
             entry = trace.concrete.entry
-            checks = None if trace.checks.empty else trace.checks.called
+            checks = trace.checks.beside_entry if trace.concrete.scheduled.native else called
         if entry is None:
             form = self._forms.of(quick, trace, args, kwargs, tensors, objects)
             if form is None:

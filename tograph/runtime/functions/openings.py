@@ -114,6 +114,10 @@ class Openings:
 
 def _other_ways(known: Retrace, root: Root, error: StagingError, unnested: bool) -> Retrace:
     """What to know for another trace after one that failed; the error where there is no other way."""
+    if error.grown and known.ungrown is None:
+        return known | Retrace(ungrown=error)
+    if error.stood is not None and known.untabled is None:
+        return known | Retrace(stood=frozenset([error.stood]))
     if error.table is not None and known.untabled is None:
         return known | Retrace(tabled=frozenset([error.table]))
     if root.alike:  # where it is not what was concluded, it comes again
@@ -124,11 +128,13 @@ def _other_ways(known: Retrace, root: Root, error: StagingError, unnested: bool)
         known = known | Retrace(nested=known.apart or error)
         known.apart = None
         return known
-    if known.tabled and known.untabled is None:
+    if (known.tabled or known.stood) and known.untabled is None:
         known = known | Retrace(untabled=error)
-        known.tabled, known.nested, known.apart = frozenset(), None, None
+        known.tabled, known.stood, known.nested, known.apart = frozenset(), frozenset(), None, None
         return known
     about_names = (AliasError, SharedMemoryError) if unnested else AliasError
+    if known.grown and known.ungrown is None:  # as it was before a list turned out to grow
+        return Retrace(ungrown=error)
     first = known.untabled or known.apart or known.nested
     if known.untabled is None and (
         first is None or (isinstance(error, about_names) and (known.apart is not None or unnested))

@@ -249,6 +249,7 @@ class Program:
             and str(x.device) == ("cpu" if kind.device == "cpu" else self.plan.device)
             and not (grad and x.requires_grad)
             and not x.is_neg()
+            and not x._is_zerotensor()
             and not x.is_conj()
         )
 

@@ -155,6 +155,10 @@ def _extreme(x: Any, results: Any, grads: Any, dim: int) -> Any:
     return torch.zeros_like(x).scatter_add(dim, results[1], grads[0])
 
 
+def _sign(x: Any, _: Any, grads: Any) -> Any:
+    return torch.zeros_like(x)
+
+
 cumsum = _applied(aten.cumsum.default, _cumsum)
 cumprod = _applied(aten.cumprod.default, _cumprod)
 FORMS: dict[str, Callable[..., Any]] = {
@@ -171,6 +175,7 @@ FORMS: dict[str, Callable[..., Any]] = {
             (aten.std_mean.correction, _with_mean(_std)),
             (aten.cummax.default, _extreme),
             (aten.cummin.default, _extreme),
+            (aten.sgn.default, _sign),
         )
     },
 }

@@ -324,7 +324,7 @@ def _number(function):
 for _name, _function in PYTHON.items():
     _effects = MAY_FAIL if _name in _FAILING else PURE
     register(f"py.{_name}", run=_number(_function), effects=_effects, gradient=NONE, kernel=NONE)
-for _name in ["sqrt", "sin", "cos", "tan", "exp", "log", "log2", "log10", "tanh", "sinh", "cosh", "asin", "acos", "atan", "atan2", "fabs", "floor", "ceil", "trunc", "isnan", "isinf", "isfinite", "hypot", "pow", "fmod", "copysign", "log1p", "expm1", "erf", "gamma", "lgamma", "degrees", "radians", "isqrt", "gcd", "comb", "factorial"]:  # fmt: skip
+for _name in ["sqrt", "sin", "cos", "tan", "exp", "log", "log2", "log10", "tanh", "sinh", "cosh", "asin", "acos", "atan", "atan2", "fabs", "floor", "ceil", "trunc", "isnan", "isinf", "isfinite", "hypot", "pow", "fmod", "copysign", "log1p", "expm1", "erf", "gamma", "lgamma", "degrees", "radians", "isqrt", "gcd", "comb", "factorial", "perm", "lcm", "ldexp", "exp2", "cbrt", "asinh", "acosh", "atanh", "erfc", "remainder", "nextafter", "ulp"]:  # fmt: skip
     register(
         f"py.math.{_name}",
         run=_number(getattr(math, _name)),
@@ -332,6 +332,23 @@ for _name in ["sqrt", "sin", "cos", "tan", "exp", "log", "log2", "log10", "tanh"
         gradient=NONE,
         kernel=NONE,
     )
+for _name in ("bit_length", "bit_count"):
+    register(
+        f"py.{_name}",
+        run=_number(getattr(int, _name)),
+        effects=PURE,
+        gradient=NONE,
+        kernel=NONE,
+    )
+
+
+def _math_of(name, part, *args):
+    """A function of ``math`` that gives several numbers, of which one is taken, or that takes sequences."""
+    found = getattr(math, name)(*args)
+    return found if part is None else found[part]
+
+
+register("py.math_of", run=_math_of, effects=MAY_FAIL, gradient=NONE, kernel=NONE)
 
 
 def _round(x, digits=None):

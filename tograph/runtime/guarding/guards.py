@@ -123,6 +123,12 @@ class Guards:
         exec(compile(source, "<tograph guards>", "exec"), namespace)
         return namespace["hold"]
 
+    @cached_property
+    def beside_entry(self) -> Callable[..., bool] | None:
+        """What else has to hold where machine code takes the arguments: it takes those only that lie in order. None: nothing."""
+        rest = Guards([c for c in self.checks if c.test != IN_ORDER], self.sizes, self.grads)
+        return None if rest.empty else rest.called
+
     def live(self, any_mode: bool) -> bool:
         """Whether what was read outside is what it was; what its own tensors require is for a call to tell, and its mode if ``any_mode``."""
         checks = [c for c in self.checks if not (c.of_call() or (any_mode and c.test == ANSWER))]
@@ -264,6 +270,7 @@ SAME_ITEMS = "len({0}) == len({1}) and all(map(is_, {0}, {1})) or same_items({0}
 NO_ITEMS = "len({0}) == 0"
 ANSWER = "{0}() is {1}"  # of a question that ``questions`` has
 SAME_TENSOR = "{1}() is {0} is not None"  # a tensor that was captured
+IN_ORDER = "{0}.is_contiguous()"
 
 
 def current_value(source: Source) -> Callable[..., Any]:

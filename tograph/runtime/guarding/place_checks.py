@@ -14,12 +14,14 @@ from typing import Any
 import numpy as np
 import torch
 
+from ...errors import StagingError
 from ..inference.shapes import SYMBOLS
 from ..symbols import journal
+from ..symbols.funcgraph import user_location
 from ..symbols.journal import MISSING
 from ..symbols.retrace import Retrace
 from ..symbols.symbolic import SymTensor
-from . import sources
+from . import outer_lists, sources
 from .guards import (
     ATOMS,
     CONTAINERS,
@@ -49,6 +51,7 @@ class PlaceChecks:
         self.checks: dict[Any, Check] = {}
         self.given: Any = ()  # the tensors of the arguments, and which of them are captured
         self.real: frozenset[int] = frozenset()
+        self.stands: dict[int, Any] = {}  # dicts and sets that tables stand for
         self.opened: set[str] = set()  # the labels of the places whose number is an input
 
     def source_of(self, x: Any) -> Source | None:
@@ -85,7 +88,7 @@ class PlaceChecks:
         """What is at a source is ``x``, as far as that can be told without looking into it."""
         if isinstance(x, (SymTensor, *SYMBOLS)) or source.label in self.opened:
             return
-        self._found(x)
+        self._found(x, source)
         text = show(x)
         if x is None or x is True or x is False:
             self.check(source, "value", f"{{0}} is {x}", None, text)
@@ -113,14 +116,22 @@ class PlaceChecks:
             same = SAME_TENSOR if isinstance(x, torch.Tensor) else SAME
             self.check(source, "value", same, holder(x), text)
 
+    def stood(self, x: Any, source: Source) -> None:
+        """A table stands for a dict or set at a source: all of it counts."""
+        self.sources[id(x)] = self.stands[id(x)] = x, source
+        self.check(source, "value", "type({0}) is {1}", type(x), show(x))
+        self.whole(x)
+
     def environment(self) -> None:
         """``os.environ`` or ``os.getenv`` was found: all variables of the system count."""
         kept: Any = os.environ  # of a class that keeps what it has in a dict
         at = self.step(_ENVIRONMENT, "attr", "_data")
         self.check(at, "value", "{0} == {1}", dict(kept._data), "the environment")
 
-    def _found(self, x: Any) -> None:
+    def _found(self, x: Any, source: Source) -> None:
         """A tensor that was found outside and is an argument as well has to be captured; of the system's variables all count."""
+        if id(x) in self.stands:
+            raise _in_two_places(self.stands[id(x)][1].label, source.label)
         if x is os.environ or x is os.getenv:
             self.environment()
         if isinstance(x, torch.Tensor) and self.given:
@@ -137,6 +148,7 @@ class PlaceChecks:
         source = self.source_of(x)
         if source is None or id(x) in seen or not is_container(x):
             return
+        outer_lists.look(x, self)
         seen = seen | {id(x)}
         now = pre_content(x) if now is None else now
         if isinstance(now, (set, frozenset)):
@@ -176,6 +188,14 @@ class PlaceChecks:
         """The guards of the trace; ``grads`` are the ``.grad`` fields that it read."""
         missing = [(slot.late, slot.real.grad is None) for slot in grads]
         return Guards(list(self.checks.values()), list(dict.fromkeys(root.root.guards)), missing)
+
+
+def _in_two_places(first: str, second: str) -> StagingError:
+    return StagingError(
+        f"{first} and {second} are one dict or set from outside of the function, which gets a key that is known only when the graph runs: use it by one "
+        "of the two",
+        user_location(),
+    )
 
 
 def pre_content(x: Any) -> Any:

@@ -91,6 +91,8 @@ def follow_grad_mode() -> None:
 
 def compared(*xs: torch.Tensor) -> None:
     """``is`` asked which tensors these are: others in their places trace anew."""
+    if any(isinstance(x, SymTensor) and x.storage_.reshaped for x in xs):
+        layout()
     if _state.watches:
         _state.watches[-1].compared.update(map(id, xs))
 

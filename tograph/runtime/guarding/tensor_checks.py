@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from . import sources
+from .guards import IN_ORDER
 from .place_checks import PlaceChecks
 from .sources import Source, holder
 
@@ -64,7 +65,7 @@ class TensorChecks(PlaceChecks):
         for i, x in enumerate(self.given):
             if isinstance(x, torch.Tensor) and x.layout is torch.strided:
                 source = Source(None, "tensor", i, f"tensor {i}")
-                test = "{0}.is_contiguous()" if x.is_contiguous() else "{0}.stride() == {1}"
+                test = IN_ORDER if x.is_contiguous() else "{0}.stride() == {1}"
                 self.check(source, "layout", test, x.stride())
 
     def captured(self, tensors: Sequence[torch.Tensor]) -> None:

@@ -21,7 +21,7 @@ from ..diagnosis.frames import is_users
 from ..symbols import journal
 from ..symbols.journal import MISSING
 from ..values.code_names import code_names, loaded_globals, loaded_variables, stored_names
-from . import questions, sources
+from . import outer_lists, questions, sources
 from .guards import ATOMS, MAPPINGS, SAME_ITEMS, show
 from .lookups import (
     absence_test,
@@ -226,6 +226,7 @@ class Watch(TensorChecks):
         source = self.source_of(x)
         if source is None:
             return
+        outer_lists.look(x, self)
         if isinstance(key, slice) or (isinstance(x, deque) and self.written(("contents", id(x)))):
             self.whole(x)
         elif isinstance(x, MAPPINGS):
@@ -258,6 +259,7 @@ class Watch(TensorChecks):
         """The number of items was read."""
         source = self.source_of(x)
         if source is not None:
+            outer_lists.look(x, self)
             self.check(source, "length", f"len({{0}}) == {len(pre_content(x))}", None, show(x))
 
     def module(self, m: torch.nn.Module) -> None:
@@ -309,11 +311,14 @@ class Watch(TensorChecks):
         if source is not None:
             self.check(source, "once", "False", None, "its position")
 
-    def kept(self, location: journal.Location, old: Any) -> None:
-        """What a location held before the call may stay in it, or decides what it holds afterwards."""
+    def kept(self, location: journal.Location, old: Any, written: bool = False) -> None:
+        """What a location held before the call may stay in it, or decides what it holds afterwards; ``written``: the code puts it there again."""
         kind, owner = location.key[0], location.keep
         if kind == "cell" or (kind == "key" and "__builtins__" in owner):
-            return  # variables are checked when the functions that name them begin
+            # variables that are read are checked when the functions that name them begin
+            if location.key not in self.steps:
+                self._unread(location, old)
+            return
         source = self.source_of(owner)
         if source is None:
             source = sources.object_(owner, location.name)
@@ -326,11 +331,22 @@ class Watch(TensorChecks):
             if old is MISSING:
                 self.check(source, ("absent", name), absence_test(owner, name))
             else:
-                self.whole_value(old, self._held(source, owner, name))
+                tell = self.value if written else self.whole_value
+                tell(old, self._held(source, owner, name))
         elif old is MISSING:
             self.check(source, ("key", str, location.name_key), "{1} not in {0}", location.name_key)
         else:
             self.whole_value(old, self.step(source, "item", location.name_key))
+
+    def _unread(self, location: journal.Location, old: Any) -> None:
+        """What a variable held that the code only writes."""
+        owner, name = location.keep, location.name
+        if old is not MISSING:
+            variable = sources.cell(owner, name) if location.key[0] == "cell" else sources.global_(owner, name)  # fmt: skip
+            self.steps[location.key] = variable
+            self.whole_value(old, variable)
+        elif location.key[0] == "key":
+            self.check(sources.object_(owner, name), ("key", str, name), "{1} not in {0}", name)
 
     def read_at(self, x: Any) -> Source | None:
         """Where the code found an object; None for one that it may have made, whose changes are all that is known."""

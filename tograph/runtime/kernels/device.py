@@ -263,5 +263,12 @@ class LoopOnDevice:
         return out
 
 
+def is_virtual(x: torch.Tensor) -> bool:
+    """Whether a tensor's values are not what its memory holds: negated ones, or zeros that have none."""
+    return x.is_neg() or x._is_zerotensor()
+
+
 def _plain(inputs: Sequence[Any]) -> bool:
-    return all(x.is_contiguous() and not x.is_neg() for x in inputs if isinstance(x, torch.Tensor))
+    return all(
+        x.is_contiguous() and not is_virtual(x) for x in inputs if isinstance(x, torch.Tensor)
+    )

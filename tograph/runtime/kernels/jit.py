@@ -4,11 +4,14 @@
 ``compile_module``    the addresses of a module's functions; objects are kept on disk.
 ``symbol``            the address of a C function of torch's libraries or of Python.
 
-Model: a module is optimised, compiled to an object for this very CPU, kept in the cache, and linked by LLJIT. Code is
-never freed: a program may be called as long as the process lives. An object in the cache is named by a digest of all
-that it depends on (text, CPU, features, versions of llvmlite, torch and this file) and carries a digest of itself, so
-a file of another machine or version is never found and a damaged one is compiled anew. A cache that cannot be read
+Model: a module is optimised, compiled to an object for this very CPU, kept in the cache, and put into memory by ``objects`` or, where
+that knows too little, linked by LLJIT. Code is never freed: a program may be called as long as the process lives. An object in the
+cache is named by a digest of all that it depends on (text, CPU, features, versions of llvmlite, torch and this file) and carries a digest
+of itself, so a file of another machine or version is never found and a damaged one is compiled anew. A cache that cannot be read
 or written costs time, and one warning says so.
+
+LLVM takes longer to load than many a trace takes: a process that finds all its objects never loads it. What LLVM says of the CPU is
+kept as well, for as long as the machine runs and torch finds the same features (``_booted``).
 """
 
 from __future__ import annotations
@@ -17,10 +20,11 @@ import ctypes
 import functools
 import hashlib
 import itertools
+import json
 import sys
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +33,7 @@ import torch
 from ... import disk
 from ...disk import warn_once
 from ...lazy import lazy_module
+from . import objects
 
 llvmlite, llvm = lazy_module("llvmlite"), lazy_module("llvmlite.binding")
 
@@ -64,8 +69,38 @@ def host() -> Host | None:
             "graphs run op by op, without compiled code"
         )
         return None
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
+    name = _host_file(version)
+    kept = disk.load(name) if name is not None else None
+    if kept is not None:
+        return Host(**json.loads(kept))
+    made = _asked()
+    if name is not None:
+        disk.store(name, json.dumps(asdict(made)).encode())
+    return made
+
+
+def _host_file(version: str) -> str | None:
+    """The name of the file with what LLVM said of this CPU since the machine was started; None where it is not told apart from others."""
+    booted = _booted()
+    if booted is None:
+        return None
+    parts = (version, GENERATOR, booted, *Host.__annotations__)
+    return f"{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()}.cpu"
+
+
+def _booted() -> str | None:
+    """Which machine this is, from its start to its end, and what torch finds its CPU to have: one that was stopped may go on with another."""
+    capabilities = getattr(torch.cpu, "get_capabilities", None)  # of newer torch
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text()
+    except OSError:
+        return None
+    return None if capabilities is None else f"{boot}{sorted(capabilities().items())}"
+
+
+def _asked() -> Host:
+    """The CPU, by LLVM."""
+    _initialize()
     found = llvm.get_host_cpu_features()
     names = {k for k, on in found.items() if on}
     width = 64 if "avx512f" in names else 32 if "avx" in names else 16
@@ -73,6 +108,12 @@ def host() -> Host | None:
     return Host(
         llvm.get_host_cpu_name(), found.flatten(), width, fma, {"avx512f", "avx512dq"} <= names
     )
+
+
+@functools.cache
+def _initialize() -> None:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
 
 
 def _version(text: str) -> tuple[int, ...]:
@@ -118,6 +159,7 @@ def symbols(*names: str) -> dict[str, int] | None:
 
 @functools.cache
 def _machine() -> Any:
+    _initialize()
     target = llvm.Target.from_triple(llvm.get_process_triple())
     cpu = host()
     return target.create_target_machine(
@@ -160,9 +202,9 @@ def _digest(text: str, level: int) -> str:
 
 
 def _compile(text: str, level: int) -> bytes:
+    machine = _machine()
     module = llvm.parse_assembly(text)
     module.verify()  # what LLVM only asserts later would end the process
-    machine = _machine()
     module.triple = llvm.get_process_triple()
     module.data_layout = str(machine.target_data)
     options = llvm.create_pipeline_tuning_options(speed_level=level)
@@ -175,6 +217,9 @@ def _compile(text: str, level: int) -> bytes:
 
 
 def _link(image: bytes, functions: list[str], imports: Mapping[str, int]) -> dict[str, int]:
+    found = objects.load(image, imports)
+    if found is not None:
+        return {name: found[name] for name in functions}
     library = llvm.JITLibraryBuilder().add_object_img(image)
     for name, address in imports.items():
         library.import_symbol(name, address)

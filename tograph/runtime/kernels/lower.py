@@ -3,7 +3,7 @@
 A ``Fused`` is called with the region's inputs. It builds its kernel for the sizes and strides that it is first called with
 and keeps one for each combination; where there is no kernel (no compiler, sizes of 0, a form that the loop IR does not
 have) it runs the region's own ops. A kernel that reports an error has written only its own fresh outputs: the region runs
-again op by op, and raises what eager PyTorch raises. Tensors whose values are not what their memory holds (a negative bit, a layout without strides) and
+again op by op, and raises what eager PyTorch raises. Tensors whose values are not what their memory holds (a negative bit, zeros without memory, a layout without strides) and
 calls under a dispatch mode run op by op.
 """
 
@@ -24,7 +24,7 @@ from ..inference.infer import infer, meta_of
 from ..inference.shapes import Meta, contiguous
 from . import jit
 from .build import Region, build
-from .device import LoopOnDevice, device_of, is_gpu, region_caller
+from .device import LoopOnDevice, device_of, is_gpu, is_virtual, region_caller
 from .kernel import Kernel, KernelFailed, make, scalar_bits, target
 from .loop_ir import Unsupported
 from .regions import MIN_POINTS, fuse, transparent
@@ -51,7 +51,7 @@ class Fused:
         self._open = [i for i in self._tensors if None in region.inputs[i].type.shape]
 
     def __call__(self, *inputs: Any) -> Any:
-        if _modes_active() or any(inputs[i].is_neg() for i in self._tensors):
+        if _modes_active() or any(is_virtual(inputs[i]) for i in self._tensors):
             return self.unfused(*inputs)
         try:
             key = (

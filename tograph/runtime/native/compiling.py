@@ -18,6 +18,7 @@ from ..passes import optimize
 from ..passes.lift_writes import lifted, writes_inside
 from ..passes.settle import commits, has_try, uncommitted, unwrapped
 from . import results
+from .added import added
 from .direct import Late
 from .form import Layout, form_of
 from .groups import remembering
@@ -45,7 +46,7 @@ def compile_graph(graph: Graph, visible: int | None = None, layout: Layout = ())
         graph = uncommitted(graph)
     if has_try(graph) or writes_inside(graph):
         graph = optimize(lifted(unwrapped(graph)), inference=False)
-    graph = joined(packed(typed(graph)))
+    graph = added(joined(packed(typed(graph))))
     try:
         return _native(graph, visible, layout, results.taken(graph, visible))
     except Noncontiguous:

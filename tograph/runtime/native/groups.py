@@ -306,10 +306,10 @@ def schedule(graph: Graph) -> list[Group]:
     before = _before_writes(graph)
     for result, (_, others) in overwrites(graph).items():
         before[result.node] = [*before.get(result.node, ()), *others]
-    copies = unseen_copies(graph)
+    copies, sums = unseen_copies(graph), joined.sums(graph)
     made = _Schedule()
     for node in joined.order(graph, before):
-        wanted = Group("scalar") if node in copies else place(node)
+        wanted = Group("scalar") if node in copies else Group("products") if node in sums else place(node)  # fmt: skip
         made.add(node, wanted, (*node.control_inputs, *before.get(node, ())))
     return made.groups
 

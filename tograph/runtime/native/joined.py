@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 LEAST = 1 << 17  # multiply-adds of a product that is worth a share of its own
 MOST, FAR = 8, 64  # products of a group, and nodes that wait for them
-OPS = ("aten.mm.default", "aten.addmm.default")
+FEW = 64  # rows of a matrix whose sum is such a product
+OPS, SUM = ("aten.mm.default", "aten.addmm.default"), "aten.sum.dim_IntList"
 
 
 def work(node: Node) -> int:
@@ -41,6 +42,20 @@ def fits(node: Node) -> bool:
     return work(node) >= LEAST
 
 
+def sums(graph: Graph) -> set[Node]:
+    """The sums over the few rows of a matrix that is also the right one of such a product: ones times that matrix.
+
+    They read what the threads that multiply by it read.
+    """
+    right = {n.args[-1] for n in graph.nodes if fits(n)}
+    return {n for n in graph.nodes if n.op == SUM and n.args[0] in right and _over_rows(n)}
+
+
+def _over_rows(node: Node) -> bool:
+    x, made = node.args[0].type, node.outputs[0].type
+    return list(node.args[1] or ()) == [0] and not node.kwargs and x.dtype is made.dtype and 1 < x.shape[0] <= FEW  # fmt: skip
+
+
 def worth(nodes: Sequence[Node]) -> bool:
     """Whether some products together are work for all threads."""
     return threading.available() and sum(map(work, nodes)) >= threading.PRODUCT
@@ -50,6 +65,7 @@ def order(graph: Graph, before: Mapping[Node, Sequence[Node]]) -> list[Node]:
     """The nodes of ``graph``, products that do not need each other together. ``before``: what a node has to stand behind besides."""
     if sum(map(fits, graph.nodes)) < 2:
         return list(graph.nodes)
+    extra = sums(graph)
     out: list[Node] = []
     products: list[Node] = []
     waiting: list[Node] = []
@@ -63,7 +79,7 @@ def order(graph: Graph, before: Mapping[Node, Sequence[Node]]) -> list[Node]:
     for node in graph.nodes:
         needed = (*(v.node for v in node.inputs), *node.control_inputs, *before.get(node, ()))
         needs = any(n in late for n in needed)
-        if fits(node):
+        if fits(node) or node in extra:
             if needs or len(products) == MOST:
                 flush()
             products.append(node)

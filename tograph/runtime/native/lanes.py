@@ -116,20 +116,24 @@ def opaque(code: Code, x: str) -> str:
 
 
 def accumulate(code: Code, vector: str, count: int, depth: int | str, step: int, pointers: dict[str, int],
-                body: Callable[[list[str], list[str]], list[str]], start: list[str] | None = None) -> list[str]:  # fmt: skip
+                body: Callable[[list[str], list[str]], list[str]], start: list[str] | None = None,
+                order: str | None = None) -> list[str]:  # fmt: skip
     """``count`` running vectors along the shared dimension, from zero or ``start``; ``body`` takes where it is in the matrices, and them.
 
-    ``pointers``: where the matrices begin, and the bytes from one step to the next. Addresses that are computed of the step's number instead
+    ``pointers``: where the matrices begin, and the bytes from one step to the next; ``order``: a table of the steps that are made, if not
+    all are. Addresses that are computed of the step's number instead
     took LLVM, which looks for the cheapest way to compute all of them, half of the compile time of a training step.
     """
     if not depth:
         return ["zeroinitializer"] * count
     head, done, before = code.fresh("along"), code.fresh("end"), code.block
     code.jump(head)
-    moving = {"%" + code.fresh("p"): (base, stride) for base, stride in pointers.items()}
+    moving = {
+        "%" + code.fresh("p"): (base, stride) for base, stride in pointers.items() if not order
+    }
     places = [code.later() for _ in range(count + len(moving) + 1)]
     k, sums = "%" + code.fresh("k"), ["%" + code.fresh("s") for _ in range(count)]
-    after = body(list(moving), sums)
+    after = body([*moving, *(_entry(code, order, k, p) for p in pointers.items() if order)], sums)
     on = code.do(f"add nuw nsw i64 {k}, {step}")
     phis = [(k, "i64", "0", on)]
     for name, (base, stride) in moving.items():
@@ -142,3 +146,10 @@ def accumulate(code: Code, vector: str, count: int, depth: int | str, step: int,
     code.branch(code.do(f"icmp slt i64 {on}, {depth}"), head, done + again)
     code.label(done)
     return after
+
+
+def _entry(code: Code, order: str, k: str, pointer: tuple[str, int]) -> str:
+    """Where a matrix is at the step that entry ``k`` of a table names."""
+    base, stride = pointer
+    offset = code.multiply(code.load("i64", order, k), stride)
+    return code.do(f"getelementptr i8, ptr {base}, i64 {offset}")

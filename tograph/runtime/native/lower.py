@@ -292,11 +292,13 @@ def _known(node: Node) -> bool:
 
 
 def _sweep(node: Node) -> Callable[[Lowering, Node], None] | None:
-    """What writes a node whose positions only the data tell, that draws, or a call of torch."""
+    """What writes a node whose positions only the data tell, that draws, a sum that runs with products, or a call of torch."""
     if node.op in groups.SCATTERS:
         return scatters.lower
     if node.op in groups.COUNTS:
         return scatters.count
+    if node.op == joined.SUM:
+        return matmul.rows_summed
     if chosen.fits(node):
         return chosen.lower
     if node.op in draws.RULES:

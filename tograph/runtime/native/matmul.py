@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 from ..graph.ir import Node
 from ..graph.types import TensorType
 from ..kernels.loop_ir import Open, bound
-from . import threading
+from . import masked, threading
 from .code import SIZE, literal
 from .groups import ALONE
+from .masked import Kept
 from .micro_kernels import Matrix, Writer
 from .values import Decline, Mem, Operand, numel, strides
 
@@ -46,12 +47,16 @@ def lower(low: Lowering, node: Node) -> None:
     added = None if bias is None else broadcast(low, low.operand(bias), size)
     batch = a.size[0] if name in ("bmm", "baddbmm") else 1
     left, right, result = matrices(name, a, b, target)
+    kept = None
     if _columns_first(left, right, added) and batch == 1:
         # x.t() @ v: the row v times x, whose rows are contiguous
         left, right, result = _transposed(right), _transposed(left), _transposed(result)
         added = None if added is None else _as_row(added)
-    right = usable(low, left, right, b, batch)
-    product(low, dtype, batch, left, right, result, added)
+        right = usable(low, left, right, b, batch)
+    else:
+        right = usable(low, left, right, b, batch)
+        kept = masked.look(low, node, dtype, left, right, result, added)
+    product(low, dtype, batch, left, right, result, added, kept)
     low.work += 0.05 * batch * left.rows * _usual(left.columns) * right.columns
     if numel(size) == 1:
         made = low.register(Mem(target.pointer, dtype, size, strides(size)))
@@ -90,17 +95,26 @@ def column_sums(low: Lowering, node: Node) -> bool:
         return False
     if not isinstance(x.size[0], Open) or any(isinstance(n, Open) for n in x.size[1:]):
         return False
-    out = node.outputs[0]
-    columns = numel(x.size[1:])
-    if columns == 1 or low.tensor(out)[0] != x.dtype:
+    if numel(x.size[1:]) == 1 or low.tensor(node.outputs[0])[0] != x.dtype:
         return False
-    one = low.code.cell("i64")
+    _ones_times(low, node, x)
+    return True
+
+
+def rows_summed(low: Lowering, node: Node) -> None:
+    """Write the sum over the rows of a matrix, as ones times it."""
+    x = low.memory(low.operand(node.args[0]))
+    _ones_times(low, node, x if x.packed else low.contiguous(x))
+
+
+def _ones_times(low: Lowering, node: Node, x: Mem) -> None:
+    """Write and bind ones times what lies in memory row by row."""
+    columns, one = numel(x.size[1:]), low.code.cell("i64")
     low.code.store(x.dtype, literal(1.0, x.dtype), one)
-    target = low.target(out)
+    target = low.target(node.outputs[0])
     ones = Matrix(one, 1, x.size[0], 0, 0)
     product(low, x.dtype, 1, ones, Matrix(x.pointer, x.size[0], columns, columns, 1), Matrix(target.pointer, 1, columns, columns, 1), None)  # fmt: skip
-    low.bind(out, target)
-    return True
+    low.bind(node.outputs[0], target)
 
 
 @contextmanager
@@ -187,22 +201,25 @@ def usable(low: Lowering, a: Matrix, b: Matrix, source: Mem, batch: int) -> Matr
     return Matrix(made.pointer, b.rows, b.columns, b.columns, 1, b.rows * b.columns)
 
 
-def product(low: Lowering, dtype: str, batch: int, a: Matrix, b: Matrix, c: Matrix, bias: Mem | None) -> None:  # fmt: skip
+def product(low: Lowering, dtype: str, batch: int, a: Matrix, b: Matrix, c: Matrix, bias: Mem | None, kept: Kept | None = None) -> None:  # fmt: skip
     panel = b.column_stride == 1
     large = low.joint is not None or a.rows * _usual(a.columns) * b.columns >= threading.PRODUCT
     parallel = large and threading.available()
-    writer = Writer(low, dtype, a, b, c, bias, panel, parallel)
+    form = masked.FORMS[kept.by] if kept else Writer
+    writer = form(low, dtype, a, b, c, bias, panel, parallel)
     name = low.function("product", writer.function())
     units = writer.units
     pointers = [a.pointer, b.pointer, c.pointer, *([bias.pointer] if bias is not None else [])]
-    steps = [0] * len(pointers) if batch == 1 else _steps(dtype, a, b, c, bias)
+    steps = [0] * (len(pointers) + 2) if batch == 1 else _steps(dtype, a, b, c, bias)
     if isinstance(a.columns, Open):
         pointers.append(low.code.do(f"inttoptr i64 {low.sizes.text(a.columns)} to ptr"))
         steps.append(0)
+    if kept is not None:
+        pointers += [kept.live, kept.dead]
     for i in range(batch):
         at = [
             low.code.do(f"getelementptr i8, ptr {p}, i64 {i * s}") if i * s else p
-            for p, s in zip(pointers, steps, strict=True)
+            for p, s in zip(pointers, steps, strict=False)
         ]
         _call(low, name, at, units, parallel)
 

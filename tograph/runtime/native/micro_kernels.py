@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 DEPTH = 256  # of a piece of the shared dimension
 CHUNK = 64  # rows of the result that one thread takes at a time, in pieces
+Step = Callable[[list[str], list[str]], list[str]]
 UNITS = 32  # that threads share, where a product has as many tiles
 FAR = 1 << 20  # bytes from which on a matrix is streamed
 STREAMED, PANEL = 8, 1024  # rows of B at a time, and columns
@@ -52,6 +53,8 @@ class Matrix:
 class Writer(Lanes):
     """Writes the function of one product: it computes the panels ``begin`` to ``end`` of the result."""
 
+    more = ""  # parameters of a kind of product
+
     def __init__(self, low: Lowering, dtype: str, a: Matrix, b: Matrix, c: Matrix, bias, panel: bool, shared: bool):  # fmt: skip
         super().__init__(low, dtype)
         self.a, self.b, self.c, self.bias = a, b, c, bias
@@ -59,7 +62,8 @@ class Writer(Lanes):
         if panel:
             vectors = -(-b.columns // self.width)
             self.rows = min(a.rows, 8)
-            self.columns = min(vectors, max(1, room // self.rows))
+            room = room // 4 if low.joint is not None and a.rows == 1 else room // self.rows
+            self.columns = min(vectors, max(1, room))
             self.units = -(-vectors // self.columns)
         else:
             self.columns = min(b.columns, 4)
@@ -98,6 +102,7 @@ class Writer(Lanes):
         params = f"ptr noalias %A, ptr noalias %B, ptr{alone} %C, "
         if self.bias is not None:
             params += f"ptr{alone} %D, "
+        params += self.more
         if self.deep:
             params += "ptr %depth, "
             code.fill(self.depth_place, "%K = ptrtoint ptr %depth to i64")
@@ -114,20 +119,27 @@ class Writer(Lanes):
 
     def _chunked(self, unit: str, body: Callable[[str, int, str, int], None]) -> None:
         """``body`` of the first row, number of rows, first column and number of columns of one chunk of rows of one panel."""
-        code = self.code
-        panel, chunk = unit, "0"
-        if self.chunks > 1:
-            panel = opaque(code, code.do(f"udiv i64 {unit}, {self.chunks}"))
-            chunk = opaque(code, code.do(f"urem i64 {unit}, {self.chunks}"))
-        step = self.columns * self.width
-        full, rest = divmod(self.b.columns, step)
-        first, row = code.multiply(panel, step), code.multiply(chunk, self.high)
+        panel, chunk = self._parted(unit)
+        row = self.code.multiply(chunk, self.high)
         whole, left = divmod(self.a.rows, self.high)
         for test, rows in cases(f"icmp slt i64 {chunk}, {whole}", self.high if whole else 0, left):
-            for narrow, columns in cases(
-                f"icmp slt i64 {panel}, {full}", step if full else 0, rest
-            ):
-                only(code, [test, narrow], lambda n=rows, c=columns: body(row, n, first, c))  # fmt: skip
+            self._columns(panel, [test], lambda first, columns, n=rows: body(row, n, first, columns))  # fmt: skip
+
+    def _parted(self, unit: str) -> tuple[str, str]:
+        """The panel and the chunk of a unit."""
+        if self.chunks == 1:
+            return unit, "0"
+        code = self.code
+        panel = opaque(code, code.do(f"udiv i64 {unit}, {self.chunks}"))
+        return panel, opaque(code, code.do(f"urem i64 {unit}, {self.chunks}"))
+
+    def _columns(self, panel: str, tests: list[str], body: Callable[[str, int], None]) -> None:
+        """``body`` of the first column and number of columns of a panel, where the tests hold."""
+        step = self.columns * self.width
+        full, rest = divmod(self.b.columns, step)
+        first = self.code.multiply(panel, step)
+        for narrow, columns in cases(f"icmp slt i64 {panel}, {full}", step if full else 0, rest):
+            only(self.code, [*tests, narrow], lambda c=columns: body(first, c))
 
     def _tiles(self, row: str, rows: int, first: str, columns: int, piece: tuple[str, str] | None = None) -> None:  # fmt: skip
         """A chunk, tile by tile."""
@@ -150,7 +162,7 @@ class Writer(Lanes):
         def begin(r: str) -> None:
             line = self.at("%C", (row, self.c.row_stride), (r, self.c.row_stride), (first, 1))
             for j, n in enumerate(lanes):
-                total = self._with_bias("zeroinitializer", code.add(row, r), 0, first, j, n)
+                total = self._with_bias("zeroinitializer", code.add(row, r), "0", first, j, n)
                 self.store(total, self.at(line, (str(j * self.width), 1)), n)
 
         def piece(k: str) -> None:
@@ -206,39 +218,50 @@ class Writer(Lanes):
             raise Decline("a strided bias")
         return self.load(place, lanes) if across else self.splat(self.code.load(self.dtype, place))
 
-    def _tile(self, row: str, rows: int, first: str, columns: int, piece: tuple[str, str] | None = None) -> None:  # fmt: skip
-        """A tile of the result; of a ``piece`` (its start, its length), which is added to what is there."""
+    def _tile(self, row: str, rows: int, first: str, columns: int, piece: tuple[str, str] | None = None) -> list[str]:  # fmt: skip
+        """Write a tile of the result; of a ``piece`` (its start, its length), which is added to what is there. Its sums."""
         lanes = self._lanes(columns)
         count = len(lanes)
         a, b, c = self.a, self.b, self.c
         start, depth = piece or ("0", a.columns)
-        left = self.at("%A", (row, a.row_stride), (start, a.column_stride))
+        origin, at_row = self._rows_from(row, rows)
+        left = self.at("%A", (origin, a.row_stride), (start, a.column_stride))
         right = self.at("%B", (first, 1), (start, b.row_stride))
+        down = [self.code.multiply(i, a.row_stride) for i in at_row]
 
         def step(at: list[str], sums: list[str]) -> list[str]:
             vectors = [self.load(self.at(at[1], (str(j * self.width), 1)), n) for j, n in enumerate(lanes)]  # fmt: skip
             out = []
             for i in range(rows):
-                x = self.splat(self.code.load(self.dtype, self.at(at[0], (str(i), a.row_stride))))
+                x = self.splat(self.code.load(self.dtype, self.at(at[0], (down[i], 1))))
                 out += [self.fma(x, v, sums[i * count + j]) for j, v in enumerate(vectors)]
             return out
 
-        corner = self.at("%C", (row, c.row_stride), (first, 1))
-        places = [self.at(corner, (str(i), c.row_stride), (str(j * self.width), 1)) for i in range(rows) for j in range(count)]  # fmt: skip
+        corner = self.at("%C", (origin, c.row_stride), (first, 1))
+        places = [self.at(corner, (i, c.row_stride), (str(j * self.width), 1)) for i in at_row for j in range(count)]  # fmt: skip
         before = [self.load(p, lanes[i % count]) for i, p in enumerate(places)] if piece else None
         pointers = {left: a.column_stride * SIZE[self.dtype], right: b.row_stride * SIZE[self.dtype]}  # fmt: skip
-        sums = accumulate(self.code, self.vector, rows * count, depth, 1, pointers, step, before)
+        sums = self._along(rows * count, depth, pointers, step, before)
         for i in range(rows):
             for j, n in enumerate(lanes):
                 total = sums[i * count + j]
-                total = total if piece else self._with_bias(total, row, i, first, j, n)
+                total = total if piece else self._with_bias(total, origin, at_row[i], first, j, n)
                 self.store(total, places[i * count + j], n)
+        return sums
 
-    def _with_bias(self, total: str, row: str, i: int, first: str, j: int, lanes: int) -> str:
+    def _rows_from(self, row: str, rows: int) -> tuple[str, list[str]]:
+        """Where the rows of a tile are: the first, and each from there on."""
+        return row, [str(i) for i in range(rows)]
+
+    def _along(self, count: int, depth: int | str, pointers: dict[str, int], step: Step, before: list[str] | None) -> list[str]:  # fmt: skip
+        """The sums of a tile: ``step`` for each place of the shared dimension."""
+        return accumulate(self.code, self.vector, count, depth, 1, pointers, step, before)
+
+    def _with_bias(self, total: str, row: str, i: str, first: str, j: int, lanes: int) -> str:
         if self.bias is None:
             return total
         down, across = self.bias.stride[-2:]
-        place = self.at("%D", (row, down), (str(i), down), (first, across), (str(j * self.width), across))  # fmt: skip
+        place = self.at("%D", (row, down), (i, down), (first, across), (str(j * self.width), across))  # fmt: skip
         if across == 1:
             added = self.load(place, lanes)
         elif across == 0:

@@ -19,7 +19,7 @@ from .groups import CAT, UPDATES
 from .indices import index_of, slice_of
 from .parts import Part
 from .scalar_parts import cast
-from .values import NO_OWNERS, Decline, Mem, Operand, Room, endless, laid_out, numel
+from .values import NO_OWNERS, Decline, Mem, Operand, Room, endless, in_a_row, laid_out, numel
 
 if TYPE_CHECKING:
     from .lower import Lowering
@@ -49,14 +49,17 @@ def place(low: Lowering, node: Node) -> Mem:
     What the update checks has to stand before.
     """
     base = low.operand(node.args[0])
-    found = _base_place(low, node) or low.direct.update(node)
+    found = _base_place(low, node)
+    if found is not None:
+        return found
+    found = low.direct.update(node)
     if found is None:
         found = low.target(node.outputs[0])
         nbytes = math.prod(map(usual, found.size)) * SIZE[found.dtype]
         if nbytes > COPIED:
             raise Decline(f"an update of a part that copies {nbytes} bytes")
         low.copy(base, found)
-    return found
+    return found if base.ordered else replace(found, dense=in_a_row(found.size))
 
 
 def _base_place(low: Lowering, node: Node) -> Mem | None:

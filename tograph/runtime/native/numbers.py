@@ -282,10 +282,11 @@ class Numbers:
         if name == "sqrt":
             self.fail(code.do(f"fcmp olt double {xs[0]}, 0.0"))
             return Reg(code.intrinsic("sqrt", "f64", xs[0]), "f64")
-        if name in _LIBM and kind == "f64":
+        if name in _LIBM and kind == "f64" and len(xs) == (2 if name in _OF_TWO else 1):
             return Reg(self._finite(code.external(name, "f64", *xs)), "f64")
         raise Decline(f"math.{name} has no machine form")
 
 
 _COMPARE = frozenset(["lt", "le", "gt", "ge", "eq", "ne"])
+_OF_TWO = frozenset(["atan2", "hypot", "pow", "fmod", "copysign"])
 _LIBM = frozenset(["sin", "cos", "tan", "exp", "log", "log2", "log10", "tanh", "sinh", "cosh", "asin", "acos", "atan", "atan2", "hypot", "pow", "fmod", "copysign", "log1p", "expm1", "erf"])  # fmt: skip

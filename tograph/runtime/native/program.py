@@ -272,6 +272,7 @@ def _fits(x: Any, kind: Any, grad: bool) -> bool:
         and x.layout is torch.strided
         and not (grad and x.requires_grad)
         and not x.is_neg()
+        and not x._is_zerotensor()
         and not torch._C._functorch.is_functorch_wrapped_tensor(x)
     )
 

@@ -172,6 +172,7 @@ def _fits(v: Any, item: Any, whole: bool = False) -> bool:
         and v.device.type == "cpu"
         and v.layout is torch.strided
         and not v.is_neg()
+        and not v._is_zerotensor()
         and not (torch.is_grad_enabled() and v.requires_grad)
         and not torch._C._functorch.is_functorch_wrapped_tensor(v)
     )

@@ -152,9 +152,21 @@ def record(func, args: tuple, kwargs: dict, view: bool = False) -> Any:
     if view and isinstance(args[0], torch.Tensor):
         return _wrap_views(func, args, kwargs, found, node, graph)
     outs = [wrap(v, _with_symbols(m, v, graph), graph) for v, m in zip(node.outputs, flat)]
+    if func in _COPIES and isinstance(args[0], SymTensor):
+        _note_copy(func, args[0], outs[0], kwargs)
     if isinstance(found, list):
         return outs if len(func._schema.returns) == 1 else tuple(outs)
     return outs[0] if outs else None
+
+
+_COPIES = frozenset([torch.ops.aten.clone.default, torch.ops.aten._unsafe_view.default])
+
+
+def _note_copy(func, x: SymTensor, made: SymTensor, options: dict) -> None:
+    """``contiguous()`` and ``reshape()`` copy a tensor that lies in another way."""
+    if func is aten.clone.default and "memory_format" in options:
+        x.storage_.reshaped = True
+    made.storage_.reshaped = x.storage_.reshaped and (func is not aten.clone.default or "memory_format" in options)  # fmt: skip
 
 
 @cache
@@ -181,6 +193,10 @@ def _wrap_views(func, args, kwargs, found, node, graph) -> Any:
         step = View(func, args[1:], kwargs, i if isinstance(found, list) else None, base.meta)
         meta = _with_symbols(meta, value, graph)
         made = SymTensor(meta, base.storage_, (*base.chain, step), Ref(value, graph))
+        if func is aten.view.default and (len(meta.size) == 1 or not same_shape(meta, base.meta)):
+            base.storage_.reshaped = True
+        elif func is aten.as_strided.default and not base.chain:
+            graph.root.laid_out = True
         if (
             func is aten.view.default
             and base.storage_.strided()
@@ -198,10 +214,16 @@ def _detach(x):
     """torch detaches inside autograd as well, where it means an alias; ``SymTensor.apart`` is the user's.
 
     Of a leaf autograd keeps the tensor itself: there, and for a real tensor that is one, it is the user's too.
+    ``numpy()`` of a real tensor comes here as well, and takes the address of what it is given: there is none.
     """
-    if x.is_leaf and (x.requires_grad or not isinstance(x, SymTensor)):
-        return as_symbolic(x).apart()
-    return same(as_symbolic(x), SymTensor)
+    real = not isinstance(x, SymTensor)
+    if x.is_leaf and (x.requires_grad or real):
+        made = as_symbolic(x).apart()
+    else:
+        made = same(as_symbolic(x), SymTensor)
+    if real:
+        torch._C._set_throw_on_mutable_data_ptr(made)
+    return made
 
 
 def _lift_fresh(x):
@@ -243,6 +265,11 @@ def _conj(x):
     if isinstance(x, complex):
         return record(aten.scalar_tensor.default, (x.conjugate(),), {"dtype": torch.complex128})
     return record(aten._conj_physical.default, (x,), {})
+
+
+def _zeros(size, **options):
+    """``aten._efficientzerotensor``, by which torch's formulas say that a derivative is zero: a tensor without memory, which kernels cannot read."""
+    return record(aten.zeros.default, (size,), options)
 
 
 def _negative(x):
@@ -339,6 +366,7 @@ SPECIAL: dict[Any, Callable[..., Any]] = {
     aten._conj.default: _conj,
     aten._amp_foreach_non_finite_check_and_unscale_.default: _unscale,
     aten._neg_view.default: _negative,
+    aten._efficientzerotensor.default: _zeros,
     torch.ops.prim.device.default: lambda x: x.device,
     aten.size.default: _size,
 }

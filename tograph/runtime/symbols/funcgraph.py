@@ -57,6 +57,7 @@ class Storage:
 
     ``derived``: the content is that of other storages, computed at each read; ``ref`` is what it was at first.
     ``listed``: where a list of the graph took the content; ``written_in``: the graph of the last write.
+    ``reshaped``: whether another tensor shares this memory, or is a copy of it, follows from how the tensors of the call lie in theirs.
     """
 
     derived: ClassVar[bool] = False
@@ -77,6 +78,7 @@ class Storage:
     listed: Location | None = None
     written_in: FuncGraph | None = None
     parts_: tuple[int, Sequence[Storage]] | None = None  # what ``listed.parts`` found, and when
+    reshaped: bool = False
 
     def computed(self, graph: FuncGraph) -> Value | None:
         """The base value of a storage that is made of others; None for all but ``control_flow.picking``'s."""
@@ -115,13 +117,15 @@ class Root:
     ``settled``: the locations changed only by their creation. ``given``: the tensors of the call, ``real`` those that are captured.
     ``bases``: memory that several captured tensors share and that is written; ``flat``: the storage of all of it.
     ``made``: objects that the traced code made, and the graph that was recorded then; ``lent``: copies of the containers of the
-    arguments, of which the caller holds what they stand for. ``apart``: containers from before a staged
+    arguments, each with the caller's container that it stands for. ``apart``: containers from before a staged
     construct count as themselves beside those that it makes. ``gathered``: a ``.grad`` field that was None before a staged loop is
     a tensor behind it; ``iterated``: such loops are taken to have an iteration. ``alike``: a loop was taken to be what another copy of
     it is; ``alone``: none is. ``unnested``: a list of the graph did not take items that can change; ``nested``: they are taken.
     ``items_written``, ``items_copied``, ``placed``: see ``inner_lists``. ``looped``: the code of functions whose calls of themselves are
     loops; ``calls``: how often those that may call themselves were called; ``recursive``: of those that are graphs which call themselves, ``callees`` the ones that are being traced. ``reserved``, ``shrunk``, ``unreserved``: see ``values.reserved``.
     ``tables``, ``tabled``, ``untabled``, and ``looked_up``, the staged keys that were read: see ``values.tables``.
+    ``rewritten``: locations that a staged construct writes, with what they hold, which is what it writes.
+    ``grown``, ``ungrown``, ``additions``: lists from outside that grow by a staged condition, and what is added to them: see ``guarding.outer_lists``.
     ``read_items``: containers that were read from lists and dicts of the graph, each time a new object.
     """
 
@@ -142,7 +146,7 @@ class Root:
     given: Sequence[Any] = ()
     real: frozenset[int] = frozenset()
     made: dict[int, tuple[Any, FuncGraph]] = field(default_factory=dict)
-    lent: list[Any] = field(default_factory=list)
+    lent: list[tuple[Any, Any]] = field(default_factory=list)
     bases: frozenset[int] = frozenset()
     flat: dict[int, Storage] = field(default_factory=dict)
     apart: bool = False
@@ -162,6 +166,10 @@ class Root:
     tables: dict[int, tuple[Any, Location | None]] = field(default_factory=dict)
     tabled: frozenset[Location | None] = frozenset()
     untabled: Exception | None = None
+    rewritten: dict[Any, tuple[Any, Any]] = field(default_factory=dict)
+    grown: frozenset[int] = frozenset()
+    ungrown: Exception | None = None
+    additions: dict[int, tuple[list, Any]] = field(default_factory=dict)
     read_items: dict[int, Any] = field(default_factory=dict)
     looked_up: dict[tuple[int, int], tuple[Any, Any, FuncGraph]] = field(default_factory=dict)
     items_written: list[Any] = field(default_factory=list)  # the bodies of loops, and None
@@ -175,6 +183,9 @@ class Root:
     freed: dict[Any, FuncGraph] = field(default_factory=dict)  # see ``freed``
     enabled: bool = False  # the code turned gradients on
     wrote: bool = False  # some op writes over something
+    laid_out: bool = (
+        False  # what the code does follows from how the tensors of the call lie in memory
+    )
     writes: list[Any] = field(default_factory=list)  # see ``stale``
     # What regions write, see ``ordering``.
     written: Written = field(default_factory=weakref.WeakKeyDictionary)

@@ -19,6 +19,8 @@ class Retrace(BaseException):
     ``unreserved``: dicts get new containers under new keys (``values.reserved``). ``quiet``: gradients are off from the beginning, as
     they were for the call. ``tabled``: the places in the code whose dicts and sets take keys that only the run knows (``values.tables``);
     ``recursive``: the code of functions that are graphs which call themselves. ``untabled``: the error of a trace with those, after which there are none.
+    ``stood``: where dicts and sets from outside are found that get keys which only the run knows (``guarding.outer_tables``).
+    ``grown``: lists from outside that grow by a staged condition, by identity (``guarding.outer_lists``); ``ungrown``: the error of a trace with those, after which there are none.
     """
 
     real: frozenset[int] = frozenset()
@@ -33,6 +35,9 @@ class Retrace(BaseException):
     tabled: frozenset[Location | None] = frozenset()
     untabled: Exception | None = None
     recursive: frozenset[CodeType] = frozenset()
+    stood: frozenset[Any] = frozenset()
+    grown: frozenset[int] = frozenset()
+    ungrown: Exception | None = None
 
     def __or__(self, other: Retrace) -> Retrace:
         """What both know."""

@@ -60,15 +60,20 @@ def size_of(
     return StagedInt(ScalarNode(int, Ref(size, graph), hint=hint, expr=expr))
 
 
+_OF_INTS = frozenset(["lshift", "rshift", "and_", "or_", "xor"])
+
+
 def to_python(x: Any, op: str) -> Any:
     """``op`` ("int", "float", "bool", ...) of a staged number."""
     return staged(combine(op, _as_node(x)))
 
 
 def _operator(op: str, reflected: bool = False):
+    of_ints = op in _OF_INTS
+
     def method(self, other):
         node = _as_node(other)
-        if node is None:
+        if node is None or (of_ints and float in (node.kind, self.node.kind)):
             return NotImplemented
         return staged(combine(op, node, self.node) if reflected else combine(op, self.node, node))
 
@@ -77,6 +82,12 @@ def _operator(op: str, reflected: bool = False):
 
 def _unary_operator(op: str):
     return lambda self: staged(combine(op, self.node))
+
+
+def _invert(self):
+    if self.node.kind is float:
+        raise TypeError("bad operand type for unary ~: 'float'")
+    return staged(combine("invert", self.node))
 
 
 class _Staged:
@@ -143,8 +154,16 @@ class _Staged:
             user_location(),
         )
 
+    __invert__ = _invert
+
     def is_integer(self):
         return self == self // 1
+
+    real = property(lambda self: +self)
+    imag = property(lambda self: 0.0 if self.node.kind is float else 0)
+
+    def conjugate(self):
+        return +self
 
     def __deepcopy__(self, memo):
         return self
@@ -172,11 +191,30 @@ for _op in ARITHMETIC:
     setattr(_Staged, f"__r{_plain}__", _operator(_op, reflected=True))
 for _op in COMPARISONS:
     setattr(_Staged, f"__{_op}__", _operator(_op))
-for _op in ("neg", "pos", "abs", "invert", "trunc", "ceil", "floor"):
+for _op in ("neg", "pos", "abs", "trunc", "ceil", "floor"):
     setattr(_Staged, f"__{_op}__", _unary_operator(_op))
 
 
-class StagedInt(_Staged, torch.SymInt):
+def _bits(op: str):
+    """A method of ints that counts bits."""
+
+    def count(self):
+        graph = current_graph()
+        return new_scalar(f"py.{op}", (self.node.value(graph),), int, graph)
+
+    return count
+
+
+class _Whole(_Staged):
+    """What an int has, and a bool with it."""
+
+    __slots__ = ()
+    numerator = property(lambda self: +self)
+    denominator = property(lambda self: 1)
+    bit_length, bit_count = _bits("bit_length"), _bits("bit_count")
+
+
+class StagedInt(_Whole, torch.SymInt):
     """A Python int known when the graph runs."""
 
 
@@ -184,7 +222,7 @@ class StagedFloat(_Staged, torch.SymFloat):
     """A Python float known when the graph runs."""
 
 
-class StagedBool(_Staged, torch.SymBool):
+class StagedBool(_Whole, torch.SymBool):
     """A Python bool known when the graph runs."""
 
 

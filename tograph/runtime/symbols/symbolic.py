@@ -103,6 +103,7 @@ class SymTensor(Valueless, torch.Tensor):
 
     def contiguous(self, memory_format=torch.contiguous_format):
         if memory_format is not torch.contiguous_format or not self.storage_.strided():
+            self.storage_.reshaped = True
             return super().contiguous(memory_format=memory_format)
         made = self.clone(memory_format=memory_format)
         self.storage_.unfollowed(made, "the result of contiguous()")

@@ -14,6 +14,18 @@ if TYPE_CHECKING:
     from ..inference.shapes import Meta
 
 
+NO_ADDRESS = "Cannot access data pointer of Tensor"  # torch's words for a symbolic tensor's
+
+
+def no_array(name: str) -> SymbolicValueError:
+    """The error of a function that makes an array of a tensor from outside of the trace."""
+    return SymbolicValueError(
+        f"{name}() asks for the memory of a torch.Tensor from outside of the function: what it holds is known only when the graph runs. Use torch functions, make "
+        "the array outside and let the function use that, or use tg.py_function.",
+        user_location(),
+    )
+
+
 class Valueless:
     """The methods of a symbolic tensor that Python and libraries ask its value by."""
 

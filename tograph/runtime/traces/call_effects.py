@@ -18,16 +18,18 @@ import torch
 
 from .. import control_flow
 from ..gradients import grad_fields
-from ..guarding import guards, reads, slots
+from ..guarding import guards, outer_lists, reads, slots
 from ..guarding.outer_numbers import Opened
+from ..guarding.outer_tables import Stood
 from ..recording import creation
 from ..symbols import journal
 from ..symbols.funcgraph import FuncGraph
 from ..symbols.journal import Location
 from ..values import arguments, conditional_items, locations
 from ..values.arguments import Flat
+from ..values.growing import StagedList
 from ..values.reach import reachable
-from .commits import Commits, Held, Target
+from .commits import ADDED, Commits, Held, Target
 
 _OWNED = ("cell", "key", "attr", "contents")  # the kinds of locations that are a part of an object
 
@@ -38,8 +40,15 @@ class CallEffects:
     ``undo``: the places outside with what they held before; ``replaced``: the tensors that such places do not hold after the call.
     """
 
-    def __init__(self, root: FuncGraph, watch: reads.Watch, opened: Opened, objects: list[Any]):
-        self.root, self.watch, self.opened = root, watch, opened
+    def __init__(
+        self,
+        root: FuncGraph,
+        watch: reads.Watch,
+        opened: Opened,
+        stood: Stood,
+        objects: list[Any],
+    ):
+        self.root, self.watch, self.opened, self.stood = root, watch, opened, stood
         self.commits = Commits(self.seen)
         self.spares: list[tuple[Any, Any]] = []  # copies of the containers of the arguments
         self.undo: list[tuple[Location, Any]] = []
@@ -60,13 +69,18 @@ class CallEffects:
         if self._changes_created(changes):
             self.root.root.settled.clear()
         for location, old in changes.entries.values():
-            if self.opened.same(location) and location.key not in committed:
+            same = self.opened.same(location) or self.stood.same(location)
+            if same and location.key not in committed:
                 self.undo.append((location, old))
                 continue
             effect = self._effect(changes, location, old, copies)
             if effect is not None:
                 order[location.key] = len(found)
                 found.append(effect)
+        for location, content in self.root.root.rewritten.values():
+            made = id(location.keep) in copies or self.stood.real(location.keep) is not None
+            if not made and self._is_outside(location):
+                self.watch.kept(location, content, written=True)
         for slot in grad_fields.effects_of(changes.entries):
             order[slot.location().key] = len(found)
             found.append(((None, slot.content), (GradOf(slot.late), None)))
@@ -80,6 +94,13 @@ class CallEffects:
         """(effect, where it goes) of a changed location; None for one that no call has to change."""
         if location.key[0] in ("contents", "key") and id(location.keep) in copies:
             return (None, location.get()), (copies[id(location.keep)], location)
+        extended = outer_lists.extended(location.keep, self.root.root)
+        if extended is not None:
+            return (ADDED, location.get()), (None, self._place(locations.contents(extended)))
+        stands_for = self.stood.real(location.keep)
+        if stands_for is not None:
+            self.stood.check(location.keep)
+            return (None, location.get()), (None, self._place(locations.contents(stands_for)))
         if location.key in self.root.root.settled:
             self.watch.settle(location)
             return None
@@ -146,7 +167,9 @@ class CallEffects:
         )
 
     def _is_made(self, x: Any) -> bool:
-        """Whether each call makes an object anew, also one that something outside holds when the trace ends."""
+        """Whether each call makes an object anew, also one that something outside holds when the trace ends: a list of converted code is."""
+        if issubclass(type(x), StagedList):
+            return True
         created = any(x is made for made, _ in self.root.root.created)
         return id(x) in self.root.root.made and not created
 

@@ -15,13 +15,16 @@ from typing import Any
 import torch
 
 from ..graph.ops import MAY_COMMIT, OpaqueObject, register
+from ..guarding import outer_lists
 from ..guarding.sources import Strong, holder
 from ..symbols import journal
-from ..symbols.funcgraph import FuncGraph
+from ..symbols.funcgraph import FuncGraph, current_graph
 from ..symbols.journal import Location, joined_steps
 from ..values import flattening, joins, locations
 from ..values.flattening import flatten
 from ..values.structure import Handle, Ref, Spec, spec_of
+
+ADDED = ("added",)  # in the place of steps: the content is what a call adds to a list
 
 
 class Target:
@@ -36,11 +39,16 @@ class Target:
         self.location.set(content)
 
     def apply(self, names: Sequence[str] | None, content: Any) -> None:
-        """Set the location, or, where ``names`` are given, make the steps that were not made yet."""
+        """Set the location, or, where ``names`` are given, make the steps that were not made yet; ``ADDED``: add the items that were not."""
         if names is None:
             self.location._set(content)
             return
         container = self.location.keep
+        if names == ADDED:
+            _refresh(self.done, content)
+            container.extend(content[len(self.done) :])
+            self.done = list(content)
+            return
         for made, args in zip(self.done, content):
             _refresh(made, args)
         for name, args in list(zip(names, content))[len(self.done) :]:
@@ -173,6 +181,7 @@ class Commits:
         found: dict[Any, Any] = {}
         own = True  # so far in no construct of the graph: what is repeated at every call is still known
         steps: dict[Any, list[journal.Step] | None] = {}
+        root = current_graph().root
         for at, log in enumerate(journal.open_journals()):
             own &= at == 0 or log.tried
             for key, (location, _) in log.entries.items():
@@ -180,7 +189,9 @@ class Commits:
                     continue
                 steps[key] = joined_steps(steps.get(key, []), log.steps.get(key) if own else None)
                 made = steps[key]
-                if key[0] == "contents" and made is not None:
+                if outer_lists.extended(location.keep, root) is not None:
+                    found[key] = (ADDED, location.get())
+                elif key[0] == "contents" and made is not None:
                     found[key] = ([n for n, _ in made], [list(a) for _, a in made])
                 else:
                     found[key] = (None, location.get())

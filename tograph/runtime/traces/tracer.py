@@ -17,6 +17,7 @@ from ..gradients import grad_fields, transforms, wrapped
 from ..graph.ordering import control_outputs
 from ..guarding import guards, questions, reads, slots
 from ..guarding.outer_numbers import Opened
+from ..guarding.outer_tables import Stood
 from ..guarding.shared_memory import SharedMemory
 from ..guarding.sources import Source
 from ..recording import interrupts
@@ -69,7 +70,8 @@ class Tracer:
         self.done: Callable[[inspect.BoundArguments], list[Target]] = no_places
         self.watch = reads.Watch()
         objects = [function.python_function, *flat.objects]
-        self.effects = CallEffects(self.root, self.watch, self.opened, objects)
+        self.stood = Stood(known.stood if known is not None else ())
+        self.effects = CallEffects(self.root, self.watch, self.opened, self.stood, objects)
         root, known = self.root.root, known or Retrace()
         root.given, root.real, root.bases = flat.tensors, known.real, known.bases
         root.apart, root.iterated = known.apart is not None, known.iterated
@@ -77,6 +79,8 @@ class Tracer:
         root.looped, root.unreserved = known.looped, known.unreserved
         root.recursive = known.recursive
         root.tabled, root.untabled = known.tabled, known.untabled
+        root.ungrown = known.ungrown
+        root.grown = known.grown if known.ungrown is None else frozenset()
         self.watch.given, self.watch.real, self.watch.quiet = flat.tensors, known.real, known.quiet
         if known.quiet:
             questions.at_the_start(torch.is_grad_enabled, self.watch.began, self.watch)
@@ -117,19 +121,21 @@ class Tracer:
         result, changes = self._recorded()
         try:
             SharedMemory(self.root.root, self.watch, self.inputs, self.flat.tensors).check()
+            effects, finder = self.effects.of(changes)
+            graph, captured, spec, effect_specs, identities = finish(
+                self.root,
+                self.inputs,
+                result,
+                effects,
+                self.watch,
+                self._moves,
+                outer := Found(self._place),
+            )
         except BaseException:
             changes.rollback()
             raise
-        effects, finder = self.effects.of(changes)
-        graph, captured, spec, effect_specs, identities = finish(
-            self.root,
-            self.inputs,
-            result,
-            effects,
-            self.watch,
-            self._moves,
-            outer := Found(self._place),
-        )
+        if self.root.root.laid_out:
+            self.watch.layout()
         for location, old in reversed(self.effects.undo):
             location._set(old)
         made = graph, captured, spec, effect_specs
@@ -191,10 +197,10 @@ class Tracer:
             self._roots()
             self.inputs, take = inputs_of(self.root, self.flat, self.specs, self.open_numbers)
             given = {
-                n: arguments.replace_tensors(x, take, self.effects.spares)
+                n: arguments.replace_tensors(x, take, self.effects.spares, self.stood.lent)
                 for n, x in self.bound.arguments.items()
             }
-            self.root.root.lent = [made for made, _ in self.effects.spares]
+            self.root.root.lent = list(self.effects.spares)
             return self._run(inspect.BoundArguments(self.bound.signature, OrderedDict(given)))
 
     def _structured(self) -> tuple[TensorSpec, ...]:
@@ -242,7 +248,8 @@ class Tracer:
         log = journal.push()
         try:
             self.opened.enter(self.root, self.watch)
-            self.effects.commits.holds(self.root, self.opened.entries)
+            self.stood.enter(self.watch)
+            self.effects.commits.holds(self.root, self.opened.entries | self.stood.entries)
             function = self.function.converted()
             try:
                 result = function(*bound.args, **bound.kwargs)

@@ -20,6 +20,7 @@ import torch
 
 from ...errors import SignatureError, UnhashableArgumentError
 from ..inference.shapes import SYMBOLS
+from . import tables
 from .exact import exact, exact_keys
 from .growing import StagedList
 from .pytrees import parts_of, rebuild
@@ -184,8 +185,24 @@ def from_numpy(x: Any) -> torch.Tensor:
     return torch.as_tensor(np.asarray(x))
 
 
-def replace_tensors(x: Any, take: Callable[[Any], Any], spares: list[tuple[Any, Any]]) -> Any:
-    """``x`` with every tensor and number replaced, in the order of ``key_of``; containers are copied and noted in ``spares``."""
+def _mapping(x: Any, done: dict[Any, Any], tabled: bool) -> Any:
+    """A dict of the kind of ``x``, in its order, with other values; or a table of the graph."""
+    made = {k: done[k] for k in x}
+    if type(x) is defaultdict:
+        made = defaultdict(x.default_factory, made)
+    return tables.table_of(made) if tabled else made
+
+
+def replace_tensors(
+    x: Any,
+    take: Callable[[Any], Any],
+    spares: list[tuple[Any, Any]],
+    tabled: frozenset[int] = frozenset(),
+) -> Any:
+    """``x`` with every tensor and number replaced, in the order of ``key_of``; containers are copied and noted in ``spares``.
+
+    ``tabled``: the dicts, by identity, that become tables of the graph.
+    """
     kind = type(x)
     if isinstance(x, (torch.Tensor, TensorSpec, np.ndarray, np.generic)) or kind in _NUMBERS:
         return take(x)
@@ -195,19 +212,19 @@ def replace_tensors(x: Any, take: Callable[[Any], Any], spares: list[tuple[Any, 
             return known
     if kind in _MAPPINGS:
         done = {
-            k: replace_tensors(v, take, spares)
+            k: replace_tensors(v, take, spares, tabled)
             for k, v in sorted(x.items(), key=lambda i: repr(i[0]))
         }
-        made: Any = {k: done[k] for k in x}
-        if kind is defaultdict:
-            made = defaultdict(x.default_factory, made)
+        made: Any = _mapping(x, done, id(x) in tabled)
     elif kind is list or kind is tuple:
-        made = (StagedList if kind is list else tuple)(replace_tensors(v, take, spares) for v in x)
+        made = (StagedList if kind is list else tuple)(
+            replace_tensors(v, take, spares, tabled) for v in x
+        )
     elif isinstance(x, tuple) and hasattr(kind, "_fields"):
-        made = kind._make(replace_tensors(v, take, spares) for v in x)
+        made = kind._make(replace_tensors(v, take, spares, tabled) for v in x)
     elif hasattr(kind, "__tograph_flatten__"):
         aux, parts = parts_of(x) or (None, [])
-        made = rebuild(kind, aux, [replace_tensors(p, take, spares) for p in parts])
+        made = rebuild(kind, aux, [replace_tensors(p, take, spares, tabled) for p in parts])
     else:
         return x
     if kind is list or kind in _MAPPINGS:

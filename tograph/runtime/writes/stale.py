@@ -52,6 +52,17 @@ def bump(
     graph.root.writes.append(Write(x, before, x._version, graph, flag, location))
 
 
+def one_memory(x: Any, y: torch.Tensor) -> bool:
+    """Whether torch counts the writes of two tensors together."""
+    if not isinstance(x, torch.Tensor):
+        return False
+    now = x._version
+    set_versions((x,), (_PROBE,))
+    found = y._version == _PROBE
+    set_versions((x,), (now,))
+    return found
+
+
 def region_writes(node: Node, graph: FuncGraph, tensors: Sequence[Any]) -> None:
     """Note what the regions of a node that was recorded just now may write over; ``tensors`` are its arguments."""
     for place in targets(node):

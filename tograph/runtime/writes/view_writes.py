@@ -135,6 +135,25 @@ def _unbind_back(graph: FuncGraph, view: View, base: Value, value: Value) -> Val
     )
 
 
+def _as_complex(graph: FuncGraph, view: View, base: Value, value: Value) -> Value:
+    """The complex numbers of pairs, which may lie in any way."""
+    half = like(view.base, view.base.dtype.to_real(), size=view.base.size)
+    parts = [graph.emit("aten.select.int", value, -1, i, type=tensor_type(half)) for i in range(2)]
+    return graph.emit("aten.complex.default", *parts, type=tensor_type(view.base))
+
+
+def _as_pairs(graph: FuncGraph, view: View, base: Value, value: Value) -> Value:
+    return graph.emit("aten.view_as_real.default", value, type=tensor_type(view.base))
+
+
+def _bits_back(graph: FuncGraph, view: View, base: Value, value: Value) -> Value:
+    kind = value.type
+    packed = graph.emit(
+        "aten.clone.default", value, memory_format=torch.contiguous_format, type=kind
+    )
+    return graph.emit("aten.view.dtype", packed, view.base.dtype, type=tensor_type(view.base))
+
+
 _INVERSE: dict[str, Callable[..., Value]] = {
     "aten.view.default": _reshape_back,
     "aten._unsafe_view.default": _reshape_back,
@@ -149,6 +168,9 @@ _INVERSE: dict[str, Callable[..., Value]] = {
     "aten.transpose.int": _transpose_back,
     "aten.permute.default": _permute_back,
     _EXPAND: _expand_back,
+    "aten.view_as_real.default": _as_complex,
+    "aten.view_as_complex.default": _as_pairs,
+    "aten.view.dtype": _bits_back,
     "aten.split.Tensor": _split_back,
     "aten.split_with_sizes.default": _split_back,
     "aten.unbind.int": _unbind_back,

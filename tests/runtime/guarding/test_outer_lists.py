@@ -1,0 +1,142 @@
+"""Lists from outside that grow by a staged condition, against plain Python."""
+
+from collections import deque
+
+import pytest
+import torch
+
+import tograph as tg
+
+
+class Log:
+    def __init__(self):
+        self.items, self.named = [], {"up": [], "down": []}
+
+
+def in_a_branch(log, x):
+    if x.sum() > 0:
+        log.items.append(x.sum())
+    return x * 2
+
+
+def in_a_loop(log, x):
+    while x.sum() < 20:
+        x = x + 2
+        if x[0] > 3:
+            log.items += [x[0].item()]
+    log.items.append(0.5)
+    return x
+
+
+def on_both_paths(log, x):
+    log.items.clear()
+    for v in x:
+        if v > 0:
+            log.named["up"].append((v.item(), "up"))
+        else:
+            log.named["down"].extend([(v.item(), "down")])
+    return len(x)
+
+
+def before_a_failure(log, x):
+    for v in x:
+        log.items.append(v.item())
+        if v < 0:
+            raise ValueError("negative")
+    return x
+
+
+def of_lists(log, x):
+    if x[0] > 0:
+        log.items.append([x.sum(), x.max()])
+    return x
+
+
+def seen(log):
+    return [[torch.as_tensor(v).tolist() if not isinstance(v, (list, tuple)) else str(v) for v in xs] for xs in (log.items, *log.named.values())]  # fmt: skip
+
+
+def outcomes(function, calls):
+    log, found = Log(), []
+    for x in calls:
+        try:
+            found.append(str(function(log, x)))
+        except ValueError as error:
+            found.append(str(error).splitlines()[0])
+        found.append(seen(log))
+    return found
+
+
+CALLS = [torch.tensor(v) for v in ([1.0, 3.0], [-5.0, 2.0], [2.0, -1.0], [4.0, 0.5])]
+
+
+@pytest.mark.parametrize(
+    "function", [in_a_branch, in_a_loop, on_both_paths, before_a_failure, of_lists]
+)
+def test_a_list_of_an_object_grows_by_a_staged_condition(function):
+    staged = tg.function(function)
+    assert outcomes(staged, CALLS) == outcomes(function, CALLS)
+    assert staged.trace_count == 1
+
+
+def test_items_of_a_list_that_grows_have_a_gradient():
+    log, w = Log(), torch.tensor([1.0, 2.0], requires_grad=True)
+    tg.function(in_a_branch)(log, w)
+    log.items[0].backward()
+    assert w.grad.tolist() == [1.0, 1.0]
+
+
+def read_after(log, x):
+    if x.sum() > 0:
+        log.items.append(x)
+    return len(log.items)
+
+
+def read_in_a_loop(log, x):
+    while x.sum() < 20 and len(log.items) < 3:
+        x = x + 1
+        log.items.append(x)
+    return x
+
+
+def cleared(log, x):
+    if x.sum() > 0:
+        log.items.append(x)
+    else:
+        log.items.clear()
+    return x
+
+
+def in_a_deque(log, x):
+    if x.sum() > 0:
+        log.last.append(x)
+    return x
+
+
+@pytest.mark.parametrize(
+    ("function", "name"),
+    [
+        (read_after, "log.items"),
+        (read_in_a_loop, "log.items"),
+        (cleared, "log.items"),
+        (in_a_deque, "log.last"),
+    ],  # fmt: skip
+)
+def test_other_uses_of_such_a_list_name_it(function, name):
+    log = Log()
+    log.items, log.last = [torch.ones(2)], deque()
+    with pytest.raises(tg.errors.StructureError, match=name):
+        tg.function(function)(log, torch.tensor([1.0, 2.0]))
+    assert len(log.items) == 1
+
+
+def test_a_list_that_cannot_grow_in_the_graph_is_traced_for_each_length():
+    def f(log, x):
+        if x.sum() > 0:
+            log.items.append(x.sum())
+        else:
+            log.items.append(x.sum() * 2)
+        return len(log.items)
+
+    staged = tg.function(f)
+    assert outcomes(staged, CALLS) == outcomes(f, CALLS)

@@ -1,0 +1,94 @@
+"""Dicts and sets from outside of a function that get keys which only the run knows: ``self.visited[int(s)] = v``.
+
+Tracing begins again with a table of the graph (``values.tables``) in the place where the code finds such a dict. Its content is guarded: a call that
+finds another one traces anew. A call leaves what the table holds at its end in the dict itself.
+
+Invariant: the code finds the dict in one place. Keys and values are numbers, strings and tuples of these: those that stay are what they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ...errors import Location as Line
+from ...errors import StagingError
+from ..graph.types import OBJECT, ScalarType
+from ..inference.shapes import SYMBOLS
+from ..symbols.funcgraph import current_graph, user_location
+from ..symbols.journal import Location
+from ..values import tables
+from ..values.structure import leaf_types
+from .outer_numbers import location_of
+from .sources import Source
+from .watch import Watch
+
+Place = tuple[
+    Source | int, Line | None
+]  # a source, or the identity of an argument, and the line that gives it a new key
+
+
+def place_of(x: Any, watch: Watch | None) -> Place | None:
+    """Where the code found a dict or set from outside that a table can stand for; None for any other."""
+    root = current_graph().root
+    if watch is None or type(x) not in tables.KINDS or root.untabled is not None:
+        return None
+    if not _plain([*x, *(x.values() if isinstance(x, dict) else ())]):
+        return None
+    lent = next((real for made, real in root.lent if made is x), None)
+    if lent is not None:
+        return id(lent), user_location()
+    source = watch.source_of(x)
+    return None if source is None or location_of(source) is None else (source, user_location())
+
+
+def _plain(items: Iterable[Any]) -> bool:
+    """Whether items are numbers and strings, and tuples of these."""
+    return all(_plain(x) if type(x) is tuple else isinstance(x, _PLAIN) for x in items)
+
+
+_PLAIN = (int, float, str, type(None), *SYMBOLS)
+
+
+class Stood:
+    """The dicts and sets of one trace that tables stand for: ``pairs`` of a table and what it stands for; ``lent``: those among the arguments."""
+
+    def __init__(self, places: Iterable[Place]):
+        found = dict(places)
+        self.lent = frozenset(at for at in found if isinstance(at, int))
+        self.sources = {at: line for at, line in found.items() if isinstance(at, Source)}
+        self.pairs: list[tuple[Any, Any]] = []
+        self.entries: dict[Any, Any] = {}  # what each location holds when the trace begins
+
+    def enter(self, watch: Watch) -> None:
+        """Put a table in each place."""
+        for source in sorted(self.sources, key=lambda s: s.label):
+            place = location_of(source)
+            if place is None or type(place.get()) not in tables.KINDS:
+                continue
+            real = place.get()
+            watch.stood(real, source)
+            made = tables.table_of(real)
+            watch.sources[id(made)] = made, source
+            watch.opened.add(source.label)
+            place.set(made)
+            self.entries[place.key] = made
+            self.pairs.append((made, real))
+
+    def same(self, place: Location) -> bool:
+        """Whether a place holds at the end what it held in the beginning."""
+        return place.key in self.entries and place.get() is self.entries[place.key]
+
+    def check(self, x: Any) -> None:
+        """StagingError for a table that leaves other things than numbers and strings in what it stands for."""
+        kinds = () if x.item_spec is None else leaf_types(x.item_spec)
+        if not all(isinstance(k, ScalarType) or k == OBJECT for k in kinds):
+            raise StagingError(
+                "a dict from outside of the function gets a key that is known only when the graph runs, and a tensor, list or object as a value: only numbers and "
+                "strings are put into it so. Set every key before, or gather what is new in a dict that the function makes",
+                next(iter(self.sources.values())),
+            )
+
+    def real(self, x: Any) -> Any:
+        """The dict or set that a table stands for; None for anything else."""
+        return next((real for made, real in self.pairs if made is x), None)
