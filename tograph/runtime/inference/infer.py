@@ -160,7 +160,7 @@ def _infer_static(func, args: tuple, kwargs: dict) -> Any:
         found = stand_in.on_ones(func, args, kwargs)
         if found is None:
             raise
-        return _described(*found, func)
+        return _described(found[0], found[1], func)
 
 
 def _by_rule(func, args: tuple, kwargs: dict) -> Any:
